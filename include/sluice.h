@@ -1,0 +1,613 @@
+/* sluice.h - gated recurrent networks (LSTM, GRU, simple RNN) that train and run at the speed of the hardware.
+ *
+ * How to read this file
+ * ---------------------
+ * Sluice works in three calls: describe -> plan -> run.
+ *
+ *   1. A *model* (sl_model) is a description: a list of layers with named inputs. It owns no numbers.
+ *   2. A *plan* (sl_plan) fixes batch, steps, precision and device, picks for every part the fastest kernel that
+ *      computes exactly what was asked (and remembers why each other one was refused), and knows every byte before
+ *      one is allocated.
+ *   3. *Parameters* (sl_params) and *runs* (sl_run) are blocks of memory bound to a plan. A run computes: no
+ *      allocation, no choice, no environment variable is read.
+ *
+ * Conventions, valid for every function below
+ * -------------------------------------------
+ * - A function returns sl_status; SL_OK is 0. On failure nothing is changed that the caller could see, output
+ *   pointers are set to NULL, and sl_error_detail() holds one sentence: what is wrong, where, what to do.
+ * - The library never exits, never prints, keeps no global state. Any function may be called from any thread, but one
+ *   sl_run must not be used by two threads at once. sl_plan is immutable; sl_params is read-only in inference: both
+ *   are shared freely. A plan must outlive its params and runs; a model may be freed once planned.
+ * - Option structs are plain; a field of 0 means the default (Keras's, where Keras has one). Zero them first:
+ *   `sl_plan_options options = {0};`. An options pointer may be NULL: all defaults.
+ * - Strings given to the library are copied. Strings returned live as long as the object they came from.
+ * - Names: B batch rows, T time steps, I input features, H units, P projected units, V vocabulary, G gates
+ *   (LSTM 4: i f g o; GRU 3: r z n; RNN 1). Matrices are row-major; kernel [G*H][I], recurrent_kernel [G*H][H].
+ * - Host arrays are time-major [T][B][features] unless sl_plan_options.batch_major is set: then [B][T][features].
+ */
+#ifndef SLUICE_H
+#define SLUICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SL_VERSION_MAJOR 0
+#define SL_VERSION_MINOR 1
+#define SL_VERSION_PATCH 0
+
+#if defined(_WIN32)
+#define SL_API
+#else
+#define SL_API __attribute__((visibility("default")))
+#endif
+
+/* "0.1.0". */
+SL_API const char *sl_version(void);
+
+/* ------------------------------------------------------------------------------------------------------ status --
+ * One list gives the code, its number (pinned for ever), its text and the exit code of the command. */
+#define SL_STATUS_LIST(X)                                            \
+    X(SL_OK, 0, 0, "done")                                           \
+    X(SL_ERR_INTERNAL, 1, 1, "internal error (a bug in Sluice)")     \
+    X(SL_ERR_CHECK, 2, 1, "a check failed")                          \
+    X(SL_ERR_USAGE, 3, 2, "wrong use")                               \
+    X(SL_ERR_INPUT, 4, 3, "bad input")                               \
+    X(SL_ERR_FILE, 5, 3, "file cannot be read or is damaged")        \
+    X(SL_ERR_SHAPE, 6, 3, "shapes do not fit")                       \
+    X(SL_ERR_UNKNOWN, 7, 3, "unknown name")                          \
+    X(SL_ERR_NO_KERNEL, 8, 4, "no kernel satisfies the requirement") \
+    X(SL_ERR_MEMORY_LIMIT, 9, 5, "does not fit the memory limit")    \
+    X(SL_ERR_OUT_OF_MEMORY, 10, 5, "out of memory")                  \
+    X(SL_ERR_IO, 11, 6, "input/output failed")                       \
+    X(SL_ERR_DEVICE, 12, 7, "device not available")                  \
+    X(SL_ERR_NUMBERS, 13, 8, "numbers are not finite")               \
+    X(SL_ERR_CANCELLED, 14, 0, "cancelled by the caller")
+
+typedef enum sl_status {
+#define SL_STATUS_ENUM(name, number, exit_code, text) name = number,
+    SL_STATUS_LIST(SL_STATUS_ENUM)
+#undef SL_STATUS_ENUM
+} sl_status;
+
+SL_API const char *sl_status_name(sl_status status); /* "SL_ERR_SHAPE" */
+SL_API const char *sl_status_text(sl_status status); /* "shapes do not fit" */
+SL_API int sl_status_exit_code(sl_status status);    /* 0..8, the exit code of the command */
+/* The sentence of the last failure on this thread: what, where, what to do. Never NULL; "" if none failed yet. */
+SL_API const char *sl_error_detail(void);
+
+/* --------------------------------------------------------------------------------------------------- allocator --
+ * All memory of an object comes from the allocator it was made with; NULL means malloc. alloc may return NULL;
+ * `align` is a power of two >= 16. Both are called from the thread that calls Sluice. (JSON texts are parsed by
+ * Jansson, whose own short-lived nodes come from malloc.) */
+typedef struct sl_allocator {
+    void *(*alloc)(void *context, size_t bytes, size_t align);
+    void (*free)(void *context, void *pointer, size_t bytes);
+    void *context;
+} sl_allocator;
+
+/* ----------------------------------------------------------------------------------------------- enumerations -- */
+typedef enum sl_dtype { SL_DTYPE_DEFAULT, SL_F32, SL_F32X3, SL_TF32, SL_BF16, SL_F16, SL_I8, SL_F64 } sl_dtype;
+
+typedef enum sl_activation {
+    SL_ACT_DEFAULT, /* tanh for the cell, sigmoid for gates, linear for dense */
+    SL_ACT_LINEAR,
+    SL_ACT_TANH,
+    SL_ACT_SIGMOID,
+    SL_ACT_RELU,
+    SL_ACT_HARD_SIGMOID,    /* Keras 3: clip(x/6 + 0.5, 0, 1) */
+    SL_ACT_HARD_SIGMOID_K2, /* Keras 1 and 2, ONNX default: clip(0.2 x + 0.5, 0, 1) */
+    SL_ACT_SOFTSIGN         /* x / (1 + |x|) */
+} sl_activation;
+
+typedef enum sl_direction_merge { /* Keras Bidirectional(merge_mode) */
+                                  SL_UNIDIRECTIONAL,
+                                  SL_BI_CONCAT,
+                                  SL_BI_SUM,
+                                  SL_BI_MUL,
+                                  SL_BI_AVE
+} sl_direction_merge;
+
+typedef enum sl_bias {
+    SL_BIAS_DEFAULT, /* one; GRU with reset after: two (Keras) */
+    SL_BIAS_NONE,
+    SL_BIAS_SINGLE,
+    SL_BIAS_DOUBLE /* bias and recurrent_bias, as in PyTorch, cuDNN, char-rnn */
+} sl_bias;
+
+typedef enum sl_forget_bias_mode {                    /* LSTM only */
+                                   SL_FORGET_DEFAULT, /* = SL_FORGET_IN_VARIABLE with value 1 (Keras unit_forget_bias) */
+                                   SL_FORGET_NONE,    /* nothing is added or set (PyTorch, TF PTB tutorial) */
+                                   SL_FORGET_IN_VARIABLE, /* the forget slice of `bias` starts at the value */
+                                   SL_FORGET_AT_RUN /* the value is added to f's pre-activation in every step (TF BasicLSTMCell) */
+} sl_forget_bias_mode;
+
+typedef enum sl_masked_output {
+    SL_MASKED_ZERO,  /* outputs of masked steps are 0 (cuDNN, PyTorch packed, ONNX) */
+    SL_MASKED_REPEAT /* the previous output is repeated, zeros if none yet (Keras without zero_output_for_mask) */
+} sl_masked_output;
+
+typedef enum sl_init_kind {
+    SL_INIT_DEFAULT, /* kernel glorot_uniform, recurrent orthogonal, bias zeros, embedding uniform 0.05 (Keras) */
+    SL_INIT_ZEROS,
+    SL_INIT_ONES,
+    SL_INIT_CONSTANT /* value */,
+    SL_INIT_UNIFORM /* U(-value, value) */,
+    SL_INIT_NORMAL /* N(0, value^2) */,
+    SL_INIT_TRUNCATED_NORMAL /* redrawn beyond 2 sigma */,
+    SL_INIT_GLOROT_UNIFORM,
+    SL_INIT_GLOROT_NORMAL,
+    SL_INIT_HE_UNIFORM,
+    SL_INIT_HE_NORMAL,
+    SL_INIT_LECUN_UNIFORM,
+    SL_INIT_LECUN_NORMAL,
+    SL_INIT_ORTHOGONAL /* gain value, 0 = 1 */,
+    SL_INIT_IDENTITY,
+    SL_INIT_PYTORCH /* U(-1/sqrt(n), 1/sqrt(n)), n = units of a recurrent layer, inputs of a dense one;
+                                embedding N(0, 1) */
+} sl_init_kind;
+
+typedef struct sl_init {
+    sl_init_kind kind;
+    double value;
+} sl_init;
+
+/* ------------------------------------------------------------------------------------------------------- model --
+ * A model is a list of layers. Each layer reads named tensors and writes one called like the layer; a recurrent layer
+ * with return_state also writes "NAME.h" (and "NAME.c" for LSTM; bidirectional: "NAME.forward.h", ...).
+ * `inputs` is a NULL-terminated array of tensor names; NULL means: the output of the layer added last. */
+typedef struct sl_model sl_model;
+typedef struct sl_plan_options sl_plan_options; /* see `plan` below */
+
+typedef enum sl_cell { SL_LSTM, SL_GRU, SL_RNN } sl_cell;
+
+/* Options of a recurrent layer. Mathematics: LSTM Hochreiter & Schmidhuber 1997 / Gers 2000, GRU Cho 2014.
+ *   LSTM  i,f,o = act_r(W x + R h + b), g = act(W x + R h + b), c = f*c' + i*g, h = o*act(c)
+ *   GRU   r,z = act_r(W x + R h + b), n = act(Wx + b + r*(R h + b_r)) [reset after, Keras 2+, cuDNN]
+ *         or n = act(W x + R (r*h') + b) [reset_before], h = (1-z)*n + z*h'
+ *   RNN   h = act(W x + R h + b)
+ * Inputs: x, or x and initial state(s): {"x", "h0"} (GRU, RNN) or {"x", "h0", "c0"} (LSTM), [B][P or H] and [B][H];
+ * bidirectional: forward's state(s), then backward's. */
+typedef struct sl_recurrent {
+    int units;                          /* H >= 1, required */
+    sl_activation activation;           /* default tanh */
+    sl_activation recurrent_activation; /* default sigmoid; unused by RNN */
+    sl_bias bias;
+    sl_forget_bias_mode forget_bias_mode;
+    double forget_bias;   /* used by the last two modes; 0 with SL_FORGET_DEFAULT means 1 */
+    int return_sequences; /* 0: only the last output [B][H] (Keras default) */
+    int return_state;
+    int go_backwards; /* process in reverse and return in processed order (Keras) */
+    int stateful;     /* carry the final state of a run into the next until sl_run_reset_state */
+    sl_direction_merge bidirectional;
+    int reset_before;            /* GRU: r is applied before the recurrent product */
+    int projection;              /* LSTM: P > 0, h = W_p (o*act(c)), no bias (PyTorch proj_size) */
+    int peephole;                /* LSTM: i and f see c', o sees the new c, diagonal (Gers 2002) */
+    double cell_clip;            /* LSTM: c is clipped to +-value before o's peephole and tanh (TF); 0 = off */
+    double recurrent_dropout;    /* one mask on h' a sequence, all gates, scaled by 1/(1-p) (Keras 3) */
+    double zoneout_h, zoneout_c; /* Krueger 2016: keep the old value with probability p; inference: expectation */
+    sl_masked_output masked_output;
+    sl_init kernel_init, recurrent_init, bias_init;
+} sl_recurrent;
+
+typedef struct sl_embedding {
+    int vocabulary;
+    int units;
+    sl_init init;
+} sl_embedding;
+
+typedef struct sl_dense {     /* y = act(W x + b), over every step if x has steps; kernel [units][I] */
+    int units;                /* required unless tied */
+    sl_activation activation; /* default linear */
+    int no_bias;
+    const char *tied_to; /* name of an Embedding whose [V][E] table is this kernel; NULL: own kernel */
+    sl_init kernel_init, bias_init;
+} sl_dense;
+
+typedef enum sl_merge { SL_MERGE_ADD, SL_MERGE_CONCAT, SL_MERGE_MULTIPLY, SL_MERGE_AVERAGE } sl_merge;
+
+/* allocator: see above, may be NULL. */
+SL_API sl_status sl_model_new(const sl_allocator *allocator, sl_model **model);
+SL_API void sl_model_free(sl_model *model); /* NULL is allowed, here and in every _free */
+/* A float input [T][B][features], or [B][features] if no_steps. */
+SL_API sl_status sl_model_add_input(sl_model *model, const char *name, int features, int no_steps);
+/* An integer input: tokens int32 [T][B], each in [0, vocabulary). */
+SL_API sl_status sl_model_add_tokens(sl_model *model, const char *name, int vocabulary);
+SL_API sl_status sl_model_add_recurrent(sl_model *model, const char *name, sl_cell cell, const sl_recurrent *options,
+                                        const char *const *inputs);
+SL_API sl_status sl_model_add_embedding(sl_model *model, const char *name, const sl_embedding *options,
+                                        const char *const *inputs);
+/* One-hot vectors of a token input (Keras CategoryEncoding, output_mode one_hot). */
+SL_API sl_status sl_model_add_one_hot(sl_model *model, const char *name, int vocabulary, const char *const *inputs);
+SL_API sl_status sl_model_add_dense(sl_model *model, const char *name, const sl_dense *options,
+                                    const char *const *inputs);
+/* Zeroes with probability `rate` in training and scales the rest by 1/(1-rate). */
+SL_API sl_status sl_model_add_dropout(sl_model *model, const char *name, double rate, const char *const *inputs);
+/* Add, Concatenate (features), Multiply, Average of two to four tensors of equal leading shape. */
+SL_API sl_status sl_model_add_merge(sl_model *model, const char *name, sl_merge kind, const char *const *inputs);
+/* The tensors a run returns; default: the output of the last layer. NULL-terminated. */
+SL_API sl_status sl_model_set_outputs(sl_model *model, const char *const *outputs);
+/* Model JSON: Keras Sequential JSON; our extra keys are `inputs` and `sluice` inside a layer's config. An unknown key
+ * is an error that names it. *text is allocated by the model and valid until the next call or sl_model_free. */
+SL_API sl_status sl_model_from_json(const sl_allocator *allocator, const char *text, size_t bytes, sl_model **model);
+SL_API sl_status sl_model_to_json(sl_model *model, const char **text);
+/* A model of one problem string ("lstm:l2_b20_t35_i650_h650_train"): input "x", layers "rnn1", "rnn2"...; fills batch,
+ * steps, dtype, train and masking of *options, which may be NULL. */
+SL_API sl_status sl_model_from_problem(const sl_allocator *allocator, const char *problem, sl_model **model,
+                                       sl_plan_options *options);
+
+/* -------------------------------------------------------------------------------------------------------- plan -- */
+typedef struct sl_plan sl_plan;
+
+typedef enum sl_masking {
+    SL_MASK_NONE,
+    SL_MASK_LENGTHS /* per row */,
+    SL_MASK_STEPS /* per row and step, any holes */
+} sl_masking;
+
+typedef enum sl_loss {
+    SL_LOSS_NONE,
+    SL_LOSS_SOFTMAX, /* softmax cross-entropy from logits; int32 labels [T][B] or [B], -1 is ignored */
+    SL_LOSS_BINARY,  /* binary cross-entropy from logits; float targets like the output */
+    SL_LOSS_MSE      /* mean squared error; float targets like the output */
+} sl_loss;
+
+typedef enum sl_reduction {
+    SL_REDUCE_MEAN,    /* over every valid element (Keras, PyTorch) */
+    SL_REDUCE_SUM_TIME /* sum over steps, mean over batch rows (Zaremba 2014, TF PTB tutorial, char-rnn) */
+} sl_reduction;
+
+typedef enum sl_optimizer_kind { SL_SGD, SL_ADAM, SL_ADAMW, SL_RMSPROP } sl_optimizer_kind;
+
+/* SGD: m = momentum*m + g; p -= lr*m (Nesterov: p -= lr*(g + momentum*m)). Adam, AdamW: Kingma 2015, Loshchilov 2019.
+ * RMSprop: v = rho*v + (1-rho)*g^2; p -= lr*g/(sqrt(v)+epsilon). As PyTorch computes them. */
+typedef struct sl_optimizer {
+    sl_optimizer_kind kind;
+    double momentum;
+    int nesterov;
+    double beta1, beta2; /* 0: 0.9, 0.999 */
+    double rho;          /* 0: 0.9 */
+    double epsilon;      /* 0: 1e-8 */
+    double weight_decay; /* SGD, Adam, RMSprop: L2 added to g; AdamW: decoupled, 0 means 0.01 there */
+} sl_optimizer;
+
+typedef enum sl_clip_kind {
+    SL_CLIP_NONE,
+    SL_CLIP_VALUE,
+    SL_CLIP_NORM /* each tensor */,
+    SL_CLIP_GLOBAL_NORM
+} sl_clip_kind;
+typedef struct sl_clip {
+    sl_clip_kind kind;
+    double value;
+} sl_clip;
+
+struct sl_plan_options {
+    int batch;           /* B, 0 = 1 */
+    int steps;           /* the largest T of one call, 0 = 1 */
+    int train;           /* book gradients, saved activations, optimizer */
+    sl_dtype dtype;      /* f32; f64 runs on the reference kernels */
+    const char *device;  /* "auto", "cpu"; invented for planning: "cpu:base", "cpu:avx2", "cuda:sm_90"; NULL = auto */
+    const char *require; /* kernel name, prefix ending in ':' or the word "fused"; recurrent problems only; NULL */
+    size_t memory_limit; /* bytes for block and parameters together; 0 = none */
+    int threads;         /* 0 = by affinity mask and cgroup quota */
+    sl_masking masking;
+    int batch_major;
+    int input_gradients; /* also compute gradients of float inputs and of given initial states */
+    sl_loss loss;
+    sl_reduction reduction;
+    sl_optimizer optimizer;
+    sl_clip clip;
+    const sl_allocator *allocator;
+};
+
+/* Copies what it needs of `model`. On SL_ERR_MEMORY_LIMIT the detail names the bytes and the cheapest remedies. */
+SL_API sl_status sl_plan_new(const sl_model *model, const sl_plan_options *options, sl_plan **plan);
+SL_API void sl_plan_free(sl_plan *plan);
+
+typedef struct sl_memory {                                        /* bytes, exact */
+    size_t parameters, packed, optimizer;                         /* the block of sl_params is their sum */
+    size_t gradients, activations, saved, scratch, state, inputs; /* before lifetimes are overlapped */
+    size_t params_block;                                          /* what sl_params_new allocates */
+    size_t run_block;    /* what sl_run_new allocates: the parts above, overlapped where lifetimes allow */
+    size_t blas_buffers; /* memory that a BLAS library keeps for itself, an estimate; not part of the blocks */
+    int segments;        /* 1, or the number of time segments whose activations are recomputed in backward */
+} sl_memory;
+SL_API void sl_plan_memory(const sl_plan *plan, sl_memory *memory);
+
+/* A table for people: layer, problem, chosen kernel, each refused kernel with its reason, FLOPs, bytes. Owned by the
+ * plan. sl_plan_explain_json: the same as one JSON object. */
+SL_API const char *sl_plan_explain(const sl_plan *plan);
+SL_API const char *sl_plan_explain_json(const sl_plan *plan);
+/* Distinct kernels of the recurrent problems, comma-separated ("cpu:step"); for logs. */
+SL_API const char *sl_plan_kernels(const sl_plan *plan);
+SL_API int sl_plan_threads(const sl_plan *plan);
+SL_API double sl_plan_flops(const sl_plan *plan); /* of one call at full size, training if planned so */
+
+/* ------------------------------------------------------------------------------------------------- parameters -- */
+typedef struct sl_params sl_params;
+
+/* Allocates plan.params_block bytes; every value is 0 until initialised, set or loaded. */
+SL_API sl_status sl_params_new(const sl_plan *plan, sl_params **params);
+SL_API void sl_params_free(sl_params *params);
+SL_API sl_status sl_params_init(sl_params *params, uint64_t seed);
+SL_API int sl_params_count(const sl_params *params);
+/* "LAYER.kernel"; rows x columns (a vector has rows = 1). NULL if index is out of range. */
+SL_API const char *sl_params_name(const sl_params *params, int index, int *rows, int *columns);
+/* Copies rows*columns values; count must match exactly. f64 plans keep doubles, so neither call loses bits there. */
+SL_API sl_status sl_params_get(const sl_params *params, const char *name, double *values, size_t count);
+SL_API sl_status sl_params_set(sl_params *params, const char *name, const double *values, size_t count);
+
+/* --------------------------------------------------------------------------------------------------------- run -- */
+typedef struct sl_run sl_run;
+
+/* One call's data, borrowed for the call. batch <= plan's B, steps <= plan's T. */
+typedef struct sl_batch {
+    int batch, steps;
+    const void *const *inputs; /* one per model input, in order: float (double in f64 plans) or int32 tokens */
+    const int32_t *lengths;    /* [batch], 0..steps; with SL_MASK_LENGTHS; NULL = all full */
+    const uint8_t *mask;       /* [T][B] (batch_major: [B][T]), 0 = masked; with SL_MASK_STEPS; NULL = all valid */
+    const void *targets;       /* labels int32 or float (double in f64) targets; NULL where no loss is wanted */
+} sl_batch;
+
+typedef struct sl_result { /* of a call that computes a loss */
+    double loss;           /* as reduced by the plan */
+    double loss_sum;       /* sum over valid elements, nats for cross-entropies */
+    double count;          /* valid elements */
+    double correct;        /* softmax: argmax hits; binary: right sides of 0 */
+    double gradient_norm;  /* global, before clipping; 0 where not computed */
+} sl_result;
+
+SL_API sl_status sl_run_new(const sl_plan *plan, sl_params *params, sl_run **run);
+SL_API void sl_run_free(sl_run *run);
+/* Inference: no dropout, zoneout by expectation. */
+SL_API sl_status sl_run_forward(sl_run *run, const sl_batch *batch);
+/* Inference with targets: fills *result. */
+SL_API sl_status sl_run_evaluate(sl_run *run, const sl_batch *batch, sl_result *result);
+/* Copies output `name` (NULL: the first) of the last forward: [T][B][F] (batch_major: [B][T][F]), or [B][F]. `count` is
+ * the number of elements of `values`, and must match. float in every plan but f64's: double. Not after a backward
+ * pass whose loss reused the memory. */
+SL_API sl_status sl_run_output(sl_run *run, const char *name, void *values, size_t count);
+/* Shape of output `name` in the last call: steps 0 if it has none. */
+SL_API sl_status sl_run_output_shape(sl_run *run, const char *name, int *steps, int *batch, int *features);
+
+/* Training. `step` numbers the optimizer step: with the plan's seed it keys every random mask. */
+SL_API sl_status sl_run_set_seed(sl_run *run, uint64_t seed);
+/* Forward and backward; gradients are *added* to the run's accumulators, scaled by `scale` (1 / micro-batches). With a
+ * loss in the plan, `d_outputs` is NULL; without one it holds one gradient per model output, shaped like it (NULL
+ * entries are zero). `micro_step` numbers the micro-batch within the step. *result may be NULL. */
+SL_API sl_status sl_run_gradients(sl_run *run, const sl_batch *batch, const void *const *d_outputs, uint32_t step,
+                                  uint32_t micro_step, double scale, sl_result *result);
+/* Clip, optimizer step with this learning rate, pack, zero the accumulators. result->gradient_norm is filled. */
+SL_API sl_status sl_run_update(sl_run *run, double learning_rate, sl_result *result);
+SL_API sl_status sl_run_zero_gradients(sl_run *run);
+SL_API sl_status sl_run_gradient(sl_run *run, const char *parameter, double *values, size_t count);
+/* Gradient of float input `index` after sl_run_gradients (input_gradients plans); like sl_run_output. */
+SL_API sl_status sl_run_input_gradient(sl_run *run, int index, void *values, size_t count);
+
+/* State carried by `stateful` layers, as a plain blob (float, or double in f64 plans). */
+SL_API sl_status sl_run_reset_state(sl_run *run);
+SL_API size_t sl_run_state_bytes(const sl_run *run);
+SL_API sl_status sl_run_get_state(sl_run *run, void *blob, size_t bytes);
+SL_API sl_status sl_run_set_state(sl_run *run, const void *blob, size_t bytes);
+/* The first layer whose output in the last call holds a NaN or infinity; NULL if none. */
+SL_API const char *sl_run_first_nonfinite(sl_run *run);
+
+/* ----------------------------------------------------------------------------------------------------- devices --
+ * The devices of this machine and what is missing for others, one per index; NULL past the end. *detail (may be NULL)
+ * gets a sentence: instruction sets, threads, or why the device cannot be used. Strings are static or thread-local,
+ * valid until the next call on this thread. */
+SL_API const char *sl_device_name(int index, const char **detail, int *usable);
+
+/* -------------------------------------------------------------------------------------------------- model file --
+ * safetensors: parameters in the internal gate order, optimizer slots "optim.SLOT.LAYER.param", carried states
+ * "state.LAYER.h", and in __metadata__ format, version, model (JSON), vocabulary, training. Nothing else is needed to
+ * evaluate or generate. */
+typedef struct sl_file sl_file;
+
+SL_API sl_status sl_file_open(const sl_allocator *allocator, const char *path, sl_file **file);
+/* From memory; `bytes` is borrowed until sl_file_close. */
+SL_API sl_status sl_file_open_memory(const sl_allocator *allocator, const void *bytes, size_t size, sl_file **file);
+SL_API void sl_file_close(sl_file *file);
+SL_API const char *sl_file_metadata(const sl_file *file, const char *key);                  /* NULL if absent */
+SL_API const char *sl_file_metadata_at(const sl_file *file, int index, const char **value); /* key; NULL past the end */
+typedef struct sl_tensor_info {
+    const char *name;
+    const char *dtype;
+    int rank;
+    int64_t shape[8];
+    const void *data;
+    size_t bytes;
+} sl_tensor_info;
+SL_API int sl_file_tensor_count(const sl_file *file);
+SL_API sl_status sl_file_tensor(const sl_file *file, int index, sl_tensor_info *info);
+SL_API int sl_file_find(const sl_file *file, const char *name); /* index, or -1 */
+SL_API sl_status sl_file_model(const sl_file *file, sl_model **model);
+/* Every parameter of `params` must be in the file with its shape. */
+SL_API sl_status sl_file_load_params(const sl_file *file, sl_params *params);
+/* Writes atomically (temporary file in the same folder, fsync, rename). metadata: key, value, key, value, ..., NULL. */
+SL_API sl_status sl_file_save(const char *path, sl_model *model, const sl_params *params, const char *const *metadata);
+
+/* ------------------------------------------------------------------------------------------------------- arrays --
+ * NumPy .npy files, version 1-3, little-endian f4 f8 i4 i8 u1 b1, C order. */
+typedef enum sl_array_type {
+    SL_ARRAY_F32,
+    SL_ARRAY_F64,
+    SL_ARRAY_I32,
+    SL_ARRAY_I64,
+    SL_ARRAY_U8,
+    SL_ARRAY_BOOL
+} sl_array_type;
+typedef struct sl_array {
+    sl_array_type type;
+    int rank;
+    int64_t shape[8];
+    void *data;
+    size_t bytes;
+    sl_allocator allocator;
+} sl_array;
+SL_API sl_status sl_npy_read(const sl_allocator *allocator, const char *path, sl_array *array);
+SL_API sl_status sl_npy_read_memory(const sl_allocator *allocator, const void *bytes, size_t size, sl_array *array);
+SL_API sl_status sl_npy_write(const char *path, const sl_array *array); /* atomically */
+SL_API void sl_array_free(sl_array *array);
+
+/* --------------------------------------------------------------------------------------------- text, vocabulary -- */
+typedef enum sl_level { SL_LEVEL_CHAR /* UTF-8 code points */, SL_LEVEL_WORD, SL_LEVEL_BYTE } sl_level;
+typedef struct sl_vocabulary sl_vocabulary;
+
+/* Counts the tokens of `text` (UTF-8 at char and word level, else SL_ERR_INPUT with the byte offset) and keeps the
+ * `limit` most frequent (0 = all; ties by first appearance). Word level: split at white space, "<eos>" for every line
+ * end, "<unk>" for what is not kept; a text that already holds <unk> keeps it. Both count within `limit`. */
+SL_API sl_status sl_vocabulary_new(const sl_allocator *allocator, sl_level level, const char *text, size_t bytes,
+                                   int limit, sl_vocabulary **vocabulary);
+SL_API sl_status sl_vocabulary_from_json(const sl_allocator *allocator, const char *json, sl_vocabulary **vocabulary);
+SL_API const char *sl_vocabulary_to_json(sl_vocabulary *vocabulary); /* owned by the vocabulary; NULL: memory */
+SL_API void sl_vocabulary_free(sl_vocabulary *vocabulary);
+SL_API int sl_vocabulary_size(const sl_vocabulary *vocabulary);
+SL_API sl_level sl_vocabulary_level(const sl_vocabulary *vocabulary);
+/* Bytes of token `id` (not terminated by 0); "<eos>" decodes to a line end. */
+SL_API const char *sl_vocabulary_token(const sl_vocabulary *vocabulary, int id, size_t *bytes);
+/* *tokens is allocated with the vocabulary's allocator; free with sl_tokens_free. Unknown characters are SL_ERR_INPUT at
+ * char level; unknown words become <unk>, or SL_ERR_INPUT where the vocabulary has none. */
+SL_API sl_status sl_vocabulary_encode(const sl_vocabulary *vocabulary, const char *text, size_t bytes, int32_t **tokens,
+                                      size_t *count);
+SL_API void sl_tokens_free(const sl_vocabulary *vocabulary, int32_t *tokens, size_t count);
+
+/* ----------------------------------------------------------------------------------------------------- training -- */
+typedef enum sl_schedule_kind {
+    SL_SCHEDULE_CONSTANT,
+    SL_SCHEDULE_STEP,        /* lr * factor^(floor(step / every)) */
+    SL_SCHEDULE_EXPONENTIAL, /* lr * factor^(step / every) */
+    SL_SCHEDULE_COSINE,      /* linear warm-up over `warmup` steps, then a half cosine down to `minimum` at `total` */
+    SL_SCHEDULE_EPOCH_DECAY, /* constant for `hold` epochs, then * factor every epoch (PTB, char-rnn) */
+    SL_SCHEDULE_PLATEAU      /* / factor when the validation loss did not improve (PyTorch word_language_model) */
+} sl_schedule_kind;
+typedef struct sl_schedule {
+    sl_schedule_kind kind;
+    double factor;
+    int64_t every, warmup, total;
+    int hold;
+    double minimum;
+} sl_schedule;
+
+typedef enum sl_split {
+    SL_SPLIT_TAIL,  /* the last part of the text validates, as one stream */
+    SL_SPLIT_BLOCKS /* char-rnn: text cut to a multiple of B*T, B streams, the last T-blocks of every stream validate */
+} sl_split;
+
+typedef struct sl_training {
+    int batch, steps, epochs; /* steps: T, the truncation of BPTT */
+    uint64_t seed;
+    sl_optimizer optimizer;
+    double learning_rate;
+    sl_schedule schedule;
+    sl_clip clip;
+    sl_loss loss;
+    sl_reduction reduction;
+    int accumulate; /* micro-batches a step, 0 = 1 */
+    int patience;   /* stop after so many epochs without improvement; 0 = never */
+    double min_delta;
+    double valid_fraction;
+    sl_split split;
+    int shuffle; /* array data: new order every epoch */
+    sl_masking masking;
+    double init_scale; /* > 0: every parameter U(-scale, scale), before forget biases are set */
+    sl_dtype dtype;
+    const char *device, *require;
+    size_t memory_limit;
+    int threads;
+    double max_minutes; /* 0 = no limit */
+} sl_training;
+
+/* A description with its training options, as `sluice train --print-model` prints it: model JSON with a top-level key
+ * "sluice": {"task": "lm" | "array", "text": {...}, "training": {...}}. */
+SL_API sl_status sl_training_from_json(const char *text, size_t bytes,
+                                       sl_training *training); /* strings: static names */
+/* The whole document; *text as in sl_model_to_json. `vocabulary` may be NULL (task array). */
+SL_API sl_status sl_training_to_json(sl_model *model, const sl_training *training, const char *task, const char **text);
+/* A published configuration: "char-rnn", "ptb-small", "ptb-medium", "ptb-large" for a vocabulary of V tokens. */
+SL_API sl_status sl_preset(const sl_allocator *allocator, const char *name, int vocabulary, sl_model **model,
+                           sl_training *training);
+
+/* Data to fit: arrays or one token stream; borrowed, must outlive the trainer. */
+typedef struct sl_dataset {
+    const int32_t *tokens;
+    size_t token_count;      /* a language model's stream, or NULL */
+    const sl_array *x, *y;   /* x [N][T][F], [N][F] or tokens [N][T]; y labels or targets */
+    const sl_array *lengths; /* int32 or int64 [N], or NULL */
+} sl_dataset;
+
+typedef struct sl_progress { /* borrowed for the call */
+    const char *event;       /* "step", "evaluation", "checkpoint", "early_stop", "epoch" */
+    int64_t step, total_steps;
+    int epoch;
+    double loss, perplexity, learning_rate, gradient_norm, tokens_per_second, seconds, eta_seconds;
+    size_t memory_bytes;
+    const char *kernel;
+    double valid_loss, best_loss;
+} sl_progress;
+typedef enum sl_answer {
+    SL_CONTINUE,
+    SL_STOP_SAVING /* finish the step, save, evaluate, return SL_OK */,
+    SL_ABORT /* SL_ERR_CANCELLED at once */
+} sl_answer;
+
+typedef struct sl_trainer sl_trainer;
+/* Plans, allocates, initialises. `path`: the model file (best so far; PATH.last is the resume point), NULL = write none.
+ * `valid` may be NULL: then training.valid_fraction of a token stream validates, or nothing does. `metadata`: extra key, value,
+ * ..., NULL of the file (vocabulary). */
+SL_API sl_status sl_trainer_new(sl_model *model, const sl_training *training, const sl_dataset *train,
+                                const sl_dataset *valid, const char *path, const char *const *metadata,
+                                sl_trainer **trainer);
+SL_API void sl_trainer_free(sl_trainer *trainer);
+SL_API const sl_plan *sl_trainer_plan(const sl_trainer *trainer);
+SL_API sl_params *sl_trainer_params(sl_trainer *trainer);
+/* Parameters only, from another model file (--init-from). */
+SL_API sl_status sl_trainer_init_from(sl_trainer *trainer, const char *path);
+/* Everything from PATH.last: goes on to the same bits as an uninterrupted run. SL_ERR_FILE if there is none. */
+SL_API sl_status sl_trainer_resume(sl_trainer *trainer);
+SL_API sl_status sl_trainer_fit(sl_trainer *trainer, sl_answer (*progress)(void *context, const sl_progress *progress),
+                                void *context);
+
+/* Evaluation of a language model: one stream, state carried, tokens 2..N. `steps`: tokens a call, 0 = 64. */
+SL_API sl_status sl_evaluate_tokens(sl_model *model, const sl_file *file, const int32_t *tokens, size_t count,
+                                    const sl_plan_options *options, sl_result *result);
+
+/* Sampling. top_k 0 and top_p 0 or 1 = off; temperature 0 = greedy (1 if the struct is NULL). */
+typedef struct sl_sampling {
+    double temperature;
+    int top_k;
+    double top_p;
+    uint64_t seed;
+} sl_sampling;
+typedef struct sl_generator sl_generator;
+SL_API sl_status sl_generator_new(const sl_file *file, const sl_plan_options *options, const sl_sampling *sampling,
+                                  sl_generator **generator);
+SL_API void sl_generator_free(sl_generator *generator);
+SL_API sl_status sl_generator_feed(sl_generator *generator, int32_t token);  /* prime */
+SL_API sl_status sl_generator_next(sl_generator *generator, int32_t *token); /* sample one and feed it */
+
+/* ------------------------------------------------------------------------------------------------------ proofs --
+ * Parity of every eligible kernel with the double reference, and gradients by finite differences. One line per finding goes
+ * to `line`. SL_ERR_CHECK if any fails; the detail holds the command that repeats it. */
+SL_API sl_status sl_check_problem(const char *problem, const sl_plan_options *options, uint64_t seed,
+                                  void (*line)(void *context, const char *text), void *context);
+typedef struct sl_timing {
+    const char *kernel;
+    double median, minimum, maximum; /* seconds */
+    double gflops;
+    const char *refusal; /* or NULL */
+    int repeats;
+} sl_timing;
+/* Times every eligible kernel, alternating; `timing` is called once per kernel row, refused ones with their reason. */
+SL_API sl_status sl_bench_problem(const char *problem, const sl_plan_options *options, double min_seconds,
+                                  void (*timing)(void *context, const sl_timing *timing), void *context);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,179 @@
+/* Kernels: one row = one way to compute one op, forward and backward, with saved data private to the row.
+ * The planner walks the rows of a device in order, keeps every refusal as text, and takes the first that is eligible. */
+#ifndef SLI_KERNEL_H
+#define SLI_KERNEL_H
+
+#include "problem.h"
+#include "rng.h"
+#include "threads.h"
+
+/* ------------------------------------------------------------------------------------------------ capabilities -- */
+typedef enum sli_device_kind { SLI_DEVICE_CPU, SLI_DEVICE_CUDA } sli_device_kind;
+typedef enum sli_isa { SLI_ISA_BASE, SLI_ISA_AVX2, SLI_ISA_AVX512, SLI_ISA_AMX } sli_isa;
+
+typedef struct sli_caps {
+    char name[32]; /* as the user wrote it, resolved: "cpu", "cpu:avx2", "cuda:sm_90" */
+    sli_device_kind kind;
+    sli_isa isa;            /* cpu */
+    int threads;            /* cpu: threads a run will use */
+    bool have_blas;         /* cpu: a BLAS library was loaded */
+    bool invented;          /* can be planned for, not run on */
+    int compute_capability; /* cuda: 90 */
+    int multiprocessors;
+    size_t memory, shared_memory, l2_bytes;
+} sli_caps;
+
+const char *sli_isa_name(sli_isa isa);
+
+/* ----------------------------------------------------------------------------------------- one call of a kernel -- */
+enum { SLI_MAX_IN = 8, SLI_MAX_OUT = 4, SLI_MAX_PARAM = 6 };
+
+/* Indices into sli_call.in / out / param, per op. Shapes: t, b are the call's steps and batch.
+ * Tensors are dense [t][b][features], element type float (double in f64 problems) unless said otherwise. */
+enum {                      /* recurrent; O = projection or units */
+       SLI_RNN_X = 0,       /* [t][b][I] */
+       SLI_RNN_H0 = 1,      /* [b][O], never NULL */
+       SLI_RNN_C0 = 2,      /* [b][H], LSTM */
+       SLI_RNN_LENGTHS = 3, /* int32 [b], absolute steps; with SLI_MASK_LENGTHS */
+       SLI_RNN_MASK = 4,    /* uint8 [t][b], 0 = masked; with the other masks */
+       SLI_RNN_Y = 0,       /* out [t][b][O], with masked_output applied */
+       SLI_RNN_HT = 1,     /* out [b][O]: state after the last step; may alias in H0 only if the kernel's row says so */
+       SLI_RNN_CT = 2,     /* out [b][H] */
+       SLI_RNN_KERNEL = 0, /* [G*H][I] */
+       SLI_RNN_RECURRENT = 1,      /* [G*H][O] */
+       SLI_RNN_BIAS = 2,           /* [G*H], NULL without */
+       SLI_RNN_RECURRENT_BIAS = 3, /* [G*H], NULL without */
+       SLI_RNN_PEEPHOLE = 4,       /* [3][H] i f o */
+       SLI_RNN_PROJECTION = 5      /* [P][H] */
+};
+enum {
+    SLI_DENSE_X = 0 /* [t][b][I] */,
+    SLI_DENSE_Y = 0 /* [t][b][H] */,
+    SLI_DENSE_KERNEL = 0 /* [H][I] */,
+    SLI_DENSE_BIAS = 1 /* [H] or NULL */
+};
+enum { SLI_EMBED_TOKENS = 0 /* int32 [t][b] */, SLI_EMBED_Y = 0 /* [t][b][H] */, SLI_EMBED_TABLE = 0 /* [I][H] */ };
+enum { SLI_UNARY_X = 0, SLI_UNARY_Y = 0 }; /* onehot (int32 in), dropout, flip, last */
+enum { SLI_MERGE_PART0 = 0 /* in 0..parts-1: [t][b][units of the part] */, SLI_MERGE_Y = 0 };
+enum {                      /* losses */
+       SLI_LOSS_Z = 0,      /* [t][b][H] logits or predictions; d_in may alias it (sli_kernel.gradient_in_place) */
+       SLI_LOSS_TARGET = 1, /* int32 [t][b], -1 = ignored; or float [t][b][H] */
+       SLI_LOSS_LENGTHS = 3,
+       SLI_LOSS_MASK = 4 /* as for recurrent problems; NULL where the output has no time */
+};
+enum {
+    SLI_NORM_GRAD = 0 /* out [n]: clipped by value in place where asked */,
+    SLI_NORM_SQUARES = 1 /* out double: = sum of squares, after clipping by value */
+};
+enum {
+    SLI_OPTIM_PARAM = 0 /* out [n] */,
+    SLI_OPTIM_GRAD = 1 /* out [n]: read, then zeroed */,
+    SLI_OPTIM_SLOT0 = 2,
+    SLI_OPTIM_SLOT1 = 3 /* out [n] */,
+    SLI_OPTIM_SQUARES = 0 /* in double: sum of squares that the norm clips compare with; NULL without */
+};
+
+/* Lives in device memory; uploaded before each call of a run, or advanced on the device. */
+typedef struct sli_scalars {
+    uint64_t seed;
+    uint32_t step, micro_step; /* keys of the random masks */
+    double loss_scale;         /* d loss / d loss_sum: 1/denominator, times the accumulation scale */
+    double learning_rate;
+    double optimizer_step; /* 1, 2, ...: Adam's bias correction */
+} sli_scalars;
+
+/* Lives in device memory: losses add (+=), in the order of time. */
+typedef struct sli_metrics {
+    double loss_sum, count, correct;
+    double squares;        /* = global sum of squares of the gradients */
+    double tensor_squares; /* scratch of clipping by each tensor's norm */
+    double reserved[3];
+} sli_metrics;
+
+typedef struct sli_call {
+    sli_problem problem; /* batch and steps are those of this call: t, b above; steps 0 where there is no time */
+    int chunk;           /* fixed chunk of steps, counted from step 0 of the sequence; t0 is a multiple of it */
+    int t0;              /* absolute step of the tensors' first step */
+    int total_steps;     /* of the sequence in this call */
+    bool training;       /* dropout and zoneout draw; saved data will be used */
+    bool recompute;      /* the segment's forward is being repeated: write no metrics */
+    int rng_layer;       /* layer << 8 | direction bit, to be or-ed with a purpose: see sli_call_rng */
+    const void *in[SLI_MAX_IN];
+    void *out[SLI_MAX_OUT];
+    const void *param[SLI_MAX_PARAM];
+    void *saved;   /* private to the row: written forward, read backward */
+    void *scratch; /* private to the call */
+    void *packed;  /* written by pack, read by forward and backward; NULL without */
+    /* Backward. d_out NULL = that output's gradient is zero. d_in NULL = not wanted. */
+    const void *d_out[SLI_MAX_OUT];
+    void *d_in[SLI_MAX_IN];
+    unsigned accumulate;          /* bit k: d_in[k] += ; else d_in[k] = */
+    void *d_param[SLI_MAX_PARAM]; /* always += */
+    const sli_scalars *scalars;   /* device memory */
+    sli_metrics *metrics;         /* device memory */
+    sli_threads *threads;         /* cpu */
+} sli_call;
+
+typedef void (*sli_kernel_fn)(const sli_call *call);
+
+/* Device code: the generator of a purpose for this call. */
+static inline sli_rng sli_call_rng(const sli_call *call, enum sli_purpose purpose) {
+    sli_rng rng = {call->scalars->seed, call->scalars->step, call->scalars->micro_step,
+                   (uint32_t)call->rng_layer | (uint32_t)purpose};
+    return rng;
+}
+
+/* -------------------------------------------------------------------------------------------------------- rows -- */
+typedef struct sli_why {
+    char text[256];
+} sli_why; /* a refusal */
+/* Writes the reason, returns false. */
+bool sli_refuse(sli_why *why, const char *format, ...) SLI_PRINTF(2, 3);
+#define NEED(condition, ...)                                   \
+    do {                                                       \
+        if (!(condition)) return sli_refuse(why, __VA_ARGS__); \
+    } while (0)
+
+typedef struct sli_cost {
+    double flops, bytes;
+    double seconds;
+} sli_cost; /* of one forward (+ backward if train) call; seconds 0 = no model */
+
+typedef struct sli_booking {
+    size_t saved, scratch_forward, scratch_backward, packed;
+} sli_booking; /* bytes, any size */
+
+/* What backward reads, so that memory can be reused: bits of in[] and out[]. */
+typedef struct sli_kernel {
+    const char *name; /* "cpu:step" */
+    sli_op op;
+    sli_device_kind device;
+    /* One NEED per line. */
+    bool (*eligible)(const sli_problem *problem, const sli_caps *caps, sli_why *why);
+    void (*cost)(const sli_problem *problem, const sli_caps *caps, sli_cost *cost);
+    /* problem->steps is the length of a segment. NULL: nothing to book. */
+    void (*book)(const sli_problem *problem, const sli_caps *caps, int chunk, sli_booking *booking);
+    sli_kernel_fn pack; /* param -> packed; NULL without packed copies */
+    sli_kernel_fn forward;
+    sli_kernel_fn backward;      /* NULL where there is nothing to do (onehot, norm, optim) */
+    unsigned backward_reads_in;  /* bit k: backward reads in[k] */
+    unsigned backward_reads_out; /* bit k: backward reads out[k] */
+    bool gradient_in_place;      /* d_in[0] may be the same memory as in[0] */
+} sli_kernel;
+
+/* Rows of every device in order of preference, per op; reference rows last. NULL-terminated. */
+typedef struct sli_layer_kind sli_layer_kind;
+typedef struct sli_device_ops sli_device_ops;
+typedef struct sli_registry {
+    const sli_kernel *const *kernels;
+    const sli_layer_kind *const *layer_kinds;
+    const sli_device_ops *const *devices;
+} sli_registry;
+/* The tables of this build; defined in src/api/registry.c, the one place that names them all. */
+const sli_registry *sli_registry_get(void);
+
+/* Loss, norm and optimizer: number of slot arrays of an optimizer. */
+int sli_optimizer_slots(const sl_optimizer *optimizer);
+const char *sli_optimizer_slot_name(const sl_optimizer *optimizer, int slot); /* "momentum", "m", "v" */
+
+#endif

@@ -1,0 +1,91 @@
+/* A problem: what one kernel call has to compute. The same short string in plans, tests, benches, logs and bug reports:
+ *     lstm:l2_b20_t35_i650_h650_f32_train+rdrop=0.3
+ * OP:FIELD_FIELD...[+OPTION[=VALUE]]...; fields in any order, printed in this one; options printed alphabetically. */
+#ifndef SLI_PROBLEM_H
+#define SLI_PROBLEM_H
+
+#include <stdbool.h>
+#include "memory.h"
+
+typedef enum sli_op {
+    SLI_OP_LSTM,
+    SLI_OP_GRU,
+    SLI_OP_RNN,     /* recurrent */
+    SLI_OP_DENSE,   /* dense:  b t i h +act +nobias */
+    SLI_OP_EMBED,   /* embed:  b t i(=V) h(=E) */
+    SLI_OP_ONEHOT,  /* onehot: b t i(=V); h = V */
+    SLI_OP_DROPOUT, /* dropout: b t h +drop=p */
+    SLI_OP_MERGE,   /* merge:  b t h +parts=N +mode=add|concat|mul|ave */
+    SLI_OP_FLIP,    /* flip:   b t h: reverses time */
+    SLI_OP_LAST,    /* last:   b t h: [T][B][H] -> [B][H], the step processed last */
+    SLI_OP_XENT,    /* xent:   b t h(=V) */
+    SLI_OP_BCE,     /* bce:    b t h */
+    SLI_OP_MSE,     /* mse:    b t h */
+    SLI_OP_NORM,    /* norm:   n: sum of squares of gradients; also clips */
+    SLI_OP_OPTIM,   /* optim:  n +opt=sgd|adam|adamw|rmsprop +momentum +nesterov */
+    SLI_OP_COUNT
+} sli_op;
+
+typedef enum sli_mask { SLI_MASK_NONE, SLI_MASK_LENGTHS, SLI_MASK_LEFT, SLI_MASK_RIGHT, SLI_MASK_HOLES } sli_mask;
+
+typedef struct sli_problem {
+    sli_op op;
+    int layers;         /* l, 1 if left out */
+    int batch;          /* b */
+    int steps;          /* t; 0 = the tensors have no time */
+    int inputs;         /* i */
+    int units;          /* h */
+    int projection;     /* p, 0 = none */
+    bool bidirectional; /* bi */
+    bool train;
+    sl_dtype dtype;   /* never SL_DTYPE_DEFAULT */
+    int64_t elements; /* n */
+
+    /* Options. A zero is "not given" and is not printed. */
+    sl_activation act, recurrent_act; /* +act= +ract=  (SL_ACT_DEFAULT where not given) */
+    sl_bias bias;                     /* +bias=none|double|single (resolved: never DEFAULT in a recurrent problem) */
+    bool reset_before;                /* +reset=before */
+    bool peephole;                    /* +peephole */
+    bool reverse;                     /* +reverse: runs from the last step to the first */
+    bool forget_at_run;               /* +forget=VALUE: added to f in every step */
+    double forget_bias;
+    double cell_clip;                   /* +clip= */
+    double dropout;                     /* +drop=: between the layers of a stack; rate of a dropout: problem */
+    double recurrent_dropout;           /* +rdrop= */
+    double zoneout_h, zoneout_c;        /* +zoneout_h= +zoneout_c= */
+    sli_mask mask;                      /* +lengths, +mask=left|right|holes */
+    bool masked_repeat;                 /* +maskout=repeat */
+    sl_direction_merge direction_merge; /* +merge=sum|mul|ave, with bi; concat is not printed */
+    bool no_bias;                       /* dense: +nobias */
+    int parts;                          /* merge: +parts= */
+    sl_merge merge;                     /* merge: +mode= */
+    sl_reduction reduction;             /* losses: +reduce=time */
+    sl_optimizer optimizer;             /* optim: +opt= ... */
+    sl_clip clip;                       /* norm: +clipvalue= +clipnorm= +globalnorm= */
+    int parts_units[4];                 /* merge: features of each part; printed as +widths=a:b:c when they differ */
+} sli_problem;
+
+/* Bits of what an op is. */
+bool sli_op_is_recurrent(sli_op op);
+const char *sli_op_name(sli_op op);
+int sli_op_gates(sli_op op); /* LSTM 4, GRU 3, RNN 1 */
+static inline int sli_problem_output(const sli_problem *p) {
+    return p->projection > 0 ? p->projection : p->units;
+} /* features of h */
+size_t sli_dtype_bytes(sl_dtype dtype); /* of a stored activation: f64 8, everything else 4 for now */
+const char *sli_dtype_name(sl_dtype dtype);
+const char *sli_activation_name(sl_activation act);
+/* false and *act untouched if `name` is none. Table-driven; also used by model JSON. */
+bool sli_activation_parse(const char *name, sl_activation *act);
+
+/* On failure SL_ERR_UNKNOWN or SL_ERR_INPUT with the offending part and its column. Checks ranges, and that each option
+ * belongs to the op ("+peephole: only lstm has it"). */
+sl_status sli_problem_parse(const char *text, sli_problem *problem);
+/* Writes at most `capacity` bytes including the 0; returns the length it needs (as snprintf). parse(print(p)) == p. */
+int sli_problem_print(const sli_problem *problem, char *text, size_t capacity);
+enum { SLI_PROBLEM_TEXT = 256 };
+
+/* Fixed chunk of time steps for sums over time and time-batched GEMMs: depends on batch and steps of the *plan* alone. */
+int sli_chunk_steps(int batch, int steps);
+
+#endif
