@@ -1,0 +1,154 @@
+/* Cell mathematics, bottom floor: activations in float, one text for C11 and CUDA C. No branches and no libm calls, so that
+ * gcc turns loops over these functions into vector code (-O3 -mavx2 -mfma -fno-math-errno -fno-trapping-math).
+ * Accuracy, asserted by tests/cell/test_activations.c against long double libm over a dense sweep:
+ *   cell_tanh     <= 6 ulp, odd, never beyond +-1
+ *   cell_sigmoid  <= 3e-7 absolute, and <= 1e-5 relative while the result is a normal number
+ * NaN goes in and comes out; the comparisons are written so that it does. */
+#ifndef CELL_ACTIVATIONS_H
+#define CELL_ACTIVATIONS_H
+
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __CUDACC__
+#define CELL_FN static __host__ __device__ __forceinline__
+#else
+#define CELL_FN static inline __attribute__((always_inline))
+#endif
+
+/* The numbers of sl_activation in sluice.h, which this folder does not include; a test compares them. */
+enum {
+    CELL_ACT_LINEAR = 1,
+    CELL_ACT_TANH,
+    CELL_ACT_SIGMOID,
+    CELL_ACT_RELU,
+    CELL_ACT_HARD_SIGMOID,
+    CELL_ACT_HARD_SIGMOID_K2,
+    CELL_ACT_SOFTSIGN
+};
+
+/* Options of a cell as constant bits: pass a constant, and what is not asked for folds away. */
+enum {
+    CELL_PEEPHOLE = 1,       /* LSTM: i and f see c', o sees the new c */
+    CELL_CLIP = 2,           /* LSTM: the new c is clipped before o's peephole and act */
+    CELL_ZONEOUT_H = 4,      /* h keeps `zone_h` of its old value */
+    CELL_ZONEOUT_C = 8,      /* LSTM: c keeps `zone_c` of its old value */
+    CELL_FORGET_AT_RUN = 16, /* LSTM: forget_bias is added to f's pre-activation */
+    CELL_MASK = 32,          /* where `valid` is 0, the state is carried unchanged */
+    CELL_PROJECTION = 64,    /* LSTM: h is W_p m, formed outside: zoneout and mask of h are the caller's */
+    CELL_RESET_BEFORE = 128  /* GRU: r is applied before the recurrent product */
+};
+
+CELL_FN float cell_clamp(float x, float low, float high) {
+    float y = x < low ? low : x;
+    return y > high ? high : y;
+}
+
+CELL_FN uint32_t cell_bits(float x) {
+#ifdef __CUDA_ARCH__
+    return __float_as_uint(x);
+#else
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+#endif
+}
+
+CELL_FN float cell_from_bits(uint32_t bits) {
+#ifdef __CUDA_ARCH__
+    return __uint_as_float(bits);
+#else
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+#endif
+}
+
+/* exp(x) for |x| <= 88: x = n ln 2 + r, |r| <= ln 2 / 2; n by adding 1.5 * 2^23, ln 2 in two parts (Cody & Waite), exp(r) by
+ * its Taylor polynomial of degree 7 (remainder < 6e-9 relative), 2^n through the exponent bits. */
+CELL_FN float cell_exp(float x) {
+    const float magic = 12582912.0f;
+    float shifted = x * 1.44269504f + magic;
+    float n = shifted - magic;
+    float r = (x - n * 0.693145752f) - n * 1.42860677e-6f;
+    float p = 1.0f / 5040.0f;
+    p = p * r + 1.0f / 720.0f;
+    p = p * r + 1.0f / 120.0f;
+    p = p * r + 1.0f / 24.0f;
+    p = p * r + 1.0f / 6.0f;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    return p * cell_from_bits((cell_bits(shifted) - cell_bits(magic) + 127u) << 23);
+}
+
+/* 1 / (1 + exp(-x)): keeps its relative accuracy where 0.5 + 0.5 tanh(x/2) cancels. Beyond +-88 the value of 88. */
+CELL_FN float cell_sigmoid(float x) {
+    return 1.0f / (1.0f + cell_exp(cell_clamp(-x, -88.0f, 88.0f)));
+}
+
+/* x P(x^2) / Q(x^2), P of degree 6 and Q of degree 3, on |x| <= 7.905 where tanh rounds to 1 - 2^-23 or more.
+ * Coefficients: the well-known table of Eigen's ptanh (generic_fast_tanh_float). */
+CELL_FN float cell_tanh(float x) {
+    x = cell_clamp(x, -7.90531110763549805f, 7.90531110763549805f);
+    float s = x * x;
+    float p = -2.76076847742355e-16f;
+    p = p * s + 2.00018790482477e-13f;
+    p = p * s + -8.60467152213735e-11f;
+    p = p * s + 5.12229709037114e-08f;
+    p = p * s + 1.48572235717979e-05f;
+    p = p * s + 6.37261928875436e-04f;
+    p = p * s + 4.89352455891786e-03f;
+    float q = 1.19825839466702e-06f;
+    q = q * s + 1.18534705686654e-04f;
+    q = q * s + 2.26843463243900e-03f;
+    q = q * s + 4.89352518554385e-03f;
+    return x * p / q;
+}
+
+CELL_FN float cell_abs(float x) {
+    return x < 0.0f ? -x : x;
+}
+
+/* y = act(x); `act` is a constant of CELL_ACT_*. */
+CELL_FN float cell_act(int act, float x) {
+    switch (act) {
+    case CELL_ACT_TANH:
+        return cell_tanh(x);
+    case CELL_ACT_SIGMOID:
+        return cell_sigmoid(x);
+    case CELL_ACT_RELU:
+        return x < 0.0f ? 0.0f : x;
+    case CELL_ACT_HARD_SIGMOID:
+        return cell_clamp(x * (1.0f / 6.0f) + 0.5f, 0.0f, 1.0f);
+    case CELL_ACT_HARD_SIGMOID_K2:
+        return cell_clamp(x * 0.2f + 0.5f, 0.0f, 1.0f);
+    case CELL_ACT_SOFTSIGN:
+        return x / (1.0f + cell_abs(x));
+    default:
+        return x;
+    }
+}
+
+/* act'(x) from y = act(x) alone:
+ *   tanh 1 - y^2; sigmoid y (1 - y); relu [y > 0]; hard sigmoids slope [0 < y < 1]; softsign (1 - |y|)^2; linear 1. */
+CELL_FN float cell_act_slope(int act, float y) {
+    switch (act) {
+    case CELL_ACT_TANH:
+        return 1.0f - y * y;
+    case CELL_ACT_SIGMOID:
+        return y * (1.0f - y);
+    case CELL_ACT_RELU:
+        return y > 0.0f ? 1.0f : 0.0f;
+    case CELL_ACT_HARD_SIGMOID:
+        return y > 0.0f && y < 1.0f ? 1.0f / 6.0f : 0.0f;
+    case CELL_ACT_HARD_SIGMOID_K2:
+        return y > 0.0f && y < 1.0f ? 0.2f : 0.0f;
+    case CELL_ACT_SOFTSIGN:
+        return (1.0f - cell_abs(y)) * (1.0f - cell_abs(y));
+    default:
+        return 1.0f;
+    }
+}
+
+#endif
