@@ -1,0 +1,37 @@
+/* Kernels: what every row shares, and the slots of the optimizers. */
+#include "core/kernel.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+bool sli_refuse(sli_why *why, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(why->text, sizeof why->text, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+const char *sli_isa_name(sli_isa isa) {
+    static const char *const names[] = {"base", "avx2", "avx512", "amx"};
+    return (unsigned)isa < sizeof names / sizeof *names ? names[isa] : "?";
+}
+
+int sli_optimizer_slots(const sl_optimizer *optimizer) {
+    switch (optimizer->kind) {
+    case SL_SGD:
+        return optimizer->momentum != 0 ? 1 : 0;
+    case SL_ADAM:
+    case SL_ADAMW:
+        return 2;
+    case SL_RMSPROP:
+        return 1;
+    }
+    return 0;
+}
+
+const char *sli_optimizer_slot_name(const sl_optimizer *optimizer, int slot) {
+    if (slot < 0 || slot >= sli_optimizer_slots(optimizer)) return NULL;
+    if (optimizer->kind == SL_SGD) return "momentum";
+    return slot == 0 && optimizer->kind != SL_RMSPROP ? "m" : "v";
+}
