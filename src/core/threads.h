@@ -9,6 +9,8 @@ typedef struct sli_threads sli_threads;
 
 /* Affinity mask and cgroup (v1, v2) cpu quota, at least 1. */
 int sli_threads_default(void);
+/* CPUs allowed by the cgroups that `cgroup_file` (/proc/self/cgroup) names, mounted below `mount`; 0 = no limit. */
+double sli_threads_quota(const char *cgroup_file, const char *mount);
 /* `count` >= 1 threads in all, the calling one included; 1 makes no thread and *threads is still valid. */
 sl_status sli_threads_new(const sl_allocator *allocator, int count, sli_threads **threads);
 void sli_threads_free(sli_threads *threads);

@@ -1,0 +1,307 @@
+/* The pool of threads of one run, and how many threads this process may use.
+ *
+ * A job is a function and a number of tasks. Threads claim task indices one by one, so that a slow or sleeping thread
+ * delays nobody: the caller waits for the tasks, never for the threads. Claims go through one atomic word
+ *     ticket = generation << 32 | next index
+ * by compare-and-swap. The generation is odd while the caller writes the job and even while it is open; a thread that
+ * read the job of one generation can therefore never claim a task of another. */
+#include "threads.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef void (*task_fn)(void *context, int index);
+
+struct sli_threads {
+    sl_allocator allocator;
+    size_t bytes;
+    int count;   /* the caller included */
+    int started; /* entries of thread[] */
+    int spins;   /* pauses before a thread parks */
+    char pad0[SLI_ALIGN];
+    _Atomic uint64_t ticket;
+    _Atomic(task_fn) task;
+    _Atomic(void *) context;
+    _Atomic int tasks;
+    char pad1[SLI_ALIGN];
+    _Atomic int done; /* finished tasks of this job */
+    char pad2[SLI_ALIGN];
+    _Atomic int parked;          /* workers on `wake` */
+    _Atomic bool caller_waiting; /* the caller is on `finished` */
+    _Atomic bool stop;
+    pthread_mutex_t mutex;
+    pthread_cond_t wake, finished;
+    pthread_t thread[]; /* count - 1 */
+};
+
+static inline void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static inline uint32_t generation_of(uint64_t ticket) {
+    return (uint32_t)(ticket >> 32);
+}
+
+/* Tells the caller that the last task is done. The mutex closes the gap between its last look and its wait. */
+static void signal_finished(sli_threads *threads) {
+    if (!atomic_load(&threads->caller_waiting)) return;
+    pthread_mutex_lock(&threads->mutex);
+    pthread_cond_signal(&threads->finished);
+    pthread_mutex_unlock(&threads->mutex);
+}
+
+/* Claims and runs tasks until none is left; returns the generation that had none left. */
+static uint32_t run_tasks(sli_threads *threads) {
+    uint64_t ticket = atomic_load(&threads->ticket);
+    for (;;) {
+        uint32_t generation = generation_of(ticket), index = (uint32_t)ticket;
+        if (generation & 1) return generation; /* being written: the caller is at it */
+        /* Acquire: whoever sees a later job here also sees its ticket below, and the swap fails. */
+        task_fn task = atomic_load_explicit(&threads->task, memory_order_acquire);
+        void *context = atomic_load_explicit(&threads->context, memory_order_acquire);
+        int tasks = atomic_load_explicit(&threads->tasks, memory_order_acquire);
+        if (index >= (uint32_t)tasks) {
+            uint64_t again = atomic_load(&threads->ticket);
+            if (generation_of(again) == generation) return generation;
+            ticket = again;
+            continue;
+        }
+        if (!atomic_compare_exchange_strong(&threads->ticket, &ticket, ticket + 1)) continue;
+        task(context, (int)index);
+        if (atomic_fetch_add(&threads->done, 1) + 1 == tasks) signal_finished(threads);
+        ticket = atomic_load(&threads->ticket);
+    }
+}
+
+/* A generation that is open and was not seen exhausted, or the end. */
+static bool something_new(sli_threads *threads, uint32_t exhausted) {
+    uint32_t generation = generation_of(atomic_load(&threads->ticket));
+    return (generation != exhausted && !(generation & 1)) || atomic_load(&threads->stop);
+}
+
+static void wait_for_work(sli_threads *threads, uint32_t exhausted) {
+    for (int i = 0; i < threads->spins; i++) {
+        if (something_new(threads, exhausted)) return;
+        relax();
+    }
+    pthread_mutex_lock(&threads->mutex);
+    atomic_fetch_add(&threads->parked, 1);
+    while (!something_new(threads, exhausted)) pthread_cond_wait(&threads->wake, &threads->mutex);
+    atomic_fetch_sub(&threads->parked, 1);
+    pthread_mutex_unlock(&threads->mutex);
+}
+
+static void *worker(void *argument) {
+    sli_threads *threads = argument;
+    uint32_t exhausted = 0;
+    while (!atomic_load(&threads->stop)) {
+        wait_for_work(threads, exhausted);
+        exhausted = run_tasks(threads);
+    }
+    return NULL;
+}
+
+static void wait_for_tasks(sli_threads *threads, int tasks) {
+    for (int i = 0; i < threads->spins; i++) {
+        if (atomic_load(&threads->done) == tasks) return;
+        relax();
+    }
+    pthread_mutex_lock(&threads->mutex);
+    atomic_store(&threads->caller_waiting, true);
+    while (atomic_load(&threads->done) != tasks) pthread_cond_wait(&threads->finished, &threads->mutex);
+    atomic_store(&threads->caller_waiting, false);
+    pthread_mutex_unlock(&threads->mutex);
+}
+
+/* Workers that spin see the ticket; of the parked ones only as many are woken as there are tasks for. */
+static void wake_workers(sli_threads *threads, int wanted) {
+    int parked = atomic_load(&threads->parked);
+    if (parked == 0) return;
+    pthread_mutex_lock(&threads->mutex);
+    if (wanted >= parked)
+        pthread_cond_broadcast(&threads->wake);
+    else
+        for (int i = 0; i < wanted; i++) pthread_cond_signal(&threads->wake);
+    pthread_mutex_unlock(&threads->mutex);
+}
+
+void sli_threads_for(sli_threads *threads, int tasks, task_fn task, void *context) {
+    if (tasks <= 0) return;
+    if (!threads || threads->count == 1 || tasks == 1) {
+        for (int i = 0; i < tasks; i++) task(context, i);
+        return;
+    }
+    uint32_t closed = generation_of(atomic_load(&threads->ticket)) + 1;
+    atomic_store(&threads->ticket, (uint64_t)closed << 32);
+    atomic_store_explicit(&threads->task, task, memory_order_release);
+    atomic_store_explicit(&threads->context, context, memory_order_release);
+    atomic_store_explicit(&threads->tasks, tasks, memory_order_release);
+    atomic_store(&threads->done, 0);
+    atomic_store(&threads->ticket, (uint64_t)(closed + 1) << 32);
+    wake_workers(threads, tasks - 1);
+    run_tasks(threads);
+    wait_for_tasks(threads, tasks);
+}
+
+/* ------------------------------------------------------------------------------------------------ life of a pool -- */
+static int affinity_count(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+    long online = sysconf(_SC_NPROCESSORS_ONLN); /* more CPUs than a cpu_set_t holds */
+    return online > 0 ? (int)online : 1;
+}
+
+/* Signals belong to the threads of the program, not to ours: Ctrl-C must reach its handler there. */
+static int start_worker(sli_threads *threads) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&threads->thread[threads->started], NULL, worker, threads);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error == 0) threads->started++;
+    return error;
+}
+
+sl_status sli_threads_new(const sl_allocator *allocator, int count, sli_threads **out) {
+    *out = NULL;
+    SLI_FAIL_IF(count < 1 || count > 4096, SL_ERR_USAGE, "threads %d: give a number from 1 to 4096", count);
+    size_t bytes = sizeof(sli_threads) + (size_t)(count - 1) * sizeof(pthread_t);
+    sli_threads *threads = sli_alloc_zero(allocator, bytes);
+    if (!threads) return sli_fail_memory("the thread pool", bytes);
+    threads->allocator = sli_allocator_or_default(allocator);
+    threads->bytes = bytes;
+    threads->count = count;
+    /* 200 pauses take 4 to 10 microseconds: as long as the gap between two steps of a recurrent layer. A thread that
+     * has no CPU of its own would only keep another from working. */
+    threads->spins = count <= affinity_count() ? 200 : 4;
+    pthread_mutex_init(&threads->mutex, NULL);
+    pthread_cond_init(&threads->wake, NULL);
+    pthread_cond_init(&threads->finished, NULL);
+    for (int i = 1; i < count; i++) {
+        int error = start_worker(threads);
+        if (error == 0) continue;
+        sli_threads_free(threads);
+        return sli_fail(SL_ERR_DEVICE, "cannot start thread %d of %d (%s): ask for fewer threads", i + 1, count,
+                        strerror(error));
+    }
+    *out = threads;
+    return SL_OK;
+}
+
+void sli_threads_free(sli_threads *threads) {
+    if (!threads) return;
+    pthread_mutex_lock(&threads->mutex);
+    atomic_store(&threads->stop, true);
+    pthread_cond_broadcast(&threads->wake);
+    pthread_mutex_unlock(&threads->mutex);
+    for (int i = 0; i < threads->started; i++) pthread_join(threads->thread[i], NULL);
+    pthread_cond_destroy(&threads->finished);
+    pthread_cond_destroy(&threads->wake);
+    pthread_mutex_destroy(&threads->mutex);
+    sl_allocator allocator = threads->allocator;
+    sli_free(&allocator, threads, threads->bytes);
+}
+
+int sli_threads_count(const sli_threads *threads) {
+    return threads ? threads->count : 1;
+}
+
+/* ------------------------------------------------------------------------------------------- how many there may be -- */
+enum { TEXT_BYTES = 4096 };
+
+/* Reads a small file as a string; false if it is not there. */
+static bool read_small(const char *path, char text[TEXT_BYTES]) {
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return false;
+    size_t length = 0;
+    ssize_t got;
+    while (length < TEXT_BYTES - 1 && (got = read(file, text + length, TEXT_BYTES - 1 - length)) > 0)
+        length += (size_t)got;
+    close(file);
+    text[length] = 0;
+    return length > 0;
+}
+
+/* CPUs that one group may use: quota / period; 0 = no limit here. */
+static double group_quota(const char *folder, bool version2) {
+    char path[TEXT_BYTES + 32], text[TEXT_BYTES];
+    double quota, period;
+    if (version2) {
+        snprintf(path, sizeof path, "%s/cpu.max", folder);
+        if (!read_small(path, text) || sscanf(text, "%lf %lf", &quota, &period) != 2) return 0;
+    } else {
+        snprintf(path, sizeof path, "%s/cpu.cfs_quota_us", folder);
+        if (!read_small(path, text) || sscanf(text, "%lf", &quota) != 1) return 0;
+        snprintf(path, sizeof path, "%s/cpu.cfs_period_us", folder);
+        if (!read_small(path, text) || sscanf(text, "%lf", &period) != 1) return 0;
+    }
+    return quota > 0 && period > 0 ? quota / period : 0;
+}
+
+/* The least of the quotas of `group` and all groups above it, up to the mount point (inside a container the path of
+ * /proc/self/cgroup may not exist there, but the mount point is the container's own group). */
+static double path_quota(const char *mount, const char *group, bool version2) {
+    char folder[TEXT_BYTES];
+    size_t mount_length = strlen(mount);
+    int length = snprintf(folder, sizeof folder, "%s%s", mount, group);
+    if (length < 0 || (size_t)length >= sizeof folder) return 0;
+    double least = 0;
+    for (;;) {
+        double quota = group_quota(folder, version2);
+        if (quota > 0 && (least == 0 || quota < least)) least = quota;
+        char *slash = strrchr(folder, '/');
+        if (strlen(folder) <= mount_length || !slash || (size_t)(slash - folder) < mount_length) return least;
+        *slash = 0;
+    }
+}
+
+/* True if the comma-separated `list` holds "cpu". */
+static bool names_cpu(const char *list) {
+    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (strncmp(at, "cpu", 3) == 0 && (at[3] == 0 || at[3] == ',')) return true;
+    return false;
+}
+
+double sli_threads_quota(const char *cgroup_file, const char *mount) {
+    char text[TEXT_BYTES], place[TEXT_BYTES], *rest = NULL;
+    if (!read_small(cgroup_file, text)) return 0;
+    double least = 0;
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        /* "ID:CONTROLLERS:/GROUP"; version 2 has no controllers. */
+        char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!group) continue;
+        *group++ = 0;
+        controllers++;
+        bool version2 = *controllers == 0;
+        if (!version2 && !names_cpu(controllers)) continue;
+        const char *const places[2] = {version2 ? "" : "/cpu", version2 ? "/unified" : "/cpu,cpuacct"};
+        for (int i = 0; i < 2; i++) {
+            int length = snprintf(place, sizeof place, "%s%s", mount, places[i]);
+            double quota = length > 0 && (size_t)length < sizeof place ? path_quota(place, group, version2) : 0;
+            if (quota > 0 && (least == 0 || quota < least)) least = quota;
+        }
+    }
+    return least;
+}
+
+int sli_threads_default(void) {
+    int count = affinity_count();
+    double quota = sli_threads_quota("/proc/self/cgroup", "/sys/fs/cgroup");
+    if (quota > 0 && quota < count) {
+        int whole = (int)quota; /* rounded up: a half CPU is still one thread's worth of work */
+        count = whole + (quota > whole);
+    }
+    return count < 1 ? 1 : count;
+}
