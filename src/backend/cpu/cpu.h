@@ -1,0 +1,40 @@
+/* The CPU backend: its device, its kernel rows, and the engine (instruction set + BLAS) that the rows compute with. */
+#ifndef SLI_CPU_H
+#define SLI_CPU_H
+
+#include "core/device.h"
+
+extern const sli_device_ops sli_cpu_device;
+extern const sli_kernel *const sli_cpu_kernels[]; /* in order of preference, NULL-terminated */
+
+/* ------------------------------------------------------------------------------------------------------- BLAS -- */
+enum { SLI_CBLAS_ROW_MAJOR = 101, SLI_CBLAS_NO_TRANS = 111, SLI_CBLAS_TRANS = 112 };
+typedef struct sli_blas {
+    /* cblas_sgemm, single-threaded. */
+    void (*sgemm)(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float *a, int lda,
+                  const float *b, int ldb, float beta, float *c, int ldc);
+    char name[96]; /* "OpenBLAS 0.3.21 (Zen kernels)" */
+} sli_blas;
+/* Loaded once per process; NULL if this build or this machine has none, with the reason in *why (may be NULL). */
+const sli_blas *sli_blas_get(const char **why);
+
+/* ----------------------------------------------------------------------------------------------------- engine -- */
+/* The vectorised loops compiled once per instruction set: see isa/isa.h. */
+struct sli_isa_ops;
+
+/* What a call computes with: sli_call.cpu, set by the queue. */
+typedef struct sli_cpu {
+    sli_isa isa;
+    const struct sli_isa_ops *ops;
+    const sli_blas *blas; /* NULL: own GEMM */
+} sli_cpu;
+
+/* The best instruction set of this machine. */
+sli_isa sli_cpu_isa(void);
+/* Fills *cpu for an instruction set that the machine has. */
+void sli_cpu_engine(sli_isa isa, bool use_blas, sli_cpu *cpu);
+/* caps of "cpu", "cpu:avx2"...; also the far device's. */
+sl_status sli_cpu_caps(const char *device_name, int threads, sli_caps *caps);
+size_t sli_cpu_blas_buffers(const sli_caps *caps);
+
+#endif

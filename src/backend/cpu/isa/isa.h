@@ -1,0 +1,55 @@
+/* Loops that are compiled once per instruction set (isa/ *.c with -DSLI_ISA_SUFFIX=base|avx2|avx512): one table of functions per
+ * instruction set. A sum has one order per instruction set: element (m, n) of a product is summed over k in order, whatever
+ * the blocking of rows, so how rows are cut into slices changes no bit. */
+#ifndef SLI_ISA_H
+#define SLI_ISA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* c[m][n] (+)= sum over k of a(m, k) * b(k, n);  a(m, k) = a[m * am + k * ak], b(k, n) = b[k * bk + n * bn]. */
+typedef struct sli_gemm {
+    int m, n, k;
+    const float *a;
+    ptrdiff_t am, ak; /* one of them is 1 */
+    const float *b;
+    ptrdiff_t bk, bn; /* one of them is 1 */
+    float *c;
+    ptrdiff_t ldc;
+    bool add; /* false: = ; true: += */
+} sli_gemm;
+
+typedef struct sli_isa_ops {
+    const char *name;
+    /* --- products: isa/gemm.c --- */
+    int panel; /* columns of a packed panel */
+    /* packed [ceil(n/panel)][k][panel] = b(k, n), zero-padded; b as in sli_gemm */
+    void (*pack)(float *packed, int k, int n, const float *b, ptrdiff_t bk, ptrdiff_t bn);
+    /* c = or += a * packed, with gemm->b the packed copy (bk, bn unused) */
+    void (*gemm_packed)(const sli_gemm *gemm);
+    void (*gemm)(const sli_gemm *gemm);
+} sli_isa_ops;
+
+extern const sli_isa_ops sli_isa_ops_base, sli_isa_ops_avx2, sli_isa_ops_avx512;
+
+static inline size_t sli_isa_packed_floats(int panel, int k, int n) {
+    return (size_t)((n + panel - 1) / panel) * (size_t)panel * (size_t)k;
+}
+/* Widest panel of any instruction set: what a booking, which must hold for all, counts with. */
+enum { SLI_ISA_PANEL_MAX = 32 };
+
+/* Names of one instruction set's copy: ISA(pack) is sli_isa_pack_avx2. */
+#ifdef SLI_ISA_SUFFIX
+#define SLI_ISA_JOIN2(name, suffix) sli_isa_##name##_##suffix
+#define SLI_ISA_JOIN(name, suffix) SLI_ISA_JOIN2(name, suffix)
+#define ISA(name) SLI_ISA_JOIN(name, SLI_ISA_SUFFIX)
+#define SLI_ISA_STRING2(text) #text
+#define SLI_ISA_STRING(text) SLI_ISA_STRING2(text)
+
+void ISA(pack)(float *packed, int k, int n, const float *b, ptrdiff_t bk, ptrdiff_t bn);
+void ISA(gemm_packed)(const sli_gemm *gemm);
+void ISA(gemm)(const sli_gemm *gemm);
+#endif
+
+#endif

@@ -1,0 +1,14 @@
+/* The table of one instruction set. */
+#include "backend/cpu/isa/isa.h"
+#include "backend/cpu/isa/vector.h"
+
+#define SLI_ISA_TABLE2(suffix) sli_isa_ops_##suffix
+#define SLI_ISA_TABLE(suffix) SLI_ISA_TABLE2(suffix)
+
+const sli_isa_ops SLI_ISA_TABLE(SLI_ISA_SUFFIX) = {
+    .name = SLI_ISA_STRING(SLI_ISA_SUFFIX),
+    .panel = 2 * VL,
+    .pack = ISA(pack),
+    .gemm_packed = ISA(gemm_packed),
+    .gemm = ISA(gemm),
+};

@@ -1,0 +1,56 @@
+/* One vector of floats of the instruction set this file is compiled for. */
+#ifndef SLI_VECTOR_H
+#define SLI_VECTOR_H
+
+#include <immintrin.h>
+
+#if defined(__AVX512F__)
+enum { VL = 16 };
+typedef __m512 vf;
+static inline vf vf_load(const float *p) {
+    return _mm512_loadu_ps(p);
+}
+static inline void vf_store(float *p, vf v) {
+    _mm512_storeu_ps(p, v);
+}
+static inline vf vf_set(float x) {
+    return _mm512_set1_ps(x);
+}
+static inline vf vf_fma(vf a, vf b, vf c) {
+    return _mm512_fmadd_ps(a, b, c);
+}
+#elif defined(__AVX2__) && defined(__FMA__)
+enum { VL = 8 };
+typedef __m256 vf;
+static inline vf vf_load(const float *p) {
+    return _mm256_loadu_ps(p);
+}
+static inline void vf_store(float *p, vf v) {
+    _mm256_storeu_ps(p, v);
+}
+static inline vf vf_set(float x) {
+    return _mm256_set1_ps(x);
+}
+static inline vf vf_fma(vf a, vf b, vf c) {
+    return _mm256_fmadd_ps(a, b, c);
+}
+#else
+enum { VL = 4 };
+typedef __m128 vf;
+static inline vf vf_load(const float *p) {
+    return _mm_loadu_ps(p);
+}
+static inline void vf_store(float *p, vf v) {
+    _mm_storeu_ps(p, v);
+}
+static inline vf vf_set(float x) {
+    return _mm_set1_ps(x);
+}
+static inline vf vf_fma(vf a, vf b, vf c) {
+    return _mm_add_ps(_mm_mul_ps(a, b), c);
+}
+#endif
+
+#define VF_INLINE static inline __attribute__((always_inline))
+
+#endif
