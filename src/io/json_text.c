@@ -1,0 +1,99 @@
+/* Small helpers around JSON: see json_text.h. */
+#include "io/json_text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+sl_status sli_json_load(const char *text, size_t bytes, const char *what, sl_status status_code, json_t **value) {
+    json_error_t error;
+    *value = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    if (*value) return SL_OK;
+    if (json_error_code(&error) == json_error_out_of_memory) return sli_fail_memory(what, bytes);
+    return sli_fail(status_code, "%s: not valid JSON, line %d column %d: %s", what, error.line, error.column,
+                    error.text);
+}
+
+/* Length of the UTF-8 sequence at s (RFC 3629: no overlong forms, no surrogates, up to U+10FFFF), or 0. */
+static size_t utf8_sequence(const unsigned char *s, size_t left) {
+    if (s[0] < 0x80) return s[0] ? 1 : 0;
+    size_t n = s[0] >= 0xF0 ? 4 : s[0] >= 0xE0 ? 3 : 2;
+    if (s[0] < 0xC2 || s[0] > 0xF4 || n > left) return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xC0) != 0x80) return 0;
+    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F)) return 0;
+    if ((s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F)) return 0;
+    return n;
+}
+
+bool sli_utf8_valid(const char *string, size_t bytes) {
+    const unsigned char *s = (const unsigned char *)string;
+    for (size_t i = 0; i < bytes;) {
+        size_t n = utf8_sequence(s + i, bytes - i);
+        if (!n) return false;
+        i += n;
+    }
+    return true;
+}
+
+bool sli_json_append_string(sli_text *text, const char *string) {
+    size_t length = strlen(string);
+    if (!sli_utf8_valid(string, length)) return false;
+    sli_text_append(text, "\"", 1);
+    size_t start = 0; /* of what is copied as it is */
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)string[i];
+        if (c >= 0x20 && c != '"' && c != '\\') continue;
+        sli_text_append(text, string + start, i - start);
+        start = i + 1;
+        if (c == '"' || c == '\\')
+            sli_text_printf(text, "\\%c", c);
+        else if (c == '\n')
+            sli_text_append(text, "\\n", 2);
+        else if (c == '\t')
+            sli_text_append(text, "\\t", 2);
+        else
+            sli_text_printf(text, "\\u%04x", c);
+    }
+    sli_text_append(text, string + start, length - start);
+    sli_text_append(text, "\"", 1);
+    return true;
+}
+
+void sli_json_append_number(sli_text *text, double value) {
+    char digits[40];
+    for (int precision = 15; precision <= 17; precision++) {
+        snprintf(digits, sizeof digits, "%.*g", precision, value);
+        if (strtod(digits, NULL) == value) break;
+    }
+    for (char *c = digits; *c; c++)
+        if (*c == ',') *c = '.'; /* the caller's locale */
+    sli_text_append(text, digits, strlen(digits));
+}
+
+int sli_edit_distance(const char *a, const char *b) {
+    enum { LONGEST = 63 };
+    size_t n = strlen(a), m = strlen(b);
+    if (n > LONGEST || m > LONGEST) return LONGEST;
+    int row[LONGEST + 1]; /* row[j]: distance of the first i letters of a to the first j of b */
+    for (size_t j = 0; j <= m; j++) row[j] = (int)j;
+    for (size_t i = 1; i <= n; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= m; j++) {
+            int change = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            int gap = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            row[j] = change < gap ? change : gap;
+        }
+    }
+    return row[m];
+}
+
+void sli_nearest(const char *name, const char *candidate, const char **best, int *distance) {
+    int d = sli_edit_distance(name, candidate);
+    if (d < *distance && d < (int)strlen(name)) {
+        *distance = d;
+        *best = candidate;
+    }
+}
