@@ -93,7 +93,8 @@ static bool option_is_default(const sli_option *row, const sli_problem *p) {
     case SLI_OPTION_CLIP:
         return p->clip.kind != (sl_clip_kind)row->value;
     case SLI_OPTION_CHOICE:
-        return *(const unsigned *)at == 0 || *(const unsigned *)at == (unsigned)row->value;
+        return *(const unsigned *)at == 0 || *(const unsigned *)at == (unsigned)row->value ||
+               !sli_choice_name(row->choices, (int)*(const unsigned *)at);
     case SLI_OPTION_CHOICE_BOOL:
         return !*(const bool *)at;
     case SLI_OPTION_ACTIVATION: {
