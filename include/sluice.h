@@ -458,9 +458,16 @@ SL_API void sl_array_free(sl_array *array);
 typedef enum sl_level { SL_LEVEL_CHAR /* UTF-8 code points */, SL_LEVEL_WORD, SL_LEVEL_BYTE } sl_level;
 typedef struct sl_vocabulary sl_vocabulary;
 
+/* The files' bytes, one after the other; "-" is standard input. *text is terminated by 0; free it with sl_text_free. A path
+ * that cannot be read is SL_ERR_FILE, a text of no bytes SL_ERR_INPUT. */
+SL_API sl_status sl_text_read(const sl_allocator *allocator, const char *const *paths, int count, char **text,
+                              size_t *bytes);
+SL_API void sl_text_free(char *text);
+
 /* Counts the tokens of `text` (UTF-8 at char and word level, else SL_ERR_INPUT with the byte offset) and keeps the
- * `limit` most frequent (0 = all; ties by first appearance). Word level: split at white space, "<eos>" for every line
- * end, "<unk>" for what is not kept; a text that already holds <unk> keeps it. Both count within `limit`. */
+ * `limit` most frequent (0 = all, else at least 3; ties by first appearance). Word level: split at ASCII white space,
+ * "<eos>" for every line end, "<unk>" for what is not kept; a text that already holds <unk> keeps it. Both count within
+ * `limit`. Char level: U+FFFD stands for what is not kept. Byte level: always the 256 bytes. */
 SL_API sl_status sl_vocabulary_new(const sl_allocator *allocator, sl_level level, const char *text, size_t bytes,
                                    int limit, sl_vocabulary **vocabulary);
 SL_API sl_status sl_vocabulary_from_json(const sl_allocator *allocator, const char *json, sl_vocabulary **vocabulary);
@@ -470,8 +477,8 @@ SL_API int sl_vocabulary_size(const sl_vocabulary *vocabulary);
 SL_API sl_level sl_vocabulary_level(const sl_vocabulary *vocabulary);
 /* Bytes of token `id` (not terminated by 0); "<eos>" decodes to a line end. */
 SL_API const char *sl_vocabulary_token(const sl_vocabulary *vocabulary, int id, size_t *bytes);
-/* *tokens is allocated with the vocabulary's allocator; free with sl_tokens_free. Unknown characters are SL_ERR_INPUT at
- * char level; unknown words become <unk>, or SL_ERR_INPUT where the vocabulary has none. */
+/* *tokens is allocated with the vocabulary's allocator; free with sl_tokens_free. What is not in the vocabulary becomes
+ * <unk> (U+FFFD at char level), or is SL_ERR_INPUT where the vocabulary has none. */
 SL_API sl_status sl_vocabulary_encode(const sl_vocabulary *vocabulary, const char *text, size_t bytes, int32_t **tokens,
                                       size_t *count);
 SL_API void sl_tokens_free(const sl_vocabulary *vocabulary, int32_t *tokens, size_t count);
@@ -519,14 +526,20 @@ typedef struct sl_training {
     const char *device, *require;
     size_t memory_limit;
     int threads;
-    double max_minutes; /* 0 = no limit */
+    double max_minutes;   /* 0 = no limit */
+    const char *task;     /* "lm" or "array"; what sl_training_from_json found */
+    sl_level level;       /* lm: how a text becomes tokens, */
+    int vocabulary_limit; /* and how many are kept, 0 = all */
+    int drop_partial;     /* token streams, tail split: leave out a last block of less than T steps (PTB scripts) */
+    int keep_state;       /* token streams: the state also survives the end of an epoch (char-rnn) */
 } sl_training;
 
 /* A description with its training options, as `sluice train --print-model` prints it: model JSON with a top-level key
- * "sluice": {"task": "lm" | "array", "text": {...}, "training": {...}}. */
+ * "sluice": {"task": "lm" | "array", "text": {...}, "training": {...}}. It holds what decides the numbers; where and how
+ * long to run (device, require, memory_limit, threads, max_minutes) is left 0. A text without "sluice" gives zeros. */
 SL_API sl_status sl_training_from_json(const char *text, size_t bytes,
                                        sl_training *training); /* strings: static names */
-/* The whole document; *text as in sl_model_to_json. `vocabulary` may be NULL (task array). */
+/* The whole document; *text as in sl_model_to_json. `task` NULL: training->task, or "array" if that is NULL too. */
 SL_API sl_status sl_training_to_json(sl_model *model, const sl_training *training, const char *task, const char **text);
 /* A published configuration: "char-rnn", "ptb-small", "ptb-medium", "ptb-large" for a vocabulary of V tokens. */
 SL_API sl_status sl_preset(const sl_allocator *allocator, const char *name, int vocabulary, sl_model **model,
@@ -541,13 +554,18 @@ typedef struct sl_dataset {
 } sl_dataset;
 
 typedef struct sl_progress { /* borrowed for the call */
-    const char *event;       /* "step", "evaluation", "checkpoint", "early_stop", "epoch" */
+    const char *event;       /* "step", "epoch" (loss: its mean), "evaluation", "checkpoint", "early_stop", "stop" */
     int64_t step, total_steps;
     int epoch;
     double loss, perplexity, learning_rate, gradient_norm, tokens_per_second, seconds, eta_seconds;
     size_t memory_bytes;
     const char *kernel;
-    double valid_loss, best_loss;
+    double valid_loss, best_loss; /* per token; NaN before the first evaluation */
+    int total_epochs;
+    int64_t tokens;   /* trained on (rows x steps) since sl_trainer_fit was called */
+    double accuracy;  /* correct / count of this step or evaluation; NaN where the loss has none */
+    int improved;     /* evaluation: the best so far */
+    const char *path; /* checkpoint: the file written; NULL otherwise */
 } sl_progress;
 typedef enum sl_answer {
     SL_CONTINUE,
@@ -572,9 +590,15 @@ SL_API sl_status sl_trainer_resume(sl_trainer *trainer);
 SL_API sl_status sl_trainer_fit(sl_trainer *trainer, sl_answer (*progress)(void *context, const sl_progress *progress),
                                 void *context);
 
-/* Evaluation of a language model: one stream, state carried, tokens 2..N. `steps`: tokens a call, 0 = 64. */
+/* Evaluation of a language model: one stream, state carried, tokens 2..N. options->steps: tokens a call, 0 = 64. `model`
+ * NULL: the file's. */
 SL_API sl_status sl_evaluate_tokens(sl_model *model, const sl_file *file, const int32_t *tokens, size_t count,
                                     const sl_plan_options *options, sl_result *result);
+
+/* Evaluation of array data: every row once, options->batch rows a call, 0 = 32. options->loss SL_LOSS_NONE: the loss that the
+ * file's model was trained with. */
+SL_API sl_status sl_evaluate_arrays(const sl_file *file, const sl_dataset *data, const sl_plan_options *options,
+                                    sl_result *result);
 
 /* Sampling. top_k 0 and top_p 0 or 1 = off; temperature 0 = greedy (1 if the struct is NULL). */
 typedef struct sl_sampling {
@@ -587,8 +611,9 @@ typedef struct sl_generator sl_generator;
 SL_API sl_status sl_generator_new(const sl_file *file, const sl_plan_options *options, const sl_sampling *sampling,
                                   sl_generator **generator);
 SL_API void sl_generator_free(sl_generator *generator);
-SL_API sl_status sl_generator_feed(sl_generator *generator, int32_t token);  /* prime */
-SL_API sl_status sl_generator_next(sl_generator *generator, int32_t *token); /* sample one and feed it */
+SL_API sl_status sl_generator_feed(sl_generator *generator, int32_t token); /* prime */
+/* Samples one and feeds it. Without any prime the first token is drawn uniformly. */
+SL_API sl_status sl_generator_next(sl_generator *generator, int32_t *token);
 
 /* ------------------------------------------------------------------------------------------------------ proofs --
  * Parity of every eligible kernel with the double reference, and gradients by finite differences. One line per finding goes
