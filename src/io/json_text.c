@@ -97,3 +97,43 @@ void sli_nearest(const char *name, const char *candidate, const char **best, int
         *best = candidate;
     }
 }
+
+/* ---------------------------------------------------------------------------------------------- indented output -- */
+void sli_json_open(sli_json_out *out, char bracket) {
+    sli_text_append(out->text, &bracket, 1);
+    out->depth++;
+    out->first = true;
+}
+
+static void new_line(sli_json_out *out) {
+    sli_text_append(out->text, "\n", 1);
+    for (int i = 0; i < out->depth; i++) sli_text_append(out->text, "  ", 2);
+}
+
+void sli_json_close(sli_json_out *out, char bracket) {
+    out->depth--;
+    if (!out->first) new_line(out);
+    sli_text_append(out->text, &bracket, 1);
+    out->first = false;
+}
+
+void sli_json_item(sli_json_out *out) {
+    if (!out->first) sli_text_append(out->text, ",", 1);
+    new_line(out);
+    out->first = false;
+}
+
+void sli_json_string(sli_json_out *out, const char *string) {
+    if (!sli_json_append_string(out->text, string)) out->invalid = true;
+}
+
+void sli_json_key(sli_json_out *out, const char *key) {
+    sli_json_item(out);
+    sli_json_string(out, key);
+    sli_text_append(out->text, ": ", 2);
+}
+
+void sli_json_key_string(sli_json_out *out, const char *key, const char *string) {
+    sli_json_key(out, key);
+    sli_json_string(out, string);
+}

@@ -18,4 +18,18 @@ int sli_edit_distance(const char *a, const char *b);
 /* *best = `candidate` if it is nearer to `name` than *distance; start with *best = NULL, *distance = 3. */
 void sli_nearest(const char *name, const char *candidate, const char **best, int *distance);
 
+/* Indented output: two blanks a level, one key or item a line, empty objects as {}. */
+typedef struct sli_json_out {
+    sli_text *text;
+    int depth;
+    bool first;   /* nothing yet in the open object or array */
+    bool invalid; /* a string was not UTF-8 */
+} sli_json_out;
+void sli_json_open(sli_json_out *out, char bracket); /* '{' or '[' */
+void sli_json_close(sli_json_out *out, char bracket);
+void sli_json_item(sli_json_out *out);                 /* comma, new line, indentation */
+void sli_json_key(sli_json_out *out, const char *key); /* the same and "key": */
+void sli_json_string(sli_json_out *out, const char *string);
+void sli_json_key_string(sli_json_out *out, const char *key, const char *string);
+
 #endif
