@@ -76,9 +76,22 @@ static bool has_default_widths(const sli_problem *p) {
     return p->parts == 0 || shared == p->parts;
 }
 
+/* Options of an optimizer belong to some kinds of it: the planner fills the others in as well. */
+static bool belongs_to_optimizer(const sli_option *row, const sli_problem *p) {
+    bool limited = row->type == SLI_OPTION_NUMBER || row->type == SLI_OPTION_FLAG_INT;
+    return !limited || row->value == 0 || (row->value & SLI_KIND_BIT(p->optimizer.kind)) != 0;
+}
+
+/* What 0 stands for in a number. */
+static double usual_number(const sli_option *row, const sli_problem *p) {
+    bool adamw_decay = row->offset == offsetof(sli_problem, optimizer.weight_decay) && p->optimizer.kind == SL_ADAMW;
+    return adamw_decay ? 0.01 : row->usual;
+}
+
 /* True if option `row` has the value that it would have when left out. */
 static bool option_is_default(const sli_option *row, const sli_problem *p) {
     const char *at = (const char *)p + row->offset;
+    if (!belongs_to_optimizer(row, p)) return true;
     switch (row->type) {
     case SLI_OPTION_FLAG:
         return !*(const bool *)at;
@@ -87,7 +100,7 @@ static bool option_is_default(const sli_option *row, const sli_problem *p) {
     case SLI_OPTION_FLAG_VALUE:
         return *(const unsigned *)at != (unsigned)row->value;
     case SLI_OPTION_NUMBER:
-        return *(const double *)at == 0.0;
+        return *(const double *)at == 0.0 || *(const double *)at == usual_number(row, p);
     case SLI_OPTION_FORGET:
         return !p->forget_at_run;
     case SLI_OPTION_CLIP:
@@ -471,12 +484,7 @@ static sl_status check_together(const parser *in) {
         {"reverse", p->bidirectional, "excludes the field bi, which runs both ways"},
         {"reverse", p->layers > 1, "is for one layer, leave lN out"},
         {"drop", sli_op_is_recurrent(p->op) && p->layers < 2, "is applied between layers, add a field l2 or more"},
-        {"momentum", p->optimizer.kind != SL_SGD, "needs +opt=sgd"},
-        {"nesterov", p->optimizer.kind != SL_SGD || p->optimizer.momentum == 0, "needs +opt=sgd and +momentum"},
-        {"beta1", p->optimizer.kind != SL_ADAM && p->optimizer.kind != SL_ADAMW, "needs +opt=adam or +opt=adamw"},
-        {"beta2", p->optimizer.kind != SL_ADAM && p->optimizer.kind != SL_ADAMW, "needs +opt=adam or +opt=adamw"},
-        {"rho", p->optimizer.kind != SL_RMSPROP, "needs +opt=rmsprop"},
-        {"epsilon", p->optimizer.kind == SL_SGD, "needs +opt=adam, adamw or rmsprop"},
+        {"nesterov", p->optimizer.momentum == 0, "needs +momentum"},
         {"globalnorm", given(in, "clipvalue") || given(in, "clipnorm"), "excludes the other ways to clip"},
         {"clipvalue", given(in, "clipnorm"), "excludes the other ways to clip"},
     };
@@ -485,6 +493,21 @@ static sl_status check_together(const parser *in) {
         if (rules[k].wrong && column)
             return complain(in, SL_ERR_INPUT, column, in->text + column - 1, strcspn(in->text + column - 1, "+"), "%s",
                             rules[k].sentence);
+    }
+    return SL_OK;
+}
+
+static sl_status check_optimizer(const parser *in) {
+    for (const sli_option *row = sli_options; row->name; row++) {
+        int column = in->option_column[row - sli_options];
+        char kinds[64] = "";
+        if (!column || belongs_to_optimizer(row, &in->problem)) continue;
+        for (int kind = SL_SGD; kind <= SL_RMSPROP; kind++)
+            if (row->value & SLI_KIND_BIT(kind))
+                snprintf(kinds + strlen(kinds), sizeof kinds - strlen(kinds), "%s+opt=%s", kinds[0] ? " or " : "",
+                         sli_choice_name(sli_optimizer_choices, kind));
+        return complain(in, SL_ERR_INPUT, column, in->text + column - 1, strcspn(in->text + column - 1, "+"),
+                        "needs %s", kinds);
     }
     return SL_OK;
 }
@@ -518,6 +541,10 @@ static sl_status resolve(parser *in) {
     sli_problem *p = &in->problem;
     if (sli_op_is_recurrent(p->op) && p->bias == SL_BIAS_DEFAULT) p->bias = default_bias(p);
     if (p->act == default_activation(p->op)) p->act = SL_ACT_DEFAULT;
+    for (const sli_option *row = sli_options; row->name; row++) {
+        double *number = (double *)((char *)p + row->offset);
+        if (row->type == SLI_OPTION_NUMBER && *number == usual_number(row, p)) *number = 0;
+    }
     if (p->recurrent_act == SL_ACT_SIGMOID) p->recurrent_act = SL_ACT_DEFAULT;
     if (p->bidirectional && p->direction_merge == SL_UNIDIRECTIONAL) p->direction_merge = SL_BI_CONCAT;
     if (p->op == SLI_OP_ONEHOT) p->units = p->inputs;
@@ -543,6 +570,7 @@ sl_status sli_problem_parse(const char *text, sli_problem *problem) {
         part += count + 1;
     }
     SLI_TRY(require_fields(&in));
+    SLI_TRY(check_optimizer(&in));
     SLI_TRY(check_together(&in));
     SLI_TRY(resolve(&in));
     *problem = in.problem;

@@ -58,7 +58,7 @@ static const sli_choice mode_choices[] = {{"add", SL_MERGE_ADD},
                                           {"ave", SL_MERGE_AVERAGE},
                                           {NULL, 0}};
 static const sli_choice reduce_choices[] = {{"mean", SL_REDUCE_MEAN}, {"time", SL_REDUCE_SUM_TIME}, {NULL, 0}};
-static const sli_choice optimizer_choices[] = {
+const sli_choice sli_optimizer_choices[] = {
     {"sgd", SL_SGD}, {"adam", SL_ADAM}, {"adamw", SL_ADAMW}, {"rmsprop", SL_RMSPROP}, {NULL, 0}};
 
 /* --------------------------------------------------------------------------------------------------------- fields -- */
@@ -92,53 +92,54 @@ const sli_problem_field sli_problem_fields[] = {
 /* -------------------------------------------------------------------------------------------------------- options -- */
 
 #define FLAG(name, ops, owners, member) \
-    { name, ops, owners, SLI_OPTION_FLAG, AT(member), 0, NULL, 0, 0, 0, 0, NULL }
+    { name, ops, owners, SLI_OPTION_FLAG, AT(member), 0, NULL, 0, 0, 0, 0, NULL, 0 }
 #define CHOICE(name, ops, owners, type, member, value, choices) \
-    { name, ops, owners, type, AT(member), value, choices, 0, 0, 0, 0, NULL }
-#define RATE(name, ops, owners, member)                                               \
-    {                                                                                 \
-        name, ops, owners, SLI_OPTION_NUMBER, AT(member), 0, NULL, 0, 1, false, true, \
-            "must be a number of at least 0 and below 1"                              \
-    }
-#define POSITIVE(name, ops, owners, type, member, value) \
-    { name, ops, owners, type, AT(member), value, NULL, 0, DBL_MAX, true, false, "must be a number above 0" }
+    { name, ops, owners, type, AT(member), value, choices, 0, 0, 0, 0, NULL, 0 }
+#define RATE(name, ops, owners, member, kinds, usual) \
+    { name, ops, owners, SLI_OPTION_NUMBER, AT(member), kinds, NULL, 0, 1, false, true, below_one, usual }
+#define POSITIVE(name, ops, owners, type, member, value, usual) \
+    { name, ops, owners, type, AT(member), value, NULL, 0, DBL_MAX, true, false, "must be a number above 0", usual }
 #define ALL_CELLS "a recurrent problem (lstm gru rnn)"
 #define ALL_LOSSES "a recurrent problem or a loss (xent bce mse)"
+
+static const char below_one[] = "must be a number of at least 0 and below 1";
+enum { ADAMS = SLI_KIND_BIT(SL_ADAM) | SLI_KIND_BIT(SL_ADAMW) };
 
 const sli_option sli_options[] = {
     CHOICE("act", RECURRENT | BIT(DENSE), "a recurrent or dense problem", SLI_OPTION_ACTIVATION, act, 0,
            sli_activation_choices),
-    RATE("beta1", BIT(OPTIM), "optim", optimizer.beta1),
-    RATE("beta2", BIT(OPTIM), "optim", optimizer.beta2),
+    RATE("beta1", BIT(OPTIM), "optim", optimizer.beta1, ADAMS, 0.9),
+    RATE("beta2", BIT(OPTIM), "optim", optimizer.beta2, ADAMS, 0.999),
     CHOICE("bias", RECURRENT, ALL_CELLS, SLI_OPTION_BIAS, bias, 0, bias_choices),
-    POSITIVE("clip", BIT(LSTM), "lstm", SLI_OPTION_NUMBER, cell_clip, 0),
-    POSITIVE("clipnorm", FLAT, "norm or optim", SLI_OPTION_CLIP, clip, SL_CLIP_NORM),
-    POSITIVE("clipvalue", BIT(NORM), "norm", SLI_OPTION_CLIP, clip, SL_CLIP_VALUE),
-    POSITIVE("decay", BIT(OPTIM), "optim", SLI_OPTION_NUMBER, optimizer.weight_decay, 0),
-    RATE("drop", RECURRENT | BIT(DROPOUT), "a recurrent or dropout problem", dropout),
-    POSITIVE("epsilon", BIT(OPTIM), "optim", SLI_OPTION_NUMBER, optimizer.epsilon, 0),
+    POSITIVE("clip", BIT(LSTM), "lstm", SLI_OPTION_NUMBER, cell_clip, 0, 0),
+    POSITIVE("clipnorm", FLAT, "norm or optim", SLI_OPTION_CLIP, clip, SL_CLIP_NORM, 0),
+    POSITIVE("clipvalue", BIT(NORM), "norm", SLI_OPTION_CLIP, clip, SL_CLIP_VALUE, 0),
+    POSITIVE("decay", BIT(OPTIM), "optim", SLI_OPTION_NUMBER, optimizer.weight_decay, 0, 0),
+    RATE("drop", RECURRENT | BIT(DROPOUT), "a recurrent or dropout problem", dropout, 0, 0),
+    POSITIVE("epsilon", BIT(OPTIM), "optim", SLI_OPTION_NUMBER, optimizer.epsilon, ADAMS | SLI_KIND_BIT(SL_RMSPROP),
+             1e-8),
     {"forget", BIT(LSTM), "lstm", SLI_OPTION_FORGET, AT(forget_bias), 0, NULL, -DBL_MAX, DBL_MAX, false, false,
-     "must be a number"},
-    POSITIVE("globalnorm", FLAT, "norm or optim", SLI_OPTION_CLIP, clip, SL_CLIP_GLOBAL_NORM),
+     "must be a number", 0},
+    POSITIVE("globalnorm", FLAT, "norm or optim", SLI_OPTION_CLIP, clip, SL_CLIP_GLOBAL_NORM, 0),
     CHOICE("lengths", RECURRENT | LOSS, ALL_LOSSES, SLI_OPTION_FLAG_VALUE, mask, SLI_MASK_LENGTHS, NULL),
     CHOICE("mask", RECURRENT | LOSS, ALL_LOSSES, SLI_OPTION_CHOICE, mask, 0, mask_choices),
     CHOICE("maskout", RECURRENT, ALL_CELLS, SLI_OPTION_CHOICE_BOOL, masked_repeat, 0, masked_choices),
     CHOICE("merge", RECURRENT, ALL_CELLS, SLI_OPTION_CHOICE, direction_merge, SL_BI_CONCAT, direction_choices),
     CHOICE("mode", BIT(MERGE), "merge", SLI_OPTION_CHOICE, merge, 0, mode_choices),
-    RATE("momentum", BIT(OPTIM), "optim", optimizer.momentum),
-    CHOICE("nesterov", BIT(OPTIM), "optim", SLI_OPTION_FLAG_INT, optimizer.nesterov, 0, NULL),
+    RATE("momentum", BIT(OPTIM), "optim", optimizer.momentum, SLI_KIND_BIT(SL_SGD), 0),
+    CHOICE("nesterov", BIT(OPTIM), "optim", SLI_OPTION_FLAG_INT, optimizer.nesterov, SLI_KIND_BIT(SL_SGD), NULL),
     FLAG("nobias", BIT(DENSE), "dense", no_bias),
-    CHOICE("opt", BIT(OPTIM), "optim", SLI_OPTION_CHOICE, optimizer.kind, 0, optimizer_choices),
-    {"parts", BIT(MERGE), "merge", SLI_OPTION_PARTS, AT(parts), 0, NULL, 0, 0, 0, 0, "must be 2, 3 or 4"},
+    CHOICE("opt", BIT(OPTIM), "optim", SLI_OPTION_CHOICE, optimizer.kind, 0, sli_optimizer_choices),
+    {"parts", BIT(MERGE), "merge", SLI_OPTION_PARTS, AT(parts), 0, NULL, 0, 0, 0, 0, "must be 2, 3 or 4", 0},
     FLAG("peephole", BIT(LSTM), "lstm", peephole),
     CHOICE("ract", GATED, "lstm or gru", SLI_OPTION_ACTIVATION, recurrent_act, 1, sli_activation_choices),
-    RATE("rdrop", RECURRENT, ALL_CELLS, recurrent_dropout),
+    RATE("rdrop", RECURRENT, ALL_CELLS, recurrent_dropout, 0, 0),
     CHOICE("reduce", LOSS, "a loss (xent bce mse)", SLI_OPTION_CHOICE, reduction, 0, reduce_choices),
     CHOICE("reset", BIT(GRU), "gru", SLI_OPTION_CHOICE_BOOL, reset_before, 0, reset_choices),
     FLAG("reverse", RECURRENT, ALL_CELLS, reverse),
-    RATE("rho", BIT(OPTIM), "optim", optimizer.rho),
+    RATE("rho", BIT(OPTIM), "optim", optimizer.rho, SLI_KIND_BIT(SL_RMSPROP), 0.9),
     {"widths", BIT(MERGE), "merge", SLI_OPTION_WIDTHS, AT(parts_units), 0, NULL, 0, 0, 0, 0,
-     "must be two to four whole numbers from 1, as in +widths=2:3"},
-    RATE("zoneout_c", BIT(LSTM), "lstm", zoneout_c),
-    RATE("zoneout_h", RECURRENT, ALL_CELLS, zoneout_h),
-    {NULL, 0, NULL, SLI_OPTION_FLAG, 0, 0, NULL, 0, 0, 0, 0, NULL}};
+     "must be two to four whole numbers from 1, as in +widths=2:3", 0},
+    RATE("zoneout_c", BIT(LSTM), "lstm", zoneout_c, 0, 0),
+    RATE("zoneout_h", RECURRENT, ALL_CELLS, zoneout_h, 0, 0),
+    {NULL, 0, NULL, SLI_OPTION_FLAG, 0, 0, NULL, 0, 0, 0, 0, NULL, 0}};

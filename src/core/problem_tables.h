@@ -49,16 +49,19 @@ typedef struct sli_option {
     const char *owners; /* of the ops, for people */
     sli_option_type type;
     size_t offset; /* in sli_problem */
-    int value;
+    int value;     /* see the types; of an optimizer's option: bits of the kinds that have it */
     const sli_choice *choices;
     double minimum, maximum; /* NUMBER, FORGET, CLIP */
     bool open, open_above;   /* the limits themselves are out */
     const char *range;       /* the same for people */
+    double usual;            /* NUMBER: what 0, not given, stands for */
 } sli_option;
+
+#define SLI_KIND_BIT(kind) (1 << (kind))
 
 enum { SLI_PROBLEM_FIELD_MAX = 16, SLI_OPTION_MAX = 40 };
 extern const sli_problem_field sli_problem_fields[]; /* in the order of printing; ends with a NULL name */
 extern const sli_option sli_options[];               /* alphabetical; ends with a NULL name */
-extern const sli_choice sli_dtype_choices[], sli_activation_choices[];
+extern const sli_choice sli_dtype_choices[], sli_activation_choices[], sli_optimizer_choices[];
 
 #endif

@@ -57,7 +57,9 @@ TEST(problem_text_is_made_canonical) {
         {"bce:b1_h6+reduce=mean", "bce:b1_h6"},
         {"norm:n123456789012_train+globalnorm=5", "norm:n123456789012_train+globalnorm=5"},
         {"optim:n7+opt=sgd+momentum=0.9+nesterov", "optim:n7+momentum=0.9+nesterov"},
-        {"optim:n7+opt=adamw+decay=0.01+beta2=0.95", "optim:n7+beta2=0.95+decay=0.01+opt=adamw"},
+        {"optim:n7+opt=adamw+decay=0.02+beta2=0.95", "optim:n7+beta2=0.95+decay=0.02+opt=adamw"},
+        {"optim:n7+opt=adamw+decay=0.01+beta2=0.999+epsilon=1e-8", "optim:n7+opt=adamw"},
+        {"optim:n7+opt=rmsprop+decay=0.01+rho=0.9", "optim:n7+decay=0.01+opt=rmsprop"},
         {"last:b1_t2_h3_f64", "last:b1_t2_h3_f64"},
         {"flip:b1_t2_h3", "flip:b1_t2_h3"},
         {"dropout:b1_t2_h3_i8+drop=0.5", "dropout:b1_t2_h3_i8+drop=0.5"},
@@ -78,6 +80,18 @@ TEST(problem_text_is_made_canonical) {
         if (strcmp(text, cases[k].canonical) != 0)
             test_fail(__FILE__, __LINE__, "%s prints %s, expected %s", cases[k].text, text, cases[k].canonical);
     }
+}
+
+/* A planner's problem has every number of the optimizer filled in. */
+TEST(problem_print_leaves_out_what_the_optimizer_has_anyway) {
+    sli_problem p = {.op = SLI_OP_OPTIM, .layers = 1, .elements = 5, .dtype = SL_F32};
+    char text[SLI_PROBLEM_TEXT];
+    p.optimizer = (sl_optimizer){.kind = SL_SGD, .beta1 = 0.9, .beta2 = 0.9, .rho = 0.5, .epsilon = 1e-3};
+    sli_problem_print(&p, text, sizeof text);
+    CHECK(strcmp(text, "optim:n5") == 0);
+    p.optimizer = (sl_optimizer){SL_ADAMW, 0.5, 1, 0.9, 0.99, 0.9, 1e-8, 0.01};
+    sli_problem_print(&p, text, sizeof text);
+    CHECK(strcmp(text, "optim:n5+beta2=0.99+opt=adamw") == 0);
 }
 
 TEST(problem_i8_is_inputs_unless_they_are_given) {
@@ -144,8 +158,8 @@ TEST(problem_errors_name_the_part_and_its_column) {
         {"merge:b1_h7+widths=3:4", SL_ERR_INPUT, "needs +mode=concat"},
         {"merge:b1_h7+mode=concat+widths=1:1:1:1:1:2", SL_ERR_INPUT, "two to four whole numbers"},
         {"merge:b1_h7+parts=5", SL_ERR_INPUT, "must be 2, 3 or 4"},
-        {"optim:n5+nesterov", SL_ERR_INPUT, "needs +opt=sgd and +momentum"},
-        {"optim:n5+beta1=0.5", SL_ERR_INPUT, "needs +opt=adam"},
+        {"optim:n5+nesterov", SL_ERR_INPUT, "needs +momentum"},
+        {"optim:n5+beta1=0.5", SL_ERR_INPUT, "needs +opt=adam or +opt=adamw"},
         {"norm:n5+clipnorm=1+globalnorm=2", SL_ERR_INPUT, "excludes the other ways to clip"},
         {"xent:b2_h5+lengths", SL_ERR_INPUT, "needs steps, add a field tN"},
         {"last:b2_h5", SL_ERR_INPUT, "field tN (the number of steps) is missing: last needs it"},
