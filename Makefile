@@ -1,0 +1,42 @@
+# make           build: build/sluice, build/libsluice.a, build/libsluice.so
+# make demo      set up, build, train a language model on this project's own text (or TEXT=file), print what it writes
+# make check     set up, build, run every test; ends with "N passed, N failed, N skipped"
+# make quick     the tests that take less than a minute
+# make install   [PREFIX=/usr/local] [DESTDIR=...]
+# make format    clang-format over the C sources
+# make clean
+BUILD ?= build
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+TEXT ?=
+GENERATOR := $(if $(shell command -v ninja 2>/dev/null),Ninja,Unix Makefiles)
+
+.PHONY: all demo check quick install format clean
+# make's own job server and flags are not for the ninja or make below.
+unexport MAKEFLAGS MFLAGS
+
+all: $(BUILD)/CMakeCache.txt
+	@cmake --build "$(BUILD)" --parallel $(JOBS)
+
+$(BUILD)/CMakeCache.txt:
+	@cmake --preset release -B "$(BUILD)" -G "$(GENERATOR)"
+
+demo:
+	@tools/setup build
+	@BUILD="$(BUILD)" JOBS="$(JOBS)" TEXT="$(TEXT)" tools/demo
+
+check:
+	@tools/setup check
+	@BUILD="$(BUILD)" JOBS="$(JOBS)" tools/check
+
+quick: all
+	@BUILD="$(BUILD)" JOBS="$(JOBS)" tools/check --quick
+
+install: all
+	@cmake --install "$(BUILD)" --prefix "$(PREFIX)"
+
+format:
+	@tools/format --write
+
+clean:
+	@cmake -E rm -rf "$(BUILD)"

@@ -1,0 +1,91 @@
+# The library, static and shared from the same objects, and the command.
+set(sluice_warnings -Wall -Wextra -Wpedantic)
+if(SLUICE_WERROR)
+    list(APPEND sluice_warnings -Werror)
+endif()
+set(sluice_instrument "")
+if(SLUICE_SANITIZE)
+    list(APPEND sluice_instrument -fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+endif()
+if(SLUICE_COVERAGE)
+    list(APPEND sluice_instrument --coverage -fprofile-update=atomic)
+endif()
+if(SLUICE_FUZZ)
+    if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
+        message(FATAL_ERROR "SLUICE_FUZZ=ON needs clang: configure with -DCMAKE_C_COMPILER=clang-14")
+    endif()
+    list(APPEND sluice_instrument -fsanitize=fuzzer-no-link,address,undefined -fno-omit-frame-pointer
+         -fno-sanitize-recover=all)
+endif()
+
+# Flags of everything in this tree.
+add_library(sluice_flags INTERFACE)
+target_compile_features(sluice_flags INTERFACE c_std_11)
+target_compile_definitions(sluice_flags INTERFACE _GNU_SOURCE)
+target_compile_options(sluice_flags INTERFACE ${sluice_warnings} ${sluice_instrument})
+target_link_options(sluice_flags INTERFACE ${sluice_instrument})
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+
+function(sluice_objects target)
+    add_library(${target} OBJECT ${ARGN})
+    target_link_libraries(${target} PRIVATE sluice_flags Threads::Threads)
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
+endfunction()
+
+file(GLOB_RECURSE sluice_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.c)
+file(GLOB sluice_isa_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/*.c)
+list(REMOVE_ITEM sluice_sources ${sluice_isa_sources})
+
+# Products are not contracted into fused multiply-adds behind our back: all compilers give the same numbers.
+sluice_objects(sluice_portable ${sluice_sources})
+target_include_directories(sluice_portable PRIVATE ${JANSSON_INCLUDE_DIR})
+target_compile_definitions(sluice_portable PRIVATE SLI_BLAS=${sluice_blas_number})
+target_compile_options(sluice_portable PRIVATE -ffp-contract=off)
+
+# One source, one object per instruction set. The flags let compilers vectorise our own tanh and exp, and change no sum.
+set(sluice_isas base)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+    list(APPEND sluice_isas avx2 avx512)
+endif()
+set(sluice_isa_flags_base "")
+set(sluice_isa_flags_avx2 -mavx2 -mfma)
+set(sluice_isa_flags_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma)
+set(sluice_isa_objects "")
+foreach(isa IN LISTS sluice_isas)
+    sluice_objects(sluice_isa_${isa} ${sluice_isa_sources})
+    target_compile_definitions(sluice_isa_${isa} PRIVATE SLI_ISA_SUFFIX=${isa})
+    target_compile_options(sluice_isa_${isa} PRIVATE -fno-math-errno -fno-trapping-math ${sluice_isa_flags_${isa}}
+                           $<$<NOT:$<BOOL:${SLUICE_SANITIZE}${SLUICE_FUZZ}>>:$<$<NOT:$<CONFIG:Debug>>:-O3>>)
+    list(APPEND sluice_isa_objects $<TARGET_OBJECTS:sluice_isa_${isa}>)
+endforeach()
+
+function(sluice_library target type)
+    add_library(${target} ${type} $<TARGET_OBJECTS:sluice_portable> ${sluice_isa_objects})
+    target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                               $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    target_link_libraries(${target} PRIVATE jansson Threads::Threads m ${CMAKE_DL_LIBS})
+    target_link_options(${target} PRIVATE ${sluice_instrument})
+    set_target_properties(${target} PROPERTIES OUTPUT_NAME sluice VERSION ${PROJECT_VERSION}
+                          SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C
+                          ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR} LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+endfunction()
+get_filename_component(jansson_folder ${JANSSON_LIBRARY} DIRECTORY)
+link_directories(${jansson_folder})
+sluice_library(sluice_static STATIC)
+sluice_library(sluice SHARED)
+if(NOT SLUICE_SANITIZE AND NOT SLUICE_FUZZ)
+    target_link_options(sluice PRIVATE -Wl,-z,defs)
+endif()
+add_library(Sluice::sluice ALIAS sluice)
+add_library(Sluice::sluice_static ALIAS sluice_static)
+
+# The command sees the public header and nothing else.
+file(GLOB sluice_cli_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.c)
+if(sluice_cli_sources)
+add_executable(sluice_command ${sluice_cli_sources})
+target_link_libraries(sluice_command PRIVATE sluice_flags sluice_static)
+set_target_properties(sluice_command PROPERTIES OUTPUT_NAME sluice RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+endif()
