@@ -1,4 +1,5 @@
 /* The CPU's rows, in order of preference. */
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/rows.h"
 
-const sli_kernel *const sli_cpu_kernels[] = {NULL};
+const sli_kernel *const sli_cpu_kernels[] = {&sli_cpu_step_lstm, &sli_cpu_step_gru, &sli_cpu_step_rnn, NULL};

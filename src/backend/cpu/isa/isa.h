@@ -29,6 +29,24 @@ typedef struct sli_isa_ops {
     /* c = or += a * packed, with gemm->b the packed copy (bk, bn unused) */
     void (*gemm_packed)(const sli_gemm *gemm);
     void (*gemm)(const sli_gemm *gemm);
+    /* --- elements and gates of one row: isa/cells.c --- */
+    void (*act)(int act, size_t n, float *x);                       /* x = act(x) */
+    void (*act_slope)(int act, size_t n, const float *y, float *d); /* d *= act'(.) from y = act(.) */
+    void (*add)(size_t n, float *to, const float *from);            /* to += from */
+    /* gates [4H]: in z without bias, out activated; c may be c_prev */
+    void (*lstm_forward)(int units, int act, int gate_act, float *gates, const float *bias, const float *c_prev,
+                         float *c, float *h);
+    /* dc in: d c, out: d c'; dz [4H] = */
+    void (*lstm_backward)(int units, int act, int gate_act, const float *gates, const float *c, const float *c_prev,
+                          const float *dh, float *dc, float *dz);
+    /* gates [4H]: in u_r + s_r, u_z + s_z, u_n, s_n without bias; out r z n s_n; h may be h_prev */
+    void (*gru_forward)(int units, int act, int gate_act, float *gates, const float *bias, const float *h_prev,
+                        float *h);
+    /* dh in: d h, out: the pointwise part of d h'; dz [4H] = d of u_r, u_z, u_n, s_n */
+    void (*gru_backward)(int units, int act, int gate_act, const float *gates, const float *h_prev, float *dh,
+                         float *dz);
+    void (*rnn_forward)(int units, int act, float *gates, const float *bias, float *h); /* gates in z, out h */
+    void (*rnn_backward)(int units, int act, const float *gates, const float *dh, float *dz);
 } sli_isa_ops;
 
 extern const sli_isa_ops sli_isa_ops_base, sli_isa_ops_avx2, sli_isa_ops_avx512;
@@ -50,6 +68,17 @@ enum { SLI_ISA_PANEL_MAX = 32 };
 void ISA(pack)(float *packed, int k, int n, const float *b, ptrdiff_t bk, ptrdiff_t bn);
 void ISA(gemm_packed)(const sli_gemm *gemm);
 void ISA(gemm)(const sli_gemm *gemm);
+void ISA(act)(int act, size_t n, float *x);
+void ISA(act_slope)(int act, size_t n, const float *y, float *d);
+void ISA(add)(size_t n, float *to, const float *from);
+void ISA(lstm_forward)(int units, int act, int gate_act, float *gates, const float *bias, const float *c_prev, float *c,
+                       float *h);
+void ISA(lstm_backward)(int units, int act, int gate_act, const float *gates, const float *c, const float *c_prev,
+                        const float *dh, float *dc, float *dz);
+void ISA(gru_forward)(int units, int act, int gate_act, float *gates, const float *bias, const float *h_prev, float *h);
+void ISA(gru_backward)(int units, int act, int gate_act, const float *gates, const float *h_prev, float *dh, float *dz);
+void ISA(rnn_forward)(int units, int act, float *gates, const float *bias, float *h);
+void ISA(rnn_backward)(int units, int act, const float *gates, const float *dh, float *dz);
 #endif
 
 #endif

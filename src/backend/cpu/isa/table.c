@@ -11,4 +11,13 @@ const sli_isa_ops SLI_ISA_TABLE(SLI_ISA_SUFFIX) = {
     .pack = ISA(pack),
     .gemm_packed = ISA(gemm_packed),
     .gemm = ISA(gemm),
+    .act = ISA(act),
+    .act_slope = ISA(act_slope),
+    .add = ISA(add),
+    .lstm_forward = ISA(lstm_forward),
+    .lstm_backward = ISA(lstm_backward),
+    .gru_forward = ISA(gru_forward),
+    .gru_backward = ISA(gru_backward),
+    .rnn_forward = ISA(rnn_forward),
+    .rnn_backward = ISA(rnn_backward),
 };

@@ -51,6 +51,13 @@ static inline vf vf_fma(vf a, vf b, vf c) {
 }
 #endif
 
+/* Before a loop whose iterations are independent though its pointers may be equal. */
+#if defined(__clang__)
+#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 #define VF_INLINE static inline __attribute__((always_inline))
 
 #endif

@@ -1,0 +1,108 @@
+/* Products cut into slices of the result: each slice is one single-threaded GEMM, and how it is cut depends on the shape
+ * alone, so the number of threads changes no bit. The sum over k is never cut. */
+#include "backend/cpu/gemm.h"
+
+const sli_cpu *sli_cpu_of(const sli_call *call) {
+    static const sli_cpu plain = {SLI_ISA_BASE, &sli_isa_ops_base, NULL};
+    return call->cpu ? call->cpu : &plain;
+}
+
+void sli_cpu_gemm(const sli_cpu *cpu, const sli_gemm *g) {
+    if (g->m <= 0 || g->n <= 0) return;
+    if (cpu->blas == NULL || g->k <= 0) {
+        cpu->ops->gemm(g);
+        return;
+    }
+    const bool a_rows = g->ak == 1, b_rows = g->bn == 1;
+    const int lda = (int)(a_rows ? g->am : g->ak), ldb = (int)(b_rows ? g->bk : g->bn);
+    cpu->blas->sgemm(SLI_CBLAS_ROW_MAJOR, a_rows ? SLI_CBLAS_NO_TRANS : SLI_CBLAS_TRANS,
+                     b_rows ? SLI_CBLAS_NO_TRANS : SLI_CBLAS_TRANS, g->m, g->n, g->k, 1.0f, g->a, lda, g->b, ldb,
+                     g->add ? 1.0f : 0.0f, g->c, (int)g->ldc);
+}
+
+enum { SUM_COLUMNS = 64 };
+
+static int divide_up(int value, int by) {
+    return (value + by - 1) / by;
+}
+
+/* Slices worth a call: about 24 MFLOP, where packing is a few percent, and an even number, for two threads. */
+static void cut_job(sli_job *job) {
+    job->cut_m = job->cut_n = 1;
+    if (job->parts == 0) {
+        job->cut_n = divide_up(job->columns, SUM_COLUMNS);
+        return;
+    }
+    const sli_gemm *g = &job->part[0];
+    double flops = 0;
+    for (int i = 0; i < job->parts; i++) flops += 2.0 * g->m * g->n * (double)job->part[i].k;
+    if (flops < 4e6) return;
+    int want = flops / 24e6 > 128 ? 128 : 2 * divide_up((int)(flops / 24e6) + 1, 2);
+    const int most_m = divide_up(g->m, 48), most_n = divide_up(g->n, 128);
+    int *long_cut = g->m >= g->n ? &job->cut_m : &job->cut_n, *short_cut = g->m >= g->n ? &job->cut_n : &job->cut_m;
+    const int most_long = g->m >= g->n ? most_m : most_n, most_short = g->m >= g->n ? most_n : most_m;
+    *long_cut = want < most_long ? want : most_long;
+    want = divide_up(want, *long_cut);
+    *short_cut = want < most_short ? want : most_short;
+}
+
+/* Slice `i` of `count` of `n`, in multiples of 16. */
+static void slice(int n, int count, int i, int *first, int *size) {
+    const int blocks = divide_up(n, 16);
+    const int from = (int)((long)blocks * i / count) * 16, to = (int)((long)blocks * (i + 1) / count) * 16;
+    *first = from;
+    *size = (to < n ? to : n) - from;
+}
+
+static void sum_columns(const sli_job *job, int index) {
+    const int first = index * SUM_COLUMNS, left = job->columns - first;
+    const int count = left < SUM_COLUMNS ? left : SUM_COLUMNS;
+    float sum[SUM_COLUMNS] = {0};
+    for (int r = 0; r < job->rows; r++) {
+        const float *from = job->from + r * job->ld + first;
+        if (count == SUM_COLUMNS)
+            for (int j = 0; j < SUM_COLUMNS; j++) sum[j] += from[j];
+        else
+            for (int j = 0; j < count; j++) sum[j] += from[j];
+    }
+    for (int k = 0; k < 2; k++)
+        for (int j = 0; job->to[k] && j < count; j++) job->to[k][first + j] += sum[j];
+}
+
+typedef struct job_list {
+    const sli_cpu *cpu;
+    const sli_job *jobs;
+    int count;
+} job_list;
+
+static void run_slice(void *context, int index) {
+    const job_list *list = context;
+    const sli_job *job = list->jobs + list->count - 1;
+    while (index < job->first) job--;
+    index -= job->first;
+    if (job->parts == 0) {
+        sum_columns(job, index);
+        return;
+    }
+    for (int i = 0; i < job->parts; i++) {
+        sli_gemm g = job->part[i];
+        int m, n;
+        slice(g.m, job->cut_m, index / job->cut_n, &m, &g.m);
+        slice(g.n, job->cut_n, index % job->cut_n, &n, &g.n);
+        g.a += m * g.am;
+        g.b += n * g.bn;
+        g.c += m * g.ldc + n;
+        sli_cpu_gemm(list->cpu, &g);
+    }
+}
+
+void sli_cpu_jobs(const sli_call *call, sli_job *jobs, int count) {
+    const job_list list = {sli_cpu_of(call), jobs, count};
+    int tasks = 0;
+    for (int i = 0; i < count; i++) {
+        cut_job(&jobs[i]);
+        jobs[i].first = tasks;
+        tasks += jobs[i].cut_m * jobs[i].cut_n;
+    }
+    sli_threads_for(call->threads, tasks, run_slice, (void *)&list);
+}
