@@ -38,7 +38,7 @@ static void norm_cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost
 
 static void optim_cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
     (void)caps;
-    double slots = p->optimizer.kind == SL_SGD ? p->optimizer.momentum > 0 : p->optimizer.kind == SL_RMSPROP ? 1 : 2;
+    double slots = p->optimizer.kind == SL_SGD ? p->optimizer.momentum != 0 : p->optimizer.kind == SL_RMSPROP ? 1 : 2;
     *cost = (sli_cost){.flops = (4 + 6 * slots) * (double)p->elements,
                        .bytes = (4 + 2 * slots) * (double)p->elements * (double)sli_ref_bytes(p)};
 }

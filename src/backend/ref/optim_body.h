@@ -21,7 +21,7 @@ static void NAME(norm_forward)(const sli_call *call) {
 /* SGD: g += wd p; m = momentum m + g; p -= lr m, or lr (g + momentum m) with Nesterov. */
 static void NAME(sgd)(const sl_optimizer *o, double lr, REAL g, REAL *param, REAL *m) {
     REAL step = g + (REAL)o->weight_decay * *param;
-    if (o->momentum > 0) {
+    if (o->momentum != 0) {
         *m = (REAL)o->momentum * *m + step;
         step = o->nesterov ? step + (REAL)o->momentum * *m : *m;
     }
