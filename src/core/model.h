@@ -80,6 +80,8 @@ struct sli_layer_kind {
     const char *class_name; /* Keras: "LSTM" */
     size_t options_bytes;
     const sli_field *fields;
+    /* Names of the outputs beyond the first (count and suffix only); NULL: there is one output. */
+    void (*suffixes)(const sli_layer *layer, sli_layer_outputs *outputs);
     /* Checks options and input shapes, gives output shapes. SL_ERR_SHAPE, SL_ERR_INPUT with "layer NAME: ...". */
     sl_status (*shape)(const sli_layer *layer, const sli_shape *inputs, int input_count, sli_layer_outputs *outputs);
     /* Declares parameters through sli_planner_param, emits steps through sli_planner_emit. */
@@ -139,7 +141,8 @@ typedef struct sli_emit {
 } sli_emit;
 void sli_emit_init(sli_emit *emit, const sli_layer *layer, sli_op op); /* all indices -1 */
 sl_status sli_planner_emit(sli_planner *planner, const sli_emit *emit);
-/* Offers a wider problem (a stack, both directions) to the kernels: true and recorded if one takes it. Refusals are kept. */
-bool sli_planner_offer(sli_planner *planner, const sli_layer *layer, const sli_problem *problem);
+/* Offers a wider problem (a stack, both directions) to the kernels first, and keeps their refusals for the explanation. No row
+ * of this build computes one; the first that does brings the emission of a wide step with it. */
+sl_status sli_planner_offer(sli_planner *planner, const sli_layer *layer, const sli_problem *problem);
 
 #endif

@@ -1,0 +1,131 @@
+/* Initial values of parameters, as Keras and PyTorch draw them (their distributions, our Philox). A matrix is stored
+ * [rows = outputs][columns = inputs], so fan_in = columns and fan_out = rows: Keras's (inputs, outputs) transposed. */
+#include <math.h>
+
+#include "core/params.h"
+
+typedef struct draw {
+    sli_rng rng;
+} draw;
+
+/* Words of (parameter index as `step`, purpose INIT); micro_step tells retries and Box-Muller's halves apart. */
+static double uniform(draw *d, uint64_t element) {
+    return sli_rng_uniform(&d->rng, element);
+}
+
+static double normal(draw *d, uint64_t element) {
+    uint32_t before = d->rng.micro_step;
+    d->rng.micro_step = before | 0x80000000u;
+    double angle = 2 * 3.14159265358979323846 * uniform(d, element);
+    d->rng.micro_step = before;
+    return sqrt(-2 * log(uniform(d, element))) * cos(angle);
+}
+
+/* Redrawn beyond two standard deviations (Keras TruncatedNormal). */
+static double truncated(draw *d, uint64_t element) {
+    double value = normal(d, element);
+    for (uint32_t attempt = 1; fabs(value) > 2 && attempt < 100; attempt++) {
+        d->rng.micro_step = attempt;
+        value = normal(d, element);
+    }
+    d->rng.micro_step = 0;
+    return fabs(value) > 2 ? 0 : value;
+}
+
+static void fill(draw *d, double *values, size_t count, double (*sample)(draw *, uint64_t), double scale,
+                 double shift) {
+    for (size_t i = 0; i < count; i++) values[i] = scale * sample(d, i) + shift;
+}
+
+static void fill_uniform(draw *d, double *values, size_t count, double limit) {
+    fill(d, values, count, uniform, 2 * limit, -limit);
+}
+
+/* Vector v of a set stored with stride between elements. */
+static double dot(const double *a, const double *b, size_t count, size_t stride) {
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) sum += a[i * stride] * b[i * stride];
+    return sum;
+}
+
+/* The shorter side's vectors become orthonormal: Gram-Schmidt, run twice over each vector for full precision. */
+static void orthogonalise(double *values, size_t rows, size_t columns, double gain) {
+    bool by_row = rows <= columns;
+    size_t vectors = by_row ? rows : columns, length = by_row ? columns : rows;
+    size_t step = by_row ? columns : 1, stride = by_row ? 1 : columns;
+    for (size_t v = 0; v < vectors; v++) {
+        double *vector = values + v * step;
+        for (int pass = 0; pass < 2; pass++)
+            for (size_t u = 0; u < v; u++) {
+                const double *other = values + u * step;
+                double along = dot(vector, other, length, stride);
+                for (size_t i = 0; i < length; i++) vector[i * stride] -= along * other[i * stride];
+            }
+        double norm = sqrt(dot(vector, vector, length, stride));
+        for (size_t i = 0; i < length; i++) vector[i * stride] = norm > 0 ? vector[i * stride] / norm : 0;
+    }
+    for (size_t i = 0; i < rows * columns; i++) values[i] *= gain;
+}
+
+/* Keras divides the deviation of truncated draws by that of a unit normal cut at +-2. */
+static const double truncated_deviation = 0.87962566103423978;
+
+static double variance(sl_init_kind kind, double fan_in, double fan_out) {
+    switch (kind) {
+    case SL_INIT_GLOROT_UNIFORM:
+    case SL_INIT_GLOROT_NORMAL:
+        return 2 / (fan_in + fan_out);
+    case SL_INIT_HE_UNIFORM:
+    case SL_INIT_HE_NORMAL:
+        return 2 / fan_in;
+    default:
+        return 1 / fan_in;
+    }
+}
+
+void sli_initialise(const sli_param *param, int index, uint64_t seed, double *values) {
+    size_t count = (size_t)param->rows * (size_t)param->columns, columns = (size_t)param->columns;
+    draw d = {{seed, (uint32_t)index, 0, (uint32_t)(param->layer + 1) << 8 | SLI_PURPOSE_INIT}};
+    double v = param->init.value, spread = variance(param->init.kind, param->columns, param->rows);
+    switch (param->init.kind) {
+    case SL_INIT_CONSTANT:
+    case SL_INIT_ONES:
+        for (size_t i = 0; i < count; i++) values[i] = param->init.kind == SL_INIT_ONES ? 1 : v;
+        break;
+    case SL_INIT_UNIFORM:
+        fill_uniform(&d, values, count, v);
+        break;
+    case SL_INIT_NORMAL:
+        fill(&d, values, count, normal, v, 0);
+        break;
+    case SL_INIT_TRUNCATED_NORMAL:
+        fill(&d, values, count, truncated, v, 0);
+        break;
+    case SL_INIT_GLOROT_UNIFORM:
+    case SL_INIT_HE_UNIFORM:
+    case SL_INIT_LECUN_UNIFORM:
+        fill_uniform(&d, values, count, sqrt(3 * spread));
+        break;
+    case SL_INIT_GLOROT_NORMAL:
+    case SL_INIT_HE_NORMAL:
+    case SL_INIT_LECUN_NORMAL:
+        fill(&d, values, count, truncated, sqrt(spread) / truncated_deviation, 0);
+        break;
+    case SL_INIT_ORTHOGONAL:
+        fill(&d, values, count, normal, 1, 0);
+        orthogonalise(values, (size_t)param->rows, columns, v == 0 ? 1 : v);
+        break;
+    case SL_INIT_IDENTITY:
+        for (size_t i = 0; i < count; i++) values[i] = i / columns == i % columns ? (v == 0 ? 1 : v) : 0;
+        break;
+    case SL_INIT_PYTORCH:
+        if (param->pytorch_fan > 0)
+            fill_uniform(&d, values, count, 1 / sqrt((double)param->pytorch_fan));
+        else
+            fill(&d, values, count, normal, 1, 0);
+        break;
+    default:
+        for (size_t i = 0; i < count; i++) values[i] = 0;
+    }
+    for (int i = 0; i < param->set_count; i++) values[param->set_offset + i] = param->set_value;
+}

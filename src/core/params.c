@@ -1,0 +1,194 @@
+/* Parameters and optimizer state in device memory. */
+#include "core/params.h"
+
+#include <string.h>
+
+static int find_param(const sl_params *params, const char *name) {
+    const sl_plan *plan = params->plan;
+    for (int i = 0; name && i < plan->param_count; i++)
+        if (strcmp(plan->params[i].param.name, name) == 0) return i;
+    return -1;
+}
+
+static size_t param_size(const sli_param_place *place) {
+    return (size_t)place->param.rows * (size_t)place->param.columns;
+}
+
+char *sli_params_at(const sl_params *params, int slot, int index) {
+    const sl_plan *plan = params->plan;
+    size_t array = plan->param_elements * plan->element;
+    return params->block + (size_t)(slot + 1) * array + plan->params[index].offset * plan->element;
+}
+
+sl_status sl_params_new(const sl_plan *plan, sl_params **out) {
+    SLI_FAIL_IF(!out || !plan, SL_ERR_USAGE, "sl_params_new: plan or params is NULL; pass a plan and an address");
+    *out = NULL;
+    SLI_FAIL_IF(!plan->device, SL_ERR_DEVICE, "%s was invented for planning; plan for a device of this machine to run",
+                plan->caps.name);
+    sl_params *params = sli_alloc_zero(&plan->allocator, sizeof *params);
+    if (!params) return sli_fail_memory("parameters", sizeof *params);
+    params->plan = plan;
+    params->allocator = plan->allocator;
+    sl_status status = plan->ops->queue_new(plan->device, &params->queue);
+    if (status == SL_OK) status = plan->ops->alloc(plan->device, plan->memory.params_block, (void **)&params->block);
+    if (status != SL_OK) {
+        sl_params_free(params);
+        return sli_fail_context(status, "parameters (%zu bytes)", plan->memory.params_block);
+    }
+    *out = params;
+    return SL_OK;
+}
+
+void sl_params_free(sl_params *params) {
+    if (!params) return;
+    const sl_plan *plan = params->plan;
+    if (params->block) plan->ops->free(plan->device, params->block, plan->memory.params_block);
+    if (params->queue) plan->ops->queue_free(params->queue);
+    sl_allocator allocator = params->allocator;
+    sli_free(&allocator, params, sizeof *params);
+}
+
+int sl_params_count(const sl_params *params) {
+    return params->plan->param_count;
+}
+
+const char *sl_params_name(const sl_params *params, int index, int *rows, int *columns) {
+    if (index < 0 || index >= params->plan->param_count) return NULL;
+    const sli_param *param = &params->plan->params[index].param;
+    if (rows) *rows = param->rows;
+    if (columns) *columns = param->columns;
+    return param->name;
+}
+
+/* ------------------------------------------------------------------------------------------- get and set -- */
+enum { PIECE = 1024 }; /* numbers converted at a time: no allocation */
+
+static sl_status download(const sl_params *params, const char *from, double *values, size_t count) {
+    const sl_plan *plan = params->plan;
+    if (plan->element == sizeof(double))
+        return plan->ops->download(params->queue, values, from, count * sizeof(double));
+    for (size_t at = 0; at < count; at += PIECE) {
+        float piece[PIECE];
+        size_t n = count - at < PIECE ? count - at : PIECE;
+        SLI_TRY(plan->ops->download(params->queue, piece, from + at * sizeof(float), n * sizeof(float)));
+        for (size_t i = 0; i < n; i++) values[at + i] = piece[i];
+    }
+    return SL_OK;
+}
+
+static sl_status upload(sl_params *params, char *to, const double *values, size_t count) {
+    const sl_plan *plan = params->plan;
+    if (plan->element == sizeof(double)) {
+        SLI_TRY(plan->ops->upload(params->queue, to, values, count * sizeof(double)));
+        return plan->ops->wait(params->queue);
+    }
+    for (size_t at = 0; at < count; at += PIECE) {
+        float piece[PIECE];
+        size_t n = count - at < PIECE ? count - at : PIECE;
+        for (size_t i = 0; i < n; i++) piece[i] = (float)values[at + i];
+        SLI_TRY(plan->ops->upload(params->queue, to + at * sizeof(float), piece, n * sizeof(float)));
+    }
+    return plan->ops->wait(params->queue);
+}
+
+static sl_status check_param(const sl_params *params, const char *name, const void *values, size_t count, int *index) {
+    SLI_FAIL_IF(!params || !values, SL_ERR_USAGE, "parameters or values are NULL; pass both");
+    *index = find_param(params, name);
+    SLI_FAIL_IF(*index < 0, SL_ERR_UNKNOWN, "there is no parameter called \"%s\"; sl_params_name lists them",
+                name ? name : "");
+    const sli_param_place *place = &params->plan->params[*index];
+    SLI_FAIL_IF(count != param_size(place), SL_ERR_SHAPE, "%s has %d x %d values, not %zu; pass exactly that many",
+                name, place->param.rows, place->param.columns, count);
+    return SL_OK;
+}
+
+sl_status sl_params_get(const sl_params *params, const char *name, double *values, size_t count) {
+    int index;
+    SLI_TRY(check_param(params, name, values, count, &index));
+    return download(params, sli_params_at(params, -1, index), values, count);
+}
+
+sl_status sl_params_set(sl_params *params, const char *name, const double *values, size_t count) {
+    int index;
+    SLI_TRY(check_param(params, name, values, count, &index));
+    SLI_TRY(upload(params, sli_params_at(params, -1, index), values, count));
+    SLI_TRY(sli_params_pack(params, params->queue, index));
+    return params->plan->ops->wait(params->queue);
+}
+
+int sli_params_slot_count(const sl_params *params) {
+    return params->plan->slots;
+}
+const char *sli_params_slot_name(const sl_params *params, int slot) {
+    return sli_optimizer_slot_name(&params->plan->options.optimizer, slot);
+}
+
+sl_status sli_params_slot_get(sl_params *params, int slot, const char *name, double *values, size_t count) {
+    int index;
+    SLI_TRY(check_param(params, name, values, count, &index));
+    SLI_FAIL_IF(slot < 0 || slot >= params->plan->slots, SL_ERR_USAGE, "the optimizer has no slot %d", slot);
+    return download(params, sli_params_at(params, slot, index), values, count);
+}
+
+sl_status sli_params_slot_set(sl_params *params, int slot, const char *name, const double *values, size_t count) {
+    int index;
+    SLI_TRY(check_param(params, name, values, count, &index));
+    SLI_FAIL_IF(slot < 0 || slot >= params->plan->slots, SL_ERR_USAGE, "the optimizer has no slot %d", slot);
+    return upload(params, sli_params_at(params, slot, index), values, count);
+}
+
+double sli_params_optimizer_steps(const sl_params *params) {
+    return params->optimizer_steps;
+}
+void sli_params_set_optimizer_steps(sl_params *params, double steps) {
+    params->optimizer_steps = steps;
+}
+
+/* --------------------------------------------------------------------------------------- pack, initialise -- */
+static bool uses(const sli_step *step, int index) {
+    for (int k = 0; k < SLI_MAX_PARAM; k++)
+        if (step->emit.param[k] >= 0 && (index < 0 || step->emit.param[k] == index)) return true;
+    return false;
+}
+
+sl_status sli_params_pack(sl_params *params, sli_queue *queue, int index) {
+    const sl_plan *plan = params->plan;
+    char *packed = params->block + (size_t)(plan->slots + 1) * plan->param_elements * plan->element;
+    for (int i = 0; i < plan->step_count; i++) {
+        const sli_step *step = &plan->steps[i];
+        if (!step->kernel->pack || !uses(step, index)) continue;
+        sli_call call;
+        memset(&call, 0, sizeof call);
+        call.problem = step->problem;
+        call.chunk = plan->chunk;
+        call.packed = packed + step->packed;
+        for (int k = 0; k < SLI_MAX_PARAM; k++)
+            if (step->emit.param[k] >= 0) call.param[k] = sli_params_at(params, -1, step->emit.param[k]);
+        SLI_TRY(plan->ops->submit(queue, step->kernel->pack, &call));
+    }
+    return SL_OK;
+}
+
+static sl_status init_param(sl_params *params, int index, uint64_t seed, double uniform_scale) {
+    const sli_param_place *place = &params->plan->params[index];
+    sli_param param = place->param;
+    if (uniform_scale > 0) param.init = (sl_init){SL_INIT_UNIFORM, uniform_scale};
+    size_t count = param_size(place);
+    double *values = sli_alloc(&params->allocator, count * sizeof *values);
+    if (!values) return sli_fail_memory(param.name, count * sizeof *values);
+    sli_initialise(&param, index, seed, values);
+    sl_status status = upload(params, sli_params_at(params, -1, index), values, count);
+    sli_free(&params->allocator, values, count * sizeof *values);
+    return status;
+}
+
+sl_status sli_params_init(sl_params *params, uint64_t seed, double uniform_scale) {
+    for (int i = 0; i < params->plan->param_count; i++) SLI_TRY(init_param(params, i, seed, uniform_scale));
+    SLI_TRY(sli_params_pack(params, params->queue, -1));
+    return params->plan->ops->wait(params->queue);
+}
+
+sl_status sl_params_init(sl_params *params, uint64_t seed) {
+    SLI_FAIL_IF(!params, SL_ERR_USAGE, "sl_params_init: params is NULL");
+    return sli_params_init(params, seed, 0);
+}

@@ -1,0 +1,33 @@
+/* Parameters, optimizer slots and packed copies: one block of device memory, shared by runs.
+ *     [parameters][slot 0]...[slot n][packed copies], each array laid out by sli_param_place.offset */
+#ifndef SLI_PARAMS_H
+#define SLI_PARAMS_H
+
+#include "plan.h"
+
+struct sl_params {
+    const sl_plan *plan;
+    sl_allocator allocator;
+    sli_queue *queue;
+    char *block;            /* device memory */
+    double optimizer_steps; /* done so far: Adam's bias correction counts from it */
+};
+
+/* Device address of parameter `index` (slot < 0) or of its part of a slot array. */
+char *sli_params_at(const sl_params *params, int slot, int index);
+/* Initialises everything; uniform_scale > 0: every parameter U(-scale, scale) instead, then forget biases are set. */
+sl_status sli_params_init(sl_params *params, uint64_t seed, double uniform_scale);
+/* Optimizer slots, for checkpoints; names "momentum", "m", "v". */
+int sli_params_slot_count(const sl_params *params);
+const char *sli_params_slot_name(const sl_params *params, int slot);
+sl_status sli_params_slot_get(sl_params *params, int slot, const char *name, double *values, size_t count);
+sl_status sli_params_slot_set(sl_params *params, int slot, const char *name, const double *values, size_t count);
+double sli_params_optimizer_steps(const sl_params *params);
+void sli_params_set_optimizer_steps(sl_params *params, double steps);
+/* Rewrites the packed copies that depend on parameter `index` (-1: all) through `queue`. */
+sl_status sli_params_pack(sl_params *params, sli_queue *queue, int index);
+
+/* src/core/initialisers.c: values[rows*columns] of one parameter. `scratch` as large as values (orthogonal). */
+void sli_initialise(const sli_param *param, int index, uint64_t seed, double *values);
+
+#endif

@@ -1,0 +1,156 @@
+/* The plan: steps in forward order, each with its problem, kernel, tensors and place in memory. Immutable once made. */
+#ifndef SLI_PLAN_H
+#define SLI_PLAN_H
+
+#include "device.h"
+#include "model.h"
+
+/* A piece of the run block. It is live in up to two intervals of the timeline, and shares memory with pieces that are never
+ * live at the same time. Timeline: forward of step i at i; outputs' gradients arrive at S; then, group by group from the
+ * last, the group's repeated forward (used only with segments) and its backward. */
+typedef struct sli_buffer {
+    size_t bytes, offset;
+    int from[2], to[2]; /* inclusive; from[1] < 0: one interval */
+} sli_buffer;
+
+typedef struct sli_tensor {
+    const char *name;
+    sli_shape shape;
+    int producer;      /* step, or -1: a model input */
+    int group;         /* of the producer, or -1 */
+    int input;         /* index among the model's inputs, or -1 */
+    int output;        /* index among the model's outputs, or -1 */
+    int state;         /* >= 0: it is the final value of this state and lives there */
+    bool crossing;     /* read outside its group: kept for all steps, not for one segment */
+    bool has_gradient; /* a gradient is computed for it */
+    bool seeded;       /* its gradient starts as the caller's (outputs of plans without a loss) */
+    bool in_place;     /* its gradient takes its memory */
+    int consumers;
+    int buffer, gradient_buffer; /* -1 = none */
+} sli_tensor;
+
+typedef struct sli_state {
+    const char *name; /* "LAYER.h" */
+    int step, slot;   /* emit.state slot of the step */
+    int features;
+    int initial, final; /* tensors or -1 */
+    bool stateful;
+    bool initial_accumulates; /* somebody wrote the initial tensor's gradient before */
+    size_t boundary; /* offset in the run block: [segments + 1][B][features], entry s enters processed segment s */
+    size_t carried;  /* offset, [B][features]; only if stateful */
+    size_t gradient; /* offset, [B][features]; train */
+} sli_state;
+
+typedef struct sli_refusal {
+    const sli_kernel *kernel;
+    const char *problem, *reason;
+    struct sli_refusal *next;
+} sli_refusal;
+
+typedef struct sli_step {
+    sli_emit emit;          /* emit.layer is NULL: the model may be gone */
+    const char *layer_name; /* "" for the loss */
+    int layer_index;
+    bool backward;       /* a gradient reaches it, and something before it wants one */
+    sli_problem problem; /* batch = B, steps = T (0: no time) */
+    const sli_kernel *kernel;
+    const char *text; /* the problem string */
+    sli_refusal *refusals;
+    sli_cost cost;
+    int group;
+    int states[2]; /* indices, -1 = none */
+    sli_booking booking;
+    int saved, scratch_forward, scratch_backward; /* buffers, -1 = none */
+    size_t packed;                                /* offset in the params block */
+    unsigned gradient_in;                         /* bit k: the gradient of in[k] is wanted */
+    unsigned accumulate;                          /* bit k: somebody wrote it before */
+} sli_step;
+
+/* Neighbouring steps that can run segment by segment of time. */
+typedef struct sli_group {
+    int first, count;
+    bool time;    /* its tensors have steps */
+    bool reverse; /* segments run from the last to the first */
+    bool whole;   /* must see the whole sequence at once */
+} sli_group;
+
+typedef struct sli_param_place {
+    sli_param param;
+    size_t offset; /* elements from the start of parameters, gradients and each slot array */
+    bool used;     /* by a step with a backward */
+} sli_param_place;
+
+struct sl_plan {
+    sl_allocator allocator;
+    sli_arena arena;
+    sl_plan_options options; /* resolved: every default filled in */
+    sli_caps caps;
+    const sli_device_ops *ops;
+    sli_device *device; /* NULL for an invented one */
+    bool train;
+    size_t element; /* bytes of a number: 4, or 8 in f64 plans */
+    int chunk, segment_steps, segments;
+
+    sli_layer_outputs *shapes; /* per layer */
+    int *layer_tensor;         /* [layer][SLI_LAYER_MAX_OUT] tensor of each output */
+    int layer_count;
+    sli_tensor *tensors;
+    int tensor_count, tensor_capacity;
+    sli_step *steps;
+    int step_count, step_capacity;
+    sli_state *states;
+    int state_count, state_capacity;
+    sli_group *groups;
+    int group_count, group_capacity;
+    sli_param_place *params;
+    int param_count, param_capacity;
+    sli_buffer *buffers;
+    int buffer_count, buffer_capacity;
+    int *inputs, *outputs;     /* tensors */
+    const char **output_names; /* as the model names them: a layer's output may be another's tensor */
+    int input_count, output_count;
+    int loss_step;                      /* -1 without a loss */
+    const sli_kernel *norm, *optimizer; /* NULL unless training with an update */
+    const sli_kernel *adder;            /* sums gradients of initial states; NULL where none is shared */
+    sli_problem norm_problem, optimizer_problem;
+    sli_booking norm_booking, optimizer_booking;
+
+    size_t param_elements; /* of one array of parameters, padding included */
+    int slots;
+    size_t packed_bytes;
+    /* Offsets in the run block, before the overlapped part. */
+    size_t scalars, metrics, gradients, lengths, mask, targets, update_scratch, overlapped;
+    size_t state_bytes; /* blob of carried states, [B][features] each, in order */
+    sl_memory memory;
+    double flops;
+    const char *explanation, *explanation_json, *kernels;
+    sli_refusal *offers; /* wider problems nobody took */
+};
+
+struct sli_planner {
+    sl_plan *plan;
+    const sl_model *model;
+};
+
+static inline size_t sli_plan_tensor_elements(const sl_plan *plan, const sli_tensor *tensor, int steps, int batch) {
+    (void)plan;
+    return (size_t)(tensor->shape.time ? steps : 1) * (size_t)batch * (size_t)tensor->shape.features;
+}
+static inline size_t sli_plan_tensor_element_bytes(const sl_plan *plan, const sli_tensor *tensor) {
+    return tensor->shape.integer ? sizeof(int32_t) : plan->element;
+}
+
+/* src/core/plan_kernels.c: walks the rows; SL_ERR_NO_KERNEL with every reason if none fits options.require. */
+sl_status sli_plan_choose(sl_plan *plan, const sli_problem *problem, const char *where, const sli_kernel **kernel,
+                          sli_refusal **refusals);
+bool sli_kernel_matches(const char *require, const char *kernel_name);
+/* src/core/plan_groups.c: cuts steps into groups, finds gradients wanted, crossing tensors. */
+sl_status sli_plan_groups(sl_plan *plan);
+sl_status sli_plan_gradients(sl_plan *plan);
+/* src/core/plan_memory.c: places everything for segments of `segment_steps`; fills plan->memory. */
+sl_status sli_plan_place(sl_plan *plan, int segment_steps);
+sl_status sli_plan_fit_memory(sl_plan *plan);
+/* src/core/plan_explain.c */
+sl_status sli_plan_describe(sl_plan *plan);
+
+#endif

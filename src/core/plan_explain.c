@@ -1,0 +1,163 @@
+/* The plan in words and as JSON: layer, problem, chosen kernel, each refused kernel with its reason, FLOPs, bytes. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/plan.h"
+
+/* ------------------------------------------------------------------------------------------------- numbers -- */
+static const char *human(double value, const char *unit, char *text, size_t capacity) {
+    static const char *const prefixes[] = {"", "k", "M", "G", "T", "P"};
+    int k = 0;
+    while (value >= 1000 && k < 5) {
+        value /= 1000;
+        k++;
+    }
+    snprintf(text, capacity, k == 0 ? "%.0f %s%s" : "%.2f %s%s", value, prefixes[k], unit);
+    return text;
+}
+
+/* -------------------------------------------------------------------------------------------------- table -- */
+static void explain_refusals(sli_text *text, const sli_refusal *refusal) {
+    for (; refusal; refusal = refusal->next)
+        sli_text_printf(text, "    refused %-10s %s\n", refusal->kernel->name, refusal->reason);
+}
+
+static void explain_steps(const sl_plan *plan, sli_text *text) {
+    for (int i = 0; i < plan->step_count; i++) {
+        const sli_step *step = &plan->steps[i];
+        char flops[32], bytes[32];
+        sli_text_printf(text, "  %-12s %-52s %-10s %12s %12s\n", i == plan->loss_step ? "(loss)" : step->layer_name,
+                        step->text, step->kernel->name, human(step->cost.flops, "FLOP", flops, sizeof flops),
+                        human(step->cost.bytes, "B", bytes, sizeof bytes));
+        explain_refusals(text, step->refusals);
+    }
+    for (const sli_refusal *offer = plan->offers; offer; offer = offer->next)
+        sli_text_printf(text, "  offered as one: %s: %s: %s\n", offer->problem, offer->kernel->name, offer->reason);
+    if (plan->optimizer)
+        sli_text_printf(text, "  %-12s %zu values: %s, %s\n", "(update)", plan->param_elements, plan->norm->name,
+                        plan->optimizer->name);
+}
+
+static void explain_memory(const sl_plan *plan, sli_text *text) {
+    const sl_memory *m = &plan->memory;
+    sli_text_printf(text, "memory, bytes: parameters %zu, packed %zu, optimizer %zu: block of parameters %zu\n",
+                    m->parameters, m->packed, m->optimizer, m->params_block);
+    sli_text_printf(
+        text, "  gradients %zu, activations %zu, saved %zu, scratch %zu, state %zu, inputs %zu: block of a run %zu\n",
+        m->gradients, m->activations, m->saved, m->scratch, m->state, m->inputs, m->run_block);
+    sli_text_printf(text, "  BLAS keeps about %zu for itself\n", m->blas_buffers);
+    if (m->segments > 1)
+        sli_text_printf(text,
+                        "  recomputation: activations of %d segments of %d steps are computed again in backward\n",
+                        m->segments, plan->segment_steps);
+}
+
+static const char *precision(const sl_plan *plan) {
+    return plan->options.dtype == SL_F64 ? "everything in double (reference)"
+                                         : "operands, accumulation, state and pointwise maths in f32";
+}
+
+static sl_status finish(sl_plan *plan, sli_text *text, const char **kept) {
+    bool failed = text->failed;
+    *kept = failed ? NULL : sli_arena_string(&plan->arena, text->data ? text->data : "");
+    sli_text_free(text);
+    return *kept ? SL_OK : sli_fail_memory("the plan's explanation", 1024);
+}
+
+static sl_status explain_text(sl_plan *plan) {
+    sli_text text;
+    char flops[32];
+    sli_text_init(&text, &plan->allocator);
+    sli_text_printf(&text, "plan: %s on %s%s, %d thread%s, batch %d, steps %d, %s\n",
+                    plan->train ? "training" : "inference", plan->caps.name, plan->caps.invented ? " (invented)" : "",
+                    plan->options.threads, plan->options.threads == 1 ? "" : "s", plan->options.batch,
+                    plan->options.steps, precision(plan));
+    sli_text_printf(&text, "  %-12s %-52s %-10s %12s %12s\n", "layer", "problem", "kernel", "FLOPs", "bytes");
+    explain_steps(plan, &text);
+    sli_text_printf(&text, "total: %s a call; sums over time in chunks of %d steps\n",
+                    human(plan->flops, "FLOP", flops, sizeof flops), plan->chunk);
+    explain_memory(plan, &text);
+    return finish(plan, &text, &plan->explanation);
+}
+
+/* --------------------------------------------------------------------------------------------------- JSON -- */
+static void put_string(sli_text *text, const char *value) {
+    sli_text_append(text, "\"", 1);
+    for (; *value; value++) {
+        unsigned char c = (unsigned char)*value;
+        if (c == '"' || c == '\\')
+            sli_text_printf(text, "\\%c", c);
+        else if (c < ' ')
+            sli_text_printf(text, "\\u%04x", c);
+        else
+            sli_text_append(text, value, 1);
+    }
+    sli_text_append(text, "\"", 1);
+}
+
+static void put_refusals(sli_text *text, const sli_refusal *refusal) {
+    sli_text_printf(text, "[");
+    for (bool first = true; refusal; refusal = refusal->next, first = false) {
+        sli_text_printf(text, "%s{\"kernel\": \"%s\", \"problem\": \"%s\", \"reason\": ", first ? "" : ", ",
+                        refusal->kernel->name, refusal->problem);
+        put_string(text, refusal->reason);
+        sli_text_printf(text, "}");
+    }
+    sli_text_printf(text, "]");
+}
+
+static void put_memory(sli_text *text, const sl_memory *m) {
+    sli_text_printf(
+        text,
+        "{\"parameters\": %zu, \"packed\": %zu, \"optimizer\": %zu, \"params_block\": %zu, \"gradients\": %zu, "
+        "\"activations\": %zu, \"saved\": %zu, \"scratch\": %zu, \"state\": %zu, \"inputs\": %zu, \"run_block\": %zu, "
+        "\"blas_buffers\": %zu, \"segments\": %d}",
+        m->parameters, m->packed, m->optimizer, m->params_block, m->gradients, m->activations, m->saved, m->scratch,
+        m->state, m->inputs, m->run_block, m->blas_buffers, m->segments);
+}
+
+static sl_status explain_json(sl_plan *plan) {
+    sli_text text;
+    sli_text_init(&text, &plan->allocator);
+    sli_text_printf(&text,
+                    "{\"device\": \"%s\", \"invented\": %s, \"threads\": %d, \"batch\": %d, \"steps\": %d, \"train\": "
+                    "%s, \"dtype\": \"%s\", \"chunk\": %d, \"flops\": %.0f, \"layers\": [",
+                    plan->caps.name, plan->caps.invented ? "true" : "false", plan->options.threads, plan->options.batch,
+                    plan->options.steps, plan->train ? "true" : "false", sli_dtype_name(plan->options.dtype),
+                    plan->chunk, plan->flops);
+    for (int i = 0; i < plan->step_count; i++) {
+        const sli_step *step = &plan->steps[i];
+        sli_text_printf(&text, "%s{\"layer\": ", i ? ", " : "");
+        put_string(&text, step->layer_name);
+        sli_text_printf(&text,
+                        ", \"problem\": \"%s\", \"kernel\": \"%s\", \"flops\": %.0f, \"bytes\": %.0f, \"refused\": ",
+                        step->text, step->kernel->name, step->cost.flops, step->cost.bytes);
+        put_refusals(&text, step->refusals);
+        sli_text_printf(&text, "}");
+    }
+    sli_text_printf(&text, "], \"offers\": ");
+    put_refusals(&text, plan->offers);
+    sli_text_printf(&text, ", \"memory\": ");
+    put_memory(&text, &plan->memory);
+    sli_text_printf(&text, "}");
+    return finish(plan, &text, &plan->explanation_json);
+}
+
+static sl_status list_kernels(sl_plan *plan) {
+    sli_text text;
+    sli_text_init(&text, &plan->allocator);
+    for (int i = 0; i < plan->step_count; i++) {
+        bool seen = !sli_op_is_recurrent(plan->steps[i].problem.op);
+        for (int k = 0; k < i && !seen; k++)
+            seen = sli_op_is_recurrent(plan->steps[k].problem.op) &&
+                   plan->steps[k].kernel->name == plan->steps[i].kernel->name;
+        if (!seen) sli_text_printf(&text, "%s%s", text.length ? "," : "", plan->steps[i].kernel->name);
+    }
+    return finish(plan, &text, &plan->kernels);
+}
+
+sl_status sli_plan_describe(sl_plan *plan) {
+    SLI_TRY(explain_text(plan));
+    SLI_TRY(explain_json(plan));
+    return list_kernels(plan);
+}

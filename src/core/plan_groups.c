@@ -1,0 +1,161 @@
+/* Groups of steps that run segment by segment of time, and which gradients are wanted. */
+#include "core/plan.h"
+
+#include <string.h>
+
+/* -------------------------------------------------------------------------------------------------- groups -- */
+/* Whole-sequence steps cannot be cut. A reversed step is a group of its own: sums over time of the others run from the
+ * last segment to the first, its own from the first to the last. */
+static sli_group group_of(const sli_step *step, int index) {
+    return (sli_group){.first = index,
+                       .count = 1,
+                       .time = step->problem.steps > 0,
+                       .reverse = step->problem.reverse,
+                       .whole = step->problem.op == SLI_OP_FLIP};
+}
+
+/* A step cannot join the group that computes one of its initial states: that is known only after the last segment. */
+static bool takes_state_from(const sl_plan *plan, const sli_step *step, const sli_group *group) {
+    for (int k = 0; k < step->emit.state_count; k++) {
+        int tensor = step->emit.state_initial[k];
+        if (tensor >= 0 && plan->tensors[tensor].producer >= group->first) return true;
+    }
+    return false;
+}
+
+static bool joins(const sl_plan *plan, const sli_step *step, const sli_group *next, const sli_group *group) {
+    return next->time == group->time && !next->reverse && !group->reverse && !next->whole && !group->whole &&
+           !takes_state_from(plan, step, group);
+}
+
+/* Outputs are kept whole for the caller, but not the logits of a training plan with a loss: they would defeat recomputation. */
+static void mark_crossing(sl_plan *plan) {
+    bool keeps_outputs = !(plan->train && plan->loss_step >= 0);
+    for (int t = 0; t < plan->tensor_count; t++) {
+        sli_tensor *tensor = &plan->tensors[t];
+        tensor->group = tensor->producer >= 0 ? plan->steps[tensor->producer].group : -1;
+        tensor->crossing = tensor->producer < 0 || (tensor->output >= 0 && keeps_outputs);
+    }
+    for (int i = 0; i < plan->step_count; i++)
+        for (int k = 0; k < SLI_MAX_IN; k++) {
+            int t = plan->steps[i].emit.in[k];
+            if (t >= 0 && plan->tensors[t].group != plan->steps[i].group) plan->tensors[t].crossing = true;
+        }
+}
+
+sl_status sli_plan_groups(sl_plan *plan) {
+    for (int i = 0; i < plan->step_count; i++) {
+        sli_step *step = &plan->steps[i];
+        sli_group next = group_of(step, i);
+        sli_group *last = plan->group_count > 0 ? &plan->groups[plan->group_count - 1] : NULL;
+        if (last && joins(plan, step, &next, last)) {
+            last->count++;
+        } else {
+            last = sli_arena_push(&plan->arena, &plan->groups, &plan->group_count, &plan->group_capacity, sizeof *last);
+            if (!last) return sli_fail_memory("the plan's groups", sizeof *last);
+            *last = next;
+        }
+        step->group = plan->group_count - 1;
+    }
+    mark_crossing(plan);
+    return SL_OK;
+}
+
+/* ----------------------------------------------------------------------------------------------- gradients -- */
+/* requires[t]: a parameter or a wanted input lies behind tensor t. */
+static void find_required(const sl_plan *plan, bool *requires) {
+    for (int k = 0; k < plan->input_count; k++)
+    requires[plan->inputs[k]] = plan->options.input_gradients && !plan->tensors[plan->inputs[k]].shape.integer;
+    for (int i = 0; i < plan->step_count; i++) {
+        const sli_emit *emit = &plan->steps[i].emit;
+        bool any = false;
+        for (int k = 0; k < SLI_MAX_PARAM; k++) any |= emit->param[k] >= 0;
+        for (int k = 0; k < SLI_MAX_IN; k++) any |= emit->in[k] >= 0 && requires[emit->in[k]];
+        for (int k = 0; k < emit->state_count; k++)
+        any |= emit->state_initial[k] >= 0 && requires[emit->state_initial[k]];
+        any &= plan->steps[i].kernel->backward != NULL;
+        for (int k = 0; k < SLI_MAX_OUT; k++)
+            if (emit->out[k] >= 0) requires[emit->out[k]] = any;
+        for (int k = 0; k < emit->state_count; k++)
+            if (emit->state_final[k] >= 0) requires[emit->state_final[k]] = any;
+    }
+}
+
+static bool step_is_reached(const sl_plan *plan, int index) {
+    const sli_emit *emit = &plan->steps[index].emit;
+    bool reached = index == plan->loss_step;
+    for (int k = 0; k < SLI_MAX_OUT; k++) reached |= emit->out[k] >= 0 && plan->tensors[emit->out[k]].has_gradient;
+    for (int k = 0; k < emit->state_count; k++)
+        reached |= emit->state_final[k] >= 0 && plan->tensors[emit->state_final[k]].has_gradient;
+    return reached && plan->steps[index].kernel->backward;
+}
+
+/* The first to write a gradient in backward order sets it, the others add. */
+static void reach_input(sl_plan *plan, int tensor, bool *accumulates) {
+    sli_tensor *t = &plan->tensors[tensor];
+    *accumulates = t->has_gradient;
+    t->has_gradient = true;
+}
+
+static void reach(sl_plan *plan, const bool *requires, int index) {
+    sli_step *step = &plan->steps[index];
+    step->backward = step_is_reached(plan, index);
+    if (!step->backward) return;
+    for (int k = 0; k < SLI_MAX_IN; k++) {
+        int t = step->emit.in[k];
+        if (t < 0 || !requires[t]) continue;
+        bool accumulates;
+        reach_input(plan, t, &accumulates);
+        step->gradient_in |= 1u << k;
+        if (accumulates) step->accumulate |= 1u << k;
+    }
+    for (int k = 0; k < step->emit.state_count; k++) {
+        int t = step->emit.state_initial[k];
+        if (t < 0 || !requires[t]) continue;
+        sli_state *state = &plan->states[step->states[k]];
+        reach_input(plan, t, &state->initial_accumulates);
+    }
+}
+
+/* The gradient of logits can overwrite them if nobody else needs them any more. */
+static void find_in_place(sl_plan *plan) {
+    if (plan->loss_step < 0) return;
+    const sli_step *loss = &plan->steps[plan->loss_step];
+    sli_tensor *z = &plan->tensors[loss->emit.in[SLI_LOSS_Z]];
+    if (!z->has_gradient || z->producer < 0 || z->state >= 0) return;
+    const sli_kernel *producer = plan->steps[z->producer].kernel;
+    z->in_place = loss->kernel->gradient_in_place && z->consumers == 1 && !(producer->backward_reads_out & 1u);
+}
+
+/* Where an initial state is shared, its gradients are summed by the merge row. */
+static sl_status choose_adder(sl_plan *plan) {
+    for (int s = 0; s < plan->state_count; s++) {
+        if (!plan->states[s].initial_accumulates) continue;
+        sli_problem add = {.op = SLI_OP_MERGE,
+                           .layers = 1,
+                           .batch = plan->options.batch,
+                           .units = plan->states[s].features,
+                           .dtype = plan->options.dtype,
+                           .parts = 2,
+                           .merge = SL_MERGE_ADD};
+        add.parts_units[0] = add.parts_units[1] = add.units;
+        sli_refusal *refusals;
+        SLI_TRY(sli_plan_choose(plan, &add, plan->states[s].name, &plan->adder, &refusals));
+    }
+    return SL_OK;
+}
+
+sl_status sli_plan_gradients(sl_plan *plan) {
+    if (!plan->train) return SL_OK;
+    bool *requires = sli_arena_alloc(&plan->arena, sizeof(bool) * (size_t)(plan->tensor_count + 1));
+    if (!requires) return sli_fail_memory("the plan's gradients", (size_t)plan->tensor_count);
+    find_required(plan, requires);
+    if (plan->loss_step < 0)
+        for (int k = 0; k < plan->output_count; k++) {
+            sli_tensor *tensor = &plan->tensors[plan->outputs[k]];
+            tensor->seeded = tensor->has_gradient = requires[plan->outputs[k]];
+        }
+    for (int i = plan->step_count - 1; i >= 0; i--) reach(plan, requires, i);
+    find_in_place(plan);
+    return choose_adder(plan);
+}

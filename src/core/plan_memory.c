@@ -1,0 +1,364 @@
+/* Booking memory: what lives when, where it lies, and how many segments of time a memory limit forces. */
+#include "core/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------------------ timeline -- */
+typedef struct timeline {
+    const sl_plan *plan;
+    int seed, end;
+} timeline;
+
+/* Start of the repeated forward of group g. */
+static int group_backward_start(const sl_plan *plan, int g) {
+    int at = plan->step_count + 1;
+    for (int later = plan->group_count - 1; later > g; later--) at += 2 * plan->groups[later].count;
+    return at;
+}
+static int group_backward_end(const sl_plan *plan, int g) {
+    return group_backward_start(plan, g) + 2 * plan->groups[g].count - 1;
+}
+static int repeat_event(const sl_plan *plan, int step) {
+    int g = plan->steps[step].group;
+    return group_backward_start(plan, g) + step - plan->groups[g].first;
+}
+static int backward_event(const sl_plan *plan, int step) {
+    int g = plan->steps[step].group, count = plan->groups[g].count;
+    return group_backward_start(plan, g) + 2 * count - 1 - (step - plan->groups[g].first);
+}
+static bool is_segmented(const sl_plan *plan, int g) {
+    return plan->segments > 1 && plan->groups[g].time && !plan->groups[g].whole;
+}
+static int group_last(const sl_plan *plan, int g) {
+    return plan->groups[g].first + plan->groups[g].count - 1;
+}
+
+static int max_int(int a, int b) {
+    return a > b ? a : b;
+}
+static int min_int(int a, int b) {
+    return a < b ? a : b;
+}
+
+/* ------------------------------------------------------------------------------------------------- buffers -- */
+static sl_status add_buffer(sl_plan *plan, size_t bytes, int *index) {
+    sli_buffer *buffer =
+        sli_arena_push(&plan->arena, &plan->buffers, &plan->buffer_count, &plan->buffer_capacity, sizeof *buffer);
+    if (!buffer) return sli_fail_memory("the plan's buffers", sizeof *buffer);
+    *buffer = (sli_buffer){.bytes = sli_round_up(bytes, SLI_ALIGN), .from = {-1, -1}, .to = {-1, -1}};
+    *index = plan->buffer_count - 1;
+    return SL_OK;
+}
+
+static bool intervals_meet(const sli_buffer *a, const sli_buffer *b) {
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < 2; k++)
+            if (a->from[i] >= 0 && b->from[k] >= 0 && a->from[i] <= b->to[k] && b->from[k] <= a->to[i]) return true;
+    return false;
+}
+
+/* Lowest place where `buffer` meets no placed buffer that lives at the same time. order[0..count) are placed. */
+static size_t find_place(const sl_plan *plan, const int *order, int count, const sli_buffer *buffer) {
+    size_t place = 0;
+    bool moved = true;
+    while (moved) {
+        moved = false;
+        for (int k = 0; k < count; k++) {
+            const sli_buffer *other = &plan->buffers[order[k]];
+            bool beside = place + buffer->bytes <= other->offset || other->offset + other->bytes <= place;
+            if (beside || !intervals_meet(buffer, other)) continue;
+            place = other->offset + other->bytes;
+            moved = true;
+        }
+    }
+    return place;
+}
+
+/* Greedy by size: the largest first, each as low as it can lie. */
+static sl_status place_buffers(sl_plan *plan, size_t *total) {
+    int *order = sli_arena_alloc(&plan->arena, sizeof(int) * (size_t)(plan->buffer_count + 1));
+    if (!order) return sli_fail_memory("the plan's buffers", sizeof(int) * (size_t)plan->buffer_count);
+    for (int i = 0; i < plan->buffer_count; i++) {
+        int at = i;
+        while (at > 0 && plan->buffers[order[at - 1]].bytes < plan->buffers[i].bytes) {
+            order[at] = order[at - 1];
+            at--;
+        }
+        order[at] = i;
+    }
+    *total = 0;
+    for (int k = 0; k < plan->buffer_count; k++) {
+        sli_buffer *buffer = &plan->buffers[order[k]];
+        if (buffer->bytes == 0) continue;
+        buffer->offset = find_place(plan, order, k, buffer);
+        if (buffer->offset + buffer->bytes > *total) *total = buffer->offset + buffer->bytes;
+    }
+    return SL_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------- tensors -- */
+static size_t tensor_bytes(const sl_plan *plan, const sli_tensor *tensor) {
+    bool segment = !tensor->crossing && tensor->group >= 0 && is_segmented(plan, tensor->group);
+    int steps = segment ? plan->segment_steps : plan->options.steps;
+    return sli_plan_tensor_elements(plan, tensor, steps, plan->options.batch) *
+           sli_plan_tensor_element_bytes(plan, tensor);
+}
+
+static bool step_reads(const sli_step *step, int tensor) {
+    for (int k = 0; k < SLI_MAX_IN; k++)
+        if (step->emit.in[k] == tensor) return true;
+    for (int k = 0; k < step->emit.state_count; k++)
+        if (step->emit.state_initial[k] == tensor) return true;
+    return false;
+}
+
+static bool backward_reads(const sli_step *step, int tensor) {
+    for (int k = 0; k < SLI_MAX_IN; k++)
+        if (step->emit.in[k] == tensor && (step->kernel->backward_reads_in >> k & 1u)) return true;
+    return false;
+}
+
+static bool producer_backward_reads(const sl_plan *plan, const sli_tensor *tensor, int index) {
+    const sli_step *step = &plan->steps[tensor->producer];
+    for (int k = 0; k < SLI_MAX_OUT; k++)
+        if (step->emit.out[k] == index && (step->kernel->backward_reads_out >> k & 1u)) return step->backward;
+    return false;
+}
+
+/* Last event of consumers (and of the producer's backward): `forward` and `backward` parts. */
+static void tensor_uses(const sl_plan *plan, int index, int *forward, int *backward) {
+    const sli_tensor *tensor = &plan->tensors[index];
+    *forward = max_int(tensor->producer, 0);
+    *backward = -1;
+    for (int c = 0; c < plan->step_count; c++) {
+        const sli_step *step = &plan->steps[c];
+        if (!step_reads(step, index)) continue;
+        bool cut = is_segmented(plan, step->group);
+        *forward = max_int(*forward, cut && tensor->crossing ? group_last(plan, step->group) : c);
+        if (!plan->train) continue;
+        if (cut)
+            *backward =
+                max_int(*backward, tensor->crossing ? group_backward_end(plan, step->group) : repeat_event(plan, c));
+        if (step->backward && backward_reads(step, index)) *backward = max_int(*backward, backward_event(plan, c));
+    }
+    if (!plan->train || tensor->producer < 0) return;
+    bool cut = is_segmented(plan, tensor->group);
+    if (producer_backward_reads(plan, tensor, index) || tensor->in_place)
+        *backward = max_int(*backward, backward_event(plan, tensor->producer));
+    if (cut && tensor->crossing) *backward = max_int(*backward, group_backward_end(plan, tensor->group));
+}
+
+static void tensor_interval(const sl_plan *plan, int index, const timeline *time, sli_buffer *buffer) {
+    const sli_tensor *tensor = &plan->tensors[index];
+    int forward, backward;
+    tensor_uses(plan, index, &forward, &backward);
+    bool cut = tensor->group >= 0 && is_segmented(plan, tensor->group);
+    if (tensor->output >= 0 && (tensor->crossing || !cut))
+        forward = plan->train && plan->loss_step < 0 ? time->end : max_int(forward, time->seed);
+    if (tensor->producer < 0) {
+        buffer->from[0] = 0;
+        buffer->to[0] = time->end;
+    } else if (cut && !tensor->crossing) {
+        buffer->from[0] = tensor->producer;
+        buffer->to[0] = forward;
+        buffer->from[1] = plan->train ? repeat_event(plan, tensor->producer) : -1;
+        buffer->to[1] = max_int(backward, buffer->from[1]);
+    } else {
+        buffer->from[0] = cut ? plan->groups[tensor->group].first : tensor->producer;
+        buffer->to[0] = max_int(forward, backward);
+    }
+}
+
+static void gradient_interval(const sl_plan *plan, int index, const timeline *time, sli_buffer *buffer) {
+    const sli_tensor *tensor = &plan->tensors[index];
+    int from = tensor->seeded ? time->seed : time->end;
+    for (int c = 0; c < plan->step_count; c++) {
+        const sli_step *step = &plan->steps[c];
+        if (!step->backward || !step_reads(step, index)) continue;
+        bool cut = tensor->crossing && is_segmented(plan, step->group);
+        from = min_int(from, cut ? group_backward_start(plan, step->group) : backward_event(plan, c));
+    }
+    buffer->from[0] = from;
+    buffer->to[0] = time->end;
+    if (tensor->producer < 0) return;
+    bool cut = (tensor->crossing || tensor->state >= 0) && is_segmented(plan, tensor->group);
+    buffer->to[0] = cut ? group_backward_end(plan, tensor->group) : backward_event(plan, tensor->producer);
+}
+
+static sl_status book_tensors(sl_plan *plan, const timeline *time) {
+    for (int t = 0; t < plan->tensor_count; t++) {
+        sli_tensor *tensor = &plan->tensors[t];
+        tensor->buffer = tensor->gradient_buffer = -1;
+        if (tensor->state < 0) {
+            SLI_TRY(add_buffer(plan, tensor_bytes(plan, tensor), &tensor->buffer));
+            tensor_interval(plan, t, time, &plan->buffers[tensor->buffer]);
+            *(tensor->producer < 0 ? &plan->memory.inputs : &plan->memory.activations) +=
+                plan->buffers[tensor->buffer].bytes;
+        }
+        if (!tensor->has_gradient || tensor->in_place) continue;
+        SLI_TRY(add_buffer(plan, tensor_bytes(plan, tensor), &tensor->gradient_buffer));
+        gradient_interval(plan, t, time, &plan->buffers[tensor->gradient_buffer]);
+        plan->memory.gradients += plan->buffers[tensor->gradient_buffer].bytes;
+    }
+    return SL_OK;
+}
+
+/* --------------------------------------------------------------------------------------------------- steps -- */
+static sl_status book_step(sl_plan *plan, int index) {
+    sli_step *step = &plan->steps[index];
+    bool cut = is_segmented(plan, step->group);
+    sli_problem problem = step->problem;
+    if (cut) problem.steps = plan->segment_steps;
+    memset(&step->booking, 0, sizeof step->booking);
+    if (step->kernel->book) step->kernel->book(&problem, &plan->caps, plan->chunk, &step->booking);
+    SLI_TRY(add_buffer(plan, step->booking.saved, &step->saved));
+    SLI_TRY(add_buffer(plan, step->booking.scratch_forward, &step->scratch_forward));
+    SLI_TRY(add_buffer(plan, step->backward ? step->booking.scratch_backward : 0, &step->scratch_backward));
+    sli_buffer *saved = &plan->buffers[step->saved], *forward = &plan->buffers[step->scratch_forward],
+               *backward = &plan->buffers[step->scratch_backward];
+    saved->from[0] = saved->to[0] = forward->from[0] = forward->to[0] = index;
+    backward->from[0] = backward->to[0] = backward_event(plan, index);
+    if (cut && plan->train) {
+        forward->from[1] = forward->to[1] = saved->from[1] = repeat_event(plan, index);
+        saved->to[1] = step->backward ? backward_event(plan, index) : saved->from[1];
+    } else if (step->backward) {
+        saved->to[0] = backward_event(plan, index);
+    }
+    plan->memory.saved += saved->bytes;
+    plan->memory.scratch += forward->bytes + backward->bytes;
+    return SL_OK;
+}
+
+static size_t book_packed(sl_plan *plan) {
+    size_t at = 0;
+    for (int i = 0; i < plan->step_count; i++) {
+        plan->steps[i].packed = at;
+        at += sli_round_up(plan->steps[i].booking.packed, SLI_ALIGN);
+    }
+    return at;
+}
+
+/* --------------------------------------------------------------------------------------------- fixed parts -- */
+static size_t take(size_t *at, size_t bytes) {
+    size_t offset = *at;
+    *at += sli_round_up(bytes, SLI_ALIGN);
+    return offset;
+}
+
+static size_t target_bytes(const sl_plan *plan) {
+    if (plan->loss_step < 0) return 0;
+    const sli_tensor *z = &plan->tensors[plan->steps[plan->loss_step].emit.in[SLI_LOSS_Z]];
+    size_t elements = sli_plan_tensor_elements(plan, z, plan->options.steps, plan->options.batch);
+    if (plan->options.loss == SL_LOSS_SOFTMAX) return elements / (size_t)z->shape.features * sizeof(int32_t);
+    return elements * plan->element;
+}
+
+static void place_states(sl_plan *plan, size_t *at) {
+    size_t batch = (size_t)plan->options.batch;
+    plan->state_bytes = 0;
+    for (int s = 0; s < plan->state_count; s++) {
+        sli_state *state = &plan->states[s];
+        size_t bytes = batch * (size_t)state->features * plan->element;
+        int slots = is_segmented(plan, plan->steps[state->step].group) ? plan->segments + 1 : 2;
+        state->boundary = take(at, bytes * (size_t)slots);
+        state->carried = state->stateful ? take(at, bytes) : 0;
+        state->gradient = plan->train ? take(at, bytes) : 0;
+        if (state->stateful) plan->state_bytes += bytes;
+    }
+}
+
+static void place_fixed(sl_plan *plan) {
+    size_t at = 0, batch = (size_t)plan->options.batch, steps = (size_t)plan->options.steps;
+    plan->scalars = take(&at, sizeof(sli_scalars));
+    plan->metrics = take(&at, sizeof(sli_metrics));
+    size_t before = at;
+    plan->gradients = take(&at, plan->train ? plan->param_elements * plan->element : 0);
+    plan->memory.gradients += at - before;
+    before = at;
+    plan->lengths = take(&at, plan->options.masking == SL_MASK_LENGTHS ? batch * sizeof(int32_t) : 0);
+    plan->mask = take(&at, plan->options.masking == SL_MASK_STEPS ? batch * steps : 0);
+    plan->targets = take(&at, target_bytes(plan));
+    plan->memory.inputs += at - before;
+    before = at;
+    place_states(plan, &at);
+    plan->memory.state = at - before;
+    before = at;
+    size_t norm = plan->norm_booking.scratch_forward, optimizer = plan->optimizer_booking.scratch_forward;
+    plan->update_scratch = take(&at, norm > optimizer ? norm : optimizer);
+    plan->memory.scratch += at - before;
+    plan->overlapped = at;
+}
+
+sl_status sli_plan_place(sl_plan *plan, int segment_steps) {
+    plan->segment_steps = segment_steps;
+    plan->segments = (plan->options.steps + segment_steps - 1) / segment_steps;
+    plan->buffer_count = 0;
+    memset(&plan->memory, 0, sizeof plan->memory);
+    timeline time = {plan, plan->step_count, plan->step_count + 1};
+    for (int g = 0; g < plan->group_count; g++) time.end += 2 * plan->groups[g].count;
+    SLI_TRY(book_tensors(plan, &time));
+    for (int i = 0; i < plan->step_count; i++) SLI_TRY(book_step(plan, i));
+    place_fixed(plan);
+    size_t overlapped = 0;
+    SLI_TRY(place_buffers(plan, &overlapped));
+    sl_memory *memory = &plan->memory;
+    plan->packed_bytes = book_packed(plan);
+    memory->segments = plan->segments;
+    memory->parameters = plan->param_elements * plan->element;
+    memory->optimizer = memory->parameters * (size_t)plan->slots;
+    memory->packed = plan->packed_bytes;
+    memory->params_block = memory->parameters + memory->optimizer + memory->packed;
+    memory->run_block = plan->overlapped + overlapped;
+    memory->blas_buffers = plan->ops->blas_buffers ? plan->ops->blas_buffers(&plan->caps) : 0;
+    return SL_OK;
+}
+
+/* --------------------------------------------------------------------------------------------------- limit -- */
+static double megabytes(size_t bytes) {
+    return (double)bytes / 1048576.0;
+}
+
+/* Memory grows with the batch in a straight line above what does not depend on it. */
+static sl_status fail_over_limit(const sl_plan *plan) {
+    const sl_memory *memory = &plan->memory;
+    size_t limit = plan->options.memory_limit, need = memory->params_block + memory->run_block;
+    size_t fixed = memory->params_block + (plan->train ? plan->param_elements * plan->element : 0);
+    int batch = 0;
+    if (limit > fixed && need > fixed)
+        batch = (int)((double)plan->options.batch * (double)(limit - fixed) / (double)(need - fixed));
+    char remedy[160];
+    if (batch >= 1 && batch < plan->options.batch)
+        snprintf(remedy, sizeof remedy, "a batch of about %d, a limit of %.1f MB, or fewer units", batch,
+                 megabytes(need));
+    else
+        snprintf(remedy, sizeof remedy, "a limit of %.1f MB, fewer units%s", megabytes(need),
+                 plan->train ? ", or an optimizer with less state (sgd)" : "");
+    return sli_fail(
+        SL_ERR_MEMORY_LIMIT,
+        "the model needs %.1f MB (%zu bytes) even with activations recomputed in %d segments, the memory limit "
+        "is %.1f MB; the cheapest ways out: %s",
+        megabytes(need), need, plan->segments, megabytes(limit), remedy);
+}
+
+sl_status sli_plan_fit_memory(sl_plan *plan) {
+    int steps = plan->options.steps;
+    plan->chunk = sli_chunk_steps(plan->options.batch, steps);
+    SLI_TRY(sli_plan_place(plan, steps));
+    size_t limit = plan->options.memory_limit, best = 0;
+    int chunks = (steps + plan->chunk - 1) / plan->chunk, best_steps = steps;
+    while (limit > 0 && plan->memory.params_block + plan->memory.run_block > limit) {
+        size_t need = plan->memory.params_block + plan->memory.run_block;
+        if (best == 0 || need < best) {
+            best = need;
+            best_steps = plan->segment_steps;
+        }
+        if (chunks == 1) {
+            SLI_TRY(sli_plan_place(plan, best_steps));
+            return fail_over_limit(plan);
+        }
+        chunks = (chunks + 1) / 2;
+        SLI_TRY(sli_plan_place(plan, chunks * plan->chunk));
+    }
+    return SL_OK;
+}

@@ -1,0 +1,209 @@
+/* Host arrays to the device and back: layouts, lengths, masks, targets, and the checks that keep bad numbers out. */
+#include <math.h>
+#include <string.h>
+
+#include "core/run.h"
+
+/* ------------------------------------------------------------------------------------------------- layouts -- */
+static size_t tensor_row_bytes(const sl_plan *plan, const sli_tensor *tensor) {
+    return (size_t)tensor->shape.features * sli_plan_tensor_element_bytes(plan, tensor);
+}
+
+static bool needs_transpose(const sl_run *run, const sli_tensor *tensor) {
+    return run->plan->options.batch_major && tensor->shape.time && run->batch > 1 && run->steps > 1;
+}
+
+/* to[outer][inner] = from[inner][outer], rows of `bytes`. */
+static void transpose_rows(char *to, const char *from, int outer, int inner, size_t bytes) {
+    for (int i = 0; i < outer; i++)
+        for (int j = 0; j < inner; j++)
+            memcpy(to + ((size_t)i * (size_t)inner + (size_t)j) * bytes,
+                   from + ((size_t)j * (size_t)outer + (size_t)i) * bytes, bytes);
+}
+
+static size_t call_bytes(const sl_run *run, const sli_tensor *tensor) {
+    return sli_plan_tensor_elements(run->plan, tensor, run->steps, run->batch) *
+           sli_plan_tensor_element_bytes(run->plan, tensor);
+}
+
+sl_status sli_run_upload_tensor(sl_run *run, const sli_tensor *tensor, void *to, const void *from) {
+    if (needs_transpose(run, tensor)) {
+        transpose_rows(run->staging, from, run->steps, run->batch, tensor_row_bytes(run->plan, tensor));
+        from = run->staging;
+    }
+    return run->plan->ops->upload(run->queue, to, from, call_bytes(run, tensor));
+}
+
+sl_status sli_run_download_tensor(sl_run *run, const sli_tensor *tensor, const void *from, void *to) {
+    bool transpose = needs_transpose(run, tensor);
+    SLI_TRY(run->plan->ops->download(run->queue, transpose ? run->staging : to, from, call_bytes(run, tensor)));
+    if (transpose) transpose_rows(to, run->staging, run->batch, run->steps, tensor_row_bytes(run->plan, tensor));
+    return SL_OK;
+}
+
+/* The largest array of a call; 0 for time-major plans. */
+size_t sli_run_staging_bytes(const sl_plan *plan) {
+    if (!plan->options.batch_major) return 0;
+    size_t cells = (size_t)plan->options.batch * (size_t)plan->options.steps, most = cells;
+    for (int t = 0; t < plan->tensor_count; t++) {
+        const sli_tensor *tensor = &plan->tensors[t];
+        bool outside = tensor->input >= 0 || tensor->output >= 0;
+        size_t bytes = cells * tensor_row_bytes(plan, tensor);
+        if (outside && tensor->shape.time && bytes > most) most = bytes;
+    }
+    return cells * sizeof(int32_t) > most ? cells * sizeof(int32_t) : most;
+}
+
+/* -------------------------------------------------------------------------------------------------- checks -- */
+/* Index of the first number that is not finite, or count. A sum of x*0 finds out quickly whether there is any. */
+static size_t first_bad(const void *values, size_t count, bool doubles) {
+    const double *d = values;
+    const float *f = values;
+    for (size_t at = 0; at < count; at += 1024) {
+        size_t end = count - at < 1024 ? count : at + 1024;
+        double sum = 0;
+        for (size_t i = at; i < end; i++) sum += (doubles ? d[i] : (double)f[i]) * 0.0;
+        if (sum == 0) continue;
+        for (size_t i = at; i < end; i++)
+            if (!isfinite(doubles ? d[i] : (double)f[i])) return i;
+    }
+    return count;
+}
+
+static sl_status check_floats(const sl_run *run, const sli_tensor *tensor, const char *what, const void *values) {
+    size_t count = sli_plan_tensor_elements(run->plan, tensor, run->steps, run->batch);
+    size_t bad = first_bad(values, count, run->plan->element == sizeof(double));
+    SLI_FAIL_IF(bad < count, SL_ERR_NUMBERS,
+                "%s \"%s\": value %zu of %zu is NaN or infinite; clean the data before it is fed", what, tensor->name,
+                bad, count);
+    return SL_OK;
+}
+
+static sl_status check_integers(const int32_t *values, size_t count, int32_t low, int32_t high, const char *what) {
+    for (size_t i = 0; i < count; i++)
+        SLI_FAIL_IF(values[i] < low || values[i] >= high, SL_ERR_INPUT, "%s: value %zu is %d; it must be %d to %d",
+                    what, i, values[i], low, high - 1);
+    return SL_OK;
+}
+
+/* ---------------------------------------------------------------------------------------- lengths and masks -- */
+static sl_status fill_bytes(sl_run *run, char *to, size_t count, const void *pattern, size_t pattern_bytes) {
+    char piece[SLI_RUN_PIECE];
+    for (size_t i = 0; i + pattern_bytes <= sizeof piece; i += pattern_bytes) memcpy(piece + i, pattern, pattern_bytes);
+    size_t full = sizeof piece / pattern_bytes * pattern_bytes;
+    for (size_t at = 0; at < count; at += full)
+        SLI_TRY(run->plan->ops->upload(run->queue, to + at, piece, count - at < full ? count - at : full));
+    return SL_OK;
+}
+
+static sl_status upload_lengths(sl_run *run, const sl_batch *batch) {
+    char *to = run->block + run->plan->lengths;
+    size_t bytes = (size_t)run->batch * sizeof(int32_t);
+    int32_t full = run->steps;
+    if (!batch->lengths) return fill_bytes(run, to, bytes, &full, sizeof full);
+    SLI_TRY(check_integers(batch->lengths, (size_t)run->batch, 0, run->steps + 1, "lengths"));
+    return run->plan->ops->upload(run->queue, to, batch->lengths, bytes);
+}
+
+static sl_status upload_mask(sl_run *run, const sl_batch *batch) {
+    char *to = run->block + run->plan->mask;
+    size_t bytes = (size_t)run->batch * (size_t)run->steps;
+    unsigned char one = 1;
+    if (!batch->mask) return fill_bytes(run, to, bytes, &one, 1);
+    const void *from = batch->mask;
+    if (run->plan->options.batch_major) {
+        transpose_rows(run->staging, from, run->steps, run->batch, 1);
+        from = run->staging;
+    }
+    return run->plan->ops->upload(run->queue, to, from, bytes);
+}
+
+static sl_status upload_masking(sl_run *run, const sl_batch *batch) {
+    sl_masking masking = run->plan->options.masking;
+    SLI_FAIL_IF(batch->lengths && masking != SL_MASK_LENGTHS, SL_ERR_USAGE,
+                "the batch has lengths but the plan has no masking by lengths; plan with SL_MASK_LENGTHS");
+    SLI_FAIL_IF(batch->mask && masking != SL_MASK_STEPS, SL_ERR_USAGE,
+                "the batch has a mask but the plan has no masking by steps; plan with SL_MASK_STEPS");
+    if (masking == SL_MASK_LENGTHS) return upload_lengths(run, batch);
+    return masking == SL_MASK_STEPS ? upload_mask(run, batch) : SL_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------- targets -- */
+static bool is_valid(const sl_run *run, const sl_batch *batch, int t, int b) {
+    if (batch->lengths) return t < batch->lengths[b];
+    if (!batch->mask) return true;
+    bool batch_major = run->plan->options.batch_major;
+    return batch
+        ->mask[batch_major ? (size_t)b * (size_t)run->steps + (size_t)t : (size_t)t * (size_t)run->batch + (size_t)b];
+}
+
+/* Valid [t][b] positions; those whose label is -1 do not count. labels may be NULL. */
+static double count_valid(const sl_run *run, const sl_batch *batch, bool time, const int32_t *labels) {
+    int steps = time ? run->steps : 1;
+    double count = 0;
+    for (int t = 0; t < steps; t++)
+        for (int b = 0; b < run->batch; b++) {
+            bool batch_major = run->plan->options.batch_major && time;
+            size_t at =
+                batch_major ? (size_t)b * (size_t)steps + (size_t)t : (size_t)t * (size_t)run->batch + (size_t)b;
+            count += (!time || is_valid(run, batch, t, b)) && (!labels || labels[at] >= 0);
+        }
+    return count;
+}
+
+static sl_status upload_targets(sl_run *run, const sl_batch *batch) {
+    const sl_plan *plan = run->plan;
+    run->scale = 0;
+    if (plan->loss_step < 0 || !batch->targets) return SL_OK;
+    const sli_tensor *z = &plan->tensors[plan->steps[plan->loss_step].emit.in[SLI_LOSS_Z]];
+    bool labels = plan->options.loss == SL_LOSS_SOFTMAX;
+    sli_tensor target = *z;
+    target.name = "targets";
+    if (labels) {
+        target.shape.integer = true;
+        target.shape.features = 1;
+        SLI_TRY(check_integers(batch->targets, sli_plan_tensor_elements(plan, &target, run->steps, run->batch), -1,
+                               z->shape.features, "labels"));
+    } else {
+        SLI_TRY(check_floats(run, &target, "targets", batch->targets));
+    }
+    double valid = count_valid(run, batch, z->shape.time, labels ? batch->targets : NULL);
+    double per_position = labels ? 1 : z->shape.features;
+    bool mean = plan->options.reduction == SL_REDUCE_MEAN;
+    run->scale = valid == 0 ? 0 : 1 / (per_position * (mean ? valid : run->batch));
+    return sli_run_upload_tensor(run, &target, run->block + plan->targets, batch->targets);
+}
+
+/* -------------------------------------------------------------------------------------------------- a batch -- */
+static sl_status upload_inputs(sl_run *run, const sl_batch *batch) {
+    const sl_plan *plan = run->plan;
+    SLI_FAIL_IF(!batch->inputs && plan->input_count > 0, SL_ERR_USAGE,
+                "the batch has no inputs; set sl_batch.inputs to %d pointers", plan->input_count);
+    for (int k = 0; k < plan->input_count; k++) {
+        const sli_tensor *tensor = &plan->tensors[plan->inputs[k]];
+        const void *from = batch->inputs[k];
+        SLI_FAIL_IF(!from, SL_ERR_USAGE, "input \"%s\" is NULL; give its values", tensor->name);
+        if (tensor->shape.integer)
+            SLI_TRY(check_integers(from, sli_plan_tensor_elements(plan, tensor, run->steps, run->batch), 0,
+                                   tensor->shape.vocabulary, tensor->name));
+        else
+            SLI_TRY(check_floats(run, tensor, "input", from));
+        SLI_TRY(sli_run_upload_tensor(run, tensor, sli_run_tensor_at(run, tensor), from));
+    }
+    return SL_OK;
+}
+
+sl_status sli_run_upload_batch(sl_run *run, const sl_batch *batch) {
+    const sl_plan_options *options = &run->plan->options;
+    SLI_FAIL_IF(!batch, SL_ERR_USAGE, "the batch is NULL; pass one");
+    SLI_FAIL_IF(batch->batch < 1 || batch->batch > options->batch, SL_ERR_SHAPE,
+                "the batch has %d rows, the plan was made for 1 to %d; plan for more", batch->batch, options->batch);
+    SLI_FAIL_IF(batch->steps < 1 || batch->steps > options->steps, SL_ERR_SHAPE,
+                "the batch has %d steps, the plan was made for 1 to %d; plan for more", batch->steps, options->steps);
+    run->outputs_valid = run->input_gradients_valid = false;
+    run->batch = batch->batch;
+    run->steps = batch->steps;
+    SLI_TRY(upload_inputs(run, batch));
+    SLI_TRY(upload_masking(run, batch));
+    return upload_targets(run, batch);
+}

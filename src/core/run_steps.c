@@ -1,0 +1,325 @@
+/* The steps of a call: group by group, segment by segment, forward and backward, through the device's queue. */
+#include <math.h>
+#include <string.h>
+
+#include "core/run.h"
+
+static bool is_segmented(const sl_plan *plan, const sli_group *group) {
+    return plan->segments > 1 && group->time && !group->whole;
+}
+
+/* Segments of this call: a shorter sequence has fewer. */
+static int segment_count(const sl_run *run, const sli_group *group) {
+    if (!is_segmented(run->plan, group)) return 1;
+    return (run->steps + run->plan->segment_steps - 1) / run->plan->segment_steps;
+}
+
+static size_t state_bytes(const sl_run *run, const sli_state *state) {
+    return (size_t)run->batch * (size_t)state->features * run->plan->element;
+}
+
+/* Value entering processed segment `slot`; slot = number of segments: the final value. */
+static char *boundary_at(const sl_run *run, const sli_state *state, int slot) {
+    size_t stride = (size_t)run->plan->options.batch * (size_t)state->features * run->plan->element;
+    return run->block + state->boundary + (size_t)slot * stride;
+}
+
+char *sli_run_tensor_at(const sl_run *run, const sli_tensor *tensor) {
+    const sl_plan *plan = run->plan;
+    if (tensor->state >= 0) {
+        const sli_state *state = &plan->states[tensor->state];
+        return boundary_at(run, state, segment_count(run, &plan->groups[tensor->group]));
+    }
+    return run->block + plan->overlapped + plan->buffers[tensor->buffer].offset;
+}
+
+char *sli_run_gradient_at(const sl_run *run, const sli_tensor *tensor) {
+    if (!tensor->has_gradient) return NULL;
+    if (tensor->in_place) return sli_run_tensor_at(run, tensor);
+    return run->block + run->plan->overlapped + run->plan->buffers[tensor->gradient_buffer].offset;
+}
+
+/* ------------------------------------------------------------------------------------------- building calls -- */
+typedef struct segment {
+    int index;        /* as processed: 0 is the first */
+    int first, steps; /* absolute */
+} segment;
+
+static segment segment_at(const sl_run *run, const sli_group *group, int index, int count) {
+    if (!is_segmented(run->plan, group)) return (segment){index, 0, group->time ? run->steps : 0};
+    int length = run->plan->segment_steps, place = group->reverse ? count - 1 - index : index;
+    int first = place * length;
+    return (segment){index, first, run->steps - first < length ? run->steps - first : length};
+}
+
+/* Bytes from a tensor's start to the segment's first step: tensors inside a segmented group hold one segment. */
+static size_t segment_offset(const sl_run *run, const sli_tensor *tensor, const segment *segment) {
+    if (!tensor->crossing || !tensor->shape.time) return 0;
+    return (size_t)segment->first * (size_t)run->batch * (size_t)tensor->shape.features *
+           sli_plan_tensor_element_bytes(run->plan, tensor);
+}
+
+static void set_tensors(const sl_run *run, const sli_step *step, const segment *segment, sli_call *call) {
+    const sl_plan *plan = run->plan;
+    for (int k = 0; k < SLI_MAX_IN; k++) {
+        if (step->emit.in[k] < 0) continue;
+        const sli_tensor *tensor = &plan->tensors[step->emit.in[k]];
+        size_t offset = segment_offset(run, tensor, segment);
+        call->in[k] = sli_run_tensor_at(run, tensor) + offset;
+        if (step->gradient_in >> k & 1u) call->d_in[k] = sli_run_gradient_at(run, tensor) + offset;
+    }
+    for (int k = 0; k < SLI_MAX_OUT; k++) {
+        if (step->emit.out[k] < 0) continue;
+        const sli_tensor *tensor = &plan->tensors[step->emit.out[k]];
+        size_t offset = segment_offset(run, tensor, segment);
+        call->out[k] = sli_run_tensor_at(run, tensor) + offset;
+        if (tensor->has_gradient) call->d_out[k] = sli_run_gradient_at(run, tensor) + offset;
+    }
+    call->accumulate = step->accumulate;
+}
+
+static void set_states(const sl_run *run, const sli_step *step, const segment *segment, sli_call *call) {
+    for (int k = 0; k < step->emit.state_count; k++) {
+        const sli_state *state = &run->plan->states[step->states[k]];
+        call->in[1 + k] = boundary_at(run, state, segment->index);
+        call->out[1 + k] = boundary_at(run, state, segment->index + 1);
+        if (!run->plan->train) continue;
+        call->d_out[1 + k] = call->d_in[1 + k] = run->block + state->gradient;
+    }
+}
+
+static void set_params(const sl_run *run, const sli_step *step, sli_call *call) {
+    const sl_plan *plan = run->plan;
+    for (int k = 0; k < SLI_MAX_PARAM; k++) {
+        int index = step->emit.param[k];
+        if (index < 0) continue;
+        call->param[k] = sli_params_at(run->params, -1, index);
+        if (plan->train) call->d_param[k] = run->block + plan->gradients + plan->params[index].offset * plan->element;
+    }
+    char *packed = run->params->block + (size_t)(plan->slots + 1) * plan->param_elements * plan->element;
+    if (step->booking.packed > 0) call->packed = packed + step->packed;
+}
+
+/* Both losses and recurrent steps take lengths and mask in slots 3 and 4. */
+static void set_masks_and_targets(const sl_run *run, const sli_step *step, const segment *segment, sli_call *call) {
+    const sl_plan *plan = run->plan;
+    if (step->emit.takes_mask && call->problem.mask == SLI_MASK_LENGTHS)
+        call->in[SLI_RNN_LENGTHS] = run->block + plan->lengths;
+    else if (step->emit.takes_mask && call->problem.mask != SLI_MASK_NONE)
+        call->in[SLI_RNN_MASK] = run->block + plan->mask + (size_t)segment->first * (size_t)run->batch;
+    if (plan->loss_step < 0 || step != &plan->steps[plan->loss_step]) return;
+    size_t row = plan->options.loss == SL_LOSS_SOFTMAX ? sizeof(int32_t) : (size_t)step->problem.units * plan->element;
+    call->in[SLI_LOSS_TARGET] = run->block + plan->targets + (size_t)segment->first * (size_t)run->batch * row;
+}
+
+static char *buffer_at(const sl_run *run, int buffer) {
+    if (buffer < 0 || run->plan->buffers[buffer].bytes == 0) return NULL;
+    return run->block + run->plan->overlapped + run->plan->buffers[buffer].offset;
+}
+
+static void build_call(const sl_run *run, const sli_step *step, const segment *segment, sli_call *call) {
+    const sl_plan *plan = run->plan;
+    memset(call, 0, sizeof *call);
+    call->problem = step->problem;
+    call->problem.batch = run->batch;
+    call->problem.steps = segment->steps;
+    call->chunk = plan->chunk;
+    call->t0 = segment->first;
+    call->total_steps = plan->groups[step->group].time ? run->steps : 0;
+    call->rng_layer =
+        (step->layer_index + 1) << 8 | (step->emit.backward_direction ? SLI_PURPOSE_BACKWARD_DIRECTION : 0);
+    set_tensors(run, step, segment, call);
+    set_states(run, step, segment, call);
+    set_params(run, step, call);
+    set_masks_and_targets(run, step, segment, call);
+    call->saved = buffer_at(run, step->saved);
+    call->scalars = (const sli_scalars *)(run->block + plan->scalars);
+    call->metrics = (sli_metrics *)(run->block + plan->metrics);
+}
+
+/* ------------------------------------------------------------------------------------------------- forward -- */
+static sl_status begin_states(sl_run *run, const sli_group *group) {
+    const sl_plan *plan = run->plan;
+    for (int s = 0; s < plan->state_count; s++) {
+        const sli_state *state = &plan->states[s];
+        if (state->step < group->first || state->step >= group->first + group->count) continue;
+        char *to = boundary_at(run, state, 0);
+        const char *from = NULL;
+        if (state->initial >= 0)
+            from = sli_run_tensor_at(run, &plan->tensors[state->initial]);
+        else if (state->stateful)
+            from = run->block + state->carried;
+        if (from)
+            SLI_TRY(plan->ops->copy(run->queue, to, from, state_bytes(run, state)));
+        else
+            SLI_TRY(plan->ops->zero(run->queue, to, state_bytes(run, state)));
+    }
+    return SL_OK;
+}
+
+static sl_status forward_segment(sl_run *run, const sli_group *group, const segment *segment, bool training,
+                                 bool again) {
+    const sl_plan *plan = run->plan;
+    for (int i = group->first; i < group->first + group->count; i++) {
+        const sli_step *step = &plan->steps[i];
+        if (i == plan->loss_step && (run->scale == 0 || (again && !step->backward))) continue;
+        sli_call call;
+        build_call(run, step, segment, &call);
+        call.training = training;
+        call.recompute = again;
+        call.scratch = buffer_at(run, step->scratch_forward);
+        SLI_TRY(plan->ops->submit(run->queue, step->kernel->forward, &call));
+    }
+    return SL_OK;
+}
+
+sl_status sli_run_forward_steps(sl_run *run, bool training) {
+    const sl_plan *plan = run->plan;
+    for (int g = 0; g < plan->group_count; g++) {
+        const sli_group *group = &plan->groups[g];
+        SLI_TRY(begin_states(run, group));
+        int count = segment_count(run, group);
+        for (int s = 0; s < count; s++) {
+            segment segment = segment_at(run, group, s, count);
+            SLI_TRY(forward_segment(run, group, &segment, training, false));
+        }
+    }
+    return SL_OK;
+}
+
+sl_status sli_run_carry_states(sl_run *run) {
+    const sl_plan *plan = run->plan;
+    for (int s = 0; s < plan->state_count; s++) {
+        const sli_state *state = &plan->states[s];
+        if (!state->stateful) continue;
+        int count = segment_count(run, &plan->groups[plan->steps[state->step].group]);
+        SLI_TRY(plan->ops->copy(run->queue, run->block + state->carried, boundary_at(run, state, count),
+                                state_bytes(run, state)));
+    }
+    return SL_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ backward -- */
+/* The state's gradient starts as that of the final-state tensor, or as zero. */
+static sl_status begin_state_gradients(sl_run *run, const sli_group *group) {
+    const sl_plan *plan = run->plan;
+    for (int s = 0; s < plan->state_count; s++) {
+        const sli_state *state = &plan->states[s];
+        if (state->step < group->first || state->step >= group->first + group->count) continue;
+        const sli_tensor *final = state->final >= 0 ? &plan->tensors[state->final] : NULL;
+        char *to = run->block + state->gradient;
+        if (final && final->has_gradient)
+            SLI_TRY(plan->ops->copy(run->queue, to, sli_run_gradient_at(run, final), state_bytes(run, state)));
+        else
+            SLI_TRY(plan->ops->zero(run->queue, to, state_bytes(run, state)));
+    }
+    return SL_OK;
+}
+
+/* d initial (= or +=) d state. */
+static sl_status pass_on_state_gradient(sl_run *run, const sli_state *state) {
+    const sl_plan *plan = run->plan;
+    char *to = sli_run_gradient_at(run, &plan->tensors[state->initial]);
+    if (!state->initial_accumulates)
+        return plan->ops->copy(run->queue, to, run->block + state->gradient, state_bytes(run, state));
+    sli_call call;
+    memset(&call, 0, sizeof call);
+    call.problem = (sli_problem){.op = SLI_OP_MERGE,
+                                 .layers = 1,
+                                 .batch = run->batch,
+                                 .units = state->features,
+                                 .dtype = plan->options.dtype,
+                                 .parts = 2,
+                                 .merge = SL_MERGE_ADD};
+    call.problem.parts_units[0] = call.problem.parts_units[1] = state->features;
+    call.chunk = plan->chunk;
+    call.in[0] = call.out[0] = to;
+    call.in[1] = run->block + state->gradient;
+    return plan->ops->submit(run->queue, plan->adder->forward, &call);
+}
+
+static sl_status end_state_gradients(sl_run *run, const sli_group *group) {
+    const sl_plan *plan = run->plan;
+    for (int s = plan->state_count - 1; s >= 0; s--) {
+        const sli_state *state = &plan->states[s];
+        bool here = state->step >= group->first && state->step < group->first + group->count;
+        if (!here || state->initial < 0 || !plan->steps[state->step].backward) continue;
+        if (plan->tensors[state->initial].has_gradient) SLI_TRY(pass_on_state_gradient(run, state));
+    }
+    return SL_OK;
+}
+
+static sl_status backward_segment(sl_run *run, const sli_group *group, const segment *segment) {
+    const sl_plan *plan = run->plan;
+    for (int i = group->first + group->count - 1; i >= group->first; i--) {
+        const sli_step *step = &plan->steps[i];
+        if (!step->backward) continue;
+        sli_call call;
+        build_call(run, step, segment, &call);
+        call.training = true;
+        call.scratch = buffer_at(run, step->scratch_backward);
+        SLI_TRY(plan->ops->submit(run->queue, step->kernel->backward, &call));
+    }
+    return SL_OK;
+}
+
+sl_status sli_run_backward_steps(sl_run *run) {
+    const sl_plan *plan = run->plan;
+    for (int g = plan->group_count - 1; g >= 0; g--) {
+        const sli_group *group = &plan->groups[g];
+        SLI_TRY(begin_state_gradients(run, group));
+        int count = segment_count(run, group);
+        for (int s = count - 1; s >= 0; s--) {
+            segment segment = segment_at(run, group, s, count);
+            if (is_segmented(plan, group)) SLI_TRY(forward_segment(run, group, &segment, true, true));
+            SLI_TRY(backward_segment(run, group, &segment));
+        }
+        SLI_TRY(end_state_gradients(run, group));
+    }
+    return SL_OK;
+}
+
+/* ----------------------------------------------------------------------------------------------- diagnosis -- */
+static sl_status holds_nonfinite(sl_run *run, const char *from, size_t bytes, bool *found) {
+    *found = false;
+    for (size_t at = 0; at < bytes && !*found; at += SLI_RUN_PIECE) {
+        double piece[SLI_RUN_PIECE / sizeof(double)];
+        size_t n = bytes - at < sizeof piece ? bytes - at : sizeof piece;
+        SLI_TRY(run->plan->ops->download(run->queue, piece, from + at, n));
+        bool doubles = run->plan->element == sizeof(double);
+        const float *floats = (const float *)(const void *)piece;
+        for (size_t i = 0; i < n / run->plan->element; i++) *found |= !isfinite(doubles ? piece[i] : (double)floats[i]);
+    }
+    return SL_OK;
+}
+
+/* Repeats the last call's forward, looking at the output of every step; initial states are still in place. */
+sl_status sli_run_find_nonfinite(sl_run *run, const char **layer) {
+    const sl_plan *plan = run->plan;
+    *layer = NULL;
+    for (int g = 0; g < plan->group_count; g++) {
+        const sli_group *group = &plan->groups[g];
+        int count = segment_count(run, group);
+        for (int s = 0; s < count; s++) {
+            segment segment = segment_at(run, group, s, count);
+            for (int i = group->first; i < group->first + group->count; i++) {
+                const sli_step *step = &plan->steps[i];
+                if (i == plan->loss_step) continue;
+                sli_call call;
+                build_call(run, step, &segment, &call);
+                call.recompute = true;
+                call.scratch = buffer_at(run, step->scratch_forward);
+                SLI_TRY(plan->ops->submit(run->queue, step->kernel->forward, &call));
+                size_t rows = (size_t)(segment.steps > 0 ? segment.steps : 1) * (size_t)run->batch;
+                bool found = false;
+                int out = step->emit.out[0];
+                if (out >= 0)
+                    SLI_TRY(holds_nonfinite(run, call.out[0],
+                                            rows * (size_t)plan->tensors[out].shape.features * plan->element, &found));
+                if (found) *layer = step->layer_name;
+                if (found) return SL_OK;
+            }
+        }
+    }
+    return SL_OK;
+}

@@ -1,0 +1,47 @@
+/* What several kinds of layers share. */
+#include <stdio.h>
+
+#include "layer/layers.h"
+
+const sli_enum_name sli_activation_names[] = {
+    {"linear", SL_ACT_LINEAR},
+    {"tanh", SL_ACT_TANH},
+    {"sigmoid", SL_ACT_SIGMOID},
+    {"relu", SL_ACT_RELU},
+    {"hard_sigmoid", SL_ACT_HARD_SIGMOID},
+    {"hard_sigmoid_k2", SL_ACT_HARD_SIGMOID_K2},
+    {"softsign", SL_ACT_SOFTSIGN},
+    {NULL, 0},
+};
+
+sl_status sli_layer_need_inputs(const sli_layer *layer, int count, int low, int high) {
+    if (low == high)
+        SLI_FAIL_IF(count != low, SL_ERR_INPUT, "layer %s: takes %d input%s, not %d; correct its inputs", layer->name,
+                    low, low == 1 ? "" : "s", count);
+    SLI_FAIL_IF(count < low || count > high, SL_ERR_INPUT,
+                "layer %s: takes %d to %d inputs, not %d; correct its inputs", layer->name, low, high, count);
+    return SL_OK;
+}
+
+sl_status sli_layer_need_float(const sli_layer *layer, const sli_shape *shape) {
+    SLI_FAIL_IF(shape->integer, SL_ERR_SHAPE,
+                "layer %s: its input holds tokens; put an Embedding (or one-hot) layer before it", layer->name);
+    return SL_OK;
+}
+
+sl_init sli_init_or(sl_init init, sl_init_kind fallback, double value) {
+    return init.kind == SL_INIT_DEFAULT ? (sl_init){fallback, value} : init;
+}
+
+sl_status sli_layer_param(sli_planner *planner, const sli_layer *layer, const char *direction, const char *what,
+                          int rows, int columns, sl_init init, int pytorch_fan, int *index) {
+    char name[160];
+    snprintf(name, sizeof name, "%s%s%s.%s", layer->name, *direction ? "." : "", direction, what);
+    sli_param param = {.name = name,
+                       .rows = rows,
+                       .columns = columns,
+                       .init = init,
+                       .pytorch_fan = pytorch_fan,
+                       .layer = layer->index};
+    return sli_planner_param(planner, &param, index);
+}

@@ -1,0 +1,379 @@
+/* LSTM, GRU, simple RNN: one layer, one or both directions. */
+#include <stdio.h>
+#include <string.h>
+
+#include "layer/layers.h"
+
+/* ------------------------------------------------------------------------------------------------ config -- */
+static const sli_enum_name bias_names[] = {
+    {"single", SL_BIAS_SINGLE}, {"double", SL_BIAS_DOUBLE}, {"none", SL_BIAS_NONE}, {NULL, 0}};
+static const sli_enum_name forget_names[] = {
+    {"in_variable", SL_FORGET_IN_VARIABLE}, {"at_run", SL_FORGET_AT_RUN}, {"none", SL_FORGET_NONE}, {NULL, 0}};
+static const sli_enum_name masked_names[] = {{"zero", SL_MASKED_ZERO}, {"repeat", SL_MASKED_REPEAT}, {NULL, 0}};
+static const sli_enum_name direction_names[] = {
+    {"concat", SL_BI_CONCAT}, {"sum", SL_BI_SUM}, {"mul", SL_BI_MUL}, {"ave", SL_BI_AVE}, {NULL, 0}};
+
+#define AT(member) offsetof(sl_recurrent, member)
+/* Keys of every recurrent kind; `sluice` holds what Keras has no word for. */
+#define RECURRENT_FIELDS                                                                                             \
+    SLI_FIELDS_KERAS_COMMON, {.key = "units", .type = SLI_FIELD_INT, .offset = AT(units), .required = true},         \
+        {.key = "activation", .type = SLI_FIELD_ENUM, .offset = AT(activation), .names = sli_activation_names},      \
+        {.key = "use_bias",                                                                                          \
+         .type = SLI_FIELD_BOOL_ENUM,                                                                                \
+         .offset = AT(bias),                                                                                         \
+         .when_true = SL_BIAS_DEFAULT,                                                                               \
+         .when_false = SL_BIAS_NONE},                                                                                \
+        {.key = "kernel_initializer", .type = SLI_FIELD_INIT, .offset = AT(kernel_init)},                            \
+        {.key = "recurrent_initializer", .type = SLI_FIELD_INIT, .offset = AT(recurrent_init)},                      \
+        {.key = "bias_initializer", .type = SLI_FIELD_INIT, .offset = AT(bias_init)},                                \
+        {.key = "recurrent_dropout", .type = SLI_FIELD_NUMBER, .offset = AT(recurrent_dropout)},                     \
+        {.key = "return_sequences", .type = SLI_FIELD_BOOL, .offset = AT(return_sequences)},                         \
+        {.key = "return_state", .type = SLI_FIELD_BOOL, .offset = AT(return_state)},                                 \
+        {.key = "go_backwards", .type = SLI_FIELD_BOOL, .offset = AT(go_backwards)},                                 \
+        {.key = "stateful", .type = SLI_FIELD_BOOL, .offset = AT(stateful)},                                         \
+        {.key = "zero_output_for_mask",                                                                              \
+         .type = SLI_FIELD_BOOL_ENUM,                                                                                \
+         .offset = AT(masked_output),                                                                                \
+         .when_true = SL_MASKED_ZERO,                                                                                \
+         .when_false = SL_MASKED_REPEAT},                                                                            \
+        {.key = "dropout",                                                                                           \
+         .type = SLI_FIELD_NEUTRAL,                                                                                  \
+         .reason = "a mask shared over time on inputs is not computed; use a Dropout layer"},                        \
+        {.key = "seed", .type = SLI_FIELD_IGNORED}, {.key = "unroll", .type = SLI_FIELD_IGNORED},                    \
+        {.key = "use_cudnn", .type = SLI_FIELD_IGNORED}, {.key = "implementation", .type = SLI_FIELD_IGNORED},       \
+        {.key = "time_major", .type = SLI_FIELD_NEUTRAL, .reason = "layout is chosen when planned"},                 \
+        {.key = "kernel_regularizer", .type = SLI_FIELD_NEUTRAL, .reason = "weight penalties are not computed"},     \
+        {.key = "recurrent_regularizer", .type = SLI_FIELD_NEUTRAL, .reason = "weight penalties are not computed"},  \
+        {.key = "bias_regularizer", .type = SLI_FIELD_NEUTRAL, .reason = "weight penalties are not computed"},       \
+        {.key = "activity_regularizer", .type = SLI_FIELD_NEUTRAL, .reason = "activity penalties are not computed"}, \
+        {.key = "kernel_constraint", .type = SLI_FIELD_NEUTRAL, .reason = "constraints are not applied"},            \
+        {.key = "recurrent_constraint", .type = SLI_FIELD_NEUTRAL, .reason = "constraints are not applied"},         \
+        {.key = "bias_constraint", .type = SLI_FIELD_NEUTRAL, .reason = "constraints are not applied"},              \
+        {.key = "bias", .type = SLI_FIELD_ENUM, .offset = AT(bias), .names = bias_names, .in_sluice = true},         \
+        {.key = "bidirectional",                                                                                     \
+         .type = SLI_FIELD_ENUM,                                                                                     \
+         .offset = AT(bidirectional),                                                                                \
+         .names = direction_names,                                                                                   \
+         .in_sluice = true},                                                                                         \
+        {.key = "masked_output",                                                                                     \
+         .type = SLI_FIELD_ENUM,                                                                                     \
+         .offset = AT(masked_output),                                                                                \
+         .names = masked_names,                                                                                      \
+         .in_sluice = true},                                                                                         \
+    {                                                                                                                \
+        .key = "zoneout_h", .type = SLI_FIELD_NUMBER, .offset = AT(zoneout_h), .in_sluice = true                     \
+    }
+
+static const sli_field lstm_fields[] = {
+    RECURRENT_FIELDS,
+    {.key = "recurrent_activation",
+     .type = SLI_FIELD_ENUM,
+     .offset = AT(recurrent_activation),
+     .names = sli_activation_names},
+    {.key = "unit_forget_bias",
+     .type = SLI_FIELD_BOOL_ENUM,
+     .offset = AT(forget_bias_mode),
+     .when_true = SL_FORGET_DEFAULT,
+     .when_false = SL_FORGET_NONE},
+    {.key = "forget_bias_mode",
+     .type = SLI_FIELD_ENUM,
+     .offset = AT(forget_bias_mode),
+     .names = forget_names,
+     .in_sluice = true},
+    {.key = "forget_bias", .type = SLI_FIELD_NUMBER, .offset = AT(forget_bias), .in_sluice = true},
+    {.key = "projection", .type = SLI_FIELD_INT, .offset = AT(projection), .in_sluice = true},
+    {.key = "peephole", .type = SLI_FIELD_BOOL, .offset = AT(peephole), .in_sluice = true},
+    {.key = "cell_clip", .type = SLI_FIELD_NUMBER, .offset = AT(cell_clip), .in_sluice = true},
+    {.key = "zoneout_c", .type = SLI_FIELD_NUMBER, .offset = AT(zoneout_c), .in_sluice = true},
+    SLI_FIELDS_END,
+};
+static const sli_field gru_fields[] = {
+    RECURRENT_FIELDS,
+    {.key = "recurrent_activation",
+     .type = SLI_FIELD_ENUM,
+     .offset = AT(recurrent_activation),
+     .names = sli_activation_names},
+    {.key = "reset_after", .type = SLI_FIELD_NOT_BOOL, .offset = AT(reset_before)},
+    SLI_FIELDS_END,
+};
+static const sli_field rnn_fields[] = {RECURRENT_FIELDS, SLI_FIELDS_END};
+
+/* ------------------------------------------------------------------------------------------------- shape -- */
+static sli_op op_of(const sli_layer *layer) {
+    if (layer->kind == &sli_layer_lstm) return SLI_OP_LSTM;
+    return layer->kind == &sli_layer_gru ? SLI_OP_GRU : SLI_OP_RNN;
+}
+static int output_of(const sl_recurrent *options) {
+    return options->projection > 0 ? options->projection : options->units;
+}
+
+static sl_status check_rates(const sli_layer *layer, const sl_recurrent *o) {
+    const struct {
+        const char *name;
+        double value;
+    } rates[] = {{"recurrent_dropout", o->recurrent_dropout}, {"zoneout_h", o->zoneout_h}, {"zoneout_c", o->zoneout_c}};
+    for (int k = 0; k < 3; k++)
+        SLI_FAIL_IF(!(rates[k].value >= 0 && rates[k].value < 1), SL_ERR_INPUT,
+                    "layer %s: %s is %g; it must be in [0, 1)", layer->name, rates[k].name, rates[k].value);
+    SLI_FAIL_IF(!(o->cell_clip >= 0), SL_ERR_INPUT, "layer %s: cell_clip is %g; it must be positive, or 0 for none",
+                layer->name, o->cell_clip);
+    return SL_OK;
+}
+
+static sl_status check_options(const sli_layer *layer, const sl_recurrent *o) {
+    sli_op op = op_of(layer);
+    SLI_FAIL_IF(o->units < 1, SL_ERR_SHAPE, "layer %s: %d units; it needs at least 1", layer->name, o->units);
+    SLI_FAIL_IF(op != SLI_OP_LSTM && (o->projection || o->peephole || o->cell_clip != 0 || o->zoneout_c != 0),
+                SL_ERR_INPUT, "layer %s: projection, peephole, cell_clip and zoneout_c belong to LSTM; leave them out",
+                layer->name);
+    SLI_FAIL_IF(op != SLI_OP_GRU && o->reset_before, SL_ERR_INPUT,
+                "layer %s: reset_before belongs to GRU; leave it out", layer->name);
+    SLI_FAIL_IF(o->projection < 0, SL_ERR_SHAPE, "layer %s: projection is %d; it must be positive, or 0 for none",
+                layer->name, o->projection);
+    SLI_FAIL_IF(o->go_backwards && o->bidirectional, SL_ERR_INPUT,
+                "layer %s: go_backwards and bidirectional exclude each other; drop one", layer->name);
+    SLI_FAIL_IF(o->bias == SL_BIAS_NONE && o->forget_bias_mode == SL_FORGET_IN_VARIABLE, SL_ERR_INPUT,
+                "layer %s: a forget bias in the variable needs a bias; use SL_FORGET_AT_RUN or give it one",
+                layer->name);
+    return check_rates(layer, o);
+}
+
+static void recurrent_suffixes(const sli_layer *layer, sli_layer_outputs *outputs) {
+    const sl_recurrent *o = layer->options;
+    static const char *const one[] = {".h", ".c"};
+    static const char *const both[] = {".forward.h", ".forward.c", ".backward.h", ".backward.c"};
+    bool lstm = op_of(layer) == SLI_OP_LSTM;
+    outputs->count = 1;
+    outputs->suffix[0] = "";
+    if (!o->return_state) return;
+    for (int d = 0; d < (o->bidirectional ? 2 : 1); d++)
+        for (int k = 0; k < (lstm ? 2 : 1); k++)
+            outputs->suffix[outputs->count++] = o->bidirectional ? both[2 * d + k] : one[k];
+}
+
+static sl_status check_initial(const sli_layer *layer, const sli_shape *inputs, int input_count) {
+    const sl_recurrent *o = layer->options;
+    int states = op_of(layer) == SLI_OP_LSTM ? 2 : 1, directions = o->bidirectional ? 2 : 1;
+    SLI_FAIL_IF(input_count != 1 && input_count != 1 + states * directions, SL_ERR_INPUT,
+                "layer %s: takes x, or x and %d initial state%s; it has %d inputs", layer->name, states * directions,
+                states * directions > 1 ? "s" : "", input_count);
+    for (int k = 1; k < input_count; k++) {
+        int features = (k - 1) % states == 0 ? output_of(o) : o->units;
+        SLI_FAIL_IF(inputs[k].time || inputs[k].integer || inputs[k].features != features, SL_ERR_SHAPE,
+                    "layer %s: initial state %s must be [B][%d]", layer->name, layer->inputs[k], features);
+    }
+    SLI_FAIL_IF(input_count > 1 && o->stateful, SL_ERR_INPUT,
+                "layer %s: a stateful layer carries its state and takes no initial state; drop one of them",
+                layer->name);
+    return SL_OK;
+}
+
+static sl_status recurrent_shape(const sli_layer *layer, const sli_shape *inputs, int input_count,
+                                 sli_layer_outputs *outputs) {
+    const sl_recurrent *o = layer->options;
+    SLI_TRY(check_options(layer, o));
+    SLI_FAIL_IF(input_count < 1, SL_ERR_INPUT, "layer %s: has no input", layer->name);
+    SLI_TRY(sli_layer_need_float(layer, &inputs[0]));
+    SLI_FAIL_IF(!inputs[0].time, SL_ERR_SHAPE,
+                "layer %s: its input %s has no steps; set return_sequences on the layer before it", layer->name,
+                layer->inputs[0]);
+    SLI_TRY(check_initial(layer, inputs, input_count));
+    recurrent_suffixes(layer, outputs);
+    int width = output_of(o) * (o->bidirectional == SL_BI_CONCAT ? 2 : 1);
+    outputs->shape[0] = (sli_shape){.time = o->return_sequences != 0, .features = width};
+    for (int k = 1; k < outputs->count; k++) {
+        size_t length = strlen(outputs->suffix[k]);
+        bool cell = outputs->suffix[k][length - 1] == 'c';
+        outputs->shape[k] = (sli_shape){.features = cell ? o->units : output_of(o)};
+    }
+    return SL_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ params -- */
+static sl_bias resolved_bias(sli_op op, const sl_recurrent *o) {
+    if (o->bias != SL_BIAS_DEFAULT) return o->bias;
+    return op == SLI_OP_GRU && !o->reset_before ? SL_BIAS_DOUBLE : SL_BIAS_SINGLE;
+}
+
+/* Keras sets the forget slice of the variable to 1 when it is made; ours may be another value. */
+static sl_status bias_param(sli_planner *planner, const sli_layer *layer, const char *direction, int *index) {
+    const sl_recurrent *o = layer->options;
+    sli_op op = op_of(layer);
+    char name[160];
+    snprintf(name, sizeof name, "%s%s%s.bias", layer->name, *direction ? "." : "", direction);
+    sli_param param = {.name = name,
+                       .rows = 1,
+                       .columns = sli_op_gates(op) * o->units,
+                       .init = sli_init_or(o->bias_init, SL_INIT_ZEROS, 0),
+                       .pytorch_fan = o->units,
+                       .layer = layer->index};
+    bool in_variable = o->forget_bias_mode == SL_FORGET_IN_VARIABLE || o->forget_bias_mode == SL_FORGET_DEFAULT;
+    if (op == SLI_OP_LSTM && in_variable) {
+        param.set_offset = param.set_count = o->units; /* f is the second gate */
+        param.set_value = o->forget_bias_mode == SL_FORGET_DEFAULT && o->forget_bias == 0 ? 1 : o->forget_bias;
+    }
+    return sli_planner_param(planner, &param, index);
+}
+
+static sl_status direction_params(sli_planner *planner, const sli_layer *layer, const char *direction, int inputs,
+                                  int *param) {
+    const sl_recurrent *o = layer->options;
+    sli_op op = op_of(layer);
+    int rows = sli_op_gates(op) * o->units;
+    sl_init kernel = sli_init_or(o->kernel_init, SL_INIT_GLOROT_UNIFORM, 0);
+    sl_init recurrent = sli_init_or(o->recurrent_init, SL_INIT_ORTHOGONAL, 1);
+    SLI_TRY(
+        sli_layer_param(planner, layer, direction, "kernel", rows, inputs, kernel, o->units, &param[SLI_RNN_KERNEL]));
+    SLI_TRY(sli_layer_param(planner, layer, direction, "recurrent_kernel", rows, output_of(o), recurrent, o->units,
+                            &param[SLI_RNN_RECURRENT]));
+    sl_bias bias = resolved_bias(op, o);
+    if (bias != SL_BIAS_NONE) SLI_TRY(bias_param(planner, layer, direction, &param[SLI_RNN_BIAS]));
+    if (bias == SL_BIAS_DOUBLE)
+        SLI_TRY(sli_layer_param(planner, layer, direction, "recurrent_bias", 1, rows,
+                                sli_init_or(o->bias_init, SL_INIT_ZEROS, 0), o->units, &param[SLI_RNN_RECURRENT_BIAS]));
+    if (o->peephole)
+        SLI_TRY(sli_layer_param(planner, layer, direction, "peephole", 3, o->units, kernel, o->units,
+                                &param[SLI_RNN_PEEPHOLE]));
+    if (o->projection > 0)
+        SLI_TRY(sli_layer_param(planner, layer, direction, "projection", o->projection, o->units, kernel, o->units,
+                                &param[SLI_RNN_PROJECTION]));
+    return SL_OK;
+}
+
+/* -------------------------------------------------------------------------------------------------- emit -- */
+static sl_activation or_default(sl_activation given, sl_activation keras) {
+    return given == keras ? SL_ACT_DEFAULT : given;
+}
+
+static void fill_problem(const sli_layer *layer, int inputs, sli_problem *problem) {
+    const sl_recurrent *o = layer->options;
+    sli_op op = op_of(layer);
+    problem->op = op;
+    problem->layers = 1;
+    problem->inputs = inputs;
+    problem->units = o->units;
+    problem->projection = o->projection;
+    problem->act = or_default(o->activation, SL_ACT_TANH);
+    problem->recurrent_act = op == SLI_OP_RNN ? SL_ACT_DEFAULT : or_default(o->recurrent_activation, SL_ACT_SIGMOID);
+    problem->bias = resolved_bias(op, o);
+    problem->reset_before = o->reset_before != 0;
+    problem->peephole = o->peephole != 0;
+    problem->forget_at_run = op == SLI_OP_LSTM && o->forget_bias_mode == SL_FORGET_AT_RUN;
+    problem->forget_bias = problem->forget_at_run ? o->forget_bias : 0;
+    problem->cell_clip = o->cell_clip;
+    problem->recurrent_dropout = o->recurrent_dropout;
+    problem->zoneout_h = o->zoneout_h;
+    problem->zoneout_c = o->zoneout_c;
+    problem->masked_repeat = o->masked_output == SL_MASKED_REPEAT;
+}
+
+typedef struct direction {
+    const char *name; /* "", "forward", "backward" */
+    bool reverse;
+    int y, final[2]; /* tensors */
+} direction;
+
+static sl_status make_tensors(sli_planner *planner, const sli_layer *layer, direction *d) {
+    const sl_recurrent *o = layer->options;
+    char name[160];
+    const char *dot = *d->name ? "." : "";
+    bool is_output = !*d->name && o->return_sequences && !d->reverse;
+    snprintf(name, sizeof name, is_output ? "%s%s%s" : "%s%s%s.y", layer->name, dot, d->name);
+    SLI_TRY(sli_planner_tensor(planner, (sli_shape){.time = true, .features = output_of(o)}, name, &d->y));
+    int states = op_of(layer) == SLI_OP_LSTM ? 2 : 1;
+    for (int k = 0; k < states; k++) {
+        snprintf(name, sizeof name, "%s%s%s.%c", layer->name, dot, d->name, k == 0 ? 'h' : 'c');
+        SLI_TRY(
+            sli_planner_tensor(planner, (sli_shape){.features = k == 0 ? output_of(o) : o->units}, name, &d->final[k]));
+    }
+    return SL_OK;
+}
+
+static sl_status emit_direction(sli_planner *planner, const sli_layer *layer, const int *inputs, direction *d) {
+    const sl_recurrent *o = layer->options;
+    int features = sli_planner_shape(planner, inputs[0]).features, states = op_of(layer) == SLI_OP_LSTM ? 2 : 1;
+    bool second = strcmp(d->name, "backward") == 0;
+    char names[2][160];
+    sli_emit emit;
+    sli_emit_init(&emit, layer, op_of(layer));
+    fill_problem(layer, features, &emit.problem);
+    emit.problem.reverse = d->reverse;
+    SLI_TRY(direction_params(planner, layer, d->name, features, emit.param));
+    SLI_TRY(make_tensors(planner, layer, d));
+    emit.in[SLI_RNN_X] = inputs[0];
+    emit.out[SLI_RNN_Y] = d->y;
+    emit.takes_mask = true;
+    emit.stateful = o->stateful != 0;
+    emit.backward_direction = second;
+    emit.state_count = states;
+    for (int k = 0; k < states; k++) {
+        snprintf(names[k], sizeof names[k], "%s%s%s.%c", layer->name, *d->name ? "." : "", d->name, k == 0 ? 'h' : 'c');
+        emit.state_name[k] = names[k];
+        emit.state_features[k] = k == 0 ? output_of(o) : o->units;
+        emit.state_initial[k] = layer->input_count > 1 ? inputs[1 + (second ? states : 0) + k] : -1;
+        emit.state_final[k] = d->final[k];
+    }
+    return sli_planner_emit(planner, &emit);
+}
+
+/* y = merge(a, b); or time reversed if b < 0. */
+static sl_status emit_after(sli_planner *planner, const sli_layer *layer, int a, int b, int *out) {
+    const sl_recurrent *o = layer->options;
+    static const sl_merge merges[] = {SL_MERGE_ADD, SL_MERGE_CONCAT, SL_MERGE_ADD, SL_MERGE_MULTIPLY, SL_MERGE_AVERAGE};
+    sli_shape shape = sli_planner_shape(planner, a);
+    int part = shape.features;
+    if (b >= 0 && o->bidirectional == SL_BI_CONCAT) shape.features *= 2;
+    SLI_TRY(sli_planner_tensor(planner, shape, layer->name, out));
+    sli_emit emit;
+    sli_emit_init(&emit, layer, b >= 0 ? SLI_OP_MERGE : SLI_OP_FLIP);
+    emit.problem.units = shape.features;
+    emit.in[0] = a;
+    emit.out[0] = *out;
+    if (b >= 0) {
+        emit.problem.merge = merges[o->bidirectional];
+        emit.problem.parts = 2;
+        emit.problem.parts_units[0] = emit.problem.parts_units[1] = part;
+        emit.in[1] = b;
+    }
+    return sli_planner_emit(planner, &emit);
+}
+
+static void return_states(const sli_layer *layer, const direction *d, int *outputs, int at) {
+    if (!((const sl_recurrent *)layer->options)->return_state) return;
+    for (int k = 0; k < (op_of(layer) == SLI_OP_LSTM ? 2 : 1); k++) outputs[at + k] = d->final[k];
+}
+
+static sl_status recurrent_emit(sli_planner *planner, const sli_layer *layer, const int *inputs, int *outputs) {
+    const sl_recurrent *o = layer->options;
+    if (!o->bidirectional) {
+        direction d = {.name = "", .reverse = o->go_backwards != 0};
+        SLI_TRY(emit_direction(planner, layer, inputs, &d));
+        return_states(layer, &d, outputs, 1);
+        outputs[0] = o->return_sequences ? d.y : d.final[0];
+        return o->return_sequences && d.reverse ? emit_after(planner, layer, d.y, -1, &outputs[0]) : SL_OK;
+    }
+    sli_problem wide = {0};
+    fill_problem(layer, sli_planner_shape(planner, inputs[0]).features, &wide);
+    wide.bidirectional = true;
+    wide.direction_merge = o->bidirectional;
+    SLI_TRY(sli_planner_offer(planner, layer, &wide));
+    direction forward = {.name = "forward"}, backward = {.name = "backward", .reverse = true};
+    SLI_TRY(emit_direction(planner, layer, inputs, &forward));
+    SLI_TRY(emit_direction(planner, layer, inputs, &backward));
+    return_states(layer, &forward, outputs, 1);
+    return_states(layer, &backward, outputs, op_of(layer) == SLI_OP_LSTM ? 3 : 2);
+    bool sequence = o->return_sequences != 0;
+    return emit_after(planner, layer, sequence ? forward.y : forward.final[0],
+                      sequence ? backward.y : backward.final[0], &outputs[0]);
+}
+
+#define KIND(variable, name, table)                                         \
+    const sli_layer_kind variable = {.class_name = name,                    \
+                                     .options_bytes = sizeof(sl_recurrent), \
+                                     .fields = table,                       \
+                                     .suffixes = recurrent_suffixes,        \
+                                     .shape = recurrent_shape,              \
+                                     .emit = recurrent_emit}
+KIND(sli_layer_lstm, "LSTM", lstm_fields);
+KIND(sli_layer_gru, "GRU", gru_fields);
+KIND(sli_layer_rnn, "SimpleRNN", rnn_fields);
