@@ -26,7 +26,7 @@ static sl_status fail_open(const sli_input *input, int error) {
     if (error == EACCES || error == EPERM)
         return sli_fail(SL_ERR_FILE, "%s: the %s may not be read (%s); change its permissions or run as its owner",
                         input->path, input->what, reason_of(error, &buffer));
-    return sli_fail(SL_ERR_FILE, "%s: the %s cannot be opened (%s)", input->path, input->what,
+    return sli_fail(SL_ERR_FILE, "%.400s: the %s cannot be opened (%s)", input->path, input->what,
                     reason_of(error, &buffer));
 }
 
@@ -143,7 +143,7 @@ static sl_status fail_write(const sli_atomic_file *file, const char *doing, int 
     if (error == ENOENT || error == ENOTDIR) advice = "make the folder first or choose another";
     if (error == ENAMETOOLONG) advice = "choose a shorter name";
     reason buffer;
-    return sli_fail(SL_ERR_IO, "%s: %s failed (%s); %s%s", file->shown, doing, reason_of(error, &buffer), advice,
+    return sli_fail(SL_ERR_IO, "%.400s: %s failed (%s); %s%s", file->shown, doing, reason_of(error, &buffer), advice,
                     file->direct ? "" : "; an older file of that name is unchanged");
 }
 

@@ -73,7 +73,8 @@ static void write_options(sli_json_out *out, const sli_layer_kind *kind, const v
     sli_json_key(out, "sluice");
     sli_json_open(out, '{');
     for (const sli_field *field = kind->fields; field && field->key; field++)
-        if (field->in_sluice) write_field(out, kind, field, options);
+        if (field->in_sluice && strcmp(field->key, "bidirectional") != 0) /* told by the wrapper */
+            write_field(out, kind, field, options);
     bool empty = out->first;
     sli_json_close(out, '}');
     if (empty && !out->text->failed) { /* take the empty object back */
