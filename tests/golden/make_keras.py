@@ -45,7 +45,7 @@ def layer_parameters(layer):
         return {f"{layer.name}.kernel": (layer.kernel, lambda a: np.asarray(a).T),
                 f"{layer.name}.bias": (layer.bias, np.asarray)}
     if isinstance(layer, keras.layers.Embedding):
-        return {f"{layer.name}.kernel": (layer.embeddings, np.asarray)}
+        return {f"{layer.name}.embeddings": (layer.embeddings, np.asarray)}
     return {}
 
 

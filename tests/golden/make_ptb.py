@@ -92,7 +92,7 @@ def losses(weights, tokens, config, count, dtype, seed, learning_rate=1.0, log=N
         x, target = streams[block * steps:(block + 1) * steps], streams[block * steps + 1:(block + 1) * steps + 1]
         step = k + FIRST_STEP
         # layers of the preset: 0 tokens, 1 embedding, 2 dropout0, 3 lstm1, 4 dropout1, 5 lstm2, 6 dropout2, 7 logits
-        y = dropped(torch.nn.functional.embedding(x, weights["embedding.kernel"]), step, 2)
+        y = dropped(torch.nn.functional.embedding(x, weights["embedding.embeddings"]), step, 2)
         y, first = recurrent(weights, "lstm1", y, state[0])
         y, second = recurrent(weights, "lstm2", dropped(y, step, 4), state[1])
         state = [first, second]
@@ -120,7 +120,7 @@ def tiny(path):
             c["vocabulary"])
     uniform = lambda *shape: rounded(random.uniform(-0.3, 0.3, shape))
     units, vocabulary = c["units"], c["vocabulary"]
-    weights = {"embedding.kernel": uniform(vocabulary, units), "logits.kernel": uniform(vocabulary, units),
+    weights = {"embedding.embeddings": uniform(vocabulary, units), "logits.kernel": uniform(vocabulary, units),
                "logits.bias": uniform(vocabulary)}
     for name in "lstm1", "lstm2":
         weights |= {name + ".kernel": uniform(4 * units, units), name + ".recurrent_kernel": uniform(4 * units, units),

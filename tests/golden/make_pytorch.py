@@ -231,7 +231,7 @@ def training_cases():
         keep = torch.rand(batch) < 0.8
         stream[t] = torch.where(keep, (stream[t - 1] * 3 + 1) % vocabulary, stream[t])
     module = LanguageModel(vocabulary, embed, units)
-    params = {"embedding.kernel": module.embedding.weight} | parameters(module.rnn, 2, False) | {
+    params = {"embedding.embeddings": module.embedding.weight} | parameters(module.rnn, 2, False) | {
         "dense.kernel": module.dense.weight, "dense.bias": module.dense.bias}
     batches = [(stream[i:i + steps], stream[i + 1:i + steps + 1]) for i in range(0, 10 * steps, steps)]
     training_case("train_lm", module, batches,
