@@ -1,0 +1,293 @@
+/* Checkpoints: a model file with everything that decides the next step. In the metadata's "training", as JSON: where training
+ * stands, and the options it was started with; in tensors: parameters, optimizer slots, carried states. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "io/json_text.h"
+#include "io/model_file.h"
+#include "train/trainer.h"
+
+/* --------------------------------------------------------------------------------------------------- carried state --
+ * A blob holds, state after state, [rows][features] of one micro-batch; a file holds [batch][features] of each state. */
+typedef struct state_tensors {
+    sli_arena arena;
+    char *data; /* of all states, one after the other */
+    size_t bytes;
+    sli_extra_tensor *tensors;
+    int count;
+} state_tensors;
+
+static void free_states(const sl_trainer *t, state_tensors *s) {
+    sli_free(&t->allocator, s->data, s->bytes);
+    sli_arena_free(&s->arena);
+}
+
+/* Names, shapes and room. */
+static sl_status list_states(const sl_trainer *t, state_tensors *s) {
+    const sl_plan *plan = t->plan;
+    size_t accumulate = (size_t)t->training.accumulate, at = 0;
+    memset(s, 0, sizeof *s);
+    sli_arena_init(&s->arena, &t->allocator);
+    if (t->state_bytes == 0) return SL_OK;
+    s->bytes = accumulate * t->state_bytes;
+    s->data = sli_alloc_zero(&t->allocator, s->bytes);
+    s->tensors = sli_arena_alloc(&s->arena, sizeof *s->tensors * (size_t)plan->state_count);
+    if (!s->data || !s->tensors) return sli_fail_memory("the carried states", s->bytes);
+    for (int i = 0; i < plan->state_count; i++) {
+        const sli_state *state = &plan->states[i];
+        if (!state->stateful) continue;
+        sli_extra_tensor *tensor = &s->tensors[s->count++];
+        tensor->name = sli_arena_format(&s->arena, "state.%s", state->name);
+        if (!tensor->name) return sli_fail_memory("the carried states", 64);
+        tensor->type = plan->element == sizeof(double) ? SL_ARRAY_F64 : SL_ARRAY_F32;
+        tensor->rank = 2;
+        tensor->shape[0] = (int64_t)accumulate * t->rows;
+        tensor->shape[1] = state->features;
+        tensor->data = s->data + at;
+        at += accumulate * (size_t)t->rows * (size_t)state->features * plan->element;
+    }
+    SLI_FAIL_IF(at != s->bytes, SL_ERR_INTERNAL, "carried states have %zu bytes, the run says %zu", at, s->bytes);
+    return SL_OK;
+}
+
+/* Copies between blobs and file tensors. */
+static void move_states(const sl_trainer *t, const state_tensors *s, char *blobs, bool to_blobs) {
+    size_t accumulate = (size_t)t->training.accumulate, in_blob = 0, in_file = 0;
+    for (int i = 0; i < s->count; i++) {
+        size_t bytes = (size_t)t->rows * (size_t)s->tensors[i].shape[1] * t->plan->element;
+        for (size_t m = 0; m < accumulate; m++, in_file += bytes) {
+            char *blob = blobs + m * t->state_bytes + in_blob;
+            if (to_blobs)
+                memcpy(blob, s->data + in_file, bytes);
+            else
+                memcpy(s->data + in_file, blob, bytes);
+        }
+        in_blob += bytes;
+    }
+}
+
+static sl_status read_states(sl_trainer *t, state_tensors *s) {
+    SLI_TRY(list_states(t, s));
+    if (s->count == 0) return SL_OK;
+    /* Micro-batches keep their own blobs; without them the run has the only one. */
+    if (t->training.accumulate == 1) SLI_TRY(sl_run_get_state(t->run, t->states, t->state_bytes));
+    move_states(t, s, t->states, false);
+    return SL_OK;
+}
+
+/* -------------------------------------------------------------------------------------------------------- saving -- */
+static void append_loss(sli_text *out, const char *key, double loss) {
+    if (!isfinite(loss)) return; /* there was no evaluation yet */
+    sli_text_printf(out, ", \"%s\": ", key);
+    sli_json_append_number(out, loss);
+}
+
+static void write_position(const sl_trainer *t, sli_text *out) {
+    const sli_position *at = &t->at;
+    sli_text_printf(out,
+                    "{\"step\": %" PRId64 ", \"epoch\": %d, \"block\": %zu, \"plateaus\": %d, \"waiting\": %d, "
+                    "\"finished\": %s, \"data\": \"%016" PRIx64 "\", \"optimizer_steps\": ",
+                    at->step, at->epoch, at->block, at->plateaus, at->waiting, at->finished ? "true" : "false",
+                    t->data_hash);
+    sli_json_append_number(out, sli_params_optimizer_steps(t->params));
+    append_loss(out, "epoch_loss", at->epoch_loss);
+    append_loss(out, "epoch_count", at->epoch_count);
+    append_loss(out, "best", at->best);
+    append_loss(out, "patience_best", at->patience_best);
+    append_loss(out, "file_best", at->file_best);
+    sli_text_printf(out, ", \"options\": ");
+    sli_training_write(out, &t->training, t->training.task, 0);
+    sli_text_printf(out, "}");
+}
+
+static sl_status save(sl_trainer *t, const char *path, bool resumable, const char *position, state_tensors *states) {
+    int count = 0;
+    while (t->metadata[count]) count++;
+    size_t bytes = sizeof(char *) * (size_t)(count + 3);
+    const char **metadata = sli_arena_alloc(&states->arena, bytes);
+    if (!metadata) return sli_fail_memory("a checkpoint", bytes);
+    memcpy(metadata, t->metadata, sizeof(char *) * (size_t)count);
+    metadata[count] = "training";
+    metadata[count + 1] = position;
+    metadata[count + 2] = NULL;
+    if (!resumable) return sli_model_file_save(path, t->model, t->params, NULL, 0, metadata);
+    return sli_model_file_save_checkpoint(path, t->model, t->params, states->tensors, states->count, metadata);
+}
+
+sl_status sli_checkpoint_save(sl_trainer *trainer, const char *path, bool resumable) {
+    sli_text position;
+    state_tensors states = {0};
+    sli_arena_init(&states.arena, &trainer->allocator);
+    sli_text_init(&position, &trainer->allocator);
+    write_position(trainer, &position);
+    sl_status status = position.failed ? sli_fail_memory("a checkpoint", position.length) : SL_OK;
+    if (status == SL_OK && resumable) status = read_states(trainer, &states);
+    if (status == SL_OK) status = save(trainer, path, resumable, position.data, &states);
+    free_states(trainer, &states);
+    sli_text_free(&position);
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------------- loading -- */
+static double number_or(const json_t *object, const char *key, double otherwise) {
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : otherwise;
+}
+
+static sl_status whole_number(const json_t *root, const char *key, int64_t low, int64_t high, const char *path,
+                              int64_t *out) {
+    const json_t *value = json_object_get(root, key);
+    SLI_FAIL_IF(!json_is_integer(value) || json_integer_value(value) < low || json_integer_value(value) > high,
+                SL_ERR_FILE, "%s: its training state has no valid \"%s\": it is no checkpoint to resume from", path,
+                key);
+    *out = json_integer_value(value);
+    return SL_OK;
+}
+
+static sl_status read_position(const sl_trainer *t, const json_t *root, const char *path, sli_position *at) {
+    int64_t step, epoch, block, plateaus, waiting;
+    SLI_TRY(whole_number(root, "step", 0, UINT32_MAX, path, &step));
+    SLI_TRY(whole_number(root, "epoch", 0, INT32_MAX, path, &epoch));
+    SLI_TRY(whole_number(root, "block", 0, (int64_t)t->blocks - 1, path, &block));
+    SLI_TRY(whole_number(root, "plateaus", 0, INT32_MAX, path, &plateaus));
+    SLI_TRY(whole_number(root, "waiting", 0, INT32_MAX, path, &waiting));
+    *at = (sli_position){.step = step,
+                         .epoch = (int)epoch,
+                         .block = (size_t)block,
+                         .plateaus = (int)plateaus,
+                         .waiting = (int)waiting,
+                         .epoch_loss = number_or(root, "epoch_loss", 0),
+                         .epoch_count = number_or(root, "epoch_count", 0),
+                         .best = number_or(root, "best", INFINITY),
+                         .patience_best = number_or(root, "patience_best", INFINITY),
+                         .file_best = number_or(root, "file_best", INFINITY),
+                         .finished = json_is_true(json_object_get(root, "finished"))};
+    /* With more patience than before, an early stop may go on. */
+    if (at->finished) at->finished = t->training.patience > 0 && at->waiting >= t->training.patience;
+    return SL_OK;
+}
+
+/* Training may go on for longer, or stop otherwise; everything else must be as it was. */
+static void leave_out_what_may_change(sl_training *training) {
+    training->epochs = training->patience = 0;
+    training->min_delta = 0;
+}
+
+static sl_status options_as_json(const sl_trainer *t, const sl_training *training, json_t **object) {
+    sli_text text;
+    sl_training copy = *training;
+    leave_out_what_may_change(&copy);
+    sli_text_init(&text, &t->allocator);
+    sli_training_write(&text, &copy, copy.task, 0);
+    sl_status status = text.failed ? sli_fail_memory("a checkpoint", text.length) : SL_OK;
+    if (status == SL_OK) status = sli_json_load(text.data, text.length, "training options", SL_ERR_INTERNAL, object);
+    sli_text_free(&text);
+    return status;
+}
+
+/* The first member that differs, looking into objects. */
+static const char *first_difference(const json_t *a, const json_t *b) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)a, key, value) {
+        const json_t *other = json_object_get(b, key);
+        if (json_equal(value, other)) continue;
+        const char *inner = json_is_object(value) && json_is_object(other) ? first_difference(value, other) : NULL;
+        return inner && strcmp(inner, "name") != 0 ? inner : key;
+    }
+    json_object_foreach((json_t *)b, key, value) if (!json_object_get(a, key)) return key;
+    return NULL;
+}
+
+static sl_status compare_options(const sl_trainer *t, const json_t *root, const char *path) {
+    sl_training stored;
+    json_t *then = NULL, *today = NULL;
+    const json_t *options = json_object_get(root, "options");
+    SLI_FAIL_IF(!options, SL_ERR_FILE, "%s: holds no training options: it is no checkpoint to resume from", path);
+    SLI_TRY(sli_training_read(options, &stored));
+    sl_status status = options_as_json(t, &stored, &then);
+    if (status == SL_OK) status = options_as_json(t, &t->training, &today);
+    if (status == SL_OK && !json_equal(then, today))
+        status =
+            sli_fail(SL_ERR_INPUT,
+                     "%s: was trained with another \"%s\": resume with the options of the first run, or start anew "
+                     "without --resume",
+                     path, first_difference(then, today));
+    json_decref(then);
+    json_decref(today);
+    return status;
+}
+
+static sl_status compare_with_trainer(sl_trainer *t, const sl_file *file, const json_t *root, const char *path) {
+    char hash[32];
+    const char *model, *stored = sl_file_metadata(file, "model"),
+                       *data = json_string_value(json_object_get(root, "data"));
+    SLI_TRY(compare_options(t, root, path));
+    SLI_TRY(sl_model_to_json(t->model, &model));
+    SLI_FAIL_IF(!stored || strcmp(stored, model) != 0, SL_ERR_INPUT,
+                "%s: holds another model than the one to train: resume with the options of the first run", path);
+    snprintf(hash, sizeof hash, "%016" PRIx64, t->data_hash);
+    SLI_FAIL_IF(!data || strcmp(data, hash) != 0, SL_ERR_INPUT,
+                "%s: was trained on other data: resume with the same text (or arrays) in the same order", path);
+    return SL_OK;
+}
+
+static sl_status load_state(const sl_trainer *t, const sl_file *file, const sli_extra_tensor *tensor,
+                            const char *path) {
+    sl_tensor_info info;
+    int index = sl_file_find(file, tensor->name);
+    SLI_FAIL_IF(index < 0, SL_ERR_FILE, "%s: tensor %s is missing: it is no checkpoint to resume from", path,
+                tensor->name);
+    SLI_TRY(sl_file_tensor(file, index, &info));
+    size_t bytes = (size_t)tensor->shape[0] * (size_t)tensor->shape[1] * t->plan->element;
+    SLI_FAIL_IF(info.rank != 2 || info.shape[0] != tensor->shape[0] || info.shape[1] != tensor->shape[1] ||
+                    info.bytes != bytes || strcmp(info.dtype, sli_tensor_dtype_name(tensor->type)) != 0,
+                SL_ERR_FILE, "%s: tensor %s has another shape or type than the model's state", path, tensor->name);
+    memcpy((void *)tensor->data, info.data, bytes);
+    return SL_OK;
+}
+
+static sl_status load_states(sl_trainer *t, const sl_file *file, const char *path) {
+    state_tensors states;
+    sl_status status = list_states(t, &states);
+    for (int i = 0; i < states.count && status == SL_OK; i++) status = load_state(t, file, &states.tensors[i], path);
+    if (status == SL_OK && states.count > 0) {
+        move_states(t, &states, t->states, true);
+        status = sl_run_set_state(t->run, t->states, t->state_bytes);
+    }
+    free_states(t, &states);
+    return status;
+}
+
+static sl_status load(sl_trainer *t, const sl_file *file, const json_t *root, const char *path) {
+    sli_position at;
+    SLI_TRY(compare_with_trainer(t, file, root, path));
+    SLI_TRY(read_position(t, root, path, &at));
+    SLI_TRY(sli_file_load_params(file, t->params));
+    SLI_TRY(sli_file_load_optimizer(file, t->params));
+    SLI_TRY(load_states(t, file, path));
+    sli_params_set_optimizer_steps(t->params, number_or(root, "optimizer_steps", 0));
+    t->at = at;
+    return SL_OK;
+}
+
+sl_status sli_checkpoint_load(sl_trainer *trainer, const char *path) {
+    sl_file *file = NULL;
+    json_t *root = NULL;
+    SLI_TRY(sl_file_open(&trainer->allocator, path, &file));
+    const char *training = sl_file_metadata(file, "training");
+    sl_status status =
+        training ? sli_json_load(training, strlen(training), path, SL_ERR_FILE, &root)
+                 : sli_fail(SL_ERR_FILE, "%s: holds no training state: it is no checkpoint to resume from", path);
+    if (status == SL_OK) status = load(trainer, file, root, path);
+    json_decref(root);
+    sl_file_close(file);
+    return status;
+}
+
+sl_status sli_trainer_resume(sl_trainer *trainer) {
+    SLI_FAIL_IF(!trainer->last_path, SL_ERR_USAGE, "resuming needs the path of the model file");
+    return sli_checkpoint_load(trainer, trainer->last_path);
+}

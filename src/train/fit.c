@@ -1,0 +1,256 @@
+/* The fit loop: batches, micro-batches, steps, epochs, evaluations, checkpoints; events for the caller. */
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "io/atomic_file.h"
+#include "train/trainer.h"
+
+/* A long epoch is saved now and then, so that a power cut costs minutes. */
+enum { SAVE_EVERY_SECONDS = 600 };
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ------------------------------------------------------------------------------------------------------- events -- */
+static double per_token(double sum, double count) {
+    return count > 0 ? sum / count : NAN;
+}
+
+static void fill_progress(const sl_trainer *t, const char *event, sl_progress *p) {
+    sl_memory memory;
+    sl_plan_memory(t->plan, &memory);
+    int64_t total = (int64_t)t->blocks * t->training.epochs;
+    memset(p, 0, sizeof *p);
+    p->event = event;
+    p->step = t->at.step;
+    p->total_steps = total;
+    p->epoch = t->at.epoch;
+    p->total_epochs = t->training.epochs;
+    p->loss = t->have_last ? per_token(t->last.loss_sum, t->last.count) : NAN;
+    p->gradient_norm = t->last.gradient_norm;
+    p->learning_rate = t->last_rate;
+    p->seconds = now() - t->started;
+    p->tokens = t->session_tokens;
+    p->tokens_per_second = t->train_seconds > 0 ? (double)t->session_tokens / t->train_seconds : 0;
+    p->eta_seconds = t->session_steps > 0 ? p->seconds / (double)t->session_steps * (double)(total - t->at.step) : 0;
+    p->memory_bytes = memory.params_block + memory.run_block;
+    p->kernel = sl_plan_kernels(t->plan);
+    p->valid_loss = t->have_valid ? per_token(t->valid.loss_sum, t->valid.count) : NAN;
+    p->best_loss = isfinite(t->at.file_best) ? t->at.file_best : NAN;
+    const sl_result *r = strcmp(event, "evaluation") == 0 ? &t->valid : &t->last;
+    p->accuracy = t->training.loss == SL_LOSS_MSE ? NAN : per_token(r->correct, r->count);
+}
+
+static sl_status tell(sl_trainer *t, const sl_progress *progress) {
+    sl_answer answer = t->progress ? t->progress(t->context, progress) : SL_CONTINUE;
+    if (answer == SL_STOP_SAVING) t->stop = true;
+    SLI_FAIL_IF(answer == SL_ABORT, SL_ERR_CANCELLED, "training was cancelled after step %lld", (long long)t->at.step);
+    return SL_OK;
+}
+
+static sl_status tell_event(sl_trainer *t, const char *event) {
+    sl_progress p;
+    fill_progress(t, event, &p);
+    p.perplexity = t->training.loss == SL_LOSS_SOFTMAX ? exp(p.loss) : NAN;
+    return tell(t, &p);
+}
+
+/* --------------------------------------------------------------------------------------------------------- steps -- */
+static double current_rate(const sl_trainer *t) {
+    sli_schedule_point point = {t->at.step, (int64_t)t->blocks * t->training.epochs, t->at.epoch, t->at.plateaus};
+    return sli_schedule_rate(&t->training.schedule, t->training.learning_rate, &point);
+}
+
+/* Rows of the whole batch `t->at.block`. */
+static int batch_rows(const sl_trainer *t) {
+    if (t->tokens) return t->training.batch;
+    size_t left = t->arrays.rows - t->at.block * (size_t)t->training.batch;
+    return left < (size_t)t->training.batch ? (int)left : t->training.batch;
+}
+
+/* Rows [row, row + rows) of the current batch into the buffers; returns steps. */
+static int fill_batch(sl_trainer *t, int row, int rows) {
+    if (t->tokens) return sli_streams_fill(&t->streams, t->at.block, row, rows, t->inputs, t->targets);
+    size_t first = t->at.block * (size_t)t->training.batch + (size_t)row;
+    sli_array_fill(&t->arrays, t->order, first, rows, t->inputs, t->targets, t->lengths);
+    return t->arrays.steps;
+}
+
+static sl_status fail_numbers(sl_trainer *t, const char *what, double value) {
+    const char *layer = sl_run_first_nonfinite(t->run);
+    bool saved = t->last_path && t->at.epoch > 0;
+    return sli_fail(SL_ERR_NUMBERS,
+                    "step %lld: the %s is %g%s%s (learning rate %g): lower the learning rate (--lr), or clip the "
+                    "gradients (--clip-norm)%s%s",
+                    (long long)t->at.step + 1, what, value, layer ? "; the first such numbers come out of layer " : "",
+                    layer ? layer : "", t->last_rate, saved ? "; the last good checkpoint is " : "",
+                    saved ? t->last_path : "");
+}
+
+/* One micro-batch: rows [row, row + rows) of `of`; its gradient counts by its share of the rows. */
+static sl_status micro_step(sl_trainer *t, int index, int row, int rows, int of, sl_result *sums) {
+    bool takes_turns = t->training.accumulate > 1 && t->state_bytes > 0;
+    char *state = takes_turns ? t->states + (size_t)index * t->state_bytes : NULL;
+    sl_result result = {0};
+    int steps = fill_batch(t, row, rows);
+    const void *inputs[1] = {t->inputs};
+    sl_batch batch = {.batch = rows, .steps = steps, .inputs = inputs, .lengths = t->lengths, .targets = t->targets};
+    if (state) SLI_TRY(sl_run_set_state(t->run, state, t->state_bytes));
+    SLI_TRY(sl_run_gradients(t->run, &batch, NULL, (uint32_t)t->at.step, (uint32_t)index, (double)rows / of, &result));
+    if (state) SLI_TRY(sl_run_get_state(t->run, state, t->state_bytes));
+    sums->loss_sum += result.loss_sum;
+    sums->count += result.count;
+    sums->correct += result.correct;
+    t->session_tokens += (int64_t)rows * steps;
+    if (!isfinite(result.loss_sum)) return fail_numbers(t, "loss", result.loss_sum);
+    return SL_OK;
+}
+
+static sl_status one_step(sl_trainer *t) {
+    sl_result sums = {0}, updated = {0};
+    int rows = batch_rows(t), index = 0;
+    double begin = now();
+    t->last_rate = current_rate(t);
+    for (int row = 0; row < rows; row += t->rows, index++)
+        SLI_TRY(micro_step(t, index, row, rows - row < t->rows ? rows - row : t->rows, rows, &sums));
+    SLI_TRY(sl_run_update(t->run, t->last_rate, &updated));
+    sums.gradient_norm = updated.gradient_norm;
+    if (!isfinite(sums.gradient_norm)) return fail_numbers(t, "gradient's norm", sums.gradient_norm);
+    t->last = sums;
+    t->have_last = true;
+    t->at.step++;
+    t->at.block++;
+    t->at.epoch_loss += sums.loss_sum;
+    t->at.epoch_count += sums.count;
+    t->session_steps++;
+    t->train_seconds += now() - begin;
+    double minutes = t->training.max_minutes;
+    if (minutes > 0 && now() - t->started > minutes * 60) t->stop = true;
+    return SL_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------ saving -- */
+static sl_status save(sl_trainer *t, const char *path, bool resumable) {
+    if (!path) return SL_OK;
+    sl_progress p;
+    SLI_TRY(sli_checkpoint_save(t, path, resumable));
+    t->saved_at = now();
+    fill_progress(t, "checkpoint", &p);
+    p.path = path;
+    return tell(t, &p);
+}
+
+/* Loss of the validation data; *improved: the best parameters so far. */
+static sl_status evaluate(sl_trainer *t, double *loss, bool *improved) {
+    sl_progress p;
+    SLI_TRY(sli_trainer_evaluate(t, &t->valid));
+    t->have_valid = true;
+    *loss = per_token(t->valid.loss_sum, t->valid.count);
+    if (!isfinite(*loss)) return fail_numbers(t, "validation loss", *loss);
+    *improved = *loss < t->at.file_best;
+    if (*improved) t->at.file_best = *loss;
+    fill_progress(t, "evaluation", &p);
+    p.perplexity = t->training.loss == SL_LOSS_SOFTMAX ? exp(*loss) : NAN;
+    p.improved = *improved;
+    return tell(t, &p);
+}
+
+/* Schedule and early stopping look at the loss at the end of epochs only. */
+static void judge_epoch(sl_trainer *t, double loss) {
+    sli_position *at = &t->at;
+    if (loss < at->best)
+        at->best = loss;
+    else
+        at->plateaus++;
+    if (loss < at->patience_best - t->training.min_delta) {
+        at->patience_best = loss;
+        at->waiting = 0;
+    } else {
+        at->waiting++;
+    }
+    at->finished = t->training.patience > 0 && at->waiting >= t->training.patience;
+}
+
+static sl_status end_epoch(sl_trainer *t) {
+    sl_progress p;
+    t->at.epoch++;
+    t->at.block = 0;
+    fill_progress(t, "epoch", &p);
+    p.loss = per_token(t->at.epoch_loss, t->at.epoch_count);
+    p.perplexity = t->training.loss == SL_LOSS_SOFTMAX ? exp(p.loss) : NAN;
+    t->at.epoch_loss = t->at.epoch_count = 0;
+    SLI_TRY(tell(t, &p));
+    if (t->valid_kind != SLI_VALID_NONE) {
+        double loss = 0;
+        bool improved = false;
+        SLI_TRY(evaluate(t, &loss, &improved));
+        judge_epoch(t, loss);
+        if (improved) SLI_TRY(save(t, t->path, false));
+    }
+    if (t->at.finished) SLI_TRY(tell_event(t, "early_stop"));
+    return save(t, t->last_path, true);
+}
+
+/* Asked to stop in mid-epoch: the resume point first, so that a second signal loses nothing. */
+static sl_status stop_here(sl_trainer *t) {
+    SLI_TRY(save(t, t->last_path, true));
+    if (t->valid_kind != SLI_VALID_NONE) {
+        double loss = 0;
+        bool improved = false;
+        SLI_TRY(evaluate(t, &loss, &improved));
+        if (improved) {
+            SLI_TRY(save(t, t->path, false));
+            SLI_TRY(save(t, t->last_path, true)); /* it remembers what the model file now scores */
+        }
+    }
+    return tell_event(t, "stop");
+}
+
+/* ---------------------------------------------------------------------------------------------------- the loop -- */
+static sl_status begin_epoch(sl_trainer *t) {
+    if (t->order) sli_shuffle(t->training.seed, (uint32_t)t->at.epoch, t->arrays.rows, t->order);
+    bool keep = t->at.block > 0 || (t->training.keep_state && t->at.step > 0);
+    if (keep || t->state_bytes == 0) return SL_OK;
+    memset(t->states, 0, (size_t)t->training.accumulate * t->state_bytes);
+    return sl_run_reset_state(t->run);
+}
+
+static sl_status run_epoch(sl_trainer *t) {
+    SLI_TRY(begin_epoch(t));
+    while (t->at.block < t->blocks) {
+        SLI_TRY(one_step(t));
+        SLI_TRY(tell_event(t, "step"));
+        if (t->at.block == t->blocks) break;
+        if (t->stop) return stop_here(t);
+        if (now() - t->saved_at > SAVE_EVERY_SECONDS) SLI_TRY(save(t, t->last_path, true));
+    }
+    SLI_TRY(end_epoch(t));
+    return t->stop && t->at.epoch < t->training.epochs && !t->at.finished ? tell_event(t, "stop") : SL_OK;
+}
+
+/* Better now than after an epoch. */
+static sl_status check_writable(const char *path) {
+    if (!path) return SL_OK;
+    sli_atomic_file file;
+    SLI_TRY(sli_atomic_begin(&file, path));
+    sli_atomic_abort(&file);
+    return SL_OK;
+}
+
+sl_status sli_trainer_fit(sl_trainer *trainer, sl_answer (*progress)(void *context, const sl_progress *progress),
+                          void *context) {
+    sl_trainer *t = trainer;
+    SLI_TRY(check_writable(t->path));
+    t->progress = progress;
+    t->context = context;
+    t->stop = false;
+    t->started = t->saved_at = now();
+    t->train_seconds = 0;
+    t->session_steps = t->session_tokens = 0;
+    while (t->at.epoch < t->training.epochs && !t->at.finished && !t->stop) SLI_TRY(run_epoch(t));
+    return SL_OK;
+}

@@ -1,0 +1,21 @@
+/* Models as training and generation need them: a private copy, and what its input and output look like. */
+#ifndef SLI_TOKEN_MODEL_H
+#define SLI_TOKEN_MODEL_H
+
+#include "core/model.h"
+
+/* A copy of the description. `carry`: every recurrent layer of it is stateful, so that a token stream may be read piece by
+ * piece; SL_ERR_INPUT for a layer that must see the future (bidirectional, go_backwards). */
+sl_status sli_model_copy(const sl_model *model, bool carry, sl_model **copy);
+
+/* The one input and the first output. SL_ERR_INPUT if the model has another number of inputs. */
+typedef struct sli_ends {
+    sli_shape input, output;
+} sli_ends;
+sl_status sli_model_ends(const sl_model *model, sli_ends *ends);
+/* Also checks that tokens go in and logits of at least as many classes come out at every step: a language model. */
+sl_status sli_model_token_ends(const sl_model *model, sli_ends *ends);
+/* Every token in [0, vocabulary). */
+sl_status sli_check_tokens(const int32_t *tokens, size_t count, int vocabulary);
+
+#endif

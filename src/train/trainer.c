@@ -1,0 +1,234 @@
+/* Making a trainer: the private model, the plan, the data and its checks, buffers, initial parameters. */
+#include "train/trainer.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------------------------ options -- */
+static sl_status copy_string(sli_arena *arena, const char *text, const char **copy) {
+    *copy = text ? sli_arena_string(arena, text) : NULL;
+    return text && !*copy ? sli_fail_memory("a trainer", strlen(text) + 1) : SL_OK;
+}
+
+static sl_status copy_strings(sl_trainer *t, const char *path, const char *const *metadata) {
+    SLI_TRY(copy_string(&t->arena, t->training.device, &t->training.device));
+    SLI_TRY(copy_string(&t->arena, t->training.require, &t->training.require));
+    SLI_TRY(copy_string(&t->arena, path, &t->path));
+    if (path) {
+        t->last_path = t->valid_kind == SLI_VALID_NONE ? t->path : sli_arena_format(&t->arena, "%s.last", path);
+        if (!t->last_path) return sli_fail_memory("a trainer", strlen(path) + 6);
+    }
+    int count = 0;
+    while (metadata && metadata[count] && metadata[count + 1]) count += 2;
+    t->metadata = sli_arena_alloc(&t->arena, sizeof(char *) * (size_t)(count + 1));
+    if (!t->metadata) return sli_fail_memory("a trainer", sizeof(char *) * (size_t)(count + 1));
+    for (int i = 0; i < count; i++) SLI_TRY(copy_string(&t->arena, metadata[i], &t->metadata[i]));
+    return SL_OK;
+}
+
+/* --------------------------------------------------------------------------------------------------------- data -- */
+/* FNV-1a: tells a checkpoint's data from other data. */
+static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes) {
+    const unsigned char *p = data;
+    for (size_t i = 0; i < bytes; i++) hash = (hash ^ p[i]) * 0x100000001B3u;
+    return hash;
+}
+
+static sl_status set_streams(sl_trainer *t, const sl_dataset *train, const sl_dataset *valid, const sli_ends *ends) {
+    const sl_training *o = &t->training;
+    size_t count = train->token_count;
+    SLI_TRY(sli_check_tokens(train->tokens, count, ends->input.vocabulary));
+    t->data_hash = hash_bytes(0xCBF29CE484222325u, train->tokens, count * sizeof *train->tokens);
+    double fraction = valid ? 0 : o->valid_fraction;
+    if (valid) {
+        SLI_FAIL_IF(!valid->tokens, SL_ERR_INPUT, "the training data are a token stream, the validation data are not");
+        SLI_TRY(sli_check_tokens(valid->tokens, valid->token_count, ends->input.vocabulary));
+        t->valid_tokens = valid->tokens;
+        t->valid_count = valid->token_count;
+        t->valid_kind = SLI_VALID_STREAM;
+    }
+    if (o->split == SL_SPLIT_BLOCKS) {
+        if (fraction > 0) t->valid_kind = SLI_VALID_BLOCKS;
+        return sli_streams_blocks(&t->streams, fraction > 0 ? &t->valid_streams : NULL, train->tokens, count, o->batch,
+                                  o->steps, fraction);
+    }
+    if (fraction > 0) {
+        t->valid_count = (size_t)((double)count * fraction);
+        t->valid_tokens = train->tokens + (count - t->valid_count);
+        t->valid_kind = SLI_VALID_STREAM;
+        count -= t->valid_count;
+    }
+    SLI_FAIL_IF(t->valid_kind == SLI_VALID_STREAM && t->valid_count < 2, SL_ERR_INPUT,
+                "the validation part has %zu tokens, at least 2 are needed: give more text or a larger part",
+                t->valid_count);
+    return sli_streams_contiguous(&t->streams, train->tokens, count, o->batch, o->steps, o->drop_partial);
+}
+
+sl_status sli_trainer_array_needs(const sl_model *model, sl_loss loss, bool doubles, sli_array_needs *needs) {
+    sli_ends ends;
+    SLI_TRY(sli_model_ends(model, &ends));
+    *needs = (sli_array_needs){.tokens = ends.input.integer,
+                               .vocabulary = ends.input.vocabulary,
+                               .features = ends.input.features,
+                               .input_steps = ends.input.time,
+                               .labels = loss == SL_LOSS_SOFTMAX,
+                               .classes = ends.output.features,
+                               .output_steps = ends.output.time,
+                               .doubles = doubles};
+    return SL_OK;
+}
+
+static sl_status set_arrays(sl_trainer *t, const sl_dataset *train, const sl_dataset *valid) {
+    sl_training *o = &t->training;
+    sli_array_needs needs;
+    SLI_FAIL_IF(!train->x || !train->y, SL_ERR_INPUT, "training needs x and y");
+    SLI_FAIL_IF(valid && (!valid->x || !valid->y), SL_ERR_INPUT, "the validation data need x and y");
+    SLI_TRY(sli_trainer_array_needs(t->model, o->loss, o->dtype == SL_F64, &needs));
+    SLI_TRY(sli_array_data_new(train->x, train->y, train->lengths, &needs, &t->arrays));
+    SLI_FAIL_IF(o->steps > 0 && o->steps < t->arrays.steps, SL_ERR_INPUT,
+                "x has %d steps, but steps is %d: sequences of arrays are run whole; leave steps out", t->arrays.steps,
+                o->steps);
+    if (train->lengths) o->masking = SL_MASK_LENGTHS;
+    SLI_FAIL_IF(o->masking == SL_MASK_LENGTHS && !train->lengths, SL_ERR_INPUT,
+                "masking by lengths was asked for, but the data have no lengths");
+    o->steps = t->arrays.steps;
+    if (valid) {
+        SLI_TRY(sli_array_data_new(valid->x, valid->y, valid->lengths, &needs, &t->valid_arrays));
+        SLI_FAIL_IF(valid->lengths && !train->lengths, SL_ERR_INPUT,
+                    "the validation data have lengths, the training data have none");
+        if (t->valid_arrays.steps > o->steps) o->steps = t->valid_arrays.steps;
+        t->valid_kind = SLI_VALID_ARRAYS;
+    }
+    t->data_hash = hash_bytes(0xCBF29CE484222325u, train->x->data, train->x->bytes);
+    t->data_hash = hash_bytes(t->data_hash, train->y->data, train->y->bytes);
+    return SL_OK;
+}
+
+static sl_status set_data(sl_trainer *t, const sl_dataset *train, const sl_dataset *valid) {
+    sl_training *o = &t->training;
+    if (t->tokens) {
+        sli_ends ends;
+        SLI_TRY(sli_model_token_ends(t->model, &ends));
+        SLI_TRY(set_streams(t, train, valid, &ends));
+        t->blocks = t->streams.blocks;
+    } else {
+        SLI_TRY(set_arrays(t, train, valid));
+        if ((size_t)o->batch > t->arrays.rows && o->accumulate == 1) o->batch = (int)t->arrays.rows;
+        t->blocks = (t->arrays.rows + (size_t)o->batch - 1) / (size_t)o->batch;
+    }
+    t->rows = o->batch / o->accumulate;
+    bool watches = o->patience > 0 || o->schedule.kind == SL_SCHEDULE_PLATEAU;
+    SLI_FAIL_IF(watches && t->valid_kind == SLI_VALID_NONE, SL_ERR_INPUT,
+                "%s needs validation data: give a validation file, or a part of the text (valid_fraction)",
+                o->patience > 0 ? "early stopping (patience)" : "the plateau schedule");
+    return SL_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------ making -- */
+static sl_status make_plan(sl_trainer *t) {
+    const sl_training *o = &t->training;
+    sl_plan_options options = {.batch = t->rows,
+                               .steps = o->steps,
+                               .train = 1,
+                               .dtype = o->dtype,
+                               .device = o->device,
+                               .require = o->require,
+                               .memory_limit = o->memory_limit,
+                               .threads = o->threads,
+                               .masking = o->masking,
+                               .loss = o->loss,
+                               .reduction = o->reduction,
+                               .optimizer = o->optimizer,
+                               .clip = o->clip,
+                               .allocator = &t->allocator};
+    SLI_TRY(sl_plan_new(t->model, &options, &t->plan));
+    SLI_TRY(sl_params_new(t->plan, &t->params));
+    SLI_TRY(sli_params_init(t->params, o->seed, o->init_scale));
+    SLI_TRY(sl_run_new(t->plan, t->params, &t->run));
+    return sl_run_set_seed(t->run, o->seed);
+}
+
+static sl_status allocate(const sl_allocator *allocator, size_t bytes, void *pointer) {
+    void *block = bytes ? sli_alloc_zero(allocator, bytes) : NULL;
+    if (bytes && !block) return sli_fail_memory("a batch of data", bytes);
+    memcpy(pointer, &block, sizeof block);
+    return SL_OK;
+}
+
+static sl_status make_buffers(sl_trainer *t) {
+    size_t rows = (size_t)t->rows, steps = (size_t)t->training.steps;
+    if (t->tokens) {
+        t->input_bytes = t->target_bytes = rows * steps * sizeof(int32_t);
+    } else {
+        t->input_bytes = rows * sli_array_input_bytes(&t->arrays);
+        t->target_bytes = rows * sli_array_target_bytes(&t->arrays);
+        if (t->valid_kind == SLI_VALID_ARRAYS) {
+            size_t valid_input = rows * sli_array_input_bytes(&t->valid_arrays);
+            size_t valid_target = rows * sli_array_target_bytes(&t->valid_arrays);
+            if (valid_input > t->input_bytes) t->input_bytes = valid_input;
+            if (valid_target > t->target_bytes) t->target_bytes = valid_target;
+        }
+    }
+    SLI_TRY(allocate(&t->allocator, t->input_bytes, &t->inputs));
+    SLI_TRY(allocate(&t->allocator, t->target_bytes, &t->targets));
+    if (t->training.masking == SL_MASK_LENGTHS) SLI_TRY(allocate(&t->allocator, rows * sizeof(int32_t), &t->lengths));
+    t->state_bytes = sl_run_state_bytes(t->run);
+    SLI_TRY(allocate(&t->allocator, (size_t)(t->training.accumulate + 1) * t->state_bytes, &t->states));
+    if (!t->tokens && t->training.shuffle)
+        SLI_TRY(allocate(&t->allocator, t->arrays.rows * sizeof(uint32_t), &t->order));
+    return SL_OK;
+}
+
+static sl_status make(sl_trainer *t, const sl_model *model, const sl_training *training, const sl_dataset *train,
+                      const sl_dataset *valid, const char *path, const char *const *metadata) {
+    t->tokens = train->tokens != NULL;
+    SLI_TRY(sli_training_resolve(training, t->tokens, &t->training));
+    SLI_TRY(sli_model_copy(model, t->tokens, &t->model));
+    SLI_TRY(set_data(t, train, valid));
+    SLI_TRY(copy_strings(t, path, metadata));
+    SLI_TRY(make_plan(t));
+    SLI_TRY(make_buffers(t));
+    t->at.best = t->at.patience_best = t->at.file_best = INFINITY;
+    return SL_OK;
+}
+
+sl_status sli_trainer_new(const sl_model *model, const sl_training *training, const sl_dataset *train,
+                          const sl_dataset *valid, const char *path, const char *const *metadata,
+                          sl_trainer **trainer) {
+    sl_trainer *t = sli_alloc_zero(&model->allocator, sizeof *t);
+    if (!t) return sli_fail_memory("a trainer", sizeof *t);
+    t->allocator = model->allocator;
+    sli_arena_init(&t->arena, &t->allocator);
+    sl_status status = make(t, model, training, train, valid, path, metadata);
+    if (status != SL_OK) {
+        sli_trainer_free(t);
+        return status;
+    }
+    *trainer = t;
+    return SL_OK;
+}
+
+void sli_trainer_free(sl_trainer *trainer) {
+    if (!trainer) return;
+    sl_allocator a = trainer->allocator;
+    if (trainer->order) sli_free(&a, trainer->order, trainer->arrays.rows * sizeof(uint32_t));
+    if (trainer->states)
+        sli_free(&a, trainer->states, (size_t)(trainer->training.accumulate + 1) * trainer->state_bytes);
+    if (trainer->lengths) sli_free(&a, trainer->lengths, (size_t)trainer->rows * sizeof(int32_t));
+    sli_free(&a, trainer->targets, trainer->target_bytes);
+    sli_free(&a, trainer->inputs, trainer->input_bytes);
+    sl_run_free(trainer->run);
+    sl_params_free(trainer->params);
+    sl_plan_free(trainer->plan);
+    sl_model_free(trainer->model);
+    sli_arena_free(&trainer->arena);
+    sli_free(&a, trainer, sizeof *trainer);
+}
+
+sl_status sli_trainer_init_from(sl_trainer *trainer, const char *path) {
+    sl_file *file = NULL;
+    SLI_TRY(sl_file_open(&trainer->allocator, path, &file));
+    sl_status status = sl_file_load_params(file, trainer->params);
+    sl_file_close(file);
+    return status;
+}
