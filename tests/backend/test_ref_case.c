@@ -160,6 +160,8 @@ static sli_call segment_call(ref_case *test, int k, sli_booking *booking) {
     int t0 = index * test->segment, length = t0 + test->segment > T ? T - t0 : test->segment;
     bool states = sli_op_is_recurrent(p->op);
     sli_call call = {.problem = *p, .chunk = test->segment, .t0 = t0, .total_steps = T, .training = test->training};
+    call.recompute = test->recompute;
+    call.accumulate = test->accumulate;
     call.rng_layer = 5 << 8;
     call.scalars = &test->scalars;
     call.metrics = &test->metrics;

@@ -13,7 +13,8 @@ typedef struct ref_case {
     const sli_kernel *kernel;
     sli_scalars scalars;
     sli_metrics metrics;
-    bool training;
+    bool training, recompute;
+    unsigned accumulate;
     uint64_t random;
     /* Elements; 0 = the op has no such tensor. A tensor with time has count / steps elements a step. */
     size_t in_count[SLI_MAX_IN], out_count[SLI_MAX_OUT], param_count[SLI_MAX_PARAM];
