@@ -15,11 +15,10 @@ GENERATOR := $(if $(shell command -v ninja 2>/dev/null),Ninja,Unix Makefiles)
 # make's own job server and flags are not for the ninja or make below.
 unexport MAKEFLAGS MFLAGS
 
-all: $(BUILD)/CMakeCache.txt
+all:
+	@test -e "$(BUILD)/build.ninja" || test -e "$(BUILD)/Makefile" || \
+	    cmake --preset release -B "$(BUILD)" -G "$(GENERATOR)"
 	@cmake --build "$(BUILD)" --parallel $(JOBS)
-
-$(BUILD)/CMakeCache.txt:
-	@cmake --preset release -B "$(BUILD)" -G "$(GENERATOR)"
 
 demo:
 	@tools/setup build
@@ -29,7 +28,9 @@ check:
 	@tools/setup check
 	@BUILD="$(BUILD)" JOBS="$(JOBS)" tools/check
 
-quick: all
+quick:
+	@tools/setup check
+	@$(MAKE) --no-print-directory BUILD="$(BUILD)" JOBS="$(JOBS)" all
 	@BUILD="$(BUILD)" JOBS="$(JOBS)" tools/check --quick
 
 install: all
