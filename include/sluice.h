@@ -230,6 +230,9 @@ SL_API sl_status sl_model_add_dropout(sl_model *model, const char *name, double 
 SL_API sl_status sl_model_add_merge(sl_model *model, const char *name, sl_merge kind, const char *const *inputs);
 /* The tensors a run returns; default: the output of the last layer. NULL-terminated. */
 SL_API sl_status sl_model_set_outputs(sl_model *model, const char *const *outputs);
+/* Name of input number `index`, NULL past the last. *vocabulary > 0: tokens [T][B]; else floats with *features, and *has_steps
+ * says whether [T][B][features] or [B][features]. The pointers may be NULL. */
+SL_API const char *sl_model_input(const sl_model *model, int index, int *vocabulary, int *features, int *has_steps);
 /* Model JSON: Keras Sequential JSON; our extra keys are `inputs` and `sluice` inside a layer's config. An unknown key
  * is an error that names it. *text is allocated by the model and valid until the next call or sl_model_free. */
 SL_API sl_status sl_model_from_json(const sl_allocator *allocator, const char *text, size_t bytes, sl_model **model);
