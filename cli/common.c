@@ -1,0 +1,54 @@
+/* Options and readers that several commands share. */
+#include "common.h"
+
+/* ------------------------------------------------------------------------------------------------------ options -- */
+static const option where_table[] = {
+    {OPTION_TEXT, "device", offsetof(where_options, device), "DEVICE", 0, 0,
+     "auto (the default), cpu, cuda:0; `sluice devices` lists them"},
+    {OPTION_INT, "threads", offsetof(where_options, threads), "N", 1, 1024,
+     "threads to use (default: what the affinity mask and the cgroup quota allow); the numbers do not depend on it"},
+    {OPTION_CHOICE, "dtype", offsetof(where_options, dtype), "f32|tf32|bf16|f16|f32x3|f64", 0, 0,
+     "precision of the products; parameters and cell states stay f32 (default: f32)"},
+    {OPTION_TEXT, "require", offsetof(where_options, require), "KERNEL", 0, 0,
+     "fail, exit code 4, unless the recurrent layers run on this kernel: a name (cpu:fused), a prefix (cpu:) or the "
+     "word "
+     "fused"},
+    {OPTION_SIZE, "memory-limit", offsetof(where_options, memory_limit), "SIZE", 0, 0,
+     "bytes for parameters and run together, such as 512M or 8G; training then recomputes activations, or fails with "
+     "exit code 5"},
+    {0}};
+const option_group where_group = {"where and how to compute", where_table};
+
+static const option script_table[] = {
+    {OPTION_FLAG, "json", offsetof(script_options, json), NULL, 0, 0, "print one JSON object, for scripts"}, {0}};
+const option_group script_group = {"output", script_table};
+
+sl_dtype where_dtype(const where_options *where, const arguments *a) {
+    static const sl_dtype dtypes[] = {SL_F32, SL_TF32, SL_BF16, SL_F16, SL_F32X3, SL_F64};
+    return arguments_given(a, "dtype") ? dtypes[where->dtype] : SL_DTYPE_DEFAULT;
+}
+
+void where_apply(const where_options *where, const arguments *a, sl_plan_options *options) {
+    if (arguments_given(a, "dtype")) options->dtype = where_dtype(where, a);
+    if (where->device) options->device = where->device;
+    if (where->require) options->require = where->require;
+    if (where->threads) options->threads = where->threads;
+    if (arguments_given(a, "memory-limit")) options->memory_limit = where->memory_limit;
+}
+
+/* -------------------------------------------------------------------------------------------------- model files -- */
+sl_vocabulary *file_vocabulary(const sl_file *file, const char *path, int *code) {
+    sl_vocabulary *vocabulary = NULL;
+    const char *json = sl_file_metadata(file, "vocabulary");
+    if (json)
+        *code = report(sl_vocabulary_from_json(NULL, json, &vocabulary));
+    else
+        *code =
+            report_as(SL_ERR_INPUT,
+                      "%s holds no vocabulary, so it is no language model; give arrays with --x instead of text", path);
+    return vocabulary;
+}
+
+int read_texts(char **paths, int count, char **text, size_t *bytes) {
+    return report(sl_text_read(NULL, (const char *const *)paths, count, text, bytes));
+}

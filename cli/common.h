@@ -1,0 +1,38 @@
+/* What the commands share: the list of commands, and the options that say where and how to compute. */
+#ifndef CLI_COMMON_H
+#define CLI_COMMON_H
+
+#include "options.h"
+#include "output.h"
+#include "sluice.h"
+
+extern const command command_train, command_predict, command_eval, command_generate, command_plan, command_check,
+    command_bench, command_info, command_devices;
+
+/* --device --threads --dtype --require --memory-limit */
+typedef struct where_options {
+    const char *device;
+    int threads;
+    int dtype; /* index of the choice: see where_dtype */
+    const char *require;
+    size_t memory_limit;
+} where_options;
+extern const option_group where_group;
+sl_dtype where_dtype(const where_options *where, const arguments *arguments);
+/* Puts what was given into the plan options; leaves the rest. */
+void where_apply(const where_options *where, const arguments *arguments, sl_plan_options *options);
+
+/* --json alone. */
+typedef struct script_options {
+    int json;
+} script_options;
+extern const option_group script_group;
+
+/* The vocabulary of a language model file. SL_ERR_INPUT, with a sentence on stderr, where the file holds none; *code is the
+ * exit code then and NULL is returned. */
+sl_vocabulary *file_vocabulary(const sl_file *file, const char *path, int *code);
+
+/* Whole files, one after the other; "-" is standard input. Gives an exit code; free *text with sl_text_free. */
+int read_texts(char **paths, int count, char **text, size_t *bytes);
+
+#endif

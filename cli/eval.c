@@ -1,0 +1,141 @@
+/* sluice eval: loss of a language model on text, or of any model on arrays. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common.h"
+#include "json.h"
+
+typedef struct eval_options {
+    const char *x, *y, *lengths;
+    int loss, batch;
+} eval_options;
+
+static const option eval_table[] = {
+    {OPTION_TEXT, "x", offsetof(eval_options, x), "X.npy", 0, 0, "inputs, in place of text"},
+    {OPTION_TEXT, "y", offsetof(eval_options, y), "Y.npy", 0, 0, "targets"},
+    {OPTION_TEXT, "lengths", offsetof(eval_options, lengths), "L.npy", 0, 0,
+     "steps of each row [N]; the rest is masked"},
+    {OPTION_CHOICE, "loss", offsetof(eval_options, loss), "softmax|binary|mse", 0, 0,
+     "for arrays (default: the one the model was trained with)"},
+    {OPTION_INT, "batch", offsetof(eval_options, batch), "B", 1, 0, "for arrays: rows a call (default 32)"},
+    {0}};
+static const option_group eval_group = {"data", eval_table};
+
+/* Characters of a UTF-8 text. */
+static double characters(const char *text, size_t bytes) {
+    size_t count = 0;
+    for (size_t i = 0; i < bytes; i++) count += ((unsigned char)text[i] & 0xC0) != 0x80;
+    return (double)count;
+}
+
+static void print_text_result(const sl_result *r, const sl_vocabulary *vocabulary, double chars, bool as_json) {
+    double loss = r->loss_sum / r->count;
+    /* At word level every character of the text shares the words' bits; elsewhere a token is a character. */
+    double bits = sl_vocabulary_level(vocabulary) == SL_LEVEL_WORD ? r->loss_sum / log(2) / chars : loss / log(2);
+    if (as_json) {
+        json out = {.file = stdout};
+        json_open(&out, NULL, '{');
+        json_number(&out, "loss", loss);
+        json_number(&out, "perplexity", exp(loss));
+        json_number(&out, "bits_per_char", bits);
+        json_integer(&out, "tokens", (long long)r->count);
+        json_close(&out, '}');
+        json_end(&out);
+        return;
+    }
+    printf("loss           %.6f nats per token\nperplexity     %.4f\nbits per char  %.6f\ntokens         %.0f\n", loss,
+           exp(loss), bits, r->count);
+}
+
+static int eval_text(const arguments *a, const sl_file *file, const sl_plan_options *options, bool as_json) {
+    int code;
+    char *text = NULL;
+    size_t bytes = 0, count = 0;
+    int32_t *tokens = NULL;
+    sl_result result;
+    sl_vocabulary *vocabulary = file_vocabulary(file, a->positional[0], &code);
+    if (!code) code = read_texts(a->positional + 1, a->positionals - 1, &text, &bytes);
+    if (!code) code = report(sl_vocabulary_encode(vocabulary, text, bytes, &tokens, &count));
+    if (!code) code = report(sl_evaluate_tokens(NULL, file, tokens, count, options, &result));
+    if (!code) print_text_result(&result, vocabulary, characters(text, bytes), as_json);
+    if (tokens) sl_tokens_free(vocabulary, tokens, count);
+    sl_text_free(text);
+    sl_vocabulary_free(vocabulary);
+    return code;
+}
+
+static void print_array_result(const sl_result *r, bool as_json) {
+    double loss = r->count > 0 ? r->loss_sum / r->count : r->loss;
+    bool accuracy = isfinite(r->correct) && r->count > 0;
+    if (as_json) {
+        json out = {.file = stdout};
+        json_open(&out, NULL, '{');
+        json_number(&out, "loss", loss);
+        if (accuracy) json_number(&out, "accuracy", r->correct / r->count);
+        json_integer(&out, "count", (long long)r->count);
+        json_close(&out, '}');
+        json_end(&out);
+        return;
+    }
+    printf("loss      %.6g\n", loss);
+    if (accuracy) printf("accuracy  %.6f\n", r->correct / r->count);
+    printf("count     %.0f\n", r->count);
+}
+
+static int eval_arrays(const eval_options *o, const sl_file *file, const sl_plan_options *options, bool as_json) {
+    sl_array arrays[3] = {0};
+    const char *const paths[3] = {o->x, o->y, o->lengths};
+    sl_result result;
+    int code = 0;
+    for (int i = 0; i < 3 && !code; i++)
+        if (paths[i]) code = report(sl_npy_read(NULL, paths[i], &arrays[i]));
+    sl_dataset data = {.x = &arrays[0], .y = &arrays[1], .lengths = o->lengths ? &arrays[2] : NULL};
+    if (!code) code = report(sl_evaluate_arrays(file, &data, options, &result));
+    if (!code) print_array_result(&result, as_json);
+    for (int i = 0; i < 3; i++)
+        if (arrays[i].data) sl_array_free(&arrays[i]);
+    return code;
+}
+
+static int run(const command *command, int count, char **words) {
+    static const sl_loss losses[] = {SL_LOSS_SOFTMAX, SL_LOSS_BINARY, SL_LOSS_MSE};
+    eval_options o = {0};
+    where_options where = {0};
+    script_options script = {0};
+    arguments a = {.values = {&o, &where, &script}};
+    int code = arguments_parse(&a, command, count, words);
+    if (code != PARSE_GO_ON) return code;
+    bool arrays = o.x || o.y;
+    if (arrays && (!o.x || !o.y)) return usage_error(command, "--x and --y go together");
+    if (arrays && a.positionals > 1)
+        return usage_error(command, "give text files or --x and --y, not both ('%s')", a.positional[1]);
+    if (!arrays && a.positionals < 2) return usage_error(command, "eval needs a text file, or --x and --y");
+    sl_plan_options options = {.batch = o.batch};
+    if (arguments_given(&a, "loss")) options.loss = losses[o.loss];
+    if (o.lengths) options.masking = SL_MASK_LENGTHS;
+    where_apply(&where, &a, &options);
+    sl_file *file;
+    code = report(sl_file_open(NULL, a.positional[0], &file));
+    if (code) return code;
+    code = arrays ? eval_arrays(&o, file, &options, script.json) : eval_text(&a, file, &options, script.json);
+    sl_file_close(file);
+    return code;
+}
+
+const command command_eval = {
+    .name = "eval",
+    .summary = "measure a model on text or on arrays",
+    .synopsis = "sluice eval MODEL TEXT... [--json]\n"
+                "       sluice eval MODEL --x X.npy --y Y.npy [--lengths L.npy] [--loss NAME] [--json]",
+    .text =
+        "A language model: loss in nats per token, perplexity, bits per character and the number of tokens, over one\n"
+        "stream with the state carried: every token of the text but the first is predicted. - is standard input.\n"
+        "Arrays: the loss, and the accuracy where it applies.",
+    .groups = {&eval_group, &where_group, &script_group},
+    .examples = "  sluice eval book.safetensors test.txt --json\n"
+                "  sluice eval classes.safetensors --x x.npy --y y.npy\n",
+    .least = 1,
+    .most = -1,
+    .missing = "eval needs a model file, and a text or --x and --y",
+    .run = run};

@@ -1,0 +1,27 @@
+/* Writes JSON on one line, for --json and --log. Keys are NULL inside arrays. */
+#ifndef CLI_JSON_H
+#define CLI_JSON_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef struct json {
+    FILE *file;
+    bool inside; /* something was written in the open object or array: a comma comes first */
+} json;
+
+/* bracket: '{' or '['. */
+void json_open(json *out, const char *key, char bracket);
+void json_close(json *out, char bracket);
+/* Not valid UTF-8 becomes U+FFFD; NULL becomes null. */
+void json_string(json *out, const char *key, const char *value);
+/* The shortest decimal that reads back to the same double; null where it is not finite. */
+void json_number(json *out, const char *key, double value);
+void json_integer(json *out, const char *key, long long value);
+void json_bool(json *out, const char *key, bool value);
+/* A JSON text as it is, on one line; as a string where it is no JSON. */
+void json_text(json *out, const char *key, const char *text);
+/* Ends the line. */
+void json_end(json *out);
+
+#endif

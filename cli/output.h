@@ -1,0 +1,27 @@
+/* What every command prints the same way: errors, numbers for people. */
+#ifndef CLI_OUTPUT_H
+#define CLI_OUTPUT_H
+
+#include <stddef.h>
+#include "sluice.h"
+
+/* "sluice: DETAIL" on stderr; gives the exit code of `status` (0 prints nothing). */
+int report(sl_status status);
+/* The same for a failure that the command itself found. */
+int report_as(sl_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int report_memory(void);
+
+/* Flushes stdout; a write that failed (full disk) is an error even where the command itself succeeded. */
+int finish_output(int code);
+/* Has a write to stdout failed? Long outputs stop then. */
+int output_failed(void);
+
+enum { BYTES_TEXT = 32 };
+/* "512 bytes", "12.3 kB" (1 kB = 1024 bytes); gives `text`. */
+const char *bytes_text(double bytes, char text[BYTES_TEXT]);
+/* "1,234,567"; gives `text`. */
+const char *count_text(long long value, char text[BYTES_TEXT]);
+/* "45 s", "3 min 12 s", "2 h 05 min"; gives `text`. */
+const char *seconds_text(double seconds, char text[BYTES_TEXT]);
+
+#endif

@@ -1,0 +1,47 @@
+/* Problem strings from words and files. */
+#include "problems.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "output.h"
+
+bool is_problem(const char *word) {
+    return strchr(word, ':') && access(word, F_OK) != 0;
+}
+
+static int problems_of_file(const char *path, int (*each)(void *context, const char *problem), void *context) {
+    FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "r");
+    if (!file)
+        return report_as(SL_ERR_FILE,
+                         "cannot read %s: %s; give a problem such as lstm:b20_t35_i650_h650, or a file of them", path,
+                         strerror(errno));
+    char *line = NULL;
+    size_t capacity = 0;
+    int code = 0;
+    while (code <= 1 && getline(&line, &capacity, file) >= 0) {
+        line[strcspn(line, "#\r\n")] = 0;
+        char *start = line + strspn(line, " \t");
+        start[strcspn(start, " \t")] = 0;
+        if (!start[0]) continue;
+        int each_code = each(context, start);
+        if (each_code) code = each_code;
+    }
+    if (ferror(file) && code <= 1)
+        code = report_as(SL_ERR_FILE, "cannot read %s: %s; give a file of problem strings", path, strerror(errno));
+    free(line);
+    if (file != stdin) fclose(file);
+    return code;
+}
+
+int for_each_problem(char **words, int count, int (*each)(void *context, const char *problem), void *context) {
+    int code = 0;
+    for (int i = 0; i < count && code <= 1; i++) {
+        int each_code = is_problem(words[i]) ? each(context, words[i]) : problems_of_file(words[i], each, context);
+        if (each_code) code = each_code;
+    }
+    return code;
+}

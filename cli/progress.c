@@ -1,0 +1,210 @@
+/* The progress of a training run on a terminal, in plain lines and in the log. */
+#include "progress.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "json.h"
+#include "output.h"
+
+static const double terminal_every = 0.2, plain_every = 10.0; /* seconds between two lines */
+
+/* ------------------------------------------------------------------------------------------------------ signals -- */
+static volatile sig_atomic_t interrupts;
+
+static void on_signal(int number) {
+    (void)number;
+    if (++interrupts > 1) _exit(130);
+}
+
+void progress_catch_signals(void) {
+    struct sigaction action = {0};
+    action.sa_handler = on_signal;
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+bool progress_interrupted(void) {
+    return interrupts > 0;
+}
+
+bool progress_is_terminal(void) {
+    return isatty(STDOUT_FILENO) != 0;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- log -- */
+int progress_open(progress_view *view, const char *log_path, bool append) {
+    view->log_path = log_path;
+    if (!log_path) return 0;
+    view->log = fopen(log_path, append ? "a" : "w");
+    if (!view->log)
+        return report_as(SL_ERR_IO, "cannot write the log %s: %s; choose another place with --log", log_path,
+                         strerror(errno));
+    return 0;
+}
+
+/* Every line is complete on disk or in a pipe before the next begins: a kill leaves no half object but the last. */
+static void log_end(progress_view *view, json *out) {
+    json_close(out, '}');
+    json_end(out);
+    if (fflush(view->log) != 0) view->log_failed = true;
+}
+
+static void log_machine(json *out) {
+    struct utsname name;
+    const char *detail = NULL;
+    const char *device = sl_device_name(0, &detail, NULL);
+    json_open(out, "machine", '{');
+    if (uname(&name) == 0) {
+        json_string(out, "system", name.sysname);
+        json_string(out, "architecture", name.machine);
+    }
+    json_string(out, "device", device);
+    json_string(out, "detail", detail);
+    json_close(out, '}');
+}
+
+void progress_start(progress_view *view, const sl_plan *plan, const char *command, double parameters) {
+    if (!view->log) return;
+    json out = {.file = view->log};
+    json_open(&out, NULL, '{');
+    json_string(&out, "event", "start");
+    json_string(&out, "version", sl_version());
+    json_string(&out, "command", command);
+    log_machine(&out);
+    json_integer(&out, "threads", sl_plan_threads(plan));
+    json_string(&out, "kernel", sl_plan_kernels(plan));
+    json_integer(&out, "parameters", (long long)parameters);
+    json_text(&out, "plan", sl_plan_explain_json(plan));
+    log_end(view, &out);
+}
+
+static void log_step(progress_view *view, const sl_progress *p) {
+    if (!view->log) return;
+    json out = {.file = view->log};
+    json_open(&out, NULL, '{');
+    json_integer(&out, "step", p->step);
+    json_integer(&out, "epoch", p->epoch);
+    json_number(&out, "loss", p->loss);
+    if (view->perplexity) json_number(&out, "perplexity", p->perplexity);
+    json_number(&out, "lr", p->learning_rate);
+    json_number(&out, "grad_norm", p->gradient_norm);
+    json_number(&out, "tokens_per_s", p->tokens_per_second);
+    json_integer(&out, "memory_bytes", (long long)p->memory_bytes);
+    json_number(&out, "seconds", p->seconds);
+    log_end(view, &out);
+}
+
+static void log_event(progress_view *view, const sl_progress *p) {
+    if (!view->log) return;
+    json out = {.file = view->log};
+    json_open(&out, NULL, '{');
+    json_string(&out, "event", p->event);
+    json_integer(&out, "step", p->step);
+    json_integer(&out, "epoch", p->epoch);
+    if (strcmp(p->event, "evaluation") == 0) {
+        json_number(&out, "valid_loss", p->valid_loss);
+        if (view->perplexity) json_number(&out, "valid_perplexity", exp(p->valid_loss));
+        if (isfinite(p->accuracy)) json_number(&out, "accuracy", p->accuracy);
+        json_bool(&out, "improved", p->improved);
+    } else if (strcmp(p->event, "epoch") == 0) {
+        json_number(&out, "loss", p->loss);
+    }
+    json_number(&out, "best_loss", p->best_loss);
+    if (p->path) json_string(&out, "path", p->path);
+    json_number(&out, "seconds", p->seconds);
+    log_end(view, &out);
+}
+
+/* ------------------------------------------------------------------------------------------------------- people -- */
+static void clear_line(progress_view *view) {
+    if (view->width) printf("\r%*s\r", view->width, "");
+    view->width = 0;
+}
+
+static int step_text(const progress_view *view, const sl_progress *p, char *text, size_t capacity) {
+    char rate[64], eta[BYTES_TEXT], memory[BYTES_TEXT], perplexity[32] = "";
+    if (p->tokens_per_second >= 10000)
+        snprintf(rate, sizeof rate, "%.1fk %s/s", p->tokens_per_second / 1000, view->unit);
+    else
+        snprintf(rate, sizeof rate, "%.0f %s/s", p->tokens_per_second, view->unit);
+    if (view->perplexity) snprintf(perplexity, sizeof perplexity, "  ppl %.2f", p->perplexity);
+    return snprintf(text, capacity, "epoch %d/%d  step %lld/%lld  loss %.4f%s  lr %.4g  %s  eta %s  %s  %s", p->epoch,
+                    p->total_epochs, (long long)p->step, (long long)p->total_steps, p->loss, perplexity,
+                    p->learning_rate, rate, seconds_text(p->eta_seconds, eta),
+                    bytes_text((double)p->memory_bytes, memory), p->kernel ? p->kernel : "");
+}
+
+static void show_step(progress_view *view, const sl_progress *p) {
+    double every = view->terminal ? terminal_every : plain_every;
+    if (p->seconds - view->shown < every && p->step != 1) return;
+    view->shown = p->seconds;
+    char text[320];
+    int length = step_text(view, p, text, sizeof text);
+    if (view->terminal) {
+        printf("\r%s%*s", text, view->width > length ? view->width - length : 0, "");
+        view->width = length;
+    } else {
+        puts(text);
+    }
+    fflush(stdout);
+}
+
+static void show_evaluation(progress_view *view, const sl_progress *p) {
+    clear_line(view);
+    printf("epoch %d/%d  step %lld/%lld  loss %.4f  ", p->epoch, p->total_epochs, (long long)p->step,
+           (long long)p->total_steps, p->loss);
+    printf("valid loss %.4f", p->valid_loss);
+    if (view->perplexity) printf("  valid ppl %.2f", exp(p->valid_loss));
+    if (isfinite(p->accuracy)) printf("  accuracy %.4f", p->accuracy);
+    puts(p->improved ? "  best so far" : "");
+    fflush(stdout);
+}
+
+sl_answer progress_show(void *context, const sl_progress *p) {
+    progress_view *view = context;
+    if (strcmp(p->event, "step") == 0) {
+        log_step(view, p);
+        show_step(view, p);
+    } else {
+        log_event(view, p);
+        if (strcmp(p->event, "evaluation") == 0) {
+            show_evaluation(view, p);
+            view->evaluated = true;
+            view->valid_loss = p->valid_loss;
+            view->best_loss = p->best_loss;
+        } else if (strcmp(p->event, "stop") == 0) {
+            view->stopped = true;
+        } else if (strcmp(p->event, "early_stop") == 0) {
+            clear_line(view);
+            printf("stopped early: no improvement for --patience epochs\n");
+        }
+    }
+    view->last = *p;
+    view->last.event = view->last.kernel = view->last.path = NULL; /* borrowed for the call */
+    if (!progress_interrupted()) return SL_CONTINUE;
+    if (!view->stopped) {
+        clear_line(view);
+        printf("stopping: saving and evaluating first (again to leave at once)\n");
+        fflush(stdout);
+        view->stopped = true;
+    }
+    return SL_STOP_SAVING;
+}
+
+int progress_close(progress_view *view) {
+    if (view->width) putchar('\n');
+    view->width = 0;
+    if (!view->log) return 0;
+    if (fclose(view->log) != 0) view->log_failed = true;
+    view->log = NULL;
+    if (!view->log_failed) return 0;
+    return report_as(SL_ERR_IO, "the log %s could not be written completely; free some space or write elsewhere",
+                     view->log_path);
+}

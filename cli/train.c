@@ -1,0 +1,326 @@
+/* sluice train: makes or reads a description with its training options, and runs the one fit loop on text or on arrays. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common.h"
+#include "progress.h"
+#include "train_options.h"
+
+/* One call of the command. Every pointer is NULL until it is made; job_free frees all. */
+typedef struct train_job {
+    train_options options;
+    arguments a;
+    char *document; /* MODEL.json as read */
+    size_t document_bytes;
+    sl_model *model;
+    sl_training training;
+    sl_vocabulary *vocabulary;
+    char *text, *valid_text;
+    size_t text_bytes, valid_bytes;
+    int32_t *tokens, *valid_tokens;
+    size_t count, valid_count;
+    sl_array arrays[6]; /* x, y, lengths, valid x, valid y, valid lengths */
+    sl_dataset train, valid;
+    bool has_valid;
+    sl_trainer *trainer;
+    char command[512]; /* as typed, for the log */
+} train_job;
+
+static void free_texts(train_job *job) {
+    sl_text_free(job->text);
+    sl_text_free(job->valid_text);
+    job->text = job->valid_text = NULL;
+}
+
+static void job_free(train_job *job) {
+    sl_trainer_free(job->trainer);
+    for (int i = 0; i < 6; i++)
+        if (job->arrays[i].data) sl_array_free(&job->arrays[i]);
+    if (job->tokens) sl_tokens_free(job->vocabulary, job->tokens, job->count);
+    if (job->valid_tokens) sl_tokens_free(job->vocabulary, job->valid_tokens, job->valid_count);
+    free_texts(job);
+    sl_vocabulary_free(job->vocabulary);
+    sl_model_free(job->model);
+    sl_text_free(job->document);
+}
+
+/* ----------------------------------------------------------------------------------------------------- the fit -- */
+static double parameter_count(const sl_params *params) {
+    double sum = 0;
+    int rows, columns;
+    for (int i = 0; sl_params_name(params, i, &rows, &columns); i++) sum += (double)rows * columns;
+    return sum;
+}
+
+static void print_summary(const train_job *job) {
+    const sl_plan *plan = sl_trainer_plan(job->trainer);
+    const sl_training *t = &job->training;
+    sl_memory m;
+    sl_plan_memory(plan, &m);
+    char a[BYTES_TEXT], b[BYTES_TEXT], c[BYTES_TEXT];
+    if (job->vocabulary) {
+        static const char *const levels[] = {"characters", "words", "bytes"};
+        printf("data   %s %s, vocabulary %s", count_text((long long)job->count, a),
+               levels[sl_vocabulary_level(job->vocabulary)], count_text(sl_vocabulary_size(job->vocabulary), b));
+        if (job->has_valid)
+            printf("; %s validate\n", count_text((long long)job->valid_count, a));
+        else
+            printf("; %.3g%% of them validate\n", t->valid_fraction * 100);
+    } else {
+        printf("data   %s rows; %s validate\n", count_text((long long)job->arrays[0].shape[0], a),
+               job->has_valid ? count_text((long long)job->arrays[3].shape[0], b) : "0");
+    }
+    printf("plan   %s parameters; kernel %s; %d thread%s; %.3g MFLOP a step\n",
+           count_text((long long)parameter_count(sl_trainer_params(job->trainer)), a), sl_plan_kernels(plan),
+           sl_plan_threads(plan), sl_plan_threads(plan) == 1 ? "" : "s", sl_plan_flops(plan) / 1e6);
+    printf("memory %s: parameters and optimizer %s, run %s",
+           bytes_text((double)m.params_block + (double)m.run_block, a), bytes_text((double)m.params_block, b),
+           bytes_text((double)m.run_block, c));
+    if (m.segments > 1) printf(" (activations recomputed in %d segments)", m.segments);
+    printf("; BLAS about %s more\n", bytes_text((double)m.blas_buffers, a));
+    fflush(stdout);
+}
+
+static void print_end(const train_job *job, const progress_view *view) {
+    char seconds[BYTES_TEXT];
+    printf("%s after %lld of %lld steps in %s", view->stopped ? "stopped" : "done", (long long)view->last.step,
+           (long long)view->last.total_steps, seconds_text(view->last.seconds, seconds));
+    if (view->evaluated && view->perplexity)
+        printf("; best validation loss %.4f (perplexity %.2f)", view->best_loss, exp(view->best_loss));
+    else if (view->evaluated)
+        printf("; best validation loss %.6g", view->best_loss);
+    const char *out = job->options.fit.out;
+    printf("\nwrote %s", out);
+    if (view->evaluated) printf(" (the best so far) and %s.last (the resume point)", out);
+    puts(view->stopped ? "; go on with --resume" : "");
+    if (job->vocabulary && !view->stopped) printf("next: sluice generate %s --length 400\n", out);
+}
+
+static int fit(train_job *job) {
+    const train_options *o = &job->options;
+    static const char *const units[] = {"chars", "words", "bytes"};
+    const char *vocabulary = job->vocabulary ? sl_vocabulary_to_json(job->vocabulary) : NULL;
+    if (job->vocabulary && !vocabulary) return report_memory();
+    const char *const metadata[] = {vocabulary ? "vocabulary" : NULL, vocabulary, NULL};
+    int code = report(sl_trainer_new(job->model, &job->training, &job->train, job->has_valid ? &job->valid : NULL,
+                                     o->fit.out, metadata, &job->trainer));
+    if (!code && o->fit.init_from) code = report(sl_trainer_init_from(job->trainer, o->fit.init_from));
+    if (!code && o->fit.resume) code = report(sl_trainer_resume(job->trainer));
+    if (code) return code;
+    progress_view view = {.terminal = progress_is_terminal(),
+                          .perplexity = job->training.loss == SL_LOSS_SOFTMAX,
+                          .unit = job->vocabulary ? units[sl_vocabulary_level(job->vocabulary)] : "rows x steps"};
+    code = progress_open(&view, o->fit.log, o->fit.resume);
+    if (code) return code;
+    print_summary(job);
+    progress_start(&view, sl_trainer_plan(job->trainer), job->command,
+                   parameter_count(sl_trainer_params(job->trainer)));
+    progress_catch_signals();
+    sl_status status = sl_trainer_fit(job->trainer, progress_show, &view);
+    code = progress_close(&view);
+    if (status != SL_OK) return report(status);
+    print_end(job, &view);
+    return code;
+}
+
+/* ------------------------------------------------------------------------------------------------------ document -- */
+/* Parses job->document; gives PARSE_GO_ON or an exit code. `task` is what the words on the command line ask for. */
+static int read_document(train_job *job, const char *task) {
+    int code = report(sl_model_from_json(NULL, job->document, job->document_bytes, &job->model));
+    if (!code) code = report(sl_training_from_json(job->document, job->document_bytes, &job->training));
+    if (code) return code;
+    if (!job->training.task) train_defaults(&job->options, &job->a, task, &job->training);
+    if (strcmp(job->training.task, task) != 0)
+        return usage_error(job->a.command, "the description is for %s, which needs %s",
+                           task[0] == 'l' ? "arrays" : "text", task[0] == 'l' ? "--x and --y" : "TEXT files, not --x");
+    return train_apply(&job->options, &job->a, &job->training);
+}
+
+/* Prints the document of job->model and job->training, or replaces both by what it says. */
+static int write_document(train_job *job) {
+    const char *text;
+    int code = report(sl_training_to_json(job->model, &job->training, NULL, &text));
+    if (code) return code;
+    if (job->options.fit.print_model) {
+        fputs(text, stdout);
+        return 0;
+    }
+    size_t bytes = strlen(text);
+    /* Read back like any other file: `train lm` is `train MODEL.json`, so that both compute the same bits. */
+    sl_model *parsed = NULL;
+    code = report(sl_model_from_json(NULL, text, bytes, &parsed));
+    if (!code) code = report(sl_training_from_json(text, bytes, &job->training));
+    sl_model_free(job->model);
+    job->model = parsed;
+    if (code) return code;
+    code = train_apply(&job->options, &job->a, &job->training);
+    return code == PARSE_GO_ON ? 0 : code;
+}
+
+/* --------------------------------------------------------------------------------------------------------- text -- */
+/* The vocabulary of the text, or that of the model to start from. */
+static int make_vocabulary(train_job *job, sl_level level, int limit) {
+    const char *from = job->options.fit.init_from;
+    if (!from) return report(sl_vocabulary_new(NULL, level, job->text, job->text_bytes, limit, &job->vocabulary));
+    sl_file *file;
+    int code = report(sl_file_open(NULL, from, &file));
+    if (!code) job->vocabulary = file_vocabulary(file, from, &code);
+    sl_file_close(file);
+    return code;
+}
+
+static int encode(train_job *job) {
+    int code = report(sl_vocabulary_encode(job->vocabulary, job->text, job->text_bytes, &job->tokens, &job->count));
+    char *valid = (char *)job->options.text.valid;
+    if (!code && valid) {
+        code = read_texts(&valid, 1, &job->valid_text, &job->valid_bytes);
+        if (!code)
+            code = report(sl_vocabulary_encode(job->vocabulary, job->valid_text, job->valid_bytes, &job->valid_tokens,
+                                               &job->valid_count));
+    }
+    free_texts(job);
+    job->train = (sl_dataset){.tokens = job->tokens, .token_count = job->count};
+    job->valid = (sl_dataset){.tokens = job->valid_tokens, .token_count = job->valid_count};
+    job->has_valid = valid != NULL;
+    return code;
+}
+
+static int describe_preset(train_job *job, sl_training *base) {
+    sl_model *sketch;
+    const char *name = job->options.model.preset;
+    /* Twice: first for the level of the text, then for the size of its vocabulary. */
+    int code = report(sl_preset(NULL, name, 2, &sketch, base));
+    if (code) return code;
+    sl_model_free(sketch);
+    sl_training wanted = *base;
+    code = train_apply(&job->options, &job->a, &wanted);
+    if (code != PARSE_GO_ON) return code;
+    code = make_vocabulary(job, wanted.level, wanted.vocabulary_limit);
+    if (code) return code;
+    return report(sl_preset(NULL, name, sl_vocabulary_size(job->vocabulary), &job->model, base));
+}
+
+/* `train lm`: options -> description and training options. */
+static int describe_lm(train_job *job) {
+    const train_options *o = &job->options;
+    int code;
+    if (o->model.preset) {
+        const char *given = arguments_first_other(&job->a, GROUP_MODEL, "preset");
+        if (given) return usage_error(job->a.command, "--preset fixes the model: leave out --%s", given);
+        code = describe_preset(job, &job->training);
+        if (code) return code;
+        code = train_apply(o, &job->a, &job->training);
+        return code == PARSE_GO_ON ? 0 : code;
+    }
+    train_defaults(o, &job->a, "lm", &job->training);
+    code = train_apply(o, &job->a, &job->training);
+    if (code != PARSE_GO_ON) return code;
+    code = make_vocabulary(job, job->training.level, job->training.vocabulary_limit);
+    return code ? code : train_describe(o, &job->a, sl_vocabulary_size(job->vocabulary), &job->model);
+}
+
+static int train_text(train_job *job, bool lm) {
+    const char *given = arguments_first_other(&job->a, GROUP_ARRAY, NULL);
+    if (given) return usage_error(job->a.command, "--%s goes with arrays, not with text", given);
+    int code = read_texts(job->a.positional + 1, job->a.positionals - 1, &job->text, &job->text_bytes);
+    if (code) return code;
+    if (lm) {
+        code = describe_lm(job);
+    } else {
+        code = read_document(job, "lm");
+        code = code == PARSE_GO_ON ? make_vocabulary(job, job->training.level, job->training.vocabulary_limit) : code;
+    }
+    if (!code) code = write_document(job);
+    if (code || job->options.fit.print_model) return code;
+    code = encode(job);
+    return code ? code : fit(job);
+}
+
+/* ------------------------------------------------------------------------------------------------------- arrays -- */
+static int train_arrays(train_job *job) {
+    const array_options *o = &job->options.array;
+    const char *given = arguments_first_other(&job->a, GROUP_TEXT, NULL);
+    if (given) return usage_error(job->a.command, "--%s goes with text, not with arrays", given);
+    if (!job->options.fit.print_model && (!o->x || !o->y))
+        return usage_error(job->a.command, "training on arrays needs --x X.npy and --y Y.npy");
+    if (!o->valid_x != !o->valid_y) return usage_error(job->a.command, "--valid-x and --valid-y go together");
+    int code = read_document(job, "array");
+    if (code != PARSE_GO_ON) return code;
+    if (job->training.loss == SL_LOSS_NONE)
+        return usage_error(job->a.command, "no loss: give --loss softmax, binary or mse");
+    code = write_document(job);
+    if (code || job->options.fit.print_model) return code;
+    const char *const paths[6] = {o->x, o->y, o->lengths, o->valid_x, o->valid_y, o->valid_lengths};
+    for (int i = 0; i < 6; i++) {
+        if (paths[i]) code = report(sl_npy_read(NULL, paths[i], &job->arrays[i]));
+        if (code) return code;
+    }
+    sl_array *at = job->arrays;
+    job->train = (sl_dataset){.x = &at[0], .y = &at[1], .lengths = o->lengths ? &at[2] : NULL};
+    job->valid = (sl_dataset){.x = &at[3], .y = &at[4], .lengths = o->valid_lengths ? &at[5] : NULL};
+    job->has_valid = o->valid_x != NULL;
+    return fit(job);
+}
+
+/* ------------------------------------------------------------------------------------------------------ command -- */
+static int run_job(train_job *job) {
+    const arguments *a = &job->a;
+    const char *what = a->positional[0];
+    bool lm = strcmp(what, "lm") == 0;
+    if (!job->options.fit.out && !job->options.fit.print_model)
+        return usage_error(a->command, "train needs --out MODEL, the file to write");
+    if (job->options.fit.resume && job->options.fit.init_from)
+        return usage_error(a->command, "--resume and --init-from exclude each other");
+    if (lm && a->positionals < 2) return usage_error(a->command, "train lm needs a TEXT file, or - for standard input");
+    if (lm) return train_text(job, true);
+    const char *given = arguments_first_other(a, GROUP_MODEL, NULL);
+    if (given) return usage_error(a->command, "--%s goes with train lm; %s describes its model itself", given, what);
+    int code = read_texts(job->a.positional, 1, &job->document, &job->document_bytes);
+    if (code) return code;
+    return a->positionals > 1 ? train_text(job, false) : train_arrays(job);
+}
+
+static void join_words(char *text, size_t capacity, int count, char **words) {
+    size_t used = (size_t)snprintf(text, capacity, "sluice train");
+    for (int i = 0; i < count && used < capacity; i++)
+        used += (size_t)snprintf(text + used, capacity - used, " %s", words[i]);
+}
+
+static int run(const command *command, int count, char **words) {
+    train_job job;
+    memset(&job, 0, sizeof job);
+    join_words(job.command, sizeof job.command, count, words);
+    int code = train_options_parse(&job.options, &job.a, command, count, words);
+    if (code != PARSE_GO_ON) return code;
+    code = run_job(&job);
+    job_free(&job);
+    return code;
+}
+
+const command command_train = {
+    .name = "train",
+    .summary = "train a language model on text, or any description on arrays",
+    .synopsis = "sluice train lm TEXT... [options] --out MODEL\n"
+                "       sluice train lm --preset NAME TEXT... [options] --out MODEL\n"
+                "       sluice train MODEL.json TEXT... [options] --out MODEL\n"
+                "       sluice train MODEL.json --x X.npy --y Y.npy --loss NAME [options] --out MODEL",
+    .text =
+        "Trains and writes MODEL, one file that evaluates and generates without anything else. `train lm` writes a\n"
+        "description of a language model from the options (--print-model shows it) and runs it; MODEL.json is any\n"
+        "description: Keras Sequential JSON with our extra keys. - is standard input. Options given here override\n"
+        "those in MODEL.json.\n"
+        "\n"
+        "Ctrl-C or SIGTERM finishes the step, saves, evaluates and exits 0; a second one leaves at once with 130.\n"
+        "A kill at any moment leaves the previous MODEL and MODEL.last whole.",
+    .groups = {&text_group, &model_group, &array_group, &fit_group, &where_group},
+    .examples = "  sluice train lm book.txt --out book.safetensors --max-minutes 5\n"
+                "  sluice train lm book.txt --out book.safetensors --max-minutes 5 --resume\n"
+                "  sluice train lm --preset char-rnn tinyshakespeare.txt --out shakespeare.safetensors\n"
+                "  cat *.txt | sluice train lm - --level word --vocab-size 10000 --units 200 --out words.safetensors\n"
+                "  sluice train model.json --x x.npy --y y.npy --loss softmax --out classes.safetensors\n",
+    .least = 1,
+    .most = -1,
+    .missing = "train needs lm and a TEXT, or a MODEL.json",
+    .run = run};
