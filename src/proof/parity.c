@@ -1,0 +1,195 @@
+/* Parity of one kernel with the double reference, and the equality to the bit that a plan promises. */
+#include "proof/parity.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/plan.h"
+
+/* ------------------------------------------------------------------------------------------------------- comparing -- */
+
+static double relative_error(const double *values, const double *reference, size_t count) {
+    double wrong = 0, size = 0;
+    for (size_t k = 0; k < count; k++) {
+        double difference = values[k] - reference[k];
+        wrong += difference * difference;
+        size += reference[k] * reference[k];
+    }
+    return wrong == 0 ? 0 : sqrt(wrong / size); /* reference 0 and values not: infinity */
+}
+
+static void compare_loss(const sli_part *part, const sli_part *reference, sli_tolerance tolerance, const char *kernel,
+                         const char *call, sli_report *report) {
+    double counts = fabs(part->values[1] - reference->values[1]);
+    sli_report_add(report, kernel, relative_error(part->values, reference->values, 1), tolerance.output, "%s: loss",
+                   call);
+    sli_report_add(report, kernel, counts, 0, "%s: count of valid elements", call);
+}
+
+void sli_compare(const sli_results *results, const sli_results *reference, sli_tolerance tolerance, const char *kernel,
+                 const char *call, sli_report *report) {
+    for (int k = 0; k < results->count; k++) {
+        const sli_part *part = &results->parts[k], *other = &reference->parts[k];
+        if (part->count == 0) continue;
+        if (part->kind == SLI_PART_LOSS) {
+            compare_loss(part, other, tolerance, kernel, call, report);
+            continue;
+        }
+        bool output = part->kind == SLI_PART_OUTPUT;
+        sli_report_add(report, kernel, relative_error(part->values, other->values, part->count),
+                       output ? tolerance.output : tolerance.gradient, "%s: %s%s", call, output ? "" : "d ",
+                       part->name);
+    }
+}
+
+void sli_compare_bits(const sli_results *results, const sli_results *reference, const char *kernel, const char *what,
+                      sli_report *report) {
+    size_t different = 0;
+    for (int k = 0; k < results->count; k++) {
+        const sli_part *part = &results->parts[k], *other = &reference->parts[k];
+        for (size_t i = 0; i < part->count; i++)
+            different += memcmp(&part->values[i], &other->values[i], sizeof(double)) != 0;
+    }
+    sli_report_add(report, kernel, (double)different, 0, "same bits: %s", what);
+}
+
+/* ---------------------------------------------------------------------------------------------------------- kernels -- */
+
+typedef struct pair {
+    sli_subject *subject;
+    const sl_plan_options *options;
+    const char *kernel;
+    sli_report *report;
+    sli_trial reference, trial;
+    sli_results expected, results, again;
+    sli_tolerance tolerance;
+} pair;
+
+/* Inference, training and a smaller call against the reference. */
+static sl_status compare_calls(pair *p) {
+    const sl_plan_options *options = &p->subject->options;
+    int batch = (options->batch + 1) / 2, steps = (options->steps + 1) / 2;
+    bool train = options->train != 0, smaller = options->batch > 1 || options->steps > 1;
+    char small[64];
+    snprintf(small, sizeof small, "%s of b%d t%d", train ? "training" : "inference", batch, steps);
+    const struct {
+        sli_trial_call call;
+        const char *name;
+        bool wanted;
+    } calls[] = {{{.training = false}, "inference", true},
+                 {{.training = true}, "training", train},
+                 {{.batch = batch, .steps = steps, .training = train}, small, smaller}};
+    for (size_t k = 0; k < sizeof calls / sizeof *calls; k++) {
+        if (!calls[k].wanted) continue;
+        SLI_TRY(sli_trial_run(&p->reference, &calls[k].call, &p->expected));
+        SLI_TRY(sli_trial_run(&p->trial, &calls[k].call, &p->results));
+        sli_compare(&p->results, &p->expected, p->tolerance, p->kernel, calls[k].name, p->report);
+    }
+    return SL_OK;
+}
+
+/* The same call in memory full of NaN, after other calls. Leaves its results in p->results. */
+static sl_status repeat_poisoned(pair *p) {
+    sli_trial_call call = {.training = p->subject->options.train != 0};
+    SLI_TRY(sli_trial_run(&p->trial, &call, &p->results));
+    call.poison = true;
+    SLI_TRY(sli_trial_run(&p->trial, &call, &p->again));
+    sli_compare_bits(&p->again, &p->results, p->kernel, "again, in poisoned memory", p->report);
+    return SL_OK;
+}
+
+/* Another plan of the same must give the bits in p->results. */
+static sl_status compare_plan(pair *p, const sl_plan_options *options, const char *what) {
+    sli_trial other;
+    sli_trial_call call = {.training = p->subject->options.train != 0, .poison = true};
+    SLI_TRY(sli_trial_open(p->subject, options, &other));
+    sl_status status = sli_trial_run(&other, &call, &p->again);
+    if (status == SL_OK) sli_compare_bits(&p->again, &p->results, p->kernel, what, p->report);
+    sli_trial_close(&other);
+    return status;
+}
+
+static sl_status compare_threads(pair *p) {
+    sl_plan_options options = *p->options;
+    options.threads = 2;
+    return compare_plan(p, &options, "2 threads and 1");
+}
+
+/* Plans just below what is needed, then lower and lower, until a plan does not fit any more: each has more segments. */
+static sl_status compare_segments(pair *p) {
+    sl_plan_options options = *p->options;
+    int most = 1;
+    sl_memory memory = p->trial.plan->memory;
+    for (int attempt = 0; attempt < 3; attempt++) {
+        sl_plan *plan = NULL;
+        char what[64];
+        options.memory_limit = memory.params_block + memory.run_block - 1;
+        sl_status status = sl_plan_new(p->subject->model, &options, &plan);
+        if (status == SL_ERR_MEMORY_LIMIT) {
+            sli_clear_error();
+            return SL_OK;
+        }
+        SLI_TRY(status);
+        memory = plan->memory;
+        sl_plan_free(plan);
+        if (memory.segments <= most) return SL_OK;
+        most = memory.segments;
+        snprintf(what, sizeof what, "recomputed in %d segments", most);
+        SLI_TRY(compare_plan(p, &options, what));
+    }
+    return SL_OK;
+}
+
+/* Three training steps; then the parameters are compared instead of gradients. */
+static sl_status update_three_times(sli_trial *trial, sli_results *results) {
+    sli_trial_call call = {.training = true};
+    for (int step = 0; step < 3; step++) {
+        SLI_TRY(sli_trial_run(trial, &call, results));
+        SLI_TRY(sl_run_update(trial->run, 0.1, NULL));
+    }
+    for (int k = 0; k < results->count; k++) {
+        sli_part *part = &results->parts[k];
+        if (part->kind == SLI_PART_GRADIENT)
+            SLI_TRY(sl_params_get(trial->params, part->name, part->values, part->count));
+        else
+            part->count = 0;
+    }
+    return SL_OK;
+}
+
+static sl_status compare_updates(pair *p) {
+    SLI_TRY(update_three_times(&p->reference, &p->expected));
+    SLI_TRY(update_three_times(&p->trial, &p->results));
+    sli_compare(&p->results, &p->expected, p->tolerance, p->kernel, "three updates", p->report);
+    return SL_OK;
+}
+
+static sl_status check_kernel(pair *p, bool updates) {
+    sl_plan_options reference = p->subject->options, options = *p->options;
+    reference.dtype = SL_F64;
+    reference.device = "cpu";
+    reference.require = NULL;
+    reference.memory_limit = 0;
+    if (options.threads == 0) options.threads = 1;
+    SLI_TRY(sli_trial_open(p->subject, &reference, &p->reference));
+    SLI_TRY(sli_trial_open(p->subject, &options, &p->trial));
+    SLI_TRY(sli_results_new(p->subject, true, &p->expected));
+    SLI_TRY(sli_results_new(p->subject, true, &p->results));
+    SLI_TRY(sli_results_new(p->subject, true, &p->again));
+    p->tolerance = sli_tolerance_of(p->trial.plan, options.dtype);
+    SLI_TRY(compare_calls(p));
+    SLI_TRY(repeat_poisoned(p));
+    if (p->options->threads == 0) SLI_TRY(compare_threads(p));
+    if (p->options->memory_limit == 0) SLI_TRY(compare_segments(p));
+    return updates ? compare_updates(p) : SL_OK;
+}
+
+sl_status sli_check_parity(sli_subject *subject, const sl_plan_options *options, const char *kernel, bool updates,
+                           sli_report *report) {
+    pair p = {.subject = subject, .options = options, .kernel = kernel, .report = report};
+    sl_status status = check_kernel(&p, updates);
+    sli_trial_close(&p.trial);
+    sli_trial_close(&p.reference);
+    return status;
+}

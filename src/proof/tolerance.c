@@ -1,0 +1,48 @@
+/* Tolerances.
+ *
+ * Outputs. One product of a row of n numbers in 24 bits has a relative error of about 2^-24 * sqrt(n) if roundings are
+ * independent; activations and the pointwise part add a few more roundings, and a gated step hands on a little less than it
+ * got, so that errors of earlier steps add up to a small factor, taken as 4. Operands rounded to the unit u (bf16, f16, tf32)
+ * add 2u. Layers in a row add their errors:
+ *     output   = layers * (2u + 4 * eps * sqrt(I + H))
+ *
+ * Gradients. The backward pass multiplies the saved values (with the error above) by gradients that went through products
+ * of G*H numbers (an error of the same kind), and sums T*B of these products into each parameter. The sum is taken in fixed
+ * chunks; its own roundings are independent and of the size eps * sqrt(T*B) at most:
+ *     gradient = 2 * layers * (2u + 4 * eps * sqrt(I + G*H)) + eps * sqrt(T*B)
+ * with eps = 2^-24, or 2^-53 in double. */
+#include "proof/tolerance.h"
+
+#include <math.h>
+
+#include "core/plan.h"
+
+/* Rounding unit of the operands, beyond f32. */
+static double operand_unit(sl_dtype dtype) {
+    switch (dtype) {
+    case SL_BF16:
+        return ldexp(1, -8);
+    case SL_F16:
+    case SL_TF32:
+        return ldexp(1, -11);
+    case SL_I8:
+        return ldexp(1, -7);
+    default:
+        return 0;
+    }
+}
+
+sli_tolerance sli_tolerance_of(const sl_plan *plan, sl_dtype dtype) {
+    double layers = 1, forward = 1, backward = 1, u = operand_unit(dtype), eps = ldexp(1, dtype == SL_F64 ? -53 : -24);
+    for (int k = 0; k < plan->step_count; k++) {
+        const sli_problem *p = &plan->steps[k].problem;
+        bool products = sli_op_is_recurrent(p->op) || p->op == SLI_OP_DENSE;
+        double gates = sli_op_is_recurrent(p->op) ? sli_op_gates(p->op) : 1;
+        if (products && k > 0) layers += 1;
+        forward = fmax(forward, (double)p->inputs + p->units);
+        backward = fmax(backward, p->inputs + gates * p->units);
+    }
+    double rows = (double)plan->options.batch * plan->options.steps;
+    return (sli_tolerance){.output = layers * (2 * u + 4 * eps * sqrt(forward)),
+                           .gradient = 2 * layers * (2 * u + 4 * eps * sqrt(backward)) + eps * sqrt(rows)};
+}

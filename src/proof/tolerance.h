@@ -1,0 +1,17 @@
+/* How far a kernel may be from the double reference: derived from the precision and the lengths of the sums, in one place. */
+#ifndef SLI_TOLERANCE_H
+#define SLI_TOLERANCE_H
+
+#include "sluice.h"
+
+typedef struct sli_tolerance {
+    double output, gradient; /* of rms(value - reference) / rms(reference), one tensor at a time */
+} sli_tolerance;
+
+/* For what `plan` computes in `dtype`. */
+sli_tolerance sli_tolerance_of(const sl_plan *plan, sl_dtype dtype);
+/* Gradients against central differences in double: ||g - fd|| / ||fd||. */
+#define SLI_DIFFERENCE_TOLERANCE 1e-6
+#define SLI_DIFFERENCE_STEP 1e-5
+
+#endif
