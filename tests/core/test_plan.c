@@ -1,0 +1,191 @@
+/* Plans: choice of kernels and reasons, exact memory, limits and segments, invented devices. */
+#include "core/plan.h"
+#include "test.h"
+
+static sl_model *language_model(int vocabulary, int units, int layers) {
+    sl_model *model;
+    REQUIRE_OK(sl_model_new(NULL, &model));
+    REQUIRE_OK(sl_model_add_tokens(model, "tokens", vocabulary));
+    sl_embedding embedding = {.vocabulary = vocabulary, .units = units};
+    REQUIRE_OK(sl_model_add_embedding(model, "embedding", &embedding, NULL));
+    for (int k = 0; k < layers; k++) {
+        char name[16];
+        snprintf(name, sizeof name, "lstm%d", k + 1);
+        sl_recurrent options = {.units = units, .return_sequences = 1, .stateful = 1};
+        REQUIRE_OK(sl_model_add_recurrent(model, name, SL_LSTM, &options, NULL));
+    }
+    sl_dense dense = {.units = vocabulary};
+    REQUIRE_OK(sl_model_add_dense(model, "logits", &dense, NULL));
+    return model;
+}
+
+static sl_plan_options training(int batch, int steps) {
+    return (sl_plan_options){
+        .batch = batch, .steps = steps, .train = 1, .device = test_device, .loss = SL_LOSS_SOFTMAX, .threads = 1};
+}
+
+TEST(plan_explains_kernels_and_refusals) {
+    sl_model *model = language_model(50, 16, 2);
+    sl_plan_options options = training(4, 8);
+    options.dtype = SL_F64;
+    sl_plan *plan;
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    const char *text = sl_plan_explain(plan);
+    CHECK(strstr(text, "lstm:b4_t8_i16_h16_f64_train") != NULL);
+    CHECK(strstr(text, "refused cpu:step") != NULL);
+    CHECK(strstr(text, "f64") != NULL);
+    CHECK(strcmp(sl_plan_kernels(plan), "ref") == 0);
+    CHECK(sl_plan_flops(plan) > 0);
+    CHECK(strstr(sl_plan_explain_json(plan), "\"kernel\": \"ref\"") != NULL);
+    sl_plan_free(plan);
+    sl_model_free(model);
+}
+
+TEST(plan_require_is_an_error_with_reasons) {
+    sl_model *model = language_model(50, 16, 1);
+    sl_plan_options options = training(4, 8);
+    sl_plan *plan;
+    options.require = "fused";
+    CHECK_FAILS(sl_plan_new(model, &options, &plan), SL_ERR_NO_KERNEL, "--require fused");
+    CHECK(plan == NULL);
+    options.require = "ref";
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    CHECK(strcmp(sl_plan_kernels(plan), "ref") == 0);
+    sl_plan_free(plan);
+    options.require = "cpu:";
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    CHECK(strncmp(sl_plan_kernels(plan), "cpu:", 4) == 0);
+    sl_plan_free(plan);
+    sl_model_free(model);
+}
+
+TEST(plan_require_matches_names_prefixes_and_fused) {
+    CHECK(sli_kernel_matches("cpu:step", "cpu:step") && !sli_kernel_matches("cpu:st", "cpu:step"));
+    CHECK(sli_kernel_matches("cuda:", "cuda:grid") && !sli_kernel_matches("cuda:", "cpu:step"));
+    CHECK(sli_kernel_matches("fused", "cpu:fused") && sli_kernel_matches("fused", "cuda:cluster"));
+    CHECK(!sli_kernel_matches("fused", "ref") && !sli_kernel_matches("fused", "cuda:step"));
+    CHECK(!sli_kernel_matches("fused", "cudnn:standard"));
+}
+
+TEST(plan_devices_can_be_invented) {
+    sl_model *model = language_model(50, 16, 1);
+    sl_plan_options options = training(4, 8);
+    sl_plan *plan;
+    options.device = "cuda:sm_90";
+    CHECK_FAILS(sl_plan_new(model, &options, &plan), SL_ERR_DEVICE, "this build has no CUDA rows");
+    options.device = "gpu";
+    CHECK_FAILS(sl_plan_new(model, &options, &plan), SL_ERR_UNKNOWN, "sluice devices");
+    options.device = "cpu:avx512";
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    if (plan->caps.invented) {
+        sl_params *params;
+        CHECK_FAILS(sl_params_new(plan, &params), SL_ERR_DEVICE, "invented");
+    }
+    sl_plan_free(plan);
+    sl_model_free(model);
+}
+
+/* Every pair of pieces that live at the same time lies apart, whatever the number of segments. */
+static void check_no_overlap(const sl_plan *plan) {
+    size_t end = plan->memory.run_block - plan->overlapped;
+    for (int a = 0; a < plan->buffer_count; a++) {
+        const sli_buffer *p = &plan->buffers[a];
+        CHECK(p->bytes == 0 || p->offset + p->bytes <= end);
+        for (int b = 0; b < a; b++) {
+            const sli_buffer *q = &plan->buffers[b];
+            bool apart = p->bytes == 0 || q->bytes == 0 || p->offset + p->bytes <= q->offset ||
+                         q->offset + q->bytes <= p->offset;
+            bool meet = false;
+            for (int i = 0; i < 2; i++)
+                for (int k = 0; k < 2; k++)
+                    meet |= p->from[i] >= 0 && q->from[k] >= 0 && p->from[i] <= q->to[k] && q->from[k] <= p->to[i];
+            CHECK(apart || !meet);
+        }
+    }
+}
+
+TEST(plan_memory_shares_only_what_is_dead) {
+    sl_model *model = language_model(40, 12, 3);
+    for (int train = 0; train < 2; train++) {
+        sl_plan_options options = training(16, 200);
+        options.train = train;
+        sl_plan *plan;
+        REQUIRE_OK(sl_plan_new(model, &options, &plan));
+        check_no_overlap(plan);
+        sl_memory full;
+        sl_plan_memory(plan, &full);
+        CHECK(full.segments == 1);
+        CHECK(full.run_block <
+              full.gradients + full.activations + full.saved + full.scratch + full.state + full.inputs + 1024);
+        sl_plan_free(plan);
+        if (!train) continue;
+        options.memory_limit = full.params_block + full.run_block / 2;
+        REQUIRE_OK(sl_plan_new(model, &options, &plan));
+        sl_memory less;
+        sl_plan_memory(plan, &less);
+        CHECK(less.segments > 1 && less.params_block + less.run_block <= options.memory_limit);
+        check_no_overlap(plan);
+        sl_plan_free(plan);
+        options.memory_limit = full.params_block + 1000;
+        CHECK_FAILS(sl_plan_new(model, &options, &plan), SL_ERR_MEMORY_LIMIT, "cheapest ways out");
+    }
+    sl_model_free(model);
+}
+
+typedef struct counter {
+    size_t live, largest;
+    long calls;
+} counter;
+static void *count_alloc(void *context, size_t bytes, size_t align) {
+    counter *c = context;
+    void *pointer = aligned_alloc(align, (bytes + align - 1) / align * align);
+    c->live += bytes;
+    c->calls++;
+    if (bytes > c->largest) c->largest = bytes;
+    return pointer;
+}
+static void count_free(void *context, void *pointer, size_t bytes) {
+    if (pointer) ((counter *)context)->live -= bytes;
+    free(pointer);
+}
+
+TEST(plan_blocks_are_exact_and_runs_do_not_allocate) {
+    if (strcmp(test_device, "cpu") != 0)
+        test_skip("the %s device does not take its blocks from the allocator", test_device);
+    counter count = {0};
+    sl_allocator allocator = {count_alloc, count_free, &count};
+    sl_model *model = language_model(40, 32, 2);
+    sl_plan_options options = training(8, 40);
+    options.allocator = &allocator;
+    sl_plan *plan;
+    sl_params *params;
+    sl_run *run;
+    sl_memory memory;
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    sl_plan_memory(plan, &memory);
+    count.largest = 0;
+    size_t before = count.live;
+    REQUIRE_OK(sl_params_new(plan, &params));
+    CHECK(count.largest == memory.params_block && count.live - before < memory.params_block + 4096);
+    count.largest = 0;
+    before = count.live;
+    REQUIRE_OK(sl_run_new(plan, params, &run));
+    CHECK(count.largest == memory.run_block && count.live - before < memory.run_block + 4096);
+    REQUIRE_OK(sl_params_init(params, 1));
+    long calls = count.calls;
+    static int32_t tokens[8 * 40];
+    const void *inputs[] = {tokens};
+    sl_batch batch = {.batch = 8, .steps = 40, .inputs = inputs, .targets = tokens};
+    sl_result result;
+    for (int k = 0; k < 3; k++) {
+        REQUIRE_OK(sl_run_gradients(run, &batch, NULL, (uint32_t)k, 0, 1, &result));
+        REQUIRE_OK(sl_run_update(run, 0.1, &result));
+        REQUIRE_OK(sl_run_evaluate(run, &batch, &result));
+    }
+    CHECK(count.calls == calls);
+    sl_run_free(run);
+    sl_params_free(params);
+    sl_plan_free(plan);
+    CHECK(count.live == 0);
+    sl_model_free(model);
+}
