@@ -1,0 +1,514 @@
+/* Keras Sequential JSON: src/io/model_json*.c. */
+#include "io/model_json.h"
+#include "io/io_helpers.h"
+
+static sl_status read_text(const char *text, sl_model **model) {
+    return sl_model_from_json(NULL, text, strlen(text), model);
+}
+
+/* Equal options, field by field: the padding between them is nobody's. */
+static bool same_options(const sli_layer_kind *kind, const char *a, const char *b) {
+    for (const sli_field *field = kind->fields; field && field->key; field++) {
+        const void *x = a + field->offset, *y = b + field->offset;
+        bool same = true;
+        if (field->type <= SLI_FIELD_BOOL_ENUM && field->type != SLI_FIELD_NUMBER)
+            same = *(const int *)x == *(const int *)y;
+        if (field->type == SLI_FIELD_NUMBER) same = *(const double *)x == *(const double *)y;
+        if (field->type == SLI_FIELD_INIT)
+            same = ((const sl_init *)x)->kind == ((const sl_init *)y)->kind &&
+                   ((const sl_init *)x)->value == ((const sl_init *)y)->value;
+        if (field->type == SLI_FIELD_STRING) {
+            const char *s = *(const char *const *)x, *t = *(const char *const *)y;
+            same = s && t ? !strcmp(s, t) : s == t;
+        }
+        if (!same) return false;
+    }
+    return true;
+}
+
+/* from_json(to_json(m)) says the same as m. Returns the text, malloc'd. */
+static char *check_stable(sl_model *model) {
+    const char *text, *again;
+    REQUIRE_OK(sl_model_to_json(model, &text));
+    char *copy = strdup(text);
+    sl_model *other;
+    REQUIRE_OK(read_text(copy, &other));
+    REQUIRE_OK(sl_model_to_json(other, &again));
+    CHECK(!strcmp(copy, again));
+    CHECK(other->layer_count == model->layer_count && other->output_count == model->output_count);
+    for (int i = 0; i < model->layer_count; i++) {
+        const sli_layer *a = model->layers[i], *b = other->layers[i];
+        CHECK(a->kind == b->kind && !strcmp(a->name, b->name) && a->input_count == b->input_count);
+        CHECK(same_options(a->kind, a->options, b->options));
+    }
+    sl_model_free(other);
+    return copy;
+}
+
+static sl_model *read_keras(const char *name) {
+    size_t size;
+    char path[1024];
+    snprintf(path, sizeof path, "%s/keras/%s", test_data, name);
+    char *text = io_read_file(path, &size);
+    sl_model *model;
+    REQUIRE_OK(sl_model_from_json(NULL, text, size, &model));
+    free(text);
+    return model;
+}
+
+static const sl_recurrent *recurrent(const sl_model *model, int layer) {
+    return model->layers[layer]->options;
+}
+
+/* ------------------------------------------------------------------------------------------- what Keras writes -- */
+TEST(io_json_keras_language_model) {
+    sl_model *model = read_keras("language_model.json");
+    REQUIRE(model->layer_count == 6);
+    const sli_input_options *input = model->layers[0]->options;
+    CHECK(input->vocabulary == 50 && !strcmp(model->layers[0]->name, "tokens"));
+    CHECK(recurrent(model, 2)->units == 6 && recurrent(model, 2)->return_sequences == 1);
+    CHECK(recurrent(model, 2)->forget_bias_mode == SL_FORGET_DEFAULT);
+    CHECK(recurrent(model, 2)->masked_output == SL_MASKED_REPEAT);
+    CHECK(recurrent(model, 2)->kernel_init.kind == SL_INIT_GLOROT_UNIFORM);
+    CHECK(recurrent(model, 4)->forget_bias_mode == SL_FORGET_NONE && recurrent(model, 4)->recurrent_dropout == 0.1);
+    CHECK(model->layers[5]->kind == sli_layer_kind_find("Dense"));
+    CHECK(((const sl_dense *)model->layers[5]->options)->units == 50);
+    free(check_stable(model));
+    sl_model_free(model);
+}
+
+TEST(io_json_keras_bidirectional) {
+    sl_model *model = read_keras("bidirectional.json");
+    REQUIRE(model->layer_count == 5);
+    CHECK(recurrent(model, 1)->bidirectional == SL_BI_CONCAT && recurrent(model, 2)->bidirectional == SL_BI_SUM);
+    CHECK(recurrent(model, 3)->bidirectional == SL_BI_AVE && recurrent(model, 3)->bias == SL_BIAS_NONE);
+    CHECK(recurrent(model, 3)->activation == SL_ACT_RELU);
+    CHECK(!strcmp(model->layers[1]->name, "bidirectional"));
+    CHECK(((const sl_dense *)model->layers[4]->options)->no_bias == 1);
+    free(check_stable(model));
+    sl_model_free(model);
+}
+
+TEST(io_json_keras_stateful_gru) {
+    sl_model *model = read_keras("stateful_gru.json");
+    REQUIRE(model->layer_count == 4);
+    CHECK(((const sli_input_options *)model->layers[0]->options)->features == 2);
+    CHECK(recurrent(model, 1)->stateful && recurrent(model, 1)->reset_before);
+    CHECK(recurrent(model, 1)->recurrent_activation == SL_ACT_HARD_SIGMOID);
+    CHECK(recurrent(model, 2)->go_backwards && !recurrent(model, 2)->return_sequences);
+    CHECK(recurrent(model, 2)->kernel_init.kind == SL_INIT_UNIFORM && recurrent(model, 2)->kernel_init.value == 0.1);
+    CHECK(recurrent(model, 2)->recurrent_init.value == 0.5 && recurrent(model, 2)->bias_init.kind == SL_INIT_ONES);
+    const sl_dense *dense = model->layers[3]->options;
+    CHECK(dense->kernel_init.kind == SL_INIT_TRUNCATED_NORMAL && dense->kernel_init.value == 0.3);
+    CHECK(dense->bias_init.kind == SL_INIT_CONSTANT && dense->bias_init.value == 0.125);
+    free(check_stable(model));
+    sl_model_free(model);
+}
+
+/* No InputLayer: the Embedding says how many tokens there are. Keras 2: another hard_sigmoid, other spellings. */
+TEST(io_json_keras_others) {
+    sl_model *model = read_keras("embedding_first.json");
+    REQUIRE(model->layer_count == 4);
+    CHECK(((const sli_input_options *)model->layers[0]->options)->vocabulary == 20);
+    free(check_stable(model));
+    sl_model_free(model);
+    model = read_keras("keras2.json");
+    REQUIRE(model->layer_count == 4);
+    CHECK(recurrent(model, 2)->recurrent_activation == SL_ACT_HARD_SIGMOID_K2);
+    CHECK(recurrent(model, 2)->kernel_init.kind == SL_INIT_GLOROT_UNIFORM);
+    free(check_stable(model));
+    sl_model_free(model);
+    size_t size;
+    char path[1024];
+    snprintf(path, sizeof path, "%s/keras/functional.json", test_data);
+    char *text = io_read_file(path, &size);
+    CHECK_FAILS(sl_model_from_json(NULL, text, size, &model), SL_ERR_UNKNOWN, "only \"Sequential\" is read");
+    free(text);
+}
+
+/* ------------------------------------------------------------------------------------------------ what we write -- */
+TEST(io_json_exact_text) {
+    sl_model *model;
+    REQUIRE_OK(sl_model_new(NULL, &model));
+    REQUIRE_OK(sl_model_add_tokens(model, "tokens", 7));
+    REQUIRE_OK(sl_model_add_embedding(model, "embed", &(sl_embedding){.vocabulary = 7, .units = 4}, NULL));
+    sl_recurrent lstm = {.units = 4,
+                         .return_sequences = 1,
+                         .bidirectional = SL_BI_MUL,
+                         .peephole = 1,
+                         .cell_clip = 0.1,
+                         .kernel_init = {SL_INIT_PYTORCH, 0}};
+    REQUIRE_OK(sl_model_add_recurrent(model, "both", SL_LSTM, &lstm, NULL));
+    REQUIRE_OK(sl_model_add_merge(model, "sum", SL_MERGE_ADD, (const char *[]){"embed", "both", NULL}));
+    REQUIRE_OK(sl_model_add_dense(model, "logits", &(sl_dense){.units = 7, .tied_to = "embed"}, NULL));
+    REQUIRE_OK(sl_model_set_outputs(model, (const char *[]){"logits", "both", NULL}));
+    char *text = check_stable(model);
+    static const char EXPECTED[] = "{\n"
+                                   "  \"class_name\": \"Sequential\",\n"
+                                   "  \"config\": {\n"
+                                   "    \"name\": \"sequential\",\n"
+                                   "    \"layers\": [\n"
+                                   "      {\n"
+                                   "        \"class_name\": \"InputLayer\",\n"
+                                   "        \"config\": {\n"
+                                   "          \"name\": \"tokens\",\n"
+                                   "          \"batch_shape\": [null, null],\n"
+                                   "          \"dtype\": \"int32\"\n"
+                                   "        }\n"
+                                   "      },\n"
+                                   "      {\n"
+                                   "        \"class_name\": \"Embedding\",\n"
+                                   "        \"config\": {\n"
+                                   "          \"name\": \"embed\",\n"
+                                   "          \"input_dim\": 7,\n"
+                                   "          \"output_dim\": 4\n"
+                                   "        }\n"
+                                   "      },\n"
+                                   "      {\n"
+                                   "        \"class_name\": \"Bidirectional\",\n"
+                                   "        \"config\": {\n"
+                                   "          \"name\": \"both\",\n"
+                                   "          \"merge_mode\": \"mul\",\n"
+                                   "          \"layer\": {\n"
+                                   "            \"class_name\": \"LSTM\",\n"
+                                   "            \"config\": {\n"
+                                   "              \"units\": 4,\n"
+                                   "              \"kernel_initializer\": \"pytorch\",\n"
+                                   "              \"return_sequences\": true,\n"
+                                   "              \"sluice\": {\n"
+                                   "                \"peephole\": true,\n"
+                                   "                \"cell_clip\": 0.1\n"
+                                   "              }\n"
+                                   "            }\n"
+                                   "          }\n"
+                                   "        }\n"
+                                   "      },\n"
+                                   "      {\n"
+                                   "        \"class_name\": \"Add\",\n"
+                                   "        \"config\": {\n"
+                                   "          \"name\": \"sum\",\n"
+                                   "          \"inputs\": [\"embed\", \"both\"]\n"
+                                   "        }\n"
+                                   "      },\n"
+                                   "      {\n"
+                                   "        \"class_name\": \"Dense\",\n"
+                                   "        \"config\": {\n"
+                                   "          \"name\": \"logits\",\n"
+                                   "          \"units\": 7,\n"
+                                   "          \"sluice\": {\n"
+                                   "            \"tied_to\": \"embed\"\n"
+                                   "          }\n"
+                                   "        }\n"
+                                   "      }\n"
+                                   "    ],\n"
+                                   "    \"sluice\": {\n"
+                                   "      \"outputs\": [\"logits\", \"both\"]\n"
+                                   "    }\n"
+                                   "  }\n"
+                                   "}\n";
+    if (strcmp(text, EXPECTED) != 0) test_fail(__FILE__, __LINE__, "the text is\n%s", text);
+    free(text);
+    sl_model_free(model);
+}
+
+/* Random options of every kind survive the way out and back. */
+static sl_init random_init(uint64_t *state) {
+    static const double VALUES[] = {0.05, 1.0 / 3, 1e-300, 12345.678};
+    sl_init_kind kind = (sl_init_kind)((test_random(state) + 1) * 8);
+    double value = VALUES[(int)((test_random(state) + 1) * 2)];
+    bool valued = kind == SL_INIT_CONSTANT || kind == SL_INIT_UNIFORM || kind == SL_INIT_NORMAL ||
+                  kind == SL_INIT_TRUNCATED_NORMAL || kind == SL_INIT_ORTHOGONAL;
+    return (sl_init){kind, valued ? value : 0};
+}
+
+static int pick(uint64_t *state, int count) {
+    return (int)((test_random(state) + 1) / 2 * count);
+}
+
+TEST(io_json_random_recurrent) {
+    uint64_t state = test_seed;
+    for (int round = 0; round < 300; round++) {
+        sl_cell cell = (sl_cell)pick(&state, 3);
+        sl_recurrent o = {.units = 1 + pick(&state, 9),
+                          .activation = (sl_activation)pick(&state, 8),
+                          .bias = (sl_bias)pick(&state, 4),
+                          .return_sequences = pick(&state, 2),
+                          .return_state = pick(&state, 2),
+                          .go_backwards = pick(&state, 2),
+                          .stateful = pick(&state, 2),
+                          .bidirectional = (sl_direction_merge)pick(&state, 5),
+                          .recurrent_dropout = pick(&state, 2) * 0.3,
+                          .zoneout_h = pick(&state, 2) * test_random(&state),
+                          .masked_output = (sl_masked_output)pick(&state, 2),
+                          .kernel_init = random_init(&state),
+                          .recurrent_init = random_init(&state),
+                          .bias_init = random_init(&state)};
+        if (cell != SL_RNN) o.recurrent_activation = (sl_activation)pick(&state, 8);
+        if (cell == SL_GRU) o.reset_before = pick(&state, 2);
+        if (cell == SL_LSTM) {
+            o.forget_bias_mode = (sl_forget_bias_mode)pick(&state, 4);
+            o.forget_bias = pick(&state, 2) * test_random(&state);
+            o.projection = pick(&state, 3);
+            o.peephole = pick(&state, 2);
+            o.cell_clip = pick(&state, 2) * 2.5;
+            o.zoneout_c = pick(&state, 2) * 0.125;
+        }
+        sl_model *model;
+        REQUIRE_OK(sl_model_new(NULL, &model));
+        REQUIRE_OK(sl_model_add_input(model, "x", 3, 0));
+        REQUIRE_OK(sl_model_add_recurrent(model, "cell", cell, &o, NULL));
+        free(check_stable(model));
+        sl_model_free(model);
+    }
+}
+
+TEST(io_json_other_kinds) {
+    sl_model *model;
+    REQUIRE_OK(sl_model_new(NULL, &model));
+    REQUIRE_OK(sl_model_add_input(model, "flat", 3, 1));
+    REQUIRE_OK(sl_model_add_tokens(model, "tokens", 9));
+    REQUIRE_OK(sl_model_add_one_hot(model, "hot", 9, NULL));
+    REQUIRE_OK(sl_model_add_dropout(model, "drop", 0, NULL));
+    sl_dense dense = {.units = 9, .activation = SL_ACT_SOFTSIGN, .no_bias = 1, .kernel_init = {SL_INIT_IDENTITY, 0}};
+    REQUIRE_OK(sl_model_add_dense(model, "dense", &dense, NULL));
+    for (int kind = 0; kind < 4; kind++) {
+        static const char *const NAMES[] = {"m0", "m1", "m2", "m3"};
+        REQUIRE_OK(sl_model_add_merge(model, NAMES[kind], (sl_merge)kind, (const char *[]){"hot", "dense", NULL}));
+    }
+    char *text = check_stable(model);
+    CHECK(strstr(text, "\"rate\": 0\n") && strstr(text, "[null, 3]"));
+    free(text);
+    sl_model_free(model);
+}
+
+TEST(io_json_names_need_quotes) {
+    sl_model *model, *other;
+    const char *text;
+    REQUIRE_OK(sl_model_new(NULL, &model));
+    REQUIRE_OK(sl_model_add_input(model, "\xc3\xa9\\", 3, 0));
+    free(check_stable(model));
+    sl_model_free(model);
+    REQUIRE_OK(sl_model_new(NULL, &model));
+    REQUIRE_OK(sl_model_add_input(model, "\xff", 3, 0));
+    CHECK_FAILS(sl_model_to_json(model, &text), SL_ERR_INPUT, "not valid UTF-8");
+    CHECK(!text);
+    sl_model_free(model);
+    CHECK_FAILS(sl_model_from_json(NULL, NULL, 0, &other), SL_ERR_USAGE, "text is NULL");
+    CHECK_FAILS(sl_model_to_json(NULL, &text), SL_ERR_USAGE, "model is NULL");
+}
+
+/* ------------------------------------------------------------------------------------------------------ inputs -- */
+#define MODEL(layers) "{\"class_name\":\"Sequential\",\"config\":{\"layers\":[" layers "]}}"
+#define LAYER(class_name, config) "{\"class_name\":\"" class_name "\",\"config\":{" config "}}"
+#define X LAYER("InputLayer", "\"name\":\"x\",\"batch_shape\":[null,null,3]") ","
+
+static void check_input(const char *text, int features, int no_steps, int vocabulary) {
+    sl_model *model;
+    REQUIRE_OK(read_text(text, &model));
+    CHECK(model->layers[0]->kind == sli_layer_kind_find("InputLayer"));
+    const sli_input_options *input = model->layers[0]->options;
+    CHECK(input->features == features && input->no_steps == no_steps && input->vocabulary == vocabulary);
+    free(check_stable(model));
+    sl_model_free(model);
+}
+
+TEST(io_json_inputs) {
+#define LSTM_AFTER "," LAYER("LSTM", "\"name\":\"l\",\"units\":2")
+#define EMBED LAYER("Embedding", "\"name\":\"e\",\"input_dim\":12,\"output_dim\":2")
+    check_input(MODEL(LAYER("InputLayer", "\"shape\":[null,5]") LSTM_AFTER), 5, 0, 0);
+    check_input(MODEL(LAYER("InputLayer", "\"batch_input_shape\":[4,7,5]") LSTM_AFTER), 5, 0, 0);
+    check_input(MODEL(LAYER("InputLayer", "\"batch_shape\":[null,5]")), 5, 1, 0);
+    check_input(MODEL(LAYER("InputLayer", "\"batch_shape\":[null,null]") "," EMBED), 0, 0, 12);
+    check_input(
+        MODEL(LAYER("InputLayer", "\"batch_shape\":[null,null],\"dtype\":\"int32\",\"sluice\":{\"vocabulary\":9}")), 0,
+        0, 9);
+    check_input(MODEL(EMBED), 0, 0, 12);
+    check_input(MODEL(LAYER("LSTM", "\"name\":\"l\",\"units\":2,\"batch_input_shape\":[null,null,6]")), 6, 0, 0);
+    check_input(
+        MODEL(LAYER("Bidirectional", "\"name\":\"b\",\"layer\":" LAYER("GRU", "\"units\":2,\"batch_input_shape\":"
+                                                                              "[null,null,6]"))),
+        6, 0, 0);
+    check_input("{\"class_name\":\"Sequential\",\"build_config\":{\"input_shape\":[null,null,4]},\"config\":{"
+                "\"layers\":[" LAYER("SimpleRNN", "\"units\":2") "]}}",
+                4, 0, 0);
+    check_input("{\"class_name\":\"Sequential\",\"config\":[" LAYER(
+                    "SimpleRNN", "\"units\":2,\"batch_input_shape\":[null,1,8]") "]}",
+                8, 0, 0);
+    /* A second input, and one that is read by name further down. */
+    check_input(MODEL(LAYER("InputLayer", "\"name\":\"t\",\"batch_shape\":[null,null]") "," LAYER(
+                    "InputLayer", "\"name\":\"x\",\"batch_shape\":[null,3]") "," LAYER("Embedding",
+                                                                                       "\"input_dim\":4,\"output_dim\":"
+                                                                                       "3,\"inputs\":[\"t\"]")),
+                0, 0, 4);
+}
+
+TEST(io_json_outputs_at_both_places) {
+    static const char *const TEXTS[] = {
+        "{\"class_name\":\"Sequential\",\"sluice\":{\"task\":\"lm\",\"outputs\":[\"a\"]},\"config\":{\"layers\":[" X
+            LAYER("Dropout", "\"name\":\"a\",\"rate\":0.5") "," LAYER("Dropout", "\"name\":\"b\",\"rate\":0.5") "]}}",
+        "{\"class_name\":\"Sequential\",\"config\":{\"sluice\":{\"outputs\":[\"a\"]},\"layers\":[" X LAYER(
+            "Dropout", "\"name\":\"a\",\"rate\":0.5") "," LAYER("Dropout", "\"name\":\"b\",\"rate\":0.5") "]}}"};
+    for (int i = 0; i < 2; i++) {
+        sl_model *model;
+        REQUIRE_OK(read_text(TEXTS[i], &model));
+        CHECK(model->output_count == 1 && !strcmp(model->outputs[0], "a"));
+        sl_model_free(model);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------ errors -- */
+TEST(io_json_errors) {
+#define L(config) MODEL(X LAYER("LSTM", "\"name\":\"l\"," config))
+#define D(config) MODEL(X LAYER("Dense", "\"name\":\"d\",\"units\":2," config))
+    static const struct {
+        const char *text;
+        sl_status status;
+        const char *says;
+    } CASES[] = {
+        {"{\n  \"a\": 1,\n  \"b\" 2\n}", SL_ERR_INPUT, "model JSON: not valid JSON, line 3 column 7"},
+        {"", SL_ERR_INPUT, "not valid JSON"},
+        {"[1]", SL_ERR_INPUT, "not an object"},
+        {"{\"class_name\":\"Sequential\",\"class_name\":\"Sequential\"}", SL_ERR_INPUT, "duplicate"},
+        {"{}", SL_ERR_INPUT, "`class_name` is missing"},
+        {"{\"class_name\":\"Sequential\"}", SL_ERR_INPUT, "`config.layers` is missing or empty"},
+        {"{\"class_name\":\"Sequential\",\"confg\":{}}", SL_ERR_UNKNOWN,
+         "unknown key `confg` at the top; did you mean `config`?"},
+        {"{\"class_name\":\"Sequential\",\"config\":{\"layer\":[]}}", SL_ERR_UNKNOWN, "did you mean `layers`?"},
+        {MODEL(""), SL_ERR_INPUT, "missing or empty"},
+        {MODEL("1"), SL_ERR_INPUT, "is not an object"},
+        {MODEL("{\"class_name\":\"LSTM\"}"), SL_ERR_INPUT, "`config` is missing"},
+        {MODEL("{\"class_name\":\"LSTM\",\"config\":{},\"confiq\":1}"), SL_ERR_UNKNOWN, "unknown key `confiq` beside"},
+        {MODEL("{\"config\":{}}"), SL_ERR_INPUT, "`class_name` is missing"},
+        {MODEL(X LAYER("LSMT", "\"units\":2")), SL_ERR_UNKNOWN,
+         "(LSMT): there is no such kind of layer; did you mean \"LSTM\"?"},
+        {MODEL(X LAYER("Conv2D", "\"filters\":2")), SL_ERR_UNKNOWN,
+         "known are Bidirectional, TimeDistributed, InputLayer"},
+        {L("\"unitz\":2"), SL_ERR_UNKNOWN, "layer 2 \"l\" (LSTM): unknown key `unitz`; did you mean `units`?"},
+        {L("\"units\":2,\"frobnicate\":1"), SL_ERR_UNKNOWN, "unknown key `frobnicate`; remove it"},
+        {L("\"units\":2,\"peephole\":true"), SL_ERR_UNKNOWN, "`peephole` belongs into `config.sluice`"},
+        {L("\"units\":2,\"sluice\":{\"activation\":\"tanh\"}"), SL_ERR_UNKNOWN, "`activation` belongs into `config`"},
+        {L("\"units\":2,\"sluice\":{\"pephole\":true}"), SL_ERR_UNKNOWN,
+         "unknown key `pephole` in `sluice`; did you mean `peephole`?"},
+        {L("\"units\":2,\"sluice\":1"), SL_ERR_INPUT, "`sluice` is not an object"},
+        {L("\"activation\":\"tanh\""), SL_ERR_INPUT, "`units` is missing"},
+        {L("\"units\":2.5"), SL_ERR_INPUT, "`units` is not a whole number"},
+        {L("\"units\":99999999999"), SL_ERR_INPUT, "`units` is not a whole number"},
+        {L("\"units\":\"2\""), SL_ERR_INPUT, "`units` is not a whole number"},
+        {L("\"units\":2,\"activation\":\"tahn\""), SL_ERR_UNKNOWN, "there is no \"tahn\"; did you mean \"tanh\"?"},
+        {L("\"units\":2,\"activation\":\"swish\""), SL_ERR_UNKNOWN, "known are linear, tanh, sigmoid"},
+        {L("\"units\":2,\"activation\":3"), SL_ERR_INPUT, "`activation` is not a name"},
+        {L("\"units\":2,\"stateful\":1"), SL_ERR_INPUT, "`stateful` is not true or false"},
+        {L("\"units\":2,\"recurrent_dropout\":\"x\""), SL_ERR_INPUT, "`recurrent_dropout` is not a number"},
+        {L("\"units\":2,\"dropout\":0.5"), SL_ERR_INPUT, "use a Dropout layer"},
+        {L("\"units\":2,\"kernel_regularizer\":{\"class_name\":\"L2\"}"), SL_ERR_INPUT,
+         "`kernel_regularizer` cannot be used"},
+        {L("\"units\":2,\"inputs\":[\"y\"]"), SL_ERR_UNKNOWN, "input \"y\" is not the output of an earlier layer"},
+        {L("\"units\":2,\"inputs\":\"x\""), SL_ERR_INPUT, "`inputs` is not a list"},
+        {L("\"units\":2,\"inputs\":[]"), SL_ERR_INPUT, "`inputs` is not a list"},
+        {MODEL(X LAYER("Dropout", "\"name\":\"x\",\"rate\":0.5")), SL_ERR_INPUT, "two layers are called \"x\""},
+        {MODEL(X LAYER("Dropout", "\"name\":3,\"rate\":0.5")), SL_ERR_INPUT, "`name` is not a string"},
+        {MODEL(X LAYER("Bidirectional", "\"name\":\"b\"")), SL_ERR_INPUT, "`layer` is missing"},
+        {MODEL(X LAYER("Bidirectional", "\"layer\":" LAYER("Dense", "\"units\":2"))), SL_ERR_UNKNOWN,
+         "not around \"Dense\""},
+        {MODEL(X LAYER("Bidirectional", "\"layer\":" LAYER("LSTM", "\"units\":2") ",\"merge_mode\":null")),
+         SL_ERR_UNKNOWN, "`merge_mode` is not concat, sum, mul or ave"},
+        {MODEL(X LAYER("Bidirectional", "\"layer\":" LAYER("LSTM", "\"units\":2") ",\"backward_layer\":" LAYER(
+                                            "LSTM", "\"units\":3,\"go_backwards\":true"))),
+         SL_ERR_INPUT, "`backward_layer` differs"},
+        {MODEL(X LAYER("Bidirectional", "\"weights\":1,\"layer\":" LAYER("LSTM", "\"units\":2"))), SL_ERR_UNKNOWN,
+         "unknown key `weights`"},
+        {MODEL(X LAYER("TimeDistributed", "\"layer\":" LAYER("LSTM", "\"units\":2"))), SL_ERR_UNKNOWN,
+         "around Dense only"},
+        {MODEL(LAYER("LSTM", "\"units\":2")), SL_ERR_INPUT, "does not say what comes in"},
+        {MODEL(LAYER("InputLayer", "\"name\":\"x\"")), SL_ERR_INPUT, "`batch_shape` is missing"},
+        {MODEL(LAYER("InputLayer", "\"batch_shape\":[null]")), SL_ERR_SHAPE, "the input shape is not"},
+        {MODEL(LAYER("InputLayer", "\"batch_shape\":[1,2,3,4]")), SL_ERR_SHAPE, "the input shape is not"},
+        {MODEL(LAYER("InputLayer", "\"batch_shape\":[null,null,null]")), SL_ERR_SHAPE, "the number of features"},
+        {MODEL(LAYER("InputLayer", "\"batch_shape\":[null,null,0]")), SL_ERR_SHAPE, "is not a size"},
+        {MODEL(LAYER("InputLayer", "\"batch_shape\":[null,null],\"dtype\":\"int32\"")), SL_ERR_INPUT,
+         "\"sluice\": {\"vocabulary\": N}"},
+        {MODEL(LAYER("InputLayer", "\"batch_shape\":[null,null,3],\"sluice\":{\"vocabulary\":5}")), SL_ERR_SHAPE,
+         "without features"},
+        {MODEL(LAYER("InputLayer", "\"batch_shape\":[null,null],\"sluice\":{\"vocabulary\":0}")), SL_ERR_INPUT,
+         "not a number of tokens"},
+        {MODEL(LAYER("InputLayer", "\"batch_shape\":[null,3],\"sparse\":true")), SL_ERR_INPUT, "`sparse` inputs"},
+        {MODEL(LAYER("InputLayer", "\"batch_shape\":[null,3],\"color\":1")), SL_ERR_UNKNOWN, "unknown key `color`"},
+        {D("\"kernel_initializer\":\"glorot_unifrom\""), SL_ERR_UNKNOWN,
+         "no initializer \"glorot_unifrom\"; did you mean \"glorot_uniform\"?"},
+        {D("\"kernel_initializer\":\"magic\""), SL_ERR_UNKNOWN, "no initializer \"magic\""},
+        {D("\"kernel_initializer\":3"), SL_ERR_INPUT, "`kernel_initializer` is neither the name"},
+        {D("\"kernel_initializer\":{\"class_name\":\"RandomUniform\",\"config\":{\"minval\":0,\"maxval\":1}}"),
+         SL_ERR_INPUT, "minval = -maxval"},
+        {D("\"kernel_initializer\":{\"class_name\":\"RandomNormal\",\"config\":{\"mean\":1}}"), SL_ERR_INPUT,
+         "needs mean 0"},
+        {D("\"kernel_initializer\":{\"class_name\":\"RandomNormal\",\"config\":{\"stdev\":1}}"), SL_ERR_UNKNOWN,
+         "does not know, `stdev`"},
+        {D("\"kernel_initializer\":{\"class_name\":\"Constant\",\"config\":{\"value\":\"x\"}}"), SL_ERR_INPUT,
+         "`value` of Constant is not a number"},
+        {D("\"kernel_initializer\":{\"class_name\":\"Identity\",\"config\":{\"gain\":2}}"), SL_ERR_INPUT,
+         "needs gain 1"},
+        {D("\"kernel_initializer\":{\"class_name\":\"VarianceScaling\",\"config\":{\"scale\":3}}"), SL_ERR_INPUT,
+         "Glorot, He or LeCun"},
+        {D("\"kernel_initializer\":{\"class_name\":\"Zeros\",\"confg\":{}}"), SL_ERR_UNKNOWN,
+         "unknown key `confg` of an initializer"},
+        {"{\"class_name\":\"Sequential\",\"sluice\":{\"outputs\":3},\"config\":{\"layers\":[" X LAYER(
+             "Dropout", "\"rate\":0.5") "]}}",
+         SL_ERR_INPUT, "`sluice.outputs` is not a list"},
+        {"{\"class_name\":\"Sequential\",\"config\":{\"sluice\":{\"output\":[]},\"layers\":[]}}", SL_ERR_UNKNOWN,
+         "did you mean `outputs`?"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        sl_model *model;
+        CHECK_FAILS(read_text(CASES[i].text, &model), CASES[i].status, CASES[i].says);
+        CHECK(!model);
+    }
+}
+
+TEST(io_json_initializers) {
+    static const struct {
+        const char *json;
+        sl_init init;
+    } CASES[] = {
+        {"null", {SL_INIT_DEFAULT, 0}},
+        {"\"zeros\"", {SL_INIT_ZEROS, 0}},
+        {"\"zero\"", {SL_INIT_ZEROS, 0}},
+        {"\"uniform\"", {SL_INIT_UNIFORM, 0.05}},
+        {"\"normal\"", {SL_INIT_NORMAL, 0.05}},
+        {"\"truncated_normal\"", {SL_INIT_TRUNCATED_NORMAL, 0.05}},
+        {"\"GlorotNormal\"", {SL_INIT_GLOROT_NORMAL, 0}},
+        {"\"lecun_uniform\"", {SL_INIT_LECUN_UNIFORM, 0}},
+        {"{\"class_name\":\"PyTorch\"}", {SL_INIT_PYTORCH, 0}},
+        {"{\"class_name\":\"Orthogonal\",\"config\":{\"gain\":1.0,\"seed\":3}}", {SL_INIT_ORTHOGONAL, 0}},
+        {"{\"class_name\":\"Constant\",\"config\":{\"value\":-0.25}}", {SL_INIT_CONSTANT, -0.25}},
+        {"{\"class_name\":\"VarianceScaling\",\"config\":{\"scale\":2.0,\"mode\":\"fan_in\",\"distribution\":"
+         "\"uniform\"}}",
+         {SL_INIT_HE_UNIFORM, 0}},
+        {"{\"class_name\":\"VarianceScaling\",\"config\":{}}", {SL_INIT_LECUN_NORMAL, 0}},
+    };
+    sli_json_where where = {1, "l", "Dense", 0};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        json_t *value = json_loads(CASES[i].json, JSON_DECODE_ANY, NULL);
+        REQUIRE(value);
+        sl_init init;
+        REQUIRE_OK(sli_json_read_init(&where, "kernel_initializer", value, &init));
+        CHECK(init.kind == CASES[i].init.kind && init.value == CASES[i].init.value);
+        json_decref(value);
+    }
+}
+
+/* Every prefix of a real description: an error, never a crash. */
+TEST(io_json_truncated) {
+    size_t size;
+    char path[1024];
+    snprintf(path, sizeof path, "%s/keras/keras2.json", test_data);
+    char *text = io_read_file(path, &size);
+    while (size > 0 && text[size - 1] == '\n') size--;
+    for (size_t cut = 0; cut < size; cut++) {
+        char *part = malloc(cut ? cut : 1);
+        memcpy(part, text, cut);
+        sl_model *model;
+        CHECK_FAILS(sl_model_from_json(NULL, part, cut, &model), SL_ERR_INPUT, "model JSON: not valid JSON");
+        free(part);
+    }
+    free(text);
+}
