@@ -1,5 +1,6 @@
 /* Products cut into slices of the result: each slice is one single-threaded GEMM, and how it is cut depends on the shape
  * alone, so the number of threads changes no bit. The sum over k is never cut. */
+#include <string.h>
 #include "backend/cpu/gemm.h"
 
 const sli_cpu *sli_cpu_of(const sli_call *call) {
@@ -75,6 +76,16 @@ typedef struct job_list {
     int count;
 } job_list;
 
+/* Bias, activation and copy of a slice while it is in cache. */
+static void finish(const sli_cpu *cpu, const sli_job *job, const sli_gemm *g, size_t at, int column) {
+    for (int r = 0; r < g->m && (job->bias || job->act || job->copy); r++) {
+        float *row = g->c + r * g->ldc;
+        if (job->bias) cpu->ops->add((size_t)g->n, row, job->bias + column);
+        if (job->act) cpu->ops->act(job->act, (size_t)g->n, row);
+        if (job->copy) memcpy(job->copy + at + (size_t)r * (size_t)g->ldc, row, (size_t)g->n * sizeof *row);
+    }
+}
+
 static void run_slice(void *context, int index) {
     const job_list *list = context;
     const sli_job *job = list->jobs + list->count - 1;
@@ -93,6 +104,7 @@ static void run_slice(void *context, int index) {
         g.b += n * g.bn;
         g.c += m * g.ldc + n;
         sli_cpu_gemm(list->cpu, &g);
+        if (i == job->parts - 1) finish(list->cpu, job, &g, (size_t)m * (size_t)g.ldc + (size_t)n, n);
     }
 }
 

@@ -8,13 +8,34 @@
 /* call->cpu, or the engine of a call made without a queue: base instruction set, own loops. */
 const sli_cpu *sli_cpu_of(const sli_call *call);
 
+/* false where lengths or mask hide step t (of the call) of this row. */
+static inline bool sli_cpu_valid(const sli_call *call, int t, int row) {
+    if (call->problem.mask == SLI_MASK_NONE) return true;
+    if (call->problem.mask == SLI_MASK_LENGTHS) {
+        const int32_t *lengths = call->in[SLI_RNN_LENGTHS];
+        return !lengths || call->t0 + t < lengths[row];
+    }
+    const uint8_t *mask = call->in[SLI_RNN_MASK];
+    return !mask || mask[(size_t)t * (size_t)call->problem.batch + (size_t)row] != 0;
+}
+/* Steps of a call; a tensor without time is one step. */
+static inline int sli_cpu_steps(const sli_problem *p) {
+    return p->steps > 0 ? p->steps : 1;
+}
+static inline size_t sli_cpu_rows(const sli_problem *p) {
+    return (size_t)sli_cpu_steps(p) * (size_t)p->batch;
+}
+
 /* On the calling thread: BLAS, or the own GEMM. */
 void sli_cpu_gemm(const sli_cpu *cpu, const sli_gemm *gemm);
 
 /* A product, or two in a row into the same c, or sums of columns. */
 typedef struct sli_job {
     sli_gemm part[2];
-    int parts; /* 0: column sums */
+    int parts;         /* 0: column sums */
+    const float *bias; /* [n] or NULL: added to the finished c */
+    int act;           /* sl_activation applied after it; 0 = linear */
+    float *copy;       /* the finished c once more, ld = ldc; NULL = not wanted */
     /* to[k][columns] += sum over rows of from[rows][ld], in the order of rows; to[1] may be NULL */
     const float *from;
     ptrdiff_t ld;

@@ -164,10 +164,7 @@ static const float *c_before(const work *w, int t) {
 }
 
 static bool valid(const work *w, int t, int row) {
-    const sli_call *call = w->call;
-    if (!w->mask) return true;
-    if (w->p->mask == SLI_MASK_LENGTHS) return call->t0 + t < ((const int32_t *)call->in[SLI_RNN_LENGTHS])[row];
-    return ((const uint8_t *)call->in[SLI_RNN_MASK])[(size_t)t * (size_t)w->B + (size_t)row] != 0;
+    return !w->mask || sli_cpu_valid(w->call, t, row);
 }
 
 static void rows_of(const work *w, int slice, int *first, int *last) {

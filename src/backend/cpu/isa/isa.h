@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "core/rng.h"
 
 /* c[m][n] (+)= sum over k of a(m, k) * b(k, n);  a(m, k) = a[m * am + k * ak], b(k, n) = b[k * bk + n * bn]. */
 typedef struct sli_gemm {
@@ -19,6 +20,16 @@ typedef struct sli_gemm {
     ptrdiff_t ldc;
     bool add; /* false: = ; true: += */
 } sli_gemm;
+
+/* An optimizer's numbers, computed in double and rounded once. */
+typedef enum sli_update_kind { SLI_UPDATE_SGD, SLI_UPDATE_ADAM, SLI_UPDATE_RMSPROP } sli_update_kind;
+typedef struct sli_isa_update {
+    sli_update_kind kind;
+    bool nesterov;
+    float factor; /* of the norm clip */
+    float rate, weight_decay /* L2 */, decay /* AdamW: 1 - lr * wd, else 1 */;
+    float momentum, one_beta1, beta2 /* RMSprop: rho */, one_beta2, root2, epsilon;
+} sli_isa_update;
 
 typedef struct sli_isa_ops {
     const char *name;
@@ -47,6 +58,18 @@ typedef struct sli_isa_ops {
                          float *dz);
     void (*rnn_forward)(int units, int act, float *gates, const float *bias, float *h); /* gates in z, out h */
     void (*rnn_backward)(int units, int act, const float *gates, const float *dh, float *dz);
+    /* --- loops over elements: isa/loops.c --- */
+    /* *largest = max z; *sum = of exp(z - largest) */
+    void (*softmax_sum)(size_t n, const float *z, float *largest, double *sum);
+    /* dz = or += factor * exp(z - largest) */
+    void (*softmax_gradient)(size_t n, const float *z, float largest, float factor, float *dz, bool add);
+    /* y = or += x * (dropped ? 0 : scale); element numbers from `first` */
+    void (*dropout)(const sli_rng *rng, uint64_t first, size_t n, uint32_t threshold, float scale, const float *x,
+                    float *y, bool add);
+    /* sum of squares, after clipping to +-limit in place where limit > 0 */
+    double (*squares)(size_t n, float *g, float limit);
+    /* one optimizer step; zeroes g */
+    void (*update)(const sli_isa_update *o, size_t n, float *p, float *g, float *slot0, float *slot1);
 } sli_isa_ops;
 
 extern const sli_isa_ops sli_isa_ops_base, sli_isa_ops_avx2, sli_isa_ops_avx512;
@@ -79,6 +102,12 @@ void ISA(gru_forward)(int units, int act, int gate_act, float *gates, const floa
 void ISA(gru_backward)(int units, int act, int gate_act, const float *gates, const float *h_prev, float *dh, float *dz);
 void ISA(rnn_forward)(int units, int act, float *gates, const float *bias, float *h);
 void ISA(rnn_backward)(int units, int act, const float *gates, const float *dh, float *dz);
+void ISA(softmax_sum)(size_t n, const float *z, float *largest, double *sum);
+void ISA(softmax_gradient)(size_t n, const float *z, float largest, float factor, float *dz, bool add);
+void ISA(dropout)(const sli_rng *rng, uint64_t first, size_t n, uint32_t threshold, float scale, const float *x,
+                  float *y, bool add);
+double ISA(squares)(size_t n, float *g, float limit);
+void ISA(update)(const sli_isa_update *o, size_t n, float *p, float *g, float *slot0, float *slot1);
 #endif
 
 #endif

@@ -20,4 +20,9 @@ const sli_isa_ops SLI_ISA_TABLE(SLI_ISA_SUFFIX) = {
     .gru_backward = ISA(gru_backward),
     .rnn_forward = ISA(rnn_forward),
     .rnn_backward = ISA(rnn_backward),
+    .softmax_sum = ISA(softmax_sum),
+    .softmax_gradient = ISA(softmax_gradient),
+    .dropout = ISA(dropout),
+    .squares = ISA(squares),
+    .update = ISA(update),
 };
