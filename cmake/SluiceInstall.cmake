@@ -3,9 +3,7 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS sluice sluice_static EXPORT SluiceTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-if(TARGET sluice_command)
 install(TARGETS sluice_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
 file(GLOB sluice_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/*.h)
 install(FILES ${sluice_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES ${PROJECT_SOURCE_DIR}/docs/sluice.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 OPTIONAL)

@@ -252,5 +252,6 @@ int main(int argc, char **argv) {
     if (options.list) return 0;
     if (slow) printf("%d slow tests left out by --quick\n", slow);
     printf("%d passed, %d failed, %d skipped\n", count[PASSED], count[FAILED], count[SKIPPED]);
+    fflush(stdout); /* a leak sanitizer ends the process before stdio does */
     return count[FAILED] > 0;
 }
