@@ -216,4 +216,95 @@ static inline void call_recurrent(const sli_kernel *row, const call_setup *setup
     sli_threads_free(threads);
 }
 
+/* ------------------------------------------------------------------------------------------- problems with one input --
+ * dense, embed, onehot, dropout, xent, bce, mse: forward over segments, then backward over segments, last first. */
+static inline void call_unary(const sli_kernel *row, const call_setup *setup, call_result *result) {
+    sli_problem p;
+    REQUIRE_OK(sli_problem_parse(setup->text, &p));
+    sli_caps caps;
+    REQUIRE_OK(sli_cpu_caps("cpu", setup->threads, &caps));
+    caps.isa = setup->isa;
+    sli_why why;
+    REQUIRE(row->eligible(&p, &caps, &why));
+    sli_cpu engine;
+    sli_cpu_engine(setup->isa, setup->blas, &engine);
+    sli_threads *threads;
+    REQUIRE_OK(sli_threads_new(NULL, setup->threads, &threads));
+
+    const int T = p.steps > 0 ? p.steps : 1, B = p.batch;
+    const bool dense = p.op == SLI_OP_DENSE, embed = p.op == SLI_OP_EMBED, onehot = p.op == SLI_OP_ONEHOT;
+    const bool loss = p.op == SLI_OP_XENT || p.op == SLI_OP_BCE || p.op == SLI_OP_MSE, integer = embed || onehot;
+    const size_t tb = (size_t)T * (size_t)B, in_width = (size_t)(dense ? p.inputs : integer ? 1 : p.units);
+    const size_t width = (size_t)(onehot ? p.inputs : p.units), weights = (size_t)p.inputs * (size_t)p.units;
+    uint64_t seed = test_seed;
+    call_result in = {.count = 0};
+    float *x = call_keep(&in, "x", tb * in_width, &seed, loss ? 6 : 1);
+    float *kernel = call_keep(&in, "kernel", dense || embed ? weights : 0, &seed, 0.4);
+    float *bias = call_keep(&in, "bias", width, &seed, 0.4), *dy = call_keep(&in, "dy", tb * width, &seed, 1);
+    float *target = call_keep(&in, "target", tb * width, &seed, 1);
+    int32_t *tokens = calloc(tb, sizeof *tokens), *lengths = calloc((size_t)B, sizeof *lengths);
+    for (size_t k = 0; k < tb; k++) /* losses: some labels are ignored */
+        tokens[k] = loss ? (int32_t)((test_random(&seed) + 1) * 0.49 * (p.units + 1)) - 1
+                         : (int32_t)((test_random(&seed) + 1) * 0.49 * p.inputs);
+    for (int b = 0; b < B; b++) lengths[b] = (int32_t)((test_random(&seed) + 1) * 0.5 * T);
+
+    float *y = call_keep(result, "y", loss ? 0 : tb * width, NULL, 0);
+    float *sums = call_keep(result, "loss, count, correct", 3, NULL, 0);
+    float *dx = call_keep(result, "dx", integer || setup->no_dx ? 0 : tb * in_width, &seed, 1);
+    float *d_kernel = call_keep(result, "d_kernel", dense || embed ? weights : 0, &seed, 1);
+    float *d_bias = call_keep(result, "d_bias", width, &seed, 1);
+
+    const int segment = setup->segment ? setup->segment : T, segments = (T + segment - 1) / segment;
+    sli_problem booked = p;
+    if (p.steps > 0) booked.steps = segment;
+    call_memory memory;
+    call_book(row, &booked, &caps, setup->chunk, &memory);
+    const sli_scalars scalars = {.seed = 5, .step = 3, .micro_step = 1, .loss_scale = 0.125};
+    sli_metrics metrics = {0};
+    for (int pass = 0; pass < 2 * segments; pass++) {
+        const bool back = pass >= segments;
+        if (back && !p.train) break;
+        const int s = back ? 2 * segments - 1 - pass : pass, t0 = s * segment;
+        const int steps = t0 + segment < T ? segment : T - t0;
+        const size_t at = (size_t)t0 * (size_t)B;
+        sli_call call = {.problem = p,
+                         .chunk = setup->chunk,
+                         .t0 = t0,
+                         .total_steps = T,
+                         .training = p.train,
+                         .recompute = back,
+                         .rng_layer = 2 << 8,
+                         .saved = memory.saved,
+                         .scratch = memory.scratch,
+                         .scalars = &scalars,
+                         .metrics = &metrics,
+                         .threads = threads,
+                         .cpu = &engine};
+        if (p.steps > 0) call.problem.steps = steps;
+        call.in[0] = integer ? (const void *)(tokens + at) : (const void *)(x + at * in_width);
+        if (loss)
+            call.in[SLI_LOSS_TARGET] = p.op == SLI_OP_XENT ? (void *)(tokens + at) : (void *)(target + at * width);
+        if (p.mask == SLI_MASK_LENGTHS) call.in[SLI_LOSS_LENGTHS] = lengths;
+        call.out[0] = loss ? NULL : y + at * width;
+        if (dense || embed) call.param[0] = kernel;
+        if (dense && !p.no_bias) call.param[SLI_DENSE_BIAS] = bias;
+        if (!back || segments > 1) row->forward(&call);
+        if (!back || !row->backward) continue;
+        call.d_out[0] = loss ? NULL : dy + at * width;
+        call.d_in[0] = integer || setup->no_dx ? NULL : dx + at * in_width;
+        call.accumulate = setup->accumulate;
+        if (dense || embed) call.d_param[0] = d_kernel;
+        if (dense && !p.no_bias) call.d_param[SLI_DENSE_BIAS] = d_bias;
+        row->backward(&call);
+    }
+    sums[0] = (float)metrics.loss_sum;
+    sums[1] = (float)metrics.count;
+    sums[2] = (float)metrics.correct;
+    call_unbook(&memory);
+    free(tokens);
+    free(lengths);
+    call_free(&in);
+    sli_threads_free(threads);
+}
+
 #endif
