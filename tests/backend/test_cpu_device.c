@@ -1,0 +1,129 @@
+/* The CPU as a device: names, invented instruction sets, memory, BLAS. */
+#include <pthread.h>
+#include <unistd.h>
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/isa/isa.h"
+#include "test.h"
+
+TEST(cpu_device_names) {
+    sli_caps caps;
+    REQUIRE_OK(sli_cpu_device.caps("cpu", 0, &caps));
+    CHECK(caps.threads == sli_threads_default() && !caps.invented && caps.isa == sli_cpu_isa());
+    REQUIRE_OK(sli_cpu_device.caps("cpu:base", 3, &caps));
+    CHECK(caps.threads == 3 && !caps.invented && caps.isa == SLI_ISA_BASE && strcmp(caps.name, "cpu:base") == 0);
+    REQUIRE_OK(sli_cpu_device.caps("cpu:amx", 1, &caps));
+    CHECK(caps.invented == (sli_cpu_isa() < SLI_ISA_AMX));
+    CHECK_FAILS(sli_cpu_device.caps("cpu:sse9", 1, &caps), SL_ERR_UNKNOWN, "cpu:sse9");
+    CHECK_FAILS(sli_cpu_device.caps("gpu", 1, &caps), SL_ERR_UNKNOWN, "gpu");
+    char text[200];
+    CHECK(sli_cpu_device.describe(text, sizeof text));
+    CHECK(strstr(text, "thread") != NULL);
+}
+
+TEST(cpu_device_invented_cannot_be_opened) {
+    sli_caps caps;
+    sli_device *device;
+    REQUIRE_OK(sli_cpu_device.caps("cpu", 1, &caps));
+    caps.invented = true;
+    CHECK_FAILS(sli_cpu_device.open(&caps, NULL, &device), SL_ERR_DEVICE, "invented");
+    CHECK(device == NULL);
+}
+
+static void add_one(const sli_call *call) {
+    float *y = call->out[0];
+    const float *x = call->in[0];
+    for (int i = 0; i < call->problem.units; i++) y[i] = x[i] + 1;
+    if (call->cpu == NULL || sli_threads_count(call->threads) != 2) y[0] = -1000;
+}
+
+TEST(cpu_device_queue_runs_in_order) {
+    sli_caps caps;
+    sli_device *device;
+    sli_queue *queue;
+    void *block;
+    REQUIRE_OK(sli_cpu_device.caps("cpu", 2, &caps));
+    REQUIRE_OK(sli_cpu_device.open(&caps, NULL, &device));
+    REQUIRE_OK(sli_cpu_device.alloc(device, 64 * sizeof(float), &block));
+    CHECK((uintptr_t)block % SLI_ALIGN == 0);
+    float *at = block, x[8] = {0, 1, 2, 3, 4, 5, 6, 7}, y[24];
+    for (int i = 0; i < 64; i++) CHECK(at[i] == 0);
+    REQUIRE_OK(sli_cpu_device.queue_new(device, &queue));
+    REQUIRE_OK(sli_cpu_device.upload(queue, at, x, sizeof x));
+    sli_call call = {.problem.units = 8};
+    call.in[0] = at;
+    call.out[0] = at + 8;
+    REQUIRE_OK(sli_cpu_device.submit(queue, add_one, &call));
+    REQUIRE_OK(sli_cpu_device.copy(queue, at + 16, at + 8, sizeof x));
+    REQUIRE_OK(sli_cpu_device.zero(queue, at, sizeof x));
+    REQUIRE_OK(sli_cpu_device.download(queue, y, at, sizeof y));
+    REQUIRE_OK(sli_cpu_device.wait(queue));
+    for (int i = 0; i < 8; i++) CHECK(y[i] == 0 && y[8 + i] == (float)i + 1 && y[16 + i] == (float)i + 1);
+    sli_cpu_device.queue_free(queue);
+    sli_cpu_device.free(device, block, 64 * sizeof(float));
+    REQUIRE_OK(sli_cpu_device.alloc(device, 0, &block));
+    CHECK(block == NULL);
+    sli_cpu_device.close(device);
+}
+
+/* The environment is as it was after the library was loaded, and the library has one thread. */
+TEST(cpu_blas_leaves_the_environment_alone) {
+    const char *why;
+    const sli_blas *blas = sli_blas_get(&why);
+    if (!blas) {
+        CHECK(why != NULL && why[0]);
+        test_skip("no BLAS: %s", why);
+    }
+    CHECK(getenv("OPENBLAS_CORETYPE") == NULL || strcmp(getenv("OPENBLAS_CORETYPE"), "SkylakeX") != 0);
+    CHECK(strstr(blas->name, "OpenBLAS") != NULL);
+    const float a[4] = {1, 2, 3, 4}, b[4] = {5, 6, 7, 8};
+    float c[4] = {1, 1, 1, 1};
+    blas->sgemm(SLI_CBLAS_ROW_MAJOR, SLI_CBLAS_NO_TRANS, SLI_CBLAS_TRANS, 2, 2, 2, 1, a, 2, b, 2, 1, c, 2);
+    CHECK(c[0] == 18 && c[1] == 24 && c[2] == 40 && c[3] == 54);
+}
+
+/* Every instruction set of this machine, every kind of transposition, odd sizes, = and +=. */
+TEST(cpu_gemm_of_every_isa) {
+    static const int sizes[][3] = {{1, 1, 1},    {1, 70, 9}, {2, 50, 33},   {3, 64, 7},
+                                   {5, 31, 300}, {7, 17, 5}, {25, 130, 64}, {13, 33, 0}};
+    uint64_t seed = test_seed;
+    for (int isa = SLI_ISA_BASE; isa <= (int)sli_cpu_isa() && isa <= SLI_ISA_AVX512; isa++)
+        for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+            for (int way = 0; way < 16; way++) {
+                const int m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
+                const bool a_columns = way & 1, b_columns = way & 2, add = way & 4, packed = way & 8;
+                sli_cpu cpu;
+                sli_cpu_engine((sli_isa)isa, false, &cpu);
+                float *a = calloc((size_t)(m * k + 1), 4), *b = calloc((size_t)(k * n + 1), 4);
+                float *c = calloc((size_t)(m * n), 4),
+                      *p = sli_alloc(NULL, sli_isa_packed_floats(cpu.ops->panel, k, n) * 4 + 64);
+                double *expected = calloc((size_t)(m * n), sizeof *expected);
+                for (int i = 0; i < m * k; i++) a[i] = (float)test_random(&seed);
+                for (int i = 0; i < k * n; i++) b[i] = (float)test_random(&seed);
+                for (int i = 0; i < m * n; i++) expected[i] = (double)(c[i] = (float)test_random(&seed)) * add;
+                sli_gemm g = {
+                    m, n, k,  a, a_columns ? 1 : k, a_columns ? m : 1, b, b_columns ? 1 : n, b_columns ? k : 1,
+                    c, n, add};
+                for (int i = 0; i < m; i++)
+                    for (int j = 0; j < n; j++)
+                        for (int l = 0; l < k; l++)
+                            expected[i * n + j] += (double)a[i * g.am + l * g.ak] * (double)b[l * g.bk + j * g.bn];
+                if (packed) {
+                    cpu.ops->pack(p, k, n, b, g.bk, g.bn);
+                    g.b = p;
+                    cpu.ops->gemm_packed(&g);
+                } else {
+                    cpu.ops->gemm(&g);
+                }
+                for (int i = 0; i < m * n; i++)
+                    if (!(fabs((double)c[i] - expected[i]) < 1e-5 * (1 + k))) {
+                        test_fail(__FILE__, __LINE__, "%s %dx%dx%d way %d: c[%d] = %g, expected %g", cpu.ops->name, m,
+                                  n, k, way, i, (double)c[i], expected[i]);
+                        break;
+                    }
+                sli_free(NULL, p, sli_isa_packed_floats(cpu.ops->panel, k, n) * 4 + 64);
+                free(a);
+                free(b);
+                free(c);
+                free(expected);
+            }
+}
