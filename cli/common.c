@@ -1,6 +1,10 @@
 /* Options and readers that several commands share. */
 #include "common.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 /* ------------------------------------------------------------------------------------------------------ options -- */
 static const option where_table[] = {
     {OPTION_TEXT, "device", offsetof(where_options, device), "DEVICE", 0, 0,
@@ -47,6 +51,17 @@ sl_vocabulary *file_vocabulary(const sl_file *file, const char *path, int *code)
             report_as(SL_ERR_INPUT,
                       "%s holds no vocabulary, so it is no language model; give arrays with --x instead of text", path);
     return vocabulary;
+}
+
+bool file_training(const sl_file *file, sl_training *training) {
+    /* The last member of the training state is a document's "sluice" object, so the rest of the text closes ours. */
+    static const char key[] = "\"options\": ";
+    const char *state = sl_file_metadata(file, "training"), *options = state ? strstr(state, key) : NULL;
+    char *text;
+    if (!options || asprintf(&text, "{\"sluice\": %s", options + sizeof key - 1) < 0) return false;
+    bool found = sl_training_from_json(text, strlen(text), training) == SL_OK && training->task;
+    free(text);
+    return found;
 }
 
 int read_texts(char **paths, int count, char **text, size_t *bytes) {

@@ -32,6 +32,9 @@ extern const option_group script_group;
  * exit code then and NULL is returned. */
 sl_vocabulary *file_vocabulary(const sl_file *file, const char *path, int *code);
 
+/* The training options that a model file remembers; false where it holds none. */
+bool file_training(const sl_file *file, sl_training *training);
+
 /* Whole files, one after the other; "-" is standard input. Gives an exit code; free *text with sl_text_free. */
 int read_texts(char **paths, int count, char **text, size_t *bytes);
 

@@ -65,9 +65,8 @@ static int eval_text(const arguments *a, const sl_file *file, const sl_plan_opti
     return code;
 }
 
-static void print_array_result(const sl_result *r, bool as_json) {
+static void print_array_result(const sl_result *r, bool accuracy, bool as_json) {
     double loss = r->count > 0 ? r->loss_sum / r->count : r->loss;
-    bool accuracy = isfinite(r->correct) && r->count > 0;
     if (as_json) {
         json out = {.file = stdout};
         json_open(&out, NULL, '{');
@@ -83,6 +82,12 @@ static void print_array_result(const sl_result *r, bool as_json) {
     printf("count     %.0f\n", r->count);
 }
 
+static sl_loss loss_of(const sl_file *file, const sl_plan_options *options) {
+    sl_training training;
+    if (options->loss != SL_LOSS_NONE || !file_training(file, &training)) return options->loss;
+    return training.loss;
+}
+
 static int eval_arrays(const eval_options *o, const sl_file *file, const sl_plan_options *options, bool as_json) {
     sl_array arrays[3] = {0};
     const char *const paths[3] = {o->x, o->y, o->lengths};
@@ -92,7 +97,7 @@ static int eval_arrays(const eval_options *o, const sl_file *file, const sl_plan
         if (paths[i]) code = report(sl_npy_read(NULL, paths[i], &arrays[i]));
     sl_dataset data = {.x = &arrays[0], .y = &arrays[1], .lengths = o->lengths ? &arrays[2] : NULL};
     if (!code) code = report(sl_evaluate_arrays(file, &data, options, &result));
-    if (!code) print_array_result(&result, as_json);
+    if (!code) print_array_result(&result, result.count > 0 && loss_of(file, options) != SL_LOSS_MSE, as_json);
     for (int i = 0; i < 3; i++)
         if (arrays[i].data) sl_array_free(&arrays[i]);
     return code;

@@ -58,7 +58,7 @@ bool nearest_word(const char *word, const char *words, char *nearest, size_t cap
             snprintf(nearest, capacity, "%s", candidate);
         }
     }
-    return least <= (length <= 3 ? 1 : 2);
+    return length >= 2 && least <= (length <= 3 ? 1 : 2);
 }
 
 /* --------------------------------------------------------------------------------------------------------- help -- */

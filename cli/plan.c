@@ -11,7 +11,7 @@ typedef struct plan_flags {
 
 static const option plan_table[] = {
     {OPTION_INT, "batch", offsetof(plan_flags, batch), "B", 1, 0,
-     "batch rows (default: the problem's, the description's, or 1)"},
+     "batch rows (default: those of the problem, of the training, or 1)"},
     {OPTION_INT, "steps", offsetof(plan_flags, steps), "T", 1, 0, "time steps (default: likewise)"},
     {OPTION_FLAG, "train", offsetof(plan_flags, train), NULL, 0, 0, "plan a training step, not inference"},
     {0}};
@@ -48,7 +48,8 @@ static int model_of_file(const char *path, sl_model **model, sl_plan_options *op
     int code = report(sl_file_open(NULL, path, &file));
     if (code) return code;
     code = report(sl_file_model(file, model));
-    if (!code && sl_file_metadata(file, "vocabulary")) options->loss = SL_LOSS_SOFTMAX;
+    sl_training training;
+    if (!code && file_training(file, &training)) options_of_training(&training, options);
     sl_file_close(file);
     return code;
 }

@@ -85,12 +85,19 @@ void progress_start(progress_view *view, const sl_plan *plan, const char *comman
     log_end(view, &out);
 }
 
+/* The epoch that the last step belongs to, from 1: the same in lines about steps and about what follows an epoch. */
+static int epoch_of(const sl_progress *p) {
+    if (p->total_epochs < 1 || p->step < 1) return p->epoch + 1;
+    int64_t steps = p->total_steps / p->total_epochs;
+    return steps > 0 ? (int)((p->step + steps - 1) / steps) : p->epoch + 1;
+}
+
 static void log_step(progress_view *view, const sl_progress *p) {
     if (!view->log) return;
     json out = {.file = view->log};
     json_open(&out, NULL, '{');
     json_integer(&out, "step", p->step);
-    json_integer(&out, "epoch", p->epoch);
+    json_integer(&out, "epoch", epoch_of(p));
     json_number(&out, "loss", p->loss);
     if (view->perplexity) json_number(&out, "perplexity", p->perplexity);
     json_number(&out, "lr", p->learning_rate);
@@ -107,7 +114,7 @@ static void log_event(progress_view *view, const sl_progress *p) {
     json_open(&out, NULL, '{');
     json_string(&out, "event", p->event);
     json_integer(&out, "step", p->step);
-    json_integer(&out, "epoch", p->epoch);
+    json_integer(&out, "epoch", epoch_of(p));
     if (strcmp(p->event, "evaluation") == 0) {
         json_number(&out, "valid_loss", p->valid_loss);
         if (view->perplexity) json_number(&out, "valid_perplexity", exp(p->valid_loss));
@@ -135,8 +142,8 @@ static int step_text(const progress_view *view, const sl_progress *p, char *text
     else
         snprintf(rate, sizeof rate, "%.0f %s/s", p->tokens_per_second, view->unit);
     if (view->perplexity) snprintf(perplexity, sizeof perplexity, "  ppl %.2f", p->perplexity);
-    return snprintf(text, capacity, "epoch %d/%d  step %lld/%lld  loss %.4f%s  lr %.4g  %s  eta %s  %s  %s", p->epoch,
-                    p->total_epochs, (long long)p->step, (long long)p->total_steps, p->loss, perplexity,
+    return snprintf(text, capacity, "epoch %d/%d  step %lld/%lld  loss %.4f%s  lr %.4g  %s  eta %s  %s  %s",
+                    epoch_of(p), p->total_epochs, (long long)p->step, (long long)p->total_steps, p->loss, perplexity,
                     p->learning_rate, rate, seconds_text(p->eta_seconds, eta),
                     bytes_text((double)p->memory_bytes, memory), p->kernel ? p->kernel : "");
 }
@@ -158,7 +165,7 @@ static void show_step(progress_view *view, const sl_progress *p) {
 
 static void show_evaluation(progress_view *view, const sl_progress *p) {
     clear_line(view);
-    printf("epoch %d/%d  step %lld/%lld  loss %.4f  ", p->epoch, p->total_epochs, (long long)p->step,
+    printf("epoch %d/%d  step %lld/%lld  loss %.4f  ", epoch_of(p), p->total_epochs, (long long)p->step,
            (long long)p->total_steps, p->loss);
     printf("valid loss %.4f", p->valid_loss);
     if (view->perplexity) printf("  valid ppl %.2f", exp(p->valid_loss));

@@ -66,11 +66,13 @@ static void print_summary(const train_job *job) {
                levels[sl_vocabulary_level(job->vocabulary)], count_text(sl_vocabulary_size(job->vocabulary), b));
         if (job->has_valid)
             printf("; %s validate\n", count_text((long long)job->valid_count, a));
-        else
+        else if (t->valid_fraction > 0)
             printf("; %.3g%% of them validate\n", t->valid_fraction * 100);
+        else
+            printf("; none validate\n");
     } else {
         printf("data   %s rows; %s validate\n", count_text((long long)job->arrays[0].shape[0], a),
-               job->has_valid ? count_text((long long)job->arrays[3].shape[0], b) : "0");
+               job->has_valid ? count_text((long long)job->arrays[3].shape[0], b) : "none");
     }
     printf("plan   %s parameters; kernel %s; %d thread%s; %.3g MFLOP a step\n",
            count_text((long long)parameter_count(sl_trainer_params(job->trainer)), a), sl_plan_kernels(plan),

@@ -77,7 +77,7 @@ static const option fit_table[] = {
     {OPTION_REAL, "init-scale", offsetof(fit_options, init_scale), "X", 0, 0,
      "start every parameter from U(-X, X) instead of the initialisers"},
     {OPTION_INT, "accumulate", offsetof(fit_options, accumulate), "N", 1, 0,
-     "batches whose gradients make one step (default 1)"},
+     "take each batch in N parts, one after the other: the same step in less memory (default 1)"},
     {OPTION_INT, "patience", offsetof(fit_options, patience), "N", 0, 0,
      "stop after N epochs without improvement; 0: never (default 0)"},
     {OPTION_REAL, "min-delta", offsetof(fit_options, min_delta), "X", 0, 0, "what counts as improvement (default 0)"},
@@ -142,8 +142,8 @@ static int parse_schedule(const command *command, const char *text, sl_schedule 
         at = end;
     }
     if (count < least[kind] || count > most[kind])
-        return usage_error(command, "--schedule %s takes %d to %d numbers after colons, got %d", name, least[kind],
-                           most[kind], count);
+        return usage_error(command, "--schedule %s takes from %d to %d numbers, each after a colon, got %d", name,
+                           least[kind], most[kind], count);
     *schedule = (sl_schedule){.kind = (sl_schedule_kind)kind};
     if (kind == SL_SCHEDULE_STEP || kind == SL_SCHEDULE_EXPONENTIAL) schedule->every = (int64_t)values[0];
     if (kind == SL_SCHEDULE_EPOCH_DECAY) schedule->hold = (int)values[0];
@@ -235,7 +235,7 @@ static sl_status describe(const model_options *m, int embed, int vocabulary, sl_
         snprintf(name, sizeof name, "rnn%d", i + 1);
         status = sl_model_add_recurrent(model, name, cells[m->cell], &options, NULL);
     }
-    sl_dense output = {.units = m->tie ? 0 : vocabulary, .tied_to = m->tie ? "embedding" : NULL};
+    sl_dense output = {.units = vocabulary, .tied_to = m->tie ? "embedding" : NULL};
     return status == SL_OK ? sl_model_add_dense(model, "output", &output, NULL) : status;
 }
 

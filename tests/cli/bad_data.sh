@@ -1,0 +1,78 @@
+# Descriptions and arrays that do not fit: one sentence, the exit code by kind, nothing written.
+. "$TESTS/lib.bash"
+layers() { printf '{"class_name": "Sequential", "config": {"name": "m", "layers": [%s]}}' "$1"; }
+input='{"class_name": "InputLayer", "config": {"name": "x", "batch_shape": [null, null, 3], "dtype": "float32"}}'
+dense='{"class_name": "Dense", "config": {"name": "out", "units": 3}}'
+layers "$input, {\"class_name\": \"LSTM\", \"config\": {\"name\": \"rnn\", \"units\": 4}}, $dense" >good.json
+npy x.npy f4 6x5x3
+npy y.npy i4 6
+train() { try train "$1" --x "${2:-x.npy}" --y "${3:-y.npy}" --loss softmax --epochs 1 --out m.model "${@:4}"; }
+echo "descriptions:"
+for text in '' '{' '[]' '{"class_name": "Functional"}' "$(layers '')" "$(layers "$input")" \
+    "$(layers "$input, {\"class_name\": \"LSTN\", \"config\": {\"units\": 4}}")" \
+    "$(layers "$input, {\"class_name\": \"LSTM\", \"config\": {\"unitz\": 4}}")" \
+    "$(layers "$input, {\"class_name\": \"LSTM\", \"config\": {\"units\": -4}}")" \
+    "$(layers "$input, {\"class_name\": \"LSTM\", \"config\": {\"units\": \"four\"}}")" \
+    "$(layers "$input, {\"class_name\": \"LSTM\", \"config\": {\"units\": 4, \"activation\": \"tahn\"}}")" \
+    "$(layers "$input, {\"class_name\": \"LSTM\", \"config\": {\"units\": 4, \"inputs\": [\"nothing\"]}}")" \
+    "$(layers "$input, {\"class_name\": \"LSTM\", \"config\": {\"units\": 4, \"sluice\": {\"peehole\": true}}}")" \
+    "$(layers "$input, $dense" | sed 's/}$/, "sluice": {"training": {"bacth": 4}}}/')" \
+    "$(layers "$input, $dense" | sed 's/}$/, "sluice": {"task": "lm"}}/')"; do
+    printf '%s' "$text" >bad.json
+    exits train bad.json --x x.npy --y y.npy --loss softmax --out m.model
+done
+echo "arrays:"
+npy five.npy f4 6x5x4
+npy flat.npy f4 30
+npy rows.npy i4 7
+npy class.npy i4 6 0 1 2 3 0 1
+npy numbers.npy f4 6
+npy nan.npy f4 6x5x3 nan $(seq 89)
+npy inf.npy f4 6x5x3 $(seq 89) inf
+npy none.npy f4 0x5x3
+npy lengths.npy i4 6 5 5 9 5 5 5
+npy few.npy i4 5
+train missing.json
+train good.json missing.npy
+train good.json five.npy
+train good.json flat.npy
+train good.json none.npy
+train good.json x.npy rows.npy
+train good.json x.npy class.npy
+train good.json x.npy numbers.npy
+train good.json x.npy y.npy --lengths lengths.npy
+train good.json x.npy y.npy --lengths few.npy
+train good.json good.json
+try train good.json --x x.npy --out m.model
+try train good.json --x x.npy --y y.npy --out m.model
+try train good.json --x x.npy --y y.npy --loss softmax --valid-x x.npy --out m.model
+"$SLUICE" train good.json --x x.npy --y y.npy --loss softmax --epochs 1 --out good.model >/dev/null
+echo "not a number:"
+for file in nan inf; do
+    train good.json $file.npy | grep exit
+    try predict good.model --x $file.npy --out p.npy
+    try eval good.model --x $file.npy --y y.npy | grep exit
+done
+echo "predict and eval:"
+try predict good.model --x five.npy --out p.npy
+try predict good.model --x flat.npy --out p.npy
+try predict good.model --x x.npy --lengths lengths.npy --out p.npy
+try predict good.model --x x.npy --lengths few.npy --out p.npy
+try predict good.model --x good.json --out p.npy
+try predict good.model --x x.npy --out nowhere/p.npy
+try eval good.model --x five.npy --y y.npy
+try eval good.model text.txt
+try generate good.model
+echo "damaged .npy:"
+size=$(stat -c %s x.npy)
+for at in 0 5 9 30 127 $((size - 1)); do
+    head -c $at x.npy >bad.npy
+    exits predict good.model --x bad.npy --out p.npy
+done
+sed 's/<f4/<c8/' x.npy >bad.npy
+exits predict good.model --x bad.npy --out p.npy
+sed 's/False/True /' x.npy >bad.npy
+exits predict good.model --x bad.npy --out p.npy
+sed 's/(6, /(9, /' x.npy >bad.npy
+exits predict good.model --x bad.npy --out p.npy
+ls

@@ -1,0 +1,39 @@
+# Texts that cannot be read or trained on: one sentence, the exit code by kind, nothing written.
+. "$TESTS/lib.bash"
+train() { try train lm "$@" "${small[@]}" --out m.model; }
+: >empty.txt
+printf 'good \303\050 bad' >invalid.txt
+printf 'abc' >short.txt
+make_text 120 >text.txt
+mkdir folder
+train missing.txt
+train folder
+train empty.txt
+train short.txt
+train invalid.txt
+train invalid.txt --level word
+train text.txt missing.txt
+train text.txt --valid missing.txt
+train text.txt --valid empty.txt
+train text.txt --valid invalid.txt
+train text.txt --valid-split 0.9 --batch 400
+train text.txt --batch 4000
+train text.txt --vocab-size 2
+train text.txt --init-from missing.model
+train text.txt --device cuda:0
+train text.txt --device nowhere
+train text.txt --require fused
+train text.txt --dtype f16
+if [ "$(id -u)" -ne 0 ]; then
+    chmod 000 short.txt
+    train short.txt | grep -c 'exit 3'
+else
+    echo 1 # root reads everything
+fi
+echo "invalid UTF-8 does at byte level:"
+for i in $(seq 200); do cat invalid.txt; done >long.txt
+"$SLUICE" train lm long.txt --level byte "${small[@]}" --out byte.model | grep ^data
+echo "numbers that explode:"
+try train lm text.txt "${small[@]}" --epochs 1 --optimizer sgd --lr 1e30 --clip-norm 0 --out nan.model |
+    sed -E -e '/^(data|plan|memory|epoch)/d' -e 's/^sluice: step [0-9]+: .*learning rate.*/sluice: step N: what, where, the learning rate/'
+ls

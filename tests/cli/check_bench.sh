@@ -1,0 +1,22 @@
+# Proofs and timings of problems.
+. "$TESTS/lib.bash"
+for problem in lstm:b2_t5_i3_h4_train gru:b2_t4_i3_h5_bi_train+reset=before rnn:b3_t6_i2_h3_train+lengths; do
+    "$SLUICE" check $problem >out.txt
+    echo "$problem: exit $?, findings: $(($(wc -l <out.txt) > 0))"
+done
+printf '# a comment\n\nlstm:b1_t3_i2_h3   # another\ngru:b1_t3_i2_h3_train\n' >problems.txt
+"$SLUICE" check problems.txt --seed 5 --json | python3 -c 'import json, sys
+for line in sys.stdin:
+    answer = json.loads(line)
+    print(" ".join(answer), answer["problem"], answer["passed"], answer["seed"])'
+try check lstm:h8+peehole
+try check missing.txt
+"$SLUICE" bench lstm:b2_t5_i3_h4_train --seconds 0.01 | sed -E 's/ +[0-9]+(\.[0-9]+)?/ N/g' | awk '{ $1 = $1; print }'
+"$SLUICE" bench problems.txt --seconds 0.01 --json | python3 -c 'import json, sys
+for line in sys.stdin:
+    answer = json.loads(line)
+    print(answer["problem"])
+    for row in answer["kernels"]:
+        print(" ", " ".join(row) if row["kernel"] in ("ref", "cpu:step") else "another kernel")'
+try bench lstm
+try bench lstm:b1_t1_i1_h8 --device cuda:0

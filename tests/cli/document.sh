@@ -1,0 +1,25 @@
+# What --print-model prints, fed to `train MODEL.json`, trains the same model to the bit.
+. "$TESTS/lib.bash"
+make_text 120 >text.txt
+compare() {
+    "$SLUICE" train lm "$@" --out direct.model >/dev/null
+    "$SLUICE" train lm "$@" --print-model >description.json
+    "$SLUICE" train description.json text.txt --out described.model >/dev/null
+    same direct.model described.model
+    same direct.model.last described.model.last
+    "$SLUICE" train description.json --print-model text.txt | cmp - description.json
+}
+compare text.txt "${small[@]}"
+compare text.txt "${small[@]}" --cell gru --layers 2 --dropout 0.2 --tie --level word --optimizer sgd --lr 0.5 \
+    --schedule epoch-decay:1:0.5 --clip-value 3 --reduction sum-time --init-scale 0.1 --accumulate 2
+compare text.txt "${small[@]}" --embed 0 --optimizer rmsprop --schedule cosine:5 --split blocks --valid-split 0.1
+"$SLUICE" train lm text.txt "${small[@]}" --print-model | "$SLUICE" train - text.txt --out piped.model >/dev/null
+"$SLUICE" train lm text.txt "${small[@]}" --out direct.model >/dev/null
+same direct.model piped.model
+echo "an option overrides the description:"
+"$SLUICE" train lm text.txt "${small[@]}" --print-model >description.json
+"$SLUICE" train lm text.txt "${small[@]}" --seed 9 --out direct.model >/dev/null
+"$SLUICE" train description.json text.txt --seed 9 --out described.model >/dev/null
+same direct.model described.model
+echo "the description:"
+cat description.json

@@ -1,0 +1,18 @@
+# What is in files, and what there is to compute on.
+. "$TESTS/lib.bash"
+make_text 120 >text.txt
+"$SLUICE" train lm text.txt "${small[@]}" --out m.model >/dev/null
+"$SLUICE" info m.model | sed -E -e '/^training/,$d'
+"$SLUICE" info m.model.last --tensors | grep -E '^  (optim|state)'
+"$SLUICE" info m.model.last --json | python3 -c 'import json, sys
+info = json.load(sys.stdin)
+print(" ".join(info))
+print(info["training"]["epoch"], info["model"]["class_name"], info["parameters"], len(info["tensors"]))'
+npy x.npy i4 3x2
+try info x.npy
+try info x.npy --json
+try info missing.npy
+echo "devices:"
+"$SLUICE" devices | awk '{ print $1, ($2 == "ready") }'
+"$SLUICE" devices --json | python3 -c 'import json, sys
+for device in json.load(sys.stdin)["devices"]: print(" ".join(device))'

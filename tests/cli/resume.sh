@@ -1,0 +1,52 @@
+# Interrupted and resumed training ends with the same bits as uninterrupted training.
+. "$TESTS/lib.bash"
+make_text 400 >text.txt
+options=(text.txt --units 24 --layers 2 --dropout 0.2 --batch 4 --steps 8 --epochs 3 --seed 3)
+"$SLUICE" train lm "${options[@]}" --out whole.model >/dev/null
+
+# Sends the signal after a while; goes on until nothing is left. At least one run must have been stopped in the middle.
+resume_until_done() { # SIGNAL MODEL
+    local resume='' stops=0 round
+    for round in $(seq 60); do
+        "$SLUICE" train lm "${options[@]}" $resume --out "$2" --log "$2.jsonl" >out.txt 2>&1 &
+        local pid=$!
+        for _ in $(seq 200); do # until it trains
+            grep -q '^epoch' out.txt && break
+            sleep 0.02
+        done
+        sleep 0.15
+        kill -"$1" $pid 2>/dev/null
+        wait $pid || { echo "exit code $?"; cat out.txt; return; }
+        grep -q '^done' out.txt && break
+        grep -q 'go on with --resume' out.txt && stops=$((stops + 1))
+        resume=--resume
+    done
+    grep -o '^done' out.txt
+    [ $stops -gt 0 ] && echo "was stopped"
+}
+echo "Ctrl-C:"
+resume_until_done INT a.model
+same whole.model.last a.model.last
+echo "SIGTERM:"
+resume_until_done TERM b.model
+same whole.model.last b.model.last
+echo "--max-minutes:"
+resume=
+for _ in $(seq 100); do
+    "$SLUICE" train lm "${options[@]}" $resume --max-minutes 0.004 --out c.model >out.txt || { cat out.txt; break; }
+    resume=--resume
+    grep -q '^done' out.txt && break
+done
+same whole.model.last c.model.last
+echo "longer than planned at first:"
+"$SLUICE" train lm "${options[@]}" --epochs 2 --out d.model >/dev/null
+"$SLUICE" train lm "${options[@]}" --epochs 3 --out d.model --resume >/dev/null
+same whole.model.last d.model.last
+same whole.model d.model
+echo "with what does not fit:"
+try train lm "${options[@]}" --out none.model --resume
+try train lm "${options[@]}" --seed 4 --out d.model --resume
+try train lm "${options[@]}" --units 25 --out d.model --resume
+make_text 399 >text.txt
+try train lm "${options[@]}" --out d.model --resume
+same whole.model.last d.model.last

@@ -1,0 +1,50 @@
+# The first Ctrl-C ends in order, the second at once; kill -9 leaves whole files.
+. "$TESTS/lib.bash"
+make_text 400 >text.txt
+options=(text.txt --units 64 --layers 1 --batch 4 --steps 8 --epochs 1000 --seed 3)
+wait_for_epoch() {
+    for _ in $(seq 500); do
+        grep -q '^epoch' out.txt && return
+        sleep 0.02
+    done
+}
+"$SLUICE" train lm "${options[@]}" --out a.model >out.txt &
+pid=$!
+wait_for_epoch
+kill -INT $pid
+wait $pid
+echo "once: exit $?"
+grep -E '^(stopping|stopped)' out.txt | sed -E 's/stopped after .*/stopped/'
+"$SLUICE" info a.model.last >/dev/null && echo "a.model.last is whole"
+"$SLUICE" eval a.model text.txt --json >/dev/null && echo "a.model is complete"
+
+# Both signals before the process can answer the first: it is stopped while they come.
+"$SLUICE" train lm "${options[@]}" --out b.model >out.txt &
+pid=$!
+wait_for_epoch
+kill -INT $pid
+kill -INT $pid
+sleep 0.05
+kill -TERM $pid 2>/dev/null
+wait $pid
+code=$?
+[ $code -eq 130 ] || [ $code -eq 0 ] && echo "twice: left"
+
+# At any moment.
+for round in 1 2 3 4 5 6; do
+    "$SLUICE" train lm "${options[@]}" --out c.model >out.txt &
+    pid=$!
+    wait_for_epoch
+    sleep 0.$((round * 13 % 10))
+    kill -KILL $pid
+    wait $pid 2>/dev/null
+    for file in c.model c.model.last; do
+        [ ! -e $file ] || "$SLUICE" info $file >/dev/null || echo "$file is damaged"
+    done
+done 2>/dev/null
+for _ in 1 2 3; do # a checkpoint exists by now, unless the machine is very slow
+    [ -e c.model.last ] && break
+    timeout -s KILL 5 "$SLUICE" train lm "${options[@]}" --out c.model >/dev/null
+done 2>/dev/null
+"$SLUICE" eval c.model text.txt --json >/dev/null && echo "after kill -9: complete"
+"$SLUICE" train lm "${options[@]}" --epochs 1 --resume --out c.model >out.txt && grep -oE '^done' out.txt

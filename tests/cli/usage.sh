@@ -1,0 +1,45 @@
+# Wrong use: exit code 2, one sentence, where to read more.
+. "$TESTS/lib.bash"
+try
+try trian
+try frobnicate
+try train lm text.txt --bacth 3 --out m
+try train lm text.txt --xyzzy --out m
+try train lm text.txt -b 3
+try train lm text.txt --batch
+try train lm text.txt --batch 0 --out m
+try train lm text.txt --batch 2.5 --out m
+try train lm text.txt --batch many --out m
+try train lm text.txt --dropout 1.5 --out m
+try train lm text.txt --level chars --out m
+try train lm text.txt --seed -1 --out m
+try train lm text.txt --memory-limit 3X --out m
+try train lm text.txt --tie=yes --out m
+try train lm text.txt
+try train lm --out m
+try train
+try train lm text.txt --x x.npy --out m
+try train model.json text.txt --units 3 --out m
+try train lm text.txt --resume --init-from other --out m
+make_text 50 >text.txt
+try train lm text.txt --tie --embed 8 --units 16 --out m
+try train lm text.txt --schedule linear --out m
+try train lm text.txt --schedule step:10:0.5:3 --out m
+try train lm text.txt --schedule step:ten --out m
+try train lm text.txt --clip-norm 1 --clip-value 1 --out m
+try train lm --preset char-rnn --units 3 text.txt --out m
+try plan
+try plan lstm:h8 gru:h8
+try plan lstm:h8 --memory-limit lots
+try eval model
+try eval model text.txt --x x.npy --y y.npy
+try eval model --x x.npy
+try predict model --x x.npy
+try generate
+try generate model --top-p 1.5
+try generate model --temperature nan
+try info
+try check
+try bench
+try devices here
+ls
