@@ -12,6 +12,9 @@ sl_status sli_model_from_json(const sl_allocator *allocator, const char *text, s
 sl_status sli_model_to_json(sl_model *model, const char **text);
 
 /* -------------------------------------------------------------------------------- shared by the files of the reader -- */
+/* Sizes beyond this (2^24 units, features, words) are mistakes; below it no product of two sizes and four gates overflows. */
+enum { SLI_JSON_LARGEST = 1 << 24 };
+
 /* Where in the document a sentence is about. */
 typedef struct sli_json_where {
     int number;             /* of the layer, from 1 */

@@ -1,5 +1,4 @@
 /* Reading a layer's config by the table of its kind: see model_json.h. */
-#include <limits.h>
 #include <string.h>
 #include "io/model_json.h"
 
@@ -89,8 +88,9 @@ static sl_status read_field(const sli_json_where *where, const sli_field *field,
     void *at = (char *)options + field->offset;
     switch (field->type) {
     case SLI_FIELD_INT:
-        if (!json_is_integer(value) || json_integer_value(value) < INT_MIN || json_integer_value(value) > INT_MAX)
-            return fail_type(where, field, "a whole number (of at most 2147483647)");
+        if (!json_is_integer(value) || json_integer_value(value) < -SLI_JSON_LARGEST ||
+            json_integer_value(value) > SLI_JSON_LARGEST)
+            return fail_type(where, field, "a whole number of at most 16777216");
         *(int *)at = (int)json_integer_value(value);
         return SL_OK;
     case SLI_FIELD_NUMBER:

@@ -1,5 +1,4 @@
 /* Reading Keras Sequential JSON into a model: see model_json.h. */
-#include <limits.h>
 #include <string.h>
 #include "io/model_json.h"
 
@@ -157,7 +156,7 @@ static sl_status read_shape(const sli_json_where *where, json_t *array, bool wit
     json_t *last = json_array_get(array, json_array_size(array) - 1);
     shape->rank = (int)n;
     shape->features = 0;
-    if (json_is_integer(last) && json_integer_value(last) >= 1 && json_integer_value(last) <= INT_MAX)
+    if (json_is_integer(last) && json_integer_value(last) >= 1 && json_integer_value(last) <= SLI_JSON_LARGEST)
         shape->features = (int)json_integer_value(last);
     else if (!json_is_null(last))
         return sli_json_fail(where, SL_ERR_SHAPE, "the last number of the input shape is not a size");
@@ -176,7 +175,7 @@ static int vocabulary_of_reader(const document *d, size_t next, const char *name
         if (!strcmp(e.kind->class_name, "Embedding")) key = "input_dim";
         if (!strcmp(e.kind->class_name, "CategoryEncoding")) key = "num_tokens";
         json_int_t size = key ? json_integer_value(json_object_get(e.config, key)) : 0;
-        if (size >= 1 && size <= INT_MAX) return (int)size;
+        if (size >= 1 && size <= SLI_JSON_LARGEST) return (int)size;
     }
     return 0;
 }
@@ -227,7 +226,7 @@ static sl_status read_input_layer(document *d, size_t index, const entry *e) {
     json_int_t size = vocabulary ? json_integer_value(vocabulary) : 0;
     if (sluice && (!json_is_object(sluice) || json_object_size(sluice) != (vocabulary != NULL)))
         return sli_json_fail(&e->where, SL_ERR_UNKNOWN, "`sluice` of an InputLayer holds `vocabulary` only");
-    if (vocabulary && (size < 1 || size > INT_MAX))
+    if (vocabulary && (size < 1 || size > SLI_JSON_LARGEST))
         return sli_json_fail(&e->where, SL_ERR_INPUT, "`vocabulary` is not a number of tokens");
     return add_input(d, &e->where, index + 1, &shape, is_integer_type(json_object_get(e->config, "dtype")), (int)size);
 }
