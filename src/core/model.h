@@ -143,6 +143,9 @@ void sli_emit_init(sli_emit *emit, const sli_layer *layer, sli_op op); /* all in
 sl_status sli_planner_emit(sli_planner *planner, const sli_emit *emit);
 /* Offers a wider problem (a stack, both directions) to the kernels first, and keeps their refusals for the explanation. No row
  * of this build computes one; the first that does brings the emission of a wide step with it. */
+/* How many layers, from `layer` on, make a stack: same kind and options, each the only reader's input of the next. 1 if none,
+ * or if `layer` itself continues one. */
+int sli_planner_stack(const sli_planner *planner, const sli_layer *layer);
 sl_status sli_planner_offer(sli_planner *planner, const sli_layer *layer, const sli_problem *problem);
 
 #endif

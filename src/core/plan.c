@@ -141,6 +141,20 @@ sl_status sli_planner_emit(sli_planner *planner, const sli_emit *emit) {
     return add_states(plan, step, index);
 }
 
+static bool continues(const sli_layer *layer, const sli_layer *next) {
+    return next->kind == layer->kind && next->input_count == 1 && layer->input_count == 1 &&
+           strcmp(next->inputs[0], layer->name) == 0 &&
+           memcmp(next->options, layer->options, layer->kind->options_bytes) == 0;
+}
+
+int sli_planner_stack(const sli_planner *planner, const sli_layer *layer) {
+    sli_layer *const *layers = planner->model->layers;
+    int at = layer->index, last = at;
+    if (at > 0 && continues(layers[at - 1], layer)) return 1;
+    while (last + 1 < planner->model->layer_count && continues(layers[last], layers[last + 1])) last++;
+    return last - at + 1;
+}
+
 sl_status sli_planner_offer(sli_planner *planner, const sli_layer *layer, const sli_problem *problem) {
     sl_plan *plan = planner->plan;
     sli_emit emit;

@@ -343,8 +343,21 @@ static void return_states(const sli_layer *layer, const direction *d, int *outpu
     for (int k = 0; k < (op_of(layer) == SLI_OP_LSTM ? 2 : 1); k++) outputs[at + k] = d->final[k];
 }
 
+/* A stack, and both directions, are offered as one problem first. */
+static sl_status offer_wide(sli_planner *planner, const sli_layer *layer, const int *inputs) {
+    const sl_recurrent *o = layer->options;
+    sli_problem wide = {0};
+    fill_problem(layer, sli_planner_shape(planner, inputs[0]).features, &wide);
+    wide.layers = sli_planner_stack(planner, layer);
+    wide.reverse = o->go_backwards != 0;
+    wide.bidirectional = o->bidirectional != SL_UNIDIRECTIONAL;
+    wide.direction_merge = o->bidirectional;
+    return wide.layers > 1 || wide.bidirectional ? sli_planner_offer(planner, layer, &wide) : SL_OK;
+}
+
 static sl_status recurrent_emit(sli_planner *planner, const sli_layer *layer, const int *inputs, int *outputs) {
     const sl_recurrent *o = layer->options;
+    SLI_TRY(offer_wide(planner, layer, inputs));
     if (!o->bidirectional) {
         direction d = {.name = "", .reverse = o->go_backwards != 0};
         SLI_TRY(emit_direction(planner, layer, inputs, &d));
@@ -352,11 +365,6 @@ static sl_status recurrent_emit(sli_planner *planner, const sli_layer *layer, co
         outputs[0] = o->return_sequences ? d.y : d.final[0];
         return o->return_sequences && d.reverse ? emit_after(planner, layer, d.y, -1, &outputs[0]) : SL_OK;
     }
-    sli_problem wide = {0};
-    fill_problem(layer, sli_planner_shape(planner, inputs[0]).features, &wide);
-    wide.bidirectional = true;
-    wide.direction_merge = o->bidirectional;
-    SLI_TRY(sli_planner_offer(planner, layer, &wide));
     direction forward = {.name = "forward"}, backward = {.name = "backward", .reverse = true};
     SLI_TRY(emit_direction(planner, layer, inputs, &forward));
     SLI_TRY(emit_direction(planner, layer, inputs, &backward));
