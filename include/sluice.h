@@ -187,7 +187,8 @@ typedef struct sl_recurrent {
     int projection;              /* LSTM: P > 0, h = W_p (o*act(c)), no bias (PyTorch proj_size) */
     int peephole;                /* LSTM: i and f see c', o sees the new c, diagonal (Gers 2002) */
     double cell_clip;            /* LSTM: c is clipped to +-value before o's peephole and tanh (TF); 0 = off */
-    double recurrent_dropout;    /* one mask on h' a sequence, all gates, scaled by 1/(1-p) (Keras 3) */
+    double recurrent_dropout;    /* one mask on h' a sequence, shared by all gates, scaled by 1/(1-p) (Gal &
+                                  * Ghahramani 2016, tied weights; Keras draws one such mask a gate: same expectation) */
     double zoneout_h, zoneout_c; /* Krueger 2016: keep the old value with probability p; inference: expectation */
     sl_masked_output masked_output;
     sl_init kernel_init, recurrent_init, bias_init;
