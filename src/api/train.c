@@ -152,7 +152,7 @@ sl_status sl_evaluate_tokens(sl_model *model, const sl_file *file, const int32_t
     NOT_NULL(result);
     memset(result, 0, sizeof *result);
     NOT_NULL(file);
-    NOT_NULL(tokens);
+    SLI_FAIL_IF(!tokens && count, SL_ERR_USAGE, "sl_evaluate_tokens: tokens is NULL; pass them");
     return sli_evaluate_tokens(model, file, tokens, count, options, result);
 }
 

@@ -298,9 +298,13 @@ static int write_fields(sli_text *out, const value_field *fields, const sl_train
 void sli_training_write(sli_text *out, const sl_training *training, const char *task, int indent) {
     char line[64];
     snprintf(line, sizeof line, ",\n%*s", indent + 4, "");
-    sli_text_printf(out, "{\n%*s\"task\": \"%s\",\n%*s\"text\": {", indent + 2, "", task, indent + 2, "");
-    write_fields(out, text_fields, training, "", ", ");
-    sli_text_printf(out, "},\n%*s\"training\": {", indent + 2, "");
+    sli_text_printf(out, "{\n%*s\"task\": \"%s\",", indent + 2, "", task);
+    if (strcmp(task, "lm") == 0) {
+        sli_text_printf(out, "\n%*s\"text\": {", indent + 2, "");
+        write_fields(out, text_fields, training, "", ", ");
+        sli_text_printf(out, "},");
+    }
+    sli_text_printf(out, "\n%*s\"training\": {", indent + 2, "");
     int written = write_fields(out, training_fields, training, line + 1, line);
     for (const value_group *g = groups + 1; g->fields; g++) {
         sli_text_printf(out, "%s\"%s\": {", written++ ? line : line + 1, g->key);

@@ -1,0 +1,218 @@
+/* Resuming: an interrupted training goes on to the same bits as one that was never interrupted; wrong checkpoints are
+ * refused. */
+#include <unistd.h>
+
+#include "test.h"
+#include "train/train_helpers.h"
+
+/* Trains `training` without a break, and again with a break after step `at` and a new process's worth of forgetting (another
+ * trainer that resumes); compares every loss, validation loss and parameter. */
+static void check_resume(const sl_model *model, const sl_training *training, const sl_dataset *data, int at) {
+    static helper_record whole, first, second; /* large */
+    const char *path = helper_path("resume.sluice");
+    memset(&whole, 0, sizeof whole);
+    memset(&first, 0, sizeof first);
+    memset(&second, 0, sizeof second);
+    first.stop_at = at;
+    sl_trainer *a = helper_trainer(model, training, data, NULL);
+    REQUIRE_OK(sl_trainer_fit(a, helper_listen, &whole));
+    REQUIRE(whole.steps > at);
+
+    sl_trainer *b = helper_trainer(model, training, data, path);
+    REQUIRE_OK(sl_trainer_fit(b, helper_listen, &first));
+    CHECK(first.steps == at);
+    sl_trainer_free(b);
+
+    b = helper_trainer(model, training, data, path);
+    REQUIRE_OK(sl_trainer_resume(b));
+    REQUIRE_OK(sl_trainer_fit(b, helper_listen, &second));
+    CHECK(second.steps == whole.steps - at);
+    CHECK(memcmp(first.losses, whole.losses, (size_t)at * sizeof(double)) == 0);
+    CHECK(memcmp(second.losses, whole.losses + at, (size_t)(whole.steps - at) * sizeof(double)) == 0);
+    CHECK(memcmp(second.rates, whole.rates + at, (size_t)(whole.steps - at) * sizeof(double)) == 0);
+    for (int i = 0; i < second.evaluations; i++)
+        CHECK(second.valid[i] == whole.valid[whole.evaluations - second.evaluations + i]);
+    CHECK(helper_same_params(a, b));
+    sl_trainer_free(a);
+    sl_trainer_free(b);
+    unlink(path);
+    char last[800];
+    snprintf(last, sizeof last, "%s.last", path);
+    unlink(last);
+}
+
+TEST(resume_is_exact) {
+    static const sl_optimizer optimizers[] = {{.kind = SL_SGD, .momentum = 0.9},
+                                              {.kind = SL_ADAM},
+                                              {.kind = SL_ADAMW, .weight_decay = 0.1},
+                                              {.kind = SL_RMSPROP}};
+    sl_model *model = helper_model(0.3);
+    sl_dataset data = helper_data(150); /* 10 blocks without validation part */
+    for (int i = 0; i < 4; i++) {
+        sl_training training = helper_training(3);
+        training.optimizer = optimizers[i];
+        check_resume(model, &training, &data, 4);  /* in mid-epoch */
+        check_resume(model, &training, &data, 10); /* at the end of one */
+        check_resume(model, &training, &data, 27);
+    }
+    sl_model_free(model);
+}
+
+TEST(resume_with_validation_schedules_and_micro_batches) {
+    sl_model *model = helper_model(0.3);
+    sl_dataset data = helper_data(200);
+    sl_training training = helper_training(5);
+    training.batch = 4;
+    training.accumulate = 2;
+    training.valid_fraction = 0.2;
+    training.learning_rate = 0.1;
+    training.schedule = (sl_schedule){.kind = SL_SCHEDULE_PLATEAU, .factor = 3};
+    check_resume(model, &training, &data, 3);
+    check_resume(model, &training, &data, 25);
+    training.split = SL_SPLIT_BLOCKS;
+    training.keep_state = 1;
+    check_resume(model, &training, &data, 12);
+    training.schedule = (sl_schedule){.kind = SL_SCHEDULE_COSINE, .warmup = 7};
+    training.dtype = SL_F64;
+    check_resume(model, &training, &data, 12);
+    sl_model_free(model);
+}
+
+TEST(resume_of_an_early_stop_stays_stopped) {
+    sl_model *model = helper_model(0);
+    sl_dataset data = helper_data(120);
+    sl_training training = helper_training(40);
+    helper_record r = {0}, again = {0};
+    const char *path = helper_path("early.sluice");
+    training.valid_fraction = 0.2;
+    training.patience = 2;
+    training.learning_rate = 0.05;
+    sl_trainer *trainer = helper_trainer(model, &training, &data, path);
+    REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, &r));
+    REQUIRE(r.early_stops == 1);
+    sl_trainer_free(trainer);
+    trainer = helper_trainer(model, &training, &data, path);
+    REQUIRE_OK(sl_trainer_resume(trainer));
+    REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, &again));
+    CHECK(again.steps == 0);
+    sl_trainer_free(trainer);
+    /* With more patience it goes on. */
+    training.patience = 4;
+    trainer = helper_trainer(model, &training, &data, path);
+    REQUIRE_OK(sl_trainer_resume(trainer));
+    REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, &again));
+    CHECK(again.epochs >= 1);
+    sl_trainer_free(trainer);
+    sl_model_free(model);
+}
+
+TEST(best_parameters_are_in_the_model_file) {
+    sl_model *model = helper_model(0);
+    sl_dataset data = helper_data(120);
+    sl_training training = helper_training(25);
+    helper_record r = {0};
+    const char *path = helper_path("best.sluice"), *const metadata[] = {"vocabulary", "{\"level\":\"byte\"}", NULL};
+    training.valid_fraction = 0.2; /* the last 24 tokens */
+    training.learning_rate = 0.05;
+    sl_trainer *trainer = NULL;
+    REQUIRE_OK(sl_trainer_new(model, &training, &data, NULL, path, metadata, &trainer));
+    REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, &r));
+    int best = 0;
+    for (int i = 1; i < r.evaluations; i++)
+        if (r.valid[i] < r.valid[best]) best = i;
+    CHECK(best < r.evaluations - 1);
+    sl_file *file = NULL;
+    sl_result result;
+    sl_plan_options options = {.device = test_device};
+    REQUIRE_OK(sl_file_open(NULL, path, &file));
+    REQUIRE_OK(sl_evaluate_tokens(NULL, file, data.tokens + 96, 24, &options, &result));
+    CHECK(result.count == 23);
+    CHECK_NEAR(result.loss, r.valid[best], 1e-6);
+    CHECK(sl_file_metadata(file, "vocabulary") && sl_file_metadata(file, "training"));
+    CHECK(sl_file_find(file, "optim.m.logits.kernel") < 0); /* only parameters */
+    sl_file_close(file);
+    /* --init-from takes parameters only. */
+    sl_trainer *fresh = helper_trainer(model, &training, &data, NULL);
+    CHECK(!helper_same_params(fresh, trainer));
+    char last[800];
+    snprintf(last, sizeof last, "%s.last", path);
+    REQUIRE_OK(sl_trainer_init_from(fresh, last));
+    CHECK(helper_same_params(fresh, trainer));
+    sl_trainer_free(fresh);
+    sl_trainer_free(trainer);
+    sl_model_free(model);
+}
+
+TEST(resume_refuses_another_training) {
+    sl_model *model = helper_model(0), *other = helper_model(0.1);
+    sl_dataset data = helper_data(150), changed = helper_data(149);
+    sl_training training = helper_training(1);
+    const char *path = helper_path("other.sluice");
+    sl_trainer *trainer = helper_trainer(model, &training, &data, path);
+    CHECK_FAILS(sl_trainer_resume(trainer), SL_ERR_FILE, "other.sluice");
+    REQUIRE_OK(sl_trainer_fit(trainer, NULL, NULL));
+    sl_trainer_free(trainer);
+#define REFUSES(a_model, a_data, says)                               \
+    do {                                                             \
+        trainer = helper_trainer(a_model, &training, a_data, path);  \
+        CHECK_FAILS(sl_trainer_resume(trainer), SL_ERR_INPUT, says); \
+        sl_trainer_free(trainer);                                    \
+    } while (0)
+    REFUSES(other, &data, "another model");
+    REFUSES(model, &changed, "other data");
+    training.seed++;
+    REFUSES(model, &data, "\"seed\"");
+    training.seed--;
+    training.optimizer.beta1 = 0.8;
+    REFUSES(model, &data, "\"beta1\"");
+    training.optimizer.beta1 = 0;
+    training.schedule = (sl_schedule){.kind = SL_SCHEDULE_COSINE};
+    REFUSES(model, &data, "\"schedule\"");
+    training.schedule = (sl_schedule){0};
+#undef REFUSES
+    training.epochs = 2; /* more epochs are welcome */
+    helper_record r = {0};
+    trainer = helper_trainer(model, &training, &data, path);
+    REQUIRE_OK(sl_trainer_resume(trainer));
+    REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, &r));
+    CHECK(r.epochs == 1);
+    sl_trainer_free(trainer);
+    trainer = helper_trainer(model, &training, &data, NULL);
+    CHECK_FAILS(sl_trainer_resume(trainer), SL_ERR_USAGE, "path");
+    sl_trainer_free(trainer);
+    /* A model file without training state. */
+    sl_file *file = NULL;
+    sl_model *stored = NULL;
+    sl_plan *plan = NULL;
+    sl_params *params = NULL;
+    sl_plan_options options = {.device = test_device};
+    REQUIRE_OK(sl_file_open(NULL, path, &file));
+    REQUIRE_OK(sl_file_model(file, &stored));
+    REQUIRE_OK(sl_plan_new(stored, &options, &plan));
+    REQUIRE_OK(sl_params_new(plan, &params));
+    REQUIRE_OK(sl_file_load_params(file, params));
+    sl_file_close(file);
+    REQUIRE_OK(sl_file_save(path, stored, params, NULL));
+    trainer = helper_trainer(model, &training, &data, path);
+    CHECK_FAILS(sl_trainer_resume(trainer), SL_ERR_FILE, "training state");
+    sl_trainer_free(trainer);
+    sl_params_free(params);
+    sl_plan_free(plan);
+    sl_model_free(stored);
+    sl_model_free(model);
+    sl_model_free(other);
+}
+
+TEST(fit_checks_the_path_before_it_trains) {
+    sl_model *model = helper_model(0);
+    sl_dataset data = helper_data(150);
+    sl_training training = helper_training(1);
+    helper_record r = {0};
+    sl_trainer *trainer = helper_trainer(model, &training, &data, "/no/such/folder/model.sluice");
+    sl_status status = sl_trainer_fit(trainer, helper_listen, &r);
+    CHECK(status == SL_ERR_IO || status == SL_ERR_FILE);
+    CHECK(strstr(sl_error_detail(), "/no/such/folder"));
+    CHECK(r.steps == 0);
+    sl_trainer_free(trainer);
+    sl_model_free(model);
+}

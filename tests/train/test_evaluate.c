@@ -1,0 +1,72 @@
+/* Evaluation of a language model: one stream, every token once, whatever the block length. */
+#include "test.h"
+#include "train/train_helpers.h"
+
+TEST(evaluate_tokens_does_not_depend_on_steps) {
+    sl_model *model = helper_model(0.2);
+    sl_dataset data = helper_data(300);
+    sl_training training = helper_training(2);
+    const char *path = helper_path("evaluate.sluice");
+    sl_trainer *trainer = helper_trainer(model, &training, &data, path);
+    REQUIRE_OK(sl_trainer_fit(trainer, NULL, NULL));
+    sl_trainer_free(trainer);
+    sl_file *file = NULL;
+    sl_result whole = {0};
+    sl_plan_options options = {.device = test_device, .steps = 200};
+    REQUIRE_OK(sl_file_open(NULL, path, &file));
+    REQUIRE_OK(sl_evaluate_tokens(NULL, file, data.tokens, 150, &options, &whole));
+    CHECK(whole.count == 149);
+    CHECK_NEAR(whole.loss, whole.loss_sum / 149, 1e-12);
+    for (int steps = 0; steps < 90; steps += 11) {
+        sl_result result;
+        options.steps = steps;
+        options.batch = 1 + steps; /* is ignored */
+        REQUIRE_OK(sl_evaluate_tokens(model, file, data.tokens, 150, &options, &result));
+        CHECK(result.count == 149 && result.correct == whole.correct);
+        CHECK_NEAR(result.loss_sum, whole.loss_sum, 2e-4);
+    }
+    options.dtype = SL_F64;
+    sl_result exact;
+    REQUIRE_OK(sl_evaluate_tokens(NULL, file, data.tokens, 150, &options, &exact));
+    CHECK_NEAR(exact.loss, whole.loss, 1e-5);
+    CHECK_FAILS(sl_evaluate_tokens(NULL, file, data.tokens, 1, &options, &exact), SL_ERR_INPUT, "at least 2");
+    int32_t bad[3] = {0, -1, 0};
+    CHECK_FAILS(sl_evaluate_tokens(NULL, file, bad, 3, &options, &exact), SL_ERR_INPUT, "token 1");
+    sl_file_close(file);
+    sl_model_free(model);
+}
+
+TEST(evaluate_refuses_a_model_that_reads_backwards) {
+    sl_model *model = NULL;
+    sl_recurrent lstm = {.units = 4, .return_sequences = 1, .bidirectional = SL_BI_CONCAT};
+    sl_embedding embedding = {.vocabulary = HELPER_VOCABULARY, .units = 3};
+    sl_dense dense = {.units = HELPER_VOCABULARY};
+    REQUIRE_OK(sl_model_new(NULL, &model));
+    REQUIRE_OK(sl_model_add_tokens(model, "tokens", HELPER_VOCABULARY));
+    REQUIRE_OK(sl_model_add_embedding(model, "embedding", &embedding, NULL));
+    REQUIRE_OK(sl_model_add_recurrent(model, "both", SL_LSTM, &lstm, NULL));
+    REQUIRE_OK(sl_model_add_dense(model, "logits", &dense, NULL));
+    sl_training training = helper_training(1);
+    sl_dataset data = helper_data(100);
+    sl_trainer *trainer = NULL;
+    CHECK_FAILS(sl_trainer_new(model, &training, &data, NULL, NULL, NULL, &trainer), SL_ERR_INPUT, "layer both");
+    sl_model_free(model);
+}
+
+TEST(training_needs_a_language_model_for_tokens) {
+    sl_model *model = NULL;
+    sl_recurrent lstm = {.units = 4};
+    sl_embedding embedding = {.vocabulary = HELPER_VOCABULARY, .units = 3};
+    sl_dense dense = {.units = HELPER_VOCABULARY};
+    REQUIRE_OK(sl_model_new(NULL, &model));
+    REQUIRE_OK(sl_model_add_tokens(model, "tokens", HELPER_VOCABULARY));
+    REQUIRE_OK(sl_model_add_embedding(model, "embedding", &embedding, NULL));
+    REQUIRE_OK(sl_model_add_recurrent(model, "lstm", SL_LSTM, &lstm, NULL));
+    REQUIRE_OK(sl_model_add_dense(model, "logits", &dense, NULL));
+    sl_training training = helper_training(1);
+    sl_dataset data = helper_data(100), nothing = {0};
+    sl_trainer *trainer = NULL;
+    CHECK_FAILS(sl_trainer_new(model, &training, &data, NULL, NULL, NULL, &trainer), SL_ERR_SHAPE, "return_sequences");
+    CHECK_FAILS(sl_trainer_new(model, &training, &nothing, NULL, NULL, NULL, &trainer), SL_ERR_INPUT, "x and y");
+    sl_model_free(model);
+}

@@ -1,0 +1,231 @@
+/* The fit loop: what it computes, in which order, when it stops; the same bits for any number of threads. */
+#include "test.h"
+#include "train/train_helpers.h"
+
+TEST(fit_learns_and_counts_its_steps) {
+    sl_model *model = helper_model(0);
+    sl_dataset data = helper_data(HELPER_TOKENS);
+    sl_training training = helper_training(12);
+    helper_record r = {0};
+    training.valid_fraction = 0.1; /* 42 tokens; 378 / 3 = 126: 125 positions, 25 blocks */
+    sl_trainer *trainer = helper_trainer(model, &training, &data, NULL);
+    sl_model_free(model); /* the trainer has its own */
+    REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, &r));
+    CHECK(r.steps == 12 * 25 && r.epochs == 12 && r.evaluations == 12 && r.checkpoints == 0);
+    CHECK(r.last.step == 300 && r.last.total_steps == 300 && r.last.epoch == 12 && r.last.total_epochs == 12);
+    CHECK(r.last.tokens == 12 * 3 * 125);
+    CHECK(fabs(r.losses[0] - log(HELPER_VOCABULARY)) < 0.2); /* nothing learnt yet: uniform */
+    CHECK(r.valid[11] < 1.3);                                /* the chain's entropy is about 1.05 nats */
+    CHECK(r.valid[11] < r.valid[0]);
+    CHECK_NEAR(r.last.perplexity, exp(r.last.valid_loss), 1e-12);
+    CHECK(r.last.memory_bytes > 0 && r.last.kernel && r.last.kernel[0]);
+    CHECK(r.last.gradient_norm > 0);
+    sl_trainer_free(trainer);
+}
+
+TEST(fit_partial_blocks_and_dropping_them) {
+    sl_model *model = helper_model(0);
+    sl_training training = helper_training(1);
+    sl_dataset data = helper_data(100); /* streams of 33: 32 positions: 6 blocks of 5 and one of 2 */
+    helper_record all = {0}, dropped = {0};
+    sl_trainer *trainer = helper_trainer(model, &training, &data, NULL);
+    REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, &all));
+    sl_trainer_free(trainer);
+    training.drop_partial = 1;
+    trainer = helper_trainer(model, &training, &data, NULL);
+    REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, &dropped));
+    sl_trainer_free(trainer);
+    CHECK(all.steps == 7 && dropped.steps == 6);
+    CHECK(all.last.tokens == 96 && dropped.last.tokens == 90);
+    CHECK(memcmp(all.losses, dropped.losses, 6 * sizeof(double)) == 0);
+    sl_model_free(model);
+}
+
+TEST(fit_same_seed_any_threads_same_bits) {
+    sl_model *model = helper_model(0.4);
+    sl_dataset data = helper_data(300);
+    sl_training training = helper_training(2);
+    sl_trainer *trainers[4];
+    helper_record records[4];
+    memset(records, 0, sizeof records);
+    for (int i = 0; i < 4; i++) {
+        training.threads = i < 3 ? 1 + 2 * i : 1;
+        training.seed = i < 3 ? 5 : 6;
+        trainers[i] = helper_trainer(model, &training, &data, NULL);
+        REQUIRE_OK(sl_trainer_fit(trainers[i], helper_listen, &records[i]));
+    }
+    for (int i = 1; i < 3; i++) {
+        CHECK(helper_same_params(trainers[0], trainers[i]));
+        CHECK(memcmp(records[0].losses, records[i].losses, (size_t)records[0].steps * sizeof(double)) == 0);
+    }
+    CHECK(!helper_same_params(trainers[0], trainers[3]));
+    for (int i = 0; i < 4; i++) sl_trainer_free(trainers[i]);
+    sl_model_free(model);
+}
+
+/* Micro-batches add up to the gradient of the whole batch: without dropout the losses agree to rounding. */
+TEST(fit_accumulates_micro_batches) {
+    sl_model *model = helper_model(0);
+    sl_dataset data = helper_data(200);
+    sl_training training = helper_training(3);
+    helper_record whole = {0}, split = {0};
+    training.batch = 4;
+    training.valid_fraction = 0.1;
+    training.split = SL_SPLIT_BLOCKS;
+    training.optimizer = (sl_optimizer){.kind = SL_SGD, .momentum = 0.9};
+    training.learning_rate = 0.5;
+    for (int reduction = SL_REDUCE_MEAN; reduction <= SL_REDUCE_SUM_TIME; reduction++) {
+        training.reduction = (sl_reduction)reduction;
+        memset(&whole, 0, sizeof whole);
+        memset(&split, 0, sizeof split);
+        training.accumulate = 1;
+        sl_trainer *a = helper_trainer(model, &training, &data, NULL);
+        REQUIRE_OK(sl_trainer_fit(a, helper_listen, &whole));
+        training.accumulate = 2;
+        sl_trainer *b = helper_trainer(model, &training, &data, NULL);
+        REQUIRE_OK(sl_trainer_fit(b, helper_listen, &split));
+        CHECK(whole.steps == split.steps && whole.steps > 20);
+        for (int i = 0; i < whole.steps; i++) CHECK_NEAR(split.losses[i], whole.losses[i], 1e-4);
+        for (int i = 0; i < whole.evaluations; i++) CHECK_NEAR(split.valid[i], whole.valid[i], 1e-4);
+        sl_trainer_free(a);
+        sl_trainer_free(b);
+    }
+    sl_model_free(model);
+}
+
+TEST(fit_stops_early_and_divides_on_a_plateau) {
+    sl_model *model = helper_model(0);
+    sl_dataset data = helper_data(120);
+    sl_training training = helper_training(40);
+    helper_record r = {0};
+    training.valid_fraction = 0.2;
+    training.patience = 4;
+    training.learning_rate = 0.05; /* 96 tokens are learnt by heart soon, and validation gets worse */
+    training.schedule = (sl_schedule){.kind = SL_SCHEDULE_PLATEAU, .factor = 2};
+    sl_trainer *trainer = helper_trainer(model, &training, &data, NULL);
+    REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, &r));
+    CHECK(r.early_stops == 1 && r.epochs < 40 && r.epochs == r.evaluations);
+    int best = 0, worse = 0, steps = r.steps / r.epochs;
+    for (int i = 0; i < r.evaluations; i++) {
+        CHECK(r.rates[i * steps] == 0.05 / pow(2, worse)); /* during epoch i */
+        if (r.valid[i] < r.valid[best] || i == 0)
+            best = i;
+        else
+            worse++;
+    }
+    CHECK(best == r.epochs - 5);
+    CHECK(r.last.best_loss == r.valid[best]);
+    /* Nothing is left to do. */
+    helper_record again = {0};
+    REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, &again));
+    CHECK(again.steps == 0);
+    sl_trainer_free(trainer);
+    sl_model_free(model);
+}
+
+TEST(fit_answers_are_obeyed) {
+    sl_model *model = helper_model(0);
+    sl_dataset data = helper_data(300);
+    sl_training training = helper_training(3);
+    training.valid_fraction = 0.1;
+    const char *path = helper_path("answers.sluice");
+    helper_record stop = {.stop_at = 4}, abort = {.stop_at = 4, .answer = SL_ABORT};
+    sl_trainer *trainer = helper_trainer(model, &training, &data, path);
+    REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, &stop));
+    CHECK(stop.steps == 4 && stop.stops == 1 && stop.evaluations == 1 && stop.checkpoints == 3);
+    sl_trainer_free(trainer);
+    trainer = helper_trainer(model, &training, &data, path);
+    CHECK_FAILS(sl_trainer_fit(trainer, helper_listen, &abort), SL_ERR_CANCELLED, "step 4");
+    CHECK(abort.steps == 4 && abort.evaluations == 0);
+    sl_trainer_free(trainer);
+    training.max_minutes = 1e-9;
+    helper_record timed = {0};
+    trainer = helper_trainer(model, &training, &data, NULL);
+    REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, &timed));
+    CHECK(timed.steps == 1 && timed.stops == 1 && timed.evaluations == 1);
+    sl_trainer_free(trainer);
+    sl_model_free(model);
+}
+
+TEST(fit_stops_on_numbers_that_are_not_finite) {
+    sl_model *model = helper_model(0);
+    sl_dataset data = helper_data(300);
+    sl_training training = helper_training(3);
+    const char *path = helper_path("nan.sluice");
+    helper_record r = {.stop_at = 4}, after = {0};
+    double bias[7] = {0, 0, 0, NAN};
+    sl_trainer *trainer = helper_trainer(model, &training, &data, path);
+    REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, &r));
+    sl_file *file = NULL;
+    REQUIRE_OK(sl_params_set(sl_trainer_params(trainer), "logits.bias", bias, 7));
+    CHECK_FAILS(sl_trainer_fit(trainer, helper_listen, &after), SL_ERR_NUMBERS, "--lr");
+    CHECK(strstr(sl_error_detail(), "step 5") && strstr(sl_error_detail(), "logits"));
+    CHECK(after.steps == 0 && after.checkpoints == 0);
+    sl_trainer_free(trainer);
+    /* The file of before is whole, and without the NaN. */
+    REQUIRE_OK(sl_file_open(NULL, path, &file));
+    sl_file_close(file);
+    trainer = helper_trainer(model, &training, &data, path);
+    REQUIRE_OK(sl_trainer_resume(trainer));
+    REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, &after));
+    CHECK(isfinite(after.last.loss));
+    sl_trainer_free(trainer);
+    sl_model_free(model);
+}
+
+/* Array data: softmax labels at the end of sequences of different lengths, shuffled, last batch partial. */
+TEST(fit_arrays_with_lengths) {
+    enum { N = 50, T = 6 };
+    float x[N * T * 2];
+    int32_t y[N], lengths[N];
+    uint64_t state = 4;
+    for (int n = 0; n < N; n++) {
+        double sum = 0;
+        lengths[n] = 1 + n % T;
+        for (int t = 0; t < T; t++)
+            for (int f = 0; f < 2; f++) {
+                double value = test_random(&state);
+                x[(n * T + t) * 2 + f] = (float)value;
+                if (f == 0 && t < lengths[n]) sum += value;
+            }
+        y[n] = sum > 0;
+    }
+    sl_array xa = {SL_ARRAY_F32, 3, {N, T, 2}, x, sizeof x, {0}}, ya = {SL_ARRAY_I32, 1, {N}, y, sizeof y, {0}},
+             la = {SL_ARRAY_I32, 1, {N}, lengths, sizeof lengths, {0}};
+    sl_dataset data = {.x = &xa, .y = &ya, .lengths = &la};
+    sl_model *model = NULL;
+    sl_recurrent lstm = {.units = 8};
+    sl_dense dense = {.units = 2};
+    REQUIRE_OK(sl_model_new(NULL, &model));
+    REQUIRE_OK(sl_model_add_input(model, "x", 2, 0));
+    REQUIRE_OK(sl_model_add_recurrent(model, "lstm", SL_LSTM, &lstm, NULL));
+    REQUIRE_OK(sl_model_add_dense(model, "classes", &dense, NULL));
+    sl_training training = {.batch = 16,
+                            .epochs = 30,
+                            .optimizer = {.kind = SL_ADAM},
+                            .learning_rate = 0.03,
+                            .loss = SL_LOSS_SOFTMAX,
+                            .shuffle = 1,
+                            .device = test_device};
+    sl_trainer *trainer = NULL;
+    helper_record r = {0};
+    const char *path = helper_path("arrays.sluice");
+    REQUIRE_OK(sl_trainer_new(model, &training, &data, &data, path, NULL, &trainer));
+    REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, &r));
+    CHECK(r.steps == 30 * 4);
+    CHECK(r.valid[29] < 0.25 && r.valid[29] < r.valid[0]);
+    CHECK(r.last.tokens == 30 * N * T);
+    sl_trainer_free(trainer);
+    /* The file scores the same by itself, in batches of any size. */
+    sl_file *file = NULL;
+    REQUIRE_OK(sl_file_open(NULL, path, &file));
+    for (int batch = 0; batch <= N; batch += 7) {
+        sl_plan_options options = {.device = test_device, .batch = batch};
+        sl_result result;
+        REQUIRE_OK(sl_evaluate_arrays(file, &data, &options, &result));
+        CHECK_NEAR(result.loss, r.last.best_loss, 1e-5);
+        CHECK(result.count == N && result.correct > 40);
+    }
+    sl_file_close(file);
+    sl_model_free(model);
+}
