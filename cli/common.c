@@ -64,6 +64,11 @@ bool file_training(const sl_file *file, sl_training *training) {
     return found;
 }
 
+const char *name_texts(char **paths, int count) {
+    if (count != 1) return "the texts";
+    return strcmp(paths[0], "-") == 0 ? "standard input" : paths[0];
+}
+
 int read_texts(char **paths, int count, char **text, size_t *bytes) {
     return report(sl_text_read(NULL, (const char *const *)paths, count, text, bytes));
 }

@@ -35,6 +35,8 @@ sl_vocabulary *file_vocabulary(const sl_file *file, const char *path, int *code)
 /* The training options that a model file remembers; false where it holds none. */
 bool file_training(const sl_file *file, sl_training *training);
 
+/* What to call the texts in a sentence: the path where there is one, else "the texts". */
+const char *name_texts(char **paths, int count);
 /* Whole files, one after the other; "-" is standard input. Gives an exit code; free *text with sl_text_free. */
 int read_texts(char **paths, int count, char **text, size_t *bytes);
 

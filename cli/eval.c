@@ -56,7 +56,8 @@ static int eval_text(const arguments *a, const sl_file *file, const sl_plan_opti
     sl_result result;
     sl_vocabulary *vocabulary = file_vocabulary(file, a->positional[0], &code);
     if (!code) code = read_texts(a->positional + 1, a->positionals - 1, &text, &bytes);
-    if (!code) code = report(sl_vocabulary_encode(vocabulary, text, bytes, &tokens, &count));
+    const char *name = name_texts(a->positional + 1, a->positionals - 1);
+    if (!code) code = report_at(name, sl_vocabulary_encode(vocabulary, text, bytes, &tokens, &count));
     if (!code) code = report(sl_evaluate_tokens(NULL, file, tokens, count, options, &result));
     if (!code) print_text_result(&result, vocabulary, characters(text, bytes), as_json);
     if (tokens) sl_tokens_free(vocabulary, tokens, count);

@@ -55,7 +55,7 @@ static int feed_prime(sl_generator *generator, const char *prime, writer *w) {
     size_t count = 0;
     const char *text = prime ? prime : "\n";
     sl_status status = sl_vocabulary_encode(w->vocabulary, text, strlen(text), &tokens, &count);
-    if (status != SL_OK) return prime ? report(status) : 0;
+    if (status != SL_OK) return prime ? report_at("--prime", status) : 0;
     for (size_t i = 0; i < count && status == SL_OK; i++) {
         status = sl_generator_feed(generator, tokens[i]);
         if (prime) write_token(w, tokens[i]);

@@ -15,6 +15,12 @@ int report(sl_status status) {
     return sl_status_exit_code(status);
 }
 
+int report_at(const char *where, sl_status status) {
+    if (status == SL_OK) return 0;
+    fprintf(stderr, "sluice: %s: %s\n", where, sl_error_detail());
+    return sl_status_exit_code(status);
+}
+
 int report_as(sl_status status, const char *format, ...) {
     va_list list;
     va_start(list, format);

@@ -7,6 +7,8 @@
 
 /* "sluice: DETAIL" on stderr; gives the exit code of `status` (0 prints nothing). */
 int report(sl_status status);
+/* The same with "WHERE: " in front: the file or option that the library was not told. */
+int report_at(const char *where, sl_status status);
 /* The same for a failure that the command itself found. */
 int report_as(sl_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int report_memory(void);

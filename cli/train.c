@@ -165,7 +165,9 @@ static int write_document(train_job *job) {
 /* The vocabulary of the text, or that of the model to start from. */
 static int make_vocabulary(train_job *job, sl_level level, int limit) {
     const char *from = job->options.fit.init_from;
-    if (!from) return report(sl_vocabulary_new(NULL, level, job->text, job->text_bytes, limit, &job->vocabulary));
+    if (!from)
+        return report_at(name_texts(job->a.positional + 1, job->a.positionals - 1),
+                         sl_vocabulary_new(NULL, level, job->text, job->text_bytes, limit, &job->vocabulary));
     sl_file *file;
     int code = report(sl_file_open(NULL, from, &file));
     if (!code) job->vocabulary = file_vocabulary(file, from, &code);
@@ -174,13 +176,15 @@ static int make_vocabulary(train_job *job, sl_level level, int limit) {
 }
 
 static int encode(train_job *job) {
-    int code = report(sl_vocabulary_encode(job->vocabulary, job->text, job->text_bytes, &job->tokens, &job->count));
+    int code = report_at(name_texts(job->a.positional + 1, job->a.positionals - 1),
+                         sl_vocabulary_encode(job->vocabulary, job->text, job->text_bytes, &job->tokens, &job->count));
     char *valid = (char *)job->options.text.valid;
     if (!code && valid) {
         code = read_texts(&valid, 1, &job->valid_text, &job->valid_bytes);
         if (!code)
-            code = report(sl_vocabulary_encode(job->vocabulary, job->valid_text, job->valid_bytes, &job->valid_tokens,
-                                               &job->valid_count));
+            code = report_at(name_texts(&valid, 1),
+                             sl_vocabulary_encode(job->vocabulary, job->valid_text, job->valid_bytes,
+                                                  &job->valid_tokens, &job->valid_count));
     }
     free_texts(job);
     job->train = (sl_dataset){.tokens = job->tokens, .token_count = job->count};

@@ -1,6 +1,6 @@
 # Texts that cannot be read or trained on: one sentence, the exit code by kind, nothing written.
 . "$TESTS/lib.bash"
-train() { try train lm "$@" "${small[@]}" --out m.model; }
+train() { try train lm "${small[@]}" "$@" --out m.model; }
 : >empty.txt
 printf 'good \303\050 bad' >invalid.txt
 printf 'abc' >short.txt

@@ -6,14 +6,16 @@ grep -oE 'memory limit' stderr.txt | head -n 1
 exits plan lstm:b64_t512_i64_h64_train --memory-limit 1M
 exits plan lstm:b1000_t100000_i1000_h1000_train
 echo "a limit that needs recomputation changes no bit:"
-"$SLUICE" train lm text.txt --units 16 --layers 2 --batch 4 --steps 128 --epochs 2 --out a.model >plain.txt
-"$SLUICE" plan a.model --train --json >plan.json
-"$SLUICE" train lm text.txt --units 16 --layers 2 --batch 4 --steps 128 --epochs 2 --out b.model \
-    --memory-limit $(python3 -c 'import json
-m = json.load(open("plan.json"))["memory"]
-print(int((m["params_block"] + m["run_block"]) * 0.9))') >limited.txt
+make_text 1200 >long.txt
+options=(long.txt --units 16 --layers 2 --batch 8 --steps 1024 --epochs 2)
+"$SLUICE" train lm "${options[@]}" --out a.model >plain.txt
+limit=$("$SLUICE" plan a.model --train --json | python3 -c 'import json, sys
+memory = json.load(sys.stdin)["memory"]
+print(int((memory["params_block"] + memory["run_block"]) * 0.7))')
+"$SLUICE" train lm "${options[@]}" --out b.model --memory-limit $limit >limited.txt
 grep -c recomputed limited.txt
 same a.model b.model
+same a.model.last b.model.last
 ls *.model*
 not_with_sanitizers
 echo "address space:"
