@@ -23,6 +23,13 @@ sl_status sli_layer_need_inputs(const sli_layer *layer, int count, int low, int 
     return SL_OK;
 }
 
+sl_status sli_layer_need_size(const sli_layer *layer, const char *what, int value) {
+    enum { LARGEST = 1 << 24 };
+    SLI_FAIL_IF(value < 1 || value > LARGEST, SL_ERR_SHAPE, "layer %s: %d %s; it needs 1 to %d", layer->name, value,
+                what, LARGEST);
+    return SL_OK;
+}
+
 sl_status sli_layer_need_float(const sli_layer *layer, const sli_shape *shape) {
     SLI_FAIL_IF(shape->integer, SL_ERR_SHAPE,
                 "layer %s: its input holds tokens; put an Embedding (or one-hot) layer before it", layer->name);

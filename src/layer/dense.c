@@ -30,9 +30,7 @@ static sl_status dense_shape(const sli_layer *layer, const sli_shape *inputs, in
     const sl_dense *options = layer->options;
     SLI_TRY(sli_layer_need_inputs(layer, input_count, 1, 1));
     SLI_TRY(sli_layer_need_float(layer, &inputs[0]));
-    SLI_FAIL_IF(options->units < 1, SL_ERR_SHAPE,
-                "layer %s: %d units; it needs at least 1 (with tied weights: the embedding's vocabulary)", layer->name,
-                options->units);
+    SLI_TRY(sli_layer_need_size(layer, "units", options->units));
     outputs->count = 1;
     outputs->suffix[0] = "";
     outputs->shape[0] = (sli_shape){.time = inputs[0].time, .features = options->units};

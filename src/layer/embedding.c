@@ -23,8 +23,8 @@ static sl_status token_shape(const sli_layer *layer, const sli_shape *inputs, in
     SLI_TRY(sli_layer_need_inputs(layer, input_count, 1, 1));
     SLI_FAIL_IF(!inputs[0].integer, SL_ERR_SHAPE,
                 "layer %s: its input must be tokens, not numbers; feed it a token input", layer->name);
-    SLI_FAIL_IF(vocabulary < 1 || units < 1, SL_ERR_SHAPE, "layer %s: vocabulary %d, units %d; both must be at least 1",
-                layer->name, vocabulary, units);
+    SLI_TRY(sli_layer_need_size(layer, "tokens of vocabulary", vocabulary));
+    SLI_TRY(sli_layer_need_size(layer, "units", units));
     SLI_FAIL_IF(inputs[0].vocabulary > vocabulary, SL_ERR_SHAPE,
                 "layer %s: tokens go up to %d but its vocabulary is %d; make them equal", layer->name,
                 inputs[0].vocabulary - 1, vocabulary);

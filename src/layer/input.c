@@ -15,9 +15,8 @@ static sl_status input_shape(const sli_layer *layer, const sli_shape *inputs, in
     const sli_input_options *options = layer->options;
     SLI_TRY(sli_layer_need_inputs(layer, input_count, 0, 0));
     bool tokens = options->vocabulary > 0;
-    SLI_FAIL_IF(!tokens && options->features < 1, SL_ERR_SHAPE,
-                "input %s: %d features; a float input needs at least 1, a token input a vocabulary", layer->name,
-                options->features);
+    SLI_TRY(sli_layer_need_size(layer, tokens ? "tokens of vocabulary" : "features",
+                                tokens ? options->vocabulary : options->features));
     outputs->count = 1;
     outputs->suffix[0] = "";
     outputs->shape[0] = (sli_shape){.time = !options->no_steps,

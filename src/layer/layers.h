@@ -17,6 +17,8 @@ extern const sli_enum_name sli_activation_names[];
         .key = "dtype", .type = SLI_FIELD_IGNORED      \
     }
 sl_status sli_layer_need_inputs(const sli_layer *layer, int count, int low, int high);
+/* `value` units, features or tokens: 1 to 2^24, so that no product of two overflows. */
+sl_status sli_layer_need_size(const sli_layer *layer, const char *what, int value);
 sl_status sli_layer_need_float(const sli_layer *layer, const sli_shape *shape);
 /* init, or `fallback` (with its value) where none was chosen. */
 sl_init sli_init_or(sl_init init, sl_init_kind fallback, double value);

@@ -38,6 +38,7 @@ static sl_status merge_shape(const sli_layer *layer, const sli_shape *inputs, in
                     "layer %s: input %s has %d features, %s has %d; they must be equal", layer->name, layer->inputs[k],
                     inputs[k].features, layer->inputs[0], shape.features);
         if (merge == SL_MERGE_CONCAT && k > 0) shape.features += inputs[k].features;
+        SLI_TRY(sli_layer_need_size(layer, "output features", shape.features));
     }
     outputs->count = 1;
     outputs->suffix[0] = "";

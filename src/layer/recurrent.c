@@ -122,14 +122,13 @@ static sl_status check_rates(const sli_layer *layer, const sl_recurrent *o) {
 
 static sl_status check_options(const sli_layer *layer, const sl_recurrent *o) {
     sli_op op = op_of(layer);
-    SLI_FAIL_IF(o->units < 1, SL_ERR_SHAPE, "layer %s: %d units; it needs at least 1", layer->name, o->units);
+    SLI_TRY(sli_layer_need_size(layer, "units", o->units));
+    if (o->projection != 0) SLI_TRY(sli_layer_need_size(layer, "projected units", o->projection));
     SLI_FAIL_IF(op != SLI_OP_LSTM && (o->projection || o->peephole || o->cell_clip != 0 || o->zoneout_c != 0),
                 SL_ERR_INPUT, "layer %s: projection, peephole, cell_clip and zoneout_c belong to LSTM; leave them out",
                 layer->name);
     SLI_FAIL_IF(op != SLI_OP_GRU && o->reset_before, SL_ERR_INPUT,
                 "layer %s: reset_before belongs to GRU; leave it out", layer->name);
-    SLI_FAIL_IF(o->projection < 0, SL_ERR_SHAPE, "layer %s: projection is %d; it must be positive, or 0 for none",
-                layer->name, o->projection);
     SLI_FAIL_IF(o->go_backwards && o->bidirectional, SL_ERR_INPUT,
                 "layer %s: go_backwards and bidirectional exclude each other; drop one", layer->name);
     SLI_FAIL_IF(o->bias == SL_BIAS_NONE && o->forget_bias_mode == SL_FORGET_IN_VARIABLE, SL_ERR_INPUT,
@@ -180,6 +179,7 @@ static sl_status recurrent_shape(const sli_layer *layer, const sli_shape *inputs
     SLI_TRY(check_initial(layer, inputs, input_count));
     recurrent_suffixes(layer, outputs);
     int width = output_of(o) * (o->bidirectional == SL_BI_CONCAT ? 2 : 1);
+    SLI_TRY(sli_layer_need_size(layer, "output features", width));
     outputs->shape[0] = (sli_shape){.time = o->return_sequences != 0, .features = width};
     for (int k = 1; k < outputs->count; k++) {
         size_t length = strlen(outputs->suffix[k]);
