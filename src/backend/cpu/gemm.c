@@ -8,14 +8,24 @@ const sli_cpu *sli_cpu_of(const sli_call *call) {
     return call->cpu ? call->cpu : &plain;
 }
 
+static int leading(ptrdiff_t stride, int row) {
+    return stride < row ? row : (int)stride;
+}
+
+static int at_least(ptrdiff_t stride, int length) {
+    return stride > length ? (int)stride : length;
+}
+
 void sli_cpu_gemm(const sli_cpu *cpu, const sli_gemm *g) {
     if (g->m <= 0 || g->n <= 0) return;
     if (cpu->blas == NULL || g->k <= 0) {
         cpu->ops->gemm(g);
         return;
     }
-    const bool a_rows = g->ak == 1, b_rows = g->bn == 1;
-    const int lda = (int)(a_rows ? g->am : g->ak), ldb = (int)(b_rows ? g->bk : g->bn);
+    /* A matrix of one row or column has two readings; a leading dimension shorter than a row is refused, so it grows. */
+    const bool a_rows = g->ak == 1 && (g->am >= g->k || g->m == 1), b_rows = g->bn == 1 && (g->bk >= g->n || g->k == 1);
+    const int lda = leading(a_rows ? g->am : g->ak, a_rows ? g->k : g->m);
+    const int ldb = leading(b_rows ? g->bk : g->bn, b_rows ? g->n : g->k);
     cpu->blas->sgemm(SLI_CBLAS_ROW_MAJOR, a_rows ? SLI_CBLAS_NO_TRANS : SLI_CBLAS_TRANS,
                      b_rows ? SLI_CBLAS_NO_TRANS : SLI_CBLAS_TRANS, g->m, g->n, g->k, 1.0f, g->a, lda, g->b, ldb,
                      g->add ? 1.0f : 0.0f, g->c, (int)g->ldc);
