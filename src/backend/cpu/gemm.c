@@ -12,10 +12,6 @@ static int leading(ptrdiff_t stride, int row) {
     return stride < row ? row : (int)stride;
 }
 
-static int at_least(ptrdiff_t stride, int length) {
-    return stride > length ? (int)stride : length;
-}
-
 void sli_cpu_gemm(const sli_cpu *cpu, const sli_gemm *g) {
     if (g->m <= 0 || g->n <= 0) return;
     if (cpu->blas == NULL || g->k <= 0) {
