@@ -518,7 +518,7 @@ typedef struct sl_training {
     sl_clip clip;
     sl_loss loss;
     sl_reduction reduction;
-    int accumulate; /* micro-batches a step, 0 = 1 */
+    int accumulate; /* micro-batches a step, 0 = 1: rows of the batch in equal parts, each counts by its rows */
     int patience;   /* stop after so many epochs without improvement; 0 = never */
     double min_delta;
     double valid_fraction;
@@ -557,10 +557,11 @@ typedef struct sl_dataset {
     const sl_array *lengths; /* int32 or int64 [N], or NULL */
 } sl_dataset;
 
-typedef struct sl_progress { /* borrowed for the call */
-    const char *event;       /* "step", "epoch" (loss: its mean), "evaluation", "checkpoint", "early_stop", "stop" */
-    int64_t step, total_steps;
-    int epoch;
+typedef struct sl_progress {   /* borrowed for the call */
+    const char *event;         /* "step", "epoch" (loss: its mean), "evaluation", "checkpoint", "early_stop", "stop" */
+    int64_t step, total_steps; /* optimizer steps done; in all */
+    int epoch;                 /* epochs done */
+    /* loss: mean over the tokens (elements) of the last step, nats; perplexity: its exponential, softmax only, else NaN */
     double loss, perplexity, learning_rate, gradient_norm, tokens_per_second, seconds, eta_seconds;
     size_t memory_bytes;
     const char *kernel;
