@@ -175,6 +175,20 @@ static int make_vocabulary(train_job *job, sl_level level, int limit) {
     return code;
 }
 
+/* A description is made for one vocabulary; with another, tokens would mean something else. */
+static int check_vocabulary(const train_job *job) {
+    int wanted = 0, size = sl_vocabulary_size(job->vocabulary);
+    if (!sl_model_input(job->model, 0, &wanted, NULL, NULL) || wanted == 0)
+        return report_as(SL_ERR_INPUT, "%s describes no model of tokens; give arrays with --x and --y",
+                         job->a.positional[0]);
+    if (wanted == size) return 0;
+    return report_as(
+        SL_ERR_INPUT,
+        "%s: its vocabulary has %d tokens, the description is for %d; give the text it was made for, or make "
+        "another with train lm --print-model",
+        name_texts(job->a.positional + 1, job->a.positionals - 1), size, wanted);
+}
+
 static int encode(train_job *job) {
     int code = report_at(name_texts(job->a.positional + 1, job->a.positionals - 1),
                          sl_vocabulary_encode(job->vocabulary, job->text, job->text_bytes, &job->tokens, &job->count));
@@ -238,6 +252,7 @@ static int train_text(train_job *job, bool lm) {
         code = read_document(job, "lm");
         code = code == PARSE_GO_ON ? make_vocabulary(job, job->training.level, job->training.vocabulary_limit) : code;
     }
+    if (!code) code = check_vocabulary(job);
     if (!code) code = write_document(job);
     if (code || job->options.fit.print_model) return code;
     code = encode(job);

@@ -23,3 +23,11 @@ echo "an option overrides the description:"
 same direct.model described.model
 echo "the description:"
 cat description.json
+echo "a text with other characters than the description's:"
+printf 'XYZ, 1234567890\n' | cat text.txt - >more.txt
+try train description.json more.txt --out more.model
+tr 'a' 'o' <text.txt >fewer.txt
+try train description.json fewer.txt --out fewer.model
+sed 's/"dtype": "int32"/"dtype": "float32"/; s/\[null, null\]/[null, null, 3]/; /"class_name": "Embedding"/,/^      },/d' \
+    description.json | sed '/^      {$/N;s/^      {\n      {/      {/' >floats.json
+try train floats.json text.txt --out floats.model
