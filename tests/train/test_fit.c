@@ -63,6 +63,35 @@ TEST(fit_same_seed_any_threads_same_bits) {
     sl_model_free(model);
 }
 
+/* What --print-model prints, trained, gives the same bits. */
+TEST(fit_of_the_printed_description_is_the_same) {
+    sl_model *model = NULL, *again = NULL;
+    sl_training training, read;
+    const char *text = NULL;
+    helper_record a = {0}, b = {0};
+    sl_dataset data = helper_data(HELPER_TOKENS);
+    REQUIRE_OK(sl_preset(NULL, "char-rnn", HELPER_VOCABULARY, &model, &training));
+    training.batch = 4;
+    training.steps = 5;
+    training.epochs = 2;
+    training.seed = (uint64_t)1 << 63;
+    REQUIRE_OK(sl_training_to_json(model, &training, NULL, &text));
+    REQUIRE_OK(sl_model_from_json(NULL, text, strlen(text), &again));
+    REQUIRE_OK(sl_training_from_json(text, strlen(text), &read));
+    training.device = read.device = test_device;
+    sl_trainer *x = helper_trainer(model, &training, &data, NULL), *y = helper_trainer(again, &read, &data, NULL);
+    REQUIRE_OK(sl_trainer_fit(x, helper_listen, &a));
+    REQUIRE_OK(sl_trainer_fit(y, helper_listen, &b));
+    CHECK(a.steps == 2 * 19 && b.steps == a.steps && a.evaluations == 2);
+    CHECK(memcmp(a.losses, b.losses, (size_t)a.steps * sizeof(double)) == 0);
+    CHECK(memcmp(a.valid, b.valid, (size_t)a.evaluations * sizeof(double)) == 0);
+    CHECK(helper_same_params(x, y));
+    sl_trainer_free(x);
+    sl_trainer_free(y);
+    sl_model_free(model);
+    sl_model_free(again);
+}
+
 /* Micro-batches add up to the gradient of the whole batch: without dropout the losses agree to rounding. */
 TEST(fit_accumulates_micro_batches) {
     sl_model *model = helper_model(0);
