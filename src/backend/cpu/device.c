@@ -1,12 +1,19 @@
 /* The CPU as a device: memory is plain memory, and a queue does its work at once on the run's thread pool. */
-#include <cpuid.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/isa/isa.h"
 
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+#define HAVE_X86 1
+#else
+#define HAVE_X86 0
+#endif
+
 /* ----------------------------------------------------------------------------------------------- capabilities -- */
+#if HAVE_X86
 static bool have_amx(void) {
     unsigned a, b, c, d;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
@@ -22,11 +29,23 @@ sli_isa sli_cpu_isa(void) {
     return avx512 ? SLI_ISA_AVX512 : avx2 ? SLI_ISA_AVX2 : SLI_ISA_BASE;
 }
 
+static const sli_isa_ops *ops_of(sli_isa isa) {
+    return isa >= SLI_ISA_AVX512 ? &sli_isa_ops_avx512 : isa == SLI_ISA_AVX2 ? &sli_isa_ops_avx2 : &sli_isa_ops_base;
+}
+#else
+sli_isa sli_cpu_isa(void) {
+    return SLI_ISA_BASE;
+}
+
+static const sli_isa_ops *ops_of(sli_isa isa) {
+    (void)isa;
+    return &sli_isa_ops_base;
+}
+#endif
+
 void sli_cpu_engine(sli_isa isa, bool use_blas, sli_cpu *cpu) {
     cpu->isa = isa;
-    cpu->ops = isa >= SLI_ISA_AVX512 ? &sli_isa_ops_avx512
-               : isa == SLI_ISA_AVX2 ? &sli_isa_ops_avx2
-                                     : &sli_isa_ops_base;
+    cpu->ops = ops_of(isa);
     cpu->blas = use_blas ? sli_blas_get(NULL) : NULL;
 }
 
@@ -61,10 +80,12 @@ sl_status sli_cpu_caps(const char *device_name, int threads, sli_caps *caps) {
 /* "AMD EPYC" without the padding and the marketing. */
 static void brand(char *text, size_t capacity) {
     unsigned words[12] = {0};
+#if HAVE_X86
     for (unsigned i = 0; i < 3; i++) {
         unsigned *w = words + 4 * i;
         if (!__get_cpuid(0x80000002u + i, &w[0], &w[1], &w[2], &w[3])) words[0] = 0;
     }
+#endif
     char raw[49] = "";
     memcpy(raw, words, 48);
     size_t n = 0;
@@ -72,11 +93,11 @@ static void brand(char *text, size_t capacity) {
         if (*p != ' ' || (n > 0 && text[n - 1] != ' ')) text[n++] = *p;
     while (n > 0 && text[n - 1] == ' ') n--;
     text[n] = 0;
-    if (n == 0) snprintf(text, capacity, "x86-64 CPU");
+    if (n == 0) snprintf(text, capacity, "unknown CPU");
 }
 
 static bool describe(char *text, size_t capacity) {
-    static const char *const features[] = {"SSE2 only", "AVX2+FMA", "AVX-512", "AVX-512+AMX"};
+    static const char *const features[] = {"base instructions", "AVX2+FMA", "AVX-512", "AVX-512+AMX"};
     char name[64];
     brand(name, sizeof name);
     const int threads = sli_threads_default();

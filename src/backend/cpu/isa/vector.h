@@ -2,7 +2,10 @@
 #ifndef SLI_VECTOR_H
 #define SLI_VECTOR_H
 
+#include <string.h>
+#if defined(__AVX2__)
 #include <immintrin.h>
+#endif
 
 #if defined(__AVX512F__)
 enum { VL = 16 };
@@ -34,20 +37,22 @@ static inline vf vf_set(float x) {
 static inline vf vf_fma(vf a, vf b, vf c) {
     return _mm256_fmadd_ps(a, b, c);
 }
-#else
+#else /* any processor with vectors of 16 bytes */
 enum { VL = 4 };
-typedef __m128 vf;
+typedef float vf __attribute__((vector_size(16)));
 static inline vf vf_load(const float *p) {
-    return _mm_loadu_ps(p);
+    vf v;
+    memcpy(&v, p, sizeof v);
+    return v;
 }
 static inline void vf_store(float *p, vf v) {
-    _mm_storeu_ps(p, v);
+    memcpy(p, &v, sizeof v);
 }
 static inline vf vf_set(float x) {
-    return _mm_set1_ps(x);
+    return (vf){x, x, x, x};
 }
 static inline vf vf_fma(vf a, vf b, vf c) {
-    return _mm_add_ps(_mm_mul_ps(a, b), c);
+    return a * b + c;
 }
 #endif
 
