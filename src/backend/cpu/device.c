@@ -109,7 +109,7 @@ static bool describe(char *text, size_t capacity) {
 }
 
 /* What OpenBLAS 0.3.21 touches, measured: about 4 MB of the library itself when it is opened, then per calling thread up to
- * P*Q + Q*N floats of packed slices (P = 768, Q = 384, N <= SLI_GEMM_SLICE columns a slice). It maps 128 MB of address
+ * P*Q + Q*N floats of packed slices (P = 768, Q = 384, N columns a slice, some hundreds: gemm.c). It maps 128 MB of address
  * space for each, which costs nothing until touched. */
 size_t sli_cpu_blas_buffers(const sli_caps *caps) {
     return caps->have_blas ? (size_t)4 * 1024 * 1024 + (size_t)caps->threads * 2 * 1024 * 1024 : 0;

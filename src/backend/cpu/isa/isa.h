@@ -77,8 +77,6 @@ extern const sli_isa_ops sli_isa_ops_base, sli_isa_ops_avx2, sli_isa_ops_avx512;
 static inline size_t sli_isa_packed_floats(int panel, int k, int n) {
     return (size_t)((n + panel - 1) / panel) * (size_t)panel * (size_t)k;
 }
-/* Widest panel of any instruction set: what a booking, which must hold for all, counts with. */
-enum { SLI_ISA_PANEL_MAX = 32 };
 
 /* Names of one instruction set's copy: ISA(pack) is sli_isa_pack_avx2. */
 #ifdef SLI_ISA_SUFFIX
