@@ -545,6 +545,8 @@ SL_API sl_status sl_training_from_json(const char *text, size_t bytes,
                                        sl_training *training); /* strings: static names */
 /* The whole document; *text as in sl_model_to_json. `task` NULL: training->task, or "array" if that is NULL too. */
 SL_API sl_status sl_training_to_json(sl_model *model, const sl_training *training, const char *task, const char **text);
+/* The options that a model file was trained with, as its metadata "training" holds them; SL_ERR_INPUT if it has none. */
+SL_API sl_status sl_file_training(const sl_file *file, sl_training *training);
 /* A published configuration: "char-rnn", "ptb-small", "ptb-medium", "ptb-large" for a vocabulary of V tokens. */
 SL_API sl_status sl_preset(const sl_allocator *allocator, const char *name, int vocabulary, sl_model **model,
                            sl_training *training);

@@ -86,6 +86,13 @@ sl_status sl_training_from_json(const char *text, size_t bytes, sl_training *tra
     return sli_training_from_json(text, bytes, training);
 }
 
+sl_status sl_file_training(const sl_file *file, sl_training *training) {
+    NOT_NULL(training);
+    memset(training, 0, sizeof *training);
+    NOT_NULL(file);
+    return sli_file_training(file, training);
+}
+
 sl_status sl_training_to_json(sl_model *model, const sl_training *training, const char *task, const char **text) {
     NOT_NULL(text);
     *text = NULL;

@@ -145,17 +145,15 @@ sl_status sli_evaluate_tokens(const sl_model *model, const sl_file *file, const 
     return status;
 }
 
-/* The loss that the file's "training" names; SL_LOSS_NONE if it names none. */
-static sl_status stored_loss(const sl_file *file, sl_loss *loss) {
+sl_status sli_file_training(const sl_file *file, sl_training *training) {
     const char *text = sl_file_metadata(file, "training");
     json_t *root = NULL;
-    sl_training training = {0};
-    if (!text) return SL_OK;
+    SLI_FAIL_IF(!text, SL_ERR_INPUT, "the model file does not say how it was trained");
     SLI_TRY(sli_json_load(text, strlen(text), "the file's training state", SL_ERR_FILE, &root));
     const json_t *options = json_object_get(root, "options");
-    sl_status status = options ? sli_training_read(options, &training) : SL_OK;
+    sl_status status = options ? sli_training_read(options, training)
+                               : sli_fail(SL_ERR_FILE, "the file's training state holds no options");
     json_decref(root);
-    *loss = training.loss;
     return status;
 }
 
@@ -164,8 +162,13 @@ static sl_status evaluate_file_arrays(session *s, const sl_file *file, const sl_
     sl_plan_options o = inference_options(options);
     sli_array_needs needs;
     sli_array_data arrays;
-    if (o.loss == SL_LOSS_NONE) SLI_TRY(stored_loss(file, &o.loss));
-    SLI_FAIL_IF(o.loss == SL_LOSS_NONE, SL_ERR_INPUT, "the model file names no loss: give softmax, binary or mse");
+    if (o.loss == SL_LOSS_NONE) {
+        sl_training training;
+        sl_status status = sli_file_training(file, &training);
+        SLI_FAIL_IF(status == SL_ERR_INPUT, status, "the model file names no loss: give softmax, binary or mse");
+        SLI_TRY(status);
+        o.loss = training.loss;
+    }
     SLI_TRY(session_model(s, NULL, file, false));
     SLI_TRY(sli_trainer_array_needs(s->model, o.loss, o.dtype == SL_F64, &needs));
     SLI_TRY(sli_array_data_new(data->x, data->y, data->lengths, &needs, &arrays));

@@ -88,6 +88,7 @@ sl_status sli_evaluate_tokens(const sl_model *model, const sl_file *file, const 
                               const sl_plan_options *options, sl_result *result);
 sl_status sli_evaluate_arrays(const sl_file *file, const sl_dataset *data, const sl_plan_options *options,
                               sl_result *result);
+sl_status sli_file_training(const sl_file *file, sl_training *training);
 /* arrays.h needs of a model and loss. */
 sl_status sli_trainer_array_needs(const sl_model *model, sl_loss loss, bool doubles, sli_array_needs *needs);
 

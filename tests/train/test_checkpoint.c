@@ -130,6 +130,9 @@ TEST(best_parameters_are_in_the_model_file) {
     CHECK_NEAR(result.loss, r.valid[best], 1e-6);
     CHECK(sl_file_metadata(file, "vocabulary") && sl_file_metadata(file, "training"));
     CHECK(sl_file_find(file, "optim.m.logits.kernel") < 0); /* only parameters */
+    sl_training stored;
+    REQUIRE_OK(sl_file_training(file, &stored));
+    CHECK(strcmp(stored.task, "lm") == 0 && stored.seed == 5 && stored.learning_rate == 0.05 && stored.epochs == 25);
     sl_file_close(file);
     /* --init-from takes parameters only. */
     sl_trainer *fresh = helper_trainer(model, &training, &data, NULL);
@@ -193,6 +196,10 @@ TEST(resume_refuses_another_training) {
     REQUIRE_OK(sl_file_load_params(file, params));
     sl_file_close(file);
     REQUIRE_OK(sl_file_save(path, stored, params, NULL));
+    REQUIRE_OK(sl_file_open(NULL, path, &file));
+    sl_training none;
+    CHECK_FAILS(sl_file_training(file, &none), SL_ERR_INPUT, "trained");
+    sl_file_close(file);
     trainer = helper_trainer(model, &training, &data, path);
     CHECK_FAILS(sl_trainer_resume(trainer), SL_ERR_FILE, "training state");
     sl_trainer_free(trainer);
