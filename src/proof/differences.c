@@ -187,9 +187,14 @@ static bool has_kinks(const sl_plan *plan) {
     return false;
 }
 
-/* Values a tensor, by what one call costs (and what it costs beside its FLOPs). */
+/* Values a tensor, by what one call costs: its products, about 100 FLOPs for each activation, and the call itself. */
 static size_t affordable(const prover *p, double budget) {
-    double call = 3e4 + sl_plan_flops(p->trial.plan), tensors = 0;
+    const sl_plan *plan = p->trial.plan;
+    double call = 3e4 + sl_plan_flops(plan), tensors = 0;
+    for (int k = 0; k < plan->step_count; k++) {
+        const sli_problem *q = &plan->steps[k].problem;
+        call += 100.0 * q->batch * (q->steps > 0 ? q->steps : 1) * q->units;
+    }
     for (int k = 0; k < p->analytic.count; k++)
         tensors +=
             p->analytic.parts[k].kind == SLI_PART_INPUT_GRADIENT || p->analytic.parts[k].kind == SLI_PART_GRADIENT;

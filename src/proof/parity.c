@@ -37,9 +37,9 @@ void sli_compare(const sli_results *results, const sli_results *reference, sli_t
             continue;
         }
         bool output = part->kind == SLI_PART_OUTPUT;
-        sli_report_add(report, kernel, relative_error(part->values, other->values, part->count),
-                       output ? tolerance.output : tolerance.gradient, "%s: %s%s", call, output ? "" : "d ",
-                       part->name);
+        double bound = sli_tolerance_of_few(part->count) * (output ? tolerance.output : tolerance.gradient);
+        sli_report_add(report, kernel, relative_error(part->values, other->values, part->count), bound, "%s: %s%s",
+                       call, output ? "" : "d ", part->name);
     }
 }
 

@@ -16,7 +16,7 @@ void sli_report_add(sli_report *report, const char *kernel, double error, double
     if (!fine && report->failures++ == 0)
         snprintf(report->first, sizeof report->first, "%s: %s: error %.3g, tolerance %.3g", kernel, what, error,
                  tolerance);
-    snprintf(text, sizeof text, "%-10s %-46s error %9.2e  tolerance %8.1e  %s", kernel, what, error, tolerance,
+    snprintf(text, sizeof text, "%-10s %-50s error %9.2e  tolerance %8.1e  %s", kernel, what, error, tolerance,
              fine ? "ok" : "FAIL");
     if (report->line) report->line(report->context, text);
 }

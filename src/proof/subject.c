@@ -72,10 +72,8 @@ static sl_status add_arrays(sli_subject *s, const sl_plan *plan) {
         const sli_tensor *tensor = &plan->tensors[plan->inputs[k]];
         SLI_TRY(add_array(s, &s->inputs[k], tensor->name, tensor->shape));
     }
-    for (int k = 0; k < s->output_count; k++) {
-        const sli_tensor *tensor = &plan->tensors[plan->outputs[k]];
-        SLI_TRY(add_array(s, &s->outputs[k], tensor->name, tensor->shape));
-    }
+    for (int k = 0; k < s->output_count; k++)
+        SLI_TRY(add_array(s, &s->outputs[k], plan->output_names[k], plan->tensors[plan->outputs[k]].shape));
     for (int k = 0; k < s->param_count; k++) SLI_TRY(add_param(s, &s->params[k], &plan->params[k].param));
     SLI_TRY(add_target(s, plan));
     return add_masks(s);

@@ -10,6 +10,8 @@ typedef struct sli_tolerance {
 
 /* For what `plan` computes in `dtype`. */
 sli_tolerance sli_tolerance_of(const sl_plan *plan, sl_dtype dtype);
+/* Factor for a tensor of `count` numbers: few of them may be small by cancellation while the terms they sum are not. */
+double sli_tolerance_of_few(size_t count);
 /* Gradients against central differences in double: ||g - fd|| / ||fd||. */
 #define SLI_DIFFERENCE_TOLERANCE 1e-6
 #define SLI_DIFFERENCE_STEP 1e-5
