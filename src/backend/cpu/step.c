@@ -43,7 +43,7 @@ static saved_layout layout_saved(const sli_problem *p) {
     return at;
 }
 
-/* Forward scratch, inference only: gates of one chunk; running c and h. */
+/* Scratch. Inference: gates of one chunk, running c and h. Backward: gradients of one chunk's gates, dc and dh. */
 static saved_layout layout_scratch(const sli_problem *p, int chunk) {
     const size_t state = floats((size_t)p->batch * (size_t)p->units);
     saved_layout at = {0};
@@ -52,9 +52,6 @@ static saved_layout layout_scratch(const sli_problem *p, int chunk) {
     at.total = at.h + state;
     return at;
 }
-
-/* Backward scratch: gradients of one chunk's gates; dh and dc. */
-typedef saved_layout grad_layout;
 
 /* packed: R for the forward product, R for the backward one, the sum of the biases. GRU: gates r z, then q, apart. */
 typedef struct packed_layout {
@@ -250,12 +247,11 @@ static void forward(const sli_call *call) {
     }
     /* The state after the last step, as the step after it would see it. */
     const size_t bytes = state_floats(&w) * sizeof(float);
-    work end = w;
     const int last = w.T == 0 ? -1 : w.p->reverse ? 0 : w.T - 1;
     const float *h = last < 0  ? call->in[SLI_RNN_H0]
                      : !w.mask ? (const float *)call->out[SLI_RNN_Y] + (size_t)last * state_floats(&w)
-                     : w.keep  ? end.h + (size_t)last * state_floats(&w)
-                               : end.h;
+                     : w.keep  ? w.h + (size_t)last * state_floats(&w)
+                               : w.h;
     if (call->out[SLI_RNN_HT]) memmove(call->out[SLI_RNN_HT], h, bytes);
     if (w.p->op == SLI_OP_LSTM && call->out[SLI_RNN_CT])
         memmove(call->out[SLI_RNN_CT], last < 0 ? call->in[SLI_RNN_C0] : c_at(&w, last), bytes);
