@@ -327,18 +327,18 @@ static sl_status fail_over_limit(const sl_plan *plan) {
     int batch = 0;
     if (limit > fixed && need > fixed)
         batch = (int)((double)plan->options.batch * (double)(limit - fixed) / (double)(need - fixed));
-    char remedy[160];
+    char tried[96] = "even in one piece", remedy[200];
+    if (plan->options.steps > plan->chunk)
+        snprintf(tried, sizeof tried, "even at best, %s in %d segment%s",
+                 plan->train ? "with activations recomputed" : "cut", plan->segments, plan->segments == 1 ? "" : "s");
     if (batch >= 1 && batch < plan->options.batch)
-        snprintf(remedy, sizeof remedy, "a batch of about %d, a limit of %.1f MB, or fewer units", batch,
-                 megabytes(need));
+        snprintf(remedy, sizeof remedy, "a batch of about %d, fewer steps, a limit of %.1f MB", batch, megabytes(need));
     else
-        snprintf(remedy, sizeof remedy, "a limit of %.1f MB, fewer units%s", megabytes(need),
-                 plan->train ? ", or an optimizer with less state (sgd)" : "");
-    return sli_fail(
-        SL_ERR_MEMORY_LIMIT,
-        "the model needs %.1f MB (%zu bytes) even with activations recomputed in %d segments, the memory limit "
-        "is %.1f MB; the cheapest ways out: %s",
-        megabytes(need), need, plan->segments, megabytes(limit), remedy);
+        snprintf(remedy, sizeof remedy, "a limit of %.1f MB, fewer steps, fewer units%s", megabytes(need),
+                 plan->slots > 0 ? ", an optimizer with less state (sgd)" : "");
+    return sli_fail(SL_ERR_MEMORY_LIMIT,
+                    "the model needs %.1f MB (%zu bytes) %s; the memory limit is %.1f MB; the cheapest ways out: %s",
+                    megabytes(need), need, tried, megabytes(limit), remedy);
 }
 
 sl_status sli_plan_fit_memory(sl_plan *plan) {
