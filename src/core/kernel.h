@@ -53,7 +53,7 @@ enum {
     SLI_DENSE_BIAS = 1 /* [H] or NULL */
 };
 enum { SLI_EMBED_TOKENS = 0 /* int32 [t][b] */, SLI_EMBED_Y = 0 /* [t][b][H] */, SLI_EMBED_TABLE = 0 /* [I][H] */ };
-enum { SLI_UNARY_X = 0, SLI_UNARY_Y = 0 }; /* onehot (int32 in), dropout, flip, last */
+enum { SLI_UNARY_X = 0, SLI_UNARY_Y = 0 }; /* onehot (int32 in), dropout, flip */
 enum { SLI_MERGE_PART0 = 0 /* in 0..parts-1: [t][b][units of the part] */, SLI_MERGE_Y = 0 };
 enum {                      /* losses */
        SLI_LOSS_Z = 0,      /* [t][b][H] logits or predictions; d_in may alias it (sli_kernel.gradient_in_place) */

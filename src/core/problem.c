@@ -15,9 +15,8 @@ bool sli_op_is_recurrent(sli_op op) {
 }
 
 const char *sli_op_name(sli_op op) {
-    static const char *const names[SLI_OP_COUNT] = {"lstm",   "gru",     "rnn",   "dense", "embed",
-                                                    "onehot", "dropout", "merge", "flip",  "last",
-                                                    "xent",   "bce",     "mse",   "norm",  "optim"};
+    static const char *const names[SLI_OP_COUNT] = {"lstm",  "gru",  "rnn",  "dense", "embed", "onehot", "dropout",
+                                                    "merge", "flip", "xent", "bce",   "mse",   "norm",   "optim"};
     return (unsigned)op < SLI_OP_COUNT ? names[op] : "?";
 }
 
@@ -266,7 +265,7 @@ static sl_status parse_op(parser *in, const char **rest) {
         return SL_OK;
     }
     return complain(in, SL_ERR_UNKNOWN, 1, in->text, length,
-                    "unknown operation, known are lstm gru rnn dense embed onehot dropout merge flip last xent bce mse "
+                    "unknown operation, known are lstm gru rnn dense embed onehot dropout merge flip xent bce mse "
                     "norm optim");
 }
 

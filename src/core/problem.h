@@ -17,7 +17,6 @@ typedef enum sli_op {
     SLI_OP_DROPOUT, /* dropout: b t h +drop=p */
     SLI_OP_MERGE,   /* merge:  b t h +parts=N +mode=add|concat|mul|ave */
     SLI_OP_FLIP,    /* flip:   b t h: reverses time */
-    SLI_OP_LAST,    /* last:   b t h: [T][B][H] -> [B][H], the step processed last */
     SLI_OP_XENT,    /* xent:   b t h(=V) */
     SLI_OP_BCE,     /* bce:    b t h */
     SLI_OP_MSE,     /* mse:    b t h */

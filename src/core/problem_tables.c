@@ -68,7 +68,6 @@ enum {
     RECURRENT = BIT(LSTM) | BIT(GRU) | BIT(RNN),
     GATED = BIT(LSTM) | BIT(GRU),
     LOSS = BIT(XENT) | BIT(BCE) | BIT(MSE),
-    TIMED = BIT(FLIP) | BIT(LAST),
     INPUTS = RECURRENT | BIT(DENSE) | BIT(EMBED) | BIT(ONEHOT),
     FLAT = BIT(NORM) | BIT(OPTIM),
     EVERY = BIT(COUNT) - 1,
@@ -79,7 +78,7 @@ enum {
 const sli_problem_field sli_problem_fields[] = {
     {"l", SLI_PROBLEM_INT, AT(layers), RECURRENT, 0, 1, false, "the number of layers"},
     {"b", SLI_PROBLEM_INT, AT(batch), ROWS, ROWS, 0, false, "the batch"},
-    {"t", SLI_PROBLEM_INT, AT(steps), ROWS, RECURRENT | TIMED, 0, false, "the number of steps"},
+    {"t", SLI_PROBLEM_INT, AT(steps), ROWS, RECURRENT | BIT(FLIP), 0, false, "the number of steps"},
     {"i", SLI_PROBLEM_INT, AT(inputs), INPUTS, INPUTS, 0, false, "the number of inputs"},
     {"h", SLI_PROBLEM_INT, AT(units), ROWS & ~BIT(ONEHOT), ROWS & ~BIT(ONEHOT), 0, false, "the number of units"},
     {"p", SLI_PROBLEM_INT, AT(projection), BIT(LSTM), 0, 0, false, "the number of projected units"},

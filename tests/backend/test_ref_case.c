@@ -59,9 +59,6 @@ static void other_sizes(ref_case *test) {
             test->in_count[part] = rows * (p->merge == SL_MERGE_CONCAT ? (size_t)p->parts_units[part] : H);
             test->in_time[part] = true;
         }
-    } else if (p->op == SLI_OP_LAST) {
-        test->out_count[0] = B * H;
-        test->out_time[0] = false;
     } else if (p->op == SLI_OP_BCE || p->op == SLI_OP_MSE) {
         test->in_count[SLI_LOSS_TARGET] = rows * H;
         test->in_time[SLI_LOSS_TARGET] = true;

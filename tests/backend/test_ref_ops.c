@@ -21,7 +21,6 @@ static const char *const problems[] = {
     "merge:b3_t4_h6_f64_train+mode=concat+parts=3",
     "merge:b3_t4_h6_f64_train+mode=concat+parts=3+widths=1:3:2",
     "merge:b3_h5_f64_train+mode=mul+parts=2",
-    "last:b3_t4_h5_f64_train",
     "xent:b3_t5_h4_f64_train",
     "xent:b4_h4_f64_train",
     "xent:b4_t5_h4_f64_train+lengths",
@@ -66,7 +65,6 @@ TEST(ref_accumulate_bits) {
                            "merge:b2_t3_h4_f64_train+mode=concat+parts=2",
                            "merge:b2_t3_h4_f64_train+mode=mul+parts=2",
                            "flip:b2_t3_h4_f64_train",
-                           "last:b2_t3_h4_f64_train",
                            "xent:b2_t3_h4_f64_train",
                            "bce:b2_t3_h4_f64_train",
                            "mse:b2_t3_h4_f64_train"};
@@ -102,8 +100,7 @@ TEST(ref_missing_gradients) {
                            "embed:b2_t3_i2_h3_f64_train",
                            "dropout:b2_t3_h3_f64_train+drop=0.5",
                            "merge:b2_t3_h4_f64_train+mode=concat+parts=2",
-                           "flip:b2_t3_h4_f64_train",
-                           "last:b2_t3_h4_f64_train"};
+                           "flip:b2_t3_h4_f64_train"};
     for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++) {
         ref_case test;
         ref_case_new(&test, texts[k], k);
@@ -165,10 +162,6 @@ TEST(ref_moving_ops) {
     ref_forward(&test);
     for (size_t t = 0; t < 3; t++)
         CHECK(!memcmp((double *)test.out[0] + t * 10, (double *)test.in[0] + (2 - t) * 10, 10 * sizeof(double)));
-    ref_case_free(&test);
-    ref_case_new(&test, "last:b2_t3_h5_f64", 4);
-    ref_forward(&test);
-    CHECK(!memcmp(test.out[0], (double *)test.in[0] + 20, 10 * sizeof(double)));
     ref_case_free(&test);
 }
 

@@ -60,8 +60,7 @@ TEST(problem_text_is_made_canonical) {
         {"optim:n7+opt=adamw+decay=0.02+beta2=0.95", "optim:n7+beta2=0.95+decay=0.02+opt=adamw"},
         {"optim:n7+opt=adamw+decay=0.01+beta2=0.999+epsilon=1e-8", "optim:n7+opt=adamw"},
         {"optim:n7+opt=rmsprop+decay=0.01+rho=0.9", "optim:n7+decay=0.01+opt=rmsprop"},
-        {"last:b1_t2_h3_f64", "last:b1_t2_h3_f64"},
-        {"flip:b1_t2_h3", "flip:b1_t2_h3"},
+        {"flip:b1_t2_h3_f64", "flip:b1_t2_h3_f64"},
         {"dropout:b1_t2_h3_i8+drop=0.5", "dropout:b1_t2_h3_i8+drop=0.5"},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -162,7 +161,7 @@ TEST(problem_errors_name_the_part_and_its_column) {
         {"optim:n5+beta1=0.5", SL_ERR_INPUT, "needs +opt=adam or +opt=adamw"},
         {"norm:n5+clipnorm=1+globalnorm=2", SL_ERR_INPUT, "excludes the other ways to clip"},
         {"xent:b2_h5+lengths", SL_ERR_INPUT, "needs steps, add a field tN"},
-        {"last:b2_h5", SL_ERR_INPUT, "field tN (the number of steps) is missing: last needs it"},
+        {"flip:b2_h5", SL_ERR_INPUT, "field tN (the number of steps) is missing: flip needs it"},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         sli_problem p = {.batch = 77};
@@ -248,7 +247,7 @@ static sli_problem draw_problem(uint64_t *state) {
         return p;
     }
     p.batch = 1 + pick(state, 300);
-    bool timed = sli_op_is_recurrent(p.op) || p.op == SLI_OP_FLIP || p.op == SLI_OP_LAST;
+    bool timed = sli_op_is_recurrent(p.op) || p.op == SLI_OP_FLIP;
     if (timed || pick(state, 2)) p.steps = 1 + pick(state, 3000);
     p.units = 1 + pick(state, 3000);
     if (sli_op_is_recurrent(p.op)) draw_recurrent(state, &p);

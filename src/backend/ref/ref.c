@@ -1,10 +1,10 @@
 /* The table of the reference rows and what they share. */
 #include "ref_internal.h"
 
-const sli_kernel *const sli_ref_kernels[] = {&sli_ref_lstm,  &sli_ref_gru,    &sli_ref_rnn,     &sli_ref_dense,
-                                             &sli_ref_embed, &sli_ref_onehot, &sli_ref_dropout, &sli_ref_merge,
-                                             &sli_ref_flip,  &sli_ref_last,   &sli_ref_xent,    &sli_ref_bce,
-                                             &sli_ref_mse,   &sli_ref_norm,   &sli_ref_optim,   NULL};
+const sli_kernel *const sli_ref_kernels[] = {
+    &sli_ref_lstm,   &sli_ref_gru,     &sli_ref_rnn,   &sli_ref_dense, &sli_ref_embed,
+    &sli_ref_onehot, &sli_ref_dropout, &sli_ref_merge, &sli_ref_flip,  &sli_ref_xent,
+    &sli_ref_bce,    &sli_ref_mse,     &sli_ref_norm,  &sli_ref_optim, NULL};
 
 bool sli_ref_eligible(const sli_problem *problem, const sli_caps *caps, sli_why *why) {
     (void)caps;

@@ -6,7 +6,7 @@
 
 extern const sli_kernel sli_ref_lstm, sli_ref_gru, sli_ref_rnn;
 extern const sli_kernel sli_ref_dense, sli_ref_embed;
-extern const sli_kernel sli_ref_onehot, sli_ref_dropout, sli_ref_merge, sli_ref_flip, sli_ref_last;
+extern const sli_kernel sli_ref_onehot, sli_ref_dropout, sli_ref_merge, sli_ref_flip;
 extern const sli_kernel sli_ref_xent, sli_ref_bce, sli_ref_mse;
 extern const sli_kernel sli_ref_norm, sli_ref_optim;
 

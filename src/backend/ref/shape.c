@@ -1,4 +1,4 @@
-/* Reference rows of the ops that move or mask elements: one-hot, dropout, merge, flip, last; loops in shape_body.h. */
+/* Reference rows of the ops that move or mask elements: one-hot, dropout, merge, flip; loops in shape_body.h. */
 #include <math.h>
 #include "ref_internal.h"
 
@@ -16,13 +16,6 @@ static int part_width(const sli_problem *p, int part) {
     return p->parts_units[part] > 0 ? p->parts_units[part] : p->units / p->parts;
 }
 
-/* The call's step that is processed last in the sequence; -1 if another segment holds it. */
-static int last_step(const sli_call *call) {
-    int steps = sli_ref_steps(&call->problem);
-    if (call->problem.reverse) return call->t0 == 0 ? 0 : -1;
-    return call->t0 + steps >= call->total_steps ? steps - 1 : -1;
-}
-
 #include "real_f32.h"
 #include "shape_body.h"
 #include "real_f64.h"
@@ -35,8 +28,6 @@ SLI_REF_DISPATCH(merge_forward)
 SLI_REF_DISPATCH(merge_backward)
 SLI_REF_DISPATCH(flip_forward)
 SLI_REF_DISPATCH(flip_backward)
-SLI_REF_DISPATCH(last_forward)
-SLI_REF_DISPATCH(last_backward)
 
 static void onehot_cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
     (void)caps;
@@ -46,7 +37,7 @@ static void onehot_cost(const sli_problem *p, const sli_caps *caps, sli_cost *co
 static void copy_cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
     (void)caps;
     double elements = (double)sli_ref_rows(p) * p->units;
-    sli_ref_cost(p, p->op == SLI_OP_FLIP || p->op == SLI_OP_LAST ? 0 : elements * (p->parts > 1 ? p->parts - 1 : 1),
+    sli_ref_cost(p, p->op == SLI_OP_FLIP ? 0 : elements * (p->parts > 1 ? p->parts - 1 : 1),
                  elements * (1 + (p->parts > 1 ? p->parts : 1)), cost);
 }
 
@@ -86,10 +77,3 @@ const sli_kernel sli_ref_flip = {.name = "ref",
                                  .cost = copy_cost,
                                  .forward = flip_forward,
                                  .backward = flip_backward};
-const sli_kernel sli_ref_last = {.name = "ref",
-                                 .op = SLI_OP_LAST,
-                                 .device = SLI_DEVICE_CPU,
-                                 .eligible = sli_ref_eligible,
-                                 .cost = copy_cost,
-                                 .forward = last_forward,
-                                 .backward = last_backward};

@@ -1,4 +1,4 @@
-/* One-hot, dropout, merge, flip, last. Included per type, see real_f32.h. */
+/* One-hot, dropout, merge, flip. Included per type, see real_f32.h. */
 
 /* d_in[index][at] = or += value. */
 static inline void NAME(give_one)(const sli_call *call, int index, size_t at, REAL value) {
@@ -92,22 +92,4 @@ static void NAME(flip_backward)(const sli_call *call) {
     for (size_t t = 0; t < T; t++)
         for (size_t k = 0; k < row; k++)
             NAME(give_one)(call, SLI_UNARY_X, t * row + k, dy ? dy[(T - 1 - t) * row + k] : 0);
-}
-
-/* y[b][H] = x at the last step; a segment without that step writes nothing. */
-static void NAME(last_forward)(const sli_call *call) {
-    const REAL *x = call->in[SLI_UNARY_X];
-    REAL *y = call->out[SLI_UNARY_Y];
-    size_t row = (size_t)call->problem.batch * (size_t)call->problem.units;
-    int last = last_step(call);
-    for (size_t k = 0; last >= 0 && k < row; k++) y[k] = x[(size_t)last * row + k];
-}
-
-static void NAME(last_backward)(const sli_call *call) {
-    const REAL *dy = call->d_out[SLI_UNARY_Y];
-    size_t row = (size_t)call->problem.batch * (size_t)call->problem.units;
-    int last = last_step(call);
-    for (int t = 0; t < sli_ref_steps(&call->problem); t++)
-        for (size_t k = 0; k < row; k++)
-            NAME(give_one)(call, SLI_UNARY_X, (size_t)t * row + k, dy && t == last ? dy[k] : 0);
 }
