@@ -127,7 +127,7 @@ static sl_status build_other(sl_model *model, const sli_problem *p) {
     default:
         return sli_fail(SL_ERR_INPUT,
                         "problem %s: no layer of its own makes it; it is part of a recurrent layer that runs in "
-                        "reverse or returns its last step, give such a problem (lstm:b2_t3_i4_h5+reverse)",
+                        "reverse, give such a problem (lstm:b2_t3_i4_h5+reverse)",
                         sli_op_name(p->op));
     }
 }

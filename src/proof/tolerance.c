@@ -13,7 +13,7 @@
  * with eps = 2^-24, or 2^-53 in double.
  *
  * Few numbers. rms(reference) stands for the size of the terms that were summed. One sum of random signs is k times smaller
- * than usual with probability 1/k; over n numbers this averages out as 1/n. The bound grows by 1 + 8/n. */
+ * than usual with probability 1/k; over n numbers this averages out as 1/n. The bound grows by 1 + 32/n. */
 #include "proof/tolerance.h"
 
 #include <math.h>
@@ -51,5 +51,5 @@ sli_tolerance sli_tolerance_of(const sl_plan *plan, sl_dtype dtype) {
 }
 
 double sli_tolerance_of_few(size_t count) {
-    return count > 0 ? 1 + 8 / (double)count : 1;
+    return count > 0 ? 1 + 32 / (double)count : 1;
 }

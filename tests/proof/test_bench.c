@@ -1,0 +1,38 @@
+/* The benchmark of a problem: every row is told once, refused ones with their reason. */
+#include "test.h"
+
+typedef struct told {
+    int rows, refused, timed;
+    bool sane;
+} told;
+
+static void tell(void *context, const sl_timing *timing) {
+    told *t = context;
+    t->rows++;
+    if (timing->refusal) {
+        t->refused++;
+        t->sane = t->sane && timing->refusal[0] && timing->repeats == 0;
+        return;
+    }
+    t->timed++;
+    t->sane = t->sane && timing->minimum > 0 && timing->minimum <= timing->median &&
+              timing->median <= timing->maximum && timing->repeats >= 5 && timing->kernel[0];
+}
+
+TEST(bench_times_every_eligible_row) {
+    sl_plan_options options = {.device = test_device};
+    told t = {.sane = true};
+    REQUIRE_OK(sl_bench_problem("lstm:b2_t3_i4_h5_train", &options, 0.001, tell, &t));
+    CHECK(t.rows >= 2 && t.timed >= 2 && t.sane);
+    t = (told){.sane = true};
+    REQUIRE_OK(sl_bench_problem("gru:b2_t3_i4_h5_f64", &options, 0.001, tell, &t));
+    CHECK(t.rows >= 2 && t.timed == 1 && t.refused == t.rows - 1 && t.sane);
+    t = (told){.sane = true};
+    REQUIRE_OK(sl_bench_problem("dense:b2_t3_i4_h5_train", &options, 0.001, tell, &t));
+    CHECK(t.rows == 1 && t.timed == 1 && t.sane);
+}
+
+TEST(bench_names_what_it_cannot_do) {
+    CHECK_FAILS(sl_bench_problem("lstm:b2_t3_i4", NULL, 0.001, tell, NULL), SL_ERR_INPUT, "field hN");
+    CHECK_FAILS(sl_bench_problem(NULL, NULL, 0.001, tell, NULL), SL_ERR_USAGE, "problem is NULL");
+}

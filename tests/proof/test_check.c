@@ -1,0 +1,124 @@
+/* Every problem of tests/problems through sl_check_problem, and proof that the check itself can fail. */
+#include "core/status.h"
+#include "proof/differences.h"
+#include "proof/parity.h"
+#include "proof/problem_model.h"
+#include "test.h"
+
+static void keep_failures(void *context, const char *text) {
+    (void)context;
+    if (strstr(text, "FAIL")) test_fail(__FILE__, __LINE__, "%s", text);
+}
+
+static void check_line(const char *problem) {
+    sl_plan_options options = {.device = test_device};
+    sl_status status = sl_check_problem(problem, &options, test_seed, keep_failures, NULL);
+    if (status != SL_OK)
+        test_fail(__FILE__, __LINE__, "%s: %s: %s", problem, sl_status_name(status), sl_error_detail());
+}
+
+/* Returns the number of problems. */
+static int check_file(const char *name) {
+    char path[600], line[512];
+    int count = 0;
+    snprintf(path, sizeof path, "%s/../problems/%s", test_data, name);
+    FILE *file = fopen(path, "r");
+    REQUIRE(file != NULL);
+    while (fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = 0;
+        if (line[0] == 0 || line[0] == '#') continue;
+        check_line(line);
+        count++;
+    }
+    fclose(file);
+    return count;
+}
+
+TEST(check_quick_problems) {
+    CHECK(check_file("quick.txt") > 100);
+}
+
+TEST_SLOW(check_all_problems) {
+    CHECK(check_file("full.txt") > 400);
+}
+
+/* ----------------------------------------------------------------------------------------------- the proof can fail -- */
+
+static void count_lines(void *context, const char *text) {
+    (void)text;
+    ++*(int *)context;
+}
+
+TEST(check_differences_find_a_wrong_gradient) {
+    sli_problem problem;
+    sl_model *model;
+    sl_plan_options options = {.input_gradients = 1, .device = test_device};
+    sli_subject *subject;
+    int lines = 0;
+    sli_report report = {.line = count_lines, .context = &lines};
+    REQUIRE_OK(sli_problem_parse("gru:b2_t3_i3_h4_train", &problem));
+    REQUIRE_OK(sli_problem_model(NULL, &problem, true, &model, &options));
+    REQUIRE_OK(sli_subject_new(model, &options, problem.mask, test_seed, &subject));
+    REQUIRE_OK(sli_check_differences(subject, 1e8, &report));
+    CHECK(report.failures == 0 && report.findings == lines && lines >= 6);
+
+    /* Parity sees a parameter that differs in one value by a ten-thousandth. */
+    sli_trial exact, wrong;
+    sli_results expected, results;
+    sli_trial_call call = {.training = true};
+    REQUIRE_OK(sli_results_new(subject, true, &expected));
+    REQUIRE_OK(sli_results_new(subject, true, &results));
+    REQUIRE_OK(sli_trial_open(subject, &subject->options, &exact));
+    REQUIRE_OK(sli_trial_run(&exact, &call, &expected));
+    subject->params[0].values[0] += 1e-4;
+    REQUIRE_OK(sli_trial_open(subject, &subject->options, &wrong));
+    REQUIRE_OK(sli_trial_run(&wrong, &call, &results));
+    sli_compare(&results, &expected, sli_tolerance_of(exact.plan, SL_F32), "ref", "test", &report);
+    if (report.failures == 0 || strncmp(report.first, "ref: test: ", 11) != 0)
+        test_fail(__FILE__, __LINE__, "%d failures, the first is \"%s\"", report.failures, report.first);
+    int before = report.failures;
+    sli_compare_bits(&results, &expected, "ref", "test", &report);
+    CHECK(report.failures == before + 1);
+    sli_trial_close(&wrong);
+    sli_trial_close(&exact);
+    sli_subject_free(subject);
+    sl_model_free(model);
+}
+
+TEST(check_report_counts_and_keeps_the_first_failure) {
+    int lines = 0;
+    sli_report report = {.line = count_lines, .context = &lines};
+    sli_report_add(&report, "ref", 0, 0, "exact");
+    sli_report_add(&report, "ref", NAN, 1, "number %d", 7);
+    sli_report_add(&report, "ref", 2, 1, "other");
+    sli_report_note(&report, "ref", "a note");
+    CHECK(report.findings == 3 && report.failures == 2 && lines == 4);
+    CHECK(strstr(report.first, "ref: number 7: error") == report.first);
+}
+
+TEST(check_problem_says_what_is_wrong) {
+    sl_plan_options options = {.device = test_device, .require = "nobody"};
+    CHECK_FAILS(sl_check_problem("lstm:b1_t1_h1", NULL, 1, NULL, NULL), SL_ERR_INPUT, "field iN");
+    CHECK_FAILS(sl_check_problem(NULL, NULL, 1, NULL, NULL), SL_ERR_USAGE, "problem is NULL");
+    CHECK_FAILS(sl_check_problem("flip:b1_t2_h3", NULL, 1, NULL, NULL), SL_ERR_INPUT, "part of a recurrent layer");
+    CHECK_FAILS(sl_check_problem("lstm:b1_t1_i1_h1", &options, 1, NULL, NULL), SL_ERR_NO_KERNEL, "nobody");
+}
+
+/* ----------------------------------------------------------------------------------------------- models of problems -- */
+
+TEST(problem_model_has_the_layers_and_options_of_the_string) {
+    sl_model *model;
+    sl_plan_options options = {0};
+    sl_plan *plan;
+    REQUIRE_OK(sl_model_from_problem(NULL, "gru:l2_b3_t5_i4_h6_bi_train+drop=0.5+lengths+merge=sum", &model, &options));
+    CHECK(options.batch == 3 && options.steps == 5 && options.train && options.masking == SL_MASK_LENGTHS);
+    CHECK(options.dtype == SL_F32);
+    options.device = test_device;
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    const char *text = sl_plan_explain(plan);
+    CHECK(strstr(text, "rnn1") && strstr(text, "rnn2") && strstr(text, "drop1") && strstr(text, "+lengths"));
+    sl_plan_free(plan);
+    sl_model_free(model);
+    CHECK_FAILS(sl_model_from_problem(NULL, "gru", &model, NULL), SL_ERR_INPUT, "':'");
+    CHECK(model == NULL);
+}
