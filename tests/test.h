@@ -25,8 +25,10 @@ void test_fail(const char *file, int line, const char *format, ...) __attribute_
 /* Ends the running test as failed / skipped (longjmp: not from other threads). */
 _Noreturn void test_abort(void);
 _Noreturn void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
-extern const char *test_device; /* --device, default "cpu": every plan of a test uses it; "far" runs the whole suite far */
-extern uint64_t test_seed;      /* --seed, else fixed; tests that draw inputs print it on failure through the repeat line */
+/* --device, "cpu" if not given: every plan of a test uses it, so that "far" runs the whole suite far. */
+extern const char *test_device;
+/* --seed, else fixed; the line that repeats a failed test holds it. */
+extern uint64_t test_seed;
 /* Folder of committed test data ("tests/data"), with no slash at the end. */
 extern const char *test_data;
 /* A fresh temporary folder, removed at the end. */
@@ -34,51 +36,53 @@ const char *test_folder(void);
 /* Small deterministic generator for inputs: uniform in [-1, 1). */
 double test_random(uint64_t *state);
 
-#define TEST_DEFINE(id, is_slow)                                                                                       \
-    static void id(void);                                                                                              \
-    static test_case test_case_##id = {#id, __FILE__, id, is_slow, NULL};                                              \
-    __attribute__((constructor)) static void test_register_##id(void) { test_register(&test_case_##id); }              \
+#define TEST_DEFINE(id, is_slow)                                          \
+    static void id(void);                                                 \
+    static test_case test_case_##id = {#id, __FILE__, id, is_slow, NULL}; \
+    __attribute__((constructor)) static void test_register_##id(void) {   \
+        test_register(&test_case_##id);                                   \
+    }                                                                     \
     static void id(void)
 #define TEST(id) TEST_DEFINE(id, false)
 #define TEST_SLOW(id) TEST_DEFINE(id, true)
 
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) test_fail(__FILE__, __LINE__, "%s", #condition);                                             \
+#define CHECK(condition)                                                   \
+    do {                                                                   \
+        if (!(condition)) test_fail(__FILE__, __LINE__, "%s", #condition); \
     } while (0)
-#define REQUIRE(condition)                                                                                             \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            test_fail(__FILE__, __LINE__, "%s", #condition);                                                           \
-            test_abort();                                                                                              \
-        }                                                                                                              \
+#define REQUIRE(condition)                                   \
+    do {                                                     \
+        if (!(condition)) {                                  \
+            test_fail(__FILE__, __LINE__, "%s", #condition); \
+            test_abort();                                    \
+        }                                                    \
     } while (0)
 /* The call must succeed; else the test ends and prints the detail. */
-#define REQUIRE_OK(call)                                                                                               \
-    do {                                                                                                               \
-        sl_status test_status_ = (call);                                                                               \
-        if (test_status_ != SL_OK) {                                                                                   \
-            test_fail(__FILE__, __LINE__, "%s: %s: %s", #call, sl_status_name(test_status_), sl_error_detail());       \
-            test_abort();                                                                                              \
-        }                                                                                                              \
+#define REQUIRE_OK(call)                                                                                         \
+    do {                                                                                                         \
+        sl_status test_status_ = (call);                                                                         \
+        if (test_status_ != SL_OK) {                                                                             \
+            test_fail(__FILE__, __LINE__, "%s: %s: %s", #call, sl_status_name(test_status_), sl_error_detail()); \
+            test_abort();                                                                                        \
+        }                                                                                                        \
     } while (0)
 /* The call must fail with this status, and say `text` (a part of the detail; NULL = anything but empty). */
-#define CHECK_FAILS(call, expected, text)                                                                              \
-    do {                                                                                                               \
-        sl_status test_status_ = (call);                                                                               \
-        const char *test_text_ = (text);                                                                               \
-        if (test_status_ != (expected))                                                                                \
-            test_fail(__FILE__, __LINE__, "%s: %s, expected %s (%s)", #call, sl_status_name(test_status_),             \
-                      sl_status_name(expected), sl_error_detail());                                                    \
-        else if (test_text_ ? !strstr(sl_error_detail(), test_text_) : !sl_error_detail()[0])                          \
-            test_fail(__FILE__, __LINE__, "%s: detail is \"%s\"", #call, sl_error_detail());                           \
+#define CHECK_FAILS(call, expected, text)                                                                  \
+    do {                                                                                                   \
+        sl_status test_status_ = (call);                                                                   \
+        const char *test_text_ = (text);                                                                   \
+        if (test_status_ != (expected))                                                                    \
+            test_fail(__FILE__, __LINE__, "%s: %s, expected %s (%s)", #call, sl_status_name(test_status_), \
+                      sl_status_name(expected), sl_error_detail());                                        \
+        else if (test_text_ ? !strstr(sl_error_detail(), test_text_) : !sl_error_detail()[0])              \
+            test_fail(__FILE__, __LINE__, "%s: detail is \"%s\"", #call, sl_error_detail());               \
     } while (0)
-#define CHECK_NEAR(value, expected, tolerance)                                                                         \
-    do {                                                                                                               \
-        double test_v_ = (value), test_e_ = (expected);                                                                \
-        if (!(fabs(test_v_ - test_e_) <= (tolerance)))                                                                 \
-            test_fail(__FILE__, __LINE__, "%s = %.17g, expected %.17g +- %g", #value, test_v_, test_e_,                \
-                      (double)(tolerance));                                                                            \
+#define CHECK_NEAR(value, expected, tolerance)                                                          \
+    do {                                                                                                \
+        double test_v_ = (value), test_e_ = (expected);                                                 \
+        if (!(fabs(test_v_ - test_e_) <= (tolerance)))                                                  \
+            test_fail(__FILE__, __LINE__, "%s = %.17g, expected %.17g +- %g", #value, test_v_, test_e_, \
+                      (double)(tolerance));                                                             \
     } while (0)
 
 #endif

@@ -112,7 +112,7 @@ typedef struct sli_call {
     const sli_scalars *scalars;   /* device memory */
     sli_metrics *metrics;         /* device memory */
     sli_threads *threads;         /* cpu */
-    const struct sli_cpu *cpu;    /* cpu: instruction set and BLAS of the device, set by the queue; NULL = base, own loops */
+    const struct sli_cpu *cpu;    /* cpu: instruction set and BLAS, set by the queue; NULL = base, own loops */
 } sli_call;
 
 typedef void (*sli_kernel_fn)(const sli_call *call);
