@@ -201,7 +201,7 @@ typedef struct sl_embedding {
 } sl_embedding;
 
 typedef struct sl_dense {     /* y = act(W x + b), over every step if x has steps; kernel [units][I] */
-    int units;                /* required unless tied */
+    int units;                /* required; with tied weights the vocabulary of the Embedding */
     sl_activation activation; /* default linear */
     int no_bias;
     const char *tied_to; /* name of an Embedding whose [V][E] table is this kernel; NULL: own kernel */

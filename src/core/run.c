@@ -187,10 +187,8 @@ sl_status sl_run_gradients(sl_run *run, const sl_batch *batch, const void *const
     SLI_TRY(upload_scalars(run));
     SLI_TRY(zero_metrics(run));
     SLI_TRY(sli_run_forward_steps(run, true));
-    if (!loss || run->scale != 0) {
-        SLI_TRY(upload_output_gradients(run, d_outputs));
-        SLI_TRY(sli_run_backward_steps(run));
-    }
+    SLI_TRY(upload_output_gradients(run, d_outputs));
+    SLI_TRY(sli_run_backward_steps(run));
     SLI_TRY(sli_run_carry_states(run));
     run->outputs_valid = !loss;
     run->input_gradients_valid = true;

@@ -154,7 +154,8 @@ static double count_valid(const sl_run *run, const sl_batch *batch, bool time, c
 static sl_status upload_targets(sl_run *run, const sl_batch *batch) {
     const sl_plan *plan = run->plan;
     run->scale = 0;
-    if (plan->loss_step < 0 || !batch->targets) return SL_OK;
+    run->has_targets = plan->loss_step >= 0 && batch->targets;
+    if (!run->has_targets) return SL_OK;
     const sli_tensor *z = &plan->tensors[plan->steps[plan->loss_step].emit.in[SLI_LOSS_Z]];
     bool labels = plan->options.loss == SL_LOSS_SOFTMAX;
     sli_tensor target = *z;

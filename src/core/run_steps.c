@@ -162,7 +162,7 @@ static sl_status forward_segment(sl_run *run, const sli_group *group, const segm
     const sl_plan *plan = run->plan;
     for (int i = group->first; i < group->first + group->count; i++) {
         const sli_step *step = &plan->steps[i];
-        if (i == plan->loss_step && (run->scale == 0 || (again && !step->backward))) continue;
+        if (i == plan->loss_step && (!run->has_targets || (again && !step->backward))) continue;
         sli_call call;
         build_call(run, step, segment, &call);
         call.training = training;

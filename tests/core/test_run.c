@@ -178,6 +178,31 @@ TEST(run_labels_are_checked_and_minus_one_is_ignored) {
     sl_model_free(model);
 }
 
+TEST(run_without_valid_labels_has_zero_gradients) {
+    sl_model *model = stream_model();
+    rig r = make_rig(
+        model, (sl_plan_options){.batch = 2, .steps = T, .train = 1, .input_gradients = 1, .loss = SL_LOSS_SOFTMAX});
+    float x[T * 2 * I], dx[T * 2 * I];
+    int32_t labels[T * 2];
+    draw(x, T * 2 * I);
+    const void *inputs[] = {x};
+    for (int pass = 0; pass < 2; pass++) { /* the first leaves numbers behind, the second has nothing to learn from */
+        for (int k = 0; k < T * 2; k++) labels[k] = pass == 0 ? k % 2 : -1;
+        sl_result result;
+        REQUIRE_OK(sl_run_zero_gradients(r.run));
+        REQUIRE_OK(sl_run_gradients(r.run, &(sl_batch){.batch = 2, .steps = T, .inputs = inputs, .targets = labels},
+                                    NULL, 0, 0, 1, &result));
+        REQUIRE_OK(sl_run_input_gradient(r.run, 0, dx, T * 2 * I));
+        double sum = 0, bias[F];
+        for (int k = 0; k < T * 2 * I; k++) sum += fabs((double)dx[k]);
+        REQUIRE_OK(sl_run_gradient(r.run, "y.bias", bias, F));
+        CHECK((sum > 0) == (pass == 0) && (fabs(bias[0]) > 0) == (pass == 0));
+        CHECK(result.count == (pass == 0 ? T * 2 : 0) && isfinite(result.loss));
+    }
+    free_rig(&r);
+    sl_model_free(model);
+}
+
 /* ------------------------------------------------------------------------------ 100 threads, 100 runs, one plan -- */
 typedef struct worker {
     pthread_t thread;
