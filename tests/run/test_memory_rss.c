@@ -49,7 +49,8 @@ static void restart_peak(void) {
 
 static sl_status language_model(sl_model *model) {
     sl_embedding embedding = {.vocabulary = VOCABULARY, .units = UNITS};
-    sl_recurrent lstm = {.units = UNITS, .return_sequences = 1, .stateful = 1};
+    sl_recurrent lstm = {
+        .units = UNITS, .return_sequences = 1, .stateful = 1, .recurrent_init = {SL_INIT_GLOROT_UNIFORM, 0}};
     sl_dense dense = {.units = VOCABULARY};
     sl_status status = sl_model_add_tokens(model, "tokens", VOCABULARY);
     if (status == SL_OK) status = sl_model_add_embedding(model, "embedding", &embedding, NULL);
