@@ -315,8 +315,11 @@ sl_status sli_plan_place(sl_plan *plan, int segment_steps) {
 }
 
 /* --------------------------------------------------------------------------------------------------- limit -- */
-static double megabytes(size_t bytes) {
-    return (double)bytes / 1048576.0;
+/* "612.3 MB", "40.1 kB" */
+static const char *size_text(size_t bytes, char *text, size_t capacity) {
+    bool small = bytes < (size_t)1 << 20;
+    snprintf(text, capacity, small ? "%.1f kB" : "%.1f MB", (double)bytes / (small ? 1024 : 1048576));
+    return text;
 }
 
 /* Memory grows with the batch in a straight line above what does not depend on it. */
@@ -327,18 +330,19 @@ static sl_status fail_over_limit(const sl_plan *plan) {
     int batch = 0;
     if (limit > fixed && need > fixed)
         batch = (int)((double)plan->options.batch * (double)(limit - fixed) / (double)(need - fixed));
-    char tried[96] = "even in one piece", remedy[200];
+    char tried[96] = "even in one piece", remedy[200], a[32], b[32];
+    size_text(need, a, sizeof a);
     if (plan->options.steps > plan->chunk)
         snprintf(tried, sizeof tried, "even at best, %s in %d segment%s",
                  plan->train ? "with activations recomputed" : "cut", plan->segments, plan->segments == 1 ? "" : "s");
     if (batch >= 1 && batch < plan->options.batch)
-        snprintf(remedy, sizeof remedy, "a batch of about %d, fewer steps, a limit of %.1f MB", batch, megabytes(need));
+        snprintf(remedy, sizeof remedy, "a batch of about %d, fewer steps, a limit of %s", batch, a);
     else
-        snprintf(remedy, sizeof remedy, "a limit of %.1f MB, fewer steps, fewer units%s", megabytes(need),
+        snprintf(remedy, sizeof remedy, "a limit of %s, fewer steps, fewer units%s", a,
                  plan->slots > 0 ? ", an optimizer with less state (sgd)" : "");
     return sli_fail(SL_ERR_MEMORY_LIMIT,
-                    "the model needs %.1f MB (%zu bytes) %s; the memory limit is %.1f MB; the cheapest ways out: %s",
-                    megabytes(need), need, tried, megabytes(limit), remedy);
+                    "the model needs %s (%zu bytes) %s; the memory limit is %s; the cheapest ways out: %s", a, need,
+                    tried, size_text(limit, b, sizeof b), remedy);
 }
 
 sl_status sli_plan_fit_memory(sl_plan *plan) {

@@ -193,8 +193,10 @@ sl_status sli_threads_new(const sl_allocator *allocator, int count, sli_threads 
         int error = start_worker(threads);
         if (error == 0) continue;
         sli_threads_free(threads);
-        return sli_fail(SL_ERR_DEVICE, "cannot start thread %d of %d (%s): ask for fewer threads", i + 1, count,
-                        strerror(error));
+        return sli_fail(
+            SL_ERR_OUT_OF_MEMORY,
+            "cannot start thread %d of %d (%s); raise the limits on memory and processes, or use fewer threads", i + 1,
+            count, strerror(error));
     }
     *out = threads;
     return SL_OK;

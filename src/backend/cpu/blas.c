@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include "backend/cpu/cpu.h"
 
 #ifndef SLI_BLAS
@@ -104,3 +105,20 @@ const sli_blas *sli_blas_get(const char **why) {
 }
 
 #endif
+
+/* OpenBLAS maps this much address space for each thread that calls it, at the first call, and tries for ever if the system
+ * refuses: so the system is asked before. */
+enum { BLAS_BUFFER_MAP = 128 << 20 };
+
+sl_status sli_blas_reserve(int threads) {
+    size_t bytes = (size_t)threads * BLAS_BUFFER_MAP;
+    void *space = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (space == MAP_FAILED)
+        return sli_fail(
+            SL_ERR_OUT_OF_MEMORY,
+            "out of memory: OpenBLAS needs %zu MB of address space for %d thread%s; raise the limit (ulimit -v), "
+            "use fewer threads, or build with SLUICE_BLAS=OFF",
+            bytes >> 20, threads, threads == 1 ? "" : "s");
+    munmap(space, bytes);
+    return SL_OK;
+}

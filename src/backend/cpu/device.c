@@ -162,6 +162,7 @@ static void free_block(sli_device *device, void *block, size_t bytes) {
 /* ------------------------------------------------------------------------------------------------------- queue -- */
 static sl_status queue_new(sli_device *device, sli_queue **queue) {
     *queue = NULL;
+    if (device->engine.blas) SLI_TRY(sli_blas_reserve(device->caps.threads));
     sli_queue *new = sli_alloc_zero(&device->allocator, sizeof *new);
     if (new == NULL) return sli_fail_memory("a queue", sizeof *new);
     new->device = device;
