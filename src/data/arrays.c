@@ -59,7 +59,7 @@ static sl_status check_integers(const sl_array *array, const char *name, const c
 static sl_status check_finite(const sl_array *array, const char *name) {
     size_t count = is_float(array) ? element_count(array) : 0;
     for (size_t i = 0; i < count; i++)
-        SLI_FAIL_IF(!isfinite(number_at(array, i)), SL_ERR_INPUT,
+        SLI_FAIL_IF(!isfinite(number_at(array, i)), SL_ERR_NUMBERS,
                     "%s: element %zu is not a finite number: clean the data first", name, i);
     return SL_OK;
 }

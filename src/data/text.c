@@ -66,7 +66,8 @@ static sl_status read_path(text_block *text, const char *path) {
     bool standard_input = strcmp(path, "-") == 0;
     const char *name = standard_input ? "standard input" : path;
     int file = standard_input ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-    SLI_FAIL_IF(file < 0, SL_ERR_FILE, "%s: cannot be opened: %s", name, strerror(errno));
+    SLI_FAIL_IF(file < 0, SL_ERR_FILE, "%s: cannot be opened (%s); check the name and its permissions", name,
+                strerror(errno));
     struct stat info;
     sl_status status = SL_OK;
     size_t expected = 0;
