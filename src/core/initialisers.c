@@ -6,6 +6,7 @@
 
 typedef struct draw {
     sli_rng rng;
+    size_t first; /* element that values[0] is */
 } draw;
 
 /* Words of (parameter index as `step`, purpose INIT); micro_step tells retries and Box-Muller's halves apart. */
@@ -32,9 +33,10 @@ static double truncated(draw *d, uint64_t element) {
     return fabs(value) > 2 ? 0 : value;
 }
 
+/* Elements [d->first, d->first + count). */
 static void fill(draw *d, double *values, size_t count, double (*sample)(draw *, uint64_t), double scale,
                  double shift) {
-    for (size_t i = 0; i < count; i++) values[i] = scale * sample(d, i) + shift;
+    for (size_t i = 0; i < count; i++) values[i] = scale * sample(d, d->first + i) + shift;
 }
 
 static void fill_uniform(draw *d, double *values, size_t count, double limit) {
@@ -83,9 +85,13 @@ static double variance(sl_init_kind kind, double fan_in, double fan_out) {
     }
 }
 
-void sli_initialise(const sli_param *param, int index, uint64_t seed, double *values) {
-    size_t count = (size_t)param->rows * (size_t)param->columns, columns = (size_t)param->columns;
-    draw d = {{seed, (uint32_t)index, 0, (uint32_t)(param->layer + 1) << 8 | SLI_PURPOSE_INIT}};
+bool sli_initialise_needs_all(const sli_param *param) {
+    return param->init.kind == SL_INIT_ORTHOGONAL;
+}
+
+void sli_initialise_part(const sli_param *param, int index, uint64_t seed, size_t first, size_t count, double *values) {
+    size_t columns = (size_t)param->columns;
+    draw d = {{seed, (uint32_t)index, 0, (uint32_t)(param->layer + 1) << 8 | SLI_PURPOSE_INIT}, first};
     double v = param->init.value, spread = variance(param->init.kind, param->columns, param->rows);
     switch (param->init.kind) {
     case SL_INIT_CONSTANT:
@@ -116,7 +122,8 @@ void sli_initialise(const sli_param *param, int index, uint64_t seed, double *va
         orthogonalise(values, (size_t)param->rows, columns, v == 0 ? 1 : v);
         break;
     case SL_INIT_IDENTITY:
-        for (size_t i = 0; i < count; i++) values[i] = i / columns == i % columns ? (v == 0 ? 1 : v) : 0;
+        for (size_t i = 0; i < count; i++)
+            values[i] = (first + i) / columns == (first + i) % columns ? (v == 0 ? 1 : v) : 0;
         break;
     case SL_INIT_PYTORCH:
         if (param->pytorch_fan > 0)
@@ -127,5 +134,12 @@ void sli_initialise(const sli_param *param, int index, uint64_t seed, double *va
     default:
         for (size_t i = 0; i < count; i++) values[i] = 0;
     }
-    for (int i = 0; i < param->set_count; i++) values[param->set_offset + i] = param->set_value;
+    for (size_t i = 0; i < count; i++) {
+        size_t at = first + i, from = (size_t)param->set_offset;
+        if (at >= from && at < from + (size_t)param->set_count) values[i] = param->set_value;
+    }
+}
+
+void sli_initialise(const sli_param *param, int index, uint64_t seed, double *values) {
+    sli_initialise_part(param, index, seed, 0, (size_t)param->rows * (size_t)param->columns, values);
 }

@@ -174,10 +174,20 @@ static sl_status init_param(sl_params *params, int index, uint64_t seed, double 
     sli_param param = place->param;
     if (uniform_scale > 0) param.init = (sl_init){SL_INIT_UNIFORM, uniform_scale};
     size_t count = param_size(place);
+    char *to = sli_params_at(params, -1, index);
+    if (!sli_initialise_needs_all(&param)) {
+        double piece[PIECE];
+        for (size_t first = 0; first < count; first += PIECE) {
+            size_t part = count - first < PIECE ? count - first : PIECE;
+            sli_initialise_part(&param, index, seed, first, part, piece);
+            SLI_TRY(upload(params, to + first * params->plan->element, piece, part));
+        }
+        return SL_OK;
+    }
     double *values = sli_alloc(&params->allocator, count * sizeof *values);
     if (!values) return sli_fail_memory(param.name, count * sizeof *values);
     sli_initialise(&param, index, seed, values);
-    sl_status status = upload(params, sli_params_at(params, -1, index), values, count);
+    sl_status status = upload(params, to, values, count);
     sli_free(&params->allocator, values, count * sizeof *values);
     return status;
 }

@@ -27,7 +27,10 @@ void sli_params_set_optimizer_steps(sl_params *params, double steps);
 /* Rewrites the packed copies that depend on parameter `index` (-1: all) through `queue`. */
 sl_status sli_params_pack(sl_params *params, sli_queue *queue, int index);
 
-/* src/core/initialisers.c: values[rows*columns] of one parameter. `scratch` as large as values (orthogonal). */
+/* src/core/initialisers.c: values[rows*columns] of one parameter. */
 void sli_initialise(const sli_param *param, int index, uint64_t seed, double *values);
+/* Elements [first, first + count), so that a large table needs no copy of itself. Orthogonal matrices need all of it. */
+void sli_initialise_part(const sli_param *param, int index, uint64_t seed, size_t first, size_t count, double *values);
+bool sli_initialise_needs_all(const sli_param *param);
 
 #endif
