@@ -29,7 +29,7 @@ static pthread_mutex_t report_mutex = PTHREAD_MUTEX_INITIALIZER;
 static int failures; /* of the running test */
 static char skip_reason[256];
 static char folder[512]; /* of the running test; "" until asked for */
-enum { SECONDS_ALLOWED = 240, SLOW_SECONDS = 1, FAILURES_SHOWN = 10 };
+enum { SECONDS_ALLOWED = 600, SLOW_SECONDS = 1, FAILURES_SHOWN = 10 };
 
 typedef struct run_options {
     bool quick, list;
