@@ -1,5 +1,6 @@
 /* Reference rows of dense and embedding; the loops are in dense_body.h. */
 #include <math.h>
+#include <string.h>
 #include "ref_internal.h"
 
 /* act' is taken from the output, which a linear layer does not need. */
@@ -29,7 +30,6 @@ static void dense_book(const sli_problem *p, const sli_caps *caps, int chunk, sl
     (void)caps;
     (void)chunk;
     *booking = (sli_booking){0};
-    booking->scratch_backward = (size_t)p->units * sli_ref_bytes(p);
     if (p->train && dense_saves(p)) booking->saved = sli_ref_rows(p) * (size_t)p->units * sli_ref_bytes(p);
 }
 

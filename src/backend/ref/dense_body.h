@@ -1,45 +1,60 @@
 /* Dense and embedding. Included per type, see real_f32.h. Parameter gradients are added straight into d_param from the last
  * step to the first, rows ascending, so that cutting time into segments does not change one addition. */
 
+/* The unit is the outer loop everywhere: its row of W stays in the cache while all (step, row) pairs pass. */
+
 /* y[H] = act(W x + b) for every (step, row); the activated values are saved where the slope needs them. */
 static void NAME(dense_forward)(const sli_call *call) {
     const sli_problem *p = &call->problem;
     const int I = p->inputs, H = p->units;
     const REAL *kernel = call->param[SLI_DENSE_KERNEL], *bias = call->param[SLI_DENSE_BIAS];
-    for (size_t row = 0; row < sli_ref_rows(p); row++) {
-        const REAL *x = (const REAL *)call->in[SLI_DENSE_X] + row * I;
-        REAL *y = (REAL *)call->out[SLI_DENSE_Y] + row * H;
-        for (int j = 0; j < H; j++) {
+    const REAL *x = call->in[SLI_DENSE_X];
+    REAL *y = call->out[SLI_DENSE_Y], *saved = dense_saves(p) && call->training ? call->saved : NULL;
+    for (int j = 0; j < H; j++)
+        for (size_t row = 0; row < sli_ref_rows(p); row++) {
             REAL sum = bias ? bias[j] : 0;
-            for (int k = 0; k < I; k++) sum += kernel[(size_t)j * I + k] * x[k];
-            y[j] = NAME(activate)(p->act, sum);
-            if (dense_saves(p) && call->training && call->saved) ((REAL *)call->saved)[row * H + j] = y[j];
+            for (int k = 0; k < I; k++) sum += kernel[(size_t)j * I + k] * x[row * I + k];
+            y[row * H + j] = NAME(activate)(p->act, sum);
+            if (saved) saved[row * H + j] = y[row * H + j];
         }
-    }
 }
 
-/* dz = dy act'(z); dW += dz x^T, db += dz, dX = or += W^T dz. */
+/* dz = dy act'(z) of one (step, row) and unit. */
+static REAL NAME(dense_dz)(const sli_call *call, size_t at) {
+    REAL dz = ((const REAL *)call->d_out[SLI_DENSE_Y])[at];
+    return dense_saves(&call->problem) ? dz * NAME(slope)(call->problem.act, ((const REAL *)call->saved)[at]) : dz;
+}
+
+/* dW += dz x^T, db += dz, from the last step to the first. */
+static void NAME(dense_param_gradients)(const sli_call *call) {
+    const sli_problem *p = &call->problem;
+    const int I = p->inputs, H = p->units;
+    REAL *d_kernel = call->d_param[SLI_DENSE_KERNEL], *d_bias = call->d_param[SLI_DENSE_BIAS];
+    for (int j = 0; j < H; j++)
+        for (int t = sli_ref_steps(p) - 1; t >= 0; t--)
+            for (int b = 0; b < p->batch; b++) {
+                size_t row = (size_t)t * p->batch + b;
+                const REAL *x = (const REAL *)call->in[SLI_DENSE_X] + row * I;
+                const REAL dz = NAME(dense_dz)(call, row * H + j);
+                if (d_bias) d_bias[j] += dz;
+                for (int k = 0; d_kernel && k < I; k++) d_kernel[(size_t)j * I + k] += dz * x[k];
+            }
+}
+
+/* dX = or += W^T dz. */
 static void NAME(dense_backward)(const sli_call *call) {
     const sli_problem *p = &call->problem;
     const int I = p->inputs, H = p->units;
-    const REAL *kernel = call->param[SLI_DENSE_KERNEL], *dy = call->d_out[SLI_DENSE_Y];
-    REAL *dx = call->d_in[SLI_DENSE_X], *d_kernel = call->d_param[SLI_DENSE_KERNEL];
-    REAL *d_bias = call->d_param[SLI_DENSE_BIAS], *dz = call->scratch;
-    for (int t = sli_ref_steps(p) - 1; t >= 0; t--)
-        for (int b = 0; b < p->batch; b++) {
-            size_t row = (size_t)t * p->batch + b;
-            const REAL *x = (const REAL *)call->in[SLI_DENSE_X] + row * I;
-            for (int j = 0; j < H; j++) {
-                dz[j] = dy ? dy[row * H + j] : 0;
-                if (dense_saves(p)) dz[j] *= NAME(slope)(p->act, ((const REAL *)call->saved)[row * H + j]);
-                if (d_bias && dy) d_bias[j] += dz[j];
-                for (int k = 0; d_kernel && dy && k < I; k++) d_kernel[(size_t)j * I + k] += dz[j] * x[k];
-            }
-            for (int k = 0; dx && k < I; k++) {
-                REAL sum = 0;
-                for (int j = 0; j < H; j++) sum += kernel[(size_t)j * I + k] * dz[j];
-                dx[row * I + k] = sli_ref_accumulates(call, SLI_DENSE_X) ? dx[row * I + k] + sum : sum;
-            }
+    const size_t rows = sli_ref_rows(p);
+    const REAL *kernel = call->param[SLI_DENSE_KERNEL];
+    REAL *dx = call->d_in[SLI_DENSE_X];
+    if (dx && !sli_ref_accumulates(call, SLI_DENSE_X)) memset(dx, 0, rows * I * sizeof *dx);
+    if (!call->d_out[SLI_DENSE_Y]) return;
+    NAME(dense_param_gradients)(call);
+    for (int j = 0; dx && j < H; j++)
+        for (size_t row = 0; row < rows; row++) {
+            const REAL dz = NAME(dense_dz)(call, row * H + j);
+            for (int k = 0; k < I; k++) dx[row * I + k] += kernel[(size_t)j * I + k] * dz;
         }
 }
 
