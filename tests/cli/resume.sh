@@ -8,6 +8,7 @@ options=(text.txt --units 24 --layers 2 --dropout 0.2 --batch 4 --steps 8 --epoc
 resume_until_done() { # SIGNAL MODEL
     local resume='' stops=0 round
     for round in $(seq 60); do
+        : >out.txt # what the last round wrote is not to be taken for this one's
         "$SLUICE" train lm "${options[@]}" $resume --out "$2" --log "$2.jsonl" >out.txt 2>&1 &
         local pid=$!
         for _ in $(seq 200); do # until it trains

@@ -61,7 +61,7 @@ TEST(arrays_refuse_what_does_not_fit) {
     CHECK_FAILS(sli_array_data_new(&xa, &ya, &la, &sequence_needs, &data), SL_ERR_INPUT, "lengths");
     lengths[1] = 0;
     x[7] = NAN;
-    CHECK_FAILS(sli_array_data_new(&xa, &ya, &la, &sequence_needs, &data), SL_ERR_INPUT, "element 7");
+    CHECK_FAILS(sli_array_data_new(&xa, &ya, &la, &sequence_needs, &data), SL_ERR_NUMBERS, "element 7");
 }
 
 TEST(arrays_of_tokens_and_squeezed_targets) {
