@@ -19,6 +19,7 @@ grep -E '^(stopping|stopped)' out.txt | sed -E 's/stopped after .*/stopped/'
 "$SLUICE" eval a.model text.txt --json >/dev/null && echo "a.model is complete"
 
 # Both signals wait while the process is stopped, and come at once when it goes on.
+: >out.txt # what the run before wrote is not to be taken for this one's
 "$SLUICE" train lm "${options[@]}" --out b.model >out.txt &
 pid=$!
 wait_for_epoch
@@ -31,6 +32,7 @@ echo "twice: exit $?"
 
 # At any moment.
 for round in 1 2 3 4 5 6; do
+    : >out.txt
     "$SLUICE" train lm "${options[@]}" --out c.model >out.txt &
     pid=$!
     wait_for_epoch
