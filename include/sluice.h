@@ -380,9 +380,10 @@ SL_API sl_status sl_run_output_shape(sl_run *run, const char *name, int *steps, 
 
 /* Training. `step` numbers the optimizer step: with the plan's seed it keys every random mask. */
 SL_API sl_status sl_run_set_seed(sl_run *run, uint64_t seed);
-/* Forward and backward; gradients are *added* to the run's accumulators, scaled by `scale` (1 / micro-batches). With a
- * loss in the plan, `d_outputs` is NULL; without one it holds one gradient per model output, shaped like it (NULL
- * entries are zero). `micro_step` numbers the micro-batch within the step. *result may be NULL. */
+/* Forward and backward; gradients are *added* to the run's accumulators. With a loss in the plan, `d_outputs` is NULL and
+ * the loss's gradient is multiplied by `scale` (1 / micro-batches). Without one, `d_outputs` holds one gradient per model
+ * output, shaped like it (NULL entries are zero), taken as it is. `micro_step` numbers the micro-batch within the step.
+ * *result may be NULL. Afterwards outputs can be read only in a plan without a loss. */
 SL_API sl_status sl_run_gradients(sl_run *run, const sl_batch *batch, const void *const *d_outputs, uint32_t step,
                                   uint32_t micro_step, double scale, sl_result *result);
 /* Clip, optimizer step with this learning rate, pack, zero the accumulators. result->gradient_norm is filled. */

@@ -63,7 +63,7 @@ enum {                      /* losses */
 };
 enum {
     SLI_NORM_GRAD = 0 /* out [n]: clipped by value in place where asked */,
-    SLI_NORM_SQUARES = 1 /* out double: = sum of squares, after clipping by value */
+    SLI_NORM_SQUARES = 1 /* out double: = sum of squares, before clipping by value */
 };
 enum {
     SLI_OPTIM_PARAM = 0 /* out [n] */,
@@ -137,8 +137,7 @@ bool sli_refuse(sli_why *why, const char *format, ...) SLI_PRINTF(2, 3);
 
 typedef struct sli_cost {
     double flops, bytes;
-    double seconds;
-} sli_cost; /* of one forward (+ backward if train) call; seconds 0 = no model */
+} sli_cost; /* of one forward (+ backward if train) call */
 
 typedef struct sli_booking {
     size_t saved, scratch_forward, scratch_backward, packed;

@@ -1,4 +1,4 @@
-/* The description: layers by name, their inputs, the tensors they write. Nothing here knows a kind of layer. */
+/* The description: layers by name, their inputs, the tensors they write. Of the kinds only InputLayer is known here. */
 #include "core/model.h"
 
 #include <string.h>

@@ -28,6 +28,7 @@ sl_status sl_params_new(const sl_plan *plan, sl_params **out) {
     sl_params *params = sli_alloc_zero(&plan->allocator, sizeof *params);
     if (!params) return sli_fail_memory("parameters", sizeof *params);
     params->plan = plan;
+    pthread_mutex_init(&params->lock, NULL);
     params->allocator = plan->allocator;
     sl_status status = plan->ops->queue_new(plan->device, &params->queue);
     if (status == SL_OK) status = plan->ops->alloc(plan->device, plan->memory.params_block, (void **)&params->block);
@@ -42,8 +43,10 @@ sl_status sl_params_new(const sl_plan *plan, sl_params **out) {
 void sl_params_free(sl_params *params) {
     if (!params) return;
     const sl_plan *plan = params->plan;
+    if (params->queue) plan->ops->wait(params->queue);
     if (params->block) plan->ops->free(plan->device, params->block, plan->memory.params_block);
     if (params->queue) plan->ops->queue_free(params->queue);
+    pthread_mutex_destroy(&params->lock);
     sl_allocator allocator = params->allocator;
     sli_free(&allocator, params, sizeof *params);
 }
@@ -63,7 +66,7 @@ const char *sl_params_name(const sl_params *params, int index, int *rows, int *c
 /* ------------------------------------------------------------------------------------------- get and set -- */
 enum { PIECE = 1024 }; /* numbers converted at a time: no allocation */
 
-static sl_status download(const sl_params *params, const char *from, double *values, size_t count) {
+static sl_status download_pieces(const sl_params *params, const char *from, double *values, size_t count) {
     const sl_plan *plan = params->plan;
     if (plan->element == sizeof(double))
         return plan->ops->download(params->queue, values, from, count * sizeof(double));
@@ -74,6 +77,15 @@ static sl_status download(const sl_params *params, const char *from, double *val
         for (size_t i = 0; i < n; i++) values[at + i] = piece[i];
     }
     return SL_OK;
+}
+
+/* The queue is one thread's at a time, parameters are everybody's. */
+static sl_status download(const sl_params *params, const char *from, double *values, size_t count) {
+    pthread_mutex_t *lock = &((sl_params *)params)->lock;
+    pthread_mutex_lock(lock);
+    sl_status status = download_pieces(params, from, values, count);
+    pthread_mutex_unlock(lock);
+    return status;
 }
 
 static sl_status upload(sl_params *params, char *to, const double *values, size_t count) {

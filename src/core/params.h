@@ -3,12 +3,15 @@
 #ifndef SLI_PARAMS_H
 #define SLI_PARAMS_H
 
+#include <pthread.h>
+
 #include "plan.h"
 
 struct sl_params {
     const sl_plan *plan;
     sl_allocator allocator;
     sli_queue *queue;
+    pthread_mutex_t lock;   /* of the queue, for sl_params_get from several threads */
     char *block;            /* device memory */
     double optimizer_steps; /* done so far: Adam's bias correction counts from it */
 };

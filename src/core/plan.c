@@ -38,6 +38,9 @@ sl_status sli_planner_param(sli_planner *planner, const sli_param *param, int *i
 
 sl_status sli_planner_tensor(sli_planner *planner, sli_shape shape, const char *name, int *tensor) {
     sl_plan *plan = planner->plan;
+    double bytes = (double)(shape.time ? plan->options.steps : 1) * plan->options.batch * shape.features * 8;
+    SLI_FAIL_IF(bytes > (double)((size_t)1 << 48), SL_ERR_SHAPE,
+                "tensor %s would take %.3g bytes; plan fewer steps, a smaller batch or fewer units", name, bytes);
     sli_tensor *t = sli_arena_push(&plan->arena, &plan->tensors, &plan->tensor_count, &plan->tensor_capacity,
                                    sizeof *plan->tensors);
     char *copy = sli_arena_string(&plan->arena, name);
@@ -110,8 +113,6 @@ static void count_use(sl_plan *plan, const sli_step *step, int index) {
         if (emit->state_initial[k] >= 0) plan->tensors[emit->state_initial[k]].consumers++;
     for (int k = 0; k < SLI_MAX_OUT; k++)
         if (emit->out[k] >= 0) plan->tensors[emit->out[k]].producer = index;
-    for (int k = 0; k < SLI_MAX_PARAM; k++)
-        if (emit->param[k] >= 0) plan->params[emit->param[k]].used = true;
 }
 
 sl_status sli_planner_emit(sli_planner *planner, const sli_emit *emit) {
@@ -191,6 +192,22 @@ static sl_status resolve_optimizer(sl_optimizer *optimizer) {
     return SL_OK;
 }
 
+static sl_status check_enums(const sl_plan_options *o) {
+    const struct {
+        const char *name;
+        int value, last;
+    } enums[] = {{"dtype", (int)o->dtype, SL_F64},
+                 {"masking", (int)o->masking, SL_MASK_STEPS},
+                 {"loss", (int)o->loss, SL_LOSS_MSE},
+                 {"reduction", (int)o->reduction, SL_REDUCE_SUM_TIME},
+                 {"optimizer.kind", (int)o->optimizer.kind, SL_RMSPROP},
+                 {"clip.kind", (int)o->clip.kind, SL_CLIP_GLOBAL_NORM}};
+    for (size_t k = 0; k < sizeof enums / sizeof *enums; k++)
+        SLI_FAIL_IF(enums[k].value < 0 || enums[k].value > enums[k].last, SL_ERR_USAGE,
+                    "%s is %d; use one of the names in sluice.h", enums[k].name, enums[k].value);
+    return SL_OK;
+}
+
 static sl_status resolve_options(sl_plan *plan, const sl_plan_options *given) {
     sl_plan_options *options = &plan->options;
     if (given) *options = *given;
@@ -203,6 +220,7 @@ static sl_status resolve_options(sl_plan *plan, const sl_plan_options *given) {
                 options->steps);
     SLI_FAIL_IF(options->threads < 0 || options->threads > 4096, SL_ERR_INPUT, "threads is %d; it must be 0 to 4096",
                 options->threads);
+    SLI_TRY(check_enums(options));
     if (options->dtype == SL_DTYPE_DEFAULT) options->dtype = SL_F32;
     if (options->loss == SL_LOSS_NONE) options->reduction = SL_REDUCE_MEAN;
     options->device = sli_arena_string(&plan->arena, options->device && *options->device ? options->device : "auto");
@@ -260,7 +278,22 @@ static sl_status note_inputs(sl_plan *plan, const sl_model *model) {
     return SL_OK;
 }
 
-static sl_status note_outputs(sl_plan *plan, const sl_model *model) {
+/* Two outputs may be the same numbers (a layer and its state); each gets its own tensor. */
+static sl_status emit_copy(sli_planner *planner, const char *name, int *tensor) {
+    sli_emit emit;
+    sli_emit_init(&emit, NULL, SLI_OP_MERGE);
+    sli_shape shape = sli_planner_shape(planner, *tensor);
+    emit.problem.units = emit.problem.parts_units[0] = shape.features;
+    emit.problem.parts = 1;
+    emit.in[SLI_MERGE_PART0] = *tensor;
+    SLI_TRY(sli_planner_tensor(planner, shape, name, tensor));
+    emit.out[SLI_MERGE_Y] = *tensor;
+    return sli_planner_emit(planner, &emit);
+}
+
+static sl_status note_outputs(sli_planner *planner) {
+    sl_plan *plan = planner->plan;
+    const sl_model *model = planner->model;
     const char *last[1] = {model->layers[model->layer_count - 1]->name};
     const char *const *names = model->outputs ? model->outputs : last;
     int count = model->outputs ? model->output_count : 1;
@@ -275,9 +308,7 @@ static sl_status note_outputs(sl_plan *plan, const sl_model *model) {
         int tensor = plan->layer_tensor[layer * SLI_LAYER_MAX_OUT + output];
         SLI_FAIL_IF(plan->tensors[tensor].shape.integer, SL_ERR_SHAPE, "output \"%s\" holds tokens; add a layer to it",
                     names[k]);
-        SLI_FAIL_IF(plan->tensors[tensor].output >= 0, SL_ERR_INPUT,
-                    "outputs \"%s\" and \"%s\" are the same numbers; list one of them", names[k],
-                    plan->output_names[plan->tensors[tensor].output]);
+        if (plan->tensors[tensor].output >= 0) SLI_TRY(emit_copy(planner, names[k], &tensor));
         plan->tensors[tensor].output = k;
         plan->outputs[k] = tensor;
         plan->output_names[k] = sli_arena_string(&plan->arena, names[k]);
@@ -305,7 +336,6 @@ static sl_status emit_loss(sli_planner *planner) {
 
 static sl_status choose_update(sl_plan *plan) {
     if (!plan->train || plan->param_count == 0) return SL_OK;
-    sli_refusal *refusals;
     sli_problem *norm = &plan->norm_problem, *optimizer = &plan->optimizer_problem;
     *norm = (sli_problem){.op = SLI_OP_NORM,
                           .layers = 1,
@@ -316,8 +346,8 @@ static sl_status choose_update(sl_plan *plan) {
     *optimizer = *norm;
     optimizer->op = SLI_OP_OPTIM;
     optimizer->optimizer = plan->options.optimizer;
-    SLI_TRY(sli_plan_choose(plan, norm, "clipping", &plan->norm, &refusals));
-    SLI_TRY(sli_plan_choose(plan, optimizer, "optimizer", &plan->optimizer, &refusals));
+    SLI_TRY(sli_plan_choose(plan, norm, "clipping", &plan->norm, &plan->norm_refusals));
+    SLI_TRY(sli_plan_choose(plan, optimizer, "optimizer", &plan->optimizer, &plan->optimizer_refusals));
     if (plan->norm->book) plan->norm->book(norm, &plan->caps, 1, &plan->norm_booking);
     if (plan->optimizer->book) plan->optimizer->book(optimizer, &plan->caps, 1, &plan->optimizer_booking);
     return SL_OK;
@@ -346,7 +376,7 @@ static sl_status plan_model(sl_plan *plan, const sl_model *model) {
     SLI_TRY(sli_model_shapes(model, plan->shapes));
     for (int i = 0; i < model->layer_count; i++) SLI_TRY(emit_layer(&planner, model->layers[i]));
     SLI_TRY(note_inputs(plan, model));
-    SLI_TRY(note_outputs(plan, model));
+    SLI_TRY(note_outputs(&planner));
     SLI_TRY(emit_loss(&planner));
     place_params(plan);
     SLI_TRY(choose_update(plan));

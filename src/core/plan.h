@@ -77,7 +77,6 @@ typedef struct sli_group {
 typedef struct sli_param_place {
     sli_param param;
     size_t offset; /* elements from the start of parameters, gradients and each slot array */
-    bool used;     /* by a step with a backward */
 } sli_param_place;
 
 struct sl_plan {
@@ -124,6 +123,7 @@ struct sl_plan {
     sl_memory memory;
     double flops;
     const char *explanation, *explanation_json, *kernels;
+    sli_refusal *norm_refusals, *optimizer_refusals;
     sli_refusal *offers; /* wider problems nobody took */
 };
 
@@ -138,6 +138,10 @@ static inline size_t sli_plan_tensor_elements(const sl_plan *plan, const sli_ten
 }
 static inline size_t sli_plan_tensor_element_bytes(const sl_plan *plan, const sli_tensor *tensor) {
     return tensor->shape.integer ? sizeof(int32_t) : plan->element;
+}
+
+static inline bool sli_plan_is_segmented(const sl_plan *plan, const sli_group *group) {
+    return plan->segments > 1 && group->time && !group->whole;
 }
 
 /* src/core/plan_kernels.c: walks the rows; SL_ERR_NO_KERNEL with every reason if none fits options.require. */

@@ -26,16 +26,21 @@ static void explain_steps(const sl_plan *plan, sli_text *text) {
     for (int i = 0; i < plan->step_count; i++) {
         const sli_step *step = &plan->steps[i];
         char flops[32], bytes[32];
-        sli_text_printf(text, "  %-12s %-52s %-10s %12s %12s\n", i == plan->loss_step ? "(loss)" : step->layer_name,
+        sli_text_printf(text, "  %-12s %-52s %-10s %12s %12s\n",
+                        i == plan->loss_step    ? "(loss)"
+                        : step->layer_index < 0 ? "(output)"
+                                                : step->layer_name,
                         step->text, step->kernel->name, human(step->cost.flops, "FLOP", flops, sizeof flops),
                         human(step->cost.bytes, "B", bytes, sizeof bytes));
         explain_refusals(text, step->refusals);
     }
     for (const sli_refusal *offer = plan->offers; offer; offer = offer->next)
         sli_text_printf(text, "  offered as one: %s: %s: %s\n", offer->problem, offer->kernel->name, offer->reason);
-    if (plan->optimizer)
-        sli_text_printf(text, "  %-12s %zu values: %s, %s\n", "(update)", plan->param_elements, plan->norm->name,
-                        plan->optimizer->name);
+    if (!plan->optimizer) return;
+    sli_text_printf(text, "  %-12s %zu values: %s, %s\n", "(update)", plan->param_elements, plan->norm->name,
+                    plan->optimizer->name);
+    explain_refusals(text, plan->norm_refusals);
+    explain_refusals(text, plan->optimizer_refusals);
 }
 
 static void explain_memory(const sl_plan *plan, sli_text *text) {
@@ -46,10 +51,12 @@ static void explain_memory(const sl_plan *plan, sli_text *text) {
         text, "  gradients %zu, activations %zu, saved %zu, scratch %zu, state %zu, inputs %zu: block of a run %zu\n",
         m->gradients, m->activations, m->saved, m->scratch, m->state, m->inputs, m->run_block);
     sli_text_printf(text, "  BLAS keeps about %zu for itself\n", m->blas_buffers);
-    if (m->segments > 1)
+    if (m->segments > 1 && plan->train)
         sli_text_printf(text,
                         "  recomputation: activations of %d segments of %d steps are computed again in backward\n",
                         m->segments, plan->segment_steps);
+    else if (m->segments > 1)
+        sli_text_printf(text, "  the sequence runs in %d segments of %d steps\n", m->segments, plan->segment_steps);
 }
 
 static const char *precision(const sl_plan *plan) {

@@ -23,9 +23,19 @@ static bool takes_state_from(const sl_plan *plan, const sli_step *step, const sl
     return false;
 }
 
+/* Two steps that add to the gradient of one parameter (tied weights) stay in two groups: else segments would interleave
+ * their sums, and a memory limit would change bits. */
+static bool shares_parameter(const sl_plan *plan, const sli_step *step, const sli_group *group) {
+    for (int i = group->first; i < group->first + group->count; i++)
+        for (int a = 0; a < SLI_MAX_PARAM; a++)
+            for (int b = 0; b < SLI_MAX_PARAM; b++)
+                if (step->emit.param[a] >= 0 && step->emit.param[a] == plan->steps[i].emit.param[b]) return true;
+    return false;
+}
+
 static bool joins(const sl_plan *plan, const sli_step *step, const sli_group *next, const sli_group *group) {
     return next->time == group->time && !next->reverse && !group->reverse && !next->whole && !group->whole &&
-           !takes_state_from(plan, step, group);
+           !takes_state_from(plan, step, group) && !shares_parameter(plan, step, group);
 }
 
 /* Outputs are kept whole for the caller, but not the logits of a training plan with a loss: they would defeat recomputation. */
@@ -109,7 +119,7 @@ static void reach(sl_plan *plan, const bool *requires, int index) {
         step->gradient_in |= 1u << k;
         if (accumulates) step->accumulate |= 1u << k;
     }
-    for (int k = 0; k < step->emit.state_count; k++) {
+    for (int k = step->emit.state_count - 1; k >= 0; k--) { /* in the order in which a run passes them on */
         int t = step->emit.state_initial[k];
         if (t < 0 || !requires[t]) continue;
         sli_state *state = &plan->states[step->states[k]];
@@ -123,6 +133,8 @@ static void find_in_place(sl_plan *plan) {
     const sli_step *loss = &plan->steps[plan->loss_step];
     sli_tensor *z = &plan->tensors[loss->emit.in[SLI_LOSS_Z]];
     if (!z->has_gradient || z->producer < 0 || z->state >= 0) return;
+    /* In another group, a repeated forward of the producer would overwrite the gradient. */
+    if (z->group != loss->group) return;
     const sli_kernel *producer = plan->steps[z->producer].kernel;
     z->in_place = loss->kernel->gradient_in_place && z->consumers == 1 && !(producer->backward_reads_out & 1u);
 }

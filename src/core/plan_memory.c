@@ -28,7 +28,7 @@ static int backward_event(const sl_plan *plan, int step) {
     return group_backward_start(plan, g) + 2 * count - 1 - (step - plan->groups[g].first);
 }
 static bool is_segmented(const sl_plan *plan, int g) {
-    return plan->segments > 1 && plan->groups[g].time && !plan->groups[g].whole;
+    return sli_plan_is_segmented(plan, &plan->groups[g]);
 }
 static int group_last(const sl_plan *plan, int g) {
     return plan->groups[g].first + plan->groups[g].count - 1;

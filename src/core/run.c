@@ -70,6 +70,7 @@ static sl_status read_result(sl_run *run, sl_result *result) {
 
 /* Inference of an uploaded batch. */
 static sl_status infer(sl_run *run) {
+    run->training = false;
     run->scalars.loss_scale = run->scale;
     SLI_TRY(upload_scalars(run));
     SLI_TRY(zero_metrics(run));
@@ -128,9 +129,10 @@ sl_status sl_run_output(sl_run *run, const char *name, void *values, size_t coun
     size_t elements = sli_plan_tensor_elements(run->plan, tensor, run->steps, run->batch);
     SLI_FAIL_IF(!values || count != elements, SL_ERR_SHAPE,
                 "output \"%s\" has %zu values, not %zu; see sl_run_output_shape", tensor->name, elements, count);
-    SLI_FAIL_IF(!run->outputs_valid && tensor->in_place, SL_ERR_USAGE,
+    SLI_FAIL_IF(!run->outputs_valid, SL_ERR_USAGE,
                 "output \"%s\" was overwritten by the backward pass; call sl_run_forward", tensor->name);
-    bool kept = tensor->crossing || tensor->state >= 0 || run->plan->segments == 1;
+    const sli_group *group = tensor->group >= 0 ? &run->plan->groups[tensor->group] : NULL;
+    bool kept = tensor->crossing || tensor->state >= 0 || !group || !sli_plan_is_segmented(run->plan, group);
     SLI_FAIL_IF(
         !kept, SL_ERR_USAGE,
         "output \"%s\" is not kept by a training plan with a loss and recomputation; raise the memory limit or plan "
@@ -181,6 +183,7 @@ sl_status sl_run_gradients(sl_run *run, const sl_batch *batch, const void *const
     SLI_FAIL_IF(!loss && !d_outputs, SL_ERR_USAGE,
                 "the plan has no loss: give the gradients of the outputs in d_outputs");
     SLI_TRY(sli_run_upload_batch(run, batch));
+    run->training = true;
     run->scalars.step = step;
     run->scalars.micro_step = micro_step;
     run->scalars.loss_scale = run->scale * scale;
@@ -286,11 +289,15 @@ sl_status sl_run_input_gradient(sl_run *run, int index, void *values, size_t cou
     const sli_tensor *tensor = &plan->tensors[plan->inputs[index]];
     SLI_FAIL_IF(!run->input_gradients_valid, SL_ERR_USAGE,
                 "no gradients were computed yet; call sl_run_gradients first");
-    SLI_FAIL_IF(!tensor->has_gradient, SL_ERR_USAGE,
+    SLI_FAIL_IF(!plan->options.input_gradients || tensor->shape.integer, SL_ERR_USAGE,
                 "input \"%s\" has no gradient; plan with input_gradients = 1 (tokens never have one)", tensor->name);
     size_t elements = sli_plan_tensor_elements(plan, tensor, run->steps, run->batch);
     SLI_FAIL_IF(!values || count != elements, SL_ERR_SHAPE, "the gradient of \"%s\" has %zu values, not %zu",
                 tensor->name, elements, count);
+    if (!tensor->has_gradient) { /* no output depends on it */
+        memset(values, 0, elements * plan->element);
+        return SL_OK;
+    }
     return sli_run_download_tensor(run, tensor, sli_run_gradient_at(run, tensor), values);
 }
 
@@ -350,5 +357,6 @@ sl_status sl_run_set_state(sl_run *run, const void *blob, size_t bytes) {
 const char *sl_run_first_nonfinite(sl_run *run) {
     if (!run || run->batch == 0) return NULL;
     const char *layer = NULL;
+    run->outputs_valid = run->input_gradients_valid = false; /* the repeated forward writes over both */
     return sli_run_find_nonfinite(run, &layer) == SL_OK ? layer : NULL;
 }

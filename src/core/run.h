@@ -16,7 +16,8 @@ struct sl_run {
     size_t staging_bytes;
     sli_scalars scalars; /* host copy of what is on the device */
     double scale;        /* result.loss = loss_sum * scale */
-    bool has_targets;        /* of the last call */
+    bool training;       /* of the last call */
+    bool has_targets;    /* of the last call */
     int batch, steps;    /* of the last call; 0 before */
     bool outputs_valid, input_gradients_valid;
 };

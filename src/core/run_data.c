@@ -101,7 +101,6 @@ static sl_status upload_lengths(sl_run *run, const sl_batch *batch) {
     size_t bytes = (size_t)run->batch * sizeof(int32_t);
     int32_t full = run->steps;
     if (!batch->lengths) return fill_bytes(run, to, bytes, &full, sizeof full);
-    SLI_TRY(check_integers(batch->lengths, (size_t)run->batch, 0, run->steps + 1, "lengths"));
     return run->plan->ops->upload(run->queue, to, batch->lengths, bytes);
 }
 
@@ -118,12 +117,18 @@ static sl_status upload_mask(sl_run *run, const sl_batch *batch) {
     return run->plan->ops->upload(run->queue, to, from, bytes);
 }
 
-static sl_status upload_masking(sl_run *run, const sl_batch *batch) {
+static sl_status check_masking(const sl_run *run, const sl_batch *batch) {
     sl_masking masking = run->plan->options.masking;
     SLI_FAIL_IF(batch->lengths && masking != SL_MASK_LENGTHS, SL_ERR_USAGE,
                 "the batch has lengths but the plan has no masking by lengths; plan with SL_MASK_LENGTHS");
     SLI_FAIL_IF(batch->mask && masking != SL_MASK_STEPS, SL_ERR_USAGE,
                 "the batch has a mask but the plan has no masking by steps; plan with SL_MASK_STEPS");
+    if (!batch->lengths) return SL_OK;
+    return check_integers(batch->lengths, (size_t)run->batch, 0, run->steps + 1, "lengths");
+}
+
+static sl_status upload_masking(sl_run *run, const sl_batch *batch) {
+    sl_masking masking = run->plan->options.masking;
     if (masking == SL_MASK_LENGTHS) return upload_lengths(run, batch);
     return masking == SL_MASK_STEPS ? upload_mask(run, batch) : SL_OK;
 }
@@ -151,32 +156,41 @@ static double count_valid(const sl_run *run, const sl_batch *batch, bool time, c
     return count;
 }
 
+/* The targets as a tensor: labels are one integer a position. */
+static sli_tensor target_tensor(const sl_plan *plan) {
+    sli_tensor target = plan->tensors[plan->steps[plan->loss_step].emit.in[SLI_LOSS_Z]];
+    target.name = "targets";
+    if (plan->options.loss == SL_LOSS_SOFTMAX) {
+        target.shape.integer = true;
+        target.shape.vocabulary = target.shape.features;
+        target.shape.features = 1;
+    }
+    return target;
+}
+
+static sl_status check_targets(const sl_run *run, const sl_batch *batch) {
+    const sl_plan *plan = run->plan;
+    if (plan->loss_step < 0 || !batch->targets) return SL_OK;
+    sli_tensor target = target_tensor(plan);
+    if (!target.shape.integer) return check_floats(run, &target, "targets", batch->targets);
+    return check_integers(batch->targets, sli_plan_tensor_elements(plan, &target, run->steps, run->batch), -1,
+                          target.shape.vocabulary, "labels");
+}
+
 static sl_status upload_targets(sl_run *run, const sl_batch *batch) {
     const sl_plan *plan = run->plan;
     run->scale = 0;
     run->has_targets = plan->loss_step >= 0 && batch->targets;
     if (!run->has_targets) return SL_OK;
-    const sli_tensor *z = &plan->tensors[plan->steps[plan->loss_step].emit.in[SLI_LOSS_Z]];
-    bool labels = plan->options.loss == SL_LOSS_SOFTMAX;
-    sli_tensor target = *z;
-    target.name = "targets";
-    if (labels) {
-        target.shape.integer = true;
-        target.shape.features = 1;
-        SLI_TRY(check_integers(batch->targets, sli_plan_tensor_elements(plan, &target, run->steps, run->batch), -1,
-                               z->shape.features, "labels"));
-    } else {
-        SLI_TRY(check_floats(run, &target, "targets", batch->targets));
-    }
-    double valid = count_valid(run, batch, z->shape.time, labels ? batch->targets : NULL);
-    double per_position = labels ? 1 : z->shape.features;
+    sli_tensor target = target_tensor(plan);
+    double valid = count_valid(run, batch, target.shape.time, target.shape.integer ? batch->targets : NULL);
     bool mean = plan->options.reduction == SL_REDUCE_MEAN;
-    run->scale = valid == 0 ? 0 : 1 / (per_position * (mean ? valid : run->batch));
+    run->scale = valid == 0 ? 0 : 1 / (target.shape.features * (mean ? valid : run->batch));
     return sli_run_upload_tensor(run, &target, run->block + plan->targets, batch->targets);
 }
 
 /* -------------------------------------------------------------------------------------------------- a batch -- */
-static sl_status upload_inputs(sl_run *run, const sl_batch *batch) {
+static sl_status check_inputs(const sl_run *run, const sl_batch *batch) {
     const sl_plan *plan = run->plan;
     SLI_FAIL_IF(!batch->inputs && plan->input_count > 0, SL_ERR_USAGE,
                 "the batch has no inputs; set sl_batch.inputs to %d pointers", plan->input_count);
@@ -189,22 +203,39 @@ static sl_status upload_inputs(sl_run *run, const sl_batch *batch) {
                                    tensor->shape.vocabulary, tensor->name));
         else
             SLI_TRY(check_floats(run, tensor, "input", from));
-        SLI_TRY(sli_run_upload_tensor(run, tensor, sli_run_tensor_at(run, tensor), from));
     }
     return SL_OK;
 }
 
-sl_status sli_run_upload_batch(sl_run *run, const sl_batch *batch) {
+static sl_status check_sizes(const sl_run *run, const sl_batch *batch) {
     const sl_plan_options *options = &run->plan->options;
     SLI_FAIL_IF(!batch, SL_ERR_USAGE, "the batch is NULL; pass one");
     SLI_FAIL_IF(batch->batch < 1 || batch->batch > options->batch, SL_ERR_SHAPE,
                 "the batch has %d rows, the plan was made for 1 to %d; plan for more", batch->batch, options->batch);
     SLI_FAIL_IF(batch->steps < 1 || batch->steps > options->steps, SL_ERR_SHAPE,
                 "the batch has %d steps, the plan was made for 1 to %d; plan for more", batch->steps, options->steps);
-    run->outputs_valid = run->input_gradients_valid = false;
+    return SL_OK;
+}
+
+/* Everything is checked before anything changes: a bad batch leaves the results of the last call. */
+sl_status sli_run_upload_batch(sl_run *run, const sl_batch *batch) {
+    SLI_TRY(check_sizes(run, batch));
+    int rows = run->batch, steps = run->steps;
     run->batch = batch->batch;
     run->steps = batch->steps;
-    SLI_TRY(upload_inputs(run, batch));
+    sl_status status = check_inputs(run, batch);
+    if (status == SL_OK) status = check_masking(run, batch);
+    if (status == SL_OK) status = check_targets(run, batch);
+    if (status != SL_OK) {
+        run->batch = rows;
+        run->steps = steps;
+        return status;
+    }
+    run->outputs_valid = run->input_gradients_valid = false;
+    for (int k = 0; k < run->plan->input_count; k++) {
+        const sli_tensor *tensor = &run->plan->tensors[run->plan->inputs[k]];
+        SLI_TRY(sli_run_upload_tensor(run, tensor, sli_run_tensor_at(run, tensor), batch->inputs[k]));
+    }
     SLI_TRY(upload_masking(run, batch));
     return upload_targets(run, batch);
 }

@@ -4,13 +4,9 @@
 
 #include "core/run.h"
 
-static bool is_segmented(const sl_plan *plan, const sli_group *group) {
-    return plan->segments > 1 && group->time && !group->whole;
-}
-
 /* Segments of this call: a shorter sequence has fewer. */
 static int segment_count(const sl_run *run, const sli_group *group) {
-    if (!is_segmented(run->plan, group)) return 1;
+    if (!sli_plan_is_segmented(run->plan, group)) return 1;
     return (run->steps + run->plan->segment_steps - 1) / run->plan->segment_steps;
 }
 
@@ -46,7 +42,7 @@ typedef struct segment {
 } segment;
 
 static segment segment_at(const sl_run *run, const sli_group *group, int index, int count) {
-    if (!is_segmented(run->plan, group)) return (segment){index, 0, group->time ? run->steps : 0};
+    if (!sli_plan_is_segmented(run->plan, group)) return (segment){index, 0, group->time ? run->steps : 0};
     int length = run->plan->segment_steps, place = group->reverse ? count - 1 - index : index;
     int first = place * length;
     return (segment){index, first, run->steps - first < length ? run->steps - first : length};
@@ -271,7 +267,7 @@ sl_status sli_run_backward_steps(sl_run *run) {
         int count = segment_count(run, group);
         for (int s = count - 1; s >= 0; s--) {
             segment segment = segment_at(run, group, s, count);
-            if (is_segmented(plan, group)) SLI_TRY(forward_segment(run, group, &segment, true, true));
+            if (sli_plan_is_segmented(plan, group)) SLI_TRY(forward_segment(run, group, &segment, true, true));
             SLI_TRY(backward_segment(run, group, &segment));
         }
         SLI_TRY(end_state_gradients(run, group));
@@ -308,6 +304,7 @@ sl_status sli_run_find_nonfinite(sl_run *run, const char **layer) {
                 sli_call call;
                 build_call(run, step, &segment, &call);
                 call.recompute = true;
+                call.training = run->training;
                 call.scratch = buffer_at(run, step->scratch_forward);
                 SLI_TRY(plan->ops->submit(run->queue, step->kernel->forward, &call));
                 size_t rows = (size_t)(segment.steps > 0 ? segment.steps : 1) * (size_t)run->batch;

@@ -30,6 +30,12 @@ sl_status sli_layer_need_size(const sli_layer *layer, const char *what, int valu
     return SL_OK;
 }
 
+sl_status sli_layer_need_enum(const sli_layer *layer, const char *what, int value, int last) {
+    SLI_FAIL_IF(value < 0 || value > last, SL_ERR_USAGE, "layer %s: %s is %d; use one of the names in sluice.h",
+                layer->name, what, value);
+    return SL_OK;
+}
+
 sl_status sli_layer_need_float(const sli_layer *layer, const sli_shape *shape) {
     SLI_FAIL_IF(shape->integer, SL_ERR_SHAPE,
                 "layer %s: its input holds tokens; put an Embedding (or one-hot) layer before it", layer->name);

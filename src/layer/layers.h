@@ -19,6 +19,8 @@ extern const sli_enum_name sli_activation_names[];
 sl_status sli_layer_need_inputs(const sli_layer *layer, int count, int low, int high);
 /* `value` units, features or tokens: 1 to 2^24, so that no product of two overflows. */
 sl_status sli_layer_need_size(const sli_layer *layer, const char *what, int value);
+/* `value` is a name of the enum whose last one is `last`. */
+sl_status sli_layer_need_enum(const sli_layer *layer, const char *what, int value, int last);
 sl_status sli_layer_need_float(const sli_layer *layer, const sli_shape *shape);
 /* init, or `fallback` (with its value) where none was chosen. */
 sl_init sli_init_or(sl_init init, sl_init_kind fallback, double value);

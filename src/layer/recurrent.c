@@ -120,8 +120,21 @@ static sl_status check_rates(const sli_layer *layer, const sl_recurrent *o) {
     return SL_OK;
 }
 
+static sl_status check_enums(const sli_layer *layer, const sl_recurrent *o) {
+    SLI_TRY(sli_layer_need_enum(layer, "activation", (int)o->activation, SL_ACT_SOFTSIGN));
+    SLI_TRY(sli_layer_need_enum(layer, "recurrent_activation", (int)o->recurrent_activation, SL_ACT_SOFTSIGN));
+    SLI_TRY(sli_layer_need_enum(layer, "bias", (int)o->bias, SL_BIAS_DOUBLE));
+    SLI_TRY(sli_layer_need_enum(layer, "forget_bias_mode", (int)o->forget_bias_mode, SL_FORGET_AT_RUN));
+    SLI_TRY(sli_layer_need_enum(layer, "bidirectional", (int)o->bidirectional, SL_BI_AVE));
+    SLI_TRY(sli_layer_need_enum(layer, "masked_output", (int)o->masked_output, SL_MASKED_REPEAT));
+    SLI_TRY(sli_layer_need_enum(layer, "kernel_init", (int)o->kernel_init.kind, SL_INIT_PYTORCH));
+    SLI_TRY(sli_layer_need_enum(layer, "recurrent_init", (int)o->recurrent_init.kind, SL_INIT_PYTORCH));
+    return sli_layer_need_enum(layer, "bias_init", (int)o->bias_init.kind, SL_INIT_PYTORCH);
+}
+
 static sl_status check_options(const sli_layer *layer, const sl_recurrent *o) {
     sli_op op = op_of(layer);
+    SLI_TRY(check_enums(layer, o));
     SLI_TRY(sli_layer_need_size(layer, "units", o->units));
     if (o->projection != 0) SLI_TRY(sli_layer_need_size(layer, "projected units", o->projection));
     SLI_FAIL_IF(op != SLI_OP_LSTM && (o->projection || o->peephole || o->cell_clip != 0 || o->zoneout_c != 0),

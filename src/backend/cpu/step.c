@@ -488,7 +488,6 @@ static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
                  moved = rows * (p->inputs + p->units + 2 * gates) * 4.0;
     cost->flops = p->train ? 3 * forward_flops : forward_flops;
     cost->bytes = (p->train ? 3 : 1) * (weights + moved);
-    cost->seconds = 0;
 }
 
 static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_booking *booking) {

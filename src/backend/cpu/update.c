@@ -22,7 +22,7 @@ static bool f32_only(const sli_problem *p, const sli_caps *caps, sli_why *why) {
 }
 
 /* -------------------------------------------------------------------------------------------------------- norm --
- * Clips by value in place where asked; squares = sum of g^2: slice by slice, then the slices in order. */
+ * squares = sum of g^2: slice by slice, then the slices in order; clips by value in place where asked. */
 static void norm_slice(void *context, int index) {
     const sli_call *call = context;
     const sli_problem *p = &call->problem;

@@ -1,7 +1,7 @@
 /* Gradient norm, clipping and optimizers. Included per type, see real_f32.h. Element arithmetic is in the type, scalars are
  * computed in double and rounded once, as PyTorch does. */
 
-/* Clips by value in place where asked; *squares = sum of g^2 in double, in chunks of NORM_CHUNK elements. */
+/* *squares = sum of g^2 in double, in chunks of NORM_CHUNK elements; then g is clipped by value in place where asked. */
 static void NAME(norm_forward)(const sli_call *call) {
     const sli_problem *p = &call->problem;
     REAL *g = call->out[SLI_NORM_GRAD], limit = (REAL)p->clip.value;
@@ -10,8 +10,8 @@ static void NAME(norm_forward)(const sli_call *call) {
         int64_t end = first + NORM_CHUNK < p->elements ? first + NORM_CHUNK : p->elements;
         double sum = 0;
         for (int64_t k = first; k < end; k++) {
-            if (p->clip.kind == SL_CLIP_VALUE) g[k] = g[k] > limit ? limit : g[k] < -limit ? -limit : g[k];
             sum += (double)g[k] * (double)g[k];
+            if (p->clip.kind == SL_CLIP_VALUE) g[k] = g[k] > limit ? limit : g[k] < -limit ? -limit : g[k];
         }
         total += sum;
     }

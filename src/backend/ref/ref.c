@@ -29,5 +29,4 @@ void sli_ref_cost(const sli_problem *problem, double flops, double elements, sli
     double passes = problem->train ? 3 : 1;
     cost->flops = passes * flops;
     cost->bytes = passes * elements * (double)sli_ref_bytes(problem);
-    cost->seconds = 0;
 }

@@ -66,7 +66,7 @@ typedef struct sli_isa_ops {
     /* y = or += x * (dropped ? 0 : scale); element numbers from `first` */
     void (*dropout)(const sli_rng *rng, uint64_t first, size_t n, uint32_t threshold, float scale, const float *x,
                     float *y, bool add);
-    /* sum of squares, after clipping to +-limit in place where limit > 0 */
+    /* sum of squares; then clips to +-limit in place where limit > 0 */
     double (*squares)(size_t n, float *g, float limit);
     /* one optimizer step; zeroes g */
     void (*update)(const sli_isa_update *o, size_t n, float *p, float *g, float *slot0, float *slot1);

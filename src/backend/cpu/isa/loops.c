@@ -79,16 +79,16 @@ void ISA(dropout)(const sli_rng *rng, uint64_t first, size_t n, uint32_t thresho
 }
 
 /* ------------------------------------------------------------------------------------------------ norm, update -- */
-/* Sum of squares in double, after clipping by value in place where limit > 0. */
+/* Sum of squares in double; then g is clipped by value in place where limit > 0. */
 double ISA(squares)(size_t n, float *g, float limit) {
     double lane[LANES] = {0}, total = 0;
-    if (limit > 0)
-        for (size_t i = 0; i < n; i++) g[i] = g[i] > limit ? limit : g[i] < -limit ? -limit : g[i];
     size_t i = 0;
     for (; i + LANES <= n; i += LANES)
         for (int j = 0; j < LANES; j++) lane[j] += (double)g[i + j] * (double)g[i + j];
     for (; i < n; i++) total += (double)g[i] * (double)g[i];
     for (int j = 0; j < LANES; j++) total += lane[j];
+    if (limit > 0)
+        for (i = 0; i < n; i++) g[i] = g[i] > limit ? limit : g[i] < -limit ? -limit : g[i];
     return total;
 }
 
