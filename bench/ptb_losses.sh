@@ -8,7 +8,7 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 text=${1:?usage: bench/ptb_losses.sh TEXT [PRESET] [STEPS]}
 preset=${2:-ptb-small}
 steps=${3:-100}
-dtype=${DTYPE:-f64} # in f32 rounding errors grow tenfold every six steps, for PyTorch as for us: bench/README.md
+dtype=${DTYPE:-f64}
 [ "$dtype" = f64 ] && torch=float64 || torch=float32
 sluice=${SLUICE:-$here/build/sluice}
 work=$(mktemp -d)
@@ -34,11 +34,19 @@ kill -KILL "$process" 2>/dev/null || true
 wait "$process" 2>/dev/null || true
 losses >"$work/ours"
 
-paste "$work/ours" "$work/theirs" | awk -v preset="$preset" '
-    { d = ($1 - $2) / $2; if (d < 0) d = -d; if (d > worst) { worst = d; at = NR } first = NR == 1 ? $1 : first; last = $1 }
-    NF < 2 { short = 1 }
-    END {
-        printf "%s: %d losses, %.6f -> %.6f nats a word; max relative difference %.2e (step %d)\n", preset, NR, first, last,
-            worst, at
-        exit short || NR == 0 || worst > 1e-6
-    }'
+# ours, theirs, theirs from weights one rounding error away. Rounding grows about tenfold every six steps in this training, in
+# any program: ours may differ by as much as a hundred such errors have grown to, and no more.
+paste "$work/ours" "$work/theirs" >"$here/bench/results/losses_${preset}_${dtype}_$(date +%Y-%m-%d).txt"
+paste "$work/ours" "$work/theirs" | awk -v preset="$preset" -v dtype="$dtype" -v unit="$([ "$dtype" = f64 ] && echo 2e-15 || echo 5e-7)" '
+    function relative(a, b) { return a > b ? (a - b) / b : (b - a) / b }
+    NF < 3 { short = 1 }
+    {
+        d = relative($1, $2); e = relative($3, $2)
+        if (d > worst) worst = d
+        if (e > grown) grown = e
+        if (worst > 100 * (grown + unit)) apart = 1
+        if (NR == 12 || NR % 25 == 0)
+            printf "%s %s: %d losses, now %.6f; largest relative difference %.1e; PyTorch from itself %.1e\n", preset, dtype, NR,
+                $1, worst, grown
+    }
+    END { exit short || NR == 0 || apart }'

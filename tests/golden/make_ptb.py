@@ -2,7 +2,9 @@
 
     make_ptb.py TEXT MODEL PRESET [--steps 100] [--dtype float32] [--seed N] [--out FILE]
         the first losses of PRESET (ptb-small, ptb-medium, ptb-large) on TEXT from the weights in MODEL, a file that
-        `sluice train lm --preset PRESET TEXT --out MODEL` wrote before its first step; one number a line
+        `sluice train lm --preset PRESET TEXT --out MODEL` wrote before its first step. Two numbers a line: the loss, and
+        the loss when every weight starts one rounding error away (a relative 2^-53, or 2^-24 in float32, either way): how
+        fast rounding grows in this training, whoever computes it
     make_ptb.py --tiny OUT.safetensors
         a model small enough for the tests, with everything on: two layers, dropout 0.5, clipping, decay per epoch
 
@@ -160,15 +162,15 @@ def main():
     if json.loads(metadata["vocabulary"])["tokens"] != vocabulary:
         raise SystemExit("the vocabulary of the model is not the one of the text")
     weights = {k: v for k, v in tensors.items() if not k.startswith(("optim.", "state."))}
-    out = open(a.out, "w") if a.out else None
-
-    def log(k, loss, norm):
-        print(f"{k + 1} {loss:.9f} {norm:.6f}", flush=True)
-        if out:
-            out.write(f"{loss:.12g}\n")
-            out.flush()
-
-    losses(weights, tokens, config, a.steps, getattr(torch, a.dtype), a.seed, log=log)
+    dtype = getattr(torch, a.dtype)
+    random, unit = np.random.default_rng(1), torch.finfo(dtype).eps / 2
+    moved = {k: v.astype(np.float64) * (1 + unit * random.choice([-1.0, 1.0], v.shape)) for k, v in weights.items()}
+    show = lambda k, loss, norm: print(f"{k + 1} {loss:.9f} {norm:.6f}", flush=True)
+    found = losses(weights, tokens, config, a.steps, dtype, a.seed, log=show)
+    other = losses(moved, tokens, config, a.steps, dtype, a.seed)
+    if a.out:
+        with open(a.out, "w") as f:
+            f.writelines(f"{x:.16g} {y:.16g}\n" for x, y in zip(found, other))
 
 
 main()
