@@ -8,6 +8,7 @@ wait_for_epoch() {
         sleep 0.02
     done
 }
+: >out.txt # it may be read before the shell of the command makes it; what the run before wrote is not this one's
 "$SLUICE" train lm "${options[@]}" --out a.model >out.txt &
 pid=$!
 wait_for_epoch
@@ -19,7 +20,7 @@ grep -E '^(stopping|stopped)' out.txt | sed -E 's/stopped after .*/stopped/'
 "$SLUICE" eval a.model text.txt --json >/dev/null && echo "a.model is complete"
 
 # Both signals wait while the process is stopped, and come at once when it goes on.
-: >out.txt # what the run before wrote is not to be taken for this one's
+: >out.txt
 "$SLUICE" train lm "${options[@]}" --out b.model >out.txt &
 pid=$!
 wait_for_epoch
