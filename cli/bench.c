@@ -115,6 +115,8 @@ static int run(const command *command, int count, char **words) {
     arguments a = {.values = {&bench, &where, &script}};
     int code = arguments_parse(&a, command, count, words);
     if (code != PARSE_GO_ON) return code;
+    if (arguments_given(&a, "dtype"))
+        return usage_error(command, "--dtype: the precision is part of the problem, such as lstm:h8_bf16");
     bench_state state = {.seconds = bench.seconds, .json = script.json};
     where_apply(&where, &a, &state.options);
     return for_each_problem(a.positional, a.positionals, bench_one, &state);

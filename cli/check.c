@@ -57,6 +57,8 @@ static int run(const command *command, int count, char **words) {
     arguments a = {.values = {&check, &where, &script}};
     int code = arguments_parse(&a, command, count, words);
     if (code != PARSE_GO_ON) return code;
+    if (arguments_given(&a, "dtype"))
+        return usage_error(command, "--dtype: the precision is part of the problem, such as lstm:h8_bf16");
     check_state state = {.seed = check.seed, .json = script.json, .out = {.file = stdout}};
     where_apply(&where, &a, &state.options);
     return for_each_problem(a.positional, a.positionals, check_one, &state);

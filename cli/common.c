@@ -54,14 +54,7 @@ sl_vocabulary *file_vocabulary(const sl_file *file, const char *path, int *code)
 }
 
 bool file_training(const sl_file *file, sl_training *training) {
-    /* The last member of the training state is a document's "sluice" object, so the rest of the text closes ours. */
-    static const char key[] = "\"options\": ";
-    const char *state = sl_file_metadata(file, "training"), *options = state ? strstr(state, key) : NULL;
-    char *text;
-    if (!options || asprintf(&text, "{\"sluice\": %s", options + sizeof key - 1) < 0) return false;
-    bool found = sl_training_from_json(text, strlen(text), training) == SL_OK && training->task;
-    free(text);
-    return found;
+    return sl_file_training(file, training) == SL_OK && training->task;
 }
 
 const char *name_texts(char **paths, int count) {

@@ -117,6 +117,8 @@ static int run(const command *command, int count, char **words) {
     if (arrays && a.positionals > 1)
         return usage_error(command, "give text files or --x and --y, not both ('%s')", a.positional[1]);
     if (!arrays && a.positionals < 2) return usage_error(command, "eval needs a text file, or --x and --y");
+    const char *given = arrays ? NULL : arguments_first_other(&a, 0, NULL);
+    if (given) return usage_error(command, "--%s goes with arrays, not with text", given);
     sl_plan_options options = {.batch = o.batch};
     if (arguments_given(&a, "loss")) options.loss = losses[o.loss];
     if (o.lengths) options.masking = SL_MASK_LENGTHS;

@@ -46,7 +46,7 @@ static void write_token(writer *w, int32_t token) {
         w->inside_line = !line_end;
     }
     fwrite(text, 1, bytes, stdout);
-    if (w->flush) fflush(stdout);
+    if (w->flush) flush_output();
 }
 
 /* Feeds the prime, or a line end where there is none and the vocabulary knows it. */

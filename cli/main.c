@@ -1,4 +1,5 @@
 /* The command: a table of commands, --help and --version. */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -56,5 +57,8 @@ static int run_command(int count, char **words) {
 }
 
 int main(int argc, char **argv) {
+    /* A file that may not grow and a reader that went away are write errors like a full disk. */
+    signal(SIGXFSZ, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
     return finish_output(run_command(argc - 1, argv + 1));
 }

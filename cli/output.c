@@ -37,13 +37,18 @@ int report_memory(void) {
 
 int output_failed(void) {
     if (ferror(stdout) && !write_errno) write_errno = errno ? errno : EIO;
-    return write_errno != 0;
+    return write_errno;
+}
+
+void flush_output(void) {
+    errno = 0;
+    if (fflush(stdout) != 0 && !write_errno) write_errno = errno ? errno : EIO;
 }
 
 int finish_output(int code) {
-    errno = 0;
-    if (fflush(stdout) != 0 && !write_errno) write_errno = errno ? errno : EIO;
+    flush_output();
     if (!output_failed()) return code;
+    if (write_errno == EPIPE) return code ? code : sl_status_exit_code(SL_ERR_IO);
     int output = report_as(SL_ERR_IO, "cannot write to standard output: %s; free some space or write elsewhere",
                            strerror(write_errno));
     return code ? code : output;

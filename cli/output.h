@@ -13,9 +13,12 @@ int report_at(const char *where, sl_status status);
 int report_as(sl_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int report_memory(void);
 
-/* Flushes stdout; a write that failed (full disk) is an error even where the command itself succeeded. */
+/* Writes out what is buffered, and remembers why where that fails. */
+void flush_output(void);
+/* Flushes stdout; a write that failed (full disk) is an error even where the command itself succeeded. A
+ * reader that went away (`| head`) gives the exit code without a sentence. */
 int finish_output(int code);
-/* Has a write to stdout failed? Long outputs stop then. */
+/* The errno of the first failed write to stdout, or 0. Long outputs stop then. */
 int output_failed(void);
 
 enum { BYTES_TEXT = 32 };

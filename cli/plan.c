@@ -36,8 +36,8 @@ static int model_of_json(const char *path, sl_model **model, sl_plan_options *op
     char *paths[] = {(char *)path};
     int code = read_texts(paths, 1, &text, &bytes);
     if (code) return code;
-    code = report(sl_model_from_json(NULL, text, bytes, model));
-    if (!code) code = report(sl_training_from_json(text, bytes, &training));
+    code = report_at(name_texts(paths, 1), sl_model_from_json(NULL, text, bytes, model));
+    if (!code) code = report_at(name_texts(paths, 1), sl_training_from_json(text, bytes, &training));
     if (!code && training.task) options_of_training(&training, options);
     sl_text_free(text);
     return code;

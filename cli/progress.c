@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -28,6 +30,9 @@ void progress_catch_signals(void) {
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    struct sigaction before;
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler == SIG_IGN) return; /* nohup */
+    sigaction(SIGHUP, &action, NULL);
 }
 
 bool progress_interrupted(void) {
@@ -39,11 +44,35 @@ bool progress_is_terminal(void) {
 }
 
 /* ---------------------------------------------------------------------------------------------------------- log -- */
-int progress_open(progress_view *view, const char *log_path, bool append) {
+/* Is this whole line about what happened up to `step`? */
+static bool belongs(const char *line, ssize_t length, int64_t step) {
+    static const char start[] = "{\"event\": \"start\"", key[] = "\"step\": ";
+    if (length < 1 || line[length - 1] != '\n') return false; /* a kill left a half */
+    if (strncmp(line, start, sizeof start - 1) == 0) return true;
+    const char *at = strstr(line, key);
+    return !at || strtoll(at + sizeof key - 1, NULL, 10) <= step;
+}
+
+/* Cuts a log off before the first line that does not belong: what comes after it is of a run that was killed, and its steps are
+ * done again. False: errno says why. */
+static bool cut_log(FILE *log, int64_t step) {
+    struct stat about;
+    if (fstat(fileno(log), &about) != 0 || !S_ISREG(about.st_mode)) return true;
+    char *line = NULL;
+    size_t capacity = 0;
+    off_t end = 0;
+    ssize_t length;
+    rewind(log);
+    while ((length = getline(&line, &capacity, log)) > 0 && belongs(line, length, step)) end += length;
+    free(line);
+    return fseeko(log, end, SEEK_SET) == 0 && ftruncate(fileno(log), end) == 0;
+}
+
+int progress_open(progress_view *view, const char *log_path, int64_t step) {
     view->log_path = log_path;
     if (!log_path) return 0;
-    view->log = fopen(log_path, append ? "a" : "w");
-    if (!view->log)
+    view->log = fopen(log_path, step < 0 ? "w" : "a+");
+    if (!view->log || (step >= 0 && !cut_log(view->log, step)))
         return report_as(SL_ERR_IO, "cannot write the log %s: %s; choose another place with --log", log_path,
                          strerror(errno));
     return 0;
@@ -150,7 +179,8 @@ static int step_text(const progress_view *view, const sl_progress *p, char *text
 
 static void show_step(progress_view *view, const sl_progress *p) {
     double every = view->terminal ? terminal_every : plain_every;
-    if (p->seconds - view->shown < every && p->step != 1) return;
+    if (view->any_shown && p->seconds - view->shown < every) return;
+    view->any_shown = true;
     view->shown = p->seconds;
     char text[320];
     int length = step_text(view, p, text, sizeof text);
@@ -160,47 +190,69 @@ static void show_step(progress_view *view, const sl_progress *p) {
     } else {
         puts(text);
     }
-    fflush(stdout);
+    flush_output();
+}
+
+static void show_epoch(progress_view *view, const sl_progress *p, double loss) {
+    clear_line(view);
+    printf("epoch %d/%d  step %lld/%lld  loss %.4f", epoch_of(p), p->total_epochs, (long long)p->step,
+           (long long)p->total_steps, loss);
 }
 
 static void show_evaluation(progress_view *view, const sl_progress *p) {
-    clear_line(view);
-    printf("epoch %d/%d  step %lld/%lld  loss %.4f  ", epoch_of(p), p->total_epochs, (long long)p->step,
-           (long long)p->total_steps, p->loss);
-    printf("valid loss %.4f", p->valid_loss);
+    /* After an epoch the loss beside the validation loss is the epoch's mean, after a stop in its middle the last step's. */
+    show_epoch(view, p, view->epoch_step == p->step ? view->epoch_loss : p->loss);
+    printf("  valid loss %.4f", p->valid_loss);
     if (view->perplexity) printf("  valid ppl %.2f", exp(p->valid_loss));
     if (isfinite(p->accuracy)) printf("  accuracy %.4f", p->accuracy);
     puts(p->improved ? "  best so far" : "");
-    fflush(stdout);
+    flush_output();
+    view->evaluated = true;
+    view->valid_loss = p->valid_loss;
+    view->best_loss = p->best_loss;
+}
+
+static void show_event(progress_view *view, const sl_progress *p) {
+    if (strcmp(p->event, "epoch") == 0) {
+        view->epoch_loss = p->loss;
+        view->epoch_step = p->step;
+        if (view->validates) return;
+        show_epoch(view, p, p->loss);
+        putchar('\n');
+        flush_output();
+    } else if (strcmp(p->event, "evaluation") == 0) {
+        show_evaluation(view, p);
+    } else if (strcmp(p->event, "checkpoint") == 0) {
+        bool out = p->path && view->out && strcmp(p->path, view->out) == 0;
+        view->wrote_out |= out;
+        view->wrote_last |= !out;
+    } else if (strcmp(p->event, "stop") == 0) {
+        view->stopped = true;
+    } else if (strcmp(p->event, "early_stop") == 0) {
+        clear_line(view);
+        printf("stopped early: no improvement for --patience epochs\n");
+    }
 }
 
 sl_answer progress_show(void *context, const sl_progress *p) {
     progress_view *view = context;
+    view->events++;
     if (strcmp(p->event, "step") == 0) {
         log_step(view, p);
         show_step(view, p);
     } else {
         log_event(view, p);
-        if (strcmp(p->event, "evaluation") == 0) {
-            show_evaluation(view, p);
-            view->evaluated = true;
-            view->valid_loss = p->valid_loss;
-            view->best_loss = p->best_loss;
-        } else if (strcmp(p->event, "stop") == 0) {
-            view->stopped = true;
-        } else if (strcmp(p->event, "early_stop") == 0) {
-            clear_line(view);
-            printf("stopped early: no improvement for --patience epochs\n");
-        }
+        show_event(view, p);
     }
     view->last = *p;
     view->last.event = view->last.kernel = view->last.path = NULL; /* borrowed for the call */
+    if (output_failed()) return SL_STOP_SAVING;                    /* nobody reads it any more */
     if (!progress_interrupted()) return SL_CONTINUE;
-    if (!view->stopped) {
+    if (!view->announced && !view->stopped) {
         clear_line(view);
         printf("stopping: saving and evaluating first (again to leave at once)\n");
-        fflush(stdout);
-        view->stopped = true;
+        flush_output();
+        view->announced = true;
     }
     return SL_STOP_SAVING;
 }

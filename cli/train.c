@@ -1,4 +1,5 @@
 /* sluice train: makes or reads a description with its training options, and runs the one fit loop on text or on arrays. */
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,6 +7,7 @@
 
 #include "common.h"
 #include "progress.h"
+#include "resume.h"
 #include "train_options.h"
 
 /* One call of the command. Every pointer is NULL until it is made; job_free frees all. */
@@ -24,6 +26,8 @@ typedef struct train_job {
     sl_array arrays[6]; /* x, y, lengths, valid x, valid y, valid lengths */
     sl_dataset train, valid;
     bool has_valid;
+    resume_point resume; /* path NULL: a new training */
+    char *valid_path;    /* remembered by the resume point, --valid not given */
     sl_trainer *trainer;
     char command[512]; /* as typed, for the log */
 } train_job;
@@ -44,6 +48,8 @@ static void job_free(train_job *job) {
     sl_vocabulary_free(job->vocabulary);
     sl_model_free(job->model);
     sl_text_free(job->document);
+    resume_free(&job->resume);
+    free(job->valid_path);
 }
 
 /* ----------------------------------------------------------------------------------------------------- the fit -- */
@@ -55,6 +61,7 @@ static double parameter_count(const sl_params *params) {
 }
 
 static void print_summary(const train_job *job) {
+    if (job->resume.path) printf("resume %s, after step %lld\n", job->resume.path, (long long)job->resume.step);
     const sl_plan *plan = sl_trainer_plan(job->trainer);
     const sl_training *t = &job->training;
     sl_memory m;
@@ -82,7 +89,19 @@ static void print_summary(const train_job *job) {
            bytes_text((double)m.run_block, c));
     if (m.segments > 1) printf(" (activations recomputed in %d segments)", m.segments);
     printf("; BLAS about %s more\n", bytes_text((double)m.blas_buffers, a));
-    fflush(stdout);
+    flush_output();
+}
+
+/* Only what this call wrote. */
+static void print_files(const train_job *job, const progress_view *view) {
+    const char *out = job->options.fit.out, *hint = view->stopped ? "; go on with --resume" : "";
+    if (view->wrote_last && view->wrote_out)
+        printf("wrote %s (the best so far) and %s.last (the resume point)%s\n", out, out, hint);
+    else if (view->wrote_last)
+        printf("wrote %s.last (the resume point); %s keeps the best so far%s\n", out, out, hint);
+    else if (view->wrote_out)
+        printf("wrote %s%s\n", out, hint);
+    if (job->vocabulary && !view->stopped) printf("next: sluice generate %s --length 400\n", out);
 }
 
 static void print_end(const train_job *job, const progress_view *view) {
@@ -93,28 +112,55 @@ static void print_end(const train_job *job, const progress_view *view) {
         printf("; best validation loss %.4f (perplexity %.2f)", view->best_loss, exp(view->best_loss));
     else if (view->evaluated)
         printf("; best validation loss %.6g", view->best_loss);
-    const char *out = job->options.fit.out;
-    printf("\nwrote %s", out);
-    if (view->evaluated) printf(" (the best so far) and %s.last (the resume point)", out);
-    puts(view->stopped ? "; go on with --resume" : "");
-    if (job->vocabulary && !view->stopped) printf("next: sluice generate %s --length 400\n", out);
+    putchar('\n');
+    print_files(job, view);
+}
+
+/* Resumed, and there was no step to do. */
+static int nothing_left(const train_job *job) {
+    if (job->resume.epoch < job->training.epochs)
+        puts("nothing left to do: training stopped early for want of improvement; give more --patience");
+    else
+        printf("nothing left to do: %d of %d epochs are done; give more --epochs\n", job->resume.epoch,
+               job->training.epochs);
+    return 0;
+}
+
+static int make_trainer(train_job *job) {
+    const train_options *o = &job->options;
+    const char *metadata[] = {NULL, NULL, NULL, NULL, NULL};
+    int count = 0;
+    if (job->vocabulary) {
+        metadata[count++] = "vocabulary";
+        metadata[count++] = sl_vocabulary_to_json(job->vocabulary);
+        if (!metadata[1]) return report_memory();
+    }
+    const char *valid = job->vocabulary ? o->text.valid : o->array.valid_x;
+    if (valid) {
+        metadata[count++] = "valid";
+        metadata[count++] = valid;
+    }
+    int code = report(sl_trainer_new(job->model, &job->training, &job->train, job->has_valid ? &job->valid : NULL,
+                                     o->fit.out, metadata, &job->trainer));
+    if (!code && o->fit.init_from) code = report(sl_trainer_init_from(job->trainer, o->fit.init_from));
+    if (!code && o->fit.resume) code = report(sl_trainer_resume(job->trainer));
+    return code;
 }
 
 static int fit(train_job *job) {
     const train_options *o = &job->options;
     static const char *const units[] = {"chars", "words", "bytes"};
-    const char *vocabulary = job->vocabulary ? sl_vocabulary_to_json(job->vocabulary) : NULL;
-    if (job->vocabulary && !vocabulary) return report_memory();
-    const char *const metadata[] = {vocabulary ? "vocabulary" : NULL, vocabulary, NULL};
-    int code = report(sl_trainer_new(job->model, &job->training, &job->train, job->has_valid ? &job->valid : NULL,
-                                     o->fit.out, metadata, &job->trainer));
-    if (!code && o->fit.init_from) code = report(sl_trainer_init_from(job->trainer, o->fit.init_from));
-    if (!code && o->fit.resume) code = report(sl_trainer_resume(job->trainer));
+    resume_close_file(&job->resume);
+    int code = make_trainer(job);
     if (code) return code;
+    bool resumed = job->resume.path != NULL;
+    if (resumed && job->resume.epoch >= job->training.epochs) return nothing_left(job);
     progress_view view = {.terminal = progress_is_terminal(),
                           .perplexity = job->training.loss == SL_LOSS_SOFTMAX,
+                          .validates = job->has_valid || (job->vocabulary && job->training.valid_fraction > 0),
+                          .out = o->fit.out,
                           .unit = job->vocabulary ? units[sl_vocabulary_level(job->vocabulary)] : "rows x steps"};
-    code = progress_open(&view, o->fit.log, o->fit.resume);
+    code = progress_open(&view, o->fit.log, resumed ? job->resume.step : -1);
     if (code) return code;
     print_summary(job);
     progress_start(&view, sl_trainer_plan(job->trainer), job->command,
@@ -123,21 +169,38 @@ static int fit(train_job *job) {
     sl_status status = sl_trainer_fit(job->trainer, progress_show, &view);
     code = progress_close(&view);
     if (status != SL_OK) return report(status);
+    if (view.events == 0 && resumed) return nothing_left(job);
     print_end(job, &view);
+    flush_output();
+    if (output_failed() == EPIPE && view.stopped)
+        return report_as(SL_ERR_IO, "nobody reads the output any more: stopped after step %lld; go on with --resume",
+                         (long long)view.last.step);
     return code;
 }
 
 /* ------------------------------------------------------------------------------------------------------ document -- */
+/* Puts the given options into job->training, which holds the defaults, a description's or the resume point's. Gives
+ * PARSE_GO_ON or an exit code. */
+static int apply_options(train_job *job) {
+    int code = train_apply(&job->options, &job->a, &job->training);
+    if (code != PARSE_GO_ON || !job->resume.path) return code;
+    code = resume_check_training(&job->resume, &job->a, &job->training);
+    job->training.dtype = job->resume.training.dtype; /* f32 and the default are the same, but not the same word */
+    return code ? code : PARSE_GO_ON;
+}
+
 /* Parses job->document; gives PARSE_GO_ON or an exit code. `task` is what the words on the command line ask for. */
 static int read_document(train_job *job, const char *task) {
-    int code = report(sl_model_from_json(NULL, job->document, job->document_bytes, &job->model));
-    if (!code) code = report(sl_training_from_json(job->document, job->document_bytes, &job->training));
+    const char *name = name_texts(job->a.positional, 1);
+    int code = report_at(name, sl_model_from_json(NULL, job->document, job->document_bytes, &job->model));
+    if (!code) code = report_at(name, sl_training_from_json(job->document, job->document_bytes, &job->training));
     if (code) return code;
     if (!job->training.task) train_defaults(&job->options, &job->a, task, &job->training);
+    if (job->resume.path) job->training = job->resume.training;
     if (strcmp(job->training.task, task) != 0)
         return usage_error(job->a.command, "the description is for %s, which needs %s",
                            task[0] == 'l' ? "arrays" : "text", task[0] == 'l' ? "--x and --y" : "TEXT files, not --x");
-    return train_apply(&job->options, &job->a, &job->training);
+    return apply_options(job);
 }
 
 /* Prints the document of job->model and job->training, or replaces both by what it says. */
@@ -157,19 +220,24 @@ static int write_document(train_job *job) {
     sl_model_free(job->model);
     job->model = parsed;
     if (code) return code;
-    code = train_apply(&job->options, &job->a, &job->training);
+    code = apply_options(job);
     return code == PARSE_GO_ON ? 0 : code;
 }
 
 /* --------------------------------------------------------------------------------------------------------- text -- */
-/* The vocabulary of the text, or that of the model to start from. */
+/* The vocabulary of the text, or that of the model to start from or of the resume point. */
 static int make_vocabulary(train_job *job, sl_level level, int limit) {
     const char *from = job->options.fit.init_from;
+    int code = 0;
+    if (job->resume.path) {
+        job->vocabulary = file_vocabulary(job->resume.file, job->resume.path, &code);
+        return code;
+    }
     if (!from)
         return report_at(name_texts(job->a.positional + 1, job->a.positionals - 1),
                          sl_vocabulary_new(NULL, level, job->text, job->text_bytes, limit, &job->vocabulary));
     sl_file *file;
-    int code = report(sl_file_open(NULL, from, &file));
+    code = report(sl_file_open(NULL, from, &file));
     if (!code) job->vocabulary = file_vocabulary(file, from, &code);
     sl_file_close(file);
     return code;
@@ -222,13 +290,37 @@ static int describe_preset(train_job *job, sl_training *base) {
     return report(sl_preset(NULL, name, sl_vocabulary_size(job->vocabulary), &job->model, base));
 }
 
+/* The resume point has the model; options that are given again must say the same. */
+static int describe_resumed(train_job *job) {
+    const train_options *o = &job->options;
+    const char *then = sl_file_metadata(job->resume.file, "model"), *now;
+    if (strcmp(job->resume.training.task, "lm") != 0)
+        return report_as(SL_ERR_INPUT, "%s is no language model; give its MODEL.json, --x and --y", job->resume.path);
+    int code = make_vocabulary(job, SL_LEVEL_CHAR, 0);
+    if (!code && !o->model.preset) code = resume_check_model(&job->resume, &o->model, &job->a);
+    if (!code && !o->model.preset) code = report(sl_file_model(job->resume.file, &job->model));
+    if (!code && o->model.preset) {
+        sl_training unused;
+        code = report(sl_preset(NULL, o->model.preset, sl_vocabulary_size(job->vocabulary), &job->model, &unused));
+        if (!code) code = report(sl_model_to_json(job->model, &now));
+        if (!code && (!then || strcmp(then, now) != 0))
+            code = report_as(SL_ERR_INPUT, "--preset: %s holds another model; leave the option out to go on",
+                             job->resume.path);
+    }
+    if (code) return code;
+    job->training = job->resume.training;
+    code = apply_options(job);
+    return code == PARSE_GO_ON ? 0 : code;
+}
+
 /* `train lm`: options -> description and training options. */
 static int describe_lm(train_job *job) {
     const train_options *o = &job->options;
+    const char *given = o->model.preset ? arguments_first_other(&job->a, GROUP_MODEL, "preset") : NULL;
+    if (given) return usage_error(job->a.command, "--preset fixes the model: leave out --%s", given);
+    if (job->resume.path) return describe_resumed(job);
     int code;
     if (o->model.preset) {
-        const char *given = arguments_first_other(&job->a, GROUP_MODEL, "preset");
-        if (given) return usage_error(job->a.command, "--preset fixes the model: leave out --%s", given);
         code = describe_preset(job, &job->training);
         if (code) return code;
         code = train_apply(o, &job->a, &job->training);
@@ -241,10 +333,39 @@ static int describe_lm(train_job *job) {
     return code ? code : train_describe(o, &job->a, sl_vocabulary_size(job->vocabulary), &job->model);
 }
 
+/* Options that nothing would read here. Gives 0 or exit code 2. */
+static int refuse_for_text(const train_job *job) {
+    const arguments *a = &job->a;
+    const char *given = arguments_first_other(a, GROUP_ARRAY, NULL);
+    if (given) return usage_error(a->command, "--%s goes with arrays, not with text", given);
+    if (arguments_given(a, "no-shuffle"))
+        return usage_error(a->command, "--no-shuffle goes with arrays; text is always read in its order");
+    if (job->options.text.valid && job->options.text.valid_split > 0)
+        return usage_error(a->command, "--valid and --valid-split exclude each other");
+    static const char *const vocabulary[] = {"level", "vocab-size"};
+    for (int i = 0; i < 2; i++)
+        if (job->options.fit.init_from && arguments_given(a, vocabulary[i]))
+            return usage_error(a->command, "--%s: the vocabulary is that of --init-from; leave it out", vocabulary[i]);
+    return 0;
+}
+
+/* The validation text of the resume point, unless one is given: it may have moved. */
+static int take_valid(train_job *job) {
+    const char *then = resume_valid(&job->resume);
+    if (job->options.text.valid && !then)
+        return report_as(SL_ERR_INPUT,
+                         "--valid: %s was trained without it; leave it out, or start anew without --resume",
+                         job->resume.path);
+    if (job->options.text.valid || !then) return 0;
+    job->valid_path = strdup(then);
+    job->options.text.valid = job->valid_path;
+    return job->valid_path ? 0 : report_memory();
+}
+
 static int train_text(train_job *job, bool lm) {
-    const char *given = arguments_first_other(&job->a, GROUP_ARRAY, NULL);
-    if (given) return usage_error(job->a.command, "--%s goes with arrays, not with text", given);
-    int code = read_texts(job->a.positional + 1, job->a.positionals - 1, &job->text, &job->text_bytes);
+    int code = refuse_for_text(job);
+    if (!code && job->resume.path) code = take_valid(job);
+    if (!code) code = read_texts(job->a.positional + 1, job->a.positionals - 1, &job->text, &job->text_bytes);
     if (code) return code;
     if (lm) {
         code = describe_lm(job);
@@ -253,6 +374,7 @@ static int train_text(train_job *job, bool lm) {
         code = code == PARSE_GO_ON ? make_vocabulary(job, job->training.level, job->training.vocabulary_limit) : code;
     }
     if (!code) code = check_vocabulary(job);
+    if (!code) job->training.level = sl_vocabulary_level(job->vocabulary); /* --init-from's may be another */
     if (!code) code = write_document(job);
     if (code || job->options.fit.print_model) return code;
     code = encode(job);
@@ -260,14 +382,29 @@ static int train_text(train_job *job, bool lm) {
 }
 
 /* ------------------------------------------------------------------------------------------------------- arrays -- */
+/* Options that nothing would read here, and what goes together. Gives 0 or exit code 2. */
+static int refuse_for_arrays(const train_job *job) {
+    const array_options *o = &job->options.array;
+    const command *command = job->a.command;
+    const char *given = arguments_first_other(&job->a, GROUP_TEXT, NULL);
+    if (given) return usage_error(command, "--%s goes with text, not with arrays", given);
+    if (arguments_given(&job->a, "steps"))
+        return usage_error(command, "--steps goes with text; sequences of arrays are run whole");
+    if (!job->options.fit.print_model && (!o->x || !o->y))
+        return usage_error(command, "training on arrays needs --x X.npy and --y Y.npy");
+    if (!o->valid_x != !o->valid_y) return usage_error(command, "--valid-x and --valid-y go together");
+    if (o->valid_lengths && !o->valid_x) return usage_error(command, "--valid-lengths goes with --valid-x");
+    bool arrays = job->resume.path && strcmp(job->resume.training.task, "array") == 0;
+    if (!arrays || !o->valid_x == !resume_valid(&job->resume)) return 0;
+    return usage_error(command, "%s was trained with%s validation arrays: %s --valid-x and --valid-y", job->resume.path,
+                       o->valid_x ? "out" : "", o->valid_x ? "leave out" : "give");
+}
+
 static int train_arrays(train_job *job) {
     const array_options *o = &job->options.array;
-    const char *given = arguments_first_other(&job->a, GROUP_TEXT, NULL);
-    if (given) return usage_error(job->a.command, "--%s goes with text, not with arrays", given);
-    if (!job->options.fit.print_model && (!o->x || !o->y))
-        return usage_error(job->a.command, "training on arrays needs --x X.npy and --y Y.npy");
-    if (!o->valid_x != !o->valid_y) return usage_error(job->a.command, "--valid-x and --valid-y go together");
-    int code = read_document(job, "array");
+    int code = refuse_for_arrays(job);
+    if (code) return code;
+    code = read_document(job, "array");
     if (code != PARSE_GO_ON) return code;
     if (job->training.loss == SL_LOSS_NONE)
         return usage_error(job->a.command, "no loss: give --loss softmax, binary or mse");
@@ -294,11 +431,17 @@ static int run_job(train_job *job) {
         return usage_error(a->command, "train needs --out MODEL, the file to write");
     if (job->options.fit.resume && job->options.fit.init_from)
         return usage_error(a->command, "--resume and --init-from exclude each other");
+    if (job->options.fit.init_from && arguments_given(a, "init-scale"))
+        return usage_error(a->command, "--init-scale: the parameters are those of --init-from; leave it out");
     if (lm && a->positionals < 2) return usage_error(a->command, "train lm needs a TEXT file, or - for standard input");
+    if (job->options.fit.resume && !job->options.fit.out)
+        return usage_error(a->command, "--resume needs --out MODEL, the file to go on with");
+    int code = job->options.fit.resume ? resume_open(&job->resume, job->options.fit.out) : 0;
+    if (code) return code;
     if (lm) return train_text(job, true);
     const char *given = arguments_first_other(a, GROUP_MODEL, NULL);
     if (given) return usage_error(a->command, "--%s goes with train lm; %s describes its model itself", given, what);
-    int code = read_texts(job->a.positional, 1, &job->document, &job->document_bytes);
+    code = read_texts(job->a.positional, 1, &job->document, &job->document_bytes);
     if (code) return code;
     return a->positionals > 1 ? train_text(job, false) : train_arrays(job);
 }

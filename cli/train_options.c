@@ -87,7 +87,7 @@ static const option fit_table[] = {
     {OPTION_TEXT, "log", offsetof(fit_options, log), "FILE", 0, 0,
      "write one JSON object a line for every step and event"},
     {OPTION_FLAG, "resume", offsetof(fit_options, resume), NULL, 0, 0,
-     "go on from MODEL.last, to the same bits as without the interruption; give the other options again"},
+     "go on from MODEL.last, to the same bits as without the interruption; it remembers the options"},
     {OPTION_TEXT, "init-from", offsetof(fit_options, init_from), "MODEL", 0, 0,
      "start from the parameters and the vocabulary of another model file"},
     {OPTION_FLAG, "print-model", offsetof(fit_options, print_model), NULL, 0, 0,
@@ -148,7 +148,7 @@ static int parse_schedule(const command *command, const char *text, sl_schedule 
     if (kind == SL_SCHEDULE_STEP || kind == SL_SCHEDULE_EXPONENTIAL) schedule->every = (int64_t)values[0];
     if (kind == SL_SCHEDULE_EPOCH_DECAY) schedule->hold = (int)values[0];
     if (least[kind] == 2) schedule->factor = values[1];
-    if (kind == SL_SCHEDULE_PLATEAU) schedule->factor = values[0];
+    if (kind == SL_SCHEDULE_PLATEAU) schedule->factor = count ? values[0] : 4;
     if (kind == SL_SCHEDULE_COSINE) {
         schedule->warmup = (int64_t)values[0];
         schedule->total = (int64_t)values[1];
@@ -183,6 +183,19 @@ static void apply_optimizer(const train_options *o, const arguments *a, sl_train
     if (arguments_given(a, "weight-decay")) training->optimizer.weight_decay = o->fit.weight_decay;
 }
 
+/* Options that what they belong to does not read. */
+static int refuse_useless(const arguments *a, const sl_training *training) {
+    static const char *const of_sgd[] = {"momentum", "nesterov"};
+    for (int i = 0; i < 2; i++)
+        if (arguments_given(a, of_sgd[i]) && training->optimizer.kind != SL_SGD)
+            return usage_error(a->command, "--%s goes with --optimizer sgd; the others have none", of_sgd[i]);
+    if (arguments_given(a, "nesterov") && training->optimizer.momentum == 0)
+        return usage_error(a->command, "--nesterov needs --momentum above 0");
+    if (arguments_given(a, "min-delta") && training->patience == 0)
+        return usage_error(a->command, "--min-delta goes with --patience");
+    return PARSE_GO_ON;
+}
+
 int train_apply(const train_options *o, const arguments *a, sl_training *training) {
     static const sl_level levels[] = {SL_LEVEL_CHAR, SL_LEVEL_WORD, SL_LEVEL_BYTE};
     static const sl_loss losses[] = {SL_LOSS_SOFTMAX, SL_LOSS_BINARY, SL_LOSS_MSE};
@@ -212,7 +225,7 @@ int train_apply(const train_options *o, const arguments *a, sl_training *trainin
     apply_optimizer(o, a, training);
     int code = apply_clip(o, a, training);
     if (code == PARSE_GO_ON && fit->schedule) code = parse_schedule(a->command, fit->schedule, &training->schedule);
-    return code;
+    return code == PARSE_GO_ON ? refuse_useless(a, training) : code;
 }
 
 /* ------------------------------------------------------------------------------------------------ the lm's model -- */

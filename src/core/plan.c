@@ -246,7 +246,7 @@ static const sli_device_ops *find_ops(const char *name) {
 static sl_status resolve_device(sl_plan *plan) {
     const char *name = strcmp(plan->options.device, "auto") == 0 ? "cpu" : plan->options.device;
     plan->ops = find_ops(name);
-    if (!plan->ops) return sli_fail(SL_ERR_UNKNOWN, "there is no device called \"%s\"; see `sluice devices`", name);
+    if (!plan->ops) return sli_fail(SL_ERR_DEVICE, "there is no device called \"%s\"; see `sluice devices`", name);
     SLI_TRY(plan->ops->caps(name, plan->options.threads, &plan->caps));
     plan->options.threads = plan->caps.threads;
     if (plan->caps.invented) return SL_OK;

@@ -22,7 +22,6 @@ echo "exit $?"
 echo "a file that may not grow to its size:"
 "$SLUICE" eval m.model text.txt --json >before.json
 (
-    trap '' XFSZ
     ulimit -f 4
     "$SLUICE" train lm text.txt "${small[@]}" --epochs 3 --resume --out m.model 2>stderr.txt >/dev/null
     echo "exit $?"

@@ -21,4 +21,23 @@ P
 lines=$(wc -l <a.jsonl)
 "$SLUICE" train lm text.txt "${small[@]}" --epochs 3 --out a.model --log a.jsonl --resume >/dev/null
 echo "resuming appends:" $(($(wc -l <a.jsonl) > lines))
+python3 - <<'P'
+import json
+steps = [line["step"] for line in map(json.loads, open("a.jsonl")) if "event" not in line]
+print("every step once:", steps == list(range(1, len(steps) + 1)))
+P
+echo "after a kill: a half line and steps that are done again"
+cp a.model.last b.model.last
+cp a.jsonl b.jsonl
+last=$(tail -n 1 b.jsonl | sed -E 's/.*"step": ([0-9]+).*/\1/')
+for step in 1 2 3; do echo "{\"step\": $((last + step)), \"loss\": 1}" >>b.jsonl; done
+printf '{"step": 4' >>b.jsonl
+"$SLUICE" train lm text.txt --epochs 4 --threads 1 --out b.model --log b.jsonl --resume >/dev/null
+python3 - <<'P'
+import json
+lines = [json.loads(line) for line in open("b.jsonl")]
+steps = [line["step"] for line in lines if "event" not in line]
+print("every step once:", steps == list(range(1, len(steps) + 1)))
+print("starts:", sum(line.get("event") == "start" for line in lines))
+P
 head -n 1 a.jsonl | grep -c '"event": "start"'

@@ -1,4 +1,5 @@
-# The first Ctrl-C ends in order, the second at once; kill -9 leaves whole files.
+# The first Ctrl-C ends in order, the second at once; so does a hang-up; a reader that goes away stops it; kill -9 leaves whole
+# files.
 . "$TESTS/lib.bash"
 make_text 400 >text.txt
 options=(text.txt --units 64 --layers 1 --batch 4 --steps 8 --epochs 1000 --seed 3)
@@ -18,6 +19,31 @@ echo "once: exit $?"
 grep -E '^(stopping|stopped)' out.txt | sed -E 's/stopped after .*/stopped/'
 "$SLUICE" info a.model.last >/dev/null && echo "a.model.last is whole"
 "$SLUICE" eval a.model text.txt --json >/dev/null && echo "a.model is complete"
+
+for signal in TERM HUP; do
+    : >out.txt
+    "$SLUICE" train lm "${options[@]}" --out $signal.model >out.txt &
+    pid=$!
+    wait_for_epoch
+    kill -$signal $pid
+    wait $pid
+    echo "$signal: exit $?"
+    "$SLUICE" info $signal.model.last >/dev/null && echo "$signal.model.last is whole"
+done
+: >out.txt
+nohup "$SLUICE" train lm "${options[@]}" --max-minutes 0.02 --out nohup.model >out.txt 2>/dev/null &
+pid=$!
+wait_for_epoch
+kill -HUP $pid
+wait $pid
+echo "nohup: exit $?, $(grep -c '^stopping' out.txt) times told to stop"
+
+# Nobody reads: an error of output, not a signal.
+"$SLUICE" generate a.model --length 200000 2>stderr.txt | head -n 1 >/dev/null
+echo "generate: exit ${PIPESTATUS[0]}, $(wc -c <stderr.txt) bytes on stderr"
+"$SLUICE" train lm "${options[@]}" --epochs 100000 --out d.model 2>stderr.txt | head -n 1 >/dev/null
+echo "train: exit ${PIPESTATUS[0]}, $(grep -c '^sluice: nobody reads' stderr.txt) sentence"
+"$SLUICE" info d.model.last >/dev/null && echo "d.model.last is whole"
 
 # Both signals wait while the process is stopped, and come at once when it goes on.
 : >out.txt
@@ -49,4 +75,4 @@ for _ in 1 2 3; do # a checkpoint exists by now, unless the machine is very slow
     timeout -s KILL 5 "$SLUICE" train lm "${options[@]}" --out c.model >/dev/null
 done 2>/dev/null
 "$SLUICE" eval c.model text.txt --json >/dev/null && echo "after kill -9: complete"
-"$SLUICE" train lm "${options[@]}" --epochs 1 --resume --out c.model >out.txt && grep -oE '^done' out.txt
+"$SLUICE" train lm "${options[@]}" --epochs 1 --resume --out c.model | sed 's/do: .*/do/'

@@ -28,12 +28,27 @@ try train lm text.txt --schedule step:10:0.5:3 --out m
 try train lm text.txt --schedule step:ten --out m
 try train lm text.txt --clip-norm 1 --clip-value 1 --out m
 try train lm --preset char-rnn --units 3 text.txt --out m
+try train lm text.txt --no-shuffle --out m
+try train lm text.txt --valid text.txt --valid-split 0.1 --out m
+try train lm text.txt --init-from other --level word --out m
+try train lm text.txt --init-from other --init-scale 0.1 --out m
+try train lm text.txt --momentum 0.9 --out m
+try train lm text.txt --optimizer rmsprop --nesterov --out m
+try train lm text.txt --optimizer sgd --nesterov --out m
+try train lm text.txt --min-delta 0.1 --out m
+try train lm text.txt --resume --print-model
+echo '{"class_name": "Sequential", "config": {"layers": []}}' >model.json
+try train model.json --x x.npy --y y.npy --loss mse --steps 3 --out m
+try train model.json --x x.npy --y y.npy --loss mse --valid-lengths l.npy --out m
 try plan
 try plan lstm:h8 gru:h8
 try plan lstm:h8 --memory-limit lots
 try eval model
 try eval model text.txt --x x.npy --y y.npy
 try eval model --x x.npy
+try eval model text.txt --lengths l.npy
+try eval model text.txt --loss mse
+try eval model text.txt --batch 3
 try predict model --x x.npy
 try generate
 try generate model --top-p 1.5
@@ -41,5 +56,7 @@ try generate model --temperature nan
 try info
 try check
 try bench
+try check lstm:h8 --dtype bf16
+try bench lstm:h8 --dtype bf16
 try devices here
 ls

@@ -74,7 +74,7 @@ TEST(plan_devices_can_be_invented) {
     options.device = "cuda:sm_90";
     CHECK_FAILS(sl_plan_new(model, &options, &plan), SL_ERR_DEVICE, "this build has no CUDA rows");
     options.device = "gpu";
-    CHECK_FAILS(sl_plan_new(model, &options, &plan), SL_ERR_UNKNOWN, "sluice devices");
+    CHECK_FAILS(sl_plan_new(model, &options, &plan), SL_ERR_DEVICE, "sluice devices");
     options.device = "cpu:avx512";
     REQUIRE_OK(sl_plan_new(model, &options, &plan));
     if (plan->caps.invented) {

@@ -1,0 +1,135 @@
+/* Reads a resume point: options and position from the metadata, the model options from its tensors and description. */
+#include "resume.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --------------------------------------------------------------------------------------------------------- file -- */
+/* A whole number of the training state, whose members are written as "key": value. */
+static int64_t state_number(const char *state, const char *key) {
+    char quoted[32];
+    snprintf(quoted, sizeof quoted, "\"%s\": ", key);
+    const char *at = strstr(state, quoted);
+    return at ? strtoll(at + strlen(quoted), NULL, 10) : 0;
+}
+
+int resume_open(resume_point *point, const char *out) {
+    if (asprintf(&point->path, "%s.last", out) < 0) {
+        point->path = NULL;
+        return report_memory();
+    }
+    if (access(point->path, F_OK) != 0 && access(out, F_OK) == 0) point->path[strlen(out)] = 0;
+    int code = report(sl_file_open(NULL, point->path, &point->file));
+    if (!code) code = report(sl_file_training(point->file, &point->training));
+    if (code) return code;
+    const char *state = sl_file_metadata(point->file, "training");
+    point->step = state_number(state, "step");
+    point->epoch = (int)state_number(state, "epoch");
+    return 0;
+}
+
+void resume_close_file(resume_point *point) {
+    sl_file_close(point->file);
+    point->file = NULL;
+}
+
+void resume_free(resume_point *point) {
+    resume_close_file(point);
+    free(point->path);
+    point->path = NULL;
+}
+
+const char *resume_valid(const resume_point *point) {
+    return sl_file_metadata(point->file, "valid");
+}
+
+/* ---------------------------------------------------------------------------------------------------- conflicts -- */
+static int conflict(const resume_point *point, const char *name) {
+    return report_as(SL_ERR_INPUT,
+                     "--%s: %s was trained otherwise; leave the option out to go on, or start anew without --resume",
+                     name, point->path);
+}
+
+static bool same_schedule(const sl_schedule *a, const sl_schedule *b) {
+    return a->kind == b->kind && a->factor == b->factor && a->every == b->every && a->warmup == b->warmup &&
+           a->total == b->total && a->hold == b->hold && a->minimum == b->minimum;
+}
+
+/* f32 is the default. */
+static sl_dtype plain_dtype(sl_dtype dtype) {
+    return dtype == SL_DTYPE_DEFAULT ? SL_F32 : dtype;
+}
+
+int resume_check_training(const resume_point *point, const arguments *a, const sl_training *now) {
+    const sl_training *then = &point->training;
+    bool text = strcmp(then->task, "lm") == 0; /* of arrays, batch and steps are cut to the data */
+    bool clip = now->clip.kind == then->clip.kind && now->clip.value == then->clip.value;
+    const struct {
+        const char *name;
+        bool same;
+    } rows[] = {
+        {"level", now->level == then->level},
+        {"vocab-size", now->vocabulary_limit == then->vocabulary_limit},
+        {"valid-split", now->valid_fraction == then->valid_fraction},
+        {"split", now->split == then->split},
+        {"loss", now->loss == then->loss},
+        {"batch", !text || now->batch == then->batch},
+        {"steps", !text || now->steps == then->steps},
+        {"optimizer", now->optimizer.kind == then->optimizer.kind},
+        {"lr", now->learning_rate == then->learning_rate},
+        {"momentum", now->optimizer.momentum == then->optimizer.momentum},
+        {"nesterov", now->optimizer.nesterov == then->optimizer.nesterov},
+        {"weight-decay", now->optimizer.weight_decay == then->optimizer.weight_decay},
+        {"schedule", same_schedule(&now->schedule, &then->schedule)},
+        {"clip-norm", clip},
+        {"clip-value", clip},
+        {"clip-tensor", clip},
+        {"reduction", now->reduction == then->reduction},
+        {"init-scale", now->init_scale == then->init_scale},
+        {"accumulate", now->accumulate == then->accumulate},
+        {"no-shuffle", now->shuffle == then->shuffle},
+        {"seed", now->seed == then->seed},
+        {"dtype", plain_dtype(now->dtype) == plain_dtype(then->dtype)},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (!rows[i].same && arguments_given(a, rows[i].name)) return conflict(point, rows[i].name);
+    return 0;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), n = strlen(end);
+    return length >= n && strcmp(text + length - n, end) == 0;
+}
+
+/* The model options that would describe the file's model: what `train lm` was given. */
+static void options_of_file(const sl_file *file, model_options *options) {
+    const char *model = sl_file_metadata(file, "model"), *rate = model ? strstr(model, "\"rate\": ") : NULL;
+    sl_tensor_info info;
+    *options = (model_options){.dropout = rate ? strtod(rate + strlen("\"rate\": "), NULL) : 0,
+                               .tie = model && strstr(model, "\"tied_to\": \"") != NULL};
+    for (int i = 0; i < sl_file_tensor_count(file); i++) {
+        if (sl_file_tensor(file, i, &info) != SL_OK || info.rank != 2 || strncmp(info.name, "optim.", 6) == 0) continue;
+        if (ends_with(info.name, ".embeddings")) options->embed = (int)info.shape[1];
+        if (!ends_with(info.name, ".recurrent_kernel") || info.shape[1] < 1) continue;
+        int gates = (int)(info.shape[0] / info.shape[1]);
+        options->cell = gates == 4 ? 0 : gates == 3 ? 1 : 2;
+        options->units = (int)info.shape[1];
+        options->layers++;
+    }
+}
+
+int resume_check_model(const resume_point *point, const model_options *options, const arguments *a) {
+    model_options then;
+    options_of_file(point->file, &then);
+    const struct {
+        const char *name;
+        bool same;
+    } rows[] = {{"cell", options->cell == then.cell},    {"layers", options->layers == then.layers},
+                {"units", options->units == then.units}, {"embed", options->embed == then.embed},
+                {"tie", options->tie == then.tie},       {"dropout", options->dropout == then.dropout}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (!rows[i].same && arguments_given(a, rows[i].name)) return conflict(point, rows[i].name);
+    return 0;
+}
