@@ -18,28 +18,35 @@ static void stream(const char *path) {
     sl_plan *plan;
     sl_params *params;
     sl_run *run;
-    check(sl_file_open(NULL, path, &file)); /* describe: the model is in the file */
+
+    /* Describe: the model is in the file. */
+    check(sl_file_open(NULL, path, &file));
     check(sl_file_model(file, &model));
 
-    sl_plan_options options = {.batch = 1, .steps = 1, .threads = 1}; /* plan: one row, one step a call */
+    /* Plan: one row, one step a call. */
+    sl_plan_options options = {.batch = 1, .steps = 1};
     check(sl_plan_new(model, &options, &plan));
 
-    check(sl_params_new(plan, &params)); /* run: two blocks of memory, and nothing is allocated after them */
+    /* Run: two blocks of memory; nothing is allocated after them. */
+    check(sl_params_new(plan, &params));
     check(sl_file_load_params(file, params));
     check(sl_run_new(plan, params, &run));
     for (int t = 0; t < 5; t++) {
         float x[2] = {0.5f * (float)t, 1.0f - (float)t}, y[1];
         const void *inputs[] = {x};
         sl_batch batch = {.batch = 1, .steps = 1, .inputs = inputs};
-        check(sl_run_forward(run, &batch)); /* a stateful layer carries its state to the next call */
+
+        /* A stateful layer carries its state to the next call. */
+        check(sl_run_forward(run, &batch));
         check(sl_run_output(run, NULL, y, 1));
         printf("step %d: %6.3f\n", t, y[0]);
     }
 
-    void *state = malloc(sl_run_state_bytes(run)); /* to a file, to another machine, to a copy of the run */
-    check(sl_run_get_state(run, state, sl_run_state_bytes(run)));
-    check(sl_run_reset_state(run));
-    check(sl_run_set_state(run, state, sl_run_state_bytes(run)));
+    /* The state is a plain blob: for a file, another machine, another run of the plan. */
+    size_t bytes = sl_run_state_bytes(run);
+    void *state = malloc(bytes);
+    check(sl_run_get_state(run, state, bytes));
+    check(sl_run_set_state(run, state, bytes));
     free(state);
 
     sl_run_free(run);
