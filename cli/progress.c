@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -177,6 +178,20 @@ static int step_text(const progress_view *view, const sl_progress *p, char *text
                     bytes_text((double)p->memory_bytes, memory), p->kernel ? p->kernel : "");
 }
 
+/* Leaves out the last fields of a line that would be wider than the terminal: a wrapped line cannot be rewritten. */
+static int fit_terminal(char *text, int length) {
+    struct winsize window;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col < 2 || length < window.ws_col) return length;
+    length = window.ws_col - 1;
+    for (int i = length; i > 0; i--) /* at the blanks between two fields, if there are any */
+        if (text[i] == ' ' && text[i - 1] == ' ') {
+            length = i - 1;
+            break;
+        }
+    text[length] = 0;
+    return length;
+}
+
 static void show_step(progress_view *view, const sl_progress *p) {
     double every = view->terminal ? terminal_every : plain_every;
     if (view->any_shown && p->seconds - view->shown < every) return;
@@ -185,6 +200,7 @@ static void show_step(progress_view *view, const sl_progress *p) {
     char text[320];
     int length = step_text(view, p, text, sizeof text);
     if (view->terminal) {
+        length = fit_terminal(text, length);
         printf("\r%s%*s", text, view->width > length ? view->width - length : 0, "");
         view->width = length;
     } else {
