@@ -144,6 +144,8 @@ static int run(const command *command, int count, char **words) {
     int code = arguments_parse(&a, command, count, words);
     if (code != PARSE_GO_ON) return code;
     const char *path = a.positional[0];
+    if (is_npy(path) && options.tensors)
+        return usage_error(command, "--tensors goes with model files; %s is an array", path);
     if (is_npy(path)) return info_npy(path, script.json);
     sl_file *file;
     code = report(sl_file_open(NULL, path, &file));

@@ -32,6 +32,7 @@ print(list(a), abs(a["loss"] - b["loss"]) < 1e-5, a["accuracy"] == b["accuracy"]
 try predict a.model --x x.npy --out p.npy
 try predict a.model --x x.npy --out p7.npy --batch 7 --json
 try info p.npy
+try info p.npy --tensors
 try predict a.model --x x.npy --lengths lengths.npy --out pl.npy
 python3 - <<'P'
 import struct
