@@ -471,8 +471,8 @@ SL_API void sl_text_free(char *text);
 
 /* Counts the tokens of `text` (UTF-8 at char and word level, else SL_ERR_INPUT with the byte offset) and keeps the
  * `limit` most frequent (0 = all, else at least 3; ties by first appearance). Word level: split at ASCII white space,
- * "<eos>" for every line end, "<unk>" for what is not kept; a text that already holds <unk> keeps it. Both count within
- * `limit`. Char level: U+FFFD stands for what is not kept. Byte level: always the 256 bytes. */
+ * "<eos>" for every line end, "<unk>" for what is not kept or unknown; it comes last, unless the text holds it as a word
+ * (Penn Treebank's plain format: its words and <eos> are 10,000). Both count within `limit`. Char level: U+FFFD stands for what is not kept. Byte level: always the 256 bytes. */
 SL_API sl_status sl_vocabulary_new(const sl_allocator *allocator, sl_level level, const char *text, size_t bytes,
                                    int limit, sl_vocabulary **vocabulary);
 SL_API sl_status sl_vocabulary_from_json(const sl_allocator *allocator, const char *json, sl_vocabulary **vocabulary);

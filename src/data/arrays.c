@@ -51,7 +51,8 @@ static sl_status check_integers(const sl_array *array, const char *name, const c
     for (size_t i = 0; i < count; i++) {
         double value = number_at(array, i);
         SLI_FAIL_IF(value < low || value > high, SL_ERR_INPUT,
-                    "%s: element %zu is %.0f, but %s must be in [%.0f, %.0f]", name, i, value, what, low, high);
+                    "%s: element %zu is %.0f, but %s must be in [%.0f, %.0f]: correct the data, or the model", name, i,
+                    value, what, low, high);
     }
     return SL_OK;
 }
@@ -67,19 +68,22 @@ static sl_status check_finite(const sl_array *array, const char *name) {
 static sl_status check_x(const sl_array *x, const sli_array_needs *needs) {
     char shape[200];
     int rank = 1 + needs->input_steps + !needs->tokens;
-    SLI_FAIL_IF(x->rank != rank, SL_ERR_SHAPE, "x: has shape %s, but the model's input needs %s",
+    SLI_FAIL_IF(x->rank != rank, SL_ERR_SHAPE,
+                "x: has shape %s, but the model's input needs %s: reshape the array, or change the model's input",
                 shape_text(x, shape, sizeof shape),
                 needs->tokens        ? "tokens [N][T]"
                 : needs->input_steps ? "[N][T][features]"
                                      : "[N][features]");
-    SLI_FAIL_IF(element_count(x) == 0, SL_ERR_SHAPE, "x: is empty, shape %s", shape_text(x, shape, sizeof shape));
-    SLI_FAIL_IF(x->shape[0] > UINT32_MAX, SL_ERR_SHAPE, "x: has %lld rows, more than %u", (long long)x->shape[0],
-                UINT32_MAX);
-    SLI_FAIL_IF(needs->input_steps && x->shape[1] > INT32_MAX, SL_ERR_SHAPE, "x: has %lld steps, more than %d",
-                (long long)x->shape[1], INT32_MAX);
+    SLI_FAIL_IF(element_count(x) == 0, SL_ERR_SHAPE, "x: is empty, shape %s: give at least one row of one step",
+                shape_text(x, shape, sizeof shape));
+    SLI_FAIL_IF(x->shape[0] > UINT32_MAX, SL_ERR_SHAPE, "x: has %lld rows, more than %u: split the array",
+                (long long)x->shape[0], UINT32_MAX);
+    SLI_FAIL_IF(needs->input_steps && x->shape[1] > INT32_MAX, SL_ERR_SHAPE,
+                "x: has %lld steps, more than %d: cut the sequences", (long long)x->shape[1], INT32_MAX);
     if (needs->tokens) return check_integers(x, "x", "tokens", 0, needs->vocabulary - 1);
     SLI_FAIL_IF(needs->features > 0 && x->shape[rank - 1] != needs->features, SL_ERR_SHAPE,
-                "x: has %lld features, the model's input %d", (long long)x->shape[rank - 1], needs->features);
+                "x: has %lld features, the model's input %d: give an array with as many, or change the model's input",
+                (long long)x->shape[rank - 1], needs->features);
     return check_finite(x, "x");
 }
 
@@ -90,7 +94,8 @@ static sl_status check_y(const sl_array *x, const sl_array *y, const sli_array_n
     int rank = 1 + needs->output_steps + !needs->labels;
     /* A single output may leave out its last dimension of 1. */
     bool squeezed = !needs->labels && needs->classes == 1 && y->rank == rank - 1;
-    SLI_FAIL_IF(y->rank != rank && !squeezed, SL_ERR_SHAPE, "y: has shape %s, but the model and the loss need %s%s",
+    SLI_FAIL_IF(y->rank != rank && !squeezed, SL_ERR_SHAPE,
+                "y: has shape %s, but the model and the loss need %s%s: reshape the array, or choose another loss",
                 shape, needs->output_steps ? "[N][T]" : "[N]", needs->labels ? " class numbers" : "[features]");
     SLI_FAIL_IF(y->shape[0] != x->shape[0], SL_ERR_SHAPE, "y: has %lld rows, x %lld: both must have as many",
                 (long long)y->shape[0], (long long)x->shape[0]);
@@ -98,7 +103,9 @@ static sl_status check_y(const sl_array *x, const sl_array *y, const sli_array_n
                 "y: has shape %s, x %s: both must have as many steps", shape, x_shape);
     if (needs->labels) return check_integers(y, "y", "class numbers (-1 = ignore)", -1, needs->classes - 1);
     SLI_FAIL_IF(!squeezed && y->shape[rank - 1] != needs->classes, SL_ERR_SHAPE,
-                "y: has %lld features, the model's output %d", (long long)y->shape[rank - 1], needs->classes);
+                "y: has %lld features, the model's output %d: give an array with as many, or change the units of the "
+                "last layer",
+                (long long)y->shape[rank - 1], needs->classes);
     return check_finite(y, "y");
 }
 
@@ -112,7 +119,8 @@ sl_status sli_array_data_new(const sl_array *x, const sl_array *y, const sl_arra
         SLI_FAIL_IF(lengths->rank != 1 || lengths->shape[0] != x->shape[0], SL_ERR_SHAPE,
                     "lengths: has shape %s, x has %lld rows: one length per row is needed",
                     shape_text(lengths, shape, sizeof shape), (long long)x->shape[0]);
-        SLI_FAIL_IF(!needs->input_steps, SL_ERR_SHAPE, "lengths: given, but the model's input has no steps");
+        SLI_FAIL_IF(!needs->input_steps, SL_ERR_SHAPE,
+                    "lengths: given, but the model's input has no steps: leave them out");
         SLI_TRY(check_integers(lengths, "lengths", "lengths", 0, steps));
     }
     *data = (sli_array_data){x, y, lengths, *needs, (size_t)x->shape[0], steps};

@@ -163,11 +163,16 @@ static bool entry_is(const entry *e, const char *text) {
     return e->bytes == strlen(text) && memcmp(e->text, text, e->bytes) == 0;
 }
 
+static bool holds(const table *t, const char *text) {
+    for (int i = 0; i < t->count; i++)
+        if (entry_is(&t->entries[i], text)) return true;
+    return false;
+}
+
 /* Cuts a sorted table to `limit` entries. What a vocabulary cannot do without stays even if it is rare: the line end and
  * the unknown token, which comes last if the text does not hold it. */
 static void cut_to_limit(table *t, int limit, const char *unknown, bool words) {
-    bool has_unknown = false, has_line_end = false;
-    for (int i = 0; i < t->count; i++) has_line_end |= words && entry_is(&t->entries[i], LINE_END);
+    bool has_unknown = false, has_line_end = words && holds(t, LINE_END);
     int others = limit - 1 - has_line_end, kept = 0;
     for (int i = 0; i < t->count; i++) {
         bool is_unknown = entry_is(&t->entries[i], unknown);
@@ -233,8 +238,16 @@ static sl_status count_text(sl_vocabulary *v, const char *text, size_t bytes, in
     SLI_FAIL_IF(v->table.count == 0, SL_ERR_INPUT, "the text holds no %s: it is empty%s",
                 v->level == SL_LEVEL_WORD ? "word" : "character", bytes ? " but for blanks" : "");
     qsort(v->table.entries, (size_t)v->table.count, sizeof *v->table.entries, by_frequency);
-    if (limit > 0 && v->table.count > limit)
-        cut_to_limit(&v->table, limit, unknown_token(v->level), v->level == SL_LEVEL_WORD);
+    /* Words that the text does not hold will come; a character is far more often a mistake. */
+    bool words = v->level == SL_LEVEL_WORD;
+    bool add_unknown = words && !holds(&v->table, UNKNOWN_WORD);
+    if (limit > 0 && v->table.count + add_unknown > limit) {
+        cut_to_limit(&v->table, limit, unknown_token(v->level), words);
+    } else if (add_unknown) {
+        if (v->table.count == v->table.capacity) SLI_TRY(table_reserve(&v->table, v->table.count + 1));
+        v->table.entries[v->table.count] = (entry){UNKNOWN_WORD, sizeof UNKNOWN_WORD - 1, 0, v->table.count};
+        v->table.count++;
+    }
     return finish(v);
 }
 
@@ -386,8 +399,8 @@ const char *sli_vocabulary_token(const sl_vocabulary *vocabulary, int id, size_t
 static sl_status unknown_failure(const sl_vocabulary *v, const char *token, size_t length, size_t offset) {
     if (v->level == SL_LEVEL_WORD)
         return sli_fail(SL_ERR_INPUT,
-                        "the word \"%.*s\" at byte %zu is not in the vocabulary, and it has no <unk>: train with "
-                        "--vocab-size smaller than the number of different words",
+                        "the word \"%.*s\" at byte %zu is not in the vocabulary, and it has no <unk>: remove the "
+                        "word, or add the token <unk> to the vocabulary and train anew",
                         (int)(length < 40 ? length : 40), token, offset);
     return sli_fail(SL_ERR_INPUT,
                     "the character \"%.*s\" at byte %zu is not in the model's vocabulary: remove it, or train with "

@@ -143,8 +143,10 @@ static sl_status fail_write(const sli_atomic_file *file, const char *doing, int 
     if (error == ENOENT || error == ENOTDIR) advice = "make the folder first or choose another";
     if (error == ENAMETOOLONG) advice = "choose a shorter name";
     reason buffer;
+    struct stat info;
+    bool older = !file->direct && file->path[0] && stat(file->path, &info) == 0;
     return sli_fail(SL_ERR_IO, "%.400s: %s failed (%s); %s%s", file->shown, doing, reason_of(error, &buffer), advice,
-                    file->direct ? "" : "; an older file of that name is unchanged");
+                    older ? "; the older file of that name is unchanged" : "");
 }
 
 /* The folder of file->path with its slash: the length of that prefix. */

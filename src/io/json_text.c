@@ -5,8 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Jansson's parser ends the process (assert) where some of its small allocations fail; most memory for a byte of text is
+ * taken by "{}," in a list: about 75. So a process near its limit gets an error instead. */
+static bool memory_suffices(size_t bytes) {
+    enum { BYTES_A_BYTE = 96 };
+    size_t most = 0;
+    /* volatile: a compiler may leave out an allocation that nobody uses. */
+    void *volatile probe = sli_multiply(bytes + 64, BYTES_A_BYTE, &most) ? malloc(most) : NULL;
+    bool suffices = probe != NULL;
+    free(probe);
+    return suffices;
+}
+
 sl_status sli_json_load(const char *text, size_t bytes, const char *what, sl_status status_code, json_t **value) {
     json_error_t error;
+    *value = NULL;
+    if (!memory_suffices(bytes)) return sli_fail_memory(what, bytes);
     *value = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (*value) return SL_OK;
     if (json_error_code(&error) == json_error_out_of_memory) return sli_fail_memory(what, bytes);

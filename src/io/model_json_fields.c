@@ -70,6 +70,11 @@ static sl_status read_enum(const sli_json_where *where, const sli_field *field, 
         *to = 0;
         return SL_OK;
     }
+    if (!strcmp(given, "softmax"))
+        return sli_json_fail(where, SL_ERR_UNKNOWN,
+                             "`%s`: there is no \"softmax\": the loss softmax works on logits; set its activation to "
+                             "\"linear\"",
+                             field->key);
     if (best)
         return sli_json_fail(where, SL_ERR_UNKNOWN, "`%s`: there is no \"%.60s\"; did you mean \"%s\"?", field->key,
                              given, best);

@@ -96,7 +96,6 @@ static void write_position(const sl_trainer *t, sli_text *out) {
     append_loss(out, "epoch_count", at->epoch_count);
     append_loss(out, "best", at->best);
     append_loss(out, "patience_best", at->patience_best);
-    append_loss(out, "file_best", at->file_best);
     sli_text_printf(out, ", \"options\": ");
     sli_training_write(out, &t->training, t->training.task, 0);
     sli_text_printf(out, "}");
@@ -162,7 +161,6 @@ static sl_status read_position(const sl_trainer *t, const json_t *root, const ch
                          .epoch_count = number_or(root, "epoch_count", 0),
                          .best = number_or(root, "best", INFINITY),
                          .patience_best = number_or(root, "patience_best", INFINITY),
-                         .file_best = number_or(root, "file_best", INFINITY),
                          .finished = json_is_true(json_object_get(root, "finished"))};
     /* With more patience than before, an early stop may go on. */
     if (at->finished) at->finished = t->training.patience > 0 && at->waiting >= t->training.patience;
@@ -289,5 +287,8 @@ sl_status sli_checkpoint_load(sl_trainer *trainer, const char *path) {
 
 sl_status sli_trainer_resume(sl_trainer *trainer) {
     SLI_FAIL_IF(!trainer->last_path, SL_ERR_USAGE, "resuming needs the path of the model file");
-    return sli_checkpoint_load(trainer, trainer->last_path);
+    SLI_TRY(sli_checkpoint_load(trainer, trainer->last_path));
+    trainer->good_step = trainer->at.step;
+    trainer->have_good = true;
+    return SL_OK;
 }

@@ -124,6 +124,7 @@ static sl_status evaluate_tokens(session *s, const sl_model *model, const sl_fil
     sl_plan_options o = inference_options(options);
     SLI_TRY(session_model(s, model, file, true));
     SLI_TRY(sli_model_token_ends(s->model, &ends));
+    SLI_TRY(sli_check_logits(s->model, SL_LOSS_SOFTMAX));
     SLI_TRY(sli_check_tokens(tokens, count, ends.input.vocabulary));
     o.batch = 1;
     if (o.steps <= 0) o.steps = 64;
@@ -170,6 +171,7 @@ static sl_status evaluate_file_arrays(session *s, const sl_file *file, const sl_
         o.loss = training.loss;
     }
     SLI_TRY(session_model(s, NULL, file, false));
+    SLI_TRY(sli_check_logits(s->model, o.loss));
     SLI_TRY(sli_trainer_array_needs(s->model, o.loss, o.dtype == SL_F64, &needs));
     SLI_TRY(sli_array_data_new(data->x, data->y, data->lengths, &needs, &arrays));
     if (o.batch <= 0) o.batch = 32;

@@ -1,9 +1,9 @@
 /* The fit loop: batches, micro-batches, steps, epochs, evaluations, checkpoints; events for the caller. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "io/atomic_file.h"
 #include "train/trainer.h"
 
 /* A long epoch is saved now and then, so that a power cut costs minutes. */
@@ -40,7 +40,7 @@ static void fill_progress(const sl_trainer *t, const char *event, sl_progress *p
     p->memory_bytes = memory.params_block + memory.run_block;
     p->kernel = sl_plan_kernels(t->plan);
     p->valid_loss = t->have_valid ? per_token(t->valid.loss_sum, t->valid.count) : NAN;
-    p->best_loss = isfinite(t->at.file_best) ? t->at.file_best : NAN;
+    p->best_loss = isfinite(t->at.best) ? t->at.best : NAN;
     const sl_result *r = strcmp(event, "evaluation") == 0 ? &t->valid : &t->last;
     p->accuracy = t->training.loss == SL_LOSS_MSE ? NAN : per_token(r->correct, r->count);
 }
@@ -80,15 +80,19 @@ static int fill_batch(sl_trainer *t, int row, int rows) {
     return t->arrays.steps;
 }
 
-static sl_status fail_numbers(sl_trainer *t, const char *what, double value) {
+/* `step`: the one whose numbers they are. */
+static sl_status fail_numbers(sl_trainer *t, int64_t step, const char *what, double value) {
     const char *layer = sl_run_first_nonfinite(t->run);
-    bool saved = t->last_path && t->at.epoch > 0;
+    char saved[48] = "";
+    /* A checkpoint of this very step holds the parameters that gave these numbers. */
+    bool good = t->have_good && t->good_step < step;
+    if (good) snprintf(saved, sizeof saved, " (of step %lld)", (long long)t->good_step);
     return sli_fail(SL_ERR_NUMBERS,
                     "step %lld: the %s is %g%s%s (learning rate %g): lower the learning rate (--lr), or clip the "
-                    "gradients (--clip-norm)%s%s",
-                    (long long)t->at.step + 1, what, value, layer ? "; the first such numbers come out of layer " : "",
-                    layer ? layer : "", t->last_rate, saved ? "; the last good checkpoint is " : "",
-                    saved ? t->last_path : "");
+                    "gradients (--clip-norm)%s%s%s",
+                    (long long)step, what, value, layer ? "; the first such numbers come out of layer " : "",
+                    layer ? layer : "", t->last_rate, good ? "; the last good checkpoint is " : "",
+                    good ? t->last_path : "", saved);
 }
 
 /* One micro-batch: rows [row, row + rows) of `of`; its gradient counts by its share of the rows. */
@@ -106,7 +110,7 @@ static sl_status micro_step(sl_trainer *t, int index, int row, int rows, int of,
     sums->count += result.count;
     sums->correct += result.correct;
     t->session_tokens += (int64_t)rows * steps;
-    if (!isfinite(result.loss_sum)) return fail_numbers(t, "loss", result.loss_sum);
+    if (!isfinite(result.loss_sum)) return fail_numbers(t, t->at.step + 1, "loss", result.loss_sum);
     return SL_OK;
 }
 
@@ -119,7 +123,7 @@ static sl_status one_step(sl_trainer *t) {
         SLI_TRY(micro_step(t, index, row, rows - row < t->rows ? rows - row : t->rows, rows, &sums));
     SLI_TRY(sl_run_update(t->run, t->last_rate, &updated));
     sums.gradient_norm = updated.gradient_norm;
-    if (!isfinite(sums.gradient_norm)) return fail_numbers(t, "gradient's norm", sums.gradient_norm);
+    if (!isfinite(sums.gradient_norm)) return fail_numbers(t, t->at.step + 1, "gradient's norm", sums.gradient_norm);
     t->last = sums;
     t->have_last = true;
     t->at.step++;
@@ -139,21 +143,26 @@ static sl_status save(sl_trainer *t, const char *path, bool resumable) {
     sl_progress p;
     SLI_TRY(sli_checkpoint_save(t, path, resumable));
     t->saved_at = now();
+    if (resumable) {
+        t->good_step = t->at.step;
+        t->have_good = true;
+    }
     fill_progress(t, "checkpoint", &p);
     p.path = path;
     return tell(t, &p);
 }
 
-/* Loss of the validation data; *improved: the best parameters so far. */
-static sl_status evaluate(sl_trainer *t, double *loss, bool *improved) {
+/* Loss of the validation data. *improved: these parameters belong into the model file. After a stop in mid-epoch they do so
+ * only while it holds none of an epoch's end: resumed, training ends with the file of a training without the stop. */
+static sl_status evaluate(sl_trainer *t, bool epoch_end, double *loss, bool *improved) {
     sl_progress p;
     SLI_TRY(sli_trainer_evaluate(t, &t->valid));
     t->have_valid = true;
     *loss = per_token(t->valid.loss_sum, t->valid.count);
-    if (!isfinite(*loss)) return fail_numbers(t, "validation loss", *loss);
-    *improved = *loss < t->at.file_best;
-    if (*improved) t->at.file_best = *loss;
+    if (!isfinite(*loss)) return fail_numbers(t, t->at.step, "validation loss", *loss);
+    *improved = epoch_end ? *loss < t->at.best : isinf(t->at.best);
     fill_progress(t, "evaluation", &p);
+    if (*improved) p.best_loss = *loss;
     p.perplexity = t->training.loss == SL_LOSS_SOFTMAX ? exp(*loss) : NAN;
     p.improved = *improved;
     return tell(t, &p);
@@ -187,7 +196,7 @@ static sl_status end_epoch(sl_trainer *t) {
     if (t->valid_kind != SLI_VALID_NONE) {
         double loss = 0;
         bool improved = false;
-        SLI_TRY(evaluate(t, &loss, &improved));
+        SLI_TRY(evaluate(t, true, &loss, &improved));
         judge_epoch(t, loss);
         if (improved) SLI_TRY(save(t, t->path, false));
     }
@@ -201,11 +210,8 @@ static sl_status stop_here(sl_trainer *t) {
     if (t->valid_kind != SLI_VALID_NONE) {
         double loss = 0;
         bool improved = false;
-        SLI_TRY(evaluate(t, &loss, &improved));
-        if (improved) {
-            SLI_TRY(save(t, t->path, false));
-            SLI_TRY(save(t, t->last_path, true)); /* it remembers what the model file now scores */
-        }
+        SLI_TRY(evaluate(t, false, &loss, &improved));
+        if (improved) SLI_TRY(save(t, t->path, false));
     }
     return tell_event(t, "stop");
 }
@@ -232,19 +238,9 @@ static sl_status run_epoch(sl_trainer *t) {
     return t->stop && t->at.epoch < t->training.epochs && !t->at.finished ? tell_event(t, "stop") : SL_OK;
 }
 
-/* Better now than after an epoch. */
-static sl_status check_writable(const char *path) {
-    if (!path) return SL_OK;
-    sli_atomic_file file;
-    SLI_TRY(sli_atomic_begin(&file, path));
-    sli_atomic_abort(&file);
-    return SL_OK;
-}
-
 sl_status sli_trainer_fit(sl_trainer *trainer, sl_answer (*progress)(void *context, const sl_progress *progress),
                           void *context) {
     sl_trainer *t = trainer;
-    SLI_TRY(check_writable(t->path));
     t->progress = progress;
     t->context = context;
     t->stop = false;

@@ -3,7 +3,9 @@
  * char-rnn: Karpathy 2015, github.com/karpathy/char-rnn (train.lua with its defaults, tinyshakespeare): 2 x 128 LSTM on
  *   one-hot characters, two biases, every parameter U(-0.08, 0.08), then forget bias 1.
  * ptb-small, ptb-medium, ptb-large: Zaremba, Sutskever, Vinyals 2014 (arXiv 1409.2329) as in the TensorFlow PTB tutorial
- *   (ptb_word_lm.py): embedding, 2 LSTM layers, dropout on input, between and on output, softmax. */
+ *   (ptb_word_lm.py): embedding, 2 LSTM layers, dropout on input, between and on output, softmax. Every parameter is
+ *   U(-init_scale, init_scale), the initializer of the script's variable scope, but the LSTM's biases: BasicLSTMCell
+ *   (rnn_cell_impl.py) and LSTMBlockCell (lstm_ops.py) make them with an initializer of their own, zeros. */
 #include <string.h>
 
 #include "train/training.h"
@@ -68,7 +70,7 @@ static sl_status ptb_model(sl_model *model, const ptb_config *config, int vocabu
                          .stateful = 1,
                          .kernel_init = uniform,
                          .recurrent_init = uniform,
-                         .bias_init = uniform};
+                         .bias_init = {SL_INIT_ZEROS, 0}};
     sl_dense output = {.units = vocabulary, .kernel_init = uniform, .bias_init = uniform};
     SLI_TRY(sl_model_add_tokens(model, "tokens", vocabulary));
     SLI_TRY(sl_model_add_embedding(model, "embedding", &embedding, NULL));

@@ -71,6 +71,28 @@ sl_status sli_model_ends(const sl_model *model, sli_ends *ends) {
     return status;
 }
 
+/* The layer that gives the first output, or what a Dropout at the end reads. */
+static const sli_layer *output_layer(const sl_model *model) {
+    int output = 0, at = model->layer_count - 1;
+    if (model->output_count > 0) at = sli_model_find_tensor(model, model->outputs[0], &output);
+    while (at > 0 && strcmp(model->layers[at]->kind->class_name, "Dropout") == 0)
+        at = sli_model_find_tensor(model, model->layers[at]->inputs[0], &output);
+    return at < 0 ? NULL : model->layers[at];
+}
+
+sl_status sli_check_logits(const sl_model *model, sl_loss loss) {
+    static const char *const names[] = {
+        "", "linear", "tanh", "sigmoid", "relu", "hard_sigmoid", "hard_sigmoid_k2", "softsign"};
+    const sli_layer *layer = output_layer(model);
+    if ((loss != SL_LOSS_SOFTMAX && loss != SL_LOSS_BINARY) || !layer || strcmp(layer->kind->class_name, "Dense") != 0)
+        return SL_OK;
+    sl_activation activation = ((const sl_dense *)layer->options)->activation;
+    SLI_FAIL_IF(activation != SL_ACT_DEFAULT && activation != SL_ACT_LINEAR, SL_ERR_INPUT,
+                "layer %s: activation %s, but the loss %s works on logits; set its activation to linear", layer->name,
+                names[activation], loss == SL_LOSS_SOFTMAX ? "softmax" : "binary");
+    return SL_OK;
+}
+
 sl_status sli_model_token_ends(const sl_model *model, sli_ends *ends) {
     SLI_TRY(sli_model_ends(model, ends));
     SLI_FAIL_IF(!ends->input.integer, SL_ERR_INPUT,

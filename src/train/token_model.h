@@ -13,6 +13,8 @@ typedef struct sli_ends {
     sli_shape input, output;
 } sli_ends;
 sl_status sli_model_ends(const sl_model *model, sli_ends *ends);
+/* SL_ERR_INPUT if the loss works on logits and the layer that gives the output applies an activation of its own. */
+sl_status sli_check_logits(const sl_model *model, sl_loss loss);
 /* Also checks that tokens go in and logits of at least as many classes come out at every step: a language model. */
 sl_status sli_model_token_ends(const sl_model *model, sli_ends *ends);
 /* Every token in [0, vocabulary). */

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "io/atomic_file.h"
+
 /* ------------------------------------------------------------------------------------------------------ options -- */
 static sl_status copy_string(sli_arena *arena, const char *text, const char **copy) {
     *copy = text ? sli_arena_string(arena, text) : NULL;
@@ -34,14 +36,30 @@ static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes) {
     return hash;
 }
 
+static uint64_t hash_array(uint64_t hash, const sl_array *array) {
+    if (!array) return hash_bytes(hash, "", 1);
+    hash = hash_bytes(hash, &array->type, sizeof array->type);
+    hash = hash_bytes(hash, array->shape, (size_t)array->rank * sizeof *array->shape);
+    return hash_bytes(hash, array->data, array->bytes);
+}
+
+/* Everything of the data that decides a number: also lengths, and what validates (it decides schedules and stops). */
+static uint64_t hash_data(uint64_t hash, const sl_dataset *data) {
+    if (!data) return hash_bytes(hash, "-", 1);
+    hash = hash_bytes(hash, &data->token_count, sizeof data->token_count);
+    if (data->tokens) return hash_bytes(hash, data->tokens, data->token_count * sizeof *data->tokens);
+    hash = hash_array(hash_array(hash, data->x), data->y);
+    return hash_array(hash, data->lengths);
+}
+
 static sl_status set_streams(sl_trainer *t, const sl_dataset *train, const sl_dataset *valid, const sli_ends *ends) {
     const sl_training *o = &t->training;
     size_t count = train->token_count;
     SLI_TRY(sli_check_tokens(train->tokens, count, ends->input.vocabulary));
-    t->data_hash = hash_bytes(0xCBF29CE484222325u, train->tokens, count * sizeof *train->tokens);
     double fraction = valid ? 0 : o->valid_fraction;
     if (valid) {
-        SLI_FAIL_IF(!valid->tokens, SL_ERR_INPUT, "the training data are a token stream, the validation data are not");
+        SLI_FAIL_IF(!valid->tokens, SL_ERR_INPUT,
+                    "the training data are a token stream, the validation data are not: give tokens for both");
         SLI_TRY(sli_check_tokens(valid->tokens, valid->token_count, ends->input.vocabulary));
         t->valid_tokens = valid->tokens;
         t->valid_count = valid->token_count;
@@ -58,8 +76,11 @@ static sl_status set_streams(sl_trainer *t, const sl_dataset *train, const sl_da
         t->valid_kind = SLI_VALID_STREAM;
         count -= t->valid_count;
     }
-    SLI_FAIL_IF(t->valid_kind == SLI_VALID_STREAM && t->valid_count < 2, SL_ERR_INPUT,
-                "the validation part has %zu tokens, at least 2 are needed: give more text or a larger part",
+    SLI_FAIL_IF(t->valid_kind == SLI_VALID_STREAM && t->valid_count<2, SL_ERR_INPUT, fraction> 0
+                    ? "the validation share (--valid-split) of %zu tokens is too small: it needs at least 2; give "
+                      "more text or a larger share"
+                    : "the validation text (--valid) of %zu tokens is too small: it needs at least 2; give a "
+                      "longer one",
                 t->valid_count);
     return sli_streams_contiguous(&t->streams, train->tokens, count, o->batch, o->steps, o->drop_partial);
 }
@@ -81,8 +102,9 @@ sl_status sli_trainer_array_needs(const sl_model *model, sl_loss loss, bool doub
 static sl_status set_arrays(sl_trainer *t, const sl_dataset *train, const sl_dataset *valid) {
     sl_training *o = &t->training;
     sli_array_needs needs;
-    SLI_FAIL_IF(!train->x || !train->y, SL_ERR_INPUT, "training needs x and y");
-    SLI_FAIL_IF(valid && (!valid->x || !valid->y), SL_ERR_INPUT, "the validation data need x and y");
+    SLI_FAIL_IF(!train->x || !train->y, SL_ERR_INPUT, "training needs x and y: give both (--x and --y)");
+    SLI_FAIL_IF(valid && (!valid->x || !valid->y), SL_ERR_INPUT,
+                "the validation data need x and y: give both (--valid-x and --valid-y)");
     SLI_TRY(sli_trainer_array_needs(t->model, o->loss, o->dtype == SL_F64, &needs));
     SLI_TRY(sli_array_data_new(train->x, train->y, train->lengths, &needs, &t->arrays));
     SLI_FAIL_IF(o->steps > 0 && o->steps < t->arrays.steps, SL_ERR_INPUT,
@@ -90,17 +112,16 @@ static sl_status set_arrays(sl_trainer *t, const sl_dataset *train, const sl_dat
                 o->steps);
     if (train->lengths) o->masking = SL_MASK_LENGTHS;
     SLI_FAIL_IF(o->masking == SL_MASK_LENGTHS && !train->lengths, SL_ERR_INPUT,
-                "masking by lengths was asked for, but the data have no lengths");
+                "masking by lengths was asked for, but the data have no lengths: give them (--lengths)");
     o->steps = t->arrays.steps;
     if (valid) {
         SLI_TRY(sli_array_data_new(valid->x, valid->y, valid->lengths, &needs, &t->valid_arrays));
         SLI_FAIL_IF(valid->lengths && !train->lengths, SL_ERR_INPUT,
-                    "the validation data have lengths, the training data have none");
+                    "the validation data have lengths, the training data have none: give both (--lengths and "
+                    "--valid-lengths), or neither");
         if (t->valid_arrays.steps > o->steps) o->steps = t->valid_arrays.steps;
         t->valid_kind = SLI_VALID_ARRAYS;
     }
-    t->data_hash = hash_bytes(0xCBF29CE484222325u, train->x->data, train->x->bytes);
-    t->data_hash = hash_bytes(t->data_hash, train->y->data, train->y->bytes);
     return SL_OK;
 }
 
@@ -116,10 +137,12 @@ static sl_status set_data(sl_trainer *t, const sl_dataset *train, const sl_datas
         if ((size_t)o->batch > t->arrays.rows && o->accumulate == 1) o->batch = (int)t->arrays.rows;
         t->blocks = (t->arrays.rows + (size_t)o->batch - 1) / (size_t)o->batch;
     }
+    t->data_hash = hash_data(hash_data(0xCBF29CE484222325u, train), valid);
     t->rows = o->batch / o->accumulate;
     bool watches = o->patience > 0 || o->schedule.kind == SL_SCHEDULE_PLATEAU;
     SLI_FAIL_IF(watches && t->valid_kind == SLI_VALID_NONE, SL_ERR_INPUT,
-                "%s needs validation data: give a validation file, or a part of the text (valid_fraction)",
+                "%s needs validation data: give some (--valid, or --valid-x and --valid-y), or of a text a share of it "
+                "(--valid-split)",
                 o->patience > 0 ? "early stopping (patience)" : "the plateau schedule");
     return SL_OK;
 }
@@ -179,16 +202,27 @@ static sl_status make_buffers(sl_trainer *t) {
     return SL_OK;
 }
 
+/* Better now than after an epoch. */
+static sl_status check_writable(const char *path) {
+    if (!path) return SL_OK;
+    sli_atomic_file file;
+    SLI_TRY(sli_atomic_begin(&file, path));
+    sli_atomic_abort(&file);
+    return SL_OK;
+}
+
 static sl_status make(sl_trainer *t, const sl_model *model, const sl_training *training, const sl_dataset *train,
                       const sl_dataset *valid, const char *path, const char *const *metadata) {
     t->tokens = train->tokens != NULL;
     SLI_TRY(sli_training_resolve(training, t->tokens, &t->training));
     SLI_TRY(sli_model_copy(model, t->tokens, &t->model));
+    SLI_TRY(sli_check_logits(t->model, t->training.loss));
+    SLI_TRY(check_writable(path));
     SLI_TRY(set_data(t, train, valid));
     SLI_TRY(copy_strings(t, path, metadata));
     SLI_TRY(make_plan(t));
     SLI_TRY(make_buffers(t));
-    t->at.best = t->at.patience_best = t->at.file_best = INFINITY;
+    t->at.best = t->at.patience_best = INFINITY;
     return SL_OK;
 }
 

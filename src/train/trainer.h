@@ -18,8 +18,7 @@ typedef struct sli_position {
     int waiting;                    /* epochs since the last improvement by min_delta */
     double best;                    /* validation loss of the best epoch end; infinity before one */
     double patience_best;           /* what early stopping compares with */
-    double file_best; /* of the parameters in the model file: also evaluations after a stop in mid-epoch */
-    bool finished;    /* stopped early: nothing is left to do */
+    bool finished;                  /* stopped early: nothing is left to do */
 } sli_position;
 
 typedef enum sli_valid_kind {
@@ -60,6 +59,8 @@ struct sl_trainer {
     size_t state_bytes;
 
     sli_position at;
+    bool have_good;    /* last_path was written, or resumed from, */
+    int64_t good_step; /* after so many steps */
     /* Of this call of fit. */
     sl_answer (*progress)(void *context, const sl_progress *progress);
     void *context;

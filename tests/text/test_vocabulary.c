@@ -35,7 +35,7 @@ static const char *token(const sl_vocabulary *v, int id) {
 
 TEST(vocabulary_words_by_frequency_ties_by_first_appearance) {
     sl_vocabulary *v = make(SL_LEVEL_WORD, "b a  c\ta\nc b\r\nd\n", 0);
-    CHECK(sl_vocabulary_size(v) == 5);
+    CHECK(sl_vocabulary_size(v) == 6);
     CHECK(sl_vocabulary_level(v) == SL_LEVEL_WORD);
     CHECK(strcmp(token(v, 0), "\n") == 0); /* three line ends */
     CHECK(strcmp(token(v, 1), "b") == 0);
@@ -43,7 +43,8 @@ TEST(vocabulary_words_by_frequency_ties_by_first_appearance) {
     CHECK(strcmp(token(v, 3), "c") == 0);
     CHECK(strcmp(token(v, 4), "d") == 0);
     CHECK(strcmp(encoded(v, "a b\n\nc"), "a|b|$|$|c") == 0); /* no line end after the last line: no token */
-    CHECK(sl_vocabulary_token(v, 5, NULL) == NULL);
+    CHECK(strcmp(token(v, 5), "<unk>") == 0);
+    CHECK(sl_vocabulary_token(v, 6, NULL) == NULL);
     CHECK(sl_vocabulary_token(v, -1, NULL) == NULL);
     sl_vocabulary_free(v);
 }
@@ -75,8 +76,22 @@ TEST(vocabulary_text_with_unk_keeps_it) {
     sl_vocabulary_free(v);
 }
 
+TEST(vocabulary_of_words_always_knows_unk) {
+    for (int limit = 0; limit <= 5; limit += 5) { /* 0, and the limit that just holds everything */
+        sl_vocabulary *v = make(SL_LEVEL_WORD, "one two three\n", limit);
+        CHECK(sl_vocabulary_size(v) == 5);
+        CHECK(strcmp(encoded(v, "one four\n"), "one|<unk>|$") == 0);
+        sl_vocabulary_free(v);
+    }
+    sl_vocabulary *v = make(SL_LEVEL_WORD, "one two three\n", 4);
+    CHECK(sl_vocabulary_size(v) == 4);
+    CHECK(strcmp(encoded(v, "one three\n"), "one|<unk>|$") == 0);
+    sl_vocabulary_free(v);
+}
+
 TEST(vocabulary_without_unk_refuses_new_words) {
-    sl_vocabulary *v = make(SL_LEVEL_WORD, "one two three\n", 0);
+    sl_vocabulary *v = NULL;
+    REQUIRE_OK(sl_vocabulary_from_json(NULL, "{\"level\":\"word\",\"tokens\":[\"one\",\"two\"]}", &v));
     int32_t *tokens = NULL;
     size_t count = 0;
     CHECK_FAILS(sl_vocabulary_encode(v, "one four", 8, &tokens, &count), SL_ERR_INPUT, "\"four\" at byte 4");
@@ -195,7 +210,7 @@ TEST(vocabulary_many_words_keep_their_counts) {
             if (k % 7 >= round) used += (size_t)snprintf(text + used, capacity - used, "w%d ", k);
     sl_vocabulary *v = NULL;
     REQUIRE_OK(sl_vocabulary_new(NULL, SL_LEVEL_WORD, text, used, 0, &v));
-    CHECK(sl_vocabulary_size(v) == 5000);
+    CHECK(sl_vocabulary_size(v) == 5001);   /* and <unk> */
     CHECK(strcmp(token(v, 0), "w6") == 0);  /* the first that appears 7 times */
     CHECK(strcmp(token(v, 1), "w13") == 0); /* the second */
     int seen = 0;

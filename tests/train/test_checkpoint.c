@@ -210,16 +210,90 @@ TEST(resume_refuses_another_training) {
     sl_model_free(other);
 }
 
-TEST(fit_checks_the_path_before_it_trains) {
+static void same_files(const char *a, const char *b, const char *suffix) {
+    char *texts[2] = {NULL, NULL};
+    size_t bytes[2] = {0, 0};
+    for (int i = 0; i < 2; i++) {
+        char name[800];
+        snprintf(name, sizeof name, "%s%s", i ? b : a, suffix);
+        const char *const paths[] = {name};
+        REQUIRE_OK(sl_text_read(NULL, paths, 1, &texts[i], &bytes[i]));
+    }
+    CHECK(bytes[0] == bytes[1] && memcmp(texts[0], texts[1], bytes[0]) == 0);
+    sl_text_free(texts[0]);
+    sl_text_free(texts[1]);
+}
+
+/* The evaluation after a stop in mid-epoch leaves no trace: wherever the stop is, both files end as without it. */
+TEST(resume_ends_with_the_files_of_an_uninterrupted_training) {
+    sl_model *model = helper_model(0);
+    sl_dataset data = helper_data(120);
+    sl_training training = helper_training(8);
+    training.valid_fraction = 0.2;
+    training.learning_rate = 0.05; /* the best epoch is not the last */
+    const char *whole = helper_path("whole.sluice"), *parts = helper_path("parts.sluice");
+    static helper_record r;
+    memset(&r, 0, sizeof r);
+    sl_trainer *trainer = helper_trainer(model, &training, &data, whole);
+    REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, &r));
+    sl_trainer_free(trainer);
+    int steps = r.steps;
+    for (int at = 1; at < steps; at++) {
+        memset(&r, 0, sizeof r);
+        r.stop_at = at;
+        trainer = helper_trainer(model, &training, &data, parts);
+        REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, &r));
+        sl_trainer_free(trainer);
+        trainer = helper_trainer(model, &training, &data, parts);
+        REQUIRE_OK(sl_trainer_resume(trainer));
+        REQUIRE_OK(sl_trainer_fit(trainer, NULL, NULL));
+        sl_trainer_free(trainer);
+        same_files(whole, parts, "");
+        same_files(whole, parts, ".last");
+    }
+    sl_model_free(model);
+}
+
+TEST(resume_refuses_other_lengths_and_other_validation_data) {
+    float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[2] = {0, 1}, other_y[2] = {1, 1};
+    int32_t lengths[2] = {4, 4}, other_lengths[2] = {4, 3};
+    sl_array xa = {SL_ARRAY_F32, 3, {2, 4, 1}, x, sizeof x, {0}}, ya = {SL_ARRAY_F32, 2, {2, 1}, y, sizeof y, {0}},
+             oy = {SL_ARRAY_F32, 2, {2, 1}, other_y, sizeof y, {0}},
+             la = {SL_ARRAY_I32, 1, {2}, lengths, sizeof lengths, {0}},
+             lb = {SL_ARRAY_I32, 1, {2}, other_lengths, sizeof lengths, {0}};
+    sl_dataset data = {.x = &xa, .y = &ya, .lengths = &la}, cut = {.x = &xa, .y = &ya, .lengths = &lb},
+               other = {.x = &xa, .y = &oy, .lengths = &la};
+    const sl_dataset *const pairs[][2] = {{&data, &data}, {&cut, &data}, {&data, &other}, {&data, &cut}, {&data, NULL}};
+    sl_training training = {.loss = SL_LOSS_MSE, .device = test_device};
+    const char *path = helper_path("lengths.sluice");
+    sl_recurrent gru = {.units = 1};
+    sl_model *model = NULL;
+    REQUIRE_OK(sl_model_new(NULL, &model));
+    REQUIRE_OK(sl_model_add_input(model, "x", 1, 0));
+    REQUIRE_OK(sl_model_add_recurrent(model, "gru", SL_GRU, &gru, NULL));
+    for (int i = 0; i < 5; i++) {
+        sl_trainer *trainer = NULL;
+        char last[800];
+        snprintf(last, sizeof last, "%s%s", path, pairs[i][1] ? "" : ".last"); /* without validation PATH is resumed */
+        REQUIRE_OK(sl_trainer_new(model, &training, pairs[i][0], pairs[i][1], i < 4 ? path : last, NULL, &trainer));
+        if (i == 0) REQUIRE_OK(sl_trainer_fit(trainer, NULL, NULL));
+        if (i == 0)
+            REQUIRE_OK(sl_trainer_resume(trainer));
+        else
+            CHECK_FAILS(sl_trainer_resume(trainer), SL_ERR_INPUT, "other data");
+        sl_trainer_free(trainer);
+    }
+    sl_model_free(model);
+}
+
+TEST(trainer_checks_the_path_before_it_plans) {
     sl_model *model = helper_model(0);
     sl_dataset data = helper_data(150);
     sl_training training = helper_training(1);
-    helper_record r = {0};
-    sl_trainer *trainer = helper_trainer(model, &training, &data, "/no/such/folder/model.sluice");
-    sl_status status = sl_trainer_fit(trainer, helper_listen, &r);
-    CHECK(status == SL_ERR_IO || status == SL_ERR_FILE);
-    CHECK(strstr(sl_error_detail(), "/no/such/folder"));
-    CHECK(r.steps == 0);
-    sl_trainer_free(trainer);
+    sl_trainer *trainer = NULL;
+    training.memory_limit = 1; /* no plan fits: the path is looked at first */
+    CHECK_FAILS(sl_trainer_new(model, &training, &data, NULL, "/no/such/folder/model.sluice", NULL, &trainer),
+                SL_ERR_IO, "/no/such/folder");
+    CHECK(!strstr(sl_error_detail(), "older file"));
     sl_model_free(model);
 }

@@ -161,7 +161,7 @@ TEST(fit_answers_are_obeyed) {
     helper_record stop = {.stop_at = 4}, abort = {.stop_at = 4, .answer = SL_ABORT};
     sl_trainer *trainer = helper_trainer(model, &training, &data, path);
     REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, &stop));
-    CHECK(stop.steps == 4 && stop.stops == 1 && stop.evaluations == 1 && stop.checkpoints == 3);
+    CHECK(stop.steps == 4 && stop.stops == 1 && stop.evaluations == 1 && stop.checkpoints == 2);
     sl_trainer_free(trainer);
     trainer = helper_trainer(model, &training, &data, path);
     CHECK_FAILS(sl_trainer_fit(trainer, helper_listen, &abort), SL_ERR_CANCELLED, "step 4");
@@ -189,7 +189,14 @@ TEST(fit_stops_on_numbers_that_are_not_finite) {
     REQUIRE_OK(sl_params_set(sl_trainer_params(trainer), "logits.bias", bias, 7));
     CHECK_FAILS(sl_trainer_fit(trainer, helper_listen, &after), SL_ERR_NUMBERS, "--lr");
     CHECK(strstr(sl_error_detail(), "step 5") && strstr(sl_error_detail(), "logits"));
+    CHECK(strstr(sl_error_detail(), "checkpoint is ") && strstr(sl_error_detail(), "nan.sluice (of step 4)"));
     CHECK(after.steps == 0 && after.checkpoints == 0);
+    sl_trainer_free(trainer);
+    /* Nothing was written yet, although the path is known: no checkpoint is named. */
+    trainer = helper_trainer(model, &training, &data, helper_path("nan2.sluice"));
+    REQUIRE_OK(sl_params_set(sl_trainer_params(trainer), "logits.bias", bias, 7));
+    CHECK_FAILS(sl_trainer_fit(trainer, helper_listen, &after), SL_ERR_NUMBERS, "step 1");
+    CHECK(!strstr(sl_error_detail(), "checkpoint"));
     sl_trainer_free(trainer);
     /* The file of before is whole, and without the NaN. */
     REQUIRE_OK(sl_file_open(NULL, path, &file));
@@ -200,6 +207,30 @@ TEST(fit_stops_on_numbers_that_are_not_finite) {
     CHECK(isfinite(after.last.loss));
     sl_trainer_free(trainer);
     sl_model_free(model);
+}
+
+/* A Keras classifier's last activation would be applied twice. */
+TEST(fit_refuses_an_activation_before_a_loss_on_logits) {
+    float x[4] = {1, 2, 3, 4}, y[2] = {0, 1};
+    sl_array xa = {SL_ARRAY_F32, 2, {2, 2}, x, sizeof x, {0}}, ya = {SL_ARRAY_F32, 2, {2, 1}, y, sizeof y, {0}};
+    sl_dataset data = {.x = &xa, .y = &ya};
+    sl_training training = {.loss = SL_LOSS_BINARY, .device = test_device};
+    for (int dropout = 0; dropout < 2; dropout++) {
+        sl_model *model = NULL;
+        sl_trainer *trainer = NULL;
+        sl_dense dense = {.units = 1, .activation = SL_ACT_SIGMOID};
+        REQUIRE_OK(sl_model_new(NULL, &model));
+        REQUIRE_OK(sl_model_add_input(model, "x", 2, 1));
+        REQUIRE_OK(sl_model_add_dense(model, "out", &dense, NULL));
+        if (dropout) REQUIRE_OK(sl_model_add_dropout(model, "drop", 0.1, NULL));
+        training.loss = SL_LOSS_BINARY;
+        CHECK_FAILS(sl_trainer_new(model, &training, &data, NULL, NULL, NULL, &trainer), SL_ERR_INPUT,
+                    "layer out: activation sigmoid, but the loss binary works on logits; set its activation to linear");
+        training.loss = SL_LOSS_MSE;
+        REQUIRE_OK(sl_trainer_new(model, &training, &data, NULL, NULL, NULL, &trainer));
+        sl_trainer_free(trainer);
+        sl_model_free(model);
+    }
 }
 
 /* Array data: softmax labels at the end of sequences of different lengths, shuffled, last batch partial. */
