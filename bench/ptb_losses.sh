@@ -2,7 +2,7 @@
 # The first losses of a PTB preset beside PyTorch's from the same weights and text (tests/golden/make_ptb.py).
 #     bench/ptb_losses.sh TEXT [PRESET] [STEPS]        ptb-small 100; f64 runs on the reference kernels and takes its time
 # SLUICE: the program (build/sluice); PYTHON: one with torch. Without PYTHON, PyTorch's losses are the committed ones
-# (tests/data/golden/PRESET.losses, in double), which belong to War and Peace and to the weights of seed 1.
+# (tests/data/golden/PRESET.losses, in double), which belong to War and Peace and to the weights of the presets' seed, 0.
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 text=${1:?usage: bench/ptb_losses.sh TEXT [PRESET] [STEPS]}

@@ -148,7 +148,7 @@ def main():
     parser.add_argument("--tiny")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--dtype", default="float32", choices=["float32", "float64"])
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)  # the presets' own
     parser.add_argument("--out")
     a = parser.parse_args()
     if a.tiny:
