@@ -512,3 +512,13 @@ TEST(io_json_truncated) {
     }
     free(text);
 }
+
+TEST(model_json_softmax_says_what_to_do) {
+    static const char json[] =
+        "{\"class_name\": \"Sequential\", \"config\": {\"layers\": ["
+        "{\"class_name\": \"InputLayer\", \"config\": {\"batch_shape\": [null, 3]}},"
+        "{\"class_name\": \"Dense\", \"config\": {\"units\": 2, \"activation\": \"softmax\"}}]}}";
+    sl_model *model = NULL;
+    CHECK_FAILS(sl_model_from_json(NULL, json, sizeof json - 1, &model), SL_ERR_UNKNOWN,
+                "set its activation to \"linear\"");
+}

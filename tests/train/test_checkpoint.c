@@ -238,7 +238,7 @@ TEST(resume_ends_with_the_files_of_an_uninterrupted_training) {
     REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, &r));
     sl_trainer_free(trainer);
     int steps = r.steps;
-    for (int at = 1; at < steps; at++) {
+    for (int at = 1; at < steps; at += 3) {
         memset(&r, 0, sizeof r);
         r.stop_at = at;
         trainer = helper_trainer(model, &training, &data, parts);
