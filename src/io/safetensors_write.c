@@ -34,7 +34,7 @@ static sl_status append_metadata(sli_text *header, const char *const *metadata) 
 }
 
 static sl_status append_tensor(sli_text *header, const sli_tensor_source *tensor, size_t *offset) {
-    size_t bytes, end;
+    size_t bytes = 0, end;
     SLI_TRY(source_bytes(tensor, &bytes));
     SLI_FAIL_IF(__builtin_add_overflow(*offset, bytes, &end) || end > INT64_MAX, SL_ERR_USAGE,
                 "tensor \"%s\" makes the file too large", tensor->name);
@@ -68,7 +68,7 @@ static sl_status make_header(const sli_tensor_source *tensors, int count, const 
 }
 
 static sl_status write_tensor(const sli_tensor_source *tensor, sli_atomic_file *file) {
-    size_t bytes;
+    size_t bytes = 0;
     SLI_TRY(source_bytes(tensor, &bytes));
     uint64_t before = file->written;
     SLI_TRY(tensor->produce ? tensor->produce(tensor, file) : sli_atomic_append(file, tensor->data, bytes));

@@ -146,7 +146,7 @@ static sl_status whole_number(const json_t *root, const char *key, int64_t low, 
 }
 
 static sl_status read_position(const sl_trainer *t, const json_t *root, const char *path, sli_position *at) {
-    int64_t step, epoch, block, plateaus, waiting;
+    int64_t step = 0, epoch = 0, block = 0, plateaus = 0, waiting = 0;
     SLI_TRY(whole_number(root, "step", 0, UINT32_MAX, path, &step));
     SLI_TRY(whole_number(root, "epoch", 0, INT32_MAX, path, &epoch));
     SLI_TRY(whole_number(root, "block", 0, (int64_t)t->blocks - 1, path, &block));
