@@ -34,7 +34,7 @@ kill -KILL "$process" 2>/dev/null || true
 wait "$process" 2>/dev/null || true
 losses >"$work/ours"
 
-# ours, theirs, theirs from weights one rounding error away. Rounding grows about tenfold every six steps in this training, in
+# ours, theirs, theirs from weights one rounding error away. Rounding grows by orders of magnitude in this training, in
 # any program: ours may differ by as much as a hundred such errors have grown to, and no more.
 paste "$work/ours" "$work/theirs" >"$here/bench/results/losses_${preset}_${dtype}_$(date +%Y-%m-%d).txt"
 paste "$work/ours" "$work/theirs" | awk -v preset="$preset" -v dtype="$dtype" -v unit="$([ "$dtype" = f64 ] && echo 2e-15 || echo 5e-7)" '
