@@ -178,6 +178,43 @@ TEST(run_labels_are_checked_and_minus_one_is_ignored) {
     sl_model_free(model);
 }
 
+TEST(run_bad_batch_leaves_the_last_results) {
+    sl_model *model = stream_model();
+    rig r = make_rig(model, (sl_plan_options){.batch = 2, .steps = T});
+    float x[T * 2 * I], before[T * F], after[T * F];
+    draw(x, T * 2 * I);
+    const void *inputs[] = {x};
+    REQUIRE_OK(sl_run_forward(r.run, &(sl_batch){.batch = 1, .steps = T, .inputs = inputs}));
+    REQUIRE_OK(sl_run_output(r.run, NULL, before, T * F));
+    x[5] = INFINITY;
+    CHECK_FAILS(sl_run_forward(r.run, &(sl_batch){.batch = 2, .steps = T, .inputs = inputs}), SL_ERR_NUMBERS,
+                "value 5");
+    REQUIRE_OK(sl_run_output(r.run, NULL, after, T * F));
+    CHECK(memcmp(before, after, sizeof before) == 0);
+    free_rig(&r);
+    sl_model_free(model);
+}
+
+TEST(run_refuses_what_was_overwritten) {
+    sl_model *model = stream_model();
+    rig r = make_rig(model,
+                     (sl_plan_options){.batch = 1, .steps = T, .train = 1, .input_gradients = 1, .loss = SL_LOSS_MSE});
+    float x[T * I], y[T * F] = {0}, dx[T * I];
+    draw(x, T * I);
+    const void *inputs[] = {x};
+    sl_batch batch = {.batch = 1, .steps = T, .inputs = inputs, .targets = y};
+    sl_result result;
+    REQUIRE_OK(sl_run_evaluate(r.run, &batch, &result));
+    REQUIRE_OK(sl_run_output(r.run, NULL, x, T * F));
+    REQUIRE_OK(sl_run_gradients(r.run, &batch, NULL, 0, 0, 1, &result));
+    CHECK_FAILS(sl_run_output(r.run, NULL, x, T * F), SL_ERR_USAGE, "overwritten");
+    REQUIRE_OK(sl_run_input_gradient(r.run, 0, dx, T * I));
+    CHECK(sl_run_first_nonfinite(r.run) == NULL);
+    CHECK_FAILS(sl_run_input_gradient(r.run, 0, dx, T * I), SL_ERR_USAGE, "no gradients");
+    free_rig(&r);
+    sl_model_free(model);
+}
+
 TEST(run_without_valid_labels_has_zero_gradients) {
     sl_model *model = stream_model();
     rig r = make_rig(
