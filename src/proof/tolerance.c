@@ -13,7 +13,9 @@
  * with eps = 2^-24, or 2^-53 in double.
  *
  * Few numbers. rms(reference) stands for the size of the terms that were summed. One sum of random signs is k times smaller
- * than usual with probability 1/k; over n numbers this averages out as 1/n. The bound grows by 1 + 32/n. */
+ * than usual with probability 1/k; over n numbers this averages out as 1/n. The bound grows by 1 + 32/n. Measured for single
+ * numbers over 300 seeds (lstm:b1_t3_i1_h1_p1_train, f32 reference): median 1e-7, 90% below 4e-7, largest 5e-5: the tail of
+ * such cancellation, which one seed in some hundreds carries beyond this bound as well. */
 #include "proof/tolerance.h"
 
 #include <math.h>
