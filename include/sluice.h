@@ -290,13 +290,18 @@ typedef struct sl_clip {
 } sl_clip;
 
 struct sl_plan_options {
-    int batch;           /* B, 0 = 1 */
-    int steps;           /* the largest T of one call, 0 = 1 */
-    int train;           /* book gradients, saved activations, optimizer */
-    sl_dtype dtype;      /* f32; f64 runs on the reference kernels */
-    const char *device;  /* "auto", "cpu"; invented for planning: "cpu:base", "cpu:avx2", "cuda:sm_90"; NULL = auto */
+    int batch; /* B, 0 = 1 */
+    int steps; /* the largest T of one call, 0 = 1 */
+    int train; /* book gradients, saved activations, optimizer */
+    /* What matrix products are computed in: f32; tf32, bf16, f16 (GPU): operands are rounded to it, sums are f32. Parameters,
+     * optimizer state, cell state, activations between layers and pointwise mathematics are f32 in all of these. f64 runs on
+     * the reference kernels. f16 training scales its loss by itself (sl_result.loss_scale). */
+    sl_dtype dtype;
+    /* "auto" (the first usable GPU, else the CPU), "cpu", "cuda:0"; invented for planning: "cpu:base", "cpu:avx2",
+     * "cuda:sm_80", "cuda:sm_90" (an H200), "cuda:sm_100"; NULL = auto */
+    const char *device;
     const char *require; /* kernel name, prefix ending in ':' or the word "fused"; recurrent problems only; NULL */
-    size_t memory_limit; /* bytes for block and parameters together; 0 = none */
+    size_t memory_limit; /* bytes for block and parameters together; 0 = none; on a GPU: what is free on it */
     int threads;         /* 0 = by affinity mask and cgroup quota */
     sl_masking masking;
     int batch_major;
@@ -305,6 +310,7 @@ struct sl_plan_options {
     sl_reduction reduction;
     sl_optimizer optimizer;
     sl_clip clip;
+    int no_graph; /* GPU: launch every kernel anew instead of replaying the call as one CUDA graph */
     const sl_allocator *allocator;
 };
 
@@ -363,6 +369,8 @@ typedef struct sl_result { /* of a call that computes a loss */
     double count;          /* valid elements */
     double correct;        /* softmax: argmax hits; binary: right sides of 0 */
     double gradient_norm;  /* global, before clipping; 0 where not computed */
+    double loss_scale;     /* f16 training: the factor now; else 0 */
+    double skipped_steps;  /* f16 training: updates left out so far because gradients overflowed */
 } sl_result;
 
 SL_API sl_status sl_run_new(const sl_plan *plan, sl_params *params, sl_run **run);
@@ -388,6 +396,14 @@ SL_API sl_status sl_run_gradients(sl_run *run, const sl_batch *batch, const void
                                   uint32_t micro_step, double scale, sl_result *result);
 /* Clip, optimizer step with this learning rate, pack, zero the accumulators. result->gradient_norm is filled. */
 SL_API sl_status sl_run_update(sl_run *run, double learning_rate, sl_result *result);
+/* sl_run_gradients (micro_step 0, scale 1) and sl_run_update as one, queued without waiting for the device: on a GPU one CUDA
+ * graph, recorded at the first call of full size. At most sl_run_depth steps may be uncollected. The batch is copied.
+ * Gradients that are not finite leave the parameters as they are (*result of that step shows them). */
+SL_API sl_status sl_run_step(sl_run *run, const sl_batch *batch, uint32_t step, double learning_rate);
+/* Waits for the oldest uncollected step and fills *result (gradient_norm too). SL_ERR_USAGE if there is none. */
+SL_API sl_status sl_run_step_result(sl_run *run, sl_result *result);
+/* 1 on devices that work at once (CPU), 2 on a GPU: the host may prepare one step while the device computes another. */
+SL_API int sl_run_depth(const sl_run *run);
 SL_API sl_status sl_run_zero_gradients(sl_run *run);
 SL_API sl_status sl_run_gradient(sl_run *run, const char *parameter, double *values, size_t count);
 /* Gradient of float input `index` after sl_run_gradients (input_gradients plans); like sl_run_output. */

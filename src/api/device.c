@@ -4,15 +4,17 @@
 #include <string.h>
 
 const char *sl_device_name(int index, const char **detail, int *usable) {
-    static _Thread_local char text[512];
+    static _Thread_local char name[64], text[512];
     if (index < 0) return NULL;
     for (const sli_device_ops *const *ops = sli_registry_get()->devices; *ops; ops++) {
         if (strcmp((*ops)->name, "far") == 0) continue; /* the test device */
-        if (index-- > 0) continue;
-        bool fine = (*ops)->describe(text, sizeof text);
-        if (detail) *detail = text;
-        if (usable) *usable = fine;
-        return (*ops)->name;
+        bool fine = false;
+        for (int line = 0; (*ops)->describe(line, name, sizeof name, text, sizeof text, &fine); line++) {
+            if (index-- > 0) continue;
+            if (detail) *detail = text;
+            if (usable) *usable = fine;
+            return name;
+        }
     }
     return NULL;
 }

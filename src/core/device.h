@@ -6,14 +6,30 @@
 #include "kernel.h"
 
 typedef struct sli_device sli_device; /* opened by a plan, shared by its params and runs; thread-safe */
-typedef struct sli_queue sli_queue;   /* one per run or params: work is done in order; one thread at a time */
+/* sli_queue (kernel.h): one per run or params: work is done in order; one thread at a time. */
+typedef struct sli_recording sli_recording; /* work recorded once, replayed often: a CUDA graph */
+
+/* Where the time of a call went, by marks between kernels (--profile). */
+typedef enum sli_phase {
+    SLI_PHASE_OTHER,
+    SLI_PHASE_RECURRENCE, /* the loop over time */
+    SLI_PHASE_PRODUCT,    /* matrix products outside the loop */
+    SLI_PHASE_SOFTMAX,    /* losses */
+    SLI_PHASE_OPTIMIZER,  /* norm, optimizer, packing */
+    SLI_PHASE_COPY,       /* inputs to the device */
+    SLI_PHASE_GAP,        /* the device waits for the host */
+    SLI_PHASE_COUNT
+} sli_phase;
+
+enum { SLI_READ_SLOTS = 4, SLI_READ_BYTES = 256 };
 
 struct sli_device_ops {
     const char *name; /* prefix of the device names it serves: "cpu", "far", "cuda" */
     /* Fills *caps for a device name ("cpu", "cpu:avx2"); SL_ERR_DEVICE or SL_ERR_UNKNOWN with the reason. threads: 0 = default. */
     sl_status (*caps)(const char *device_name, int threads, sli_caps *caps);
-    /* One line for `sluice devices`; false: not usable, with the reason. */
-    bool (*describe)(char *text, size_t capacity);
+    /* Line number `index` for `sluice devices`: the device's name and a sentence; *usable false: the reason why not. false past
+     * the last line. */
+    bool (*describe)(int index, char *name, size_t name_capacity, char *text, size_t capacity, bool *usable);
     sl_status (*open)(const sli_caps *caps, const sl_allocator *allocator, sli_device **device);
     void (*close)(sli_device *device);
     sl_status (*alloc)(sli_device *device, size_t bytes, void **block); /* SLI_ALIGN aligned, zeroed; bytes 0: NULL */
@@ -28,6 +44,21 @@ struct sli_device_ops {
     /* The call is copied; `function` is a row's pack, forward or backward. call->threads is set by the queue. */
     sl_status (*submit)(sli_queue *queue, sli_kernel_fn function, const sli_call *call);
     sl_status (*wait)(sli_queue *queue);
+    /* Recording: NULL where the device has none. Between begin and end, copy, zero and submit are recorded instead of done;
+     * upload, download and wait are not allowed. record_end ends it whatever happened. A recording belongs to its queue. */
+    sl_status (*record_begin)(sli_queue *queue);
+    sl_status (*record_end)(sli_queue *queue, sli_recording **recording);
+    sl_status (*replay)(sli_queue *queue, sli_recording *recording);
+    void (*recording_free)(sli_queue *queue, sli_recording *recording);
+    /* Reading back without stalling: read_later queues a copy into host slot 0..SLI_READ_SLOTS-1 (at most SLI_READ_BYTES),
+     * read_slot waits for that copy alone. NULL: the device works at once, download does. */
+    sl_status (*read_later)(sli_queue *queue, int slot, const void *from, size_t bytes);
+    sl_status (*read_slot)(sli_queue *queue, int slot, void *to_host, size_t bytes);
+    /* Seconds by phase since profiling was turned on; NULL where it is not offered. */
+    sl_status (*profile_begin)(sli_queue *queue);
+    sl_status (*profile_end)(sli_queue *queue, double seconds[SLI_PHASE_COUNT]);
+    /* Works in another library's stream (cudaStream_t) from now on; NULL: the queue's own. */
+    sl_status (*borrow_stream)(sli_queue *queue, void *stream);
     size_t (*blas_buffers)(const sli_caps *caps); /* bytes a BLAS keeps for itself, estimate */
 };
 

@@ -20,13 +20,30 @@ typedef struct sli_caps {
     bool invented;          /* can be planned for, not run on */
     int compute_capability; /* cuda: 90 */
     int multiprocessors;
+    int index;          /* cuda: the GPU's number among the visible ones */
+    int driver;         /* cuda: 13000; 0 for an invented one */
+    int cudnn;          /* cuda: 91900; 0 = not there, see sli_cudnn_missing; invented: 91900 */
+    bool graphs;        /* full-sized calls are recorded once and replayed: a row must not read host memory then */
+    bool recomputes;    /* set by the planner for the second try: only problems that can be cut into segments */
+    size_t free_memory; /* cuda: when the plan was made; 0 where not known */
     size_t memory, shared_memory, l2_bytes;
 } sli_caps;
 
 const char *sli_isa_name(sli_isa isa);
 
 /* ----------------------------------------------------------------------------------------- one call of a kernel -- */
-enum { SLI_MAX_IN = 8, SLI_MAX_OUT = 4, SLI_MAX_PARAM = 6 };
+/* A wide recurrent problem (layers > 1, bidirectional, or both) has one *part* a layer and direction: part = layer * directions
+ * + direction, backward direction second. Parameter k of a part is param[part * SLI_PART_PARAMS + k]; its states are
+ * in[SLI_RNN_STATE_IN(part, k)], out[SLI_RNN_STATE_OUT(part, k)], k = 0: h, 1: c. A plain problem is part 0 alone. */
+enum { SLI_MAX_PARTS = 12, SLI_PART_PARAMS = 6 };
+enum {
+    SLI_MAX_IN = 5 + 2 * (SLI_MAX_PARTS - 1),
+    SLI_MAX_OUT = 2 + 2 * SLI_MAX_PARTS,
+    SLI_MAX_STATES = 2 * SLI_MAX_PARTS
+};
+enum { SLI_MAX_PARAM = SLI_PART_PARAMS * SLI_MAX_PARTS };
+#define SLI_RNN_STATE_IN(part, k) ((part) == 0 ? 1 + (k) : 3 + 2 * (part) + (k))
+#define SLI_RNN_STATE_OUT(part, k) (1 + 2 * (part) + (k))
 
 /* Indices into sli_call.in / out / param, per op. Shapes: t, b are the call's steps and batch.
  * Tensors are dense [t][b][features], element type float (double in f64 problems) unless said otherwise. */
@@ -36,7 +53,10 @@ enum {                      /* recurrent; O = projection or units */
        SLI_RNN_C0 = 2,      /* [b][H], LSTM */
        SLI_RNN_LENGTHS = 3, /* int32 [b], absolute steps; with SLI_MASK_LENGTHS */
        SLI_RNN_MASK = 4,    /* uint8 [t][b], 0 = masked; with the other masks */
-       SLI_RNN_Y = 0,       /* out [t][b][O], with masked_output applied */
+       SLI_RNN_Y = 0,       /* out [t][b][O], with masked_output applied; the last layer's of a stack. Bidirectional:
+                             * [t][b][2 O], forward then backward, if direction_merge is SL_BI_CONCAT, else forward's */
+       SLI_RNN_Y_BACK =
+           SLI_MAX_OUT - 1, /* out [t][b][O], bidirectional with another merge: backward's, in order of time */
        SLI_RNN_HT = 1,     /* out [b][O]: state after the last step; may alias in H0 only if the kernel's row says so */
        SLI_RNN_CT = 2,     /* out [b][H] */
        SLI_RNN_KERNEL = 0, /* [G*H][I] */
@@ -82,6 +102,16 @@ typedef struct sli_scalars {
     double optimizer_step; /* 1, 2, ...: Adam's bias correction */
 } sli_scalars;
 
+/* Automatic loss scaling of f16 training; lives in device memory beside the parameters and goes into checkpoints. Losses
+ * multiply their gradient by `scale`; norm rows divide squares by its square; optimizer rows divide gradients by it, and
+ * where the squares are not finite they skip the update, halve the scale and count; after 2000 good steps it doubles. */
+typedef struct sli_scaling {
+    double scale;   /* 65536 at first */
+    double good;    /* updates since the last change */
+    double skipped; /* updates left out so far; Adam's bias correction counts optimizer_step - skipped */
+    double reserved;
+} sli_scaling;
+
 /* Lives in device memory: losses add (+=), in the order of time. */
 typedef struct sli_metrics {
     double loss_sum, count, correct;
@@ -89,6 +119,8 @@ typedef struct sli_metrics {
     double tensor_squares; /* scratch of clipping by each tensor's norm */
     double reserved[3];
 } sli_metrics;
+
+typedef struct sli_queue sli_queue; /* device.h */
 
 typedef struct sli_call {
     sli_problem problem; /* batch and steps are those of this call: t, b above; steps 0 where there is no time */
@@ -111,6 +143,9 @@ typedef struct sli_call {
     void *d_param[SLI_MAX_PARAM]; /* always += */
     const sli_scalars *scalars;   /* device memory */
     sli_metrics *metrics;         /* device memory */
+    sli_scaling *scaling;         /* device memory; NULL unless the plan trains in f16 */
+    const int32_t *host_lengths;  /* [b] host copy of the lengths; NULL where caps.graphs */
+    sli_queue *queue;             /* set by submit: a device's rows reach their stream through it */
     sli_threads *threads;         /* cpu */
     const struct sli_cpu *cpu;    /* cpu: instruction set and BLAS, set by the queue; NULL = base, own loops */
 } sli_call;
@@ -153,6 +188,9 @@ typedef struct sli_kernel {
     void (*cost)(const sli_problem *problem, const sli_caps *caps, sli_cost *cost);
     /* problem->steps is the length of a segment. NULL: nothing to book. */
     void (*book)(const sli_problem *problem, const sli_caps *caps, int chunk, sli_booking *booking);
+    /* Predicted seconds of one call; the least wins among eligible rows. NULL: rows are taken in order. All rows of one op and
+     * device have it, or none. */
+    double (*seconds)(const sli_problem *problem, const sli_caps *caps);
     sli_kernel_fn pack; /* param -> packed; NULL without packed copies */
     sli_kernel_fn forward;
     sli_kernel_fn backward;      /* NULL where there is nothing to do (onehot, norm, optim) */

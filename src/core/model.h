@@ -131,11 +131,13 @@ typedef struct sli_emit {
     sli_problem problem; /* batch, steps, dtype, train and mask are filled in by the planner */
     int in[SLI_MAX_IN], out[SLI_MAX_OUT], param[SLI_MAX_PARAM];
     bool takes_mask; /* wants lengths / mask in the op's slots */
-    int state_count; /* carried states: state k is in[1+k] -> out[1+k]; features below */
-    int state_features[2];
-    int state_initial[2];      /* tensor with the initial state, or -1: zeros or carried */
-    int state_final[2];        /* tensor that gets the final state, or -1 */
-    const char *state_name[2]; /* "LAYER.h" for files and blobs */
+    /* Carried states: state s is number s % n of part s / n, n = 2 for LSTM (h, c), else 1 (h); its places are
+     * in[SLI_RNN_STATE_IN(part, k)] and out[SLI_RNN_STATE_OUT(part, k)]. */
+    int state_count;
+    int state_features[SLI_MAX_STATES];
+    int state_initial[SLI_MAX_STATES];      /* tensor with the initial state, or -1: zeros or carried */
+    int state_final[SLI_MAX_STATES];        /* tensor that gets the final state, or -1 */
+    const char *state_name[SLI_MAX_STATES]; /* "LAYER.h" for files and blobs */
     bool stateful;
     bool backward_direction; /* random masks of the second direction */
 } sli_emit;

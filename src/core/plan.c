@@ -61,7 +61,7 @@ void sli_emit_init(sli_emit *emit, const sli_layer *layer, sli_op op) {
     for (int k = 0; k < SLI_MAX_IN; k++) emit->in[k] = -1;
     for (int k = 0; k < SLI_MAX_OUT; k++) emit->out[k] = -1;
     for (int k = 0; k < SLI_MAX_PARAM; k++) emit->param[k] = -1;
-    for (int k = 0; k < 2; k++) emit->state_initial[k] = emit->state_final[k] = -1;
+    for (int k = 0; k < SLI_MAX_STATES; k++) emit->state_initial[k] = emit->state_final[k] = -1;
 }
 
 static sl_status add_states(sl_plan *plan, sli_step *step, int index) {
@@ -127,7 +127,7 @@ sl_status sli_planner_emit(sli_planner *planner, const sli_emit *emit) {
     step->layer_index = emit->layer ? emit->layer->index : -1;
     if (!step->layer_name) return sli_fail_memory("a layer's name", 64);
     step->problem = emit->problem;
-    step->states[0] = step->states[1] = -1;
+    for (int k = 0; k < SLI_MAX_STATES; k++) step->states[k] = -1;
     step->saved = step->scratch_forward = step->scratch_backward = -1;
     fill_problem(plan, emit, &step->problem);
     char where[160];

@@ -58,7 +58,7 @@ typedef struct sli_step {
     sli_refusal *refusals;
     sli_cost cost;
     int group;
-    int states[2]; /* indices, -1 = none */
+    int states[SLI_MAX_STATES]; /* indices, -1 = none */
     sli_booking booking;
     int saved, scratch_forward, scratch_backward; /* buffers, -1 = none */
     size_t packed;                                /* offset in the params block */

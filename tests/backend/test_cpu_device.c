@@ -15,9 +15,11 @@ TEST(cpu_device_names) {
     CHECK(caps.invented == (sli_cpu_isa() < SLI_ISA_AMX));
     CHECK_FAILS(sli_cpu_device.caps("cpu:sse9", 1, &caps), SL_ERR_UNKNOWN, "cpu:sse9");
     CHECK_FAILS(sli_cpu_device.caps("gpu", 1, &caps), SL_ERR_UNKNOWN, "gpu");
-    char text[200];
-    CHECK(sli_cpu_device.describe(text, sizeof text));
-    CHECK(strstr(text, "thread") != NULL);
+    char name[16], text[200];
+    bool usable = false;
+    CHECK(sli_cpu_device.describe(0, name, sizeof name, text, sizeof text, &usable) && usable);
+    CHECK(strcmp(name, "cpu") == 0 && strstr(text, "thread") != NULL);
+    CHECK(!sli_cpu_device.describe(1, name, sizeof name, text, sizeof text, &usable));
 }
 
 TEST(cpu_device_invented_cannot_be_opened) {

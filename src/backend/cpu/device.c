@@ -96,16 +96,18 @@ static void brand(char *text, size_t capacity) {
     if (n == 0) snprintf(text, capacity, "unknown CPU");
 }
 
-static bool describe(char *text, size_t capacity) {
+static bool describe(int index, char *name, size_t name_capacity, char *text, size_t capacity, bool *usable) {
     static const char *const features[] = {"base instructions", "AVX2+FMA", "AVX-512", "AVX-512+AMX"};
-    char name[64];
-    brand(name, sizeof name);
+    char cpu[64];
+    brand(cpu, sizeof cpu);
     const int threads = sli_threads_default();
     const char *why;
     const sli_blas *blas = sli_blas_get(&why);
-    snprintf(text, capacity, "%s, %s, %d thread%s, %s", name, features[sli_cpu_isa()], threads, threads == 1 ? "" : "s",
+    snprintf(text, capacity, "%s, %s, %d thread%s, %s", cpu, features[sli_cpu_isa()], threads, threads == 1 ? "" : "s",
              blas ? blas->name : why);
-    return true;
+    snprintf(name, name_capacity, "cpu");
+    *usable = true;
+    return index == 0;
 }
 
 /* What OpenBLAS 0.3.21 touches, measured: about 4 MB of the library itself when it is opened, then per calling thread up to

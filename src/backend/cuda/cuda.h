@@ -1,9 +1,29 @@
-/* NVIDIA GPUs: for planning only in this build, which has no CUDA rows. */
+/* NVIDIA GPUs, libsluice's side: the device, its rows, and geometry: plain C without nvcc, so that all of it is tested where
+ * there is no GPU. */
 #ifndef SLI_CUDA_H
 #define SLI_CUDA_H
 
-#include "core/device.h"
+#include "backend/cuda/plugin.h"
 
 extern const sli_device_ops sli_cuda_device;
+/* Rows in order of preference, NULL-terminated; the cuDNN rows are in backend/cudnn/cudnn.h. */
+extern const sli_kernel *const sli_cuda_kernels[];
+/* By file: recurrent.c, products.c, elements.c, losses.c, updates.c. */
+extern const sli_kernel sli_cuda_lstm, sli_cuda_gru, sli_cuda_rnn;
+extern const sli_kernel sli_cuda_dense;
+extern const sli_kernel sli_cuda_embed, sli_cuda_onehot, sli_cuda_dropout, sli_cuda_merge, sli_cuda_flip;
+extern const sli_kernel sli_cuda_xent, sli_cuda_bce, sli_cuda_mse;
+extern const sli_kernel sli_cuda_norm, sli_cuda_optim;
+
+/* f32, tf32, bf16, f16; refuses the others with the reason. */
+bool sli_cuda_dtype(const sli_problem *problem, sli_why *why);
+static inline size_t sli_cuda_rows_of(const sli_problem *p) {
+    return (size_t)(p->steps > 0 ? p->steps : 1) * (size_t)p->batch;
+}
+
+/* workspace.c, compiled into both sides: bytes of scratch that one stream's products of at most these sizes are given. */
+size_t sli_cuda_workspace(const sli_caps *caps, int64_t m, int64_t n, int64_t k);
+/* Scratch of sli_cuda_add_columns. */
+size_t sli_cuda_column_scratch(int64_t rows, int64_t n);
 
 #endif

@@ -37,9 +37,11 @@ static sl_status cuda_caps(const char *device_name, int threads, sli_caps *caps)
                     device_name);
 }
 
-static bool cuda_describe(char *text, size_t capacity) {
+static bool cuda_describe(int index, char *name, size_t name_capacity, char *text, size_t capacity, bool *usable) {
+    snprintf(name, name_capacity, "cuda");
     snprintf(text, capacity, "this build has no CUDA rows");
-    return false;
+    *usable = false;
+    return index == 0;
 }
 
 const sli_device_ops sli_cuda_device = {.name = "cuda", .caps = cuda_caps, .describe = cuda_describe};

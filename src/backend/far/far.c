@@ -56,9 +56,11 @@ static sl_status far_caps(const char *device_name, int threads, sli_caps *caps) 
     return SL_OK;
 }
 
-static bool describe(char *text, size_t capacity) {
+static bool describe(int index, char *name, size_t name_capacity, char *text, size_t capacity, bool *usable) {
+    snprintf(name, name_capacity, "far");
     snprintf(text, capacity, "the CPU behind unreadable memory and late work, for tests");
-    return true;
+    *usable = true;
+    return index == 0;
 }
 
 /* ------------------------------------------------------------------------------------------------------ memory -- */

@@ -1,0 +1,97 @@
+/* What rows of the plug-ins call: the queue's streams, errors, matrix products, conversions. The CUDA plug-in implements it
+ * (runtime/), its own kernels call the functions; the cuDNN plug-in reaches them through the table. C and CUDA C. */
+#ifndef SLI_CUDA_SERVICES_H
+#define SLI_CUDA_SERVICES_H
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#include "backend/cuda/plugin.h"
+
+/* ------------------------------------------------------------------------------------------------------ errors --
+ * Every CUDA call goes through SLI_CU: the first failure stays in the queue ("sticky") and comes out of the next submit,
+ * download or wait as one sentence; later work of the queue is not launched. Returns true if all is well. */
+bool sli_cuda_try(sli_queue *queue, cudaError_t error, const char *what);
+cudaError_t sli_cuda_injected(cudaError_t error); /* the hook behind each CUDA call */
+void sli_cuda_fail(sli_queue *queue, sl_status status, const char *format, ...);
+bool sli_cuda_failed(const sli_queue *queue);
+#define SLI_CU(queue, call) sli_cuda_try((queue), sli_cuda_injected(call), #call)
+/* After each kernel launch; `what` is the kernel's name. */
+#define SLI_LAUNCHED(queue, what) sli_cuda_try((queue), sli_cuda_injected(cudaGetLastError()), "launch of " what)
+
+/* ----------------------------------------------------------------------------------------------------- streams -- */
+cudaStream_t sli_cuda_stream(sli_queue *queue);
+const sli_caps *sli_cuda_caps_of(const sli_queue *queue);
+/* A second stream for independent work of one call (the other direction): after fork, work in the side stream begins after
+ * all work queued in the main stream so far; after join, the main stream waits for it. Fits recording. */
+cudaStream_t sli_cuda_fork(sli_queue *queue);
+void sli_cuda_join(sli_queue *queue);
+/* From here on the time counts as `phase` (a mark in the stream; nothing unless profiling). Also an NVTX range. */
+void sli_cuda_phase(sli_queue *queue, sli_phase phase);
+/* An opaque object that lives as long as the queue, made at the first call of this key (cuDNN handles and descriptors). */
+void *sli_cuda_keep(sli_queue *queue, const void *key, size_t key_bytes,
+                    void *(*make)(sli_queue *queue, const void *key), void (*free_kept)(void *object));
+
+/* -------------------------------------------------------------------------------------------- matrix products --
+ * Row-major: D[m][n] = beta D + op(A)[m][k] op(B)[k][n] (+ bias[n]). `transposed`: stored [k][m], or [n][k]. `row`: elements from
+ * one stored row to the next. Sums are f32; exact products in f32, operands rounded by the tensor core in tf32; bf16 and f16
+ * operands are stored so. Deterministic: the algorithm depends on shapes, types and workspace alone. */
+typedef struct sli_cuda_matrix {
+    const void *data;
+    int64_t row;
+    bool transposed;
+    int64_t batch_stride; /* elements to the next of `batch` */
+} sli_cuda_matrix;
+typedef struct sli_cuda_product {
+    sl_dtype math; /* SL_F32, SL_TF32: A and B float; SL_BF16, SL_F16: A and B 16-bit */
+    int64_t m, n, k;
+    sli_cuda_matrix a, b;
+    void *d; /* float, or `math`'s type if d_narrow */
+    int64_t d_row, d_batch_stride;
+    bool d_narrow;
+    float beta;        /* 0 or 1 */
+    const float *bias; /* [n] or NULL */
+    int batch;         /* independent products; 0 = 1 */
+    void *workspace;   /* sli_cuda_workspace bytes, one a stream; from the row's booked scratch */
+    size_t workspace_bytes;
+} sli_cuda_product;
+/* m, n or k 0: D = beta D (+ bias). */
+void sli_cuda_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *product);
+
+/* Bytes of an operand in `math` (2 or 4). */
+static inline size_t sli_cuda_operand_bytes(sl_dtype math) {
+    return math == SL_BF16 || math == SL_F16 ? 2 : 4;
+}
+/* to[count] (math's type) = from[count] rounded to nearest even; f16 overflow becomes infinity. f32, tf32: a copy. */
+void sli_cuda_narrow(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *to, const float *from, size_t count);
+/* to[count] = from[count] of math's type. */
+void sli_cuda_widen(sli_queue *queue, cudaStream_t stream, sl_dtype math, float *to, const void *from, size_t count);
+/* to[n] += sum over rows of from[rows][n] (row stride n), in a fixed order; `scratch`: sli_cuda_column_scratch bytes. */
+void sli_cuda_add_columns(sli_queue *queue, cudaStream_t stream, float *to, const float *from, int64_t rows, int64_t n,
+                          void *scratch);
+
+/* ----------------------------------------------------------------------------------- for the cuDNN plug-in -- */
+typedef struct sli_cuda_services {
+    bool (*try_cuda)(sli_queue *queue, cudaError_t error, const char *what);
+    void (*fail)(sli_queue *queue, sl_status status, const char *format, ...);
+    bool (*failed)(const sli_queue *queue);
+    cudaStream_t (*stream)(sli_queue *queue);
+    const sli_caps *(*caps_of)(const sli_queue *queue);
+    void (*phase)(sli_queue *queue, sli_phase phase);
+    void *(*keep)(sli_queue *queue, const void *key, size_t key_bytes, void *(*make)(sli_queue *queue, const void *key),
+                  void (*free_kept)(void *object));
+    void (*narrow)(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *to, const float *from, size_t count);
+    void (*widen)(sli_queue *queue, cudaStream_t stream, sl_dtype math, float *to, const void *from, size_t count);
+    /* to[count] += from[count] of math's type. */
+    void (*add)(sli_queue *queue, cudaStream_t stream, sl_dtype math, float *to, const void *from, size_t count);
+    cudaError_t (*copy)(void *to, const void *from, size_t bytes, cudaStream_t stream); /* device to device */
+    cudaError_t (*zero)(void *to, size_t bytes, cudaStream_t stream);
+} sli_cuda_services;
+extern const sli_cuda_services sli_cuda_services_table;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
