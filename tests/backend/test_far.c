@@ -177,7 +177,10 @@ TEST(far_blocks_are_shared_by_threads) {
 
 TEST(far_has_one_name) {
     sli_caps caps;
-    char text[100];
+    char name[16], text[100];
+    bool usable = false;
     CHECK_FAILS(sli_far_device.caps("far:1", 1, &caps), SL_ERR_UNKNOWN, "far:1");
-    CHECK(sli_far_device.describe(text, sizeof text));
+    CHECK(sli_far_device.describe(0, name, sizeof name, text, sizeof text, &usable));
+    CHECK(usable && strcmp(name, "far") == 0 && text[0]);
+    CHECK(!sli_far_device.describe(1, name, sizeof name, text, sizeof text, &usable));
 }
