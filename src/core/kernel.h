@@ -129,6 +129,7 @@ typedef struct sli_call {
     int total_steps;     /* of the sequence in this call */
     bool training;       /* dropout and zoneout draw; saved data will be used */
     bool recompute;      /* the segment's forward is being repeated: write no metrics */
+    sl_dtype operands;   /* proofs: the f64 reference rounds what enters products to it; SL_DTYPE_DEFAULT: nothing */
     int rng_layer;       /* layer << 8 | direction bit, to be or-ed with a purpose: see sli_call_rng */
     const void *in[SLI_MAX_IN];
     void *out[SLI_MAX_OUT];

@@ -10,6 +10,7 @@
  * last, the group's repeated forward (used only with segments) and its backward. */
 typedef struct sli_buffer {
     size_t bytes, offset;
+    size_t used;        /* bytes without rounding and guard */
     int from[2], to[2]; /* inclusive; from[1] < 0: one interval */
 } sli_buffer;
 
@@ -89,6 +90,10 @@ struct sl_plan {
     bool train;
     size_t element; /* bytes of a number: 4, or 8 in f64 plans */
     int chunk, segment_steps, segments;
+    size_t guard;   /* proofs: bytes left free behind every piece of memory, none of which is shared then; 0 */
+    size_t *guards; /* their offsets in the run block */
+    int guard_count, guard_capacity;
+    sl_dtype operands; /* proofs: see sli_call.operands */
 
     sli_layer_outputs *shapes; /* per layer */
     int *layer_tensor;         /* [layer][SLI_LAYER_MAX_OUT] tensor of each output */

@@ -46,7 +46,8 @@ static sl_status add_buffer(sl_plan *plan, size_t bytes, int *index) {
     sli_buffer *buffer =
         sli_arena_push(&plan->arena, &plan->buffers, &plan->buffer_count, &plan->buffer_capacity, sizeof *buffer);
     if (!buffer) return sli_fail_memory("the plan's buffers", sizeof *buffer);
-    *buffer = (sli_buffer){.bytes = sli_round_up(bytes, SLI_ALIGN), .from = {-1, -1}, .to = {-1, -1}};
+    size_t room = bytes > 0 ? bytes + plan->guard : 0;
+    *buffer = (sli_buffer){.bytes = sli_round_up(room, SLI_ALIGN), .used = bytes, .from = {-1, -1}, .to = {-1, -1}};
     *index = plan->buffer_count - 1;
     return SL_OK;
 }
@@ -67,7 +68,7 @@ static size_t find_place(const sl_plan *plan, const int *order, int count, const
         for (int k = 0; k < count; k++) {
             const sli_buffer *other = &plan->buffers[order[k]];
             bool beside = place + buffer->bytes <= other->offset || other->offset + other->bytes <= place;
-            if (beside || !intervals_meet(buffer, other)) continue;
+            if (beside || (plan->guard == 0 && !intervals_meet(buffer, other))) continue;
             place = other->offset + other->bytes;
             moved = true;
         }
@@ -234,15 +235,25 @@ static size_t book_packed(sl_plan *plan) {
     size_t at = 0;
     for (int i = 0; i < plan->step_count; i++) {
         plan->steps[i].packed = at;
-        at += sli_round_up(plan->steps[i].booking.packed, SLI_ALIGN);
+        size_t packed = plan->steps[i].booking.packed;
+        at += sli_round_up(packed > 0 ? packed + plan->guard : 0, SLI_ALIGN);
     }
     return at;
 }
 
 /* --------------------------------------------------------------------------------------------- fixed parts -- */
-static size_t take(size_t *at, size_t bytes) {
+/* A proof looks at these bytes after a run: nobody may have written there. */
+static void note_guard(sl_plan *plan, size_t offset) {
+    if (plan->guard == 0) return;
+    size_t *guard =
+        sli_arena_push(&plan->arena, &plan->guards, &plan->guard_count, &plan->guard_capacity, sizeof *guard);
+    if (guard) *guard = offset;
+}
+
+static size_t take(sl_plan *plan, size_t *at, size_t bytes) {
     size_t offset = *at;
-    *at += sli_round_up(bytes, SLI_ALIGN);
+    if (bytes > 0) note_guard(plan, offset + bytes);
+    *at += sli_round_up(bytes > 0 ? bytes + plan->guard : 0, SLI_ALIGN);
     return offset;
 }
 
@@ -261,31 +272,31 @@ static void place_states(sl_plan *plan, size_t *at) {
         sli_state *state = &plan->states[s];
         size_t bytes = batch * (size_t)state->features * plan->element;
         int slots = is_segmented(plan, plan->steps[state->step].group) ? plan->segments + 1 : 2;
-        state->boundary = take(at, bytes * (size_t)slots);
-        state->carried = state->stateful ? take(at, bytes) : 0;
-        state->gradient = plan->train ? take(at, bytes) : 0;
+        state->boundary = take(plan, at, bytes * (size_t)slots);
+        state->carried = state->stateful ? take(plan, at, bytes) : 0;
+        state->gradient = plan->train ? take(plan, at, bytes) : 0;
         if (state->stateful) plan->state_bytes += bytes;
     }
 }
 
 static void place_fixed(sl_plan *plan) {
     size_t at = 0, batch = (size_t)plan->options.batch, steps = (size_t)plan->options.steps;
-    plan->scalars = take(&at, sizeof(sli_scalars));
-    plan->metrics = take(&at, sizeof(sli_metrics));
+    plan->scalars = take(plan, &at, sizeof(sli_scalars));
+    plan->metrics = take(plan, &at, sizeof(sli_metrics));
     size_t before = at;
-    plan->gradients = take(&at, plan->train ? plan->param_elements * plan->element : 0);
+    plan->gradients = take(plan, &at, plan->train ? plan->param_elements * plan->element : 0);
     plan->memory.gradients += at - before;
     before = at;
-    plan->lengths = take(&at, plan->options.masking == SL_MASK_LENGTHS ? batch * sizeof(int32_t) : 0);
-    plan->mask = take(&at, plan->options.masking == SL_MASK_STEPS ? batch * steps : 0);
-    plan->targets = take(&at, target_bytes(plan));
+    plan->lengths = take(plan, &at, plan->options.masking == SL_MASK_LENGTHS ? batch * sizeof(int32_t) : 0);
+    plan->mask = take(plan, &at, plan->options.masking == SL_MASK_STEPS ? batch * steps : 0);
+    plan->targets = take(plan, &at, target_bytes(plan));
     plan->memory.inputs += at - before;
     before = at;
     place_states(plan, &at);
     plan->memory.state = at - before;
     before = at;
     size_t norm = plan->norm_booking.scratch_forward, optimizer = plan->optimizer_booking.scratch_forward;
-    plan->update_scratch = take(&at, norm > optimizer ? norm : optimizer);
+    plan->update_scratch = take(plan, &at, norm > optimizer ? norm : optimizer);
     plan->memory.scratch += at - before;
     plan->overlapped = at;
 }
@@ -293,7 +304,7 @@ static void place_fixed(sl_plan *plan) {
 sl_status sli_plan_place(sl_plan *plan, int segment_steps) {
     plan->segment_steps = segment_steps;
     plan->segments = (plan->options.steps + segment_steps - 1) / segment_steps;
-    plan->buffer_count = 0;
+    plan->buffer_count = plan->guard_count = 0;
     memset(&plan->memory, 0, sizeof plan->memory);
     timeline time = {plan, plan->step_count, plan->step_count + 1};
     for (int g = 0; g < plan->group_count; g++) time.end += 2 * plan->groups[g].count;
@@ -302,6 +313,10 @@ sl_status sli_plan_place(sl_plan *plan, int segment_steps) {
     place_fixed(plan);
     size_t overlapped = 0;
     SLI_TRY(place_buffers(plan, &overlapped));
+    for (int i = 0; i < plan->buffer_count; i++) {
+        const sli_buffer *buffer = &plan->buffers[i];
+        if (buffer->bytes > 0) note_guard(plan, plan->overlapped + buffer->offset + buffer->used);
+    }
     sl_memory *memory = &plan->memory;
     plan->packed_bytes = book_packed(plan);
     memory->segments = plan->segments;
