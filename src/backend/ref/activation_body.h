@@ -1,4 +1,4 @@
-/* Activations by libm and their slopes from the output y = act(x). Included per type, see real_f32.h. */
+/* Activations by libm and their slopes from the output y = act(x), and rounded operands. Included per type, see real_f32.h. */
 
 static inline REAL NAME(activate)(sl_activation act, REAL x) {
     const REAL zero = 0, one = 1, half = (REAL)0.5;
@@ -45,4 +45,9 @@ static inline REAL NAME(slope)(sl_activation act, REAL y) {
         break;
     }
     return one;
+}
+
+/* What enters a product: rounded where a proof asks for it (sli_call.operands). */
+static inline REAL NAME(operand)(const sli_call *call, REAL x) {
+    return call->operands == SL_DTYPE_DEFAULT ? x : (REAL)sli_round_to(call->operands, (double)x);
 }

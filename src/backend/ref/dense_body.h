@@ -13,7 +13,7 @@ static void NAME(dense_forward)(const sli_call *call) {
     for (int j = 0; j < H; j++)
         for (size_t row = 0; row < sli_ref_rows(p); row++) {
             REAL sum = bias ? bias[j] : 0;
-            for (int k = 0; k < I; k++) sum += kernel[(size_t)j * I + k] * x[row * I + k];
+            for (int k = 0; k < I; k++) sum += kernel[(size_t)j * I + k] * NAME(operand)(call, x[row * I + k]);
             y[row * H + j] = NAME(activate)(p->act, sum);
             if (saved) saved[row * H + j] = y[row * H + j];
         }

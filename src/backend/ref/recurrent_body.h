@@ -10,12 +10,20 @@
  * Sums over time of parameter gradients go straight into d_param, from the step processed last to the first, rows ascending:
  * cutting a sequence into segments does not change one addition. */
 
-/* out[count] = bias + M v: matrix [count][width]; bias may be NULL. */
-static void NAME(product)(const REAL *matrix, const REAL *bias, const REAL *v, int count, int width, REAL *out) {
-    for (int g = 0; g < count; g++) {
-        REAL sum = bias ? bias[g] : 0;
-        for (int k = 0; k < width; k++) sum += matrix[(size_t)g * width + k] * v[k];
-        out[g] = sum;
+/* out[count] = bias + M v: matrix [count][width]; bias may be NULL. v is rounded to call->operands, piece by piece. */
+static void NAME(product)(const sli_call *call, const REAL *matrix, const REAL *bias, const REAL *v, int count,
+                          int width, REAL *out) {
+    enum { PIECE = 64 };
+    REAL piece[PIECE];
+    for (int g = 0; g < count; g++) out[g] = bias ? bias[g] : 0;
+    for (int first = 0; first < width; first += PIECE) {
+        int n = width - first < PIECE ? width - first : PIECE;
+        for (int k = 0; k < n; k++) piece[k] = NAME(operand)(call, v[first + k]);
+        for (int g = 0; g < count; g++) {
+            REAL sum = out[g];
+            for (int k = 0; k < n; k++) sum += matrix[(size_t)g * width + first + k] * piece[k];
+            out[g] = sum;
+        }
     }
 }
 
@@ -36,7 +44,7 @@ static void NAME(input_side)(const sli_call *call, int t, int row, REAL *zx) {
     const sli_problem *p = &call->problem;
     const REAL *x = (const REAL *)call->in[SLI_RNN_X] + ((size_t)t * p->batch + row) * p->inputs;
     NAME(product)
-    (call->param[SLI_RNN_KERNEL], call->param[SLI_RNN_BIAS], x, sli_op_gates(p->op) * p->units, p->inputs, zx);
+    (call, call->param[SLI_RNN_KERNEL], call->param[SLI_RNN_BIAS], x, sli_op_gates(p->op) * p->units, p->inputs, zx);
 }
 
 /* Backward of input_side: d_kernel, d_bias +=; dX = or += W^T dz. dz NULL: a masked step. */
@@ -65,8 +73,8 @@ static void NAME(recurrent_side)(const sli_call *call, int first, int gates, con
     int H = call->problem.units, O = sli_problem_output(&call->problem);
     const REAL *bias = call->param[SLI_RNN_RECURRENT_BIAS];
     NAME(product)
-    ((const REAL *)call->param[SLI_RNN_RECURRENT] + (size_t)first * H * O, bias ? bias + first * H : NULL, v, gates * H,
-     O, zr);
+    (call, (const REAL *)call->param[SLI_RNN_RECURRENT] + (size_t)first * H * O, bias ? bias + first * H : NULL, v,
+     gates * H, O, zr);
 }
 
 /* Backward: d_recurrent, d_recurrent_bias +=; dv += R^T dz. */
@@ -200,7 +208,7 @@ static void NAME(lstm_forward)(const sli_call *call) {
                     NAME(load)(z, record + O + H, (size_t)4 * H);
                     NAME(load)(raw, record + O + 5 * H, (size_t)H);
                 }
-                if (p->projection > 0) NAME(product)(call->param[SLI_RNN_PROJECTION], NULL, m, O, H, q);
+                if (p->projection > 0) NAME(product)(call, call->param[SLI_RNN_PROJECTION], NULL, m, O, H, q);
                 NAME(zoneout_h)(call, t, row, p->projection > 0 ? q : m, hr);
             }
             NAME(store_output)(call, t, row, hr);

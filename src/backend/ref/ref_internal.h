@@ -2,6 +2,7 @@
 #ifndef SLI_REF_INTERNAL_H
 #define SLI_REF_INTERNAL_H
 
+#include "core/rounding.h"
 #include "ref.h"
 
 extern const sli_kernel sli_ref_lstm, sli_ref_gru, sli_ref_rnn;

@@ -1,0 +1,37 @@
+/* Rounding to the types of matrix operands, in plain C: what the proofs draw and what the reference's oracle multiplies. */
+#ifndef SLI_ROUNDING_H
+#define SLI_ROUNDING_H
+
+#include <math.h>
+
+#include "sluice.h"
+
+/* `value` with `digits` binary digits, to the nearest, ties to even; multiples of 2^least at the finest. */
+static inline double sli_round_digits(double value, int digits, int least) {
+    int exponent;
+    if (!isfinite(value) || value == 0) return value;
+    frexp(value, &exponent); /* |value| in [2^(exponent-1), 2^exponent) */
+    int grid = exponent - digits > least ? exponent - digits : least;
+    return ldexp(rint(ldexp(value, -grid)), grid);
+}
+
+/* The nearest number of `dtype`, as operands of products are rounded; f32 for everything but the narrow types. f16 overflows
+ * to infinity. */
+static inline double sli_round_to(sl_dtype dtype, double value) {
+    double rounded;
+    switch (dtype) {
+    case SL_BF16:
+        return sli_round_digits(value, 8, -133);
+    case SL_TF32:
+        return sli_round_digits(value, 11, -136);
+    case SL_F16:
+        rounded = sli_round_digits(value, 11, -24);
+        return fabs(rounded) < 65520 ? rounded : copysign(HUGE_VAL, rounded);
+    case SL_F64:
+        return value;
+    default:
+        return (double)(float)value;
+    }
+}
+
+#endif
