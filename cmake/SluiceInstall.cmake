@@ -1,8 +1,11 @@
-# `cmake --install`: command, libraries, header, man page, pkg-config and CMake package files.
+# `cmake --install`: command, libraries, GPU plug-ins, header, man page, pkg-config and CMake package files.
 include(CMakePackageConfigHelpers)
 
 install(TARGETS sluice sluice_static EXPORT SluiceTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(sluice_plugins)
+    install(TARGETS ${sluice_plugins} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/sluice)
+endif()
 install(TARGETS sluice_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 file(GLOB sluice_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/*.h)
 install(FILES ${sluice_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

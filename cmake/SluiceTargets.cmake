@@ -38,11 +38,13 @@ endfunction()
 file(GLOB_RECURSE sluice_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.c)
 file(GLOB sluice_isa_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/*.c)
 list(REMOVE_ITEM sluice_sources ${sluice_isa_sources})
+list(FILTER sluice_sources EXCLUDE REGEX "/backend/cudnn/plugin/") # a plug-in of its own: SluiceCuda.cmake
 
 # Products are not contracted into fused multiply-adds behind our back: all compilers give the same numbers.
 sluice_objects(sluice_portable ${sluice_sources})
 target_include_directories(sluice_portable PRIVATE ${JANSSON_INCLUDE_DIR})
-target_compile_definitions(sluice_portable PRIVATE SLI_BLAS=${sluice_blas_number})
+target_compile_definitions(sluice_portable PRIVATE SLI_BLAS=${sluice_blas_number}
+                           SLI_LIBDIR="${CMAKE_INSTALL_FULL_LIBDIR}")
 target_compile_options(sluice_portable PRIVATE -ffp-contract=off)
 
 # One source, one object per instruction set. The flags let compilers vectorise our own tanh and exp, and change no sum.
