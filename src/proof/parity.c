@@ -110,6 +110,28 @@ static sl_status compare_plan(pair *p, const sl_plan_options *options, const cha
     return status;
 }
 
+/* Every piece of memory apart from its neighbours: the bytes behind each must be as they were, the results the same bits. */
+static sl_status compare_guarded(pair *p) {
+    sli_trial guarded;
+    sli_trial_call call = {.training = p->subject->options.train != 0, .poison = true};
+    size_t damaged = 0;
+    SLI_TRY(sli_trial_open_guarded(p->subject, p->options, &guarded));
+    sl_status status = sli_trial_run(&guarded, &call, &p->again);
+    if (status == SL_OK) status = sli_trial_count_damage(&guarded, &damaged);
+    if (status == SL_OK) {
+        sli_compare_bits(&p->again, &p->results, p->kernel, "between guard zones", p->report);
+        sli_report_add(p->report, p->kernel, (double)damaged, 0, "guard zones: bytes written to");
+    }
+    sli_trial_close(&guarded);
+    return status;
+}
+
+static sl_status compare_eager(pair *p) {
+    sl_plan_options options = *p->options;
+    options.no_graph = 1;
+    return compare_plan(p, &options, "every kernel launched anew, not replayed");
+}
+
 static sl_status compare_threads(pair *p) {
     sl_plan_options options = *p->options;
     options.threads = 2;
@@ -166,21 +188,20 @@ static sl_status compare_updates(pair *p) {
 }
 
 static sl_status check_kernel(pair *p, bool updates) {
-    sl_plan_options reference = p->subject->options, options = *p->options;
-    reference.dtype = SL_F64;
-    reference.device = "cpu";
-    reference.require = NULL;
-    reference.memory_limit = 0;
+    sl_plan_options options = *p->options;
     if (options.threads == 0) options.threads = 1;
-    SLI_TRY(sli_trial_open(p->subject, &reference, &p->reference));
+    SLI_TRY(sli_trial_open_reference(p->subject, &p->reference));
     SLI_TRY(sli_trial_open(p->subject, &options, &p->trial));
+    bool cuda = p->trial.plan->caps.kind == SLI_DEVICE_CUDA;
     SLI_TRY(sli_results_new(p->subject, true, &p->expected));
     SLI_TRY(sli_results_new(p->subject, true, &p->results));
     SLI_TRY(sli_results_new(p->subject, true, &p->again));
     p->tolerance = sli_tolerance_of(p->trial.plan, options.dtype);
     SLI_TRY(compare_calls(p));
     SLI_TRY(repeat_poisoned(p));
-    if (p->options->threads == 0) SLI_TRY(compare_threads(p));
+    SLI_TRY(compare_guarded(p));
+    if (cuda && !p->options->no_graph) SLI_TRY(compare_eager(p));
+    if (!cuda && p->options->threads == 0) SLI_TRY(compare_threads(p));
     if (p->options->memory_limit == 0) SLI_TRY(compare_segments(p));
     return updates ? compare_updates(p) : SL_OK;
 }

@@ -6,6 +6,7 @@
 
 #include "core/plan.h"
 #include "core/rng.h"
+#include "core/rounding.h"
 
 /* Streams of random numbers, one for each array; purposes of the library end far below. */
 enum {
@@ -81,6 +82,10 @@ static sl_status add_arrays(sli_subject *s, const sl_plan *plan) {
 
 /* -------------------------------------------------------------------------------------------------------- drawing -- */
 
+sl_dtype sli_proof_operands(sl_dtype dtype) {
+    return dtype == SL_BF16 || dtype == SL_F16 || dtype == SL_TF32 ? dtype : SL_DTYPE_DEFAULT;
+}
+
 /* Uniform in (-1, 1). */
 static double draw(const sli_subject *s, int stream, size_t element) {
     sli_rng rng = {s->seed, 0, 0, (uint32_t)stream};
@@ -92,13 +97,13 @@ static int draw_below(const sli_subject *s, int stream, size_t element, int limi
     return value < limit ? value : limit - 1;
 }
 
-/* values = uniform in (-scale, scale), exact in float. */
+/* values = uniform in (-scale, scale), exact in the type of the operands. */
 static void fill(const sli_subject *s, sli_subject_array *array, int stream, double scale) {
     for (size_t k = 0; k < array->count; k++) {
         if (array->integer)
             array->values[k] = draw_below(s, stream, k, array->vocabulary);
         else
-            array->values[k] = (double)(float)(scale * draw(s, stream, k));
+            array->values[k] = sli_round_to(s->operands, scale * draw(s, stream, k));
     }
 }
 
@@ -168,6 +173,7 @@ sl_status sli_subject_new(const sl_model *model, const sl_plan_options *options,
     sli_arena_init(&s->arena, &allocator);
     s->model = model;
     s->options = *options;
+    s->operands = sli_proof_operands(options->dtype);
     s->options.batch = plan->options.batch;
     s->options.steps = plan->options.steps;
     sl_status status = add_arrays(s, plan);

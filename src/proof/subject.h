@@ -1,6 +1,6 @@
 /* What a proof works on: a model with one draw of inputs, masks, parameters and output gradients, held in double, and runs
- * of it in any precision on any kernel ("trials") whose results are doubles again. Values that are drawn are exact in
- * float, so that every precision sees the same numbers. */
+ * of it in any precision on any kernel ("trials") whose results are doubles again. Values that are drawn are exact in the type
+ * that operands of products are rounded to (float where they are not), so that every precision sees the same numbers. */
 #ifndef SLI_SUBJECT_H
 #define SLI_SUBJECT_H
 
@@ -22,6 +22,7 @@ typedef struct sli_subject {
     const sl_model *model;
     sl_plan_options options; /* batch, steps, loss, masking, train... of every trial */
     uint64_t seed;
+    sl_dtype operands; /* bf16, f16, tf32; else SL_DTYPE_DEFAULT */
     int input_count, param_count, output_count;
     sli_subject_array *inputs, *params, *outputs; /* outputs: the gradients that flow into them */
     sli_subject_array target;                     /* count 0 without a loss */
@@ -29,6 +30,8 @@ typedef struct sli_subject {
     uint8_t *mask;                                /* [T][B], NULL without */
 } sli_subject;
 
+/* What operands of products are rounded to in plans of this type. */
+sl_dtype sli_proof_operands(sl_dtype dtype);
 /* `mask` says how lengths or steps are masked (a plan only knows that they are). `model` must outlive the subject. */
 sl_status sli_subject_new(const sl_model *model, const sl_plan_options *options, sli_mask mask, uint64_t seed,
                           sli_subject **subject);
@@ -65,12 +68,22 @@ typedef struct sli_trial {
     sl_run *run;
     char *feed; /* the call's numbers as the run wants them */
     size_t feed_bytes;
+    bool rounds;  /* products round their operands: the reference of 16-bit kernels */
+    size_t guard; /* bytes of every guard zone, all holding SLI_GUARD_BYTE; 0: none */
     const void *inputs[SLI_SUBJECT_MAX], *d_outputs[SLI_SUBJECT_MAX];
     sl_batch batch; /* of the last sli_trial_feed */
 } sli_trial;
 
 /* Plans with `options` (the subject's with another kernel, dtype, limit...), allocates, sets the parameters. */
 sl_status sli_trial_open(const sli_subject *subject, const sl_plan_options *options, sli_trial *trial);
+/* The reference that 16-bit and tf32 kernels are compared with: as sli_trial_open in double on the reference kernels, but what
+ * enters a product is rounded to the subject's operands. */
+sl_status sli_trial_open_reference(const sli_subject *subject, sli_trial *trial);
+/* As sli_trial_open, with a guard zone behind every piece of memory that the run and the parameters have. */
+enum { SLI_GUARD_BYTES = 256, SLI_GUARD_BYTE = 0xA5 };
+sl_status sli_trial_open_guarded(const sli_subject *subject, const sl_plan_options *options, sli_trial *trial);
+/* Bytes of guard zones that somebody wrote to. */
+sl_status sli_trial_count_damage(const sli_trial *trial, size_t *bytes);
 void sli_trial_close(sli_trial *trial);
 /* Results have room for everything a call gives (without `gradients`: outputs and loss), in the subject's arena. */
 sl_status sli_results_new(sli_subject *subject, bool gradients, sli_results *results);

@@ -17,14 +17,73 @@ sl_status sli_trial_set_param(sli_trial *trial, int index) {
     return sl_params_set(trial->params, param->name, param->values, param->count);
 }
 
+/* ---------------------------------------------------------------------------------------------------- guard zones -- */
+
+typedef sl_status (*guard_fn)(const sli_trial *trial, sli_queue *queue, char *zone, void *context);
+
+/* The zones of the run. */
+static sl_status for_each_guard(const sli_trial *trial, guard_fn each, void *context) {
+    const sl_plan *plan = trial->plan;
+    for (int k = 0; k < plan->guard_count; k++)
+        SLI_TRY(each(trial, trial->run->queue, trial->run->block + plan->guards[k], context));
+    return SL_OK;
+}
+
+/* Those behind packed copies of parameters. */
+static sl_status for_each_packed_guard(const sli_trial *trial, guard_fn each, void *context) {
+    const sl_plan *plan = trial->plan;
+    char *packed = trial->params->block + (size_t)(plan->slots + 1) * plan->param_elements * plan->element;
+    for (int k = 0; k < plan->step_count; k++) {
+        const sli_step *step = &plan->steps[k];
+        if (step->booking.packed > 0)
+            SLI_TRY(each(trial, trial->params->queue, packed + step->packed + step->booking.packed, context));
+    }
+    return SL_OK;
+}
+
+static sl_status fill_guard(const sli_trial *trial, sli_queue *queue, char *zone, void *context) {
+    unsigned char bytes[SLI_GUARD_BYTES];
+    (void)context;
+    memset(bytes, SLI_GUARD_BYTE, sizeof bytes);
+    return trial->plan->ops->upload(queue, zone, bytes, trial->guard);
+}
+
+static sl_status look_at_guard(const sli_trial *trial, sli_queue *queue, char *zone, void *context) {
+    unsigned char bytes[SLI_GUARD_BYTES];
+    size_t *damaged = context;
+    SLI_TRY(trial->plan->ops->download(queue, bytes, zone, trial->guard));
+    for (size_t k = 0; k < trial->guard; k++) *damaged += bytes[k] != SLI_GUARD_BYTE;
+    return SL_OK;
+}
+
+sl_status sli_trial_count_damage(const sli_trial *trial, size_t *bytes) {
+    *bytes = 0;
+    if (trial->guard == 0) return SL_OK;
+    SLI_TRY(for_each_guard(trial, look_at_guard, bytes));
+    return for_each_packed_guard(trial, look_at_guard, bytes);
+}
+
+/* --------------------------------------------------------------------------------------------------- open and close -- */
+
+/* The plan is this trial's own, so that it can still be placed anew. */
+static sl_status make_plan(sli_trial *trial, const sl_plan_options *options) {
+    SLI_TRY(sl_plan_new(trial->subject->model, options, &trial->plan));
+    if (trial->rounds) trial->plan->operands = trial->subject->operands;
+    if (trial->guard == 0) return SL_OK;
+    trial->plan->guard = trial->guard;
+    return sli_plan_place(trial->plan, trial->plan->segment_steps);
+}
+
 static sl_status open_trial(sli_trial *trial, const sl_plan_options *options) {
     const sli_subject *s = trial->subject;
     SLI_FAIL_IF(s->input_count > SLI_SUBJECT_MAX || s->output_count > SLI_SUBJECT_MAX, SL_ERR_USAGE,
                 "a proof takes at most %d inputs and outputs", SLI_SUBJECT_MAX);
-    SLI_TRY(sl_plan_new(s->model, options, &trial->plan));
+    SLI_TRY(make_plan(trial, options));
     SLI_TRY(sl_params_new(trial->plan, &trial->params));
+    if (trial->guard > 0) SLI_TRY(for_each_packed_guard(trial, fill_guard, NULL));
     for (int k = 0; k < s->param_count; k++) SLI_TRY(sli_trial_set_param(trial, k));
     SLI_TRY(sl_run_new(trial->plan, trial->params, &trial->run));
+    if (trial->guard > 0) SLI_TRY(for_each_guard(trial, fill_guard, NULL));
     SLI_TRY(sl_run_set_seed(trial->run, TRIAL_SEED));
     trial->feed_bytes = s->target.count * sizeof(double);
     for (int k = 0; k < s->input_count; k++) trial->feed_bytes += s->inputs[k].count * sizeof(double);
@@ -35,12 +94,30 @@ static sl_status open_trial(sli_trial *trial, const sl_plan_options *options) {
     return trial->feed ? SL_OK : sli_fail_memory("the batch of a proof", trial->feed_bytes);
 }
 
-sl_status sli_trial_open(const sli_subject *subject, const sl_plan_options *options, sli_trial *trial) {
-    memset(trial, 0, sizeof *trial);
-    trial->subject = subject;
+static sl_status open_or_close(sli_trial *trial, const sl_plan_options *options) {
     sl_status status = open_trial(trial, options);
     if (status != SL_OK) sli_trial_close(trial);
     return status;
+}
+
+sl_status sli_trial_open(const sli_subject *subject, const sl_plan_options *options, sli_trial *trial) {
+    *trial = (sli_trial){.subject = subject};
+    return open_or_close(trial, options);
+}
+
+sl_status sli_trial_open_guarded(const sli_subject *subject, const sl_plan_options *options, sli_trial *trial) {
+    *trial = (sli_trial){.subject = subject, .guard = SLI_GUARD_BYTES};
+    return open_or_close(trial, options);
+}
+
+sl_status sli_trial_open_reference(const sli_subject *subject, sli_trial *trial) {
+    sl_plan_options options = subject->options;
+    options.dtype = SL_F64;
+    options.device = "cpu";
+    options.require = NULL;
+    options.memory_limit = 0;
+    *trial = (sli_trial){.subject = subject, .rounds = true};
+    return open_or_close(trial, &options);
 }
 
 void sli_trial_close(sli_trial *trial) {
@@ -113,8 +190,9 @@ static void feed_masks(sli_trial *trial, size_t *used, int batch, int steps, sl_
 }
 
 /* Everything after the scalars and states becomes NaN; what a call does not write first will be seen. */
-static sl_status poison(sl_run *run) {
+static sl_status poison(const sli_trial *trial) {
     enum { PIECE = 1 << 14 };
+    sl_run *run = trial->run;
     const sl_plan *plan = run->plan;
     unsigned char nan[PIECE];
     memset(nan, 0xFF, sizeof nan);
@@ -122,7 +200,7 @@ static sl_status poison(sl_run *run) {
         size_t rest = plan->memory.run_block - at;
         SLI_TRY(plan->ops->upload(run->queue, run->block + at, nan, rest < PIECE ? rest : PIECE));
     }
-    return SL_OK;
+    return trial->guard > 0 ? for_each_guard(trial, fill_guard, NULL) : SL_OK;
 }
 
 /* --------------------------------------------------------------------------------------------------------- reading -- */
@@ -195,7 +273,7 @@ sl_status sli_trial_run(sli_trial *trial, const sli_trial_call *given, sli_resul
     if (call.batch == 0) call.batch = options->batch;
     if (call.steps == 0) call.steps = options->steps;
     sli_trial_feed(trial, call.batch, call.steps);
-    if (call.poison) SLI_TRY(poison(trial->run));
+    if (call.poison) SLI_TRY(poison(trial));
     if (call.training) SLI_TRY(sl_run_zero_gradients(trial->run));
     SLI_TRY(sli_trial_compute(trial, call.training, &result));
     for (int k = 0; k < results->count; k++) SLI_TRY(read_part(trial, &call, &result, &results->parts[k]));
