@@ -640,10 +640,19 @@ SL_API sl_status sl_generator_feed(sl_generator *generator, int32_t token); /* p
 SL_API sl_status sl_generator_next(sl_generator *generator, int32_t *token);
 
 /* ------------------------------------------------------------------------------------------------------ proofs --
- * Parity of every eligible kernel with the double reference, and gradients by finite differences. One line per finding goes
- * to `line`. SL_ERR_CHECK if any fails; the detail holds the command that repeats it. */
+ * Parity of every eligible kernel with the double reference and, on the CPU, gradients by finite differences. options->dtype
+ * replaces the problem's where it is given. One line per finding goes to `line`. SL_ERR_CHECK if any fails; the detail holds the command that repeats it. */
 SL_API sl_status sl_check_problem(const char *problem, const sl_plan_options *options, uint64_t seed,
                                   void (*line)(void *context, const char *text), void *context);
+typedef struct sl_finding {
+    const char *kernel, *what;
+    double error, tolerance; /* 0 in a note */
+    int passed;
+    const char *note; /* no finding but a remark, such as why a kernel was refused; else NULL */
+} sl_finding;
+/* The same, one sl_finding at a time. */
+SL_API sl_status sl_check_findings(const char *problem, const sl_plan_options *options, uint64_t seed,
+                                   void (*finding)(void *context, const sl_finding *finding), void *context);
 typedef struct sl_timing {
     const char *kernel;
     double median, minimum, maximum; /* seconds */

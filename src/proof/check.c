@@ -1,6 +1,7 @@
 /* `sluice check PROBLEM`: every eligible kernel against the double reference, then the reference's gradients against central
  * differences. */
-#include <stdio.h>
+#include <math.h>
+#include <string.h>
 
 #include "proof/differences.h"
 #include "proof/parity.h"
@@ -28,16 +29,27 @@ static const char *chosen_kernel(const check *c) {
     return "?";
 }
 
+/* A kernel that fails to compute is a finding; a device that is gone ends the proof. */
+static sl_status check_parity(check *c, const sl_plan_options *options, const char *kernel, bool updates) {
+    sl_status status = sli_check_parity(c->subject, options, kernel, updates, &c->report);
+    if (status == SL_OK || status == SL_ERR_DEVICE || status == SL_ERR_OUT_OF_MEMORY) return status;
+    sli_report_add(&c->report, kernel, HUGE_VAL, 0, "%s: %.120s", sl_status_text(status), sl_error_detail());
+    sli_clear_error();
+    return SL_OK;
+}
+
 static sl_status check_rows(check *c) {
     sli_row rows[SLI_ROWS_MAX];
     int count = sli_rows_of(c->plan, c->problem.op, c->options.require, rows);
     for (int k = 0; k < count; k++) {
+        const char *kernel = rows[k].kernel->name, *refusal;
         sl_plan_options options = c->options;
-        options.require = rows[k].kernel->name;
-        if (rows[k].refusal)
-            sli_report_note(&c->report, rows[k].kernel->name, "refused: %s", rows[k].refusal);
+        options.require = kernel;
+        SLI_TRY(sli_row_refusal(c->model, &options, &rows[k], &refusal));
+        if (refusal)
+            sli_report_note(&c->report, kernel, "refused: %s", refusal);
         else
-            SLI_TRY(sli_check_parity(c->subject, &options, rows[k].kernel->name, false, &c->report));
+            SLI_TRY(check_parity(c, &options, kernel, false));
     }
     return SL_OK;
 }
@@ -53,23 +65,43 @@ static sl_status check_problem(check *c, uint64_t seed) {
     if (recurrent)
         SLI_TRY(check_rows(c));
     else
-        SLI_TRY(sli_check_parity(c->subject, &c->options, chosen_kernel(c), updates, &c->report));
-    return c->options.train ? sli_check_differences(c->subject, DIFFERENCE_BUDGET, &c->report) : SL_OK;
+        SLI_TRY(check_parity(c, &c->options, chosen_kernel(c), updates));
+    /* Differences concern the reference alone: once, on the CPU, is enough. */
+    bool differences = c->options.train && c->plan->caps.kind == SLI_DEVICE_CPU;
+    return differences ? sli_check_differences(c->subject, DIFFERENCE_BUDGET, &c->report) : SL_OK;
 }
 
-sl_status sl_check_problem(const char *problem, const sl_plan_options *options, uint64_t seed,
-                           void (*line)(void *context, const char *text), void *context) {
-    check c = {.report = {.line = line, .context = context}};
-    SLI_FAIL_IF(!problem, SL_ERR_USAGE, "sl_check_problem: problem is NULL; pass a problem string");
+static sl_status check_text(const char *problem, const sl_plan_options *options, uint64_t seed,
+                            const sli_report *report) {
+    check c = {.report = *report};
+    char exact[SLI_PROBLEM_TEXT];
     SLI_TRY(sli_problem_parse(problem, &c.problem));
     if (options) c.options = *options;
+    if (c.options.dtype != SL_DTYPE_DEFAULT) c.problem.dtype = c.options.dtype;
     sl_status status = check_problem(&c, seed);
     sli_subject_free(c.subject);
     sl_plan_free(c.plan);
     sl_model_free(c.model);
     SLI_TRY(status);
+    sli_problem_print(&c.problem, exact, sizeof exact);
+    const char *device = c.options.device && strcmp(c.options.device, "cpu") != 0 ? c.options.device : NULL;
     SLI_FAIL_IF(c.report.failures > 0, SL_ERR_CHECK,
-                "%d of %d findings failed, the first is %s; repeat with: sluice check '%s' --seed %llu",
-                c.report.failures, c.report.findings, c.report.first, problem, (unsigned long long)seed);
+                "%d of %d findings failed, the first is %s; repeat with: sluice check '%s' --seed %llu%s%s",
+                c.report.failures, c.report.findings, c.report.first, exact, (unsigned long long)seed,
+                device ? " --device " : "", device ? device : "");
     return SL_OK;
+}
+
+sl_status sl_check_problem(const char *problem, const sl_plan_options *options, uint64_t seed,
+                           void (*line)(void *context, const char *text), void *context) {
+    sli_report report = {.line = line, .context = context};
+    SLI_FAIL_IF(!problem, SL_ERR_USAGE, "sl_check_problem: problem is NULL; pass a problem string");
+    return check_text(problem, options, seed, &report);
+}
+
+sl_status sl_check_findings(const char *problem, const sl_plan_options *options, uint64_t seed,
+                            void (*finding)(void *context, const sl_finding *finding), void *context) {
+    sli_report report = {.finding = finding, .context = context};
+    SLI_FAIL_IF(!problem, SL_ERR_USAGE, "sl_check_findings: problem is NULL; pass a problem string");
+    return check_text(problem, options, seed, &report);
 }

@@ -19,6 +19,8 @@ void sli_report_add(sli_report *report, const char *kernel, double error, double
     snprintf(text, sizeof text, "%-10s %-50s error %9.2e  tolerance %8.1e  %s", kernel, what, error, tolerance,
              fine ? "ok" : "FAIL");
     if (report->line) report->line(report->context, text);
+    sl_finding finding = {.kernel = kernel, .what = what, .error = error, .tolerance = tolerance, .passed = fine};
+    if (report->finding) report->finding(report->context, &finding);
 }
 
 void sli_report_note(sli_report *report, const char *kernel, const char *format, ...) {
@@ -29,4 +31,6 @@ void sli_report_note(sli_report *report, const char *kernel, const char *format,
     va_end(arguments);
     snprintf(text, sizeof text, "%-10s %s", kernel, what);
     if (report->line) report->line(report->context, text);
+    sl_finding note = {.kernel = kernel, .what = "note", .passed = 1, .note = what};
+    if (report->finding) report->finding(report->context, &note);
 }

@@ -5,7 +5,8 @@
 #include "core/status.h"
 
 typedef struct sli_report {
-    void (*line)(void *context, const char *text); /* NULL: nobody listens */
+    void (*line)(void *context, const char *text);             /* NULL: nobody listens */
+    void (*finding)(void *context, const sl_finding *finding); /* likewise */
     void *context;
     int findings, failures;
     char first[256]; /* "KERNEL: WHAT: error E, tolerance T" */

@@ -23,3 +23,17 @@ int sli_rows_of(const sl_plan *plan, sli_op op, const char *require, sli_row row
     }
     return count;
 }
+
+sl_status sli_row_refusal(const sl_model *model, const sl_plan_options *options, const sli_row *row,
+                          const char **refusal) {
+    sl_plan *plan;
+    *refusal = NULL;
+    sl_status status = sl_plan_new(model, options, &plan);
+    if (status == SL_ERR_NO_KERNEL) {
+        *refusal = row->refusal ? row->refusal : sl_error_detail();
+        return SL_OK;
+    }
+    SLI_TRY(status);
+    sl_plan_free(plan);
+    return SL_OK;
+}
