@@ -103,13 +103,15 @@ typedef struct sli_scalars {
 } sli_scalars;
 
 /* Automatic loss scaling of f16 training; lives in device memory beside the parameters and goes into checkpoints. Losses
- * multiply their gradient by `scale`; norm rows divide squares by its square; optimizer rows divide gradients by it, and
- * where the squares are not finite they skip the update, halve the scale and count; after 2000 good steps it doubles. */
+ * multiply their gradient by `scale`. The norm row that writes metrics->squares, which comes before any other norm and the
+ * optimizer of an update, divides squares by its square, sets `carried` to it and decides the next scale: where the squares
+ * are not finite it halves and the update counts as skipped; after 2000 good updates it doubles. Norms of single tensors and
+ * optimizer rows divide by `carried`; optimizers leave the parameters alone where metrics->squares are not finite. */
 typedef struct sli_scaling {
     double scale;   /* 65536 at first */
     double good;    /* updates since the last change */
     double skipped; /* updates left out so far; Adam's bias correction counts optimizer_step - skipped */
-    double reserved;
+    double carried; /* the scale that the gradients of the current update carry */
 } sli_scaling;
 
 /* Lives in device memory: losses add (+=), in the order of time. */
@@ -130,7 +132,10 @@ typedef struct sli_call {
     bool training;       /* dropout and zoneout draw; saved data will be used */
     bool recompute;      /* the segment's forward is being repeated: write no metrics */
     sl_dtype operands;   /* proofs: the f64 reference rounds what enters products to it; SL_DTYPE_DEFAULT: nothing */
-    int rng_layer;       /* layer << 8 | direction bit, to be or-ed with a purpose: see sli_call_rng */
+    /* layer << 8 | direction bit, to be or-ed with a purpose: see sli_call_rng. Of a bidirectional problem it is the forward
+     * direction's; the backward direction's is rng_layer | SLI_PURPOSE_BACKWARD_DIRECTION. A stack has only its first
+     * layer's (the others' need not follow): a row refuses stacks with recurrent dropout or zoneout. */
+    int rng_layer;
     const void *in[SLI_MAX_IN];
     void *out[SLI_MAX_OUT];
     const void *param[SLI_MAX_PARAM];
@@ -198,6 +203,7 @@ typedef struct sli_kernel {
     unsigned backward_reads_in;  /* bit k: backward reads in[k] */
     unsigned backward_reads_out; /* bit k: backward reads out[k] */
     bool gradient_in_place;      /* d_in[0] may be the same memory as in[0] */
+    const char *only;            /* rows of a test device: its name; they are unknown to all others. NULL: none */
 } sli_kernel;
 
 /* Rows of every device in order of preference, per op; reference rows last. NULL-terminated. */
