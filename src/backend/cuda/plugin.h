@@ -12,6 +12,12 @@ typedef struct sli_plugin_version {
     uint32_t call_bytes, caps_bytes, problem_bytes, ops_bytes, table_bytes;
 } sli_plugin_version;
 #define SLI_PLUGIN_VERSION_TEXT "sluice 0.1.0 plug-in 1" /* a test compares it with sluice.h */
+/* Initialiser of the `version` of a table: SLI_PLUGIN_VERSION(sli_cuda_plugin). */
+#define SLI_PLUGIN_VERSION(table)                                                                                 \
+    {                                                                                                             \
+        SLI_PLUGIN_VERSION_TEXT, sizeof(sli_call), sizeof(sli_caps), sizeof(sli_problem), sizeof(sli_device_ops), \
+            sizeof(table)                                                                                         \
+    }
 
 /* What a plug-in may call of libsluice; given to it when it is opened. */
 typedef struct sli_plugin_host {
@@ -22,12 +28,12 @@ typedef struct sli_plugin_host {
 } sli_plugin_host;
 
 /* Functions of rows in libsluice_cuda.so: pack, forward, backward of each row. Recurrent ops share one engine. */
-#define SLI_CUDA_FUNCTIONS(X)                                                                                         \
-    X(step_pack)                                                                                                      \
-    X(step_forward) X(step_backward) X(dense_pack) X(dense_forward) X(dense_backward) X(embed_forward)                \
-        X(embed_backward) X(onehot_forward) X(dropout_forward) X(dropout_backward) X(merge_forward) X(merge_backward) \
-            X(flip_forward) X(flip_backward) X(xent_forward) X(xent_backward) X(loss_forward)                         \
-                X(loss_backward) /* loss: bce and mse */                                                              \
+#define SLI_CUDA_FUNCTIONS(X)                                                                                          \
+    X(step_pack)                                                                                                       \
+    X(step_forward)                                                                                                    \
+    X(step_backward) X(dense_pack) X(dense_forward) X(dense_backward) X(embed_forward) X(embed_backward)               \
+        X(onehot_forward) X(dropout_forward) X(dropout_backward) X(merge_forward) X(merge_backward) X(flip_forward)    \
+            X(flip_backward) X(xent_forward) X(xent_backward) X(loss_forward) X(loss_backward) /* loss: bce and mse */ \
         X(norm_forward) X(optim_forward)
 
 /* A GPU as the runtime reports it. */
