@@ -20,6 +20,20 @@ char *sli_params_at(const sl_params *params, int slot, int index) {
     return params->block + (size_t)(slot + 1) * array + plan->params[index].offset * plan->element;
 }
 
+sli_scaling *sli_params_scaling_at(const sl_params *params) {
+    if (!sli_plan_is_scaled(params->plan)) return NULL;
+    return (sli_scaling *)(void *)(params->block + params->plan->memory.params_block -
+                                   sli_round_up(sizeof(sli_scaling), SLI_ALIGN));
+}
+
+static sl_status make_block(sl_params *params) {
+    const sl_plan *plan = params->plan;
+    SLI_TRY(plan->ops->queue_new(plan->device, &params->queue));
+    SLI_TRY(plan->ops->alloc(plan->device, plan->memory.params_block, (void **)&params->block));
+    if (!sli_plan_is_scaled(plan)) return SL_OK;
+    return sli_params_scaling_set(params, &(sli_scaling){.scale = 65536});
+}
+
 sl_status sl_params_new(const sl_plan *plan, sl_params **out) {
     SLI_FAIL_IF(!out || !plan, SL_ERR_USAGE, "sl_params_new: plan or params is NULL; pass a plan and an address");
     *out = NULL;
@@ -30,8 +44,7 @@ sl_status sl_params_new(const sl_plan *plan, sl_params **out) {
     params->plan = plan;
     pthread_mutex_init(&params->lock, NULL);
     params->allocator = plan->allocator;
-    sl_status status = plan->ops->queue_new(plan->device, &params->queue);
-    if (status == SL_OK) status = plan->ops->alloc(plan->device, plan->memory.params_block, (void **)&params->block);
+    sl_status status = make_block(params);
     if (status != SL_OK) {
         sl_params_free(params);
         return sli_fail_context(status, "parameters (%zu bytes)", plan->memory.params_block);
@@ -64,7 +77,8 @@ const char *sl_params_name(const sl_params *params, int index, int *rows, int *c
 }
 
 /* ------------------------------------------------------------------------------------------- get and set -- */
-enum { PIECE = 1024 }; /* numbers converted at a time: no allocation */
+/* Numbers converted at a time, on the stack: no allocation, and on a GPU, where each piece waits, few of them. */
+enum { PIECE = 16384 };
 
 static sl_status download_pieces(const sl_params *params, const char *from, double *values, size_t count) {
     const sl_plan *plan = params->plan;
@@ -147,6 +161,26 @@ sl_status sli_params_slot_set(sl_params *params, int slot, const char *name, con
     SLI_TRY(check_param(params, name, values, count, &index));
     SLI_FAIL_IF(slot < 0 || slot >= params->plan->slots, SL_ERR_USAGE, "the optimizer has no slot %d", slot);
     return upload(params, sli_params_at(params, slot, index), values, count);
+}
+
+static sl_status check_scaling(const sl_params *params) {
+    SLI_FAIL_IF(!sli_plan_is_scaled(params->plan), SL_ERR_USAGE, "only f16 training with a loss scales it");
+    return SL_OK;
+}
+
+sl_status sli_params_scaling_get(sl_params *params, sli_scaling *scaling) {
+    SLI_TRY(check_scaling(params));
+    pthread_mutex_lock(&params->lock);
+    sl_status status =
+        params->plan->ops->download(params->queue, scaling, sli_params_scaling_at(params), sizeof *scaling);
+    pthread_mutex_unlock(&params->lock);
+    return status;
+}
+
+sl_status sli_params_scaling_set(sl_params *params, const sli_scaling *scaling) {
+    SLI_TRY(check_scaling(params));
+    SLI_TRY(params->plan->ops->upload(params->queue, sli_params_scaling_at(params), scaling, sizeof *scaling));
+    return params->plan->ops->wait(params->queue);
 }
 
 double sli_params_optimizer_steps(const sl_params *params) {

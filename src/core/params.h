@@ -1,5 +1,5 @@
 /* Parameters, optimizer slots and packed copies: one block of device memory, shared by runs.
- *     [parameters][slot 0]...[slot n][packed copies], each array laid out by sli_param_place.offset */
+ *     [parameters][slot 0]...[slot n][packed copies][loss scaling], each array laid out by sli_param_place.offset */
 #ifndef SLI_PARAMS_H
 #define SLI_PARAMS_H
 
@@ -29,6 +29,11 @@ double sli_params_optimizer_steps(const sl_params *params);
 void sli_params_set_optimizer_steps(sl_params *params, double steps);
 /* Rewrites the packed copies that depend on parameter `index` (-1: all) through `queue`. */
 sl_status sli_params_pack(sl_params *params, sli_queue *queue, int index);
+/* Loss scaling in device memory; NULL unless sli_plan_is_scaled. */
+sli_scaling *sli_params_scaling_at(const sl_params *params);
+/* For checkpoints. SL_ERR_USAGE where there is none. */
+sl_status sli_params_scaling_get(sl_params *params, sli_scaling *scaling);
+sl_status sli_params_scaling_set(sl_params *params, const sli_scaling *scaling);
 
 /* src/core/initialisers.c: values[rows*columns] of one parameter. */
 void sli_initialise(const sli_param *param, int index, uint64_t seed, double *values);

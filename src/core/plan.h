@@ -43,14 +43,15 @@ typedef struct sli_state {
 } sli_state;
 
 typedef struct sli_refusal {
-    const sli_kernel *kernel;
+    const sli_kernel *kernel; /* NULL: the planner itself did not offer it */
     const char *problem, *reason;
+    bool slower; /* it was eligible: another is predicted to be faster */
     struct sli_refusal *next;
 } sli_refusal;
 
 typedef struct sli_step {
     sli_emit emit;          /* emit.layer is NULL: the model may be gone */
-    const char *layer_name; /* "" for the loss */
+    const char *layer_name; /* "" for the loss; "first..last" of a stack */
     int layer_index;
     bool backward;       /* a gradient reaches it, and something before it wants one */
     sli_problem problem; /* batch = B, steps = T (0: no time) */
@@ -58,6 +59,7 @@ typedef struct sli_step {
     const char *text; /* the problem string */
     sli_refusal *refusals;
     sli_cost cost;
+    double seconds; /* predicted; negative: no prediction */
     int group;
     int states[SLI_MAX_STATES]; /* indices, -1 = none */
     sli_booking booking;
@@ -87,6 +89,7 @@ struct sl_plan {
     sli_caps caps;
     const sli_device_ops *ops;
     sli_device *device; /* NULL for an invented one */
+    size_t memory_limit; /* that holds: options.memory_limit, on a GPU at most what is free; 0 = none */
     bool train;
     size_t element; /* bytes of a number: 4, or 8 in f64 plans */
     int chunk, segment_steps, segments;
@@ -135,6 +138,8 @@ struct sl_plan {
 struct sli_planner {
     sl_plan *plan;
     const sl_model *model;
+    bool *emitted; /* per layer: its outputs are known */
+    int offered;   /* index of the last layer of stacks that nobody took */
 };
 
 static inline size_t sli_plan_tensor_elements(const sl_plan *plan, const sli_tensor *tensor, int steps, int batch) {
@@ -145,6 +150,11 @@ static inline size_t sli_plan_tensor_element_bytes(const sl_plan *plan, const sl
     return tensor->shape.integer ? sizeof(int32_t) : plan->element;
 }
 
+/* Automatic loss scaling: f16 training with a loss of the plan. */
+static inline bool sli_plan_is_scaled(const sl_plan *plan) {
+    return plan->train && plan->options.dtype == SL_F16 && plan->loss_step >= 0;
+}
+
 static inline bool sli_plan_is_segmented(const sl_plan *plan, const sli_group *group) {
     return plan->segments > 1 && group->time && !group->whole;
 }
@@ -152,7 +162,16 @@ static inline bool sli_plan_is_segmented(const sl_plan *plan, const sli_group *g
 /* src/core/plan_kernels.c: walks the rows; SL_ERR_NO_KERNEL with every reason if none fits options.require. */
 sl_status sli_plan_choose(sl_plan *plan, const sli_problem *problem, const char *where, const sli_kernel **kernel,
                           sli_refusal **refusals);
+/* The row computes `op` on the device of `caps`. */
+bool sli_kernel_serves(const sli_kernel *kernel, sli_op op, const sli_caps *caps);
+/* Predicted seconds of one call; negative: the row makes no prediction. */
+double sli_kernel_seconds(const sli_kernel *kernel, const sli_problem *problem, const sli_caps *caps);
 bool sli_kernel_matches(const char *require, const char *kernel_name);
+/* Offers a wide problem; not taken: the reasons are appended to plan->offers. `parts` as in sli_planner_offer. */
+sl_status sli_plan_offer(sl_plan *plan, const sli_problem *problem, double parts, bool *taken);
+/* Appends one reason why a wide problem is not one step. */
+sl_status sli_plan_keep_out(sl_plan *plan, const sli_kernel *kernel, const sli_problem *problem, const char *reason,
+                            bool slower);
 /* src/core/plan_groups.c: cuts steps into groups, finds gradients wanted, crossing tensors. */
 sl_status sli_plan_groups(sl_plan *plan);
 sl_status sli_plan_gradients(sl_plan *plan);

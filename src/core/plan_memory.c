@@ -282,7 +282,7 @@ static void place_states(sl_plan *plan, size_t *at) {
 static void place_fixed(sl_plan *plan) {
     size_t at = 0, batch = (size_t)plan->options.batch, steps = (size_t)plan->options.steps;
     plan->scalars = take(plan, &at, sizeof(sli_scalars));
-    plan->metrics = take(plan, &at, sizeof(sli_metrics));
+    plan->metrics = take(plan, &at, sizeof(sli_metrics) + (sli_plan_is_scaled(plan) ? sizeof(sli_scaling) : 0));
     size_t before = at;
     plan->gradients = take(plan, &at, plan->train ? plan->param_elements * plan->element : 0);
     plan->memory.gradients += at - before;
@@ -322,6 +322,7 @@ sl_status sli_plan_place(sl_plan *plan, int segment_steps) {
     memory->segments = plan->segments;
     memory->parameters = plan->param_elements * plan->element;
     memory->optimizer = memory->parameters * (size_t)plan->slots;
+    if (sli_plan_is_scaled(plan)) memory->optimizer += sli_round_up(sizeof(sli_scaling), SLI_ALIGN);
     memory->packed = plan->packed_bytes;
     memory->params_block = memory->parameters + memory->optimizer + memory->packed;
     memory->run_block = plan->overlapped + overlapped;
@@ -340,31 +341,34 @@ static const char *size_text(size_t bytes, char *text, size_t capacity) {
 /* Memory grows with the batch in a straight line above what does not depend on it. */
 static sl_status fail_over_limit(const sl_plan *plan) {
     const sl_memory *memory = &plan->memory;
-    size_t limit = plan->options.memory_limit, need = memory->params_block + memory->run_block;
+    size_t limit = plan->memory_limit, need = memory->params_block + memory->run_block;
     size_t fixed = memory->params_block + (plan->train ? plan->param_elements * plan->element : 0);
     int batch = 0;
     if (limit > fixed && need > fixed)
         batch = (int)((double)plan->options.batch * (double)(limit - fixed) / (double)(need - fixed));
-    char tried[96] = "even in one piece", remedy[200], a[32], b[32];
+    bool full = limit != plan->options.memory_limit; /* a GPU has less than was allowed */
+    char tried[96] = "even in one piece", remedy[200], a[32], b[32], elsewhere[48];
     size_text(need, a, sizeof a);
     if (plan->options.steps > plan->chunk)
         snprintf(tried, sizeof tried, "even at best, %s in %d segment%s",
                  plan->train ? "with activations recomputed" : "cut", plan->segments, plan->segments == 1 ? "" : "s");
+    snprintf(elsewhere, sizeof elsewhere, full ? "%sa GPU with more free memory" : "a limit of %s", full ? "" : a);
     if (batch >= 1 && batch < plan->options.batch)
-        snprintf(remedy, sizeof remedy, "a batch of about %d, fewer steps, a limit of %s", batch, a);
+        snprintf(remedy, sizeof remedy, "a batch of about %d, fewer steps, %s", batch, elsewhere);
     else
-        snprintf(remedy, sizeof remedy, "a limit of %s, fewer steps, fewer units%s", a,
+        snprintf(remedy, sizeof remedy, "%s, fewer steps, fewer units%s", elsewhere,
                  plan->slots > 0 ? ", an optimizer with less state (sgd)" : "");
     return sli_fail(SL_ERR_MEMORY_LIMIT,
-                    "the model needs %s (%zu bytes) %s; the memory limit is %s; the cheapest ways out: %s", a, need,
-                    tried, size_text(limit, b, sizeof b), remedy);
+                    "the model needs %s (%zu bytes) %s; %s %s%s; the cheapest ways out: %s", a, need, tried,
+                    full ? "the GPU has" : "the memory limit is", size_text(limit, b, sizeof b), full ? " free" : "",
+                    remedy);
 }
 
 sl_status sli_plan_fit_memory(sl_plan *plan) {
     int steps = plan->options.steps;
     plan->chunk = sli_chunk_steps(plan->options.batch, steps);
     SLI_TRY(sli_plan_place(plan, steps));
-    size_t limit = plan->options.memory_limit, best = 0;
+    size_t limit = plan->memory_limit, best = 0;
     int chunks = (steps + plan->chunk - 1) / plan->chunk, best_steps = steps;
     while (limit > 0 && plan->memory.params_block + plan->memory.run_block > limit) {
         size_t need = plan->memory.params_block + plan->memory.run_block;

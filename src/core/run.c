@@ -2,13 +2,21 @@
 #include "core/run.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 /* ------------------------------------------------------------------------------------------ make and free -- */
+static size_t lengths_bytes(const sl_plan *plan) {
+    return plan->options.masking == SL_MASK_LENGTHS ? (size_t)plan->options.batch * sizeof(int32_t) : 0;
+}
+
 static sl_status make_block(sl_run *run) {
     const sl_plan *plan = run->plan;
     SLI_TRY(plan->ops->queue_new(plan->device, &run->queue));
     SLI_TRY(plan->ops->alloc(plan->device, plan->memory.run_block, (void **)&run->block));
+    size_t lengths = lengths_bytes(plan);
+    run->lengths = lengths ? sli_alloc_zero(&run->allocator, lengths) : NULL;
+    if (lengths && !run->lengths) return sli_fail_memory("a run's lengths", lengths);
     run->staging_bytes = sli_run_staging_bytes(plan);
     if (run->staging_bytes == 0) return SL_OK;
     run->staging = sli_alloc(&run->allocator, run->staging_bytes);
@@ -40,42 +48,74 @@ void sl_run_free(sl_run *run) {
     const sl_plan *plan = run->plan;
     if (run->block) {
         plan->ops->wait(run->queue);
+        sli_run_free_recordings(run);
         plan->ops->free(plan->device, run->block, plan->memory.run_block);
     }
     if (run->queue) plan->ops->queue_free(run->queue);
     sl_allocator allocator = run->allocator;
     sli_free(&allocator, run->staging, run->staging_bytes);
+    if (run->lengths) sli_free(&allocator, run->lengths, lengths_bytes(plan));
     sli_free(&allocator, run, sizeof *run);
 }
 
 /* --------------------------------------------------------------------------------------------- small parts -- */
-static sl_status upload_scalars(sl_run *run) {
-    return run->plan->ops->upload(run->queue, run->block + run->plan->scalars, &run->scalars, sizeof run->scalars);
+/* Only what the device does not have already. */
+sl_status sli_run_send_scalars(sl_run *run) {
+    if (run->any_sent && memcmp(&run->sent, &run->scalars, sizeof run->sent) == 0) return SL_OK;
+    run->any_sent = false;
+    SLI_TRY(run->plan->ops->upload(run->queue, run->block + run->plan->scalars, &run->scalars, sizeof run->scalars));
+    run->sent = run->scalars;
+    run->any_sent = true;
+    return SL_OK;
 }
 
 static sl_status zero_metrics(sl_run *run) {
     return run->plan->ops->zero(run->queue, run->block + run->plan->metrics, sizeof(sli_metrics));
 }
 
+/* -------------------------------------------------------------------------------------------------- reports -- */
+size_t sli_run_report_bytes(const sl_run *run) {
+    return sizeof(sli_metrics) + (sli_plan_is_scaled(run->plan) ? sizeof(sli_scaling) : 0);
+}
+
+sl_status sli_run_complete_report(sl_run *run) {
+    const sli_scaling *scaling = sli_params_scaling_at(run->params);
+    if (!scaling) return SL_OK;
+    char *to = run->block + run->plan->metrics + offsetof(sli_report, scaling);
+    return run->plan->ops->copy(run->queue, to, scaling, sizeof *scaling);
+}
+
+void sli_run_fill_result(const sli_report *report, double scale, sl_result *result) {
+    const sli_metrics *metrics = &report->metrics;
+    *result = (sl_result){.loss = metrics->loss_sum * scale,
+                          .loss_sum = metrics->loss_sum,
+                          .count = metrics->count,
+                          .correct = metrics->correct,
+                          .loss_scale = report->scaling.scale,
+                          .skipped_steps = report->scaling.skipped};
+}
+
 static sl_status read_result(sl_run *run, sl_result *result) {
-    sli_metrics metrics;
-    SLI_TRY(run->plan->ops->download(run->queue, &metrics, run->block + run->plan->metrics, sizeof metrics));
-    result->loss = metrics.loss_sum * run->scale;
-    result->loss_sum = metrics.loss_sum;
-    result->count = metrics.count;
-    result->correct = metrics.correct;
-    result->gradient_norm = 0;
+    sli_report report;
+    memset(&report, 0, sizeof report);
+    SLI_TRY(run->plan->ops->download(run->queue, &report, run->block + run->plan->metrics, sli_run_report_bytes(run)));
+    sli_run_fill_result(&report, run->scale, result);
     return SL_OK;
 }
 
 /* Inference of an uploaded batch. */
-static sl_status infer(sl_run *run) {
-    run->training = false;
-    run->scalars.loss_scale = run->scale;
-    SLI_TRY(upload_scalars(run));
+static sl_status infer_work(sl_run *run) {
     SLI_TRY(zero_metrics(run));
     SLI_TRY(sli_run_forward_steps(run, false));
     SLI_TRY(sli_run_carry_states(run));
+    return sli_run_complete_report(run);
+}
+
+static sl_status infer(sl_run *run) {
+    run->training = false;
+    run->scalars.loss_scale = run->scale;
+    SLI_TRY(sli_run_send_scalars(run));
+    SLI_TRY(sli_run_do(run, run->has_targets ? SLI_RUN_EVALUATE : SLI_RUN_INFER, infer_work));
     run->outputs_valid = true;
     return SL_OK;
 }
@@ -85,7 +125,7 @@ static sl_status check_run(const sl_run *run) {
     return SL_OK;
 }
 
-static sl_status check_training(const sl_run *run) {
+sl_status sli_run_check_training(const sl_run *run) {
     SLI_TRY(check_run(run));
     SLI_FAIL_IF(!run->plan->train, SL_ERR_USAGE, "the plan is for inference; plan with train = 1 for gradients");
     return SL_OK;
@@ -160,7 +200,6 @@ sl_status sl_run_set_seed(sl_run *run, uint64_t seed) {
 
 static sl_status upload_output_gradients(sl_run *run, const void *const *d_outputs) {
     const sl_plan *plan = run->plan;
-    if (plan->loss_step >= 0) return SL_OK;
     for (int k = 0; k < plan->output_count; k++) {
         const sli_tensor *tensor = &plan->tensors[plan->outputs[k]];
         if (!tensor->has_gradient) continue;
@@ -174,9 +213,25 @@ static sl_status upload_output_gradients(sl_run *run, const void *const *d_outpu
     return SL_OK;
 }
 
+static sl_status forward_work(sl_run *run) {
+    SLI_TRY(zero_metrics(run));
+    return sli_run_forward_steps(run, true);
+}
+
+static sl_status backward_work(sl_run *run) {
+    SLI_TRY(sli_run_backward_steps(run));
+    SLI_TRY(sli_run_carry_states(run));
+    return sli_run_complete_report(run);
+}
+
+sl_status sli_run_gradients_work(sl_run *run) {
+    SLI_TRY(forward_work(run));
+    return backward_work(run);
+}
+
 sl_status sl_run_gradients(sl_run *run, const sl_batch *batch, const void *const *d_outputs, uint32_t step,
                            uint32_t micro_step, double scale, sl_result *result) {
-    SLI_TRY(check_training(run));
+    SLI_TRY(sli_run_check_training(run));
     bool loss = run->plan->loss_step >= 0;
     SLI_FAIL_IF(loss && (!batch || !batch->targets), SL_ERR_USAGE, "the plan has a loss: the batch needs targets");
     SLI_FAIL_IF(loss && d_outputs, SL_ERR_USAGE, "the plan has a loss: d_outputs must be NULL");
@@ -187,81 +242,37 @@ sl_status sl_run_gradients(sl_run *run, const sl_batch *batch, const void *const
     run->scalars.step = step;
     run->scalars.micro_step = micro_step;
     run->scalars.loss_scale = run->scale * scale;
-    SLI_TRY(upload_scalars(run));
-    SLI_TRY(zero_metrics(run));
-    SLI_TRY(sli_run_forward_steps(run, true));
-    SLI_TRY(upload_output_gradients(run, d_outputs));
-    SLI_TRY(sli_run_backward_steps(run));
-    SLI_TRY(sli_run_carry_states(run));
+    SLI_TRY(sli_run_send_scalars(run));
+    if (loss) {
+        SLI_TRY(sli_run_do(run, SLI_RUN_GRADIENTS, sli_run_gradients_work));
+    } else {
+        SLI_TRY(sli_run_do(run, SLI_RUN_FORWARD, forward_work));
+        SLI_TRY(upload_output_gradients(run, d_outputs));
+        SLI_TRY(sli_run_do(run, SLI_RUN_BACKWARD, backward_work));
+    }
     run->outputs_valid = !loss;
     run->input_gradients_valid = true;
     return result ? read_result(run, result) : run->plan->ops->wait(run->queue);
 }
 
-/* One norm and one optimizer call over elements [offset, offset + count) of every array. */
-static sl_status submit_update(sl_run *run, size_t offset, size_t count, size_t squares_offset, bool norm,
-                               bool update) {
-    const sl_plan *plan = run->plan;
-    size_t array = plan->param_elements * plan->element, at = offset * plan->element;
-    sli_call call;
-    memset(&call, 0, sizeof call);
-    call.scalars = (const sli_scalars *)(run->block + plan->scalars);
-    call.metrics = (sli_metrics *)(run->block + plan->metrics);
-    call.scratch = run->block + plan->update_scratch;
-    char *squares = (char *)call.metrics + squares_offset, *gradients = run->block + plan->gradients + at;
-    if (norm) {
-        call.problem = plan->norm_problem;
-        call.problem.elements = (int64_t)count;
-        call.out[SLI_NORM_GRAD] = gradients;
-        call.out[SLI_NORM_SQUARES] = squares;
-        SLI_TRY(plan->ops->submit(run->queue, plan->norm->forward, &call));
-    }
-    if (!update) return SL_OK;
-    call.problem = plan->optimizer_problem;
-    call.problem.elements = (int64_t)count;
-    call.out[SLI_OPTIM_PARAM] = run->params->block + at;
-    call.out[SLI_OPTIM_GRAD] = gradients;
-    for (int s = 0; s < plan->slots; s++)
-        call.out[SLI_OPTIM_SLOT0 + s] = run->params->block + (size_t)(s + 1) * array + at;
-    call.in[SLI_OPTIM_SQUARES] = squares;
-    return plan->ops->submit(run->queue, plan->optimizer->forward, &call);
-}
-
-sl_status sl_run_update(sl_run *run, double learning_rate, sl_result *result) {
-    SLI_TRY(check_training(run));
-    const sl_plan *plan = run->plan;
-    if (result) memset(result, 0, sizeof *result);
-    if (!plan->optimizer) return SL_OK;
-    SLI_FAIL_IF(!isfinite(learning_rate), SL_ERR_NUMBERS,
-                "the learning rate is not a finite number; check the schedule");
-    run->params->optimizer_steps += 1;
-    run->scalars.learning_rate = learning_rate;
-    run->scalars.optimizer_step = run->params->optimizer_steps;
-    SLI_TRY(upload_scalars(run));
-    bool each = plan->options.clip.kind == SL_CLIP_NORM;
-    SLI_TRY(submit_update(run, 0, plan->param_elements, offsetof(sli_metrics, squares), true, !each));
-    for (int i = 0; each && i < plan->param_count; i++) {
-        const sli_param_place *place = &plan->params[i];
-        size_t count = (size_t)place->param.rows * (size_t)place->param.columns;
-        SLI_TRY(submit_update(run, place->offset, count, offsetof(sli_metrics, tensor_squares), true, true));
-    }
-    SLI_TRY(sli_params_pack(run->params, run->queue, -1));
-    if (!result) return plan->ops->wait(run->queue);
-    sli_metrics metrics;
-    SLI_TRY(plan->ops->download(run->queue, &metrics, run->block + plan->metrics, sizeof metrics));
-    result->gradient_norm = sqrt(metrics.squares);
-    return SL_OK;
-}
-
 sl_status sl_run_zero_gradients(sl_run *run) {
-    SLI_TRY(check_training(run));
+    SLI_TRY(sli_run_check_training(run));
     const sl_plan *plan = run->plan;
     SLI_TRY(plan->ops->zero(run->queue, run->block + plan->gradients, plan->param_elements * plan->element));
     return plan->ops->wait(run->queue);
 }
 
+/* What the run's gradients are multiplied by: 1 without loss scaling. */
+static sl_status gradient_scale(sl_run *run, double *scale) {
+    const sli_scaling *at = sli_params_scaling_at(run->params);
+    sli_scaling scaling = {.scale = 1};
+    if (at) SLI_TRY(run->plan->ops->download(run->queue, &scaling, at, sizeof scaling));
+    *scale = scaling.scale;
+    return SL_OK;
+}
+
 sl_status sl_run_gradient(sl_run *run, const char *parameter, double *values, size_t count) {
-    SLI_TRY(check_training(run));
+    SLI_TRY(sli_run_check_training(run));
     const sl_plan *plan = run->plan;
     const sli_param_place *place = NULL;
     for (int i = 0; parameter && i < plan->param_count && !place; i++)
@@ -270,19 +281,21 @@ sl_status sl_run_gradient(sl_run *run, const char *parameter, double *values, si
     size_t size = (size_t)place->param.rows * (size_t)place->param.columns;
     SLI_FAIL_IF(!values || count != size, SL_ERR_SHAPE, "the gradient of %s has %zu values, not %zu", parameter, size,
                 count);
+    double scale = 1;
+    SLI_TRY(gradient_scale(run, &scale));
     const char *from = run->block + plan->gradients + place->offset * plan->element;
     if (plan->element == sizeof(double)) return plan->ops->download(run->queue, values, from, count * sizeof(double));
     for (size_t at = 0; at < count; at += SLI_RUN_PIECE / sizeof(float)) {
         float piece[SLI_RUN_PIECE / sizeof(float)];
         size_t n = count - at < SLI_RUN_PIECE / sizeof(float) ? count - at : SLI_RUN_PIECE / sizeof(float);
         SLI_TRY(plan->ops->download(run->queue, piece, from + at * sizeof(float), n * sizeof(float)));
-        for (size_t i = 0; i < n; i++) values[at + i] = piece[i];
+        for (size_t i = 0; i < n; i++) values[at + i] = piece[i] / scale;
     }
     return SL_OK;
 }
 
 sl_status sl_run_input_gradient(sl_run *run, int index, void *values, size_t count) {
-    SLI_TRY(check_training(run));
+    SLI_TRY(sli_run_check_training(run));
     const sl_plan *plan = run->plan;
     SLI_FAIL_IF(index < 0 || index >= plan->input_count, SL_ERR_USAGE, "there is no input %d; the model has %d", index,
                 plan->input_count);
@@ -298,7 +311,12 @@ sl_status sl_run_input_gradient(sl_run *run, int index, void *values, size_t cou
         memset(values, 0, elements * plan->element);
         return SL_OK;
     }
-    return sli_run_download_tensor(run, tensor, sli_run_gradient_at(run, tensor), values);
+    double scale = 1;
+    SLI_TRY(gradient_scale(run, &scale));
+    SLI_TRY(sli_run_download_tensor(run, tensor, sli_run_gradient_at(run, tensor), values));
+    float *floats = values; /* only f16 plans scale */
+    for (size_t i = 0; scale != 1 && i < elements; i++) floats[i] = (float)(floats[i] / scale);
+    return SL_OK;
 }
 
 /* -------------------------------------------------------------------------------------------------- states -- */

@@ -1,10 +1,39 @@
-/* A run: one block of device memory bound to a plan; one thread's computation. No allocation, no choice. */
+/* A run: one block of device memory bound to a plan; one thread's computation. No choice; no allocation after the first call
+ * of each kind, which may be recorded. */
 #ifndef SLI_RUN_H
 #define SLI_RUN_H
 
 #include "params.h"
 
-enum { SLI_RUN_PIECE = 4096 }; /* bytes of the small buffer through which arrays of another layout are copied */
+enum {
+    SLI_RUN_PIECE = 65536, /* bytes of the buffer, on the stack, through which arrays of another type are copied */
+    SLI_RUN_DEPTH = 2      /* most steps that wait for their results */
+};
+
+/* What a call does on the device. Each kind is recorded by itself, where the device records. */
+typedef enum sli_run_kind {
+    SLI_RUN_INFER,    /* forward */
+    SLI_RUN_EVALUATE, /* forward with targets */
+    SLI_RUN_FORWARD,  /* training's halves, where the caller gives the outputs' gradients between them */
+    SLI_RUN_BACKWARD,
+    SLI_RUN_GRADIENTS, /* both, with the plan's loss */
+    SLI_RUN_UPDATE,
+    SLI_RUN_STEP, /* gradients and update */
+    SLI_RUN_KINDS
+} sli_run_kind;
+
+/* What is read back of a call; lies at plan->metrics. The second part is there only if sli_plan_is_scaled: a copy. */
+typedef struct sli_report {
+    sli_metrics metrics;
+    sli_scaling scaling;
+} sli_report;
+
+/* A step whose result nobody asked for yet. */
+typedef struct sli_run_pending {
+    double scale;      /* result.loss = loss_sum * scale */
+    int slot;          /* of read_later */
+    sli_report report; /* on devices that work at once */
+} sli_run_pending;
 
 struct sl_run {
     const sl_plan *plan;
@@ -14,11 +43,17 @@ struct sl_run {
     char *block;   /* device memory, plan->memory.run_block bytes */
     char *staging; /* host memory for batch-major arrays, NULL if time-major */
     size_t staging_bytes;
-    sli_scalars scalars; /* host copy of what is on the device */
-    double scale;        /* result.loss = loss_sum * scale */
-    bool training;       /* of the last call */
-    bool has_targets;    /* of the last call */
-    int batch, steps;    /* of the last call; 0 before */
+    int32_t *lengths;    /* host copy of the lengths [B]; NULL without masking by lengths */
+    sli_scalars scalars; /* what the next call computes with, and */
+    sli_scalars sent;    /* what the device has, */
+    bool any_sent;       /* if it got any */
+    sli_recording *recordings[SLI_RUN_KINDS];
+    sli_run_pending pending[SLI_RUN_DEPTH]; /* uncollected steps, the oldest first */
+    int pending_count, next_slot;
+    double scale;     /* result.loss = loss_sum * scale */
+    bool training;    /* of the last call */
+    bool has_targets; /* of the last call */
+    int batch, steps; /* of the last call; 0 before */
     bool outputs_valid, input_gradients_valid;
 };
 
@@ -27,6 +62,22 @@ sl_status sli_run_upload_batch(sl_run *run, const sl_batch *batch);
 sl_status sli_run_upload_tensor(sl_run *run, const sli_tensor *tensor, void *to, const void *from);
 sl_status sli_run_download_tensor(sl_run *run, const sli_tensor *tensor, const void *from, void *to);
 size_t sli_run_staging_bytes(const sl_plan *plan);
+/* src/core/run_record.c. Does `work`: where the device records, a call of the plan's full size is recorded at its first time,
+ * and replayed then and afterwards. `work` may not upload, download or wait. */
+typedef sl_status (*sli_run_work)(sl_run *run);
+sl_status sli_run_do(sl_run *run, sli_run_kind kind, sli_run_work work);
+void sli_run_free_recordings(sl_run *run);
+/* Seconds by phase, of calls between begin and end. SL_ERR_DEVICE where the device does not tell. */
+sl_status sli_run_profile_begin(sl_run *run);
+sl_status sli_run_profile_end(sl_run *run, double seconds[SLI_PHASE_COUNT]);
+/* src/core/run.c: parts of calls. */
+sl_status sli_run_check_training(const sl_run *run);
+sl_status sli_run_send_scalars(sl_run *run);
+sl_status sli_run_gradients_work(sl_run *run);
+/* Bytes of the report; copies the loss scaling into it; makes a result of it. */
+size_t sli_run_report_bytes(const sl_run *run);
+sl_status sli_run_complete_report(sl_run *run);
+void sli_run_fill_result(const sli_report *report, double scale, sl_result *result);
 /* src/core/run_steps.c: the steps of a call. */
 sl_status sli_run_forward_steps(sl_run *run, bool training);
 sl_status sli_run_backward_steps(sl_run *run);

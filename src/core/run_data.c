@@ -87,10 +87,10 @@ static sl_status check_integers(const int32_t *values, size_t count, int32_t low
 }
 
 /* ---------------------------------------------------------------------------------------- lengths and masks -- */
-static sl_status fill_bytes(sl_run *run, char *to, size_t count, const void *pattern, size_t pattern_bytes) {
+static sl_status fill_with_ones(sl_run *run, char *to, size_t count) {
     char piece[SLI_RUN_PIECE];
-    for (size_t i = 0; i + pattern_bytes <= sizeof piece; i += pattern_bytes) memcpy(piece + i, pattern, pattern_bytes);
-    size_t full = sizeof piece / pattern_bytes * pattern_bytes;
+    size_t full = count < sizeof piece ? count : sizeof piece;
+    memset(piece, 1, full);
     for (size_t at = 0; at < count; at += full)
         SLI_TRY(run->plan->ops->upload(run->queue, to + at, piece, count - at < full ? count - at : full));
     return SL_OK;
@@ -98,17 +98,14 @@ static sl_status fill_bytes(sl_run *run, char *to, size_t count, const void *pat
 
 static sl_status upload_lengths(sl_run *run, const sl_batch *batch) {
     char *to = run->block + run->plan->lengths;
-    size_t bytes = (size_t)run->batch * sizeof(int32_t);
-    int32_t full = run->steps;
-    if (!batch->lengths) return fill_bytes(run, to, bytes, &full, sizeof full);
-    return run->plan->ops->upload(run->queue, to, batch->lengths, bytes);
+    for (int b = 0; b < run->batch; b++) run->lengths[b] = batch->lengths ? batch->lengths[b] : run->steps;
+    return run->plan->ops->upload(run->queue, to, run->lengths, (size_t)run->batch * sizeof(int32_t));
 }
 
 static sl_status upload_mask(sl_run *run, const sl_batch *batch) {
     char *to = run->block + run->plan->mask;
     size_t bytes = (size_t)run->batch * (size_t)run->steps;
-    unsigned char one = 1;
-    if (!batch->mask) return fill_bytes(run, to, bytes, &one, 1);
+    if (!batch->mask) return fill_with_ones(run, to, bytes);
     const void *from = batch->mask;
     if (run->plan->options.batch_major) {
         transpose_rows(run->staging, from, run->steps, run->batch, 1);

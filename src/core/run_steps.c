@@ -75,18 +75,20 @@ static void set_tensors(const sl_run *run, const sli_step *step, const segment *
 }
 
 static void set_states(const sl_run *run, const sli_step *step, const segment *segment, sli_call *call) {
-    for (int k = 0; k < step->emit.state_count; k++) {
-        const sli_state *state = &run->plan->states[step->states[k]];
-        call->in[1 + k] = boundary_at(run, state, segment->index);
-        call->out[1 + k] = boundary_at(run, state, segment->index + 1);
+    int each = sli_problem_states(&step->problem);
+    for (int s = 0; s < step->emit.state_count; s++) {
+        const sli_state *state = &run->plan->states[step->states[s]];
+        int in = SLI_RNN_STATE_IN(s / each, s % each), out = SLI_RNN_STATE_OUT(s / each, s % each);
+        call->in[in] = boundary_at(run, state, segment->index);
+        call->out[out] = boundary_at(run, state, segment->index + 1);
         if (!run->plan->train) continue;
-        call->d_out[1 + k] = call->d_in[1 + k] = run->block + state->gradient;
+        call->d_out[out] = call->d_in[in] = run->block + state->gradient;
     }
 }
 
 static void set_params(const sl_run *run, const sli_step *step, sli_call *call) {
     const sl_plan *plan = run->plan;
-    for (int k = 0; k < SLI_MAX_PARAM; k++) {
+    for (int k = 0; k < SLI_PART_PARAMS * sli_problem_parts(&step->problem); k++) {
         int index = step->emit.param[k];
         if (index < 0) continue;
         call->param[k] = sli_params_at(run->params, -1, index);
@@ -132,6 +134,8 @@ static void build_call(const sl_run *run, const sli_step *step, const segment *s
     call->saved = buffer_at(run, step->saved);
     call->scalars = (const sli_scalars *)(run->block + plan->scalars);
     call->metrics = (sli_metrics *)(run->block + plan->metrics);
+    call->scaling = sli_params_scaling_at(run->params);
+    if (!plan->caps.graphs) call->host_lengths = run->lengths;
 }
 
 /* ------------------------------------------------------------------------------------------------- forward -- */

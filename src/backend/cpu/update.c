@@ -116,7 +116,12 @@ static void update_slice(void *context, int index) {
         (float *)call->out[SLI_OPTIM_GRAD] + first, slot0 ? slot0 + first : NULL, slot1 ? slot1 + first : NULL);
 }
 
+/* Gradients that are not finite leave the parameters as they are; the squares of all are there before any update. */
 static void optim_forward(const sli_call *call) {
+    if (call->metrics && !isfinite(call->metrics->squares)) {
+        memset(call->out[SLI_OPTIM_GRAD], 0, (size_t)call->problem.elements * sizeof(float));
+        return;
+    }
     update_work w = {call, update_of(call)};
     sli_threads_for(call->threads, slices_of(call->problem.elements), update_slice, &w);
 }

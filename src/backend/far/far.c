@@ -28,31 +28,47 @@ struct sli_device {
     int open; /* queues at work */
 };
 
-typedef enum work_kind { WORK_MOVE, WORK_ZERO, WORK_CALL } work_kind;
+typedef enum work_kind { WORK_MOVE, WORK_ZERO, WORK_CALL, WORK_REPLAY, WORK_READ } work_kind;
 typedef struct work {
     work_kind kind;
+    int slot; /* WORK_READ: `to` is its memory */
     void *to;
-    const void *from; /* device memory, or the queue's staging */
+    const void *from; /* device memory, the queue's staging, or WORK_REPLAY: a recording */
     size_t bytes;
     sli_kernel_fn function;
     sli_call call;
 } work;
 
+/* Moves, zeros and calls, in order. */
+struct sli_recording {
+    work *entries;
+    int count, capacity;
+};
+
+typedef struct read_slot_memory {
+    size_t bytes; /* asked for; 0: nobody did */
+    bool done;
+    unsigned char data[SLI_READ_BYTES];
+} read_slot_memory;
+
 struct sli_queue {
     sli_device *device;
     sli_threads *threads;
     int count;
-    size_t staged; /* bytes of staging in use */
+    size_t staged;            /* bytes of staging in use */
+    sli_recording *recording; /* now under way, or NULL */
+    read_slot_memory slots[SLI_READ_SLOTS];
     work entries[QUEUE_ENTRIES];
     _Alignas(SLI_ALIGN) unsigned char staging[STAGING_BYTES];
 };
 
 /* ----------------------------------------------------------------------------------------------- capabilities -- */
 static sl_status far_caps(const char *device_name, int threads, sli_caps *caps) {
-    SLI_FAIL_IF(strcmp(device_name, "far") != 0, SL_ERR_UNKNOWN,
+    SLI_FAIL_IF(strcmp(device_name, "far") != 0 && strcmp(device_name, SLI_FAR_WIDE) != 0, SL_ERR_UNKNOWN,
                 "device \"%s\" is unknown: the test device is called far", device_name);
     SLI_TRY(sli_cpu_caps("cpu", threads, caps));
-    snprintf(caps->name, sizeof caps->name, "far");
+    snprintf(caps->name, sizeof caps->name, "%s", device_name);
+    caps->graphs = true;
     return SL_OK;
 }
 
@@ -152,7 +168,9 @@ static sl_status queue_new(sli_device *device, sli_queue **queue) {
     return SL_OK;
 }
 
-static void run_entry(const sli_queue *queue, work *entry) {
+/* An entry of a recording is run again and again: it stays as it is. */
+static void run_entry(sli_queue *queue, const work *entry) {
+    sli_call call;
     switch (entry->kind) {
     case WORK_MOVE:
         memmove(entry->to, entry->from, entry->bytes);
@@ -161,42 +179,90 @@ static void run_entry(const sli_queue *queue, work *entry) {
         memset(entry->to, 0, entry->bytes);
         break;
     case WORK_CALL:
-        entry->call.threads = queue->threads;
-        entry->call.cpu = &queue->device->engine;
-        entry->function(&entry->call);
+        call = entry->call;
+        call.threads = queue->threads;
+        call.cpu = &queue->device->engine;
+        call.queue = queue;
+        entry->function(&call);
+        break;
+    case WORK_REPLAY: {
+        const sli_recording *recording = entry->from;
+        for (int i = 0; i < recording->count; i++) run_entry(queue, &recording->entries[i]);
+        break;
+    }
+    case WORK_READ:
+        memcpy(entry->to, entry->from, entry->bytes);
+        queue->slots[entry->slot].done = true;
         break;
     }
 }
 
-/* Runs what is queued, then copies to the host or from it (to may be NULL). */
-static void drain(sli_queue *queue, void *to, const void *from, size_t bytes) {
-    if (queue->count == 0 && bytes == 0) return;
+/* Runs the first `count` entries, then copies to the host or from it (to may be NULL). */
+static void run_first(sli_queue *queue, int count, void *to, const void *from, size_t bytes) {
+    if (count == 0 && bytes == 0) return;
     open_blocks(queue->device);
-    for (int i = 0; i < queue->count; i++) run_entry(queue, &queue->entries[i]);
+    for (int i = 0; i < count; i++) run_entry(queue, &queue->entries[i]);
     if (bytes > 0) memcpy(to, from, bytes);
     shut_blocks(queue->device);
-    queue->count = 0;
-    queue->staged = 0;
+    queue->count -= count;
+    memmove(queue->entries, queue->entries + count, sizeof *queue->entries * (size_t)queue->count);
+    if (queue->count == 0) queue->staged = 0;
+}
+
+static void drain(sli_queue *queue, void *to, const void *from, size_t bytes) {
+    run_first(queue, queue->count, to, from, bytes);
+}
+
+static void release(const sli_queue *queue, sli_recording *recording) {
+    const sl_allocator *allocator = &queue->device->allocator;
+    if (recording == NULL) return;
+    sli_free(allocator, recording->entries, sizeof *recording->entries * (size_t)recording->capacity);
+    sli_free(allocator, recording, sizeof *recording);
 }
 
 static void queue_free(sli_queue *queue) {
     if (queue == NULL) return;
+    release(queue, queue->recording);
     drain(queue, NULL, NULL, 0);
     sli_threads_free(queue->threads);
     sli_free(&queue->device->allocator, queue, sizeof *queue);
 }
 
-static work *push(sli_queue *queue, work_kind kind, void *to, const void *from, size_t bytes) {
-    if (queue->count == QUEUE_ENTRIES) drain(queue, NULL, NULL, 0);
-    work *entry = &queue->entries[queue->count++];
-    entry->kind = kind;
-    entry->to = to;
-    entry->from = from;
-    entry->bytes = bytes;
-    return entry;
+/* Room for one more entry of a recording; NULL without memory. */
+static work *record_entry(const sli_queue *queue, sli_recording *recording) {
+    const sl_allocator *allocator = &queue->device->allocator;
+    if (recording->count == recording->capacity) {
+        const int capacity = recording->capacity ? 2 * recording->capacity : 16;
+        work *entries = sli_alloc(allocator, sizeof *entries * (size_t)capacity);
+        if (entries == NULL) return NULL;
+        if (recording->count) memcpy(entries, recording->entries, sizeof *entries * (size_t)recording->count);
+        sli_free(allocator, recording->entries, sizeof *entries * (size_t)recording->capacity);
+        recording->entries = entries;
+        recording->capacity = capacity;
+    }
+    return &recording->entries[recording->count++];
+}
+
+static sl_status push(sli_queue *queue, const work *new) {
+    work *entry;
+    if (queue->recording) {
+        entry = record_entry(queue, queue->recording);
+        if (entry == NULL) return sli_fail_memory("a recording", sizeof *entry);
+    } else {
+        if (queue->count == QUEUE_ENTRIES) drain(queue, NULL, NULL, 0);
+        entry = &queue->entries[queue->count++];
+    }
+    *entry = *new;
+    return SL_OK;
+}
+
+static sl_status check_not_recording(const sli_queue *queue, const char *what) {
+    SLI_FAIL_IF(queue->recording, SL_ERR_INTERNAL, "%s while work is being recorded", what);
+    return SL_OK;
 }
 
 static sl_status upload(sli_queue *queue, void *to, const void *source, size_t bytes) {
+    SLI_TRY(check_not_recording(queue, "an upload"));
     if (bytes == 0) return SL_OK;
     const size_t room = sli_round_up(bytes, SLI_ALIGN);
     if (room > STAGING_BYTES) { /* too large to keep: waits, as the interface allows */
@@ -206,34 +272,77 @@ static sl_status upload(sli_queue *queue, void *to, const void *source, size_t b
     if (queue->staged + room > STAGING_BYTES || queue->count == QUEUE_ENTRIES) drain(queue, NULL, NULL, 0);
     void *kept = memcpy(queue->staging + queue->staged, source, bytes);
     queue->staged += room;
-    push(queue, WORK_MOVE, to, kept, bytes);
-    return SL_OK;
+    return push(queue, &(work){.kind = WORK_MOVE, .to = to, .from = kept, .bytes = bytes});
 }
 
 static sl_status download(sli_queue *queue, void *to_host, const void *from, size_t bytes) {
+    SLI_TRY(check_not_recording(queue, "a download"));
     drain(queue, to_host, from, bytes);
     return SL_OK;
 }
 
 static sl_status copy(sli_queue *queue, void *to, const void *from, size_t bytes) {
-    if (bytes > 0) push(queue, WORK_MOVE, to, from, bytes);
-    return SL_OK;
+    return bytes > 0 ? push(queue, &(work){.kind = WORK_MOVE, .to = to, .from = from, .bytes = bytes}) : SL_OK;
 }
 
 static sl_status zero(sli_queue *queue, void *to, size_t bytes) {
-    if (bytes > 0) push(queue, WORK_ZERO, to, NULL, bytes);
-    return SL_OK;
+    return bytes > 0 ? push(queue, &(work){.kind = WORK_ZERO, .to = to, .bytes = bytes}) : SL_OK;
 }
 
 static sl_status submit(sli_queue *queue, sli_kernel_fn function, const sli_call *call) {
-    work *entry = push(queue, WORK_CALL, NULL, NULL, 0);
-    entry->function = function;
-    entry->call = *call;
-    return SL_OK;
+    return push(queue, &(work){.kind = WORK_CALL, .function = function, .call = *call});
 }
 
 static sl_status wait_done(sli_queue *queue) {
+    SLI_TRY(check_not_recording(queue, "a wait"));
     drain(queue, NULL, NULL, 0);
+    return SL_OK;
+}
+
+/* -------------------------------------------------------------------------------------------------- recordings -- */
+static void recording_free(sli_queue *queue, sli_recording *recording) {
+    drain(queue, NULL, NULL, 0); /* it may be queued */
+    release(queue, recording);
+}
+
+static sl_status record_begin(sli_queue *queue) {
+    SLI_TRY(check_not_recording(queue, "a recording begins"));
+    queue->recording = sli_alloc_zero(&queue->device->allocator, sizeof *queue->recording);
+    return queue->recording ? SL_OK : sli_fail_memory("a recording", sizeof *queue->recording);
+}
+
+static sl_status record_end(sli_queue *queue, sli_recording **recording) {
+    *recording = queue->recording;
+    SLI_FAIL_IF(queue->recording == NULL, SL_ERR_INTERNAL, "a recording ends that did not begin");
+    queue->recording = NULL;
+    return SL_OK;
+}
+
+static sl_status replay(sli_queue *queue, sli_recording *recording) {
+    SLI_TRY(check_not_recording(queue, "a replay"));
+    return push(queue, &(work){.kind = WORK_REPLAY, .from = recording});
+}
+
+/* ---------------------------------------------------------------------------------------------- reading back late -- */
+static sl_status read_later(sli_queue *queue, int slot, const void *from, size_t bytes) {
+    SLI_TRY(check_not_recording(queue, "a read"));
+    SLI_FAIL_IF(slot < 0 || slot >= SLI_READ_SLOTS || bytes > SLI_READ_BYTES, SL_ERR_INTERNAL,
+                "no slot %d of %zu bytes to read into", slot, bytes);
+    queue->slots[slot].bytes = bytes;
+    queue->slots[slot].done = false;
+    return push(queue,
+                &(work){.kind = WORK_READ, .slot = slot, .to = queue->slots[slot].data, .from = from, .bytes = bytes});
+}
+
+/* Runs no more than it must: later work stays late. */
+static sl_status read_slot(sli_queue *queue, int slot, void *to_host, size_t bytes) {
+    SLI_TRY(check_not_recording(queue, "a read"));
+    SLI_FAIL_IF(slot < 0 || slot >= SLI_READ_SLOTS || bytes == 0 || queue->slots[slot].bytes != bytes, SL_ERR_INTERNAL,
+                "nobody asked for %zu bytes in slot %d", bytes, slot);
+    int last = queue->count - 1;
+    while (last >= 0 && (queue->entries[last].kind != WORK_READ || queue->entries[last].slot != slot)) last--;
+    if (!queue->slots[slot].done) run_first(queue, last + 1, NULL, NULL, 0);
+    memcpy(to_host, queue->slots[slot].data, bytes);
     return SL_OK;
 }
 
@@ -252,4 +361,10 @@ const sli_device_ops sli_far_device = {.name = "far",
                                        .zero = zero,
                                        .submit = submit,
                                        .wait = wait_done,
+                                       .record_begin = record_begin,
+                                       .record_end = record_end,
+                                       .replay = replay,
+                                       .recording_free = recording_free,
+                                       .read_later = read_later,
+                                       .read_slot = read_slot,
                                        .blas_buffers = sli_cpu_blas_buffers};

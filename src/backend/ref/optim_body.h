@@ -48,15 +48,19 @@ static void NAME(rmsprop)(const sl_optimizer *o, double lr, REAL g, REAL *param,
     *param -= (REAL)lr * g / (M(sqrt)(*v) + (REAL)o->epsilon);
 }
 
-/* Scales the gradient by the norm clip, steps, zeroes the gradient. */
+/* Scales the gradient by the norm clip, steps, zeroes the gradient. Gradients that are not finite leave the parameters as they
+ * are; the squares of all are there before any update. */
 static void NAME(optim_forward)(const sli_call *call) {
     const sl_optimizer o = with_defaults(&call->problem.optimizer);
     const double lr = call->scalars->learning_rate, step = call->scalars->optimizer_step;
     REAL *param = call->out[SLI_OPTIM_PARAM], *grad = call->out[SLI_OPTIM_GRAD];
     REAL *slot0 = call->out[SLI_OPTIM_SLOT0], *slot1 = call->out[SLI_OPTIM_SLOT1];
     const REAL factor = (REAL)clip_factor(call);
+    const bool skip = call->metrics && !isfinite(call->metrics->squares);
     for (int64_t k = 0; k < call->problem.elements; k++) {
         REAL g = grad[k] * factor;
+        grad[k] = 0;
+        if (skip) continue;
         switch (o.kind) {
         case SL_SGD:
             NAME(sgd)(&o, lr, g, param + k, slot0 ? slot0 + k : NULL);
@@ -69,6 +73,5 @@ static void NAME(optim_forward)(const sli_call *call) {
             NAME(rmsprop)(&o, lr, g, param + k, slot0 + k);
             break;
         }
-        grad[k] = 0;
     }
 }

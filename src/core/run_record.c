@@ -1,0 +1,57 @@
+/* Recordings: a call of the plan's full size is the same work every time, whatever numbers it is about. A device that can
+ * (CUDA graphs) records it once and replays it. What differs between calls lies in device memory. And profiles. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/run.h"
+
+/* An update is about parameters only. */
+static bool is_full_size(const sl_run *run, sli_run_kind kind) {
+    const sl_plan_options *options = &run->plan->options;
+    return kind == SLI_RUN_UPDATE || (run->batch == options->batch && run->steps == options->steps);
+}
+
+/* Ends the recording whatever happened; the first failure is the one to tell about. */
+static sl_status record(sl_run *run, sli_run_work work, sli_recording **recording) {
+    const sli_device_ops *ops = run->plan->ops;
+    char detail[1024] = "";
+    *recording = NULL;
+    SLI_TRY(ops->record_begin(run->queue));
+    sl_status status = work(run);
+    if (status != SL_OK) snprintf(detail, sizeof detail, "%s", sl_error_detail());
+    sl_status ended = ops->record_end(run->queue, recording);
+    if (status == SL_OK) return ended;
+    if (*recording) ops->recording_free(run->queue, *recording);
+    *recording = NULL;
+    return sli_fail(status, "%s", detail);
+}
+
+sl_status sli_run_do(sl_run *run, sli_run_kind kind, sli_run_work work) {
+    const sl_plan *plan = run->plan;
+    if (!plan->caps.graphs || !plan->ops->record_begin || !is_full_size(run, kind)) return work(run);
+    if (!run->recordings[kind]) SLI_TRY(record(run, work, &run->recordings[kind]));
+    return plan->ops->replay(run->queue, run->recordings[kind]);
+}
+
+void sli_run_free_recordings(sl_run *run) {
+    for (int kind = 0; kind < SLI_RUN_KINDS; kind++) {
+        if (run->recordings[kind]) run->plan->ops->recording_free(run->queue, run->recordings[kind]);
+        run->recordings[kind] = NULL;
+    }
+}
+
+/* ----------------------------------------------------------------------------------------------------- profiles -- */
+sl_status sli_run_profile_begin(sl_run *run) {
+    const sl_plan *plan = run->plan;
+    SLI_FAIL_IF(!plan->ops->profile_begin || !plan->ops->profile_end, SL_ERR_DEVICE,
+                "device %s does not say where time goes; profile on a GPU", plan->caps.name);
+    return plan->ops->profile_begin(run->queue);
+}
+
+sl_status sli_run_profile_end(sl_run *run, double seconds[SLI_PHASE_COUNT]) {
+    const sl_plan *plan = run->plan;
+    memset(seconds, 0, sizeof *seconds * SLI_PHASE_COUNT);
+    SLI_FAIL_IF(!plan->ops->profile_end, SL_ERR_DEVICE, "device %s does not say where time goes; profile on a GPU",
+                plan->caps.name);
+    return plan->ops->profile_end(run->queue, seconds);
+}

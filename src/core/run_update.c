@@ -1,0 +1,147 @@
+/* Updates and whole training steps: clip, optimizer, packed copies; results that are collected later. */
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "core/run.h"
+
+/* ----------------------------------------------------------------------------------------------------- update -- */
+/* One norm and one optimizer call over elements [offset, offset + count) of every array. */
+static sl_status submit_update(sl_run *run, size_t offset, size_t count, size_t squares_offset, bool norm,
+                               bool update) {
+    const sl_plan *plan = run->plan;
+    size_t array = plan->param_elements * plan->element, at = offset * plan->element;
+    sli_call call;
+    memset(&call, 0, sizeof call);
+    call.scalars = (const sli_scalars *)(run->block + plan->scalars);
+    call.metrics = (sli_metrics *)(run->block + plan->metrics);
+    call.scaling = sli_params_scaling_at(run->params);
+    call.scratch = run->block + plan->update_scratch;
+    char *squares = (char *)call.metrics + squares_offset, *gradients = run->block + plan->gradients + at;
+    if (norm) {
+        call.problem = plan->norm_problem;
+        call.problem.elements = (int64_t)count;
+        call.out[SLI_NORM_GRAD] = gradients;
+        call.out[SLI_NORM_SQUARES] = squares;
+        SLI_TRY(plan->ops->submit(run->queue, plan->norm->forward, &call));
+    }
+    if (!update) return SL_OK;
+    call.problem = plan->optimizer_problem;
+    call.problem.elements = (int64_t)count;
+    call.out[SLI_OPTIM_PARAM] = run->params->block + at;
+    call.out[SLI_OPTIM_GRAD] = gradients;
+    for (int s = 0; s < plan->slots; s++)
+        call.out[SLI_OPTIM_SLOT0 + s] = run->params->block + (size_t)(s + 1) * array + at;
+    call.in[SLI_OPTIM_SQUARES] = squares;
+    return plan->ops->submit(run->queue, plan->optimizer->forward, &call);
+}
+
+static sl_status update_work(sl_run *run) {
+    const sl_plan *plan = run->plan;
+    bool each = plan->options.clip.kind == SL_CLIP_NORM;
+    SLI_TRY(submit_update(run, 0, plan->param_elements, offsetof(sli_metrics, squares), true, !each));
+    for (int i = 0; each && i < plan->param_count; i++) {
+        const sli_param_place *place = &plan->params[i];
+        size_t count = (size_t)place->param.rows * (size_t)place->param.columns;
+        SLI_TRY(submit_update(run, place->offset, count, offsetof(sli_metrics, tensor_squares), true, true));
+    }
+    SLI_TRY(sli_params_pack(run->params, run->queue, -1));
+    return sli_run_complete_report(run);
+}
+
+static sl_status set_rate(sl_run *run, double learning_rate) {
+    SLI_FAIL_IF(!isfinite(learning_rate), SL_ERR_NUMBERS,
+                "the learning rate is not a finite number; check the schedule");
+    run->scalars.learning_rate = learning_rate;
+    run->scalars.optimizer_step = run->params->optimizer_steps + 1;
+    return SL_OK;
+}
+
+/* An update whose gradients were not finite did not happen, and does not count. With loss scaling the device counts those. */
+static void count_update(sl_run *run, const sli_report *report) {
+    if (!run->plan->optimizer || sli_plan_is_scaled(run->plan) || isfinite(report->metrics.squares)) return;
+    run->params->optimizer_steps -= 1;
+}
+
+sl_status sl_run_update(sl_run *run, double learning_rate, sl_result *result) {
+    SLI_TRY(sli_run_check_training(run));
+    const sl_plan *plan = run->plan;
+    sli_report report;
+    memset(&report, 0, sizeof report);
+    if (result) memset(result, 0, sizeof *result);
+    if (!plan->optimizer) return SL_OK;
+    SLI_TRY(set_rate(run, learning_rate));
+    SLI_TRY(sli_run_send_scalars(run));
+    SLI_TRY(sli_run_do(run, SLI_RUN_UPDATE, update_work));
+    SLI_TRY(plan->ops->download(run->queue, &report, run->block + plan->metrics, sli_run_report_bytes(run)));
+    run->params->optimizer_steps += 1;
+    count_update(run, &report);
+    if (!result) return SL_OK;
+    result->gradient_norm = sqrt(report.metrics.squares);
+    result->loss_scale = report.scaling.scale;
+    result->skipped_steps = report.scaling.skipped;
+    return SL_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------- whole steps -- */
+int sl_run_depth(const sl_run *run) {
+    return run && run->plan->ops->read_later && run->plan->ops->read_slot ? SLI_RUN_DEPTH : 1;
+}
+
+static sl_status step_work(sl_run *run) {
+    SLI_TRY(sli_run_gradients_work(run));
+    return run->plan->optimizer ? update_work(run) : sli_run_complete_report(run);
+}
+
+/* Queues the copy of the step's report, or takes it at once. */
+static sl_status expect_report(sl_run *run) {
+    const sl_plan *plan = run->plan;
+    sli_run_pending *step = &run->pending[run->pending_count];
+    memset(step, 0, sizeof *step);
+    step->scale = run->scale;
+    step->slot = run->next_slot;
+    const char *from = run->block + plan->metrics;
+    if (sl_run_depth(run) == 1)
+        SLI_TRY(plan->ops->download(run->queue, &step->report, from, sli_run_report_bytes(run)));
+    else
+        SLI_TRY(plan->ops->read_later(run->queue, step->slot, from, sli_run_report_bytes(run)));
+    run->next_slot = (run->next_slot + 1) % SLI_RUN_DEPTH;
+    run->pending_count++;
+    return SL_OK;
+}
+
+sl_status sl_run_step(sl_run *run, const sl_batch *batch, uint32_t step, double learning_rate) {
+    SLI_TRY(sli_run_check_training(run));
+    SLI_FAIL_IF(run->plan->loss_step < 0, SL_ERR_USAGE, "the plan has no loss; set sl_plan_options.loss");
+    SLI_FAIL_IF(!batch || !batch->targets, SL_ERR_USAGE, "the plan has a loss: the batch needs targets");
+    SLI_FAIL_IF(run->pending_count >= sl_run_depth(run), SL_ERR_USAGE,
+                "%d steps wait for their results; collect one with sl_run_step_result", run->pending_count);
+    SLI_TRY(set_rate(run, learning_rate));
+    SLI_TRY(sli_run_upload_batch(run, batch));
+    run->training = true;
+    run->scalars.step = step;
+    run->scalars.micro_step = 0;
+    run->scalars.loss_scale = run->scale;
+    SLI_TRY(sli_run_send_scalars(run));
+    SLI_TRY(sli_run_do(run, SLI_RUN_STEP, step_work));
+    if (run->plan->optimizer) run->params->optimizer_steps += 1;
+    run->outputs_valid = false;
+    run->input_gradients_valid = true;
+    return expect_report(run);
+}
+
+sl_status sl_run_step_result(sl_run *run, sl_result *result) {
+    SLI_TRY(sli_run_check_training(run));
+    SLI_FAIL_IF(!result, SL_ERR_USAGE, "sl_run_step_result: result is NULL; pass one");
+    memset(result, 0, sizeof *result);
+    SLI_FAIL_IF(run->pending_count == 0, SL_ERR_USAGE, "no step waits for its result; call sl_run_step first");
+    sli_run_pending step = run->pending[0];
+    if (sl_run_depth(run) > 1)
+        SLI_TRY(run->plan->ops->read_slot(run->queue, step.slot, &step.report, sli_run_report_bytes(run)));
+    run->pending_count--;
+    memmove(run->pending, run->pending + 1, sizeof *run->pending * (size_t)run->pending_count);
+    count_update(run, &step.report);
+    sli_run_fill_result(&step.report, step.scale, result);
+    result->gradient_norm = run->plan->optimizer ? sqrt(step.report.metrics.squares) : 0;
+    return SL_OK;
+}
