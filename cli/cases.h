@@ -1,0 +1,46 @@
+/* Proofs and timings of many problems, one JSON line a result: what a file of lines has already for the same source is
+ * skipped, so that a long list is done in several short sessions, and by several processes side by side. */
+#ifndef CLI_CASES_H
+#define CLI_CASES_H
+
+#include <stdbool.h>
+
+#include "json.h"
+#include "options.h"
+
+typedef struct case_options {
+    const char *jsonl, *source, *shard;
+    double limit_seconds;
+} case_options;
+extern const option_group case_group;
+
+/* Open while one process works through its share. All zero: no file of lines was asked for. */
+typedef struct case_list {
+    const case_options *options;
+    int file;          /* descriptor of the lines, appended to; -1 */
+    char *known;       /* the lines of earlier sessions */
+    int shard, shards; /* this process takes problem number shard, shard + shards, ... */
+    double started;    /* seconds */
+    int number;        /* problems seen */
+    int done, kept, left, failed;
+    char *at_path; /* names the case in work: after a crash the script knows it */
+    char key[640];
+    char *line; /* being written */
+    size_t bytes;
+    json out;
+} case_list;
+
+/* Gives an exit code; closes everything with case_list_close also where it fails. */
+int case_list_open(case_list *list, const command *command, const case_options *options);
+/* false: not this process's, done before, or out of time. Then begins the lines of the case. */
+bool case_begin(case_list *list, const char *problem, const char *dtype, const char *device);
+/* Opens one line of the case, with what every line has; end it with case_line_end. */
+json *case_line(case_list *list);
+void case_line_end(case_list *list);
+/* Appends the case's lines to the file in one piece. Gives an exit code. */
+int case_end(case_list *list, bool passed);
+void case_list_close(case_list *list);
+/* "12 done, 0 failed, 488 known from before, 0 left", on stdout. */
+void case_list_tell(const case_list *list, const char *what);
+
+#endif
