@@ -26,12 +26,12 @@ static const sli_layer_kind *const layer_kinds[] = {
 static const sli_device_ops *const devices[] = {&sli_cpu_device, &sli_far_device, &sli_cuda_device, NULL};
 
 /* Rows of all backends, each backend's in its own order of preference, the reference last. */
-enum { MAX_ROWS = 128 };
+enum { MAX_ROWS = 256 };
 static const sli_kernel *rows[MAX_ROWS + 1];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void collect(void) {
-    const sli_kernel *const *const tables[] = {sli_cpu_kernels, sli_ref_kernels};
+    const sli_kernel *const *const tables[] = {sli_far_kernels, sli_cpu_kernels, sli_ref_kernels};
     int count = 0;
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
         for (const sli_kernel *const *row = tables[t]; *row && count < MAX_ROWS; row++) rows[count++] = *row;

@@ -21,7 +21,7 @@ const sli_layer_kind *sli_layer_kind_find(const char *class_name) {
 static sl_status layer_outputs(const sl_model *model, int index, const sli_layer_outputs *before,
                                sli_layer_outputs *outputs) {
     const sli_layer *layer = model->layers[index];
-    sli_shape shapes[SLI_MAX_IN];
+    sli_shape shapes[SLI_LAYER_MAX_IN];
     for (int k = 0; k < layer->input_count; k++) {
         int output;
         int source = sli_model_find_tensor(model, layer->inputs[k], &output);
@@ -65,7 +65,8 @@ static sl_status check_inputs(const sl_model *model, const char *name, const cha
     int n = 0;
     while (inputs[n]) {
         int output;
-        SLI_FAIL_IF(n >= SLI_MAX_IN, SL_ERR_INPUT, "layer %s: more than %d inputs; split the layer", name, SLI_MAX_IN);
+        SLI_FAIL_IF(n >= SLI_LAYER_MAX_IN, SL_ERR_INPUT, "layer %s: more than %d inputs; split the layer", name,
+                    SLI_LAYER_MAX_IN);
         SLI_FAIL_IF(
             sli_model_find_tensor(model, inputs[n], &output) < 0, SL_ERR_UNKNOWN,
             "layer %s: input \"%s\" is not the output of an earlier layer; add that layer first, or turn on its "

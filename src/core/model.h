@@ -68,6 +68,7 @@ typedef struct sli_param {
     double set_value;
 } sli_param;
 
+enum { SLI_LAYER_MAX_IN = 5 };  /* x and the states of both directions, or parts */
 enum { SLI_LAYER_MAX_OUT = 5 }; /* "NAME", "NAME.h", "NAME.c", or "NAME", "NAME.forward.h", ... */
 
 typedef struct sli_layer_outputs {
@@ -128,7 +129,8 @@ sl_status sli_planner_tensor(sli_planner *planner, sli_shape shape, const char *
 /* One step. Tensors and params by index, -1 = none. */
 typedef struct sli_emit {
     const sli_layer *layer;
-    sli_problem problem; /* batch, steps, dtype, train and mask are filled in by the planner */
+    const sli_layer *last; /* of a stack; NULL: the same */
+    sli_problem problem;   /* batch, steps, dtype, train and mask are filled in by the planner */
     int in[SLI_MAX_IN], out[SLI_MAX_OUT], param[SLI_MAX_PARAM];
     bool takes_mask; /* wants lengths / mask in the op's slots */
     /* Carried states: state s is number s % n of part s / n, n = 2 for LSTM (h, c), else 1 (h); its places are
@@ -143,11 +145,19 @@ typedef struct sli_emit {
 } sli_emit;
 void sli_emit_init(sli_emit *emit, const sli_layer *layer, sli_op op); /* all indices -1 */
 sl_status sli_planner_emit(sli_planner *planner, const sli_emit *emit);
-/* Offers a wider problem (a stack, both directions) to the kernels first, and keeps their refusals for the explanation. No row
- * of this build computes one; the first that does brings the emission of a wide step with it. */
-/* How many layers, from `layer` on, make a stack: same kind and options, each the only reader's input of the next. 1 if none,
- * or if `layer` itself continues one. */
-int sli_planner_stack(const sli_planner *planner, const sli_layer *layer);
-sl_status sli_planner_offer(sli_planner *planner, const sli_layer *layer, const sli_problem *problem);
+/* Wide steps: a stack of layers, both directions of a layer, or both are offered to the kernels as one problem first.
+ * The layer that is the only reader of the first output of `layer`, as its first input, with nothing but inputs of the model
+ * between the two; NULL if there is none, or if a stack with `layer` was offered and refused before. */
+const sli_layer *sli_planner_next(const sli_planner *planner, const sli_layer *layer);
+/* Tensor of input k of a layer; -1 while it is not known. */
+int sli_planner_input(const sli_planner *planner, const sli_layer *layer, int k);
+/* The tensors of a layer's outputs, to be filled in by the step of a stack: the layer will not be asked to emit. */
+int *sli_planner_outputs(sli_planner *planner, const sli_layer *layer);
+/* Predicted seconds of a problem on the row that would compute it; negative: no row does, or it makes no prediction. */
+double sli_planner_seconds(sli_planner *planner, const sli_layer *layer, const sli_problem *problem);
+/* Offers the problem of the layers first..last. `parts`: predicted seconds of what else would compute them, negative if not
+ * known. Not *taken: the reasons are kept for the explanation. */
+sl_status sli_planner_offer(sli_planner *planner, const sli_layer *first, const sli_layer *last,
+                            const sli_problem *problem, double parts, bool *taken);
 
 #endif

@@ -115,6 +115,15 @@ static void count_use(sl_plan *plan, const sli_step *step, int index) {
         if (emit->out[k] >= 0) plan->tensors[emit->out[k]].producer = index;
 }
 
+static sl_status name_step(sl_plan *plan, const sli_emit *emit, const char **name) {
+    char text[2 * 100 + 8] = "";
+    if (emit->layer)
+        snprintf(text, sizeof text, emit->last ? "%s..%s" : "%s", emit->layer->name,
+                 emit->last ? emit->last->name : "");
+    *name = sli_arena_string(&plan->arena, text);
+    return *name ? SL_OK : sli_fail_memory("a layer's name", sizeof text);
+}
+
 sl_status sli_planner_emit(sli_planner *planner, const sli_emit *emit) {
     sl_plan *plan = planner->plan;
     sli_step *step =
@@ -122,10 +131,9 @@ sl_status sli_planner_emit(sli_planner *planner, const sli_emit *emit) {
     if (!step) return sli_fail_memory("the list of steps", sizeof *step);
     int index = plan->step_count - 1;
     step->emit = *emit;
-    step->emit.layer = NULL;
-    step->layer_name = emit->layer ? sli_arena_string(&plan->arena, emit->layer->name) : "";
+    step->emit.layer = step->emit.last = NULL;
+    SLI_TRY(name_step(plan, emit, &step->layer_name));
     step->layer_index = emit->layer ? emit->layer->index : -1;
-    if (!step->layer_name) return sli_fail_memory("a layer's name", 64);
     step->problem = emit->problem;
     for (int k = 0; k < SLI_MAX_STATES; k++) step->states[k] = -1;
     step->saved = step->scratch_forward = step->scratch_backward = -1;
@@ -138,40 +146,87 @@ sl_status sli_planner_emit(sli_planner *planner, const sli_emit *emit) {
     step->text = sli_arena_string(&plan->arena, text);
     if (!step->text) return sli_fail_memory("a problem string", sizeof text);
     if (step->kernel->cost) step->kernel->cost(&step->problem, &plan->caps, &step->cost);
+    step->seconds = sli_kernel_seconds(step->kernel, &step->problem, &plan->caps);
     count_use(plan, step, index);
     return add_states(plan, step, index);
 }
 
-static bool continues(const sli_layer *layer, const sli_layer *next) {
-    return next->kind == layer->kind && next->input_count == 1 && layer->input_count == 1 &&
-           strcmp(next->inputs[0], layer->name) == 0 &&
-           memcmp(next->options, layer->options, layer->kind->options_bytes) == 0;
+/* ---------------------------------------------------------------------------------------------- wide steps -- */
+static bool is_input(const sli_layer *layer) {
+    return strcmp(layer->kind->class_name, "InputLayer") == 0;
 }
 
-int sli_planner_stack(const sli_planner *planner, const sli_layer *layer) {
-    sli_layer *const *layers = planner->model->layers;
-    int at = layer->index, last = at;
-    if (at > 0 && continues(layers[at - 1], layer)) return 1;
-    while (last + 1 < planner->model->layer_count && continues(layers[last], layers[last + 1])) last++;
-    return last - at + 1;
+static bool is_model_output(const sl_model *model, const char *name) {
+    if (!model->outputs) return strcmp(model->layers[model->layer_count - 1]->name, name) == 0;
+    for (int k = 0; k < model->output_count; k++)
+        if (strcmp(model->outputs[k], name) == 0) return true;
+    return false;
 }
 
-sl_status sli_planner_offer(sli_planner *planner, const sli_layer *layer, const sli_problem *problem) {
-    sl_plan *plan = planner->plan;
+static int count_readers(const sl_model *model, const char *name) {
+    int count = 0;
+    for (int i = 0; i < model->layer_count; i++)
+        for (int k = 0; k < model->layers[i]->input_count; k++) count += strcmp(model->layers[i]->inputs[k], name) == 0;
+    return count;
+}
+
+const sli_layer *sli_planner_next(const sli_planner *planner, const sli_layer *layer) {
+    const sl_model *model = planner->model;
+    int at = layer->index + 1;
+    if (layer->index <= planner->offered) return NULL;
+    while (at < model->layer_count && is_input(model->layers[at])) at++;
+    if (at == model->layer_count) return NULL;
+    const sli_layer *next = model->layers[at];
+    bool reads = next->input_count > 0 && strcmp(next->inputs[0], layer->name) == 0;
+    return reads && count_readers(model, layer->name) == 1 && !is_model_output(model, layer->name) ? next : NULL;
+}
+
+int sli_planner_input(const sli_planner *planner, const sli_layer *layer, int k) {
+    int output, source = sli_model_find_tensor(planner->model, layer->inputs[k], &output);
+    if (source < 0 || !planner->emitted[source]) return -1;
+    return planner->plan->layer_tensor[source * SLI_LAYER_MAX_OUT + output];
+}
+
+int *sli_planner_outputs(sli_planner *planner, const sli_layer *layer) {
+    planner->emitted[layer->index] = true;
+    return &planner->plan->layer_tensor[layer->index * SLI_LAYER_MAX_OUT];
+}
+
+/* A recurrent problem as it will be planned. */
+static sli_problem planned(const sl_plan *plan, const sli_layer *layer, const sli_problem *problem) {
     sli_emit emit;
+    sli_problem filled = *problem;
     sli_emit_init(&emit, layer, problem->op);
-    sli_problem wide = *problem;
     emit.takes_mask = true;
     emit.state_count = 1;
-    fill_problem(plan, &emit, &wide);
-    const sli_kernel *kernel = NULL;
-    sli_refusal *refusals = NULL;
-    sl_status status = sli_plan_choose(plan, &wide, layer->name, &kernel, &refusals);
-    sli_refusal **tail = &plan->offers;
-    while (*tail) tail = &(*tail)->next;
-    *tail = refusals;
-    if (status != SL_ERR_NO_KERNEL && status != SL_ERR_DEVICE) return status;
+    fill_problem(plan, &emit, &filled);
+    return filled;
+}
+
+double sli_planner_seconds(sli_planner *planner, const sli_layer *layer, const sli_problem *problem) {
+    sl_plan *plan = planner->plan;
+    sli_problem filled = planned(plan, layer, problem);
+    const sli_kernel *kernel;
+    sli_refusal *refusals;
+    if (sli_plan_choose(plan, &filled, layer->name, &kernel, &refusals) == SL_OK)
+        return sli_kernel_seconds(kernel, &filled, &plan->caps);
     sli_clear_error();
+    return -1;
+}
+
+sl_status sli_planner_offer(sli_planner *planner, const sli_layer *first, const sli_layer *last,
+                            const sli_problem *problem, double parts, bool *taken) {
+    sl_plan *plan = planner->plan;
+    sli_problem wide = planned(plan, first, problem);
+    *taken = false;
+    if (plan->caps.recomputes && wide.bidirectional)
+        SLI_TRY(sli_plan_keep_out(plan, NULL, &wide,
+                                  "the memory limit cuts the sequence into segments, both directions at once cannot "
+                                  "be cut; a larger limit makes it one step",
+                                  false));
+    else
+        SLI_TRY(sli_plan_offer(plan, &wide, parts, taken));
+    if (!*taken && planner->offered < last->index) planner->offered = last->index;
     return SL_OK;
 }
 
@@ -235,7 +290,6 @@ static sl_status resolve_options(sl_plan *plan, const sl_plan_options *given) {
 }
 
 static const sli_device_ops *find_ops(const char *name) {
-    if (strcmp(name, "auto") == 0) name = "cpu";
     for (const sli_device_ops *const *ops = sli_registry_get()->devices; *ops; ops++) {
         size_t length = strlen((*ops)->name);
         if (strncmp(name, (*ops)->name, length) == 0 && (name[length] == 0 || name[length] == ':')) return *ops;
@@ -243,26 +297,47 @@ static const sli_device_ops *find_ops(const char *name) {
     return NULL;
 }
 
+/* What a GPU's libraries may still take for themselves while a run computes. */
+enum { GPU_RESERVE = 64 << 20 };
+
+/* "auto": the first GPU if it can be used, unless what is asked for is only computed on the CPU. */
+static bool prefers_gpu(const sl_plan_options *options) {
+    sli_caps caps;
+    const char *require = options->require ? options->require : "";
+    if (options->dtype == SL_F64 || strcmp(require, "ref") == 0 || strncmp(require, "cpu:", 4) == 0) return false;
+    const sli_device_ops *cuda = find_ops("cuda:0");
+    bool usable = cuda && cuda->caps("cuda:0", options->threads, &caps) == SL_OK && !caps.invented;
+    if (!usable) sli_clear_error();
+    return usable;
+}
+
 static sl_status resolve_device(sl_plan *plan) {
-    const char *name = strcmp(plan->options.device, "auto") == 0 ? "cpu" : plan->options.device;
+    sli_caps *caps = &plan->caps;
+    const char *name = plan->options.device;
+    if (strcmp(name, "auto") == 0) name = prefers_gpu(&plan->options) ? "cuda:0" : "cpu";
+    if (strcmp(name, "cuda") == 0) name = "cuda:0";
     plan->ops = find_ops(name);
     if (!plan->ops) return sli_fail(SL_ERR_DEVICE, "there is no device called \"%s\"; see `sluice devices`", name);
-    SLI_TRY(plan->ops->caps(name, plan->options.threads, &plan->caps));
-    plan->options.threads = plan->caps.threads;
-    if (plan->caps.invented) return SL_OK;
-    return plan->ops->open(&plan->caps, &plan->allocator, &plan->device);
+    SLI_TRY(plan->ops->caps(name, plan->options.threads, caps));
+    caps->graphs = plan->ops->record_begin && !plan->options.no_graph;
+    plan->options.threads = caps->threads;
+    plan->memory_limit = plan->options.memory_limit;
+    if (caps->invented) return SL_OK;
+    SLI_TRY(plan->ops->open(caps, &plan->allocator, &plan->device));
+    if (caps->kind != SLI_DEVICE_CUDA || caps->free_memory == 0) return SL_OK;
+    size_t room = caps->free_memory > GPU_RESERVE ? caps->free_memory - GPU_RESERVE : 1;
+    if (plan->memory_limit == 0 || plan->memory_limit > room) plan->memory_limit = room;
+    return SL_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------- layers -- */
 static sl_status emit_layer(sli_planner *planner, const sli_layer *layer) {
     sl_plan *plan = planner->plan;
-    int inputs[SLI_MAX_IN], *outputs = &plan->layer_tensor[layer->index * SLI_LAYER_MAX_OUT];
-    for (int k = 0; k < layer->input_count; k++) {
-        int output;
-        int source = sli_model_find_tensor(planner->model, layer->inputs[k], &output);
-        inputs[k] = plan->layer_tensor[source * SLI_LAYER_MAX_OUT + output];
-    }
-    return layer->kind->emit(planner, layer, inputs, outputs);
+    int inputs[SLI_LAYER_MAX_IN], *outputs = &plan->layer_tensor[layer->index * SLI_LAYER_MAX_OUT];
+    for (int k = 0; k < layer->input_count; k++) inputs[k] = sli_planner_input(planner, layer, k);
+    SLI_TRY(layer->kind->emit(planner, layer, inputs, outputs));
+    planner->emitted[layer->index] = true;
+    return SL_OK;
 }
 
 /* Model inputs are the tensors that no step writes; they get an index in the order of their layers. */
@@ -270,7 +345,7 @@ static sl_status note_inputs(sl_plan *plan, const sl_model *model) {
     plan->inputs = sli_arena_alloc(&plan->arena, sizeof(int) * (size_t)(model->layer_count + 1));
     if (!plan->inputs) return sli_fail_memory("the plan's inputs", sizeof(int) * (size_t)model->layer_count);
     for (int i = 0; i < model->layer_count; i++) {
-        if (strcmp(model->layers[i]->kind->class_name, "InputLayer") != 0) continue;
+        if (!is_input(model->layers[i])) continue;
         int tensor = plan->layer_tensor[i * SLI_LAYER_MAX_OUT];
         plan->tensors[tensor].input = plan->input_count;
         plan->inputs[plan->input_count++] = tensor;
@@ -365,24 +440,84 @@ static void place_params(sl_plan *plan) {
     plan->slots = plan->train ? sli_optimizer_slots(&plan->options.optimizer) : 0;
 }
 
-static sl_status plan_model(sl_plan *plan, const sl_model *model) {
-    sli_planner planner = {plan, model};
+/* Inputs first: a stack of layers takes initial states that the model names between them. */
+static sl_status emit_layers(sli_planner *planner) {
+    const sl_model *model = planner->model;
+    for (int i = 0; i < model->layer_count; i++)
+        if (is_input(model->layers[i])) SLI_TRY(emit_layer(planner, model->layers[i]));
+    for (int i = 0; i < model->layer_count; i++)
+        if (!planner->emitted[i]) SLI_TRY(emit_layer(planner, model->layers[i]));
+    return SL_OK;
+}
+
+static sl_status build_steps(sl_plan *plan, const sl_model *model) {
     size_t layers = (size_t)model->layer_count;
-    SLI_FAIL_IF(layers == 0, SL_ERR_INPUT, "the model has no layers; add an input and a layer before planning");
     plan->layer_count = model->layer_count;
     plan->shapes = sli_arena_alloc(&plan->arena, sizeof *plan->shapes * layers);
     plan->layer_tensor = sli_arena_alloc(&plan->arena, sizeof(int) * layers * SLI_LAYER_MAX_OUT);
-    if (!plan->shapes || !plan->layer_tensor) return sli_fail_memory("the plan", sizeof *plan->shapes * layers);
+    sli_planner planner = {plan, model, sli_arena_alloc(&plan->arena, sizeof(bool) * layers), -1};
+    if (!plan->shapes || !plan->layer_tensor || !planner.emitted)
+        return sli_fail_memory("the plan", sizeof *plan->shapes * layers);
     SLI_TRY(sli_model_shapes(model, plan->shapes));
-    for (int i = 0; i < model->layer_count; i++) SLI_TRY(emit_layer(&planner, model->layers[i]));
+    SLI_TRY(emit_layers(&planner));
     SLI_TRY(note_inputs(plan, model));
     SLI_TRY(note_outputs(&planner));
     SLI_TRY(emit_loss(&planner));
     place_params(plan);
     SLI_TRY(choose_update(plan));
     SLI_TRY(sli_plan_groups(plan));
-    SLI_TRY(sli_plan_gradients(plan));
-    SLI_TRY(sli_plan_fit_memory(plan));
+    return sli_plan_gradients(plan);
+}
+
+static sl_status build(sl_plan *plan, const sl_model *model) {
+    SLI_TRY(build_steps(plan, model));
+    return sli_plan_fit_memory(plan);
+}
+
+/* Back to what the options alone decide. */
+static void forget(sl_plan *plan) {
+    sl_plan fresh = {.allocator = plan->allocator,
+                     .arena = plan->arena,
+                     .options = plan->options,
+                     .caps = plan->caps,
+                     .ops = plan->ops,
+                     .device = plan->device,
+                     .memory_limit = plan->memory_limit,
+                     .train = plan->train,
+                     .element = plan->element,
+                     .guard = plan->guard,
+                     .operands = plan->operands};
+    *plan = fresh;
+}
+
+static bool has_wide_whole(const sl_plan *plan) {
+    for (int i = 0; i < plan->step_count; i++)
+        if (plan->steps[i].problem.bidirectional) return true;
+    return false;
+}
+
+/* Both directions in one step see the whole sequence. Where memory wants segments they are planned one by one, unless that
+ * does not fit either. */
+static sl_status build_to_fit(sl_plan *plan, const sl_model *model) {
+    sl_status first = build(plan, model);
+    bool cut = first == SL_ERR_MEMORY_LIMIT || (first == SL_OK && plan->segments > 1);
+    if (!cut || !has_wide_whole(plan)) return first;
+    sli_clear_error();
+    forget(plan);
+    plan->caps.recomputes = true;
+    sl_status second = build(plan, model);
+    bool tell = first == SL_ERR_MEMORY_LIMIT && second == SL_ERR_MEMORY_LIMIT;
+    if (second == SL_OK || tell || second == SL_ERR_OUT_OF_MEMORY) return second;
+    sli_clear_error();
+    forget(plan);
+    plan->caps.recomputes = false;
+    return build(plan, model);
+}
+
+static sl_status plan_model(sl_plan *plan, const sl_model *model) {
+    SLI_FAIL_IF(model->layer_count == 0, SL_ERR_INPUT,
+                "the model has no layers; add an input and a layer before planning");
+    SLI_TRY(build_to_fit(plan, model));
     for (int i = 0; i < plan->step_count; i++) plan->flops += plan->steps[i].cost.flops;
     return sli_plan_describe(plan);
 }

@@ -17,9 +17,14 @@ static const char *human(double value, const char *unit, char *text, size_t capa
 }
 
 /* -------------------------------------------------------------------------------------------------- table -- */
+static const char *refuser(const sli_refusal *refusal) {
+    return refusal->kernel ? refusal->kernel->name : "planner";
+}
+
 static void explain_refusals(sli_text *text, const sli_refusal *refusal) {
     for (; refusal; refusal = refusal->next)
-        sli_text_printf(text, "    refused %-10s %s\n", refusal->kernel->name, refusal->reason);
+        sli_text_printf(text, "    %s %-10s %s\n", refusal->slower ? "slower " : "refused", refuser(refusal),
+                        refusal->reason);
 }
 
 static void explain_steps(const sl_plan *plan, sli_text *text) {
@@ -35,7 +40,7 @@ static void explain_steps(const sl_plan *plan, sli_text *text) {
         explain_refusals(text, step->refusals);
     }
     for (const sli_refusal *offer = plan->offers; offer; offer = offer->next)
-        sli_text_printf(text, "  offered as one: %s: %s: %s\n", offer->problem, offer->kernel->name, offer->reason);
+        sli_text_printf(text, "  offered as one: %s: %s: %s\n", offer->problem, refuser(offer), offer->reason);
     if (!plan->optimizer) return;
     sli_text_printf(text, "  %-12s %zu values: %s, %s\n", "(update)", plan->param_elements, plan->norm->name,
                     plan->optimizer->name);
@@ -106,7 +111,7 @@ static void put_refusals(sli_text *text, const sli_refusal *refusal) {
     sli_text_printf(text, "[");
     for (bool first = true; refusal; refusal = refusal->next, first = false) {
         sli_text_printf(text, "%s{\"kernel\": \"%s\", \"problem\": \"%s\", \"reason\": ", first ? "" : ", ",
-                        refusal->kernel->name, refusal->problem);
+                        refuser(refusal), refusal->problem);
         put_string(text, refusal->reason);
         sli_text_printf(text, "}");
     }

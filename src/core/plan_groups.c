@@ -11,7 +11,7 @@ static sli_group group_of(const sli_step *step, int index) {
                        .count = 1,
                        .time = step->problem.steps > 0,
                        .reverse = step->problem.reverse,
-                       .whole = step->problem.op == SLI_OP_FLIP};
+                       .whole = step->problem.op == SLI_OP_FLIP || step->problem.bidirectional};
 }
 
 /* A step cannot join the group that computes one of its initial states: that is known only after the last segment. */

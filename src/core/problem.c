@@ -228,6 +228,21 @@ int sli_problem_print(const sli_problem *problem, char *text, size_t capacity) {
     return (int)out.length;
 }
 
+/* ---------------------------------------------------------------------------------------------------------- parts -- */
+
+sli_problem sli_problem_part(const sli_problem *wide, int layer, int direction) {
+    sli_problem part = *wide;
+    bool both = wide->bidirectional && wide->direction_merge == SL_BI_CONCAT;
+    part.layers = 1;
+    part.dropout = 0;
+    if (layer > 0) part.inputs = sli_problem_output(wide) * (both ? 2 : 1);
+    if (direction < 0 || !wide->bidirectional) return part;
+    part.bidirectional = false;
+    part.direction_merge = SL_UNIDIRECTIONAL;
+    part.reverse = direction == 1;
+    return part;
+}
+
 /* -------------------------------------------------------------------------------------------------------- parsing -- */
 
 typedef struct parser {

@@ -71,6 +71,20 @@ int sli_op_gates(sli_op op); /* LSTM 4, GRU 3, RNN 1 */
 static inline int sli_problem_output(const sli_problem *p) {
     return p->projection > 0 ? p->projection : p->units;
 } /* features of h */
+/* Carried states of one direction of one layer: LSTM 2 (h, c), else 1 (h). */
+static inline int sli_problem_states(const sli_problem *p) {
+    return p->op == SLI_OP_LSTM ? 2 : 1;
+}
+static inline int sli_problem_directions(const sli_problem *p) {
+    return p->bidirectional ? 2 : 1;
+}
+/* Layers times directions; more than 1: a wide problem. */
+static inline int sli_problem_parts(const sli_problem *p) {
+    return (p->layers > 1 ? p->layers : 1) * sli_problem_directions(p);
+}
+/* One layer of a wide problem: one direction of it (0 forward, 1 backward), or all that it has (-1). Layers after the first
+ * read what the one before writes; what is dropped between layers is not part of it. */
+sli_problem sli_problem_part(const sli_problem *wide, int layer, int direction);
 size_t sli_dtype_bytes(sl_dtype dtype); /* of a stored activation: f64 8, everything else 4 for now */
 const char *sli_dtype_name(sl_dtype dtype);
 const char *sli_activation_name(sl_activation act);

@@ -253,7 +253,7 @@ static sl_status direction_params(sli_planner *planner, const sli_layer *layer, 
     return SL_OK;
 }
 
-/* -------------------------------------------------------------------------------------------------- emit -- */
+/* ------------------------------------------------------------------------------------------------- steps -- */
 static sl_activation or_default(sl_activation given, sl_activation keras) {
     return given == keras ? SL_ACT_DEFAULT : given;
 }
@@ -280,53 +280,81 @@ static void fill_problem(const sli_layer *layer, int inputs, sli_problem *proble
     problem->masked_repeat = o->masked_output == SL_MASKED_REPEAT;
 }
 
+/* One direction of one layer. */
 typedef struct direction {
     const char *name; /* "", "forward", "backward" */
-    bool reverse;
+    bool second;
     int y, final[2]; /* tensors */
 } direction;
 
-static sl_status make_tensors(sli_planner *planner, const sli_layer *layer, direction *d) {
-    const sl_recurrent *o = layer->options;
+static direction direction_at(const sli_layer *layer, int index) {
+    bool both = ((const sl_recurrent *)layer->options)->bidirectional != SL_UNIDIRECTIONAL;
+    const char *name = !both ? "" : index ? "backward" : "forward";
+    return (direction){.name = name, .second = index == 1, .y = -1, .final = {-1, -1}};
+}
+
+/* "LAYER.DIRECTION.WHAT"; no empty part leaves a dot. */
+static void name_of(const sli_layer *layer, const char *direction, const char *what, char text[160]) {
+    snprintf(text, 160, "%s%s%s%s%s", layer->name, *direction ? "." : "", direction, *what ? "." : "", what);
+}
+
+/* Output over all steps of a step; it is the layer's own output if nothing comes after it. */
+static sl_status make_output(sli_planner *planner, const sli_layer *layer, const char *direction, int features,
+                             bool is_output, int *tensor) {
     char name[160];
-    const char *dot = *d->name ? "." : "";
-    bool is_output = !*d->name && o->return_sequences && !d->reverse;
-    snprintf(name, sizeof name, is_output ? "%s%s%s" : "%s%s%s.y", layer->name, dot, d->name);
-    SLI_TRY(sli_planner_tensor(planner, (sli_shape){.time = true, .features = output_of(o)}, name, &d->y));
-    int states = op_of(layer) == SLI_OP_LSTM ? 2 : 1;
+    name_of(layer, direction, is_output ? "" : "y", name);
+    return sli_planner_tensor(planner, (sli_shape){.time = true, .features = features}, name, tensor);
+}
+
+/* Parameters, states and the tensors of the final states of one direction: number `part` of the step. */
+static sl_status add_part(sli_planner *planner, const sli_layer *layer, int inputs, int part, direction *d,
+                          sli_emit *emit) {
+    const sl_recurrent *o = layer->options;
+    int states = sli_problem_states(&emit->problem);
+    SLI_TRY(direction_params(planner, layer, d->name, inputs, &emit->param[part * SLI_PART_PARAMS]));
     for (int k = 0; k < states; k++) {
-        snprintf(name, sizeof name, "%s%s%s.%c", layer->name, dot, d->name, k == 0 ? 'h' : 'c');
-        SLI_TRY(
-            sli_planner_tensor(planner, (sli_shape){.features = k == 0 ? output_of(o) : o->units}, name, &d->final[k]));
+        char name[160];
+        int s = part * states + k, features = k == 0 ? output_of(o) : o->units;
+        name_of(layer, d->name, k == 0 ? "h" : "c", name);
+        SLI_TRY(sli_planner_tensor(planner, (sli_shape){.features = features}, name, &d->final[k]));
+        emit->state_features[s] = features;
+        emit->state_final[s] = d->final[k];
+        if (layer->input_count > 1)
+            emit->state_initial[s] = sli_planner_input(planner, layer, 1 + (d->second ? states : 0) + k);
     }
+    emit->state_count = (part + 1) * states;
     return SL_OK;
+}
+
+/* Emits with the names of the states, which need to live no longer. */
+static sl_status emit_named(sli_planner *planner, const sli_layer *const *layers, sli_emit *emit) {
+    char names[SLI_MAX_STATES][160];
+    int states = sli_problem_states(&emit->problem), directions = sli_problem_directions(&emit->problem);
+    for (int s = 0; s < emit->state_count; s++) {
+        const sli_layer *layer = layers[s / states / directions];
+        bool second = emit->backward_direction || s / states % directions == 1;
+        name_of(layer, direction_at(layer, second).name, s % states == 0 ? "h" : "c", names[s]);
+        emit->state_name[s] = names[s];
+    }
+    return sli_planner_emit(planner, emit);
 }
 
 static sl_status emit_direction(sli_planner *planner, const sli_layer *layer, const int *inputs, direction *d) {
     const sl_recurrent *o = layer->options;
-    int features = sli_planner_shape(planner, inputs[0]).features, states = op_of(layer) == SLI_OP_LSTM ? 2 : 1;
-    bool second = strcmp(d->name, "backward") == 0;
-    char names[2][160];
+    int features = sli_planner_shape(planner, inputs[0]).features;
+    bool reverse = d->second || o->go_backwards, is_output = !*d->name && o->return_sequences && !reverse;
     sli_emit emit;
     sli_emit_init(&emit, layer, op_of(layer));
     fill_problem(layer, features, &emit.problem);
-    emit.problem.reverse = d->reverse;
-    SLI_TRY(direction_params(planner, layer, d->name, features, emit.param));
-    SLI_TRY(make_tensors(planner, layer, d));
+    emit.problem.reverse = reverse;
     emit.in[SLI_RNN_X] = inputs[0];
-    emit.out[SLI_RNN_Y] = d->y;
     emit.takes_mask = true;
     emit.stateful = o->stateful != 0;
-    emit.backward_direction = second;
-    emit.state_count = states;
-    for (int k = 0; k < states; k++) {
-        snprintf(names[k], sizeof names[k], "%s%s%s.%c", layer->name, *d->name ? "." : "", d->name, k == 0 ? 'h' : 'c');
-        emit.state_name[k] = names[k];
-        emit.state_features[k] = k == 0 ? output_of(o) : o->units;
-        emit.state_initial[k] = layer->input_count > 1 ? inputs[1 + (second ? states : 0) + k] : -1;
-        emit.state_final[k] = d->final[k];
-    }
-    return sli_planner_emit(planner, &emit);
+    emit.backward_direction = d->second;
+    SLI_TRY(make_output(planner, layer, d->name, output_of(o), is_output, &d->y));
+    SLI_TRY(add_part(planner, layer, features, 0, d, &emit));
+    emit.out[SLI_RNN_Y] = d->y;
+    return emit_named(planner, &layer, &emit);
 }
 
 /* y = merge(a, b); or time reversed if b < 0. */
@@ -351,39 +379,171 @@ static sl_status emit_after(sli_planner *planner, const sli_layer *layer, int a,
     return sli_planner_emit(planner, &emit);
 }
 
-static void return_states(const sli_layer *layer, const direction *d, int *outputs, int at) {
+static void return_states(const sli_layer *layer, const direction *d, int *outputs) {
+    int states = op_of(layer) == SLI_OP_LSTM ? 2 : 1, at = 1 + (d->second ? states : 0);
     if (!((const sl_recurrent *)layer->options)->return_state) return;
-    for (int k = 0; k < (op_of(layer) == SLI_OP_LSTM ? 2 : 1); k++) outputs[at + k] = d->final[k];
+    for (int k = 0; k < states; k++) outputs[at + k] = d->final[k];
 }
 
-/* A stack, and both directions, are offered as one problem first. */
-static sl_status offer_wide(sli_planner *planner, const sli_layer *layer, const int *inputs) {
+/* ------------------------------------------------------------------------------------------------- wide steps --
+ * Neighbouring layers that can be one step, each with all of its directions. */
+typedef struct stack {
+    const sli_layer *layers[SLI_MAX_PARTS];
+    int count;
+    sli_problem problem; /* of all; inputs are the first layer's */
+} stack;
+
+static void wide_problem(const sli_layer *layer, int inputs, sli_problem *problem) {
     const sl_recurrent *o = layer->options;
-    sli_problem wide = {0};
-    fill_problem(layer, sli_planner_shape(planner, inputs[0]).features, &wide);
-    wide.layers = sli_planner_stack(planner, layer);
-    wide.reverse = o->go_backwards != 0;
-    wide.bidirectional = o->bidirectional != SL_UNIDIRECTIONAL;
-    wide.direction_merge = o->bidirectional;
-    return wide.layers > 1 || wide.bidirectional ? sli_planner_offer(planner, layer, &wide) : SL_OK;
+    memset(problem, 0, sizeof *problem);
+    fill_problem(layer, inputs, problem);
+    problem->reverse = o->go_backwards != 0;
+    problem->bidirectional = o->bidirectional != SL_UNIDIRECTIONAL;
+    problem->direction_merge = o->bidirectional;
+    problem->batch = problem->steps = 1;
 }
 
+static bool same_but_inputs(const sli_problem *a, const sli_problem *b) {
+    char one[SLI_PROBLEM_TEXT], other[SLI_PROBLEM_TEXT];
+    sli_problem with = *b;
+    with.inputs = a->inputs;
+    sli_problem_print(a, one, sizeof one);
+    sli_problem_print(&with, other, sizeof other);
+    return strcmp(one, other) == 0;
+}
+
+/* `next`, which is the only reader of the stack's output so far, can go on it. */
+static bool continues(const sli_planner *planner, const stack *s, const sli_layer *next) {
+    const sli_layer *last = s->layers[s->count - 1];
+    const sl_recurrent *o = last->options, *n = next->options;
+    sli_problem problem;
+    if (next->kind != last->kind || !o->return_sequences || !o->stateful != !n->stateful) return false;
+    if ((s->count + 1) * sli_problem_directions(&s->problem) > SLI_MAX_PARTS) return false;
+    for (int k = 1; k < next->input_count; k++)
+        if (sli_planner_input(planner, next, k) < 0) return false; /* a state that the stack itself computes */
+    wide_problem(next, s->problem.inputs, &problem);
+    return same_but_inputs(&s->problem, &problem);
+}
+
+static stack find_stack(const sli_planner *planner, const sli_layer *layer, const int *inputs) {
+    stack s = {.layers = {layer}, .count = 1};
+    wide_problem(layer, sli_planner_shape(planner, inputs[0]).features, &s.problem);
+    bool one_output = !s.problem.bidirectional || s.problem.direction_merge == SL_BI_CONCAT;
+    if (s.problem.reverse || !one_output) return s;
+    const sli_layer *next = sli_planner_next(planner, layer);
+    while (next && continues(planner, &s, next)) {
+        s.layers[s.count++] = next;
+        next = sli_planner_next(planner, next);
+    }
+    s.problem.layers = s.count;
+    return s;
+}
+
+/* Predicted seconds of what else would compute the problem: layer by layer, both directions at once where a row takes that
+ * and is faster; negative if a part is not known. */
+static double seconds_of_parts(sli_planner *planner, const stack *s) {
+    double sum = 0;
+    int directions = sli_problem_directions(&s->problem);
+    for (int l = 0; l < s->count; l++) {
+        double apart = 0, both = -1;
+        for (int d = 0; d < directions && apart >= 0; d++) {
+            sli_problem part = sli_problem_part(&s->problem, l, d);
+            double seconds = sli_planner_seconds(planner, s->layers[l], &part);
+            apart = seconds < 0 ? -1 : apart + seconds;
+        }
+        if (directions == 2 && s->count > 1) {
+            sli_problem part = sli_problem_part(&s->problem, l, -1);
+            both = sli_planner_seconds(planner, s->layers[l], &part);
+        }
+        double best = apart >= 0 && (both < 0 || apart < both) ? apart : both;
+        if (best < 0) return -1;
+        sum += best;
+    }
+    return sum;
+}
+
+/* Outputs of the step: one tensor, or one a direction where they are merged in another way than side by side. */
+static sl_status wide_outputs(sli_planner *planner, const stack *s, direction *last, sli_emit *emit) {
+    const sli_layer *layer = s->layers[s->count - 1];
+    const sl_recurrent *o = layer->options;
+    int features = output_of(o);
+    if (o->bidirectional > SL_BI_CONCAT) {
+        SLI_TRY(make_output(planner, layer, "forward", features, false, &last[0].y));
+        SLI_TRY(make_output(planner, layer, "backward", features, false, &last[1].y));
+        emit->out[SLI_RNN_Y_BACK] = last[1].y;
+    } else {
+        features *= sli_problem_directions(&s->problem);
+        SLI_TRY(make_output(planner, layer, "", features, o->return_sequences != 0, &last[0].y));
+    }
+    emit->out[SLI_RNN_Y] = last[0].y;
+    return SL_OK;
+}
+
+/* What the last layer gives its readers. */
+static sl_status wide_result(sli_planner *planner, const sli_layer *layer, const direction *last, int *output) {
+    const sl_recurrent *o = layer->options;
+    *output = o->return_sequences ? last[0].y : last[0].final[0];
+    if (o->return_sequences && o->bidirectional > SL_BI_CONCAT)
+        return emit_after(planner, layer, last[0].y, last[1].y, output);
+    if (!o->return_sequences && o->bidirectional)
+        return emit_after(planner, layer, last[0].final[0], last[1].final[0], output);
+    return SL_OK;
+}
+
+static sl_status emit_wide(sli_planner *planner, const stack *s, const int *inputs) {
+    const sli_layer *first = s->layers[0], *last = s->layers[s->count - 1];
+    int directions = sli_problem_directions(&s->problem);
+    direction d[2];
+    sli_emit emit;
+    sli_emit_init(&emit, first, s->problem.op);
+    emit.last = last == first ? NULL : last;
+    emit.problem = s->problem;
+    emit.in[SLI_RNN_X] = inputs[0];
+    emit.takes_mask = true;
+    emit.stateful = ((const sl_recurrent *)first->options)->stateful != 0;
+    for (int l = 0; l < s->count; l++) {
+        int features = sli_problem_part(&s->problem, l, -1).inputs;
+        int *outputs = sli_planner_outputs(planner, s->layers[l]);
+        outputs[0] = -1;
+        for (int k = 0; k < directions; k++) {
+            d[k] = direction_at(s->layers[l], k);
+            SLI_TRY(add_part(planner, s->layers[l], features, l * directions + k, &d[k], &emit));
+            return_states(s->layers[l], &d[k], outputs);
+        }
+    }
+    SLI_TRY(wide_outputs(planner, s, d, &emit));
+    SLI_TRY(emit_named(planner, s->layers, &emit));
+    return wide_result(planner, last, d, &sli_planner_outputs(planner, last)[0]);
+}
+
+/* A stack, then both directions of a layer, are offered as one problem; *taken: emitted so. */
+static sl_status offer_wide(sli_planner *planner, const sli_layer *layer, const int *inputs, bool *taken) {
+    stack s = find_stack(planner, layer, inputs);
+    *taken = false;
+    if (s.count > 1)
+        SLI_TRY(
+            sli_planner_offer(planner, layer, s.layers[s.count - 1], &s.problem, seconds_of_parts(planner, &s), taken));
+    if (!*taken) s.count = s.problem.layers = 1;
+    if (!*taken && s.problem.bidirectional)
+        SLI_TRY(sli_planner_offer(planner, layer, layer, &s.problem, seconds_of_parts(planner, &s), taken));
+    return *taken ? emit_wide(planner, &s, inputs) : SL_OK;
+}
+
+/* -------------------------------------------------------------------------------------------------- emit -- */
 static sl_status recurrent_emit(sli_planner *planner, const sli_layer *layer, const int *inputs, int *outputs) {
     const sl_recurrent *o = layer->options;
-    SLI_TRY(offer_wide(planner, layer, inputs));
-    if (!o->bidirectional) {
-        direction d = {.name = "", .reverse = o->go_backwards != 0};
-        SLI_TRY(emit_direction(planner, layer, inputs, &d));
-        return_states(layer, &d, outputs, 1);
-        outputs[0] = o->return_sequences ? d.y : d.final[0];
-        return o->return_sequences && d.reverse ? emit_after(planner, layer, d.y, -1, &outputs[0]) : SL_OK;
-    }
-    direction forward = {.name = "forward"}, backward = {.name = "backward", .reverse = true};
+    bool taken, sequence = o->return_sequences != 0;
+    SLI_TRY(offer_wide(planner, layer, inputs, &taken));
+    if (taken) return SL_OK;
+    direction forward = direction_at(layer, 0), backward = direction_at(layer, 1);
     SLI_TRY(emit_direction(planner, layer, inputs, &forward));
+    return_states(layer, &forward, outputs);
+    if (!o->bidirectional) {
+        outputs[0] = sequence ? forward.y : forward.final[0];
+        return sequence && o->go_backwards ? emit_after(planner, layer, forward.y, -1, &outputs[0]) : SL_OK;
+    }
     SLI_TRY(emit_direction(planner, layer, inputs, &backward));
-    return_states(layer, &forward, outputs, 1);
-    return_states(layer, &backward, outputs, op_of(layer) == SLI_OP_LSTM ? 3 : 2);
-    bool sequence = o->return_sequences != 0;
+    return_states(layer, &backward, outputs);
     return emit_after(planner, layer, sequence ? forward.y : forward.final[0],
                       sequence ? backward.y : backward.final[0], &outputs[0]);
 }

@@ -7,5 +7,8 @@
 #include "core/device.h"
 
 extern const sli_device_ops sli_far_device;
+/* The same device under another name has rows that take stacks of layers and both directions at once (wide.c). */
+#define SLI_FAR_WIDE "far:wide"
+extern const sli_kernel *const sli_far_kernels[];
 
 #endif
