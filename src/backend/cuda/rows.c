@@ -1,0 +1,11 @@
+/* The GPU's rows, in order of preference, and what they have in common. */
+#include "backend/cuda/cuda.h"
+
+const sli_kernel *const sli_cuda_kernels[] = {NULL};
+
+bool sli_cuda_dtype(const sli_problem *problem, sli_why *why) {
+    const sl_dtype dtype = problem->dtype;
+    NEED(dtype == SL_F32 || dtype == SL_TF32 || dtype == SL_BF16 || dtype == SL_F16,
+         "computes f32, tf32, bf16, f16, not %s", sli_dtype_name(dtype));
+    return true;
+}
