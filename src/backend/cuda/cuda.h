@@ -23,7 +23,8 @@ static inline size_t sli_cuda_rows_of(const sli_problem *p) {
 
 /* workspace.c, compiled into both sides: bytes of scratch that one stream's products of at most these sizes are given. */
 size_t sli_cuda_workspace(const sli_caps *caps, int64_t m, int64_t n, int64_t k);
-/* Scratch of sli_cuda_add_columns. */
+/* sli_cuda_add_columns: slabs of rows that are summed apart, by shape alone; bytes of its scratch. */
+int64_t sli_cuda_column_slabs(int64_t rows);
 size_t sli_cuda_column_scratch(int64_t rows, int64_t n);
 
 #endif

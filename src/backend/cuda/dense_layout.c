@@ -1,0 +1,46 @@
+/* Places in cuda:dense's booked memory. */
+#include "backend/cuda/dense_layout.h"
+#include "backend/cuda/cuda.h"
+
+/* Puts `bytes` at the end of *at and returns where. */
+static size_t take(size_t *at, size_t bytes) {
+    const size_t place = *at;
+    *at += sli_round_up(bytes, SLI_DENSE_PLACE);
+    return place;
+}
+
+int64_t sli_dense_chunk_rows(const sli_problem *p, int chunk) {
+    return (int64_t)(chunk > 0 ? chunk : 1) * p->batch;
+}
+
+void sli_dense_forward_layout(const sli_problem *p, const sli_caps *caps, int chunk, sli_dense_forward_places *places) {
+    const int64_t rows = sli_dense_chunk_rows(p, chunk);
+    *places = (sli_dense_forward_places){.workspace_bytes = sli_cuda_workspace(caps, rows, p->units, p->inputs)};
+    size_t at = 0;
+    places->x = take(&at, sli_dense_is_narrow(p) ? (size_t)rows * (size_t)p->inputs * 2 : 0);
+    places->workspace = take(&at, places->workspace_bytes);
+    places->bytes = at;
+}
+
+void sli_dense_backward_layout(const sli_problem *p, const sli_caps *caps, int chunk,
+                               sli_dense_backward_places *places) {
+    const int64_t rows = sli_dense_chunk_rows(p, chunk);
+    const size_t outputs = (size_t)rows * (size_t)p->units, inputs = (size_t)rows * (size_t)p->inputs;
+    *places = (sli_dense_backward_places){.workspace_bytes = sli_cuda_workspace(caps, rows, p->units, p->inputs)};
+    size_t at = 0;
+    places->dz = take(&at, sli_dense_is_linear(p) ? 0 : outputs * sizeof(float));
+    places->narrow_dz = take(&at, sli_dense_is_narrow(p) ? outputs * 2 : 0);
+    places->x = take(&at, sli_dense_is_narrow(p) ? inputs * 2 : 0);
+    places->columns = take(&at, p->no_bias ? 0 : sli_cuda_column_scratch(rows, p->units));
+    places->workspace = take(&at, places->workspace_bytes);
+    places->bytes = at;
+}
+
+size_t sli_dense_saved(const sli_problem *p) {
+    if (sli_dense_is_linear(p) || !p->train) return 0;
+    return sli_cuda_rows_of(p) * (size_t)p->units * sizeof(float);
+}
+
+size_t sli_dense_packed(const sli_problem *p) {
+    return sli_dense_is_narrow(p) ? (size_t)p->units * (size_t)p->inputs * 2 : 0;
+}

@@ -1,0 +1,139 @@
+/* Conversions between float and 16-bit operands, sums, column sums. */
+#include <stdint.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "backend/cuda/services.h"
+extern "C" {
+#include "backend/cuda/cuda.h"
+}
+
+enum { THREADS = 256, PER_THREAD = 4 };
+static const size_t MOST_BLOCKS = 4096;
+
+__device__ __forceinline__ float wide(float x) {
+    return x;
+}
+__device__ __forceinline__ float wide(__nv_bfloat16 x) {
+    return __bfloat162float(x);
+}
+__device__ __forceinline__ float wide(__half x) {
+    return __half2float(x);
+}
+__device__ __forceinline__ void assign(float *to, float x) {
+    *to = x;
+}
+__device__ __forceinline__ void assign(__nv_bfloat16 *to, float x) {
+    *to = __float2bfloat16_rn(x);
+}
+__device__ __forceinline__ void assign(__half *to, float x) {
+    *to = __float2half_rn(x);
+}
+
+template <typename T> struct alignas(4 * sizeof(T)) quad { T x[4]; };
+
+/* to[count] = or += from[count]; `vector`: both are aligned to four elements. */
+template <typename To, typename From, bool add>
+__global__ void __launch_bounds__(THREADS)
+    convert(To *__restrict__ to, const From *__restrict__ from, size_t count, bool vector) {
+    const size_t threads = (size_t)gridDim.x * THREADS, thread = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    const size_t quads = vector ? count / 4 : 0;
+    for (size_t i = thread; i < quads; i += threads) {
+        const quad<From> in = reinterpret_cast<const quad<From> *>(from)[i];
+        quad<To> out = {};
+        if (add) out = reinterpret_cast<const quad<To> *>(to)[i];
+#pragma unroll
+        for (int j = 0; j < 4; j++) assign(&out.x[j], add ? wide(out.x[j]) + wide(in.x[j]) : wide(in.x[j]));
+        reinterpret_cast<quad<To> *>(to)[i] = out;
+    }
+    for (size_t i = 4 * quads + thread; i < count; i += threads)
+        assign(&to[i], add ? wide(to[i]) + wide(from[i]) : wide(from[i]));
+}
+
+static unsigned blocks_for(size_t count) {
+    const size_t blocks = (count + THREADS * PER_THREAD - 1) / (THREADS * PER_THREAD);
+    return (unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
+}
+
+template <typename To, typename From, bool add>
+static void launch(sli_queue *queue, cudaStream_t stream, To *to, const From *from, size_t count) {
+    const bool vector = (uintptr_t)to % sizeof(quad<To>) == 0 && (uintptr_t)from % sizeof(quad<From>) == 0;
+    convert<To, From, add><<<blocks_for(count), THREADS, 0, stream>>>(to, from, count, vector);
+    (void)SLI_LAUNCHED(queue, "conversion");
+}
+
+extern "C" void sli_cuda_narrow(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *to, const float *from,
+                                size_t count) {
+    if (count == 0 || sli_cuda_failed(queue)) return;
+    if (math == SL_BF16)
+        launch<__nv_bfloat16, float, false>(queue, stream, (__nv_bfloat16 *)to, from, count);
+    else if (math == SL_F16)
+        launch<__half, float, false>(queue, stream, (__half *)to, from, count);
+    else
+        launch<float, float, false>(queue, stream, (float *)to, from, count);
+}
+
+extern "C" void sli_cuda_widen(sli_queue *queue, cudaStream_t stream, sl_dtype math, float *to, const void *from,
+                               size_t count) {
+    if (count == 0 || sli_cuda_failed(queue)) return;
+    if (math == SL_BF16)
+        launch<float, __nv_bfloat16, false>(queue, stream, to, (const __nv_bfloat16 *)from, count);
+    else if (math == SL_F16)
+        launch<float, __half, false>(queue, stream, to, (const __half *)from, count);
+    else
+        launch<float, float, false>(queue, stream, to, (const float *)from, count);
+}
+
+extern "C" void sli_cuda_add(sli_queue *queue, cudaStream_t stream, sl_dtype math, float *to, const void *from,
+                             size_t count) {
+    if (count == 0 || sli_cuda_failed(queue)) return;
+    if (math == SL_BF16)
+        launch<float, __nv_bfloat16, true>(queue, stream, to, (const __nv_bfloat16 *)from, count);
+    else if (math == SL_F16)
+        launch<float, __half, true>(queue, stream, to, (const __half *)from, count);
+    else
+        launch<float, float, true>(queue, stream, to, (const float *)from, count);
+}
+
+/* ------------------------------------------------------------------------------------------------- column sums --
+ * Slab s has rows [s R / slabs, (s + 1) R / slabs). Within a block, ROWS rows of threads take every ROWS-th row of the slab;
+ * their sums are added in order, and then the slabs in order. */
+enum { COLUMNS = 32, ROWS = 8 };
+
+__global__ void __launch_bounds__(COLUMNS *ROWS)
+    slab_sums(float *__restrict__ to, const float *__restrict__ from, int64_t rows, int64_t n, int slabs, bool add) {
+    __shared__ float part[ROWS][COLUMNS];
+    const int64_t tiles = (n + COLUMNS - 1) / COLUMNS, slab = (int64_t)blockIdx.x / tiles;
+    const int64_t column = (int64_t)blockIdx.x % tiles * COLUMNS + threadIdx.x;
+    const int64_t first = slab * rows / slabs, last = (slab + 1) * rows / slabs;
+    float sum = 0;
+    if (column < n)
+        for (int64_t r = first + threadIdx.y; r < last; r += ROWS) sum += from[r * n + column];
+    part[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y > 0 || column >= n) return;
+    for (int i = 1; i < ROWS; i++) sum += part[i][threadIdx.x];
+    float *place = to + slab * n + column;
+    *place = add ? *place + sum : sum;
+}
+
+__global__ void __launch_bounds__(THREADS)
+    add_slabs(float *__restrict__ to, const float *__restrict__ parts, int64_t n, int slabs) {
+    const int64_t column = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (column >= n) return;
+    float sum = 0;
+    for (int s = 0; s < slabs; s++) sum += parts[s * n + column];
+    to[column] += sum;
+}
+
+extern "C" void sli_cuda_add_columns(sli_queue *queue, cudaStream_t stream, float *to, const float *from, int64_t rows,
+                                     int64_t n, void *scratch) {
+    if (rows <= 0 || n <= 0 || sli_cuda_failed(queue)) return;
+    const int slabs = (int)sli_cuda_column_slabs(rows);
+    const unsigned blocks = (unsigned)((n + COLUMNS - 1) / COLUMNS * slabs);
+    float *parts = slabs > 1 ? (float *)scratch : to;
+    slab_sums<<<blocks, dim3(COLUMNS, ROWS), 0, stream>>>(parts, from, rows, n, slabs, slabs == 1);
+    if (!SLI_LAUNCHED(queue, "column sums") || slabs == 1) return;
+    add_slabs<<<(unsigned)((n + THREADS - 1) / THREADS), THREADS, 0, stream>>>(to, parts, n, slabs);
+    (void)SLI_LAUNCHED(queue, "sum of column sums");
+}

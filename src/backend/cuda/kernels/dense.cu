@@ -1,0 +1,241 @@
+/* cuda:dense: y = act(x W^T + b). One product a chunk of steps, forward and backward: a segment of time is made of whole
+ * chunks, so that it is multiplied by the same shapes and algorithms as the whole sequence, to the same bits. */
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "backend/cuda/runtime/functions.h"
+#include "cell/activations.h"
+extern "C" {
+#include "backend/cuda/dense_layout.h"
+}
+
+enum { THREADS = 256 };
+
+static unsigned blocks_for(int64_t count) {
+    const int64_t blocks = (count + THREADS - 1) / THREADS;
+    return (unsigned)(blocks < 65536 ? blocks : 65536);
+}
+
+/* y = act(y); saved too, unless NULL. */
+template <int act>
+__global__ void __launch_bounds__(THREADS) activate(float *__restrict__ y, float *__restrict__ saved, int64_t count) {
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += (int64_t)gridDim.x * THREADS) {
+        const float value = cell_act(act, y[i]);
+        y[i] = value;
+        if (saved) saved[i] = value;
+    }
+}
+
+__device__ __forceinline__ void assign(__nv_bfloat16 *to, float x) {
+    *to = __float2bfloat16_rn(x);
+}
+__device__ __forceinline__ void assign(__half *to, float x) {
+    *to = __float2half_rn(x);
+}
+
+/* dz = dy act'(y); narrow too, unless NULL. */
+template <int act, typename T>
+__global__ void __launch_bounds__(THREADS)
+    slope(float *__restrict__ dz, T *__restrict__ narrow, const float *__restrict__ dy, const float *__restrict__ y,
+          int64_t count) {
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += (int64_t)gridDim.x * THREADS) {
+        const float value = dy[i] * cell_act_slope(act, y[i]);
+        dz[i] = value;
+        if (narrow) assign(&narrow[i], value);
+    }
+}
+
+template <int act>
+static void run_slope(const sli_call *call, float *dz, void *narrow, const float *dy, const float *y, int64_t count) {
+    cudaStream_t stream = sli_cuda_stream(call->queue);
+    if (call->problem.dtype == SL_F16)
+        slope<act><<<blocks_for(count), THREADS, 0, stream>>>(dz, (__half *)narrow, dy, y, count);
+    else
+        slope<act><<<blocks_for(count), THREADS, 0, stream>>>(dz, (__nv_bfloat16 *)narrow, dy, y, count);
+    (void)SLI_LAUNCHED(call->queue, "slope of a dense layer");
+}
+
+template <int act> static void run_activate(const sli_call *call, float *y, float *saved, int64_t count) {
+    activate<act><<<blocks_for(count), THREADS, 0, sli_cuda_stream(call->queue)>>>(y, saved, count);
+    (void)SLI_LAUNCHED(call->queue, "activation of a dense layer");
+}
+
+/* Calls run<ACT>(...) for the activation of the problem; linear has none. */
+#define FOR_ACTIVATION(problem, run, ...)           \
+    switch ((problem)->act) {                       \
+    case SL_ACT_TANH:                               \
+        run<CELL_ACT_TANH>(__VA_ARGS__);            \
+        break;                                      \
+    case SL_ACT_SIGMOID:                            \
+        run<CELL_ACT_SIGMOID>(__VA_ARGS__);         \
+        break;                                      \
+    case SL_ACT_RELU:                               \
+        run<CELL_ACT_RELU>(__VA_ARGS__);            \
+        break;                                      \
+    case SL_ACT_HARD_SIGMOID:                       \
+        run<CELL_ACT_HARD_SIGMOID>(__VA_ARGS__);    \
+        break;                                      \
+    case SL_ACT_HARD_SIGMOID_K2:                    \
+        run<CELL_ACT_HARD_SIGMOID_K2>(__VA_ARGS__); \
+        break;                                      \
+    case SL_ACT_SOFTSIGN:                           \
+        run<CELL_ACT_SOFTSIGN>(__VA_ARGS__);        \
+        break;                                      \
+    default:                                        \
+        break;                                      \
+    }
+
+/* ------------------------------------------------------------------------------------------------------- chunks -- */
+static int chunk_of(const sli_call *call) {
+    return call->chunk > 0 ? call->chunk : 1;
+}
+
+static int steps_of(const sli_call *call) {
+    return call->problem.steps > 0 ? call->problem.steps : 1;
+}
+
+/* Rows of steps [t, end of its chunk). */
+static int64_t rows_from(const sli_call *call, int t) {
+    const int left = steps_of(call) - t, chunk = chunk_of(call);
+    return (int64_t)(left < chunk ? left : chunk) * call->problem.batch;
+}
+
+static sli_cuda_matrix matrix(const void *data, int64_t row, bool transposed) {
+    const sli_cuda_matrix made = {data, row, transposed, 0};
+    return made;
+}
+
+extern "C" void sli_gpu_dense_pack(const sli_call *call) {
+    const sli_problem *p = &call->problem;
+    if (!call->packed || !sli_dense_is_narrow(p)) return;
+    sli_cuda_phase(call->queue, SLI_PHASE_OPTIMIZER);
+    sli_cuda_narrow(call->queue, sli_cuda_stream(call->queue), p->dtype, call->packed,
+                    (const float *)call->param[SLI_DENSE_KERNEL], (size_t)p->units * (size_t)p->inputs);
+}
+
+/* What products of this call have in common; W as they read it. */
+static sli_cuda_product product_of(const sli_call *call, void *workspace, size_t workspace_bytes) {
+    sli_cuda_product product = {};
+    product.math = call->problem.dtype;
+    product.workspace = workspace;
+    product.workspace_bytes = workspace_bytes;
+    return product;
+}
+
+static const void *kernel_of(const sli_call *call) {
+    return sli_dense_is_narrow(&call->problem) ? call->packed : call->param[SLI_DENSE_KERNEL];
+}
+
+/* The rows from `row` on as an operand: themselves, or narrow in `place`. */
+static const void *operand(const sli_call *call, const float *from, void *place, int64_t count) {
+    if (!sli_dense_is_narrow(&call->problem)) return from;
+    sli_cuda_narrow(call->queue, sli_cuda_stream(call->queue), call->problem.dtype, place, from, (size_t)count);
+    return place;
+}
+
+extern "C" void sli_gpu_dense_forward(const sli_call *call) {
+    const sli_problem *p = &call->problem;
+    const int64_t I = p->inputs, H = p->units;
+    sli_dense_forward_places places;
+    sli_dense_forward_layout(p, sli_cuda_caps_of(call->queue), chunk_of(call), &places);
+    char *scratch = (char *)call->scratch;
+    sli_cuda_phase(call->queue, SLI_PHASE_PRODUCT);
+    for (int t = 0; t < steps_of(call); t += chunk_of(call)) {
+        const int64_t row = (int64_t)t * p->batch, rows = rows_from(call, t);
+        const float *x = (const float *)call->in[SLI_DENSE_X] + row * I;
+        float *y = (float *)call->out[SLI_DENSE_Y] + row * H;
+        sli_cuda_product product = product_of(call, scratch + places.workspace, places.workspace_bytes);
+        product.m = rows;
+        product.n = H;
+        product.k = I;
+        product.a = matrix(operand(call, x, scratch + places.x, rows * I), I, false);
+        product.b = matrix(kernel_of(call), I, true);
+        product.d = y;
+        product.d_row = H;
+        product.bias = (const float *)call->param[SLI_DENSE_BIAS];
+        sli_cuda_multiply(call->queue, sli_cuda_stream(call->queue), &product);
+        if (sli_cuda_failed(call->queue)) return;
+        /* A copy for backward, so that y's memory can go to others: the loss writes its gradient over the logits. */
+        float *saved = p->train && call->saved ? (float *)call->saved + row * H : NULL;
+        FOR_ACTIVATION(p, run_activate, call, y, saved, rows * H)
+    }
+}
+
+/* d x = or += dz W */
+static void backward_input(const sli_call *call, const sli_cuda_product *common, const void *dz, int64_t row,
+                           int64_t rows) {
+    const int64_t I = call->problem.inputs, H = call->problem.units;
+    sli_cuda_product product = *common;
+    product.m = rows;
+    product.n = I;
+    product.k = H;
+    product.a = matrix(dz, H, false);
+    product.b = matrix(kernel_of(call), I, false);
+    product.d = (float *)call->d_in[SLI_DENSE_X] + row * I;
+    product.d_row = I;
+    product.beta = call->accumulate >> SLI_DENSE_X & 1 ? 1.0f : 0.0f;
+    sli_cuda_multiply(call->queue, sli_cuda_stream(call->queue), &product);
+}
+
+/* d W += dz^T x */
+static void backward_kernel(const sli_call *call, const sli_cuda_product *common, const void *dz, const void *x,
+                            int64_t rows) {
+    const int64_t I = call->problem.inputs, H = call->problem.units;
+    sli_cuda_product product = *common;
+    product.m = H;
+    product.n = I;
+    product.k = rows;
+    product.a = matrix(dz, H, true);
+    product.b = matrix(x, I, false);
+    product.d = call->d_param[SLI_DENSE_KERNEL];
+    product.d_row = I;
+    product.beta = 1.0f;
+    sli_cuda_multiply(call->queue, sli_cuda_stream(call->queue), &product);
+}
+
+static void backward_chunk(const sli_call *call, const sli_dense_backward_places *places, int t) {
+    const sli_problem *p = &call->problem;
+    const int64_t I = p->inputs, H = p->units, row = (int64_t)t * p->batch, rows = rows_from(call, t);
+    cudaStream_t stream = sli_cuda_stream(call->queue);
+    char *scratch = (char *)call->scratch;
+    const sli_cuda_product common = product_of(call, scratch + places->workspace, places->workspace_bytes);
+    const float *dz = (const float *)call->d_out[SLI_DENSE_Y] + row * H;
+    const bool products = call->d_in[SLI_DENSE_X] || call->d_param[SLI_DENSE_KERNEL];
+    const void *dz_operand = dz;
+    if (sli_dense_is_linear(p)) {
+        if (products) dz_operand = operand(call, dz, scratch + places->narrow_dz, rows * H);
+    } else {
+        float *own = (float *)(scratch + places->dz);
+        void *narrow = sli_dense_is_narrow(p) ? scratch + places->narrow_dz : NULL;
+        const float *y = (const float *)call->saved + row * H;
+        FOR_ACTIVATION(p, run_slope, call, own, narrow, dz, y, rows * H)
+        dz = own;
+        dz_operand = narrow ? narrow : own;
+    }
+    if (call->d_in[SLI_DENSE_X]) backward_input(call, &common, dz_operand, row, rows);
+    if (call->d_param[SLI_DENSE_KERNEL]) {
+        const float *x = (const float *)call->in[SLI_DENSE_X] + row * I;
+        backward_kernel(call, &common, dz_operand, operand(call, x, scratch + places->x, rows * I), rows);
+    }
+    if (call->d_param[SLI_DENSE_BIAS])
+        sli_cuda_add_columns(call->queue, stream, (float *)call->d_param[SLI_DENSE_BIAS], dz, rows, H,
+                             scratch + places->columns);
+}
+
+/* Chunks from the last to the first. */
+extern "C" void sli_gpu_dense_backward(const sli_call *call) {
+    const sli_problem *p = &call->problem;
+    sli_cuda_phase(call->queue, SLI_PHASE_PRODUCT);
+    if (!call->d_out[SLI_DENSE_Y]) {
+        const size_t bytes = (size_t)steps_of(call) * (size_t)p->batch * (size_t)p->inputs * sizeof(float);
+        if (call->d_in[SLI_DENSE_X] && !(call->accumulate >> SLI_DENSE_X & 1))
+            (void)SLI_CU(call->queue, cudaMemsetAsync(call->d_in[SLI_DENSE_X], 0, bytes, sli_cuda_stream(call->queue)));
+        return;
+    }
+    sli_dense_backward_places places;
+    sli_dense_backward_layout(p, sli_cuda_caps_of(call->queue), chunk_of(call), &places);
+    for (int t = (steps_of(call) - 1) / chunk_of(call) * chunk_of(call); t >= 0; t -= chunk_of(call)) {
+        if (sli_cuda_failed(call->queue)) return;
+        backward_chunk(call, &places, t);
+    }
+}

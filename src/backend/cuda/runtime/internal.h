@@ -1,0 +1,140 @@
+/* What the files of the runtime share: the device, the queue, marks of time. Plain C structs, no C++ library: the plug-in
+ * needs only libc, libm, libdl and libpthread. */
+#ifndef SLI_CUDA_INTERNAL_H
+#define SLI_CUDA_INTERNAL_H
+
+#include <pthread.h>
+#include <cuda_runtime.h>
+
+#include "backend/cuda/services.h"
+
+/* libsluice's functions; set once, before anything else is called. */
+extern sli_plugin_host sli_cuda_host;
+
+/* ------------------------------------------------------------------------------------------------------ device -- */
+enum { SLI_CUDA_MOST_GPUS = 64 };
+
+struct sli_device {
+    sl_allocator allocator;
+    sli_caps caps;
+    int index;
+};
+
+/* Makes the device current in this thread. */
+sl_status sli_cuda_enter(const sli_device *device);
+/* Fails with the sentence of a failed CUDA call. */
+sl_status sli_cuda_report(int index, cudaError_t error, const char *what);
+/* No later call of this process can use the GPU after such an error. */
+bool sli_cuda_is_fatal(cudaError_t error);
+/* libsluice's copies of these live on its own side of dlopen. */
+sl_allocator sli_cuda_allocator(const sl_allocator *allocator);
+void *sli_cuda_host_alloc(const sl_allocator *allocator, size_t bytes); /* zeroed */
+void sli_cuda_host_free(const sl_allocator *allocator, void *pointer, size_t bytes);
+
+sl_status sli_cuda_gpu_info(int index, sli_cuda_gpu *gpu);
+sl_status sli_cuda_open(const sli_caps *caps, const sl_allocator *allocator, sli_device **device);
+void sli_cuda_close(sli_device *device);
+sl_status sli_cuda_alloc(sli_device *device, size_t bytes, void **block);
+void sli_cuda_free(sli_device *device, void *block, size_t bytes);
+long sli_cuda_inject(long call, int error, bool sticky);
+
+/* ------------------------------------------------------------------------------------------------------- queue -- */
+enum {
+    SLI_RING_SLOTS = 4,
+    SLI_RING_BYTES = 1 << 20, /* of one slot */
+    SLI_MARKS = 2048,         /* marks between two collections */
+    SLI_SENTENCE = 512
+};
+/* Beyond the phases: the stretch of a replay, shared out by its recording's own marks; and time that nobody counts. */
+enum { SLI_PHASE_REPLAY = SLI_PHASE_COUNT, SLI_PHASE_IGNORED, SLI_PHASE_ALL };
+
+/* A point in a stream; the time up to the next one belongs to `phase`. */
+typedef struct sli_mark {
+    cudaEvent_t event;
+    int phase;
+    sli_recording *recording; /* SLI_PHASE_REPLAY */
+} sli_mark;
+
+typedef struct sli_marks {
+    sli_mark *mark;
+    int count, capacity, events; /* events: how many of `mark` have one */
+} sli_marks;
+
+struct sli_recording {
+    cudaGraphExec_t graph;
+    sli_marks marks;                 /* inside the graph: every replay stamps the same events */
+    double sampled[SLI_PHASE_COUNT]; /* seconds by phase of the replays whose stamps were read */
+    double replayed;                 /* seconds of all replays */
+    int replays;
+    bool unread; /* the stamps of the last replay are to be read before the next */
+    sli_recording *next;
+};
+
+typedef struct sli_kept {
+    void *key;
+    size_t key_bytes;
+    void *object;
+    void (*free_kept)(void *object);
+    struct sli_kept *next;
+} sli_kept;
+
+struct sli_queue {
+    sli_device *device;
+    cudaStream_t own, stream, side; /* stream: own, or a borrowed one */
+    cudaEvent_t forked, joined, passed;
+    /* Uploads: pinned pieces, filled one after the other; a piece is used again when its event has passed. */
+    unsigned char *ring;
+    size_t ring_at; /* bytes used of the piece `ring_slot` */
+    int ring_slot;
+    cudaEvent_t ring_done[SLI_RING_SLOTS];
+    bool ring_waits[SLI_RING_SLOTS];
+    unsigned char *slots; /* pinned, SLI_READ_SLOTS of SLI_READ_BYTES */
+    cudaEvent_t slot_done[SLI_READ_SLOTS];
+    sl_status failed;
+    bool fatal;
+    char sentence[SLI_SENTENCE];
+    bool recording_now;
+    sli_recording *recordings;
+    sli_recording *recorded; /* the one being made */
+    sli_kept *kept;
+    bool in_range; /* an NVTX range of a phase is open */
+    bool profiling;
+    int last_phase;
+    sli_marks marks;
+    double seconds[SLI_PHASE_ALL];
+};
+
+sl_status sli_queue_enter(sli_queue *queue);
+/* The failure that is kept in the queue, or SL_OK. */
+sl_status sli_queue_status(const sli_queue *queue);
+
+/* queue.cu */
+sl_status sli_cuda_queue_new(sli_device *device, sli_queue **queue);
+void sli_cuda_queue_free(sli_queue *queue);
+sl_status sli_cuda_upload(sli_queue *queue, void *to, const void *source, size_t bytes);
+sl_status sli_cuda_download(sli_queue *queue, void *to_host, const void *from, size_t bytes);
+sl_status sli_cuda_copy(sli_queue *queue, void *to, const void *from, size_t bytes);
+sl_status sli_cuda_zero(sli_queue *queue, void *to, size_t bytes);
+sl_status sli_cuda_submit(sli_queue *queue, sli_kernel_fn function, const sli_call *call);
+sl_status sli_cuda_wait(sli_queue *queue);
+sl_status sli_cuda_read_later(sli_queue *queue, int slot, const void *from, size_t bytes);
+sl_status sli_cuda_read_slot(sli_queue *queue, int slot, void *to_host, size_t bytes);
+sl_status sli_cuda_borrow_stream(sli_queue *queue, void *stream);
+/* recording.cu */
+sl_status sli_cuda_record_begin(sli_queue *queue);
+sl_status sli_cuda_record_end(sli_queue *queue, sli_recording **recording);
+sl_status sli_cuda_replay(sli_queue *queue, sli_recording *recording);
+void sli_cuda_recording_free(sli_queue *queue, sli_recording *recording);
+/* profile.cu */
+sl_status sli_cuda_profile_begin(sli_queue *queue);
+sl_status sli_cuda_profile_end(sli_queue *queue, double seconds[SLI_PHASE_COUNT]);
+void sli_profile_mark(sli_queue *queue, int phase, sli_recording *recording);
+void sli_profile_before_replay(sli_queue *queue, sli_recording *recording);
+void sli_profile_forget(sli_queue *queue, sli_recording *recording); /* before it is freed */
+void sli_profile_free(sli_queue *queue, sli_marks *marks);
+/* products.cu */
+bool sli_products_open(sli_why *why);
+/* Opens cuBLASLt for the current device before anything is recorded; without cuBLASLt own kernels multiply. */
+void sli_products_prepare(const sli_device *device);
+
+#endif

@@ -1,0 +1,290 @@
+/* Matrix products by cuBLASLt, found at run time. Row-major D = A B is column-major D^T = B^T A^T: the operands change places.
+ * The same key (shapes, types, strides, workspace; nothing of addresses) always gives the same algorithm, hence the same
+ * bits. Sums cut along k only in ways that are added up in a fixed order. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cublasLt.h>
+
+#include "backend/cuda/runtime/internal.h"
+#include "backend/cuda/runtime/tiles.h"
+
+/* ----------------------------------------------------------------------------------------------------- library -- */
+#define BLAS_FUNCTIONS(X)                                     \
+    X(create, cublasLtCreate)                                 \
+    X(status_text, cublasLtGetStatusString)                   \
+    X(matmul, cublasLtMatmul)                                 \
+    X(heuristic, cublasLtMatmulAlgoGetHeuristic)              \
+    X(layout_init, cublasLtMatrixLayoutInit_internal)         \
+    X(layout_set, cublasLtMatrixLayoutSetAttribute)           \
+    X(desc_init, cublasLtMatmulDescInit_internal)             \
+    X(desc_set, cublasLtMatmulDescSetAttribute)               \
+    X(preference_init, cublasLtMatmulPreferenceInit_internal) \
+    X(preference_set, cublasLtMatmulPreferenceSetAttribute)
+
+static struct {
+#define BLAS_MEMBER(member, name) decltype(&name) member;
+    BLAS_FUNCTIONS(BLAS_MEMBER)
+#undef BLAS_MEMBER
+} blas;
+
+enum blas_state { UNTRIED, FOUND, MISSING };
+enum { BUCKETS = 1024 };
+
+/* Everything that an algorithm depends on; compared byte by byte. */
+typedef struct product_key {
+    int64_t m, n, k, a_row, b_row, d_row, a_batch, b_batch, d_batch;
+    uint64_t workspace;
+    int32_t math, batch;
+    uint8_t a_transposed, b_transposed, d_narrow, add, bias, reserved[3];
+    uint32_t a_align, b_align, d_align, reserved_too;
+} product_key;
+
+typedef struct choice {
+    product_key key;
+    bool found;
+    cublasLtMatmulAlgo_t algo;
+    struct choice *next;
+} choice;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all below */
+static blas_state state;
+static sli_why missing;
+static struct {
+    cublasLtHandle_t handle;
+    bool tried;
+    choice *buckets[BUCKETS];
+} gpus[SLI_CUDA_MOST_GPUS];
+
+static bool load(void) {
+    /* cuBLASLt of CUDA 13 goes with the CUDA 13 runtime inside this plug-in; the function types above are its. */
+    static const char *const names[] = {"libcublasLt.so.13", NULL};
+    void *library = sli_cuda_host.open_library(names, &missing);
+    if (!library) return false;
+#define BLAS_LOAD(member, name)                                                                               \
+    *(void **)(&blas.member) = dlsym(library, #name);                                                         \
+    if (!blas.member) {                                                                                       \
+        snprintf(missing.text, sizeof missing.text, "libcublasLt.so.13 has no " #name "; install cuBLAS 13"); \
+        return false;                                                                                         \
+    }
+    BLAS_FUNCTIONS(BLAS_LOAD)
+#undef BLAS_LOAD
+    return true;
+}
+
+bool sli_products_open(sli_why *why) {
+    pthread_mutex_lock(&lock);
+    if (state == UNTRIED) state = load() ? FOUND : MISSING;
+    const bool found = state == FOUND;
+    if (!found && why) *why = missing;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+void sli_products_prepare(const sli_device *device) {
+    if (!sli_products_open(NULL)) return;
+    pthread_mutex_lock(&lock);
+    if (!gpus[device->index].tried) {
+        gpus[device->index].tried = true;
+        cublasLtHandle_t handle = NULL;
+        if (blas.create(&handle) == CUBLAS_STATUS_SUCCESS) gpus[device->index].handle = handle;
+        (void)cudaGetLastError();
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* ------------------------------------------------------------------------------------------------- descriptions -- */
+typedef struct product_description {
+    cublasLtMatmulDescOpaque_t operation;
+    cublasLtMatrixLayoutOpaque_t a, b, d; /* as cuBLASLt counts: a is our B */
+} product_description;
+
+static bool well(cublasStatus_t status) {
+    return status == CUBLAS_STATUS_SUCCESS;
+}
+
+static bool describe_matrix(cublasLtMatrixLayoutOpaque_t *layout, cudaDataType type, int64_t rows, int64_t columns,
+                            int64_t row, int batch, int64_t batch_stride) {
+    if (!well(blas.layout_init(layout, sizeof *layout, type, (uint64_t)rows, (uint64_t)columns, row))) return false;
+    const int32_t count = batch;
+    return batch == 1 || (well(blas.layout_set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count)) &&
+                          well(blas.layout_set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &batch_stride,
+                                               sizeof batch_stride)));
+}
+
+static bool describe_operation(cublasLtMatmulDescOpaque_t *operation, const product_key *key, const float *bias) {
+    const cublasComputeType_t compute = key->math == SL_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    if (!well(blas.desc_init(operation, sizeof *operation, compute, CUDA_R_32F))) return false;
+    const cublasOperation_t a = key->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t b = key->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    if (!well(blas.desc_set(operation, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a))) return false;
+    if (!well(blas.desc_set(operation, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b))) return false;
+    if (!key->bias) return true;
+    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    return well(blas.desc_set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue)) &&
+           well(blas.desc_set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+}
+
+static bool describe(product_description *d, const product_key *key, const float *bias) {
+    const cudaDataType type = key->math == SL_BF16 ? CUDA_R_16BF : key->math == SL_F16 ? CUDA_R_16F : CUDA_R_32F;
+    const cudaDataType out = key->d_narrow ? type : CUDA_R_32F;
+    const bool at = key->a_transposed, bt = key->b_transposed;
+    return describe_operation(&d->operation, key, bias) &&
+           describe_matrix(&d->a, type, bt ? key->k : key->n, bt ? key->n : key->k, key->b_row, key->batch,
+                           key->b_batch) &&
+           describe_matrix(&d->b, type, at ? key->m : key->k, at ? key->k : key->m, key->a_row, key->batch,
+                           key->a_batch) &&
+           describe_matrix(&d->d, out, key->n, key->m, key->d_row, key->batch, key->d_batch);
+}
+
+/* ---------------------------------------------------------------------------------------------------- algorithms -- */
+/* The alignment that rows, batches and the address have in common, at most 16. Addresses of a tensor's later rows are not
+ * looked at: a segment of time that begins at another row must get the same algorithm. */
+static uint32_t alignment(const void *address, int64_t row, int64_t batch_stride, size_t element) {
+    const uint64_t bits =
+        (uint64_t)row * element | (uint64_t)batch_stride * element | (uint64_t)(uintptr_t)address | 16;
+    return (uint32_t)(bits & (~bits + 1));
+}
+
+static void fill_key(product_key *key, const sli_cuda_product *p) {
+    memset(key, 0, sizeof *key);
+    const size_t element = sli_cuda_operand_bytes(p->math), out = p->d_narrow ? element : 4;
+    key->m = p->m;
+    key->n = p->n;
+    key->k = p->k;
+    key->a_row = p->a.row;
+    key->b_row = p->b.row;
+    key->d_row = p->d_row;
+    key->batch = p->batch > 1 ? p->batch : 1;
+    if (key->batch > 1) {
+        key->a_batch = p->a.batch_stride;
+        key->b_batch = p->b.batch_stride;
+        key->d_batch = p->d_batch_stride;
+    }
+    key->math = (int32_t)p->math;
+    key->a_transposed = p->a.transposed;
+    key->b_transposed = p->b.transposed;
+    key->d_narrow = p->d_narrow;
+    key->add = p->beta != 0.0f;
+    key->bias = p->bias != NULL;
+    key->a_align = alignment(p->a.data, p->a.row, key->a_batch, element);
+    key->b_align = alignment(p->b.data, p->b.row, key->b_batch, element);
+    key->d_align = alignment(p->d, p->d_row, key->d_batch, out);
+    /* cuBLASLt has no preference for the bias: it is taken to be aligned as D is. */
+    if (p->bias) key->d_align = alignment(p->bias, key->d_align, 0, 1);
+    /* The workspace is used from its first multiple of WORKSPACE_ALIGN. */
+    key->workspace = p->workspace ? p->workspace_bytes : 0;
+}
+
+enum { WORKSPACE_ALIGN = 256 };
+
+static uint64_t usable_workspace(const product_key *key) {
+    return key->workspace > WORKSPACE_ALIGN ? key->workspace - WORKSPACE_ALIGN : 0;
+}
+
+/* Asks cuBLASLt; false: it has no algorithm for this. */
+static bool ask(cublasLtHandle_t handle, const product_key *key, product_description *d, cublasLtMatmulAlgo_t *algo) {
+    cublasLtMatmulPreferenceOpaque_t preference;
+    if (!well(blas.preference_init(&preference, sizeof preference))) return false;
+    const uint64_t workspace = usable_workspace(key);
+    /* "In place" adds into D in the order in which blocks arrive at their turn, and rounds to D's type: left out. */
+    const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t which;
+        const void *value;
+        size_t bytes;
+    } wishes[] = {
+        {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace},
+        {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &key->b_align, sizeof key->b_align},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &key->a_align, sizeof key->a_align},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &key->d_align, sizeof key->d_align},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &key->d_align, sizeof key->d_align},
+    };
+    for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++)
+        if (!well(blas.preference_set(&preference, wishes[i].which, wishes[i].value, wishes[i].bytes))) return false;
+    cublasLtMatmulHeuristicResult_t result;
+    int results = 0;
+    if (!well(blas.heuristic(handle, &d->operation, &d->a, &d->b, &d->d, &d->d, &preference, 1, &result, &results)))
+        return false;
+    if (results < 1 || !well(result.state)) return false;
+    *algo = result.algo;
+    return true;
+}
+
+static size_t bucket_of(const product_key *key) {
+    const unsigned char *bytes = (const unsigned char *)key;
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    for (size_t i = 0; i < sizeof *key; i++) hash = (hash ^ bytes[i]) * 1099511628211u;
+    return (size_t)(hash >> 20) % BUCKETS;
+}
+
+/* The algorithm of this key on this GPU; false: our own kernel multiplies. */
+static bool choose(int index, const product_key *key, product_description *d, cublasLtMatmulAlgo_t *algo) {
+    pthread_mutex_lock(&lock);
+    choice **bucket = &gpus[index].buckets[bucket_of(key)];
+    choice *at = *bucket;
+    while (at && memcmp(&at->key, key, sizeof *key) != 0) at = at->next;
+    if (!at) {
+        choice made;
+        memset(&made, 0, sizeof made);
+        made.key = *key;
+        made.found = ask(gpus[index].handle, key, d, &made.algo);
+        /* Without memory for the note it is asked again next time, with the same answer. */
+        at = (choice *)malloc(sizeof *at);
+        if (at) {
+            made.next = *bucket;
+            *at = made;
+            *bucket = at;
+        } else {
+            *algo = made.algo;
+            pthread_mutex_unlock(&lock);
+            return made.found;
+        }
+    }
+    *algo = at->algo;
+    const bool found = at->found;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/* ------------------------------------------------------------------------------------------------------ multiply -- */
+/* true: cuBLASLt took it, or failed and said so. */
+static bool multiply_blas(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *p) {
+    const int index = sli_cuda_caps_of(queue)->index;
+    if (!gpus[index].handle) return false;
+    /* Narrow output with a float bias: cuBLASLt would want the bias narrow. Columns of one element have no row length. */
+    if (p->d_narrow && p->bias) return false;
+    product_key key;
+    fill_key(&key, p);
+    product_description d;
+    if (!describe(&d, &key, p->bias)) return false;
+    cublasLtMatmulAlgo_t algo;
+    if (!choose(index, &key, &d, &algo)) return false;
+    const float one = 1.0f, beta = key.add ? 1.0f : 0.0f;
+    const size_t bytes = (size_t)usable_workspace(&key);
+    void *workspace =
+        bytes ? (void *)(((uintptr_t)p->workspace + WORKSPACE_ALIGN - 1) / WORKSPACE_ALIGN * WORKSPACE_ALIGN) : NULL;
+    const cublasStatus_t status = blas.matmul(gpus[index].handle, &d.operation, &one, p->b.data, &d.a, p->a.data, &d.b,
+                                              &beta, p->d, &d.d, p->d, &d.d, &algo, workspace, bytes, stream);
+    if (!SLI_CU(queue, cudaGetLastError())) return true;
+    if (!well(status))
+        sli_cuda_fail(
+            queue, SL_ERR_DEVICE,
+            "cublasLtMatmul failed on GPU %d: %s (m %lld, n %lld, k %lld, %s); please report it together with "
+            "this sentence",
+            index, blas.status_text(status), (long long)p->m, (long long)p->n, (long long)p->k,
+            p->math == SL_BF16   ? "bf16"
+            : p->math == SL_F16  ? "f16"
+            : p->math == SL_TF32 ? "tf32"
+                                 : "f32");
+    return true;
+}
+
+extern "C" void sli_cuda_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *product) {
+    if (sli_cuda_failed(queue) || product->m <= 0 || product->n <= 0) return;
+    if (product->k <= 0 && product->beta != 0.0f && !product->bias) return;
+    if (product->k > 0 && multiply_blas(queue, stream, product)) return;
+    sli_tiles_multiply(queue, stream, product);
+}

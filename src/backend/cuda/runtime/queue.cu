@@ -1,0 +1,272 @@
+/* The queue: streams, uploads through pinned memory, downloads, reading back without stalling, kept objects. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/cuda/runtime/internal.h"
+
+sl_status sli_queue_status(const sli_queue *queue) {
+    return queue->failed == SL_OK ? SL_OK : sli_cuda_host.fail(queue->failed, "%s", queue->sentence);
+}
+
+sl_status sli_queue_enter(sli_queue *queue) {
+    if (queue->failed == SL_OK) (void)SLI_CU(queue, cudaSetDevice(queue->device->index));
+    return sli_queue_status(queue);
+}
+
+cudaStream_t sli_cuda_stream(sli_queue *queue) {
+    return queue->stream;
+}
+
+const sli_caps *sli_cuda_caps_of(const sli_queue *queue) {
+    return &queue->device->caps;
+}
+
+/* -------------------------------------------------------------------------------------------------- birth, death -- */
+static bool make_event(sli_queue *queue, cudaEvent_t *event) {
+    return SLI_CU(queue, cudaEventCreateWithFlags(event, cudaEventDisableTiming));
+}
+
+static bool make_streams(sli_queue *queue) {
+    if (!SLI_CU(queue, cudaStreamCreateWithFlags(&queue->own, cudaStreamNonBlocking))) return false;
+    if (!SLI_CU(queue, cudaStreamCreateWithFlags(&queue->side, cudaStreamNonBlocking))) return false;
+    queue->stream = queue->own;
+    bool well =
+        make_event(queue, &queue->forked) && make_event(queue, &queue->joined) && make_event(queue, &queue->passed);
+    for (int i = 0; well && i < SLI_RING_SLOTS; i++) well = make_event(queue, &queue->ring_done[i]);
+    for (int i = 0; well && i < SLI_READ_SLOTS; i++) well = make_event(queue, &queue->slot_done[i]);
+    return well;
+}
+
+sl_status sli_cuda_queue_new(sli_device *device, sli_queue **queue) {
+    *queue = NULL;
+    SLI_TRY(sli_cuda_enter(device));
+    sli_queue *made = (sli_queue *)sli_cuda_host_alloc(&device->allocator, sizeof *made);
+    if (!made) return sli_cuda_host.fail(SL_ERR_OUT_OF_MEMORY, "out of memory: a queue needs %zu bytes", sizeof *made);
+    made->device = device;
+    if (!make_streams(made)) {
+        const sl_status status = sli_queue_status(made);
+        sli_cuda_queue_free(made);
+        return status;
+    }
+    *queue = made;
+    return SL_OK;
+}
+
+static void free_kept(sli_queue *queue) {
+    while (queue->kept) {
+        sli_kept *kept = queue->kept;
+        queue->kept = kept->next;
+        if (kept->object && kept->free_kept) kept->free_kept(kept->object);
+        sli_cuda_host_free(&queue->device->allocator, kept->key, kept->key_bytes);
+        sli_cuda_host_free(&queue->device->allocator, kept, sizeof *kept);
+    }
+}
+
+static void free_event(cudaEvent_t event) {
+    if (event) (void)cudaEventDestroy(event);
+}
+
+/* After a fatal error every call here fails too, which nobody needs to know. */
+void sli_cuda_queue_free(sli_queue *queue) {
+    if (!queue) return;
+    (void)cudaSetDevice(queue->device->index);
+    if (queue->own) (void)cudaStreamSynchronize(queue->own);
+    if (queue->stream && queue->stream != queue->own) (void)cudaStreamSynchronize(queue->stream);
+    if (queue->side) (void)cudaStreamSynchronize(queue->side);
+    while (queue->recordings) sli_cuda_recording_free(queue, queue->recordings);
+    free_kept(queue);
+    sli_profile_free(queue, &queue->marks);
+    free_event(queue->forked);
+    free_event(queue->joined);
+    free_event(queue->passed);
+    for (int i = 0; i < SLI_RING_SLOTS; i++) free_event(queue->ring_done[i]);
+    for (int i = 0; i < SLI_READ_SLOTS; i++) free_event(queue->slot_done[i]);
+    if (queue->ring) (void)cudaFreeHost(queue->ring);
+    if (queue->slots) (void)cudaFreeHost(queue->slots);
+    if (queue->side) (void)cudaStreamDestroy(queue->side);
+    if (queue->own) (void)cudaStreamDestroy(queue->own);
+    (void)cudaGetLastError();
+    sli_cuda_host_free(&queue->device->allocator, queue, sizeof *queue);
+}
+
+/* ------------------------------------------------------------------------------------------------- host -> device -- */
+/* Room for some of `bytes` in the ring; *got: how many. NULL after a failure. */
+static unsigned char *ring_room(sli_queue *queue, size_t bytes, size_t *got) {
+    if (!queue->ring && !SLI_CU(queue, cudaHostAlloc((void **)&queue->ring, (size_t)SLI_RING_SLOTS * SLI_RING_BYTES,
+                                                     cudaHostAllocDefault)))
+        return NULL;
+    if (queue->ring_at == SLI_RING_BYTES) {
+        const int full = queue->ring_slot, next = (full + 1) % SLI_RING_SLOTS;
+        if (!SLI_CU(queue, cudaEventRecord(queue->ring_done[full], queue->stream))) return NULL;
+        queue->ring_waits[full] = true;
+        if (queue->ring_waits[next] && !SLI_CU(queue, cudaEventSynchronize(queue->ring_done[next]))) return NULL;
+        queue->ring_waits[next] = false;
+        queue->ring_slot = next;
+        queue->ring_at = 0;
+    }
+    const size_t room = SLI_RING_BYTES - queue->ring_at;
+    *got = bytes < room ? bytes : room;
+    unsigned char *at = queue->ring + (size_t)queue->ring_slot * SLI_RING_BYTES + queue->ring_at;
+    queue->ring_at += sli_round_up(*got, SLI_ALIGN);
+    return at;
+}
+
+static sl_status refuse_recording(const sli_queue *queue, const char *what) {
+    if (!queue->recording_now) return SL_OK;
+    return sli_cuda_host.fail(SL_ERR_INTERNAL, "%s is not allowed while work is being recorded", what);
+}
+
+sl_status sli_cuda_upload(sli_queue *queue, void *to, const void *source, size_t bytes) {
+    SLI_TRY(refuse_recording(queue, "an upload"));
+    SLI_TRY(sli_queue_enter(queue));
+    if (bytes == 0) return SL_OK;
+    sli_profile_mark(queue, SLI_PHASE_COPY, NULL);
+    for (size_t done = 0, piece; done < bytes; done += piece) {
+        unsigned char *staged = ring_room(queue, bytes - done, &piece);
+        if (!staged) return sli_queue_status(queue);
+        memcpy(staged, (const char *)source + done, piece);
+        if (!SLI_CU(queue, cudaMemcpyAsync((char *)to + done, staged, piece, cudaMemcpyHostToDevice, queue->stream)))
+            return sli_queue_status(queue);
+    }
+    sli_profile_mark(queue, SLI_PHASE_GAP, NULL);
+    return SL_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------- device -> host -- */
+sl_status sli_cuda_wait(sli_queue *queue) {
+    SLI_TRY(refuse_recording(queue, "waiting"));
+    SLI_TRY(sli_queue_enter(queue));
+    (void)SLI_CU(queue, cudaStreamSynchronize(queue->stream));
+    return sli_queue_status(queue);
+}
+
+sl_status sli_cuda_download(sli_queue *queue, void *to_host, const void *from, size_t bytes) {
+    SLI_TRY(refuse_recording(queue, "a download"));
+    SLI_TRY(sli_queue_enter(queue));
+    if (bytes > 0) {
+        sli_profile_mark(queue, SLI_PHASE_COPY, NULL);
+        (void)SLI_CU(queue, cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDeviceToHost, queue->stream));
+        sli_profile_mark(queue, SLI_PHASE_GAP, NULL);
+    }
+    (void)SLI_CU(queue, cudaStreamSynchronize(queue->stream));
+    return sli_queue_status(queue);
+}
+
+static sl_status check_slot(int slot, size_t bytes) {
+    if (slot >= 0 && slot < SLI_READ_SLOTS && bytes <= SLI_READ_BYTES) return SL_OK;
+    return sli_cuda_host.fail(SL_ERR_INTERNAL, "read slot %d of %zu bytes: there are %d of %d bytes", slot, bytes,
+                              (int)SLI_READ_SLOTS, (int)SLI_READ_BYTES);
+}
+
+sl_status sli_cuda_read_later(sli_queue *queue, int slot, const void *from, size_t bytes) {
+    SLI_TRY(check_slot(slot, bytes));
+    SLI_TRY(refuse_recording(queue, "reading later"));
+    SLI_TRY(sli_queue_enter(queue));
+    if (!queue->slots && !SLI_CU(queue, cudaHostAlloc((void **)&queue->slots, (size_t)SLI_READ_SLOTS * SLI_READ_BYTES,
+                                                      cudaHostAllocDefault)))
+        return sli_queue_status(queue);
+    unsigned char *place = queue->slots + (size_t)slot * SLI_READ_BYTES;
+    if (bytes > 0) (void)SLI_CU(queue, cudaMemcpyAsync(place, from, bytes, cudaMemcpyDeviceToHost, queue->stream));
+    (void)SLI_CU(queue, cudaEventRecord(queue->slot_done[slot], queue->stream));
+    return sli_queue_status(queue);
+}
+
+sl_status sli_cuda_read_slot(sli_queue *queue, int slot, void *to_host, size_t bytes) {
+    SLI_TRY(check_slot(slot, bytes));
+    SLI_TRY(sli_queue_enter(queue));
+    if (!queue->slots) return sli_cuda_host.fail(SL_ERR_INTERNAL, "read slot %d was never written", slot);
+    if (SLI_CU(queue, cudaEventSynchronize(queue->slot_done[slot])))
+        memcpy(to_host, queue->slots + (size_t)slot * SLI_READ_BYTES, bytes);
+    return sli_queue_status(queue);
+}
+
+/* ------------------------------------------------------------------------------------------------ on the device -- */
+sl_status sli_cuda_copy(sli_queue *queue, void *to, const void *from, size_t bytes) {
+    SLI_TRY(sli_queue_enter(queue));
+    if (bytes == 0) return SL_OK;
+    sli_profile_mark(queue, SLI_PHASE_OTHER, NULL);
+    (void)SLI_CU(queue, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, queue->stream));
+    sli_profile_mark(queue, SLI_PHASE_GAP, NULL);
+    return sli_queue_status(queue);
+}
+
+sl_status sli_cuda_zero(sli_queue *queue, void *to, size_t bytes) {
+    SLI_TRY(sli_queue_enter(queue));
+    if (bytes == 0) return SL_OK;
+    sli_profile_mark(queue, SLI_PHASE_OTHER, NULL);
+    (void)SLI_CU(queue, cudaMemsetAsync(to, 0, bytes, queue->stream));
+    sli_profile_mark(queue, SLI_PHASE_GAP, NULL);
+    return sli_queue_status(queue);
+}
+
+sl_status sli_cuda_submit(sli_queue *queue, sli_kernel_fn function, const sli_call *call) {
+    SLI_TRY(sli_queue_enter(queue));
+    sli_call copy = *call;
+    copy.queue = queue;
+    copy.threads = NULL;
+    copy.cpu = NULL;
+    sli_cuda_phase(queue, SLI_PHASE_OTHER);
+    function(&copy);
+    sli_profile_mark(queue, SLI_PHASE_GAP, NULL);
+    return sli_queue_status(queue);
+}
+
+sl_status sli_cuda_borrow_stream(sli_queue *queue, void *stream) {
+    SLI_TRY(refuse_recording(queue, "changing the stream"));
+    SLI_TRY(sli_queue_enter(queue));
+    const cudaStream_t next = stream ? (cudaStream_t)stream : queue->own;
+    if (next == queue->stream) return SL_OK;
+    /* What is queued comes first. An idle stream needs no event, which a stream under capture would not take. */
+    const cudaError_t idle = cudaStreamQuery(queue->stream);
+    if (idle == cudaErrorNotReady) {
+        (void)cudaGetLastError();
+        (void)(SLI_CU(queue, cudaEventRecord(queue->passed, queue->stream)) &&
+               SLI_CU(queue, cudaStreamWaitEvent(next, queue->passed, 0)));
+    } else {
+        (void)SLI_CU(queue, idle);
+    }
+    queue->stream = next;
+    return sli_queue_status(queue);
+}
+
+cudaStream_t sli_cuda_fork(sli_queue *queue) {
+    if (queue->failed == SL_OK)
+        (void)(SLI_CU(queue, cudaEventRecord(queue->forked, queue->stream)) &&
+               SLI_CU(queue, cudaStreamWaitEvent(queue->side, queue->forked, 0)));
+    return queue->side;
+}
+
+void sli_cuda_join(sli_queue *queue) {
+    /* Also after a failure: a recording cannot be ended before the side stream has joined. */
+    (void)(SLI_CU(queue, cudaEventRecord(queue->joined, queue->side)) &&
+           SLI_CU(queue, cudaStreamWaitEvent(queue->stream, queue->joined, 0)));
+}
+
+/* ------------------------------------------------------------------------------------------------ kept objects -- */
+void *sli_cuda_keep(sli_queue *queue, const void *key, size_t key_bytes,
+                    void *(*make)(sli_queue *queue, const void *key), void (*free_kept)(void *object)) {
+    for (sli_kept *kept = queue->kept; kept; kept = kept->next)
+        if (kept->key_bytes == key_bytes && memcmp(kept->key, key, key_bytes) == 0) return kept->object;
+    const sl_allocator *allocator = &queue->device->allocator;
+    sli_kept *kept = (sli_kept *)sli_cuda_host_alloc(allocator, sizeof *kept);
+    void *own_key = kept ? sli_cuda_host_alloc(allocator, key_bytes > 0 ? key_bytes : 1) : NULL;
+    if (!own_key) {
+        sli_cuda_host_free(allocator, kept, sizeof *kept);
+        sli_cuda_fail(queue, SL_ERR_OUT_OF_MEMORY, "out of memory: an object of a queue needs %zu bytes", key_bytes);
+        return NULL;
+    }
+    memcpy(own_key, key, key_bytes);
+    kept->object = make(queue, key);
+    if (!kept->object) { /* tried again at the next call */
+        sli_cuda_host_free(allocator, own_key, key_bytes);
+        sli_cuda_host_free(allocator, kept, sizeof *kept);
+        return NULL;
+    }
+    kept->key = own_key;
+    kept->key_bytes = key_bytes;
+    kept->free_kept = free_kept;
+    kept->next = queue->kept;
+    queue->kept = kept;
+    return kept->object;
+}

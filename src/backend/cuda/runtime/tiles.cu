@@ -1,0 +1,136 @@
+/* Our own matrix product, the general one: D[m][n] = beta D + A[m][k] B[k][n] (+ bias[n]) with any strides, summed over k in
+ * order by fused multiply-adds in f32. tf32 operands stay float here, which is the more exact. */
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "backend/cuda/runtime/tiles.h"
+
+enum { TILE = 64, DEPTH = 16, EACH = 4, THREADS = 256, PAD = 4 };
+
+/* A at a[i * am + p * ak], B at b[p * bk + j * bn]. */
+typedef struct tiles_args {
+    int64_t m, n, k, am, ak, bk, bn, d_row, a_batch, b_batch, d_batch, tiles_m, tiles_n;
+    const void *a, *b;
+    void *d;
+    const float *bias;
+    bool add;
+} tiles_args;
+
+__device__ __forceinline__ float wide(float x) {
+    return x;
+}
+__device__ __forceinline__ float wide(__nv_bfloat16 x) {
+    return __bfloat162float(x);
+}
+__device__ __forceinline__ float wide(__half x) {
+    return __half2float(x);
+}
+__device__ __forceinline__ void assign(float *to, float x) {
+    *to = x;
+}
+__device__ __forceinline__ void assign(__nv_bfloat16 *to, float x) {
+    *to = __float2bfloat16_rn(x);
+}
+__device__ __forceinline__ void assign(__half *to, float x) {
+    *to = __float2half_rn(x);
+}
+
+/* tile[p][i] = from[(first + i) * along + (p0 + p) * deep], 0 outside. Neighbouring threads take neighbouring addresses:
+ * along i if that stride is 1, else along p. */
+template <typename T>
+__device__ __forceinline__ void load_tile(float (*tile)[TILE + PAD], const T *__restrict__ from, int64_t first,
+                                          int64_t count, int64_t along, int64_t p0, int64_t k, int64_t deep) {
+    const bool by_row = along == 1;
+#pragma unroll
+    for (int e = 0; e < TILE * DEPTH / THREADS; e++) {
+        const int at = (int)threadIdx.x + e * THREADS;
+        const int i = by_row ? at % TILE : at / DEPTH, p = by_row ? at / TILE : at % DEPTH;
+        const bool inside = first + i < count && p0 + p < k;
+        tile[p][i] = inside ? wide(from[(first + i) * along + (p0 + p) * deep]) : 0.0f;
+    }
+}
+
+template <typename T, typename D> __global__ void __launch_bounds__(THREADS) multiply_tiles(tiles_args args) {
+    __shared__ float a_tile[DEPTH][TILE + PAD], b_tile[DEPTH][TILE + PAD];
+    const int64_t tiles = args.tiles_m * args.tiles_n, batch = (int64_t)blockIdx.x / tiles;
+    const int64_t tile = (int64_t)blockIdx.x % tiles;
+    const int64_t i0 = tile / args.tiles_n * TILE, j0 = tile % args.tiles_n * TILE;
+    const T *a = (const T *)args.a + batch * args.a_batch, *b = (const T *)args.b + batch * args.b_batch;
+    D *d = (D *)args.d + batch * args.d_batch;
+    const int row = (int)threadIdx.x / (TILE / EACH) * EACH, column = (int)threadIdx.x % (TILE / EACH) * EACH;
+    float sum[EACH][EACH] = {};
+    for (int64_t p0 = 0; p0 < args.k; p0 += DEPTH) {
+        load_tile(a_tile, a, i0, args.m, args.am, p0, args.k, args.ak);
+        load_tile(b_tile, b, j0, args.n, args.bn, p0, args.k, args.bk);
+        __syncthreads();
+#pragma unroll
+        for (int p = 0; p < DEPTH; p++) {
+            float x[EACH], y[EACH];
+#pragma unroll
+            for (int e = 0; e < EACH; e++) {
+                x[e] = a_tile[p][row + e];
+                y[e] = b_tile[p][column + e];
+            }
+#pragma unroll
+            for (int i = 0; i < EACH; i++)
+#pragma unroll
+                for (int j = 0; j < EACH; j++) sum[i][j] = fmaf(x[i], y[j], sum[i][j]);
+        }
+        __syncthreads();
+    }
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+#pragma unroll
+        for (int j = 0; j < EACH; j++) {
+            const int64_t r = i0 + row + i, c = j0 + column + j;
+            if (r >= args.m || c >= args.n) continue;
+            D *place = d + r * args.d_row + c;
+            const float old = args.add ? wide(*place) : 0.0f, bias = args.bias ? args.bias[c] : 0.0f;
+            assign(place, old + sum[i][j] + bias);
+        }
+    }
+}
+
+template <typename T>
+static void launch(sli_queue *queue, cudaStream_t stream, const tiles_args *args, int batch, bool narrow) {
+    const int64_t blocks = args->tiles_m * args->tiles_n * batch;
+    if (blocks > 0x7fffffff) {
+        sli_cuda_fail(queue, SL_ERR_SHAPE, "a product of %lld x %lld is too large for one launch; use a smaller batch",
+                      (long long)args->m, (long long)args->n);
+        return;
+    }
+    if (narrow)
+        multiply_tiles<T, T><<<(unsigned)blocks, THREADS, 0, stream>>>(*args);
+    else
+        multiply_tiles<T, float><<<(unsigned)blocks, THREADS, 0, stream>>>(*args);
+    (void)SLI_LAUNCHED(queue, "own matrix product");
+}
+
+void sli_tiles_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *p) {
+    tiles_args args = {};
+    args.m = p->m;
+    args.n = p->n;
+    args.k = p->k;
+    args.am = p->a.transposed ? 1 : p->a.row;
+    args.ak = p->a.transposed ? p->a.row : 1;
+    args.bk = p->b.transposed ? 1 : p->b.row;
+    args.bn = p->b.transposed ? p->b.row : 1;
+    args.d_row = p->d_row;
+    args.a_batch = p->a.batch_stride;
+    args.b_batch = p->b.batch_stride;
+    args.d_batch = p->d_batch_stride;
+    args.tiles_m = (p->m + TILE - 1) / TILE;
+    args.tiles_n = (p->n + TILE - 1) / TILE;
+    args.a = p->a.data;
+    args.b = p->b.data;
+    args.d = p->d;
+    args.bias = p->bias;
+    args.add = p->beta != 0.0f;
+    const int batch = p->batch > 0 ? p->batch : 1;
+    if (p->math == SL_BF16)
+        launch<__nv_bfloat16>(queue, stream, &args, batch, p->d_narrow);
+    else if (p->math == SL_F16)
+        launch<__half>(queue, stream, &args, batch, p->d_narrow);
+    else
+        launch<float>(queue, stream, &args, batch, false);
+}
