@@ -1,7 +1,7 @@
 /* The GPU's rows, in order of preference, and what they have in common. */
 #include "backend/cuda/cuda.h"
 
-const sli_kernel *const sli_cuda_kernels[] = {NULL};
+const sli_kernel *const sli_cuda_kernels[] = {&sli_cuda_dense, NULL};
 
 bool sli_cuda_dtype(const sli_problem *problem, sli_why *why) {
     const sl_dtype dtype = problem->dtype;
