@@ -65,8 +65,6 @@ static sl_status ask_gpu(int index, sli_cuda_gpu *gpu) {
     SLI_FAIL_IF(gpu->compute_capability < OLDEST, SL_ERR_DEVICE,
                 "device cuda:%d cannot be used: %s is sm_%d; sm_%d or newer is needed", index, gpu->name,
                 gpu->compute_capability, OLDEST);
-    SLI_FAIL_IF(!plugin->blas(&why), SL_ERR_DEVICE, "device cuda:%d cannot be used without cuBLASLt: %s", index,
-                why.text);
     return SL_OK;
 }
 
@@ -96,8 +94,13 @@ static sl_status cuda_caps(const char *device_name, int threads, sli_caps *caps)
 }
 
 /* --------------------------------------------------------------------------------------------------- describing -- */
-/* "cuBLASLt 13.1" of the library that the plug-in has open. */
-static void blas_text(char *text, size_t capacity) {
+/* "cuBLASLt 13.1", of the library that the plug-in has open, or why there is none. */
+static void blas_text(const sli_cuda_plugin *plugin, char *text, size_t capacity) {
+    sli_why why = {""};
+    if (!plugin->blas(&why)) {
+        snprintf(text, capacity, "own matrix products (no cuBLASLt: %s)", why.text);
+        return;
+    }
     snprintf(text, capacity, "cuBLASLt");
     void *library = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_NOLOAD);
     if (library == NULL) return;
@@ -127,8 +130,8 @@ static bool cuda_describe(int index, char *name, size_t name_capacity, char *tex
         return true;
     }
     const sli_cudnn_plugin *plugin_cudnn = sli_cudnn_get(&why);
-    char blas[32], cudnn[sizeof why.text + 16];
-    blas_text(blas, sizeof blas);
+    char blas[sizeof why.text + 64], cudnn[sizeof why.text + 16];
+    blas_text(plugin, blas, sizeof blas);
     const int version = plugin_cudnn ? plugin_cudnn->cudnn_version : 0;
     if (plugin_cudnn)
         snprintf(cudnn, sizeof cudnn, "cuDNN %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
