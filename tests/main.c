@@ -32,7 +32,7 @@ static char folder[512]; /* of the running test; "" until asked for */
 enum { SECONDS_ALLOWED = 600, SLOW_SECONDS = 1, FAILURES_SHOWN = 10 };
 
 typedef struct run_options {
-    bool quick, list;
+    bool quick, list, exact;
     char **filters;
     int filter_count;
 } run_options;
@@ -197,15 +197,18 @@ static outcome run_test(test_case *test) {
 
 static bool wanted(const test_case *test, const run_options *options) {
     for (int i = 0; i < options->filter_count; i++)
-        if (strstr(test->name, options->filters[i])) return true;
+        if (options->exact ? strcmp(test->name, options->filters[i]) == 0
+                           : strstr(test->name, options->filters[i]) != NULL)
+            return true;
     return options->filter_count == 0;
 }
 
 static const char usage[] =
-    "sluice_tests [--device NAME] [--quick] [--list] [--seed N] [filter...]\n"
+    "sluice_tests [--device NAME] [--quick] [--list] [--exact] [--seed N] [filter...]\n"
     "  --device NAME  device of every plan: cpu, far (memory that the host cannot read, work done late)\n"
     "  --quick        leave out the slow tests\n"
     "  --list         print the names only\n"
+    "  --exact        filters are whole names\n"
     "  --seed N       seed of the drawn inputs\n"
     "  filter         part of a test's name; several: any of them\n";
 
@@ -219,6 +222,8 @@ static bool parse(int argc, char **argv, run_options *options) {
             options->quick = true;
         else if (strcmp(argument, "--list") == 0)
             options->list = true;
+        else if (strcmp(argument, "--exact") == 0)
+            options->exact = true;
         else if (strcmp(argument, "--device") == 0 && i + 1 < argc)
             test_device = argv[++i];
         else if (strcmp(argument, "--seed") == 0 && i + 1 < argc)
