@@ -1,0 +1,151 @@
+/* cuda:dense on libsluice's side: what it takes, and places in booked memory, on devices that need not exist. */
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/dense_layout.h"
+#include "test.h"
+
+static sli_problem problem(const char *text) {
+    sli_problem p;
+    REQUIRE_OK(sli_problem_parse(text, &p));
+    return p;
+}
+
+static sli_caps invented(int capability) {
+    sli_caps caps = {.kind = SLI_DEVICE_CUDA, .invented = true, .compute_capability = capability};
+    return caps;
+}
+
+TEST(cuda_dense_takes_its_types) {
+    const sli_caps caps = invented(89);
+    const struct {
+        const char *text;
+        bool taken;
+    } cases[] = {
+        {"dense:b3_t7_i5_h11_f32", true},     {"dense:b3_t7_i5_h11_tf32_train+act=softsign", true},
+        {"dense:b1_i1_h1_bf16+nobias", true}, {"dense:b64_t2_i10000_h3_f16_train", true},
+        {"dense:b3_t7_i5_h11_f64", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const sli_problem p = problem(cases[i].text);
+        sli_why why = {""};
+        const bool taken = sli_cuda_dense.eligible(&p, &caps, &why);
+        if (taken != cases[i].taken) test_fail(__FILE__, __LINE__, "%s: %s", cases[i].text, why.text);
+        if (!taken) CHECK(strstr(why.text, sli_dtype_name(p.dtype)) != NULL);
+    }
+}
+
+/* Booked by hand: chunk 4 of 6 steps. */
+TEST(cuda_dense_books_what_it_needs) {
+    const sli_caps caps = invented(90);
+    const size_t workspace = sli_cuda_workspace(&caps, 4 * 3, 11, 5);
+    sli_booking booking;
+
+    sli_problem p = problem("dense:b3_t6_i5_h11_f32");
+    sli_cuda_dense.book(&p, &caps, 4, &booking);
+    CHECK(booking.saved == 0 && booking.packed == 0 && booking.scratch_backward == 0);
+    CHECK(booking.scratch_forward == workspace);
+
+    p = problem("dense:b3_t6_i5_h11_bf16_train+act=tanh");
+    sli_cuda_dense.book(&p, &caps, 4, &booking);
+    CHECK(booking.saved == (size_t)3 * 6 * 11 * 4);
+    CHECK(booking.packed == (size_t)11 * 5 * 2);
+    CHECK(booking.scratch_forward == 256 + workspace); /* 12 x 5 of 2 bytes */
+    /* dz 12 x 11 of 4 bytes, narrow dz 12 x 11 of 2, narrow x; one slab of rows needs no scratch */
+    CHECK(booking.scratch_backward == 768 + 512 + 256 + workspace);
+
+    /* Logits: nothing is saved, so that the loss may write over them. */
+    p = problem("dense:b3_t6_i5_h11_tf32_train");
+    sli_cuda_dense.book(&p, &caps, 4, &booking);
+    CHECK(booking.saved == 0 && booking.packed == 0 && booking.scratch_backward == workspace);
+    CHECK(sli_cuda_dense.backward_reads_out == 0);
+}
+
+/* Places follow each other without overlap, aligned, and end where the booking ends. */
+static void check_places(const sli_problem *p, const sli_caps *caps, int chunk) {
+    const size_t rows = (size_t)chunk * (size_t)p->batch, x = rows * (size_t)p->inputs, y = rows * (size_t)p->units;
+    const bool narrow = sli_dense_is_narrow(p), linear = sli_dense_is_linear(p);
+    sli_dense_forward_places f;
+    sli_dense_forward_layout(p, caps, chunk, &f);
+    CHECK(f.x + (narrow ? 2 * x : 0) <= f.workspace && f.workspace + f.workspace_bytes <= f.bytes);
+    CHECK(f.workspace % SLI_DENSE_PLACE == 0);
+    sli_dense_backward_places b;
+    sli_dense_backward_layout(p, caps, chunk, &b);
+    CHECK(b.dz + (linear ? 0 : 4 * y) <= b.narrow_dz);
+    CHECK(b.narrow_dz + (narrow ? 2 * y : 0) <= b.x);
+    CHECK(b.x + (narrow ? 2 * x : 0) <= b.columns);
+    CHECK(b.columns + (p->no_bias ? 0 : sli_cuda_column_scratch((int64_t)rows, p->units)) <= b.workspace);
+    CHECK(b.workspace + b.workspace_bytes <= b.bytes);
+    CHECK(b.narrow_dz % SLI_DENSE_PLACE == 0 && b.x % SLI_DENSE_PLACE == 0 && b.columns % SLI_DENSE_PLACE == 0);
+    sli_booking booking;
+    sli_cuda_dense.book(p, caps, chunk, &booking);
+    CHECK(booking.scratch_forward == f.bytes);
+    CHECK(booking.scratch_backward == (p->train ? b.bytes : 0));
+}
+
+TEST(cuda_dense_places_do_not_overlap) {
+    static const char *const options[] = {"", "+act=relu", "+nobias", "+act=sigmoid+nobias"};
+    static const char *const types[] = {"f32", "tf32", "bf16", "f16", "f16_train", "f32_train"};
+    uint64_t state = test_seed;
+    for (int i = 0; i < 200; i++) {
+        const int b = 1 + (int)((test_random(&state) + 1) * 40), t = 1 + (int)((test_random(&state) + 1) * 60);
+        const int in = 1 + (int)((test_random(&state) + 1) * 700), h = 1 + (int)((test_random(&state) + 1) * 700);
+        char text[SLI_PROBLEM_TEXT];
+        snprintf(text, sizeof text, "dense:b%d_t%d_i%d_h%d_%s%s", b, t, in, h, types[i % 6], options[i / 6 % 4]);
+        const sli_problem p = problem(text);
+        const sli_caps caps = invented(i % 2 ? 80 : 100);
+        check_places(&p, &caps, sli_chunk_steps(p.batch, p.steps));
+    }
+}
+
+/* A call with fewer rows than the plan's fits into what was booked for the plan. */
+TEST(cuda_dense_smaller_calls_fit) {
+    const sli_caps caps = invented(90);
+    sli_problem p = problem("dense:b33_t50_i650_h1021_bf16_train+act=hard_sigmoid");
+    const int chunk = sli_chunk_steps(p.batch, p.steps);
+    sli_booking full, part;
+    sli_cuda_dense.book(&p, &caps, chunk, &full);
+    for (int b = 1; b <= 33; b += 4)
+        for (int t = 0; t <= 50; t += 10) {
+            p.batch = b;
+            p.steps = t;
+            sli_cuda_dense.book(&p, &caps, chunk, &part);
+            CHECK(part.saved <= full.saved && part.packed == full.packed);
+            CHECK(part.scratch_forward <= full.scratch_forward && part.scratch_backward <= full.scratch_backward);
+        }
+    /* A segment of time books the same scratch: its products are those of the chunks. */
+    p.batch = 33;
+    p.steps = chunk;
+    sli_cuda_dense.book(&p, &caps, chunk, &part);
+    CHECK(part.scratch_forward == full.scratch_forward && part.scratch_backward == full.scratch_backward);
+}
+
+TEST(cuda_dense_costs_grow) {
+    const sli_caps caps = invented(90);
+    const sli_problem forward = problem("dense:b20_t35_i650_h10000_f32");
+    const sli_problem training = problem("dense:b20_t35_i650_h10000_f32_train");
+    sli_cost one, three;
+    sli_cuda_dense.cost(&forward, &caps, &one);
+    sli_cuda_dense.cost(&training, &caps, &three);
+    CHECK_NEAR(one.flops, 2.0 * 700 * 650 * 10000, 1);
+    CHECK_NEAR(three.flops, 3 * one.flops, 1);
+    CHECK(three.bytes > one.bytes);
+}
+
+TEST(cuda_workspace_grows_with_the_product) {
+    const sli_caps ampere = invented(80), hopper = invented(90);
+    size_t last = 0;
+    for (int64_t n = 1; n <= 16384; n *= 2) {
+        const size_t bytes = sli_cuda_workspace(&hopper, n, n, n);
+        CHECK(bytes >= last && bytes >= (size_t)1 << 20);
+        CHECK(sli_cuda_workspace(&ampere, n, n, n) <= bytes);
+        last = bytes;
+    }
+    CHECK(last == (size_t)32 << 20);
+    CHECK(sli_cuda_workspace(&hopper, 1, 1, 1) == (size_t)4 << 20);
+}
+
+TEST(cuda_column_sums_are_cut_by_shape) {
+    CHECK(sli_cuda_column_slabs(0) == 1 && sli_cuda_column_slabs(32) == 1 && sli_cuda_column_slabs(33) == 2);
+    CHECK(sli_cuda_column_slabs(1000000) == 64);
+    CHECK(sli_cuda_column_scratch(32, 1000) == 0);
+    CHECK(sli_cuda_column_scratch(700, 10000) == (size_t)22 * 10000 * 4);
+}
