@@ -132,6 +132,10 @@ static void log_step(progress_view *view, const sl_progress *p) {
     if (view->perplexity) json_number(&out, "perplexity", p->perplexity);
     json_number(&out, "lr", p->learning_rate);
     json_number(&out, "grad_norm", p->gradient_norm);
+    if (p->loss_scale > 0) {
+        json_number(&out, "loss_scale", p->loss_scale);
+        json_number(&out, "skipped_steps", p->skipped_steps);
+    }
     json_number(&out, "tokens_per_s", p->tokens_per_second);
     json_integer(&out, "memory_bytes", (long long)p->memory_bytes);
     json_number(&out, "seconds", p->seconds);
@@ -166,16 +170,18 @@ static void clear_line(progress_view *view) {
 }
 
 static int step_text(const progress_view *view, const sl_progress *p, char *text, size_t capacity) {
-    char rate[64], eta[BYTES_TEXT], memory[BYTES_TEXT], perplexity[32] = "";
+    char rate[64], eta[BYTES_TEXT], memory[BYTES_TEXT], perplexity[32] = "", scale[64] = "";
     if (p->tokens_per_second >= 10000)
         snprintf(rate, sizeof rate, "%.1fk %s/s", p->tokens_per_second / 1000, view->unit);
     else
         snprintf(rate, sizeof rate, "%.0f %s/s", p->tokens_per_second, view->unit);
     if (view->perplexity) snprintf(perplexity, sizeof perplexity, "  ppl %.2f", p->perplexity);
-    return snprintf(text, capacity, "epoch %d/%d  step %lld/%lld  loss %.4f%s  lr %.4g  %s  eta %s  %s  %s",
+    if (p->loss_scale > 0)
+        snprintf(scale, sizeof scale, "  loss scale %.4g, %.0f skipped", p->loss_scale, p->skipped_steps);
+    return snprintf(text, capacity, "epoch %d/%d  step %lld/%lld  loss %.4f%s  lr %.4g  %s  eta %s  %s  %s%s",
                     epoch_of(p), p->total_epochs, (long long)p->step, (long long)p->total_steps, p->loss, perplexity,
                     p->learning_rate, rate, seconds_text(p->eta_seconds, eta),
-                    bytes_text((double)p->memory_bytes, memory), p->kernel ? p->kernel : "");
+                    bytes_text((double)p->memory_bytes, memory), p->kernel ? p->kernel : "", scale);
 }
 
 /* Leaves out the last fields of a line that would be wider than the terminal: a wrapped line cannot be rewritten. */

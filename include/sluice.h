@@ -397,7 +397,8 @@ SL_API sl_status sl_run_gradients(sl_run *run, const sl_batch *batch, const void
 /* Clip, optimizer step with this learning rate, pack, zero the accumulators. result->gradient_norm is filled. */
 SL_API sl_status sl_run_update(sl_run *run, double learning_rate, sl_result *result);
 /* sl_run_gradients (micro_step 0, scale 1) and sl_run_update as one, queued without waiting for the device: on a GPU one CUDA
- * graph, recorded at the first call of full size. At most sl_run_depth steps may be uncollected. The batch is copied.
+ * graph, recorded at the first call of full size. At most sl_run_depth steps may be uncollected. The batch is copied. Collect
+ * every step before parameters are read or written.
  * Gradients that are not finite leave the parameters as they are (*result of that step shows them). */
 SL_API sl_status sl_run_step(sl_run *run, const sl_batch *batch, uint32_t step, double learning_rate);
 /* Waits for the oldest uncollected step and fills *result (gradient_norm too). SL_ERR_USAGE if there is none. */
@@ -590,10 +591,11 @@ typedef struct sl_progress {   /* borrowed for the call */
     double accuracy;  /* correct / count of this step or evaluation; NaN where the loss has none */
     int improved;     /* evaluation: the best so far */
     const char *path; /* checkpoint: the file written; NULL otherwise */
+    double loss_scale, skipped_steps; /* f16 training, as in sl_result; else 0 */
 } sl_progress;
 typedef enum sl_answer {
     SL_CONTINUE,
-    SL_STOP_SAVING /* finish the step, save, evaluate, return SL_OK */,
+    SL_STOP_SAVING /* finish the steps under way (sl_run_depth), save, evaluate, return SL_OK */,
     SL_ABORT /* SL_ERR_CANCELLED at once */
 } sl_answer;
 

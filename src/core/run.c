@@ -378,3 +378,11 @@ const char *sl_run_first_nonfinite(sl_run *run) {
     run->outputs_valid = run->input_gradients_valid = false; /* the repeated forward writes over both */
     return sli_run_find_nonfinite(run, &layer) == SL_OK ? layer : NULL;
 }
+
+const char *sli_run_first_bad_gradient(sl_run *run) {
+    if (run->batch == 0 || !run->training || run->plan->loss_step < 0) return NULL;
+    const char *layer = NULL;
+    run->outputs_valid = run->input_gradients_valid = false;
+    if (sl_run_zero_gradients(run) != SL_OK || sli_run_find_bad_gradient(run, &layer) != SL_OK) return NULL;
+    return sl_run_zero_gradients(run) == SL_OK ? layer : NULL;
+}

@@ -85,5 +85,9 @@ sl_status sli_run_carry_states(sl_run *run);
 char *sli_run_tensor_at(const sl_run *run, const sli_tensor *tensor);
 char *sli_run_gradient_at(const sl_run *run, const sli_tensor *tensor);
 sl_status sli_run_find_nonfinite(sl_run *run, const char **layer);
+sl_status sli_run_find_bad_gradient(sl_run *run, const char **layer);
+/* src/core/run.c: of the last training call with a loss, repeated: the layer nearest to the loss one of whose parameters has a
+ * gradient with a NaN or infinity; NULL if none. The run's gradients are zero afterwards. */
+const char *sli_run_first_bad_gradient(sl_run *run);
 
 #endif

@@ -139,13 +139,15 @@ static void build_call(const sl_run *run, const sli_step *step, const segment *s
 }
 
 /* ------------------------------------------------------------------------------------------------- forward -- */
-static sl_status begin_states(sl_run *run, const sli_group *group) {
+/* `again`: carried states were overwritten at the end of the call, and are still where it began. */
+static sl_status begin_states(sl_run *run, const sli_group *group, bool again) {
     const sl_plan *plan = run->plan;
     for (int s = 0; s < plan->state_count; s++) {
         const sli_state *state = &plan->states[s];
         if (state->step < group->first || state->step >= group->first + group->count) continue;
         char *to = boundary_at(run, state, 0);
         const char *from = NULL;
+        if (state->initial < 0 && state->stateful && again) continue;
         if (state->initial >= 0)
             from = sli_run_tensor_at(run, &plan->tensors[state->initial]);
         else if (state->stateful)
@@ -174,11 +176,11 @@ static sl_status forward_segment(sl_run *run, const sli_group *group, const segm
     return SL_OK;
 }
 
-sl_status sli_run_forward_steps(sl_run *run, bool training) {
+static sl_status forward_steps(sl_run *run, bool training, bool again) {
     const sl_plan *plan = run->plan;
     for (int g = 0; g < plan->group_count; g++) {
         const sli_group *group = &plan->groups[g];
-        SLI_TRY(begin_states(run, group));
+        SLI_TRY(begin_states(run, group, again));
         int count = segment_count(run, group);
         for (int s = 0; s < count; s++) {
             segment segment = segment_at(run, group, s, count);
@@ -186,6 +188,10 @@ sl_status sli_run_forward_steps(sl_run *run, bool training) {
         }
     }
     return SL_OK;
+}
+
+sl_status sli_run_forward_steps(sl_run *run, bool training) {
+    return forward_steps(run, training, false);
 }
 
 sl_status sli_run_carry_states(sl_run *run) {
@@ -321,6 +327,28 @@ sl_status sli_run_find_nonfinite(sl_run *run, const char **layer) {
                 if (found) *layer = step->layer_name;
                 if (found) return SL_OK;
             }
+        }
+    }
+    return SL_OK;
+}
+
+/* Repeats the last call's forward and backward, into gradients that are zero; looks at them from the last layer on. */
+sl_status sli_run_find_bad_gradient(sl_run *run, const char **layer) {
+    const sl_plan *plan = run->plan;
+    *layer = NULL;
+    SLI_TRY(forward_steps(run, true, true));
+    SLI_TRY(sli_run_backward_steps(run));
+    for (int i = plan->step_count - 1; i >= 0; i--) {
+        const sli_step *step = &plan->steps[i];
+        for (int k = 0; k < SLI_MAX_PARAM; k++) {
+            if (step->emit.param[k] < 0) continue;
+            const sli_param_place *place = &plan->params[step->emit.param[k]];
+            size_t count = (size_t)place->param.rows * (size_t)place->param.columns;
+            bool found = false;
+            SLI_TRY(holds_nonfinite(run, run->block + plan->gradients + place->offset * plan->element,
+                                    count * plan->element, &found));
+            if (found) *layer = step->layer_name;
+            if (found) return SL_OK;
         }
     }
     return SL_OK;

@@ -136,10 +136,10 @@ sl_status sl_run_step_result(sl_run *run, sl_result *result) {
     memset(result, 0, sizeof *result);
     SLI_FAIL_IF(run->pending_count == 0, SL_ERR_USAGE, "no step waits for its result; call sl_run_step first");
     sli_run_pending step = run->pending[0];
-    if (sl_run_depth(run) > 1)
-        SLI_TRY(run->plan->ops->read_slot(run->queue, step.slot, &step.report, sli_run_report_bytes(run)));
     run->pending_count--;
     memmove(run->pending, run->pending + 1, sizeof *run->pending * (size_t)run->pending_count);
+    if (sl_run_depth(run) > 1)
+        SLI_TRY(run->plan->ops->read_slot(run->queue, step.slot, &step.report, sli_run_report_bytes(run)));
     count_update(run, &step.report);
     sli_run_fill_result(&step.report, step.scale, result);
     result->gradient_norm = run->plan->optimizer ? sqrt(step.report.metrics.squares) : 0;

@@ -84,7 +84,24 @@ static void append_loss(sli_text *out, const char *key, double loss) {
     sli_json_append_number(out, loss);
 }
 
-static void write_position(const sl_trainer *t, sli_text *out) {
+void sli_checkpoint_write_scaling(sli_text *out, const sli_scaling *scaling) {
+    sli_text_printf(out, ", \"loss_scale\": ");
+    sli_json_append_number(out, scaling->scale);
+    sli_text_printf(out, ", \"good_updates\": ");
+    sli_json_append_number(out, scaling->good);
+    sli_text_printf(out, ", \"skipped_updates\": ");
+    sli_json_append_number(out, scaling->skipped);
+}
+
+static sl_status write_scaling(sl_trainer *t, sli_text *out) {
+    sli_scaling scaling;
+    if (!sli_plan_is_scaled(t->plan)) return SL_OK;
+    SLI_TRY(sli_params_scaling_get(t->params, &scaling));
+    sli_checkpoint_write_scaling(out, &scaling);
+    return SL_OK;
+}
+
+static sl_status write_position(sl_trainer *t, sli_text *out) {
     const sli_position *at = &t->at;
     sli_text_printf(out,
                     "{\"step\": %" PRId64 ", \"epoch\": %d, \"block\": %zu, \"plateaus\": %d, \"waiting\": %d, "
@@ -92,6 +109,7 @@ static void write_position(const sl_trainer *t, sli_text *out) {
                     at->step, at->epoch, at->block, at->plateaus, at->waiting, at->finished ? "true" : "false",
                     t->data_hash);
     sli_json_append_number(out, sli_params_optimizer_steps(t->params));
+    SLI_TRY(write_scaling(t, out));
     append_loss(out, "epoch_loss", at->epoch_loss);
     append_loss(out, "epoch_count", at->epoch_count);
     append_loss(out, "best", at->best);
@@ -99,6 +117,7 @@ static void write_position(const sl_trainer *t, sli_text *out) {
     sli_text_printf(out, ", \"options\": ");
     sli_training_write(out, &t->training, t->training.task, 0);
     sli_text_printf(out, "}");
+    return out->failed ? sli_fail_memory("a checkpoint", out->length) : SL_OK;
 }
 
 static sl_status save(sl_trainer *t, const char *path, bool resumable, const char *position, state_tensors *states) {
@@ -120,8 +139,7 @@ sl_status sli_checkpoint_save(sl_trainer *trainer, const char *path, bool resuma
     state_tensors states = {0};
     sli_arena_init(&states.arena, &trainer->allocator);
     sli_text_init(&position, &trainer->allocator);
-    write_position(trainer, &position);
-    sl_status status = position.failed ? sli_fail_memory("a checkpoint", position.length) : SL_OK;
+    sl_status status = write_position(trainer, &position);
     if (status == SL_OK && resumable) status = read_states(trainer, &states);
     if (status == SL_OK) status = save(trainer, path, resumable, position.data, &states);
     free_states(trainer, &states);
@@ -259,6 +277,21 @@ static sl_status load_states(sl_trainer *t, const sl_file *file, const char *pat
     return status;
 }
 
+void sli_checkpoint_read_scaling(const json_t *root, sli_scaling *scaling) {
+    double scale = number_or(root, "loss_scale", 0);
+    if (scale > 0) scaling->scale = scale;
+    scaling->good = number_or(root, "good_updates", scaling->good);
+    scaling->skipped = number_or(root, "skipped_updates", scaling->skipped);
+}
+
+static sl_status load_scaling(sl_trainer *t, const json_t *root) {
+    sli_scaling scaling;
+    if (!sli_plan_is_scaled(t->plan)) return SL_OK;
+    SLI_TRY(sli_params_scaling_get(t->params, &scaling));
+    sli_checkpoint_read_scaling(root, &scaling);
+    return sli_params_scaling_set(t->params, &scaling);
+}
+
 static sl_status load(sl_trainer *t, const sl_file *file, const json_t *root, const char *path) {
     sli_position at;
     SLI_TRY(compare_with_trainer(t, file, root, path));
@@ -266,6 +299,7 @@ static sl_status load(sl_trainer *t, const sl_file *file, const json_t *root, co
     SLI_TRY(sli_file_load_params(file, t->params));
     SLI_TRY(sli_file_load_optimizer(file, t->params));
     SLI_TRY(load_states(t, file, path));
+    SLI_TRY(load_scaling(t, root));
     sli_params_set_optimizer_steps(t->params, number_or(root, "optimizer_steps", 0));
     t->at = at;
     return SL_OK;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/run.h"
 #include "train/trainer.h"
 
 /* A long epoch is saved now and then, so that a power cut costs minutes. */
@@ -43,6 +44,8 @@ static void fill_progress(const sl_trainer *t, const char *event, sl_progress *p
     p->best_loss = isfinite(t->at.best) ? t->at.best : NAN;
     const sl_result *r = strcmp(event, "evaluation") == 0 ? &t->valid : &t->last;
     p->accuracy = t->training.loss == SL_LOSS_MSE ? NAN : per_token(r->correct, r->count);
+    p->loss_scale = t->last.loss_scale;
+    p->skipped_steps = t->last.skipped_steps;
 }
 
 static sl_status tell(sl_trainer *t, const sl_progress *progress) {
@@ -60,47 +63,56 @@ static sl_status tell_event(sl_trainer *t, const char *event) {
 }
 
 /* --------------------------------------------------------------------------------------------------------- steps -- */
-static double current_rate(const sl_trainer *t) {
-    sli_schedule_point point = {t->at.step, (int64_t)t->blocks * t->training.epochs, t->at.epoch, t->at.plateaus};
+static double rate_of(const sl_trainer *t, int64_t step) {
+    sli_schedule_point point = {step, (int64_t)t->blocks * t->training.epochs, t->at.epoch, t->at.plateaus};
     return sli_schedule_rate(&t->training.schedule, t->training.learning_rate, &point);
 }
 
-/* Rows of the whole batch `t->at.block`. */
-static int batch_rows(const sl_trainer *t) {
+/* Rows of the whole batch `block`. */
+static int batch_rows(const sl_trainer *t, size_t block) {
     if (t->tokens) return t->training.batch;
-    size_t left = t->arrays.rows - t->at.block * (size_t)t->training.batch;
+    size_t left = t->arrays.rows - block * (size_t)t->training.batch;
     return left < (size_t)t->training.batch ? (int)left : t->training.batch;
 }
 
-/* Rows [row, row + rows) of the current batch into the buffers; returns steps. */
-static int fill_batch(sl_trainer *t, int row, int rows) {
-    if (t->tokens) return sli_streams_fill(&t->streams, t->at.block, row, rows, t->inputs, t->targets);
-    size_t first = t->at.block * (size_t)t->training.batch + (size_t)row;
+/* Rows [row, row + rows) of batch `block` into the buffers; returns steps. */
+static int fill_batch(sl_trainer *t, size_t block, int row, int rows) {
+    if (t->tokens) return sli_streams_fill(&t->streams, block, row, rows, t->inputs, t->targets);
+    size_t first = block * (size_t)t->training.batch + (size_t)row;
     sli_array_fill(&t->arrays, t->order, first, rows, t->inputs, t->targets, t->lengths);
     return t->arrays.steps;
 }
 
+/* Steps that follow one with bad numbers are worth nothing. */
+static void drop_queued(sl_trainer *t) {
+    sl_result result;
+    for (; t->queued_count > 0; t->queued_count--) (void)sl_run_step_result(t->run, &result);
+}
+
 /* `step`: the one whose numbers they are. */
 static sl_status fail_numbers(sl_trainer *t, int64_t step, const char *what, double value) {
-    const char *layer = sl_run_first_nonfinite(t->run);
+    drop_queued(t);
+    const char *layer = sl_run_first_nonfinite(t->run), *from = "; the first such numbers come out of layer ";
     char saved[48] = "";
+    if (!layer && t->run->training) {
+        layer = sli_run_first_bad_gradient(t->run);
+        from = "; the first such gradient is of layer ";
+    }
     /* A checkpoint of this very step holds the parameters that gave these numbers. */
     bool good = t->have_good && t->good_step < step;
     if (good) snprintf(saved, sizeof saved, " (of step %lld)", (long long)t->good_step);
     return sli_fail(SL_ERR_NUMBERS,
                     "step %lld: the %s is %g%s%s (learning rate %g): lower the learning rate (--lr), or clip the "
                     "gradients (--clip-norm)%s%s%s",
-                    (long long)step, what, value, layer ? "; the first such numbers come out of layer " : "",
-                    layer ? layer : "", t->last_rate, good ? "; the last good checkpoint is " : "",
-                    good ? t->last_path : "", saved);
+                    (long long)step, what, value, layer ? from : "", layer ? layer : "", t->last_rate,
+                    good ? "; the last good checkpoint is " : "", good ? t->last_path : "", saved);
 }
 
 /* One micro-batch: rows [row, row + rows) of `of`; its gradient counts by its share of the rows. */
 static sl_status micro_step(sl_trainer *t, int index, int row, int rows, int of, sl_result *sums) {
-    bool takes_turns = t->training.accumulate > 1 && t->state_bytes > 0;
-    char *state = takes_turns ? t->states + (size_t)index * t->state_bytes : NULL;
+    char *state = t->state_bytes > 0 ? t->states + (size_t)index * t->state_bytes : NULL;
     sl_result result = {0};
-    int steps = fill_batch(t, row, rows);
+    int steps = fill_batch(t, t->at.block, row, rows);
     const void *inputs[1] = {t->inputs};
     sl_batch batch = {.batch = rows, .steps = steps, .inputs = inputs, .lengths = t->lengths, .targets = t->targets};
     if (state) SLI_TRY(sl_run_set_state(t->run, state, t->state_bytes));
@@ -114,26 +126,100 @@ static sl_status micro_step(sl_trainer *t, int index, int row, int rows, int of,
     return SL_OK;
 }
 
-static sl_status one_step(sl_trainer *t) {
+/* Scaled gradients overflow now and then, and the device lets such an update be; but not for ever. */
+static bool may_overflow(const sl_result *result) {
+    return result->loss_scale >= 1.0 / 16384;
+}
+
+/* The step that comes next after those that count is done. */
+static sl_status count_step(sl_trainer *t, const sl_result *result, double rate) {
+    t->last_rate = rate;
+    if (!isfinite(result->loss_sum)) return fail_numbers(t, t->at.step + 1, "loss", result->loss_sum);
+    if (!isfinite(result->gradient_norm) && !may_overflow(result))
+        return fail_numbers(t, t->at.step + 1, "gradient's norm", result->gradient_norm);
+    t->last = *result;
+    t->have_last = true;
+    t->at.step++;
+    t->at.block++;
+    t->at.epoch_loss += result->loss_sum;
+    t->at.epoch_count += result->count;
+    t->session_steps++;
+    double end = now(), minutes = t->training.max_minutes;
+    t->train_seconds += end - t->step_began;
+    t->step_began = end;
+    if (minutes > 0 && end - t->started > minutes * 60) t->stop = true;
+    return SL_OK;
+}
+
+/* A step in micro-batches, one after the other. */
+static sl_status accumulated_step(sl_trainer *t) {
     sl_result sums = {0}, updated = {0};
-    int rows = batch_rows(t), index = 0;
-    double begin = now();
-    t->last_rate = current_rate(t);
+    int rows = batch_rows(t, t->at.block), index = 0;
+    t->step_began = now();
+    t->last_rate = rate_of(t, t->at.step);
     for (int row = 0; row < rows; row += t->rows, index++)
         SLI_TRY(micro_step(t, index, row, rows - row < t->rows ? rows - row : t->rows, rows, &sums));
     SLI_TRY(sl_run_update(t->run, t->last_rate, &updated));
     sums.gradient_norm = updated.gradient_norm;
-    if (!isfinite(sums.gradient_norm)) return fail_numbers(t, t->at.step + 1, "gradient's norm", sums.gradient_norm);
-    t->last = sums;
-    t->have_last = true;
-    t->at.step++;
-    t->at.block++;
-    t->at.epoch_loss += sums.loss_sum;
-    t->at.epoch_count += sums.count;
-    t->session_steps++;
-    t->train_seconds += now() - begin;
-    double minutes = t->training.max_minutes;
-    if (minutes > 0 && now() - t->started > minutes * 60) t->stop = true;
+    sums.loss_scale = updated.loss_scale;
+    sums.skipped_steps = updated.skipped_steps;
+    return count_step(t, &sums, t->last_rate);
+}
+
+/* Hands the next batch of the epoch to the run. */
+static sl_status queue_step(sl_trainer *t) {
+    size_t block = t->at.block + (size_t)t->queued_count;
+    int64_t step = t->at.step + t->queued_count;
+    const void *inputs[1] = {t->inputs};
+    if (t->queued_count == 0) t->step_began = now();
+    sl_batch batch = {.batch = batch_rows(t, block), .inputs = inputs, .lengths = t->lengths, .targets = t->targets};
+    batch.steps = fill_batch(t, block, 0, batch.batch);
+    sli_queued_step queued = {rate_of(t, step), (int64_t)batch.batch * batch.steps};
+    SLI_TRY(sl_run_step(t->run, &batch, (uint32_t)step, queued.rate));
+    t->queued[t->queued_count++] = queued;
+    return SL_OK;
+}
+
+static sl_status collect_step(sl_trainer *t) {
+    sl_result result;
+    sli_queued_step oldest = t->queued[0];
+    t->queued_count--;
+    memmove(t->queued, t->queued + 1, sizeof *t->queued * (size_t)t->queued_count);
+    SLI_TRY(sl_run_step_result(t->run, &result));
+    t->session_tokens += oldest.tokens;
+    return count_step(t, &result, oldest.rate);
+}
+
+static bool out_of_time(const sl_trainer *t) {
+    return t->training.max_minutes > 0 && now() - t->started > t->training.max_minutes * 60;
+}
+
+/* While the device computes a step, the next one is prepared and queued; then the first one's result is looked at. */
+static sl_status next_step(sl_trainer *t) {
+    if (t->training.accumulate > 1) return accumulated_step(t);
+    if (t->queued_count == 0) SLI_TRY(queue_step(t));
+    int depth = sl_run_depth(t->run);
+    while (t->queued_count < depth && t->queued_count < SLI_TRAINER_DEPTH && !t->stop && !out_of_time(t) &&
+           t->at.block + (size_t)t->queued_count < t->blocks)
+        SLI_TRY(queue_step(t));
+    return collect_step(t);
+}
+
+/* After a failure or an abort: what is under way is done, and counts if it is good. */
+static sl_status finish_quietly(sl_trainer *t, sl_status status) {
+    char detail[1024];
+    if (status == SL_OK || t->queued_count == 0) return status;
+    snprintf(detail, sizeof detail, "%s", sl_error_detail());
+    while (t->queued_count > 0) (void)collect_step(t);
+    return sli_fail(status, "%s", detail);
+}
+
+/* The steps under way, each with its event. */
+static sl_status finish_queued(sl_trainer *t) {
+    while (t->queued_count > 0) {
+        SLI_TRY(collect_step(t));
+        SLI_TRY(tell_event(t, "step"));
+    }
     return SL_OK;
 }
 
@@ -228,11 +314,13 @@ static sl_status begin_epoch(sl_trainer *t) {
 static sl_status run_epoch(sl_trainer *t) {
     SLI_TRY(begin_epoch(t));
     while (t->at.block < t->blocks) {
-        SLI_TRY(one_step(t));
+        SLI_TRY(next_step(t));
         SLI_TRY(tell_event(t, "step"));
+        bool due = now() - t->saved_at > SAVE_EVERY_SECONDS;
+        if (t->stop || due) SLI_TRY(finish_queued(t));
         if (t->at.block == t->blocks) break;
         if (t->stop) return stop_here(t);
-        if (now() - t->saved_at > SAVE_EVERY_SECONDS) SLI_TRY(save(t, t->last_path, true));
+        if (due) SLI_TRY(save(t, t->last_path, true));
     }
     SLI_TRY(end_epoch(t));
     return t->stop && t->at.epoch < t->training.epochs && !t->at.finished ? tell_event(t, "stop") : SL_OK;
@@ -247,6 +335,8 @@ sl_status sli_trainer_fit(sl_trainer *trainer, sl_answer (*progress)(void *conte
     t->started = t->saved_at = now();
     t->train_seconds = 0;
     t->session_steps = t->session_tokens = 0;
-    while (t->at.epoch < t->training.epochs && !t->at.finished && !t->stop) SLI_TRY(run_epoch(t));
-    return SL_OK;
+    sl_status status = SL_OK;
+    while (status == SL_OK && t->at.epoch < t->training.epochs && !t->at.finished && !t->stop)
+        status = finish_quietly(t, run_epoch(t));
+    return status;
 }

@@ -6,6 +6,7 @@
 #include "core/params.h"
 #include "data/arrays.h"
 #include "data/streams.h"
+#include "io/json_text.h"
 #include "train/token_model.h"
 #include "train/training.h"
 
@@ -27,6 +28,13 @@ typedef enum sli_valid_kind {
     SLI_VALID_BLOCKS, /* the last blocks of every stream */
     SLI_VALID_ARRAYS
 } sli_valid_kind;
+
+/* A step that was handed to the run, whose result is not known yet. */
+typedef struct sli_queued_step {
+    double rate;
+    int64_t tokens;
+} sli_queued_step;
+enum { SLI_TRAINER_DEPTH = 4 }; /* at least sl_run_depth */
 
 struct sl_trainer {
     sl_allocator allocator;
@@ -67,6 +75,10 @@ struct sl_trainer {
     bool stop; /* asked to */
     double started, train_seconds, saved_at;
     int64_t session_steps, session_tokens;
+    sli_queued_step
+        queued[SLI_TRAINER_DEPTH]; /* steps under way, the oldest first: at.step and at.block do not count them */
+    int queued_count;
+    double step_began;
     sl_result last; /* of the last step: its sums */
     double last_rate;
     sl_result valid; /* of the last evaluation */
@@ -93,7 +105,11 @@ sl_status sli_file_training(const sl_file *file, sl_training *training);
 /* arrays.h needs of a model and loss. */
 sl_status sli_trainer_array_needs(const sl_model *model, sl_loss loss, bool doubles, sli_array_needs *needs);
 
-/* checkpoint.c. `resumable`: with optimizer slots and states. */
+/* checkpoint.c. The loss scaling of f16 training as members of a JSON object, and back; a document without them leaves
+ * *scaling. */
+void sli_checkpoint_write_scaling(sli_text *out, const sli_scaling *scaling);
+void sli_checkpoint_read_scaling(const json_t *root, sli_scaling *scaling);
+/* `resumable`: with optimizer slots and states. */
 sl_status sli_checkpoint_save(sl_trainer *trainer, const char *path, bool resumable);
 sl_status sli_checkpoint_load(sl_trainer *trainer, const char *path);
 

@@ -28,6 +28,9 @@ typedef struct helper_record {
 } helper_record;
 sl_answer helper_listen(void *record, const sl_progress *progress);
 
+/* Steps that a trainer has under way on test_device: one on a CPU, which works at once, else two (sl_run_depth). A request to
+ * stop is obeyed after them. */
+int helper_depth(void);
 /* Whether two trainers hold the same parameters, bit for bit. */
 bool helper_same_params(sl_trainer *a, sl_trainer *b);
 
