@@ -1,0 +1,182 @@
+/* cuda:xent: softmax cross-entropy. Forward goes over the logits once: largest logit and sum of exponentials at the same time;
+ * of each row these two are saved. Backward goes over them once more and may write the gradient over them. Rows of few
+ * logits share a warp, rows of many have a block.
+ * Which thread sums which logits depends on the width alone, so segments of time change no bit. */
+#include "backend/cuda/kernels/losses.cuh"
+
+struct xent_args {
+    const float *z;
+    const int32_t *labels; /* NULL: no row counts */
+    float *saved;          /* [rows][SLI_XENT_SAVED]; forward: NULL without backward */
+    float *dz;
+    sli_row_loss *losses;
+    sli_valid_rows valid;
+    const sli_scalars *scalars;
+    const sli_scaling *scaling;
+    size_t rows;
+    int width; /* logits of a row */
+    int lanes;
+    bool add;
+};
+
+/* -1 where the row does not count. */
+__device__ __forceinline__ int label_of(const xent_args &a, size_t row) {
+    if (row >= a.rows || !a.labels || !sli_is_valid(a.valid, row)) return -1;
+    return a.labels[row];
+}
+
+/* ----------------------------------------------------------------------------------------------------- forward -- */
+/* Packs lane, lane + lanes, ... of a row's `width / N` packs. */
+template <int N>
+__device__ __forceinline__ sli_softmax see_row(const float *z, int width, int lane, int lanes, int label) {
+    sli_softmax s = {-INFINITY, 0.0f, 0};
+    const float labelled = z[label];
+#pragma unroll 2
+    for (int i = lane; i < width / N; i += lanes) {
+        const sli_pack<N> logits = sli_load<N>(z, i);
+        float largest = logits.v[0];
+#pragma unroll
+        for (int n = 1; n < N; n++) largest = fmaxf(largest, logits.v[n]);
+        sli_softmax_raise(&s, largest);
+#pragma unroll
+        for (int n = 0; n < N; n++) sli_softmax_count(&s, logits.v[n], i * N + n, label, labelled);
+    }
+    return s;
+}
+
+__device__ __forceinline__ sli_softmax join_lanes(sli_softmax s, int lanes) {
+    for (int apart = lanes / 2; apart > 0; apart /= 2) {
+        sli_softmax other;
+        other.largest = __shfl_xor_sync(0xffffffffu, s.largest, apart);
+        other.sum = __shfl_xor_sync(0xffffffffu, s.sum, apart);
+        other.beaten = __shfl_xor_sync(0xffffffffu, s.beaten, apart);
+        sli_softmax_join(&s, &other);
+    }
+    return s;
+}
+
+/* loss = log(sum of exp(z - largest)) + largest - z[label] */
+__device__ __forceinline__ void write_row(const xent_args &a, size_t row, int label, const sli_softmax &s) {
+    sli_row_loss one = {0, 0, 0};
+    if (label >= 0) {
+        one.loss = log((double)s.sum) + (double)s.largest - (double)a.z[row * a.width + label];
+        one.counts = 1;
+        one.correct = !s.beaten;
+        if (a.saved) {
+            a.saved[row * SLI_XENT_SAVED] = s.largest;
+            a.saved[row * SLI_XENT_SAVED + 1] = 1.0f / s.sum;
+        }
+    }
+    a.losses[row] = one;
+}
+
+template <int N> __global__ void __launch_bounds__(SLI_THREADS) xent_narrow(xent_args a) {
+    const size_t row = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) / a.lanes;
+    const int lane = threadIdx.x % a.lanes, label = label_of(a, row);
+    sli_softmax s = {-INFINITY, 0.0f, 0};
+    if (label >= 0) s = see_row<N>(a.z + row * a.width, a.width, lane, a.lanes, label);
+    s = join_lanes(s, a.lanes);
+    if (lane == 0 && row < a.rows) write_row(a, row, label, s);
+}
+
+template <int N> __global__ void __launch_bounds__(1024, 1) xent_wide(xent_args a) {
+    __shared__ sli_softmax warps[32];
+    const size_t row = blockIdx.x;
+    const int label = label_of(a, row), lane = threadIdx.x % 32;
+    sli_softmax s = {-INFINITY, 0.0f, 0};
+    if (label >= 0) {
+        s = join_lanes(see_row<N>(a.z + row * a.width, a.width, threadIdx.x, blockDim.x, label), 32);
+        if (lane == 0) warps[threadIdx.x / 32] = s;
+        __syncthreads();
+        if (threadIdx.x < 32) {
+            s = {-INFINITY, 0.0f, 0};
+            if (lane < (int)blockDim.x / 32) s = warps[lane];
+            s = join_lanes(s, 32);
+        }
+    }
+    if (threadIdx.x == 0) write_row(a, row, label, s);
+}
+
+static xent_args xent_args_of(const sli_call *call) {
+    xent_args a;
+    a.z = (const float *)call->in[SLI_LOSS_Z];
+    a.labels = (const int32_t *)call->in[SLI_LOSS_TARGET];
+    a.saved = call->problem.train ? (float *)call->saved : NULL;
+    a.dz = (float *)call->d_in[SLI_LOSS_Z];
+    a.losses = (sli_row_loss *)call->scratch;
+    a.valid = sli_valid_rows_of(call);
+    a.scalars = call->scalars;
+    a.scaling = call->scaling;
+    a.rows = sli_call_rows(call);
+    a.width = call->problem.units;
+    a.lanes = sli_loss_shape_of(a.width).lanes;
+    a.add = sli_accumulates(call, SLI_LOSS_Z);
+    return a;
+}
+
+extern "C" void sli_gpu_xent_forward(const sli_call *call) {
+    const xent_args a = xent_args_of(call);
+    if (!a.labels || a.rows == 0 || !sli_begin(call, SLI_PHASE_SOFTMAX)) return;
+    const sli_loss_shape shape = sli_loss_shape_of(a.width);
+    const unsigned blocks = sli_blocks(a.rows, shape.threads / shape.lanes, INT32_MAX);
+    const bool vectors = a.width % 4 == 0 && sli_aligned(a.z);
+    const cudaStream_t stream = sli_cuda_stream(call->queue);
+    if (a.lanes <= 32 && vectors)
+        xent_narrow<4><<<blocks, shape.threads, 0, stream>>>(a);
+    else if (a.lanes <= 32)
+        xent_narrow<1><<<blocks, shape.threads, 0, stream>>>(a);
+    else if (vectors)
+        xent_wide<4><<<blocks, shape.threads, 0, stream>>>(a);
+    else
+        xent_wide<1><<<blocks, shape.threads, 0, stream>>>(a);
+    SLI_LAUNCHED(call->queue, "xent");
+    if (!call->recompute) sli_losses_add(call);
+}
+
+/* ---------------------------------------------------------------------------------------------------- backward --
+ * dz = or += factor (exp(z - largest) / sum - onehot(label)); 0 where the row does not count. dz may be z: each thread writes
+ * what it has read. Blocks with the same x share the rows' logits. */
+template <int N> __global__ void __launch_bounds__(1024, 1) xent_gradient(xent_args a) {
+    const size_t row = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) / a.lanes;
+    if (row >= a.rows) return;
+    const int label = label_of(a, row);
+    const float factor = (float)sli_loss_factor(a.scalars, a.scaling);
+    float largest = 0, scale = 0;
+    if (label >= 0) {
+        largest = a.saved[row * SLI_XENT_SAVED];
+        scale = a.saved[row * SLI_XENT_SAVED + 1] * factor;
+    }
+    const float *z = a.z + row * a.width;
+    float *dz = a.dz + row * a.width;
+    const int first = blockIdx.y * a.lanes + threadIdx.x % a.lanes, stride = gridDim.y * a.lanes;
+#pragma unroll 2
+    for (int i = first; i < a.width / N; i += stride) {
+        sli_pack<N> value;
+        if (label >= 0) value = sli_load<N>(z, i);
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            value.v[n] = label >= 0 ? expf(value.v[n] - largest) * scale : 0.0f;
+            if (i * N + n == label) value.v[n] -= factor;
+        }
+        if (a.add) {
+            const sli_pack<N> before = sli_load<N>(dz, i);
+#pragma unroll
+            for (int n = 0; n < N; n++) value.v[n] = before.v[n] + value.v[n];
+        }
+        sli_store<N>(dz, i, value);
+    }
+}
+
+extern "C" void sli_gpu_xent_backward(const sli_call *call) {
+    const xent_args a = xent_args_of(call);
+    if (!a.dz || a.rows == 0 || !sli_begin(call, SLI_PHASE_SOFTMAX)) return;
+    const sli_loss_shape shape = sli_loss_shape_of(a.width);
+    const dim3 blocks(sli_blocks(a.rows, shape.threads / shape.lanes, INT32_MAX),
+                      sli_blocks((size_t)a.width, (size_t)shape.lanes * 16, 64));
+    const cudaStream_t stream = sli_cuda_stream(call->queue);
+    if (a.width % 4 == 0 && sli_aligned(a.z) && sli_aligned(a.dz))
+        xent_gradient<4><<<blocks, shape.threads, 0, stream>>>(a);
+    else
+        xent_gradient<1><<<blocks, shape.threads, 0, stream>>>(a);
+    SLI_LAUNCHED(call->queue, "xent_gradient");
+}

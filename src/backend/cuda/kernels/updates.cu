@@ -1,0 +1,178 @@
+/* cuda:norm and cuda:optim over one array of all parameters, or one tensor's part of it. The norm is slices of a fixed size,
+ * summed by one block each in a fixed order, then the slices by one block. The optimizer is one pass: clip factor and
+ * bias corrections are computed on the device, the gradient is read and zeroed, parameter and slots are updated. */
+#include "backend/cuda/kernels/common.cuh"
+#include "backend/cuda/updates_layout.h"
+
+/* -------------------------------------------------------------------------------------------------------- norm -- */
+struct norm_args {
+    float *g;
+    double *partials, *squares; /* [slices]; one or NULL */
+    sli_scaling *scaling;       /* NULL without */
+    size_t count, slices;
+    float limit; /* 0: no clipping by value */
+    bool whole;  /* all gradients of the model: this call decides the next loss scale */
+};
+
+/* The scale that the gradients carry. */
+__device__ __forceinline__ double norm_scale(const norm_args &a) {
+    return !a.scaling ? 1.0 : a.whole ? a.scaling->scale : a.scaling->carried;
+}
+
+/* partials[slice] = sum of g^2 in double, before clipping; a NaN is not clipped. */
+template <int N> __global__ void __launch_bounds__(SLI_THREADS) norm_slices(norm_args a) {
+    __shared__ double shared[SLI_THREADS / 32];
+    const size_t first = (size_t)blockIdx.x * SLI_NORM_SLICE, left = a.count - first;
+    const int count = left < SLI_NORM_SLICE ? (int)left : SLI_NORM_SLICE, packs = count / N;
+    const float limit = a.limit > 0 ? (float)(a.limit * norm_scale(a)) : INFINITY;
+    float *g = a.g + first;
+    double sum = 0;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < packs; i += SLI_THREADS) {
+        sli_pack<N> value = sli_load<N>(g, i);
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            const float v = value.v[n];
+            sum += (double)v * (double)v;
+            value.v[n] = v > limit ? limit : v < -limit ? -limit : v;
+        }
+        if (a.limit > 0) sli_store<N>(g, i, value);
+    }
+    for (int i = packs * N + threadIdx.x; i < count; i += SLI_THREADS) {
+        const float v = g[i];
+        sum += (double)v * (double)v;
+        if (a.limit > 0) g[i] = v > limit ? limit : v < -limit ? -limit : v;
+    }
+    sum = sli_block_sum(sum, shared);
+    if (threadIdx.x == 0) a.partials[blockIdx.x] = sum;
+}
+
+/* *squares = sum of the partials, of gradients without their scale. */
+enum { NORM_THREADS = 1024 };
+__global__ void __launch_bounds__(NORM_THREADS) norm_total(norm_args a) {
+    __shared__ double shared[NORM_THREADS / 32];
+    double sum = 0;
+    for (size_t i = threadIdx.x; i < a.slices; i += NORM_THREADS) sum += a.partials[i];
+    sum = sli_block_sum(sum, shared);
+    if (threadIdx.x != 0) return;
+    const double scale = norm_scale(a);
+    sum /= scale * scale;
+    if (a.squares) *a.squares = sum;
+    if (a.whole && a.scaling) sli_scaling_advance(a.scaling, sum);
+}
+
+extern "C" void sli_gpu_norm_forward(const sli_call *call) {
+    const sli_problem *p = &call->problem;
+    norm_args a;
+    a.g = (float *)call->out[SLI_NORM_GRAD];
+    a.partials = (double *)call->scratch;
+    a.squares = (double *)call->out[SLI_NORM_SQUARES];
+    a.scaling = call->scaling;
+    a.count = (size_t)p->elements;
+    a.slices = sli_norm_slices(p->elements);
+    a.limit = p->clip.kind == SL_CLIP_VALUE ? (float)p->clip.value : 0.0f;
+    a.whole = call->metrics && a.squares == &call->metrics->squares;
+    if (!sli_begin(call, SLI_PHASE_OPTIMIZER)) return;
+    const cudaStream_t stream = sli_cuda_stream(call->queue);
+    if (a.slices > 0 && sli_aligned(a.g))
+        norm_slices<4><<<(unsigned)a.slices, SLI_THREADS, 0, stream>>>(a);
+    else if (a.slices > 0)
+        norm_slices<1><<<(unsigned)a.slices, SLI_THREADS, 0, stream>>>(a);
+    SLI_LAUNCHED(call->queue, "norm_slices");
+    norm_total<<<1, NORM_THREADS, 0, stream>>>(a);
+    SLI_LAUNCHED(call->queue, "norm_total");
+}
+
+/* --------------------------------------------------------------------------------------------------- optimizer -- */
+struct optim_args {
+    float *param, *grad, *slot0, *slot1;
+    const double *squares;      /* what the norm clips compare with, or NULL */
+    const double *all_squares;  /* of all gradients, or NULL: the update is skipped where they are not finite */
+    const sli_scalars *scalars; /* learning rate, step */
+    const sli_scaling *scaling; /* or NULL */
+    sl_optimizer optimizer;
+    sl_clip clip;
+    size_t count;
+};
+
+__device__ __forceinline__ sli_update_numbers numbers_of(const optim_args &a) {
+    const double squares = a.squares ? *a.squares : 0, all = a.all_squares ? *a.all_squares : squares;
+    const double skipped = a.scaling ? a.scaling->skipped : 0;
+    sl_clip clip = a.clip;
+    if (!a.squares) clip.kind = SL_CLIP_NONE;
+    return sli_update_numbers_of(&a.optimizer, &clip, a.scalars->learning_rate, a.scalars->optimizer_step - skipped,
+                                 squares, a.scaling ? a.scaling->carried : 1.0, isfinite(all) && isfinite(squares));
+}
+
+/* Item i of N elements: parameters and slots =, gradient = 0. */
+template <int RULE, int N>
+__device__ __forceinline__ void update_item(const optim_args &a, const sli_update_numbers &u, size_t i) {
+    constexpr bool has_slot0 = RULE != SLI_RULE_SGD, has_slot1 = RULE == SLI_RULE_ADAM;
+    sli_pack<N> zero;
+#pragma unroll
+    for (int n = 0; n < N; n++) zero.v[n] = 0.0f;
+    if (!u.skip) {
+        sli_pack<N> param = sli_load<N>(a.param, i), slot0 = zero, slot1 = zero;
+        const sli_pack<N> grad = sli_load<N>(a.grad, i);
+        if (has_slot0) slot0 = sli_load<N>(a.slot0, i);
+        if (has_slot1) slot1 = sli_load<N>(a.slot1, i);
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            sli_update_element((sli_update_rule)RULE, &u, grad.v[n], &param.v[n], &slot0.v[n], &slot1.v[n]);
+        sli_store<N>(a.param, i, param);
+        if (has_slot0) sli_store<N>(a.slot0, i, slot0);
+        if (has_slot1) sli_store<N>(a.slot1, i, slot1);
+    }
+    sli_store<N>(a.grad, i, zero);
+}
+
+template <int RULE, int N> __global__ void __launch_bounds__(SLI_THREADS) optim_update(optim_args a) {
+    __shared__ sli_update_numbers numbers;
+    if (threadIdx.x == 0) numbers = numbers_of(a);
+    __syncthreads();
+    const sli_update_numbers u = numbers;
+    const size_t items = a.count / N;
+    for (size_t i = sli_first(); i < items; i += sli_stride()) update_item<RULE, N>(a, u, i);
+    for (size_t i = items * N + sli_first(); i < a.count; i += sli_stride()) update_item<RULE, 1>(a, u, i);
+}
+
+template <int RULE> static void optim_launch(const optim_args &a, cudaStream_t stream) {
+    const bool vectors = sli_aligned(a.param) && sli_aligned(a.grad) && sli_aligned(a.slot0) && sli_aligned(a.slot1);
+    if (vectors)
+        optim_update<RULE, 4><<<sli_blocks(a.count / 4, SLI_THREADS, 2048), SLI_THREADS, 0, stream>>>(a);
+    else
+        optim_update<RULE, 1><<<sli_blocks(a.count, SLI_THREADS, 2048), SLI_THREADS, 0, stream>>>(a);
+}
+
+extern "C" void sli_gpu_optim_forward(const sli_call *call) {
+    const sli_problem *p = &call->problem;
+    optim_args a;
+    a.param = (float *)call->out[SLI_OPTIM_PARAM];
+    a.grad = (float *)call->out[SLI_OPTIM_GRAD];
+    a.slot0 = (float *)call->out[SLI_OPTIM_SLOT0];
+    a.slot1 = (float *)call->out[SLI_OPTIM_SLOT1];
+    a.squares = (const double *)call->in[SLI_OPTIM_SQUARES];
+    a.all_squares = call->metrics ? &call->metrics->squares : NULL;
+    a.scalars = call->scalars;
+    a.scaling = call->scaling;
+    a.optimizer = p->optimizer;
+    a.clip = p->clip;
+    a.count = (size_t)p->elements;
+    if (a.count == 0 || !sli_begin(call, SLI_PHASE_OPTIMIZER)) return;
+    const cudaStream_t stream = sli_cuda_stream(call->queue);
+    switch (sli_update_rule_of(&p->optimizer)) {
+    case SLI_RULE_SGD:
+        optim_launch<SLI_RULE_SGD>(a, stream);
+        break;
+    case SLI_RULE_MOMENTUM:
+        optim_launch<SLI_RULE_MOMENTUM>(a, stream);
+        break;
+    case SLI_RULE_ADAM:
+        optim_launch<SLI_RULE_ADAM>(a, stream);
+        break;
+    case SLI_RULE_RMSPROP:
+        optim_launch<SLI_RULE_RMSPROP>(a, stream);
+        break;
+    }
+    SLI_LAUNCHED(call->queue, "optim_update");
+}
