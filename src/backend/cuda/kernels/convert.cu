@@ -1,8 +1,6 @@
 /* Conversions between float and 16-bit operands, sums, column sums. */
 #include <stdint.h>
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
+#include "backend/cuda/runtime/narrow.h"
 #include "backend/cuda/services.h"
 extern "C" {
 #include "backend/cuda/cuda.h"
@@ -10,25 +8,6 @@ extern "C" {
 
 enum { THREADS = 256, PER_THREAD = 4 };
 static const size_t MOST_BLOCKS = 4096;
-
-__device__ __forceinline__ float wide(float x) {
-    return x;
-}
-__device__ __forceinline__ float wide(__nv_bfloat16 x) {
-    return __bfloat162float(x);
-}
-__device__ __forceinline__ float wide(__half x) {
-    return __half2float(x);
-}
-__device__ __forceinline__ void assign(float *to, float x) {
-    *to = x;
-}
-__device__ __forceinline__ void assign(__nv_bfloat16 *to, float x) {
-    *to = __float2bfloat16_rn(x);
-}
-__device__ __forceinline__ void assign(__half *to, float x) {
-    *to = __float2half_rn(x);
-}
 
 template <typename T> struct alignas(4 * sizeof(T)) quad { T x[4]; };
 
@@ -43,11 +22,12 @@ __global__ void __launch_bounds__(THREADS)
         quad<To> out = {};
         if (add) out = reinterpret_cast<const quad<To> *>(to)[i];
 #pragma unroll
-        for (int j = 0; j < 4; j++) assign(&out.x[j], add ? wide(out.x[j]) + wide(in.x[j]) : wide(in.x[j]));
+        for (int j = 0; j < 4; j++)
+            sli_assign(&out.x[j], add ? sli_wide(out.x[j]) + sli_wide(in.x[j]) : sli_wide(in.x[j]));
         reinterpret_cast<quad<To> *>(to)[i] = out;
     }
     for (size_t i = 4 * quads + thread; i < count; i += threads)
-        assign(&to[i], add ? wide(to[i]) + wide(from[i]) : wide(from[i]));
+        sli_assign(&to[i], add ? sli_wide(to[i]) + sli_wide(from[i]) : sli_wide(from[i]));
 }
 
 static unsigned blocks_for(size_t count) {

@@ -1,9 +1,7 @@
 /* cuda:dense: y = act(x W^T + b). One product a chunk of steps, forward and backward: a segment of time is made of whole
  * chunks, so that it is multiplied by the same shapes and algorithms as the whole sequence, to the same bits. */
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include "backend/cuda/runtime/functions.h"
+#include "backend/cuda/runtime/narrow.h"
 #include "cell/activations.h"
 extern "C" {
 #include "backend/cuda/dense_layout.h"
@@ -26,13 +24,6 @@ __global__ void __launch_bounds__(THREADS) activate(float *__restrict__ y, float
     }
 }
 
-__device__ __forceinline__ void assign(__nv_bfloat16 *to, float x) {
-    *to = __float2bfloat16_rn(x);
-}
-__device__ __forceinline__ void assign(__half *to, float x) {
-    *to = __float2half_rn(x);
-}
-
 /* dz = dy act'(y); narrow too, unless NULL. */
 template <int act, typename T>
 __global__ void __launch_bounds__(THREADS)
@@ -41,7 +32,7 @@ __global__ void __launch_bounds__(THREADS)
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += (int64_t)gridDim.x * THREADS) {
         const float value = dy[i] * cell_act_slope(act, y[i]);
         dz[i] = value;
-        if (narrow) assign(&narrow[i], value);
+        if (narrow) sli_assign(&narrow[i], value);
     }
 }
 

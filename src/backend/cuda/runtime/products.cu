@@ -139,14 +139,6 @@ static bool describe(product_description *d, const product_key *key, const float
 }
 
 /* ---------------------------------------------------------------------------------------------------- algorithms -- */
-/* The alignment that rows, batches and the address have in common, at most 16. Addresses of a tensor's later rows are not
- * looked at: a segment of time that begins at another row must get the same algorithm. */
-static uint32_t alignment(const void *address, int64_t row, int64_t batch_stride, size_t element) {
-    const uint64_t bits =
-        (uint64_t)row * element | (uint64_t)batch_stride * element | (uint64_t)(uintptr_t)address | 16;
-    return (uint32_t)(bits & (~bits + 1));
-}
-
 static void fill_key(product_key *key, const sli_cuda_product *p) {
     memset(key, 0, sizeof *key);
     const size_t element = sli_cuda_operand_bytes(p->math), out = p->d_narrow ? element : 4;
@@ -168,11 +160,11 @@ static void fill_key(product_key *key, const sli_cuda_product *p) {
     key->d_narrow = p->d_narrow;
     key->add = p->beta != 0.0f;
     key->bias = p->bias != NULL;
-    key->a_align = alignment(p->a.data, p->a.row, key->a_batch, element);
-    key->b_align = alignment(p->b.data, p->b.row, key->b_batch, element);
-    key->d_align = alignment(p->d, p->d_row, key->d_batch, out);
+    key->a_align = sli_alignment(p->a.data, p->a.row, key->a_batch, element);
+    key->b_align = sli_alignment(p->b.data, p->b.row, key->b_batch, element);
+    key->d_align = sli_alignment(p->d, p->d_row, key->d_batch, out);
     /* cuBLASLt has no preference for the bias: it is taken to be aligned as D is. */
-    if (p->bias) key->d_align = alignment(p->bias, key->d_align, 0, 1);
+    if (p->bias) key->d_align = sli_alignment(p->bias, key->d_align, 0, 1);
     /* The workspace is used from its first multiple of WORKSPACE_ALIGN. */
     key->workspace = p->workspace ? p->workspace_bytes : 0;
 }
@@ -254,7 +246,7 @@ static bool choose(int index, const product_key *key, product_description *d, cu
 static bool multiply_blas(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *p) {
     const int index = sli_cuda_caps_of(queue)->index;
     if (!gpus[index].handle) return false;
-    /* Narrow output with a float bias: cuBLASLt would want the bias narrow. Columns of one element have no row length. */
+    /* Narrow output with a float bias: cuBLASLt would want the bias narrow. */
     if (p->d_narrow && p->bias) return false;
     product_key key;
     fill_key(&key, p);
@@ -285,6 +277,10 @@ static bool multiply_blas(sli_queue *queue, cudaStream_t stream, const sli_cuda_
 extern "C" void sli_cuda_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *product) {
     if (sli_cuda_failed(queue) || product->m <= 0 || product->n <= 0) return;
     if (product->k <= 0 && product->beta != 0.0f && !product->bias) return;
+    if (sli_few_rows_fit(product)) {
+        sli_few_rows_multiply(queue, stream, product);
+        return;
+    }
     if (product->k > 0 && multiply_blas(queue, stream, product)) return;
     sli_tiles_multiply(queue, stream, product);
 }

@@ -1,8 +1,6 @@
 /* Our own matrix product, the general one: D[m][n] = beta D + A[m][k] B[k][n] (+ bias[n]) with any strides, summed over k in
  * order by fused multiply-adds in f32. tf32 operands stay float here, which is the more exact. */
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
+#include "backend/cuda/runtime/narrow.h"
 #include "backend/cuda/runtime/tiles.h"
 
 enum { TILE = 64, DEPTH = 16, EACH = 4, THREADS = 256, PAD = 4 };
@@ -16,25 +14,6 @@ typedef struct tiles_args {
     bool add;
 } tiles_args;
 
-__device__ __forceinline__ float wide(float x) {
-    return x;
-}
-__device__ __forceinline__ float wide(__nv_bfloat16 x) {
-    return __bfloat162float(x);
-}
-__device__ __forceinline__ float wide(__half x) {
-    return __half2float(x);
-}
-__device__ __forceinline__ void assign(float *to, float x) {
-    *to = x;
-}
-__device__ __forceinline__ void assign(__nv_bfloat16 *to, float x) {
-    *to = __float2bfloat16_rn(x);
-}
-__device__ __forceinline__ void assign(__half *to, float x) {
-    *to = __float2half_rn(x);
-}
-
 /* tile[p][i] = from[(first + i) * along + (p0 + p) * deep], 0 outside. Neighbouring threads take neighbouring addresses:
  * along i if that stride is 1, else along p. */
 template <typename T>
@@ -46,7 +25,7 @@ __device__ __forceinline__ void load_tile(float (*tile)[TILE + PAD], const T *__
         const int at = (int)threadIdx.x + e * THREADS;
         const int i = by_row ? at % TILE : at / DEPTH, p = by_row ? at / TILE : at % DEPTH;
         const bool inside = first + i < count && p0 + p < k;
-        tile[p][i] = inside ? wide(from[(first + i) * along + (p0 + p) * deep]) : 0.0f;
+        tile[p][i] = inside ? sli_wide(from[(first + i) * along + (p0 + p) * deep]) : 0.0f;
     }
 }
 
@@ -85,8 +64,8 @@ template <typename T, typename D> __global__ void __launch_bounds__(THREADS) mul
             const int64_t r = i0 + row + i, c = j0 + column + j;
             if (r >= args.m || c >= args.n) continue;
             D *place = d + r * args.d_row + c;
-            const float old = args.add ? wide(*place) : 0.0f, bias = args.bias ? args.bias[c] : 0.0f;
-            assign(place, old + sum[i][j] + bias);
+            const float old = args.add ? sli_wide(*place) : 0.0f, bias = args.bias ? args.bias[c] : 0.0f;
+            sli_assign(place, old + sum[i][j] + bias);
         }
     }
 }

@@ -1,9 +1,21 @@
-/* Our own matrix product: any size, stride and alignment. It multiplies where cuBLASLt is not there or refuses. */
+/* Our own matrix products. */
 #ifndef SLI_CUDA_TILES_H
 #define SLI_CUDA_TILES_H
 
 #include "backend/cuda/services.h"
 
+/* Any size, stride and alignment: where cuBLASLt is not there or refuses. */
 void sli_tiles_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *product);
+/* At most four rows, weights stored [n][k]. */
+bool sli_few_rows_fit(const sli_cuda_product *product);
+void sli_few_rows_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *product);
+
+/* The alignment in bytes that rows, batches and the address have in common, at most 16. As the address of a later row of an
+ * aligned tensor has what its rows have, a segment of time that begins at another row is multiplied by the same algorithm. */
+static inline uint32_t sli_alignment(const void *address, int64_t row, int64_t batch_stride, size_t element) {
+    const uint64_t bits =
+        (uint64_t)row * element | (uint64_t)batch_stride * element | (uint64_t)(uintptr_t)address | 16;
+    return (uint32_t)(bits & (~bits + 1));
+}
 
 #endif
