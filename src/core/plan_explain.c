@@ -21,31 +21,51 @@ static const char *refuser(const sli_refusal *refusal) {
     return refusal->kernel ? refusal->kernel->name : "planner";
 }
 
-static void explain_refusals(sli_text *text, const sli_refusal *refusal) {
+/* Columns of the kernels' names. */
+static int name_width(const sl_plan *plan) {
+    size_t width = 10;
+    for (int i = 0; i < plan->step_count; i++) {
+        const sli_step *step = &plan->steps[i];
+        if (strlen(step->kernel->name) > width) width = strlen(step->kernel->name);
+        for (const sli_refusal *r = step->refusals; r; r = r->next)
+            if (strlen(refuser(r)) > width) width = strlen(refuser(r));
+    }
+    return (int)width;
+}
+
+static bool has_predictions(const sl_plan *plan) {
+    for (int i = 0; i < plan->step_count; i++)
+        if (plan->steps[i].seconds >= 0) return true;
+    return false;
+}
+
+static void explain_refusals(sli_text *text, const sli_refusal *refusal, int width) {
     for (; refusal; refusal = refusal->next)
-        sli_text_printf(text, "    %s %-10s %s\n", refusal->slower ? "slower " : "refused", refuser(refusal),
+        sli_text_printf(text, "    %s %-*s %s\n", refusal->slower ? "slower " : "refused", width, refuser(refusal),
                         refusal->reason);
 }
 
-static void explain_steps(const sl_plan *plan, sli_text *text) {
+static void explain_steps(const sl_plan *plan, sli_text *text, int width) {
     for (int i = 0; i < plan->step_count; i++) {
         const sli_step *step = &plan->steps[i];
         char flops[32], bytes[32];
-        sli_text_printf(text, "  %-12s %-52s %-10s %12s %12s\n",
+        sli_text_printf(text, "  %-12s %-52s %-*s %12s %12s",
                         i == plan->loss_step    ? "(loss)"
                         : step->layer_index < 0 ? "(output)"
                                                 : step->layer_name,
-                        step->text, step->kernel->name, human(step->cost.flops, "FLOP", flops, sizeof flops),
+                        step->text, width, step->kernel->name, human(step->cost.flops, "FLOP", flops, sizeof flops),
                         human(step->cost.bytes, "B", bytes, sizeof bytes));
-        explain_refusals(text, step->refusals);
+        if (step->seconds >= 0) sli_text_printf(text, " %9.4g us", 1e6 * step->seconds);
+        sli_text_printf(text, "\n");
+        explain_refusals(text, step->refusals, width);
     }
     for (const sli_refusal *offer = plan->offers; offer; offer = offer->next)
         sli_text_printf(text, "  offered as one: %s: %s: %s\n", offer->problem, refuser(offer), offer->reason);
     if (!plan->optimizer) return;
     sli_text_printf(text, "  %-12s %zu values: %s, %s\n", "(update)", plan->param_elements, plan->norm->name,
                     plan->optimizer->name);
-    explain_refusals(text, plan->norm_refusals);
-    explain_refusals(text, plan->optimizer_refusals);
+    explain_refusals(text, plan->norm_refusals, width);
+    explain_refusals(text, plan->optimizer_refusals, width);
 }
 
 static void explain_memory(const sl_plan *plan, sli_text *text) {
@@ -56,6 +76,9 @@ static void explain_memory(const sl_plan *plan, sli_text *text) {
         text, "  gradients %zu, activations %zu, saved %zu, scratch %zu, state %zu, inputs %zu: block of a run %zu\n",
         m->gradients, m->activations, m->saved, m->scratch, m->state, m->inputs, m->run_block);
     sli_text_printf(text, "  BLAS keeps about %zu for itself\n", m->blas_buffers);
+    if (plan->memory_limit != plan->options.memory_limit)
+        sli_text_printf(text, "  what the GPU has free holds: %zu, less than that is planned for\n",
+                        plan->memory_limit);
     if (m->segments > 1 && plan->train)
         sli_text_printf(text,
                         "  recomputation: activations of %d segments of %d steps are computed again in backward\n",
@@ -64,9 +87,32 @@ static void explain_memory(const sl_plan *plan, sli_text *text) {
         sli_text_printf(text, "  the sequence runs in %d segments of %d steps\n", m->segments, plan->segment_steps);
 }
 
-static const char *precision(const sl_plan *plan) {
-    return plan->options.dtype == SL_F64 ? "everything in double (reference)"
-                                         : "operands, accumulation, state and pointwise maths in f32";
+static const char *precision(const sl_plan *plan, char *text, size_t capacity) {
+    if (plan->options.dtype == SL_F64) return "everything in double (reference)";
+    snprintf(text, capacity, "products %s, sums f32, state f32, parameters f32, activations f32",
+             sli_dtype_name(plan->options.dtype));
+    return text;
+}
+
+/* What a GPU is and how calls get to it; nothing of a CPU. */
+static void explain_device(const sl_plan *plan, sli_text *text) {
+    const sli_caps *caps = &plan->caps;
+    char name[32] = "", sentence[512] = "", bytes[32];
+    bool usable = false;
+    if (caps->kind != SLI_DEVICE_CUDA) return;
+    if (!caps->invented) plan->ops->describe(caps->index, name, sizeof name, sentence, sizeof sentence, &usable);
+    sli_text_printf(text, "device: %s%ssm_%d, %d multiprocessors", sentence, *sentence ? "; " : "",
+                    caps->compute_capability, caps->multiprocessors);
+    if (caps->free_memory > 0)
+        sli_text_printf(text, ", %s free", human((double)caps->free_memory, "B", bytes, sizeof bytes));
+    else
+        sli_text_printf(text, ", %s of memory", human((double)caps->memory, "B", bytes, sizeof bytes));
+    sli_text_printf(text, "; %s\n",
+                    caps->graphs ? "calls of full size are recorded once and replayed as one graph"
+                                 : "kernels are launched one by one, no graph");
+    if (plan->train && plan->options.dtype == SL_F16)
+        sli_text_printf(text,
+                        "  the loss is scaled against underflow; an update whose gradients overflow is left out\n");
 }
 
 static sl_status finish(sl_plan *plan, sli_text *text, const char **kept) {
@@ -78,14 +124,19 @@ static sl_status finish(sl_plan *plan, sli_text *text, const char **kept) {
 
 static sl_status explain_text(sl_plan *plan) {
     sli_text text;
-    char flops[32];
+    char flops[32], threads[32] = "", numbers[96];
+    int width = name_width(plan);
     sli_text_init(&text, &plan->allocator);
-    sli_text_printf(&text, "plan: %s on %s%s, %d thread%s, batch %d, steps %d, %s\n",
-                    plan->train ? "training" : "inference", plan->caps.name, plan->caps.invented ? " (invented)" : "",
-                    plan->options.threads, plan->options.threads == 1 ? "" : "s", plan->options.batch,
-                    plan->options.steps, precision(plan));
-    sli_text_printf(&text, "  %-12s %-52s %-10s %12s %12s\n", "layer", "problem", "kernel", "FLOPs", "bytes");
-    explain_steps(plan, &text);
+    if (plan->caps.kind == SLI_DEVICE_CPU)
+        snprintf(threads, sizeof threads, " %d thread%s,", plan->options.threads,
+                 plan->options.threads == 1 ? "" : "s");
+    sli_text_printf(&text, "plan: %s on %s%s,%s batch %d, steps %d, %s\n", plan->train ? "training" : "inference",
+                    plan->caps.name, plan->caps.invented ? " (invented)" : "", threads, plan->options.batch,
+                    plan->options.steps, precision(plan, numbers, sizeof numbers));
+    explain_device(plan, &text);
+    sli_text_printf(&text, "  %-12s %-52s %-*s %12s %12s%s\n", "layer", "problem", width, "kernel", "FLOPs", "bytes",
+                    has_predictions(plan) ? "    predicted" : "");
+    explain_steps(plan, &text, width);
     sli_text_printf(&text, "total: %s a call; sums over time in chunks of %d steps\n",
                     human(plan->flops, "FLOP", flops, sizeof flops), plan->chunk);
     explain_memory(plan, &text);
@@ -110,8 +161,8 @@ static void put_string(sli_text *text, const char *value) {
 static void put_refusals(sli_text *text, const sli_refusal *refusal) {
     sli_text_printf(text, "[");
     for (bool first = true; refusal; refusal = refusal->next, first = false) {
-        sli_text_printf(text, "%s{\"kernel\": \"%s\", \"problem\": \"%s\", \"reason\": ", first ? "" : ", ",
-                        refuser(refusal), refusal->problem);
+        sli_text_printf(text, "%s{\"kernel\": \"%s\", \"problem\": \"%s\", %s\"reason\": ", first ? "" : ", ",
+                        refuser(refusal), refusal->problem, refusal->slower ? "\"slower\": true, " : "");
         put_string(text, refusal->reason);
         sli_text_printf(text, "}");
     }
@@ -128,15 +179,28 @@ static void put_memory(sli_text *text, const sl_memory *m) {
         m->state, m->inputs, m->run_block, m->blas_buffers, m->segments);
 }
 
+static void put_gpu(const sl_plan *plan, sli_text *text) {
+    const sli_caps *caps = &plan->caps;
+    if (caps->kind != SLI_DEVICE_CUDA) return;
+    sli_text_printf(text,
+                    "\"gpu\": {\"index\": %d, \"compute_capability\": %d, \"multiprocessors\": %d, \"memory\": %zu, "
+                    "\"free_memory\": %zu, \"driver\": %d, \"cudnn\": %d, \"graph\": %s}, ",
+                    caps->index, caps->compute_capability, caps->multiprocessors, caps->memory, caps->free_memory,
+                    caps->driver, caps->cudnn, caps->graphs ? "true" : "false");
+}
+
 static sl_status explain_json(sl_plan *plan) {
     sli_text text;
+    char numbers[96];
     sli_text_init(&text, &plan->allocator);
     sli_text_printf(&text,
                     "{\"device\": \"%s\", \"invented\": %s, \"threads\": %d, \"batch\": %d, \"steps\": %d, \"train\": "
-                    "%s, \"dtype\": \"%s\", \"chunk\": %d, \"flops\": %.0f, \"layers\": [",
+                    "%s, \"dtype\": \"%s\", \"precision\": \"%s\", \"chunk\": %d, \"flops\": %.0f, ",
                     plan->caps.name, plan->caps.invented ? "true" : "false", plan->options.threads, plan->options.batch,
                     plan->options.steps, plan->train ? "true" : "false", sli_dtype_name(plan->options.dtype),
-                    plan->chunk, plan->flops);
+                    precision(plan, numbers, sizeof numbers), plan->chunk, plan->flops);
+    put_gpu(plan, &text);
+    sli_text_printf(&text, "\"layers\": [");
     for (int i = 0; i < plan->step_count; i++) {
         const sli_step *step = &plan->steps[i];
         sli_text_printf(&text, "%s{\"layer\": ", i ? ", " : "");
@@ -145,6 +209,7 @@ static sl_status explain_json(sl_plan *plan) {
                         ", \"problem\": \"%s\", \"kernel\": \"%s\", \"flops\": %.0f, \"bytes\": %.0f, \"refused\": ",
                         step->text, step->kernel->name, step->cost.flops, step->cost.bytes);
         put_refusals(&text, step->refusals);
+        if (step->seconds >= 0) sli_text_printf(&text, ", \"seconds\": %.6g", step->seconds);
         sli_text_printf(&text, "}");
     }
     sli_text_printf(&text, "], \"offers\": ");
