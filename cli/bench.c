@@ -69,22 +69,22 @@ static void print_rows_json(const bench_state *state, const char *problem) {
     double best = fastest(state);
     json out = {.file = stdout};
     json_open(&out, NULL, '{');
-    json_string(&out, "problem", problem);
+    json_str(&out, "problem", problem);
     json_open(&out, "kernels", '[');
     for (int i = 0; i < state->count; i++) {
         const bench_row *row = &state->rows[i];
         const sl_timing *t = &row->timing;
         json_open(&out, NULL, '{');
-        json_string(&out, "kernel", row->kernel);
+        json_str(&out, "kernel", row->kernel);
         if (row->refusal) {
-            json_string(&out, "refusal", row->refusal);
+            json_str(&out, "refusal", row->refusal);
         } else {
             json_number(&out, "median_s", t->median);
             json_number(&out, "min_s", t->minimum);
             json_number(&out, "max_s", t->maximum);
             json_number(&out, "gflops", t->gflops);
             json_number(&out, "ratio", best > 0 ? t->median / best : 1);
-            json_integer(&out, "repeats", t->repeats);
+            json_int(&out, "repeats", t->repeats);
         }
         json_close(&out, '}');
     }

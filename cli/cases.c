@@ -123,7 +123,7 @@ bool case_begin(case_list *list, const char *problem, const char *dtype, const c
 
 json *case_line(case_list *list) {
     json_open(&list->out, NULL, '{');
-    json_string(&list->out, "case", list->key);
+    json_str(&list->out, "case", list->key);
     return &list->out;
 }
 

@@ -44,7 +44,7 @@ typedef struct check_state {
 static void show_line(void *context, const char *text) {
     check_state *state = context;
     if (state->json)
-        json_string(&state->out, NULL, text);
+        json_str(&state->out, NULL, text);
     else
         puts(text);
 }
@@ -54,8 +54,8 @@ static int check_one(void *context, const char *problem) {
     check_state *state = context;
     if (state->json) {
         json_open(&state->out, NULL, '{');
-        json_string(&state->out, "problem", problem);
-        json_integer(&state->out, "seed", (long long)state->seed);
+        json_str(&state->out, "problem", problem);
+        json_int(&state->out, "seed", (long long)state->seed);
         json_open(&state->out, "findings", '[');
     }
     sl_status status = sl_check_problem(problem, &state->options, state->seed, show_line, state);
@@ -106,15 +106,15 @@ static void keep_finding(void *context, const sl_finding *finding) {
 
 static void write_line(check_state *state, const char *problem, const kernel_result *result, double seconds) {
     json *out = case_line(&state->cases);
-    json_string(out, "problem", problem);
-    json_string(out, "dtype", state->dtype ? state->dtype : "");
-    json_string(out, "device", state->options.device ? state->options.device : "auto");
-    json_string(out, "kernel", result->kernel);
+    json_str(out, "problem", problem);
+    json_str(out, "dtype", state->dtype ? state->dtype : "");
+    json_str(out, "device", state->options.device ? state->options.device : "auto");
+    json_str(out, "kernel", result->kernel);
     if (result->findings == 0) {
-        json_string(out, "skipped", result->note);
+        json_str(out, "skipped", result->note);
     } else {
-        json_integer(out, "findings", result->findings);
-        json_string(out, "worst", result->what);
+        json_int(out, "findings", result->findings);
+        json_str(out, "worst", result->what);
         json_number(out, "error", result->error);
         json_number(out, "tolerance", result->tolerance);
         json_bool(out, "ok", result->failures == 0);

@@ -22,9 +22,9 @@ static int run(const command *command, int count, char **words) {
             continue;
         }
         json_open(&out, NULL, '{');
-        json_string(&out, "name", name);
+        json_str(&out, "name", name);
         json_bool(&out, "usable", usable);
-        json_string(&out, "detail", detail);
+        json_str(&out, "detail", detail);
         json_close(&out, '}');
     }
     if (script.json) {

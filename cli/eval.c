@@ -39,7 +39,7 @@ static void print_text_result(const sl_result *r, const sl_vocabulary *vocabular
         json_number(&out, "loss", loss);
         json_number(&out, "perplexity", exp(loss));
         json_number(&out, "bits_per_char", bits);
-        json_integer(&out, "tokens", (long long)r->count);
+        json_int(&out, "tokens", (long long)r->count);
         json_close(&out, '}');
         json_end(&out);
         return;
@@ -73,7 +73,7 @@ static void print_array_result(const sl_result *r, bool accuracy, bool as_json) 
         json_open(&out, NULL, '{');
         json_number(&out, "loss", loss);
         if (accuracy) json_number(&out, "accuracy", r->correct / r->count);
-        json_integer(&out, "count", (long long)r->count);
+        json_int(&out, "count", (long long)r->count);
         json_close(&out, '}');
         json_end(&out);
         return;

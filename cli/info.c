@@ -27,7 +27,7 @@ static int is_npy(const char *path) {
 
 static void shape_json(json *out, const int64_t *shape, int rank) {
     json_open(out, "shape", '[');
-    for (int i = 0; i < rank; i++) json_integer(out, NULL, shape[i]);
+    for (int i = 0; i < rank; i++) json_int(out, NULL, shape[i]);
     json_close(out, ']');
 }
 
@@ -49,10 +49,10 @@ static int info_npy(const char *path, bool as_json) {
     if (as_json) {
         json out = {.file = stdout};
         json_open(&out, NULL, '{');
-        json_string(&out, "kind", "npy");
-        json_string(&out, "type", types[array.type]);
+        json_str(&out, "kind", "npy");
+        json_str(&out, "type", types[array.type]);
         shape_json(&out, array.shape, array.rank);
-        json_integer(&out, "bytes", (long long)array.bytes);
+        json_int(&out, "bytes", (long long)array.bytes);
         json_close(&out, '}');
         json_end(&out);
     } else {
@@ -86,10 +86,10 @@ static void tensors_json(json *out, const sl_file *file) {
     for (int i = 0; i < sl_file_tensor_count(file); i++) {
         if (sl_file_tensor(file, i, &info) != SL_OK) continue;
         json_open(out, NULL, '{');
-        json_string(out, "name", info.name);
-        json_string(out, "dtype", info.dtype);
+        json_str(out, "name", info.name);
+        json_str(out, "dtype", info.dtype);
         shape_json(out, info.shape, info.rank);
-        json_integer(out, "bytes", (long long)info.bytes);
+        json_int(out, "bytes", (long long)info.bytes);
         json_close(out, '}');
     }
     json_close(out, ']');
@@ -99,11 +99,11 @@ static void info_json(const sl_file *file, const sl_vocabulary *vocabulary) {
     static const char *const levels[] = {"char", "word", "byte"};
     json out = {.file = stdout};
     json_open(&out, NULL, '{');
-    json_string(&out, "kind", "model");
-    json_integer(&out, "parameters", (long long)file_parameters(file));
+    json_str(&out, "kind", "model");
+    json_int(&out, "parameters", (long long)file_parameters(file));
     if (vocabulary) {
-        json_string(&out, "level", levels[sl_vocabulary_level(vocabulary)]);
-        json_integer(&out, "vocabulary_size", sl_vocabulary_size(vocabulary));
+        json_str(&out, "level", levels[sl_vocabulary_level(vocabulary)]);
+        json_int(&out, "vocabulary_size", sl_vocabulary_size(vocabulary));
     }
     const char *key, *value;
     for (int i = 0; (key = sl_file_metadata_at(file, i, &value)) != NULL; i++)

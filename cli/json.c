@@ -61,7 +61,7 @@ void json_close(json *out, char bracket) {
     out->inside = true;
 }
 
-void json_string(json *out, const char *key, const char *value) {
+void json_str(json *out, const char *key, const char *value) {
     before_value(out, key);
     if (value)
         quoted(out->file, value);
@@ -79,7 +79,7 @@ void json_number(json *out, const char *key, double value) {
     fputs(text, out->file);
 }
 
-void json_integer(json *out, const char *key, long long value) {
+void json_int(json *out, const char *key, long long value) {
     before_value(out, key);
     fprintf(out->file, "%lld", value);
 }
@@ -155,7 +155,7 @@ void json_text(json *out, const char *key, const char *text) {
     bool good = skip_value(&end, 0);
     if (good) skip_blanks(&end);
     if (!good || *end) {
-        json_string(out, key, text);
+        json_str(out, key, text);
         return;
     }
     before_value(out, key);

@@ -14,10 +14,10 @@ typedef struct json {
 void json_open(json *out, const char *key, char bracket);
 void json_close(json *out, char bracket);
 /* Not valid UTF-8 becomes U+FFFD; NULL becomes null. */
-void json_string(json *out, const char *key, const char *value);
+void json_str(json *out, const char *key, const char *value);
 /* The shortest decimal that reads back to the same double; null where it is not finite. */
 void json_number(json *out, const char *key, double value);
-void json_integer(json *out, const char *key, long long value);
+void json_int(json *out, const char *key, long long value);
 void json_bool(json *out, const char *key, bool value);
 /* A JSON text as it is, on one line; as a string where it is no JSON. */
 void json_text(json *out, const char *key, const char *text);

@@ -223,11 +223,11 @@ static void print_result(const predict_job *job, const char *path, bool as_json)
     if (as_json) {
         json out = {.file = stdout};
         json_open(&out, NULL, '{');
-        json_string(&out, "out", path);
+        json_str(&out, "out", path);
         json_open(&out, "shape", '[');
-        for (int i = 0; i < y->rank; i++) json_integer(&out, NULL, y->shape[i]);
+        for (int i = 0; i < y->rank; i++) json_int(&out, NULL, y->shape[i]);
         json_close(&out, ']');
-        json_string(&out, "kernel", sl_plan_kernels(job->plan));
+        json_str(&out, "kernel", sl_plan_kernels(job->plan));
         json_close(&out, '}');
         json_end(&out);
         return;

@@ -92,11 +92,11 @@ static void log_machine(json *out) {
     const char *device = sl_device_name(0, &detail, NULL);
     json_open(out, "machine", '{');
     if (uname(&name) == 0) {
-        json_string(out, "system", name.sysname);
-        json_string(out, "architecture", name.machine);
+        json_str(out, "system", name.sysname);
+        json_str(out, "architecture", name.machine);
     }
-    json_string(out, "device", device);
-    json_string(out, "detail", detail);
+    json_str(out, "device", device);
+    json_str(out, "detail", detail);
     json_close(out, '}');
 }
 
@@ -104,13 +104,13 @@ void progress_start(progress_view *view, const sl_plan *plan, const char *comman
     if (!view->log) return;
     json out = {.file = view->log};
     json_open(&out, NULL, '{');
-    json_string(&out, "event", "start");
-    json_string(&out, "version", sl_version());
-    json_string(&out, "command", command);
+    json_str(&out, "event", "start");
+    json_str(&out, "version", sl_version());
+    json_str(&out, "command", command);
     log_machine(&out);
-    json_integer(&out, "threads", sl_plan_threads(plan));
-    json_string(&out, "kernel", sl_plan_kernels(plan));
-    json_integer(&out, "parameters", (long long)parameters);
+    json_int(&out, "threads", sl_plan_threads(plan));
+    json_str(&out, "kernel", sl_plan_kernels(plan));
+    json_int(&out, "parameters", (long long)parameters);
     json_text(&out, "plan", sl_plan_explain_json(plan));
     log_end(view, &out);
 }
@@ -126,8 +126,8 @@ static void log_step(progress_view *view, const sl_progress *p) {
     if (!view->log) return;
     json out = {.file = view->log};
     json_open(&out, NULL, '{');
-    json_integer(&out, "step", p->step);
-    json_integer(&out, "epoch", epoch_of(p));
+    json_int(&out, "step", p->step);
+    json_int(&out, "epoch", epoch_of(p));
     json_number(&out, "loss", p->loss);
     if (view->perplexity) json_number(&out, "perplexity", p->perplexity);
     json_number(&out, "lr", p->learning_rate);
@@ -137,7 +137,7 @@ static void log_step(progress_view *view, const sl_progress *p) {
         json_number(&out, "skipped_steps", p->skipped_steps);
     }
     json_number(&out, "tokens_per_s", p->tokens_per_second);
-    json_integer(&out, "memory_bytes", (long long)p->memory_bytes);
+    json_int(&out, "memory_bytes", (long long)p->memory_bytes);
     json_number(&out, "seconds", p->seconds);
     log_end(view, &out);
 }
@@ -146,9 +146,9 @@ static void log_event(progress_view *view, const sl_progress *p) {
     if (!view->log) return;
     json out = {.file = view->log};
     json_open(&out, NULL, '{');
-    json_string(&out, "event", p->event);
-    json_integer(&out, "step", p->step);
-    json_integer(&out, "epoch", epoch_of(p));
+    json_str(&out, "event", p->event);
+    json_int(&out, "step", p->step);
+    json_int(&out, "epoch", epoch_of(p));
     if (strcmp(p->event, "evaluation") == 0) {
         json_number(&out, "valid_loss", p->valid_loss);
         if (view->perplexity) json_number(&out, "valid_perplexity", exp(p->valid_loss));
@@ -158,7 +158,7 @@ static void log_event(progress_view *view, const sl_progress *p) {
         json_number(&out, "loss", p->loss);
     }
     json_number(&out, "best_loss", p->best_loss);
-    if (p->path) json_string(&out, "path", p->path);
+    if (p->path) json_str(&out, "path", p->path);
     json_number(&out, "seconds", p->seconds);
     log_end(view, &out);
 }
