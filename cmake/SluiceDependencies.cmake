@@ -9,6 +9,13 @@ if(NOT JANSSON_INCLUDE_DIR OR NOT JANSSON_LIBRARY)
     message(FATAL_ERROR "Jansson (the JSON library) was not found: install libjansson-dev, or set JANSSON_INCLUDE_DIR and "
                         "JANSSON_LIBRARY")
 endif()
+# Programs of this build take the static one where it is installed: they run on machines without Jansson.
+find_library(JANSSON_STATIC_LIBRARY libjansson.a)
+mark_as_advanced(JANSSON_STATIC_LIBRARY)
+set(sluice_jansson_of_programs "")
+if(JANSSON_STATIC_LIBRARY)
+    set(sluice_jansson_of_programs -Wl,--as-needed ${JANSSON_STATIC_LIBRARY})
+endif()
 
 # OpenBLAS is loaded when the program runs, so nothing is linked; ON only makes its absence an error now.
 string(TOUPPER "${SLUICE_BLAS}" blas)

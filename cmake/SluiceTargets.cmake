@@ -91,5 +91,5 @@ add_library(Sluice::sluice_static ALIAS sluice_static)
 # The command sees the public header and nothing else.
 file(GLOB sluice_cli_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.c)
 add_executable(sluice_command ${sluice_cli_sources})
-target_link_libraries(sluice_command PRIVATE sluice_flags sluice_static)
+target_link_libraries(sluice_command PRIVATE sluice_flags sluice_static ${sluice_jansson_of_programs})
 set_target_properties(sluice_command PROPERTIES OUTPUT_NAME sluice RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})

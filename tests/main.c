@@ -204,11 +204,12 @@ static bool wanted(const test_case *test, const run_options *options) {
 }
 
 static const char usage[] =
-    "sluice_tests [--device NAME] [--quick] [--list] [--exact] [--seed N] [filter...]\n"
+    "sluice_tests [--device NAME] [--quick] [--list] [--exact] [--data FOLDER] [--seed N] [filter...]\n"
     "  --device NAME  device of every plan: cpu, far (memory that the host cannot read, work done late)\n"
     "  --quick        leave out the slow tests\n"
     "  --list         print the names only\n"
     "  --exact        filters are whole names\n"
+    "  --data FOLDER  the test data, where it is not where it was when this was built (tests/data)\n"
     "  --seed N       seed of the drawn inputs\n"
     "  filter         part of a test's name; several: any of them\n";
 
@@ -226,6 +227,8 @@ static bool parse(int argc, char **argv, run_options *options) {
             options->exact = true;
         else if (strcmp(argument, "--device") == 0 && i + 1 < argc)
             test_device = argv[++i];
+        else if (strcmp(argument, "--data") == 0 && i + 1 < argc)
+            test_data = argv[++i];
         else if (strcmp(argument, "--seed") == 0 && i + 1 < argc)
             test_seed = strtoull(argv[++i], &end, 10);
         else if (argument[0] == '-')

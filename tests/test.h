@@ -1,5 +1,5 @@
 /* The test harness: TEST(area_name) { CHECK(...); } in any tests/ *.c file registers itself. One program runs them all:
- *     sluice_tests [--device NAME] [--quick] [--list] [--seed N] [filter...]     (filter: part of a test's name)
+ *     sluice_tests [--device NAME] [--data FOLDER] [--quick] [--list] [--seed N] [filter...]     (filter: part of a test's name)
  * A failing check prints file, line, the expression, and the one command that repeats the test. */
 #ifndef TEST_H
 #define TEST_H
@@ -27,9 +27,13 @@ _Noreturn void test_abort(void);
 _Noreturn void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* --device, "cpu" if not given: every plan of a test uses it, so that "far" runs the whole suite far. */
 extern const char *test_device;
+/* GPUs have no rows in f64, and other kernels than the CPU: tests that need those skip, or leave out a part. */
+static inline bool test_on_gpu(void) {
+    return strncmp(test_device, "cuda", 4) == 0;
+}
 /* --seed, else fixed; the line that repeats a failed test holds it. */
 extern uint64_t test_seed;
-/* Folder of committed test data ("tests/data"), with no slash at the end. */
+/* Folder of committed test data (--data, else "tests/data" of the source), with no slash at the end. */
 extern const char *test_data;
 /* A fresh temporary folder, removed at the end. */
 const char *test_folder(void);
