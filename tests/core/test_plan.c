@@ -25,6 +25,7 @@ static sl_plan_options training(int batch, int steps) {
 }
 
 TEST(plan_explains_kernels_and_refusals) {
+    if (test_on_gpu()) test_skip("GPUs have no kernels in f64");
     sl_model *model = language_model(50, 16, 2);
     sl_plan_options options = training(4, 8);
     options.dtype = SL_F64;
@@ -42,6 +43,7 @@ TEST(plan_explains_kernels_and_refusals) {
 }
 
 TEST(plan_require_is_an_error_with_reasons) {
+    if (test_on_gpu()) test_skip("asks for kernels of the CPU");
     sl_model *model = language_model(50, 16, 1);
     sl_plan_options options = training(4, 8);
     sl_plan *plan;

@@ -50,6 +50,7 @@ static void count_lines(void *context, const char *text) {
 }
 
 TEST(check_differences_find_a_wrong_gradient) {
+    if (test_on_gpu()) test_skip("differences are taken on the CPU");
     sli_problem problem;
     sl_model *model;
     sl_plan_options options = {.input_gradients = 1, .device = test_device};

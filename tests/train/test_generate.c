@@ -81,7 +81,7 @@ TEST(generator_repeats_itself_and_follows_the_text) {
     generate(file, SL_F32, 2, 0, b, N);
     CHECK(memcmp(a, b, sizeof a) != 0);
     generate(file, SL_F32, 1, -1, b, N); /* no prime: starts by itself */
-    generate(file, SL_F64, 1, 0, b, N);
+    if (!test_on_gpu()) generate(file, SL_F64, 1, 0, b, N);
     /* The text only ever moves on by 1, 2 or 5; the model has learnt it. */
     int wrong = 0;
     for (int i = 1; i < N; i++) {
