@@ -260,6 +260,10 @@ static bool multiply_blas(sli_queue *queue, cudaStream_t stream, const sli_cuda_
         bytes ? (void *)(((uintptr_t)p->workspace + WORKSPACE_ALIGN - 1) / WORKSPACE_ALIGN * WORKSPACE_ALIGN) : NULL;
     const cublasStatus_t status = blas.matmul(gpus[index].handle, &d.operation, &one, p->b.data, &d.a, p->a.data, &d.b,
                                               &beta, p->d, &d.d, p->d, &d.d, &algo, workspace, bytes, stream);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) { /* refused late, before any work */
+        (void)cudaGetLastError();
+        return false;
+    }
     if (!SLI_CU(queue, cudaGetLastError())) return true;
     if (!well(status))
         sli_cuda_fail(

@@ -58,7 +58,7 @@ static void free_kept(sli_queue *queue) {
         sli_kept *kept = queue->kept;
         queue->kept = kept->next;
         if (kept->object && kept->free_kept) kept->free_kept(kept->object);
-        sli_cuda_host_free(&queue->device->allocator, kept->key, kept->key_bytes);
+        sli_cuda_host_free(&queue->device->allocator, kept->key, kept->key_bytes > 0 ? kept->key_bytes : 1);
         sli_cuda_host_free(&queue->device->allocator, kept, sizeof *kept);
     }
 }
@@ -67,7 +67,8 @@ static void free_event(cudaEvent_t event) {
     if (event) (void)cudaEventDestroy(event);
 }
 
-/* After a fatal error every call here fails too, which nobody needs to know. */
+/* After a fatal error every call here fails too, which nobody needs to know. A borrowed stream is given back before it is
+ * destroyed, or outlives the queue. */
 void sli_cuda_queue_free(sli_queue *queue) {
     if (!queue) return;
     (void)cudaSetDevice(queue->device->index);
