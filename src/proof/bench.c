@@ -1,17 +1,23 @@
 /* `sluice bench PROBLEM`: the eligible kernels side by side. Rounds in which every kernel computes once, so that a slow phase
- * of the machine meets all of them; medians, as they do not mind a few disturbed rounds. */
+ * of the machine meets all of them; medians, as they do not mind a few disturbed rounds.
+ *
+ * A GPU works while the host waits: there a round is a burst of calls on numbers that are on the device already, waited for
+ * once. So that the gradients fed at first stay what they are, no two pieces of such a run share memory. */
 #include <stdlib.h>
 #include <time.h>
 
+#include "core/run.h"
 #include "proof/problem_model.h"
 #include "proof/rows.h"
 #include "proof/subject.h"
 
-enum { LEAST_ROUNDS = 5, MOST_ROUNDS = 1000 };
+enum { LEAST_ROUNDS = 5, LEAST_BURSTS = 20, MOST_ROUNDS = 1000, MOST_CALLS = 2000 };
+#define BURST_SECONDS 3e-3
 
 typedef struct entry {
     const char *kernel, *refusal;
     bool open;
+    int calls; /* of a burst; 0: one call a round, fed and read back */
     sli_trial trial;
     double *seconds; /* [MOST_ROUNDS] */
 } entry;
@@ -32,6 +38,11 @@ static double now(void) {
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
+/* The device works while the host waits. */
+static bool is_late(const bench *b) {
+    return b->plan->ops->record_begin != NULL;
+}
+
 static sl_status add_entry(bench *b, const char *kernel, const char *refusal, const char *require) {
     entry *e = &b->entries[b->count++];
     sl_plan_options options = b->options;
@@ -41,7 +52,8 @@ static sl_status add_entry(bench *b, const char *kernel, const char *refusal, co
     options.require = require;
     e->seconds = sli_arena_alloc(&b->subject->arena, MOST_ROUNDS * sizeof(double));
     if (!e->seconds) return sli_fail_memory("the times of a benchmark", MOST_ROUNDS * sizeof(double));
-    SLI_TRY(sli_trial_open(b->subject, &options, &e->trial));
+    SLI_TRY((is_late(b) ? sli_trial_open_guarded : sli_trial_open)(b->subject, &options, &e->trial));
+    e->calls = is_late(b);
     sli_trial_feed(&e->trial, b->subject->options.batch, b->subject->options.steps);
     e->open = true;
     return SL_OK;
@@ -56,25 +68,66 @@ static sl_status add_entries(bench *b) {
         return add_entry(b, last >= 0 ? b->plan->steps[last].kernel->name : "?", NULL, NULL);
     }
     int count = sli_rows_of(b->plan, b->problem.op, b->options.require, rows);
-    for (int k = 0; k < count; k++) SLI_TRY(add_entry(b, rows[k].kernel->name, rows[k].refusal, rows[k].kernel->name));
+    for (int k = 0; k < count; k++) {
+        const char *refusal;
+        sl_plan_options options = b->options;
+        options.require = rows[k].kernel->name;
+        SLI_TRY(sli_row_refusal(b->model, &options, &rows[k], &refusal));
+        if (refusal) refusal = sli_arena_string(&b->subject->arena, refusal);
+        SLI_TRY(add_entry(b, rows[k].kernel->name, refusal, rows[k].kernel->name));
+    }
     return SL_OK;
+}
+
+/* The last call once more, on what is on the device: recorded, or every kernel launched anew. */
+static sl_status repeat_call(sl_run *run, bool training) {
+    const sli_device_ops *ops = run->plan->ops;
+    bool loss = run->has_targets;
+    sli_recording *whole = run->recordings[!training ? (loss ? SLI_RUN_EVALUATE : SLI_RUN_INFER) : SLI_RUN_GRADIENTS];
+    sli_recording *forward = run->recordings[SLI_RUN_FORWARD], *backward = run->recordings[SLI_RUN_BACKWARD];
+    if (whole && (!training || loss)) return ops->replay(run->queue, whole);
+    if (training && !loss && forward && backward) {
+        SLI_TRY(ops->replay(run->queue, forward));
+        return ops->replay(run->queue, backward);
+    }
+    SLI_TRY(sli_run_forward_steps(run, training));
+    if (training) SLI_TRY(sli_run_backward_steps(run));
+    return sli_run_carry_states(run);
 }
 
 /* One timed call: forward, or a whole training pass. Bench inputs are the same in every round. */
 static sl_status time_once(const bench *b, entry *e, double *seconds) {
     sl_result result;
+    bool training = b->options.train != 0;
+    sl_run *run = e->trial.run;
     double start = now();
-    SLI_TRY(sli_trial_compute(&e->trial, b->options.train != 0, &result));
-    *seconds = now() - start;
+    if (e->calls == 0) SLI_TRY(sli_trial_compute(&e->trial, training, &result));
+    for (int k = 0; k < e->calls; k++) SLI_TRY(repeat_call(run, training));
+    if (e->calls > 0) SLI_TRY(run->plan->ops->wait(run->queue));
+    *seconds = (now() - start) / (e->calls > 0 ? e->calls : 1);
     return SL_OK;
 }
 
+/* Pages, caches, threads, recordings; then bursts of equal length. */
+static sl_status warm_up(const bench *b, entry *e) {
+    double seconds;
+    sl_result result;
+    if (e->calls == 0) return time_once(b, e, &seconds);
+    for (int k = 0; k < 2; k++) SLI_TRY(sli_trial_compute(&e->trial, b->options.train != 0, &result));
+    e->calls = 3;
+    for (int k = 0; k < 2; k++) SLI_TRY(time_once(b, e, &seconds));
+    double calls = BURST_SECONDS / (seconds > 1e-9 ? seconds : 1e-9);
+    e->calls = calls < 1 ? 1 : calls > MOST_CALLS ? MOST_CALLS : (int)calls;
+    return time_once(b, e, &seconds);
+}
+
 static sl_status time_all(bench *b, double min_seconds) {
-    double ignored, start = now();
-    for (int k = 0; k < b->count; k++) /* warm up: pages, caches, threads */
-        if (b->entries[k].open) SLI_TRY(time_once(b, &b->entries[k], &ignored));
+    for (int k = 0; k < b->count; k++)
+        if (b->entries[k].open) SLI_TRY(warm_up(b, &b->entries[k]));
+    int least = is_late(b) ? LEAST_BURSTS : LEAST_ROUNDS;
+    double start = now();
     for (b->rounds = 0; b->rounds < MOST_ROUNDS; b->rounds++) {
-        if (b->rounds >= LEAST_ROUNDS && now() - start >= min_seconds) break;
+        if (b->rounds >= least && now() - start >= min_seconds) break;
         for (int k = 0; k < b->count; k++)
             if (b->entries[k].open) SLI_TRY(time_once(b, &b->entries[k], &b->entries[k].seconds[b->rounds]));
     }
@@ -95,7 +148,7 @@ static void tell(const bench *b, entry *e, void (*timing)(void *context, const s
         t.minimum = e->seconds[0];
         t.maximum = e->seconds[n - 1];
         t.gflops = t.median > 0 ? sl_plan_flops(e->trial.plan) * 1e-9 / t.median : 0;
-        t.repeats = n;
+        t.repeats = n * (e->calls > 0 ? e->calls : 1);
     }
     if (timing) timing(context, &t);
 }
@@ -115,6 +168,7 @@ sl_status sl_bench_problem(const char *problem, const sl_plan_options *options, 
     SLI_FAIL_IF(!problem, SL_ERR_USAGE, "sl_bench_problem: problem is NULL; pass a problem string");
     SLI_TRY(sli_problem_parse(problem, &b.problem));
     if (options) b.options = *options;
+    if (b.options.dtype != SL_DTYPE_DEFAULT) b.problem.dtype = b.options.dtype;
     sl_status status = run_bench(&b, min_seconds);
     for (int k = 0; k < b.count && status == SL_OK; k++) tell(&b, &b.entries[k], timing, context);
     for (int k = 0; k < b.count; k++)

@@ -200,7 +200,7 @@ static sl_status check_kernel(pair *p, bool updates) {
     SLI_TRY(compare_calls(p));
     SLI_TRY(repeat_poisoned(p));
     SLI_TRY(compare_guarded(p));
-    if (cuda && !p->options->no_graph) SLI_TRY(compare_eager(p));
+    if (p->trial.plan->caps.graphs) SLI_TRY(compare_eager(p));
     if (!cuda && p->options->threads == 0) SLI_TRY(compare_threads(p));
     if (p->options->memory_limit == 0) SLI_TRY(compare_segments(p));
     return updates ? compare_updates(p) : SL_OK;
