@@ -29,6 +29,8 @@ static sl_status record(sl_run *run, sli_run_work work, sli_recording **recordin
 sl_status sli_run_do(sl_run *run, sli_run_kind kind, sli_run_work work) {
     const sl_plan *plan = run->plan;
     if (!plan->caps.graphs || !plan->ops->record_begin || !is_full_size(run, kind)) return work(run);
+    if (run->bindings != run->params->bindings) sli_run_free_recordings(run);
+    run->bindings = run->params->bindings;
     if (!run->recordings[kind]) SLI_TRY(record(run, work, &run->recordings[kind]));
     return plan->ops->replay(run->queue, run->recordings[kind]);
 }
@@ -45,6 +47,7 @@ sl_status sli_run_profile_begin(sl_run *run) {
     const sl_plan *plan = run->plan;
     SLI_FAIL_IF(!plan->ops->profile_begin || !plan->ops->profile_end, SL_ERR_DEVICE,
                 "device %s does not say where time goes; profile on a GPU", plan->caps.name);
+    sli_run_free_recordings(run); /* they hold no marks */
     return plan->ops->profile_begin(run->queue);
 }
 
@@ -53,5 +56,7 @@ sl_status sli_run_profile_end(sl_run *run, double seconds[SLI_PHASE_COUNT]) {
     memset(seconds, 0, sizeof *seconds * SLI_PHASE_COUNT);
     SLI_FAIL_IF(!plan->ops->profile_end, SL_ERR_DEVICE, "device %s does not say where time goes; profile on a GPU",
                 plan->caps.name);
-    return plan->ops->profile_end(run->queue, seconds);
+    sl_status status = plan->ops->profile_end(run->queue, seconds);
+    sli_run_free_recordings(run); /* they hold marks */
+    return status;
 }

@@ -175,6 +175,74 @@ TEST(far_blocks_are_shared_by_threads) {
     far_close(f);
 }
 
+TEST(far_recordings_are_replayed_late) {
+    enum { MANY = 100 };
+    far f = far_open(1);
+    void *block;
+    REQUIRE_OK(sli_far_device.alloc(f.device, 16 * sizeof(float), &block));
+    float *at = block, x[8] = {0}, y[16];
+    sli_call call = {.problem.units = 8};
+    sli_recording *recording = NULL;
+    call.in[0] = call.out[0] = at;
+    ran = 0;
+    REQUIRE_OK(sli_far_device.record_begin(f.queue));
+    for (int i = 0; i < MANY; i++)
+        REQUIRE_OK(sli_far_device.submit(f.queue, add_one, &call)); /* more than a queue holds */
+    REQUIRE_OK(sli_far_device.copy(f.queue, at + 8, at, 8 * sizeof(float)));
+    CHECK_FAILS(sli_far_device.upload(f.queue, at, x, sizeof x), SL_ERR_INTERNAL, "recorded");
+    CHECK_FAILS(sli_far_device.download(f.queue, x, at, sizeof x), SL_ERR_INTERNAL, "recorded");
+    CHECK_FAILS(sli_far_device.wait(f.queue), SL_ERR_INTERNAL, "recorded");
+    CHECK_FAILS(sli_far_device.record_begin(f.queue), SL_ERR_INTERNAL, "recorded");
+    CHECK_FAILS(sli_far_device.read_later(f.queue, 0, at, sizeof x), SL_ERR_INTERNAL, "recorded");
+    REQUIRE_OK(sli_far_device.record_end(f.queue, &recording));
+    REQUIRE_OK(sli_far_device.wait(f.queue));
+    CHECK(ran == 0); /* recorded is not done */
+    for (int k = 0; k < 3; k++) {
+        for (int i = 0; i < 8; i++) x[i] = (float)(10 * k + i);
+        REQUIRE_OK(sli_far_device.upload(f.queue, at, x, sizeof x));
+        REQUIRE_OK(sli_far_device.replay(f.queue, recording));
+        CHECK(ran == k * MANY);
+        REQUIRE_OK(sli_far_device.download(f.queue, y, at, sizeof y));
+        CHECK(ran == (k + 1) * MANY);
+        for (int i = 0; i < 8; i++) CHECK(y[i] == x[i] + MANY && y[8 + i] == y[i]);
+    }
+    REQUIRE_OK(sli_far_device.replay(f.queue, recording));
+    sli_far_device.recording_free(f.queue, recording); /* what is queued is done first */
+    CHECK(ran == 4 * MANY);
+    REQUIRE_OK(sli_far_device.record_begin(f.queue)); /* never ended: the queue takes it along */
+    REQUIRE_OK(sli_far_device.submit(f.queue, add_one, &call));
+    sli_far_device.free(f.device, block, 16 * sizeof(float));
+    far_close(f);
+    CHECK(ran == 4 * MANY);
+}
+
+TEST(far_reads_wait_for_no_more_than_they_must) {
+    far f = far_open(1);
+    void *block;
+    REQUIRE_OK(sli_far_device.alloc(f.device, 8 * sizeof(float), &block));
+    float *at = block, x[8] = {0}, y[8];
+    sli_call call = {.problem.units = 8};
+    call.in[0] = call.out[0] = at;
+    ran = 0;
+    REQUIRE_OK(sli_far_device.upload(f.queue, at, x, sizeof x));
+    for (int slot = 0; slot < 3; slot++) {
+        REQUIRE_OK(sli_far_device.submit(f.queue, add_one, &call));
+        REQUIRE_OK(sli_far_device.read_later(f.queue, slot, at, sizeof x));
+    }
+    CHECK(ran == 0);
+    REQUIRE_OK(sli_far_device.read_slot(f.queue, 1, y, sizeof y));
+    CHECK(ran == 2 && y[0] == 2);
+    REQUIRE_OK(sli_far_device.read_slot(f.queue, 0, y, sizeof y));
+    CHECK(ran == 2 && y[0] == 1);
+    REQUIRE_OK(sli_far_device.read_slot(f.queue, 2, y, sizeof y));
+    CHECK(ran == 3 && y[7] == 3);
+    CHECK_FAILS(sli_far_device.read_slot(f.queue, 3, y, sizeof y), SL_ERR_INTERNAL, "slot 3");
+    CHECK_FAILS(sli_far_device.read_slot(f.queue, 2, y, 4), SL_ERR_INTERNAL, "4 bytes");
+    CHECK_FAILS(sli_far_device.read_later(f.queue, SLI_READ_SLOTS, at, 4), SL_ERR_INTERNAL, "slot 4");
+    sli_far_device.free(f.device, block, 8 * sizeof(float));
+    far_close(f);
+}
+
 TEST(far_has_one_name) {
     sli_caps caps;
     char name[16], text[100];

@@ -4,6 +4,7 @@
 
 #include "test.h"
 #include "train/train_helpers.h"
+#include "train/trainer.h"
 
 /* Trains `training` without a break, and again with a break after step `at` and a new process's worth of forgetting (another
  * trainer that resumes); compares every loss, validation loss and parameter. */
@@ -285,6 +286,29 @@ TEST(resume_refuses_other_lengths_and_other_validation_data) {
         sl_trainer_free(trainer);
     }
     sl_model_free(model);
+}
+
+/* No row of a CPU computes f16; what a checkpoint writes about its loss scaling is read back as it was. */
+TEST(checkpoint_loss_scaling_reads_back) {
+    const sl_allocator allocator = sli_allocator_or_default(NULL);
+    sli_scaling scaling = {.scale = 0.1, .good = 1999, .skipped = 12345678901}, read = {.scale = 65536};
+    json_t *root = NULL;
+    sli_text text;
+    sli_text_init(&text, &allocator);
+    sli_text_printf(&text, "{\"step\": 1");
+    sli_checkpoint_write_scaling(&text, &scaling);
+    sli_text_printf(&text, "}");
+    REQUIRE_OK(sli_json_load(text.data, text.length, "test", SL_ERR_INPUT, &root));
+    sli_checkpoint_read_scaling(root, &read);
+    CHECK(read.scale == scaling.scale && read.good == scaling.good && read.skipped == scaling.skipped);
+    json_decref(root);
+    sli_text_free(&text);
+    /* Of an older training, or one without a sensible scale. */
+    REQUIRE_OK(sli_json_load("{\"loss_scale\": 0}", 17, "test", SL_ERR_INPUT, &root));
+    read = (sli_scaling){.scale = 65536};
+    sli_checkpoint_read_scaling(root, &read);
+    CHECK(read.scale == 65536 && read.good == 0 && read.skipped == 0);
+    json_decref(root);
 }
 
 TEST(trainer_checks_the_path_before_it_plans) {

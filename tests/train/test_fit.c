@@ -176,6 +176,99 @@ TEST(fit_answers_are_obeyed) {
     sl_model_free(model);
 }
 
+/* What happened, in order. */
+typedef struct event_list {
+    int count;
+    struct {
+        char name[16];
+        int64_t step;
+        int epoch;
+        double loss, norm, rate, valid;
+    } events[300];
+} event_list;
+
+static sl_answer list_event(void *context, const sl_progress *p) {
+    event_list *list = context;
+    REQUIRE(list->count < 300);
+    snprintf(list->events[list->count].name, sizeof list->events[0].name, "%s", p->event);
+    list->events[list->count].step = p->step;
+    list->events[list->count].epoch = p->epoch;
+    list->events[list->count].loss = p->loss;
+    list->events[list->count].norm = p->gradient_norm;
+    list->events[list->count].rate = p->learning_rate;
+    list->events[list->count].valid = isnan(p->valid_loss) ? -1 : p->valid_loss;
+    list->count++;
+    CHECK(p->loss_scale == 0 && p->skipped_steps == 0);
+    return SL_CONTINUE;
+}
+
+/* Two steps under way or one: the same numbers, told in the same order. */
+TEST(fit_ahead_of_its_results_is_the_same) {
+    static event_list lists[2];
+    static const char *const devices[2] = {"cpu", "far"};
+    sl_model *model = helper_model(0.3);
+    for (int accumulate = 1; accumulate < 4; accumulate += 2) {
+        sl_dataset data = helper_data(260);
+        sl_training training = helper_training(3);
+        training.valid_fraction = 0.2;
+        training.accumulate = accumulate;
+        training.schedule = (sl_schedule){.kind = SL_SCHEDULE_EXPONENTIAL, .factor = 0.9, .every = 3};
+        sl_trainer *trainers[2];
+        memset(lists, 0, sizeof lists);
+        for (int i = 0; i < 2; i++) {
+            training.device = devices[i];
+            trainers[i] = helper_trainer(model, &training, &data, helper_path(devices[i]));
+            REQUIRE_OK(sl_trainer_fit(trainers[i], list_event, &lists[i]));
+        }
+        CHECK(lists[0].count == lists[1].count && lists[0].count > 40);
+        CHECK(memcmp(&lists[0], &lists[1], sizeof lists[0]) == 0);
+        CHECK(helper_same_params(trainers[0], trainers[1]));
+        sl_trainer_free(trainers[0]);
+        sl_trainer_free(trainers[1]);
+    }
+    sl_model_free(model);
+}
+
+/* Abandoned with a step under way, training goes on after it. */
+TEST(fit_goes_on_after_an_abort) {
+    sl_model *model = helper_model(0);
+    sl_dataset data = helper_data(300);
+    sl_training training = helper_training(2);
+    static helper_record whole, first, second;
+    memset(&whole, 0, sizeof whole);
+    memset(&second, 0, sizeof second);
+    first = (helper_record){.stop_at = 6, .answer = SL_ABORT};
+    sl_trainer *a = helper_trainer(model, &training, &data, NULL), *b = helper_trainer(model, &training, &data, NULL);
+    REQUIRE_OK(sl_trainer_fit(a, helper_listen, &whole));
+    CHECK_FAILS(sl_trainer_fit(b, helper_listen, &first), SL_ERR_CANCELLED, "step 6");
+    REQUIRE_OK(sl_trainer_fit(b, helper_listen, &second));
+    CHECK(first.steps == 6 && second.steps == whole.steps - 5 - helper_depth());
+    CHECK(second.last.step == whole.last.step && second.last.loss == whole.last.loss);
+    CHECK(helper_same_params(a, b));
+    sl_trainer_free(a);
+    sl_trainer_free(b);
+    sl_model_free(model);
+}
+
+/* The loss is finite, its gradient is not: the layer is named whose gradient it is. */
+TEST(fit_names_the_layer_of_a_bad_gradient) {
+    float x[2] = {1e25f, 1e25f}, y[2] = {1e18f, 1e18f};
+    sl_array xa = {SL_ARRAY_F32, 2, {2, 1}, x, sizeof x, {0}}, ya = {SL_ARRAY_F32, 2, {2, 1}, y, sizeof y, {0}};
+    sl_dataset data = {.x = &xa, .y = &ya};
+    sl_training training = {.loss = SL_LOSS_MSE, .device = test_device, .batch = 2, .epochs = 1};
+    sl_model *model = NULL;
+    sl_trainer *trainer = NULL;
+    sl_dense dense = {.units = 1, .kernel_init = {SL_INIT_ZEROS, 0}};
+    REQUIRE_OK(sl_model_new(NULL, &model));
+    REQUIRE_OK(sl_model_add_input(model, "x", 1, 1));
+    REQUIRE_OK(sl_model_add_dense(model, "only", &dense, NULL));
+    REQUIRE_OK(sl_trainer_new(model, &training, &data, NULL, NULL, NULL, &trainer));
+    CHECK_FAILS(sl_trainer_fit(trainer, NULL, NULL), SL_ERR_NUMBERS, "step 1: the gradient's norm is");
+    CHECK(strstr(sl_error_detail(), "the first such gradient is of layer only"));
+    sl_trainer_free(trainer);
+    sl_model_free(model);
+}
+
 TEST(fit_stops_on_numbers_that_are_not_finite) {
     sl_model *model = helper_model(0);
     sl_dataset data = helper_data(300);
