@@ -225,7 +225,7 @@ sl_status sli_planner_offer(sli_planner *planner, const sli_layer *first, const 
                                   "be cut; a larger limit makes it one step",
                                   false));
     else
-        SLI_TRY(sli_plan_offer(plan, &wide, parts, taken));
+        SLI_TRY(sli_plan_offer(plan, sli_registry_get()->kernels, &wide, parts, taken));
     if (!*taken && planner->offered < last->index) planner->offered = last->index;
     return SL_OK;
 }

@@ -167,8 +167,11 @@ bool sli_kernel_serves(const sli_kernel *kernel, sli_op op, const sli_caps *caps
 /* Predicted seconds of one call; negative: the row makes no prediction. */
 double sli_kernel_seconds(const sli_kernel *kernel, const sli_problem *problem, const sli_caps *caps);
 bool sli_kernel_matches(const char *require, const char *kernel_name);
+sl_status sli_plan_choose_among(sl_plan *plan, const sli_kernel *const *rows, const sli_problem *problem,
+                                const char *where, const sli_kernel **kernel, sli_refusal **refusals);
 /* Offers a wide problem; not taken: the reasons are appended to plan->offers. `parts` as in sli_planner_offer. */
-sl_status sli_plan_offer(sl_plan *plan, const sli_problem *problem, double parts, bool *taken);
+sl_status sli_plan_offer(sl_plan *plan, const sli_kernel *const *rows, const sli_problem *problem, double parts,
+                         bool *taken);
 /* Appends one reason why a wide problem is not one step. */
 sl_status sli_plan_keep_out(sl_plan *plan, const sli_kernel *kernel, const sli_problem *problem, const char *reason,
                             bool slower);

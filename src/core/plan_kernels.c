@@ -83,8 +83,8 @@ static sl_status add_slower(sl_plan *plan, sli_refusal ***tail, const char *prob
     return SL_OK;
 }
 
-sl_status sli_plan_choose(sl_plan *plan, const sli_problem *problem, const char *where, const sli_kernel **kernel,
-                          sli_refusal **refusals) {
+sl_status sli_plan_choose_among(sl_plan *plan, const sli_kernel *const *rows, const sli_problem *problem,
+                                const char *where, const sli_kernel **kernel, sli_refusal **refusals) {
     const char *require = sli_op_is_recurrent(problem->op) ? plan->options.require : NULL;
     char text[SLI_PROBLEM_TEXT];
     sli_problem_print(problem, text, sizeof text);
@@ -95,7 +95,7 @@ sl_status sli_plan_choose(sl_plan *plan, const sli_problem *problem, const char 
     *refusals = NULL;
     *kernel = NULL;
     sli_refusal **tail = refusals;
-    for (const sli_kernel *const *row = sli_registry_get()->kernels; *row; row++) {
+    for (const sli_kernel *const *row = rows; *row; row++) {
         if (!sli_kernel_serves(*row, problem->op, &plan->caps)) continue;
         sli_why why = {""};
         if (require && !sli_kernel_matches(require, (*row)->name)) {
@@ -111,6 +111,11 @@ sl_status sli_plan_choose(sl_plan *plan, const sli_problem *problem, const char 
     int best = best_of(candidates, count);
     *kernel = candidates[best].kernel;
     return add_slower(plan, &tail, kept, candidates, count, best);
+}
+
+sl_status sli_plan_choose(sl_plan *plan, const sli_problem *problem, const char *where, const sli_kernel **kernel,
+                          sli_refusal **refusals) {
+    return sli_plan_choose_among(plan, sli_registry_get()->kernels, problem, where, kernel, refusals);
 }
 
 /* ---------------------------------------------------------------------------------------------------- wide problems -- */
@@ -131,11 +136,12 @@ sl_status sli_plan_keep_out(sl_plan *plan, const sli_kernel *kernel, const sli_p
     return SL_OK;
 }
 
-sl_status sli_plan_offer(sl_plan *plan, const sli_problem *problem, double parts, bool *taken) {
+sl_status sli_plan_offer(sl_plan *plan, const sli_kernel *const *rows, const sli_problem *problem, double parts,
+                         bool *taken) {
     const sli_kernel *kernel = NULL;
     sli_refusal *refusals = NULL;
     *taken = false;
-    sl_status status = sli_plan_choose(plan, problem, "", &kernel, &refusals);
+    sl_status status = sli_plan_choose_among(plan, rows, problem, "", &kernel, &refusals);
     double seconds = kernel ? sli_kernel_seconds(kernel, problem, &plan->caps) : -1;
     if (status == SL_OK && (seconds < 0 || parts < 0 || seconds <= parts)) {
         *taken = true;
