@@ -1,6 +1,5 @@
 /* Estimates of the cuDNN rows: bytes on a device that is not there, cost, predicted time. */
 #include <math.h>
-#include <string.h>
 
 #include "backend/cudnn/rules.h"
 
@@ -45,7 +44,7 @@ typedef struct fit {
 } fit;
 /* Standard: 512 B16 .. 4096 B128, from the table of peers. */
 static fit standard_fit(sl_dtype dtype) {
-    if (dtype == SL_F32) return (fit){6, 3.0e6, 25e6, 64, 2.4, 40e6};
+    if (dtype == SL_F32) return (fit){8, 3.0e6, 45e6, 64, 2.4, 45e6};
     if (dtype == SL_TF32) return (fit){7, 3.0e6, 180e6, 64, 3.1, 250e6};
     return (fit){5.5, 3.2e6, 400e6, 64, 2.5, 500e6};
 }
@@ -74,7 +73,7 @@ double sli_cudnn_seconds(const sli_problem *p, const sli_caps *caps, sli_cudnn_a
     for (int part = 0; part < sli_cudnn_parts(p); part++)
         inputs += 2 * T * B * G * H * (double)sli_cudnn_part_inputs(p, part);
     if (algo == SLI_CUDNN_STANDARD)
-        step = f.step + scale * (e * matrix / f.bytes + 2 * fmax(B, f.rows) * matrix / f.flops);
+        step = f.step + scale * fmax(e * matrix / f.bytes, 2 * fmax(B, f.rows) * matrix / f.flops);
     else {
         step = algo == SLI_CUDNN_SMALL_H ? small_step(p) : persistent_step(p);
         step *= G / 4;
