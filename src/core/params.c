@@ -17,6 +17,7 @@ static size_t param_size(const sli_param_place *place) {
 char *sli_params_at(const sl_params *params, int slot, int index) {
     const sl_plan *plan = params->plan;
     size_t array = plan->param_elements * plan->element;
+    if (slot < 0 && params->bound && params->bound[index]) return params->bound[index];
     return params->block + (size_t)(slot + 1) * array + plan->params[index].offset * plan->element;
 }
 
@@ -61,6 +62,7 @@ void sl_params_free(sl_params *params) {
     if (params->queue) plan->ops->queue_free(params->queue);
     pthread_mutex_destroy(&params->lock);
     sl_allocator allocator = params->allocator;
+    if (params->bound) sli_free(&allocator, params->bound, (size_t)plan->param_count * sizeof *params->bound);
     sli_free(&allocator, params, sizeof *params);
 }
 

@@ -14,10 +14,13 @@ struct sl_params {
     pthread_mutex_t lock;   /* of the queue, for sl_params_get from several threads */
     char *block;            /* device memory */
     double optimizer_steps; /* done so far: Adam's bias correction counts from it */
+    char **bound;           /* [param_count] memory of another library instead (sluice_interop.h); NULL until used */
+    int bindings;           /* counts changes of `bound`: what was recorded before one is void */
 };
 
 /* Device address of parameter `index` (slot < 0) or of its part of a slot array. */
 char *sli_params_at(const sl_params *params, int slot, int index);
+bool sli_params_any_bound(const sl_params *params);
 /* Initialises everything; uniform_scale > 0: every parameter U(-scale, scale) instead, then forget biases are set. */
 sl_status sli_params_init(sl_params *params, uint64_t seed, double uniform_scale);
 /* Optimizer slots, for checkpoints; names "momentum", "m", "v". */

@@ -55,6 +55,7 @@ void sl_run_free(sl_run *run) {
     sl_allocator allocator = run->allocator;
     sli_free(&allocator, run->staging, run->staging_bytes);
     if (run->lengths) sli_free(&allocator, run->lengths, lengths_bytes(plan));
+    if (run->bound) sli_free(&allocator, run->bound, sli_run_bound_bytes(plan));
     sli_free(&allocator, run, sizeof *run);
 }
 

@@ -55,6 +55,10 @@ struct sl_run {
     bool has_targets; /* of the last call */
     int batch, steps; /* of the last call; 0 before */
     bool outputs_valid, input_gradients_valid;
+    /* Memory of other libraries instead of the run's own (sluice_interop.h), NULL until used: tensors, their gradients,
+     * parameters' gradients. */
+    char **bound;
+    int bindings; /* of the parameters, when the recordings were made */
 };
 
 /* src/core/run_data.c: host arrays in and out. */
@@ -62,6 +66,11 @@ sl_status sli_run_upload_batch(sl_run *run, const sl_batch *batch);
 sl_status sli_run_upload_tensor(sl_run *run, const sli_tensor *tensor, void *to, const void *from);
 sl_status sli_run_download_tensor(sl_run *run, const sli_tensor *tensor, const void *from, void *to);
 size_t sli_run_staging_bytes(const sl_plan *plan);
+/* src/core/run_interop.c: the run's own memory counts again, but for borrowed gradients of parameters. */
+void sli_run_unbind(sl_run *run);
+size_t sli_run_bound_bytes(const sl_plan *plan);
+/* Every row has all steps. */
+sl_status sli_run_full_lengths(sl_run *run);
 /* src/core/run_record.c. Does `work`: where the device records, a call of the plan's full size is recorded at its first time,
  * and replayed then and afterwards. `work` may not upload, download or wait. */
 typedef sl_status (*sli_run_work)(sl_run *run);

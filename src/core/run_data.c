@@ -102,6 +102,11 @@ static sl_status upload_lengths(sl_run *run, const sl_batch *batch) {
     return run->plan->ops->upload(run->queue, to, run->lengths, (size_t)run->batch * sizeof(int32_t));
 }
 
+sl_status sli_run_full_lengths(sl_run *run) {
+    const sl_batch full = {.batch = run->batch, .steps = run->steps};
+    return upload_lengths(run, &full);
+}
+
 static sl_status upload_mask(sl_run *run, const sl_batch *batch) {
     char *to = run->block + run->plan->mask;
     size_t bytes = (size_t)run->batch * (size_t)run->steps;
@@ -229,6 +234,7 @@ sl_status sli_run_upload_batch(sl_run *run, const sl_batch *batch) {
         return status;
     }
     run->outputs_valid = run->input_gradients_valid = false;
+    sli_run_unbind(run);
     for (int k = 0; k < run->plan->input_count; k++) {
         const sli_tensor *tensor = &run->plan->tensors[run->plan->inputs[k]];
         SLI_TRY(sli_run_upload_tensor(run, tensor, sli_run_tensor_at(run, tensor), batch->inputs[k]));

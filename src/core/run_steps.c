@@ -22,6 +22,7 @@ static char *boundary_at(const sl_run *run, const sli_state *state, int slot) {
 
 char *sli_run_tensor_at(const sl_run *run, const sli_tensor *tensor) {
     const sl_plan *plan = run->plan;
+    if (run->bound && run->bound[tensor - plan->tensors]) return run->bound[tensor - plan->tensors];
     if (tensor->state >= 0) {
         const sli_state *state = &plan->states[tensor->state];
         return boundary_at(run, state, segment_count(run, &plan->groups[tensor->group]));
@@ -32,6 +33,8 @@ char *sli_run_tensor_at(const sl_run *run, const sli_tensor *tensor) {
 char *sli_run_gradient_at(const sl_run *run, const sli_tensor *tensor) {
     if (!tensor->has_gradient) return NULL;
     if (tensor->in_place) return sli_run_tensor_at(run, tensor);
+    ptrdiff_t index = tensor - run->plan->tensors;
+    if (run->bound && run->bound[run->plan->tensor_count + index]) return run->bound[run->plan->tensor_count + index];
     return run->block + run->plan->overlapped + run->plan->buffers[tensor->gradient_buffer].offset;
 }
 
@@ -92,7 +95,10 @@ static void set_params(const sl_run *run, const sli_step *step, sli_call *call) 
         int index = step->emit.param[k];
         if (index < 0) continue;
         call->param[k] = sli_params_at(run->params, -1, index);
-        if (plan->train) call->d_param[k] = run->block + plan->gradients + plan->params[index].offset * plan->element;
+        if (!plan->train) continue;
+        char *borrowed = run->bound ? run->bound[2 * plan->tensor_count + index] : NULL;
+        call->d_param[k] =
+            borrowed ? borrowed : run->block + plan->gradients + plan->params[index].offset * plan->element;
     }
     char *packed = run->params->block + (size_t)(plan->slots + 1) * plan->param_elements * plan->element;
     if (step->booking.packed > 0) call->packed = packed + step->packed;

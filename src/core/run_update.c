@@ -50,6 +50,8 @@ static sl_status update_work(sl_run *run) {
 }
 
 static sl_status set_rate(sl_run *run, double learning_rate) {
+    SLI_FAIL_IF(run->params->bindings > 0 && sli_params_any_bound(run->params), SL_ERR_USAGE,
+                "parameters that another library owns are updated by its own optimizer; unbind them first");
     SLI_FAIL_IF(!isfinite(learning_rate), SL_ERR_NUMBERS,
                 "the learning rate is not a finite number; check the schedule");
     run->scalars.learning_rate = learning_rate;

@@ -1,0 +1,197 @@
+/* sluice_interop.h: the same numbers, to the bit, as the run's own calls, on memory of the caller. */
+#include "core/run.h"
+#include "sluice_interop.h"
+#include "test.h"
+
+enum { B = 5, T = 7, I = 6, H = 8, O = 4 };
+
+typedef struct fixture {
+    sl_model *model;
+    sl_plan *plan;
+    sl_params *params;
+    sl_run *run;
+    float x[T * B * I], y[T * B * O], h[B * H], d_y[T * B * O], d_h[B * H], d_x[T * B * I];
+    int32_t lengths[B];
+} fixture;
+
+static void fill(float *values, size_t count, uint64_t seed) {
+    for (size_t k = 0; k < count; k++) values[k] = (float)test_random(&seed);
+}
+
+static void open_fixture(fixture *f, sl_masking masking) {
+    memset(f, 0, sizeof *f);
+    sl_recurrent lstm = {.units = H, .return_sequences = 1, .return_state = 1, .stateful = 0};
+    sl_dense dense = {.units = O};
+    const char *outputs[] = {"dense", "rnn.h", NULL}, *from[] = {"rnn", NULL};
+    REQUIRE_OK(sl_model_new(NULL, &f->model));
+    REQUIRE_OK(sl_model_add_input(f->model, "x", I, 0));
+    REQUIRE_OK(sl_model_add_recurrent(f->model, "rnn", SL_LSTM, &lstm, NULL));
+    REQUIRE_OK(sl_model_add_dense(f->model, "dense", &dense, from));
+    REQUIRE_OK(sl_model_set_outputs(f->model, outputs));
+    sl_plan_options options = {
+        .batch = B, .steps = T, .train = 1, .device = test_device, .input_gradients = 1, .masking = masking};
+    REQUIRE_OK(sl_plan_new(f->model, &options, &f->plan));
+    REQUIRE_OK(sl_params_new(f->plan, &f->params));
+    REQUIRE_OK(sl_params_init(f->params, 11));
+    REQUIRE_OK(sl_run_new(f->plan, f->params, &f->run));
+    fill(f->x, T * B * I, 1);
+    fill(f->d_y, T * B * O, 2);
+    fill(f->d_h, B * H, 3);
+    for (int b = 0; b < B; b++) f->lengths[b] = 1 + b;
+}
+
+static void close_fixture(fixture *f) {
+    sl_run_free(f->run);
+    sl_params_free(f->params);
+    sl_plan_free(f->plan);
+    sl_model_free(f->model);
+}
+
+/* Memory of "another library" on the plan's device. */
+typedef struct owned {
+    const fixture *f;
+    void *data;
+    size_t bytes;
+    int64_t shape[3];
+    sl_dl_tensor tensor;
+} owned;
+
+static owned *own(const fixture *f, int rank, int64_t a, int64_t b, int64_t c, const void *values, int code) {
+    owned *o = calloc(1, sizeof *o);
+    o->f = f;
+    int64_t shape[3] = {a, b, c};
+    o->bytes = 4;
+    for (int k = 0; k < rank; k++) {
+        o->shape[k] = shape[k];
+        o->bytes *= (size_t)shape[k];
+    }
+    REQUIRE_OK(f->plan->ops->alloc(f->plan->device, o->bytes, &o->data));
+    if (values) REQUIRE_OK(f->plan->ops->upload(f->run->queue, o->data, values, o->bytes));
+    bool cuda = f->plan->caps.kind == SLI_DEVICE_CUDA;
+    o->tensor = (sl_dl_tensor){.data = o->data,
+                               .device = {cuda ? SL_DL_CUDA : SL_DL_CPU, f->plan->caps.index},
+                               .ndim = rank,
+                               .dtype = {(uint8_t)code, 32, 1},
+                               .shape = o->shape};
+    return o;
+}
+
+static void check_same(owned *o, const float *expected, const char *what) {
+    float *values = malloc(o->bytes);
+    REQUIRE_OK(o->f->plan->ops->download(o->f->run->queue, values, o->data, o->bytes));
+    if (memcmp(values, expected, o->bytes) != 0) test_fail(__FILE__, __LINE__, "%s differs", what);
+    free(values);
+}
+
+static void disown(owned *o) {
+    o->f->plan->ops->wait(o->f->run->queue);
+    o->f->plan->ops->free(o->f->plan->device, o->data, o->bytes);
+    free(o);
+}
+
+/* What the run's own calls give: outputs, d x, gradient of the recurrent kernel. */
+static void expected(fixture *f, double *d_kernel) {
+    const void *inputs[] = {f->x}, *d_outputs[] = {f->d_y, f->d_h};
+    sl_batch batch = {.batch = B, .steps = T, .inputs = inputs};
+    if (f->plan->options.masking == SL_MASK_LENGTHS) batch.lengths = f->lengths;
+    REQUIRE_OK(sl_run_zero_gradients(f->run));
+    REQUIRE_OK(sl_run_gradients(f->run, &batch, d_outputs, 0, 0, 1, NULL));
+    REQUIRE_OK(sl_run_output(f->run, "dense", f->y, T * B * O));
+    REQUIRE_OK(sl_run_output(f->run, "rnn.h", f->h, B * H));
+    REQUIRE_OK(sl_run_input_gradient(f->run, 0, f->d_x, T * B * I));
+    REQUIRE_OK(sl_run_gradient(f->run, "rnn.recurrent_kernel", d_kernel, 4 * H * H));
+    REQUIRE_OK(sl_run_zero_gradients(f->run));
+}
+
+static void check_round(sl_masking masking) {
+    fixture f;
+    double d_kernel[4 * H * H], values[4 * H * H];
+    float kernel[4 * H * H], d_kernel_float[4 * H * H];
+    open_fixture(&f, masking);
+    expected(&f, d_kernel);
+    REQUIRE_OK(sl_params_get(f.params, "rnn.recurrent_kernel", values, 4 * H * H));
+    for (int k = 0; k < 4 * H * H; k++) {
+        kernel[k] = (float)values[k];
+        d_kernel_float[k] = (float)d_kernel[k];
+    }
+    /* The params' own copy becomes wrong: what is borrowed must be read. */
+    double zeros[4 * H * H] = {0};
+    REQUIRE_OK(sl_params_set(f.params, "rnn.recurrent_kernel", zeros, 4 * H * H));
+    owned *x = own(&f, 3, T, B, I, f.x, SL_DL_FLOAT), *y = own(&f, 3, T, B, O, NULL, SL_DL_FLOAT);
+    owned *h = own(&f, 2, B, H, 0, NULL, SL_DL_FLOAT), *d_y = own(&f, 3, T, B, O, f.d_y, SL_DL_FLOAT);
+    owned *d_h = own(&f, 2, B, H, 0, f.d_h, SL_DL_FLOAT), *d_x = own(&f, 3, T, B, I, NULL, SL_DL_FLOAT);
+    owned *r = own(&f, 2, 4 * H, H, 0, kernel, SL_DL_FLOAT), *d_r = own(&f, 2, 4 * H, H, 0, NULL, SL_DL_FLOAT);
+    owned *lengths = own(&f, 1, B, 0, 0, f.lengths, SL_DL_INT);
+    REQUIRE_OK(sl_interop_parameter(f.params, "rnn.recurrent_kernel", &r->tensor));
+    REQUIRE_OK(sl_interop_gradient(f.run, "rnn.recurrent_kernel", &d_r->tensor));
+    const sl_dl_tensor *inputs[] = {&x->tensor}, *outputs[] = {&y->tensor, &h->tensor};
+    const sl_dl_tensor *d_outputs[] = {&d_y->tensor, &d_h->tensor}, *d_inputs[] = {&d_x->tensor};
+    sl_interop_call call = {.batch = B,
+                            .steps = T,
+                            .training = 1,
+                            .parameters_changed = 1,
+                            .inputs = inputs,
+                            .outputs = outputs,
+                            .lengths = masking == SL_MASK_LENGTHS ? &lengths->tensor : NULL};
+    REQUIRE_OK(sl_interop_forward(f.run, &call));
+    REQUIRE_OK(sl_interop_backward(f.run, d_outputs, d_inputs));
+    check_same(y, f.y, "y");
+    check_same(h, f.h, "h");
+    check_same(d_x, f.d_x, "d x");
+    check_same(d_r, d_kernel_float, "d recurrent_kernel");
+    check_same(d_y, f.d_y, "d y, which is only read,");
+    /* Backward adds: twice the gradient after two rounds (twice a float is exact). */
+    call.parameters_changed = 0;
+    REQUIRE_OK(sl_interop_forward(f.run, &call));
+    REQUIRE_OK(sl_interop_backward(f.run, d_outputs, NULL));
+    for (int k = 0; k < 4 * H * H; k++) d_kernel_float[k] *= 2;
+    float twice[4 * H * H];
+    REQUIRE_OK(f.plan->ops->download(f.run->queue, twice, d_r->data, sizeof twice));
+    for (int k = 0; k < 4 * H * H; k++) CHECK_NEAR(twice[k], d_kernel_float[k], 1e-5);
+    /* Unbound, the params' own zeros count again. */
+    REQUIRE_OK(sl_interop_parameter(f.params, "rnn.recurrent_kernel", NULL));
+    REQUIRE_OK(sl_params_get(f.params, "rnn.recurrent_kernel", values, 4 * H * H));
+    for (int k = 0; k < 4 * H * H; k++) CHECK(values[k] == 0);
+    owned *all[] = {x, y, h, d_y, d_h, d_x, r, d_r, lengths};
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) disown(all[k]);
+    close_fixture(&f);
+}
+
+TEST(interop_same_bits) {
+    check_round(SL_MASK_NONE);
+}
+
+TEST(interop_lengths) {
+    check_round(SL_MASK_LENGTHS);
+}
+
+TEST(interop_refusals) {
+    fixture f;
+    open_fixture(&f, SL_MASK_NONE);
+    owned *x = own(&f, 3, T, B, I, f.x, SL_DL_FLOAT);
+    const sl_dl_tensor *inputs[] = {&x->tensor}, *none[] = {NULL, NULL};
+    sl_interop_call call = {.batch = B, .steps = T, .training = 1, .inputs = inputs};
+    CHECK_FAILS(sl_interop_backward(f.run, none, NULL), SL_ERR_USAGE, "no sl_interop_forward");
+    x->shape[0] = T - 1;
+    CHECK_FAILS(sl_interop_forward(f.run, &call), SL_ERR_SHAPE, "[7][5][6]");
+    x->shape[0] = T;
+    int64_t strides[3] = {1, T, T * B};
+    x->tensor.strides = strides;
+    CHECK_FAILS(sl_interop_forward(f.run, &call), SL_ERR_SHAPE, "contiguous");
+    x->tensor.strides = NULL;
+    x->tensor.dtype.bits = 16;
+    CHECK_FAILS(sl_interop_forward(f.run, &call), SL_ERR_INPUT, "float32");
+    x->tensor.dtype.bits = 32;
+    x->tensor.device.device_type = 7;
+    CHECK_FAILS(sl_interop_forward(f.run, &call), SL_ERR_INPUT, "device type 7");
+    x->tensor.device.device_type = f.plan->caps.kind == SLI_DEVICE_CUDA ? SL_DL_CUDA : SL_DL_CPU;
+    x->tensor.byte_offset = 4;
+    CHECK_FAILS(sl_interop_forward(f.run, &call), SL_ERR_INPUT, "aligned");
+    x->tensor.byte_offset = 0;
+    call.batch = B + 1;
+    CHECK_FAILS(sl_interop_forward(f.run, &call), SL_ERR_SHAPE, "6 rows");
+    CHECK_FAILS(sl_interop_parameter(f.params, "nobody", NULL), SL_ERR_UNKNOWN, "nobody");
+    if (!f.plan->ops->borrow_stream) CHECK_FAILS(sl_interop_stream(f.run, NULL), SL_ERR_USAGE, "no streams");
+    disown(x);
+    close_fixture(&f);
+}
