@@ -9,13 +9,14 @@
 extern const command command_train, command_predict, command_eval, command_generate, command_plan, command_check,
     command_bench, command_info, command_devices;
 
-/* --device --threads --dtype --require --memory-limit */
+/* --device --threads --dtype --require --memory-limit --no-graph */
 typedef struct where_options {
     const char *device;
     int threads;
     int dtype; /* index of the choice: see where_dtype */
     const char *require;
     size_t memory_limit;
+    int no_graph;
 } where_options;
 extern const option_group where_group;
 sl_dtype where_dtype(const where_options *where, const arguments *arguments);

@@ -147,6 +147,18 @@ static int make_trainer(train_job *job) {
     return code;
 }
 
+/* Shares of the time on the device, the largest first. */
+static int print_profile(const train_job *job) {
+    sl_profile_part parts[SL_PROFILE_PARTS];
+    int code = report(sl_trainer_profile_end(job->trainer, parts));
+    double sum = 0;
+    for (int i = 0; !code && i < SL_PROFILE_PARTS; i++) sum += parts[i].seconds;
+    for (int i = 0; !code && i < SL_PROFILE_PARTS; i++)
+        printf("%s %-18s %6.2f %%  %9.3f s\n", i == 0 ? "profile" : "       ", parts[i].name,
+               sum > 0 ? 100 * parts[i].seconds / sum : 0, parts[i].seconds);
+    return code;
+}
+
 static int fit(train_job *job) {
     const train_options *o = &job->options;
     static const char *const units[] = {"chars", "words", "bytes"};
@@ -160,7 +172,8 @@ static int fit(train_job *job) {
                           .validates = job->has_valid || (job->vocabulary && job->training.valid_fraction > 0),
                           .out = o->fit.out,
                           .unit = job->vocabulary ? units[sl_vocabulary_level(job->vocabulary)] : "rows x steps"};
-    code = progress_open(&view, o->fit.log, resumed ? job->resume.step : -1);
+    if (o->fit.profile) code = report(sl_trainer_profile_begin(job->trainer));
+    if (!code) code = progress_open(&view, o->fit.log, resumed ? job->resume.step : -1);
     if (code) return code;
     print_summary(job);
     progress_start(&view, sl_trainer_plan(job->trainer), job->command,
@@ -169,6 +182,7 @@ static int fit(train_job *job) {
     sl_status status = sl_trainer_fit(job->trainer, progress_show, &view);
     code = progress_close(&view);
     if (status != SL_OK) return report(status);
+    if (o->fit.profile && !code) code = print_profile(job);
     if (view.events == 0 && resumed) return nothing_left(job);
     print_end(job, &view);
     flush_output();

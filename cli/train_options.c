@@ -87,6 +87,8 @@ static const option fit_table[] = {
     {OPTION_REAL, "max-minutes", offsetof(fit_options, max_minutes), "M", 0, 0, "stop after M minutes as Ctrl-C does"},
     {OPTION_TEXT, "log", offsetof(fit_options, log), "FILE", 0, 0,
      "write one JSON object a line for every step and event"},
+    {OPTION_FLAG, "profile", offsetof(fit_options, profile), NULL, 0, 0,
+     "on a GPU, say at the end where the time of the training steps went"},
     {OPTION_FLAG, "resume", offsetof(fit_options, resume), NULL, 0, 0,
      "go on from MODEL.last, to the same bits as without the interruption; it remembers the options"},
     {OPTION_TEXT, "init-from", offsetof(fit_options, init_from), "MODEL", 0, 0,
@@ -222,6 +224,7 @@ int train_apply(const train_options *o, const arguments *a, sl_training *trainin
     if (o->where.device) training->device = o->where.device;
     if (o->where.require) training->require = o->where.require;
     if (o->where.threads) training->threads = o->where.threads;
+    if (o->where.no_graph) training->no_graph = 1;
     if (arguments_given(a, "memory-limit")) training->memory_limit = o->where.memory_limit;
     apply_optimizer(o, a, training);
     int code = apply_clip(o, a, training);

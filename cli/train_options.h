@@ -37,6 +37,7 @@ typedef struct fit_options { /* group 3 */
     uint64_t seed;
     double max_minutes;
     const char *log;
+    int profile;
     int resume;
     const char *init_from;
     int print_model;

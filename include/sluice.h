@@ -548,6 +548,7 @@ typedef struct sl_training {
     const char *device, *require;
     size_t memory_limit;
     int threads;
+    int no_graph;         /* as in sl_plan_options */
     double max_minutes;   /* 0 = no limit */
     const char *task;     /* "lm" or "array"; what sl_training_from_json found */
     sl_level level;       /* lm: how a text becomes tokens, */
@@ -558,7 +559,7 @@ typedef struct sl_training {
 
 /* A description with its training options, as `sluice train --print-model` prints it: model JSON with a top-level key
  * "sluice": {"task": "lm" | "array", "text": {...}, "training": {...}}. It holds what decides the numbers; where and how
- * long to run (device, require, memory_limit, threads, max_minutes) is left 0. A text without "sluice" gives zeros. */
+ * long to run (device, require, memory_limit, threads, no_graph, max_minutes) is left 0. A text without "sluice" gives zeros. */
 SL_API sl_status sl_training_from_json(const char *text, size_t bytes,
                                        sl_training *training); /* strings: static names */
 /* The whole document; *text as in sl_model_to_json. `task` NULL: training->task, or "array" if that is NULL too. */
@@ -587,10 +588,10 @@ typedef struct sl_progress {   /* borrowed for the call */
     const char *kernel;
     double valid_loss, best_loss; /* per token; NaN before the first evaluation */
     int total_epochs;
-    int64_t tokens;   /* trained on (rows x steps) since sl_trainer_fit was called */
-    double accuracy;  /* correct / count of this step or evaluation; NaN where the loss has none */
-    int improved;     /* evaluation: the best so far */
-    const char *path; /* checkpoint: the file written; NULL otherwise */
+    int64_t tokens;                   /* trained on (rows x steps) since sl_trainer_fit was called */
+    double accuracy;                  /* correct / count of this step or evaluation; NaN where the loss has none */
+    int improved;                     /* evaluation: the best so far */
+    const char *path;                 /* checkpoint: the file written; NULL otherwise */
     double loss_scale, skipped_steps; /* f16 training, as in sl_result; else 0 */
 } sl_progress;
 typedef enum sl_answer {
@@ -615,6 +616,16 @@ SL_API sl_status sl_trainer_init_from(sl_trainer *trainer, const char *path);
 SL_API sl_status sl_trainer_resume(sl_trainer *trainer);
 SL_API sl_status sl_trainer_fit(sl_trainer *trainer, sl_answer (*progress)(void *context, const sl_progress *progress),
                                 void *context);
+
+/* Where the time of the training calls goes: begin, fit, end. Only devices that can tell (GPUs), else SL_ERR_DEVICE. Parts:
+ * "recurrence", "matrix products", "softmax and losses", "optimizer", "copies", "launch gaps", "other". */
+enum { SL_PROFILE_PARTS = 7 };
+typedef struct sl_profile_part {
+    const char *name;
+    double seconds;
+} sl_profile_part;
+SL_API sl_status sl_trainer_profile_begin(sl_trainer *trainer);
+SL_API sl_status sl_trainer_profile_end(sl_trainer *trainer, sl_profile_part parts[SL_PROFILE_PARTS]);
 
 /* Evaluation of a language model: one stream, state carried, tokens 2..N. options->steps: tokens a call, 0 = 64. `model`
  * NULL: the file's. */

@@ -1,6 +1,7 @@
 /* sluice.h: text, vocabularies, training, evaluation, sampling. Argument checks; the work is in src/data and src/train. */
 #include <string.h>
 
+#include "core/run.h"
 #include "data/text.h"
 #include "data/vocabulary.h"
 #include "train/generate.h"
@@ -151,6 +152,17 @@ sl_status sl_trainer_fit(sl_trainer *trainer, sl_answer (*progress)(void *contex
                          void *context) {
     NOT_NULL(trainer);
     return sli_trainer_fit(trainer, progress, context);
+}
+
+sl_status sl_trainer_profile_begin(sl_trainer *trainer) {
+    NOT_NULL(trainer);
+    return sli_run_profile_begin(trainer->run);
+}
+
+sl_status sl_trainer_profile_end(sl_trainer *trainer, sl_profile_part parts[SL_PROFILE_PARTS]) {
+    NOT_NULL(trainer);
+    NOT_NULL(parts);
+    return sli_trainer_profile_end(trainer, parts);
 }
 
 /* -------------------------------------------------------------------------------------------------- evaluation -- */

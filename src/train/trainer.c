@@ -158,6 +158,7 @@ static sl_status make_plan(sl_trainer *t) {
                                .require = o->require,
                                .memory_limit = o->memory_limit,
                                .threads = o->threads,
+                               .no_graph = o->no_graph,
                                .masking = o->masking,
                                .loss = o->loss,
                                .reduction = o->reduction,

@@ -88,6 +88,8 @@ struct sl_trainer {
 sl_status sli_trainer_new(const sl_model *model, const sl_training *training, const sl_dataset *train,
                           const sl_dataset *valid, const char *path, const char *const *metadata, sl_trainer **trainer);
 void sli_trainer_free(sl_trainer *trainer);
+/* src/train/profile.c */
+sl_status sli_trainer_profile_end(sl_trainer *trainer, sl_profile_part parts[SL_PROFILE_PARTS]);
 sl_status sli_trainer_init_from(sl_trainer *trainer, const char *path);
 sl_status sli_trainer_resume(sl_trainer *trainer);
 sl_status sli_trainer_fit(sl_trainer *trainer, sl_answer (*progress)(void *context, const sl_progress *progress),
