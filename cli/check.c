@@ -168,7 +168,6 @@ static int check_case(void *context, const char *given) {
 
 /* ---------------------------------------------------------------------------------------------------------- command -- */
 static int run(const command *command, int count, char **words) {
-    static const char *const dtypes[] = {"f32", "tf32", "bf16", "f16", "f32x3", "f64"};
     check_options check = {.seed = 1};
     where_options where = {0};
     script_options script = {0};
@@ -180,7 +179,7 @@ static int run(const command *command, int count, char **words) {
     if (!state) return report_memory();
     *state = (check_state){.seed = check.seed, .json = script.json, .out = {.file = stdout}};
     where_apply(&where, &a, &state->options);
-    if (arguments_given(&a, "dtype")) state->dtype = dtypes[where.dtype];
+    state->dtype = where_dtype_name(&where, &a);
     code = case_list_open(&state->cases, command, &cases);
     if (!code) code = for_each_problem(a.positional, a.positionals, cases.jsonl ? check_case : check_one, state);
     if (cases.jsonl && code != 2) case_list_tell(&state->cases, "check");

@@ -34,6 +34,11 @@ sl_dtype where_dtype(const where_options *where, const arguments *a) {
     return arguments_given(a, "dtype") ? dtypes[where->dtype] : SL_DTYPE_DEFAULT;
 }
 
+const char *where_dtype_name(const where_options *where, const arguments *a) {
+    static const char *const names[] = {"f32", "tf32", "bf16", "f16", "f32x3", "f64"};
+    return arguments_given(a, "dtype") ? names[where->dtype] : NULL;
+}
+
 void where_apply(const where_options *where, const arguments *a, sl_plan_options *options) {
     if (arguments_given(a, "dtype")) options->dtype = where_dtype(where, a);
     if (where->device) options->device = where->device;

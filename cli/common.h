@@ -20,6 +20,8 @@ typedef struct where_options {
 } where_options;
 extern const option_group where_group;
 sl_dtype where_dtype(const where_options *where, const arguments *arguments);
+/* "bf16"; NULL where --dtype is not given. */
+const char *where_dtype_name(const where_options *where, const arguments *arguments);
 /* Puts what was given into the plan options; leaves the rest. */
 void where_apply(const where_options *where, const arguments *arguments, sl_plan_options *options);
 
