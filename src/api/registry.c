@@ -1,6 +1,7 @@
 /* The one place that names every kind of layer, every kernel row and every device of this build. */
 #include "backend/cpu/cpu.h"
 #include "backend/cuda/cuda.h"
+#include "backend/cudnn/cudnn.h"
 #include "backend/far/far.h"
 #include "backend/ref/ref.h"
 #include "layer/layers.h"
@@ -31,7 +32,8 @@ static const sli_kernel *rows[MAX_ROWS + 1];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void collect(void) {
-    const sli_kernel *const *const tables[] = {sli_far_kernels, sli_cpu_kernels, sli_cuda_kernels, sli_ref_kernels};
+    const sli_kernel *const *const tables[] = {sli_far_kernels, sli_cpu_kernels, sli_cudnn_kernels, sli_cuda_kernels,
+                                               sli_ref_kernels};
     int count = 0;
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
         for (const sli_kernel *const *row = tables[t]; *row && count < MAX_ROWS; row++) rows[count++] = *row;

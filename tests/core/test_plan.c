@@ -26,7 +26,7 @@ static sl_plan_options training(int batch, int steps) {
 
 TEST(plan_explains_kernels_and_refusals) {
     if (test_on_gpu()) test_skip("GPUs have no kernels in f64");
-    sl_model *model = language_model(50, 16, 2);
+    sl_model *model = language_model(50, 16, 1);
     sl_plan_options options = training(4, 8);
     options.dtype = SL_F64;
     sl_plan *plan;
@@ -73,16 +73,28 @@ TEST(plan_devices_can_be_invented) {
     sl_model *model = language_model(50, 16, 1);
     sl_plan_options options = training(4, 8);
     sl_plan *plan;
+    sl_params *params;
     options.device = "cuda:sm_90";
-    CHECK_FAILS(sl_plan_new(model, &options, &plan), SL_ERR_DEVICE, "this build has no CUDA rows");
+    options.dtype = SL_BF16;
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    CHECK(plan->caps.invented && plan->caps.graphs && !plan->device && plan->memory_limit == 0);
+    CHECK(strstr(sl_plan_explain(plan), "device: sm_90, 132 multiprocessors") != NULL);
+    CHECK(strstr(sl_plan_explain(plan), "products bf16, sums f32, state f32") != NULL);
+    CHECK(strstr(sl_plan_explain_json(plan), "\"compute_capability\": 90") != NULL);
+    CHECK_FAILS(sl_params_new(plan, &params), SL_ERR_DEVICE, "invented");
+    sl_plan_free(plan);
+    options.no_graph = 1;
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    CHECK(!plan->caps.graphs && strstr(sl_plan_explain(plan), "no graph") != NULL);
+    sl_plan_free(plan);
+    options.dtype = SL_F64;
+    CHECK_FAILS(sl_plan_new(model, &options, &plan), SL_ERR_NO_KERNEL, "f64");
+    options.dtype = SL_F32;
     options.device = "gpu";
     CHECK_FAILS(sl_plan_new(model, &options, &plan), SL_ERR_DEVICE, "sluice devices");
     options.device = "cpu:avx512";
     REQUIRE_OK(sl_plan_new(model, &options, &plan));
-    if (plan->caps.invented) {
-        sl_params *params;
-        CHECK_FAILS(sl_params_new(plan, &params), SL_ERR_DEVICE, "invented");
-    }
+    if (plan->caps.invented) CHECK_FAILS(sl_params_new(plan, &params), SL_ERR_DEVICE, "invented");
     sl_plan_free(plan);
     sl_model_free(model);
 }
