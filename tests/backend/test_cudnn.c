@@ -125,6 +125,7 @@ TEST(cudnn_persistent_refuses_by_its_own_rule) {
     check_refusal("lstm:b2_t5_i3_h4_p2", &caps, SLI_CUDNN_PERSIST_DYNAMIC, "projection to 2: only cudnn:standard");
     check_refusal("lstm:b2_t5_i3_h4+lengths", &caps, SLI_CUDNN_SMALL_H, "lengths: only cudnn:standard");
     check_refusal("gru:b2_t5_i3_h2000", &caps, SLI_CUDNN_PERSIST_STATIC, "2000 units: cuDNN's persistent static");
+    check_refusal("rnn:b2_t5_i3_h2561", &caps, SLI_CUDNN_PERSIST_STATIC, "2561 units: cuDNN's persistent static");
     check_refusal("gru:b2_t5_i3_h150_train", &caps, SLI_CUDNN_SMALL_H, "small-H kernels go up to 128 in training");
     check_refusal("gru:b2_t5_i3_h193", &caps, SLI_CUDNN_SMALL_H, "small-H kernels go up to 192 in inference");
     check_refusal("rnn:b2_t5_i3_h385", &caps, SLI_CUDNN_SMALL_H, "small-H kernels go up to 384 in inference");

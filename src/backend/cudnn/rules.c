@@ -9,12 +9,10 @@
  * inside a call is fixed by CUBLAS_WORKSPACE_CONFIG=:4096:8. The tests compare two runs to the bit. */
 #include "backend/cudnn/rules.h"
 
-enum {
-    MAX_STEPS = 65535,      /* cuDNN 9 answers NOT_SUPPORTED beyond */
-    PERSISTENT_UNITS = 1536 /* the largest size its persistent static LSTM and GRU kernels were made for */
-};
+enum { MAX_STEPS = 65535 }; /* cuDNN 9 answers NOT_SUPPORTED beyond */
 
-/* Units up to which the small-H kernels go: [rnn][training]. */
+/* Units up to which the persistent static kernels go: [rnn]; and the small-H ones: [rnn][training]. */
+static const int static_units[2] = {1536, 2560};
 static const int small_units[2][2] = {{192, 128}, {384, 256}};
 
 static bool persistent(sli_cudnn_algo algo) {
@@ -77,11 +75,12 @@ static bool persistent_fits(const sli_problem *p, sli_cudnn_algo algo, sli_why *
     NEED(p->dtype != SL_BF16, "bf16: cuDNN 9 has no persistent kernels for it");
     NEED(p->projection <= 0, "projection to %d: only cudnn:standard has it", p->projection);
     NEED(p->mask == SLI_MASK_NONE, "lengths: only cudnn:standard takes rows of different lengths");
-    if (algo == SLI_CUDNN_PERSIST_STATIC && p->op != SLI_OP_RNN)
-        NEED(p->units <= PERSISTENT_UNITS, "%d units: cuDNN's persistent static kernels go up to %d", p->units,
-             PERSISTENT_UNITS);
+    bool rnn = p->op == SLI_OP_RNN;
+    if (algo == SLI_CUDNN_PERSIST_STATIC)
+        NEED(p->units <= static_units[rnn], "%d units: cuDNN's persistent static kernels go up to %d", p->units,
+             static_units[rnn]);
     if (algo == SLI_CUDNN_SMALL_H) {
-        int limit = small_units[p->op == SLI_OP_RNN][p->train];
+        int limit = small_units[rnn][p->train];
         NEED(p->units <= limit, "%d units: cuDNN's small-H kernels go up to %d in %s", p->units, limit,
              p->train ? "training" : "inference");
     }

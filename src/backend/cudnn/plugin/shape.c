@@ -55,14 +55,17 @@ static bool set_rnn(sli_cudnn_shape *shape, cudnnHandle_t questions, sli_why *wh
     return true;
 }
 
+/* Steps: those of the longest row. The tensors begin with the first step, so that what lies behind is out of sight. */
 bool sli_cudnn_shape_lengths(sli_cudnn_shape *shape, sli_why *why) {
     const sli_problem *p = &shape->key.problem;
     float fill = 0; /* zero in every type */
-    int width = sli_problem_output(p) * sli_cudnn_directions(p);
-    SLI_CUDNN_TRY(cudnnSetRNNDataDescriptor(shape->x, data_type(p), CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, p->steps,
+    int width = sli_problem_output(p) * sli_cudnn_directions(p), steps = 1;
+    for (int row = 0; row < p->batch; row++)
+        if (shape->lengths[row] > steps) steps = shape->lengths[row];
+    SLI_CUDNN_TRY(cudnnSetRNNDataDescriptor(shape->x, data_type(p), CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, steps,
                                             p->batch, p->inputs, shape->lengths, &fill),
                   why);
-    SLI_CUDNN_TRY(cudnnSetRNNDataDescriptor(shape->y, data_type(p), CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, p->steps,
+    SLI_CUDNN_TRY(cudnnSetRNNDataDescriptor(shape->y, data_type(p), CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, steps,
                                             p->batch, width, shape->lengths, &fill),
                   why);
     return true;
