@@ -2,20 +2,21 @@
 . "$TESTS/lib.bash"
 # Layer, problem and kernel, refusals; the bytes have their own tests.
 kernels() { grep -E '^(plan:|  rnn|exit|sluice:)|refused' | sed -E 's/ +[0-9.]+ .?FLOP +[0-9.]+ .?B$//'; }
-try plan lstm:l2_b20_t35_i650_h650_train --threads 2 | kernels
+try plan lstm:l2_b20_t35_i650_h650_train --device cpu --threads 2 | kernels
 try plan gru:b3_t5_i4_h8_bi+reset=before --threads 2 --device cpu:base | kernels
 try plan lstm:b3_t5_i4_h8 --device cpu:avx2 --threads 2 | kernels
-try plan rnn:b1_t1_i8_h8 --batch 7 --steps 9 --train --threads 1 | kernels
-try plan lstm:b3_t5_i4_h8 --device cuda:sm_90
-try plan lstm:b3_t5_i4_h8 --device cuda:0
+try plan rnn:b1_t1_i8_h8 --batch 7 --steps 9 --train --device cpu --threads 1 | kernels
+try plan lstm:l2_b3_t5_i4_h8_bf16_train --device cuda:sm_90 | grep -E '^(plan|device):'
+try plan lstm:b3_t5_i4_h8_f16_train --device cuda:sm_86 --no-graph | grep -E '^(plan|device):|  the loss'
+try plan lstm:b3_t5_i4_h8 --device cuda:sm_75
 try plan lstm:b3_t5_i4_h8 --device tpu
 try plan lstm:b3_t5_i4_h8 --require ref --threads 1 | kernels
-try plan lstm:b3_t5_i4_h8 --require fused --threads 1
-try plan lstm:b3_t5_i4_h8 --require cuda:
-exits plan lstm:b64_t512_i64_h64_train --memory-limit 1M
+try plan lstm:b3_t5_i4_h8 --require fused --device cpu --threads 1
+try plan lstm:b3_t5_i4_h8 --require cuda: --device cpu
+exits plan lstm:b64_t512_i64_h64_train --device cpu --memory-limit 1M
 grep -o 'memory limit' stderr.txt | head -n 1
 echo "a limit with which activations are recomputed:"
-"$SLUICE" plan lstm:b64_t512_i64_h64_train --memory-limit 60M --threads 2 | grep -cE 'segments|recomputed'
+"$SLUICE" plan lstm:b64_t512_i64_h64_train --device cpu --memory-limit 60M --threads 2 | grep -cE 'segments|recomputed'
 try plan lstm:b3_t5_i4
 try plan lstm:h8+peehole
 try plan lstm:h8+
@@ -23,4 +24,4 @@ try plan lstn:h8
 try plan gru:h8+peephole
 try plan nothing.json
 echo "keys of --json:"
-"$SLUICE" plan lstm:b3_t5_i4_h8_train --json | python3 -c 'import json,sys; print(" ".join(sorted(json.load(sys.stdin))))'
+"$SLUICE" plan lstm:b3_t5_i4_h8_train --device cpu --json | python3 -c 'import json,sys; print(" ".join(sorted(json.load(sys.stdin))))'
