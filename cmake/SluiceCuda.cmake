@@ -85,11 +85,12 @@ if(NOT SLUICE_CUDA_wanted STREQUAL "OFF" AND sluice_cuda_sources)
         list(APPEND cuda_warnings --Werror=all-warnings -Xcompiler=-Werror)
     endif()
     target_compile_options(sluice_cuda PRIVATE
-                           "$<$<COMPILE_LANGUAGE:CUDA>:${machine_code};${cuda_warnings};-lineinfo;--threads=2>"
+                           "$<$<COMPILE_LANGUAGE:CUDA>:${machine_code};${cuda_warnings};-lineinfo>"
                            "$<$<COMPILE_LANGUAGE:C>:${sluice_warnings}>")
     target_link_libraries(sluice_cuda PRIVATE Threads::Threads ${CMAKE_DL_LIBS} rt m)
     target_link_options(sluice_cuda PRIVATE ${sluice_plugin_link} -static-libstdc++ -static-libgcc)
     set_target_properties(sluice_cuda PROPERTIES CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF
+                          CUDA_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/tools/nvcc_resources
                           CUDA_ARCHITECTURES OFF CUDA_RUNTIME_LIBRARY Static CUDA_VISIBILITY_PRESET hidden
                           C_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON LINKER_LANGUAGE CUDA
                           LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
