@@ -47,24 +47,25 @@ TEST(cudnn_takes) {
         const char *text;
         bool taken[SLI_CUDNN_ALGOS];
     } cases[] = {
-        {"lstm:b20_t35_i200_h200_f32_train", {true, true, true, false}},
-        {"lstm:b20_t35_i200_h192_f32", {true, true, true, true}},
+        {"lstm:b20_t35_i200_h200_f32_train", {true, true, false, false}},
+        {"lstm:b20_t35_i200_h192_f32", {true, true, false, true}},
         {"lstm:b20_t35_i200_h128_tf32_train", {true, true, true, true}},
         {"lstm:b20_t35_i200_h128_bf16_train", {true, false, false, false}},
-        {"lstm:b20_t35_i200_h1500_f16_train", {true, true, true, false}},
-        {"lstm:b20_t35_i200_h1537_f16_train", {true, false, true, false}},
+        {"lstm:b20_t35_i200_h1500_f16_train", {true, true, false, false}},
+        {"lstm:b20_t35_i200_h1537_f16_train", {true, false, false, false}},
+        {"gru:b16_t9_i3_h768_train", {true, true, true, false}},
         {"lstm:b2_t5_i3_h4_p2_train", {true, false, false, false}},
         {"lstm:b2_t5_i3_h4_train+lengths", {true, false, false, false}},
-        {"lstm:b2_t5_i3_h4_train+forget=1", {true, true, true, true}},
-        {"lstm:b2_t5_i3_h4_train+bias=none", {true, true, true, true}},
-        {"lstm:l2_b2_t5_i3_h4_train", {true, true, true, true}},
-        {"lstm:l2_b2_t5_i3_h4+drop=0.5", {true, true, true, true}},
-        {"lstm:b2_t5_i3_h4+rdrop=0.5", {true, true, true, true}},
-        {"lstm:bi_b2_t5_i3_h4_train", {true, true, true, true}},
-        {"gru:l3_bi_b2_t5_i3_h4_train", {true, true, true, true}},
-        {"gru:b2_t5_i3_h4_train+bias=single", {true, true, true, true}},
+        {"lstm:b2_t5_i3_h4_train+forget=1", {true, true, false, true}},
+        {"lstm:b2_t5_i3_h4_train+bias=none", {true, true, false, true}},
+        {"lstm:l2_b2_t5_i3_h4_train", {true, true, false, true}},
+        {"lstm:l2_b2_t5_i3_h4+drop=0.5", {true, true, false, true}},
+        {"lstm:b2_t5_i3_h4+rdrop=0.5", {true, true, false, true}},
+        {"lstm:bi_b2_t5_i3_h4_train", {true, true, false, true}},
+        {"gru:l3_bi_b2_t5_i3_h4_train", {true, true, false, true}},
+        {"gru:b2_t5_i3_h4_train+bias=single", {true, true, false, true}},
         {"rnn:b2_t5_i3_h256_train", {true, true, true, true}},
-        {"rnn:b2_t5_i3_h257_train+act=relu", {true, true, true, false}},
+        {"rnn:b2_t5_i3_h257_train+act=relu", {true, true, false, false}},
     };
     sli_caps caps = h200();
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
@@ -125,6 +126,8 @@ TEST(cudnn_persistent_refuses_by_its_own_rule) {
     check_refusal("lstm:b2_t5_i3_h4_p2", &caps, SLI_CUDNN_PERSIST_DYNAMIC, "projection to 2: only cudnn:standard");
     check_refusal("lstm:b2_t5_i3_h4+lengths", &caps, SLI_CUDNN_SMALL_H, "lengths: only cudnn:standard");
     check_refusal("gru:b2_t5_i3_h2000", &caps, SLI_CUDNN_PERSIST_STATIC, "2000 units: cuDNN's persistent static");
+    check_refusal("gru:b2_t5_i3_h200", &caps, SLI_CUDNN_PERSIST_DYNAMIC, "200 units: cuDNN's persistent dynamic");
+    check_refusal("gru:b2_t5_i3_h1024", &caps, SLI_CUDNN_PERSIST_DYNAMIC, "multiples of 128 up to 768");
     check_refusal("rnn:b2_t5_i3_h2561", &caps, SLI_CUDNN_PERSIST_STATIC, "2561 units: cuDNN's persistent static");
     check_refusal("gru:b2_t5_i3_h150_train", &caps, SLI_CUDNN_SMALL_H, "small-H kernels go up to 128 in training");
     check_refusal("gru:b2_t5_i3_h193", &caps, SLI_CUDNN_SMALL_H, "small-H kernels go up to 192 in inference");

@@ -9,7 +9,13 @@
  * inside a call is fixed by CUBLAS_WORKSPACE_CONFIG=:4096:8. The tests compare two runs to the bit. */
 #include "backend/cudnn/rules.h"
 
-enum { MAX_STEPS = 65535 }; /* cuDNN 9 answers NOT_SUPPORTED beyond */
+enum {
+    MAX_STEPS = 65535, /* cuDNN 9 answers NOT_SUPPORTED beyond */
+    /* Persistent dynamic kernels are compiled for a size at the first call, which takes seconds, and only then does cuDNN say
+     * whether it can: they are offered where it does, for every way in which it may cut the matrices. */
+    DYNAMIC_UNITS = 128,
+    DYNAMIC_MOST = 768
+};
 
 /* Units up to which the persistent static kernels go: [rnn]; and the small-H ones: [rnn][training]. */
 static const int static_units[2] = {1536, 2560};
@@ -79,6 +85,10 @@ static bool persistent_fits(const sli_problem *p, sli_cudnn_algo algo, sli_why *
     if (algo == SLI_CUDNN_PERSIST_STATIC)
         NEED(p->units <= static_units[rnn], "%d units: cuDNN's persistent static kernels go up to %d", p->units,
              static_units[rnn]);
+    if (algo == SLI_CUDNN_PERSIST_DYNAMIC)
+        NEED(p->units % DYNAMIC_UNITS == 0 && p->units <= DYNAMIC_MOST,
+             "%d units: cuDNN's persistent dynamic kernels are compiled for multiples of %d up to %d", p->units,
+             DYNAMIC_UNITS, DYNAMIC_MOST);
     if (algo == SLI_CUDNN_SMALL_H) {
         int limit = small_units[rnn][p->train];
         NEED(p->units <= limit, "%d units: cuDNN's small-H kernels go up to %d in %s", p->units, limit,

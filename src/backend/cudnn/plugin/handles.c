@@ -45,7 +45,11 @@ static bool find_context(int index, gpu *g, sli_why *why) {
            driver_fine(sli_cudnn.cuDevicePrimaryCtxRetain(&g->context, device), "cuDevicePrimaryCtxRetain", why);
 }
 
-bool sli_cudnn_enter(int index, cudnnHandle_t *questions, sli_why *why) {
+bool sli_cudnn_has_spare(int index) {
+    return index >= 0 && index < MAX_GPUS && gpus[index].spares > 0;
+}
+
+bool sli_cudnn_enter(int index, cudnnHandle_t *questions, cudnnHandle_t *spare, sli_why *why) {
     if (index < 0 || index >= MAX_GPUS)
         return sli_cudnn_refuse(why, "GPU %d: cuDNN rows serve the first %d", index, MAX_GPUS);
     gpu *g = &gpus[index];
@@ -56,6 +60,7 @@ bool sli_cudnn_enter(int index, cudnnHandle_t *questions, sli_why *why) {
         fine = sli_cudnn_fine(sli_cudnn.cudnnCreate(&g->spare[0]), "cudnnCreate", why);
         if (fine) g->spares = 1;
     }
+    if (fine) *spare = g->spare[g->spares - 1]; /* the one to be taken next */
     if (!fine) sli_cudnn_leave();
     return fine;
 }

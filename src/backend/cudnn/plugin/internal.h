@@ -71,12 +71,15 @@ bool sli_cudnn_fine(cudnnStatus_t status, const char *what, sli_why *why);
     } while (0)
 
 /* --------------------------------------------------------------------------------------------------- handles --
- * Making a handle allocates and waits, which a call being recorded must not: planning makes one ahead for the run to come,
- * and handles of ended runs are used again. */
+ * Making a handle allocates and waits, and so may its first calls, which work being recorded must not: planning makes one ahead
+ * and tries the problem with it. Handles of ended runs are used again. */
 void sli_cudnn_lock(void);
 void sli_cudnn_unlock(void);
-/* Under the lock. Makes the GPU's context current (leave: the former one) and sees to a handle for questions and a spare. */
-bool sli_cudnn_enter(int index, cudnnHandle_t *questions, sli_why *why);
+/* Under the lock. */
+bool sli_cudnn_has_spare(int index);
+/* Under the lock. Makes the GPU's context current (leave: the former one) and sees to a handle for questions, which launches
+ * nothing, and a spare. */
+bool sli_cudnn_enter(int index, cudnnHandle_t *questions, cudnnHandle_t *spare, sli_why *why);
 void sli_cudnn_leave(void);
 /* Under the lock, the GPU's context being current: as entering, without changing contexts. */
 bool sli_cudnn_questions(int index, cudnnHandle_t *questions, sli_why *why);

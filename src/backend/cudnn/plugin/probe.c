@@ -60,7 +60,8 @@ static void measure_smaller(const sli_cudnn_key *key, cudnnHandle_t questions, s
 }
 
 /* ----------------------------------------------------------------------------------------------------- trial --
- * The persistent kernels refuse some sizes only when they are called, so they are called: two steps of zeros. */
+ * Two steps of zeros. The persistent kernels refuse some sizes only when they are called; and a handle's first calls load
+ * kernels and allocate, which must be over when a run records its work. */
 typedef struct trial {
     const sli_cudnn_shape *shape;
     cudnnHandle_t handle;
@@ -110,12 +111,12 @@ static size_t place_trial(trial *t, uintptr_t block) {
 }
 
 /* Without memory for it there is no trial: cuDNN's sizes stand. */
-static bool try_shape(const sli_cudnn_key *key, cudnnHandle_t questions, sli_why *why) {
+static bool try_shape(const sli_cudnn_key *key, cudnnHandle_t questions, cudnnHandle_t handle, sli_why *why) {
     sli_cudnn_key two = *key;
     if (two.problem.steps > 2) two.problem.steps = 2;
     sli_cudnn_shape *shape = sli_cudnn_shape_new(&two, questions, why);
     if (!shape) return false;
-    trial t = {.shape = shape, .handle = questions};
+    trial t = {.shape = shape, .handle = handle};
     size_t bytes = place_trial(&t, 0);
     CUdeviceptr block = 0;
     CUstream stream = NULL;
@@ -124,12 +125,11 @@ static bool try_shape(const sli_cudnn_key *key, cudnnHandle_t questions, sli_why
         sli_cudnn.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
         place_trial(&t, (uintptr_t)block);
         sli_cudnn.cuMemsetD8Async(block, 0, bytes, stream);
-        taken =
-            sli_cudnn_fine(sli_cudnn.cudnnSetStream(questions, stream), "cudnnSetStream", why) && try_calls(&t, why);
+        taken = sli_cudnn_fine(sli_cudnn.cudnnSetStream(handle, stream), "cudnnSetStream", why) && try_calls(&t, why);
         CUresult done = sli_cudnn.cuStreamSynchronize(stream);
         if (taken && done != CUDA_SUCCESS)
             taken = sli_cudnn_refuse(why, "cuDNN failed in a trial of two steps: CUDA error %d", (int)done);
-        sli_cudnn.cudnnSetStream(questions, NULL);
+        sli_cudnn.cudnnSetStream(handle, NULL);
     }
     if (stream) sli_cudnn.cuStreamDestroy_v2(stream);
     if (block) sli_cudnn.cuMemFree_v2(block);
@@ -138,17 +138,32 @@ static bool try_shape(const sli_cudnn_key *key, cudnnHandle_t questions, sli_why
 }
 
 /* ----------------------------------------------------------------------------------------------------- probe -- */
+/* Persistent dynamic kernels would have to be built, which takes seconds: their handle is tried with the standard ones. */
+static bool try_handle(const sli_cudnn_key *key, cudnnHandle_t questions, cudnnHandle_t spare, sli_why *why) {
+    sli_cudnn_key tried = *key;
+    if (key->algo == SLI_CUDNN_PERSIST_DYNAMIC) tried.algo = SLI_CUDNN_STANDARD;
+    return try_shape(&tried, questions, spare, why);
+}
+
 static void ask(answer *a) {
-    cudnnHandle_t questions;
-    if (!sli_cudnn_enter(a->key.device, &questions, &a->why)) return;
+    cudnnHandle_t questions, spare;
+    if (!sli_cudnn_enter(a->key.device, &questions, &spare, &a->why)) return;
     sli_cudnn_shape *shape = sli_cudnn_shape_new(&a->key, questions, &a->why);
     a->taken = shape != NULL;
     if (shape) a->sizes = shape->sizes;
     sli_cudnn_shape_free(shape);
-    bool tried = a->key.algo == SLI_CUDNN_PERSIST_STATIC || a->key.algo == SLI_CUDNN_SMALL_H;
-    if (a->taken && tried) a->taken = try_shape(&a->key, questions, &a->why);
-    /* Every batch of persistent dynamic kernels may need a build to be measured, which takes seconds. */
+    if (a->taken) a->taken = try_handle(&a->key, questions, spare, &a->why);
+    /* Every batch of persistent dynamic kernels may need a build to be measured. */
     if (a->taken && a->key.algo != SLI_CUDNN_PERSIST_DYNAMIC) measure_smaller(&a->key, questions, &a->sizes);
+    sli_cudnn_leave();
+}
+
+/* The answer is known, but the handle made with it is in use: another, for the run to come. */
+static void refill(const sli_cudnn_key *key) {
+    cudnnHandle_t questions, spare;
+    sli_why why;
+    if (sli_cudnn_has_spare(key->device) || !sli_cudnn_enter(key->device, &questions, &spare, &why)) return;
+    try_handle(key, questions, spare, &why);
     sli_cudnn_leave();
 }
 
@@ -158,9 +173,10 @@ bool sli_cudnn_probe(const sli_problem *problem, const sli_caps *caps, sli_cudnn
     sli_cudnn_key_fill(&fresh.key, problem, algo, caps->index);
     sli_cudnn_lock();
     const answer *known = find_answer(&fresh.key);
-    if (known)
+    if (known) {
         fresh = *known;
-    else {
+        if (fresh.taken) refill(&fresh.key);
+    } else {
         ask(&fresh);
         keep_answer(&fresh);
     }
