@@ -448,9 +448,9 @@ static void turn_into_f16(sl_plan *plan) {
 
 TEST(run_loss_scaling_is_kept_beside_the_parameters) {
     sl_model *model = language_model();
-    rig plain = make_rig(model, training_options), r = {0};
+    rig plain = make_rig_on(model, training_options, "far"), r = {0};
     sl_plan_options options = training_options;
-    options.device = test_device;
+    options.device = "far";
     REQUIRE_OK(sl_plan_new(model, &options, &r.plan));
     turn_into_f16(r.plan);
     REQUIRE_OK(sl_params_new(r.plan, &r.params));
@@ -485,6 +485,35 @@ TEST(run_loss_scaling_is_kept_beside_the_parameters) {
     REQUIRE_OK(sl_run_update(r.run, 0.1, &b));
     CHECK(b.loss_scale == 1024 && b.skipped_steps == 3);
     free_rig(&plain);
+    free_rig(&r);
+    sl_model_free(model);
+}
+
+/* y = w x, trained to a target so far away that the scaled gradient does not fit f16. */
+TEST(run_f16_finds_its_loss_scale) {
+    if (strncmp(test_device, "cuda", 4) != 0) test_skip("device %s does not compute f16", test_device);
+    sl_model *model;
+    sl_dense dense = {.units = 1, .kernel_init = {SL_INIT_ZEROS, 0}};
+    REQUIRE_OK(sl_model_new(NULL, &model));
+    REQUIRE_OK(sl_model_add_input(model, "x", 1, 1));
+    REQUIRE_OK(sl_model_add_dense(model, "only", &dense, NULL));
+    sl_plan_options options = {.train = 1, .dtype = SL_F16, .loss = SL_LOSS_MSE, .optimizer = {.kind = SL_ADAM}};
+    rig r = make_rig(model, options);
+    float x = 1, target = 3000;
+    const void *inputs[] = {&x};
+    sl_batch batch = {.batch = 1, .steps = 1, .inputs = inputs, .targets = &target};
+    double kernel = 1;
+    for (int k = 0; k < 40; k++) {
+        sl_result result;
+        REQUIRE_OK(sl_run_step(r.run, &batch, (uint32_t)k, 0.1));
+        REQUIRE_OK(sl_run_step_result(r.run, &result));
+        CHECK(isfinite(result.loss) && isfinite(result.gradient_norm) == (result.skipped_steps < k + 1));
+        CHECK(result.loss_scale == 65536 / pow(2, result.skipped_steps));
+        if (k == 0) CHECK(result.skipped_steps == 1);
+        if (k == 39) CHECK(result.skipped_steps >= 5 && result.skipped_steps < 20);
+        REQUIRE_OK(sl_params_get(r.params, "only.kernel", &kernel, 1));
+        CHECK((fabs(kernel) > 0) == (result.skipped_steps < k + 1));
+    }
     free_rig(&r);
     sl_model_free(model);
 }

@@ -1,6 +1,8 @@
 /* The fit loop: what it computes, in which order, when it stops; the same bits for any number of threads. */
 #include "test.h"
+#include "core/run.h"
 #include "train/train_helpers.h"
+#include "train/trainer.h"
 
 TEST(fit_learns_and_counts_its_steps) {
     sl_model *model = helper_model(0);
@@ -265,6 +267,58 @@ TEST(fit_names_the_layer_of_a_bad_gradient) {
     REQUIRE_OK(sl_trainer_new(model, &training, &data, NULL, NULL, NULL, &trainer));
     CHECK_FAILS(sl_trainer_fit(trainer, NULL, NULL), SL_ERR_NUMBERS, "step 1: the gradient's norm is");
     CHECK(strstr(sl_error_detail(), "the first such gradient is of layer only"));
+    sl_trainer_free(trainer);
+    sl_model_free(model);
+}
+
+/* No row of a CPU computes f16. A trainer whose plan says so above f32 rows has the loss scaling around them: gradients that
+ * overflow are left out, as a GPU does it, and training goes on until the scale is as good as nothing. */
+static void turn_into_f16(sl_trainer *t) {
+    sl_run_free(t->run);
+    sl_params_free(t->params);
+    t->run = NULL;
+    t->params = NULL;
+    t->plan->options.dtype = SL_F16;
+    REQUIRE_OK(sli_plan_place(t->plan, t->plan->segment_steps));
+    REQUIRE_OK(sl_params_new(t->plan, &t->params));
+    REQUIRE_OK(sli_params_init(t->params, 1, 0));
+    REQUIRE_OK(sl_run_new(t->plan, t->params, &t->run));
+}
+
+TEST(fit_goes_on_when_scaled_gradients_overflow) {
+    float x[6] = {1, 2, 1e25f, 1, 2, 3}, y[6] = {1, 2, 1e18f, 1, 2, 3}; /* a batch each */
+    sl_array xa = {SL_ARRAY_F32, 2, {6, 1}, x, sizeof x, {0}}, ya = {SL_ARRAY_F32, 2, {6, 1}, y, sizeof y, {0}};
+    sl_dataset data = {.x = &xa, .y = &ya};
+    sl_training training = {.loss = SL_LOSS_MSE, .device = "far", .batch = 1, .epochs = 1};
+    sl_model *model = NULL;
+    sl_trainer *trainer = NULL, *resumed = NULL;
+    helper_record r = {0};
+    sl_dense dense = {.units = 1, .kernel_init = {SL_INIT_ZEROS, 0}};
+    const char *path = helper_path("scaled.sluice");
+    REQUIRE_OK(sl_model_new(NULL, &model));
+    REQUIRE_OK(sl_model_add_input(model, "x", 1, 1));
+    REQUIRE_OK(sl_model_add_dense(model, "only", &dense, NULL));
+    training.learning_rate = 1e-10; /* the kernel stays so small that the third loss is finite */
+    REQUIRE_OK(sl_trainer_new(model, &training, &data, NULL, path, NULL, &trainer));
+    turn_into_f16(trainer);
+    sli_scaling scaling = {.scale = 2048, .good = 7, .skipped = 2}, read;
+    REQUIRE_OK(sli_params_scaling_set(trainer->params, &scaling));
+    REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, &r));
+    CHECK(r.steps == 6 && r.last.loss_scale == 2048 && r.last.skipped_steps == 2);
+    CHECK(trainer->params->optimizer_steps == 6); /* the device knows which ones did not happen */
+    /* The scale is in the checkpoint. */
+    REQUIRE_OK(sl_trainer_new(model, &training, &data, NULL, path, NULL, &resumed));
+    turn_into_f16(resumed);
+    REQUIRE_OK(sl_trainer_resume(resumed));
+    REQUIRE_OK(sli_params_scaling_get(resumed->params, &read));
+    CHECK(read.scale == 2048 && read.good == 7 && read.skipped == 2);
+    sl_trainer_free(resumed);
+    sl_trainer_free(trainer);
+    REQUIRE_OK(sl_trainer_new(model, &training, &data, NULL, NULL, NULL, &trainer));
+    turn_into_f16(trainer);
+    scaling.scale = 1.0 / 32768;
+    REQUIRE_OK(sli_params_scaling_set(trainer->params, &scaling));
+    CHECK_FAILS(sl_trainer_fit(trainer, NULL, NULL), SL_ERR_NUMBERS, "step 3: the gradient's norm is");
     sl_trainer_free(trainer);
     sl_model_free(model);
 }
