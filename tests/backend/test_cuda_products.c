@@ -47,9 +47,9 @@ TEST(cuda_dense_books_what_it_needs) {
     p = problem("dense:b3_t6_i5_h11_bf16_train+act=tanh");
     sli_cuda_dense.book(&p, &caps, 4, &booking);
     CHECK(booking.saved == (size_t)3 * 6 * 11 * 4);
-    CHECK(booking.packed == (size_t)11 * 5 * 2);
-    CHECK(booking.scratch_forward == 256 + workspace); /* 12 x 5 of 2 bytes */
-    /* dz 12 x 11 of 4 bytes, narrow dz 12 x 11 of 2, narrow x; one slab of rows needs no scratch */
+    CHECK(booking.packed == (size_t)11 * 8 * 2);
+    CHECK(booking.scratch_forward == 256 + workspace); /* 12 x 8 of 2 bytes */
+    /* dz 12 x 11 of 4 bytes, narrow dz 12 x 16 of 2, narrow x; one slab of rows needs no scratch */
     CHECK(booking.scratch_backward == 768 + 512 + 256 + workspace);
 
     /* Logits: nothing is saved, so that the loss may write over them. */
@@ -61,17 +61,19 @@ TEST(cuda_dense_books_what_it_needs) {
 
 /* Places follow each other without overlap, aligned, and end where the booking ends. */
 static void check_places(const sli_problem *p, const sli_caps *caps, int chunk) {
-    const size_t rows = (size_t)chunk * (size_t)p->batch, x = rows * (size_t)p->inputs, y = rows * (size_t)p->units;
+    const size_t rows = (size_t)chunk * (size_t)p->batch, y = rows * (size_t)p->units;
+    const size_t x_narrow = rows * (((size_t)p->inputs + 7) & ~(size_t)7),
+                 y_narrow = rows * (((size_t)p->units + 7) & ~(size_t)7);
     const bool narrow = sli_dense_is_narrow(p), linear = sli_dense_is_linear(p);
     sli_dense_forward_places f;
     sli_dense_forward_layout(p, caps, chunk, &f);
-    CHECK(f.x + (narrow ? 2 * x : 0) <= f.workspace && f.workspace + f.workspace_bytes <= f.bytes);
+    CHECK(f.x + (narrow ? 2 * x_narrow : 0) <= f.workspace && f.workspace + f.workspace_bytes <= f.bytes);
     CHECK(f.workspace % SLI_DENSE_PLACE == 0);
     sli_dense_backward_places b;
     sli_dense_backward_layout(p, caps, chunk, &b);
     CHECK(b.dz + (linear ? 0 : 4 * y) <= b.narrow_dz);
-    CHECK(b.narrow_dz + (narrow ? 2 * y : 0) <= b.x);
-    CHECK(b.x + (narrow ? 2 * x : 0) <= b.columns);
+    CHECK(b.narrow_dz + (narrow ? 2 * y_narrow : 0) <= b.x);
+    CHECK(b.x + (narrow ? 2 * x_narrow : 0) <= b.columns);
     CHECK(b.columns + (p->no_bias ? 0 : sli_cuda_column_scratch((int64_t)rows, p->units)) <= b.workspace);
     CHECK(b.workspace + b.workspace_bytes <= b.bytes);
     CHECK(b.narrow_dz % SLI_DENSE_PLACE == 0 && b.x % SLI_DENSE_PLACE == 0 && b.columns % SLI_DENSE_PLACE == 0);

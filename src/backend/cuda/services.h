@@ -66,6 +66,14 @@ static inline size_t sli_cuda_operand_bytes(sl_dtype math) {
 }
 /* to[count] (math's type) = from[count] rounded to nearest even; f16 overflow becomes infinity. f32, tf32: a copy. */
 void sli_cuda_narrow(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *to, const float *from, size_t count);
+/* The same by rows, into rows that are padded with zeros: to[rows][to_row] = from[rows][columns], from_row elements apart.
+ * to_row = sli_cuda_padded(columns) makes the rows of 16-bit operands multiples of 16 bytes, which tensor cores' fast kernels
+ * want; as a matrix, `row` is then to_row. 16-bit types alone. */
+static inline int64_t sli_cuda_padded(int64_t columns) {
+    return (columns + 7) / 8 * 8;
+}
+void sli_cuda_narrow_rows(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *to, int64_t to_row, const float *from,
+                          int64_t from_row, int64_t rows, int64_t columns);
 /* to[count] = from[count] of math's type. */
 void sli_cuda_widen(sli_queue *queue, cudaStream_t stream, sl_dtype math, float *to, const void *from, size_t count);
 /* to[count] += from[count] of math's type. */

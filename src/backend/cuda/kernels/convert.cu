@@ -75,6 +75,43 @@ extern "C" void sli_cuda_add(sli_queue *queue, cudaStream_t stream, sl_dtype mat
         launch<float, float, true>(queue, stream, to, (const float *)from, count);
 }
 
+/* to[rows][to_row] = from[rows][columns] and zeros behind, four at a time; to_row is a multiple of four. */
+template <typename To>
+__global__ void __launch_bounds__(THREADS)
+    convert_rows(To *__restrict__ to, int64_t to_row, const float *__restrict__ from, int64_t from_row, int64_t rows,
+                 int64_t columns, bool vector) {
+    const int64_t quads = to_row / 4, threads = (int64_t)gridDim.x * THREADS;
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < rows * quads; i += threads) {
+        const int64_t row = i / quads, column = i % quads * 4;
+        const float *source = from + row * from_row + column;
+        quad<float> in = {};
+        if (vector && column + 4 <= columns) {
+            in = *reinterpret_cast<const quad<float> *>(source);
+        } else {
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                if (column + j < columns) in.x[j] = source[j];
+        }
+        quad<To> out;
+#pragma unroll
+        for (int j = 0; j < 4; j++) sli_assign(&out.x[j], in.x[j]);
+        *reinterpret_cast<quad<To> *>(to + row * to_row + column) = out;
+    }
+}
+
+extern "C" void sli_cuda_narrow_rows(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *to, int64_t to_row,
+                                     const float *from, int64_t from_row, int64_t rows, int64_t columns) {
+    if (rows <= 0 || columns <= 0 || sli_cuda_failed(queue)) return;
+    const bool vector = (uintptr_t)from % 16 == 0 && from_row % 4 == 0;
+    const unsigned blocks = blocks_for((size_t)rows * (size_t)to_row);
+    if (math == SL_F16)
+        convert_rows<<<blocks, THREADS, 0, stream>>>((__half *)to, to_row, from, from_row, rows, columns, vector);
+    else
+        convert_rows<<<blocks, THREADS, 0, stream>>>((__nv_bfloat16 *)to, to_row, from, from_row, rows, columns,
+                                                     vector);
+    (void)SLI_LAUNCHED(queue, "conversion of rows");
+}
+
 /* ------------------------------------------------------------------------------------------------- column sums --
  * Slab s has rows [s R / slabs, (s + 1) R / slabs). Within a block, ROWS rows of threads take every ROWS-th row of the slab;
  * their sums are added in order, and then the slabs in order. */

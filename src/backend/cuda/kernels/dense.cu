@@ -24,25 +24,30 @@ __global__ void __launch_bounds__(THREADS) activate(float *__restrict__ y, float
     }
 }
 
-/* dz = dy act'(y); narrow too, unless NULL. */
+/* dz = dy act'(y); narrow too, in rows of `row` >= columns with zeros behind, unless NULL. */
 template <int act, typename T>
 __global__ void __launch_bounds__(THREADS)
     slope(float *__restrict__ dz, T *__restrict__ narrow, const float *__restrict__ dy, const float *__restrict__ y,
-          int64_t count) {
-    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += (int64_t)gridDim.x * THREADS) {
-        const float value = dy[i] * cell_act_slope(act, y[i]);
-        dz[i] = value;
+          int64_t rows, int64_t columns, int64_t row) {
+    const int64_t count = rows * row, threads = (int64_t)gridDim.x * THREADS;
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += threads) {
+        const int64_t column = i % row, at = i / row * columns + column;
+        const float value = column < columns ? dy[at] * cell_act_slope(act, y[at]) : 0.0f;
+        if (column < columns) dz[at] = value;
         if (narrow) sli_assign(&narrow[i], value);
     }
 }
 
 template <int act>
-static void run_slope(const sli_call *call, float *dz, void *narrow, const float *dy, const float *y, int64_t count) {
+static void run_slope(const sli_call *call, float *dz, void *narrow, const float *dy, const float *y, int64_t rows) {
+    const sli_problem *p = &call->problem;
+    const int64_t row = sli_dense_row(p, p->units);
+    const unsigned blocks = blocks_for(rows * row);
     cudaStream_t stream = sli_cuda_stream(call->queue);
-    if (call->problem.dtype == SL_F16)
-        slope<act><<<blocks_for(count), THREADS, 0, stream>>>(dz, (__half *)narrow, dy, y, count);
+    if (p->dtype == SL_F16)
+        slope<act><<<blocks, THREADS, 0, stream>>>(dz, (__half *)narrow, dy, y, rows, p->units, row);
     else
-        slope<act><<<blocks_for(count), THREADS, 0, stream>>>(dz, (__nv_bfloat16 *)narrow, dy, y, count);
+        slope<act><<<blocks, THREADS, 0, stream>>>(dz, (__nv_bfloat16 *)narrow, dy, y, rows, p->units, row);
     (void)SLI_LAUNCHED(call->queue, "slope of a dense layer");
 }
 
@@ -100,8 +105,8 @@ extern "C" void sli_gpu_dense_pack(const sli_call *call) {
     const sli_problem *p = &call->problem;
     if (!call->packed || !sli_dense_is_narrow(p)) return;
     sli_cuda_phase(call->queue, SLI_PHASE_OPTIMIZER);
-    sli_cuda_narrow(call->queue, sli_cuda_stream(call->queue), p->dtype, call->packed,
-                    (const float *)call->param[SLI_DENSE_KERNEL], (size_t)p->units * (size_t)p->inputs);
+    sli_cuda_narrow_rows(call->queue, sli_cuda_stream(call->queue), p->dtype, call->packed, sli_dense_row(p, p->inputs),
+                         (const float *)call->param[SLI_DENSE_KERNEL], p->inputs, p->units, p->inputs);
 }
 
 /* What products of this call have in common; W as they read it. */
@@ -117,10 +122,12 @@ static const void *kernel_of(const sli_call *call) {
     return sli_dense_is_narrow(&call->problem) ? call->packed : call->param[SLI_DENSE_KERNEL];
 }
 
-/* The rows from `row` on as an operand: themselves, or narrow in `place`. */
-static const void *operand(const sli_call *call, const float *from, void *place, int64_t count) {
-    if (!sli_dense_is_narrow(&call->problem)) return from;
-    sli_cuda_narrow(call->queue, sli_cuda_stream(call->queue), call->problem.dtype, place, from, (size_t)count);
+/* from[rows][columns] as an operand: itself, or narrow and padded in `place`. */
+static const void *operand(const sli_call *call, const float *from, void *place, int64_t rows, int64_t columns) {
+    const sli_problem *p = &call->problem;
+    if (!sli_dense_is_narrow(p)) return from;
+    sli_cuda_narrow_rows(call->queue, sli_cuda_stream(call->queue), p->dtype, place, sli_dense_row(p, columns), from,
+                         columns, rows, columns);
     return place;
 }
 
@@ -139,8 +146,8 @@ extern "C" void sli_gpu_dense_forward(const sli_call *call) {
         product.m = rows;
         product.n = H;
         product.k = I;
-        product.a = matrix(operand(call, x, scratch + places.x, rows * I), I, false);
-        product.b = matrix(kernel_of(call), I, true);
+        product.a = matrix(operand(call, x, scratch + places.x, rows, I), sli_dense_row(p, I), false);
+        product.b = matrix(kernel_of(call), sli_dense_row(p, I), true);
         product.d = y;
         product.d_row = H;
         product.bias = (const float *)call->param[SLI_DENSE_BIAS];
@@ -160,8 +167,8 @@ static void backward_input(const sli_call *call, const sli_cuda_product *common,
     product.m = rows;
     product.n = I;
     product.k = H;
-    product.a = matrix(dz, H, false);
-    product.b = matrix(kernel_of(call), I, false);
+    product.a = matrix(dz, sli_dense_row(&call->problem, H), false);
+    product.b = matrix(kernel_of(call), sli_dense_row(&call->problem, I), false);
     product.d = (float *)call->d_in[SLI_DENSE_X] + row * I;
     product.d_row = I;
     product.beta = call->accumulate >> SLI_DENSE_X & 1 ? 1.0f : 0.0f;
@@ -176,8 +183,8 @@ static void backward_kernel(const sli_call *call, const sli_cuda_product *common
     product.m = H;
     product.n = I;
     product.k = rows;
-    product.a = matrix(dz, H, true);
-    product.b = matrix(x, I, false);
+    product.a = matrix(dz, sli_dense_row(&call->problem, H), true);
+    product.b = matrix(x, sli_dense_row(&call->problem, I), false);
     product.d = call->d_param[SLI_DENSE_KERNEL];
     product.d_row = I;
     product.beta = 1.0f;
@@ -194,19 +201,19 @@ static void backward_chunk(const sli_call *call, const sli_dense_backward_places
     const bool products = call->d_in[SLI_DENSE_X] || call->d_param[SLI_DENSE_KERNEL];
     const void *dz_operand = dz;
     if (sli_dense_is_linear(p)) {
-        if (products) dz_operand = operand(call, dz, scratch + places->narrow_dz, rows * H);
+        if (products) dz_operand = operand(call, dz, scratch + places->narrow_dz, rows, H);
     } else {
         float *own = (float *)(scratch + places->dz);
         void *narrow = sli_dense_is_narrow(p) ? scratch + places->narrow_dz : NULL;
         const float *y = (const float *)call->saved + row * H;
-        FOR_ACTIVATION(p, run_slope, call, own, narrow, dz, y, rows * H)
+        FOR_ACTIVATION(p, run_slope, call, own, narrow, dz, y, rows)
         dz = own;
         dz_operand = narrow ? narrow : own;
     }
     if (call->d_in[SLI_DENSE_X]) backward_input(call, &common, dz_operand, row, rows);
     if (call->d_param[SLI_DENSE_KERNEL]) {
         const float *x = (const float *)call->in[SLI_DENSE_X] + row * I;
-        backward_kernel(call, &common, dz_operand, operand(call, x, scratch + places->x, rows * I), rows);
+        backward_kernel(call, &common, dz_operand, operand(call, x, scratch + places->x, rows, I), rows);
     }
     if (call->d_param[SLI_DENSE_BIAS])
         sli_cuda_add_columns(call->queue, stream, (float *)call->d_param[SLI_DENSE_BIAS], dz, rows, H,
