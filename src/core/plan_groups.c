@@ -28,8 +28,8 @@ static bool takes_state_from(const sl_plan *plan, const sli_step *step, const sl
 static bool shares_parameter(const sl_plan *plan, const sli_step *step, const sli_group *group) {
     for (int i = group->first; i < group->first + group->count; i++)
         for (int a = 0; a < SLI_MAX_PARAM; a++)
-            for (int b = 0; b < SLI_MAX_PARAM; b++)
-                if (step->emit.param[a] >= 0 && step->emit.param[a] == plan->steps[i].emit.param[b]) return true;
+            for (int b = 0; b < SLI_MAX_PARAM && step->emit.param[a] >= 0; b++)
+                if (step->emit.param[a] == plan->steps[i].emit.param[b]) return true;
     return false;
 }
 

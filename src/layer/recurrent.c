@@ -443,6 +443,7 @@ static stack find_stack(const sli_planner *planner, const sli_layer *layer, cons
  * and is faster; negative if a part is not known. */
 static double seconds_of_parts(sli_planner *planner, const stack *s) {
     double sum = 0;
+    if (sli_planner_seconds(planner, s->layers[0], &s->problem) < 0) return -1; /* nothing to compare with */
     int directions = sli_problem_directions(&s->problem);
     for (int l = 0; l < s->count; l++) {
         double apart = 0, both = -1;

@@ -154,8 +154,9 @@ static sl_status compare_segments(pair *p) {
         }
         SLI_TRY(status);
         memory = plan->memory;
+        bool same = plan->step_count == p->trial.plan->step_count; /* else both directions came apart: other sums */
         sl_plan_free(plan);
-        if (memory.segments <= most) return SL_OK; /* one chunk, or memory that no segment saves */
+        if (!same || memory.segments <= most) return SL_OK; /* one chunk, or memory that no segment saves */
         most = memory.segments;
         snprintf(what, sizeof what, "recomputed in %d segments", most);
         SLI_TRY(compare_plan(p, &options, what));

@@ -43,7 +43,12 @@ sli_tolerance sli_tolerance_of(const sl_plan *plan, sl_dtype dtype) {
         const sli_problem *p = &plan->steps[k].problem;
         bool products = sli_op_is_recurrent(p->op) || p->op == SLI_OP_DENSE;
         double gates = sli_op_is_recurrent(p->op) ? sli_op_gates(p->op) : 1;
-        if (products && k > 0) layers += 1;
+        if (products) layers += sli_problem_parts(p) - (k == 0); /* a wide step: its parts */
+        if (p->layers > 1) {
+            sli_problem above = sli_problem_part(p, 1, 0);
+            forward = fmax(forward, (double)above.inputs + above.units);
+            backward = fmax(backward, above.inputs + gates * above.units);
+        }
         forward = fmax(forward, (double)p->inputs + p->units);
         backward = fmax(backward, p->inputs + gates * p->units);
     }
