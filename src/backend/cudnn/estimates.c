@@ -45,7 +45,7 @@ typedef struct fit {
 /* Standard: 512 B16 .. 4096 B128, from the table of peers. */
 static fit standard_fit(sl_dtype dtype) {
     if (dtype == SL_F32) return (fit){8, 3.0e6, 45e6, 64, 2.4, 45e6};
-    if (dtype == SL_TF32) return (fit){7, 3.0e6, 180e6, 64, 3.1, 250e6};
+    if (dtype == SL_TF32) return (fit){7, 3.0e6, 180e6, 64, 2.9, 250e6};
     return (fit){5.5, 3.2e6, 400e6, 64, 2.5, 500e6};
 }
 
@@ -62,23 +62,30 @@ static double small_step(const sli_problem *p) {
     return 0.4 + 0.006 * p->units + 0.008 * fmax(p->batch, 8) * p->units / 64;
 }
 
+/* Standard: a product and a pointwise kernel a step, whichever of weights and multiply-adds takes longer. Few rows take another
+ * product; 16-bit rows that are no multiple of 16 bytes halve its rate; the small kernels of two layers run side by side. */
+static double standard_step(const sli_problem *p, const fit *f, double scale) {
+    double e = (double)sli_cudnn_bytes(p), rows = fmax(p->batch, p->batch <= 8 ? 16 : f->rows);
+    double matrix = (double)sli_cudnn_gates(p) * p->units * sli_problem_output(p) + (double)p->units * p->projection;
+    double slow = sli_cudnn_narrow(p) && p->units % 8 != 0 ? 2 : 1;
+    double step = f->step + scale * slow * fmax(e * matrix / f->bytes, 2 * rows * matrix / f->flops);
+    return sli_cudnn_parts(p) > 1 && p->units <= 256 ? step / 2 : step;
+}
+
 double sli_cudnn_seconds(const sli_problem *p, const sli_caps *caps, sli_cudnn_algo algo) {
     /* Building persistent dynamic kernels takes seconds, once; counted as spread over a short training. */
-    const double call = 20, build = algo == SLI_CUDNN_PERSIST_DYNAMIC ? 3e6 / 5000 : 0, reference_sms = 132;
+    const double call = 30, build = algo == SLI_CUDNN_PERSIST_DYNAMIC ? 3e6 / 5000 : 0, reference_sms = 132;
     fit f = standard_fit(p->dtype);
-    double G = sli_cudnn_gates(p), H = p->units, B = p->batch, T = (double)sli_cudnn_steps(p);
-    double O = sli_problem_output(p), e = (double)sli_cudnn_bytes(p);
+    double G = sli_cudnn_gates(p), T = (double)sli_cudnn_steps(p), inputs = 0, step;
     double scale = caps->multiprocessors > 0 ? reference_sms / caps->multiprocessors : 1;
-    double matrix = G * H * O + H * p->projection, inputs = 0, step;
     for (int part = 0; part < sli_cudnn_parts(p); part++)
-        inputs += 2 * T * B * G * H * (double)sli_cudnn_part_inputs(p, part);
+        inputs += 2 * T * p->batch * G * p->units * (double)sli_cudnn_part_inputs(p, part);
     if (algo == SLI_CUDNN_STANDARD)
-        step = f.step + scale * fmax(e * matrix / f.bytes, 2 * fmax(B, f.rows) * matrix / f.flops);
+        step = standard_step(p, &f, scale);
     else {
-        step = algo == SLI_CUDNN_SMALL_H ? small_step(p) : persistent_step(p);
-        step *= G / 4;
+        step = G / 4 * (algo == SLI_CUDNN_SMALL_H ? small_step(p) : persistent_step(p));
         f.training = 3.2;
     }
     double us = sli_cudnn_parts(p) * T * step + scale * inputs / f.big_flops;
-    return 1e-6 * (call + build + us * (p->train ? f.training : 1));
+    return 1e-6 * (build + (call + us) * (p->train ? f.training : 1));
 }
