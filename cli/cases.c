@@ -74,7 +74,9 @@ int case_list_open(case_list *list, const command *command, const case_options *
     if (!list->at_path) return report_memory();
     snprintf(list->at_path, room, "%s.at.%d", options->jsonl, list->shard);
     list->file = open(options->jsonl, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (list->file < 0) return report_as(SL_ERR_IO, "--jsonl: cannot write %s: %s", options->jsonl, strerror(errno));
+    if (list->file < 0)
+        return report_as(SL_ERR_IO, "--jsonl: cannot write %s: %s; name a file in a folder that exists", options->jsonl,
+                         strerror(errno));
     return 0;
 }
 

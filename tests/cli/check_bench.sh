@@ -19,4 +19,20 @@ for line in sys.stdin:
     for row in answer["kernels"]:
         print(" ", " ".join(row) if row["kernel"] in ("ref", "cpu:step") else "another kernel")'
 try bench lstm
-try bench lstm:b1_t1_i1_h8 --device cuda:0
+exits bench lstm:b1_t1_i1_h8 --device cuda:99
+# Many problems: one line a kernel, what is known is skipped, shards share the list.
+printf 'lstm:b1_t3_i2_h3_train\ngru:b1_t3_i2_h3_train\nrnn:b1_t3_i2_h3_f64_train\nrnn:b2_t2_i2_h2\n' >list.txt
+try check list.txt --device cpu --jsonl lines.jsonl --source one --shard 2/2
+try check list.txt --device cpu --jsonl lines.jsonl --source one
+try check list.txt --device cpu --jsonl lines.jsonl --source one --shard 1/2
+try check list.txt --device cpu --jsonl lines.jsonl --source two --limit-seconds 0.000001
+python3 -c 'import json
+for line in open("lines.jsonl"):
+    line = json.loads(line)
+    print(line["case"], line["kernel"], line.get("ok", "refused"))' | grep ' ref '
+ls lines.jsonl*
+echo lstm:h3 >>list.txt
+try check list.txt --device cpu --jsonl lines.jsonl --source one --dtype f32
+try check list.txt --device cpu --jsonl lines.jsonl --shard 3/2
+try check list.txt --device cpu --jsonl missing/lines.jsonl
+try bench list.txt --device cpu --seconds 0.001 --jsonl times.jsonl --source one | grep -E '^(FAIL|bench|exit)'

@@ -56,7 +56,5 @@ try generate model --temperature nan
 try info
 try check
 try bench
-try check lstm:h8 --dtype bf16
-try bench lstm:h8 --dtype bf16
 try devices here
 ls
