@@ -32,7 +32,7 @@ static inline sli_loss_shape sli_loss_shape_of(int width) {
 
 /* Rows are added to the metrics piece by piece, pieces being counted from the start of each chunk of time: neither the
  * number of threads nor segments change a bit. */
-enum { SLI_LOSS_PIECE = 1024 };
+enum { SLI_LOSS_PIECE = 128 };
 typedef struct sli_loss_pieces {
     size_t rows, chunk_rows, in_chunk, pieces; /* in_chunk: pieces of a full chunk */
 } sli_loss_pieces;

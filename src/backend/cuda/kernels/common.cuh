@@ -12,7 +12,8 @@ enum { SLI_THREADS = 256 }; /* of a block, where a kernel has no reason for anot
 /* Blocks for `items`, one a thread, at most `most`: kernels over elements go on in strides of the grid. */
 static inline unsigned sli_blocks(size_t items, size_t threads = SLI_THREADS, size_t most = 8192) {
     const size_t blocks = (items + threads - 1) / threads;
-    return (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most);
+    const size_t fewer = blocks < most ? blocks : most;
+    return (unsigned)(fewer > 0 ? fewer : 1);
 }
 
 /* N floats in one access. */

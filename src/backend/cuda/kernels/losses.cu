@@ -1,21 +1,21 @@
-/* cuda:bce and cuda:mse, and the sum of the rows' losses. Losses are computed and added up in double: `lanes` threads a row, then
- * one block over the rows. */
+/* cuda:bce and cuda:mse, and the sum of the rows' losses. Losses are computed and added up in double: `lanes` threads a row,
+ * then one block over the rows. */
 #include "backend/cuda/kernels/losses.cuh"
 
 /* ----------------------------------------------------------------------------------------------------- metrics --
- * One block: each warp sums a piece of at most SLI_LOSS_PIECE rows, thread 0 adds the pieces in the order of time. */
+ * One block: each warp sums a piece of at most SLI_LOSS_PIECE rows, then one thread a metric adds the pieces in the order
+ * of time. */
 enum { ADD_THREADS = 1024, ADD_PIECES = ADD_THREADS / 32 };
 
 __global__ void __launch_bounds__(ADD_THREADS)
     losses_add(const sli_row_loss *losses, sli_loss_pieces pieces, sli_metrics *metrics) {
     __shared__ double sums[ADD_PIECES][3];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    double total[3] = {0, 0, 0};
-    if (threadIdx.x == 0) {
-        total[0] = metrics->loss_sum;
-        total[1] = metrics->count;
-        total[2] = metrics->correct;
-    }
+    double *metric = threadIdx.x == 0   ? &metrics->loss_sum
+                     : threadIdx.x == 1 ? &metrics->count
+                     : threadIdx.x == 2 ? &metrics->correct
+                                        : NULL;
+    double total = metric ? *metric : 0;
     for (size_t piece = 0; piece < pieces.pieces; piece += ADD_PIECES) {
         double loss = 0, counts = 0, correct = 0;
         if (piece + warp < pieces.pieces) {
@@ -38,14 +38,10 @@ __global__ void __launch_bounds__(ADD_THREADS)
             sums[warp][2] = correct;
         }
         __syncthreads();
-        for (int k = 0; threadIdx.x == 0 && k < ADD_PIECES && piece + k < pieces.pieces; k++)
-            for (int i = 0; i < 3; i++) total[i] += sums[k][i];
+        for (int k = 0; metric && k < ADD_PIECES && piece + k < pieces.pieces; k++) total += sums[k][threadIdx.x];
         __syncthreads();
     }
-    if (threadIdx.x != 0) return;
-    metrics->loss_sum = total[0];
-    metrics->count = total[1];
-    metrics->correct = total[2];
+    if (metric) *metric = total;
 }
 
 void sli_losses_add(const sli_call *call) {

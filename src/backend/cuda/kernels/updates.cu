@@ -136,12 +136,15 @@ template <int RULE, int N> __global__ void __launch_bounds__(SLI_THREADS) optim_
     for (size_t i = items * N + sli_first(); i < a.count; i += sli_stride()) update_item<RULE, 1>(a, u, i);
 }
 
-template <int RULE> static void optim_launch(const optim_args &a, cudaStream_t stream) {
+/* About as many blocks as run at once: each computes the numbers of the update first. */
+template <int RULE> static void optim_launch(const optim_args &a, const sli_call *call) {
+    const cudaStream_t stream = sli_cuda_stream(call->queue);
+    const size_t most = (size_t)sli_cuda_caps_of(call->queue)->multiprocessors * (RULE == SLI_RULE_ADAM ? 4 : 8);
     const bool vectors = sli_aligned(a.param) && sli_aligned(a.grad) && sli_aligned(a.slot0) && sli_aligned(a.slot1);
     if (vectors)
-        optim_update<RULE, 4><<<sli_blocks(a.count / 4, SLI_THREADS, 2048), SLI_THREADS, 0, stream>>>(a);
+        optim_update<RULE, 4><<<sli_blocks(a.count / 4, SLI_THREADS, most), SLI_THREADS, 0, stream>>>(a);
     else
-        optim_update<RULE, 1><<<sli_blocks(a.count, SLI_THREADS, 2048), SLI_THREADS, 0, stream>>>(a);
+        optim_update<RULE, 1><<<sli_blocks(a.count, SLI_THREADS, most), SLI_THREADS, 0, stream>>>(a);
 }
 
 extern "C" void sli_gpu_optim_forward(const sli_call *call) {
@@ -159,19 +162,18 @@ extern "C" void sli_gpu_optim_forward(const sli_call *call) {
     a.clip = p->clip;
     a.count = (size_t)p->elements;
     if (a.count == 0 || !sli_begin(call, SLI_PHASE_OPTIMIZER)) return;
-    const cudaStream_t stream = sli_cuda_stream(call->queue);
     switch (sli_update_rule_of(&p->optimizer)) {
     case SLI_RULE_SGD:
-        optim_launch<SLI_RULE_SGD>(a, stream);
+        optim_launch<SLI_RULE_SGD>(a, call);
         break;
     case SLI_RULE_MOMENTUM:
-        optim_launch<SLI_RULE_MOMENTUM>(a, stream);
+        optim_launch<SLI_RULE_MOMENTUM>(a, call);
         break;
     case SLI_RULE_ADAM:
-        optim_launch<SLI_RULE_ADAM>(a, stream);
+        optim_launch<SLI_RULE_ADAM>(a, call);
         break;
     case SLI_RULE_RMSPROP:
-        optim_launch<SLI_RULE_RMSPROP>(a, stream);
+        optim_launch<SLI_RULE_RMSPROP>(a, call);
         break;
     }
     SLI_LAUNCHED(call->queue, "optim_update");
