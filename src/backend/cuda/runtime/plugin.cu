@@ -23,10 +23,6 @@ const sli_cuda_services sli_cuda_services_table = {
     [](void *to, size_t bytes, cudaStream_t stream) { return cudaMemsetAsync(to, 0, bytes, stream); },
 };
 
-#pragma weak sli_gpu_step_pack
-#pragma weak sli_gpu_step_forward
-#pragma weak sli_gpu_step_backward
-
 static sli_cuda_plugin table;
 
 static void fill_table(void) {
