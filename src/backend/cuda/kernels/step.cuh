@@ -1,0 +1,178 @@
+/* cuda:step inside the plug-in: what its files share. One "way" is one direction of one call; a step is one launch of the
+ * recurrent product and one of a cell (two of each with a projection or with reset before). */
+#ifndef SLI_CUDA_STEP_CUH
+#define SLI_CUDA_STEP_CUH
+
+#include "backend/cuda/services.h"
+#include "backend/cuda/step_layout.h"
+
+/* Weight of the old value under zoneout: 0 or 1 drawn, or its expectation. */
+typedef struct step_zone {
+    float expected;
+    uint32_t threshold, stream;
+    bool draw;
+} step_zone;
+
+/* What the cells of one step read and write. Rows are of B; strides in elements; a NULL pointer is not read or written. */
+typedef struct step_common {
+    int B, H, O;
+    int options, act, gate_act; /* of src/cell */
+    sl_dtype math;
+    int64_t us, hs, ms, zs; /* row strides, see sli_step_shape */
+    const uint8_t *flags;   /* [B] of this step; NULL: all valid and shown */
+    const float *factor;    /* [B][O] d */
+    const float *peep;      /* [3][H] */
+    float forget_bias, clip;
+    step_zone zone_h, zone_c;
+    const sli_scalars *scalars;
+    uint64_t first_row; /* absolute step * B: element row of the masks */
+} step_common;
+
+typedef struct step_forward_args {
+    step_common k;
+    float *u;            /* [B][us] W x + b in, gates out */
+    const float *s;      /* [B][us] R (d h') */
+    float *sn;           /* = [B][H] s_n */
+    const float *bias_n; /* [H] recurrent bias of n */
+    const float *c_from; /* [B][H] */
+    float *c_to;         /* = */
+    float *v;            /* = [B][H] */
+    const float *h_from; /* [B][h_from_row] */
+    int64_t h_from_row;
+    float *h_to;     /* = [B][O] */
+    void *operand_h; /* = operand [B][hs] d h */
+    void *operand_m; /* = operand [B][ms] m, or [B][hs] r d h' */
+    const float *q;  /* [B][O] W_p m */
+    float *y;        /* = [B][y_row] */
+    int64_t y_row;
+    float *h_last, *c_last; /* = [B][O], [B][H] */
+} step_forward_args;
+
+typedef struct step_backward_args {
+    step_common k;
+    const float *gates;  /* [B][us] */
+    const float *sn;     /* [B][H] */
+    const float *c_from; /* [B][H] c' */
+    const float *v;      /* [B][H] */
+    const float *h_from; /* [B][h_from_row] h' */
+    int64_t h_from_row;
+    const float *dy; /* [B][dy_row] */
+    int64_t dy_row;
+    const float *pw_from; /* [B][O]: dh = pw + d dp + dy */
+    const float *dp;      /* [B][O] */
+    const float *dm;      /* [B][H]: with a projection dm; with reset before e = R_n^T ds_n */
+    const float *dc_from; /* [B][H] */
+    float *dc_to;         /* = */
+    float *pw_to;         /* = (second stage of reset before: +=) */
+    void *dz, *dr;        /* = operand [B][zs] */
+    float *dz_sum;        /* = [B][us] */
+    float *dn_sum;        /* = [B][H] */
+    float *dpeep;         /* = [B][3 H] */
+    void *dq;             /* = operand [B][hs] */
+    void *operand_m;      /* = operand [B][ms] m, or [B][hs] r d h' */
+} step_backward_args;
+
+/* One direction of one call. */
+typedef struct step_way {
+    const sli_call *call;
+    sli_queue *queue;
+    cudaStream_t stream;
+    sli_step_shape s;
+    sli_step_history history;
+    sli_step_scratch scratch;
+    sli_step_packed packed;
+    char *saved, *work, *weights; /* this direction's history, scratch, packed */
+    int part;
+    bool reverse, overlap; /* overlap: launches may be programmatically dependent */
+    int chunk, chunks;
+    int c0, c1;      /* the chunk at work */
+    const float *x;  /* [T][B][I] */
+    float *y;        /* [T][B][y_row] or NULL */
+    const float *dy; /* as y */
+    int64_t y_row;
+    const void *const *param; /* of this part */
+    void *const *d_param;
+    step_common common;
+} step_way;
+
+/* Fills ways[directions], forks nothing yet; returns their number. */
+int sli_step_ways(const sli_call *call, bool backward, step_way ways[2]);
+void sli_step_enter_chunk(step_way *way, int index);
+/* The s-th step in order of processing of the chunk. */
+int sli_step_at(const step_way *way, int s);
+/* Slots of the states around step t. */
+int sli_step_entering(const step_way *way, int t);
+int sli_step_leaving(const step_way *way, int t);
+void *sli_step_operand_h(const step_way *way, int slot);
+float *sli_step_cell(const step_way *way, int slot);
+float *sli_step_gates(const step_way *way, int t);
+/* h' as float; *row its stride. NULL where no cell reads it. */
+const float *sli_step_hidden(const step_way *way, int slot, int64_t *row);
+/* Operand of the chunk's x, [rows][xs]: in place or copied. */
+const void *sli_step_inputs(const step_way *way);
+const void *sli_step_kernel(const step_way *way);
+const void *sli_step_recurrent(const step_way *way);
+const void *sli_step_projection(const step_way *way);
+/* [B][H] of step t in a saved array of one such matrix a step. */
+float *sli_step_of_time(const step_way *way, size_t offset, int t);
+step_common sli_step_common_at(const step_way *way, int t);
+
+/* A product of the way: math, workspace and stream filled in. */
+sli_cuda_product sli_step_product(const step_way *way, int64_t m, int64_t n, int64_t k);
+static inline sli_cuda_matrix sli_step_matrix(const void *data, int64_t row, bool transposed) {
+    sli_cuda_matrix matrix = {data, row, transposed, 0};
+    return matrix;
+}
+/* `count` elements on from an operand pointer. */
+static inline void *sli_step_offset(const step_way *way, const void *operand, int64_t count) {
+    return (char *)operand + (size_t)count * way->s.operand;
+}
+
+/* Launches. `dependent`: the launch before it in the stream is the product that it waits for. */
+void sli_step_lstm_forward(const step_way *way, const step_forward_args *args, bool dependent);
+void sli_step_lstm_backward(const step_way *way, const step_backward_args *args, bool dependent);
+void sli_step_gru_reset(const step_way *way, const step_forward_args *args, bool dependent);
+void sli_step_gru_forward(const step_way *way, const step_forward_args *args, bool dependent);
+void sli_step_gru_backward(const step_way *way, const step_backward_args *args, bool dependent);
+void sli_step_gru_reset_backward(const step_way *way, const step_backward_args *args, bool dependent);
+void sli_step_rnn_forward(const step_way *way, const step_forward_args *args, bool dependent);
+void sli_step_rnn_backward(const step_way *way, const step_backward_args *args, bool dependent);
+void sli_step_project_forward(const step_way *way, const step_forward_args *args, bool dependent);
+void sli_step_project_backward(const step_way *way, const step_backward_args *args, bool dependent);
+/* Flags of all steps and factors, where the problem has them. */
+void sli_step_masks(const step_way *way);
+/* The entering states into their slot; without any step also into the leaving tensors. */
+void sli_step_begin(const step_way *way);
+/* d h0 and d c0 = or += */
+void sli_step_finish(const step_way *way, const float *pw, const float *dp, const float *dc);
+/* to operand [rows_to][stride] = from float [rows][columns], zeros beyond. */
+void sli_step_rows(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *to, int64_t stride, int64_t rows_to,
+                   const float *from, int64_t rows, int64_t columns);
+/* to0, to1 [columns] += column sums of from [rows][stride]; each may be NULL. */
+void sli_step_columns(const step_way *way, float *to0, float *to1, const float *from, int64_t stride, int64_t rows,
+                      int64_t columns);
+
+/* Whether all 16-byte accesses of a plain cell are aligned. */
+static inline bool sli_step_aligned(const void *pointer) {
+    return ((uintptr_t)pointer & 15u) == 0;
+}
+
+#ifdef __CUDACC__
+/* Launches a kernel of one argument; programmatically dependent on the launch before it where the GPU can. */
+template <typename ARGS>
+void sli_step_launch(const step_way *way, void (*kernel)(ARGS), const sli_step_grid *grid, const ARGS *args,
+                     bool dependent, const char *what) {
+    cudaLaunchAttribute attribute;
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(grid->gx, grid->gy, 1);
+    config.blockDim = dim3(grid->bx, grid->by, 1);
+    config.stream = way->stream;
+    config.attrs = &attribute;
+    config.numAttrs = dependent && way->overlap ? 1 : 0;
+    sli_cuda_try(way->queue, sli_cuda_injected(cudaLaunchKernelEx(&config, kernel, *args)), what);
+}
+#endif
+
+#endif

@@ -1,0 +1,223 @@
+/* cuda:step, backward, chunks in the opposite order: per step the cell's gradient and the product with R; then the sums over
+ * the chunk's time as products and column sums that add to the gradients, and d x. */
+#include "backend/cuda/kernels/step.cuh"
+#include "cell/activations.h"
+
+/* The gradient that a step begins with: what the leaving states' gradients are, then what the step after it left. */
+typedef struct step_gradient {
+    const float *pw, *dp, *dc;
+} step_gradient;
+
+static float *work_floats(const step_way *way, size_t offset, int t, int64_t row) {
+    return (float *)(way->work + offset) + (size_t)(t - way->c0) * (size_t)(way->s.B * row);
+}
+
+static void *work_operand(const step_way *way, size_t offset, int t, int64_t row) {
+    return way->work + offset + (size_t)(t - way->c0) * (size_t)(way->s.B * row) * way->s.operand;
+}
+
+static step_backward_args args_at(const step_way *way, int t, const step_gradient *g) {
+    const sli_step_shape *s = &way->s;
+    const sli_step_scratch *at = &way->scratch;
+    const int from = sli_step_entering(way, t);
+    const bool bias = way->call->problem.bias != SL_BIAS_NONE;
+    step_backward_args a = {};
+    a.k = sli_step_common_at(way, t);
+    a.gates = sli_step_gates(way, t);
+    a.h_from = sli_step_hidden(way, s->gru ? from : 0, &a.h_from_row); /* the others' cells do not read h' */
+    if (way->dy) a.dy = way->dy + (size_t)t * (size_t)(s->B * way->y_row);
+    a.dy_row = way->y_row;
+    a.pw_from = g->pw;
+    a.dp = g->dp;
+    a.dz = work_operand(way, at->dz, t, s->zs);
+    if (s->narrow && bias) a.dz_sum = work_floats(way, at->dz_sum, t, s->us);
+    if (s->pointwise) a.pw_to = (float *)(way->work + at->pw);
+    if (s->lstm) {
+        a.c_from = sli_step_cell(way, from);
+        a.v = s->keep_v ? sli_step_of_time(way, way->history.v, t) : sli_step_cell(way, sli_step_leaving(way, t));
+        a.dc_from = g->dc;
+        a.dc_to = (float *)(way->work + at->dc);
+        if (way->call->problem.peephole) a.dpeep = work_floats(way, at->dpeep, t, 3 * s->H);
+    }
+    if (s->gru && !s->before) {
+        a.sn = sli_step_of_time(way, way->history.sn, t);
+        a.dr = work_operand(way, at->dr, t, s->zs);
+        if (s->narrow && bias) a.dn_sum = work_floats(way, at->dn_sum, t, s->H);
+    }
+    if (s->project) {
+        a.dq = work_operand(way, at->dq, t, s->hs);
+        a.operand_m = work_operand(way, at->m, t, s->ms);
+    }
+    if (s->before) a.operand_m = work_operand(way, at->resets, t, s->hs);
+    if (s->project || s->before) a.dm = (const float *)(way->work + at->dm);
+    return a;
+}
+
+/* dp[B][O] = dr R over gates [0, gates); all of them: over the padded row. */
+static void recurrent_product(const step_way *way, const void *dr) {
+    const sli_step_shape *s = &way->s;
+    sli_cuda_product product = sli_step_product(way, s->B, s->O, s->before ? 2 * s->H : s->zs);
+    product.a = sli_step_matrix(dr, s->zs, false);
+    product.b = sli_step_matrix(sli_step_recurrent(way), s->hs, false);
+    product.d = way->work + way->scratch.dp;
+    product.d_row = s->O;
+    sli_cuda_multiply(way->queue, way->stream, &product);
+}
+
+/* Reset before: e[B][H] = dz_n R_n */
+static void reset_product(const step_way *way, const void *dz) {
+    const sli_step_shape *s = &way->s;
+    sli_cuda_product product = sli_step_product(way, s->B, s->H, s->H);
+    product.a = sli_step_matrix(sli_step_offset(way, dz, 2 * s->H), s->zs, false);
+    product.b = sli_step_matrix(sli_step_offset(way, sli_step_recurrent(way), 2 * s->H * s->hs), s->hs, false);
+    product.d = way->work + way->scratch.dm;
+    product.d_row = s->H;
+    sli_cuda_multiply(way->queue, way->stream, &product);
+}
+
+/* dm[B][H] = dq W_p */
+static void projection_product(const step_way *way, const void *dq) {
+    const sli_step_shape *s = &way->s;
+    sli_cuda_product product = sli_step_product(way, s->B, s->H, s->O);
+    product.a = sli_step_matrix(dq, s->hs, false);
+    product.b = sli_step_matrix(sli_step_projection(way), s->ms, false);
+    product.d = way->work + way->scratch.dm;
+    product.d_row = s->H;
+    sli_cuda_multiply(way->queue, way->stream, &product);
+}
+
+static void backward_step(const step_way *way, int t, step_gradient *g) {
+    const sli_step_shape *s = &way->s;
+    const step_backward_args a = args_at(way, t, g);
+    const bool after_product = g->dp != NULL;
+    if (s->lstm) {
+        if (s->project) {
+            sli_step_project_backward(way, &a, after_product);
+            projection_product(way, a.dq);
+        }
+        sli_step_lstm_backward(way, &a, s->project || after_product);
+    } else if (s->gru) {
+        sli_step_gru_backward(way, &a, after_product);
+        if (s->before) {
+            reset_product(way, a.dz);
+            sli_step_gru_reset_backward(way, &a, true);
+        }
+    } else {
+        sli_step_rnn_backward(way, &a, after_product);
+    }
+    recurrent_product(way, a.dr ? a.dr : a.dz);
+    g->pw = a.pw_to;
+    g->dp = (const float *)(way->work + way->scratch.dp);
+    g->dc = a.dc_to;
+}
+
+/* ---------------------------------------------------------------------------------------- sums over the chunk -- */
+/* to[m][columns] += a^T b over `rows`; a operand [rows][a_row], b operand [rows][b_row]. */
+static void add_over_time(const step_way *way, float *to, int64_t m, int64_t columns, const void *a, int64_t a_row,
+                          const void *b, int64_t b_row) {
+    sli_cuda_product product = sli_step_product(way, m, columns, (int64_t)(way->c1 - way->c0) * way->s.B);
+    product.a = sli_step_matrix(a, a_row, true);
+    product.b = sli_step_matrix(b, b_row, false);
+    product.d = to;
+    product.d_row = columns;
+    product.beta = 1;
+    sli_cuda_multiply(way->queue, way->stream, &product);
+}
+
+static void add_recurrent(const step_way *way, float *to) {
+    const sli_step_shape *s = &way->s;
+    const void *dz = way->work + way->scratch.dz, *dr = s->gru && !s->before ? way->work + way->scratch.dr : dz;
+    const int first = way->reverse ? way->c0 + 1 : way->c0; /* lowest slot that a step of the chunk enters from */
+    add_over_time(way, to, s->before ? 2 * s->H : s->GH, s->O, dr, s->zs, sli_step_operand_h(way, first), s->hs);
+    if (s->before)
+        add_over_time(way, to + 2 * s->H * s->O, s->H, s->O, sli_step_offset(way, dz, 2 * s->H), s->zs,
+                      way->work + way->scratch.resets, s->hs);
+}
+
+static void add_biases(const step_way *way, float *bias, float *recurrent_bias) {
+    const sli_step_shape *s = &way->s;
+    const int64_t rows = (int64_t)(way->c1 - way->c0) * s->B, stride = s->narrow ? s->us : s->zs;
+    const float *dz = (const float *)(way->work + (s->narrow ? way->scratch.dz_sum : way->scratch.dz));
+    if (!s->gru || s->before) {
+        sli_step_columns(way, bias, recurrent_bias, dz, stride, rows, s->GH);
+        return;
+    }
+    sli_step_columns(way, bias, recurrent_bias, dz, stride, rows, 2 * s->H);
+    sli_step_columns(way, bias ? bias + 2 * s->H : NULL, NULL, dz + 2 * s->H, stride, rows, s->H);
+    const float *dn = s->narrow ? (const float *)(way->work + way->scratch.dn_sum)
+                                : (const float *)(way->work + way->scratch.dr) + 2 * s->H;
+    sli_step_columns(way, recurrent_bias ? recurrent_bias + 2 * s->H : NULL, NULL, dn, s->narrow ? s->H : s->zs, rows,
+                     s->H);
+}
+
+static void add_parameters(const step_way *way) {
+    const sli_step_shape *s = &way->s;
+    float *const kernel = (float *)way->d_param[SLI_RNN_KERNEL], *const recurrent =
+                                                                     (float *)way->d_param[SLI_RNN_RECURRENT];
+    float *const peephole = (float *)way->d_param[SLI_RNN_PEEPHOLE];
+    float *const projection = (float *)way->d_param[SLI_RNN_PROJECTION];
+    const void *dz = way->work + way->scratch.dz;
+    if (kernel) add_over_time(way, kernel, s->GH, s->I, dz, s->zs, sli_step_inputs(way), s->xs);
+    if (recurrent) add_recurrent(way, recurrent);
+    if (s->project && projection)
+        add_over_time(way, projection, s->O, s->H, way->work + way->scratch.dq, s->hs, way->work + way->scratch.m,
+                      s->ms);
+    add_biases(way, (float *)way->d_param[SLI_RNN_BIAS], (float *)way->d_param[SLI_RNN_RECURRENT_BIAS]);
+    if (way->call->problem.peephole)
+        sli_step_columns(way, peephole, NULL, (const float *)(way->work + way->scratch.dpeep), 3 * s->H,
+                         (int64_t)(way->c1 - way->c0) * s->B, 3 * s->H);
+}
+
+/* d x[chunk] = dz W, += where `add` */
+static void give_inputs(const step_way *way, bool add) {
+    const sli_step_shape *s = &way->s;
+    float *dx = (float *)way->call->d_in[SLI_RNN_X];
+    if (!dx) return;
+    sli_cuda_product product = sli_step_product(way, (int64_t)(way->c1 - way->c0) * s->B, s->I, s->zs);
+    product.a = sli_step_matrix(way->work + way->scratch.dz, s->zs, false);
+    product.b = sli_step_matrix(sli_step_kernel(way), s->xs, false);
+    product.d = dx + (size_t)way->c0 * (size_t)(s->B * s->I);
+    product.d_row = s->I;
+    product.beta = add ? 1.0f : 0.0f;
+    sli_cuda_multiply(way->queue, sli_cuda_stream(way->queue), &product);
+}
+
+/* ------------------------------------------------------------------------------------------------------- chunks -- */
+/* Both directions meet in d x after each chunk: of the two that hold a step, the one that comes to it first writes, the other
+ * adds; where they come together, forward is first. `left` chunks are processed after this one, `done` before. */
+static void backward_chunk(step_way *ways, int directions, int index, step_gradient *gradients) {
+    sli_queue *queue = ways[0].queue;
+    const bool accumulate = ways[0].call->accumulate >> SLI_RNN_X & 1u;
+    const int done = ways[0].chunks - 1 - index;
+    if (directions == 2) ways[1].stream = sli_cuda_fork(queue);
+    sli_cuda_phase(queue, SLI_PHASE_RECURRENCE);
+    for (int d = 0; d < directions; d++) sli_step_enter_chunk(&ways[d], index);
+    for (int s = ways[0].chunk - 1; s >= 0 && !sli_cuda_failed(queue); s--)
+        for (int d = 0; d < directions; d++)
+            if (s < ways[d].c1 - ways[d].c0) backward_step(&ways[d], sli_step_at(&ways[d], s), &gradients[d]);
+    sli_cuda_phase(queue, SLI_PHASE_PRODUCT);
+    for (int d = 0; d < directions; d++) add_parameters(&ways[d]);
+    if (directions == 2) sli_cuda_join(queue);
+    give_inputs(&ways[0], accumulate || (directions == 2 && index < done));
+    if (directions == 2) give_inputs(&ways[1], accumulate || index <= done);
+}
+
+extern "C" void sli_gpu_step_backward(const sli_call *call) {
+    if (sli_cuda_failed(call->queue)) return;
+    step_way ways[2];
+    step_gradient gradients[2];
+    const int directions = sli_step_ways(call, true, ways);
+    sli_cuda_phase(call->queue, SLI_PHASE_RECURRENCE);
+    for (int d = 0; d < directions; d++) {
+        sli_step_masks(&ways[d]);
+        gradients[d].pw = (const float *)call->d_out[SLI_RNN_STATE_OUT(ways[d].part, 0)];
+        gradients[d].dp = NULL;
+        gradients[d].dc = ways[d].s.lstm ? (const float *)call->d_out[SLI_RNN_STATE_OUT(ways[d].part, 1)] : NULL;
+    }
+    for (int i = ways[0].chunks - 1; i >= 0 && !sli_cuda_failed(call->queue); i--)
+        backward_chunk(ways, directions, i, gradients);
+    for (int d = 0; d < directions; d++) {
+        ways[d].stream = sli_cuda_stream(call->queue);
+        sli_step_finish(&ways[d], gradients[d].pw, gradients[d].dp, gradients[d].dc);
+    }
+}

@@ -1,0 +1,311 @@
+/* cuda:step: launches outside the loop over time: masks, entering and leaving states, operand copies, column sums. */
+#include "backend/cuda/kernels/step_device.cuh"
+
+/* ----------------------------------------------------------------------------------------------------- masks -- */
+typedef struct flags_args {
+    uint8_t *flags; /* = [T][B] */
+    const int32_t *lengths;
+    const uint8_t *mask; /* [T][B], the whole sequence's rows around it */
+    int T, B, t0, total;
+    bool reverse, repeat;
+} flags_args;
+
+static __device__ bool flags_valid(const flags_args &a, int t, int row) {
+    if (a.lengths) return a.t0 + t < a.lengths[row];
+    return a.mask[(int64_t)t * a.B + row] != 0;
+}
+
+/* A masked step repeats the carried h if some step before it in the order of processing was valid: with lengths, in order of
+ * time, the first; against it, none. */
+static __device__ bool flags_repeats(const flags_args &a, int t, int row) {
+    if (a.lengths) return !a.reverse && a.lengths[row] > 0;
+    const int last = a.reverse ? a.total - 1 - a.t0 : -a.t0, step = a.reverse ? 1 : -1;
+    for (int other = t; other != last;) {
+        other += step;
+        if (flags_valid(a, other, row)) return true;
+    }
+    return false;
+}
+
+static __global__ void __launch_bounds__(STEP_THREADS) step_flags(const __grid_constant__ flags_args a) {
+    const int row = step_unit<1>();
+    if (row >= a.B) return;
+    for (int t = step_row(); t < a.T; t += step_row_stride()) {
+        unsigned flags = 0;
+        if (flags_valid(a, t, row))
+            flags = SLI_STEP_VALID | SLI_STEP_SHOWN;
+        else if (a.repeat && flags_repeats(a, t, row))
+            flags = SLI_STEP_SHOWN;
+        a.flags[(size_t)t * a.B + row] = (uint8_t)flags;
+    }
+}
+
+typedef struct factor_args {
+    float *factor; /* = [B][O]: 0 or `kept` */
+    const sli_scalars *scalars;
+    uint32_t stream, threshold;
+    float kept;
+    int B, O;
+} factor_args;
+
+static __global__ void __launch_bounds__(STEP_THREADS) step_factors(const __grid_constant__ factor_args a) {
+    const int j = step_unit<1>();
+    if (j >= a.O) return;
+    const sli_rng rng = {a.scalars->seed, a.scalars->step, a.scalars->micro_step, a.stream};
+    for (int row = step_row(); row < a.B; row += step_row_stride()) {
+        const size_t at = (size_t)row * a.O + j;
+        a.factor[at] = sli_rng_word(&rng, (uint64_t)at) < a.threshold ? 0.0f : a.kept;
+    }
+}
+
+void sli_step_masks(const step_way *way) {
+    const sli_call *call = way->call;
+    const sli_problem *p = &call->problem;
+    if (way->s.mask && way->s.T > 0) {
+        flags_args a = {};
+        a.flags = (uint8_t *)(way->work + way->scratch.flags);
+        if (p->mask == SLI_MASK_LENGTHS)
+            a.lengths = (const int32_t *)call->in[SLI_RNN_LENGTHS];
+        else
+            a.mask = (const uint8_t *)call->in[SLI_RNN_MASK];
+        a.T = (int)way->s.T;
+        a.B = (int)way->s.B;
+        a.t0 = call->t0;
+        a.total = call->total_steps;
+        a.reverse = way->reverse;
+        a.repeat = p->masked_repeat;
+        const sli_step_grid grid = sli_step_grid_of(a.B, a.T, 1);
+        sli_step_launch(way, step_flags, &grid, &a, false, "launch of the recurrent masks");
+    }
+    if (way->s.drop && call->training) {
+        factor_args a = {};
+        a.factor = (float *)(way->work + way->scratch.factor);
+        a.scalars = call->scalars;
+        a.stream = (uint32_t)call->rng_layer | SLI_PURPOSE_RECURRENT_DROPOUT |
+                   (way->part ? (uint32_t)SLI_PURPOSE_BACKWARD_DIRECTION : 0u);
+        a.threshold = sli_drop_threshold(p->recurrent_dropout);
+        a.kept = (float)(1 / (1 - p->recurrent_dropout));
+        a.B = (int)way->s.B;
+        a.O = (int)way->s.O;
+        const sli_step_grid grid = sli_step_grid_of(a.O, a.B, 1);
+        sli_step_launch(way, step_factors, &grid, &a, false, "launch of the recurrent dropout");
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------------- states -- */
+typedef struct begin_args {
+    const float *h0, *c0, *factor; /* [B][O], [B][H], [B][O] */
+    void *operand_h;               /* = operand [B][hs] */
+    float *h, *c;                  /* = [B][O], [B][H]: the slots */
+    float *h_last, *c_last;        /* = the leaving states, where there is no step */
+    int64_t hs;
+    sl_dtype math;
+    int B, H, O;
+} begin_args;
+
+static __global__ void __launch_bounds__(STEP_THREADS) step_begin(const __grid_constant__ begin_args a) {
+    const int j = step_unit<1>();
+    for (int row = step_row(); row < a.B; row += step_row_stride()) {
+        if (j < a.O) {
+            const size_t at = (size_t)row * a.O + j, operand_at = (size_t)row * a.hs;
+            const float h = a.h0[at], dropped[1] = {a.factor ? a.factor[at] * h : h};
+            step_operand<1>(a.math, a.operand_h, operand_at + j, dropped);
+            if (j + 1 == a.O) step_operand_tail(a.math, step_operand_row(a.math, a.operand_h, operand_at), a.O, a.hs);
+            if (a.h) a.h[at] = h;
+            if (a.h_last) a.h_last[at] = h;
+        }
+        if (a.c0 && j < a.H) {
+            const size_t at = (size_t)row * a.H + j;
+            const float c = a.c0[at];
+            a.c[at] = c;
+            if (a.c_last) a.c_last[at] = c;
+        }
+    }
+}
+
+void sli_step_begin(const step_way *way) {
+    const sli_call *call = way->call;
+    const int first = way->reverse ? (int)way->s.T : 0; /* the slot before the first step in order of processing */
+    begin_args a = {};
+    a.h0 = (const float *)call->in[SLI_RNN_STATE_IN(way->part, 0)];
+    a.factor = way->common.factor;
+    a.operand_h = sli_step_operand_h(way, first);
+    if (way->s.own_h) {
+        int64_t row = 0;
+        a.h = (float *)sli_step_hidden(way, first, &row);
+    }
+    if (way->s.lstm) {
+        a.c0 = (const float *)call->in[SLI_RNN_STATE_IN(way->part, 1)];
+        a.c = sli_step_cell(way, first);
+    }
+    if (way->s.T == 0) {
+        a.h_last = (float *)call->out[SLI_RNN_STATE_OUT(way->part, 0)];
+        a.c_last = (float *)call->out[SLI_RNN_STATE_OUT(way->part, 1)];
+    }
+    a.hs = way->s.hs;
+    a.math = call->problem.dtype;
+    a.B = (int)way->s.B;
+    a.H = (int)way->s.H;
+    a.O = (int)way->s.O;
+    const sli_step_grid grid = sli_step_grid_of(a.H > a.O ? a.H : a.O, a.B, 1);
+    sli_step_launch(way, step_begin, &grid, &a, false, "launch of the recurrent states");
+}
+
+typedef struct finish_args {
+    float *d_h0, *d_c0;                 /* [B][O], [B][H] */
+    const float *pw, *dp, *factor, *dc; /* [B][O] three times, [B][H]; NULL = 0 (factor: 1) */
+    int B, H, O;
+    bool add_h, add_c;
+} finish_args;
+
+/* d_h0 = or += pw + d dp; d_c0 = or += dc */
+static __global__ void __launch_bounds__(STEP_THREADS) step_finish(const __grid_constant__ finish_args a) {
+    const int j = step_unit<1>();
+    for (int row = step_row(); row < a.B; row += step_row_stride()) {
+        if (a.d_h0 && j < a.O) {
+            const size_t at = (size_t)row * a.O + j;
+            float dh = a.pw ? a.pw[at] : 0.0f;
+            if (a.dp) dh += a.factor ? a.factor[at] * a.dp[at] : a.dp[at];
+            a.d_h0[at] = a.add_h ? a.d_h0[at] + dh : dh;
+        }
+        if (a.d_c0 && j < a.H) {
+            const size_t at = (size_t)row * a.H + j;
+            const float dc = a.dc ? a.dc[at] : 0.0f;
+            a.d_c0[at] = a.add_c ? a.d_c0[at] + dc : dc;
+        }
+    }
+}
+
+void sli_step_finish(const step_way *way, const float *pw, const float *dp, const float *dc) {
+    const sli_call *call = way->call;
+    const int h = SLI_RNN_STATE_IN(way->part, 0), c = SLI_RNN_STATE_IN(way->part, 1);
+    finish_args a = {};
+    a.d_h0 = (float *)call->d_in[h];
+    a.d_c0 = way->s.lstm ? (float *)call->d_in[c] : NULL;
+    if (!a.d_h0 && !a.d_c0) return;
+    a.pw = pw;
+    a.dp = dp;
+    a.factor = way->common.factor;
+    a.dc = dc;
+    a.B = (int)way->s.B;
+    a.H = (int)way->s.H;
+    a.O = (int)way->s.O;
+    a.add_h = call->accumulate >> h & 1u;
+    a.add_c = call->accumulate >> c & 1u;
+    const sli_step_grid grid = sli_step_grid_of(a.H > a.O ? a.H : a.O, a.B, 1);
+    sli_step_launch(way, step_finish, &grid, &a, false, "launch of the recurrent states' gradients");
+}
+
+/* ------------------------------------------------------------------------------------------------ operand rows -- */
+typedef struct rows_args {
+    void *to; /* operand [rows_to][stride]; a row is whole 16-byte pieces */
+    const float *from;
+    int64_t stride, rows_to, rows, columns;
+    sl_dtype math;
+} rows_args;
+
+/* A thread writes `N` elements, 16 bytes. */
+template <int N> static __global__ void __launch_bounds__(STEP_THREADS) step_rows(const __grid_constant__ rows_args a) {
+    const int64_t j = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N;
+    if (j >= a.stride) return;
+    for (int64_t row = step_row(); row < a.rows_to; row += step_row_stride()) {
+        float v[N];
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            v[n] = row < a.rows && j + n < a.columns ? a.from[(size_t)row * a.columns + j + n] : 0.0f;
+        uint4 piece;
+        if constexpr (N == 8) {
+            piece = make_uint4(step_bits16(a.math, v[0]) | step_bits16(a.math, v[1]) << 16,
+                               step_bits16(a.math, v[2]) | step_bits16(a.math, v[3]) << 16,
+                               step_bits16(a.math, v[4]) | step_bits16(a.math, v[5]) << 16,
+                               step_bits16(a.math, v[6]) | step_bits16(a.math, v[7]) << 16);
+        } else {
+            piece =
+                make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3]));
+        }
+        const size_t at = ((size_t)row * a.stride + j) / N;
+        static_cast<uint4 *>(a.to)[at] = piece;
+    }
+}
+
+void sli_step_rows(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *to, int64_t stride, int64_t rows_to,
+                   const float *from, int64_t rows, int64_t columns) {
+    if (rows_to < 1) return;
+    if (stride == columns && rows == rows_to) {
+        sli_cuda_narrow(queue, stream, math, to, from, (size_t)rows * (size_t)columns);
+        return;
+    }
+    rows_args a = {};
+    a.to = to;
+    a.from = from;
+    a.stride = stride;
+    a.rows_to = rows_to;
+    a.rows = rows;
+    a.columns = columns;
+    a.math = math;
+    const bool narrow = math == SL_BF16 || math == SL_F16;
+    const sli_step_grid grid = sli_step_grid_of(stride, rows_to, narrow ? 8 : 4);
+    step_way way = {};
+    way.queue = queue;
+    way.stream = stream;
+    sli_step_launch(&way, narrow ? step_rows<8> : step_rows<4>, &grid, &a, false, "launch of operand rows");
+}
+
+/* ------------------------------------------------------------------------------------------------- column sums -- */
+enum { COLUMN_X = 32, COLUMN_Y = 8 };
+
+typedef struct columns_args {
+    const float *from; /* [rows][stride] */
+    float *partial;    /* [slices][columns] */
+    float *to0, *to1;  /* += [columns] */
+    int64_t stride, rows, columns;
+    int64_t slices;
+} columns_args;
+
+/* partial[slice][column] = sum of the slice's rows: thread y takes rows y, y + 8, ..., then the eight sums in order. */
+static __global__ void __launch_bounds__(COLUMN_X *COLUMN_Y) columns_partial(const __grid_constant__ columns_args a) {
+    __shared__ float sums[COLUMN_Y][COLUMN_X];
+    const int64_t column = (int64_t)blockIdx.x * COLUMN_X + threadIdx.x;
+    for (int64_t slice = blockIdx.y; slice < a.slices; slice += gridDim.y) {
+        const int64_t first = slice * SLI_STEP_SLICE,
+                      end = first + SLI_STEP_SLICE < a.rows ? first + SLI_STEP_SLICE : a.rows;
+        float sum = 0.0f;
+        if (column < a.columns)
+            for (int64_t row = first + threadIdx.y; row < end; row += COLUMN_Y) sum += a.from[row * a.stride + column];
+        sums[threadIdx.y][threadIdx.x] = sum;
+        __syncthreads();
+        if (threadIdx.y == 0 && column < a.columns) {
+            for (int y = 1; y < COLUMN_Y; y++) sum += sums[y][threadIdx.x];
+            a.partial[slice * a.columns + column] = sum;
+        }
+        __syncthreads();
+    }
+}
+
+static __global__ void __launch_bounds__(STEP_THREADS) columns_total(const __grid_constant__ columns_args a) {
+    const int64_t column = (int64_t)blockIdx.x * STEP_THREADS + threadIdx.x;
+    if (column >= a.columns) return;
+    float sum = 0.0f;
+    for (int64_t slice = 0; slice < a.slices; slice++) sum += a.partial[slice * a.columns + column];
+    if (a.to0) a.to0[column] += sum;
+    if (a.to1) a.to1[column] += sum;
+}
+
+void sli_step_columns(const step_way *way, float *to0, float *to1, const float *from, int64_t stride, int64_t rows,
+                      int64_t columns) {
+    if (!to0 && !to1) return;
+    columns_args a = {};
+    a.from = from;
+    a.partial = (float *)(way->work + way->scratch.columns);
+    a.to0 = to0;
+    a.to1 = to1;
+    a.stride = stride;
+    a.rows = rows;
+    a.columns = columns;
+    a.slices = sli_step_slices(rows);
+    const sli_step_grid partial = {(unsigned)((columns + COLUMN_X - 1) / COLUMN_X),
+                                   (unsigned)(a.slices < 65535 ? a.slices : 65535), COLUMN_X, COLUMN_Y};
+    sli_step_launch(way, columns_partial, &partial, &a, false, "launch of column sums");
+    const sli_step_grid total = {(unsigned)((columns + STEP_THREADS - 1) / STEP_THREADS), 1, STEP_THREADS, 1};
+    sli_step_launch(way, columns_total, &total, &a, false, "launch of column totals");
+}

@@ -1,0 +1,154 @@
+/* cuda:step: what its kernels share. */
+#ifndef SLI_CUDA_STEP_DEVICE_CUH
+#define SLI_CUDA_STEP_DEVICE_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "backend/cuda/kernels/step.cuh"
+#include "cell/gru.h"
+#include "cell/lstm.h"
+#include "cell/rnn.h"
+
+enum { STEP_THREADS = 128 };
+
+/* Waits for the launch before this one, where it was launched to overlap with it. What an older launch wrote may be read
+ * before. */
+static __device__ __forceinline__ void step_wait() {
+#if __CUDA_ARCH__ >= 900
+    cudaGridDependencySynchronize();
+#endif
+}
+
+/* The V units of a thread begin at `j`, its rows at `row`, in strides of `step_row_stride`. */
+template <int V> static __device__ __forceinline__ int step_unit() {
+    return (int)(blockIdx.x * blockDim.x + threadIdx.x) * V;
+}
+static __device__ __forceinline__ int step_row() {
+    return (int)(blockIdx.y * blockDim.y + threadIdx.y);
+}
+static __device__ __forceinline__ int step_row_stride() {
+    return (int)(gridDim.y * blockDim.y);
+}
+
+template <int V> static __device__ __forceinline__ void step_load(float (&to)[V], const float *from) {
+    if constexpr (V == 4) {
+        const float4 four = *reinterpret_cast<const float4 *>(from);
+        to[0] = four.x;
+        to[1] = four.y;
+        to[2] = four.z;
+        to[3] = four.w;
+    } else {
+#pragma unroll
+        for (int k = 0; k < V; k++) to[k] = from[k];
+    }
+}
+
+/* As step_load; zeros where there is no array. */
+template <int V>
+static __device__ __forceinline__ void step_load_or_zero(float (&to)[V], const float *from, size_t at) {
+    if (from) {
+        step_load<V>(to, from + at);
+    } else {
+#pragma unroll
+        for (int k = 0; k < V; k++) to[k] = 0.0f;
+    }
+}
+
+template <int V> static __device__ __forceinline__ void step_store(float *to, const float (&from)[V]) {
+    if constexpr (V == 4) {
+        *reinterpret_cast<float4 *>(to) = make_float4(from[0], from[1], from[2], from[3]);
+    } else {
+#pragma unroll
+        for (int k = 0; k < V; k++) to[k] = from[k];
+    }
+}
+
+static __device__ __forceinline__ uint32_t step_bits16(sl_dtype math, float x) {
+    if (math == SL_BF16) return __bfloat16_as_ushort(__float2bfloat16_rn(x));
+    return __half_as_ushort(__float2half_rn(x));
+}
+
+/* to[at ...] = from, rounded to the operand type. */
+template <int V>
+static __device__ __forceinline__ void step_operand(sl_dtype math, void *to, size_t at, const float (&from)[V]) {
+    if (math == SL_F32 || math == SL_TF32) {
+        step_store<V>(static_cast<float *>(to) + at, from);
+    } else if constexpr (V == 4) {
+        const uint32_t low = step_bits16(math, from[0]) | step_bits16(math, from[1]) << 16;
+        const uint32_t high = step_bits16(math, from[2]) | step_bits16(math, from[3]) << 16;
+        *reinterpret_cast<uint2 *>(static_cast<uint16_t *>(to) + at) = make_uint2(low, high);
+    } else {
+#pragma unroll
+        for (int k = 0; k < V; k++) static_cast<uint16_t *>(to)[at + k] = (uint16_t)step_bits16(math, from[k]);
+    }
+}
+
+/* Zeros behind the `count` elements of an operand row. */
+static __device__ __forceinline__ void step_operand_tail(sl_dtype math, void *row_begin, int64_t count,
+                                                         int64_t stride) {
+    for (int64_t k = count; k < stride; k++) {
+        if (math == SL_F32 || math == SL_TF32)
+            static_cast<float *>(row_begin)[k] = 0.0f;
+        else
+            static_cast<uint16_t *>(row_begin)[k] = 0;
+    }
+}
+
+static __device__ __forceinline__ void *step_operand_row(sl_dtype math, void *base, size_t at) {
+    return static_cast<char *>(base) + at * (math == SL_F32 || math == SL_TF32 ? 4 : 2);
+}
+
+static __device__ __forceinline__ float step_zone_weight(const step_zone &zone, const step_common &k, int row, int j,
+                                                         int width) {
+    if (!zone.draw) return zone.expected;
+    const sli_rng rng = {k.scalars->seed, k.scalars->step, k.scalars->micro_step, zone.stream};
+    const uint64_t element = (k.first_row + (uint64_t)row) * (uint64_t)width + (uint64_t)j;
+    return sli_rng_word(&rng, element) < zone.threshold ? 1.0f : 0.0f;
+}
+
+static __device__ __forceinline__ unsigned step_flags_of(const step_common &k, int row) {
+    return k.flags ? k.flags[row] : (unsigned)(SLI_STEP_VALID | SLI_STEP_SHOWN);
+}
+
+/* The new h of V units: y, the float copy, the operand copy d h, the leaving state. */
+template <int V>
+static __device__ __forceinline__ void step_put_h(const step_forward_args &a, int row, int j, unsigned flags,
+                                                  const float (&h)[V]) {
+    const size_t at = (size_t)row * a.k.O + j;
+    float dropped[V], shown[V];
+#pragma unroll
+    for (int n = 0; n < V; n++) {
+        dropped[n] = a.k.factor ? a.k.factor[at + n] * h[n] : h[n];
+        shown[n] = flags & SLI_STEP_SHOWN ? h[n] : 0.0f;
+    }
+    const size_t operand_at = (size_t)row * a.k.hs;
+    step_operand<V>(a.k.math, a.operand_h, operand_at + j, dropped);
+    if (j + V >= a.k.O) step_operand_tail(a.k.math, step_operand_row(a.k.math, a.operand_h, operand_at), a.k.O, a.k.hs);
+    if (a.h_to) step_store<V>(a.h_to + at, h);
+    if (a.y) step_store<V>(a.y + (size_t)row * a.y_row + j, shown);
+    if (a.h_last) step_store<V>(a.h_last + at, h);
+}
+
+/* dh = pw + d dp + dy of V units. What does not come from the product is in `dh` already: see step_dh_early. */
+template <int V>
+static __device__ __forceinline__ void step_dh_early(const step_backward_args &a, int row, int j, unsigned flags,
+                                                     float (&dh)[V]) {
+    float dy[V];
+    step_load_or_zero<V>(dh, a.pw_from, (size_t)row * a.k.O + j);
+    step_load_or_zero<V>(dy, flags & SLI_STEP_SHOWN ? a.dy : nullptr, (size_t)row * a.dy_row + j);
+#pragma unroll
+    for (int n = 0; n < V; n++) dh[n] += dy[n];
+}
+
+template <int V>
+static __device__ __forceinline__ void step_dh_late(const step_backward_args &a, int row, int j, float (&dh)[V]) {
+    if (!a.dp) return;
+    const size_t at = (size_t)row * a.k.O + j;
+    float dp[V];
+    step_load<V>(dp, a.dp + at);
+#pragma unroll
+    for (int n = 0; n < V; n++) dh[n] += a.k.factor ? a.k.factor[at + n] * dp[n] : dp[n];
+}
+
+#endif

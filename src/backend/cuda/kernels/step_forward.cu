@@ -1,0 +1,125 @@
+/* cuda:step, forward. For every chunk of steps the input projection is one product; then per step the recurrent product
+ * and the cell. Both directions of a bidirectional layer run side by side, a stream each. */
+#include "backend/cuda/kernels/step.cuh"
+#include "cell/activations.h"
+
+/* u[chunk] = x W^T + b */
+static void project_inputs(const step_way *way) {
+    const sli_step_shape *s = &way->s;
+    sli_cuda_product product = sli_step_product(way, (int64_t)(way->c1 - way->c0) * s->B, s->GH, s->xs);
+    product.a = sli_step_matrix(sli_step_inputs(way), s->xs, false);
+    product.b = sli_step_matrix(sli_step_kernel(way), s->xs, true);
+    product.d = sli_step_gates(way, way->c0);
+    product.d_row = s->us;
+    if (way->call->problem.bias != SL_BIAS_NONE) product.bias = (const float *)(way->weights + way->packed.bias);
+    sli_cuda_multiply(way->queue, way->stream, &product);
+}
+
+/* s[B][from ...] = v R^T, gates [first, first + gates); v operand [B][hs]. */
+static void recurrent_product(const step_way *way, const void *v, int first, int64_t gates) {
+    const sli_step_shape *s = &way->s;
+    sli_cuda_product product = sli_step_product(way, s->B, gates * s->H, s->hs);
+    product.a = sli_step_matrix(v, s->hs, false);
+    product.b = sli_step_matrix(sli_step_offset(way, sli_step_recurrent(way), first * s->H * s->hs), s->hs, true);
+    product.d = (float *)(way->work + way->scratch.s) + first * s->H;
+    product.d_row = s->us;
+    sli_cuda_multiply(way->queue, way->stream, &product);
+}
+
+/* q = m W_p^T */
+static void projection_product(const step_way *way) {
+    const sli_step_shape *s = &way->s;
+    sli_cuda_product product = sli_step_product(way, s->B, s->O, s->ms);
+    product.a = sli_step_matrix(way->work + way->scratch.m, s->ms, false);
+    product.b = sli_step_matrix(sli_step_projection(way), s->ms, true);
+    product.d = way->work + way->scratch.q;
+    product.d_row = s->O;
+    sli_cuda_multiply(way->queue, way->stream, &product);
+}
+
+static step_forward_args args_at(const step_way *way, int t, bool last) {
+    const sli_step_shape *s = &way->s;
+    const int from = sli_step_entering(way, t), to = sli_step_leaving(way, t);
+    step_forward_args a = {};
+    int64_t row = 0;
+    a.k = sli_step_common_at(way, t);
+    a.u = sli_step_gates(way, t);
+    a.s = (const float *)(way->work + way->scratch.s);
+    a.h_from = sli_step_hidden(way, from, &a.h_from_row);
+    if (s->own_h) a.h_to = (float *)sli_step_hidden(way, to, &row);
+    a.operand_h = sli_step_operand_h(way, to);
+    if (s->lstm) {
+        a.c_from = sli_step_cell(way, from);
+        a.c_to = sli_step_cell(way, to);
+        if (s->train && s->keep_v) a.v = sli_step_of_time(way, way->history.v, t);
+    }
+    if (s->gru && !s->before) {
+        a.bias_n = (const float *)way->param[SLI_RNN_RECURRENT_BIAS];
+        if (a.bias_n) a.bias_n += 2 * s->H;
+        if (s->train) a.sn = sli_step_of_time(way, way->history.sn, t);
+    }
+    if (s->project) {
+        a.operand_m = way->work + way->scratch.m;
+        a.q = (const float *)(way->work + way->scratch.q);
+    }
+    if (s->before) a.operand_m = way->work + way->scratch.reset;
+    if (way->y) a.y = way->y + (size_t)t * (size_t)(s->B * way->y_row);
+    a.y_row = way->y_row;
+    if (last) {
+        a.h_last = (float *)way->call->out[SLI_RNN_STATE_OUT(way->part, 0)];
+        if (s->lstm) a.c_last = (float *)way->call->out[SLI_RNN_STATE_OUT(way->part, 1)];
+    }
+    return a;
+}
+
+static void forward_step(const step_way *way, int t, bool last) {
+    const sli_step_shape *s = &way->s;
+    const step_forward_args a = args_at(way, t, last);
+    recurrent_product(way, sli_step_operand_h(way, sli_step_entering(way, t)), 0, s->before ? 2 : s->gates);
+    if (s->lstm) {
+        sli_step_lstm_forward(way, &a, true);
+        if (!s->project) return;
+        projection_product(way);
+        sli_step_project_forward(way, &a, true);
+    } else if (s->gru) {
+        if (s->before) {
+            sli_step_gru_reset(way, &a, true);
+            recurrent_product(way, a.operand_m, 2, 1);
+        }
+        sli_step_gru_forward(way, &a, true);
+    } else {
+        sli_step_rnn_forward(way, &a, true);
+    }
+}
+
+/* One chunk in every direction; steps are queued in turn, so that both streams have work while the host queues more. */
+static void forward_chunk(step_way *ways, int directions, int index) {
+    sli_queue *queue = ways[0].queue;
+    if (directions == 2) ways[1].stream = sli_cuda_fork(queue);
+    sli_cuda_phase(queue, SLI_PHASE_PRODUCT);
+    for (int d = 0; d < directions; d++) {
+        sli_step_enter_chunk(&ways[d], index);
+        project_inputs(&ways[d]);
+    }
+    sli_cuda_phase(queue, SLI_PHASE_RECURRENCE);
+    const int longest = ways[0].chunk;
+    for (int s = 0; s < longest && !sli_cuda_failed(queue); s++)
+        for (int d = 0; d < directions; d++) {
+            const step_way *way = &ways[d];
+            const bool there = s < way->c1 - way->c0, end = index + 1 == way->chunks && s + 1 == way->c1 - way->c0;
+            if (there) forward_step(way, sli_step_at(way, s), end);
+        }
+    if (directions == 2) sli_cuda_join(queue);
+}
+
+extern "C" void sli_gpu_step_forward(const sli_call *call) {
+    if (sli_cuda_failed(call->queue)) return;
+    step_way ways[2];
+    const int directions = sli_step_ways(call, false, ways);
+    sli_cuda_phase(call->queue, SLI_PHASE_RECURRENCE);
+    for (int d = 0; d < directions; d++) {
+        sli_step_masks(&ways[d]);
+        sli_step_begin(&ways[d]);
+    }
+    for (int i = 0; i < ways[0].chunks && !sli_cuda_failed(call->queue); i++) forward_chunk(ways, directions, i);
+}

@@ -1,0 +1,229 @@
+/* cuda:step: one direction of one call, unpacked: pointers, slots, options; and the packed copies of the weights. */
+#include "backend/cuda/kernels/step_device.cuh"
+
+static int cell_options(const sli_problem *p) {
+    int options = 0;
+    if (p->op == SLI_OP_LSTM) {
+        if (p->peephole) options |= CELL_PEEPHOLE;
+        if (p->cell_clip > 0) options |= CELL_CLIP;
+        if (p->zoneout_c > 0) options |= CELL_ZONEOUT_C;
+        if (p->forget_at_run) options |= CELL_FORGET_AT_RUN;
+        if (p->projection > 0) options |= CELL_PROJECTION;
+    }
+    if (p->op == SLI_OP_GRU && p->reset_before) options |= CELL_RESET_BEFORE;
+    if (p->zoneout_h > 0) options |= CELL_ZONEOUT_H;
+    if (p->mask != SLI_MASK_NONE) options |= CELL_MASK;
+    return options;
+}
+
+static step_zone zone(const step_way *way, double expected, enum sli_purpose purpose) {
+    step_zone zone = {};
+    zone.expected = (float)expected;
+    zone.threshold = sli_drop_threshold(expected);
+    zone.stream = (uint32_t)way->call->rng_layer | (uint32_t)purpose |
+                  (way->part ? (uint32_t)SLI_PURPOSE_BACKWARD_DIRECTION : 0u);
+    zone.draw = way->call->training && expected > 0;
+    return zone;
+}
+
+static void set_common(step_way *way) {
+    const sli_problem *p = &way->call->problem;
+    step_common *k = &way->common;
+    k->B = (int)way->s.B;
+    k->H = (int)way->s.H;
+    k->O = (int)way->s.O;
+    k->options = cell_options(p);
+    k->act = p->act == SL_ACT_DEFAULT ? CELL_ACT_TANH : (int)p->act;
+    k->gate_act = p->recurrent_act == SL_ACT_DEFAULT ? CELL_ACT_SIGMOID : (int)p->recurrent_act;
+    k->math = p->dtype;
+    k->us = way->s.us;
+    k->hs = way->s.hs;
+    k->ms = way->s.ms;
+    k->zs = way->s.zs;
+    if (way->s.drop && way->call->training) k->factor = (const float *)(way->work + way->scratch.factor);
+    k->peep = (const float *)way->param[SLI_RNN_PEEPHOLE];
+    k->forget_bias = (float)p->forget_bias;
+    k->clip = (float)p->cell_clip;
+    k->zone_h = zone(way, p->zoneout_h, SLI_PURPOSE_ZONEOUT_H);
+    k->zone_c = zone(way, p->zoneout_c, SLI_PURPOSE_ZONEOUT_C);
+    k->scalars = way->call->scalars;
+}
+
+/* Where this direction's y and dy are: side by side in one tensor, or a tensor each. */
+static void set_output(step_way *way) {
+    const sli_call *call = way->call;
+    const sli_problem *p = &call->problem;
+    const bool beside = p->bidirectional && p->direction_merge == SL_BI_CONCAT;
+    const int index = way->part && !beside ? (int)SLI_RNN_Y_BACK : (int)SLI_RNN_Y;
+    const int64_t offset = way->part && beside ? way->s.O : 0;
+    way->y_row = beside ? 2 * way->s.O : way->s.O;
+    way->y = (float *)call->out[index];
+    way->dy = (const float *)call->d_out[index];
+    if (way->y) way->y += offset;
+    if (way->dy) way->dy += offset;
+}
+
+static void set_way(const sli_call *call, bool backward, int part, step_way *way) {
+    const sli_problem *p = &call->problem;
+    const sli_caps *caps = sli_cuda_caps_of(call->queue);
+    *way = step_way{};
+    way->call = call;
+    way->queue = call->queue;
+    way->stream = sli_cuda_stream(call->queue);
+    way->part = part;
+    way->reverse = p->bidirectional ? part == 1 : p->reverse;
+    way->overlap = caps->compute_capability >= 90;
+    way->s = sli_step_shape_of(p, call->chunk);
+    way->history = sli_step_layout_history(p, call->chunk);
+    way->packed = sli_step_layout_packed(p);
+    way->scratch =
+        backward ? sli_step_layout_backward(p, caps, call->chunk) : sli_step_layout_forward(p, caps, call->chunk);
+    const size_t direction = (size_t)part;
+    way->work = (char *)call->scratch + direction * way->scratch.stride;
+    way->saved =
+        way->s.train ? (char *)call->saved + direction * way->history.stride : way->work + way->scratch.history;
+    way->weights = (char *)call->packed + direction * way->packed.stride;
+    way->chunk = call->chunk;
+    way->chunks = way->s.T > 0 ? (int)((way->s.T - 1) / call->chunk + 1) : 0;
+    way->x = (const float *)call->in[SLI_RNN_X];
+    way->param = call->param + part * SLI_PART_PARAMS;
+    way->d_param = call->d_param + part * SLI_PART_PARAMS;
+    set_common(way);
+    set_output(way);
+}
+
+int sli_step_ways(const sli_call *call, bool backward, step_way ways[2]) {
+    const int directions = call->problem.bidirectional ? 2 : 1;
+    for (int part = 0; part < directions; part++) set_way(call, backward, part, &ways[part]);
+    return directions;
+}
+
+/* -------------------------------------------------------------------------------------------------------- time -- */
+void sli_step_enter_chunk(step_way *way, int index) {
+    const int at = way->reverse ? way->chunks - 1 - index : index, T = (int)way->s.T;
+    way->c0 = at * way->chunk;
+    way->c1 = T - way->c0 < way->chunk ? T : way->c0 + way->chunk;
+}
+
+int sli_step_at(const step_way *way, int s) {
+    return way->reverse ? way->c1 - 1 - s : way->c0 + s;
+}
+
+int sli_step_entering(const step_way *way, int t) {
+    return way->reverse ? t + 1 : t;
+}
+
+int sli_step_leaving(const step_way *way, int t) {
+    return way->reverse ? t : t + 1;
+}
+
+/* ----------------------------------------------------------------------------------------------------- pointers -- */
+void *sli_step_operand_h(const step_way *way, int slot) {
+    const size_t at = way->history.slots_h ? (size_t)slot : 0;
+    return way->saved + way->history.h + at * (size_t)(way->s.B * way->s.hs) * way->s.operand;
+}
+
+float *sli_step_cell(const step_way *way, int slot) {
+    const size_t at = way->history.slots_h ? (size_t)slot : 0;
+    return (float *)(way->saved + way->history.c) + at * (size_t)(way->s.B * way->s.H);
+}
+
+float *sli_step_gates(const step_way *way, int t) {
+    const size_t at = (size_t)(way->s.train ? t : t - way->c0);
+    return (float *)(way->saved + way->history.u) + at * (size_t)(way->s.B * way->s.us);
+}
+
+float *sli_step_of_time(const step_way *way, size_t offset, int t) {
+    return (float *)(way->saved + offset) + (size_t)t * (size_t)(way->s.B * way->s.H);
+}
+
+const float *sli_step_hidden(const step_way *way, int slot, int64_t *row) {
+    *row = way->s.own_h ? way->s.O : way->s.hs;
+    if (!way->s.keep_h) return NULL;
+    if (!way->s.own_h) return (const float *)sli_step_operand_h(way, slot);
+    const size_t at = way->history.slots_hf ? (size_t)slot : 0;
+    return (const float *)(way->saved + way->history.hf) + at * (size_t)(way->s.B * way->s.O);
+}
+
+const void *sli_step_inputs(const step_way *way) {
+    const int64_t rows = (int64_t)(way->c1 - way->c0) * way->s.B;
+    const float *x = way->x + (size_t)way->c0 * (size_t)(way->s.B * way->s.I);
+    if (!way->s.copy_x) return x;
+    void *copy = way->work + way->scratch.x;
+    sli_step_rows(way->queue, way->stream, way->common.math, copy, way->s.xs, rows, x, rows, way->s.I);
+    return copy;
+}
+
+const void *sli_step_kernel(const step_way *way) {
+    return way->s.copy_w ? way->weights + way->packed.kernel : way->param[SLI_RNN_KERNEL];
+}
+
+const void *sli_step_recurrent(const step_way *way) {
+    return way->s.copy_r ? way->weights + way->packed.recurrent : way->param[SLI_RNN_RECURRENT];
+}
+
+const void *sli_step_projection(const step_way *way) {
+    return way->weights + way->packed.projection;
+}
+
+step_common sli_step_common_at(const step_way *way, int t) {
+    step_common k = way->common;
+    if (way->s.mask) k.flags = (const uint8_t *)(way->work + way->scratch.flags) + (size_t)t * (size_t)way->s.B;
+    k.first_row = (uint64_t)((int64_t)way->call->t0 + t) * (uint64_t)way->s.B;
+    return k;
+}
+
+sli_cuda_product sli_step_product(const step_way *way, int64_t m, int64_t n, int64_t k) {
+    sli_cuda_product product = {};
+    product.math = way->common.math;
+    product.m = m;
+    product.n = n;
+    product.k = k;
+    product.workspace = way->work + way->scratch.workspace;
+    product.workspace_bytes = way->scratch.workspace_bytes;
+    return product;
+}
+
+/* -------------------------------------------------------------------------------------------------------- pack -- */
+typedef struct bias_args {
+    float *to; /* = [GH] */
+    const float *bias, *recurrent_bias;
+    int64_t count, apart; /* from `apart` on the recurrent bias is left to the cell */
+} bias_args;
+
+static __global__ void __launch_bounds__(STEP_THREADS) pack_bias(const __grid_constant__ bias_args a) {
+    const int64_t j = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (j >= a.count) return;
+    float sum = a.bias ? a.bias[j] : 0.0f;
+    if (a.recurrent_bias && j < a.apart) sum += a.recurrent_bias[j];
+    a.to[j] = sum;
+}
+
+static void pack_way(const step_way *way) {
+    const sli_step_shape *s = &way->s;
+    const sl_dtype math = way->common.math;
+    const float *kernel = (const float *)way->param[SLI_RNN_KERNEL];
+    const float *recurrent = (const float *)way->param[SLI_RNN_RECURRENT];
+    const float *projection = (const float *)way->param[SLI_RNN_PROJECTION];
+    char *to = way->weights;
+    if (s->copy_w)
+        sli_step_rows(way->queue, way->stream, math, to + way->packed.kernel, s->xs, s->zs, kernel, s->GH, s->I);
+    if (s->copy_r)
+        sli_step_rows(way->queue, way->stream, math, to + way->packed.recurrent, s->hs, s->zs, recurrent, s->GH, s->O);
+    if (s->project)
+        sli_step_rows(way->queue, way->stream, math, to + way->packed.projection, s->ms, s->O, projection, s->O, s->H);
+    bias_args a = {};
+    a.to = (float *)(to + way->packed.bias);
+    a.bias = (const float *)way->param[SLI_RNN_BIAS];
+    a.recurrent_bias = (const float *)way->param[SLI_RNN_RECURRENT_BIAS];
+    a.count = s->GH;
+    a.apart = s->gru && !s->before ? 2 * s->H : s->GH;
+    const sli_step_grid grid = {(unsigned)((s->GH + STEP_THREADS - 1) / STEP_THREADS), 1, STEP_THREADS, 1};
+    sli_step_launch(way, pack_bias, &grid, &a, false, "launch of packed biases");
+}
+
+extern "C" void sli_gpu_step_pack(const sli_call *call) {
+    step_way ways[2];
+    const int directions = sli_step_ways(call, false, ways);
+    for (int d = 0; d < directions && !sli_cuda_failed(call->queue); d++) pack_way(&ways[d]);
+}

@@ -1,0 +1,181 @@
+/* cuda:step: layouts of its memory and shapes of its launches. */
+#include "backend/cuda/step_layout.h"
+
+enum { PART = 256, THREADS = 128, GRID_Y = 65535 };
+
+static int64_t pad(int64_t count, int64_t multiple) {
+    return (count + multiple - 1) / multiple * multiple;
+}
+
+/* Elements that fill 16 bytes; exact f32 products do not care. */
+static int64_t row_multiple(sl_dtype dtype) {
+    return dtype == SL_F32 ? 1 : dtype == SL_TF32 ? 4 : 8;
+}
+
+static void set_sizes(const sli_problem *p, int chunk, sli_step_shape *s) {
+    const int64_t multiple = row_multiple(p->dtype);
+    s->B = p->batch;
+    s->T = p->steps;
+    s->I = p->inputs;
+    s->H = p->units;
+    s->O = sli_problem_output(p);
+    s->gates = p->op == SLI_OP_LSTM ? 4 : p->op == SLI_OP_GRU ? 3 : 1;
+    s->GH = s->gates * s->H;
+    s->rows = (int64_t)chunk * s->B;
+    s->narrow = p->dtype == SL_BF16 || p->dtype == SL_F16;
+    s->operand = s->narrow ? 2 : 4;
+    s->xs = pad(s->I, multiple);
+    s->hs = pad(s->O, multiple);
+    s->ms = pad(s->H, multiple);
+    s->zs = pad(s->GH, multiple);
+    s->us = pad(s->GH, 4);
+}
+
+sli_step_shape sli_step_shape_of(const sli_problem *p, int chunk) {
+    sli_step_shape s = {0};
+    set_sizes(p, chunk, &s);
+    s.directions = p->bidirectional ? 2 : 1;
+    s.lstm = p->op == SLI_OP_LSTM;
+    s.gru = p->op == SLI_OP_GRU;
+    s.train = p->train;
+    s.mask = p->mask != SLI_MASK_NONE;
+    s.drop = p->train && p->recurrent_dropout > 0;
+    s.before = s.gru && p->reset_before;
+    s.project = p->projection > 0;
+    s.copy_x = s.narrow || s.xs != s.I;
+    s.copy_w = s.narrow || s.xs != s.I || s.zs != s.GH;
+    s.copy_r = s.narrow || s.hs != s.O || s.zs != s.GH;
+    s.keep_h = s.gru || s.mask || p->zoneout_h > 0;
+    s.own_h = s.keep_h && (s.narrow || s.drop);
+    s.pointwise = s.keep_h;
+    s.keep_v = s.lstm && p->zoneout_c > 0;
+    return s;
+}
+
+/* Takes `bytes` from a growing layout. */
+static size_t take(size_t *at, size_t bytes) {
+    const size_t offset = *at;
+    *at += sli_round_up(bytes, PART);
+    return offset;
+}
+
+static size_t elements(size_t bytes, int64_t rows, int64_t columns) {
+    return bytes * (size_t)rows * (size_t)columns;
+}
+
+static size_t reals(int64_t rows, int64_t columns) {
+    return elements(sizeof(float), rows, columns);
+}
+
+sli_step_packed sli_step_layout_packed(const sli_problem *p) {
+    const sli_step_shape s = sli_step_shape_of(p, 1);
+    sli_step_packed at = {0};
+    size_t end = 0;
+    at.kernel = take(&end, s.copy_w ? elements(s.operand, s.zs, s.xs) : 0);
+    at.recurrent = take(&end, s.copy_r ? elements(s.operand, s.zs, s.hs) : 0);
+    at.projection = take(&end, s.project ? elements(s.operand, s.O, s.ms) : 0);
+    at.bias = take(&end, reals(1, s.GH));
+    at.stride = end;
+    at.total = end * (size_t)s.directions;
+    return at;
+}
+
+sli_step_history sli_step_layout_history(const sli_problem *p, int chunk) {
+    const sli_step_shape s = sli_step_shape_of(p, chunk);
+    sli_step_history at = {.slots_h = s.train, .slots_hf = s.train && s.gru};
+    const int64_t steps = s.train ? s.T * s.B : s.B, states = s.train ? (s.T + 1) * s.B : s.B;
+    size_t end = 0;
+    at.u = take(&end, reals(s.train ? steps : s.rows, s.us));
+    at.sn = take(&end, s.train && s.gru && !s.before ? reals(steps, s.H) : 0);
+    at.h = take(&end, elements(s.operand, states, s.hs));
+    at.hf = take(&end, s.own_h ? reals(at.slots_hf ? states : s.B, s.O) : 0);
+    at.c = take(&end, s.lstm ? reals(states, s.H) : 0);
+    at.v = take(&end, s.train && s.keep_v ? reals(steps, s.H) : 0);
+    at.stride = end;
+    at.total = end * (size_t)s.directions;
+    return at;
+}
+
+static int64_t larger(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* One size for all products of a stream; counted in whole chunks, so that the last, shorter one gets no other algorithm for
+ * having come alone. */
+static size_t workspace_of(const sli_step_shape *s, const sli_caps *caps) {
+    const int64_t widest = larger(larger(s->zs, s->xs), larger(s->hs, s->ms));
+    return sli_cuda_workspace(caps, larger(s->rows, s->zs), widest, larger(s->rows, widest));
+}
+
+static void take_common(const sli_step_shape *s, sli_step_scratch *at, size_t *end) {
+    at->x = take(end, s->copy_x ? elements(s->operand, s->rows, s->xs) : 0);
+    at->flags = take(end, s->mask ? elements(1, s->T, s->B) : 0);
+    at->factor = take(end, s->drop ? reals(s->B, s->O) : 0);
+}
+
+static void take_workspace(const sli_step_shape *s, const sli_caps *caps, sli_step_scratch *at, size_t *end) {
+    at->workspace_bytes = workspace_of(s, caps);
+    at->workspace = take(end, at->workspace_bytes);
+    at->stride = *end;
+    at->total = *end * (size_t)s->directions;
+}
+
+sli_step_scratch sli_step_layout_forward(const sli_problem *p, const sli_caps *caps, int chunk) {
+    const sli_step_shape s = sli_step_shape_of(p, chunk);
+    sli_step_scratch at = {0};
+    size_t end = 0;
+    at.history = take(&end, s.train ? 0 : sli_step_layout_history(p, chunk).stride);
+    take_common(&s, &at, &end);
+    at.s = take(&end, reals(s.B, s.us));
+    at.reset = take(&end, s.before ? elements(s.operand, s.B, s.hs) : 0);
+    at.m = take(&end, s.project ? elements(s.operand, s.B, s.ms) : 0);
+    at.q = take(&end, s.project ? reals(s.B, s.O) : 0);
+    take_workspace(&s, caps, &at, &end);
+    return at;
+}
+
+sli_step_scratch sli_step_layout_backward(const sli_problem *p, const sli_caps *caps, int chunk) {
+    const sli_step_shape s = sli_step_shape_of(p, chunk);
+    const bool bias = p->bias != SL_BIAS_NONE, after = s.gru && !s.before;
+    sli_step_scratch at = {0};
+    size_t end = 0;
+    take_common(&s, &at, &end);
+    at.dz = take(&end, elements(s.operand, s.rows, s.zs));
+    at.dr = take(&end, after ? elements(s.operand, s.rows, s.zs) : 0);
+    at.dz_sum = take(&end, s.narrow && bias ? reals(s.rows, s.us) : 0);
+    at.dn_sum = take(&end, s.narrow && bias && after ? reals(s.rows, s.H) : 0);
+    at.dpeep = take(&end, p->peephole ? reals(s.rows, 3 * s.H) : 0);
+    at.dp = take(&end, reals(s.B, s.O));
+    at.pw = take(&end, s.pointwise ? reals(s.B, s.O) : 0);
+    at.dc = take(&end, s.lstm ? reals(s.B, s.H) : 0);
+    at.dq = take(&end, s.project ? elements(s.operand, s.rows, s.hs) : 0);
+    at.m = take(&end, s.project ? elements(s.operand, s.rows, s.ms) : 0);
+    at.dm = take(&end, s.project || s.before ? reals(s.B, s.H) : 0);
+    at.resets = take(&end, s.before ? elements(s.operand, s.rows, s.hs) : 0);
+    at.columns = take(&end, bias || p->peephole ? reals(sli_step_slices(s.rows), 4 * s.H) : 0);
+    take_workspace(&s, caps, &at, &end);
+    return at;
+}
+
+sli_step_grid sli_step_grid_of(int64_t units, int64_t rows, int vector) {
+    const int64_t across = (units + vector - 1) / vector;
+    unsigned bx = 8;
+    while (bx < THREADS && bx < across) bx *= 2;
+    const unsigned by = THREADS / bx;
+    const int64_t gy = (rows + by - 1) / by;
+    return (sli_step_grid){.gx = (unsigned)((across + bx - 1) / bx),
+                           .gy = (unsigned)(gy < 1        ? 1
+                                            : gy < GRID_Y ? gy
+                                                          : GRID_Y),
+                           .bx = bx,
+                           .by = by};
+}
+
+int sli_step_vector(const sli_step_shape *shape, const sli_caps *caps) {
+    const int64_t enough = (int64_t)(caps->multiprocessors > 0 ? caps->multiprocessors : 1) * 4 * THREADS;
+    return shape->H % 4 == 0 && shape->H * shape->B >= enough ? 4 : 1;
+}
+
+int64_t sli_step_slices(int64_t rows) {
+    return rows < 1 ? 1 : (rows + SLI_STEP_SLICE - 1) / SLI_STEP_SLICE;
+}

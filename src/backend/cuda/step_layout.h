@@ -1,0 +1,107 @@
+/* cuda:step: where everything lies in saved, scratch and packed memory, and the shapes of its launches. Plain C, compiled into
+ * libsluice (which books) and into the plug-in (which uses it). */
+#ifndef SLI_CUDA_STEP_LAYOUT_H
+#define SLI_CUDA_STEP_LAYOUT_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#include "backend/cuda/cuda.h"
+
+/* What a problem asks of the engine. "Operand" is the type that matrix products read: float in f32 and tf32, else 16-bit.
+ * Operand rows are padded with zeros (xs, hs, ms, zs elements a row) so that every row begins at 16 bytes. */
+typedef struct sli_step_shape {
+    int64_t B, T, I, H, O;
+    int64_t gates, GH;      /* 4 3 1; gates * H */
+    int64_t rows;           /* of one chunk: chunk * B */
+    size_t operand;         /* bytes of an operand */
+    int64_t xs, hs, ms, zs; /* row strides of operands of I, O, H and GH features */
+    int64_t us;             /* row stride of float rows of GH features */
+    int directions;
+    bool lstm, gru, train;
+    bool narrow;  /* operands are 16-bit */
+    bool mask;    /* rows may be masked */
+    bool drop;    /* recurrent dropout, in training */
+    bool before;  /* GRU, reset before the product */
+    bool project; /* LSTM with projection */
+    bool copy_x;  /* the products read a copy of x */
+    bool copy_w;  /* ... packed copies of the kernel, of the recurrent kernel */
+    bool copy_r;
+    bool keep_h;    /* cells read h' as float */
+    bool own_h;     /* ... from an array of its own: the operand copy is narrow or has dropout in it */
+    bool pointwise; /* dh' has a part that does not go through the recurrent product */
+    bool keep_v;    /* v is saved beside c */
+} sli_step_shape;
+sli_step_shape sli_step_shape_of(const sli_problem *problem, int chunk);
+
+/* Offsets in bytes; an absent part has the offset of the next one. Everything is per direction: direction d begins at
+ * d * stride; total = directions * stride. */
+typedef struct sli_step_packed {
+    size_t kernel, recurrent; /* operand [zs][xs], [zs][hs]: rows from GH on are zeros */
+    size_t projection;        /* operand [O][ms] */
+    size_t bias;              /* float [GH]: everything that can be added to W x */
+    size_t stride, total;
+} sli_step_packed;
+sli_step_packed sli_step_layout_packed(const sli_problem *problem);
+
+/* What forward leaves of every step for backward: in saved. Without training: in scratch, `u` of one chunk, one slot of the
+ * states. A state slot is the state between two steps: T + 1 slots, slot t lies before step t in time. */
+typedef struct sli_step_history {
+    size_t u;               /* float [T][B][us]: W x + b, then the gates in its place */
+    size_t sn;              /* float [T][B][H]: GRU, s_n with reset after */
+    size_t h;               /* operand [T + 1][B][hs]: d h, what the recurrent product reads */
+    size_t hf;              /* float [T + 1][B][O], own_h: h; one slot unless GRU's backward reads it */
+    size_t c;               /* float [T + 1][B][H]: LSTM */
+    size_t v;               /* float [T][B][H]: LSTM, keep_v */
+    bool slots_h, slots_hf; /* as many slots as steps + 1, else one: also of u, sn, c, v as of h */
+    size_t stride, total;
+} sli_step_history;
+sli_step_history sli_step_layout_history(const sli_problem *problem, int chunk);
+
+typedef struct sli_step_scratch {
+    size_t history; /* without training: sli_step_history of this direction */
+    size_t x;       /* operand [rows][xs] */
+    size_t flags;   /* uint8 [T][B]: SLI_STEP_VALID, SLI_STEP_SHOWN */
+    size_t factor;  /* float [B][O]: d */
+    /* forward */
+    size_t s;     /* float [B][us]: R (d h') */
+    size_t reset; /* operand [B][hs]: r d h' */
+    size_t m;     /* operand: forward [B][ms]; backward [rows][ms] */
+    size_t q;     /* float [B][O]: W_p m */
+    /* backward */
+    size_t dz;        /* operand [rows][zs]: gradient of the input side */
+    size_t dr;        /* operand [rows][zs]: of the recurrent side, GRU with reset after */
+    size_t dz_sum;    /* float [rows][us]: dz before rounding, for the bias */
+    size_t dn_sum;    /* float [rows][H]: n's part of dr before rounding */
+    size_t dpeep;     /* float [rows][3 H] */
+    size_t dp;        /* float [B][O]: R^T dr */
+    size_t pw;        /* float [B][O]: pointwise part of dh' */
+    size_t dc;        /* float [B][H] */
+    size_t dq;        /* operand [rows][hs]: gradient of W_p m */
+    size_t dm;        /* float [B][H]: of m; with reset before: R_n^T ds_n */
+    size_t resets;    /* operand [rows][hs]: r d h' */
+    size_t columns;   /* float [slices][4 H]: partial column sums */
+    size_t workspace; /* of products */
+    size_t workspace_bytes;
+    size_t stride, total;
+} sli_step_scratch;
+sli_step_scratch sli_step_layout_forward(const sli_problem *problem, const sli_caps *caps, int chunk);
+sli_step_scratch sli_step_layout_backward(const sli_problem *problem, const sli_caps *caps, int chunk);
+
+enum { SLI_STEP_VALID = 1, SLI_STEP_SHOWN = 2 }; /* not masked; the output is h, not 0 */
+
+/* Blocks of `bx` by `by` threads: x goes along units, `vector` a thread, y along rows, in strides of gy * by. */
+typedef struct sli_step_grid {
+    unsigned gx, gy, bx, by;
+} sli_step_grid;
+sli_step_grid sli_step_grid_of(int64_t units, int64_t rows, int vector);
+/* Units a thread of a plain cell: 4 where rows are 16-byte aligned and there is work enough for every multiprocessor. */
+int sli_step_vector(const sli_step_shape *shape, const sli_caps *caps);
+/* Rows of one partial sum, and their number. */
+enum { SLI_STEP_SLICE = 128 };
+int64_t sli_step_slices(int64_t rows);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
