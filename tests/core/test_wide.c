@@ -203,7 +203,7 @@ TEST(wide_stack_ends_where_layers_differ) {
 /* Thirteen layers and directions are more than a call has room for. */
 TEST(wide_stack_is_bounded) {
     sl_model *model = with_input();
-    char name[8], below[8] = "x";
+    char name[16], below[16] = "x";
     for (int k = 0; k < SLI_MAX_PARTS + 2; k++) {
         snprintf(name, sizeof name, "r%d", k);
         add(model, name, SL_RNN, sequences, below);
