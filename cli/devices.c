@@ -4,6 +4,11 @@
 #include "common.h"
 #include "json.h"
 
+/* Devices that `sluice plan --device` takes without having them; tests/cli/info_devices.sh asks for each. */
+static const char *const planned[] = {"cpu:base",   "cpu:avx2",   "cpu:avx512", "cpu:amx",     "cuda:sm_80",
+                                      "cuda:sm_86", "cuda:sm_89", "cuda:sm_90", "cuda:sm_100", "cuda:sm_120"};
+enum { PLANNED = sizeof planned / sizeof *planned };
+
 static int run(const command *command, int count, char **words) {
     script_options script = {0};
     arguments a = {.values = {&script}};
@@ -29,9 +34,16 @@ static int run(const command *command, int count, char **words) {
     }
     if (script.json) {
         json_close(&out, ']');
+        json_open(&out, "planning", '[');
+        for (int i = 0; i < PLANNED; i++) json_str(&out, NULL, planned[i]);
+        json_close(&out, ']');
         json_close(&out, '}');
         json_end(&out);
+        return 0;
     }
+    printf("%-8s %-10s", "others", "to plan");
+    for (int i = 0; i < PLANNED; i++) printf(" %s", planned[i]);
+    printf("\n");
     return 0;
 }
 
@@ -40,6 +52,8 @@ const command command_devices = {
     .summary = "list what this machine can compute on, and why not on the rest",
     .synopsis = "sluice devices [--json]",
     .text = "Lists the devices of this machine, one a line: name, whether it can be used, and a sentence: instruction\n"
-            "sets and threads, or what is missing. --device takes these names.",
+            "sets and threads, a GPU's memory and libraries, or what is missing. --device takes these names. The last "
+            "line\n"
+            "names those that `sluice plan` takes where they are not.",
     .groups = {&script_group},
     .run = run};

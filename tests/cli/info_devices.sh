@@ -15,4 +15,7 @@ try info missing.npy
 echo "devices:"
 "$SLUICE" devices | awk '{ print $1, ($2 == "ready") }'
 "$SLUICE" devices --json | python3 -c 'import json, sys
-for device in json.load(sys.stdin)["devices"]: print(" ".join(device))'
+found = json.load(sys.stdin)
+for device in found["devices"]: print(" ".join(device))
+print(*found["planning"])' | tee names.txt
+for name in $(tail -n 1 names.txt); do "$SLUICE" plan lstm:b1_t1_i1_h8 --device "$name" >/dev/null || echo "$name: exit $?"; done
