@@ -6,6 +6,9 @@
 
 #include "sluice.h"
 
+/* As a type of operands only: tf32 with the lower digits cut off, as tensor cores may read a float. */
+#define SLI_TF32_CUT ((sl_dtype)100)
+
 /* `value` with `digits` binary digits, to the nearest, ties to even; multiples of 2^least at the finest. */
 static inline double sli_round_digits(double value, int digits, int least) {
     int exponent;
@@ -18,8 +21,15 @@ static inline double sli_round_digits(double value, int digits, int least) {
 /* The nearest number of `dtype`, as operands of products are rounded; f32 for everything but the narrow types. f16 overflows
  * to infinity. */
 static inline double sli_round_to(sl_dtype dtype, double value) {
-    double rounded;
-    switch (dtype) {
+    double rounded, power;
+    int exponent;
+    switch ((int)dtype) {
+    case (int)SLI_TF32_CUT:
+        value = (double)(float)value;
+        if (!isfinite(value) || value == 0) return value;
+        frexp(value, &exponent);
+        power = ldexp(1, exponent - 11 > -136 ? exponent - 11 : -136);
+        return trunc(value / power) * power;
     case SL_BF16:
         return sli_round_digits(value, 8, -133);
     case SL_TF32:

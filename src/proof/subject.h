@@ -68,8 +68,8 @@ typedef struct sli_trial {
     sl_run *run;
     char *feed; /* the call's numbers as the run wants them */
     size_t feed_bytes;
-    bool rounds;  /* products round their operands: the reference of 16-bit kernels */
-    size_t guard; /* bytes of every guard zone, all holding SLI_GUARD_BYTE; 0: none */
+    sl_dtype operands; /* products round them to this type: the reference of 16-bit kernels; SL_DTYPE_DEFAULT */
+    size_t guard;      /* bytes of every guard zone, all holding SLI_GUARD_BYTE; 0: none */
     const void *inputs[SLI_SUBJECT_MAX], *d_outputs[SLI_SUBJECT_MAX];
     sl_batch batch; /* of the last sli_trial_feed */
 } sli_trial;
@@ -77,8 +77,8 @@ typedef struct sli_trial {
 /* Plans with `options` (the subject's with another kernel, dtype, limit...), allocates, sets the parameters. */
 sl_status sli_trial_open(const sli_subject *subject, const sl_plan_options *options, sli_trial *trial);
 /* The reference that 16-bit and tf32 kernels are compared with: as sli_trial_open in double on the reference kernels, but what
- * enters a product is rounded to the subject's operands. */
-sl_status sli_trial_open_reference(const sli_subject *subject, sli_trial *trial);
+ * enters a product is rounded to `operands` (the subject's, or SLI_TF32_CUT). */
+sl_status sli_trial_open_reference(const sli_subject *subject, sl_dtype operands, sli_trial *trial);
 /* As sli_trial_open, with a guard zone behind every piece of memory that the run and the parameters have. */
 enum { SLI_GUARD_BYTES = 256, SLI_GUARD_BYTE = 0xA5 };
 sl_status sli_trial_open_guarded(const sli_subject *subject, const sl_plan_options *options, sli_trial *trial);

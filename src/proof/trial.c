@@ -68,7 +68,7 @@ sl_status sli_trial_count_damage(const sli_trial *trial, size_t *bytes) {
 /* The plan is this trial's own, so that it can still be placed anew. */
 static sl_status make_plan(sli_trial *trial, const sl_plan_options *options) {
     SLI_TRY(sl_plan_new(trial->subject->model, options, &trial->plan));
-    if (trial->rounds) trial->plan->operands = trial->subject->operands;
+    trial->plan->operands = trial->operands;
     if (trial->guard == 0) return SL_OK;
     trial->plan->guard = trial->guard;
     return sli_plan_place(trial->plan, trial->plan->segment_steps);
@@ -110,13 +110,13 @@ sl_status sli_trial_open_guarded(const sli_subject *subject, const sl_plan_optio
     return open_or_close(trial, options);
 }
 
-sl_status sli_trial_open_reference(const sli_subject *subject, sli_trial *trial) {
+sl_status sli_trial_open_reference(const sli_subject *subject, sl_dtype operands, sli_trial *trial) {
     sl_plan_options options = subject->options;
     options.dtype = SL_F64;
     options.device = "cpu";
     options.require = NULL;
     options.memory_limit = 0;
-    *trial = (sli_trial){.subject = subject, .rounds = true};
+    *trial = (sli_trial){.subject = subject, .operands = operands};
     return open_or_close(trial, &options);
 }
 

@@ -72,7 +72,7 @@ TEST(trial_reference_rounds_what_is_multiplied) {
         REQUIRE_OK(sli_results_new(r.subject, false, &a));
         REQUIRE_OK(sli_results_new(r.subject, false, &b));
         REQUIRE_OK(sli_trial_open(r.subject, &wide, &exact));
-        REQUIRE_OK(sli_trial_open_reference(r.subject, &rounded));
+        REQUIRE_OK(sli_trial_open_reference(r.subject, r.subject->operands, &rounded));
         REQUIRE_OK(sli_trial_run(&exact, &call, &a));
         REQUIRE_OK(sli_trial_run(&rounded, &call, &b));
         double apart = distance(&a, &b);
