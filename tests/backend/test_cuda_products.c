@@ -55,28 +55,39 @@ TEST(cuda_dense_books_what_it_needs) {
     /* Logits: nothing is saved, so that the loss may write over them. */
     p = problem("dense:b3_t6_i5_h11_tf32_train");
     sli_cuda_dense.book(&p, &caps, 4, &booking);
-    CHECK(booking.saved == 0 && booking.packed == 0 && booking.scratch_backward == workspace);
-    CHECK(sli_cuda_dense.backward_reads_out == 0);
+    CHECK(booking.saved == 0 && sli_cuda_dense.backward_reads_out == 0);
+    /* Rows of 5 and 11 floats become 8 and 12 where the tensor cores read them; true f32 takes them as they are. */
+    CHECK(booking.packed == (size_t)11 * 8 * 4);
+    CHECK(booking.scratch_backward == 768 + 512 + workspace);
+    p.dtype = SL_F32;
+    sli_cuda_dense.book(&p, &caps, 4, &booking);
+    CHECK(booking.packed == 0 && booking.scratch_backward == workspace);
+    p = problem("dense:b3_t6_i8_h12_tf32_train");
+    sli_cuda_dense.book(&p, &caps, 4, &booking);
+    CHECK(booking.packed == 0 && booking.scratch_backward == workspace);
 }
 
 /* Places follow each other without overlap, aligned, and end where the booking ends. */
 static void check_places(const sli_problem *p, const sli_caps *caps, int chunk) {
     const size_t rows = (size_t)chunk * (size_t)p->batch, y = rows * (size_t)p->units;
-    const size_t x_narrow = rows * (((size_t)p->inputs + 7) & ~(size_t)7),
-                 y_narrow = rows * (((size_t)p->units + 7) & ~(size_t)7);
-    const bool narrow = sli_dense_is_narrow(p), linear = sli_dense_is_linear(p);
+    const size_t element = p->dtype == SL_F32 || p->dtype == SL_TF32 ? 4 : 2,
+                 each = p->dtype == SL_F32 ? 1 : 16 / element;
+    const size_t I = ((size_t)p->inputs + each - 1) / each * each, H = ((size_t)p->units + each - 1) / each * each;
+    const size_t x_copy = element < 4 || I > (size_t)p->inputs ? rows * I * element : 0;
+    const size_t dz_copy = element < 4 || H > (size_t)p->units ? rows * H * element : 0;
+    const bool linear = sli_dense_is_linear(p);
     sli_dense_forward_places f;
     sli_dense_forward_layout(p, caps, chunk, &f);
-    CHECK(f.x + (narrow ? 2 * x_narrow : 0) <= f.workspace && f.workspace + f.workspace_bytes <= f.bytes);
+    CHECK(f.x + x_copy <= f.workspace && f.workspace + f.workspace_bytes <= f.bytes);
     CHECK(f.workspace % SLI_DENSE_PLACE == 0);
     sli_dense_backward_places b;
     sli_dense_backward_layout(p, caps, chunk, &b);
-    CHECK(b.dz + (linear ? 0 : 4 * y) <= b.narrow_dz);
-    CHECK(b.narrow_dz + (narrow ? 2 * y_narrow : 0) <= b.x);
-    CHECK(b.x + (narrow ? 2 * x_narrow : 0) <= b.columns);
+    CHECK(b.dz + (linear ? 0 : 4 * y) <= b.dz_copy);
+    CHECK(b.dz_copy + dz_copy <= b.x);
+    CHECK(b.x + x_copy <= b.columns);
     CHECK(b.columns + (p->no_bias ? 0 : sli_cuda_column_scratch((int64_t)rows, p->units)) <= b.workspace);
     CHECK(b.workspace + b.workspace_bytes <= b.bytes);
-    CHECK(b.narrow_dz % SLI_DENSE_PLACE == 0 && b.x % SLI_DENSE_PLACE == 0 && b.columns % SLI_DENSE_PLACE == 0);
+    CHECK(b.dz_copy % SLI_DENSE_PLACE == 0 && b.x % SLI_DENSE_PLACE == 0 && b.columns % SLI_DENSE_PLACE == 0);
     sli_booking booking;
     sli_cuda_dense.book(p, caps, chunk, &booking);
     CHECK(booking.scratch_forward == f.bytes);

@@ -9,9 +9,10 @@ static size_t take(size_t *at, size_t bytes) {
     return place;
 }
 
-/* A 16-bit copy of [rows][columns], where operands are 16-bit. */
-static size_t narrow_bytes(const sli_problem *p, int64_t rows, int64_t columns) {
-    return sli_dense_is_narrow(p) ? (size_t)rows * (size_t)sli_dense_row(p, columns) * 2 : 0;
+/* The operand copy of [rows][columns], where there is one. */
+static size_t copy_bytes(const sli_problem *p, int64_t rows, int64_t columns) {
+    if (!sli_dense_copies(p, columns)) return 0;
+    return (size_t)rows * (size_t)sli_dense_row(p, columns) * (sli_dense_is_narrow(p) ? 2 : sizeof(float));
 }
 
 int64_t sli_dense_chunk_rows(const sli_problem *p, int chunk) {
@@ -22,7 +23,7 @@ void sli_dense_forward_layout(const sli_problem *p, const sli_caps *caps, int ch
     const int64_t rows = sli_dense_chunk_rows(p, chunk);
     *places = (sli_dense_forward_places){.workspace_bytes = sli_cuda_workspace(caps, rows, p->units, p->inputs)};
     size_t at = 0;
-    places->x = take(&at, narrow_bytes(p, rows, p->inputs));
+    places->x = take(&at, copy_bytes(p, rows, p->inputs));
     places->workspace = take(&at, places->workspace_bytes);
     places->bytes = at;
 }
@@ -33,8 +34,8 @@ void sli_dense_backward_layout(const sli_problem *p, const sli_caps *caps, int c
     *places = (sli_dense_backward_places){.workspace_bytes = sli_cuda_workspace(caps, rows, p->units, p->inputs)};
     size_t at = 0;
     places->dz = take(&at, sli_dense_is_linear(p) ? 0 : (size_t)rows * (size_t)p->units * sizeof(float));
-    places->narrow_dz = take(&at, narrow_bytes(p, rows, p->units));
-    places->x = take(&at, narrow_bytes(p, rows, p->inputs));
+    places->dz_copy = take(&at, copy_bytes(p, rows, p->units));
+    places->x = take(&at, copy_bytes(p, rows, p->inputs));
     places->columns = take(&at, p->no_bias ? 0 : sli_cuda_column_scratch(rows, p->units));
     places->workspace = take(&at, places->workspace_bytes);
     places->bytes = at;
@@ -46,5 +47,5 @@ size_t sli_dense_saved(const sli_problem *p) {
 }
 
 size_t sli_dense_packed(const sli_problem *p) {
-    return narrow_bytes(p, p->units, p->inputs);
+    return copy_bytes(p, p->units, p->inputs);
 }

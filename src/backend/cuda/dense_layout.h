@@ -8,14 +8,14 @@ enum { SLI_DENSE_PLACE = 256 }; /* places begin at multiples of this many bytes 
 
 /* Bytes from the start of the scratch; `bytes` is all of it. What a problem does not need takes no room. */
 typedef struct sli_dense_forward_places {
-    size_t x; /* 16-bit [rows][I'] of one chunk, in bf16 and f16 */
+    size_t x; /* operand copy [rows][I'] of one chunk */
     size_t workspace, workspace_bytes, bytes;
 } sli_dense_forward_places;
 typedef struct sli_dense_backward_places {
-    size_t dz;        /* float [rows][H] of one chunk, where there is an activation */
-    size_t narrow_dz; /* 16-bit [rows][H'], in bf16 and f16 */
-    size_t x;         /* 16-bit [rows][I'], in bf16 and f16 */
-    size_t columns;   /* scratch of the bias's gradient */
+    size_t dz;      /* float [rows][H] of one chunk, where there is an activation */
+    size_t dz_copy; /* operand copy [rows][H'] */
+    size_t x;       /* operand copy [rows][I'] */
+    size_t columns; /* scratch of the bias's gradient */
     size_t workspace, workspace_bytes, bytes;
 } sli_dense_backward_places;
 
@@ -26,9 +26,14 @@ static inline bool sli_dense_is_linear(const sli_problem *p) {
 static inline bool sli_dense_is_narrow(const sli_problem *p) {
     return p->dtype == SL_BF16 || p->dtype == SL_F16;
 }
-/* I', H': rows of 16-bit copies are padded to 16 bytes. Elements from one row of an operand to the next: */
+/* I', H': tensor cores' fast kernels want operands whose rows are multiples of 16 bytes. Elements from one row of an operand
+ * of `columns` to the next, and whether it is a copy: 16-bit, or padded. */
 static inline int64_t sli_dense_row(const sli_problem *p, int64_t columns) {
-    return sli_dense_is_narrow(p) ? (columns + 7) / 8 * 8 : columns;
+    const int64_t each = sli_dense_is_narrow(p) ? 8 : p->dtype == SL_TF32 ? 4 : 1;
+    return (columns + each - 1) / each * each;
+}
+static inline bool sli_dense_copies(const sli_problem *p, int64_t columns) {
+    return sli_dense_is_narrow(p) || sli_dense_row(p, columns) != columns;
 }
 /* `chunk` is that of the plan: a product has at most chunk * b rows, whatever the length of a segment. */
 int64_t sli_dense_chunk_rows(const sli_problem *problem, int chunk);
@@ -37,6 +42,6 @@ void sli_dense_forward_layout(const sli_problem *problem, const sli_caps *caps, 
 void sli_dense_backward_layout(const sli_problem *problem, const sli_caps *caps, int chunk,
                                sli_dense_backward_places *places);
 size_t sli_dense_saved(const sli_problem *problem);  /* float y [t][b][H], where act' is taken from it */
-size_t sli_dense_packed(const sli_problem *problem); /* 16-bit W [H][I'] */
+size_t sli_dense_packed(const sli_problem *problem); /* operand copy of W [H][I'] */
 
 #endif

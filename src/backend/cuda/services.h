@@ -67,10 +67,11 @@ static inline size_t sli_cuda_operand_bytes(sl_dtype math) {
 /* to[count] (math's type) = from[count] rounded to nearest even; f16 overflow becomes infinity. f32, tf32: a copy. */
 void sli_cuda_narrow(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *to, const float *from, size_t count);
 /* The same by rows, into rows that are padded with zeros: to[rows][to_row] = from[rows][columns], from_row elements apart.
- * to_row = sli_cuda_padded(columns) makes the rows of 16-bit operands multiples of 16 bytes, which tensor cores' fast kernels
- * want; as a matrix, `row` is then to_row. 16-bit types alone. */
-static inline int64_t sli_cuda_padded(int64_t columns) {
-    return (columns + 7) / 8 * 8;
+ * to_row = sli_cuda_padded(math, columns) makes rows multiples of 16 bytes, which tensor cores' fast kernels want; as a
+ * matrix, `row` is then to_row. `to` is aligned to 16 bytes. */
+static inline int64_t sli_cuda_padded(sl_dtype math, int64_t columns) {
+    const int64_t each = 16 / (int64_t)sli_cuda_operand_bytes(math);
+    return (columns + each - 1) / each * each;
 }
 void sli_cuda_narrow_rows(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *to, int64_t to_row, const float *from,
                           int64_t from_row, int64_t rows, int64_t columns);

@@ -106,9 +106,11 @@ extern "C" void sli_cuda_narrow_rows(sli_queue *queue, cudaStream_t stream, sl_d
     const unsigned blocks = blocks_for((size_t)rows * (size_t)to_row);
     if (math == SL_F16)
         convert_rows<<<blocks, THREADS, 0, stream>>>((__half *)to, to_row, from, from_row, rows, columns, vector);
-    else
+    else if (math == SL_BF16)
         convert_rows<<<blocks, THREADS, 0, stream>>>((__nv_bfloat16 *)to, to_row, from, from_row, rows, columns,
                                                      vector);
+    else
+        convert_rows<<<blocks, THREADS, 0, stream>>>((float *)to, to_row, from, from_row, rows, columns, vector);
     (void)SLI_LAUNCHED(queue, "conversion of rows");
 }
 

@@ -103,7 +103,7 @@ static sli_cuda_matrix matrix(const void *data, int64_t row, bool transposed) {
 
 extern "C" void sli_gpu_dense_pack(const sli_call *call) {
     const sli_problem *p = &call->problem;
-    if (!call->packed || !sli_dense_is_narrow(p)) return;
+    if (!call->packed || !sli_dense_copies(p, p->inputs)) return;
     sli_cuda_phase(call->queue, SLI_PHASE_OPTIMIZER);
     sli_cuda_narrow_rows(call->queue, sli_cuda_stream(call->queue), p->dtype, call->packed, sli_dense_row(p, p->inputs),
                          (const float *)call->param[SLI_DENSE_KERNEL], p->inputs, p->units, p->inputs);
@@ -119,13 +119,14 @@ static sli_cuda_product product_of(const sli_call *call, void *workspace, size_t
 }
 
 static const void *kernel_of(const sli_call *call) {
-    return sli_dense_is_narrow(&call->problem) ? call->packed : call->param[SLI_DENSE_KERNEL];
+    const sli_problem *p = &call->problem;
+    return sli_dense_copies(p, p->inputs) ? call->packed : call->param[SLI_DENSE_KERNEL];
 }
 
-/* from[rows][columns] as an operand: itself, or narrow and padded in `place`. */
+/* from[rows][columns] as an operand: itself, or its copy in `place`. */
 static const void *operand(const sli_call *call, const float *from, void *place, int64_t rows, int64_t columns) {
     const sli_problem *p = &call->problem;
-    if (!sli_dense_is_narrow(p)) return from;
+    if (!sli_dense_copies(p, columns)) return from;
     sli_cuda_narrow_rows(call->queue, sli_cuda_stream(call->queue), p->dtype, place, sli_dense_row(p, columns), from,
                          columns, rows, columns);
     return place;
@@ -201,14 +202,14 @@ static void backward_chunk(const sli_call *call, const sli_dense_backward_places
     const bool products = call->d_in[SLI_DENSE_X] || call->d_param[SLI_DENSE_KERNEL];
     const void *dz_operand = dz;
     if (sli_dense_is_linear(p)) {
-        if (products) dz_operand = operand(call, dz, scratch + places->narrow_dz, rows, H);
+        if (products) dz_operand = operand(call, dz, scratch + places->dz_copy, rows, H);
     } else {
         float *own = (float *)(scratch + places->dz);
-        void *narrow = sli_dense_is_narrow(p) ? scratch + places->narrow_dz : NULL;
+        void *narrow = sli_dense_is_narrow(p) ? scratch + places->dz_copy : NULL;
         const float *y = (const float *)call->saved + row * H;
         FOR_ACTIVATION(p, run_slope, call, own, narrow, dz, y, rows)
         dz = own;
-        dz_operand = narrow ? narrow : own;
+        dz_operand = narrow ? narrow : products ? operand(call, own, scratch + places->dz_copy, rows, H) : own;
     }
     if (call->d_in[SLI_DENSE_X]) backward_input(call, &common, dz_operand, row, rows);
     if (call->d_param[SLI_DENSE_KERNEL]) {
