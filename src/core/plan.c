@@ -484,9 +484,7 @@ static void forget(sl_plan *plan) {
                      .device = plan->device,
                      .memory_limit = plan->memory_limit,
                      .train = plan->train,
-                     .element = plan->element,
-                     .guard = plan->guard,
-                     .operands = plan->operands};
+                     .element = plan->element};
     *plan = fresh;
 }
 

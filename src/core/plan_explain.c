@@ -77,8 +77,7 @@ static void explain_memory(const sl_plan *plan, sli_text *text) {
         m->gradients, m->activations, m->saved, m->scratch, m->state, m->inputs, m->run_block);
     sli_text_printf(text, "  BLAS keeps about %zu for itself\n", m->blas_buffers);
     if (plan->memory_limit != plan->options.memory_limit)
-        sli_text_printf(text, "  what the GPU has free holds: %zu, less than that is planned for\n",
-                        plan->memory_limit);
+        sli_text_printf(text, "  planned for at most %zu, which the GPU has free\n", plan->memory_limit);
     if (m->segments > 1 && plan->train)
         sli_text_printf(text,
                         "  recomputation: activations of %d segments of %d steps are computed again in backward\n",

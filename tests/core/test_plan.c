@@ -203,3 +203,18 @@ TEST(plan_blocks_are_exact_and_runs_do_not_allocate) {
     CHECK(count.live == 0);
     sl_model_free(model);
 }
+
+/* On a GPU what is free is the limit; planned for another device here, as if it had 1000 bytes. */
+TEST(plan_limit_of_a_gpu_names_what_is_free) {
+    sl_model *model = language_model(40, 12, 1);
+    sl_plan_options options = training(16, 200);
+    sl_plan *plan;
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    plan->memory_limit = 1000;
+    CHECK_FAILS(sli_plan_fit_memory(plan), SL_ERR_MEMORY_LIMIT, "; the GPU has 1.0 kB free; the cheapest ways out: ");
+    CHECK(strstr(sl_error_detail(), "a GPU with more free memory") && !strstr(sl_error_detail(), "limit"));
+    plan->options.memory_limit = 1000;
+    CHECK_FAILS(sli_plan_fit_memory(plan), SL_ERR_MEMORY_LIMIT, "the memory limit is 1.0 kB");
+    sl_plan_free(plan);
+    sl_model_free(model);
+}
