@@ -73,8 +73,8 @@ static inline int64_t sli_cuda_padded(sl_dtype math, int64_t columns) {
     const int64_t each = 16 / (int64_t)sli_cuda_operand_bytes(math);
     return (columns + each - 1) / each * each;
 }
-void sli_cuda_narrow_rows(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *to, int64_t to_row, const float *from,
-                          int64_t from_row, int64_t rows, int64_t columns);
+void sli_cuda_narrow_rows(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *to, int64_t to_row,
+                          const float *from, int64_t from_row, int64_t rows, int64_t columns);
 /* to[count] = from[count] of math's type. */
 void sli_cuda_widen(sli_queue *queue, cudaStream_t stream, sl_dtype math, float *to, const void *from, size_t count);
 /* to[count] += from[count] of math's type. */
