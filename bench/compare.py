@@ -31,7 +31,7 @@ def arguments():
     parser.add_argument("--dtypes", default="f32,tf32,bf16,f16")
     parser.add_argument("--modes", default="train,infer")
     parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--seconds", type=float, default=0.15, help="timed seconds of a Sluice kernel, and of PyTorch")
+    parser.add_argument("--seconds", type=float, default=0.1, help="timed seconds of a Sluice kernel, and of PyTorch")
     parser.add_argument("--out", default="compare.jsonl")
     parser.add_argument("--table")
     parser.add_argument("--source", default="")
@@ -76,7 +76,8 @@ class Torch:
         self.errors = {}
         self.train = shape["mode"] == "train"
         kind = {"f32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}[dtype]
-        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
+        self.tf32 = dtype == "tf32"
+        self.set_math()
         torch.manual_seed(1)
         make = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "rnn": torch.nn.RNN}[shape["cell"]]
         self.layer = make(shape["i"], shape["h"], shape["l"]).cuda().to(kind)
@@ -87,6 +88,9 @@ class Torch:
         self.state = (zeros, zeros.clone()) if shape["cell"] == "lstm" else zeros
         self.dy = torch.randn(shape["t"], shape["b"], shape["h"], device="cuda").to(kind)
         self.graph = None
+
+    def set_math(self):
+        self.torch.backends.cudnn.allow_tf32 = self.torch.backends.cuda.matmul.allow_tf32 = self.tf32
 
     def call(self):
         if not self.train:
@@ -187,21 +191,27 @@ def cell_line(args, shape, dtype, peer, kernels):
     return line
 
 
-def one_cell(args, torch, shape, dtype):
-    problem = with_dtype(shape["problem"], dtype)
-    peer = None
-    try:
-        peer = Torch(torch, shape, dtype)
-        peer.sample(args.seconds)
-    except Exception as error:  # noqa: BLE001
-        print(f"torch: {shape['problem']} {dtype}: {error!r}"[:300], file=sys.stderr)
-    kernels = run_sluice(args, [problem])[problem]
-    if peer:
-        peer.sample(args.seconds)
-    line = cell_line(args, shape, dtype, peer, kernels)
-    del peer
+def one_shape(args, torch, shape, dtypes):
+    """Lines of a shape in several precisions: PyTorch in each, then Sluice in all, as one process, then PyTorch again."""
+    peers = {}
+    for dtype in dtypes:
+        try:
+            peers[dtype] = Torch(torch, shape, dtype)
+            peers[dtype].sample(args.seconds)
+        except Exception as error:  # noqa: BLE001
+            print(f"torch: {shape['problem']} {dtype}: {error!r}"[:300], file=sys.stderr)
+    problems = {dtype: with_dtype(shape["problem"], dtype) for dtype in dtypes}
+    kernels = run_sluice(args, list(problems.values()))
+    lines = []
+    for dtype in dtypes:
+        peer = peers.pop(dtype, None)
+        if peer:
+            peer.set_math()
+            peer.sample(args.seconds)
+        lines.append(cell_line(args, shape, dtype, peer, kernels[problems[dtype]]))
+        del peer
     torch.cuda.empty_cache()
-    return line
+    return lines
 
 
 def known_lines(path):
@@ -276,31 +286,32 @@ def main():
     if args.filter:
         shapes = [s for s in shapes if any(f in s["name"] or f in s["problem"] for f in args.filter.split(","))]
     known = known_lines(args.out)
-    todo = [(s, d) for s in shapes for d in args.dtypes.split(",") if key_of(s, d, args.source) not in known]
+    todo = [(s, [d for d in args.dtypes.split(",") if key_of(s, d, args.source) not in known]) for s in shapes]
+    todo = [(shape, dtypes) for shape, dtypes in todo if dtypes]
     done = 0
     if todo:
         import torch
         print(f"torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, {torch.cuda.get_device_name(0)}")
         with open(args.out, "a", encoding="utf-8") as out:
-            for shape, dtype in todo:
+            for shape, dtypes in todo:
                 if time.monotonic() - START > args.limit_seconds:
                     break
-                line = one_cell(args, torch, shape, dtype)
-                out.write(json.dumps(line) + "\n")
+                for line in one_shape(args, torch, shape, dtypes):
+                    out.write(json.dumps(line) + "\n")
+                    known[line["case"]] = line
+                    eager, peer, own, cudnn = columns_of(line)
+                    print(f"{shape['cell']} {shape['name']:12s} {shape['mode']:5s} {line['dtype']:4s} {cell_text(eager)}, best "
+                          f"{cell_text(peer)}; own {cell_text(own)}, cudnn {cell_text(cudnn)} {line.get('error', '')[:100]}",
+                          flush=True)
                 out.flush()
-                known[line["case"]] = line
                 done += 1
-                eager, peer, own, cudnn = columns_of(line)
-                print(f"{shape['cell']} {shape['name']:12s} {shape['mode']:5s} {dtype:4s} torch {cell_text(eager)}, best "
-                      f"{cell_text(peer)}; own {cell_text(own)}, cudnn {cell_text(cudnn)} {line.get('error', '')[:100]}",
-                      flush=True)
     text = table([line for key, line in known.items() if key.endswith("|" + args.source)])
     if args.table:
         with open(args.table, "w", encoding="utf-8") as file:
             file.write(text)
     means = [line for line in text.splitlines() if line.startswith(("###", "| geometric"))]
     print("\n".join(means))
-    print(f"{done} cells done, {len(todo) - done} left")
+    print(f"{done} shapes done, {len(todo) - done} left")
 
 
 if __name__ == "__main__":

@@ -86,6 +86,11 @@ sl_dtype sli_proof_operands(sl_dtype dtype) {
     return dtype == SL_BF16 || dtype == SL_F16 || dtype == SL_TF32 ? dtype : SL_DTYPE_DEFAULT;
 }
 
+/* As sli_rng_uniform, of a word that is there. */
+static double uniform_of(uint32_t word) {
+    return ((double)word + 0.5) * (1.0 / 4294967296.0);
+}
+
 /* Uniform in (-1, 1). */
 static double draw(const sli_subject *s, int stream, size_t element) {
     sli_rng rng = {s->seed, 0, 0, (uint32_t)stream};
@@ -99,11 +104,12 @@ static int draw_below(const sli_subject *s, int stream, size_t element, int limi
 
 /* values = uniform in (-scale, scale), exact in the type of the operands. */
 static void fill(const sli_subject *s, sli_subject_array *array, int stream, double scale) {
-    for (size_t k = 0; k < array->count; k++) {
-        if (array->integer)
-            array->values[k] = draw_below(s, stream, k, array->vocabulary);
-        else
-            array->values[k] = sli_round_to(s->operands, scale * draw(s, stream, k));
+    for (size_t k = 0; array->integer && k < array->count; k++)
+        array->values[k] = draw_below(s, stream, k, array->vocabulary);
+    for (size_t k = 0; !array->integer && k < array->count; k += 4) { /* one block of the generator gives four */
+        sli_rng_words block = sli_philox(s->seed, (uint32_t)(k >> 2), 0, (uint32_t)stream, 0);
+        for (size_t i = 0; i < 4 && k + i < array->count; i++)
+            array->values[k + i] = sli_round_to(s->operands, scale * (2 * uniform_of(block.word[i]) - 1));
     }
 }
 
