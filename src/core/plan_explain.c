@@ -96,17 +96,15 @@ static const char *precision(const sl_plan *plan, char *text, size_t capacity) {
 /* What a GPU is and how calls get to it; nothing of a CPU. */
 static void explain_device(const sl_plan *plan, sli_text *text) {
     const sli_caps *caps = &plan->caps;
-    char name[32] = "", sentence[512] = "", bytes[32];
+    char name[32] = "", sentence[1024] = "", bytes[32];
     bool usable = false;
     if (caps->kind != SLI_DEVICE_CUDA) return;
-    if (!caps->invented) plan->ops->describe(caps->index, name, sizeof name, sentence, sizeof sentence, &usable);
-    sli_text_printf(text, "device: %s%ssm_%d, %d multiprocessors", sentence, *sentence ? "; " : "",
-                    caps->compute_capability, caps->multiprocessors);
-    if (caps->free_memory > 0)
-        sli_text_printf(text, ", %s free", human((double)caps->free_memory, "B", bytes, sizeof bytes));
+    if (caps->invented)
+        snprintf(sentence, sizeof sentence, "sm_%d, %d SMs, %s of memory", caps->compute_capability,
+                 caps->multiprocessors, human((double)caps->memory, "B", bytes, sizeof bytes));
     else
-        sli_text_printf(text, ", %s of memory", human((double)caps->memory, "B", bytes, sizeof bytes));
-    sli_text_printf(text, "; %s\n",
+        plan->ops->describe(caps->index, name, sizeof name, sentence, sizeof sentence, &usable);
+    sli_text_printf(text, "device: %s\n  %s\n", sentence,
                     caps->graphs ? "calls of full size are recorded once and replayed as one graph"
                                  : "kernels are launched one by one, no graph");
     if (plan->train && plan->options.dtype == SL_F16)

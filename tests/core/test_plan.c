@@ -78,7 +78,7 @@ TEST(plan_devices_can_be_invented) {
     options.dtype = SL_BF16;
     REQUIRE_OK(sl_plan_new(model, &options, &plan));
     CHECK(plan->caps.invented && plan->caps.graphs && !plan->device && plan->memory_limit == 0);
-    CHECK(strstr(sl_plan_explain(plan), "device: sm_90, 132 multiprocessors") != NULL);
+    CHECK(strstr(sl_plan_explain(plan), "device: sm_90, 132 SMs, ") != NULL);
     CHECK(strstr(sl_plan_explain(plan), "products bf16, sums f32, state f32") != NULL);
     CHECK(strstr(sl_plan_explain_json(plan), "\"compute_capability\": 90") != NULL);
     CHECK_FAILS(sl_params_new(plan, &params), SL_ERR_DEVICE, "invented");
