@@ -38,5 +38,8 @@ for works in 0 3 20 120; do
     "$SLUICE" info m.model >/dev/null && "$SLUICE" info m.model.last >/dev/null && echo "both files are whole"
 done
 echo "goes on, on the CPU:"
-"$SLUICE" train lm text.txt "${small[@]}" --epochs 1 --resume --out m.model --device cpu | sed 's/do: .*/do/'
+epoch=$("$SLUICE" info m.model.last --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["training"]["epoch"])')
+sluice train lm text.txt "${small[@]}" --epochs $((epoch + 1)) --resume --out m.model --device cpu |
+    grep -cE "^(exit|epoch $((epoch + 1))/.* valid loss)"
+"$SLUICE" eval m.model text.txt --device cpu >/dev/null && echo "m.model is complete"
 ls
