@@ -164,8 +164,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) step_finish(const __grid_
     for (int row = step_row(); row < a.B; row += step_row_stride()) {
         if (a.d_h0 && j < a.O) {
             const size_t at = (size_t)row * a.O + j;
-            float dh = a.pw ? a.pw[at] : 0.0f;
-            if (a.dp) dh += a.factor ? a.factor[at] * a.dp[at] : a.dp[at];
+            const float dh = step_join(a.pw ? a.pw[at] : 0.0f, a.factor, at, a.dp ? a.dp[at] : 0.0f);
             a.d_h0[at] = a.add_h ? a.d_h0[at] + dh : dh;
         }
         if (a.d_c0 && j < a.H) {

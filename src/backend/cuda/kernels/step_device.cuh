@@ -130,25 +130,28 @@ static __device__ __forceinline__ void step_put_h(const step_forward_args &a, in
     if (a.h_last) step_store<V>(a.h_last + at, h);
 }
 
-/* dh = pw + d dp + dy of V units. What does not come from the product is in `dh` already: see step_dh_early. */
+/* pw + d dp, rounded alike wherever a segment of time ends. */
+static __device__ __forceinline__ float step_join(float pw, const float *factor, size_t at, float dp) {
+    return factor ? fmaf(factor[at], dp, pw) : pw + dp;
+}
+
+/* dh = (pw + d dp) + dy of V units, in this order: pw + d dp is what a state's gradient is where a segment of time ends, and
+ * segments change no bit. What does not come from the product is loaded early. */
 template <int V>
 static __device__ __forceinline__ void step_dh_early(const step_backward_args &a, int row, int j, unsigned flags,
-                                                     float (&dh)[V]) {
-    float dy[V];
+                                                     float (&dh)[V], float (&dy)[V]) {
     step_load_or_zero<V>(dh, a.pw_from, (size_t)row * a.k.O + j);
     step_load_or_zero<V>(dy, flags & SLI_STEP_SHOWN ? a.dy : nullptr, (size_t)row * a.dy_row + j);
-#pragma unroll
-    for (int n = 0; n < V; n++) dh[n] += dy[n];
 }
 
 template <int V>
-static __device__ __forceinline__ void step_dh_late(const step_backward_args &a, int row, int j, float (&dh)[V]) {
-    if (!a.dp) return;
+static __device__ __forceinline__ void step_dh_late(const step_backward_args &a, int row, int j, float (&dh)[V],
+                                                    const float (&dy)[V]) {
     const size_t at = (size_t)row * a.k.O + j;
     float dp[V];
-    step_load<V>(dp, a.dp + at);
+    step_load_or_zero<V>(dp, a.dp, at);
 #pragma unroll
-    for (int n = 0; n < V; n++) dh[n] += a.k.factor ? a.k.factor[at + n] * dp[n] : dp[n];
+    for (int n = 0; n < V; n++) dh[n] = step_join(dh[n], a.k.factor, at + n, dp[n]) + dy[n];
 }
 
 #endif

@@ -77,14 +77,14 @@ static __global__ void __launch_bounds__(STEP_THREADS) gru_backward(const __grid
     for (int row = step_row(); row < a.k.B; row += step_row_stride()) {
         const size_t at = (size_t)row * a.k.us + j, state = (size_t)row * H + j, to = (size_t)row * a.k.zs;
         const unsigned flags = step_flags_of(a.k, row);
-        float g[3][V], sn[V], h[V], dh[V], ds[V];
+        float g[3][V], sn[V], h[V], dh[V], dy[V], ds[V];
 #pragma unroll
         for (int k = 0; k < 3; k++) step_load<V>(g[k], a.gates + at + (size_t)k * H);
         step_load_or_zero<V>(sn, a.sn, state);
         step_load<V>(h, a.h_from + (size_t)row * a.h_from_row + j);
-        step_dh_early<V>(a, row, j, flags, dh);
+        step_dh_early<V>(a, row, j, flags, dh, dy);
         step_wait();
-        step_dh_late<V>(a, row, j, dh);
+        step_dh_late<V>(a, row, j, dh, dy);
 #pragma unroll
         for (int n = 0; n < V; n++) {
             const cell_gru_gates gates = {g[0][n], g[1][n], g[2][n]};

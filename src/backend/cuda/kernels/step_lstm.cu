@@ -95,18 +95,18 @@ static __global__ void __launch_bounds__(STEP_THREADS) lstm_backward(const __gri
     for (int row = step_row(); row < a.k.B; row += step_row_stride()) {
         const size_t at = (size_t)row * a.k.us + j, state = (size_t)row * H + j, to = (size_t)row * a.k.zs + j;
         const unsigned flags = step_flags_of(a.k, row);
-        float g[4][V], c[V], v[V], dc[V], dh[V], pw[V], m[V];
+        float g[4][V], c[V], v[V], dc[V], dh[V], dy[V], pw[V], m[V];
 #pragma unroll
         for (int k = 0; k < 4; k++) step_load<V>(g[k], a.gates + at + (size_t)k * H);
         step_load<V>(c, a.c_from + state);
         step_load<V>(v, a.v + state);
         step_load_or_zero<V>(dc, a.dc_from, state);
-        if (!project) step_dh_early<V>(a, row, j, flags, dh);
+        if (!project) step_dh_early<V>(a, row, j, flags, dh, dy);
         step_wait();
         if (project)
             step_load<V>(dh, a.dm + state);
         else
-            step_dh_late<V>(a, row, j, dh);
+            step_dh_late<V>(a, row, j, dh, dy);
 #pragma unroll
         for (int n = 0; n < V; n++) {
             const cell_lstm_gates gates = {g[0][n], g[1][n], g[2][n], g[3][n]};
@@ -150,12 +150,12 @@ static __global__ void __launch_bounds__(STEP_THREADS) project_backward(const __
     if (j >= a.k.O) return;
     for (int row = step_row(); row < a.k.B; row += step_row_stride()) {
         const unsigned flags = step_flags_of(a.k, row);
-        float dh[1], dq[1];
-        step_dh_early<1>(a, row, j, flags, dh);
+        float dh[1], dy[1], dq[1];
+        step_dh_early<1>(a, row, j, flags, dh, dy);
         float keep = a.k.options & CELL_ZONEOUT_H ? step_zone_weight(a.k.zone_h, a.k, row, j, a.k.O) : 0.0f;
         if (!(flags & SLI_STEP_VALID)) keep = 1.0f;
         step_wait();
-        step_dh_late<1>(a, row, j, dh);
+        step_dh_late<1>(a, row, j, dh, dy);
         dq[0] = keep == 1.0f ? 0.0f : (1.0f - keep) * dh[0];
         const size_t operand_at = (size_t)row * a.k.hs;
         step_operand<1>(a.k.math, a.dq, operand_at + j, dq);

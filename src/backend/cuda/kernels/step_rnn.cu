@@ -42,11 +42,11 @@ static __global__ void __launch_bounds__(STEP_THREADS) rnn_backward(const __grid
     for (int row = step_row(); row < a.k.B; row += step_row_stride()) {
         const size_t at = (size_t)row * a.k.us + j, to = (size_t)row * a.k.zs;
         const unsigned flags = step_flags_of(a.k, row);
-        float q[V], dh[V], dz[V];
+        float q[V], dh[V], dy[V], dz[V];
         step_load<V>(q, a.gates + at);
-        step_dh_early<V>(a, row, j, flags, dh);
+        step_dh_early<V>(a, row, j, flags, dh, dy);
         step_wait();
-        step_dh_late<V>(a, row, j, dh);
+        step_dh_late<V>(a, row, j, dh, dy);
 #pragma unroll
         for (int n = 0; n < V; n++) {
             const cell_rnn_backward_result r =
