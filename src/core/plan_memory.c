@@ -358,10 +358,9 @@ static sl_status fail_over_limit(const sl_plan *plan) {
     else
         snprintf(remedy, sizeof remedy, "%s, fewer steps, fewer units%s", elsewhere,
                  plan->slots > 0 ? ", an optimizer with less state (sgd)" : "");
-    return sli_fail(SL_ERR_MEMORY_LIMIT,
-                    "the model needs %s (%zu bytes) %s; %s %s%s; the cheapest ways out: %s", a, need, tried,
-                    full ? "the GPU has" : "the memory limit is", size_text(limit, b, sizeof b), full ? " free" : "",
-                    remedy);
+    return sli_fail(SL_ERR_MEMORY_LIMIT, "the model needs %s (%zu bytes) %s; %s %s%s; the cheapest ways out: %s", a,
+                    need, tried, full ? "the GPU has" : "the memory limit is", size_text(limit, b, sizeof b),
+                    full ? " free" : "", remedy);
 }
 
 sl_status sli_plan_fit_memory(sl_plan *plan) {
