@@ -203,6 +203,12 @@ typedef struct sli_kernel {
     unsigned backward_reads_in;  /* bit k: backward reads in[k] */
     unsigned backward_reads_out; /* bit k: backward reads out[k] */
     bool gradient_in_place;      /* d_in[0] may be the same memory as in[0] */
+    /* Relative error of activations in f32 beyond rounding, measured. Such a row is not what f32 asks for: the planner takes it
+     * there only if it is required by its name. */
+    double f32_error;
+    /* Parameters' gradients are summed over the whole call at once: segments of time would change their last bits, so the
+     * planner does not take the row where a memory limit wants segments, unless it is required by its name. */
+    bool whole_sums;
     const char *only;            /* rows of a test device: its name; they are unknown to all others. NULL: none */
 } sli_kernel;
 

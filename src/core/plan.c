@@ -488,18 +488,18 @@ static void forget(sl_plan *plan) {
     *plan = fresh;
 }
 
-static bool has_wide_whole(const sl_plan *plan) {
+static bool wants_the_whole(const sl_plan *plan) {
     for (int i = 0; i < plan->step_count; i++)
-        if (plan->steps[i].problem.bidirectional) return true;
+        if (plan->steps[i].problem.bidirectional || (plan->train && plan->steps[i].kernel->whole_sums)) return true;
     return false;
 }
 
-/* Both directions in one step see the whole sequence. Where memory wants segments they are planned one by one, unless that
- * does not fit either. */
+/* Both directions in one step see the whole sequence, and some rows sum gradients over all of it. Where memory wants segments,
+ * directions are planned one by one and such rows are left out, unless that does not fit either. */
 static sl_status build_to_fit(sl_plan *plan, const sl_model *model) {
     sl_status first = build(plan, model);
     bool cut = first == SL_ERR_MEMORY_LIMIT || (first == SL_OK && plan->segments > 1);
-    if (!cut || !has_wide_whole(plan)) return first;
+    if (!cut || !wants_the_whole(plan)) return first;
     sli_clear_error();
     forget(plan);
     plan->caps.recomputes = true;

@@ -83,6 +83,17 @@ static sl_status add_slower(sl_plan *plan, sli_refusal ***tail, const char *prob
     return SL_OK;
 }
 
+/* Rows that are eligible but not quite what was asked for. */
+static bool is_exact(const sl_plan *plan, const sli_kernel *row, const sli_problem *problem, sli_why *why) {
+    const char *require = plan->options.require;
+    if (require && strcmp(require, row->name) == 0) return true;
+    NEED(row->f32_error == 0 || problem->dtype != SL_F32,
+         "approximates activations to %.0e, f32 asks for more: --require %s takes it", row->f32_error, row->name);
+    NEED(!row->whole_sums || !plan->caps.recomputes || !problem->train,
+         "sums gradients over the whole sequence: the segments that the memory limit asks for would change bits");
+    return true;
+}
+
 sl_status sli_plan_choose_among(sl_plan *plan, const sli_kernel *const *rows, const sli_problem *problem,
                                 const char *where, const sli_kernel **kernel, sli_refusal **refusals) {
     const char *require = sli_op_is_recurrent(problem->op) ? plan->options.require : NULL;
@@ -100,7 +111,7 @@ sl_status sli_plan_choose_among(sl_plan *plan, const sli_kernel *const *rows, co
         sli_why why = {""};
         if (require && !sli_kernel_matches(require, (*row)->name)) {
             sli_refuse(&why, "not %s", require);
-        } else if ((*row)->eligible(problem, &plan->caps, &why)) {
+        } else if (is_exact(plan, *row, problem, &why) && (*row)->eligible(problem, &plan->caps, &why)) {
             if (count < MAX_CANDIDATES)
                 candidates[count++] = (candidate){*row, sli_kernel_seconds(*row, problem, &plan->caps)};
             continue;

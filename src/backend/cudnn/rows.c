@@ -45,6 +45,12 @@ ALGO_FUNCTIONS(persist_static, SLI_CUDNN_PERSIST_STATIC)
 ALGO_FUNCTIONS(persist_dynamic, SLI_CUDNN_PERSIST_DYNAMIC)
 ALGO_FUNCTIONS(small_h, SLI_CUDNN_SMALL_H)
 
+/* Measured on an H200 with cuDNN 9.14: outputs of the persistent kernels in f32 differ from exact ones by up to 6e-6. */
+#define F32_ERROR_standard 0
+#define F32_ERROR_persist_static 6e-6
+#define F32_ERROR_persist_dynamic 6e-6
+#define F32_ERROR_small_h 6e-6
+
 /* Backward reads x and the states that entered (lengths and masks only on the host), and y. */
 #define ROW(variable, algo, row_op)                                                                                  \
     static const sli_kernel variable##_##algo = {.name = "cudnn:" #algo,                                             \
@@ -58,7 +64,9 @@ ALGO_FUNCTIONS(small_h, SLI_CUDNN_SMALL_H)
                                                  .forward = forward_##algo,                                          \
                                                  .backward = backward_##algo,                                        \
                                                  .backward_reads_in = ~(1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK), \
-                                                 .backward_reads_out = 1u << SLI_RNN_Y};
+                                                 .backward_reads_out = 1u << SLI_RNN_Y,                              \
+                                                 .f32_error = F32_ERROR_##algo,                                      \
+                                                 .whole_sums = true};
 #define ROWS(algo)               \
     ROW(lstm, algo, SLI_OP_LSTM) \
     ROW(gru, algo, SLI_OP_GRU)   \
