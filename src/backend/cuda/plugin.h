@@ -28,12 +28,13 @@ typedef struct sli_plugin_host {
 } sli_plugin_host;
 
 /* Functions of rows in libsluice_cuda.so: pack, forward, backward of each row. Recurrent ops share one engine. */
-#define SLI_CUDA_FUNCTIONS(X)                                                                                          \
-    X(step_pack)                                                                                                       \
-    X(step_forward)                                                                                                    \
-    X(step_backward) X(dense_pack) X(dense_forward) X(dense_backward) X(embed_forward) X(embed_backward)               \
-        X(onehot_forward) X(dropout_forward) X(dropout_backward) X(merge_forward) X(merge_backward) X(flip_forward)    \
-            X(flip_backward) X(xent_forward) X(xent_backward) X(loss_forward) X(loss_backward) /* loss: bce and mse */ \
+#define SLI_CUDA_FUNCTIONS(X)                                                                                      \
+    X(step_pack)                                                                                                   \
+    X(step_forward)                                                                                                \
+    X(step_backward)                                                                                               \
+    X(dense_pack) X(dense_forward) X(dense_backward) X(embed_forward) X(embed_backward) X(onehot_forward)          \
+        X(dropout_forward) X(dropout_backward) X(merge_forward) X(merge_backward) X(flip_forward) X(flip_backward) \
+            X(xent_forward) X(xent_backward) X(loss_forward) X(loss_backward) /* loss: bce and mse */              \
         X(norm_forward) X(optim_forward)
 
 /* A GPU as the runtime reports it. */
