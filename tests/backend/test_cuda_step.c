@@ -5,107 +5,95 @@
 #include "test.h"
 
 static sli_problem problem(const char *text) {
-  sli_problem p;
-  REQUIRE_OK(sli_problem_parse(text, &p));
-  return p;
+    sli_problem p;
+    REQUIRE_OK(sli_problem_parse(text, &p));
+    return p;
 }
 
 static sli_caps invented(int capability) {
-  sli_caps caps = {.kind = SLI_DEVICE_CUDA,
-                   .invented = true,
-                   .compute_capability = capability};
-  caps.multiprocessors = capability == 86 ? 84 : 132;
-  caps.shared_memory = capability == 86 ? 99 << 10 : 227 << 10;
-  caps.l2_bytes = (size_t)50 << 20;
-  return caps;
+    sli_caps caps = {.kind = SLI_DEVICE_CUDA, .invented = true, .compute_capability = capability};
+    caps.multiprocessors = capability == 86 ? 84 : 132;
+    caps.shared_memory = capability == 86 ? 99 << 10 : 227 << 10;
+    caps.l2_bytes = (size_t)50 << 20;
+    return caps;
 }
 
 static const sli_kernel *row_of(const sli_problem *p) {
-  return p->op == SLI_OP_LSTM  ? &sli_cuda_lstm
-         : p->op == SLI_OP_GRU ? &sli_cuda_gru
-                               : &sli_cuda_rnn;
+    return p->op == SLI_OP_LSTM ? &sli_cuda_lstm : p->op == SLI_OP_GRU ? &sli_cuda_gru : &sli_cuda_rnn;
 }
 
 /* Every option, every size, every GPU; what it leaves to others it says. */
 TEST(cuda_step_takes_everything_but) {
-  static const int capabilities[] = {80, 86, 90, 100};
-  const struct {
-    const char *text, *refusal; /* NULL: taken */
-  } cases[] = {
-      {"lstm:b1_t1_i1_h1_f32", NULL},
-      {"lstm:b3_t4_i5_h6_p3_f32_train+clip=0.5+forget=1+peephole+rdrop=0.3+"
-       "zoneout_c=0.2+zoneout_h=0.1",
-       NULL},
-      {"lstm:b256_t2_i4096_h8191_bf16_train+mask=holes+maskout=repeat+reverse",
-       NULL},
-      {"gru:b3_t4_i5_h6_tf32_train+bias=none+reset=before", NULL},
-      {"gru:b3_t4_i5_h6_f16_bi_train+merge=mul+lengths", NULL},
-      {"rnn:b3_t4_i5_h6_train+act=softsign", NULL},
-      {"lstm:b3_t4_i5_h6_f64_train", "f64"},
-      {"lstm:b3_t4_i5_h6_f32x3_train", "f32x3"},
-      {"lstm:b3_t4_i5_h6_i8", "i8"},
-      {"lstm:l2_b3_t4_i5_h6_f32_train", "layers run one after the other"},
-  };
-  for (size_t c = 0; c < sizeof capabilities / sizeof *capabilities; c++)
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-      const sli_caps caps = invented(capabilities[c]);
-      const sli_problem p = problem(cases[i].text);
-      sli_why why = {""};
-      const bool taken = row_of(&p)->eligible(&p, &caps, &why);
-      if (taken != !cases[i].refusal)
-        test_fail(__FILE__, __LINE__, "%s: \"%s\"", cases[i].text, why.text);
-      if (!taken && !strstr(why.text, cases[i].refusal))
-        test_fail(__FILE__, __LINE__, "%s", why.text);
-    }
+    static const int capabilities[] = {80, 86, 90, 100};
+    const struct {
+        const char *text, *refusal; /* NULL: taken */
+    } cases[] = {
+        {"lstm:b1_t1_i1_h1_f32", NULL},
+        {"lstm:b3_t4_i5_h6_p3_f32_train+clip=0.5+forget=1+peephole+rdrop=0.3+"
+         "zoneout_c=0.2+zoneout_h=0.1",
+         NULL},
+        {"lstm:b256_t2_i4096_h8191_bf16_train+mask=holes+maskout=repeat+reverse", NULL},
+        {"gru:b3_t4_i5_h6_tf32_train+bias=none+reset=before", NULL},
+        {"gru:b3_t4_i5_h6_f16_bi_train+merge=mul+lengths", NULL},
+        {"rnn:b3_t4_i5_h6_train+act=softsign", NULL},
+        {"lstm:b3_t4_i5_h6_f64_train", "f64"},
+        {"lstm:b3_t4_i5_h6_f32x3_train", "f32x3"},
+        {"lstm:b3_t4_i5_h6_i8", "i8"},
+        {"lstm:l2_b3_t4_i5_h6_f32_train", "layers run one after the other"},
+    };
+    for (size_t c = 0; c < sizeof capabilities / sizeof *capabilities; c++)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            const sli_caps caps = invented(capabilities[c]);
+            const sli_problem p = problem(cases[i].text);
+            sli_why why = {""};
+            const bool taken = row_of(&p)->eligible(&p, &caps, &why);
+            if (taken != !cases[i].refusal) test_fail(__FILE__, __LINE__, "%s: \"%s\"", cases[i].text, why.text);
+            if (!taken && !strstr(why.text, cases[i].refusal)) test_fail(__FILE__, __LINE__, "%s", why.text);
+        }
 }
 
 TEST(cuda_step_leaves_both_directions_apart_where_time_is_cut) {
-  sli_caps caps = invented(90);
-  const sli_problem both = problem("lstm:b3_t4_i5_h6_bi_train"),
-                    one = problem("lstm:b3_t4_i5_h6_train");
-  sli_why why = {""};
-  CHECK(sli_cuda_lstm.eligible(&both, &caps, &why));
-  caps.recomputes = true;
-  CHECK(!sli_cuda_lstm.eligible(&both, &caps, &why));
-  CHECK(strstr(why.text, "segments") != NULL);
-  CHECK(sli_cuda_lstm.eligible(&one, &caps, &why));
+    sli_caps caps = invented(90);
+    const sli_problem both = problem("lstm:b3_t4_i5_h6_bi_train"), one = problem("lstm:b3_t4_i5_h6_train");
+    sli_why why = {""};
+    CHECK(sli_cuda_lstm.eligible(&both, &caps, &why));
+    caps.recomputes = true;
+    CHECK(!sli_cuda_lstm.eligible(&both, &caps, &why));
+    CHECK(strstr(why.text, "segments") != NULL);
+    CHECK(sli_cuda_lstm.eligible(&one, &caps, &why));
 }
 
 /* ------------------------------------------------------------------------------------------------------
  * layouts -- */
 /* A part by hand: offset and bytes. */
 typedef struct piece {
-  size_t at, bytes;
+    size_t at, bytes;
 } piece;
 
 /* Pieces follow each other without overlap, each from a multiple of 256, and
  * fill `stride` but for rounding. */
-static void check_pieces(const char *text, const piece *pieces, int count,
-                         size_t stride) {
-  size_t end = 0;
-  for (int i = 0; i < count; i++) {
-    if (pieces[i].bytes == 0)
-      continue;
-    if (pieces[i].at % 256 != 0 || pieces[i].at != (end + 255) / 256 * 256)
-      test_fail(__FILE__, __LINE__,
-                "%s: piece %d at %zu, the one before ends at %zu", text, i,
-                pieces[i].at, end);
-    end = pieces[i].at + pieces[i].bytes;
-  }
-  if ((end + 255) / 256 * 256 != stride)
-    test_fail(__FILE__, __LINE__, "%s: ends at %zu of %zu", text, end, stride);
+static void check_pieces(const char *text, const piece *pieces, int count, size_t stride) {
+    size_t end = 0;
+    for (int i = 0; i < count; i++) {
+        if (pieces[i].bytes == 0) continue;
+        if (pieces[i].at % 256 != 0 || pieces[i].at != (end + 255) / 256 * 256)
+            test_fail(__FILE__, __LINE__, "%s: piece %d at %zu, the one before ends at %zu", text, i, pieces[i].at,
+                      end);
+        end = pieces[i].at + pieces[i].bytes;
+    }
+    if ((end + 255) / 256 * 256 != stride) test_fail(__FILE__, __LINE__, "%s: ends at %zu of %zu", text, end, stride);
 }
 
 static size_t padded(size_t count, size_t multiple) {
-  return (count + multiple - 1) / multiple * multiple;
+    return (count + multiple - 1) / multiple * multiple;
 }
 
 enum { CHUNK = 3 };
 static const char *const layouts[] = {
     "lstm:b3_t7_i5_h11_f32_train",
     "lstm:b3_t7_i5_h11_bf16_train+peephole",
-    "lstm:b5_t7_i65_h11_p3_tf32_train+zoneout_c=0.1+zoneout_h=0.1+rdrop=0.2+"
-    "mask=holes",
+    "lstm:b5_t7_i65_h11_p3_tf32_train+zoneout_c=0.1+zoneout_h=0.1+rdrop=0.2",
+    "lstm:b5_t7_i65_h11_p3_tf32_train+rdrop=0.2+mask=holes",
     "lstm:b1_t1_i1_h1_f16",
     "gru:b3_t7_i9_h13_f32_train",
     "gru:b3_t7_i9_h13_bf16_train+rdrop=0.1",
@@ -116,246 +104,217 @@ static const char *const layouts[] = {
 };
 
 static void check_history(const char *text, const sli_problem *p) {
-  const sli_step_history at = sli_step_layout_history(p, CHUNK);
-  const size_t B = (size_t)p->batch, T = (size_t)p->steps, H = (size_t)p->units,
-               O = (size_t)sli_problem_output(p);
-  const bool narrow = p->dtype == SL_BF16 || p->dtype == SL_F16,
-             lstm = p->op == SLI_OP_LSTM, gru = p->op == SLI_OP_GRU;
-  const size_t operand = narrow ? 2 : 4,
-               hs = padded(O, narrow                ? 8
-                              : p->dtype == SL_TF32 ? 4
-                                                    : 1);
-  const size_t us = padded((size_t)sli_op_gates(p->op) * H, 4),
-               states = p->train ? T + 1 : 1;
-  const bool keeps = gru || p->mask != SLI_MASK_NONE || p->zoneout_h > 0;
-  const bool own = keeps && (narrow || (p->train && p->recurrent_dropout > 0));
-  const piece pieces[] = {
-      {at.u, (p->train ? T : CHUNK) * B * us * 4},
-      {at.sn, p->train && gru && !p->reset_before ? T * B * H * 4 : 0},
-      {at.h, states * B * hs * operand},
-      {at.hf, own ? (gru ? states : 1) * B * O * 4 : 0},
-      {at.c, lstm ? states * B * H * 4 : 0},
-      {at.v, p->train && p->zoneout_c > 0 ? T * B * H * 4 : 0},
-  };
-  check_pieces(text, pieces, (int)(sizeof pieces / sizeof *pieces), at.stride);
-  CHECK(at.total == at.stride * (p->bidirectional ? 2 : 1));
+    const sli_step_history at = sli_step_layout_history(p, CHUNK);
+    const size_t B = (size_t)p->batch, T = (size_t)p->steps, H = (size_t)p->units, O = (size_t)sli_problem_output(p);
+    const bool narrow = p->dtype == SL_BF16 || p->dtype == SL_F16, lstm = p->op == SLI_OP_LSTM,
+               gru = p->op == SLI_OP_GRU;
+    const size_t operand = narrow ? 2 : 4, hs = padded(O, narrow ? 8 : p->dtype == SL_TF32 ? 4 : 1);
+    const size_t us = padded((size_t)sli_op_gates(p->op) * H, 4), states = p->train ? T + 1 : 1;
+    const bool keeps = gru || p->mask != SLI_MASK_NONE || p->zoneout_h > 0;
+    const bool own = keeps && (narrow || (p->train && p->recurrent_dropout > 0));
+    const piece pieces[] = {
+        {at.u, (p->train ? T : CHUNK) * B * us * 4}, {at.sn, p->train && gru && !p->reset_before ? T * B * H * 4 : 0},
+        {at.h, states * B * hs * operand},           {at.hf, own ? (gru ? states : 1) * B * O * 4 : 0},
+        {at.c, lstm ? states * B * H * 4 : 0},       {at.v, p->train && p->zoneout_c > 0 ? T * B * H * 4 : 0},
+    };
+    check_pieces(text, pieces, (int)(sizeof pieces / sizeof *pieces), at.stride);
+    CHECK(at.total == at.stride * (p->bidirectional ? 2 : 1));
 }
 
-static void check_scratch(const char *text, const sli_problem *p,
-                          const sli_caps *caps) {
-  const sli_step_shape s = sli_step_shape_of(p, CHUNK);
-  const size_t B = (size_t)p->batch, T = (size_t)p->steps, H = (size_t)p->units,
-               O = (size_t)sli_problem_output(p);
-  const size_t rows = CHUNK * B, hs = (size_t)s.hs, ms = (size_t)s.ms,
-               zs = (size_t)s.zs, us = (size_t)s.us;
-  const bool bias = p->bias != SL_BIAS_NONE, after = s.gru && !s.before;
-  const size_t x = s.copy_x ? rows * (size_t)s.xs * s.operand : 0,
-               flags = s.mask ? T * B : 0;
-  const size_t factor = s.drop ? B * O * 4 : 0;
-  const sli_step_scratch f = sli_step_layout_forward(p, caps, CHUNK),
-                         b = sli_step_layout_backward(p, caps, CHUNK);
-  const piece forward[] = {
-      {f.history, p->train ? 0 : sli_step_layout_history(p, CHUNK).stride},
-      {f.x, x},
-      {f.flags, flags},
-      {f.factor, factor},
-      {f.s, B * us * 4},
-      {f.reset, s.before ? B * hs * s.operand : 0},
-      {f.m, s.project ? B * ms * s.operand : 0},
-      {f.q, s.project ? B * O * 4 : 0},
-      {f.workspace, f.workspace_bytes},
-  };
-  check_pieces(text, forward, (int)(sizeof forward / sizeof *forward),
-               f.stride);
-  const piece backward[] = {
-      {b.x, x},
-      {b.flags, flags},
-      {b.factor, factor},
-      {b.dz, rows * zs * s.operand},
-      {b.dr, after ? rows * zs * s.operand : 0},
-      {b.dz_sum, s.narrow && bias ? rows * us * 4 : 0},
-      {b.dn_sum, s.narrow && bias && after ? rows * H * 4 : 0},
-      {b.dpeep, p->peephole ? rows * 3 * H * 4 : 0},
-      {b.dp, B * O * 4},
-      {b.pw, s.gru || s.mask || p->zoneout_h > 0 ? B * O * 4 : 0},
-      {b.dc, s.lstm ? B * H * 4 : 0},
-      {b.dq, s.project ? rows * hs * s.operand : 0},
-      {b.m, s.project ? rows * ms * s.operand : 0},
-      {b.dm, s.project || s.before ? B * H * 4 : 0},
-      {b.resets, s.before ? rows * hs * s.operand : 0},
-      {b.columns, bias || p->peephole ? (rows + 127) / 128 * 4 * H * 4 : 0},
-      {b.workspace, b.workspace_bytes},
-  };
-  check_pieces(text, backward, (int)(sizeof backward / sizeof *backward),
-               b.stride);
-  CHECK(f.total == f.stride * (p->bidirectional ? 2 : 1) &&
-        b.total == b.stride * (p->bidirectional ? 2 : 1));
+static void check_scratch(const char *text, const sli_problem *p, const sli_caps *caps) {
+    const sli_step_shape s = sli_step_shape_of(p, CHUNK);
+    const size_t B = (size_t)p->batch, T = (size_t)p->steps, H = (size_t)p->units, O = (size_t)sli_problem_output(p);
+    const size_t rows = CHUNK * B, hs = (size_t)s.hs, ms = (size_t)s.ms, zs = (size_t)s.zs, us = (size_t)s.us;
+    const bool bias = p->bias != SL_BIAS_NONE, after = s.gru && !s.before;
+    const size_t x = s.copy_x ? rows * (size_t)s.xs * s.operand : 0, flags = s.mask ? T * B : 0;
+    const size_t factor = s.drop ? B * O * 4 : 0;
+    const sli_step_scratch f = sli_step_layout_forward(p, caps, CHUNK), b = sli_step_layout_backward(p, caps, CHUNK);
+    const piece forward[] = {
+        {f.history, p->train ? 0 : sli_step_layout_history(p, CHUNK).stride},
+        {f.x, x},
+        {f.flags, flags},
+        {f.factor, factor},
+        {f.s, B * us * 4},
+        {f.reset, s.before ? B * hs * s.operand : 0},
+        {f.m, s.project ? B * ms * s.operand : 0},
+        {f.q, s.project ? B * O * 4 : 0},
+        {f.workspace, f.workspace_bytes},
+    };
+    check_pieces(text, forward, (int)(sizeof forward / sizeof *forward), f.stride);
+    const piece backward[] = {
+        {b.x, x},
+        {b.flags, flags},
+        {b.factor, factor},
+        {b.dz, rows * zs * s.operand},
+        {b.dr, after ? rows * zs * s.operand : 0},
+        {b.dz_sum, s.narrow && bias ? rows * us * 4 : 0},
+        {b.dn_sum, s.narrow && bias && after ? rows * H * 4 : 0},
+        {b.dpeep, p->peephole ? rows * 3 * H * 4 : 0},
+        {b.dp, B * O * 4},
+        {b.pw, s.gru || s.mask || p->zoneout_h > 0 ? B * O * 4 : 0},
+        {b.dc, s.lstm ? B * H * 4 : 0},
+        {b.dq, s.project ? rows * hs * s.operand : 0},
+        {b.m, s.project ? rows * ms * s.operand : 0},
+        {b.dm, s.project || s.before ? B * H * 4 : 0},
+        {b.resets, s.before ? rows * hs * s.operand : 0},
+        {b.columns, bias || p->peephole ? (rows + 127) / 128 * 4 * H * 4 : 0},
+        {b.workspace, b.workspace_bytes},
+    };
+    check_pieces(text, backward, (int)(sizeof backward / sizeof *backward), b.stride);
+    CHECK(f.total == f.stride * (p->bidirectional ? 2 : 1) && b.total == b.stride * (p->bidirectional ? 2 : 1));
 }
 
 TEST(cuda_step_layouts_fit_together) {
-  const sli_caps caps = invented(90);
-  for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-    const sli_problem p = problem(layouts[i]);
-    check_history(layouts[i], &p);
-    check_scratch(layouts[i], &p, &caps);
-  }
+    const sli_caps caps = invented(90);
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        const sli_problem p = problem(layouts[i]);
+        check_history(layouts[i], &p);
+        check_scratch(layouts[i], &p, &caps);
+    }
 }
 
 TEST(cuda_step_books_its_layouts) {
-  const sli_caps caps = invented(100);
-  for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-    const sli_problem p = problem(layouts[i]);
-    sli_booking booking;
-    row_of(&p)->book(&p, &caps, CHUNK, &booking);
-    CHECK(booking.saved ==
-          (p.train ? sli_step_layout_history(&p, CHUNK).total : 0));
-    CHECK(booking.scratch_forward ==
-          sli_step_layout_forward(&p, &caps, CHUNK).total);
-    CHECK(booking.scratch_backward ==
-          (p.train ? sli_step_layout_backward(&p, &caps, CHUNK).total : 0));
-    CHECK(booking.packed == sli_step_layout_packed(&p).total);
-  }
+    const sli_caps caps = invented(100);
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        const sli_problem p = problem(layouts[i]);
+        sli_booking booking;
+        row_of(&p)->book(&p, &caps, CHUNK, &booking);
+        CHECK(booking.saved == (p.train ? sli_step_layout_history(&p, CHUNK).total : 0));
+        CHECK(booking.scratch_forward == sli_step_layout_forward(&p, &caps, CHUNK).total);
+        CHECK(booking.scratch_backward == (p.train ? sli_step_layout_backward(&p, &caps, CHUNK).total : 0));
+        CHECK(booking.packed == sli_step_layout_packed(&p).total);
+    }
 }
 
 /* Weights are copied where products need other rows than the parameters have;
  * rows of zeros follow where the gates' gradients are padded. */
 TEST(cuda_step_packs_what_is_not_aligned) {
-  sli_problem p = problem("lstm:b3_t7_i5_h11_f32_train");
-  CHECK(sli_step_layout_packed(&p).total == 256); /* 44 biases */
+    sli_problem p = problem("lstm:b3_t7_i5_h11_f32_train");
+    CHECK(sli_step_layout_packed(&p).total == 256); /* 44 biases */
 
-  p = problem("lstm:b3_t7_i8_h12_tf32_train");
-  CHECK(sli_step_layout_packed(&p).total == 256);
+    p = problem("lstm:b3_t7_i8_h12_tf32_train");
+    CHECK(sli_step_layout_packed(&p).total == 256);
 
-  p = problem("gru:b3_t7_i8_h10_tf32_train"); /* 30 gate columns: 32 rows of 8
+    p = problem("gru:b3_t7_i8_h10_tf32_train"); /* 30 gate columns: 32 rows of 8
                                                  and of 12 */
-  sli_step_packed at = sli_step_layout_packed(&p);
-  CHECK(at.kernel == 0 && at.recurrent == 32 * 8 * 4 &&
-        at.bias == 1024 + 32 * 12 * 4 && at.total == at.bias + 256);
+    sli_step_packed at = sli_step_layout_packed(&p);
+    CHECK(at.kernel == 0 && at.recurrent == 32 * 8 * 4 && at.bias == 1024 + 32 * 12 * 4 && at.total == at.bias + 256);
 
-  p = problem("lstm:b3_t7_i5_h11_p3_bf16_bi_train"); /* 48 rows of 8, 48 of 8, 3
+    p = problem("lstm:b3_t7_i5_h11_p3_bf16_bi_train"); /* 48 rows of 8, 48 of 8, 3
                                                         of 16 */
-  at = sli_step_layout_packed(&p);
-  CHECK(at.recurrent == 48 * 8 * 2 && at.projection == 2 * 768 &&
-        at.bias == 1536 + 256 && at.stride == 1792 + 256);
-  CHECK(at.total == 2 * at.stride);
+    at = sli_step_layout_packed(&p);
+    CHECK(at.recurrent == 48 * 8 * 2 && at.projection == 2 * 768 && at.bias == 1536 + 256 && at.stride == 1792 + 256);
+    CHECK(at.total == 2 * at.stride);
 }
 
 /* A call of fewer rows or steps than the plan's must fit in what the plan
  * booked. */
 TEST(cuda_step_smaller_calls_fit) {
-  const sli_caps caps = invented(90);
-  for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-    const sli_problem plan = problem(layouts[i]);
-    sli_booking most, least;
-    row_of(&plan)->book(&plan, &caps, CHUNK, &most);
-    for (int batch = 1; batch <= plan.batch; batch++)
-      for (int steps = 0; steps <= plan.steps; steps++) {
-        sli_problem call = plan;
-        call.batch = batch;
-        call.steps = steps;
-        row_of(&call)->book(&call, &caps, CHUNK, &least);
-        CHECK(least.saved <= most.saved &&
-              least.scratch_forward <= most.scratch_forward);
-        CHECK(least.scratch_backward <= most.scratch_backward &&
-              least.packed == most.packed);
-      }
-  }
+    const sli_caps caps = invented(90);
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        const sli_problem plan = problem(layouts[i]);
+        sli_booking most, least;
+        row_of(&plan)->book(&plan, &caps, CHUNK, &most);
+        for (int batch = 1; batch <= plan.batch; batch++)
+            for (int steps = 0; steps <= plan.steps; steps++) {
+                sli_problem call = plan;
+                call.batch = batch;
+                call.steps = steps;
+                row_of(&call)->book(&call, &caps, CHUNK, &least);
+                CHECK(least.saved <= most.saved && least.scratch_forward <= most.scratch_forward);
+                CHECK(least.scratch_backward <= most.scratch_backward && least.packed == most.packed);
+            }
+    }
 }
 
 /* Segments of whole chunks: the workspace, which decides algorithms, must not
  * change with their length. */
 TEST(cuda_step_workspace_does_not_depend_on_steps) {
-  const sli_caps caps = invented(90);
-  sli_problem p = problem("lstm:b64_t60_i650_h650_bf16_train");
-  const size_t forward = sli_step_layout_forward(&p, &caps, 16).workspace_bytes;
-  const size_t backward =
-      sli_step_layout_backward(&p, &caps, 16).workspace_bytes;
-  for (int steps = 1; steps < 60; steps += 7) {
-    p.steps = steps;
-    CHECK(sli_step_layout_forward(&p, &caps, 16).workspace_bytes == forward);
-    CHECK(sli_step_layout_backward(&p, &caps, 16).workspace_bytes == backward);
-  }
+    const sli_caps caps = invented(90);
+    sli_problem p = problem("lstm:b64_t60_i650_h650_bf16_train");
+    const size_t forward = sli_step_layout_forward(&p, &caps, 16).workspace_bytes;
+    const size_t backward = sli_step_layout_backward(&p, &caps, 16).workspace_bytes;
+    for (int steps = 1; steps < 60; steps += 7) {
+        p.steps = steps;
+        CHECK(sli_step_layout_forward(&p, &caps, 16).workspace_bytes == forward);
+        CHECK(sli_step_layout_backward(&p, &caps, 16).workspace_bytes == backward);
+    }
 }
 
 /* -----------------------------------------------------------------------------------------------------
  * launches -- */
 TEST(cuda_step_grids_cover_and_stay_within_limits) {
-  static const int64_t units[] = {1,  3,   7,   8,   9,   31,   32,
-                                  33, 127, 128, 129, 650, 1500, 8191};
-  static const int64_t rows[] = {1,  2,    3,     20,    64,
-                                 65, 1000, 65535, 70000, 5000000};
-  for (size_t u = 0; u < sizeof units / sizeof *units; u++)
-    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
-      for (int vector = 1; vector <= 4; vector += 3) {
-        const sli_step_grid g = sli_step_grid_of(units[u], rows[r], vector);
-        CHECK(g.bx * g.by == 128 && g.gx >= 1 && g.gy >= 1 && g.gy <= 65535);
-        CHECK((int64_t)g.gx * g.bx * vector >= units[u]);
-        CHECK((int64_t)(g.gx - 1) * g.bx * vector <
-              units[u]); /* no block without work */
-        CHECK((int64_t)g.gy * g.by >= rows[r] || g.gy == 65535);
-        CHECK((int64_t)(g.gy - 1) * g.by < rows[r]);
-      }
+    static const int64_t units[] = {1, 3, 7, 8, 9, 31, 32, 33, 127, 128, 129, 650, 1500, 8191};
+    static const int64_t rows[] = {1, 2, 3, 20, 64, 65, 1000, 65535, 70000, 5000000};
+    for (size_t u = 0; u < sizeof units / sizeof *units; u++)
+        for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+            for (int vector = 1; vector <= 4; vector += 3) {
+                const sli_step_grid g = sli_step_grid_of(units[u], rows[r], vector);
+                CHECK(g.bx * g.by == 128 && g.gx >= 1 && g.gy >= 1 && g.gy <= 65535);
+                CHECK((int64_t)g.gx * g.bx * vector >= units[u]);
+                CHECK((int64_t)(g.gx - 1) * g.bx * vector < units[u]); /* no block without work */
+                CHECK((int64_t)g.gy * g.by >= rows[r] || g.gy == 65535);
+                CHECK((int64_t)(g.gy - 1) * g.by < rows[r]);
+            }
 }
 
 TEST(cuda_step_vectors_only_where_there_is_work) {
-  const sli_caps caps = invented(90);
-  const struct {
-    const char *text;
-    int vector;
-  } cases[] = {{"lstm:b20_t35_i650_h650", 1},
-               {"lstm:b1_t35_i1024_h1024", 1},
-               {"lstm:b64_t35_i1024_h1024", 1},
-               {"lstm:b256_t35_i1024_h1024", 4},
-               {"lstm:b256_t35_i1024_h1023", 1}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    const sli_problem p = problem(cases[i].text);
-    const sli_step_shape s = sli_step_shape_of(&p, 1);
-    CHECK(sli_step_vector(&s, &caps) == cases[i].vector);
-  }
+    const sli_caps caps = invented(90);
+    const struct {
+        const char *text;
+        int vector;
+    } cases[] = {{"lstm:b20_t35_i650_h650", 1},
+                 {"lstm:b1_t35_i1024_h1024", 1},
+                 {"lstm:b64_t35_i1024_h1024", 1},
+                 {"lstm:b256_t35_i1024_h1024", 4},
+                 {"lstm:b256_t35_i1024_h1023", 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const sli_problem p = problem(cases[i].text);
+        const sli_step_shape s = sli_step_shape_of(&p, 1);
+        CHECK(sli_step_vector(&s, &caps) == cases[i].vector);
+    }
 }
 
 TEST(cuda_step_slices) {
-  CHECK(sli_step_slices(0) == 1 && sli_step_slices(1) == 1 &&
-        sli_step_slices(128) == 1);
-  CHECK(sli_step_slices(129) == 2 && sli_step_slices(1024) == 8);
+    CHECK(sli_step_slices(0) == 1 && sli_step_slices(1) == 1 && sli_step_slices(128) == 1);
+    CHECK(sli_step_slices(129) == 2 && sli_step_slices(1024) == 8);
 }
 
 /* -----------------------------------------------------------------------------------------
  * cost and prediction -- */
 TEST(cuda_step_counts_flops) {
-  const sli_caps caps = invented(90);
-  sli_problem p = problem("lstm:b3_t7_i5_h11");
-  sli_cost cost;
-  sli_cuda_lstm.cost(&p, &caps, &cost);
-  const double products = 2.0 * 3 * 7 * 44 * (5 + 11);
-  CHECK(cost.flops == products + 30.0 * 3 * 7 * 11);
-  CHECK(cost.bytes > 4.0 * (44 * 5 + 7 * 44 * 11));
-  p.train = true;
-  sli_cost train;
-  sli_cuda_lstm.cost(&p, &caps, &train);
-  CHECK(train.flops == 3 * cost.flops);
-  p = problem("gru:b2_t2_i3_h4_bi");
-  sli_cuda_gru.cost(&p, &caps, &cost);
-  CHECK(cost.flops == 2 * 2 * 2 * (2.0 * 12 * (3 + 4) + 30.0 * 4));
+    const sli_caps caps = invented(90);
+    sli_problem p = problem("lstm:b3_t7_i5_h11");
+    sli_cost cost;
+    sli_cuda_lstm.cost(&p, &caps, &cost);
+    const double products = 2.0 * 3 * 7 * 44 * (5 + 11);
+    CHECK(cost.flops == products + 30.0 * 3 * 7 * 11);
+    CHECK(cost.bytes > 4.0 * (44 * 5 + 7 * 44 * 11));
+    p.train = true;
+    sli_cost train;
+    sli_cuda_lstm.cost(&p, &caps, &train);
+    CHECK(train.flops == 3 * cost.flops);
+    p = problem("gru:b2_t2_i3_h4_bi");
+    sli_cuda_gru.cost(&p, &caps, &cost);
+    CHECK(cost.flops == 2 * 2 * 2 * (2.0 * 12 * (3 + 4) + 30.0 * 4));
 }
 
 /* Order, not numbers: those are measured. */
 TEST(cuda_step_predicts_more_for_more) {
-  const sli_caps caps = invented(90);
-  const char *const less_to_more[] = {"lstm:b20_t35_i200_h200_bf16",
-                                      "lstm:b20_t35_i650_h650_bf16",
-                                      "lstm:b20_t35_i650_h650_bf16_train",
-                                      "lstm:b20_t35_i1500_h1500_bf16_train",
-                                      "lstm:b20_t35_i1500_h1500_tf32_train",
-                                      "lstm:b20_t70_i1500_h1500_tf32_train",
-                                      "lstm:b20_t70_i1500_h1500_bi_tf32_train",
-                                      "lstm:b256_t70_i4096_h4096_bi_f32_train"};
-  double before = 0;
-  for (size_t i = 0; i < sizeof less_to_more / sizeof *less_to_more; i++) {
-    const sli_problem p = problem(less_to_more[i]);
-    const double seconds = sli_cuda_lstm.seconds(&p, &caps);
-    if (!(seconds > before && seconds < 10))
-      test_fail(__FILE__, __LINE__, "%s: %g s", less_to_more[i], seconds);
-    before = seconds;
-  }
+    const sli_caps caps = invented(90);
+    const char *const less_to_more[] = {"lstm:b20_t35_i200_h200_bf16",
+                                        "lstm:b20_t35_i650_h650_bf16",
+                                        "lstm:b20_t35_i650_h650_bf16_train",
+                                        "lstm:b20_t35_i1500_h1500_bf16_train",
+                                        "lstm:b20_t35_i1500_h1500_tf32_train",
+                                        "lstm:b20_t70_i1500_h1500_tf32_train",
+                                        "lstm:b20_t70_i1500_h1500_bi_tf32_train",
+                                        "lstm:b256_t70_i4096_h4096_bi_f32_train"};
+    double before = 0;
+    for (size_t i = 0; i < sizeof less_to_more / sizeof *less_to_more; i++) {
+        const sli_problem p = problem(less_to_more[i]);
+        const double seconds = sli_cuda_lstm.seconds(&p, &caps);
+        if (!(seconds > before && seconds < 10)) test_fail(__FILE__, __LINE__, "%s: %g s", less_to_more[i], seconds);
+        before = seconds;
+    }
 }
