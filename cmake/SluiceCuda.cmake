@@ -58,7 +58,7 @@ set(sluice_plugins "")
 set(sluice_plugin_link -Wl,--exclude-libs,ALL -Wl,--as-needed -Wl,-z,defs -Wl,--gc-sections)
 file(GLOB sluice_cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/runtime/*.cu
      ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/*.cu)
-if(NOT SLUICE_CUDA_wanted STREQUAL "OFF" AND sluice_cuda_sources)
+if(NOT SLUICE_CUDA_wanted STREQUAL "OFF")
     enable_language(CUDA)
     # Sizes of scratch that both sides must agree on.
     file(GLOB sluice_layout_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/workspace.c
@@ -100,12 +100,12 @@ endif()
 # ----------------------------------------------------------------------------------------------- libsluice_cudnn.so --
 file(GLOB sluice_cudnn_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cudnn/plugin/*.c)
 if(NOT TARGET sluice_cuda)
-    if(SLUICE_CUDNN_wanted STREQUAL "ON" AND sluice_cuda_sources)
+    if(SLUICE_CUDNN_wanted STREQUAL "ON")
         message(FATAL_ERROR "SLUICE_CUDNN=ON needs the CUDA plug-in, which is not built here")
     endif()
     set(SLUICE_CUDNN_wanted OFF)
 endif()
-if(NOT SLUICE_CUDNN_wanted STREQUAL "OFF" AND sluice_cudnn_sources)
+if(NOT SLUICE_CUDNN_wanted STREQUAL "OFF")
     get_filename_component(cuda_folder ${CMAKE_CUDA_COMPILER} REALPATH)
     get_filename_component(cuda_folder ${cuda_folder}/../.. ABSOLUTE)
     file(GLOB cudnn_folders $ENV{VIRTUAL_ENV}/lib/python3*/site-packages/nvidia/cudnn/include
