@@ -27,15 +27,17 @@ typedef struct sli_plugin_host {
     void *(*open_library)(const char *const *names, sli_why *why);
 } sli_plugin_host;
 
-/* Functions of rows in libsluice_cuda.so: pack, forward, backward of each row. Recurrent ops share one engine. */
-#define SLI_CUDA_FUNCTIONS(X)                                                                                      \
-    X(step_pack)                                                                                                   \
-    X(step_forward)                                                                                                \
-    X(step_backward)                                                                                               \
-    X(dense_pack) X(dense_forward) X(dense_backward) X(embed_forward) X(embed_backward) X(onehot_forward)          \
-        X(dropout_forward) X(dropout_backward) X(merge_forward) X(merge_backward) X(flip_forward) X(flip_backward) \
-            X(xent_forward) X(xent_backward) X(loss_forward) X(loss_backward) /* loss: bce and mse */              \
-        X(norm_forward) X(optim_forward)
+/* Functions of rows in libsluice_cuda.so: pack, forward, backward. Recurrent ops share one engine; loss: bce and mse. */
+/* clang-format off */
+#define SLI_CUDA_FUNCTIONS(X) \
+    X(step_pack) X(step_forward) X(step_backward) \
+    X(dense_pack) X(dense_forward) X(dense_backward) \
+    X(embed_forward) X(embed_backward) X(onehot_forward) \
+    X(dropout_forward) X(dropout_backward) \
+    X(merge_forward) X(merge_backward) X(flip_forward) X(flip_backward) \
+    X(xent_forward) X(xent_backward) X(loss_forward) X(loss_backward) \
+    X(norm_forward) X(optim_forward)
+/* clang-format on */
 
 /* A GPU as the runtime reports it. */
 typedef struct sli_cuda_gpu {
