@@ -209,7 +209,7 @@ typedef struct sli_kernel {
     /* Parameters' gradients are summed over the whole call at once: segments of time would change their last bits, so the
      * planner does not take the row where a memory limit wants segments, unless it is required by its name. */
     bool whole_sums;
-    const char *only;            /* rows of a test device: its name; they are unknown to all others. NULL: none */
+    const char *only; /* rows of a test device: its name; they are unknown to all others. NULL: none */
 } sli_kernel;
 
 /* Rows of every device in order of preference, per op; reference rows last. NULL-terminated. */

@@ -88,7 +88,7 @@ struct sl_plan {
     sl_plan_options options; /* resolved: every default filled in */
     sli_caps caps;
     const sli_device_ops *ops;
-    sli_device *device; /* NULL for an invented one */
+    sli_device *device;  /* NULL for an invented one */
     size_t memory_limit; /* that holds: options.memory_limit, on a GPU at most what is free; 0 = none */
     bool train;
     size_t element; /* bytes of a number: 4, or 8 in f64 plans */
