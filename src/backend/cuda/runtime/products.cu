@@ -9,6 +9,9 @@
 
 #include "backend/cuda/runtime/internal.h"
 #include "backend/cuda/runtime/tiles.h"
+extern "C" {
+#include "backend/cuda/cuda.h"
+}
 
 /* ----------------------------------------------------------------------------------------------------- library -- */
 #define BLAS_FUNCTIONS(X)                                     \
@@ -169,17 +172,18 @@ static void fill_key(product_key *key, const sli_cuda_product *p) {
     key->workspace = p->workspace ? p->workspace_bytes : 0;
 }
 
-enum { WORKSPACE_ALIGN = 256, ASKED = 8 };
+enum { WORKSPACE_ALIGN = 256, TUNED_WORKSPACE = 32 << 20, ASKED = 8 };
 
 static uint64_t usable_workspace(const product_key *key) {
     return key->workspace > WORKSPACE_ALIGN ? key->workspace - WORKSPACE_ALIGN : 0;
 }
 
-/* Asks cuBLASLt; false: it has no algorithm for this. */
-static bool ask(cublasLtHandle_t handle, const product_key *key, product_description *d, cublasLtMatmulAlgo_t *algo) {
+/* The first of cuBLASLt's algorithms that is content with the workspace; false: there is none. `promised`: bytes of workspace
+ * that cuBLASLt is told of. */
+static bool ask(cublasLtHandle_t handle, const product_key *key, product_description *d, uint64_t promised,
+                cublasLtMatmulAlgo_t *algo) {
     cublasLtMatmulPreferenceOpaque_t preference;
     if (!well(blas.preference_init(&preference, sizeof preference))) return false;
-    const uint64_t workspace = usable_workspace(key);
     /* "In place" adds into D in the order in which blocks arrive at their turn, and rounds to D's type: left out. */
     const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const struct {
@@ -187,7 +191,7 @@ static bool ask(cublasLtHandle_t handle, const product_key *key, product_descrip
         const void *value;
         size_t bytes;
     } wishes[] = {
-        {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace},
+        {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &promised, sizeof promised},
         {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &key->b_align, sizeof key->b_align},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &key->a_align, sizeof key->a_align},
@@ -196,18 +200,24 @@ static bool ask(cublasLtHandle_t handle, const product_key *key, product_descrip
     };
     for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++)
         if (!well(blas.preference_set(&preference, wishes[i].which, wishes[i].value, wishes[i].bytes))) return false;
-    /* Asked for one algorithm, cuBLASLt 13.1 answers with another, at times ten times slower one than the first of several:
-     * bf16, 20 x 1500 x 6000: 160 us, not 14 (H200, bench/results). */
     cublasLtMatmulHeuristicResult_t result[ASKED];
     int results = 0;
     if (!well(blas.heuristic(handle, &d->operation, &d->a, &d->b, &d->d, &d->d, &preference, ASKED, result, &results)))
         return false;
     for (int i = 0; i < results; i++) {
-        if (!well(result[i].state)) continue;
+        if (!well(result[i].state) || result[i].workspaceSize > usable_workspace(key)) continue;
         *algo = result[i].algo;
         return true;
     }
     return false;
+}
+
+/* cuBLASLt 13.1 chooses well on an H200 only when told of 32 MiB: told of 256 bytes less, it takes for 20 x 1500 x 6000 in
+ * bf16 a kernel of 162 us, not 14 (bench/results). So it is told of 32 MiB, and what needs more than there is is passed over. */
+static bool find(cublasLtHandle_t handle, const product_key *key, product_description *d, cublasLtMatmulAlgo_t *algo) {
+    const uint64_t usable = usable_workspace(key);
+    if (ask(handle, key, d, usable > TUNED_WORKSPACE ? usable : TUNED_WORKSPACE, algo)) return true;
+    return ask(handle, key, d, usable, algo);
 }
 
 static size_t bucket_of(const product_key *key) {
@@ -227,7 +237,7 @@ static bool choose(int index, const product_key *key, product_description *d, cu
         choice made;
         memset(&made, 0, sizeof made);
         made.key = *key;
-        made.found = ask(gpus[index].handle, key, d, &made.algo);
+        made.found = find(gpus[index].handle, key, d, &made.algo);
         /* Without memory for the note it is asked again next time, with the same answer. */
         at = (choice *)malloc(sizeof *at);
         if (at) {
@@ -283,11 +293,37 @@ static bool multiply_blas(sli_queue *queue, cudaStream_t stream, const sli_cuda_
     return true;
 }
 
+/* Columns that the product is given in its pad; n: it goes into D as it is. */
+static int64_t padded_columns(sli_queue *queue, const sli_cuda_product *p) {
+    if (!p->pad || p->b.transposed || p->d_narrow || p->bias || p->batch > 1) return p->n;
+    const int64_t columns = sli_cuda_pad_columns(sli_cuda_caps_of(queue), p->math, p->m, p->n, p->k);
+    const bool fits = columns <= p->b.row && (size_t)p->m * (size_t)columns * sizeof(float) <= p->pad_bytes;
+    return fits ? columns : p->n;
+}
+
+/* pad[m][columns] = A B, D = beta D + pad */
+static void multiply_padded(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *p, int64_t columns) {
+    sli_cuda_product wide = *p;
+    wide.n = columns;
+    wide.d = p->pad;
+    wide.d_row = columns;
+    wide.beta = 0.0f;
+    wide.pad = NULL;
+    sli_cuda_multiply(queue, stream, &wide);
+    sli_cuda_move_rows(queue, stream, (float *)p->d, p->d_row, (const float *)p->pad, columns, p->m, p->n,
+                       p->beta != 0.0f);
+}
+
 extern "C" void sli_cuda_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *product) {
     if (sli_cuda_failed(queue) || product->m <= 0 || product->n <= 0) return;
     if (product->k <= 0 && product->beta != 0.0f && !product->bias) return;
     if (sli_few_rows_fit(product)) {
         sli_few_rows_multiply(queue, stream, product);
+        return;
+    }
+    const int64_t columns = padded_columns(queue, product);
+    if (columns != product->n) {
+        multiply_padded(queue, stream, product, columns);
         return;
     }
     if (product->k > 0 && multiply_blas(queue, stream, product)) return;
