@@ -37,7 +37,8 @@ typedef struct sli_state {
     int initial, final; /* tensors or -1 */
     bool stateful;
     bool initial_accumulates; /* somebody wrote the initial tensor's gradient before */
-    size_t boundary; /* offset in the run block: [segments + 1][B][features], entry s enters processed segment s */
+    size_t boundary; /* offset in the run block of entry 0; entry s [B][features] enters processed segment s, */
+    size_t stride;   /* entries are so many bytes apart */
     size_t carried;  /* offset, [B][features]; only if stateful */
     size_t gradient; /* offset, [B][features]; train */
 } sli_state;
@@ -128,6 +129,9 @@ struct sl_plan {
     /* Offsets in the run block, before the overlapped part. */
     size_t scalars, metrics, gradients, lengths, mask, targets, update_scratch, overlapped;
     size_t state_bytes; /* blob of carried states, [B][features] each, in order */
+    /* Where all states are carried and time is not cut, the states' entries 0 lie side by side, so do entries 1, the carried
+     * ones and the gradients, of these bytes each: one copy moves all of them. 0: they do not. */
+    size_t together;
     sl_memory memory;
     double flops;
     const char *explanation, *explanation_json, *kernels;

@@ -265,14 +265,44 @@ static size_t target_bytes(const sl_plan *plan) {
     return elements * plan->element;
 }
 
+static bool states_lie_together(const sl_plan *plan) {
+    bool all = plan->segments == 1 && plan->guard == 0 && plan->state_count > 0;
+    for (int s = 0; s < plan->state_count; s++) all &= plan->states[s].stateful && plan->states[s].initial < 0;
+    return all;
+}
+
+/* [entry 0 of every state][entry 1 of every state][carried][gradients] */
+static void place_states_together(sl_plan *plan, size_t *at) {
+    size_t begin = *at, offset = 0, batch = (size_t)plan->options.batch;
+    for (int s = 0; s < plan->state_count; s++) {
+        sli_state *state = &plan->states[s];
+        state->boundary = begin + offset;
+        plan->state_bytes += batch * (size_t)state->features * plan->element;
+        offset += sli_round_up(batch * (size_t)state->features * plan->element, SLI_ALIGN);
+    }
+    plan->together = offset;
+    for (int s = 0; s < plan->state_count; s++) {
+        sli_state *state = &plan->states[s];
+        state->stride = offset;
+        state->carried = state->boundary + 2 * offset;
+        state->gradient = plan->train ? state->boundary + 3 * offset : 0;
+    }
+    *at += (plan->train ? 4 : 3) * offset;
+}
+
 static void place_states(sl_plan *plan, size_t *at) {
     size_t batch = (size_t)plan->options.batch;
-    plan->state_bytes = 0;
+    plan->state_bytes = plan->together = 0;
+    if (states_lie_together(plan)) {
+        place_states_together(plan, at);
+        return;
+    }
     for (int s = 0; s < plan->state_count; s++) {
         sli_state *state = &plan->states[s];
         size_t bytes = batch * (size_t)state->features * plan->element;
         int slots = is_segmented(plan, plan->steps[state->step].group) ? plan->segments + 1 : 2;
         state->boundary = take(plan, at, bytes * (size_t)slots);
+        state->stride = bytes;
         state->carried = state->stateful ? take(plan, at, bytes) : 0;
         state->gradient = plan->train ? take(plan, at, bytes) : 0;
         if (state->stateful) plan->state_bytes += bytes;

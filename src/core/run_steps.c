@@ -16,8 +16,7 @@ static size_t state_bytes(const sl_run *run, const sli_state *state) {
 
 /* Value entering processed segment `slot`; slot = number of segments: the final value. */
 static char *boundary_at(const sl_run *run, const sli_state *state, int slot) {
-    size_t stride = (size_t)run->plan->options.batch * (size_t)state->features * run->plan->element;
-    return run->block + state->boundary + (size_t)slot * stride;
+    return run->block + state->boundary + (size_t)slot * state->stride;
 }
 
 char *sli_run_tensor_at(const sl_run *run, const sli_tensor *tensor) {
@@ -184,9 +183,13 @@ static sl_status forward_segment(sl_run *run, const sli_group *group, const segm
 
 static sl_status forward_steps(sl_run *run, bool training, bool again) {
     const sl_plan *plan = run->plan;
+    if (plan->together && !again) {
+        const sli_state *first = &plan->states[0];
+        SLI_TRY(plan->ops->copy(run->queue, run->block + first->boundary, run->block + first->carried, plan->together));
+    }
     for (int g = 0; g < plan->group_count; g++) {
         const sli_group *group = &plan->groups[g];
-        SLI_TRY(begin_states(run, group, again));
+        if (!plan->together) SLI_TRY(begin_states(run, group, again));
         int count = segment_count(run, group);
         for (int s = 0; s < count; s++) {
             segment segment = segment_at(run, group, s, count);
@@ -202,6 +205,10 @@ sl_status sli_run_forward_steps(sl_run *run, bool training) {
 
 sl_status sli_run_carry_states(sl_run *run) {
     const sl_plan *plan = run->plan;
+    if (plan->together) {
+        const sli_state *first = &plan->states[0];
+        return plan->ops->copy(run->queue, run->block + first->carried, boundary_at(run, first, 1), plan->together);
+    }
     for (int s = 0; s < plan->state_count; s++) {
         const sli_state *state = &plan->states[s];
         if (!state->stateful) continue;
@@ -213,6 +220,14 @@ sl_status sli_run_carry_states(sl_run *run) {
 }
 
 /* ------------------------------------------------------------------------------------------------ backward -- */
+/* All states' gradients start as zero: one call does it. */
+static bool begins_with_zeros(const sl_plan *plan) {
+    bool zeros = plan->together > 0;
+    for (int s = 0; s < plan->state_count && zeros; s++)
+        zeros = plan->states[s].final < 0 || !plan->tensors[plan->states[s].final].has_gradient;
+    return zeros;
+}
+
 /* The state's gradient starts as that of the final-state tensor, or as zero. */
 static sl_status begin_state_gradients(sl_run *run, const sli_group *group) {
     const sl_plan *plan = run->plan;
@@ -278,9 +293,11 @@ static sl_status backward_segment(sl_run *run, const sli_group *group, const seg
 
 sl_status sli_run_backward_steps(sl_run *run) {
     const sl_plan *plan = run->plan;
+    const bool zeros = begins_with_zeros(plan);
+    if (zeros) SLI_TRY(plan->ops->zero(run->queue, run->block + plan->states[0].gradient, plan->together));
     for (int g = plan->group_count - 1; g >= 0; g--) {
         const sli_group *group = &plan->groups[g];
-        SLI_TRY(begin_state_gradients(run, group));
+        if (!zeros) SLI_TRY(begin_state_gradients(run, group));
         int count = segment_count(run, group);
         for (int s = count - 1; s >= 0; s--) {
             segment segment = segment_at(run, group, s, count);
