@@ -64,7 +64,7 @@ TEST(cuda_dense_books_what_it_needs) {
     CHECK(booking.packed == 0 && booking.scratch_backward == workspace);
     p = problem("dense:b3_t6_i8_h12_tf32_train");
     sli_cuda_dense.book(&p, &caps, 4, &booking);
-    CHECK(booking.packed == 0 && booking.scratch_backward == workspace);
+    CHECK(booking.packed == 0 && booking.scratch_backward == sli_cuda_workspace(&caps, 4 * 3, 12, 8));
 }
 
 /* Places follow each other without overlap, aligned, and end where the booking ends. */
@@ -85,7 +85,10 @@ static void check_places(const sli_problem *p, const sli_caps *caps, int chunk) 
     CHECK(b.dz + (linear ? 0 : 4 * y) <= b.dz_copy);
     CHECK(b.dz_copy + dz_copy <= b.x);
     CHECK(b.x + x_copy <= b.columns);
-    CHECK(b.columns + (p->no_bias ? 0 : sli_cuda_column_scratch((int64_t)rows, p->units)) <= b.workspace);
+    CHECK(b.columns + (p->no_bias ? 0 : sli_cuda_column_scratch((int64_t)rows, p->units)) <= b.pad);
+    CHECK(b.pad + b.pad_bytes <= b.workspace && b.pad % SLI_DENSE_PLACE == 0);
+    CHECK(sli_cuda_pad_bytes(caps, p->dtype, (int64_t)rows, p->inputs, p->units) <= b.pad_bytes);
+    CHECK(sli_cuda_pad_bytes(caps, p->dtype, p->units, p->inputs, (int64_t)rows) <= b.pad_bytes);
     CHECK(b.workspace + b.workspace_bytes <= b.bytes);
     CHECK(b.dz_copy % SLI_DENSE_PLACE == 0 && b.x % SLI_DENSE_PLACE == 0 && b.columns % SLI_DENSE_PLACE == 0);
     sli_booking booking;
@@ -143,17 +146,57 @@ TEST(cuda_dense_costs_grow) {
     CHECK(three.bytes > one.bytes);
 }
 
+TEST(cuda_products_are_padded_where_it_pays) {
+    const sli_caps ampere = invented(80), hopper = invented(90);
+    const struct {
+        sl_dtype math;
+        int64_t m, n, k, columns;
+    } cases[] = {
+        {SL_BF16, 10000, 1500, 700, 1504}, {SL_BF16, 700, 1500, 10000, 1504},
+        {SL_TF32, 10000, 650, 700, 652},   {SL_F16, 10000, 650, 700, 656},
+        {SL_TF32, 10000, 1500, 700, 1500}, {SL_F32, 10000, 650, 700, 650},
+        {SL_BF16, 10000, 1504, 700, 1504}, {SL_BF16, 804, 201, 700, 201},
+        {SL_BF16, 10000, 1500, 64, 1500},  {SL_BF16, 3, 5, 7, 5},
+        {SL_BF16, 0, 1500, 700, 1500},     {SL_BF16, 6000, 1500, 0, 1500},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const sl_dtype math = cases[i].math;
+        const int64_t m = cases[i].m, n = cases[i].n, k = cases[i].k;
+        const int64_t columns = sli_cuda_pad_columns(&hopper, math, m, n, k);
+        if (columns != cases[i].columns) test_fail(__FILE__, __LINE__, "case %zu: %lld columns", i, (long long)columns);
+        const size_t bytes = columns == n ? 0 : (size_t)m * (size_t)columns * 4;
+        CHECK(sli_cuda_pad_bytes(&hopper, math, m, n, k) == bytes);
+        CHECK(sli_cuda_pad_columns(&ampere, math, m, n, k) == n);
+    }
+}
+
+/* What is booked for a plan is enough for its smaller calls: the pad does not shrink where m or k grows. */
+TEST(cuda_pads_grow_with_the_product) {
+    const sli_caps caps = invented(90);
+    for (int64_t n = 5; n < 2000; n += 97)
+        for (int64_t other = 1; other < 5000; other *= 3) {
+            size_t by_m = 0, by_k = 0;
+            for (int64_t grown = 1; grown < 20000; grown += 501) {
+                const size_t m = sli_cuda_pad_bytes(&caps, SL_BF16, grown, n, other);
+                const size_t k = sli_cuda_pad_bytes(&caps, SL_BF16, other, n, grown);
+                CHECK(m >= by_m && k >= by_k);
+                by_m = m;
+                by_k = k;
+            }
+        }
+}
+
 TEST(cuda_workspace_grows_with_the_product) {
     const sli_caps ampere = invented(80), hopper = invented(90);
     size_t last = 0;
     for (int64_t n = 1; n <= 16384; n *= 2) {
         const size_t bytes = sli_cuda_workspace(&hopper, n, n, n);
-        CHECK(bytes >= last && bytes >= (size_t)1 << 20);
+        CHECK(bytes >= last && bytes >= (size_t)64 << 10);
         CHECK(sli_cuda_workspace(&ampere, n, n, n) <= bytes);
         last = bytes;
     }
-    CHECK(last == (size_t)32 << 20);
-    CHECK(sli_cuda_workspace(&hopper, 1, 1, 1) == (size_t)4 << 20);
+    CHECK(last == ((size_t)32 << 20) + 256);
+    CHECK(sli_cuda_workspace(&hopper, 1, 1, 1) < (size_t)70 << 10);
 }
 
 TEST(cuda_column_sums_are_cut_by_shape) {

@@ -150,14 +150,15 @@ static void check_scratch(const char *text, const sli_problem *p, const sli_caps
         {b.dz_sum, s.narrow && bias ? rows * us * 4 : 0},
         {b.dn_sum, s.narrow && bias && after ? rows * H * 4 : 0},
         {b.dpeep, p->peephole ? rows * 3 * H * 4 : 0},
-        {b.dp, B * O * 4},
+        {b.dp, B * hs * 4},
         {b.pw, s.gru || s.mask || p->zoneout_h > 0 ? B * O * 4 : 0},
         {b.dc, s.lstm ? B * H * 4 : 0},
         {b.dq, s.project ? rows * hs * s.operand : 0},
         {b.m, s.project ? rows * ms * s.operand : 0},
-        {b.dm, s.project || s.before ? B * H * 4 : 0},
+        {b.dm, s.project || s.before ? B * ms * 4 : 0},
         {b.resets, s.before ? rows * hs * s.operand : 0},
         {b.columns, bias || p->peephole ? (rows + 127) / 128 * 4 * H * 4 : 0},
+        {b.pad, b.pad_bytes},
         {b.workspace, b.workspace_bytes},
     };
     check_pieces(text, backward, (int)(sizeof backward / sizeof *backward), b.stride);
@@ -170,6 +171,34 @@ TEST(cuda_step_layouts_fit_together) {
         const sli_problem p = problem(layouts[i]);
         check_history(layouts[i], &p);
         check_scratch(layouts[i], &p, &caps);
+    }
+}
+
+/* Room for the widest gradient whose rows the fast kernels do not take: 1500 is 187.5 times 8, 375 times 4. */
+TEST(cuda_step_pads_gradients_of_large_products) {
+    const struct {
+        const char *text;
+        int capability;
+        size_t bytes;
+    } cases[] = {
+        {"lstm:b20_t35_i1500_h1500_bf16_train", 90, (size_t)6000 * 1504 * 4},
+        {"lstm:b20_t35_i1500_h1500_bf16_train", 80, 0},
+        {"lstm:b20_t35_i1500_h1500_tf32_train", 90, 0},
+        {"lstm:b20_t35_i1500_h1500_f32_train", 90, 0},
+        {"lstm:b20_t35_i650_h650_tf32_train", 90, (size_t)2600 * 652 * 4},
+        {"lstm:b20_t35_i650_h650_f16_train", 90, (size_t)2600 * 656 * 4},
+        {"lstm:b20_t35_i10002_h656_f16_train", 90, (size_t)2624 * 10008 * 4},
+        {"lstm:b20_t35_i648_h648_bf16_train", 90, 0},
+        {"lstm:b20_t35_i201_h201_bf16_train", 90, 0}, /* too small to pay */
+        {"lstm:b20_t35_i2048_h2048_p1001_bf16_train", 90, (size_t)8192 * 1008 * 4},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const sli_caps caps = invented(cases[i].capability);
+        const sli_problem p = problem(cases[i].text);
+        const sli_step_scratch at = sli_step_layout_backward(&p, &caps, 35);
+        if (at.pad_bytes != cases[i].bytes)
+            test_fail(__FILE__, __LINE__, "%s: %zu bytes, not %zu", cases[i].text, at.pad_bytes, cases[i].bytes);
+        CHECK(at.pad + at.pad_bytes <= at.workspace);
     }
 }
 

@@ -37,6 +37,10 @@ void sli_dense_backward_layout(const sli_problem *p, const sli_caps *caps, int c
     places->dz_copy = take(&at, copy_bytes(p, rows, p->units));
     places->x = take(&at, copy_bytes(p, rows, p->inputs));
     places->columns = take(&at, p->no_bias ? 0 : sli_cuda_column_scratch(rows, p->units));
+    const size_t for_x = sli_cuda_pad_bytes(caps, p->dtype, rows, p->inputs, p->units);
+    const size_t for_kernel = sli_cuda_pad_bytes(caps, p->dtype, p->units, p->inputs, rows);
+    places->pad_bytes = for_x > for_kernel ? for_x : for_kernel;
+    places->pad = take(&at, places->pad_bytes);
     places->workspace = take(&at, places->workspace_bytes);
     places->bytes = at;
 }

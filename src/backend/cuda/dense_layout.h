@@ -16,6 +16,8 @@ typedef struct sli_dense_backward_places {
     size_t dz_copy; /* operand copy [rows][H'] */
     size_t x;       /* operand copy [rows][I'] */
     size_t columns; /* scratch of the bias's gradient */
+    size_t pad;     /* float [rows][I'] or [H][I']: a product on its way into d x or d W */
+    size_t pad_bytes;
     size_t workspace, workspace_bytes, bytes;
 } sli_dense_backward_places;
 

@@ -56,6 +56,10 @@ typedef struct sli_cuda_product {
     int batch;         /* independent products; 0 = 1 */
     void *workspace;   /* sli_cuda_workspace bytes, one a stream; from the row's booked scratch */
     size_t workspace_bytes;
+    /* Scratch for a product whose D has an n that the fast kernels do not take: sli_cuda_pad_bytes, booked, aligned to 16
+     * bytes; or NULL. Says too that B's rows may be read up to b.row: the columns from n on are anything. */
+    void *pad;
+    size_t pad_bytes;
 } sli_cuda_product;
 /* m, n or k 0: D = beta D (+ bias). */
 void sli_cuda_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *product);
@@ -75,6 +79,9 @@ static inline int64_t sli_cuda_padded(sl_dtype math, int64_t columns) {
 }
 void sli_cuda_narrow_rows(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *to, int64_t to_row,
                           const float *from, int64_t from_row, int64_t rows, int64_t columns);
+/* to[rows][columns] = from, += where `add`; to_row and from_row elements from row to row. */
+void sli_cuda_move_rows(sli_queue *queue, cudaStream_t stream, float *to, int64_t to_row, const float *from,
+                        int64_t from_row, int64_t rows, int64_t columns, bool add);
 /* to[count] = from[count] of math's type. */
 void sli_cuda_widen(sli_queue *queue, cudaStream_t stream, sl_dtype math, float *to, const void *from, size_t count);
 /* to[count] += from[count] of math's type. */

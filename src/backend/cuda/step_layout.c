@@ -107,6 +107,18 @@ static size_t workspace_of(const sli_step_shape *s, const sli_caps *caps) {
     return sli_cuda_workspace(caps, larger(s->rows, s->zs), widest, larger(s->rows, widest));
 }
 
+/* Scratch of the largest gradient that is multiplied in padded rows. */
+static size_t pad_of(const sli_step_shape *s, sl_dtype math, const sli_caps *caps) {
+    const size_t each[] = {sli_cuda_pad_bytes(caps, math, s->GH, s->I, s->rows),
+                           sli_cuda_pad_bytes(caps, math, s->GH, s->O, s->rows),
+                           s->project ? sli_cuda_pad_bytes(caps, math, s->O, s->H, s->rows) : 0,
+                           sli_cuda_pad_bytes(caps, math, s->rows, s->I, s->zs)};
+    size_t most = 0;
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++)
+        if (each[i] > most) most = each[i];
+    return most;
+}
+
 static void take_common(const sli_step_shape *s, sli_step_scratch *at, size_t *end) {
     at->x = take(end, s->copy_x ? elements(s->operand, s->rows, s->xs) : 0);
     at->flags = take(end, s->mask ? elements(1, s->T, s->B) : 0);
@@ -145,14 +157,16 @@ sli_step_scratch sli_step_layout_backward(const sli_problem *p, const sli_caps *
     at.dz_sum = take(&end, s.narrow && bias ? reals(s.rows, s.us) : 0);
     at.dn_sum = take(&end, s.narrow && bias && after ? reals(s.rows, s.H) : 0);
     at.dpeep = take(&end, p->peephole ? reals(s.rows, 3 * s.H) : 0);
-    at.dp = take(&end, reals(s.B, s.O));
+    at.dp = take(&end, reals(s.B, s.hs));
     at.pw = take(&end, s.pointwise ? reals(s.B, s.O) : 0);
     at.dc = take(&end, s.lstm ? reals(s.B, s.H) : 0);
     at.dq = take(&end, s.project ? elements(s.operand, s.rows, s.hs) : 0);
     at.m = take(&end, s.project ? elements(s.operand, s.rows, s.ms) : 0);
-    at.dm = take(&end, s.project || s.before ? reals(s.B, s.H) : 0);
+    at.dm = take(&end, s.project || s.before ? reals(s.B, s.ms) : 0);
     at.resets = take(&end, s.before ? elements(s.operand, s.rows, s.hs) : 0);
     at.columns = take(&end, bias || p->peephole ? reals(sli_step_slices(s.rows), 4 * s.H) : 0);
+    at.pad_bytes = pad_of(&s, p->dtype, caps);
+    at.pad = take(&end, at.pad_bytes);
     take_workspace(&s, caps, &at, &end);
     return at;
 }

@@ -69,18 +69,20 @@ typedef struct sli_step_scratch {
     size_t m;     /* operand: forward [B][ms]; backward [rows][ms] */
     size_t q;     /* float [B][O]: W_p m */
     /* backward */
-    size_t dz;        /* operand [rows][zs]: gradient of the input side */
-    size_t dr;        /* operand [rows][zs]: of the recurrent side, GRU with reset after */
-    size_t dz_sum;    /* float [rows][us]: dz before rounding, for the bias */
-    size_t dn_sum;    /* float [rows][H]: n's part of dr before rounding */
-    size_t dpeep;     /* float [rows][3 H] */
-    size_t dp;        /* float [B][O]: R^T dr */
-    size_t pw;        /* float [B][O]: pointwise part of dh' */
-    size_t dc;        /* float [B][H] */
-    size_t dq;        /* operand [rows][hs]: gradient of W_p m */
-    size_t dm;        /* float [B][H]: of m; with reset before: R_n^T ds_n */
-    size_t resets;    /* operand [rows][hs]: r d h' */
-    size_t columns;   /* float [slices][4 H]: partial column sums */
+    size_t dz;      /* operand [rows][zs]: gradient of the input side */
+    size_t dr;      /* operand [rows][zs]: of the recurrent side, GRU with reset after */
+    size_t dz_sum;  /* float [rows][us]: dz before rounding, for the bias */
+    size_t dn_sum;  /* float [rows][H]: n's part of dr before rounding */
+    size_t dpeep;   /* float [rows][3 H] */
+    size_t dp;      /* float [B][hs]: R^T dr */
+    size_t pw;      /* float [B][O]: pointwise part of dh' */
+    size_t dc;      /* float [B][H] */
+    size_t dq;      /* operand [rows][hs]: gradient of W_p m */
+    size_t dm;      /* float [B][ms]: of m; with reset before: R_n^T ds_n */
+    size_t resets;  /* operand [rows][hs]: r d h' */
+    size_t columns; /* float [slices][4 H]: partial column sums */
+    size_t pad;     /* float [GH][xs or hs], [O][ms] or [rows][xs]: a product on its way into a gradient */
+    size_t pad_bytes;
     size_t workspace; /* of products */
     size_t workspace_bytes;
     size_t stride, total;

@@ -114,6 +114,68 @@ extern "C" void sli_cuda_narrow_rows(sli_queue *queue, cudaStream_t stream, sl_d
     (void)SLI_LAUNCHED(queue, "conversion of rows");
 }
 
+/* -------------------------------------------------------------------------------------------------------- rows --
+ * Blocks of LINE by LINES threads; a thread moves EACH rows' pieces of V floats at a time. */
+enum { LINE = 32, LINES = 8, EACH = 4 };
+template <int V> struct alignas(V * sizeof(float)) span { float x[V]; };
+
+/* to[rows][columns] = or += from; columns and both strides are multiples of V. */
+template <int V, bool add>
+__global__ void __launch_bounds__(LINE *LINES)
+    move_rows(float *__restrict__ to, int64_t to_row, const float *__restrict__ from, int64_t from_row, int64_t rows,
+              int64_t columns) {
+    const int64_t column = ((int64_t)blockIdx.x * LINE + threadIdx.x) * V;
+    if (column >= columns) return;
+    for (int64_t first = (int64_t)blockIdx.y * LINES * EACH + threadIdx.y; first < rows;
+         first += (int64_t)gridDim.y * LINES * EACH) {
+        span<V> sum[EACH] = {};
+#pragma unroll
+        for (int e = 0; e < EACH; e++)
+            if (first + e * LINES < rows)
+                sum[e] = *reinterpret_cast<const span<V> *>(from + (first + e * LINES) * from_row + column);
+        if (add) {
+            span<V> old[EACH] = {};
+#pragma unroll
+            for (int e = 0; e < EACH; e++)
+                if (first + e * LINES < rows)
+                    old[e] = *reinterpret_cast<const span<V> *>(to + (first + e * LINES) * to_row + column);
+#pragma unroll
+            for (int e = 0; e < EACH; e++)
+#pragma unroll
+                for (int v = 0; v < V; v++) sum[e].x[v] = old[e].x[v] + sum[e].x[v];
+        }
+#pragma unroll
+        for (int e = 0; e < EACH; e++)
+            if (first + e * LINES < rows)
+                *reinterpret_cast<span<V> *>(to + (first + e * LINES) * to_row + column) = sum[e];
+    }
+}
+
+template <int V>
+static void launch_move(cudaStream_t stream, float *to, int64_t to_row, const float *from, int64_t from_row,
+                        int64_t rows, int64_t columns, bool add) {
+    const int64_t down = (rows + LINES * EACH - 1) / (LINES * EACH);
+    const dim3 blocks((unsigned)((columns / V + LINE - 1) / LINE), (unsigned)(down < 65535 ? down : 65535));
+    const dim3 threads(LINE, LINES);
+    if (add)
+        move_rows<V, true><<<blocks, threads, 0, stream>>>(to, to_row, from, from_row, rows, columns);
+    else
+        move_rows<V, false><<<blocks, threads, 0, stream>>>(to, to_row, from, from_row, rows, columns);
+}
+
+extern "C" void sli_cuda_move_rows(sli_queue *queue, cudaStream_t stream, float *to, int64_t to_row, const float *from,
+                                   int64_t from_row, int64_t rows, int64_t columns, bool add) {
+    if (rows <= 0 || columns <= 0 || sli_cuda_failed(queue)) return;
+    const uint64_t bits = (uint64_t)((uintptr_t)to | (uintptr_t)from) | (uint64_t)(to_row | from_row | columns) * 4;
+    if (bits % 16 == 0)
+        launch_move<4>(stream, to, to_row, from, from_row, rows, columns, add);
+    else if (bits % 8 == 0)
+        launch_move<2>(stream, to, to_row, from, from_row, rows, columns, add);
+    else
+        launch_move<1>(stream, to, to_row, from, from_row, rows, columns, add);
+    (void)SLI_LAUNCHED(queue, "moving of rows");
+}
+
 /* ------------------------------------------------------------------------------------------------- column sums --
  * Slab s has rows [s R / slabs, (s + 1) R / slabs). Within a block, ROWS rows of threads take every ROWS-th row of the slab;
  * their sums are added in order, and then the slabs in order. */

@@ -197,7 +197,9 @@ static void backward_chunk(const sli_call *call, const sli_dense_backward_places
     const int64_t I = p->inputs, H = p->units, row = (int64_t)t * p->batch, rows = rows_from(call, t);
     cudaStream_t stream = sli_cuda_stream(call->queue);
     char *scratch = (char *)call->scratch;
-    const sli_cuda_product common = product_of(call, scratch + places->workspace, places->workspace_bytes);
+    sli_cuda_product common = product_of(call, scratch + places->workspace, places->workspace_bytes);
+    if (places->pad_bytes > 0) common.pad = scratch + places->pad;
+    common.pad_bytes = places->pad_bytes;
     const float *dz = (const float *)call->d_out[SLI_DENSE_Y] + row * H;
     const bool products = call->d_in[SLI_DENSE_X] || call->d_param[SLI_DENSE_KERNEL];
     const void *dz_operand = dz;

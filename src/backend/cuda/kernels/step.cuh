@@ -59,8 +59,8 @@ typedef struct step_backward_args {
     const float *dy; /* [B][dy_row] */
     int64_t dy_row;
     const float *pw_from; /* [B][O]: dh = pw + d dp + dy */
-    const float *dp;      /* [B][O] */
-    const float *dm;      /* [B][H]: with a projection dm; with reset before e = R_n^T ds_n */
+    const float *dp;      /* [B][hs] */
+    const float *dm;      /* [B][ms]: with a projection dm; with reset before e = R_n^T ds_n */
     const float *dc_from; /* [B][H] */
     float *dc_to;         /* = */
     float *pw_to;         /* = (second stage of reset before: +=) */

@@ -53,36 +53,37 @@ static step_backward_args args_at(const step_way *way, int t, const step_gradien
     return a;
 }
 
-/* dp[B][O] = dr R over gates [0, gates); all of them: over the padded row. */
+/* The products of a step give whole padded rows: fast kernels want them, and the weights' padding is zeros. */
+/* dp[B][hs] = dr R over gates [0, gates); all of them: over the padded row. */
 static void recurrent_product(const step_way *way, const void *dr) {
     const sli_step_shape *s = &way->s;
-    sli_cuda_product product = sli_step_product(way, s->B, s->O, s->before ? 2 * s->H : s->zs);
+    sli_cuda_product product = sli_step_product(way, s->B, s->hs, s->before ? 2 * s->H : s->zs);
     product.a = sli_step_matrix(dr, s->zs, false);
     product.b = sli_step_matrix(sli_step_recurrent(way), s->hs, false);
     product.d = way->work + way->scratch.dp;
-    product.d_row = s->O;
+    product.d_row = s->hs;
     sli_cuda_multiply(way->queue, way->stream, &product);
 }
 
-/* Reset before: e[B][H] = dz_n R_n */
+/* Reset before: e[B][ms] = dz_n R_n; ms = hs without a projection */
 static void reset_product(const step_way *way, const void *dz) {
     const sli_step_shape *s = &way->s;
-    sli_cuda_product product = sli_step_product(way, s->B, s->H, s->H);
+    sli_cuda_product product = sli_step_product(way, s->B, s->ms, s->H);
     product.a = sli_step_matrix(sli_step_offset(way, dz, 2 * s->H), s->zs, false);
     product.b = sli_step_matrix(sli_step_offset(way, sli_step_recurrent(way), 2 * s->H * s->hs), s->hs, false);
     product.d = way->work + way->scratch.dm;
-    product.d_row = s->H;
+    product.d_row = s->ms;
     sli_cuda_multiply(way->queue, way->stream, &product);
 }
 
-/* dm[B][H] = dq W_p */
+/* dm[B][ms] = dq W_p */
 static void projection_product(const step_way *way, const void *dq) {
     const sli_step_shape *s = &way->s;
-    sli_cuda_product product = sli_step_product(way, s->B, s->H, s->O);
+    sli_cuda_product product = sli_step_product(way, s->B, s->ms, s->O);
     product.a = sli_step_matrix(dq, s->hs, false);
     product.b = sli_step_matrix(sli_step_projection(way), s->ms, false);
     product.d = way->work + way->scratch.dm;
-    product.d_row = s->H;
+    product.d_row = s->ms;
     sli_cuda_multiply(way->queue, way->stream, &product);
 }
 
@@ -112,6 +113,12 @@ static void backward_step(const step_way *way, int t, step_gradient *g) {
 }
 
 /* ---------------------------------------------------------------------------------------- sums over the chunk -- */
+static void set_pad(const step_way *way, sli_cuda_product *product) {
+    if (way->scratch.pad_bytes == 0) return;
+    product->pad = way->work + way->scratch.pad;
+    product->pad_bytes = way->scratch.pad_bytes;
+}
+
 /* to[m][columns] += a^T b over `rows`; a operand [rows][a_row], b operand [rows][b_row]. */
 static void add_over_time(const step_way *way, float *to, int64_t m, int64_t columns, const void *a, int64_t a_row,
                           const void *b, int64_t b_row) {
@@ -121,6 +128,7 @@ static void add_over_time(const step_way *way, float *to, int64_t m, int64_t col
     product.d = to;
     product.d_row = columns;
     product.beta = 1;
+    set_pad(way, &product);
     sli_cuda_multiply(way->queue, way->stream, &product);
 }
 
@@ -179,6 +187,7 @@ static void give_inputs(const step_way *way, bool add) {
     product.d = dx + (size_t)way->c0 * (size_t)(s->B * s->I);
     product.d_row = s->I;
     product.beta = add ? 1.0f : 0.0f;
+    set_pad(way, &product);
     sli_cuda_multiply(way->queue, sli_cuda_stream(way->queue), &product);
 }
 

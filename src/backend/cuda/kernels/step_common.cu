@@ -153,7 +153,8 @@ void sli_step_begin(const step_way *way) {
 
 typedef struct finish_args {
     float *d_h0, *d_c0;                 /* [B][O], [B][H] */
-    const float *pw, *dp, *factor, *dc; /* [B][O] three times, [B][H]; NULL = 0 (factor: 1) */
+    const float *pw, *dp, *factor, *dc; /* [B][O], dp [B][hs], [B][O], [B][H]; NULL = 0 (factor: 1) */
+    int64_t hs;
     int B, H, O;
     bool add_h, add_c;
 } finish_args;
@@ -164,7 +165,8 @@ static __global__ void __launch_bounds__(STEP_THREADS) step_finish(const __grid_
     for (int row = step_row(); row < a.B; row += step_row_stride()) {
         if (a.d_h0 && j < a.O) {
             const size_t at = (size_t)row * a.O + j;
-            const float dh = step_join(a.pw ? a.pw[at] : 0.0f, a.factor, at, a.dp ? a.dp[at] : 0.0f);
+            const float dh =
+                step_join(a.pw ? a.pw[at] : 0.0f, a.factor, at, a.dp ? a.dp[(size_t)row * a.hs + j] : 0.0f);
             a.d_h0[at] = a.add_h ? a.d_h0[at] + dh : dh;
         }
         if (a.d_c0 && j < a.H) {
@@ -186,6 +188,7 @@ void sli_step_finish(const step_way *way, const float *pw, const float *dp, cons
     a.dp = dp;
     a.factor = way->common.factor;
     a.dc = dc;
+    a.hs = way->s.hs;
     a.B = (int)way->s.B;
     a.H = (int)way->s.H;
     a.O = (int)way->s.O;

@@ -149,7 +149,7 @@ static __device__ __forceinline__ void step_dh_late(const step_backward_args &a,
                                                     const float (&dy)[V]) {
     const size_t at = (size_t)row * a.k.O + j;
     float dp[V];
-    step_load_or_zero<V>(dp, a.dp, at);
+    step_load_or_zero<V>(dp, a.dp, (size_t)row * a.k.hs + j);
 #pragma unroll
     for (int n = 0; n < V; n++) dh[n] = step_join(dh[n], a.k.factor, at + n, dp[n]) + dy[n];
 }

@@ -122,7 +122,7 @@ static __global__ void __launch_bounds__(STEP_THREADS)
         const float d = a.k.factor ? a.k.factor[state] : 1.0f;
         const float r = a.gates[at], dropped = d * a.h_from[(size_t)row * a.h_from_row + j];
         step_wait();
-        const float e = step_flags_of(a.k, row) & SLI_STEP_VALID ? a.dm[state] : 0.0f;
+        const float e = step_flags_of(a.k, row) & SLI_STEP_VALID ? a.dm[(size_t)row * a.k.ms + j] : 0.0f;
         const cell_gru_reset_backward_result result = cell_gru_reset_backward(a.k.gate_act, r, e, dropped);
         const float dz[1] = {result.dz_r}, reset[1] = {r * dropped};
         a.pw_to[state] += d * result.d_dropped;

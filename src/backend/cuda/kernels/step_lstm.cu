@@ -104,7 +104,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) lstm_backward(const __gri
         if (!project) step_dh_early<V>(a, row, j, flags, dh, dy);
         step_wait();
         if (project)
-            step_load<V>(dh, a.dm + state);
+            step_load<V>(dh, a.dm + (size_t)row * a.k.ms + j);
         else
             step_dh_late<V>(a, row, j, dh, dy);
 #pragma unroll
