@@ -24,9 +24,12 @@ TEST(bench_times_every_eligible_row) {
     told t = {.sane = true};
     REQUIRE_OK(sl_bench_problem("lstm:b2_t3_i4_h5_train", &options, 0.001, tell, &t));
     CHECK(t.rows >= 2 && t.timed >= 2 && t.sane);
+    /* What a row cannot do is told as a refusal: in f64 only the reference computes, and a GPU has no row at all. */
     t = (told){.sane = true};
-    REQUIRE_OK(sl_bench_problem("gru:b2_t3_i4_h5_f64", &options, 0.001, tell, &t));
-    CHECK(t.rows >= 2 && t.timed == 1 && t.refused == t.rows - 1 && t.sane);
+    if (!test_on_gpu()) {
+        REQUIRE_OK(sl_bench_problem("gru:b2_t3_i4_h5_f64", &options, 0.001, tell, &t));
+        CHECK(t.rows >= 2 && t.timed == 1 && t.refused == t.rows - 1 && t.sane);
+    }
     t = (told){.sane = true};
     REQUIRE_OK(sl_bench_problem("dense:b2_t3_i4_h5_train", &options, 0.001, tell, &t));
     CHECK(t.rows == 1 && t.timed == 1 && t.sane);
