@@ -172,7 +172,8 @@ static void fill_key(product_key *key, const sli_cuda_product *p) {
     key->workspace = p->workspace ? p->workspace_bytes : 0;
 }
 
-enum { WORKSPACE_ALIGN = 256, TUNED_WORKSPACE = 32 << 20, ASKED = 8 };
+enum { WORKSPACE_ALIGN = 256, ASKED = 8 };
+static const uint64_t TUNED_WORKSPACE = (uint64_t)32 << 20;
 
 static uint64_t usable_workspace(const product_key *key) {
     return key->workspace > WORKSPACE_ALIGN ? key->workspace - WORKSPACE_ALIGN : 0;
