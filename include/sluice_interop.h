@@ -52,8 +52,9 @@ typedef struct sl_dl_tensor {
  * NULL, which brings back the run's own). SL_ERR_USAGE on devices without streams. */
 SL_API sl_status sl_interop_stream(sl_run *run, void *stream);
 /* Parameter `name` (rows x columns, or its vector) is read from `value` from now on; its owner updates it: sl_run_update and
- * sl_run_step refuse. sl_params_get and _set mean the borrowed memory too. NULL: the params' own memory counts again, with
- * the values that it had before. */
+ * sl_run_step refuse. sl_params_get and _set mean the borrowed memory too, and do not wait for the caller's stream. NULL: the
+ * params' own memory counts again, with the values that it had before. Waits for the device: no run of these params may be at
+ * work, and values that are still being computed are packed by the first forward with parameters_changed. */
 SL_API sl_status sl_interop_parameter(sl_params *params, const char *name, const sl_dl_tensor *value);
 /* Backward adds (+=) the parameter's gradient to `gradient`; NULL: to the run's own accumulators again. */
 SL_API sl_status sl_interop_gradient(sl_run *run, const char *name, const sl_dl_tensor *gradient);

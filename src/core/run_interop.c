@@ -144,7 +144,8 @@ sl_status sl_interop_parameter(sl_params *params, const char *name, const sl_dl_
     }
     params->bound[index] = value ? address_of(value) : NULL;
     params->bindings++;
-    return SL_OK;
+    SLI_TRY(sli_params_pack(params, params->queue, index)); /* packed copies are of what counts now */
+    return plan->ops->wait(params->queue);
 }
 
 sl_status sl_interop_gradient(sl_run *run, const char *name, const sl_dl_tensor *gradient) {

@@ -165,6 +165,38 @@ TEST(interop_lengths) {
     check_round(SL_MASK_LENGTHS);
 }
 
+static void run_forward(fixture *f, float *y) {
+    const void *inputs[] = {f->x};
+    const sl_batch batch = {.batch = B, .steps = T, .inputs = inputs};
+    REQUIRE_OK(sl_run_forward(f->run, &batch));
+    REQUIRE_OK(sl_run_output(f->run, "dense", y, T * B * O));
+}
+
+/* Rows that keep a packed copy of their weights compute with what counts now: borrowed at once, own again once unbound. */
+TEST(interop_packed_copies) {
+    fixture f;
+    float own_y[T * B * O], borrowed_y[T * B * O], y[T * B * O], kernel[4 * H * H];
+    double values[4 * H * H], others[4 * H * H];
+    open_fixture(&f, SL_MASK_NONE);
+    REQUIRE_OK(sl_params_get(f.params, "rnn.recurrent_kernel", values, 4 * H * H));
+    for (int k = 0; k < 4 * H * H; k++) others[k] = kernel[k] = (float)(-0.5 * values[k]);
+    run_forward(&f, own_y);
+    REQUIRE_OK(sl_params_set(f.params, "rnn.recurrent_kernel", others, 4 * H * H));
+    run_forward(&f, borrowed_y);
+    REQUIRE_OK(sl_params_set(f.params, "rnn.recurrent_kernel", values, 4 * H * H));
+    CHECK(memcmp(own_y, borrowed_y, sizeof own_y) != 0);
+    owned *r = own(&f, 2, 4 * H, H, 0, kernel, SL_DL_FLOAT);
+    REQUIRE_OK(f.plan->ops->wait(f.run->queue));
+    REQUIRE_OK(sl_interop_parameter(f.params, "rnn.recurrent_kernel", &r->tensor));
+    run_forward(&f, y);
+    CHECK(memcmp(y, borrowed_y, sizeof y) == 0);
+    REQUIRE_OK(sl_interop_parameter(f.params, "rnn.recurrent_kernel", NULL));
+    run_forward(&f, y);
+    CHECK(memcmp(y, own_y, sizeof y) == 0);
+    disown(r);
+    close_fixture(&f);
+}
+
 TEST(interop_refusals) {
     fixture f;
     open_fixture(&f, SL_MASK_NONE);
