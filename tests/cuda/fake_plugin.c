@@ -66,6 +66,13 @@ static sl_status open_device(const sli_caps *caps, const sl_allocator *allocator
     return *device ? SL_OK : host->fail(SL_ERR_OUT_OF_MEMORY, "no memory for a fake device");
 }
 
+static size_t held; /* of all devices */
+
+static size_t allocated(int index) {
+    (void)index;
+    return held;
+}
+
 static void close_device(sli_device *device) {
     free(device);
 }
@@ -78,12 +85,14 @@ static sl_status alloc_block(sli_device *device, size_t bytes, void **block) {
     if (*block == NULL)
         return host->fail(SL_ERR_OUT_OF_MEMORY, "cudaMalloc failed on GPU 0: %zu bytes are not there", bytes);
     device->used += bytes;
+    held += bytes;
     memset(*block, 0, bytes);
     return SL_OK;
 }
 
 static void free_block(sli_device *device, void *block, size_t bytes) {
     device->used -= block ? bytes : 0;
+    held -= block ? bytes : 0;
     free(block);
 }
 
@@ -208,6 +217,7 @@ static const sli_cuda_plugin plugin = {
 #define MEMBER(name) .name = nothing,
     SLI_CUDA_FUNCTIONS(MEMBER)
 #undef MEMBER
+    .allocated = allocated,
 };
 
 const sli_cuda_plugin *sli_cuda_plugin_open(const sli_plugin_host *given, sli_why *why);

@@ -60,6 +60,7 @@ typedef struct sli_cuda_plugin {
     /* Tests: CUDA call number `call` from now on (1 = the next) fails with this cudaError_t, and all after it if `sticky`.
      * 0 = none. Returns the number of calls made so far. */
     long (*inject)(long call, int error, bool sticky);
+    size_t (*allocated)(int index); /* tests: bytes of this GPU that ops.alloc gave and ops.free has not taken back */
 } sli_cuda_plugin;
 /* The symbol. NULL: *why has the reason. */
 typedef const sli_cuda_plugin *(*sli_cuda_plugin_fn)(const sli_plugin_host *host, sli_why *why);

@@ -238,6 +238,20 @@ void sli_cuda_close(sli_device *device) {
 }
 
 /* ------------------------------------------------------------------------------------------------------ memory -- */
+static pthread_mutex_t held_lock = PTHREAD_MUTEX_INITIALIZER;
+static size_t held[SLI_CUDA_MOST_GPUS]; /* bytes; sums wrap around, so a difference may be added */
+
+static size_t hold(int index, size_t difference) {
+    pthread_mutex_lock(&held_lock);
+    const size_t bytes = held[index] += difference;
+    pthread_mutex_unlock(&held_lock);
+    return bytes;
+}
+
+size_t sli_cuda_allocated(int index) {
+    return hold(index, 0);
+}
+
 sl_status sli_cuda_alloc(sli_device *device, size_t bytes, void **block) {
     *block = NULL;
     if (bytes == 0) return SL_OK;
@@ -256,6 +270,7 @@ sl_status sli_cuda_alloc(sli_device *device, size_t bytes, void **block) {
     }
     if (error == cudaSuccess) {
         *block = pointer;
+        hold(device->index, bytes);
         return SL_OK;
     }
     (void)cudaGetLastError();
@@ -269,8 +284,9 @@ sl_status sli_cuda_alloc(sli_device *device, size_t bytes, void **block) {
 }
 
 void sli_cuda_free(sli_device *device, void *block, size_t bytes) {
-    (void)bytes;
-    if (!block || cudaSetDevice(device->index) != cudaSuccess) return;
+    if (!block) return;
+    hold(device->index, (size_t)0 - bytes);
+    if (cudaSetDevice(device->index) != cudaSuccess) return;
     /* After a fatal error the memory is gone with the context: nothing to report. */
     if (cudaFree(block) != cudaSuccess) (void)cudaGetLastError();
 }

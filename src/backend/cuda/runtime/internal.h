@@ -37,6 +37,7 @@ void sli_cuda_close(sli_device *device);
 sl_status sli_cuda_alloc(sli_device *device, size_t bytes, void **block);
 void sli_cuda_free(sli_device *device, void *block, size_t bytes);
 long sli_cuda_inject(long call, int error, bool sticky);
+size_t sli_cuda_allocated(int index);
 
 /* ------------------------------------------------------------------------------------------------------- queue -- */
 enum {

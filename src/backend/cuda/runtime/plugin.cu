@@ -59,6 +59,7 @@ static void fill_table(void) {
 #undef SLI_GPU_MEMBER
     table.services = &sli_cuda_services_table;
     table.inject = sli_cuda_inject;
+    table.allocated = sli_cuda_allocated;
 }
 
 /* Called once in a process, under libsluice's lock. */
