@@ -205,7 +205,7 @@ sl_status sli_run_forward_steps(sl_run *run, bool training) {
 
 sl_status sli_run_carry_states(sl_run *run) {
     const sl_plan *plan = run->plan;
-    if (plan->together) {
+    if (plan->together && run->batch == plan->options.batch) { /* rows that a call leaves out keep their states */
         const sli_state *first = &plan->states[0];
         return plan->ops->copy(run->queue, run->block + first->carried, boundary_at(run, first, 1), plan->together);
     }

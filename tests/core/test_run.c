@@ -91,6 +91,25 @@ TEST(run_layouts_agree) {
     sl_model_free(model);
 }
 
+/* A call of fewer rows leaves the states of the others as they are. */
+TEST(run_keeps_states_of_rows_left_out) {
+    enum { H = 5, ROWS = 2 };
+    sl_model *model = stream_model();
+    rig r = make_rig(model, (sl_plan_options){.batch = B, .steps = T});
+    float x[T * B * I], before[B * H], after[B * H];
+    draw(x, T * B * I);
+    draw(before, B * H);
+    const void *inputs[] = {x};
+    REQUIRE_OK(sl_run_forward(r.run, &(sl_batch){.batch = B, .steps = T, .inputs = inputs}));
+    REQUIRE_OK(sl_run_set_state(r.run, before, sizeof before));
+    REQUIRE_OK(sl_run_forward(r.run, &(sl_batch){.batch = ROWS, .steps = T, .inputs = inputs}));
+    REQUIRE_OK(sl_run_get_state(r.run, after, sizeof after));
+    CHECK(memcmp(before, after, ROWS * H * sizeof *after) != 0);
+    for (int k = ROWS * H; k < B * H; k++) CHECK(after[k] == before[k]);
+    free_rig(&r);
+    sl_model_free(model);
+}
+
 TEST(run_takes_fewer_rows_and_steps) {
     sl_model *model = stream_model();
     rig r = make_rig(model, (sl_plan_options){.batch = B, .steps = T});
