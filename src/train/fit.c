@@ -89,9 +89,23 @@ static void drop_queued(sl_trainer *t) {
     for (; t->queued_count > 0; t->queued_count--) (void)sl_run_step_result(t->run, &result);
 }
 
+/* The batch of the step that is not done again: those queued behind it took its place. Carried states are the later ones. */
+static void load_again(sl_trainer *t) {
+    const void *inputs[1] = {t->inputs};
+    sl_batch batch = {
+        .batch = batch_rows(t, t->at.block), .inputs = inputs, .lengths = t->lengths, .targets = t->targets};
+    batch.steps = fill_batch(t, t->at.block, 0, batch.batch);
+    if (sli_run_upload_batch(t->run, &batch) != SL_OK) return;
+    t->run->scalars.step = (uint32_t)t->at.step;
+    t->run->scalars.loss_scale = t->run->scale;
+    (void)sli_run_send_scalars(t->run);
+}
+
 /* `step`: the one whose numbers they are. */
 static sl_status fail_numbers(sl_trainer *t, int64_t step, const char *what, double value) {
+    bool behind = t->queued_count > 0;
     drop_queued(t);
+    if (behind) load_again(t);
     const char *layer = sl_run_first_nonfinite(t->run), *from = "; the first such numbers come out of layer ";
     char saved[48] = "";
     if (!layer && t->run->training) {

@@ -359,6 +359,32 @@ TEST(fit_stops_on_numbers_that_are_not_finite) {
     sl_model_free(model);
 }
 
+/* Steps that were queued behind the one with bad numbers do not hide where those came from. */
+TEST(fit_names_the_layer_of_the_step_that_failed) {
+    float x[4] = {1, 2, 3e38f, 1}, y[4] = {1, 2, 3, 4}; /* a batch each */
+    sl_array xa = {SL_ARRAY_F32, 2, {4, 1}, x, sizeof x, {0}}, ya = {SL_ARRAY_F32, 2, {4, 1}, y, sizeof y, {0}};
+    sl_dataset data = {.x = &xa, .y = &ya};
+    sl_model *model = NULL;
+    sl_trainer *trainer = NULL;
+    sl_dense dense = {.units = 1, .kernel_init = {SL_INIT_ONES, 0}}, wide = {.units = 1};
+    REQUIRE_OK(sl_model_new(NULL, &model));
+    REQUIRE_OK(sl_model_add_input(model, "x", 1, 1));
+    REQUIRE_OK(sl_model_add_dense(model, "first", &dense, NULL));
+    REQUIRE_OK(sl_model_add_dense(model, "second", &wide, NULL));
+    const char *const devices[2] = {test_device, "far"};
+    for (int k = 0; k < 2; k++) {
+        sl_training training = {.loss = SL_LOSS_MSE, .device = devices[k], .batch = 1, .epochs = 1};
+        double large = 10;
+        training.learning_rate = 1e-30;
+        REQUIRE_OK(sl_trainer_new(model, &training, &data, NULL, NULL, NULL, &trainer));
+        REQUIRE_OK(sl_params_set(sl_trainer_params(trainer), "second.kernel", &large, 1));
+        CHECK_FAILS(sl_trainer_fit(trainer, NULL, NULL), SL_ERR_NUMBERS, "step 3");
+        CHECK(strstr(sl_error_detail(), "out of layer second"));
+        sl_trainer_free(trainer);
+    }
+    sl_model_free(model);
+}
+
 /* A Keras classifier's last activation would be applied twice. */
 TEST(fit_refuses_an_activation_before_a_loss_on_logits) {
     float x[4] = {1, 2, 3, 4}, y[2] = {0, 1};
