@@ -217,7 +217,7 @@ static const sli_cuda_plugin plugin = {
 #define MEMBER(name) .name = nothing,
     SLI_CUDA_FUNCTIONS(MEMBER)
 #undef MEMBER
-    .allocated = allocated,
+        .allocated = allocated,
 };
 
 const sli_cuda_plugin *sli_cuda_plugin_open(const sli_plugin_host *given, sli_why *why);
