@@ -130,6 +130,8 @@ void sli_cuda_recording_free(sli_queue *queue, sli_recording *recording);
 sl_status sli_cuda_profile_begin(sli_queue *queue);
 sl_status sli_cuda_profile_end(sli_queue *queue, double seconds[SLI_PHASE_COUNT]);
 void sli_profile_mark(sli_queue *queue, int phase, sli_recording *recording);
+/* Work is recorded now, once for all: the time until it is replayed is no gap. */
+void sli_profile_before_recording(sli_queue *queue);
 void sli_profile_before_replay(sli_queue *queue, sli_recording *recording);
 void sli_profile_forget(sli_queue *queue, sli_recording *recording); /* before it is freed */
 void sli_profile_free(sli_queue *queue, sli_marks *marks);

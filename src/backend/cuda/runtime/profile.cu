@@ -62,6 +62,11 @@ static void put(sli_queue *queue, int phase, sli_recording *recording) {
                                           queue->recording_now ? cudaEventRecordExternal : cudaEventRecordDefault));
 }
 
+void sli_profile_before_recording(sli_queue *queue) {
+    sli_mark *last = queue->marks.count > 0 ? &queue->marks.mark[queue->marks.count - 1] : NULL;
+    if (last && last->phase == SLI_PHASE_GAP) last->phase = SLI_PHASE_IGNORED;
+}
+
 void sli_profile_mark(sli_queue *queue, int phase, sli_recording *recording) {
     if (phase < SLI_PHASE_COUNT && queue->in_range) {
         nvtxRangePop();

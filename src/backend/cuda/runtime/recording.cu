@@ -9,6 +9,7 @@ sl_status sli_cuda_record_begin(sli_queue *queue) {
     sli_recording *made = (sli_recording *)sli_cuda_host_alloc(allocator, sizeof *made);
     if (!made)
         return sli_cuda_host.fail(SL_ERR_OUT_OF_MEMORY, "out of memory: a recording needs %zu bytes", sizeof *made);
+    sli_profile_before_recording(queue);
     if (!SLI_CU(queue, cudaStreamBeginCapture(queue->stream, cudaStreamCaptureModeRelaxed))) {
         sli_cuda_host_free(allocator, made, sizeof *made);
         return sli_queue_status(queue);
