@@ -8,22 +8,25 @@
  *   2. A *plan* (sl_plan) fixes batch, steps, precision and device, picks for every part the fastest kernel that
  *      computes exactly what was asked (and remembers why each other one was refused), and knows every byte before
  *      one is allocated.
- *   3. *Parameters* (sl_params) and *runs* (sl_run) are blocks of memory bound to a plan. A run computes: no
- *      allocation, no choice, no environment variable is read.
+ *   3. *Parameters* (sl_params) and *runs* (sl_run) are blocks of memory bound to a plan, on its device. A run computes: no
+ *      choice, no environment variable is read, nothing is allocated (a GPU's driver may, for the first call of each kind).
  *
  * Conventions, valid for every function below
  * -------------------------------------------
  * - A function returns sl_status; SL_OK is 0. On failure nothing is changed that the caller could see, output
- *   pointers are set to NULL, and sl_error_detail() holds one sentence: what is wrong, where, what to do.
- * - The library never exits, never prints, keeps no global state. Any function may be called from any thread, but one
- *   sl_run must not be used by two threads at once. sl_plan is immutable; sl_params is read-only in inference: both
- *   are shared freely. A plan must outlive its params and runs; a model may be freed once planned.
+ *   pointers are set to NULL, and sl_error_detail() holds one sentence: what is wrong, where, what to do. (Where a device
+ *   fails in the middle of its work, SL_ERR_DEVICE, free the run and the params: what they hold is not known.)
+ * - The library never exits, never prints, keeps no global state but libraries that it opened (BLAS, GPU plug-ins). Any
+ *   function may be called from any thread, but one sl_run must not be used by two threads at once. sl_plan is immutable;
+ *   sl_params is read-only in inference: both are shared freely. A plan must outlive its params and runs; a model may be freed
+ *   once planned.
  * - Option structs are plain; a field of 0 means the default (Keras's, where Keras has one). Zero them first:
  *   `sl_plan_options options = {0};`. An options pointer may be NULL: all defaults.
  * - Strings given to the library are copied. Strings returned live as long as the object they came from.
  * - Names: B batch rows, T time steps, I input features, H units, P projected units, V vocabulary, G gates
  *   (LSTM 4: i f g o; GRU 3: r z n; RNN 1). Matrices are row-major; kernel [G*H][I], recurrent_kernel [G*H][H].
- * - Host arrays are time-major [T][B][features] unless sl_plan_options.batch_major is set: then [B][T][features].
+ * - Host arrays are time-major [T][B][features] unless sl_plan_options.batch_major is set: then [B][T][features]. All arrays
+ *   of this file are host memory; sluice_interop.h takes memory of the device.
  */
 #ifndef SLUICE_H
 #define SLUICE_H
@@ -90,6 +93,8 @@ typedef struct sl_allocator {
 } sl_allocator;
 
 /* ----------------------------------------------------------------------------------------------- enumerations -- */
+/* What matrix products are computed in, see sl_plan_options.dtype; the default is f32. CPUs have kernels for f32 and f64, GPUs for
+ * f32, tf32, bf16, f16; there are none for f32x3 and i8 yet. Another one is SL_ERR_NO_KERNEL. */
 typedef enum sl_dtype { SL_DTYPE_DEFAULT, SL_F32, SL_F32X3, SL_TF32, SL_BF16, SL_F16, SL_I8, SL_F64 } sl_dtype;
 
 typedef enum sl_activation {
@@ -297,11 +302,14 @@ struct sl_plan_options {
      * optimizer state, cell state, activations between layers and pointwise mathematics are f32 in all of these. f64 runs on
      * the reference kernels. f16 training scales its loss by itself (sl_result.loss_scale). */
     sl_dtype dtype;
-    /* "auto" (the first usable GPU, else the CPU), "cpu", "cuda:0"; invented for planning: "cpu:base", "cpu:avx2",
-     * "cuda:sm_80", "cuda:sm_90" (an H200), "cuda:sm_100"; NULL = auto */
+    /* "auto" ("cuda:0" if it can be used, else the CPU; always the CPU for f64 and where `require` is "ref" or begins with
+     * "cpu:"), "cpu", "cuda:0", "cuda:1"...; invented for planning: "cpu:base", "cpu:avx2", "cuda:sm_80", "cuda:sm_90" (an H200),
+     * "cuda:sm_100"; NULL = auto */
     const char *device;
-    const char *require; /* kernel name, prefix ending in ':' or the word "fused"; recurrent problems only; NULL */
-    size_t memory_limit; /* bytes for block and parameters together; 0 = none; on a GPU: what is free on it */
+    /* Kernel name ("cuda:step"), prefix ending in ':' ("cudnn:"), or the word "fused" (no step engine, cuDNN or reference);
+     * recurrent problems only; NULL: any */
+    const char *require;
+    size_t memory_limit; /* bytes for block and parameters together; 0 = none; a GPU's free memory limits it as well */
     int threads;         /* 0 = by affinity mask and cgroup quota */
     sl_masking masking;
     int batch_major;
@@ -310,7 +318,7 @@ struct sl_plan_options {
     sl_reduction reduction;
     sl_optimizer optimizer;
     sl_clip clip;
-    int no_graph; /* GPU: launch every kernel anew instead of replaying the call as one CUDA graph */
+    int no_graph; /* GPU: launch every kernel anew instead of replaying calls of full size as one CUDA graph each */
     const sl_allocator *allocator;
 };
 
@@ -318,21 +326,21 @@ struct sl_plan_options {
 SL_API sl_status sl_plan_new(const sl_model *model, const sl_plan_options *options, sl_plan **plan);
 SL_API void sl_plan_free(sl_plan *plan);
 
-typedef struct sl_memory {                                        /* bytes, exact */
+typedef struct sl_memory {                                        /* bytes of the device's memory, exact */
     size_t parameters, packed, optimizer;                         /* the block of sl_params is their sum */
     size_t gradients, activations, saved, scratch, state, inputs; /* before lifetimes are overlapped */
     size_t params_block;                                          /* what sl_params_new allocates */
     size_t run_block;    /* what sl_run_new allocates: the parts above, overlapped where lifetimes allow */
-    size_t blas_buffers; /* memory that a BLAS library keeps for itself, an estimate; not part of the blocks */
+    size_t blas_buffers; /* CPU: memory that a BLAS library keeps for itself, an estimate; not part of the blocks */
     int segments;        /* 1, or the number of time segments whose activations are recomputed in backward */
 } sl_memory;
 SL_API void sl_plan_memory(const sl_plan *plan, sl_memory *memory);
 
-/* A table for people: layer, problem, chosen kernel, each refused kernel with its reason, FLOPs, bytes. Owned by the
- * plan. sl_plan_explain_json: the same as one JSON object. */
+/* A table for people: what is computed in what, on which device; layer, problem, chosen kernel, each refused or slower kernel
+ * with its reason, FLOPs, bytes, predicted time. Owned by the plan. sl_plan_explain_json: the same as one JSON object. */
 SL_API const char *sl_plan_explain(const sl_plan *plan);
 SL_API const char *sl_plan_explain_json(const sl_plan *plan);
-/* Distinct kernels of the recurrent problems, comma-separated ("cpu:step"); for logs. */
+/* Distinct kernels of the recurrent problems, comma-separated ("cuda:step,cudnn:standard"); for logs. */
 SL_API const char *sl_plan_kernels(const sl_plan *plan);
 SL_API int sl_plan_threads(const sl_plan *plan);
 SL_API double sl_plan_flops(const sl_plan *plan); /* of one call at full size, training if planned so */
@@ -340,7 +348,8 @@ SL_API double sl_plan_flops(const sl_plan *plan); /* of one call at full size, t
 /* ------------------------------------------------------------------------------------------------- parameters -- */
 typedef struct sl_params sl_params;
 
-/* Allocates plan.params_block bytes; every value is 0 until initialised, set or loaded. */
+/* Allocates sl_memory.params_block bytes; every value is 0 until initialised, set or loaded. SL_ERR_DEVICE for a plan of an
+ * invented device. */
 SL_API sl_status sl_params_new(const sl_plan *plan, sl_params **params);
 SL_API void sl_params_free(sl_params *params);
 SL_API sl_status sl_params_init(sl_params *params, uint64_t seed);
@@ -368,16 +377,17 @@ typedef struct sl_result { /* of a call that computes a loss */
     double loss_sum;       /* sum over valid elements, nats for cross-entropies */
     double count;          /* valid elements */
     double correct;        /* softmax: argmax hits; binary: right sides of 0 */
-    double gradient_norm;  /* global, before clipping; 0 where not computed */
-    double loss_scale;     /* f16 training: the factor now; else 0 */
+    double gradient_norm;  /* global, before clipping, not finite where gradients overflowed; 0 where not computed */
+    double loss_scale;     /* f16 training: the factor that the loss is multiplied by now; else 0 */
     double skipped_steps;  /* f16 training: updates left out so far because gradients overflowed */
 } sl_result;
 
+/* Allocates sl_memory.run_block bytes on the device. In inference several runs may share params. */
 SL_API sl_status sl_run_new(const sl_plan *plan, sl_params *params, sl_run **run);
 SL_API void sl_run_free(sl_run *run);
-/* Inference: no dropout, zoneout by expectation. */
+/* Inference: no dropout, zoneout by expectation. Returns when it is done. */
 SL_API sl_status sl_run_forward(sl_run *run, const sl_batch *batch);
-/* Inference with targets: fills *result. */
+/* Inference with targets, of a plan with a loss: fills *result. */
 SL_API sl_status sl_run_evaluate(sl_run *run, const sl_batch *batch, sl_result *result);
 /* Copies output `name` (NULL: the first) of the last forward: [T][B][F] (batch_major: [B][T][F]), or [B][F]. `count` is
  * the number of elements of `values`, and must match. float in every plan but f64's: double. Not after a backward
@@ -394,18 +404,21 @@ SL_API sl_status sl_run_set_seed(sl_run *run, uint64_t seed);
  * *result may be NULL. Afterwards outputs can be read only in a plan without a loss. */
 SL_API sl_status sl_run_gradients(sl_run *run, const sl_batch *batch, const void *const *d_outputs, uint32_t step,
                                   uint32_t micro_step, double scale, sl_result *result);
-/* Clip, optimizer step with this learning rate, pack, zero the accumulators. result->gradient_norm is filled. */
+/* Clip, optimizer step with this learning rate, pack, zero the accumulators. *result, which may be NULL, gets gradient_norm and in
+ * f16 loss_scale and skipped_steps. Gradients that are not finite leave the parameters as they are; such an update does not
+ * count as an optimizer step. */
 SL_API sl_status sl_run_update(sl_run *run, double learning_rate, sl_result *result);
 /* sl_run_gradients (micro_step 0, scale 1) and sl_run_update as one, queued without waiting for the device: on a GPU one CUDA
  * graph, recorded at the first call of full size. At most sl_run_depth steps may be uncollected. The batch is copied. Collect
  * every step before parameters are read or written.
- * Gradients that are not finite leave the parameters as they are (*result of that step shows them). */
+ * Gradients that are not finite leave the parameters as they are (gradient_norm of that step shows it). */
 SL_API sl_status sl_run_step(sl_run *run, const sl_batch *batch, uint32_t step, double learning_rate);
 /* Waits for the oldest uncollected step and fills *result (gradient_norm too). SL_ERR_USAGE if there is none. */
 SL_API sl_status sl_run_step_result(sl_run *run, sl_result *result);
 /* 1 on devices that work at once (CPU), 2 on a GPU: the host may prepare one step while the device computes another. */
 SL_API int sl_run_depth(const sl_run *run);
 SL_API sl_status sl_run_zero_gradients(sl_run *run);
+/* The accumulated gradient of a parameter (rows*columns values, count must match), without the factor of f16's loss scaling. */
 SL_API sl_status sl_run_gradient(sl_run *run, const char *parameter, double *values, size_t count);
 /* Gradient of float input `index` after sl_run_gradients (input_gradients plans); like sl_run_output. */
 SL_API sl_status sl_run_input_gradient(sl_run *run, int index, void *values, size_t count);
@@ -544,11 +557,11 @@ typedef struct sl_training {
     int shuffle; /* array data: new order every epoch */
     sl_masking masking;
     double init_scale; /* > 0: every parameter U(-scale, scale), before forget biases are set */
-    sl_dtype dtype;
+    sl_dtype dtype;    /* this and the next five: as in sl_plan_options */
     const char *device, *require;
     size_t memory_limit;
     int threads;
-    int no_graph;         /* as in sl_plan_options */
+    int no_graph;
     double max_minutes;   /* 0 = no limit */
     const char *task;     /* "lm" or "array"; what sl_training_from_json found */
     sl_level level;       /* lm: how a text becomes tokens, */
@@ -582,7 +595,8 @@ typedef struct sl_progress {   /* borrowed for the call */
     const char *event;         /* "step", "epoch" (loss: its mean), "evaluation", "checkpoint", "early_stop", "stop" */
     int64_t step, total_steps; /* optimizer steps done; in all */
     int epoch;                 /* epochs done */
-    /* loss: mean over the tokens (elements) of the last step, nats; perplexity: its exponential, softmax only, else NaN */
+    /* loss: mean over the tokens (elements) of the last step, nats; perplexity: its exponential, softmax only, else NaN;
+     * gradient_norm: as in sl_result, not finite in a step that f16 left out */
     double loss, perplexity, learning_rate, gradient_norm, tokens_per_second, seconds, eta_seconds;
     size_t memory_bytes;
     const char *kernel;
@@ -617,8 +631,9 @@ SL_API sl_status sl_trainer_resume(sl_trainer *trainer);
 SL_API sl_status sl_trainer_fit(sl_trainer *trainer, sl_answer (*progress)(void *context, const sl_progress *progress),
                                 void *context);
 
-/* Where the time of the training calls goes: begin, fit, end. Only devices that can tell (GPUs), else SL_ERR_DEVICE. Parts:
- * "recurrence", "matrix products", "softmax and losses", "optimizer", "copies", "launch gaps", "other". */
+/* Where the time of the training calls goes: begin, fit, end. Only devices that can tell (GPUs), else SL_ERR_DEVICE. `parts` gets
+ * seconds on the device, the largest first: "recurrence", "matrix products", "softmax and losses", "optimizer", "copies",
+ * "launch gaps", "other". */
 enum { SL_PROFILE_PARTS = 7 };
 typedef struct sl_profile_part {
     const char *name;
@@ -673,7 +688,8 @@ typedef struct sl_timing {
     const char *refusal; /* or NULL */
     int repeats;
 } sl_timing;
-/* Times every eligible kernel, alternating; `timing` is called once per kernel row, refused ones with their reason. */
+/* Times every eligible kernel, alternating, each for at least min_seconds; `timing` is called once per kernel row, refused ones
+ * with their reason. On a GPU the inputs are there before the clock starts, and a repeat is one of a burst of calls. */
 SL_API sl_status sl_bench_problem(const char *problem, const sl_plan_options *options, double min_seconds,
                                   void (*timing)(void *context, const sl_timing *timing), void *context);
 

@@ -56,18 +56,22 @@ SL_API sl_status sl_interop_stream(sl_run *run, void *stream);
  * params' own memory counts again, with the values that it had before. Waits for the device: no run of these params may be at
  * work, and values that are still being computed are packed by the first forward with parameters_changed. */
 SL_API sl_status sl_interop_parameter(sl_params *params, const char *name, const sl_dl_tensor *value);
-/* Backward adds (+=) the parameter's gradient to `gradient`; NULL: to the run's own accumulators again. */
+/* Backward adds (+=) the parameter's gradient to `gradient`, which has the parameter's shape; NULL: to the run's own
+ * accumulators again. The caller zeroes it. */
 SL_API sl_status sl_interop_gradient(sl_run *run, const char *name, const sl_dl_tensor *gradient);
 
 typedef struct sl_interop_call {
     int batch, steps;                  /* at most the plan's */
-    int training;                      /* dropout draws, backward may follow */
+    int training;                      /* dropout and zoneout draw, backward may follow; needs a plan with train = 1 */
     int parameters_changed;            /* borrowed parameters have new values since the last forward: pack them again */
     uint32_t step;                     /* with the seed it keys the random masks */
     const sl_dl_tensor *const *inputs; /* one a model input, in order */
-    const sl_dl_tensor *const *outputs; /* one a model output, in order: written (=); entries may be NULL */
+    const sl_dl_tensor *const *outputs; /* one a model output, in order: written (=); it or entries may be NULL */
     const sl_dl_tensor *lengths;        /* int32 [B], with SL_MASK_LENGTHS; NULL: all full */
 } sl_interop_call;
+/* SL_ERR_INPUT where a tensor is of another type, elsewhere or not aligned, SL_ERR_SHAPE where its shape or strides do not fit,
+ * SL_ERR_USAGE where the plan has a loss, computes f64 or is masked by steps. Kernels are launched one by one, without a
+ * recording. */
 SL_API sl_status sl_interop_forward(sl_run *run, const sl_interop_call *call);
 /* Backward of the last sl_interop_forward, which must have been for training: its inputs, and its outputs where they were
  * given, must still hold what they held. d_outputs: one a model output (NULL entries are zero gradients), read only.
