@@ -502,7 +502,8 @@ SL_API void sl_text_free(char *text);
 /* Counts the tokens of `text` (UTF-8 at char and word level, else SL_ERR_INPUT with the byte offset) and keeps the
  * `limit` most frequent (0 = all, else at least 3; ties by first appearance). Word level: split at ASCII white space,
  * "<eos>" for every line end, "<unk>" for what is not kept or unknown; it comes last, unless the text holds it as a word
- * (Penn Treebank's plain format: its words and <eos> are 10,000). Both count within `limit`. Char level: U+FFFD stands for what is not kept. Byte level: always the 256 bytes. */
+ * (Penn Treebank's plain format: its words and <eos> are 10,000). Both count within `limit`. Char level: U+FFFD stands for
+ * what is not kept. Byte level: always the 256 bytes. */
 SL_API sl_status sl_vocabulary_new(const sl_allocator *allocator, sl_level level, const char *text, size_t bytes,
                                    int limit, sl_vocabulary **vocabulary);
 SL_API sl_status sl_vocabulary_from_json(const sl_allocator *allocator, const char *json, sl_vocabulary **vocabulary);
@@ -669,7 +670,8 @@ SL_API sl_status sl_generator_next(sl_generator *generator, int32_t *token);
 
 /* ------------------------------------------------------------------------------------------------------ proofs --
  * Parity of every eligible kernel with the double reference and, on the CPU, gradients by finite differences. options->dtype
- * replaces the problem's where it is given. One line per finding goes to `line`. SL_ERR_CHECK if any fails; the detail holds the command that repeats it. */
+ * replaces the problem's where it is given. One line per finding goes to `line`. SL_ERR_CHECK if any fails; the detail holds
+ * the command that repeats it. */
 SL_API sl_status sl_check_problem(const char *problem, const sl_plan_options *options, uint64_t seed,
                                   void (*line)(void *context, const char *text), void *context);
 typedef struct sl_finding {
