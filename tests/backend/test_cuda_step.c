@@ -113,9 +113,12 @@ static void check_history(const char *text, const sli_problem *p) {
     const bool keeps = gru || p->mask != SLI_MASK_NONE || p->zoneout_h > 0;
     const bool own = keeps && (narrow || (p->train && p->recurrent_dropout > 0));
     const piece pieces[] = {
-        {at.u, (p->train ? T : CHUNK) * B * us * 4}, {at.sn, p->train && gru && !p->reset_before ? T * B * H * 4 : 0},
-        {at.h, states * B * hs * operand},           {at.hf, own ? (gru ? states : 1) * B * O * 4 : 0},
-        {at.c, lstm ? states * B * H * 4 : 0},       {at.v, p->train && p->zoneout_c > 0 ? T * B * H * 4 : 0},
+        {at.u, (p->train ? T : CHUNK) * B * us * 4},
+        {at.sn, p->train && gru && !p->reset_before ? T * B * H * 4 : 0},
+        {at.h, (p->train ? states : 2) * B * hs * operand},
+        {at.hf, own ? (gru ? states : 1) * B * O * 4 : 0},
+        {at.c, lstm ? states * B * H * 4 : 0},
+        {at.v, p->train && p->zoneout_c > 0 ? T * B * H * 4 : 0},
     };
     check_pieces(text, pieces, (int)(sizeof pieces / sizeof *pieces), at.stride);
     CHECK(at.total == at.stride * (p->bidirectional ? 2 : 1));

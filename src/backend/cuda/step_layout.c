@@ -83,11 +83,12 @@ sli_step_packed sli_step_layout_packed(const sli_problem *p) {
 sli_step_history sli_step_layout_history(const sli_problem *p, int chunk) {
     const sli_step_shape s = sli_step_shape_of(p, chunk);
     sli_step_history at = {.slots_h = s.train, .slots_hf = s.train && s.gru};
-    const int64_t steps = s.train ? s.T * s.B : s.B, states = s.train ? (s.T + 1) * s.B : s.B;
+    const int64_t steps = s.train ? s.T * s.B : s.B, states = s.train ? (s.T + 1) * s.B : s.B,
+                  turns = s.train ? states : 2 * s.B;
     size_t end = 0;
     at.u = take(&end, reals(s.train ? steps : s.rows, s.us));
     at.sn = take(&end, s.train && s.gru && !s.before ? reals(steps, s.H) : 0);
-    at.h = take(&end, elements(s.operand, states, s.hs));
+    at.h = take(&end, elements(s.operand, turns, s.hs));
     at.hf = take(&end, s.own_h ? reals(at.slots_hf ? states : s.B, s.O) : 0);
     at.c = take(&end, s.lstm ? reals(states, s.H) : 0);
     at.v = take(&end, s.train && s.keep_v ? reals(steps, s.H) : 0);
@@ -188,6 +189,23 @@ sli_step_grid sli_step_grid_of(int64_t units, int64_t rows, int vector) {
 int sli_step_vector(const sli_step_shape *shape, const sli_caps *caps) {
     const int64_t enough = (int64_t)(caps->multiprocessors > 0 ? caps->multiprocessors : 1) * 4 * THREADS;
     return shape->H % 4 == 0 && shape->H * shape->B >= enough ? 4 : 1;
+}
+
+/* The widest layers that fused steps are faster for, by operand type: every block of rows reads R anew. Estimates from
+ * bandwidths; a step of two launches took 5 to 13 us on an H200. */
+static const struct {
+    sl_dtype dtype;
+    int forward, backward; /* units */
+} fused_widest[] = {{SL_F32, 256, 256}, {SL_TF32, 512, 384}, {SL_BF16, 1024, 640}, {SL_F16, 1024, 640}};
+enum { FUSED_MOST_ROWS = 64 };
+
+bool sli_step_fused(const sli_problem *p, bool backward) {
+    if (p->projection > 0 || (p->op == SLI_OP_GRU && p->reset_before)) return false; /* two products a step */
+    if (p->batch > FUSED_MOST_ROWS) return false;
+    for (size_t i = 0; i < sizeof fused_widest / sizeof *fused_widest; i++)
+        if (fused_widest[i].dtype == p->dtype)
+            return p->units <= (backward ? fused_widest[i].backward : fused_widest[i].forward);
+    return false;
 }
 
 int64_t sli_step_slices(int64_t rows) {

@@ -44,8 +44,8 @@ typedef struct sli_step_packed {
 } sli_step_packed;
 sli_step_packed sli_step_layout_packed(const sli_problem *problem);
 
-/* What forward leaves of every step for backward: in saved. Without training: in scratch, `u` of one chunk, one slot of the
- * states. A state slot is the state between two steps: T + 1 slots, slot t lies before step t in time. */
+/* What forward leaves of every step for backward: in saved. Without training: in scratch, `u` of one chunk, two slots
+ * of h, in turns, and one of the other states. A state slot is the state between two steps: T + 1 slots, slot t lies before step t in time. */
 typedef struct sli_step_history {
     size_t u;               /* float [T][B][us]: W x + b, then the gates in its place */
     size_t sn;              /* float [T][B][H]: GRU, s_n with reset after */
@@ -53,7 +53,7 @@ typedef struct sli_step_history {
     size_t hf;              /* float [T + 1][B][O], own_h: h; one slot unless GRU's backward reads it */
     size_t c;               /* float [T + 1][B][H]: LSTM */
     size_t v;               /* float [T][B][H]: LSTM, keep_v */
-    bool slots_h, slots_hf; /* as many slots as steps + 1, else one: also of u, sn, c, v as of h */
+    bool slots_h, slots_hf; /* as many slots as steps + 1, else two of h, one of the others; u, sn, c, v as h */
     size_t stride, total;
 } sli_step_history;
 sli_step_history sli_step_layout_history(const sli_problem *problem, int chunk);
@@ -99,6 +99,11 @@ typedef struct sli_step_grid {
 sli_step_grid sli_step_grid_of(int64_t units, int64_t rows, int vector);
 /* Units a thread of a plain cell: 4 where rows are 16-byte aligned and there is work enough for every multiprocessor. */
 int sli_step_vector(const sli_step_shape *shape, const sli_caps *caps);
+/* A fused step is one launch: the recurrent product and the cells of a step, or of a step's gradient. Whether it takes the
+ * steps of a call; memory is the same either way. */
+bool sli_step_fused(const sli_problem *problem, bool backward);
+/* Rows and units of a block of a fused step. */
+enum { SLI_STEP_FUSED_ROWS = 32, SLI_STEP_FUSED_FORWARD_UNITS = 8, SLI_STEP_FUSED_BACKWARD_UNITS = 16 };
 /* Rows of one partial sum, and their number. */
 enum { SLI_STEP_SLICE = 128 };
 int64_t sli_step_slices(int64_t rows);

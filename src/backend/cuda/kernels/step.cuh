@@ -84,6 +84,7 @@ typedef struct step_way {
     char *saved, *work, *weights; /* this direction's history, scratch, packed */
     int part;
     bool reverse, overlap; /* overlap: launches may be programmatically dependent */
+    bool fused;            /* a step is one launch */
     int chunk, chunks;
     int c0, c1;      /* the chunk at work */
     const float *x;  /* [T][B][I] */
@@ -139,6 +140,11 @@ void sli_step_rnn_forward(const step_way *way, const step_forward_args *args, bo
 void sli_step_rnn_backward(const step_way *way, const step_backward_args *args, bool dependent);
 void sli_step_project_forward(const step_way *way, const step_forward_args *args, bool dependent);
 void sli_step_project_backward(const step_way *way, const step_backward_args *args, bool dependent);
+/* Fused steps. `dependent`: the launch before it in the stream is another step of the same chunk. h: operand d h'. */
+void sli_step_fused_forward(const step_way *way, const step_forward_args *args, const void *h, bool dependent);
+/* dr: operand of the step processed before, or NULL: then args->dp. dp_to: instead of a step, only = [B][hs] dr R. */
+void sli_step_fused_backward(const step_way *way, const step_backward_args *args, const void *dr, float *dp_to,
+                             bool dependent);
 /* Flags of all steps and factors, where the problem has them. */
 void sli_step_masks(const step_way *way);
 /* The entering states into their slot; without any step also into the leaving tensors. */

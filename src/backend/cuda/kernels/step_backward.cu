@@ -6,6 +6,7 @@
 /* The gradient that a step begins with: what the leaving states' gradients are, then what the step after it left. */
 typedef struct step_gradient {
     const float *pw, *dp, *dc;
+    const void *dr; /* fused steps: dp is still to be multiplied from this */
 } step_gradient;
 
 static float *work_floats(const step_way *way, size_t offset, int t, int64_t row) {
@@ -87,9 +88,26 @@ static void projection_product(const step_way *way, const void *dq) {
     sli_cuda_multiply(way->queue, way->stream, &product);
 }
 
+/* The last step of a chunk in order of processing is followed by its product, so that the chunk's dr may go. */
+static void fused_step(const step_way *way, const step_backward_args *a, bool last, step_gradient *g) {
+    float *dp = (float *)(way->work + way->scratch.dp);
+    sli_step_fused_backward(way, a, g->dr, NULL, g->dr != NULL);
+    g->pw = a->pw_to;
+    g->dc = a->dc_to;
+    g->dr = a->dr ? a->dr : a->dz;
+    if (!last) return;
+    sli_step_fused_backward(way, a, g->dr, dp, true);
+    g->dp = dp;
+    g->dr = NULL;
+}
+
 static void backward_step(const step_way *way, int t, step_gradient *g) {
     const sli_step_shape *s = &way->s;
     const step_backward_args a = args_at(way, t, g);
+    if (way->fused) {
+        fused_step(way, &a, t == sli_step_at(way, 0), g);
+        return;
+    }
     const bool after_product = g->dp != NULL;
     if (s->lstm) {
         if (s->project) {
@@ -221,6 +239,7 @@ extern "C" void sli_gpu_step_backward(const sli_call *call) {
         sli_step_masks(&ways[d]);
         gradients[d].pw = (const float *)call->d_out[SLI_RNN_STATE_OUT(ways[d].part, 0)];
         gradients[d].dp = NULL;
+        gradients[d].dr = NULL;
         gradients[d].dc = ways[d].s.lstm ? (const float *)call->d_out[SLI_RNN_STATE_OUT(ways[d].part, 1)] : NULL;
     }
     for (int i = ways[0].chunks - 1; i >= 0 && !sli_cuda_failed(call->queue); i--)

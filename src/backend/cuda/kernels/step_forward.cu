@@ -75,7 +75,12 @@ static step_forward_args args_at(const step_way *way, int t, bool last) {
 static void forward_step(const step_way *way, int t, bool last) {
     const sli_step_shape *s = &way->s;
     const step_forward_args a = args_at(way, t, last);
-    recurrent_product(way, sli_step_operand_h(way, sli_step_entering(way, t)), 0, s->before ? 2 : s->gates);
+    const void *h = sli_step_operand_h(way, sli_step_entering(way, t));
+    if (way->fused) {
+        sli_step_fused_forward(way, &a, h, t != sli_step_at(way, 0));
+        return;
+    }
+    recurrent_product(way, h, 0, s->before ? 2 : s->gates);
     if (s->lstm) {
         sli_step_lstm_forward(way, &a, true);
         if (!s->project) return;

@@ -1,16 +1,6 @@
 /* cuda:step: one step of GRU, forward and backward, after the recurrent product; reset before has one stage more on both
  * ways. The mathematics is src/cell/gru.h. */
-#include "backend/cuda/kernels/step_device.cuh"
-
-template <bool PLAIN>
-static __device__ __forceinline__ cell_gru_args gru_args(const step_common &k, int row, int j, unsigned flags) {
-    cell_gru_args args = {};
-    if constexpr (!PLAIN) {
-        if (k.options & CELL_ZONEOUT_H) args.zone_h = step_zone_weight(k.zone_h, k, row, j, k.H);
-        args.valid = flags & SLI_STEP_VALID ? 1.0f : 0.0f;
-    }
-    return args;
-}
+#include "backend/cuda/kernels/step_cells.cuh"
 
 /* Reset before, first stage: r in place of its pre-activation, and the operand r d h'. */
 static __global__ void __launch_bounds__(STEP_THREADS) gru_reset(const __grid_constant__ step_forward_args a) {
@@ -54,7 +44,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) gru_forward(const __grid_
             s[2][n] += bias[n];
             const cell_gru_pre pre = {before ? u[0][n] : u[0][n] + s[0][n], u[1][n] + s[1][n], u[2][n], s[2][n]};
             const cell_gru_forward_result r =
-                cell_gru_forward(options, act, gate_act, pre, h_old[n], gru_args<PLAIN>(a.k, row, j + n, flags));
+                cell_gru_forward(options, act, gate_act, pre, h_old[n], step_gru_args<PLAIN>(a.k, row, j + n, flags));
             u[0][n] = r.gates.r;
             u[1][n] = r.gates.z;
             u[2][n] = r.gates.n;
@@ -89,7 +79,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) gru_backward(const __grid
         for (int n = 0; n < V; n++) {
             const cell_gru_gates gates = {g[0][n], g[1][n], g[2][n]};
             const cell_gru_backward_result r = cell_gru_backward(options, act, gate_act, gates, sn[n], h[n], dh[n],
-                                                                 gru_args<PLAIN>(a.k, row, j + n, flags));
+                                                                 step_gru_args<PLAIN>(a.k, row, j + n, flags));
             g[0][n] = r.dz.r;
             g[1][n] = r.dz.z;
             g[2][n] = r.dz.n;

@@ -1,25 +1,6 @@
 /* cuda:step: one step of LSTM, forward and backward, after the recurrent product; a projection's two extra stages. The
  * mathematics is src/cell/lstm.h. */
-#include "backend/cuda/kernels/step_device.cuh"
-
-template <bool PLAIN>
-static __device__ __forceinline__ cell_lstm_args lstm_args(const step_common &k, int row, int j, unsigned flags) {
-    cell_lstm_args args = {};
-    if constexpr (!PLAIN) {
-        if (k.options & CELL_PEEPHOLE) {
-            args.peep_i = k.peep[j];
-            args.peep_f = k.peep[k.H + j];
-            args.peep_o = k.peep[2 * (size_t)k.H + j];
-        }
-        args.forget_bias = k.forget_bias;
-        args.clip = k.clip;
-        if ((k.options & CELL_ZONEOUT_H) && !(k.options & CELL_PROJECTION))
-            args.zone_h = step_zone_weight(k.zone_h, k, row, j, k.H);
-        if (k.options & CELL_ZONEOUT_C) args.zone_c = step_zone_weight(k.zone_c, k, row, j, k.H);
-        args.valid = flags & SLI_STEP_VALID ? 1.0f : 0.0f;
-    }
-    return args;
-}
+#include "backend/cuda/kernels/step_cells.cuh"
 
 template <int V, bool PLAIN>
 static __global__ void __launch_bounds__(STEP_THREADS) lstm_forward(const __grid_constant__ step_forward_args a) {
@@ -41,8 +22,8 @@ static __global__ void __launch_bounds__(STEP_THREADS) lstm_forward(const __grid
 #pragma unroll
         for (int n = 0; n < V; n++) {
             const cell_lstm_gates in = {z[0][n] + s[0][n], z[1][n] + s[1][n], z[2][n] + s[2][n], z[3][n] + s[3][n]};
-            const cell_lstm_forward_result r =
-                cell_lstm_forward(options, act, gate_act, in, c[n], h_old[n], lstm_args<PLAIN>(a.k, row, j + n, flags));
+            const cell_lstm_forward_result r = cell_lstm_forward(options, act, gate_act, in, c[n], h_old[n],
+                                                                 step_lstm_args<PLAIN>(a.k, row, j + n, flags));
             z[0][n] = r.gates.i;
             z[1][n] = r.gates.f;
             z[2][n] = r.gates.g;
@@ -110,8 +91,8 @@ static __global__ void __launch_bounds__(STEP_THREADS) lstm_backward(const __gri
 #pragma unroll
         for (int n = 0; n < V; n++) {
             const cell_lstm_gates gates = {g[0][n], g[1][n], g[2][n], g[3][n]};
-            const cell_lstm_backward_result r = cell_lstm_backward(options, act, gate_act, gates, v[n], c[n], dh[n],
-                                                                   dc[n], lstm_args<PLAIN>(a.k, row, j + n, flags));
+            const cell_lstm_backward_result r = cell_lstm_backward(
+                options, act, gate_act, gates, v[n], c[n], dh[n], dc[n], step_lstm_args<PLAIN>(a.k, row, j + n, flags));
             if (!PLAIN && a.dpeep) {
                 float *peep = a.dpeep + (size_t)row * 3 * H + j + n;
                 peep[0] = r.dz.i * c[n];

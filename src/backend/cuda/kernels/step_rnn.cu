@@ -1,15 +1,5 @@
 /* cuda:step: one step of simple RNN, forward and backward, after the recurrent product. The mathematics is src/cell/rnn.h. */
-#include "backend/cuda/kernels/step_device.cuh"
-
-template <bool PLAIN>
-static __device__ __forceinline__ cell_rnn_args rnn_args(const step_common &k, int row, int j, unsigned flags) {
-    cell_rnn_args args = {};
-    if constexpr (!PLAIN) {
-        if (k.options & CELL_ZONEOUT_H) args.zone_h = step_zone_weight(k.zone_h, k, row, j, k.H);
-        args.valid = flags & SLI_STEP_VALID ? 1.0f : 0.0f;
-    }
-    return args;
-}
+#include "backend/cuda/kernels/step_cells.cuh"
 
 template <int V, bool PLAIN>
 static __global__ void __launch_bounds__(STEP_THREADS) rnn_forward(const __grid_constant__ step_forward_args a) {
@@ -26,7 +16,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) rnn_forward(const __grid_
 #pragma unroll
         for (int n = 0; n < V; n++) {
             const cell_rnn_forward_result r =
-                cell_rnn_forward(options, act, u[n] + s[n], h_old[n], rnn_args<PLAIN>(a.k, row, j + n, flags));
+                cell_rnn_forward(options, act, u[n] + s[n], h_old[n], step_rnn_args<PLAIN>(a.k, row, j + n, flags));
             u[n] = r.q;
             h[n] = r.h;
         }
@@ -50,7 +40,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) rnn_backward(const __grid
 #pragma unroll
         for (int n = 0; n < V; n++) {
             const cell_rnn_backward_result r =
-                cell_rnn_backward(options, act, q[n], dh[n], rnn_args<PLAIN>(a.k, row, j + n, flags));
+                cell_rnn_backward(options, act, q[n], dh[n], step_rnn_args<PLAIN>(a.k, row, j + n, flags));
             dz[n] = r.dz;
             dh[n] = r.dh_prev;
         }

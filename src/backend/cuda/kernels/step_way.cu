@@ -73,6 +73,7 @@ static void set_way(const sli_call *call, bool backward, int part, step_way *way
     way->part = part;
     way->reverse = p->bidirectional ? part == 1 : p->reverse;
     way->overlap = caps->compute_capability >= 90;
+    way->fused = sli_step_fused(p, backward);
     way->s = sli_step_shape_of(p, call->chunk);
     way->history = sli_step_layout_history(p, call->chunk);
     way->packed = sli_step_layout_packed(p);
@@ -119,7 +120,7 @@ int sli_step_leaving(const step_way *way, int t) {
 
 /* ----------------------------------------------------------------------------------------------------- pointers -- */
 void *sli_step_operand_h(const step_way *way, int slot) {
-    const size_t at = way->history.slots_h ? (size_t)slot : 0;
+    const size_t at = (size_t)(way->history.slots_h ? slot : slot & 1);
     return way->saved + way->history.h + at * (size_t)(way->s.B * way->s.hs) * way->s.operand;
 }
 

@@ -1,0 +1,111 @@
+/* cuda:step, fused steps: one launch does a step's recurrent product and its cells. A block has all gates of its units for
+ * FUSED_ROWS rows; its warps take every so manieth piece of the sum over k, leave their partial sums in shared memory, and
+ * then a thread is one unit of one row: it adds the partial sums in order of warps and computes the cell. Weights of the
+ * first pieces, and whatever else no earlier step writes, are loaded before the wait for the step before.
+ *
+ * The pieces of a sum: lane l % 4 of a row's 64 bytes loads 16 of both operands, consecutive k. Which k an element has inside
+ * the instruction does not matter, as long as both operands agree. */
+#ifndef SLI_CUDA_STEP_FUSED_CUH
+#define SLI_CUDA_STEP_FUSED_CUH
+
+#include "backend/cuda/kernels/step_cells.cuh"
+#include "backend/cuda/kernels/step_fused_mma.cuh"
+
+enum { FUSED_F32, FUSED_TF32, FUSED_NARROW };
+enum {
+    FUSED_ROWS = SLI_STEP_FUSED_ROWS,
+    FUSED_TILES = FUSED_ROWS / 16,
+    FUSED_EACH = FUSED_ROWS / 4, /* rows of a lane in f32 */
+    FUSED_PIECES = 2             /* pieces of a warp in flight */
+};
+
+/* Elements of k a piece has. */
+template <int MATH> static __device__ __forceinline__ constexpr int fused_piece() {
+    return MATH == FUSED_F32 ? 4 : MATH == FUSED_TF32 ? 16 : 32;
+}
+
+/* One of the two operands of the product: rows of `stride` elements that were written by an earlier launch. */
+typedef struct fused_rows {
+    const void *data; /* operand [B][stride] */
+    int64_t stride;
+    int first, count; /* the block's rows */
+    int k;            /* elements of a row that count */
+    bool aligned;     /* f32: 16 bytes at a time */
+} fused_rows;
+
+static __device__ __forceinline__ uint4 fused_load16(const void *base, size_t byte) {
+    return __ldcg(reinterpret_cast<const uint4 *>(static_cast<const char *>(base) + byte));
+}
+
+/* Four floats of a row from k on, zeros from `end` on. */
+static __device__ __forceinline__ float4 fused_load4(const float *row, int k, int end, bool aligned) {
+    if (aligned && k < end) return __ldcg(reinterpret_cast<const float4 *>(row + k));
+    float4 v;
+    v.x = k < end ? __ldcg(row + k) : 0.0f;
+    v.y = k + 1 < end ? __ldcg(row + k + 1) : 0.0f;
+    v.z = k + 2 < end ? __ldcg(row + k + 2) : 0.0f;
+    v.w = k + 3 < end ? __ldcg(row + k + 3) : 0.0f;
+    return v;
+}
+
+/* The rows' operand of one piece, as mma takes it: [tile][row l / 4, row l / 4 + 8]. */
+template <int MATH>
+static __device__ __forceinline__ void fused_load_rows(const fused_rows &from, int piece, uint4 (&a)[FUSED_TILES][2]) {
+    constexpr int bytes = MATH == FUSED_NARROW ? 2 : 4;
+    const int lane = threadIdx.x & 31, k = piece * fused_piece<MATH>() + (lane & 3) * (16 / bytes);
+#pragma unroll
+    for (int tile = 0; tile < FUSED_TILES; tile++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int row = tile * 16 + half * 8 + (lane >> 2);
+            a[tile][half] = make_uint4(0, 0, 0, 0);
+            if (row < from.count && k < from.k)
+                a[tile][half] = fused_load16(from.data, ((size_t)(from.first + row) * from.stride + k) * bytes);
+            if constexpr (MATH == FUSED_TF32) {
+                uint4 &v = a[tile][half];
+                v = make_uint4(fused_tf32(v.x), fused_tf32(v.y), fused_tf32(v.z), fused_tf32(v.w));
+            }
+        }
+}
+
+/* d[tile] += one piece: two instructions a tile. */
+template <int MATH>
+static __device__ __forceinline__ void fused_mma(bool half, float (&d)[FUSED_TILES][4],
+                                                 const uint4 (&a)[FUSED_TILES][2], const uint4 &b, int count) {
+#pragma unroll
+    for (int tile = 0; tile < FUSED_TILES; tile++) {
+        if (tile * 16 >= count) continue;
+        const uint4 &low = a[tile][0], &high = a[tile][1];
+        if constexpr (MATH == FUSED_TF32) {
+            fused_mma_tf32(d[tile], low.x, high.x, low.y, high.y, b.x, b.y);
+            fused_mma_tf32(d[tile], low.z, high.z, low.w, high.w, b.z, b.w);
+        } else if (half) {
+            fused_mma_f16(d[tile], low.x, high.x, low.y, high.y, b.x, b.y);
+            fused_mma_f16(d[tile], low.z, high.z, low.w, high.w, b.z, b.w);
+        } else {
+            fused_mma_bf16(d[tile], low.x, high.x, low.y, high.y, b.x, b.y);
+            fused_mma_bf16(d[tile], low.z, high.z, low.w, high.w, b.z, b.w);
+        }
+    }
+}
+
+static inline int fused_math(sl_dtype math) {
+    return math == SL_F32 ? FUSED_F32 : math == SL_TF32 ? FUSED_TF32 : FUSED_NARROW;
+}
+
+/* tanh and sigmoid, no option. */
+static inline bool fused_plain(const step_common *k) {
+    return k->options == 0 && k->act == CELL_ACT_TANH && k->gate_act == CELL_ACT_SIGMOID && !k->flags && !k->factor;
+}
+
+/* Blocks of `units` by FUSED_ROWS threads. */
+static inline sli_step_grid fused_grid(const step_way *way, int units) {
+    sli_step_grid grid;
+    grid.gx = (unsigned)((way->s.H + units - 1) / units);
+    grid.gy = (unsigned)((way->s.B + FUSED_ROWS - 1) / FUSED_ROWS);
+    grid.bx = (unsigned)(units * FUSED_ROWS);
+    grid.by = 1;
+    return grid;
+}
+
+#endif
