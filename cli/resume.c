@@ -57,11 +57,6 @@ static bool same_schedule(const sl_schedule *a, const sl_schedule *b) {
            a->total == b->total && a->hold == b->hold && a->minimum == b->minimum;
 }
 
-/* f32 is the default. */
-static sl_dtype plain_dtype(sl_dtype dtype) {
-    return dtype == SL_DTYPE_DEFAULT ? SL_F32 : dtype;
-}
-
 int resume_check_training(const resume_point *point, const arguments *a, const sl_training *now) {
     const sl_training *then = &point->training;
     bool text = strcmp(then->task, "lm") == 0; /* of arrays, batch and steps are cut to the data */
@@ -91,7 +86,7 @@ int resume_check_training(const resume_point *point, const arguments *a, const s
         {"accumulate", now->accumulate == then->accumulate},
         {"no-shuffle", now->shuffle == then->shuffle},
         {"seed", now->seed == then->seed},
-        {"dtype", plain_dtype(now->dtype) == plain_dtype(then->dtype)},
+        {"dtype", (now->dtype == SL_F64) == (then->dtype == SL_F64)}, /* the file's numbers are double or float */
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (!rows[i].same && arguments_given(a, rows[i].name)) return conflict(point, rows[i].name);

@@ -199,7 +199,9 @@ static int apply_options(train_job *job) {
     int code = train_apply(&job->options, &job->a, &job->training);
     if (code != PARSE_GO_ON || !job->resume.path) return code;
     code = resume_check_training(&job->resume, &job->a, &job->training);
-    job->training.dtype = job->resume.training.dtype; /* f32 and the default are the same, but not the same word */
+    /* f32 and the default are the same, but not the same word. */
+    if (job->training.dtype == SL_F32 && job->resume.training.dtype == SL_DTYPE_DEFAULT)
+        job->training.dtype = SL_DTYPE_DEFAULT;
     return code ? code : PARSE_GO_ON;
 }
 

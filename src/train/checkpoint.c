@@ -185,10 +185,12 @@ static sl_status read_position(const sl_trainer *t, const json_t *root, const ch
     return SL_OK;
 }
 
-/* Training may go on for longer, or stop otherwise; everything else must be as it was. */
+/* Training may go on for longer, stop otherwise, and on a device without the first one's products round other operands: what
+ * is in the file is float in all but f64. Everything else must be as it was. */
 static void leave_out_what_may_change(sl_training *training) {
     training->epochs = training->patience = 0;
     training->min_delta = 0;
+    if (training->dtype != SL_F64) training->dtype = SL_F32;
 }
 
 static sl_status options_as_json(const sl_trainer *t, const sl_training *training, json_t **object) {

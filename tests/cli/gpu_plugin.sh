@@ -42,4 +42,12 @@ epoch=$("$SLUICE" info m.model.last --json | python3 -c 'import json, sys; print
 sluice train lm text.txt "${small[@]}" --epochs $((epoch + 1)) --resume --out m.model --device cpu |
     grep -cE "^(exit|epoch $((epoch + 1))/.* valid loss)"
 "$SLUICE" eval m.model text.txt --device cpu >/dev/null && echo "m.model is complete"
+echo "in another precision:"
+for dtype in bf16 f16; do
+    "$SLUICE" train lm "${gpu[@]}" --dtype $dtype --epochs 1 --out d.model >/dev/null
+    sluice train lm text.txt --epochs 2 --resume --out d.model --device cpu
+    sluice train lm text.txt --epochs 2 --resume --out d.model --device cpu --dtype f64
+    sluice train lm text.txt --epochs 2 --resume --out d.model --device cpu --dtype f32 | grep -cE '^(exit|epoch 2/.* valid loss)'
+    sluice train lm text.txt --epochs 3 --resume --out d.model --device cuda:0 --dtype $dtype | grep -cE '^(exit|epoch 3/.* valid loss)'
+done
 ls

@@ -23,7 +23,7 @@ echo "others:"
 for other in '--units 25' '--embed 24' '--layers 2' '--cell lstm' '--dropout 0.1' '--tie' '--batch 8' '--steps 9' '--seed 4' \
     '--optimizer adam' '--momentum 0.4' '--nesterov' '--lr 0.1' '--schedule constant' '--clip-norm 2' '--reduction mean' \
     '--init-scale 0.1' '--accumulate 4' '--valid-split 0.2' '--split tail' '--level word' '--vocab-size 5' \
-    '--weight-decay 0.1' '--dtype bf16' '--preset char-rnn' '--valid valid.txt'; do
+    '--weight-decay 0.1' '--dtype f64' '--preset char-rnn' '--valid valid.txt'; do
     sluice train lm text.txt $other --epochs 3 --resume --out two.model
 done
 echo "these may change:"
