@@ -52,6 +52,10 @@ class Refused(Exception):
 
 class Library:
     def __init__(self, path):
+        path = os.path.abspath(path)
+        jansson = os.path.join(os.path.dirname(path), "libjansson.so.4")
+        if os.path.exists(jansson):  # of a machine that may have none of its own (tools/gpu_pack)
+            ctypes.CDLL(jansson, mode=ctypes.RTLD_GLOBAL)
         self.lib = ctypes.CDLL(path)
         self.lib.sl_error_detail.restype = c_char_p
         self.lib.sl_plan_kernels.restype = c_char_p
