@@ -61,11 +61,20 @@ static __device__ __forceinline__ void fused_load_rows(const fused_rows &from, i
             a[tile][half] = make_uint4(0, 0, 0, 0);
             if (row < from.count && k < from.k)
                 a[tile][half] = fused_load16(from.data, ((size_t)(from.first + row) * from.stride + k) * bytes);
-            if constexpr (MATH == FUSED_TF32) {
-                uint4 &v = a[tile][half];
-                v = make_uint4(fused_tf32(v.x), fused_tf32(v.y), fused_tf32(v.z), fused_tf32(v.w));
-            }
         }
+}
+
+/* What tf32 products read of loaded floats; after all loads, which it would make wait for each other. */
+template <int MATH> static __device__ __forceinline__ void fused_round(uint4 &v) {
+    if constexpr (MATH == FUSED_TF32)
+        v = make_uint4(fused_tf32(v.x), fused_tf32(v.y), fused_tf32(v.z), fused_tf32(v.w));
+}
+template <int MATH> static __device__ __forceinline__ void fused_round(uint4 (&a)[FUSED_TILES][2]) {
+#pragma unroll
+    for (int tile = 0; tile < FUSED_TILES; tile++) {
+        fused_round<MATH>(a[tile][0]);
+        fused_round<MATH>(a[tile][1]);
+    }
 }
 
 /* d[tile] += one piece: two instructions a tile. */

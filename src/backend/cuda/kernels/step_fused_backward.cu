@@ -66,14 +66,14 @@ template <int MATH> struct fused_backward_product {
             for (int p = 0; p < FUSED_PIECES; p++) fused_load_rows<MATH>(rows, first + p * WARPS, a[p]);
             if (first >= FUSED_PIECES * WARPS) load(f, first);
 #pragma unroll
-            for (int p = 0; p < FUSED_PIECES; p++)
+            for (int p = 0; p < FUSED_PIECES; p++) {
+                fused_round<MATH>(a[p]);
 #pragma unroll
                 for (int odd = 0; odd < 2; odd++) {
-                    uint4 b = w[p][odd];
-                    if constexpr (MATH == FUSED_TF32)
-                        b = make_uint4(fused_tf32(b.x), fused_tf32(b.y), fused_tf32(b.z), fused_tf32(b.w));
-                    fused_mma<MATH>(f.step.k.math == SL_F16, d[odd], a[p], b, rows.count);
+                    fused_round<MATH>(w[p][odd]);
+                    fused_mma<MATH>(f.step.k.math == SL_F16, d[odd], a[p], w[p][odd], rows.count);
                 }
+            }
         }
 #pragma unroll
         for (int tile = 0; tile < FUSED_TILES; tile++)

@@ -41,14 +41,14 @@ template <int MATH, int GATES> struct fused_forward_product {
             for (int p = 0; p < FUSED_PIECES; p++) fused_load_rows<MATH>(rows, first + p * WARPS, a[p]);
             if (first >= FUSED_PIECES * WARPS) load(f, first);
 #pragma unroll
-            for (int p = 0; p < FUSED_PIECES; p++)
+            for (int p = 0; p < FUSED_PIECES; p++) {
+                fused_round<MATH>(a[p]);
 #pragma unroll
                 for (int g = 0; g < GATES; g++) {
-                    uint4 b = w[p][g];
-                    if constexpr (MATH == FUSED_TF32)
-                        b = make_uint4(fused_tf32(b.x), fused_tf32(b.y), fused_tf32(b.z), fused_tf32(b.w));
-                    fused_mma<MATH>(f.step.k.math == SL_F16, d[g], a[p], b, rows.count);
+                    fused_round<MATH>(w[p][g]);
+                    fused_mma<MATH>(f.step.k.math == SL_F16, d[g], a[p], w[p][g], rows.count);
                 }
+            }
         }
 #pragma unroll
         for (int g = 0; g < GATES; g++)
