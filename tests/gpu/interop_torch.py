@@ -19,7 +19,9 @@ from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_int, c_size_
 
 import torch
 
-TOLERANCE = 1e-5  # of the largest element: sums of float32 in another order
+# Of the largest element: sums of float32 in another order; and where PyTorch takes cuDNN's kernels for small layers, their
+# activations are approximate (6e-6 measured, docs/GPU.md).
+TOLERANCE = 3e-5
 SHAPES = [(5, 7, 6, 12), (33, 20, 65, 96), (64, 35, 256, 256)]  # B, T, I, H
 GATES = {"lstm": 4, "gru": 3}
 
