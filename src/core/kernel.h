@@ -3,6 +3,8 @@
 #ifndef SLI_KERNEL_H
 #define SLI_KERNEL_H
 
+#include <math.h>
+
 #include "problem.h"
 #include "rng.h"
 #include "threads.h"
@@ -99,7 +101,7 @@ typedef struct sli_scalars {
     uint32_t step, micro_step; /* keys of the random masks */
     double loss_scale;         /* d loss / d loss_sum: 1/denominator, times the accumulation scale */
     double learning_rate;
-    double optimizer_step; /* 1, 2, ...: Adam's bias correction */
+    double optimizer_step; /* 1, 2, ...: Adam's bias correction, which takes off the updates that the device skipped */
 } sli_scalars;
 
 /* Automatic loss scaling of f16 training; lives in device memory beside the parameters and goes into checkpoints. Losses
@@ -119,7 +121,10 @@ typedef struct sli_metrics {
     double loss_sum, count, correct;
     double squares;        /* = global sum of squares of the gradients */
     double tensor_squares; /* scratch of clipping by each tensor's norm */
-    double reserved[3];
+    /* += 1 by the norm row that writes `squares`, where they are not finite; never zeroed: updates that this run left out, which
+     * Adam's bias correction does not count. With loss scaling sli_scaling.skipped counts instead. */
+    double skipped;
+    double reserved[2];
 } sli_metrics;
 
 typedef struct sli_queue sli_queue; /* device.h */
@@ -139,9 +144,10 @@ typedef struct sli_call {
     const void *in[SLI_MAX_IN];
     void *out[SLI_MAX_OUT];
     const void *param[SLI_MAX_PARAM];
-    void *saved;   /* private to the row: written forward, read backward */
-    void *scratch; /* private to the call */
-    void *packed;  /* written by pack, read by forward and backward; NULL without */
+    void *saved;                       /* private to the row: written forward, read backward */
+    void *scratch;                     /* private to the call */
+    void *packed;                      /* written by pack, read by forward and backward; NULL without */
+    size_t saved_bytes, scratch_bytes; /* what the row booked for them */
     /* Backward. d_out NULL = that output's gradient is zero. d_in NULL = not wanted. */
     const void *d_out[SLI_MAX_OUT];
     void *d_in[SLI_MAX_IN];
@@ -163,6 +169,15 @@ static inline sli_rng sli_call_rng(const sli_call *call, enum sli_purpose purpos
     sli_rng rng = {call->scalars->seed, call->scalars->step, call->scalars->micro_step,
                    (uint32_t)call->rng_layer | (uint32_t)purpose};
     return rng;
+}
+
+/* Device code of norm and optimizer rows on the CPU: *squares is known; how many updates the step's number is to be less. */
+static inline void sli_call_count_skipped(const sli_call *call) {
+    const double *squares = (const double *)call->out[SLI_NORM_SQUARES];
+    if (call->metrics && squares == &call->metrics->squares && !isfinite(*squares)) call->metrics->skipped += 1;
+}
+static inline double sli_call_optimizer_step(const sli_call *call) {
+    return call->scalars->optimizer_step - (call->metrics ? call->metrics->skipped : 0);
 }
 
 /* -------------------------------------------------------------------------------------------------------- rows -- */

@@ -70,8 +70,9 @@ sl_status sli_run_send_scalars(sl_run *run) {
     return SL_OK;
 }
 
+/* All but the count of skipped updates. */
 static sl_status zero_metrics(sl_run *run) {
-    return run->plan->ops->zero(run->queue, run->block + run->plan->metrics, sizeof(sli_metrics));
+    return run->plan->ops->zero(run->queue, run->block + run->plan->metrics, offsetof(sli_metrics, skipped));
 }
 
 /* -------------------------------------------------------------------------------------------------- reports -- */

@@ -50,6 +50,7 @@ struct sl_run {
     sli_recording *recordings[SLI_RUN_KINDS];
     sli_run_pending pending[SLI_RUN_DEPTH]; /* uncollected steps, the oldest first */
     int pending_count, next_slot;
+    double skipped;   /* updates that the device left out, as far as results were collected: sli_metrics.skipped */
     double scale;     /* result.loss = loss_sum * scale */
     bool training;    /* of the last call */
     bool has_targets; /* of the last call */

@@ -120,6 +120,11 @@ static char *buffer_at(const sl_run *run, int buffer) {
     return run->block + run->plan->overlapped + run->plan->buffers[buffer].offset;
 }
 
+static void set_scratch(const sl_run *run, int buffer, size_t bytes, sli_call *call) {
+    call->scratch = buffer_at(run, buffer);
+    call->scratch_bytes = call->scratch ? bytes : 0;
+}
+
 static void build_call(const sl_run *run, const sli_step *step, const segment *segment, sli_call *call) {
     const sl_plan *plan = run->plan;
     memset(call, 0, sizeof *call);
@@ -137,6 +142,7 @@ static void build_call(const sl_run *run, const sli_step *step, const segment *s
     set_params(run, step, call);
     set_masks_and_targets(run, step, segment, call);
     call->saved = buffer_at(run, step->saved);
+    call->saved_bytes = call->saved ? step->booking.saved : 0;
     call->scalars = (const sli_scalars *)(run->block + plan->scalars);
     call->metrics = (sli_metrics *)(run->block + plan->metrics);
     call->scaling = sli_params_scaling_at(run->params);
@@ -175,7 +181,7 @@ static sl_status forward_segment(sl_run *run, const sli_group *group, const segm
         build_call(run, step, segment, &call);
         call.training = training;
         call.recompute = again;
-        call.scratch = buffer_at(run, step->scratch_forward);
+        set_scratch(run, step->scratch_forward, step->booking.scratch_forward, &call);
         SLI_TRY(plan->ops->submit(run->queue, step->kernel->forward, &call));
     }
     return SL_OK;
@@ -285,7 +291,7 @@ static sl_status backward_segment(sl_run *run, const sli_group *group, const seg
         sli_call call;
         build_call(run, step, segment, &call);
         call.training = true;
-        call.scratch = buffer_at(run, step->scratch_backward);
+        set_scratch(run, step->scratch_backward, step->booking.scratch_backward, &call);
         SLI_TRY(plan->ops->submit(run->queue, step->kernel->backward, &call));
     }
     return SL_OK;
@@ -339,7 +345,7 @@ sl_status sli_run_find_nonfinite(sl_run *run, const char **layer) {
                 build_call(run, step, &segment, &call);
                 call.recompute = true;
                 call.training = run->training;
-                call.scratch = buffer_at(run, step->scratch_forward);
+                set_scratch(run, step->scratch_forward, step->booking.scratch_forward, &call);
                 SLI_TRY(plan->ops->submit(run->queue, step->kernel->forward, &call));
                 size_t rows = (size_t)(segment.steps > 0 ? segment.steps : 1) * (size_t)run->batch;
                 bool found = false;

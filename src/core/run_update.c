@@ -11,12 +11,15 @@ static sl_status submit_update(sl_run *run, size_t offset, size_t count, size_t 
                                bool update) {
     const sl_plan *plan = run->plan;
     size_t array = plan->param_elements * plan->element, at = offset * plan->element;
+    const size_t norm_scratch = plan->norm_booking.scratch_forward;
+    const size_t optimizer_scratch = plan->optimizer_booking.scratch_forward;
     sli_call call;
     memset(&call, 0, sizeof call);
     call.scalars = (const sli_scalars *)(run->block + plan->scalars);
     call.metrics = (sli_metrics *)(run->block + plan->metrics);
     call.scaling = sli_params_scaling_at(run->params);
     call.scratch = run->block + plan->update_scratch;
+    call.scratch_bytes = norm_scratch > optimizer_scratch ? norm_scratch : optimizer_scratch;
     char *squares = (char *)call.metrics + squares_offset, *gradients = run->block + plan->gradients + at;
     if (norm) {
         call.problem = plan->norm_problem;
@@ -55,14 +58,17 @@ static sl_status set_rate(sl_run *run, double learning_rate) {
     SLI_FAIL_IF(!isfinite(learning_rate), SL_ERR_NUMBERS,
                 "the learning rate is not a finite number; check the schedule");
     run->scalars.learning_rate = learning_rate;
-    run->scalars.optimizer_step = run->params->optimizer_steps + 1;
+    run->scalars.optimizer_step =
+        run->params->optimizer_steps + 1 + run->skipped; /* the device takes off its own count */
     return SL_OK;
 }
 
-/* An update whose gradients were not finite did not happen, and does not count. With loss scaling the device counts those. */
+/* An update whose gradients were not finite did not happen, and does not count: the device has left it out of the number of a
+ * step that was queued behind it, the host does so from its result on. With loss scaling the device alone counts those. */
 static void count_update(sl_run *run, const sli_report *report) {
-    if (!run->plan->optimizer || sli_plan_is_scaled(run->plan) || isfinite(report->metrics.squares)) return;
-    run->params->optimizer_steps -= 1;
+    if (!run->plan->optimizer || sli_plan_is_scaled(run->plan)) return;
+    run->params->optimizer_steps -= report->metrics.skipped - run->skipped;
+    run->skipped = report->metrics.skipped;
 }
 
 sl_status sl_run_update(sl_run *run, double learning_rate, sl_result *result) {

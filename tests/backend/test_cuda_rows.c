@@ -177,6 +177,8 @@ static sli_call segment_call(const rig *r, char *block, int t0, int steps) {
     call.d_param[0] = at(r, block, r->d_param);
     call.saved = at(r, block, r->saved);
     call.scratch = at(r, block, r->scratch);
+    call.saved_bytes = r->places[r->saved].bytes;
+    call.scratch_bytes = r->places[r->scratch].bytes;
     call.scalars = at(r, block, r->scalars);
     call.metrics = at(r, block, r->metrics);
     return call;

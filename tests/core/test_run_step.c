@@ -312,6 +312,43 @@ TEST(run_gradients_that_are_not_finite_change_nothing) {
     sl_model_free(model);
 }
 
+/* A step that was queued behind one that is skipped has the number of the step that did not happen. */
+TEST(run_steps_behind_a_skipped_one_are_counted_right) {
+    static const float xs[] = {1, 3e38f, 1, 2};
+    enum { COUNT = sizeof xs / sizeof *xs };
+    sl_model *model;
+    sl_dense dense = {.units = 1, .kernel_init = {SL_INIT_CONSTANT, 10}, .no_bias = 1};
+    REQUIRE_OK(sl_model_new(NULL, &model));
+    REQUIRE_OK(sl_model_add_input(model, "x", 1, 1));
+    REQUIRE_OK(sl_model_add_dense(model, "first", &dense, NULL));
+    for (int clip = SL_CLIP_NONE; clip <= SL_CLIP_GLOBAL_NORM; clip++) {
+        const sl_plan_options options = {
+            .train = 1, .loss = SL_LOSS_MSE, .optimizer = {.kind = SL_ADAM}, .clip = {(sl_clip_kind)clip, 1e6}};
+        double kernel[2];
+        for (int late = 0; late < 2; late++) {
+            rig r = make_rig(model, options);
+            const int depth = late ? sl_run_depth(r.run) : 1;
+            for (int k = 0, collected = 0; collected < COUNT; collected++) {
+                for (; k < COUNT && k - collected < depth; k++) {
+                    const void *inputs[] = {&xs[k]};
+                    float target = 1;
+                    sl_batch batch = {.batch = 1, .steps = 1, .inputs = inputs, .targets = &target};
+                    REQUIRE_OK(sl_run_step(r.run, &batch, (uint32_t)k, 0.1));
+                }
+                sl_result result;
+                REQUIRE_OK(sl_run_step_result(r.run, &result));
+                CHECK(!isfinite(result.gradient_norm) == (collected == 1));
+            }
+            CHECK(r.params->optimizer_steps == COUNT - 1);
+            REQUIRE_OK(sl_params_get(r.params, "first.kernel", &kernel[late], 1));
+            free_rig(&r);
+        }
+        CHECK(kernel[0] == kernel[1]);
+        CHECK_NEAR(kernel[0], 9.71463203, 1e-3);
+    }
+    sl_model_free(model);
+}
+
 /* --------------------------------------------------------------------------------------- uploads and recordings -- */
 static int uploads, recordings, submissions, live_recordings; /* tests run one after another */
 static const sli_device_ops *real_ops;

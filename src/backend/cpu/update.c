@@ -38,6 +38,7 @@ static void norm_forward(const sli_call *call) {
     double total = 0;
     for (int i = 0; i < slices; i++) total += ((const double *)call->scratch)[i];
     *(double *)call->out[SLI_NORM_SQUARES] = total;
+    sli_call_count_skipped(call);
 }
 
 static void norm_cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
@@ -81,7 +82,7 @@ static double otherwise(double value, double replacement) {
 /* The optimizer's numbers; formulas in isa/loops.c. */
 static sli_isa_update update_of(const sli_call *call) {
     const sl_optimizer *o = &call->problem.optimizer;
-    const double rate = call->scalars->learning_rate, step = call->scalars->optimizer_step;
+    const double rate = call->scalars->learning_rate, step = sli_call_optimizer_step(call);
     const double beta1 = otherwise(o->beta1, 0.9), beta2 = otherwise(o->beta2, 0.999), rho = otherwise(o->rho, 0.9);
     sli_isa_update u = {.nesterov = o->nesterov != 0,
                         .factor = (float)clip_factor(call),

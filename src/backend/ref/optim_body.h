@@ -15,7 +15,9 @@ static void NAME(norm_forward)(const sli_call *call) {
         }
         total += sum;
     }
-    if (call->out[SLI_NORM_SQUARES]) *(double *)call->out[SLI_NORM_SQUARES] = total;
+    if (!call->out[SLI_NORM_SQUARES]) return;
+    *(double *)call->out[SLI_NORM_SQUARES] = total;
+    sli_call_count_skipped(call);
 }
 
 /* SGD: g += wd p; m = momentum m + g; p -= lr m, or lr (g + momentum m) with Nesterov. */
@@ -52,7 +54,7 @@ static void NAME(rmsprop)(const sl_optimizer *o, double lr, REAL g, REAL *param,
  * are; the squares of all are there before any update. */
 static void NAME(optim_forward)(const sli_call *call) {
     const sl_optimizer o = with_defaults(&call->problem.optimizer);
-    const double lr = call->scalars->learning_rate, step = call->scalars->optimizer_step;
+    const double lr = call->scalars->learning_rate, step = sli_call_optimizer_step(call);
     REAL *param = call->out[SLI_OPTIM_PARAM], *grad = call->out[SLI_OPTIM_GRAD];
     REAL *slot0 = call->out[SLI_OPTIM_SLOT0], *slot1 = call->out[SLI_OPTIM_SLOT1];
     const REAL factor = (REAL)clip_factor(call);

@@ -8,6 +8,7 @@
 struct norm_args {
     float *g;
     double *partials, *squares; /* [slices]; one or NULL */
+    double *skipped;            /* += 1 where all gradients' squares are not finite; NULL without */
     sli_scaling *scaling;       /* NULL without */
     size_t count, slices;
     float limit; /* 0: no clipping by value */
@@ -58,6 +59,7 @@ __global__ void __launch_bounds__(NORM_THREADS) norm_total(norm_args a) {
     const double scale = norm_scale(a);
     sum /= scale * scale;
     if (a.squares) *a.squares = sum;
+    if (a.whole && !isfinite(sum)) *a.skipped += 1;
     if (a.whole && a.scaling) sli_scaling_advance(a.scaling, sum);
 }
 
@@ -71,7 +73,8 @@ extern "C" void sli_gpu_norm_forward(const sli_call *call) {
     a.count = (size_t)p->elements;
     a.slices = sli_norm_slices(p->elements);
     a.limit = p->clip.kind == SL_CLIP_VALUE ? (float)p->clip.value : 0.0f;
-    a.whole = call->metrics && a.squares == &call->metrics->squares;
+    a.skipped = call->metrics ? &call->metrics->skipped : NULL;
+    a.whole = a.skipped && a.squares == &call->metrics->squares;
     if (!sli_begin(call, SLI_PHASE_OPTIMIZER)) return;
     const cudaStream_t stream = sli_cuda_stream(call->queue);
     if (a.slices > 0 && sli_aligned(a.g))
@@ -88,6 +91,7 @@ struct optim_args {
     float *param, *grad, *slot0, *slot1;
     const double *squares;      /* what the norm clips compare with, or NULL */
     const double *all_squares;  /* of all gradients, or NULL: the update is skipped where they are not finite */
+    const double *skipped;      /* updates that the step's number counts and that did not happen, or NULL */
     const sli_scalars *scalars; /* learning rate, step */
     const sli_scaling *scaling; /* or NULL */
     sl_optimizer optimizer;
@@ -97,7 +101,7 @@ struct optim_args {
 
 __device__ __forceinline__ sli_update_numbers numbers_of(const optim_args &a) {
     const double squares = a.squares ? *a.squares : 0, all = a.all_squares ? *a.all_squares : squares;
-    const double skipped = a.scaling ? a.scaling->skipped : 0;
+    const double skipped = a.skipped ? *a.skipped : 0;
     sl_clip clip = a.clip;
     if (!a.squares) clip.kind = SL_CLIP_NONE;
     return sli_update_numbers_of(&a.optimizer, &clip, a.scalars->learning_rate, a.scalars->optimizer_step - skipped,
@@ -158,6 +162,7 @@ extern "C" void sli_gpu_optim_forward(const sli_call *call) {
     a.all_squares = call->metrics ? &call->metrics->squares : NULL;
     a.scalars = call->scalars;
     a.scaling = call->scaling;
+    a.skipped = call->scaling ? &call->scaling->skipped : call->metrics ? &call->metrics->skipped : NULL;
     a.optimizer = p->optimizer;
     a.clip = p->clip;
     a.count = (size_t)p->elements;

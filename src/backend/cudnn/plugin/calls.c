@@ -250,6 +250,25 @@ static int state_kinds(const sli_cudnn_work *w, state_kind kinds[2]) {
     return w->p->op == SLI_OP_LSTM ? 2 : 1;
 }
 
+/* ------------------------------------------------------------------------------------------------------- room -- */
+static bool holds(const void *block, size_t bytes, size_t wanted) {
+    return wanted + (size_t)(sli_cudnn_aligned(block) - (const char *)block) <= bytes;
+}
+
+/* A call of fewer rows or steps asks cuDNN anew what it needs, and nothing says that this is less than what was booked. */
+static bool has_room(const sli_cudnn_work *w, size_t scratch, size_t saved) {
+    const sli_call *call = w->call;
+    bool short_of_scratch = !holds(call->scratch, call->scratch_bytes, scratch);
+    if (!short_of_scratch && (saved == 0 || holds(call->saved, call->saved_bytes, saved))) return true;
+    sli_cudnn_services->fail(
+        w->queue, SL_ERR_DEVICE,
+        "cuDNN wants %zu bytes of %s for a call of %d rows and %d steps, the plan has %zu; plan for "
+        "calls of that size, or without cuDNN (--require cuda:step)",
+        short_of_scratch ? scratch : saved, short_of_scratch ? "scratch" : "saved data", w->p->batch, w->p->steps,
+        short_of_scratch ? call->scratch_bytes : call->saved_bytes);
+    return false;
+}
+
 /* ----------------------------------------------------------------------------------------------------- forward -- */
 static const void *stage_x(const sli_cudnn_work *w, char *staged) {
     const float *x = w->call->in[SLI_RNN_X];
@@ -270,6 +289,8 @@ void sli_cudnn_forward(const sli_call *call, sli_cudnn_algo algo) {
     bool train = call->training && call->saved && w->p->train, stages = sli_cudnn_stages_states(w->p);
     state_kind kinds[2];
     int count = state_kinds(w, kinds);
+    size_t workspace = train ? s->sizes.workspace_training : s->sizes.workspace_inference;
+    if (!has_room(w, at.workspace + workspace, train ? s->sizes.reserve : 0)) return;
 
     sli_cudnn_services->phase(w->queue, SLI_PHASE_RECURRENCE);
     const void *x = stage_x(w, scratch + at.x), *hx = gather_states(w, &kinds[0], scratch + at.hx), *cx = NULL;
@@ -282,8 +303,7 @@ void sli_cudnn_forward(const sli_call *call, sli_cudnn_algo algo) {
     if (w->p->mask == SLI_MASK_LENGTHS) sli_cudnn_zero(w, y, w->counts.y * w->bytes);
     if (!FINE(cudnnRNNForward(handle, s->rnn, train ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE, NULL, s->x, x,
                               s->y, y, s->h, hx, hy, s->c, cx, cy, s->sizes.weights, sli_cudnn_aligned(call->packed),
-                              train ? s->sizes.workspace_training : s->sizes.workspace_inference,
-                              scratch + at.workspace, train ? s->sizes.reserve : 0,
+                              workspace, scratch + at.workspace, train ? s->sizes.reserve : 0,
                               train ? sli_cudnn_aligned(call->saved) : NULL)))
         return;
     blank_rows(w, y, (size_t)(sli_problem_output(w->p) * sli_cudnn_directions(w->p)));
@@ -350,7 +370,7 @@ void sli_cudnn_backward(const sli_call *call, sli_cudnn_algo algo) {
     operands o = {.handle = handle_of(w),
                   .scratch = sli_cudnn_aligned(call->scratch),
                   .at = sli_cudnn_scratch_backward(w->p, &w->shape->sizes)};
-    if (!o.handle) return;
+    if (!o.handle || !has_room(w, o.at.workspace + w->shape->sizes.workspace_training, w->shape->sizes.reserve)) return;
     sli_cudnn_services->phase(w->queue, SLI_PHASE_RECURRENCE);
     o.x = stage_x(w, o.scratch + o.at.x);
     o.hx = gather_states(w, &kinds[0], o.scratch + o.at.hx);
