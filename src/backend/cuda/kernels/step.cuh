@@ -1,5 +1,6 @@
 /* cuda:step inside the plug-in: what its files share. One "way" is one direction of one call; a step is one launch of the
- * recurrent product and one of a cell (two of each with a projection or with reset before). */
+ * recurrent product and one of a cell (two of each with a projection or with reset before), or, of small layers, one launch
+ * that does both: a fused step. */
 #ifndef SLI_CUDA_STEP_CUH
 #define SLI_CUDA_STEP_CUH
 
