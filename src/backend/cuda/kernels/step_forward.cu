@@ -1,5 +1,6 @@
 /* cuda:step, forward. For every chunk of steps the input projection is one product; then per step the recurrent product
- * and the cell, in one launch where sli_step_fused says so. Both directions of a bidirectional layer run side by side, a stream each. */
+ * and the cell, in one launch where sli_step_fused says so. Both directions of a bidirectional layer run side by side, a
+ * stream each. */
 #include "backend/cuda/kernels/step.cuh"
 #include "cell/activations.h"
 
