@@ -32,60 +32,117 @@ void sli_cudnn_cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) 
 }
 
 /* ------------------------------------------------------------------------------------------------- seconds --
- * Fitted to cuDNN 9.19 on one H200 (132 multiprocessors, 1.98 GHz), LSTM, forward with input product, in a CUDA graph, T 20-2000,
- * B 1-256, H 64-4096: microseconds a step and part. Fits within about 30%; the planner needs the order only. */
-typedef struct fit {
-    double step;      /* us: launches and waiting of one step */
-    double bytes;     /* bytes of recurrent weights a us */
-    double flops;     /* FLOP a us of the step's product */
-    double rows;      /* the product takes as long as for so many rows */
-    double training;  /* forward and backward / forward */
-    double big_flops; /* FLOP a us of the input product over all steps */
-} fit;
-/* Standard: 512 B16 .. 4096 B128, from the table of peers. */
-static fit standard_fit(sl_dtype dtype) {
-    if (dtype == SL_F32) return (fit){8, 3.0e6, 45e6, 64, 2.4, 45e6};
-    if (dtype == SL_TF32) return (fit){7, 3.0e6, 180e6, 64, 2.9, 250e6};
-    return (fit){5.5, 3.2e6, 400e6, 64, 2.5, 500e6};
+ * A call: us = call + steps * step + input product; training adds as much for backward, and its products over all steps.
+ * Origin of all constants: medians of replayed CUDA graphs on one H200 (132 multiprocessors), cuDNN 9.19, 2026-11-21, made by
+ * `sluice bench bench/shapes.txt --device cuda:0 --dtype D --jsonl FILE`: LSTM and GRU, T 20-2000, B 1-256, H 64-4096, 1-4
+ * layers. Times are us, rates bytes or FLOP a us, of the whole machine. The middle prediction is 5-10% off; what is further off
+ * than 1.5 is said below. */
+enum {
+    REFERENCE_MULTIPROCESSORS = 132,
+    OVERLAP_UNITS = 256, /* kernels of layers up to this size run side by side */
+    FEW_ROWS = 4,        /* up to here cuDNN multiplies matrix by vector */
+    TILE_ROWS = 16,      /* a product's tile: fewer rows cost what they are, as many again cost less */
+    MMA_UNITS = 32,      /* f16: persistent kernels of multiples of this use tensor cores; 200, 650, 1500 do not */
+    SMALL_ROWS = 8,      /* rows of a block of the small-H kernels */
+    HELD_BYTES = 106000, /* recurrent weights that persistent kernels hold on a multiprocessor */
+};
+static const double overlap = 0.6, l2_rate = 6.0e6, memory_rate = 4.0e6, l2_part = 0.8;
+
+/* cudnn:standard, one product and one pointwise kernel a step. */
+typedef struct standard_rates {
+    double call;
+    double forward, backward;             /* launches of one step */
+    double forward_depth, backward_depth; /* and a unit: the sums of a product of few rows are a chain */
+    double many_rows;                     /* and with more rows than one tile */
+    double few, many;                     /* FLOP a us: a step's product of one tile of rows, of many */
+    double all;                           /* FLOP a us: products over all steps */
+    double unaligned;                     /* a step's product, where a row of weights is no multiple of 16 bytes */
+} standard_rates;
+
+/* f32, two layers of 64 units, B32 takes 1.7 times as long as predicted; four of 256, B64 1.5 times less. */
+static const standard_rates standard_f32 = {12, 4.3, 5.4, 4.2e-3, 12.9e-3, 5.4, 12e6, 42e6, 55e6, 1};
+static const standard_rates standard_tf32 = {8, 4.9, 13.4, 3.7e-3, 8.2e-3, 0, 1e9, 1e9, 230e6, 1.4};
+static const standard_rates standard_16 = {12, 5.1, 6.5, 0, 2.1e-3, 0, 1e9, 1e9, 530e6, 3.4};
+
+/* The persistent rows, one kernel for all steps: every multiprocessor reads all rows' h, so that time grows with rows. */
+typedef struct persistent_pass {
+    double step, unit; /* a step; and a unit */
+    double row;        /* a step and row */
+    double spilled;    /* bytes a us: weights that are not held are read for every row */
+} persistent_pass;
+typedef struct persistent_rates {
+    double wide; /* from so many units on a row costs in proportion to them */
+    persistent_pass forward, backward;
+} persistent_rates;
+
+/* 512 units, B128 takes 1.7 times less than predicted. */
+static const persistent_rates static_fma = {2560, {0, 1.5e-3, 0.77, 0.81e6}, {0, 25e-3, 0.84, 6.0e6}};
+static const persistent_rates dynamic_f32 = {720, {0, 1.6e-3, 0.66, 1.6e6}, {2.7, 0, 0.87, 1.7e6}};
+static const persistent_rates dynamic_f16 = {625, {0, 1.8e-3, 0.83, 1.6e6}, {2.6, 0, 1.6, 1.7e6}};
+/* Tensor cores take the first rows together; forward reads what is not held once a step. GRU: one figure only, H768 B16. */
+static const persistent_rates static_mma = {740, {0.88, 1.4e-3, 0.068, 3.0e6}, {2.7, 1.3e-3, 0.116, 5.8e6}};
+static const double mma_gru = 1.95, persistent_call = 8;
+
+static double recurrent_matrix(const sli_problem *p) {
+    return (double)sli_cudnn_gates(p) * p->units * sli_problem_output(p) + (double)p->units * p->projection;
 }
 
-/* Persistent static and dynamic: every multiprocessor reads all rows' h, so that time grows with rows. f16: 256 B16 1.3, B64 5.1;
- * 1024 B16 2.3, B128 14; 1536 B16 5.6, B32 8. f32 (FMA): 256 B1 0.96, B4 3.2; 512 B1 2.5, B4 4.5; 650 B20 21; 1024 B1 5.7-7.5. */
-static double persistent_step(const sli_problem *p) {
-    double H = p->units, B = p->batch;
-    if (p->dtype == SL_F16) return 0.4 + 0.075 * B * (1 + H / 2048) + (H > 1024 ? 2.5 : 0);
-    return 0.0065 * H + 0.75 * (B - 1) * fmax(1, H / 768);
+static const standard_rates *standard_of(sl_dtype dtype) {
+    return dtype == SL_F32 ? &standard_f32 : dtype == SL_TF32 ? &standard_tf32 : &standard_16;
 }
 
-/* Small-H: one block works on a slice of rows by itself. 128 B1 0.8-2.5, 64 B32 0.7. */
-static double small_step(const sli_problem *p) {
-    return 0.4 + 0.006 * p->units + 0.008 * fmax(p->batch, 8) * p->units / 64;
+/* Weights are read in every step, from L2 where those of all parts fit into it, and multiplied. */
+static double standard_step(const sli_problem *p, const sli_caps *caps, double scale, bool backward) {
+    const standard_rates *r = standard_of(p->dtype);
+    double e = (double)sli_cudnn_bytes(p), matrix = recurrent_matrix(p), B = p->batch;
+    int parts = sli_cudnn_parts(p);
+    bool few = B <= FEW_ROWS;
+    double read = e * matrix / (e * matrix * parts < l2_part * (double)caps->l2_bytes ? l2_rate : memory_rate);
+    double multiply = 2 * matrix * fmax(fmin(B, TILE_ROWS) / r->few, B / r->many);
+    double depth = few ? 0 : (backward ? r->backward_depth : r->forward_depth) * p->units;
+    double unaligned = (size_t)p->units * sli_cudnn_bytes(p) % 16 != 0 ? r->unaligned : 1;
+    double launches = (backward && !few ? r->backward : r->forward) + (B > TILE_ROWS ? r->many_rows : 0);
+    double step = launches + unaligned * (scale * (read + multiply) + depth);
+    return parts > 1 && p->units <= OVERLAP_UNITS ? overlap * step : step;
 }
 
-/* Standard: a product and a pointwise kernel a step, whichever of weights and multiply-adds takes longer. Few rows take another
- * product; 16-bit rows that are no multiple of 16 bytes halve its rate; the small kernels of two layers run side by side. */
-static double standard_step(const sli_problem *p, const fit *f, double scale) {
-    double e = (double)sli_cudnn_bytes(p), rows = fmax(p->batch, p->batch <= 8 ? 16 : f->rows);
-    double matrix = (double)sli_cudnn_gates(p) * p->units * sli_problem_output(p) + (double)p->units * p->projection;
-    double slow = sli_cudnn_narrow(p) && p->units % 8 != 0 ? 2 : 1;
-    double step = f->step + scale * slow * fmax(e * matrix / f->bytes, 2 * rows * matrix / f->flops);
-    return sli_cudnn_parts(p) > 1 && p->units <= 256 ? step / 2 : step;
+static double persistent_step(const sli_problem *p, sli_cudnn_algo algo, double scale, bool backward) {
+    bool mma = algo == SLI_CUDNN_PERSIST_STATIC && p->dtype == SL_F16 && p->units % MMA_UNITS == 0;
+    const persistent_rates *r = algo == SLI_CUDNN_PERSIST_DYNAMIC ? p->dtype == SL_F16 ? &dynamic_f16 : &dynamic_f32
+                                : mma                             ? &static_mma
+                                                                  : &static_fma;
+    const persistent_pass *pass = backward ? &r->backward : &r->forward;
+    double H = p->units, B = p->batch, held = HELD_BYTES * (REFERENCE_MULTIPROCESSORS / scale);
+    double spilled = fmax(0, recurrent_matrix(p) * (mma ? 2 : 4) - held) / pass->spilled;
+    double rows = mma ? fmax(0, B - SMALL_ROWS) : B;
+    double step = pass->step + pass->unit * H + scale * pass->row * rows * fmax(1, H / r->wide);
+    step += scale * spilled * (mma && !backward ? 1 : B);
+    return mma && p->op == SLI_OP_GRU ? mma_gru * step : step;
+}
+
+/* Small-H: one block works on a slice of rows by itself; backward takes 1.3 us more a step. */
+static double small_step(const sli_problem *p, double scale, bool backward) {
+    double blocks = REFERENCE_MULTIPROCESSORS / scale;
+    return (0.0115 * p->units + (backward ? 1.3 : 0)) * fmax(1, p->batch / (SMALL_ROWS * blocks));
 }
 
 double sli_cudnn_seconds(const sli_problem *p, const sli_caps *caps, sli_cudnn_algo algo) {
     /* Building persistent dynamic kernels takes seconds, once; counted as spread over a short training. */
-    const double call = 30, build = algo == SLI_CUDNN_PERSIST_DYNAMIC ? 3e6 / 5000 : 0, reference_sms = 132;
-    fit f = standard_fit(p->dtype);
-    double G = sli_cudnn_gates(p), T = (double)sli_cudnn_steps(p), inputs = 0, step;
-    double scale = caps->multiprocessors > 0 ? reference_sms / caps->multiprocessors : 1;
+    const double build = algo == SLI_CUDNN_PERSIST_DYNAMIC ? 3e6 / 5000 : 0, small_call = 38;
+    const standard_rates *rates = standard_of(p->dtype);
+    double scale = caps->multiprocessors > 0 ? (double)REFERENCE_MULTIPROCESSORS / caps->multiprocessors : 1;
+    double T = (double)sli_cudnn_steps(p), parts = sli_cudnn_parts(p), us = build, inputs = 0;
     for (int part = 0; part < sli_cudnn_parts(p); part++)
-        inputs += 2 * T * p->batch * G * p->units * (double)sli_cudnn_part_inputs(p, part);
-    if (algo == SLI_CUDNN_STANDARD)
-        step = standard_step(p, &f, scale);
-    else {
-        step = G / 4 * (algo == SLI_CUDNN_SMALL_H ? small_step(p) : persistent_step(p));
-        f.training = 3.2;
+        inputs += 2 * T * p->batch * sli_cudnn_gates(p) * p->units * (double)sli_cudnn_part_inputs(p, part);
+    for (int backward = 0; backward <= (p->train ? 1 : 0); backward++) {
+        double step = algo == SLI_CUDNN_STANDARD  ? standard_step(p, caps, scale, backward)
+                      : algo == SLI_CUDNN_SMALL_H ? small_step(p, scale, backward)
+                                                  : persistent_step(p, algo, scale, backward);
+        double call = algo == SLI_CUDNN_STANDARD  ? rates->call
+                      : algo == SLI_CUDNN_SMALL_H ? small_call
+                                                  : persistent_call;
+        double flops = backward ? 2 * inputs + 2 * T * p->batch * parts * recurrent_matrix(p) : inputs;
+        us += call + parts * T * step + scale * flops / rates->all;
     }
-    double us = sli_cudnn_parts(p) * T * step + scale * inputs / f.big_flops;
-    return 1e-6 * (build + (call + us) * (p->train ? f.training : 1));
+    return 1e-6 * us;
 }
