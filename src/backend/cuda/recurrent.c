@@ -59,16 +59,15 @@ static rates rates_of(sl_dtype dtype) {
 enum { FULL = 132, FEWEST_ROWS = 64 }; /* a product takes as long as for so many rows */
 
 /* A fused step: a dependent launch, then every block reads its weights and its rows, k elements of each, at 44 KB a us and
- * multiplies them; in f32 at half the rate of its multiprocessor. */
-static double fused_step(const sli_step_shape *s, double multiprocessors, sl_dtype dtype, bool backward) {
+ * multiplies them. */
+static double fused_step(const sli_step_shape *s, double multiprocessors, bool backward) {
     const double units = backward ? SLI_STEP_FUSED_BACKWARD_UNITS : SLI_STEP_FUSED_FORWARD_UNITS;
     const double rows = s->B < SLI_STEP_FUSED_ROWS ? (double)s->B : SLI_STEP_FUSED_ROWS;
     const double k = (double)(backward ? s->GH : s->O), columns = backward ? units : units * (double)s->gates;
     const double blocks = s->directions * ((double)s->H / units + 1) * ((double)s->B / SLI_STEP_FUSED_ROWS + 1);
     const double waves = blocks > multiprocessors ? blocks / multiprocessors : 1;
     const double read = (columns + rows) * k * (double)s->operand / 44e3;
-    const double multiplied = dtype == SL_F32 ? columns * rows * k / 118e3 : 0;
-    return 2.2 + waves * (read + multiplied);
+    return 2.2 + waves * read;
 }
 
 /* A step of two launches, with a projection or reset before of four. */
@@ -90,10 +89,8 @@ static double seconds(const sli_problem *p, const sli_caps *caps) {
     const double scale = FULL / multiprocessors, beside = s.directions == 2 ? 1.25 : 1; /* side by side */
     const double matrix = (double)s.GH * (double)s.O + (s.project ? (double)s.O * (double)s.H : 0);
     const double apart = apart_step(p, &s, caps, scale);
-    const double forward =
-        beside * (sli_step_fused(p, false) ? fused_step(&s, multiprocessors, p->dtype, false) : apart);
-    const double backward =
-        beside * (sli_step_fused(p, true) ? fused_step(&s, multiprocessors, p->dtype, true) : 1.1 * apart);
+    const double forward = beside * (sli_step_fused(p, false) ? fused_step(&s, multiprocessors, false) : apart);
+    const double backward = beside * (sli_step_fused(p, true) ? fused_step(&s, multiprocessors, true) : 1.1 * apart);
     const double inputs = 2.0 * s.directions * (double)s.T * (double)s.B * (double)s.GH * (double)s.I / r.flops;
     const double over_time = 2.0 * s.directions * (double)s.T * (double)s.B * matrix / r.flops;
     double us = r.call + (double)s.T * forward + scale * inputs;

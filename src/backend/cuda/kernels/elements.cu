@@ -14,13 +14,14 @@ template <int N> __device__ __forceinline__ void give(float *d, size_t item, sli
 }
 
 /* ----------------------------------------------------------------------------------------------------- one-hot -- */
-/* y[row][V] = 1 at the token, 0 elsewhere; `width` = V / N. */
+/* y[row][V] = 1 at the token, 0 elsewhere; NaN for a token outside, see embed.cu; `width` = V / N. */
 template <int N> __global__ void onehot_write(const int32_t *tokens, float *y, size_t rows, size_t width) {
     for (size_t i = sli_first(); i < rows * width; i += sli_stride()) {
         const size_t row = sli_divide(i, width), column = (i - row * width) * N, token = (size_t)tokens[row];
+        const float elsewhere = token < width * N ? 0.0f : NAN;
         sli_pack<N> value;
 #pragma unroll
-        for (int n = 0; n < N; n++) value.v[n] = column + n == token ? 1.0f : 0.0f;
+        for (int n = 0; n < N; n++) value.v[n] = column + n == token ? 1.0f : elsewhere;
         sli_store<N>(y, i, value);
     }
 }

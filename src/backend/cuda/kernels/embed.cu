@@ -5,12 +5,19 @@
 #include "backend/cuda/elements_layout.h"
 
 /* ----------------------------------------------------------------------------------------------------- forward -- */
-/* y[row] = table[token]; `width` packs of N floats a row. */
+/* Tokens that the host gave were checked there; what another library owns may hold anything: such rows become NaN, so that it is
+ * seen, and give no gradient. y[row] = table[token]; `width` packs of N floats a row. */
 template <int N>
-__global__ void embed_gather(const int32_t *tokens, const float *table, float *y, size_t rows, size_t width) {
+__global__ void embed_gather(const int32_t *tokens, uint32_t vocabulary, const float *table, float *y, size_t rows,
+                             size_t width) {
     for (size_t i = sli_first(); i < rows * width; i += sli_stride()) {
         const size_t row = sli_divide(i, width), column = i - row * width;
-        sli_store<N>(y, i, sli_load<N>(table, (size_t)tokens[row] * width + column));
+        const uint32_t token = (uint32_t)tokens[row];
+        sli_pack<N> value;
+#pragma unroll
+        for (int n = 0; n < N; n++) value.v[n] = NAN;
+        if (token < vocabulary) value = sli_load<N>(table, (size_t)token * width + column);
+        sli_store<N>(y, i, value);
     }
 }
 
@@ -20,11 +27,14 @@ extern "C" void sli_gpu_embed_forward(const sli_call *call) {
     const int32_t *tokens = (const int32_t *)call->in[SLI_EMBED_TOKENS];
     const float *table = (const float *)call->param[SLI_EMBED_TABLE];
     float *y = (float *)call->out[SLI_EMBED_Y];
+    const uint32_t vocabulary = (uint32_t)call->problem.inputs;
     const cudaStream_t stream = sli_cuda_stream(call->queue);
     if (width % 4 == 0 && sli_aligned(table) && sli_aligned(y))
-        embed_gather<4><<<sli_blocks(rows * width / 4), SLI_THREADS, 0, stream>>>(tokens, table, y, rows, width / 4);
+        embed_gather<4>
+            <<<sli_blocks(rows * width / 4), SLI_THREADS, 0, stream>>>(tokens, vocabulary, table, y, rows, width / 4);
     else
-        embed_gather<1><<<sli_blocks(rows * width), SLI_THREADS, 0, stream>>>(tokens, table, y, rows, width);
+        embed_gather<1>
+            <<<sli_blocks(rows * width), SLI_THREADS, 0, stream>>>(tokens, vocabulary, table, y, rows, width);
     SLI_LAUNCHED(call->queue, "embed_gather");
 }
 
@@ -35,14 +45,22 @@ __device__ __forceinline__ uint32_t row_of(size_t position, size_t rows, size_t 
     return (uint32_t)(rows - (step + 1) * batch + (position - step * batch));
 }
 
+/* The key of a position: its token, or the vocabulary's size for anything outside. */
+__device__ __forceinline__ uint32_t key_of(int32_t token, uint32_t vocabulary) {
+    return (uint32_t)token < vocabulary ? (uint32_t)token : vocabulary;
+}
+
 /* One block: pairs (token, position) are all different, so that any correct sort is stable. Bitonic, in shared memory of
  * `size` pairs, a power of two. */
-__global__ void sort_small(const int32_t *tokens, size_t rows, size_t batch, int size, int32_t *sorted_tokens,
-                           uint32_t *sorted_rows) {
+__global__ void sort_small(const int32_t *tokens, uint32_t vocabulary, size_t rows, size_t batch, int size,
+                           int32_t *sorted_tokens, uint32_t *sorted_rows) {
     extern __shared__ unsigned long long pairs[];
-    for (int i = threadIdx.x; i < size; i += blockDim.x)
-        pairs[i] =
-            (size_t)i < rows ? (unsigned long long)(uint32_t)tokens[row_of(i, rows, batch)] << 32 | (uint32_t)i : ~0ull;
+    for (int i = threadIdx.x; i < size; i += blockDim.x) {
+        pairs[i] = ~0ull;
+        if ((size_t)i >= rows) continue;
+        const uint32_t key = key_of(tokens[row_of(i, rows, batch)], vocabulary);
+        pairs[i] = (unsigned long long)key << 32 | (uint32_t)i;
+    }
     for (int run = 2; run <= size; run *= 2)
         for (int apart = run / 2; apart > 0; apart /= 2) {
             __syncthreads();
@@ -71,12 +89,13 @@ struct sort_pass {
     uint32_t *rows_out;
     uint32_t *counts; /* [SLI_SORT_DIGITS][tiles]: of each digit in each tile, then where the first of them goes */
     size_t rows, batch, tiles;
+    uint32_t vocabulary;
     int shift;
 };
 
 __device__ __forceinline__ void read_position(const sort_pass &p, size_t k, uint32_t *token, uint32_t *row) {
     *row = p.tokens_in ? p.rows_in[k] : row_of(k, p.rows, p.batch);
-    *token = (uint32_t)(p.tokens_in ? p.tokens_in[k] : p.tokens[*row]);
+    *token = p.tokens_in ? (uint32_t)p.tokens_in[k] : key_of(p.tokens[*row], p.vocabulary);
 }
 
 enum { SORT_THREADS = 256, SORT_WARPS = SORT_THREADS / 32, SORT_EACH = SLI_SORT_TILE / SORT_THREADS };
@@ -165,7 +184,7 @@ static void launch_small(const sli_call *call, const int32_t *tokens, int32_t *s
     while ((size_t)size < rows) size *= 2;
     const int threads = size / 2 < 32 ? 32 : size / 2 > 1024 ? 1024 : size / 2;
     sort_small<<<1, threads, size * sizeof(unsigned long long), sli_cuda_stream(call->queue)>>>(
-        tokens, rows, (size_t)call->problem.batch, size, sorted, rows_of_sorted);
+        tokens, (uint32_t)call->problem.inputs, rows, (size_t)call->problem.batch, size, sorted, rows_of_sorted);
     SLI_LAUNCHED(call->queue, "sort_small");
 }
 
@@ -184,6 +203,7 @@ static void launch_passes(const sli_call *call, const sli_sort_layout *layout, c
         pass.rows = layout->positions;
         pass.batch = (size_t)call->problem.batch;
         pass.tiles = layout->tiles;
+        pass.vocabulary = (uint32_t)call->problem.inputs;
         pass.shift = 8 * k;
         sort_count<<<(unsigned)layout->tiles, SORT_THREADS, 0, stream>>>(pass);
         SLI_LAUNCHED(call->queue, "sort_count");
@@ -221,11 +241,13 @@ enum { ADD_WARPS = SLI_THREADS / 32 };
  * packs a row. */
 template <int N>
 __global__ void __launch_bounds__(SLI_THREADS)
-    embed_add(const int32_t *tokens, const uint32_t *rows, size_t count, const float *dy, float *table, size_t width) {
+    embed_add(const int32_t *tokens, uint32_t vocabulary, const uint32_t *rows, size_t count, const float *dy,
+              float *table, size_t width) {
     const size_t start = (size_t)blockIdx.x * ADD_WARPS + threadIdx.x / 32;
     const int lane = threadIdx.x % 32;
     if (start >= count) return;
     const int32_t token = tokens[start];
+    if ((uint32_t)token >= vocabulary) return;
     if (start > 0 && tokens[start - 1] == token) return;
     for (size_t tile = blockIdx.y; tile * 32 < width; tile += gridDim.y) {
         const size_t column = tile * 32 + lane, at = (size_t)token * width + column;
@@ -260,10 +282,11 @@ extern "C" void sli_gpu_embed_backward(const sli_call *call) {
     const bool vectors = width % 4 == 0 && sli_aligned(dy) && sli_aligned(table);
     const size_t packs = vectors ? width / 4 : width, tiles = (packs + 31) / 32;
     const dim3 grid((unsigned)((rows + ADD_WARPS - 1) / ADD_WARPS), (unsigned)(tiles < 65535 ? tiles : 65535));
+    const uint32_t vocabulary = (uint32_t)call->problem.inputs;
     const cudaStream_t stream = sli_cuda_stream(call->queue);
     if (vectors)
-        embed_add<4><<<grid, SLI_THREADS, 0, stream>>>(tokens, order, rows, dy, table, packs);
+        embed_add<4><<<grid, SLI_THREADS, 0, stream>>>(tokens, vocabulary, order, rows, dy, table, packs);
     else
-        embed_add<1><<<grid, SLI_THREADS, 0, stream>>>(tokens, order, rows, dy, table, packs);
+        embed_add<1><<<grid, SLI_THREADS, 0, stream>>>(tokens, vocabulary, order, rows, dy, table, packs);
     SLI_LAUNCHED(call->queue, "embed_add");
 }

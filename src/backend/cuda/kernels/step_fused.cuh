@@ -11,17 +11,16 @@
 #include "backend/cuda/kernels/step_cells.cuh"
 #include "backend/cuda/kernels/step_fused_mma.cuh"
 
-enum { FUSED_F32, FUSED_TF32, FUSED_NARROW };
+enum { FUSED_TF32, FUSED_NARROW };
 enum {
     FUSED_ROWS = SLI_STEP_FUSED_ROWS,
     FUSED_TILES = FUSED_ROWS / 16,
-    FUSED_EACH = FUSED_ROWS / 4, /* rows of a lane in f32 */
-    FUSED_PIECES = 2             /* pieces of a warp in flight */
+    FUSED_PIECES = 2 /* pieces of a warp in flight */
 };
 
 /* Elements of k a piece has. */
 template <int MATH> static __device__ __forceinline__ constexpr int fused_piece() {
-    return MATH == FUSED_F32 ? 4 : MATH == FUSED_TF32 ? 16 : 32;
+    return MATH == FUSED_TF32 ? 16 : 32;
 }
 
 /* One of the two operands of the product: rows of `stride` elements that were written by an earlier launch. */
@@ -30,22 +29,10 @@ typedef struct fused_rows {
     int64_t stride;
     int first, count; /* the block's rows */
     int k;            /* elements of a row that count */
-    bool aligned;     /* f32: 16 bytes at a time */
 } fused_rows;
 
 static __device__ __forceinline__ uint4 fused_load16(const void *base, size_t byte) {
     return __ldcg(reinterpret_cast<const uint4 *>(static_cast<const char *>(base) + byte));
-}
-
-/* Four floats of a row from k on, zeros from `end` on. */
-static __device__ __forceinline__ float4 fused_load4(const float *row, int k, int end, bool aligned) {
-    if (aligned && k < end) return __ldcg(reinterpret_cast<const float4 *>(row + k));
-    float4 v;
-    v.x = k < end ? __ldcg(row + k) : 0.0f;
-    v.y = k + 1 < end ? __ldcg(row + k + 1) : 0.0f;
-    v.z = k + 2 < end ? __ldcg(row + k + 2) : 0.0f;
-    v.w = k + 3 < end ? __ldcg(row + k + 3) : 0.0f;
-    return v;
 }
 
 /* The rows' operand of one piece, as mma takes it: [tile][row l / 4, row l / 4 + 8]. */
@@ -96,10 +83,6 @@ static __device__ __forceinline__ void fused_mma(bool half, float (&d)[FUSED_TIL
             fused_mma_bf16(d[tile], low.z, high.z, low.w, high.w, b.z, b.w);
         }
     }
-}
-
-static inline int fused_math(sl_dtype math) {
-    return math == SL_F32 ? FUSED_F32 : math == SL_TF32 ? FUSED_TF32 : FUSED_NARROW;
 }
 
 /* tanh and sigmoid, no option. */

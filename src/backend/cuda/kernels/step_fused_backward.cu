@@ -12,7 +12,6 @@ typedef struct fused_backward_args {
     const void *r; /* operand [zs or G H][hs] */
     float *dp_to;  /* = [B][hs]: the product alone; NULL: a step */
     int count;     /* G H */
-    bool aligned;  /* f32: dr in 16-byte pieces */
 } fused_backward_args;
 
 /* ------------------------------------------------------------------------------------------------------ product --
@@ -81,54 +80,6 @@ template <int MATH> struct fused_backward_product {
             for (int half = 0; half < 2; half++)
                 *reinterpret_cast<float4 *>(&sums[tile * 16 + half * 8 + (lane >> 2)][4 * (lane & 3)]) = make_float4(
                     d[0][tile][2 * half], d[1][tile][2 * half], d[0][tile][2 * half + 1], d[1][tile][2 * half + 1]);
-    }
-};
-
-/* Exact f32: lane l has units 2 (l / 4) and the next, rows l % 4, l % 4 + 4, ... */
-template <> struct fused_backward_product<FUSED_F32> {
-    float w[4][2];
-
-    __device__ __forceinline__ void load(const fused_backward_args &f, int first) {
-        const int lane = threadIdx.x & 31, H = f.step.k.H, unit = (int)blockIdx.x * UNITS + 2 * (lane >> 2);
-        const float *r = static_cast<const float *>(f.r);
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-#pragma unroll
-            for (int n = 0; n < 2; n++) {
-                const int k = first * 4 + e;
-                w[e][n] = k < f.count ? __ldcg(r + (size_t)k * f.step.k.hs + min(unit + n, H - 1)) : 0.0f;
-            }
-    }
-
-    __device__ __forceinline__ void run(const fused_backward_args &f, const fused_rows &rows, int pieces,
-                                        float (&sums)[FUSED_ROWS][UNITS]) {
-        const int lane = threadIdx.x & 31;
-        const float *dr = static_cast<const float *>(rows.data) + (size_t)rows.first * rows.stride;
-        float d[2][FUSED_EACH] = {};
-        for (int piece = threadIdx.x >> 5; piece < pieces; piece += WARPS) {
-            float4 a[FUSED_EACH];
-#pragma unroll
-            for (int e = 0; e < FUSED_EACH; e++) {
-                const int row = (lane & 3) + 4 * e;
-                a[e] = fused_load4(dr + (size_t)row * rows.stride, row < rows.count ? piece * 4 : rows.k, rows.k,
-                                   rows.aligned);
-            }
-            if (piece >= WARPS) load(f, piece);
-#pragma unroll
-            for (int e = 0; e < FUSED_EACH; e++) {
-                if (4 * e >= rows.count) continue;
-#pragma unroll
-                for (int n = 0; n < 2; n++) {
-                    d[n][e] = fmaf(a[e].x, w[0][n], d[n][e]);
-                    d[n][e] = fmaf(a[e].y, w[1][n], d[n][e]);
-                    d[n][e] = fmaf(a[e].z, w[2][n], d[n][e]);
-                    d[n][e] = fmaf(a[e].w, w[3][n], d[n][e]);
-                }
-            }
-        }
-#pragma unroll
-        for (int e = 0; e < FUSED_EACH; e++)
-            *reinterpret_cast<float2 *>(&sums[(lane & 3) + 4 * e][2 * (lane >> 2)]) = make_float2(d[0][e], d[1][e]);
     }
 };
 
@@ -263,7 +214,7 @@ static __global__ void __launch_bounds__(UNITS *FUSED_ROWS)
         if (a.dp && !f.dr) dp = a.dp[(size_t)row * a.k.hs + j];
     }
     if (f.dr) {
-        const fused_rows rows = {f.dr, a.k.zs, first_row, min(a.k.B - first_row, (int)FUSED_ROWS), f.count, f.aligned};
+        const fused_rows rows = {f.dr, a.k.zs, first_row, min(a.k.B - first_row, (int)FUSED_ROWS), f.count};
         product.run(f, rows, pieces, sums[threadIdx.x >> 5]);
         __syncthreads();
 #pragma unroll
@@ -295,12 +246,9 @@ void sli_step_fused_backward(const step_way *way, const step_backward_args *args
     f.r = sli_step_recurrent(way);
     f.dp_to = dp_to;
     f.count = (int)way->s.GH;
-    f.aligned = way->s.zs % 4 == 0 && sli_step_aligned(dr);
     const sli_step_grid grid = fused_grid(way, UNITS);
     const bool plain = fused_plain(&args->k) && (way->s.gru || !args->pw_to);
-    const int math = fused_math(args->k.math);
-    const backward_kernel kernel = math == FUSED_F32    ? kernel_of<FUSED_F32>(&way->s, plain)
-                                   : math == FUSED_TF32 ? kernel_of<FUSED_TF32>(&way->s, plain)
-                                                        : kernel_of<FUSED_NARROW>(&way->s, plain);
+    const backward_kernel kernel =
+        args->k.math == SL_TF32 ? kernel_of<FUSED_TF32>(&way->s, plain) : kernel_of<FUSED_NARROW>(&way->s, plain);
     sli_step_launch(way, kernel, &grid, &f, dependent, "launch of a fused step's gradient");
 }

@@ -8,7 +8,6 @@ typedef struct fused_forward_args {
     step_forward_args step;
     const void *h; /* operand [B][hs] d h' */
     const void *r; /* operand [G H][hs] */
-    bool aligned;  /* f32: both in 16-byte pieces */
 } fused_forward_args;
 
 /* ------------------------------------------------------------------------------------------------------ product --
@@ -58,52 +57,6 @@ template <int MATH, int GATES> struct fused_forward_product {
                 *reinterpret_cast<float2 *>(&sums[g][row][unit]) = make_float2(d[g][tile][0], d[g][tile][1]);
                 *reinterpret_cast<float2 *>(&sums[g][row + 8][unit]) = make_float2(d[g][tile][2], d[g][tile][3]);
             }
-    }
-};
-
-/* Exact f32: lane l has unit l / 4 and rows l % 4, l % 4 + 4, ... */
-template <int GATES> struct fused_forward_product<FUSED_F32, GATES> {
-    float4 w[GATES];
-
-    __device__ __forceinline__ void load(const fused_forward_args &f, int first) {
-        const step_common &c = f.step.k;
-        const int lane = threadIdx.x & 31, unit = min((int)blockIdx.x * UNITS + (lane >> 2), c.H - 1);
-#pragma unroll
-        for (int g = 0; g < GATES; g++)
-            w[g] = fused_load4(static_cast<const float *>(f.r) + ((size_t)g * c.H + unit) * c.hs, first * 4, (int)c.hs,
-                               f.aligned);
-    }
-
-    __device__ __forceinline__ void run(const fused_forward_args &f, const fused_rows &rows, int pieces,
-                                        float (&sums)[GATES][FUSED_ROWS][UNITS]) {
-        const int lane = threadIdx.x & 31;
-        const float *h = static_cast<const float *>(rows.data) + (size_t)rows.first * rows.stride;
-        float d[GATES][FUSED_EACH] = {};
-        for (int piece = threadIdx.x >> 5; piece < pieces; piece += WARPS) {
-            float4 a[FUSED_EACH];
-#pragma unroll
-            for (int e = 0; e < FUSED_EACH; e++) {
-                const int row = (lane & 3) + 4 * e;
-                a[e] = fused_load4(h + (size_t)row * rows.stride, row < rows.count ? piece * 4 : rows.k, rows.k,
-                                   rows.aligned);
-            }
-            if (piece >= WARPS) load(f, piece);
-#pragma unroll
-            for (int e = 0; e < FUSED_EACH; e++) {
-                if (4 * e >= rows.count) continue;
-#pragma unroll
-                for (int g = 0; g < GATES; g++) {
-                    d[g][e] = fmaf(a[e].x, w[g].x, d[g][e]);
-                    d[g][e] = fmaf(a[e].y, w[g].y, d[g][e]);
-                    d[g][e] = fmaf(a[e].z, w[g].z, d[g][e]);
-                    d[g][e] = fmaf(a[e].w, w[g].w, d[g][e]);
-                }
-            }
-        }
-#pragma unroll
-        for (int g = 0; g < GATES; g++)
-#pragma unroll
-            for (int e = 0; e < FUSED_EACH; e++) sums[g][(lane & 3) + 4 * e][lane >> 2] = d[g][e];
     }
 };
 
@@ -220,7 +173,7 @@ static __global__ void __launch_bounds__(UNITS *FUSED_ROWS)
     if (mine) cell.early(a, row, j);
     step_wait();
     if (mine) cell.late(a, row, j);
-    const fused_rows rows = {f.h, a.k.hs, first_row, min(a.k.B - first_row, (int)FUSED_ROWS), (int)a.k.hs, f.aligned};
+    const fused_rows rows = {f.h, a.k.hs, first_row, min(a.k.B - first_row, (int)FUSED_ROWS), (int)a.k.hs};
     product.run(f, rows, pieces, sums[threadIdx.x >> 5]);
     __syncthreads();
     if (!mine) return;
@@ -247,12 +200,9 @@ void sli_step_fused_forward(const step_way *way, const step_forward_args *args, 
     f.step = *args;
     f.h = h;
     f.r = sli_step_recurrent(way);
-    f.aligned = way->s.hs % 4 == 0 && sli_step_aligned(f.r);
     const sli_step_grid grid = fused_grid(way, UNITS);
     const bool plain = fused_plain(&args->k) && (way->s.gru || !args->h_to);
-    const int math = fused_math(args->k.math);
-    const forward_kernel kernel = math == FUSED_F32    ? kernel_of<FUSED_F32>(&way->s, plain)
-                                  : math == FUSED_TF32 ? kernel_of<FUSED_TF32>(&way->s, plain)
-                                                       : kernel_of<FUSED_NARROW>(&way->s, plain);
+    const forward_kernel kernel =
+        args->k.math == SL_TF32 ? kernel_of<FUSED_TF32>(&way->s, plain) : kernel_of<FUSED_NARROW>(&way->s, plain);
     sli_step_launch(way, kernel, &grid, &f, dependent, "launch of a fused step");
 }
