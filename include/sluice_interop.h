@@ -14,7 +14,8 @@
  * [T][B][features] or [B][features], float32 (int32 for tokens and lengths), on the plan's device, and aligned to 16 bytes.
  *
  * The plan is made with train = 1 if backward is wanted, without a loss, and with input_gradients = 1 if d_inputs are. Nothing
- * waits: on a GPU the results are there when the stream gets to them. What was borrowed must live until then, parameters and
+ * waits: on a GPU the results are there when the stream gets to them. Token ids are not looked at by the host then: one outside
+ * the vocabulary makes its row's outputs NaN and gives no gradient. What was borrowed must live until then, parameters and
  * gradients until they are unbound (value NULL) or the params or run is freed. */
 #ifndef SLUICE_INTEROP_H
 #define SLUICE_INTEROP_H
@@ -48,8 +49,11 @@ typedef struct sl_dl_tensor {
     uint64_t byte_offset;
 } sl_dl_tensor;
 
-/* From now on the run works in this stream (cudaStream_t; the legacy default stream is not taken: it cannot be told from
- * NULL, which brings back the run's own). SL_ERR_USAGE on devices without streams. */
+/* From now on the run works in this stream (cudaStream_t), after what it has queued so far. NULL is CUDA's legacy default stream,
+ * which is PyTorch's unless it is told otherwise; SL_INTEROP_OWN_STREAM brings back the run's own. While the stream is captured,
+ * calls that must send something from the host are refused: a step or seed that is new, full lengths that are left out.
+ * SL_ERR_USAGE on devices without streams. */
+#define SL_INTEROP_OWN_STREAM ((void *)-1)
 SL_API sl_status sl_interop_stream(sl_run *run, void *stream);
 /* Parameter `name` (rows x columns, or its vector) is read from `value` from now on; its owner updates it: sl_run_update and
  * sl_run_step refuse. sl_params_get and _set mean the borrowed memory too, and do not wait for the caller's stream. NULL: the

@@ -21,6 +21,8 @@ typedef enum sli_phase {
     SLI_PHASE_COUNT
 } sli_phase;
 
+#define SLI_OWN_STREAM ((void *)-1) /* of borrow_stream; sluice_interop.h: SL_INTEROP_OWN_STREAM */
+
 enum { SLI_READ_SLOTS = 4, SLI_READ_BYTES = 256 };
 
 struct sli_device_ops {
@@ -57,7 +59,8 @@ struct sli_device_ops {
     /* Seconds by phase since profiling was turned on; NULL where it is not offered. */
     sl_status (*profile_begin)(sli_queue *queue);
     sl_status (*profile_end)(sli_queue *queue, double seconds[SLI_PHASE_COUNT]);
-    /* Works in another library's stream (cudaStream_t) from now on; NULL: the queue's own. */
+    /* Works in another library's stream (cudaStream_t) from now on; NULL is CUDA's legacy default stream, SLI_OWN_STREAM the
+     * queue's own. */
     sl_status (*borrow_stream)(sli_queue *queue, void *stream);
     size_t (*blas_buffers)(const sli_caps *caps); /* bytes a BLAS keeps for itself, estimate */
 };

@@ -297,24 +297,35 @@ static const sli_device_ops *find_ops(const char *name) {
     return NULL;
 }
 
-/* What a GPU's libraries may still take for themselves while a run computes. */
-enum { GPU_RESERVE = 64 << 20 };
+/* Free memory is read before kernels are loaded and handles, graphs and events are made, which lie beside a plan's own blocks and
+ * take up to some hundred MiB. Of a GPU that is nearly full not all of the rest is set aside. */
+static size_t gpu_room(size_t free_memory) {
+    const size_t most = (size_t)512 << 20, tenth = free_memory / 10;
+    return free_memory - (tenth < most ? tenth : most);
+}
 
-/* "auto": the first GPU if it can be used, unless what is asked for is only computed on the CPU. */
-static bool prefers_gpu(const sl_plan_options *options) {
-    sli_caps caps;
+/* "auto": the first GPU that can be used, unless what is asked for is only computed on the CPU. */
+static const char *automatic_device(const sl_plan_options *options, char *name, size_t capacity) {
     const char *require = options->require ? options->require : "";
-    if (options->dtype == SL_F64 || strcmp(require, "ref") == 0 || strncmp(require, "cpu:", 4) == 0) return false;
+    if (options->dtype == SL_F64 || strcmp(require, "ref") == 0 || strncmp(require, "cpu:", 4) == 0) return "cpu";
     const sli_device_ops *cuda = find_ops("cuda:0");
-    bool usable = cuda && cuda->caps("cuda:0", options->threads, &caps) == SL_OK && !caps.invented;
-    if (!usable) sli_clear_error();
-    return usable;
+    char text[512];
+    bool usable;
+    for (int index = 0; cuda; index++) {
+        sli_caps caps;
+        snprintf(name, capacity, "cuda:%d", index);
+        if (cuda->caps(name, options->threads, &caps) == SL_OK) return name;
+        sli_clear_error();
+        if (!cuda->describe(index + 1, name, capacity, text, sizeof text, &usable)) break;
+    }
+    return "cpu";
 }
 
 static sl_status resolve_device(sl_plan *plan) {
     sli_caps *caps = &plan->caps;
+    char found[sizeof caps->name];
     const char *name = plan->options.device;
-    if (strcmp(name, "auto") == 0) name = prefers_gpu(&plan->options) ? "cuda:0" : "cpu";
+    if (strcmp(name, "auto") == 0) name = automatic_device(&plan->options, found, sizeof found);
     if (strcmp(name, "cuda") == 0) name = "cuda:0";
     plan->ops = find_ops(name);
     if (!plan->ops) return sli_fail(SL_ERR_DEVICE, "there is no device called \"%s\"; see `sluice devices`", name);
@@ -325,7 +336,7 @@ static sl_status resolve_device(sl_plan *plan) {
     if (caps->invented) return SL_OK;
     SLI_TRY(plan->ops->open(caps, &plan->allocator, &plan->device));
     if (caps->kind != SLI_DEVICE_CUDA || caps->free_memory == 0) return SL_OK;
-    size_t room = caps->free_memory > GPU_RESERVE ? caps->free_memory - GPU_RESERVE : 1;
+    size_t room = gpu_room(caps->free_memory);
     if (plan->memory_limit == 0 || plan->memory_limit > room) plan->memory_limit = room;
     return SL_OK;
 }

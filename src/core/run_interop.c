@@ -105,6 +105,7 @@ size_t sli_run_bound_bytes(const sl_plan *plan) {
 }
 
 void sli_run_unbind(sl_run *run) {
+    run->lent = false;
     if (run->bound) memset(run->bound, 0, 2 * (size_t)run->plan->tensor_count * sizeof *run->bound);
 }
 
@@ -249,7 +250,9 @@ sl_status sl_interop_forward(sl_run *run, const sl_interop_call *call) {
     SLI_TRY(sli_run_send_scalars(run));
     SLI_TRY(sli_run_forward_steps(run, run->training));
     SLI_TRY(sli_run_carry_states(run));
-    return copy_states_out(run, call);
+    SLI_TRY(copy_states_out(run, call));
+    run->lent = true;
+    return SL_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------ backward -- */
@@ -284,7 +287,7 @@ static sl_status set_input_gradient(sl_run *run, int index, const sl_dl_tensor *
 sl_status sl_interop_backward(sl_run *run, const sl_dl_tensor *const *d_outputs, const sl_dl_tensor *const *d_inputs) {
     SLI_TRY(check_plan(run, "sl_interop_backward"));
     const sl_plan *plan = run->plan;
-    SLI_FAIL_IF(!plan->train || !run->bound || !run->training || run->batch == 0, SL_ERR_USAGE,
+    SLI_FAIL_IF(!run->lent || !run->training, SL_ERR_USAGE,
                 "sl_interop_backward: the last call was no sl_interop_forward for training");
     SLI_FAIL_IF(!d_outputs, SL_ERR_USAGE, "sl_interop_backward: d_outputs is NULL; give one tensor a model output");
     for (int k = 0; k < plan->output_count; k++) SLI_TRY(set_output_gradient(run, plan->outputs[k], d_outputs[k]));

@@ -224,6 +224,18 @@ TEST(interop_refusals) {
     CHECK_FAILS(sl_interop_forward(f.run, &call), SL_ERR_SHAPE, "6 rows");
     CHECK_FAILS(sl_interop_parameter(f.params, "nobody", NULL), SL_ERR_UNKNOWN, "nobody");
     if (!f.plan->ops->borrow_stream) CHECK_FAILS(sl_interop_stream(f.run, NULL), SL_ERR_USAGE, "no streams");
+    call.batch = B;
+    REQUIRE_OK(sl_interop_forward(f.run, &call));
+    const void *host[] = {f.x}, *nothing[] = {NULL, NULL};
+    sl_batch batch = {.batch = B, .steps = T, .inputs = host};
+    REQUIRE_OK(sl_run_gradients(f.run, &batch, nothing, 0, 0, 1, NULL));
+    CHECK_FAILS(sl_interop_backward(f.run, none, NULL), SL_ERR_USAGE, "no sl_interop_forward");
+    if (f.plan->ops->borrow_stream) { /* the default stream, and back */
+        REQUIRE_OK(sl_interop_stream(f.run, NULL));
+        REQUIRE_OK(sl_interop_forward(f.run, &call));
+        REQUIRE_OK(sl_interop_stream(f.run, SL_INTEROP_OWN_STREAM));
+        REQUIRE_OK(sl_interop_backward(f.run, none, NULL));
+    }
     disown(x);
     close_fixture(&f);
 }

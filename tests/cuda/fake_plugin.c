@@ -1,6 +1,7 @@
 /* A libsluice_cuda.so without CUDA: its "GPU" is host memory, its kernels compute nothing. With it the tests go through what
  * libsluice does with a GPU, where there is none: a plug-in of another version (FAKE_VERSION), memory that runs out
- * (SLUICE_FAKE_MEMORY bytes), a GPU that falls off after SLUICE_FAKE_WORKS pieces of work, an old GPU (SLUICE_FAKE_SM). */
+ * (SLUICE_FAKE_MEMORY bytes), a GPU that falls off after SLUICE_FAKE_WORKS pieces of work, an old GPU (SLUICE_FAKE_SM), one that
+ * is lost (SLUICE_FAKE_LOST, the second). */
 #include <stdlib.h>
 #include <string.h>
 #include "backend/cuda/plugin.h"
@@ -42,7 +43,8 @@ static sl_status one_more(void) {
 }
 
 static sl_status gpu(int index, sli_cuda_gpu *gpu) {
-    if (index == 1) return host->fail(SL_ERR_DEVICE, "cudaGetDeviceProperties failed on GPU 1: the GPU is lost");
+    if (index == setting("SLUICE_FAKE_LOST", 1))
+        return host->fail(SL_ERR_DEVICE, "cudaGetDeviceProperties failed on GPU %d: the GPU is lost", index);
     strcpy(gpu->name, "Fake GPU");
     gpu->compute_capability = (int)setting("SLUICE_FAKE_SM", 90);
     gpu->multiprocessors = 132;
@@ -189,9 +191,12 @@ static void loss(const sli_call *call) {
     call->metrics->count += count;
 }
 
+extern const sli_plugin_version sli_cuda_plugin_version;
+const sli_plugin_version sli_cuda_plugin_version = {FAKE_VERSION,           sizeof(sli_call),
+                                                    sizeof(sli_caps),       sizeof(sli_problem),
+                                                    sizeof(sli_device_ops), sizeof(sli_cuda_plugin)};
+
 static const sli_cuda_plugin plugin = {
-    .version = {FAKE_VERSION, sizeof(sli_call), sizeof(sli_caps), sizeof(sli_problem), sizeof(sli_device_ops),
-                sizeof(sli_cuda_plugin)},
     .build = "no nvcc",
     .gpu = gpu,
     .blas = blas,
@@ -224,8 +229,10 @@ const sli_cuda_plugin *sli_cuda_plugin_open(const sli_plugin_host *given, sli_wh
 const sli_cuda_plugin *sli_cuda_plugin_open(const sli_plugin_host *given, sli_why *why) {
     static sli_cuda_plugin table;
     (void)why;
+    if (strcmp(FAKE_VERSION, SLI_PLUGIN_VERSION_TEXT) != 0) abort(); /* another version's function is not called */
     host = given;
     table = plugin;
+    table.version = sli_cuda_plugin_version;
     table.xent_forward = table.loss_forward = loss;
     return &table;
 }

@@ -92,7 +92,7 @@ static bool cut(char *path, int count) {
 /* The environment of the first python3 in PATH: as it is named (a virtual environment), then as links lead (its base). */
 static bool look_in_path_python(search *s) {
     char program[PATH_MAX], resolved[PATH_MAX];
-    for (const char *list = getenv("PATH"); list && *list;) {
+    for (const char *list = secure_getenv("PATH"); list && *list;) {
         const char *end = strchrnul(list, ':');
         int length = snprintf(program, sizeof program, "%.*s/python3", (int)(end - list), list);
         list = *end ? end + 1 : end;
@@ -102,7 +102,7 @@ static bool look_in_path_python(search *s) {
         if (real && cut(resolved, 2) && look_in_python(s, resolved)) return true;
         break;
     }
-    const char *home = getenv("HOME");
+    const char *home = secure_getenv("HOME");
     int length = snprintf(program, sizeof program, "%s/.local", home ? home : "");
     if (home && *home && length > 0 && (size_t)length < sizeof program && look_in_python(s, program)) return true;
     return look_in_python(s, "/usr/local");
@@ -111,10 +111,10 @@ static bool look_in_path_python(search *s) {
 static bool look_everywhere(search *s) {
     static const char *const folders[] = {"/usr/local/cuda/lib64", "/usr/local/cuda-1[3-9]*/lib64", "/opt/cuda/lib64",
                                           "/usr/lib/x86_64-linux-gnu", "/usr/lib64"};
-    if (look_in_list(s, getenv("SLUICE_LIBRARY_PATH"))) return true;
+    if (look_in_list(s, secure_getenv("SLUICE_LIBRARY_PATH"))) return true;
     for (const char *const *name = s->names; *name; name++)
         if (open_by_name(s, *name)) return true;
-    if (look_in_python(s, getenv("VIRTUAL_ENV")) || look_in_python(s, getenv("CONDA_PREFIX"))) return true;
+    if (look_in_python(s, secure_getenv("VIRTUAL_ENV")) || look_in_python(s, secure_getenv("CONDA_PREFIX"))) return true;
     if (look_in_path_python(s)) return true;
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
         if (look_in_pattern(s, folders[i])) return true;

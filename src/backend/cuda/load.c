@@ -128,17 +128,26 @@ bool sli_plugin_fits(const sli_plugin_version *found, size_t table_bytes, const 
     return true;
 }
 
-/* The plug-in's function at `symbol_name`; the library stays open. */
-static bool open_plugin(const char *file, const char *symbol_name, void *function_pointer, char *path, size_t capacity,
-                        sli_why *why) {
-    if (!sli_plugin_find(file, path, capacity, why)) return false;
+typedef struct plugin_file {
+    const char *name, *function, *version; /* the last two are symbols */
+    size_t table_bytes;
+} plugin_file;
+
+/* The function of a plug-in of this version; the library stays open. Nothing of another version is called. */
+static bool open_plugin(const plugin_file *file, void *function_pointer, sli_why *why) {
+    char path[PATH_MAX];
+    const sli_plugin_version *version;
+    if (!sli_plugin_find(file->name, path, sizeof path, why)) return false;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
         const char *error = dlerror();
-        return sli_refuse(why, "%s does not open: %.180s", file, error ? error : path);
+        return sli_refuse(why, "%s does not open: %.180s", file->name, error ? error : path);
     }
-    return symbol(library, symbol_name, function_pointer) ||
-           sli_refuse(why, "%.150s is no plug-in of Sluice: it has no %s", path, symbol_name);
+    NEED(symbol(library, file->function, function_pointer), "%.150s is no plug-in of Sluice: it has no %s", path,
+         file->function);
+    NEED(symbol(library, file->version, &version),
+         "%.150s is a plug-in built for another version: it does not tell which", path);
+    return sli_plugin_fits(version, file->table_bytes, path, why);
 }
 
 /* ------------------------------------------------------------------------------------------------- opened once -- */
@@ -151,21 +160,19 @@ static sli_driver driver;
 static sli_why cuda_missing, cudnn_missing;
 
 static void open_cuda(void) {
+    static const plugin_file file = {"libsluice_cuda.so", SLI_CUDA_PLUGIN_SYMBOL, SLI_CUDA_VERSION_SYMBOL,
+                                     sizeof(sli_cuda_plugin)};
     sli_cuda_plugin_fn open;
-    char path[PATH_MAX];
     if (!sli_driver_ask("libcuda.so.1", &driver, &cuda_missing)) return;
-    if (!open_plugin("libsluice_cuda.so", SLI_CUDA_PLUGIN_SYMBOL, &open, path, sizeof path, &cuda_missing)) return;
-    const sli_cuda_plugin *found = open(&host, &cuda_missing);
-    if (found && sli_plugin_fits(&found->version, sizeof *found, path, &cuda_missing)) cuda = found;
+    if (open_plugin(&file, &open, &cuda_missing)) cuda = open(&host, &cuda_missing);
 }
 
 static void open_cudnn(void) {
+    static const plugin_file file = {"libsluice_cudnn.so", SLI_CUDNN_PLUGIN_SYMBOL, SLI_CUDNN_VERSION_SYMBOL,
+                                     sizeof(sli_cudnn_plugin)};
     sli_cudnn_plugin_fn open;
-    char path[PATH_MAX];
     if (!sli_cuda_get(&cudnn_missing)) return;
-    if (!open_plugin("libsluice_cudnn.so", SLI_CUDNN_PLUGIN_SYMBOL, &open, path, sizeof path, &cudnn_missing)) return;
-    const sli_cudnn_plugin *found = open(&host, cuda, &cudnn_missing);
-    if (found && sli_plugin_fits(&found->version, sizeof *found, path, &cudnn_missing)) cudnn = found;
+    if (open_plugin(&file, &open, &cudnn_missing)) cudnn = open(&host, cuda, &cudnn_missing);
 }
 
 const sli_cuda_plugin *sli_cuda_get(sli_why *why) {

@@ -1,6 +1,6 @@
 /* The private interface between libsluice and its GPU plug-ins, libsluice_cuda.so and libsluice_cudnn.so. libsluice opens a
- * plug-in with dlopen, asks its one symbol for a table, and compares `version` with its own: only an exact match is used.
- * Plain C without CUDA headers: both sides include it. */
+ * plug-in with dlopen and compares the version that it finds there with its own; only where they match exactly, the plug-in's
+ * one function is called, which gives a table. Plain C without CUDA headers: both sides include it. */
 #ifndef SLI_CUDA_PLUGIN_H
 #define SLI_CUDA_PLUGIN_H
 
@@ -62,9 +62,10 @@ typedef struct sli_cuda_plugin {
     long (*inject)(long call, int error, bool sticky);
     size_t (*allocated)(int index); /* tests: bytes of this GPU that ops.alloc gave and ops.free has not taken back */
 } sli_cuda_plugin;
-/* The symbol. NULL: *why has the reason. */
+/* The symbols: a function, NULL: *why has the reason; and a const sli_plugin_version. */
 typedef const sli_cuda_plugin *(*sli_cuda_plugin_fn)(const sli_plugin_host *host, sli_why *why);
 #define SLI_CUDA_PLUGIN_SYMBOL "sli_cuda_plugin_open"
+#define SLI_CUDA_VERSION_SYMBOL "sli_cuda_plugin_version"
 
 typedef enum sli_cudnn_algo {
     SLI_CUDNN_STANDARD,
@@ -85,6 +86,7 @@ typedef struct sli_cudnn_plugin {
 typedef const sli_cudnn_plugin *(*sli_cudnn_plugin_fn)(const sli_plugin_host *host, const sli_cuda_plugin *cuda,
                                                        sli_why *why);
 #define SLI_CUDNN_PLUGIN_SYMBOL "sli_cudnn_plugin_open"
+#define SLI_CUDNN_VERSION_SYMBOL "sli_cudnn_plugin_version"
 
 /* ------------------------------------------------------------------------------------- libsluice's side (load.c) --
  * Opened once for the process; NULL with the reason while something is missing. */

@@ -10,23 +10,27 @@ sli_plugin_host sli_cuda_host;
 
 /* ------------------------------------------------------------------------------------------- the hook for tests -- */
 static pthread_mutex_t hook_lock = PTHREAD_MUTEX_INITIALIZER;
-static long hook_calls, hook_at; /* hook_at 0: nothing is injected */
+static long hook_calls; /* atomic */
+static bool hook_armed; /* atomic: look below, under the lock */
+static long hook_at;    /* 0: nothing is injected */
 static cudaError_t hook_error;
 static bool hook_sticky;
 
 long sli_cuda_inject(long call, int error, bool sticky) {
     pthread_mutex_lock(&hook_lock);
-    hook_at = call > 0 ? hook_calls + call : 0;
+    const long made = __atomic_load_n(&hook_calls, __ATOMIC_RELAXED);
+    hook_at = call > 0 ? made + call : 0;
     hook_error = (cudaError_t)error;
     hook_sticky = sticky;
-    const long made = hook_calls;
+    __atomic_store_n(&hook_armed, hook_at > 0, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&hook_lock);
     return made;
 }
 
 cudaError_t sli_cuda_injected(cudaError_t error) {
+    const long call = __atomic_add_fetch(&hook_calls, 1, __ATOMIC_RELAXED);
+    if (!__atomic_load_n(&hook_armed, __ATOMIC_ACQUIRE)) return error;
     pthread_mutex_lock(&hook_lock);
-    const long call = ++hook_calls;
     if (hook_at > 0 && (call == hook_at || (hook_sticky && call > hook_at))) error = hook_error;
     pthread_mutex_unlock(&hook_lock);
     return error;

@@ -18,6 +18,7 @@ struct sli_device {
     sl_allocator allocator;
     sli_caps caps;
     int index;
+    void *blas; /* cuBLASLt's handle; NULL: own kernels multiply, as long as the device is open */
 };
 
 /* Makes the device current in this thread. */
@@ -44,7 +45,8 @@ enum {
     SLI_RING_SLOTS = 4,
     SLI_RING_BYTES = 1 << 20, /* of one slot */
     SLI_MARKS = 2048,         /* marks between two collections */
-    SLI_SENTENCE = 512
+    SLI_SENTENCE = 512,
+    SLI_MOST_KEPT = 64 /* objects of sli_cuda_keep: a cuDNN shape for each size of call */
 };
 /* Beyond the phases: the stretch of a replay, shared out by its recording's own marks; and time that nobody counts. */
 enum { SLI_PHASE_REPLAY = SLI_PHASE_COUNT, SLI_PHASE_IGNORED, SLI_PHASE_ALL };
@@ -76,6 +78,7 @@ typedef struct sli_kept {
     size_t key_bytes;
     void *object;
     void (*free_kept)(void *object);
+    bool recorded; /* a recording has used it, which may be replayed until the queue ends */
     struct sli_kept *next;
 } sli_kept;
 
@@ -138,6 +141,6 @@ void sli_profile_free(sli_queue *queue, sli_marks *marks);
 /* products.cu */
 bool sli_products_open(sli_why *why);
 /* Opens cuBLASLt for the current device before anything is recorded; without cuBLASLt own kernels multiply. */
-void sli_products_prepare(const sli_device *device);
+void sli_products_prepare(sli_device *device);
 
 #endif

@@ -1,6 +1,8 @@
-/* The plug-in's one symbol and its table. */
+/* The plug-in's two symbols, its version and the function that gives its table. */
 #include "backend/cuda/runtime/functions.h"
 #include "backend/cuda/runtime/internal.h"
+
+#include <cuda.h>
 
 #ifndef SLI_CUDA_BUILD
 #define SLI_CUDA_BUILD "nvcc"
@@ -23,37 +25,99 @@ const sli_cuda_services sli_cuda_services_table = {
     [](void *to, size_t bytes, cudaStream_t stream) { return cudaMemsetAsync(to, 0, bytes, stream); },
 };
 
+extern "C" {
+extern __attribute__((visibility("default"))) const sli_plugin_version sli_cuda_plugin_version;
+const sli_plugin_version sli_cuda_plugin_version = SLI_PLUGIN_VERSION(sli_cuda_plugin);
+}
+
+/* ------------------------------------------------------------------------------------------ the caller's own GPU --
+ * A thread of another program may have another GPU as its current one: each function of the table gives that back. */
+static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
+static CUresult (*device_get)(CUdevice *device, int index);
+static CUresult (*context_state)(CUdevice device, unsigned *flags, int *active);
+
+static void find_driver(void) {
+    const unsigned version = 12000;
+    cudaDriverEntryPointQueryResult found;
+    void *get = NULL, *state = NULL;
+    if (cudaGetDriverEntryPointByVersion("cuDeviceGet", &get, version, cudaEnableDefault, &found) == cudaSuccess &&
+        cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &state, version, cudaEnableDefault, &found) ==
+            cudaSuccess) {
+        device_get = (decltype(device_get))get;
+        context_state = (decltype(context_state))state;
+    }
+    (void)cudaGetLastError();
+}
+
+/* Making a GPU current that nobody has used takes half a GiB of its memory: then there is nothing to give back. */
+static bool is_used(int index) {
+    CUdevice device;
+    unsigned flags;
+    int active = 0;
+    pthread_once(&driver_once, find_driver);
+    if (!device_get || !context_state || device_get(&device, index) != CUDA_SUCCESS) return false;
+    return context_state(device, &flags, &active) == CUDA_SUCCESS && active;
+}
+
+static int current_gpu(void) {
+    int index = -1;
+    return cudaGetDevice(&index) == cudaSuccess ? index : -1;
+}
+
+static void give_back(int index) {
+    if (index >= 0 && current_gpu() != index && is_used(index)) (void)cudaSetDevice(index);
+}
+
+/* KEPT(f) does what f does. */
+template <typename T, T F> struct kept;
+template <typename... A, sl_status (*F)(A...)> struct kept<sl_status (*)(A...), F> {
+    static sl_status call(A... arguments) {
+        const int before = current_gpu();
+        const sl_status status = F(arguments...);
+        give_back(before);
+        return status;
+    }
+};
+template <typename... A, void (*F)(A...)> struct kept<void (*)(A...), F> {
+    static void call(A... arguments) {
+        const int before = current_gpu();
+        F(arguments...);
+        give_back(before);
+    }
+};
+#define KEPT(f) kept<decltype(&f), f>::call
+
+/* ------------------------------------------------------------------------------------------------------- table -- */
 static sli_cuda_plugin table;
 
 static void fill_table(void) {
-    static const sli_plugin_version version = SLI_PLUGIN_VERSION(sli_cuda_plugin);
-    table.version = version;
+    table.version = sli_cuda_plugin_version;
     table.build = SLI_CUDA_BUILD;
-    table.gpu = sli_cuda_gpu_info;
+    table.gpu = KEPT(sli_cuda_gpu_info);
     table.blas = sli_products_open;
     sli_device_ops *ops = &table.ops;
     ops->name = "cuda";
-    ops->open = sli_cuda_open;
+    ops->open = KEPT(sli_cuda_open);
     ops->close = sli_cuda_close;
-    ops->alloc = sli_cuda_alloc;
-    ops->free = sli_cuda_free;
-    ops->queue_new = sli_cuda_queue_new;
-    ops->queue_free = sli_cuda_queue_free;
-    ops->upload = sli_cuda_upload;
-    ops->download = sli_cuda_download;
-    ops->copy = sli_cuda_copy;
-    ops->zero = sli_cuda_zero;
-    ops->submit = sli_cuda_submit;
-    ops->wait = sli_cuda_wait;
-    ops->record_begin = sli_cuda_record_begin;
-    ops->record_end = sli_cuda_record_end;
-    ops->replay = sli_cuda_replay;
-    ops->recording_free = sli_cuda_recording_free;
-    ops->read_later = sli_cuda_read_later;
-    ops->read_slot = sli_cuda_read_slot;
-    ops->profile_begin = sli_cuda_profile_begin;
-    ops->profile_end = sli_cuda_profile_end;
-    ops->borrow_stream = sli_cuda_borrow_stream;
+    ops->alloc = KEPT(sli_cuda_alloc);
+    ops->free = KEPT(sli_cuda_free);
+    ops->queue_new = KEPT(sli_cuda_queue_new);
+    ops->queue_free = KEPT(sli_cuda_queue_free);
+    ops->upload = KEPT(sli_cuda_upload);
+    ops->download = KEPT(sli_cuda_download);
+    ops->copy = KEPT(sli_cuda_copy);
+    ops->zero = KEPT(sli_cuda_zero);
+    ops->submit = KEPT(sli_cuda_submit);
+    ops->wait = KEPT(sli_cuda_wait);
+    ops->record_begin = KEPT(sli_cuda_record_begin);
+    ops->record_end = KEPT(sli_cuda_record_end);
+    ops->replay = KEPT(sli_cuda_replay);
+    ops->recording_free = KEPT(sli_cuda_recording_free);
+    ops->read_later = KEPT(sli_cuda_read_later);
+    ops->read_slot = KEPT(sli_cuda_read_slot);
+    ops->profile_begin = KEPT(sli_cuda_profile_begin);
+    ops->profile_end = KEPT(sli_cuda_profile_end);
+    ops->borrow_stream = KEPT(sli_cuda_borrow_stream);
 #define SLI_GPU_MEMBER(name) table.name = sli_gpu_##name;
     SLI_CUDA_FUNCTIONS(SLI_GPU_MEMBER)
 #undef SLI_GPU_MEMBER

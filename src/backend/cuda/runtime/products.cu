@@ -55,8 +55,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all below */
 static blas_state state;
 static sli_why missing;
 static struct {
-    cublasLtHandle_t handle;
-    bool tried;
+    cublasLtHandle_t handle; /* NULL: none yet; a failure may pass */
     choice *buckets[BUCKETS];
 } gpus[SLI_CUDA_MOST_GPUS];
 
@@ -85,15 +84,15 @@ bool sli_products_open(sli_why *why) {
     return found;
 }
 
-void sli_products_prepare(const sli_device *device) {
+void sli_products_prepare(sli_device *device) {
     if (!sli_products_open(NULL)) return;
     pthread_mutex_lock(&lock);
-    if (!gpus[device->index].tried) {
-        gpus[device->index].tried = true;
+    if (!gpus[device->index].handle) {
         cublasLtHandle_t handle = NULL;
         if (blas.create(&handle) == CUBLAS_STATUS_SUCCESS) gpus[device->index].handle = handle;
         (void)cudaGetLastError();
     }
+    device->blas = gpus[device->index].handle;
     pthread_mutex_unlock(&lock);
 }
 
@@ -261,7 +260,8 @@ static bool choose(int index, const product_key *key, product_description *d, cu
 /* true: cuBLASLt took it, or failed and said so. */
 static bool multiply_blas(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *p) {
     const int index = sli_cuda_caps_of(queue)->index;
-    if (!gpus[index].handle) return false;
+    const cublasLtHandle_t handle = (cublasLtHandle_t)queue->device->blas;
+    if (!handle) return false;
     /* Narrow output with a float bias: cuBLASLt would want the bias narrow. */
     if (p->d_narrow && p->bias) return false;
     product_key key;
@@ -274,8 +274,8 @@ static bool multiply_blas(sli_queue *queue, cudaStream_t stream, const sli_cuda_
     const size_t bytes = (size_t)usable_workspace(&key);
     void *workspace =
         bytes ? (void *)(((uintptr_t)p->workspace + WORKSPACE_ALIGN - 1) / WORKSPACE_ALIGN * WORKSPACE_ALIGN) : NULL;
-    const cublasStatus_t status = blas.matmul(gpus[index].handle, &d.operation, &one, p->b.data, &d.a, p->a.data, &d.b,
-                                              &beta, p->d, &d.d, p->d, &d.d, &algo, workspace, bytes, stream);
+    const cublasStatus_t status = blas.matmul(handle, &d.operation, &one, p->b.data, &d.a, p->a.data, &d.b, &beta, p->d,
+                                              &d.d, p->d, &d.d, &algo, workspace, bytes, stream);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED) { /* refused late, before any work */
         (void)cudaGetLastError();
         return false;

@@ -53,13 +53,17 @@ sl_status sli_cuda_queue_new(sli_device *device, sli_queue **queue) {
     return SL_OK;
 }
 
-static void free_kept(sli_queue *queue) {
+static void free_kept(sli_queue *queue, sli_kept *kept) {
+    if (kept->object && kept->free_kept) kept->free_kept(kept->object);
+    sli_cuda_host_free(&queue->device->allocator, kept->key, kept->key_bytes > 0 ? kept->key_bytes : 1);
+    sli_cuda_host_free(&queue->device->allocator, kept, sizeof *kept);
+}
+
+static void free_all_kept(sli_queue *queue) {
     while (queue->kept) {
         sli_kept *kept = queue->kept;
         queue->kept = kept->next;
-        if (kept->object && kept->free_kept) kept->free_kept(kept->object);
-        sli_cuda_host_free(&queue->device->allocator, kept->key, kept->key_bytes > 0 ? kept->key_bytes : 1);
-        sli_cuda_host_free(&queue->device->allocator, kept, sizeof *kept);
+        free_kept(queue, kept);
     }
 }
 
@@ -76,7 +80,7 @@ void sli_cuda_queue_free(sli_queue *queue) {
     if (queue->stream && queue->stream != queue->own) (void)cudaStreamSynchronize(queue->stream);
     if (queue->side) (void)cudaStreamSynchronize(queue->side);
     while (queue->recordings) sli_cuda_recording_free(queue, queue->recordings);
-    free_kept(queue);
+    free_all_kept(queue);
     sli_profile_free(queue, &queue->marks);
     free_event(queue->forked);
     free_event(queue->joined);
@@ -118,10 +122,23 @@ static sl_status refuse_recording(const sli_queue *queue, const char *what) {
     return sli_cuda_host.fail(SL_ERR_INTERNAL, "%s is not allowed while work is being recorded", what);
 }
 
+/* A borrowed stream may be captured by its owner. */
+static bool is_captured(sli_queue *queue) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    if (queue->stream == queue->own) return false;
+    /* The legacy default stream says so by an error, which belongs to nobody's work. */
+    if (cudaStreamIsCapturing(queue->stream, &status) == cudaSuccess) return status != cudaStreamCaptureStatusNone;
+    return cudaGetLastError() == cudaErrorStreamCaptureImplicit;
+}
+
 sl_status sli_cuda_upload(sli_queue *queue, void *to, const void *source, size_t bytes) {
     SLI_TRY(refuse_recording(queue, "an upload"));
     SLI_TRY(sli_queue_enter(queue));
     if (bytes == 0) return SL_OK;
+    if (is_captured(queue)) /* replays would copy what then lies in the ring */
+        return sli_cuda_host.fail(SL_ERR_USAGE,
+                                  "numbers of the host cannot be sent while the stream is captured; do the same call, "
+                                  "with the same step, before the capture, and give tensors of the GPU");
     sli_profile_mark(queue, SLI_PHASE_COPY, NULL);
     for (size_t done = 0, piece; done < bytes; done += piece) {
         unsigned char *staged = ring_room(queue, bytes - done, &piece);
@@ -216,7 +233,7 @@ sl_status sli_cuda_submit(sli_queue *queue, sli_kernel_fn function, const sli_ca
 sl_status sli_cuda_borrow_stream(sli_queue *queue, void *stream) {
     SLI_TRY(refuse_recording(queue, "changing the stream"));
     SLI_TRY(sli_queue_enter(queue));
-    const cudaStream_t next = stream ? (cudaStream_t)stream : queue->own;
+    const cudaStream_t next = stream == SLI_OWN_STREAM ? queue->own : stream ? (cudaStream_t)stream : cudaStreamLegacy;
     if (next == queue->stream) return SL_OK;
     /* What is queued comes first. An idle stream needs no event, which a stream under capture would not take. */
     const cudaError_t idle = cudaStreamQuery(queue->stream);
@@ -244,11 +261,37 @@ void sli_cuda_join(sli_queue *queue) {
            SLI_CU(queue, cudaStreamWaitEvent(queue->stream, queue->joined, 0)));
 }
 
-/* ------------------------------------------------------------------------------------------------ kept objects -- */
+/* ------------------------------------------------------------------------------------------------ kept objects --
+ * The last used comes first. Calls of ever new sizes do not keep ever more: the one that was not used for longest goes. What a
+ * recording or a captured stream has used stays. */
+static void use_kept(sli_queue *queue, sli_kept *kept) {
+    kept->next = queue->kept;
+    queue->kept = kept;
+    if (!kept->recorded) kept->recorded = queue->recording_now || is_captured(queue);
+}
+
+static void drop_oldest(sli_queue *queue) {
+    int count = 0;
+    sli_kept **oldest = NULL;
+    for (sli_kept **at = &queue->kept; *at; at = &(*at)->next, count++)
+        if (!(*at)->recorded) oldest = at;
+    if (count < SLI_MOST_KEPT || !oldest || queue->recording_now || is_captured(queue)) return;
+    if (!SLI_CU(queue, cudaStreamSynchronize(queue->stream))) return;
+    sli_kept *kept = *oldest;
+    *oldest = kept->next;
+    free_kept(queue, kept);
+}
+
 void *sli_cuda_keep(sli_queue *queue, const void *key, size_t key_bytes,
-                    void *(*make)(sli_queue *queue, const void *key), void (*free_kept)(void *object)) {
-    for (sli_kept *kept = queue->kept; kept; kept = kept->next)
-        if (kept->key_bytes == key_bytes && memcmp(kept->key, key, key_bytes) == 0) return kept->object;
+                    void *(*make)(sli_queue *queue, const void *key), void (*free_object)(void *object)) {
+    for (sli_kept **at = &queue->kept; *at; at = &(*at)->next) {
+        sli_kept *found = *at;
+        if (found->key_bytes != key_bytes || memcmp(found->key, key, key_bytes) != 0) continue;
+        *at = found->next;
+        use_kept(queue, found);
+        return found->object;
+    }
+    drop_oldest(queue);
     const sl_allocator *allocator = &queue->device->allocator;
     sli_kept *kept = (sli_kept *)sli_cuda_host_alloc(allocator, sizeof *kept);
     void *own_key = kept ? sli_cuda_host_alloc(allocator, key_bytes > 0 ? key_bytes : 1) : NULL;
@@ -266,8 +309,7 @@ void *sli_cuda_keep(sli_queue *queue, const void *key, size_t key_bytes,
     }
     kept->key = own_key;
     kept->key_bytes = key_bytes;
-    kept->free_kept = free_kept;
-    kept->next = queue->kept;
-    queue->kept = kept;
+    kept->free_kept = free_object;
+    use_kept(queue, kept);
     return kept->object;
 }

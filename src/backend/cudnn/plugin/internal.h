@@ -65,6 +65,8 @@ bool sli_cudnn_open_libraries(const sli_plugin_host *host, sli_why *why);
 bool sli_cudnn_refuse(sli_why *why, const char *format, ...) SLI_PRINTF(2, 3);
 /* true if all is well; else *why: "cuDNN 9.19 says CUDNN_STATUS_...: ...". */
 bool sli_cudnn_fine(cudnnStatus_t status, const char *what, sli_why *why);
+/* In this thread something failed since it was cleared that need not fail again: memory ran out, the driver had an error. */
+extern _Thread_local bool sli_cudnn_passing;
 #define SLI_CUDNN_TRY(call, why)                                       \
     do {                                                               \
         if (!sli_cudnn_fine(sli_cudnn.call, #call, why)) return false; \

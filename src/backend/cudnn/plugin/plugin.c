@@ -1,4 +1,4 @@
-/* The one symbol of libsluice_cudnn. */
+/* The two symbols of libsluice_cudnn, its version and the function that gives its table. */
 #include <string.h>
 
 #include "internal.h"
@@ -18,13 +18,12 @@ ALGO_FUNCTIONS(persist_static, SLI_CUDNN_PERSIST_STATIC)
 ALGO_FUNCTIONS(persist_dynamic, SLI_CUDNN_PERSIST_DYNAMIC)
 ALGO_FUNCTIONS(small_h, SLI_CUDNN_SMALL_H)
 
+extern const sli_plugin_version sli_cudnn_plugin_version;
+__attribute__((visibility("default"))) const sli_plugin_version sli_cudnn_plugin_version =
+    SLI_PLUGIN_VERSION(sli_cudnn_plugin);
+
 static sli_cudnn_plugin plugin = {
-    .version = {.text = SLI_PLUGIN_VERSION_TEXT,
-                .call_bytes = sizeof(sli_call),
-                .caps_bytes = sizeof(sli_caps),
-                .problem_bytes = sizeof(sli_problem),
-                .ops_bytes = sizeof(sli_device_ops),
-                .table_bytes = sizeof(sli_cudnn_plugin)},
+    .version = SLI_PLUGIN_VERSION(sli_cudnn_plugin),
     .probe = sli_cudnn_probe,
     .pack = {pack_standard, pack_persist_static, pack_persist_dynamic, pack_small_h},
     .forward = {forward_standard, forward_persist_static, forward_persist_dynamic, forward_small_h},
@@ -34,7 +33,7 @@ __attribute__((visibility("default"))) const sli_cudnn_plugin *sli_cudnn_plugin_
                                                                                      const sli_cuda_plugin *cuda,
                                                                                      sli_why *why);
 
-/* libsluice calls it once and compares versions afterwards; cuDNN is opened only if they fit. */
+/* libsluice calls it once, after it has compared versions. */
 const sli_cudnn_plugin *sli_cudnn_plugin_open(const sli_plugin_host *host, const sli_cuda_plugin *cuda, sli_why *why) {
     if (strcmp(cuda->version.text, plugin.version.text) != 0) {
         sli_cudnn_refuse(why, "libsluice_cudnn was built for \"%s\", libsluice_cuda for \"%s\"; install both anew",

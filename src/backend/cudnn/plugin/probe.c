@@ -7,6 +7,7 @@
 typedef struct answer {
     sli_cudnn_key key;
     bool taken;
+    bool passing;          /* it may be another next time: memory ran out */
     sli_cudnn_sizes sizes; /* enough for every call of the plan */
     sli_why why;
 } answer;
@@ -23,6 +24,7 @@ static const answer *find_answer(const sli_cudnn_key *key) {
 
 /* Not kept if there is no room: cuDNN is asked again. */
 static void keep_answer(const answer *a) {
+    if (a->passing) return;
     if (answer_count == answer_capacity) {
         int capacity = answer_capacity ? 2 * answer_capacity : 16;
         answer *more = capacity <= MAX_ANSWERS ? realloc(answers, (size_t)capacity * sizeof *more) : NULL;
@@ -127,9 +129,12 @@ static bool try_shape(const sli_cudnn_key *key, cudnnHandle_t questions, cudnnHa
         sli_cudnn.cuMemsetD8Async(block, 0, bytes, stream);
         taken = sli_cudnn_fine(sli_cudnn.cudnnSetStream(handle, stream), "cudnnSetStream", why) && try_calls(&t, why);
         CUresult done = sli_cudnn.cuStreamSynchronize(stream);
+        if (done != CUDA_SUCCESS) sli_cudnn_passing = true;
         if (taken && done != CUDA_SUCCESS)
             taken = sli_cudnn_refuse(why, "cuDNN failed in a trial of two steps: CUDA error %d", (int)done);
         sli_cudnn.cudnnSetStream(handle, NULL);
+    } else {
+        sli_cudnn_passing = true;
     }
     if (stream) sli_cudnn.cuStreamDestroy_v2(stream);
     if (block) sli_cudnn.cuMemFree_v2(block);
@@ -177,7 +182,9 @@ bool sli_cudnn_probe(const sli_problem *problem, const sli_caps *caps, sli_cudnn
         fresh = *known;
         if (fresh.taken) refill(&fresh.key);
     } else {
+        sli_cudnn_passing = false;
         ask(&fresh);
+        fresh.passing = sli_cudnn_passing;
         keep_answer(&fresh);
     }
     sli_cudnn_unlock();

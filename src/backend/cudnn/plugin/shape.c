@@ -81,7 +81,10 @@ static bool set_states(const sli_problem *p, int features, cudnnTensorDescriptor
 static bool set_data(sli_cudnn_shape *shape, sli_why *why) {
     const sli_problem *p = &shape->key.problem;
     shape->lengths = malloc((size_t)p->batch * sizeof *shape->lengths);
-    if (!shape->lengths) return sli_cudnn_refuse(why, "out of memory: the lengths of %d rows", p->batch);
+    if (!shape->lengths) {
+        sli_cudnn_passing = true;
+        return sli_cudnn_refuse(why, "out of memory: the lengths of %d rows", p->batch);
+    }
     for (int row = 0; row < p->batch; row++) shape->lengths[row] = p->steps;
     SLI_CUDNN_TRY(cudnnCreateRNNDataDescriptor(&shape->x), why);
     SLI_CUDNN_TRY(cudnnCreateRNNDataDescriptor(&shape->y), why);
@@ -146,6 +149,7 @@ bool sli_cudnn_shape_build(sli_cudnn_shape *shape, cudnnHandle_t handle, sli_why
 sli_cudnn_shape *sli_cudnn_shape_new(const sli_cudnn_key *key, cudnnHandle_t questions, sli_why *why) {
     sli_cudnn_shape *shape = calloc(1, sizeof *shape);
     if (!shape) {
+        sli_cudnn_passing = true;
         sli_cudnn_refuse(why, "out of memory: cuDNN's description of a layer");
         return NULL;
     }
