@@ -81,14 +81,24 @@ static void print_summary(const train_job *job) {
         printf("data   %s rows; %s validate\n", count_text((long long)job->arrays[0].shape[0], a),
                job->has_valid ? count_text((long long)job->arrays[3].shape[0], b) : "none");
     }
-    printf("plan   %s parameters; kernel %s; %d thread%s; %.3g MFLOP a step\n",
-           count_text((long long)parameter_count(sl_trainer_params(job->trainer)), a), sl_plan_kernels(plan),
-           sl_plan_threads(plan), sl_plan_threads(plan) == 1 ? "" : "s", sl_plan_flops(plan) / 1e6);
+    const char *device = sl_plan_device(plan);
+    bool gpu = strncmp(device, "cuda", 4) == 0;
+    char place[64];
+    if (gpu)
+        snprintf(place, sizeof place, "%s", device);
+    else
+        snprintf(place, sizeof place, "%d thread%s", sl_plan_threads(plan), sl_plan_threads(plan) == 1 ? "" : "s");
+    printf("plan   %s parameters; kernel %s; %s; %.3g MFLOP a step\n",
+           count_text((long long)parameter_count(sl_trainer_params(job->trainer)), a), sl_plan_kernels(plan), place,
+           sl_plan_flops(plan) / 1e6);
     printf("memory %s: parameters and optimizer %s, run %s",
            bytes_text((double)m.params_block + (double)m.run_block, a), bytes_text((double)m.params_block, b),
            bytes_text((double)m.run_block, c));
     if (m.segments > 1) printf(" (activations recomputed in %d segments)", m.segments);
-    printf("; BLAS about %s more\n", bytes_text((double)m.blas_buffers, a));
+    if (gpu)
+        printf("; beside it CUDA's own, about half a GiB\n");
+    else
+        printf("; BLAS about %s more\n", bytes_text((double)m.blas_buffers, a));
     flush_output();
 }
 

@@ -343,7 +343,8 @@ SL_API const char *sl_plan_explain_json(const sl_plan *plan);
 /* Distinct kernels of the recurrent problems, comma-separated ("cuda:step,cudnn:standard"); for logs. */
 SL_API const char *sl_plan_kernels(const sl_plan *plan);
 SL_API int sl_plan_threads(const sl_plan *plan);
-SL_API double sl_plan_flops(const sl_plan *plan); /* of one call at full size, training if planned so */
+SL_API const char *sl_plan_device(const sl_plan *plan); /* the one taken: "cpu", "cuda:0" */
+SL_API double sl_plan_flops(const sl_plan *plan);       /* of one call at full size, training if planned so */
 
 /* ------------------------------------------------------------------------------------------------- parameters -- */
 typedef struct sl_params sl_params;

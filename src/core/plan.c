@@ -571,6 +571,9 @@ const char *sl_plan_explain_json(const sl_plan *plan) {
 const char *sl_plan_kernels(const sl_plan *plan) {
     return plan->kernels;
 }
+const char *sl_plan_device(const sl_plan *plan) {
+    return plan->caps.name;
+}
 int sl_plan_threads(const sl_plan *plan) {
     return plan->options.threads;
 }

@@ -11,6 +11,7 @@ problem=lstm:b3_t5_i4_h8
 echo "the first GPU:"
 try plan $problem | heads
 try plan $problem --device cuda --no-graph | heads
+SLUICE_STUB_DRIVER=devices=2 SLUICE_FAKE_LOST=0 try plan $problem | heads
 echo "the CPU:"
 try plan ${problem}_f64 --threads 1 | heads
 try plan $problem --threads 1 --require ref | heads
