@@ -85,6 +85,7 @@ typedef struct sli_kept {
 struct sli_queue {
     sli_device *device;
     cudaStream_t own, stream, side; /* stream: own, or a borrowed one */
+    cudaStream_t in_use;            /* while work is recorded: `stream` before and after */
     cudaEvent_t forked, joined, passed;
     /* Uploads: pinned pieces, filled one after the other; a piece is used again when its event has passed. */
     unsigned char *ring;

@@ -1,5 +1,6 @@
 /* Recordings: a call's work as one CUDA graph. Capture is relaxed: kernels that a library or the runtime loads at their
- * first use may be loaded meanwhile (drivers since CUDA 12.3 can), and other threads may allocate. */
+ * first use may be loaded meanwhile (drivers since CUDA 12.3 can), and other threads may allocate. It is always the queue's own
+ * stream that is captured, which a default stream cannot be; replays go into the one in use. */
 #include "backend/cuda/runtime/internal.h"
 
 sl_status sli_cuda_record_begin(sli_queue *queue) {
@@ -10,10 +11,12 @@ sl_status sli_cuda_record_begin(sli_queue *queue) {
     if (!made)
         return sli_cuda_host.fail(SL_ERR_OUT_OF_MEMORY, "out of memory: a recording needs %zu bytes", sizeof *made);
     sli_profile_before_recording(queue);
-    if (!SLI_CU(queue, cudaStreamBeginCapture(queue->stream, cudaStreamCaptureModeRelaxed))) {
+    if (!SLI_CU(queue, cudaStreamBeginCapture(queue->own, cudaStreamCaptureModeRelaxed))) {
         sli_cuda_host_free(allocator, made, sizeof *made);
         return sli_queue_status(queue);
     }
+    queue->in_use = queue->stream;
+    queue->stream = queue->own;
     queue->recorded = made;
     queue->recording_now = true;
     return SL_OK;
@@ -38,7 +41,8 @@ sl_status sli_cuda_record_end(sli_queue *queue, sli_recording **recording) {
     queue->recording_now = false;
     (void)SLI_CU(queue, cudaSetDevice(queue->device->index));
     cudaGraph_t graph = NULL;
-    (void)SLI_CU(queue, cudaStreamEndCapture(queue->stream, &graph));
+    (void)SLI_CU(queue, cudaStreamEndCapture(queue->own, &graph));
+    queue->stream = queue->in_use;
     if (queue->failed == SL_OK && !graph)
         sli_cuda_fail(queue, SL_ERR_DEVICE, "recording on GPU %d gave no graph; run without recording",
                       queue->device->index);
