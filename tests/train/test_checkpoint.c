@@ -148,6 +148,29 @@ TEST(best_parameters_are_in_the_model_file) {
     sl_model_free(model);
 }
 
+/* The file becomes one of a model alone. */
+static void strip_training_state(const char *path) {
+    sl_file *file = NULL;
+    sl_model *stored = NULL;
+    sl_plan *plan = NULL;
+    sl_params *params = NULL;
+    sl_plan_options options = {.device = test_device};
+    REQUIRE_OK(sl_file_open(NULL, path, &file));
+    REQUIRE_OK(sl_file_model(file, &stored));
+    REQUIRE_OK(sl_plan_new(stored, &options, &plan));
+    REQUIRE_OK(sl_params_new(plan, &params));
+    REQUIRE_OK(sl_file_load_params(file, params));
+    sl_file_close(file);
+    REQUIRE_OK(sl_file_save(path, stored, params, NULL));
+    REQUIRE_OK(sl_file_open(NULL, path, &file));
+    sl_training none;
+    CHECK_FAILS(sl_file_training(file, &none), SL_ERR_INPUT, "trained");
+    sl_file_close(file);
+    sl_params_free(params);
+    sl_plan_free(plan);
+    sl_model_free(stored);
+}
+
 TEST(resume_refuses_another_training) {
     sl_model *model = helper_model(0), *other = helper_model(0.1);
     sl_dataset data = helper_data(150), changed = helper_data(149);
@@ -185,29 +208,10 @@ TEST(resume_refuses_another_training) {
     trainer = helper_trainer(model, &training, &data, NULL);
     CHECK_FAILS(sl_trainer_resume(trainer), SL_ERR_USAGE, "path");
     sl_trainer_free(trainer);
-    /* A model file without training state. */
-    sl_file *file = NULL;
-    sl_model *stored = NULL;
-    sl_plan *plan = NULL;
-    sl_params *params = NULL;
-    sl_plan_options options = {.device = test_device};
-    REQUIRE_OK(sl_file_open(NULL, path, &file));
-    REQUIRE_OK(sl_file_model(file, &stored));
-    REQUIRE_OK(sl_plan_new(stored, &options, &plan));
-    REQUIRE_OK(sl_params_new(plan, &params));
-    REQUIRE_OK(sl_file_load_params(file, params));
-    sl_file_close(file);
-    REQUIRE_OK(sl_file_save(path, stored, params, NULL));
-    REQUIRE_OK(sl_file_open(NULL, path, &file));
-    sl_training none;
-    CHECK_FAILS(sl_file_training(file, &none), SL_ERR_INPUT, "trained");
-    sl_file_close(file);
+    strip_training_state(path);
     trainer = helper_trainer(model, &training, &data, path);
     CHECK_FAILS(sl_trainer_resume(trainer), SL_ERR_FILE, "training state");
     sl_trainer_free(trainer);
-    sl_params_free(params);
-    sl_plan_free(plan);
-    sl_model_free(stored);
     sl_model_free(model);
     sl_model_free(other);
 }

@@ -39,6 +39,25 @@ extern "C" void sli_gpu_onehot_forward(const sli_call *call) {
     SLI_LAUNCHED(call->queue, "onehot_write");
 }
 
+/* ------------------------------------------------------------------------------------ rows that are their own transpose --
+ * to = or += f(from), backward as forward. */
+typedef void (*unary_launch)(const sli_call *call, const float *from, float *to, bool add);
+
+static void unary_forward(const sli_call *call, unary_launch launch) {
+    if (!sli_begin(call, SLI_PHASE_OTHER)) return;
+    launch(call, (const float *)call->in[SLI_UNARY_X], (float *)call->out[SLI_UNARY_Y], false);
+}
+
+static void unary_backward(const sli_call *call, unary_launch launch) {
+    const float *dy = (const float *)call->d_out[SLI_UNARY_Y];
+    float *dx = (float *)call->d_in[SLI_UNARY_X];
+    if (!sli_begin(call, SLI_PHASE_OTHER) || !dx) return;
+    if (dy)
+        launch(call, dy, dx, sli_accumulates(call, SLI_UNARY_X));
+    else
+        sli_give_zero(call, SLI_UNARY_X, sli_call_rows(call) * (size_t)call->problem.units);
+}
+
 /* ----------------------------------------------------------------------------------------------------- dropout --
  * y = x times 0 or 1/(1-p). The mask belongs to the element's number in the whole sequence: `before` elements lie in
  * earlier segments. One thread draws the four words of a group of four elements. threshold 0: a copy. */
@@ -101,18 +120,11 @@ static void dropout_launch(const sli_call *call, const float *x, float *y, bool 
 }
 
 extern "C" void sli_gpu_dropout_forward(const sli_call *call) {
-    if (!sli_begin(call, SLI_PHASE_OTHER)) return;
-    dropout_launch(call, (const float *)call->in[SLI_UNARY_X], (float *)call->out[SLI_UNARY_Y], false);
+    unary_forward(call, dropout_launch);
 }
 
 extern "C" void sli_gpu_dropout_backward(const sli_call *call) {
-    const float *dy = (const float *)call->d_out[SLI_UNARY_Y];
-    float *dx = (float *)call->d_in[SLI_UNARY_X];
-    if (!sli_begin(call, SLI_PHASE_OTHER) || !dx) return;
-    if (dy)
-        dropout_launch(call, dy, dx, sli_accumulates(call, SLI_UNARY_X));
-    else
-        sli_give_zero(call, SLI_UNARY_X, sli_call_rows(call) * (size_t)call->problem.units);
+    unary_backward(call, dropout_launch);
 }
 
 /* ------------------------------------------------------------------------------------------- merge by elements --
@@ -305,16 +317,9 @@ static void flip_launch(const sli_call *call, const float *x, float *y, bool add
 }
 
 extern "C" void sli_gpu_flip_forward(const sli_call *call) {
-    if (!sli_begin(call, SLI_PHASE_OTHER)) return;
-    flip_launch(call, (const float *)call->in[SLI_UNARY_X], (float *)call->out[SLI_UNARY_Y], false);
+    unary_forward(call, flip_launch);
 }
 
 extern "C" void sli_gpu_flip_backward(const sli_call *call) {
-    const float *dy = (const float *)call->d_out[SLI_UNARY_Y];
-    float *dx = (float *)call->d_in[SLI_UNARY_X];
-    if (!sli_begin(call, SLI_PHASE_OTHER) || !dx) return;
-    if (dy)
-        flip_launch(call, dy, dx, sli_accumulates(call, SLI_UNARY_X));
-    else
-        sli_give_zero(call, SLI_UNARY_X, sli_call_rows(call) * (size_t)call->problem.units);
+    unary_backward(call, flip_launch);
 }

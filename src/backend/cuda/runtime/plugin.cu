@@ -61,11 +61,14 @@ static bool is_used(int index) {
 
 static int current_gpu(void) {
     int index = -1;
-    return cudaGetDevice(&index) == cudaSuccess ? index : -1;
+    if (cudaGetDevice(&index) == cudaSuccess) return index;
+    (void)cudaGetLastError();
+    return -1;
 }
 
 static void give_back(int index) {
-    if (index >= 0 && current_gpu() != index && is_used(index)) (void)cudaSetDevice(index);
+    if (index < 0 || current_gpu() == index || !is_used(index)) return;
+    if (cudaSetDevice(index) != cudaSuccess) (void)cudaGetLastError();
 }
 
 /* KEPT(f) does what f does. */
