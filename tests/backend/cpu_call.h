@@ -102,209 +102,269 @@ static inline void call_unbook(call_memory *memory) {
     free(memory->packed);
 }
 
+/* What both kinds of problems are computed with. */
+typedef struct call_engine {
+    const sli_kernel *row;
+    const call_setup *setup;
+    sli_problem p;
+    sli_caps caps;
+    sli_cpu cpu;
+    sli_threads *threads;
+    int segment, segments;
+    call_memory memory;
+} call_engine;
+
+static inline void call_begin(call_engine *e, const sli_kernel *row, const call_setup *setup) {
+    sli_why why;
+    e->row = row;
+    e->setup = setup;
+    REQUIRE_OK(sli_problem_parse(setup->text, &e->p));
+    REQUIRE_OK(sli_cpu_caps("cpu", setup->threads, &e->caps));
+    e->caps.isa = setup->isa;
+    REQUIRE(row->eligible(&e->p, &e->caps, &why));
+    sli_cpu_engine(setup->isa, setup->blas, &e->cpu);
+    REQUIRE_OK(sli_threads_new(NULL, setup->threads, &e->threads));
+    const int steps = e->p.steps > 0 ? e->p.steps : 1;
+    e->segment = setup->segment ? setup->segment : steps;
+    e->segments = (steps + e->segment - 1) / e->segment;
+    sli_problem booked = e->p;
+    if (booked.steps > 0) booked.steps = e->segment;
+    call_book(row, &booked, &e->caps, setup->chunk, &e->memory);
+}
+
+static inline void call_end(call_engine *e) {
+    call_unbook(&e->memory);
+    sli_threads_free(e->threads);
+}
+
+static inline sli_call call_base(call_engine *e, const sli_scalars *scalars, sli_metrics *metrics) {
+    return (sli_call){.problem = e->p,
+                      .chunk = e->setup->chunk,
+                      .total_steps = e->p.steps > 0 ? e->p.steps : 1,
+                      .training = e->p.train,
+                      .saved = e->memory.saved,
+                      .scratch = e->memory.scratch,
+                      .packed = e->memory.packed,
+                      .scalars = scalars,
+                      .metrics = metrics,
+                      .threads = e->threads,
+                      .cpu = &e->cpu};
+}
+
 /* ------------------------------------------------------------------------------------------- recurrent problems -- */
+typedef struct call_rnn {
+    call_engine engine;
+    call_result in;
+    size_t x_step, y_step; /* elements of a step */
+    float *x, *h0, *c0, *kernel, *recurrent, *bias, *recurrent_bias, *dy, *dht, *dct;
+    int32_t *lengths;
+    uint8_t *mask;
+    float *y, *ht, *ct, *dx, *d_kernel, *d_recurrent, *d_bias, *d_recurrent_bias, *dh, *dc;
+    float *hs, *cs; /* states between segments */
+    bool lstm;
+} call_rnn;
+
+static inline void call_draw_inputs(call_rnn *r, uint64_t *seed) {
+    const sli_problem *p = &r->engine.p;
+    const size_t tb = (size_t)p->steps * (size_t)p->batch, bh = r->y_step, H = (size_t)p->units;
+    const size_t gates = (size_t)sli_op_gates(p->op) * H;
+    r->x = call_keep(&r->in, "x", tb * (size_t)p->inputs, seed, 1);
+    r->h0 = call_keep(&r->in, "h0", bh, seed, 0.5);
+    r->c0 = call_keep(&r->in, "c0", bh, seed, 0.5);
+    r->kernel = call_keep(&r->in, "kernel", gates * (size_t)p->inputs, seed, 0.4);
+    r->recurrent = call_keep(&r->in, "recurrent", gates * H, seed, 0.3);
+    r->bias = call_keep(&r->in, "bias", gates, seed, 0.3);
+    r->recurrent_bias = call_keep(&r->in, "recurrent_bias", gates, seed, 0.3);
+    r->dy = call_keep(&r->in, "dy", tb * H, seed, 0.5);
+    r->dht = call_keep(&r->in, "dht", bh, seed, 0.5);
+    r->dct = call_keep(&r->in, "dct", bh, seed, 0.5);
+    r->lengths = calloc((size_t)p->batch, sizeof *r->lengths);
+    r->mask = calloc(tb, 1);
+    for (int b = 0; b < p->batch; b++)
+        r->lengths[b] = b == 0 ? p->steps : b == 1 ? 0 : (int)((test_random(seed) + 1) * 0.5 * p->steps);
+    for (size_t k = 0; k < tb; k++) r->mask[k] = test_random(seed) > -0.4;
+}
+
+static inline void call_make_outputs(call_rnn *r, call_result *result, uint64_t *seed) {
+    const sli_problem *p = &r->engine.p;
+    const size_t tb = (size_t)p->steps * (size_t)p->batch, bh = r->y_step, H = (size_t)p->units;
+    const size_t gates = (size_t)sli_op_gates(p->op) * H, states = (size_t)r->engine.segments + 1;
+    r->y = call_keep(result, "y", tb * H, NULL, 0);
+    r->ht = call_keep(result, "ht", bh, NULL, 0);
+    r->ct = call_keep(result, "ct", r->lstm ? bh : 0, NULL, 0);
+    r->dx = call_keep(result, "dx", p->train && !r->engine.setup->no_dx ? tb * (size_t)p->inputs : 0, seed, 1);
+    r->d_kernel = call_keep(result, "d_kernel", gates * (size_t)p->inputs, seed, 1);
+    r->d_recurrent = call_keep(result, "d_recurrent", gates * H, seed, 1);
+    r->d_bias = call_keep(result, "d_bias", gates, seed, 1);
+    r->d_recurrent_bias = call_keep(result, "d_recurrent_bias", gates, seed, 1);
+    r->dh = call_keep(result, "dh0", bh, NULL, 0);
+    r->dc = call_keep(result, "dc0", r->lstm ? bh : 0, NULL, 0);
+    r->hs = calloc(states * bh, sizeof *r->hs);
+    r->cs = calloc(states * bh, sizeof *r->cs);
+    memcpy(r->hs, r->h0, bh * sizeof *r->hs);
+    memcpy(r->cs, r->c0, bh * sizeof *r->cs);
+}
+
+static inline void call_set_params(const call_rnn *r, sli_call *call) {
+    const sli_problem *p = &r->engine.p;
+    call->param[SLI_RNN_KERNEL] = r->kernel;
+    call->param[SLI_RNN_RECURRENT] = r->recurrent;
+    call->d_param[SLI_RNN_KERNEL] = r->d_kernel;
+    call->d_param[SLI_RNN_RECURRENT] = r->d_recurrent;
+    if (p->bias == SL_BIAS_NONE) return;
+    call->param[SLI_RNN_BIAS] = r->bias;
+    call->d_param[SLI_RNN_BIAS] = r->d_bias;
+    if (p->bias != SL_BIAS_DOUBLE) return;
+    call->param[SLI_RNN_RECURRENT_BIAS] = r->recurrent_bias;
+    call->d_param[SLI_RNN_RECURRENT_BIAS] = r->d_recurrent_bias;
+}
+
+/* Segment s in order of processing: its forward, or, on the way back, that again and its backward. */
+static inline void call_segment(call_rnn *r, sli_call call, int s, bool back) {
+    const sli_problem *p = &r->engine.p;
+    const size_t bh = r->y_step;
+    const int segment = r->engine.segment, segments = r->engine.segments;
+    const int place = p->reverse ? segments - 1 - s : s, t0 = place * segment; /* in time */
+    call.problem.steps = t0 + segment < p->steps ? segment : p->steps - t0;
+    call.t0 = t0;
+    call.recompute = back;
+    call.in[SLI_RNN_X] = r->x + (size_t)t0 * r->x_step;
+    call.in[SLI_RNN_H0] = r->hs + (size_t)s * bh;
+    call.in[SLI_RNN_C0] = r->lstm ? r->cs + (size_t)s * bh : NULL;
+    if (p->mask == SLI_MASK_LENGTHS) call.in[SLI_RNN_LENGTHS] = r->lengths;
+    if (p->mask > SLI_MASK_LENGTHS) call.in[SLI_RNN_MASK] = r->mask + (size_t)t0 * (size_t)p->batch;
+    call.out[SLI_RNN_Y] = r->y + (size_t)t0 * bh;
+    call.out[SLI_RNN_HT] = r->hs + (size_t)(s + 1) * bh;
+    call.out[SLI_RNN_CT] = r->lstm ? r->cs + (size_t)(s + 1) * bh : NULL;
+    if (!back || segments > 1) r->engine.row->forward(&call);
+    if (!back) return;
+    if (s == segments - 1) {
+        memcpy(r->dh, r->dht, bh * sizeof *r->dh);
+        if (r->lstm) memcpy(r->dc, r->dct, bh * sizeof *r->dc);
+    }
+    call.d_out[SLI_RNN_Y] = r->dy + (size_t)t0 * bh;
+    call.d_out[SLI_RNN_HT] = call.d_in[SLI_RNN_H0] = r->dh;
+    call.d_out[SLI_RNN_CT] = call.d_in[SLI_RNN_C0] = r->lstm ? r->dc : NULL;
+    call.d_in[SLI_RNN_X] = r->engine.setup->no_dx ? NULL : r->dx + (size_t)t0 * r->x_step;
+    call.accumulate = r->engine.setup->accumulate;
+    r->engine.row->backward(&call);
+}
+
 /* Forward, and backward if the problem trains, segment by segment as a plan does it. */
 static inline void call_recurrent(const sli_kernel *row, const call_setup *setup, call_result *result) {
-    sli_problem p;
-    REQUIRE_OK(sli_problem_parse(setup->text, &p));
-    sli_caps caps;
-    REQUIRE_OK(sli_cpu_caps("cpu", setup->threads, &caps));
-    caps.isa = setup->isa;
-    sli_why why;
-    REQUIRE(row->eligible(&p, &caps, &why));
-    sli_cpu engine;
-    sli_cpu_engine(setup->isa, setup->blas, &engine);
-    sli_threads *threads;
-    REQUIRE_OK(sli_threads_new(NULL, setup->threads, &threads));
-
-    const int T = p.steps, B = p.batch, I = p.inputs, H = p.units, G = sli_op_gates(p.op);
-    const size_t tb = (size_t)T * (size_t)B, bh = (size_t)B * (size_t)H;
-    const bool lstm = p.op == SLI_OP_LSTM;
+    call_rnn r = {.in = {.count = 0}};
     uint64_t seed = test_seed;
-    call_result in = {.count = 0};
-    float *x = call_keep(&in, "x", tb * (size_t)I, &seed, 1), *h0 = call_keep(&in, "h0", bh, &seed, 0.5);
-    float *c0 = call_keep(&in, "c0", bh, &seed, 0.5);
-    float *kernel = call_keep(&in, "kernel", (size_t)(G * H) * (size_t)I, &seed, 0.4);
-    float *recurrent = call_keep(&in, "recurrent", (size_t)(G * H) * (size_t)H, &seed, 0.3);
-    float *bias = call_keep(&in, "bias", (size_t)(G * H), &seed, 0.3);
-    float *recurrent_bias = call_keep(&in, "recurrent_bias", (size_t)(G * H), &seed, 0.3);
-    float *dy = call_keep(&in, "dy", tb * (size_t)H, &seed, 0.5);
-    float *dht = call_keep(&in, "dht", bh, &seed, 0.5), *dct = call_keep(&in, "dct", bh, &seed, 0.5);
-    int32_t *lengths = calloc((size_t)B, sizeof *lengths);
-    uint8_t *mask = calloc(tb, 1);
-    for (int b = 0; b < B; b++) lengths[b] = b == 0 ? T : b == 1 ? 0 : (int)((test_random(&seed) + 1) * 0.5 * T);
-    for (size_t k = 0; k < tb; k++) mask[k] = test_random(&seed) > -0.4;
-
-    float *y = call_keep(result, "y", tb * (size_t)H, NULL, 0);
-    float *ht = call_keep(result, "ht", bh, NULL, 0), *ct = call_keep(result, "ct", lstm ? bh : 0, NULL, 0);
-    float *dx = call_keep(result, "dx", p.train && !setup->no_dx ? tb * (size_t)I : 0, &seed, 1);
-    float *d_kernel = call_keep(result, "d_kernel", (size_t)(G * H) * (size_t)I, &seed, 1);
-    float *d_recurrent = call_keep(result, "d_recurrent", (size_t)(G * H) * (size_t)H, &seed, 1);
-    float *d_bias = call_keep(result, "d_bias", (size_t)(G * H), &seed, 1);
-    float *d_recurrent_bias = call_keep(result, "d_recurrent_bias", (size_t)(G * H), &seed, 1);
-    float *dh = call_keep(result, "dh0", bh, NULL, 0), *dc = call_keep(result, "dc0", lstm ? bh : 0, NULL, 0);
-
-    const int segment = setup->segment ? setup->segment : T, segments = (T + segment - 1) / segment;
-    float *hs = calloc((size_t)(segments + 1) * bh, sizeof *hs), *cs = calloc((size_t)(segments + 1) * bh, sizeof *cs);
-    memcpy(hs, h0, bh * sizeof *hs);
-    memcpy(cs, c0, bh * sizeof *cs);
-    sli_problem booked = p;
-    booked.steps = segment;
-    call_memory memory;
-    call_book(row, &booked, &caps, setup->chunk, &memory);
+    call_begin(&r.engine, row, setup);
+    const sli_problem *p = &r.engine.p;
+    r.lstm = p->op == SLI_OP_LSTM;
+    r.x_step = (size_t)p->batch * (size_t)p->inputs;
+    r.y_step = (size_t)p->batch * (size_t)p->units;
+    call_draw_inputs(&r, &seed);
+    call_make_outputs(&r, result, &seed);
     const sli_scalars scalars = {.seed = 5, .step = 3, .loss_scale = 1};
     sli_metrics metrics = {0};
-    sli_call base = {.problem = p,
-                     .chunk = setup->chunk,
-                     .total_steps = T,
-                     .training = p.train,
-                     .saved = memory.saved,
-                     .scratch = memory.scratch,
-                     .packed = memory.packed,
-                     .scalars = &scalars,
-                     .metrics = &metrics,
-                     .threads = threads,
-                     .cpu = &engine};
-    base.param[SLI_RNN_KERNEL] = kernel;
-    base.param[SLI_RNN_RECURRENT] = recurrent;
-    if (p.bias != SL_BIAS_NONE) base.param[SLI_RNN_BIAS] = bias;
-    if (p.bias == SL_BIAS_DOUBLE) base.param[SLI_RNN_RECURRENT_BIAS] = recurrent_bias;
+    sli_call base = call_base(&r.engine, &scalars, &metrics);
+    call_set_params(&r, &base);
     if (row->pack) row->pack(&base);
-    for (int pass = 0; pass < 2 * segments; pass++) { /* forward 0.., then recompute and backward, last first */
-        const bool back = pass >= segments;
-        if (back && !p.train) break;
-        const int s = back ? 2 * segments - 1 - pass : pass; /* in order of processing */
-        const int place = p.reverse ? segments - 1 - s : s;  /* in time */
-        const int t0 = place * segment, steps = t0 + segment < T ? segment : T - t0;
-        sli_call call = base;
-        call.problem.steps = steps;
-        call.t0 = t0;
-        call.recompute = back;
-        call.in[SLI_RNN_X] = x + (size_t)t0 * (size_t)(B * I);
-        call.in[SLI_RNN_H0] = hs + (size_t)s * bh;
-        call.in[SLI_RNN_C0] = lstm ? cs + (size_t)s * bh : NULL;
-        if (p.mask == SLI_MASK_LENGTHS) call.in[SLI_RNN_LENGTHS] = lengths;
-        if (p.mask > SLI_MASK_LENGTHS) call.in[SLI_RNN_MASK] = mask + (size_t)t0 * (size_t)B;
-        call.out[SLI_RNN_Y] = y + (size_t)t0 * bh;
-        call.out[SLI_RNN_HT] = hs + (size_t)(s + 1) * bh;
-        call.out[SLI_RNN_CT] = lstm ? cs + (size_t)(s + 1) * bh : NULL;
-        if (!back || segments > 1) row->forward(&call);
-        if (!back) continue;
-        if (s == segments - 1) {
-            memcpy(dh, dht, bh * sizeof *dh);
-            if (lstm) memcpy(dc, dct, bh * sizeof *dc);
-        }
-        call.d_out[SLI_RNN_Y] = dy + (size_t)t0 * bh;
-        call.d_out[SLI_RNN_HT] = call.d_in[SLI_RNN_H0] = dh;
-        call.d_out[SLI_RNN_CT] = call.d_in[SLI_RNN_C0] = lstm ? dc : NULL;
-        call.d_in[SLI_RNN_X] = setup->no_dx ? NULL : dx + (size_t)t0 * (size_t)(B * I);
-        call.accumulate = setup->accumulate;
-        call.d_param[SLI_RNN_KERNEL] = d_kernel;
-        call.d_param[SLI_RNN_RECURRENT] = d_recurrent;
-        if (p.bias != SL_BIAS_NONE) call.d_param[SLI_RNN_BIAS] = d_bias;
-        if (p.bias == SL_BIAS_DOUBLE) call.d_param[SLI_RNN_RECURRENT_BIAS] = d_recurrent_bias;
-        row->backward(&call);
-    }
-    memcpy(ht, hs + (size_t)segments * bh, bh * sizeof *ht);
-    if (lstm) memcpy(ct, cs + (size_t)segments * bh, bh * sizeof *ct);
-    call_unbook(&memory);
-    free(hs);
-    free(cs);
-    free(lengths);
-    free(mask);
-    call_free(&in);
-    sli_threads_free(threads);
+    const int segments = r.engine.segments;
+    for (int s = 0; s < segments; s++) call_segment(&r, base, s, false);
+    for (int s = segments - 1; s >= 0 && p->train; s--) call_segment(&r, base, s, true);
+    memcpy(r.ht, r.hs + (size_t)segments * r.y_step, r.y_step * sizeof *r.ht);
+    if (r.lstm) memcpy(r.ct, r.cs + (size_t)segments * r.y_step, r.y_step * sizeof *r.ct);
+    free(r.hs);
+    free(r.cs);
+    free(r.lengths);
+    free(r.mask);
+    call_free(&r.in);
+    call_end(&r.engine);
 }
 
 /* ------------------------------------------------------------------------------------------- problems with one input --
  * dense, embed, onehot, dropout, xent, bce, mse: forward over segments, then backward over segments, last first. */
-static inline void call_unary(const sli_kernel *row, const call_setup *setup, call_result *result) {
-    sli_problem p;
-    REQUIRE_OK(sli_problem_parse(setup->text, &p));
-    sli_caps caps;
-    REQUIRE_OK(sli_cpu_caps("cpu", setup->threads, &caps));
-    caps.isa = setup->isa;
-    sli_why why;
-    REQUIRE(row->eligible(&p, &caps, &why));
-    sli_cpu engine;
-    sli_cpu_engine(setup->isa, setup->blas, &engine);
-    sli_threads *threads;
-    REQUIRE_OK(sli_threads_new(NULL, setup->threads, &threads));
+typedef struct call_one {
+    call_engine engine;
+    call_result in;
+    bool dense, loss, integer, weighted; /* weighted: dense or embed */
+    size_t rows, in_width, width;
+    float *x, *kernel, *bias, *dy, *target, *y, *sums, *dx, *d_kernel, *d_bias;
+    int32_t *tokens, *lengths;
+} call_one;
 
-    const int T = p.steps > 0 ? p.steps : 1, B = p.batch;
-    const bool dense = p.op == SLI_OP_DENSE, embed = p.op == SLI_OP_EMBED, onehot = p.op == SLI_OP_ONEHOT;
-    const bool loss = p.op == SLI_OP_XENT || p.op == SLI_OP_BCE || p.op == SLI_OP_MSE, integer = embed || onehot;
-    const size_t tb = (size_t)T * (size_t)B, in_width = (size_t)(dense ? p.inputs : integer ? 1 : p.units);
-    const size_t width = (size_t)(onehot ? p.inputs : p.units), weights = (size_t)p.inputs * (size_t)p.units;
-    uint64_t seed = test_seed;
-    call_result in = {.count = 0};
-    float *x = call_keep(&in, "x", tb * in_width, &seed, loss ? 6 : 1);
-    float *kernel = call_keep(&in, "kernel", dense || embed ? weights : 0, &seed, 0.4);
-    float *bias = call_keep(&in, "bias", width, &seed, 0.4), *dy = call_keep(&in, "dy", tb * width, &seed, 1);
-    float *target = call_keep(&in, "target", tb * width, &seed, 1);
-    int32_t *tokens = calloc(tb, sizeof *tokens), *lengths = calloc((size_t)B, sizeof *lengths);
+static inline void call_draw_one(call_one *u, call_result *result, uint64_t *seed) {
+    const sli_problem *p = &u->engine.p;
+    const size_t weights = u->weighted ? (size_t)p->inputs * (size_t)p->units : 0, tb = u->rows;
+    const int steps = p->steps > 0 ? p->steps : 1;
+    u->x = call_keep(&u->in, "x", tb * u->in_width, seed, u->loss ? 6 : 1);
+    u->kernel = call_keep(&u->in, "kernel", weights, seed, 0.4);
+    u->bias = call_keep(&u->in, "bias", u->width, seed, 0.4);
+    u->dy = call_keep(&u->in, "dy", tb * u->width, seed, 1);
+    u->target = call_keep(&u->in, "target", tb * u->width, seed, 1);
+    u->tokens = calloc(tb, sizeof *u->tokens);
+    u->lengths = calloc((size_t)p->batch, sizeof *u->lengths);
     for (size_t k = 0; k < tb; k++) /* losses: some labels are ignored */
-        tokens[k] = loss ? (int32_t)((test_random(&seed) + 1) * 0.49 * (p.units + 1)) - 1
-                         : (int32_t)((test_random(&seed) + 1) * 0.49 * p.inputs);
-    for (int b = 0; b < B; b++) lengths[b] = (int32_t)((test_random(&seed) + 1) * 0.5 * T);
+        u->tokens[k] = u->loss ? (int32_t)((test_random(seed) + 1) * 0.49 * (p->units + 1)) - 1
+                               : (int32_t)((test_random(seed) + 1) * 0.49 * p->inputs);
+    for (int b = 0; b < p->batch; b++) u->lengths[b] = (int32_t)((test_random(seed) + 1) * 0.5 * steps);
+    u->y = call_keep(result, "y", u->loss ? 0 : tb * u->width, NULL, 0);
+    u->sums = call_keep(result, "loss, count, correct", 3, NULL, 0);
+    u->dx = call_keep(result, "dx", u->integer || u->engine.setup->no_dx ? 0 : tb * u->in_width, seed, 1);
+    u->d_kernel = call_keep(result, "d_kernel", weights, seed, 1);
+    u->d_bias = call_keep(result, "d_bias", u->width, seed, 1);
+}
 
-    float *y = call_keep(result, "y", loss ? 0 : tb * width, NULL, 0);
-    float *sums = call_keep(result, "loss, count, correct", 3, NULL, 0);
-    float *dx = call_keep(result, "dx", integer || setup->no_dx ? 0 : tb * in_width, &seed, 1);
-    float *d_kernel = call_keep(result, "d_kernel", dense || embed ? weights : 0, &seed, 1);
-    float *d_bias = call_keep(result, "d_bias", width, &seed, 1);
+static inline void call_one_segment(call_one *u, sli_call call, int s, bool back) {
+    const sli_problem *p = &u->engine.p;
+    const int segment = u->engine.segment, t0 = s * segment;
+    const size_t at = (size_t)t0 * (size_t)p->batch;
+    call.t0 = t0;
+    call.recompute = back;
+    if (p->steps > 0) call.problem.steps = t0 + segment < p->steps ? segment : p->steps - t0;
+    call.in[0] = u->integer ? (const void *)(u->tokens + at) : (const void *)(u->x + at * u->in_width);
+    if (u->loss)
+        call.in[SLI_LOSS_TARGET] =
+            p->op == SLI_OP_XENT ? (void *)(u->tokens + at) : (void *)(u->target + at * u->width);
+    if (p->mask == SLI_MASK_LENGTHS) call.in[SLI_LOSS_LENGTHS] = u->lengths;
+    call.out[0] = u->loss ? NULL : u->y + at * u->width;
+    if (u->weighted) call.param[0] = u->kernel;
+    if (u->dense && !p->no_bias) call.param[SLI_DENSE_BIAS] = u->bias;
+    if (!back || u->engine.segments > 1) u->engine.row->forward(&call);
+    if (!back || !u->engine.row->backward) return;
+    call.d_out[0] = u->loss ? NULL : u->dy + at * u->width;
+    call.d_in[0] = u->integer || u->engine.setup->no_dx ? NULL : u->dx + at * u->in_width;
+    call.accumulate = u->engine.setup->accumulate;
+    if (u->weighted) call.d_param[0] = u->d_kernel;
+    if (u->dense && !p->no_bias) call.d_param[SLI_DENSE_BIAS] = u->d_bias;
+    u->engine.row->backward(&call);
+}
 
-    const int segment = setup->segment ? setup->segment : T, segments = (T + segment - 1) / segment;
-    sli_problem booked = p;
-    if (p.steps > 0) booked.steps = segment;
-    call_memory memory;
-    call_book(row, &booked, &caps, setup->chunk, &memory);
+static inline void call_unary(const sli_kernel *row, const call_setup *setup, call_result *result) {
+    call_one u = {.in = {.count = 0}};
+    uint64_t seed = test_seed;
+    call_begin(&u.engine, row, setup);
+    const sli_problem *p = &u.engine.p;
+    const bool embed = p->op == SLI_OP_EMBED, onehot = p->op == SLI_OP_ONEHOT;
+    u.dense = p->op == SLI_OP_DENSE;
+    u.loss = p->op == SLI_OP_XENT || p->op == SLI_OP_BCE || p->op == SLI_OP_MSE;
+    u.integer = embed || onehot;
+    u.weighted = u.dense || embed;
+    u.rows = (size_t)(p->steps > 0 ? p->steps : 1) * (size_t)p->batch;
+    u.in_width = (size_t)(u.dense ? p->inputs : u.integer ? 1 : p->units);
+    u.width = (size_t)(onehot ? p->inputs : p->units);
+    call_draw_one(&u, result, &seed);
     const sli_scalars scalars = {.seed = 5, .step = 3, .micro_step = 1, .loss_scale = 0.125};
     sli_metrics metrics = {0};
-    for (int pass = 0; pass < 2 * segments; pass++) {
-        const bool back = pass >= segments;
-        if (back && !p.train) break;
-        const int s = back ? 2 * segments - 1 - pass : pass, t0 = s * segment;
-        const int steps = t0 + segment < T ? segment : T - t0;
-        const size_t at = (size_t)t0 * (size_t)B;
-        sli_call call = {.problem = p,
-                         .chunk = setup->chunk,
-                         .t0 = t0,
-                         .total_steps = T,
-                         .training = p.train,
-                         .recompute = back,
-                         .rng_layer = 2 << 8,
-                         .saved = memory.saved,
-                         .scratch = memory.scratch,
-                         .scalars = &scalars,
-                         .metrics = &metrics,
-                         .threads = threads,
-                         .cpu = &engine};
-        if (p.steps > 0) call.problem.steps = steps;
-        call.in[0] = integer ? (const void *)(tokens + at) : (const void *)(x + at * in_width);
-        if (loss)
-            call.in[SLI_LOSS_TARGET] = p.op == SLI_OP_XENT ? (void *)(tokens + at) : (void *)(target + at * width);
-        if (p.mask == SLI_MASK_LENGTHS) call.in[SLI_LOSS_LENGTHS] = lengths;
-        call.out[0] = loss ? NULL : y + at * width;
-        if (dense || embed) call.param[0] = kernel;
-        if (dense && !p.no_bias) call.param[SLI_DENSE_BIAS] = bias;
-        if (!back || segments > 1) row->forward(&call);
-        if (!back || !row->backward) continue;
-        call.d_out[0] = loss ? NULL : dy + at * width;
-        call.d_in[0] = integer || setup->no_dx ? NULL : dx + at * in_width;
-        call.accumulate = setup->accumulate;
-        if (dense || embed) call.d_param[0] = d_kernel;
-        if (dense && !p.no_bias) call.d_param[SLI_DENSE_BIAS] = d_bias;
-        row->backward(&call);
-    }
-    sums[0] = (float)metrics.loss_sum;
-    sums[1] = (float)metrics.count;
-    sums[2] = (float)metrics.correct;
-    call_unbook(&memory);
-    free(tokens);
-    free(lengths);
-    call_free(&in);
-    sli_threads_free(threads);
+    sli_call base = call_base(&u.engine, &scalars, &metrics);
+    base.rng_layer = 2 << 8;
+    base.packed = NULL;
+    for (int s = 0; s < u.engine.segments; s++) call_one_segment(&u, base, s, false);
+    for (int s = u.engine.segments - 1; s >= 0 && p->train; s--) call_one_segment(&u, base, s, true);
+    u.sums[0] = (float)metrics.loss_sum;
+    u.sums[1] = (float)metrics.count;
+    u.sums[2] = (float)metrics.correct;
+    free(u.tokens);
+    free(u.lengths);
+    call_free(&u.in);
+    call_end(&u.engine);
 }
 
 #endif
