@@ -1,4 +1,6 @@
 /* cuda:step, libsluice's side: the recurrent row that takes every cell and option: what it takes, costs and books. */
+#include <math.h>
+
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/step_layout.h"
 
@@ -39,62 +41,75 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_book
 }
 
 /* ------------------------------------------------------------------------------------------------------ seconds --
- * Microseconds on 132 multiprocessors. Origin: measured on an H200 were a node of a replayed graph 0.61 us, reads from L2 5.5 MB
- * a us, from memory 4.5, and large products of 51 (f32), 354 (tf32), 700 (bf16) TFLOP/s. A dependent launch adds about 1.1
- * us, in which a short kernel fills and drains the machine; a product of few rows reaches half of the reads and a third of
- * the flops, a chunk's product two thirds. */
+ * A call: us = call + chunks * (launches of its products) + steps * step + products over time; training adds as much for
+ * backward. Origin of all constants: medians of replayed CUDA graphs on one H200 (132 multiprocessors), 2026-11-21, made by
+ * `sluice bench --require cuda:step`: LSTM and GRU of 128 to 1500 units, 1 to 64 rows, fused steps and steps apart. Times are us,
+ * rates bytes or FLOP a us, of the whole machine. The middle prediction is 5-10% off. */
+typedef struct pass_rates {
+    double product, unit; /* what a step's product takes beyond launch and work; and a unit: its sums are a chain */
+    double block;         /* a fused step: bytes a us that one block reads and multiplies */
+} pass_rates;
 typedef struct rates {
-    double launch, call;      /* us a dependent launch; us a call */
-    double l2, memory;        /* bytes a us */
-    double step_flops, flops; /* FLOP a us: a step's product, a chunk's */
+    double step_flops, flops; /* a step's product, products over time */
+    double fused;             /* launch of a fused step */
+    double chunk[2];          /* launches of a chunk's products, forward and backward */
+    pass_rates pass[2];       /* forward, backward */
 } rates;
 
-static rates rates_of(sl_dtype dtype) {
-    rates r = {.launch = 1.7, .call = 12, .l2 = 2.5e6, .memory = 2.4e6, .step_flops = 16e6, .flops = 35e6};
-    if (dtype == SL_TF32) r.step_flops = 120e6, r.flops = 250e6;
-    if (dtype == SL_BF16 || dtype == SL_F16) r.step_flops = 240e6, r.flops = 500e6;
-    return r;
+enum { FULL = 132, FEW_ROWS = 4 }; /* forward has a kernel for few rows */
+static const double call_us = 10, launch_us = 1.7, l2_rate = 5.0e6, memory_rate = 4.0e6, l2_part = 0.7;
+static const double wave = 0.3; /* blocks beyond one a multiprocessor: they share it */
+
+static const rates rates_f32 = {42e6, 43e6, 0, {3, 45}, {{2.4, 7.0e-3, 0}, {3.9, 0.7e-3, 0}}};
+static const rates rates_tf32 = {1e9, 300e6, 1.3, {3, 5}, {{2.3, 2.2e-3, 22e3}, {4.6, 2.2e-3, 31e3}}};
+static const rates rates_16 = {1e9, 530e6, 2.2, {3, 5}, {{1.3, 0.2e-3, 27e3}, {2.3, 2.9e-3, 32e3}}};
+
+static const rates *rates_of(sl_dtype dtype) {
+    return dtype == SL_F32 ? &rates_f32 : dtype == SL_TF32 ? &rates_tf32 : &rates_16;
 }
 
-enum { FULL = 132, FEWEST_ROWS = 64 }; /* a product takes as long as for so many rows */
+static double recurrent_matrix(const sli_step_shape *s) {
+    return (double)s->GH * (double)s->O + (s->project ? (double)s->O * (double)s->H : 0);
+}
 
-/* A fused step: a dependent launch, then every block reads its weights and its rows, k elements of each, at 44 KB a us and
- * multiplies them. */
-static double fused_step(const sli_step_shape *s, double multiprocessors, bool backward) {
+/* A launch, then every block reads its weights and its rows, k elements of each, and multiplies them. */
+static double fused_step(const sli_step_shape *s, const rates *r, double multiprocessors, bool backward) {
     const double units = backward ? SLI_STEP_FUSED_BACKWARD_UNITS : SLI_STEP_FUSED_FORWARD_UNITS;
     const double rows = s->B < SLI_STEP_FUSED_ROWS ? (double)s->B : SLI_STEP_FUSED_ROWS;
     const double k = (double)(backward ? s->GH : s->O), columns = backward ? units : units * (double)s->gates;
-    const double blocks = s->directions * ((double)s->H / units + 1) * ((double)s->B / SLI_STEP_FUSED_ROWS + 1);
-    const double waves = blocks > multiprocessors ? blocks / multiprocessors : 1;
-    const double read = (columns + rows) * k * (double)s->operand / 44e3;
-    return 2.2 + waves * read;
+    const double blocks = s->directions * ceil((double)s->H / units) * ceil((double)s->B / SLI_STEP_FUSED_ROWS);
+    const double waves = fmax(1, blocks / multiprocessors);
+    return r->fused + (1 + wave * (waves - 1)) * (columns + rows) * k * (double)s->operand / r->pass[backward].block;
 }
 
-/* A step of two launches, with a projection or reset before of four. */
-static double apart_step(const sli_problem *p, const sli_step_shape *s, const sli_caps *caps, double scale) {
-    const rates r = rates_of(p->dtype);
-    const double matrix = (double)s->GH * (double)s->O + (s->project ? (double)s->O * (double)s->H : 0);
-    const double bytes = matrix * (double)s->operand, rows = s->B > FEWEST_ROWS ? (double)s->B : FEWEST_ROWS;
-    const double read = bytes / (bytes * s->directions < (double)caps->l2_bytes * 0.7 ? r.l2 : r.memory);
-    const double multiplied = 2 * rows * matrix / r.step_flops;
-    const double launches = 2 + 2 * (s->project || s->before);
-    const double cells = (double)s->B * (double)s->GH * 4 * sizeof(float) / r.l2;
-    return launches * r.launch + scale * (read > multiplied ? read : multiplied) + scale * cells;
+/* A step of two launches, with a projection or reset before of four: the weights are read, from L2 where they fit, and
+ * multiplied, and the cells read and write. */
+static double apart_step(const sli_step_shape *s, const rates *r, const sli_caps *caps, double scale, bool backward) {
+    const double matrix = recurrent_matrix(s), bytes = matrix * (double)s->operand;
+    const double read = bytes / (bytes * s->directions < l2_part * (double)caps->l2_bytes ? l2_rate : memory_rate);
+    const double multiplied = 2 * (double)s->B * matrix / r->step_flops;
+    const double cells = (double)s->B * (double)s->GH * 4 * sizeof(float) / l2_rate;
+    const double products = 1 + (s->project || s->before);
+    const pass_rates *pass = &r->pass[backward];
+    const double beyond = s->B <= FEW_ROWS && !backward ? 0 : pass->product + pass->unit * (double)s->H;
+    return products * (2 * launch_us + beyond) + scale * (read + multiplied + cells);
 }
 
 static double seconds(const sli_problem *p, const sli_caps *caps) {
     const sli_step_shape s = sli_step_shape_of(p, 1);
-    const rates r = rates_of(p->dtype);
+    const rates *r = rates_of(p->dtype);
     const double multiprocessors = caps->multiprocessors > 0 ? caps->multiprocessors : FULL;
     const double scale = FULL / multiprocessors, beside = s.directions == 2 ? 1.25 : 1; /* side by side */
-    const double matrix = (double)s.GH * (double)s.O + (s.project ? (double)s.O * (double)s.H : 0);
-    const double apart = apart_step(p, &s, caps, scale);
-    const double forward = beside * (sli_step_fused(p, false) ? fused_step(&s, multiprocessors, false) : apart);
-    const double backward = beside * (sli_step_fused(p, true) ? fused_step(&s, multiprocessors, true) : 1.1 * apart);
-    const double inputs = 2.0 * s.directions * (double)s.T * (double)s.B * (double)s.GH * (double)s.I / r.flops;
-    const double over_time = 2.0 * s.directions * (double)s.T * (double)s.B * matrix / r.flops;
-    double us = r.call + (double)s.T * forward + scale * inputs;
-    if (p->train) us += r.call + (double)s.T * backward + scale * (2 * inputs + over_time);
+    const double rows = (double)s.T * (double)s.B, chunks = ceil((double)s.T / sli_chunk_steps(p->batch, p->steps));
+    const double inputs = 2.0 * s.directions * rows * (double)s.GH * (double)s.I;
+    const double over_time = 2.0 * s.directions * rows * recurrent_matrix(&s);
+    double us = 0;
+    for (int backward = 0; backward <= (p->train ? 1 : 0); backward++) {
+        const double step = sli_step_fused(p, backward) ? fused_step(&s, r, multiprocessors, backward)
+                                                        : apart_step(&s, r, caps, scale, backward);
+        const double flops = backward ? 2 * inputs + over_time : inputs;
+        us += call_us + chunks * r->chunk[backward] + (double)s.T * beside * step + scale * flops / r->flops;
+    }
     return 1e-6 * us;
 }
 
