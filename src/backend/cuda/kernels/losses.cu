@@ -52,16 +52,9 @@ void sli_losses_add(const sli_call *call) {
 }
 
 /* ------------------------------------------------------------------------------------------ losses by elements -- */
-struct element_loss {
-    const float *z, *y;
-    float *dz;
-    sli_row_loss *losses;
-    sli_valid_rows valid;
-    const sli_scalars *scalars;
-    const sli_scaling *scaling;
-    size_t rows;
-    int width, lanes;
-    bool squared, add;
+struct element_loss : sli_loss_args {
+    const float *y;
+    bool squared;
 };
 
 /* max(z, 0) - z y + log(1 + exp(-|z|)), or (z - y)^2; `lanes` threads a row, a power of two that divides the warp or is the
@@ -113,18 +106,9 @@ __global__ void element_gradients(element_loss a) {
 
 static element_loss element_loss_of(const sli_call *call) {
     element_loss a;
-    a.z = (const float *)call->in[SLI_LOSS_Z];
+    sli_loss_fill(call, &a);
     a.y = (const float *)call->in[SLI_LOSS_TARGET];
-    a.dz = (float *)call->d_in[SLI_LOSS_Z];
-    a.losses = (sli_row_loss *)call->scratch;
-    a.valid = sli_valid_rows_of(call);
-    a.scalars = call->scalars;
-    a.scaling = call->scaling;
-    a.rows = sli_call_rows(call);
-    a.width = call->problem.units;
-    a.lanes = sli_loss_shape_of(a.width).lanes;
     a.squared = call->problem.op == SLI_OP_MSE;
-    a.add = sli_accumulates(call, SLI_LOSS_Z);
     return a;
 }
 

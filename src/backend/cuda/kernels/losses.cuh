@@ -33,6 +33,31 @@ __device__ __forceinline__ double sli_loss_factor(const sli_scalars *scalars, co
     return scalars->loss_scale * (scaling ? scaling->scale : 1.0);
 }
 
+/* What every loss is given. */
+struct sli_loss_args {
+    const float *z;
+    float *dz;
+    sli_row_loss *losses;
+    sli_valid_rows valid;
+    const sli_scalars *scalars;
+    const sli_scaling *scaling;
+    size_t rows;
+    int width, lanes; /* elements of a row; threads that share it */
+    bool add;         /* dz += */
+};
+static inline void sli_loss_fill(const sli_call *call, sli_loss_args *a) {
+    a->z = (const float *)call->in[SLI_LOSS_Z];
+    a->dz = (float *)call->d_in[SLI_LOSS_Z];
+    a->losses = (sli_row_loss *)call->scratch;
+    a->valid = sli_valid_rows_of(call);
+    a->scalars = call->scalars;
+    a->scaling = call->scaling;
+    a->rows = sli_call_rows(call);
+    a->width = call->problem.units;
+    a->lanes = sli_loss_shape_of(a->width).lanes;
+    a->add = sli_accumulates(call, SLI_LOSS_Z);
+}
+
 /* metrics += the rows' losses, [t][b] in call->scratch, in a fixed order (losses.cu). */
 void sli_losses_add(const sli_call *call);
 

@@ -4,19 +4,9 @@
  * Which thread sums which logits depends on the width alone, so segments of time change no bit. */
 #include "backend/cuda/kernels/losses.cuh"
 
-struct xent_args {
-    const float *z;
+struct xent_args : sli_loss_args {
     const int32_t *labels; /* NULL: no row counts */
     float *saved;          /* [rows][SLI_XENT_SAVED]; forward: NULL without backward */
-    float *dz;
-    sli_row_loss *losses;
-    sli_valid_rows valid;
-    const sli_scalars *scalars;
-    const sli_scaling *scaling;
-    size_t rows;
-    int width; /* logits of a row */
-    int lanes;
-    bool add;
 };
 
 /* -1 where the row does not count. */
@@ -99,18 +89,9 @@ template <int N> __global__ void __launch_bounds__(1024, 1) xent_wide(xent_args 
 
 static xent_args xent_args_of(const sli_call *call) {
     xent_args a;
-    a.z = (const float *)call->in[SLI_LOSS_Z];
+    sli_loss_fill(call, &a);
     a.labels = (const int32_t *)call->in[SLI_LOSS_TARGET];
     a.saved = call->problem.train ? (float *)call->saved : NULL;
-    a.dz = (float *)call->d_in[SLI_LOSS_Z];
-    a.losses = (sli_row_loss *)call->scratch;
-    a.valid = sli_valid_rows_of(call);
-    a.scalars = call->scalars;
-    a.scaling = call->scaling;
-    a.rows = sli_call_rows(call);
-    a.width = call->problem.units;
-    a.lanes = sli_loss_shape_of(a.width).lanes;
-    a.add = sli_accumulates(call, SLI_LOSS_Z);
     return a;
 }
 
