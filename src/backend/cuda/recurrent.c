@@ -43,26 +43,28 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_book
 /* ------------------------------------------------------------------------------------------------------ seconds --
  * A call: us = call + chunks * (launches of its products) + steps * step + products over time; training adds as much for
  * backward. Origin of all constants: medians of replayed CUDA graphs on one H200 (132 multiprocessors), 2026-11-21, made by
- * `sluice bench --require cuda:step`: LSTM and GRU of 128 to 1500 units, 1 to 64 rows, fused steps and steps apart. Times are us,
- * rates bytes or FLOP a us, of the whole machine. The middle prediction is 5-10% off. */
+ * `sluice bench bench/shapes.txt --device cuda:0 --dtype D --jsonl FILE` and by the same shapes with fused steps and without. Times
+ * are us, rates bytes or FLOP a us, of the whole machine but for blocks. The middle prediction is 6% off, the worst 1.3 times. */
 typedef struct pass_rates {
     double product, unit; /* what a step's product takes beyond launch and work; and a unit: its sums are a chain */
-    double block;         /* a fused step: bytes a us that one block reads and multiplies */
+    double launch, row;   /* a fused step; and a row of a block: its cells */
+    double block;         /* bytes a us that one block reads and multiplies */
 } pass_rates;
 typedef struct rates {
-    double step_flops, flops; /* a step's product, products over time */
-    double fused;             /* launch of a fused step */
-    double chunk[2];          /* launches of a chunk's products, forward and backward */
-    pass_rates pass[2];       /* forward, backward */
+    double tile, many;  /* FLOP a us: a step's product of one tile of rows, of many */
+    double flops;       /* FLOP a us: products over time */
+    pass_rates pass[2]; /* forward, backward */
 } rates;
 
-enum { FULL = 132, FEW_ROWS = 4 }; /* forward has a kernel for few rows */
+enum { FULL = 132, FEW_ROWS = 4, TILE_ROWS = 16 }; /* forward has a kernel for few rows */
 static const double call_us = 10, launch_us = 1.7, l2_rate = 5.0e6, memory_rate = 4.0e6, l2_part = 0.7;
-static const double wave = 0.3; /* blocks beyond one a multiprocessor: they share it */
+static const double chunk_us[2] = {4, 15}; /* launches of a chunk's products */
+static const double sums_us = 0.015;       /* backward, a row and step: sums for the bias, small products */
+static const double wave = 0.6;            /* blocks beyond one a multiprocessor: they share it */
 
-static const rates rates_f32 = {42e6, 43e6, 0, {3, 45}, {{2.4, 7.0e-3, 0}, {3.9, 0.7e-3, 0}}};
-static const rates rates_tf32 = {1e9, 300e6, 1.3, {3, 5}, {{2.3, 2.2e-3, 22e3}, {4.6, 2.2e-3, 31e3}}};
-static const rates rates_16 = {1e9, 530e6, 2.2, {3, 5}, {{1.3, 0.2e-3, 27e3}, {2.3, 2.9e-3, 32e3}}};
+static const rates rates_f32 = {34e6, 53e6, 55e6, {{2.5, 8.6e-3, 0, 0, 0}, {1.2, 13.3e-3, 0, 0, 0}}};
+static const rates rates_tf32 = {1e9, 1e9, 257e6, {{2.8, 0, 1.5, 0, 26e3}, {4.2, 2.8e-3, 1.5, 0, 42e3}}};
+static const rates rates_16 = {1e9, 1e9, 560e6, {{1.2, 0, 2.2, 0.015, 32e3}, {3.0, 0, 0.9, 0.015, 40e3}}};
 
 static const rates *rates_of(sl_dtype dtype) {
     return dtype == SL_F32 ? &rates_f32 : dtype == SL_TF32 ? &rates_tf32 : &rates_16;
@@ -79,7 +81,9 @@ static double fused_step(const sli_step_shape *s, const rates *r, double multipr
     const double k = (double)(backward ? s->GH : s->O), columns = backward ? units : units * (double)s->gates;
     const double blocks = s->directions * ceil((double)s->H / units) * ceil((double)s->B / SLI_STEP_FUSED_ROWS);
     const double waves = fmax(1, blocks / multiprocessors);
-    return r->fused + (1 + wave * (waves - 1)) * (columns + rows) * k * (double)s->operand / r->pass[backward].block;
+    const pass_rates *pass = &r->pass[backward];
+    return pass->launch + pass->row * rows +
+           (1 + wave * (waves - 1)) * (columns + rows) * k * (double)s->operand / pass->block;
 }
 
 /* A step of two launches, with a projection or reset before of four: the weights are read, from L2 where they fit, and
@@ -87,11 +91,12 @@ static double fused_step(const sli_step_shape *s, const rates *r, double multipr
 static double apart_step(const sli_step_shape *s, const rates *r, const sli_caps *caps, double scale, bool backward) {
     const double matrix = recurrent_matrix(s), bytes = matrix * (double)s->operand;
     const double read = bytes / (bytes * s->directions < l2_part * (double)caps->l2_bytes ? l2_rate : memory_rate);
-    const double multiplied = 2 * (double)s->B * matrix / r->step_flops;
+    const double multiplied = 2 * matrix * fmax(fmin((double)s->B, TILE_ROWS) / r->tile, (double)s->B / r->many);
     const double cells = (double)s->B * (double)s->GH * 4 * sizeof(float) / l2_rate;
     const double products = 1 + (s->project || s->before);
     const pass_rates *pass = &r->pass[backward];
-    const double beyond = s->B <= FEW_ROWS && !backward ? 0 : pass->product + pass->unit * (double)s->H;
+    const bool few = s->B <= FEW_ROWS;
+    const double beyond = few ? (backward ? pass->product : 0) : pass->product + pass->unit * (double)s->H;
     return products * (2 * launch_us + beyond) + scale * (read + multiplied + cells);
 }
 
@@ -108,7 +113,8 @@ static double seconds(const sli_problem *p, const sli_caps *caps) {
         const double step = sli_step_fused(p, backward) ? fused_step(&s, r, multiprocessors, backward)
                                                         : apart_step(&s, r, caps, scale, backward);
         const double flops = backward ? 2 * inputs + over_time : inputs;
-        us += call_us + chunks * r->chunk[backward] + (double)s.T * beside * step + scale * flops / r->flops;
+        us += call_us + chunks * chunk_us[backward] + (backward ? sums_us * rows : 0) + (double)s.T * beside * step +
+              scale * flops / r->flops;
     }
     return 1e-6 * us;
 }
