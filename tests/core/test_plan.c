@@ -134,6 +134,7 @@ TEST(plan_memory_shares_only_what_is_dead) {
     for (int train = 0; train < 2; train++) {
         sl_plan_options options = training(16, 200);
         options.train = train;
+        if (test_on_gpu()) options.require = "cuda:step"; /* cuDNN's rows are left out where time is cut */
         sl_plan *plan;
         REQUIRE_OK(sl_plan_new(model, &options, &plan));
         check_no_overlap(plan);
