@@ -114,7 +114,8 @@ static bool look_everywhere(search *s) {
     if (look_in_list(s, secure_getenv("SLUICE_LIBRARY_PATH"))) return true;
     for (const char *const *name = s->names; *name; name++)
         if (open_by_name(s, *name)) return true;
-    if (look_in_python(s, secure_getenv("VIRTUAL_ENV")) || look_in_python(s, secure_getenv("CONDA_PREFIX"))) return true;
+    if (look_in_python(s, secure_getenv("VIRTUAL_ENV")) || look_in_python(s, secure_getenv("CONDA_PREFIX")))
+        return true;
     if (look_in_path_python(s)) return true;
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
         if (look_in_pattern(s, folders[i])) return true;
