@@ -18,6 +18,8 @@ import subprocess
 import sys
 import time
 
+from lines import known_lines
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 START = time.monotonic()
 LEAST, MOST = 20, 100  # timed repeats
@@ -213,19 +215,6 @@ def one_shape(args, torch, shape, dtypes):
         lines.append(cell_line(args, shape, dtype, peer, kernels[problems[dtype]]))
         del peer
     torch.cuda.empty_cache()
-    return lines
-
-
-def known_lines(path):
-    lines = {}
-    if os.path.exists(path):
-        with open(path, encoding="utf-8") as file:
-            for text in file:
-                try:
-                    line = json.loads(text)
-                    lines[line["case"]] = line
-                except (ValueError, KeyError):
-                    pass
     return lines
 
 

@@ -19,6 +19,8 @@ import sys
 import tempfile
 import time
 
+from lines import known_lines
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 START = time.monotonic()
 VOCABULARY = 10000
@@ -194,19 +196,6 @@ def measure(args, torch, preset, dtype, folder):
             peers[name] = {"words_per_s": words / statistics.median(times) * 1e3, "ms": statistics.median(times),
                            "min": min(times), "max": max(times), "n": len(times)}
     return {"case": f"{preset}|{dtype}|{args.source}", "preset": preset, "dtype": dtype, "sluice": ours, "torch": peers}
-
-
-def known_lines(path):
-    lines = {}
-    if os.path.exists(path):
-        with open(path, encoding="utf-8") as file:
-            for text in file:
-                try:
-                    line = json.loads(text)
-                    lines[line["case"]] = line
-                except (ValueError, KeyError):
-                    pass
-    return lines
 
 
 def speed(entry):

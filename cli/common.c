@@ -14,7 +14,7 @@ static const option where_table[] = {
     {OPTION_CHOICE, "dtype", offsetof(where_options, dtype), "f32|tf32|bf16|f16|f32x3|f64", 0, 0,
      "precision of the products; parameters and cell states stay f32 (default: f32)"},
     {OPTION_TEXT, "require", offsetof(where_options, require), "KERNEL", 0, 0,
-     "fail, exit code 4, unless the recurrent layers run on this kernel: a name (cpu:fused), a prefix (cpu:) or the "
+     "fail, exit code 4, unless the recurrent layers run on this kernel: a name (cuda:step), a prefix (cpu:) or the "
      "word "
      "fused"},
     {OPTION_SIZE, "memory-limit", offsetof(where_options, memory_limit), "SIZE", 0, 0,
