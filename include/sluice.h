@@ -302,7 +302,7 @@ struct sl_plan_options {
      * optimizer state, cell state, activations between layers and pointwise mathematics are f32 in all of these. f64 runs on
      * the reference kernels. f16 training scales its loss by itself (sl_result.loss_scale). */
     sl_dtype dtype;
-    /* "auto" ("cuda:0" if it can be used, else the CPU; always the CPU for f64 and where `require` is "ref" or begins with
+    /* "auto" (the first GPU that can be used, else the CPU; always the CPU for f64 and where `require` is "ref" or begins with
      * "cpu:"), "cpu", "cuda:0", "cuda:1"...; invented for planning: "cpu:base", "cpu:avx2", "cuda:sm_80", "cuda:sm_90" (an H200),
      * "cuda:sm_100"; NULL = auto */
     const char *device;
