@@ -1,0 +1,134 @@
+/* The persistent recurrence: one launch computes many time steps, the recurrent weights stay in registers and shared memory.
+ * Its geometry: how weights, units and rows of the batch are cut over the GPU. Plain C, compiled into libsluice (which chooses,
+ * predicts, books) and into the plug-in (which launches).
+ *
+ * One step multiplies y = M v. Forward, v = d h' (one value a unit) and y = the gates' sums (`gates` values a unit), M = R.
+ * Backward, v = dr (gates values a unit) and y = dp (one value a unit), M = R^T. A *group* of reduce x spread thread blocks
+ * (CTAs) holds M once, and computes one slice of the batch. CTA (q, p), q < spread, p < reduce, owns the `units` units from
+ * (q reduce + p) units on: it computes their cells. Of v it gathers what the CTAs (q', p) of all q' own, K = spread units vk
+ * values; of y it computes partial sums for the units of all (q, p'), M = reduce units ym values, which go to their owners.
+ *   reduce 1:                v is gathered whole, nothing is to be reduced
+ *   spread 1, gather LOCAL:  v is the CTA's own, all of y is reduced over the cluster
+ * Weights are cut into tiles of 512 bytes, 16 a lane: what one matrix instruction of a warp reads. Warp (wk, wm) of a CTA has
+ * tiles_m x tiles_k of them: rows of M from wm tiles_m tile rows on, k from wk tiles_k tile columns on. */
+#ifndef SLI_CUDA_PERSIST_GEOMETRY_H
+#define SLI_CUDA_PERSIST_GEOMETRY_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#include "backend/cuda/cuda.h"
+
+typedef enum sli_persist_gather {
+    SLI_PERSIST_LOCAL,   /* spread 1: v stays in the CTA; cluster of `reduce` */
+    SLI_PERSIST_CLUSTER, /* reduce 1: v goes through distributed shared memory; cluster of `spread` */
+    SLI_PERSIST_GRID     /* v goes through global memory and a counter; clusters of `reduce`; launched cooperatively */
+} sli_persist_gather;
+
+typedef enum sli_persist_kind { SLI_PERSIST_KIND_CLUSTER, SLI_PERSIST_KIND_GRID } sli_persist_kind;
+
+/* Everything but `groups` and `directions` is a constant of the compiled kernel. */
+typedef struct sli_persist_geometry {
+    int gates;      /* 4 LSTM, 3 GRU, 1 RNN */
+    sl_dtype math;  /* f32, tf32, bf16, f16, f32x3 */
+    bool backward;
+    sli_persist_gather gather;
+    int units;            /* of a CTA; a multiple of sli_persist_unit_multiple */
+    int reduce, spread;   /* P, Q */
+    int tiles_n, halves;  /* a CTA has halves x tiles_n x 8 rows of the batch; halves are computed in turns */
+    int warps_m, warps_k; /* warps of a CTA */
+    int tiles_m, tiles_k; /* of a warp */
+    int in_registers, in_shared; /* of tiles_k: the first ones, the next ones; any rest streams from global memory */
+    int groups;           /* slices of the batch, each with its own copy of M on chip */
+    int directions;       /* computed by one launch */
+} sli_persist_geometry;
+
+/* Values of v and y a unit. */
+static inline int sli_persist_vk(const sli_persist_geometry *g) {
+    return g->backward ? g->gates : 1;
+}
+static inline int sli_persist_ym(const sli_persist_geometry *g) {
+    return g->backward ? 1 : g->gates;
+}
+static inline int sli_persist_operand(sl_dtype math) { /* bytes of a value of v */
+    return math == SL_BF16 || math == SL_F16 ? 2 : 4;
+}
+/* A tile: rows of M by values of k; f32 is multiplied by FFMA: lane = row. */
+static inline int sli_persist_tile_rows(sl_dtype math) {
+    return math == SL_F32 ? 32 : 16;
+}
+static inline int sli_persist_tile_k(sl_dtype math) {
+    return math == SL_F32 ? 4 : math == SL_BF16 || math == SL_F16 ? 16 : 8;
+}
+static inline int sli_persist_m(const sli_persist_geometry *g) {
+    return g->reduce * g->units * sli_persist_ym(g);
+}
+static inline int sli_persist_k(const sli_persist_geometry *g) {
+    return g->spread * g->units * sli_persist_vk(g);
+}
+static inline int sli_persist_warps(const sli_persist_geometry *g) {
+    return g->warps_m * g->warps_k;
+}
+static inline int sli_persist_threads(const sli_persist_geometry *g) {
+    return 32 * sli_persist_warps(g);
+}
+static inline int sli_persist_rows(const sli_persist_geometry *g) { /* of the batch, in one half */
+    return 8 * g->tiles_n;
+}
+/* CTAs of a cluster, of a group, of a launch. */
+static inline int sli_persist_cluster(const sli_persist_geometry *g) {
+    return g->gather == SLI_PERSIST_CLUSTER ? g->spread : g->reduce;
+}
+static inline int sli_persist_group(const sli_persist_geometry *g) {
+    return g->reduce * g->spread;
+}
+static inline int sli_persist_ctas(const sli_persist_geometry *g) {
+    return sli_persist_group(g) * g->groups * g->directions;
+}
+/* A warp computes cells of 8 units by 4 rows, or 4 by 8. `units` is a multiple of it. Forward through a cluster sends 16 bytes
+ * of neighbouring units at a time. */
+static inline int sli_persist_unit_multiple(sl_dtype math, sli_persist_gather gather, bool backward) {
+    return gather == SLI_PERSIST_CLUSTER && !backward && sli_persist_operand(math) == 2 ? 8 : 4;
+}
+static inline int sli_persist_cell_units(const sli_persist_geometry *g) {
+    return sli_persist_operand(g->math) == 2 && g->units % 8 == 0 ? 8 : 4;
+}
+/* Warp cells of a half: units / cell_units x rows / (32 / cell_units), the most that a warp has of them. */
+static inline int sli_persist_cells(const sli_persist_geometry *g) {
+    const int each = sli_persist_cell_units(g), tiles = g->units / each * (sli_persist_rows(g) / (32 / each));
+    return (tiles + sli_persist_warps(g) - 1) / sli_persist_warps(g);
+}
+
+/* Shared memory: offsets in bytes. */
+typedef struct sli_persist_shared {
+    size_t v;        /* operand [halves][buffers][rows][v_row bytes] */
+    size_t v_row;    /* bytes of a row of v, an odd multiple of 16 */
+    int v_buffers;   /* 2 through a cluster, else 1 */
+    size_t partial;  /* float [halves][warps_k][tiles_n][M tiled][8]: sums of this CTA's warps */
+    size_t arriving; /* float [halves][2][reduce][tiles_n][units ym][8]: sums from the cluster, reduce > 1 */
+    size_t weights;  /* [warps][in_shared][tiles_m][512] */
+    size_t ring;     /* [warps][SLI_PERSIST_STAGES][tiles_m][512]: weights that stream */
+    size_t barriers; /* uint64 [...] */
+    size_t total;
+} sli_persist_shared;
+enum { SLI_PERSIST_STAGES = 4, SLI_PERSIST_MOST_WARPS = 16, SLI_PERSIST_BARRIERS = 8 };
+sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g);
+/* Bytes of M of one group, one direction, in the order that the kernel reads:
+ * [CTA q reduce + p][warp wk warps_m + wm][tiles_k][tiles_m][lane][16]. */
+size_t sli_persist_packed_bytes(const sli_persist_geometry *g);
+/* Registers a thread will need, estimated from above; what more than the limit of the launch would spill. */
+int sli_persist_registers(const sli_persist_geometry *g);
+
+/* The best geometry of this kind for a plain (one layer) problem of `batch` rows, one or both directions; false with the
+ * reason why there is none. Depends on cell, dtype, units, directions, train, batch and caps alone. */
+bool sli_persist_choose(const sli_problem *problem, const sli_caps *caps, sli_persist_kind kind, bool backward,
+                        sli_persist_geometry *geometry, sli_why *why);
+/* Predicted seconds of one step of all its groups. */
+double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps);
+/* For `sluice plan`: "cluster of 16, 32 units a block, 7 slices of 8 rows, weights in registers". */
+void sli_persist_describe(const sli_persist_geometry *g, char *text, size_t capacity);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
