@@ -1,0 +1,156 @@
+/* What the persistent kernels ask of the hardware, a function an instruction, PTX in one place. No CUDA header is included:
+ * NVRTC compiles this too, and tests put an emulation in its place. */
+#ifndef SLI_CUDA_PTX_CUH
+#define SLI_CUDA_PTX_CUH
+
+#include <stdint.h>
+
+#define PTX_FN static __device__ __forceinline__
+
+/* ------------------------------------------------------------------------------------------------ shared memory -- */
+/* The address of shared memory as instructions want it. */
+PTX_FN uint32_t ptx_shared(const void *pointer) {
+    return (uint32_t)__cvta_generic_to_shared(pointer);
+}
+/* 32 lanes read 16 bytes each: lane l of four 8 x 16-byte matrices, whose rows' addresses lanes 8i .. 8i + 7 give for matrix
+ * i, has bytes 4 (l % 4) .. of row l / 4. */
+PTX_FN void ptx_load_matrices(uint32_t (&to)[4], uint32_t row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(row)
+                 : "memory");
+}
+/* Two matrices: lanes 0 .. 15 give the rows. */
+PTX_FN void ptx_load_matrices(uint32_t (&to)[2], uint32_t row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "r"(row) : "memory");
+}
+PTX_FN void ptx_load_shared(uint32_t (&to)[4], uint32_t from) {
+    asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(from)
+                 : "memory");
+}
+/* 16 bytes of global memory into shared memory, past L1; complete after ptx_copies_wait. */
+PTX_FN void ptx_copy16(uint32_t to, const void *from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+PTX_FN void ptx_copies_wait() {
+    asm volatile("cp.async.commit_group;\ncp.async.wait_group 0;" ::: "memory");
+}
+/* Barrier `id` of `threads` threads of the block. */
+PTX_FN void ptx_barrier(int id, int threads) {
+    asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+/* ------------------------------------------------------------------------------------------------------ cluster -- */
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+PTX_FN uint32_t ptx_cluster_rank() {
+    uint32_t rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+PTX_FN void ptx_cluster_sync() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+/* The same place in the shared memory of CTA `rank` of the cluster. */
+PTX_FN uint32_t ptx_map(uint32_t address, uint32_t rank) {
+    uint32_t mapped;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(rank));
+    return mapped;
+}
+/* A barrier of one arrival a phase, beside the bytes that it was told to expect. */
+PTX_FN void ptx_arrivals_init(uint32_t barrier) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+}
+PTX_FN void ptx_arrivals_init_fence() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+/* The arrival: the phase ends when `bytes` more have come. */
+PTX_FN void ptx_arrivals_expect(uint32_t barrier, uint32_t bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+/* Waits for the end of the phase of this parity (0: the first, 1: the second, ...). */
+PTX_FN void ptx_arrivals_wait(uint32_t barrier, uint32_t parity) {
+    asm volatile("{\n"
+                 ".reg .pred done;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+                 "@!done bra again;\n"
+                 "}" ::"r"(barrier),
+                 "r"(parity)
+                 : "memory");
+}
+/* Stores into a CTA of the cluster; its barrier (of the same CTA) counts the bytes. Addresses from ptx_map. */
+PTX_FN void ptx_send16(uint32_t to, const uint32_t (&v)[4], uint32_t barrier) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1,%2,%3,%4}, [%5];" ::"r"(to),
+                 "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]), "r"(barrier)
+                 : "memory");
+}
+PTX_FN void ptx_send8(uint32_t to, uint32_t v0, uint32_t v1, uint32_t barrier) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1,%2}, [%3];" ::"r"(to), "r"(v0),
+                 "r"(v1), "r"(barrier)
+                 : "memory");
+}
+/* `bytes` (a multiple of 16) of global memory into this CTA's shared memory by the copy engine; the barrier counts them. */
+PTX_FN void ptx_bulk_copy(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from),
+                 "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+#endif
+
+/* --------------------------------------------------------------------------------------------------------- grid -- */
+/* += by one, after everything that this thread has seen is visible to the GPU. */
+PTX_FN void ptx_count_release(uint32_t *counter) {
+    asm volatile("fence.acq_rel.gpu;\nred.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+}
+PTX_FN uint32_t ptx_count_acquire(const uint32_t *counter) {
+    uint32_t count;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(count) : "l"(counter) : "memory");
+    return count;
+}
+PTX_FN void ptx_prefetch(const void *global) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
+}
+PTX_FN void ptx_pause(uint32_t nanoseconds) {
+    asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds));
+}
+
+/* ------------------------------------------------------------------------------------------------- tensor cores -- */
+/* d += a b over a warp: a 16 rows x 32 bytes of k, b 32 bytes of k x 8 columns. Lane l has of d rows l / 4 (d[0], d[1]) and
+ * l / 4 + 8 (d[2], d[3]), columns 2 (l % 4) and the next; of a rows l / 4 (a[0], a[2]) and l / 4 + 8 (a[1], a[3]), of b
+ * column l / 4: 4 bytes at byte 4 (l % 4) of k (a[0], a[1], b[0]) and 16 bytes on (a[2], a[3], b[1]). */
+PTX_FN void ptx_mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+PTX_FN void ptx_mma_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+PTX_FN void ptx_mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+/* Rounded to what tf32 products read, ties away from zero; the low bits are zeros. */
+PTX_FN uint32_t ptx_tf32(uint32_t x) {
+    uint32_t y;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(__uint_as_float(x)));
+    return y;
+}
+/* Two floats as 16-bit operands, `low` in the low half; to nearest even. */
+PTX_FN uint32_t ptx_pack_bf16(float low, float high) {
+    uint32_t packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+PTX_FN uint32_t ptx_pack_f16(float low, float high) {
+    uint32_t packed;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+#endif
