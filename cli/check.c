@@ -27,6 +27,7 @@ typedef struct kernel_result {
     char kernel[48], what[160], note[400];
     double error, tolerance;
     int findings, failures;
+    unsigned long long digest;
 } kernel_result;
 
 typedef struct check_state {
@@ -100,12 +101,14 @@ static void keep_finding(void *context, const sl_finding *finding) {
         result->tolerance = finding->tolerance;
         snprintf(result->what, sizeof result->what, "%s", finding->what);
     }
+    if (finding->digest) result->digest = finding->digest;
     result->findings++;
     result->failures += !finding->passed;
 }
 
 static void write_line(check_state *state, const char *problem, const kernel_result *result, double seconds) {
     json *out = case_line(&state->cases);
+    char digest[17];
     json_str(out, "problem", problem);
     json_str(out, "dtype", state->dtype ? state->dtype : "");
     json_str(out, "device", state->options.device ? state->options.device : "auto");
@@ -118,6 +121,8 @@ static void write_line(check_state *state, const char *problem, const kernel_res
         json_number(out, "error", result->error);
         json_number(out, "tolerance", result->tolerance);
         json_bool(out, "ok", result->failures == 0);
+        snprintf(digest, sizeof digest, "%016llx", result->digest);
+        if (result->digest) json_str(out, "digest", digest);
     }
     json_number(out, "seconds", seconds);
     case_line_end(&state->cases);

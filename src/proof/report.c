@@ -19,7 +19,13 @@ void sli_report_add(sli_report *report, const char *kernel, double error, double
     snprintf(text, sizeof text, "%-10s %-50s error %9.2e  tolerance %8.1e  %s", kernel, what, error, tolerance,
              fine ? "ok" : "FAIL");
     if (report->line) report->line(report->context, text);
-    sl_finding finding = {.kernel = kernel, .what = what, .error = error, .tolerance = tolerance, .passed = fine};
+    sl_finding finding = {.kernel = kernel,
+                          .what = what,
+                          .error = error,
+                          .tolerance = tolerance,
+                          .passed = fine,
+                          .digest = report->digest};
+    report->digest = 0;
     if (report->finding) report->finding(report->context, &finding);
 }
 

@@ -9,6 +9,7 @@ typedef struct sli_report {
     void (*finding)(void *context, const sl_finding *finding); /* likewise */
     void *context;
     int findings, failures;
+    uint64_t digest; /* of the results that the next finding is about; goes into it, and is 0 again */
     char first[256]; /* "KERNEL: WHAT: error E, tolerance T" */
 } sli_report;
 

@@ -147,6 +147,7 @@ static void draw_target(sli_subject *s) {
 
 void sli_subject_draw(sli_subject *s, sli_mask mask, uint64_t seed) {
     s->seed = seed;
+    s->expected = NULL;
     for (int k = 0; k < s->input_count; k++) fill(s, &s->inputs[k], STREAM_INPUT + k, s->inputs[k].time ? 1.5 : 1);
     for (int k = 0; k < s->output_count; k++) fill(s, &s->outputs[k], STREAM_OUTPUT + k, 1);
     for (int k = 0; k < s->param_count; k++) {

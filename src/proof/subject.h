@@ -28,6 +28,7 @@ typedef struct sli_subject {
     sli_subject_array target;                     /* count 0 without a loss */
     int32_t *lengths;                             /* NULL without */
     uint8_t *mask;                                /* [T][B], NULL without */
+    struct sli_expected *expected; /* the reference's results as far as parity.c has computed them, or NULL */
 } sli_subject;
 
 /* What operands of products are rounded to in plans of this type. */
