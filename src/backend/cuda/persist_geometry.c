@@ -1,0 +1,405 @@
+/* The geometry of the persistent recurrence: what it needs on chip, what a step of it will take, and the search for the best
+ * one. Compiled into libsluice and into the plug-in. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "backend/cuda/persist_geometry.h"
+
+enum {
+    PART = 128,       /* parts of shared memory begin at multiples of it: bulk copies, one row of banks */
+    TILE_BYTES = 512, /* of weights, 16 a lane */
+    LEAST_WARPS = 4,
+    MOST_TILES_M = 8,
+    MOST_TILES_N = 4,
+    MOST_TILES_K = 64,
+    MOST_SUMS = 16,     /* tiles_m x tiles_n of a warp */
+    MOST_SUMS_FFMA = 8, /* in f32 a tile has twice the sums a lane */
+    MOST_CLUSTER = 16,
+    FULL = 132, /* multiprocessors of the H200 that was measured */
+    REGISTERS = 65536,
+    MOST_REGISTERS = 255
+};
+
+static int up(int count, int each) { /* ceil(count / each) */
+    return (count + each - 1) / each;
+}
+
+static int gates_of(sli_op op) {
+    return op == SLI_OP_LSTM ? 4 : op == SLI_OP_GRU ? 3 : 1;
+}
+
+/* ------------------------------------------------------------------------------------------------------ on chip -- */
+static size_t take(size_t *at, size_t bytes) {
+    const size_t offset = *at;
+    *at += sli_round_up(bytes, PART);
+    return offset;
+}
+
+static int streamed(const sli_persist_geometry *g) { /* tiles_k that do not stay on chip */
+    return g->tiles_k - g->in_registers - g->in_shared;
+}
+
+static int tiled_m(const sli_persist_geometry *g) {
+    return g->warps_m * g->tiles_m * sli_persist_tile_rows(g->math);
+}
+
+static int tiled_k(const sli_persist_geometry *g) {
+    return g->warps_k * g->tiles_k * sli_persist_tile_k(g->math);
+}
+
+/* Sums of the warps meet in shared memory, unless each warp has whole sums that it sends to their owners itself. */
+static size_t partial_bytes(const sli_persist_geometry *g) {
+    if (g->reduce > 1 && g->warps_k == 1) return 0;
+    return sizeof(float) * (size_t)g->warps_k * (size_t)sli_persist_rows(g) * (size_t)tiled_m(g);
+}
+
+/* What comes from the cluster in one step. */
+static size_t arriving_bytes(const sli_persist_geometry *g) {
+    if (g->reduce == 1) return 0;
+    return sizeof(float) * (size_t)g->reduce * (size_t)sli_persist_rows(g) * (size_t)(g->units * sli_persist_ym(g));
+}
+
+sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
+    const size_t warps = (size_t)sli_persist_warps(g), halves = (size_t)g->halves, rows = (size_t)sli_persist_rows(g);
+    const size_t slab = (size_t)g->tiles_m * TILE_BYTES, ring = streamed(g) > 0 ? warps * SLI_PERSIST_STAGES : 0;
+    const size_t row = sli_round_up((size_t)tiled_k(g) * (size_t)sli_persist_operand(g->math), 16);
+    sli_persist_shared at = {.v_buffers = g->gather == SLI_PERSIST_CLUSTER ? 2 : 1};
+    size_t end = 0;
+    at.v_row = row / 16 % 2 ? row : row + 16; /* eight rows then lie in eight different groups of banks */
+    at.v = take(&end, halves * (size_t)at.v_buffers * rows * at.v_row);
+    at.partial = take(&end, halves * partial_bytes(g));
+    at.arriving = take(&end, halves * 2 * arriving_bytes(g));
+    at.weights = take(&end, warps * (size_t)g->in_shared * slab);
+    at.ring = take(&end, ring * slab);
+    at.barriers = take(&end, (SLI_PERSIST_BARRIERS + ring) * sizeof(uint64_t));
+    at.total = end;
+    return at;
+}
+
+size_t sli_persist_packed_bytes(const sli_persist_geometry *g) {
+    return (size_t)sli_persist_group(g) * (size_t)sli_persist_warps(g) * (size_t)g->tiles_k * (size_t)g->tiles_m *
+           TILE_BYTES;
+}
+
+/* Floats that a lane keeps of each of its cells: forward the sums of the input side on their way, the gates, the states;
+ * backward what forward saved and the gradients. */
+static int cell_registers(const sli_persist_geometry *g) {
+    if (!g->backward) return 2 * g->gates + 3;
+    return g->gates == 4 ? 14 : g->gates == 3 ? 12 : 6;
+}
+
+int sli_persist_registers(const sli_persist_geometry *g) {
+    const bool ffma = g->math == SL_F32;
+    const int addresses = 50, fragments = ffma ? 8 : 4;
+    const int weights = 4 * g->tiles_m * g->in_registers, passing = g->in_registers < g->tiles_k ? 4 * g->tiles_m : 0;
+    const int sums = (ffma ? 8 : 4) * g->tiles_m * g->tiles_n, split = g->math == SL_F32X3 ? 16 : 0;
+    const int cells = cell_registers(g) * sli_persist_cells(g) * g->halves;
+    return addresses + fragments + weights + passing + sums + split + cells;
+}
+
+static int register_limit(int threads) {
+    const int each = REGISTERS / threads / 8 * 8;
+    return each < MOST_REGISTERS ? each : MOST_REGISTERS;
+}
+
+/* Clusters of this size that are resident at once, a block a multiprocessor. An H200 has seven groups (GPCs) of 16 or 18
+ * multiprocessors and one of about 10, which varies from one to the next: measured 132, 66, 30, 15, 7 of 1, 2, 4, 8, 16. */
+static int resident(int size, int multiprocessors) {
+    if (size <= 2) return multiprocessors / size;
+    const int whole = multiprocessors * 7 / FULL, rest = multiprocessors - 16 * whole;
+    const int last = size > 8 || rest < 0 ? 0 : rest < 10 ? rest : 10;
+    return whole * (16 / size) + last / size;
+}
+
+static int multiprocessors_of(const sli_caps *caps) {
+    return caps->multiprocessors > 0 ? caps->multiprocessors : FULL;
+}
+
+/* The widest cluster; 1: there are none. Only data centre GPUs have clusters of more than 8. */
+static int widest_cluster(const sli_caps *caps) {
+    return caps->compute_capability < 90 ? 1 : caps->compute_capability >= 120 ? 8 : MOST_CLUSTER;
+}
+
+static int waves(const sli_persist_geometry *g, const sli_caps *caps) {
+    const int clusters = sli_persist_ctas(g) / sli_persist_cluster(g);
+    const int at_once = resident(sli_persist_cluster(g), multiprocessors_of(caps));
+    return up(clusters, at_once > 0 ? at_once : 1);
+}
+
+/* ------------------------------------------------------------------------------------------------------ seconds --
+ * A step: v is gathered, multiplied, sums are reduced, cells are computed, one after the other:
+ *     us = gather + product + reduce + cells,     two halves:  max(gather + reduce + product + cells, 2 (product + cells))
+ * of one half each. Origin of the constants: on one H200, 2026-11-20, exchanges by themselves (clusters of 2 to 16 by st.async of
+ * 1 to 64 KB; grids of 32 and 132 with an atomic counter, of 2 to 512 KB), and a forward-only LSTM of 128, 256 and 512 units in
+ * clusters of 4, 8, 16 with 8 to 32 rows each, whose steps it predicts to 17%. Others are stated. Times are us, rates bytes a us. */
+static const struct {
+    double clock;                            /* cycles a us, under load */
+    double cluster, cluster_block;           /* exchange through a cluster, and a block of it more */
+    double cluster_rate, cluster_rate_block; /* bytes that arrive in a block; less by a block of the cluster more */
+    double grid, grid_full, grid_rate;       /* counter, and more of it over the whole GPU; reading of v */
+    double flops_16, flops_tf32, flops_ffma; /* FLOP a cycle and multiprocessor */
+    double shared_rate;                      /* bytes a cycle */
+    double product;                          /* times matrix units and shared memory take together, in mma */
+    double chain;                            /* cycles from one mma to the next that adds to its sums; the ISA's */
+    double few_warps;                        /* times the work, with a single warp a scheduler; an estimate */
+    double cells, cells_warp, cell[2];       /* of a step, its barriers a warp, cells a warp: forward, backward */
+    double turn;                             /* from one half to the other; an estimate */
+    double l2_rate, memory_rate, l2_part,
+        memory_flow; /* weights a multiprocessor; of L2 that is ours; states and gates */
+} c = {.clock = 1850,
+       .cluster = 0.24,
+       .cluster_block = 0.004,
+       .cluster_rate = 42e3,
+       .cluster_rate_block = 0.47e3,
+       .grid = 1.0,
+       .grid_full = 0.3,
+       .grid_rate = 105e3,
+       .flops_16 = 2500,
+       .flops_tf32 = 1250,
+       .flops_ffma = 192,
+       .shared_rate = 128,
+       .product = 1.5,
+       .chain = 20,
+       .few_warps = 1.25,
+       .cells = 0.05,
+       .cells_warp = 0.002,
+       .cell = {0.04, 0.06},
+       .turn = 0.05,
+       .l2_rate = 45e3,
+       .memory_rate = 30e3,
+       .l2_part = 0.7,
+       .memory_flow = 3.5e6};
+
+static double cluster_us(int size, double bytes) {
+    if (size <= 1) return 0;
+    return c.cluster + c.cluster_block * size + bytes / (c.cluster_rate - c.cluster_rate_block * size);
+}
+
+static double gather_us(const sli_persist_geometry *g, const sli_caps *caps) {
+    const double bytes = (double)sli_persist_k(g) * sli_persist_rows(g) * sli_persist_operand(g->math);
+    if (g->gather == SLI_PERSIST_LOCAL) return 0;
+    if (g->gather == SLI_PERSIST_CLUSTER) return cluster_us(g->spread, bytes);
+    return c.grid + c.grid_full * sli_persist_ctas(g) / multiprocessors_of(caps) + bytes / c.grid_rate;
+}
+
+/* What a half waits for others. */
+static double exchange_us(const sli_persist_geometry *g, const sli_caps *caps) {
+    return gather_us(g, caps) + cluster_us(g->reduce, (double)arriving_bytes(g));
+}
+
+static double stream_us(const sli_persist_geometry *g, const sli_caps *caps) {
+    const double slab = (double)sli_persist_warps(g) * g->tiles_m * TILE_BYTES, bytes = slab * streamed(g);
+    if (streamed(g) <= 0) return 0;
+    const bool in_l2 =
+        bytes * sli_persist_group(g) * g->directions < c.l2_part * (double)(caps->l2_bytes ? caps->l2_bytes : 1);
+    return bytes / (in_l2 ? c.l2_rate : c.memory_rate);
+}
+
+static double flops_a_cycle(sl_dtype math) {
+    return math == SL_F32     ? c.flops_ffma
+           : math == SL_TF32  ? c.flops_tf32
+           : math == SL_F32X3 ? c.flops_tf32 / 3
+                              : c.flops_16;
+}
+
+/* Of one half: matrix units; v, which each warp reads of its k (FFMA reads each value for itself, 16 of a row's 128 bytes used),
+ * and weights from shared memory; sums of the warps, written and read. */
+static double product_us(const sli_persist_geometry *g, const sli_caps *caps) {
+    const double m = tiled_m(g), k = tiled_k(g), rows = sli_persist_rows(g), warps = sli_persist_warps(g);
+    const bool ffma = g->math == SL_F32;
+    const double multiplied = 2 * m * k * rows / flops_a_cycle(g->math) * (warps < 8 ? c.few_warps : 1);
+    const double read = g->warps_m * k * rows * sli_persist_operand(g->math) * (ffma ? 8 : 1);
+    const double weights = warps * (g->in_shared + 2.0 * streamed(g)) * g->tiles_m * TILE_BYTES;
+    const double work = (multiplied + (read + weights) / c.shared_rate) * (ffma ? 1 : c.product);
+    const double sums = (2 * (double)partial_bytes(g) + (double)arriving_bytes(g)) / c.shared_rate;
+    return fmax((fmax(work, c.chain * g->tiles_k) + sums) / c.clock, stream_us(g, caps));
+}
+
+static double cells_us(const sli_persist_geometry *g) {
+    return c.cells + c.cells_warp * sli_persist_warps(g) + c.cell[g->backward] * sli_persist_cells(g);
+}
+
+/* Bytes of memory that a step reads and writes: sums of the input side, gates and states for backward. */
+static double flow_us(const sli_persist_geometry *g, const sli_problem *p) {
+    const double floats = g->backward ? 3.0 * g->gates + 3 : (p->train ? 2.0 : 1.0) * g->gates + 2;
+    return floats * sizeof(float) * p->batch * p->units * g->directions / c.memory_flow;
+}
+
+double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
+    const double computed = product_us(g, caps) + cells_us(g), all = exchange_us(g, caps) + computed;
+    const double us = g->halves == 1 ? all : fmax(all, 2 * computed) + c.turn;
+    return 1e-6 * fmax(us * waves(g, caps), flow_us(g, problem));
+}
+
+/* ------------------------------------------------------------------------------------------------------- search -- */
+typedef struct search {
+    const sli_problem *problem;
+    const sli_caps *caps;
+    sli_persist_kind kind;
+    size_t shared;
+    sli_persist_geometry best;
+    double seconds; /* of the best, < 0: there is none */
+    bool fits;      /* some group fits the GPU; then only the batch can be too large */
+} search;
+
+/* Weights go into registers first, which are read for nothing, then into shared memory; what is left streams, in a grid. */
+static bool place(const search *s, sli_persist_geometry *g) {
+    g->in_registers = g->in_shared = 0;
+    const int each = 4 * g->tiles_m, limit = register_limit(sli_persist_threads(g));
+    const int left = limit - sli_persist_registers(g);
+    if (left < 0) return false;
+    g->in_registers = left / each < g->tiles_k ? left / each : g->tiles_k;
+    if (left + each >= each * g->tiles_k) g->in_registers = g->tiles_k; /* none passes through then */
+    const int rest = streamed(g);
+    g->in_shared = rest;
+    const size_t slab = (size_t)sli_persist_warps(g) * (size_t)g->tiles_m * TILE_BYTES;
+    const size_t total = sli_persist_shared_of(g).total;
+    if (total <= s->shared) return true;
+    if (rest == 0 || s->kind == SLI_PERSIST_KIND_CLUSTER) return false;
+    g->in_shared = 0;
+    const size_t least = sli_persist_shared_of(g).total;
+    if (least > s->shared) return false;
+    const size_t most = (s->shared - least) / slab;
+    g->in_shared = most < (size_t)rest ? (int)most : rest - 1;
+    return true;
+}
+
+static void try_tiles(search *s, sli_persist_geometry g) {
+    const int all_m = up(sli_persist_m(&g), sli_persist_tile_rows(g.math));
+    const int all_k = up(sli_persist_k(&g), sli_persist_tile_k(g.math));
+    const int most_sums = g.math == SL_F32 ? MOST_SUMS_FFMA : MOST_SUMS;
+    for (int warps = LEAST_WARPS; warps <= SLI_PERSIST_MOST_WARPS; warps *= 2)
+        for (g.warps_k = 1; g.warps_k <= warps; g.warps_k *= 2) {
+            g.warps_m = warps / g.warps_k;
+            if (warps > LEAST_WARPS && (g.warps_m > all_m || g.warps_k > all_k)) continue; /* warps without a tile */
+            g.tiles_m = up(all_m, g.warps_m);
+            g.tiles_k = up(all_k, g.warps_k);
+            if (g.tiles_m > MOST_TILES_M || g.tiles_k > MOST_TILES_K || g.tiles_m * g.tiles_n > most_sums) continue;
+            if (!place(s, &g)) continue;
+            s->fits = true;
+            const double seconds = sli_persist_step_seconds(&g, s->problem, s->caps);
+            if (s->seconds >= 0 && seconds >= s->seconds) continue;
+            s->seconds = seconds;
+            s->best = g;
+        }
+}
+
+/* Slices of the batch. A grid is resident as a whole, clusters come in waves. */
+static void try_rows(search *s, sli_persist_geometry g) {
+    const int batch = s->problem->batch;
+    for (g.halves = 1; g.halves <= 2; g.halves++)
+        for (g.tiles_n = 1; g.tiles_n <= MOST_TILES_N; g.tiles_n++) {
+            g.groups = up(batch, 8 * g.halves * g.tiles_n);
+            if (g.tiles_n > 1 && g.groups == up(batch, 8 * g.halves * (g.tiles_n - 1))) continue;
+            if (g.halves > 1 && up(batch, g.groups) <= 8) continue;
+            if (s->kind == SLI_PERSIST_KIND_GRID && waves(&g, s->caps) > 1) {
+                if (g.groups == 1 || s->fits) continue;
+                sli_persist_geometry one = g; /* would a smaller batch fit? */
+                one.groups = 1;
+                if (waves(&one, s->caps) > 1) continue;
+                s->fits = true;
+                continue;
+            }
+            if (s->seconds >= 0 && 1e-6 * exchange_us(&g, s->caps) * waves(&g, s->caps) >= s->seconds) continue;
+            try_tiles(s, g);
+        }
+}
+
+/* Cuts of the units into `parts` blocks at most, each of `units`. */
+static void try_clusters(search *s, sli_persist_geometry g) {
+    const int multiple = sli_persist_unit_multiple(g.math, g.gather, g.backward);
+    int before = 0;
+    for (int size = 1; size <= widest_cluster(s->caps); size++) {
+        g.units = up(up(s->problem->units, size), multiple) * multiple;
+        const int blocks = up(s->problem->units, g.units);
+        if (blocks == before || resident(blocks, multiprocessors_of(s->caps)) < 1) continue;
+        before = blocks;
+        g.reduce = g.backward ? blocks : 1;
+        g.spread = g.backward ? 1 : blocks;
+        try_rows(s, g);
+    }
+}
+
+static void try_grids(search *s, sli_persist_geometry g) {
+    const int multiple = sli_persist_unit_multiple(g.math, g.gather, g.backward), units = s->problem->units;
+    const int most = g.backward ? MOST_CLUSTER : 4, all = multiprocessors_of(s->caps);
+    for (g.reduce = 1; g.reduce <= most && g.reduce <= widest_cluster(s->caps); g.reduce *= 2) {
+        const int at_once = resident(g.reduce, all);
+        int before = 0;
+        if (at_once < 1 || (g.reduce > 1 && units <= multiple * (g.reduce - 1))) continue;
+        for (int spread = at_once / g.directions; spread >= 1; spread--) {
+            g.units = up(up(units, spread * g.reduce), multiple) * multiple;
+            g.spread = up(units, g.units * g.reduce);
+            if (g.spread == before) continue;
+            before = g.spread;
+            try_rows(s, g);
+        }
+    }
+}
+
+static bool refuse(sli_why *why, const char *format, ...) SLI_PRINTF(2, 3);
+static bool refuse(sli_why *why, const char *format, ...) { /* libsluice has one; the plug-in has not */
+    va_list arguments;
+    va_start(arguments, format);
+    if (why) vsnprintf(why->text, sizeof why->text, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+static bool refuse_size(const search *s, bool backward, sli_why *why) {
+    const sli_problem *p = s->problem;
+    const char *pass = backward ? "backward" : "forward";
+    const double matrix = (double)gates_of(p->op) * p->units * p->units * sli_persist_operand(p->dtype);
+    if (s->kind == SLI_PERSIST_KIND_CLUSTER)
+        return refuse(why, "%s, %d units have %.1f MB of recurrent weights, more than a cluster of %d blocks holds",
+                      pass, p->units, matrix / 1e6, widest_cluster(s->caps));
+    if (s->fits)
+        return refuse(
+            why,
+            "%s, a batch of %d takes several copies of the recurrent weights (%.1f MB), which are not resident "
+            "on %d multiprocessors at once",
+            pass, p->batch, matrix / 1e6, multiprocessors_of(s->caps));
+    return refuse(why, "%s, %d units do not fit the shared memory of %d multiprocessors, %zu KB each", pass, p->units,
+                  multiprocessors_of(s->caps), s->shared >> 10);
+}
+
+bool sli_persist_choose(const sli_problem *problem, const sli_caps *caps, sli_persist_kind kind, bool backward,
+                        sli_persist_geometry *geometry, sli_why *why) {
+    search s = {.problem = problem, .caps = caps, .kind = kind, .shared = caps->shared_memory, .seconds = -1};
+    sli_persist_geometry g = {.gates = gates_of(problem->op), .math = problem->dtype, .backward = backward};
+    g.directions = sli_problem_directions(problem);
+    if (kind == SLI_PERSIST_KIND_CLUSTER) {
+        if (widest_cluster(caps) < 2)
+            return refuse(why, "needs clusters of thread blocks, which GPUs have from sm_90 on; this is sm_%d",
+                          caps->compute_capability);
+        g.gather = backward ? SLI_PERSIST_LOCAL : SLI_PERSIST_CLUSTER;
+        try_clusters(&s, g);
+    } else {
+        g.gather = SLI_PERSIST_GRID;
+        try_grids(&s, g);
+    }
+    if (s.seconds < 0) return refuse_size(&s, backward, why);
+    *geometry = s.best;
+    return true;
+}
+
+/* --------------------------------------------------------------------------------------------------- describing -- */
+void sli_persist_describe(const sli_persist_geometry *g, char *text, size_t capacity) {
+    char blocks[96], rows[64];
+    if (g->gather != SLI_PERSIST_GRID)
+        snprintf(blocks, sizeof blocks, "cluster of %d", sli_persist_cluster(g));
+    else if (g->reduce > 1)
+        snprintf(blocks, sizeof blocks, "grid of %d blocks in clusters of %d", sli_persist_group(g), g->reduce);
+    else
+        snprintf(blocks, sizeof blocks, "grid of %d blocks", sli_persist_group(g));
+    snprintf(rows, sizeof rows, "%s%d rows", g->halves > 1 ? "2 x " : "", sli_persist_rows(g));
+    snprintf(text, capacity, "%s, %d units a block, %d slice%s of %s, weights %s%s%s", blocks, g->units, g->groups,
+             g->groups == 1 ? "" : "s", rows, g->in_registers > 0 ? "in registers" : "",
+             g->in_shared == 0     ? ""
+             : g->in_registers > 0 ? " and shared memory"
+                                   : "in shared memory",
+             streamed(g) == 0                          ? ""
+             : g->in_registers > 0 || g->in_shared > 0 ? ", the rest streams"
+                                                       : "stream");
+}
