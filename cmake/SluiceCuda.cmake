@@ -58,6 +58,7 @@ set(sluice_plugins "")
 set(sluice_plugin_link -Wl,--exclude-libs,ALL -Wl,--as-needed -Wl,-z,defs -Wl,--gc-sections)
 file(GLOB sluice_cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/runtime/*.cu
      ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/*.cu)
+list(FILTER sluice_cuda_sources EXCLUDE REGEX "_instance\\.cu$") # compiled when Sluice runs: SluiceEmbed.cmake
 if(NOT SLUICE_CUDA_wanted STREQUAL "OFF")
     enable_language(CUDA)
     # Sizes of scratch and geometry that both sides must agree on.
@@ -76,7 +77,8 @@ if(NOT SLUICE_CUDA_wanted STREQUAL "OFF")
     endif()
     message(STATUS "CUDA: nvcc ${nvcc_version} (${SLUICE_NVCC}):${architecture_names}")
 
-    add_library(sluice_cuda MODULE ${sluice_cuda_sources} ${sluice_layout_sources})
+    include(SluiceEmbed)
+    add_library(sluice_cuda MODULE ${sluice_cuda_sources} ${sluice_layout_sources} ${sluice_embedded_source})
     target_include_directories(sluice_cuda PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
     target_compile_definitions(sluice_cuda PRIVATE _GNU_SOURCE
                                "SLI_CUDA_BUILD=\"nvcc ${nvcc_version}:${architecture_names}\"")

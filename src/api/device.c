@@ -4,7 +4,7 @@
 #include <string.h>
 
 const char *sl_device_name(int index, const char **detail, int *usable) {
-    static _Thread_local char name[64], text[512];
+    static _Thread_local char name[64], text[1024];
     if (index < 0) return NULL;
     for (const sli_device_ops *const *ops = sli_registry_get()->devices; *ops; ops++) {
         if (strcmp((*ops)->name, "far") == 0) continue; /* the test device */

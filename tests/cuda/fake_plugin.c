@@ -61,6 +61,12 @@ static bool blas(sli_why *why) {
     return false;
 }
 
+static bool compiler(int *version, sli_why *why) {
+    *version = 0;
+    strcpy(why->text, "a fake plug-in has none");
+    return false;
+}
+
 static sl_status open_device(const sli_caps *caps, const sl_allocator *allocator, sli_device **device) {
     (void)caps;
     (void)allocator;
@@ -223,6 +229,7 @@ static const sli_cuda_plugin plugin = {
     SLI_CUDA_FUNCTIONS(MEMBER)
 #undef MEMBER
         .allocated = allocated,
+        .compiler = compiler,
 };
 
 const sli_cuda_plugin *sli_cuda_plugin_open(const sli_plugin_host *given, sli_why *why);

@@ -111,6 +111,16 @@ static void blas_text(const sli_cuda_plugin *plugin, char *text, size_t capacity
     dlclose(library);
 }
 
+/* "NVRTC 13.0", or what it means that there is none. */
+static void compiler_text(const sli_cuda_plugin *plugin, char *text, size_t capacity) {
+    sli_why why = {""};
+    int version = 0;
+    if (plugin->compiler(&version, &why))
+        snprintf(text, capacity, "NVRTC %d.%d", version / 1000, version % 1000 / 10);
+    else
+        snprintf(text, capacity, "only built-in kernels (no NVRTC: %s)", why.text);
+}
+
 static bool cuda_describe(int index, char *name, size_t name_capacity, char *text, size_t capacity, bool *usable) {
     sli_why why = {""};
     const sli_cuda_plugin *plugin = sli_cuda_get(&why);
@@ -130,17 +140,19 @@ static bool cuda_describe(int index, char *name, size_t name_capacity, char *tex
         return true;
     }
     const sli_cudnn_plugin *plugin_cudnn = sli_cudnn_get(&why);
-    char blas[sizeof why.text + 64], cudnn[sizeof why.text + 16];
+    char blas[sizeof why.text + 64], compiler[sizeof why.text + 64], cudnn[sizeof why.text + 16];
     blas_text(plugin, blas, sizeof blas);
+    compiler_text(plugin, compiler, sizeof compiler);
     const int version = plugin_cudnn ? plugin_cudnn->cudnn_version : 0;
     if (plugin_cudnn)
         snprintf(cudnn, sizeof cudnn, "cuDNN %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
     else
         snprintf(cudnn, sizeof cudnn, "no cuDNN: %s", why.text);
     const double gib = 1024.0 * 1024.0 * 1024.0;
-    snprintf(text, capacity, "%s, sm_%d, %d SMs, %.1f of %.1f GiB free, driver %d.%d, plug-in of %s, %s, %s", gpu.name,
-             gpu.compute_capability, gpu.multiprocessors, (double)gpu.free_memory / gib, (double)gpu.memory / gib,
-             driver.version / 1000, driver.version % 1000 / 10, plugin->build, blas, cudnn);
+    snprintf(text, capacity, "%s, sm_%d, %d SMs, %.1f of %.1f GiB free, driver %d.%d, plug-in of %s, %s, %s, %s",
+             gpu.name, gpu.compute_capability, gpu.multiprocessors, (double)gpu.free_memory / gib,
+             (double)gpu.memory / gib, driver.version / 1000, driver.version % 1000 / 10, plugin->build, blas, compiler,
+             cudnn);
     *usable = true;
     return true;
 }

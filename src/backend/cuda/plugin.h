@@ -61,6 +61,11 @@ typedef struct sli_cuda_plugin {
      * 0 = none. Returns the number of calls made so far. */
     long (*inject)(long call, int error, bool sticky);
     size_t (*allocated)(int index); /* tests: bytes of this GPU that ops.alloc gave and ops.free has not taken back */
+    bool (*compiler)(int *version, sli_why *why); /* NVRTC was found and opened: its version, 13000 */
+    /* Tests: compiles for a GPU that need not be there (compile.h), or takes it from the disk (*cached). `log`: what ptxas says of
+     * registers and spills; false: the reason. */
+    bool (*compile_check)(const char *source, const char *entry, const char *defines, int compute_capability,
+                          size_t *cubin_bytes, char *log, size_t log_capacity, bool *cached);
 } sli_cuda_plugin;
 /* The symbols: a function, NULL: *why has the reason; and a const sli_plugin_version. */
 typedef const sli_cuda_plugin *(*sli_cuda_plugin_fn)(const sli_plugin_host *host, sli_why *why);

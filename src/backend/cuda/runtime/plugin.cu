@@ -1,4 +1,5 @@
 /* The plug-in's two symbols, its version and the function that gives its table. */
+#include "backend/cuda/compile.h"
 #include "backend/cuda/runtime/functions.h"
 #include "backend/cuda/runtime/internal.h"
 
@@ -127,6 +128,8 @@ static void fill_table(void) {
     table.services = &sli_cuda_services_table;
     table.inject = sli_cuda_inject;
     table.allocated = sli_cuda_allocated;
+    table.compiler = sli_cuda_compiler;
+    table.compile_check = sli_cuda_compile_check;
 }
 
 /* Called once in a process, under libsluice's lock. */
