@@ -89,13 +89,16 @@ static int cell_registers(const sli_persist_geometry *g) {
     return g->gates == 4 ? 14 : g->gates == 3 ? 12 : 6;
 }
 
+/* Beside weights and sums: rows of v, weights that pass through (a pair of tiles of k from shared memory, two pairs on their way
+ * from global memory), f32x3's high and low parts. */
 int sli_persist_registers(const sli_persist_geometry *g) {
-    const bool ffma = g->math == SL_F32;
-    const int addresses = 50, fragments = ffma ? 8 : 4;
-    const int weights = 4 * g->tiles_m * g->in_registers, passing = g->in_registers < g->tiles_k ? 4 * g->tiles_m : 0;
-    const int sums = (ffma ? 8 : 4) * g->tiles_m * g->tiles_n, split = g->math == SL_F32X3 ? 16 : 0;
+    enum { ADDRESSES = 50 };
+    const bool ffma = g->math == SL_F32, split = g->math == SL_F32X3;
+    const int kept = 4 * g->tiles_m * g->in_registers, sums = (ffma ? 8 : 4) * g->tiles_m * g->tiles_n;
+    const int passing = streamed(g) > 0 ? 4 : g->in_shared > 0 ? 2 : 0;
+    const int rows = ffma ? 8 : (split ? 8 : 4) * g->tiles_n;
     const int cells = cell_registers(g) * sli_persist_cells(g) * g->halves;
-    return addresses + fragments + weights + passing + sums + split + cells;
+    return ADDRESSES + kept + sums + 4 * g->tiles_m * passing + rows + (split ? 8 : 0) + cells;
 }
 
 static int register_limit(int threads) {
@@ -147,40 +150,40 @@ static const struct {
     double turn;                             /* from one half to the other; an estimate */
     double l2_rate, memory_rate, l2_part,
         memory_flow; /* weights a multiprocessor; of L2 that is ours; states and gates */
-} c = {.clock = 1850,
-       .cluster = 0.24,
-       .cluster_block = 0.004,
-       .cluster_rate = 42e3,
-       .cluster_rate_block = 0.47e3,
-       .grid = 1.0,
-       .grid_full = 0.3,
-       .grid_rate = 105e3,
-       .flops_16 = 2500,
-       .flops_tf32 = 1250,
-       .flops_ffma = 192,
-       .shared_rate = 128,
-       .product = 1.5,
-       .chain = 20,
-       .few_warps = 1.25,
-       .cells = 0.05,
-       .cells_warp = 0.002,
-       .cell = {0.04, 0.06},
-       .turn = 0.05,
-       .l2_rate = 45e3,
-       .memory_rate = 30e3,
-       .l2_part = 0.7,
-       .memory_flow = 3.5e6};
+} rates = {.clock = 1850,
+           .cluster = 0.24,
+           .cluster_block = 0.004,
+           .cluster_rate = 42e3,
+           .cluster_rate_block = 0.47e3,
+           .grid = 1.0,
+           .grid_full = 0.3,
+           .grid_rate = 105e3,
+           .flops_16 = 2500,
+           .flops_tf32 = 1250,
+           .flops_ffma = 192,
+           .shared_rate = 128,
+           .product = 1.5,
+           .chain = 20,
+           .few_warps = 1.25,
+           .cells = 0.05,
+           .cells_warp = 0.002,
+           .cell = {0.04, 0.06},
+           .turn = 0.05,
+           .l2_rate = 45e3,
+           .memory_rate = 30e3,
+           .l2_part = 0.7,
+           .memory_flow = 3.5e6};
 
 static double cluster_us(int size, double bytes) {
     if (size <= 1) return 0;
-    return c.cluster + c.cluster_block * size + bytes / (c.cluster_rate - c.cluster_rate_block * size);
+    return rates.cluster + rates.cluster_block * size + bytes / (rates.cluster_rate - rates.cluster_rate_block * size);
 }
 
 static double gather_us(const sli_persist_geometry *g, const sli_caps *caps) {
     const double bytes = (double)sli_persist_k(g) * sli_persist_rows(g) * sli_persist_operand(g->math);
     if (g->gather == SLI_PERSIST_LOCAL) return 0;
     if (g->gather == SLI_PERSIST_CLUSTER) return cluster_us(g->spread, bytes);
-    return c.grid + c.grid_full * sli_persist_ctas(g) / multiprocessors_of(caps) + bytes / c.grid_rate;
+    return rates.grid + rates.grid_full * sli_persist_ctas(g) / multiprocessors_of(caps) + bytes / rates.grid_rate;
 }
 
 /* What a half waits for others. */
@@ -192,15 +195,15 @@ static double stream_us(const sli_persist_geometry *g, const sli_caps *caps) {
     const double slab = (double)sli_persist_warps(g) * g->tiles_m * TILE_BYTES, bytes = slab * streamed(g);
     if (streamed(g) <= 0) return 0;
     const bool in_l2 =
-        bytes * sli_persist_group(g) * g->directions < c.l2_part * (double)(caps->l2_bytes ? caps->l2_bytes : 1);
-    return bytes / (in_l2 ? c.l2_rate : c.memory_rate);
+        bytes * sli_persist_group(g) * g->directions < rates.l2_part * (double)(caps->l2_bytes ? caps->l2_bytes : 1);
+    return bytes / (in_l2 ? rates.l2_rate : rates.memory_rate);
 }
 
 static double flops_a_cycle(sl_dtype math) {
-    return math == SL_F32     ? c.flops_ffma
-           : math == SL_TF32  ? c.flops_tf32
-           : math == SL_F32X3 ? c.flops_tf32 / 3
-                              : c.flops_16;
+    return math == SL_F32     ? rates.flops_ffma
+           : math == SL_TF32  ? rates.flops_tf32
+           : math == SL_F32X3 ? rates.flops_tf32 / 3
+                              : rates.flops_16;
 }
 
 /* Of one half: matrix units; v, which each warp reads of its k (FFMA reads each value for itself, 16 of a row's 128 bytes used),
@@ -208,27 +211,27 @@ static double flops_a_cycle(sl_dtype math) {
 static double product_us(const sli_persist_geometry *g, const sli_caps *caps) {
     const double m = tiled_m(g), k = tiled_k(g), rows = sli_persist_rows(g), warps = sli_persist_warps(g);
     const bool ffma = g->math == SL_F32;
-    const double multiplied = 2 * m * k * rows / flops_a_cycle(g->math) * (warps < 8 ? c.few_warps : 1);
+    const double multiplied = 2 * m * k * rows / flops_a_cycle(g->math) * (warps < 8 ? rates.few_warps : 1);
     const double read = g->warps_m * k * rows * sli_persist_operand(g->math) * (ffma ? 8 : 1);
     const double weights = warps * (g->in_shared + 2.0 * streamed(g)) * g->tiles_m * TILE_BYTES;
-    const double work = (multiplied + (read + weights) / c.shared_rate) * (ffma ? 1 : c.product);
-    const double sums = (2 * (double)partial_bytes(g) + (double)arriving_bytes(g)) / c.shared_rate;
-    return fmax((fmax(work, c.chain * g->tiles_k) + sums) / c.clock, stream_us(g, caps));
+    const double work = (multiplied + (read + weights) / rates.shared_rate) * (ffma ? 1 : rates.product);
+    const double sums = (2 * (double)partial_bytes(g) + (double)arriving_bytes(g)) / rates.shared_rate;
+    return fmax((fmax(work, rates.chain * g->tiles_k) + sums) / rates.clock, stream_us(g, caps));
 }
 
 static double cells_us(const sli_persist_geometry *g) {
-    return c.cells + c.cells_warp * sli_persist_warps(g) + c.cell[g->backward] * sli_persist_cells(g);
+    return rates.cells + rates.cells_warp * sli_persist_warps(g) + rates.cell[g->backward] * sli_persist_cells(g);
 }
 
 /* Bytes of memory that a step reads and writes: sums of the input side, gates and states for backward. */
 static double flow_us(const sli_persist_geometry *g, const sli_problem *p) {
     const double floats = g->backward ? 3.0 * g->gates + 3 : (p->train ? 2.0 : 1.0) * g->gates + 2;
-    return floats * sizeof(float) * p->batch * p->units * g->directions / c.memory_flow;
+    return floats * sizeof(float) * p->batch * p->units * g->directions / rates.memory_flow;
 }
 
 double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
     const double computed = product_us(g, caps) + cells_us(g), all = exchange_us(g, caps) + computed;
-    const double us = g->halves == 1 ? all : fmax(all, 2 * computed) + c.turn;
+    const double us = g->halves == 1 ? all : fmax(all, 2 * computed) + rates.turn;
     return 1e-6 * fmax(us * waves(g, caps), flow_us(g, problem));
 }
 
@@ -240,28 +243,35 @@ typedef struct search {
     size_t shared;
     sli_persist_geometry best;
     double seconds; /* of the best, < 0: there is none */
-    bool fits;      /* some group fits the GPU; then only the batch can be too large */
 } search;
 
-/* Weights go into registers first, which are read for nothing, then into shared memory; what is left streams, in a grid. */
+static bool fits_shared(const search *s, const sli_persist_geometry *g) {
+    return sli_persist_shared_of(g).total <= s->shared;
+}
+
+/* Weights go into registers first, which are read for nothing, then into shared memory; what is left streams, in a grid. Tiles
+ * are read in pairs: a part of them is even. */
 static bool place(const search *s, sli_persist_geometry *g) {
-    g->in_registers = g->in_shared = 0;
-    const int each = 4 * g->tiles_m, limit = register_limit(sli_persist_threads(g));
-    const int left = limit - sli_persist_registers(g);
-    if (left < 0) return false;
-    g->in_registers = left / each < g->tiles_k ? left / each : g->tiles_k;
-    if (left + each >= each * g->tiles_k) g->in_registers = g->tiles_k; /* none passes through then */
-    const int rest = streamed(g);
-    g->in_shared = rest;
-    const size_t slab = (size_t)sli_persist_warps(g) * (size_t)g->tiles_m * TILE_BYTES;
-    const size_t total = sli_persist_shared_of(g).total;
-    if (total <= s->shared) return true;
-    if (rest == 0 || s->kind == SLI_PERSIST_KIND_CLUSTER) return false;
+    const int limit = register_limit(sli_persist_threads(g)), pair = 8 * g->tiles_m;
+    g->in_registers = g->tiles_k;
     g->in_shared = 0;
-    const size_t least = sli_persist_shared_of(g).total;
-    if (least > s->shared) return false;
-    const size_t most = (s->shared - least) / slab;
-    g->in_shared = most < (size_t)rest ? (int)most : rest - 1;
+    if (sli_persist_registers(g) <= limit) return fits_shared(s, g);
+    g->in_registers = 0;
+    g->in_shared = g->tiles_k;
+    int left = limit - sli_persist_registers(g);
+    if (left < 0) return false;
+    g->in_registers = left / pair * 2;
+    g->in_shared = g->tiles_k - g->in_registers;
+    if (fits_shared(s, g)) return true;
+    if (s->kind == SLI_PERSIST_KIND_CLUSTER) return false;
+    g->in_registers = g->in_shared = 0;
+    left = limit - sli_persist_registers(g);
+    if (left < 0 || !fits_shared(s, g)) return false;
+    g->in_registers = left / pair * 2 < g->tiles_k ? left / pair * 2 : (g->tiles_k - 1) / 2 * 2;
+    const int rest = streamed(g);
+    const size_t slabs =
+        (s->shared - sli_persist_shared_of(g).total) / ((size_t)sli_persist_warps(g) * (size_t)g->tiles_m * TILE_BYTES);
+    g->in_shared = (slabs < (size_t)rest ? (int)slabs : rest - 1) / 2 * 2;
     return true;
 }
 
@@ -277,7 +287,6 @@ static void try_tiles(search *s, sli_persist_geometry g) {
             g.tiles_k = up(all_k, g.warps_k);
             if (g.tiles_m > MOST_TILES_M || g.tiles_k > MOST_TILES_K || g.tiles_m * g.tiles_n > most_sums) continue;
             if (!place(s, &g)) continue;
-            s->fits = true;
             const double seconds = sli_persist_step_seconds(&g, s->problem, s->caps);
             if (s->seconds >= 0 && seconds >= s->seconds) continue;
             s->seconds = seconds;
@@ -293,20 +302,13 @@ static void try_rows(search *s, sli_persist_geometry g) {
             g.groups = up(batch, 8 * g.halves * g.tiles_n);
             if (g.tiles_n > 1 && g.groups == up(batch, 8 * g.halves * (g.tiles_n - 1))) continue;
             if (g.halves > 1 && up(batch, g.groups) <= 8) continue;
-            if (s->kind == SLI_PERSIST_KIND_GRID && waves(&g, s->caps) > 1) {
-                if (g.groups == 1 || s->fits) continue;
-                sli_persist_geometry one = g; /* would a smaller batch fit? */
-                one.groups = 1;
-                if (waves(&one, s->caps) > 1) continue;
-                s->fits = true;
-                continue;
-            }
+            if (s->kind == SLI_PERSIST_KIND_GRID && waves(&g, s->caps) > 1) continue;
             if (s->seconds >= 0 && 1e-6 * exchange_us(&g, s->caps) * waves(&g, s->caps) >= s->seconds) continue;
             try_tiles(s, g);
         }
 }
 
-/* Cuts of the units into `parts` blocks at most, each of `units`. */
+/* One cluster holds all units. */
 static void try_clusters(search *s, sli_persist_geometry g) {
     const int multiple = sli_persist_unit_multiple(g.math, g.gather, g.backward);
     int before = 0;
@@ -347,39 +349,43 @@ static bool refuse(sli_why *why, const char *format, ...) { /* libsluice has one
     return false;
 }
 
-static bool refuse_size(const search *s, bool backward, sli_why *why) {
+static bool find(search *s, bool backward) {
+    sli_persist_geometry g = {.gates = gates_of(s->problem->op), .math = s->problem->dtype, .backward = backward};
+    g.directions = sli_problem_directions(s->problem);
+    g.gather = s->kind == SLI_PERSIST_KIND_GRID ? SLI_PERSIST_GRID : backward ? SLI_PERSIST_LOCAL : SLI_PERSIST_CLUSTER;
+    s->seconds = -1;
+    if (s->kind == SLI_PERSIST_KIND_GRID)
+        try_grids(s, g);
+    else
+        try_clusters(s, g);
+    return s->seconds >= 0;
+}
+
+static bool refuse_size(search *s, bool backward, sli_why *why) {
     const sli_problem *p = s->problem;
     const char *pass = backward ? "backward" : "forward";
+    const int all = multiprocessors_of(s->caps);
     const double matrix = (double)gates_of(p->op) * p->units * p->units * sli_persist_operand(p->dtype);
     if (s->kind == SLI_PERSIST_KIND_CLUSTER)
-        return refuse(why, "%s, %d units have %.1f MB of recurrent weights, more than a cluster of %d blocks holds",
+        return refuse(why, "%s, %d units have %.3g MB of recurrent weights, more than a cluster of %d blocks holds",
                       pass, p->units, matrix / 1e6, widest_cluster(s->caps));
-    if (s->fits)
-        return refuse(
-            why,
-            "%s, a batch of %d takes several copies of the recurrent weights (%.1f MB), which are not resident "
-            "on %d multiprocessors at once",
-            pass, p->batch, matrix / 1e6, multiprocessors_of(s->caps));
+    sli_problem one_row = *p;
+    one_row.batch = 1;
+    s->problem = &one_row;
+    if (find(s, backward))
+        return refuse(why, "%s, a batch of %d and %.3g MB of recurrent weights do not fit %d multiprocessors at once",
+                      pass, p->batch, matrix / 1e6, all);
     return refuse(why, "%s, %d units do not fit the shared memory of %d multiprocessors, %zu KB each", pass, p->units,
-                  multiprocessors_of(s->caps), s->shared >> 10);
+                  all, s->shared >> 10);
 }
 
 bool sli_persist_choose(const sli_problem *problem, const sli_caps *caps, sli_persist_kind kind, bool backward,
                         sli_persist_geometry *geometry, sli_why *why) {
-    search s = {.problem = problem, .caps = caps, .kind = kind, .shared = caps->shared_memory, .seconds = -1};
-    sli_persist_geometry g = {.gates = gates_of(problem->op), .math = problem->dtype, .backward = backward};
-    g.directions = sli_problem_directions(problem);
-    if (kind == SLI_PERSIST_KIND_CLUSTER) {
-        if (widest_cluster(caps) < 2)
-            return refuse(why, "needs clusters of thread blocks, which GPUs have from sm_90 on; this is sm_%d",
-                          caps->compute_capability);
-        g.gather = backward ? SLI_PERSIST_LOCAL : SLI_PERSIST_CLUSTER;
-        try_clusters(&s, g);
-    } else {
-        g.gather = SLI_PERSIST_GRID;
-        try_grids(&s, g);
-    }
-    if (s.seconds < 0) return refuse_size(&s, backward, why);
+    search s = {.problem = problem, .caps = caps, .kind = kind, .shared = caps->shared_memory};
+    if (kind == SLI_PERSIST_KIND_CLUSTER && widest_cluster(caps) < 2)
+        return refuse(why, "needs clusters of thread blocks, which GPUs have from sm_90 on; this is sm_%d",
+                      caps->compute_capability);
+    if (!find(&s, backward)) return refuse_size(&s, backward, why);
     *geometry = s.best;
     return true;
 }
