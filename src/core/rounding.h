@@ -3,6 +3,8 @@
 #define SLI_ROUNDING_H
 
 #include <math.h>
+#include <stdint.h>
+#include <string.h>
 
 #include "sluice.h"
 
@@ -12,8 +14,18 @@
 /* `value` with `digits` binary digits, to the nearest, ties to even; multiples of 2^least at the finest. */
 static inline double sli_round_digits(double value, int digits, int least) {
     int exponent;
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    exponent = (int)(bits >> 52 & 2047) - 1022; /* of a normal number: |value| in [2^(exponent-1), 2^exponent) */
+    if (exponent > -1022 && exponent < 1025 && exponent - digits > least) {
+        const uint64_t half = (uint64_t)1 << (52 - digits); /* 53 - digits low bits go */
+        bits += half - 1 + (bits >> (53 - digits) & 1);
+        bits &= ~(2 * half - 1);
+        memcpy(&value, &bits, sizeof value);
+        return value;
+    }
     if (!isfinite(value) || value == 0) return value;
-    frexp(value, &exponent); /* |value| in [2^(exponent-1), 2^exponent) */
+    frexp(value, &exponent);
     int grid = exponent - digits > least ? exponent - digits : least;
     return ldexp(rint(ldexp(value, -grid)), grid);
 }

@@ -7,6 +7,8 @@
 #include "core/plan.h"
 #include "core/rng.h"
 #include "core/rounding.h"
+#include "core/status.h"
+#include "core/threads.h"
 
 /* Streams of random numbers, one for each array; purposes of the library end far below. */
 enum {
@@ -102,15 +104,39 @@ static int draw_below(const sli_subject *s, int stream, size_t element, int limi
     return value < limit ? value : limit - 1;
 }
 
-/* values = uniform in (-scale, scale), exact in the type of the operands. */
-static void fill(const sli_subject *s, sli_subject_array *array, int stream, double scale) {
-    for (size_t k = 0; array->integer && k < array->count; k++)
-        array->values[k] = draw_below(s, stream, k, array->vocabulary);
-    for (size_t k = 0; !array->integer && k < array->count; k += 4) { /* one block of the generator gives four */
-        sli_rng_words block = sli_philox(s->seed, (uint32_t)(k >> 2), 0, (uint32_t)stream, 0);
-        for (size_t i = 0; i < 4 && k + i < array->count; i++)
-            array->values[k + i] = sli_round_to(s->operands, scale * (2 * uniform_of(block.word[i]) - 1));
+typedef struct filling {
+    const sli_subject *subject;
+    sli_subject_array *array;
+    int stream;
+    double scale;
+} filling;
+
+enum { FILL_PIECE = 1 << 18, FILL_ALONE = 1 << 21 }; /* numbers: of a task; below which one thread fills */
+
+static void fill_piece(void *context, int piece) {
+    const filling *f = context;
+    const sli_subject *s = f->subject;
+    size_t first = (size_t)piece * FILL_PIECE, rest = f->array->count - first;
+    size_t end = first + (rest < FILL_PIECE ? rest : FILL_PIECE);
+    for (size_t k = first; k < end; k += 4) { /* one block of the generator gives four */
+        sli_rng_words block = sli_philox(s->seed, (uint32_t)(k >> 2), 0, (uint32_t)f->stream, 0);
+        for (size_t i = 0; i < 4 && k + i < end; i++)
+            f->array->values[k + i] = sli_round_to(s->operands, f->scale * (2 * uniform_of(block.word[i]) - 1));
     }
+}
+
+/* values = uniform in (-scale, scale), exact in the type of the operands. Each comes from its index, so that threads change
+ * nothing; large layers have 10^8 of them. */
+static void fill(const sli_subject *s, sli_subject_array *array, int stream, double scale) {
+    filling f = {s, array, stream, scale};
+    sli_threads *threads = NULL;
+    if (array->integer) {
+        for (size_t k = 0; k < array->count; k++) array->values[k] = draw_below(s, stream, k, array->vocabulary);
+        return;
+    }
+    if (array->count > FILL_ALONE && sli_threads_new(NULL, sli_threads_default(), &threads) != SL_OK) sli_clear_error();
+    sli_threads_for(threads, (int)((array->count + FILL_PIECE - 1) / FILL_PIECE), fill_piece, &f);
+    sli_threads_free(threads);
 }
 
 /* Valid steps of row b: the first row is full, the second empty, the others random; a lone row is random. */
