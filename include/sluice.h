@@ -294,6 +294,12 @@ typedef struct sl_clip {
     double value;
 } sl_clip;
 
+typedef enum sl_tune {
+    SL_TUNE_NEVER, /* kernels by predicted time; no file is read */
+    SL_TUNE,
+    SL_TUNE_AGAIN
+} sl_tune;
+
 struct sl_plan_options {
     int batch; /* B, 0 = 1 */
     int steps; /* the largest T of one call, 0 = 1 */
@@ -320,6 +326,15 @@ struct sl_plan_options {
     sl_clip clip;
     int no_graph; /* GPU: launch every kernel anew instead of replaying calls of full size as one CUDA graph each */
     const sl_allocator *allocator;
+    /* Which kernels compute the recurrent problems, in place of what is predicted: lines "PROBLEM KERNEL", the problem as
+     * sl_plan_explain prints it; "PROBLEM parts" for a stack, or both directions, that is not to be one problem; then, if it was
+     * timed, the microseconds of a call; # begins a comment. A line that cannot be obeyed is explained, and planned for as if
+     * it were not there. sl_plan_choices gives those of a plan. NULL: none. */
+    const char *choices;
+    /* Choose by timing: every eligible kernel of every recurrent problem that `choices` leaves open runs on the device, for a few
+     * tenths of a second a problem. What was timed before on the same machine with the same libraries is remembered in
+     * $XDG_CACHE_HOME/sluice/tuned.txt and not timed again, unless SL_TUNE_AGAIN. */
+    sl_tune tune;
 };
 
 /* Copies what it needs of `model`. On SL_ERR_MEMORY_LIMIT the detail names the bytes and the cheapest remedies. */
@@ -337,9 +352,11 @@ typedef struct sl_memory {                                        /* bytes of th
 SL_API void sl_plan_memory(const sl_plan *plan, sl_memory *memory);
 
 /* A table for people: what is computed in what, on which device; layer, problem, chosen kernel, each refused or slower kernel
- * with its reason, FLOPs, bytes, predicted time. Owned by the plan. sl_plan_explain_json: the same as one JSON object. */
+ * with its reason, FLOPs, bytes, predicted time of a call and of a time step. Owned by the plan. sl_plan_explain_json: the same as one JSON object. */
 SL_API const char *sl_plan_explain(const sl_plan *plan);
 SL_API const char *sl_plan_explain_json(const sl_plan *plan);
+/* The kernels of the recurrent problems as sl_plan_options.choices: another plan of the model takes the same with them. */
+SL_API const char *sl_plan_choices(const sl_plan *plan);
 /* Distinct kernels of the recurrent problems, comma-separated ("cuda:step,cudnn:standard"); for logs. */
 SL_API const char *sl_plan_kernels(const sl_plan *plan);
 SL_API int sl_plan_threads(const sl_plan *plan);

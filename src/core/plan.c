@@ -1,6 +1,7 @@
 /* From a description to a plan: layers declare tensors, parameters and steps; then kernels, groups, memory, explanation. */
 #include "core/plan.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -147,6 +148,8 @@ sl_status sli_planner_emit(sli_planner *planner, const sli_emit *emit) {
     if (!step->text) return sli_fail_memory("a problem string", sizeof text);
     if (step->kernel->cost) step->kernel->cost(&step->problem, &plan->caps, &step->cost);
     step->seconds = sli_kernel_seconds(step->kernel, &step->problem, &plan->caps);
+    const sli_choice *choice = sli_choice_for(plan, step->text);
+    step->choice = choice && choice->obeyed ? choice : NULL;
     count_use(plan, step, index);
     return add_states(plan, step, index);
 }
@@ -267,6 +270,8 @@ static sl_status resolve_options(sl_plan *plan, const sl_plan_options *given) {
     sl_plan_options *options = &plan->options;
     if (given) *options = *given;
     options->allocator = &plan->allocator;
+    SLI_TRY(sli_choices_read(plan, options->choices));
+    options->choices = NULL; /* the caller's */
     if (options->batch == 0) options->batch = 1;
     if (options->steps == 0) options->steps = 1;
     SLI_FAIL_IF(options->batch < 0 || options->batch > 1 << 24, SL_ERR_SHAPE, "batch is %d; it must be 1 to 2^24",
@@ -495,8 +500,16 @@ static void forget(sl_plan *plan) {
                      .device = plan->device,
                      .memory_limit = plan->memory_limit,
                      .train = plan->train,
-                     .element = plan->element};
+                     .element = plan->element,
+                     .choices = plan->choices,
+                     .choice_count = plan->choice_count,
+                     .choice_capacity = plan->choice_capacity,
+                     .notes = plan->notes,
+                     .note_count = plan->notes_given,
+                     .note_capacity = plan->note_capacity,
+                     .notes_given = plan->notes_given};
     *plan = fresh;
+    sli_choices_forget(plan);
 }
 
 static bool wants_the_whole(const sl_plan *plan) {
@@ -528,19 +541,45 @@ static sl_status plan_model(sl_plan *plan, const sl_model *model) {
                 "the model has no layers; add an input and a layer before planning");
     SLI_TRY(build_to_fit(plan, model));
     for (int i = 0; i < plan->step_count; i++) plan->flops += plan->steps[i].cost.flops;
+    SLI_TRY(sli_choices_note(plan));
+    SLI_TRY(sli_choices_write(plan));
     return sli_plan_describe(plan);
 }
 
-sl_status sl_plan_new(const sl_model *model, const sl_plan_options *options, sl_plan **out) {
-    SLI_FAIL_IF(!out, SL_ERR_USAGE, "sl_plan_new: plan is NULL; pass the address of a pointer");
+/* ---------------------------------------------------------------------------------------------------- making -- */
+sl_status sli_plan_note(sl_plan *plan, const char *format, ...) {
+    char text[1200];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    const char **note =
+        sli_arena_push(&plan->arena, &plan->notes, &plan->note_count, &plan->note_capacity, sizeof *plan->notes);
+    char *kept = sli_arena_string(&plan->arena, text);
+    if (!note || !kept) return sli_fail_memory("the plan's notes", sizeof text);
+    *note = kept;
+    return SL_OK;
+}
+
+static sl_status keep_notes(sl_plan *plan, const char *notes) {
+    while (notes && *notes) {
+        int length = (int)strcspn(notes, "\n");
+        if (length > 0) SLI_TRY(sli_plan_note(plan, "%.*s", length, notes));
+        notes += length + (notes[length] == '\n');
+    }
+    plan->notes_given = plan->note_count;
+    return SL_OK;
+}
+
+sl_status sli_plan_new(const sl_model *model, const sl_plan_options *options, const char *notes, sl_plan **out) {
     *out = NULL;
-    SLI_FAIL_IF(!model, SL_ERR_USAGE, "sl_plan_new: model is NULL; describe a model first");
     sl_allocator allocator = sli_allocator_or_default(options ? options->allocator : NULL);
     sl_plan *plan = sli_alloc_zero(&allocator, sizeof *plan);
     if (!plan) return sli_fail_memory("a plan", sizeof *plan);
     plan->allocator = allocator;
     sli_arena_init(&plan->arena, &plan->allocator);
     sl_status status = resolve_options(plan, options);
+    if (status == SL_OK) status = keep_notes(plan, notes);
     if (status == SL_OK) status = resolve_device(plan);
     if (status == SL_OK) status = plan_model(plan, model);
     if (status != SL_OK) {

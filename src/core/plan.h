@@ -46,9 +46,19 @@ typedef struct sli_state {
 typedef struct sli_refusal {
     const sli_kernel *kernel; /* NULL: the planner itself did not offer it */
     const char *problem, *reason;
-    bool slower; /* it was eligible: another is predicted to be faster */
+    bool slower; /* it was eligible: another is predicted to be faster, */
+    bool passed; /* or the choices name another */
     struct sli_refusal *next;
 } sli_refusal;
+
+/* A line of sl_plan_options.choices. */
+typedef struct sli_choice {
+    const char *problem; /* as plans print it */
+    const char *row;     /* or "parts": a wide problem is not to be one step */
+    double seconds;      /* of a call, timed; negative: not known */
+    bool obeyed;
+    const char *reason; /* why it could not be obeyed; NULL */
+} sli_choice;
 
 typedef struct sli_step {
     sli_emit emit;          /* emit.layer is NULL: the model may be gone */
@@ -60,7 +70,8 @@ typedef struct sli_step {
     const char *text; /* the problem string */
     sli_refusal *refusals;
     sli_cost cost;
-    double seconds; /* predicted; negative: no prediction */
+    double seconds;           /* predicted; negative: no prediction */
+    const sli_choice *choice; /* that names the kernel; NULL: chosen by prediction or order */
     int group;
     int states[SLI_MAX_STATES]; /* indices, -1 = none */
     sli_booking booking;
@@ -137,6 +148,12 @@ struct sl_plan {
     const char *explanation, *explanation_json, *kernels;
     sli_refusal *norm_refusals, *optimizer_refusals;
     sli_refusal *offers; /* wider problems nobody took */
+    sli_choice *choices; /* given */
+    int choice_count, choice_capacity;
+    const char *chosen; /* sl_plan_choices */
+    const char **notes; /* sentences that the explanation ends with: what tuning did, choices that were not taken */
+    int note_count, note_capacity;
+    int notes_given; /* the first ones, that planning anew keeps */
 };
 
 struct sli_planner {
@@ -163,6 +180,16 @@ static inline bool sli_plan_is_segmented(const sl_plan *plan, const sli_group *g
     return plan->segments > 1 && group->time && !group->whole;
 }
 
+/* src/core/plan.c: sl_plan_new without tuning. `notes`: lines for the explanation, or NULL. */
+sl_status sli_plan_new(const sl_model *model, const sl_plan_options *options, const char *notes, sl_plan **plan);
+sl_status sli_plan_note(sl_plan *plan, const char *format, ...) SLI_PRINTF(2, 3);
+/* src/core/plan_choices.c: choices from outside. */
+sl_status sli_choices_read(sl_plan *plan, const char *text);
+sli_choice *sli_choice_for(sl_plan *plan, const char *problem); /* NULL: none */
+bool sli_choice_is_parts(const sli_choice *choice);
+void sli_choices_forget(sl_plan *plan);     /* before planning anew */
+sl_status sli_choices_note(sl_plan *plan);  /* those that were not obeyed */
+sl_status sli_choices_write(sl_plan *plan); /* fills plan->chosen */
 /* src/core/plan_kernels.c: walks the rows; SL_ERR_NO_KERNEL with every reason if none fits options.require. */
 sl_status sli_plan_choose(sl_plan *plan, const sli_problem *problem, const char *where, const sli_kernel **kernel,
                           sli_refusal **refusals);
@@ -171,6 +198,10 @@ bool sli_kernel_serves(const sli_kernel *kernel, sli_op op, const sli_caps *caps
 /* Predicted seconds of one call; negative: the row makes no prediction. */
 double sli_kernel_seconds(const sli_kernel *kernel, const sli_problem *problem, const sli_caps *caps);
 bool sli_kernel_matches(const char *require, const char *kernel_name);
+/* The rows that could be chosen for the problem, in order; returns how many. */
+enum { SLI_PLAN_CANDIDATES = 32 };
+int sli_plan_candidates(const sl_plan *plan, const sli_problem *problem,
+                        const sli_kernel *candidates[SLI_PLAN_CANDIDATES]);
 sl_status sli_plan_choose_among(sl_plan *plan, const sli_kernel *const *rows, const sli_problem *problem,
                                 const char *where, const sli_kernel **kernel, sli_refusal **refusals);
 /* Offers a wide problem; not taken: the reasons are appended to plan->offers. `parts` as in sli_planner_offer. */

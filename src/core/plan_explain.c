@@ -41,8 +41,27 @@ static bool has_predictions(const sl_plan *plan) {
 
 static void explain_refusals(sli_text *text, const sli_refusal *refusal, int width) {
     for (; refusal; refusal = refusal->next)
-        sli_text_printf(text, "    %s %-*s %s\n", refusal->slower ? "slower " : "refused", width, refuser(refusal),
-                        refusal->reason);
+        sli_text_printf(text, "    %s %-*s %s\n",
+                        refusal->passed   ? "passed "
+                        : refusal->slower ? "slower "
+                                          : "refused",
+                        width, refuser(refusal), refusal->reason);
+}
+
+/* Seconds of one time step of a call that takes `seconds`; negative where nothing recurs. */
+static double per_step(const sli_step *step, double seconds) {
+    return sli_op_is_recurrent(step->problem.op) ? seconds / step->problem.steps : -1;
+}
+
+static void explain_choice(sli_text *text, const sli_step *step, int width) {
+    const sli_choice *choice = step->choice;
+    if (!choice) return;
+    sli_text_printf(text, "    chosen  %-*s ", width, step->kernel->name);
+    if (choice->seconds >= 0)
+        sli_text_printf(text, "by timing: %.4g us a call, %.4g us a step\n", 1e6 * choice->seconds,
+                        1e6 * per_step(step, choice->seconds));
+    else
+        sli_text_printf(text, "the choices name it\n");
 }
 
 static void explain_steps(const sl_plan *plan, sli_text *text, int width) {
@@ -56,7 +75,9 @@ static void explain_steps(const sl_plan *plan, sli_text *text, int width) {
                         step->text, width, step->kernel->name, human(step->cost.flops, "FLOP", flops, sizeof flops),
                         human(step->cost.bytes, "B", bytes, sizeof bytes));
         if (step->seconds >= 0) sli_text_printf(text, " %9.4g us", 1e6 * step->seconds);
+        if (per_step(step, step->seconds) >= 0) sli_text_printf(text, " %9.4g us", 1e6 * per_step(step, step->seconds));
         sli_text_printf(text, "\n");
+        explain_choice(text, step, width);
         explain_refusals(text, step->refusals, width);
     }
     for (const sli_refusal *offer = plan->offers; offer; offer = offer->next)
@@ -132,11 +153,12 @@ static sl_status explain_text(sl_plan *plan) {
                     plan->options.steps, precision(plan, numbers, sizeof numbers));
     explain_device(plan, &text);
     sli_text_printf(&text, "  %-12s %-52s %-*s %12s %12s%s\n", "layer", "problem", width, "kernel", "FLOPs", "bytes",
-                    has_predictions(plan) ? "    predicted" : "");
+                    has_predictions(plan) ? "    predicted       a step" : "");
     explain_steps(plan, &text, width);
     sli_text_printf(&text, "total: %s a call; sums over time in chunks of %d steps\n",
                     human(plan->flops, "FLOP", flops, sizeof flops), plan->chunk);
     explain_memory(plan, &text);
+    for (int i = 0; i < plan->note_count; i++) sli_text_printf(&text, "%s\n", plan->notes[i]);
     return finish(plan, &text, &plan->explanation);
 }
 
@@ -159,7 +181,10 @@ static void put_refusals(sli_text *text, const sli_refusal *refusal) {
     sli_text_printf(text, "[");
     for (bool first = true; refusal; refusal = refusal->next, first = false) {
         sli_text_printf(text, "%s{\"kernel\": \"%s\", \"problem\": \"%s\", %s\"reason\": ", first ? "" : ", ",
-                        refuser(refusal), refusal->problem, refusal->slower ? "\"slower\": true, " : "");
+                        refuser(refusal), refusal->problem,
+                        refusal->passed   ? "\"passed\": true, "
+                        : refusal->slower ? "\"slower\": true, "
+                                          : "");
         put_string(text, refusal->reason);
         sli_text_printf(text, "}");
     }
@@ -207,13 +232,23 @@ static sl_status explain_json(sl_plan *plan) {
                         step->text, step->kernel->name, step->cost.flops, step->cost.bytes);
         put_refusals(&text, step->refusals);
         if (step->seconds >= 0) sli_text_printf(&text, ", \"seconds\": %.6g", step->seconds);
+        if (per_step(step, step->seconds) >= 0)
+            sli_text_printf(&text, ", \"seconds_per_step\": %.6g", per_step(step, step->seconds));
+        if (step->choice) sli_text_printf(&text, ", \"chosen\": true");
+        if (step->choice && step->choice->seconds >= 0)
+            sli_text_printf(&text, ", \"timed_seconds\": %.6g", step->choice->seconds);
         sli_text_printf(&text, "}");
     }
     sli_text_printf(&text, "], \"offers\": ");
     put_refusals(&text, plan->offers);
     sli_text_printf(&text, ", \"memory\": ");
     put_memory(&text, &plan->memory);
-    sli_text_printf(&text, "}");
+    sli_text_printf(&text, ", \"notes\": [");
+    for (int i = 0; i < plan->note_count; i++) {
+        sli_text_printf(&text, i ? ", " : "");
+        put_string(&text, plan->notes[i]);
+    }
+    sli_text_printf(&text, "]}");
     return finish(plan, &text, &plan->explanation_json);
 }
 

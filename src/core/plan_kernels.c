@@ -24,12 +24,12 @@ bool sli_kernel_matches(const char *require, const char *kernel_name) {
     return strcmp(kernel_name, require) == 0;
 }
 
-static sl_status add_refusal(sl_plan *plan, sli_refusal ***tail, const sli_kernel *kernel, const char *problem,
-                             const char *reason, bool slower) {
+static sl_status add_refusal(sl_plan *plan, sli_refusal ***tail, const sli_refusal *new) {
     sli_refusal *refusal = sli_arena_alloc(&plan->arena, sizeof *refusal);
-    char *text = sli_arena_string(&plan->arena, reason);
+    char *text = sli_arena_string(&plan->arena, new->reason);
     if (!refusal || !text) return sli_fail_memory("the plan's reasons", sizeof *refusal);
-    *refusal = (sli_refusal){.kernel = kernel, .problem = problem, .reason = text, .slower = slower};
+    *refusal = *new;
+    refusal->reason = text;
     **tail = refusal;
     *tail = &refusal->next;
     return SL_OK;
@@ -59,7 +59,6 @@ typedef struct candidate {
     const sli_kernel *kernel;
     double seconds;
 } candidate;
-enum { MAX_CANDIDATES = 32 };
 
 /* The least predicted time among those that predict one; else the first in order. */
 static int best_of(const candidate *candidates, int count) {
@@ -71,14 +70,21 @@ static int best_of(const candidate *candidates, int count) {
     return best;
 }
 
+/* `chosen`: the best is what the choices name. */
 static sl_status add_slower(sl_plan *plan, sli_refusal ***tail, const char *problem, const candidate *candidates,
-                            int count, int best) {
+                            int count, int best, bool chosen) {
     for (int k = 0; k < count; k++) {
         char reason[160];
-        if (k == best || candidates[k].seconds < 0 || candidates[best].seconds < 0) continue;
-        snprintf(reason, sizeof reason, "predicted %.4g us a call, %s %.4g us", 1e6 * candidates[k].seconds,
-                 candidates[best].kernel->name, 1e6 * candidates[best].seconds);
-        SLI_TRY(add_refusal(plan, tail, candidates[k].kernel, problem, reason, true));
+        bool known = candidates[k].seconds >= 0 && candidates[best].seconds >= 0;
+        if (k == best || (!known && !chosen)) continue;
+        const char *name = candidates[best].kernel->name;
+        int used = chosen ? snprintf(reason, sizeof reason, "the choices name %s%s", name, known ? "; " : "") : 0;
+        if (known)
+            snprintf(reason + used, sizeof reason - (size_t)used, "predicted %.4g us a call, %s %.4g us",
+                     1e6 * candidates[k].seconds, name, 1e6 * candidates[best].seconds);
+        sli_refusal slower = {
+            .kernel = candidates[k].kernel, .problem = problem, .reason = reason, .slower = true, .passed = chosen};
+        SLI_TRY(add_refusal(plan, tail, &slower));
     }
     return SL_OK;
 }
@@ -94,34 +100,71 @@ static bool is_exact(const sl_plan *plan, const sli_kernel *row, const sli_probl
     return true;
 }
 
+static const char *required(const sl_plan *plan, const sli_problem *problem) {
+    return sli_op_is_recurrent(problem->op) ? plan->options.require : NULL;
+}
+
+static bool may_take(const sl_plan *plan, const sli_kernel *row, const sli_problem *problem, sli_why *why) {
+    const char *require = required(plan, problem);
+    NEED(!require || sli_kernel_matches(require, row->name), "not %s", require);
+    return is_exact(plan, row, problem, why) && row->eligible(problem, &plan->caps, why);
+}
+
+int sli_plan_candidates(const sl_plan *plan, const sli_problem *problem,
+                        const sli_kernel *candidates[SLI_PLAN_CANDIDATES]) {
+    int count = 0;
+    for (const sli_kernel *const *row = sli_registry_get()->kernels; *row && count < SLI_PLAN_CANDIDATES; row++) {
+        sli_why why;
+        if (sli_kernel_serves(*row, problem->op, &plan->caps) && may_take(plan, *row, problem, &why))
+            candidates[count++] = *row;
+    }
+    return count;
+}
+
+/* The candidate that the choices name; -1: they name none that could be taken, and remember why. */
+static int named_by(sl_plan *plan, sli_choice *choice, const candidate *candidates, int count,
+                    const sli_refusal *refusals) {
+    for (int k = 0; k < count; k++) {
+        choice->obeyed = strcmp(candidates[k].kernel->name, choice->row) == 0;
+        if (choice->obeyed) return k;
+    }
+    for (; refusals && !choice->reason; refusals = refusals->next)
+        if (strcmp(refusals->kernel->name, choice->row) == 0) choice->reason = refusals->reason;
+    if (!choice->reason) choice->reason = sli_arena_format(&plan->arena, "%s has no such row for it", plan->caps.name);
+    return -1;
+}
+
 sl_status sli_plan_choose_among(sl_plan *plan, const sli_kernel *const *rows, const sli_problem *problem,
                                 const char *where, const sli_kernel **kernel, sli_refusal **refusals) {
-    const char *require = sli_op_is_recurrent(problem->op) ? plan->options.require : NULL;
     char text[SLI_PROBLEM_TEXT];
     sli_problem_print(problem, text, sizeof text);
     const char *kept = sli_arena_string(&plan->arena, text);
     if (!kept) return sli_fail_memory("the plan's reasons", sizeof text);
-    candidate candidates[MAX_CANDIDATES];
+    candidate candidates[SLI_PLAN_CANDIDATES];
     int count = 0;
     *refusals = NULL;
     *kernel = NULL;
     sli_refusal **tail = refusals;
+    sli_choice *choice = sli_choice_for(plan, kept);
+    bool parts = choice && sli_choice_is_parts(choice) && sli_problem_parts(problem) > 1;
+    if (parts) choice->obeyed = true;
     for (const sli_kernel *const *row = rows; *row; row++) {
         if (!sli_kernel_serves(*row, problem->op, &plan->caps)) continue;
         sli_why why = {""};
-        if (require && !sli_kernel_matches(require, (*row)->name)) {
-            sli_refuse(&why, "not %s", require);
-        } else if (is_exact(plan, *row, problem, &why) && (*row)->eligible(problem, &plan->caps, &why)) {
-            if (count < MAX_CANDIDATES)
+        if (parts) {
+            sli_refuse(&why, "the choices take its layers and directions one by one");
+        } else if (may_take(plan, *row, problem, &why)) {
+            if (count < SLI_PLAN_CANDIDATES)
                 candidates[count++] = (candidate){*row, sli_kernel_seconds(*row, problem, &plan->caps)};
             continue;
         }
-        SLI_TRY(add_refusal(plan, &tail, *row, kept, why.text, false));
+        SLI_TRY(add_refusal(plan, &tail, &(sli_refusal){.kernel = *row, .problem = kept, .reason = why.text}));
     }
-    if (count == 0) return fail_without_kernel(plan, text, where, require, *refusals);
-    int best = best_of(candidates, count);
+    int named = choice && !parts ? named_by(plan, choice, candidates, count, *refusals) : -1;
+    if (count == 0) return fail_without_kernel(plan, text, where, required(plan, problem), *refusals);
+    int best = named >= 0 ? named : best_of(candidates, count);
     *kernel = candidates[best].kernel;
-    return add_slower(plan, &tail, kept, candidates, count, best);
+    return add_slower(plan, &tail, kept, candidates, count, best, named >= 0);
 }
 
 sl_status sli_plan_choose(sl_plan *plan, const sli_problem *problem, const char *where, const sli_kernel **kernel,
@@ -142,7 +185,8 @@ sl_status sli_plan_keep_out(sl_plan *plan, const sli_kernel *kernel, const sli_p
     sli_problem_print(problem, text, sizeof text);
     const char *kept = sli_arena_string(&plan->arena, text);
     if (!kept) return sli_fail_memory("the plan's reasons", sizeof text);
-    SLI_TRY(add_refusal(plan, &tail, kernel, kept, reason, slower));
+    sli_refusal new = {.kernel = kernel, .problem = kept, .reason = reason, .slower = slower};
+    SLI_TRY(add_refusal(plan, &tail, &new));
     append(&plan->offers, refusal);
     return SL_OK;
 }
@@ -154,7 +198,11 @@ sl_status sli_plan_offer(sl_plan *plan, const sli_kernel *const *rows, const sli
     *taken = false;
     sl_status status = sli_plan_choose_among(plan, rows, problem, "", &kernel, &refusals);
     double seconds = kernel ? sli_kernel_seconds(kernel, problem, &plan->caps) : -1;
-    if (status == SL_OK && (seconds < 0 || parts < 0 || seconds <= parts)) {
+    char text[SLI_PROBLEM_TEXT];
+    sli_problem_print(problem, text, sizeof text);
+    const sli_choice *choice = sli_choice_for(plan, text);
+    bool named = choice && choice->obeyed;
+    if (status == SL_OK && (named || seconds < 0 || parts < 0 || seconds <= parts)) {
         *taken = true;
         return SL_OK;
     }

@@ -60,7 +60,7 @@ static sl_status check_problem(check *c, uint64_t seed) {
     SLI_TRY(sli_problem_model(c->options.allocator, &c->problem, true, &c->model, &c->options));
     c->options.batch_major = 0;
     c->options.input_gradients = c->options.train && !updates;
-    SLI_TRY(sl_plan_new(c->model, &c->options, &c->plan));
+    SLI_TRY(sli_plan_new(c->model, &c->options, NULL, &c->plan));
     SLI_TRY(sli_subject_new(c->model, &c->options, c->problem.mask, seed, &c->subject));
     if (recurrent)
         SLI_TRY(check_rows(c));

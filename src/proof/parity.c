@@ -223,7 +223,7 @@ static sl_status compare_segments(pair *p) {
         sl_plan *plan = NULL;
         char what[64];
         options.memory_limit = memory.params_block + memory.run_block - 1;
-        sl_status status = sl_plan_new(p->subject->model, &options, &plan);
+        sl_status status = sli_plan_new(p->subject->model, &options, NULL, &plan);
         if (status == SL_ERR_MEMORY_LIMIT) {
             sli_clear_error();
             return SL_OK;

@@ -59,7 +59,7 @@ sl_status sli_row_refusal(const sl_model *model, const sl_plan_options *options,
                           const char **refusal) {
     sl_plan *plan;
     *refusal = NULL;
-    sl_status status = sl_plan_new(model, options, &plan);
+    sl_status status = sli_plan_new(model, options, NULL, &plan);
     if (status == SL_ERR_NO_KERNEL) {
         *refusal = row->refusal ? row->refusal : sl_error_detail();
         return SL_OK;

@@ -67,7 +67,7 @@ sl_status sli_trial_count_damage(const sli_trial *trial, size_t *bytes) {
 
 /* The plan is this trial's own, so that it can still be placed anew. */
 static sl_status make_plan(sli_trial *trial, const sl_plan_options *options) {
-    SLI_TRY(sl_plan_new(trial->subject->model, options, &trial->plan));
+    SLI_TRY(sli_plan_new(trial->subject->model, options, NULL, &trial->plan));
     trial->plan->operands = trial->operands;
     if (trial->guard == 0) return SL_OK;
     trial->plan->guard = trial->guard;
@@ -117,7 +117,7 @@ sl_status sli_trial_open_reference(const sli_subject *subject, sl_dtype operands
     sl_plan_options options = subject->options;
     options.dtype = SL_F64;
     options.device = "cpu";
-    options.require = NULL;
+    options.require = options.choices = NULL;
     options.memory_limit = 0;
     *trial = (sli_trial){.subject = subject, .operands = operands};
     return open_or_close(trial, &options);

@@ -151,3 +151,100 @@ TEST(choice_of_auto_is_the_cpu_for_what_only_it_computes) {
     sl_plan_free(plan);
     sl_model_free(model);
 }
+
+/* -------------------------------------------------------------------------------------------- choices from outside -- */
+static void give_choices(sl_plan *plan, const char *text) {
+    plan->choice_count = 0;
+    REQUIRE_OK(sli_choices_read(plan, text));
+}
+
+TEST(choice_given_is_obeyed_where_the_row_is_eligible) {
+    sl_plan *plan = any_plan(NULL);
+    sli_refusal *refusals;
+    const sli_kernel *const rows[] = {&refusing_row, &slow_row, &fast_row, NULL};
+    give_choices(plan,
+                 "# a comment\n\n  gru:b2_t1_i1_h2 t:slow  # why not\ngru:i1_h2_t1_b3 t:never\ngru:b1_t1_i1_h2 t:new");
+    REQUIRE(plan->choice_count == 3);
+    CHECK(strcmp(chosen(plan, rows, "gru:b2_t1_i1_h2", &refusals), "t:slow") == 0);
+    REQUIRE(refusals && refusals->next && !refusals->next->next);
+    CHECK(refusals->next->kernel == &fast_row && refusals->next->slower && refusals->next->passed);
+    CHECK(strcmp(refusals->next->reason, "the choices name t:slow; predicted 2 us a call, t:slow 3 us") == 0);
+    CHECK(plan->choices[0].obeyed && plan->choices[0].seconds < 0);
+    /* Not eligible, or no such row: planned for as without the line, and the reason is kept. */
+    CHECK(strcmp(chosen(plan, rows, "gru:b3_t1_i1_h2", &refusals), "t:slow") == 0);
+    CHECK(!plan->choices[1].obeyed && strstr(plan->choices[1].reason, "two units"));
+    CHECK(strcmp(chosen(plan, rows, "gru:b1_t1_i1_h2", &refusals), "t:fast") == 0);
+    CHECK(!plan->choices[2].obeyed && strstr(plan->choices[2].reason, "no such row"));
+    CHECK(refusals->next && !refusals->next->passed);
+    /* Of two lines the last counts; what was required stays required. */
+    give_choices(plan, "gru:b2_t1_i1_h2 t:slow\ngru:b2_t1_i1_h2 t:fast 2.5");
+    CHECK(strcmp(chosen(plan, rows, "gru:b2_t1_i1_h2", &refusals), "t:fast") == 0);
+    CHECK_NEAR(plan->choices[1].seconds, 2.5e-6, 1e-12);
+    plan->options.require = "t:slow";
+    CHECK(strcmp(chosen(plan, rows, "gru:b2_t1_i1_h2", &refusals), "t:slow") == 0);
+    CHECK(strcmp(plan->choices[1].reason, "not t:slow") == 0);
+    sl_plan_free(plan);
+}
+
+TEST(choice_given_of_a_wide_problem_is_a_row_or_parts) {
+    sl_plan *plan = any_plan(NULL);
+    sli_problem problem;
+    bool taken;
+    const sli_kernel *const rows[] = {&slow_row, NULL};
+    REQUIRE_OK(sli_problem_parse("gru:l2_b2_t1_i1_h2", &problem));
+    give_choices(plan, "gru:l2_b2_t1_i1_h2 t:slow");
+    REQUIRE_OK(sli_plan_offer(plan, rows, &problem, 1e-9, &taken)); /* its parts are predicted to be faster */
+    CHECK(taken && !plan->offers);
+    give_choices(plan, "gru:l2_b2_t1_i1_h2 parts");
+    REQUIRE_OK(sli_plan_offer(plan, rows, &problem, 1, &taken));
+    CHECK(!taken && plan->offers && strstr(plan->offers->reason, "one by one") && plan->choices[0].obeyed);
+    sl_plan_free(plan);
+}
+
+TEST(choice_text_that_is_none_is_an_error) {
+    static const struct {
+        const char *text, *detail;
+    } cases[] = {{"gru:b2_t1_i1_h2", "line 1"},       {"\n\ngru:b2_t1_i1_h2 a b", "line 3"},
+                 {"gru:b2_t1_i1_h2 a 1 c", "line 1"}, {"gru:b2_t1_i1_h2 a nan", "line 1"},
+                 {"gru:b2_t1_i1 a", "field hN"},      {"dense:b2_t1_i1_h2 a", "no recurrent problem"},
+                 {"gru:b2_t1_i1_h2 a -1", "line 1"},  {"gru:b2_t1_i1_h2+peephole a", "peephole"}};
+    sl_model *model;
+    sl_plan *plan;
+    REQUIRE_OK(sl_model_from_problem(NULL, "gru:b2_t1_i1_h2", &model, NULL));
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        sl_plan_options options = {.device = test_device, .choices = cases[k].text};
+        sl_status status = sl_plan_new(model, &options, &plan);
+        CHECK((status == SL_ERR_INPUT || status == SL_ERR_UNKNOWN) && !plan);
+        if (!strstr(sl_error_detail(), cases[k].detail)) test_fail(__FILE__, __LINE__, "%s", sl_error_detail());
+    }
+    sl_model_free(model);
+}
+
+/* A plan with the choices of another computes with the same kernels; what it could not obey is explained. */
+TEST(choice_of_a_plan_makes_the_same_plan) {
+    sl_model *model;
+    sl_plan *plan, *again;
+    if (test_on_gpu()) test_skip("its rows are the CPU's");
+    sl_plan_options options = {.device = test_device};
+    REQUIRE_OK(sl_model_from_problem(NULL, "lstm:l2_b3_t5_i4_h8_bi_train", &model, &options));
+    options.device = test_device;
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    CHECK(strstr(sl_plan_choices(plan), "\n") && !strstr(sl_plan_explain(plan), "choice"));
+    options.choices = sl_plan_choices(plan);
+    REQUIRE_OK(sl_plan_new(model, &options, &again));
+    CHECK(strcmp(sl_plan_choices(plan), sl_plan_choices(again)) == 0);
+    CHECK(!strstr(sl_plan_explain(again), "is not taken") && strstr(sl_plan_explain(again), "the choices name it"));
+    sl_plan_free(plan);
+    sl_plan_free(again);
+    options.choices =
+        "lstm:b3_t5_i4_h8_train ref\nlstm:b3_t5_i4_h8_train+reverse gone\nlstm:b3_t5_i4_h8_bi_train parts\n"
+        "lstm:l2_b3_t5_i4_h8_bi_train parts\nrnn:b1_t1_i1_h1 ref\n";
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    CHECK(strstr(sl_plan_choices(plan), "lstm:b3_t5_i4_h8_train ref\n"));
+    CHECK(strstr(sl_plan_choices(plan), "lstm:l2_b3_t5_i4_h8_bi_train parts\n"));
+    CHECK(strstr(sl_plan_explain(plan), "choice lstm:b3_t5_i4_h8_train+reverse gone is not taken: "));
+    CHECK(strstr(sl_plan_explain(plan), "choice rnn:b1_t1_i1_h1 ref is not taken: nothing in this plan"));
+    CHECK(strstr(sl_plan_explain_json(plan), "\"notes\": [\"choice "));
+    sl_plan_free(plan);
+    sl_model_free(model);
+}

@@ -1,0 +1,119 @@
+/* Choices from outside: which row computes a recurrent problem, whatever the rows predict. And a plan's own as text. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/plan.h"
+
+static const char parts_word[] = "parts";
+
+bool sli_choice_is_parts(const sli_choice *choice) {
+    return strcmp(choice->row, parts_word) == 0;
+}
+
+/* ----------------------------------------------------------------------------------------------------- reading -- */
+/* The next word of a line, copied into `word`; false at the end of the line, or if it does not fit. */
+static bool next_word(const char **at, char *word, size_t capacity) {
+    *at += strspn(*at, " \t\r");
+    size_t length = strcspn(*at, " \t\r\n#");
+    if (length == 0 || length >= capacity) return false;
+    memcpy(word, *at, length);
+    word[length] = 0;
+    *at += length;
+    return true;
+}
+
+/* PROBLEM ROW [MICROSECONDS]; the problem becomes what plans print. */
+static sl_status add_line(sl_plan *plan, const char *at, int line) {
+    char problem[SLI_PROBLEM_TEXT], row[64], number[32], *end = number;
+    sli_problem parsed;
+    sli_choice choice = {.seconds = -1};
+    bool named = next_word(&at, problem, sizeof problem) && next_word(&at, row, sizeof row);
+    if (named && next_word(&at, number, sizeof number)) {
+        choice.seconds = 1e-6 * strtod(number, &end);
+        named = *end == 0 && choice.seconds >= 0 && isfinite(choice.seconds);
+    }
+    at += strspn(at, " \t\r");
+    SLI_FAIL_IF(
+        !named || (*at && *at != '\n' && *at != '#'), SL_ERR_INPUT,
+        "choices, line %d: a line is a problem, blanks, the name of a row or the word parts, and if it was timed "
+        "the microseconds",
+        line);
+    SLI_TRY(sli_problem_parse(problem, &parsed));
+    SLI_FAIL_IF(!sli_op_is_recurrent(parsed.op), SL_ERR_INPUT,
+                "choices, line %d: %s is no recurrent problem; only rows of those are chosen", line, problem);
+    sli_problem_print(&parsed, problem, sizeof problem);
+    sli_choice *kept = sli_arena_push(&plan->arena, &plan->choices, &plan->choice_count, &plan->choice_capacity,
+                                      sizeof *plan->choices);
+    choice.problem = sli_arena_string(&plan->arena, problem);
+    choice.row = sli_arena_string(&plan->arena, row);
+    if (!kept || !choice.problem || !choice.row) return sli_fail_memory("the plan's choices", sizeof *kept);
+    *kept = choice;
+    return SL_OK;
+}
+
+sl_status sli_choices_read(sl_plan *plan, const char *text) {
+    for (int line = 1; text && *text; line++) {
+        const char *start = text + strspn(text, " \t\r");
+        if (*start && *start != '\n' && *start != '#') SLI_TRY(add_line(plan, start, line));
+        text += strcspn(text, "\n");
+        text += *text == '\n';
+    }
+    return SL_OK;
+}
+
+/* --------------------------------------------------------------------------------------------------- obeying -- */
+sli_choice *sli_choice_for(sl_plan *plan, const char *problem) {
+    for (int k = plan->choice_count - 1; k >= 0; k--) /* of two lines the last counts */
+        if (strcmp(plan->choices[k].problem, problem) == 0) return &plan->choices[k];
+    return NULL;
+}
+
+void sli_choices_forget(sl_plan *plan) {
+    for (int k = 0; k < plan->choice_count; k++) {
+        plan->choices[k].obeyed = false;
+        plan->choices[k].reason = NULL;
+    }
+}
+
+sl_status sli_choices_note(sl_plan *plan) {
+    for (int k = 0; k < plan->choice_count; k++) {
+        const sli_choice *choice = &plan->choices[k];
+        if (choice->obeyed || sli_choice_for(plan, choice->problem) != choice) continue;
+        SLI_TRY(sli_plan_note(plan, "choice %s %s is not taken: %s", choice->problem, choice->row,
+                              choice->reason ? choice->reason : "nothing in this plan is that problem"));
+    }
+    return SL_OK;
+}
+
+/* --------------------------------------------------------------------------------------------------- writing -- */
+static bool is_first_step(const sl_plan *plan, int index) {
+    for (int k = 0; k < index; k++)
+        if (strcmp(plan->steps[k].text, plan->steps[index].text) == 0) return false;
+    return sli_op_is_recurrent(plan->steps[index].problem.op);
+}
+
+static bool is_first_offer(const sl_plan *plan, const sli_refusal *offer) {
+    for (const sli_refusal *o = plan->offers; o != offer; o = o->next)
+        if (strcmp(o->problem, offer->problem) == 0) return false;
+    for (int k = 0; k < plan->step_count; k++)
+        if (strcmp(plan->steps[k].text, offer->problem) == 0) return false;
+    return true;
+}
+
+sl_status sli_choices_write(sl_plan *plan) {
+    sli_text text;
+    sli_text_init(&text, &plan->allocator);
+    for (int i = 0; i < plan->step_count; i++)
+        if (is_first_step(plan, i)) sli_text_printf(&text, "%s %s\n", plan->steps[i].text, plan->steps[i].kernel->name);
+    for (const sli_refusal *offer = plan->offers; offer; offer = offer->next)
+        if (is_first_offer(plan, offer)) sli_text_printf(&text, "%s %s\n", offer->problem, parts_word);
+    plan->chosen = text.failed ? NULL : sli_arena_string(&plan->arena, text.data ? text.data : "");
+    sli_text_free(&text);
+    return plan->chosen ? SL_OK : sli_fail_memory("the plan's choices", 256);
+}
+
+const char *sl_plan_choices(const sl_plan *plan) {
+    return plan->chosen;
+}
