@@ -179,7 +179,7 @@ static sl_status run_bench(bench *b, double min_seconds) {
     SLI_TRY(sli_problem_model(b->options.allocator, &b->problem, false, &b->model, &b->options));
     b->options.batch_major = 0;
     b->options.input_gradients = b->options.train && sli_op_is_recurrent(b->problem.op);
-    SLI_TRY(sl_plan_new(b->model, &b->options, &b->plan));
+    SLI_TRY(sli_plan_new(b->model, &b->options, NULL, &b->plan));
     SLI_TRY(sli_subject_new(b->model, &b->options, b->problem.mask, 1, &b->subject));
     SLI_TRY(add_entries(b));
     return time_all(b, min_seconds > 0 ? min_seconds : 1);
