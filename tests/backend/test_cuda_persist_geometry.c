@@ -1,0 +1,260 @@
+/* The geometry of the persistent recurrence on GPUs that need not exist: what is chosen covers the problem and fits the chip,
+ * what is refused says why, and predicted steps agree with those that a prototype took. */
+#include "backend/cuda/persist_geometry.h"
+#include "test.h"
+
+static sli_caps invented(int capability) {
+    sli_caps caps = {.kind = SLI_DEVICE_CUDA, .invented = true, .compute_capability = capability};
+    caps.multiprocessors = capability == 80 ? 108 : capability == 90 ? 132 : capability == 100 ? 148 : 170;
+    caps.shared_memory = (size_t)(capability == 80 ? 163 : capability == 120 ? 99 : 227) << 10;
+    caps.l2_bytes = (size_t)(capability == 80 ? 40 : 60) << 20;
+    return caps;
+}
+
+static sli_problem problem(sli_op op, int units, int batch, sl_dtype dtype, bool bidirectional) {
+    sli_problem p = {.op = op, .layers = 1, .batch = batch, .steps = 10, .inputs = 32, .units = units, .train = true};
+    p.dtype = dtype;
+    p.bidirectional = bidirectional;
+    return p;
+}
+
+/* Clusters that an H200 was measured to run at once; others have fewer sizes known: a lower bound by whole GPCs of 16. */
+static int most_clusters(int size, int multiprocessors) {
+    if (multiprocessors != 132) return multiprocessors / size;
+    return size == 1 ? 132 : size == 2 ? 66 : size <= 4 ? 132 / 3 : size <= 8 ? 23 : 7;
+}
+
+static int gates_of(sli_op op) {
+    return op == SLI_OP_LSTM ? 4 : op == SLI_OP_GRU ? 3 : 1;
+}
+
+#define HOLDS(condition) \
+    if (!(condition)) return #condition
+
+/* What the kernel takes for granted. NULL, or the first that does not hold. */
+static const char *broken_cover(const sli_persist_geometry *g, const sli_problem *p, bool backward) {
+    const int multiple = sli_persist_unit_multiple(g->math, g->gather, g->backward);
+    HOLDS(g->gates == gates_of(p->op) && g->math == p->dtype && g->backward == backward);
+    HOLDS(g->directions == (p->bidirectional ? 2 : 1));
+    HOLDS(g->units >= 4 && g->units % multiple == 0);
+    HOLDS(g->reduce >= 1 && g->spread >= 1);
+    HOLDS(sli_persist_group(g) * g->units >= p->units);
+    HOLDS((sli_persist_group(g) - g->reduce) * g->units < p->units); /* no q without units */
+    HOLDS(g->warps_m * g->tiles_m * sli_persist_tile_rows(g->math) >= sli_persist_m(g));
+    HOLDS(g->warps_k * g->tiles_k * sli_persist_tile_k(g->math) >= sli_persist_k(g));
+    HOLDS(g->halves == 1 || g->halves == 2);
+    HOLDS((int64_t)g->groups * g->halves * sli_persist_rows(g) >= p->batch);
+    HOLDS((int64_t)(g->groups - 1) * g->halves * sli_persist_rows(g) < p->batch);
+    HOLDS(g->halves == 1 || p->batch > 8);
+    HOLDS(sli_persist_warps(g) >= 4 && sli_persist_warps(g) <= SLI_PERSIST_MOST_WARPS);
+    HOLDS(g->tiles_m >= 1 && g->tiles_m <= 8 && g->tiles_n >= 1 && g->tiles_n <= 4);
+    HOLDS(g->tiles_m * g->tiles_n <= (g->math == SL_F32 ? 8 : 16));
+    HOLDS(g->tiles_k >= 1 && g->tiles_k <= 64);
+    return NULL;
+}
+
+static const char *broken_fit(const sli_persist_geometry *g, const sli_caps *caps, sli_persist_kind kind) {
+    const sli_persist_shared at = sli_persist_shared_of(g);
+    const int limit = 65536 / sli_persist_threads(g) / 8 * 8, streamed = g->tiles_k - g->in_registers - g->in_shared;
+    HOLDS(g->in_registers >= 0 && g->in_shared >= 0 && streamed >= 0);
+    HOLDS(g->in_registers % 2 == 0 || g->in_registers == g->tiles_k);
+    HOLDS(g->in_shared % 2 == 0 || streamed == 0);
+    HOLDS(streamed == 0 || kind == SLI_PERSIST_KIND_GRID);
+    HOLDS(at.total <= caps->shared_memory);
+    HOLDS(sli_persist_registers(g) <= (limit < 255 ? limit : 255));
+    HOLDS(sli_persist_cluster(g) <= (caps->compute_capability >= 120 ? 8 : 16));
+    HOLDS(sli_persist_cluster(g) == 1 || caps->compute_capability >= 90);
+    if (kind == SLI_PERSIST_KIND_GRID) {
+        const int clusters = g->spread * g->groups * g->directions;
+        HOLDS(g->gather == SLI_PERSIST_GRID);
+        HOLDS(sli_persist_ctas(g) <= caps->multiprocessors);
+        HOLDS(clusters <= most_clusters(g->reduce, caps->multiprocessors));
+    } else if (g->backward) {
+        HOLDS(g->gather == SLI_PERSIST_LOCAL && g->spread == 1);
+    } else {
+        HOLDS(g->gather == SLI_PERSIST_CLUSTER && g->reduce == 1);
+    }
+    return NULL;
+}
+
+/* Parts in order, aligned, as large as they are said to be. */
+static const char *broken_shared(const sli_persist_geometry *g) {
+    const sli_persist_shared at = sli_persist_shared_of(g);
+    const size_t operand = (size_t)sli_persist_operand(g->math), warps = (size_t)sli_persist_warps(g);
+    const size_t covered = (size_t)(g->warps_k * g->tiles_k * sli_persist_tile_k(g->math)) * operand;
+    const size_t rows = (size_t)sli_persist_rows(g), halves = (size_t)g->halves,
+                 slab = warps * (size_t)g->tiles_m * 512;
+    const size_t m = (size_t)(g->warps_m * g->tiles_m * sli_persist_tile_rows(g->math));
+    const size_t own = (size_t)(g->units * sli_persist_ym(g)), reduce = (size_t)g->reduce;
+    const bool ring = g->in_registers + g->in_shared < g->tiles_k;
+    HOLDS(at.v_row >= covered && at.v_row < covered + 32 && at.v_row % 32 == 16);
+    HOLDS(at.v_buffers == (g->gather == SLI_PERSIST_CLUSTER ? 2 : 1));
+    HOLDS(at.v % 128 == 0 && at.partial % 128 == 0 && at.arriving % 128 == 0 && at.weights % 128 == 0);
+    HOLDS(at.ring % 128 == 0 && at.barriers % 128 == 0);
+    HOLDS(at.partial - at.v >= halves * (size_t)at.v_buffers * rows * at.v_row);
+    if (reduce == 1 || g->warps_k > 1) HOLDS(at.arriving - at.partial >= halves * (size_t)g->warps_k * rows * m * 4);
+    if (reduce > 1) HOLDS(at.weights - at.arriving >= halves * 2 * reduce * rows * own * 4);
+    HOLDS(at.ring - at.weights >= (size_t)g->in_shared * slab);
+    HOLDS(!ring || at.barriers - at.ring >= SLI_PERSIST_STAGES * slab);
+    HOLDS(at.total - at.barriers >= 8 * (SLI_PERSIST_BARRIERS + (ring ? warps * SLI_PERSIST_STAGES : 0)));
+    HOLDS(sli_persist_packed_bytes(g) == (size_t)sli_persist_group(g) * (size_t)g->tiles_k * slab);
+    return NULL;
+}
+
+static void check(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind, bool backward, int *taken) {
+    sli_persist_geometry g, again;
+    sli_why why = {""};
+    memset(&g, 0, sizeof g);
+    memset(&again, 0, sizeof again);
+    const char *broken = NULL;
+    if (!sli_persist_choose(p, caps, kind, backward, &g, &why)) {
+        if (strlen(why.text) < 20) broken = "a refusal without a reason";
+    } else {
+        char text[160];
+        ++*taken;
+        sli_persist_choose(p, caps, kind, backward, &again, &why);
+        sli_persist_describe(&g, text, sizeof text);
+        const double seconds = sli_persist_step_seconds(&g, p, caps);
+        broken = broken_cover(&g, p, backward);
+        if (!broken) broken = broken_fit(&g, caps, kind);
+        if (!broken) broken = broken_shared(&g);
+        if (!broken && memcmp(&g, &again, sizeof g) != 0) broken = "chosen twice, it differs";
+        if (!broken && !(seconds > 1e-8 && seconds < 1)) broken = "seconds";
+        if (!broken && (!strstr(text, "units a block") || strlen(text) > 150)) broken = text;
+    }
+    if (broken)
+        test_fail(__FILE__, __LINE__, "%s b%d h%d %s%s, sm_%d, %s, %s: %s", sli_op_name(p->op), p->batch, p->units,
+                  sli_dtype_name(p->dtype), p->bidirectional ? " bi" : "", caps->compute_capability,
+                  kind == SLI_PERSIST_KIND_GRID ? "grid" : "cluster", backward ? "backward" : "forward", broken);
+}
+
+static const sl_dtype dtypes[] = {SL_F32, SL_TF32, SL_BF16, SL_F16, SL_F32X3};
+static const int batches[] = {1, 3, 17, 64, 129, 256, 1000};
+
+TEST(cuda_persist_geometry_covers_and_fits) {
+    static const int units[] = {1,   2,   3,   4,    5,    7,    8,    13,   16,   31,   37,   64,   97,  100,
+                                127, 128, 131, 192,  200,  251,  256,  300,  384,  509,  512,  521,  650, 768,
+                                769, 896, 997, 1000, 1024, 1031, 1280, 1499, 1500, 1536, 1999, 2048, 2099};
+    static const int capabilities[] = {90, 80, 90, 100, 90, 120, 90};
+    int turn = 0, taken = 0;
+    for (size_t h = 0; h < sizeof units / sizeof *units; h++)
+        for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
+            for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++, turn++)
+                for (int way = 0; way < 4; way++) {
+                    const sli_op ops[] = {SLI_OP_LSTM, SLI_OP_GRU, SLI_OP_RNN};
+                    const sli_caps caps = invented(capabilities[(size_t)turn % 7]);
+                    const sli_problem p = problem(ops[turn % 3], units[h], batches[b], dtypes[d], turn % 4 == 3);
+                    check(&p, &caps, (sli_persist_kind)(way / 2), way % 2, &taken);
+                }
+    CHECK(taken > turn); /* of 4 turn */
+}
+
+/* Sizes that people have, trained in bf16 on an H200, and whatever kind: there is one. */
+TEST(cuda_persist_geometry_takes_everyday_sizes) {
+    static const int units[] = {1, 32, 64, 100, 128, 200, 256, 300, 512, 650, 768, 1000, 1024, 1500};
+    const sli_caps caps = invented(90);
+    for (size_t h = 0; h < sizeof units / sizeof *units; h++)
+        for (int batch = 1; batch <= 20; batch += 19)
+            for (int op = SLI_OP_LSTM; op <= SLI_OP_RNN; op++) {
+                const sli_problem p = problem((sli_op)op, units[h], batch, SL_BF16, false);
+                bool any = false;
+                for (int kind = 0; kind < 2; kind++) {
+                    sli_persist_geometry g;
+                    sli_why why;
+                    any |= sli_persist_choose(&p, &caps, (sli_persist_kind)kind, false, &g, &why) &&
+                           sli_persist_choose(&p, &caps, (sli_persist_kind)kind, true, &g, &why);
+                }
+                if (!any) test_fail(__FILE__, __LINE__, "%s h%d b%d", sli_op_name(p.op), p.units, batch);
+            }
+}
+
+/* Clusters come in waves: a batch never is too large. */
+TEST(cuda_persist_geometry_clusters_take_any_batch) {
+    const sli_caps caps = invented(90);
+    for (int backward = 0; backward < 2; backward++)
+        for (int units = 50; units <= 650; units += 150) {
+            sli_persist_geometry few, many;
+            sli_why why = {""};
+            sli_problem p = problem(SLI_OP_LSTM, units, 1, SL_BF16, true);
+            if (!sli_persist_choose(&p, &caps, SLI_PERSIST_KIND_CLUSTER, backward, &few, &why)) continue;
+            const double one = sli_persist_step_seconds(&few, &p, &caps);
+            p.batch = 100000;
+            CHECK(sli_persist_choose(&p, &caps, SLI_PERSIST_KIND_CLUSTER, backward, &many, &why));
+            CHECK(sli_persist_step_seconds(&many, &p, &caps) > 10 * one);
+        }
+}
+
+TEST(cuda_persist_geometry_says_why_not) {
+    const sli_caps ampere = invented(80), hopper = invented(90);
+    const struct {
+        const sli_caps *caps;
+        sli_persist_kind kind;
+        int units, batch;
+        const char *reason;
+    } cases[] = {
+        {&ampere, SLI_PERSIST_KIND_CLUSTER, 64, 8, "sm_80"},
+        {&hopper, SLI_PERSIST_KIND_CLUSTER, 2048, 8, "33.6 MB of recurrent weights, more than a cluster of 16"},
+        {&hopper, SLI_PERSIST_KIND_GRID, 2048, 5000, "a batch of 5000"},
+        {&hopper, SLI_PERSIST_KIND_GRID, 30000, 5000, "30000 units do not fit"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int backward = 0; backward < 2; backward++) {
+            const sli_problem p = problem(SLI_OP_LSTM, cases[i].units, cases[i].batch, SL_BF16, false);
+            sli_persist_geometry g;
+            sli_why why = {""};
+            CHECK(!sli_persist_choose(&p, cases[i].caps, cases[i].kind, backward, &g, &why));
+            CHECK(!sli_persist_choose(&p, cases[i].caps, cases[i].kind, backward, &g, NULL));
+            if (!strstr(why.text, cases[i].reason)) test_fail(__FILE__, __LINE__, "\"%s\"", why.text);
+            if (i > 0 && !strstr(why.text, backward ? "backward" : "forward"))
+                test_fail(__FILE__, __LINE__, "\"%s\"", why.text);
+        }
+}
+
+/* A forward-only prototype measured on an H200, bf16: units, cluster, 8-row tiles of a block, batch, us a step. What is chosen
+ * for the same problem is predicted to take no longer. */
+TEST(cuda_persist_geometry_predicts_what_was_measured) {
+    static const struct {
+        int units, cluster, tiles_n, batch;
+        double us;
+    } measured[] = {{128, 4, 1, 8, 0.52},   {128, 4, 1, 128, 0.53},  {256, 8, 1, 64, 0.70},  {256, 8, 2, 128, 1.28},
+                    {512, 16, 1, 56, 1.22}, {512, 16, 2, 112, 2.13}, {512, 16, 4, 224, 3.56}};
+    const sli_caps caps = invented(90);
+    for (size_t i = 0; i < sizeof measured / sizeof *measured; i++) {
+        const int units = measured[i].units, batch = measured[i].batch;
+        sli_persist_geometry g = {.gates = 4, .math = SL_BF16, .gather = SLI_PERSIST_CLUSTER, .reduce = 1, .halves = 1};
+        g.units = units / measured[i].cluster;
+        g.spread = measured[i].cluster;
+        g.tiles_n = measured[i].tiles_n;
+        g.warps_m = 4;
+        g.warps_k = 2;
+        g.tiles_m = 2;
+        g.tiles_k = g.in_registers = units / 32;
+        g.groups = batch / (8 * g.tiles_n);
+        g.directions = 1;
+        sli_problem p = problem(SLI_OP_LSTM, units, batch, SL_BF16, false);
+        p.train = false;
+        sli_persist_geometry chosen;
+        sli_why why = {""};
+        const double us = 1e6 * sli_persist_step_seconds(&g, &p, &caps);
+        if (us < 0.65 * measured[i].us || us > 1.35 * measured[i].us)
+            test_fail(__FILE__, __LINE__, "h%d b%d: %.2f us, measured %.2f", units, batch, us, measured[i].us);
+        REQUIRE(sli_persist_choose(&p, &caps, SLI_PERSIST_KIND_CLUSTER, false, &chosen, &why));
+        CHECK(1e6 * sli_persist_step_seconds(&chosen, &p, &caps) <= us);
+    }
+}
+
+/* More of anything takes no less. */
+TEST(cuda_persist_geometry_predictions_grow) {
+    const sli_caps caps = invented(90);
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+        double before = 0;
+        for (int batch = 8; batch <= 2048; batch *= 4) {
+            const sli_problem p = problem(SLI_OP_LSTM, 256, batch, dtypes[d], false);
+            sli_persist_geometry g;
+            sli_why why = {""};
+            if (!sli_persist_choose(&p, &caps, SLI_PERSIST_KIND_CLUSTER, false, &g, &why)) continue;
+            const double seconds = sli_persist_step_seconds(&g, &p, &caps);
+            CHECK(seconds >= before);
+            before = seconds;
+        }
+    }
+}
