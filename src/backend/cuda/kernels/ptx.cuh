@@ -22,7 +22,10 @@ PTX_FN void ptx_load_matrices(uint32_t (&to)[4], uint32_t row) {
 }
 /* Two matrices: lanes 0 .. 15 give the rows. */
 PTX_FN void ptx_load_matrices(uint32_t (&to)[2], uint32_t row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "r"(row) : "memory");
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+                 : "=r"(to[0]), "=r"(to[1])
+                 : "r"(row)
+                 : "memory");
 }
 PTX_FN void ptx_load_shared(uint32_t (&to)[4], uint32_t from) {
     asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
@@ -37,67 +40,62 @@ PTX_FN void ptx_copy16(uint32_t to, const void *from) {
 PTX_FN void ptx_copies_wait() {
     asm volatile("cp.async.commit_group;\ncp.async.wait_group 0;" ::: "memory");
 }
-/* Barrier `id` of `threads` threads of the block. */
-PTX_FN void ptx_barrier(int id, int threads) {
-    asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+/* 8 bytes of global memory that another CTA has written, past L1. */
+PTX_FN void ptx_load8(uint32_t (&to)[2], const void *from) {
+    asm volatile("ld.global.cg.v2.b32 {%0,%1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "l"(from) : "memory");
+}
+/* 16 bytes of global memory that does not change while the kernel runs. */
+PTX_FN void ptx_load16_constant(uint32_t (&to)[4], const void *from) {
+    asm volatile("ld.global.nc.L1::no_allocate.v4.b32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "l"(from));
 }
 
 /* ------------------------------------------------------------------------------------------------------ cluster -- */
+/* Where there are no clusters (sm_80) geometries have none, and these are not reached. */
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-PTX_FN uint32_t ptx_cluster_rank() {
-    uint32_t rank;
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-    return rank;
-}
+#define PTX_CLUSTER(code) asm volatile code
+#else
+#define PTX_CLUSTER(code) __trap()
+#endif
 PTX_FN void ptx_cluster_sync() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+    PTX_CLUSTER(("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory"));
 }
 /* The same place in the shared memory of CTA `rank` of the cluster. */
 PTX_FN uint32_t ptx_map(uint32_t address, uint32_t rank) {
-    uint32_t mapped;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(rank));
+    uint32_t mapped = 0;
+    PTX_CLUSTER(("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(rank)));
     return mapped;
 }
 /* A barrier of one arrival a phase, beside the bytes that it was told to expect. */
 PTX_FN void ptx_arrivals_init(uint32_t barrier) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+    PTX_CLUSTER(("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory"));
 }
 PTX_FN void ptx_arrivals_init_fence() {
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    PTX_CLUSTER(("fence.mbarrier_init.release.cluster;" ::: "memory"));
 }
 /* The arrival: the phase ends when `bytes` more have come. */
 PTX_FN void ptx_arrivals_expect(uint32_t barrier, uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+    PTX_CLUSTER(("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory"));
 }
 /* Waits for the end of the phase of this parity (0: the first, 1: the second, ...). */
 PTX_FN void ptx_arrivals_wait(uint32_t barrier, uint32_t parity) {
-    asm volatile("{\n"
+    PTX_CLUSTER(("{\n"
                  ".reg .pred done;\n"
                  "again:\n"
                  "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
                  "@!done bra again;\n"
                  "}" ::"r"(barrier),
                  "r"(parity)
-                 : "memory");
+                 : "memory"));
 }
 /* Stores into a CTA of the cluster; its barrier (of the same CTA) counts the bytes. Addresses from ptx_map. */
 PTX_FN void ptx_send16(uint32_t to, const uint32_t (&v)[4], uint32_t barrier) {
-    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1,%2,%3,%4}, [%5];" ::"r"(to),
-                 "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]), "r"(barrier)
-                 : "memory");
+    PTX_CLUSTER(
+        ("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1,%2,%3,%4}, [%5];" ::"r"(to),
+         "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]), "r"(barrier)
+         : "memory"));
 }
-PTX_FN void ptx_send8(uint32_t to, uint32_t v0, uint32_t v1, uint32_t barrier) {
-    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1,%2}, [%3];" ::"r"(to), "r"(v0),
-                 "r"(v1), "r"(barrier)
-                 : "memory");
-}
-/* `bytes` (a multiple of 16) of global memory into this CTA's shared memory by the copy engine; the barrier counts them. */
-PTX_FN void ptx_bulk_copy(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from),
-                 "r"(bytes), "r"(barrier)
-                 : "memory");
-}
-#endif
 
 /* --------------------------------------------------------------------------------------------------------- grid -- */
 /* += by one, after everything that this thread has seen is visible to the GPU. */
@@ -121,19 +119,22 @@ PTX_FN void ptx_pause(uint32_t nanoseconds) {
  * l / 4 + 8 (d[2], d[3]), columns 2 (l % 4) and the next; of a rows l / 4 (a[0], a[2]) and l / 4 + 8 (a[1], a[3]), of b
  * column l / 4: 4 bytes at byte 4 (l % 4) of k (a[0], a[1], b[0]) and 16 bytes on (a[2], a[3], b[1]). */
 PTX_FN void ptx_mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 PTX_FN void ptx_mma_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 PTX_FN void ptx_mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 /* Rounded to what tf32 products read, ties away from zero; the low bits are zeros. */
 PTX_FN uint32_t ptx_tf32(uint32_t x) {

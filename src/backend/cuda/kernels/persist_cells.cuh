@@ -1,0 +1,305 @@
+/* The persistent recurrence: the cells, forward and backward. The mathematics is src/cell; a lane has one unit of one row,
+ * whose state stays in registers. What a step reads from memory is loaded a step ahead. */
+#ifndef SLI_CUDA_PERSIST_CELLS_CUH
+#define SLI_CUDA_PERSIST_CELLS_CUH
+
+#include "backend/cuda/kernels/persist_sizes.cuh"
+#include "cell/gru.h"
+#include "cell/lstm.h"
+#include "cell/rnn.h"
+#include "core/rng.h"
+
+/* What a step reads of memory. Forward: u. Backward: gates, c' (LSTM) or h' (GRU), the saved v or s_n, dy. */
+template <class S> struct persist_ahead {
+    float u[S::gates];
+    float old, other, dy;
+    uint32_t flags;
+};
+
+template <class S> struct persist_cell {
+    float c, h; /* forward; backward: c is the c that the step leaves */
+    float factor, peep[3], bias_n;
+    float dc, pw; /* backward */
+    float sums[S::gates], sum_n, sums_peep[3];
+    persist_ahead<S> ahead;
+};
+
+/* Options, constants where the configuration has them. */
+template <class S> PERSIST_FN int persist_options(const persist_args &a) {
+    return S::options >= 0 ? (int)S::options : a.options;
+}
+template <class S> PERSIST_FN int persist_act(const persist_args &a) {
+    return S::act >= 0 ? (int)S::act : a.act;
+}
+template <class S> PERSIST_FN int persist_gate_act(const persist_args &a) {
+    return S::gate_act >= 0 ? (int)S::gate_act : a.gate_act;
+}
+
+template <class S>
+PERSIST_FN float persist_zone_weight(const persist_args &a, const persist_way &way, const persist_zone &zone,
+                                     const persist_place &place, int s) {
+    if (!zone.draw) return zone.expected;
+    const sli_rng rng = {a.scalars->seed, a.scalars->step, a.scalars->micro_step, zone.stream};
+    const uint64_t row = (uint64_t)(way.time + s * way.time_step) * (uint64_t)a.B + (uint64_t)place.row;
+    return sli_rng_word(&rng, row * (uint64_t)a.H + (uint64_t)place.unit) < zone.threshold ? 1.0f : 0.0f;
+}
+
+/* Index of a unit of a row in memory of rows `stride` apart. */
+PERSIST_FN int64_t persist_at(const persist_place &place, int64_t stride) {
+    return place.row * stride + place.unit;
+}
+
+PERSIST_FN float persist_read(const float *from, int64_t at) {
+    return from ? from[at] : 0.0f;
+}
+
+PERSIST_FN uint32_t persist_flags(const persist_way &way, const persist_place &place, int s) {
+    return way.flags ? way.flags[s * way.flags_step + place.row] : (uint32_t)(PERSIST_VALID | PERSIST_SHOWN);
+}
+
+template <class S>
+PERSIST_FN cell_lstm_args persist_lstm_args(const persist_args &a, const persist_way &way, const persist_place &place,
+                                            const persist_cell<S> &cell, int s, uint32_t flags) {
+    const int options = persist_options<S>(a);
+    cell_lstm_args args = {};
+    args.peep_i = cell.peep[0];
+    args.peep_f = cell.peep[1];
+    args.peep_o = cell.peep[2];
+    args.forget_bias = a.forget_bias;
+    args.clip = a.clip;
+    if (options & CELL_ZONEOUT_H) args.zone_h = persist_zone_weight<S>(a, way, way.zone_h, place, s);
+    if (options & CELL_ZONEOUT_C) args.zone_c = persist_zone_weight<S>(a, way, way.zone_c, place, s);
+    args.valid = flags & PERSIST_VALID ? 1.0f : 0.0f;
+    return args;
+}
+
+/* zone_h and valid: all that the other cells are given. */
+template <class S>
+PERSIST_FN float persist_zone_h(const persist_args &a, const persist_way &way, const persist_place &place, int s) {
+    return persist_options<S>(a) & CELL_ZONEOUT_H ? persist_zone_weight<S>(a, way, way.zone_h, place, s) : 0.0f;
+}
+
+/* ------------------------------------------------------------------------------------------------------ forward -- */
+template <class S>
+PERSIST_FN void persist_forward_ahead(const persist_args &a, const persist_way &way, const persist_place &place, int s,
+                                      persist_ahead<S> &ahead) {
+    if (!place.there || s >= a.steps) return;
+    const float *u = way.u + s * way.u_step + persist_at(place, a.us);
+#pragma unroll
+    for (int g = 0; g < S::gates; g++) ahead.u[g] = u[(int64_t)g * a.H];
+    ahead.flags = persist_flags(way, place, s);
+    if (s + 4 < a.steps)
+#pragma unroll
+        for (int g = 0; g < S::gates; g++) ptx_prefetch(u + 4 * way.u_step + (int64_t)g * a.H);
+}
+
+template <class S>
+PERSIST_FN void persist_forward_begin(const persist_args &a, const persist_way &way, const persist_place &place,
+                                      persist_cell<S> &cell) {
+    cell = persist_cell<S>{};
+    cell.factor = 1.0f;
+    if (!place.there) return;
+    cell.h = persist_read(way.h_from, persist_at(place, way.h_row));
+    cell.c = persist_read(way.c_from, persist_at(place, a.H));
+    if (way.factor) cell.factor = way.factor[persist_at(place, a.H)];
+    if (way.bias_n) cell.bias_n = way.bias_n[place.unit];
+    if (way.peep)
+        for (int i = 0; i < 3; i++) cell.peep[i] = way.peep[(int64_t)i * a.H + place.unit];
+    persist_forward_ahead<S>(a, way, place, 0, cell.ahead);
+}
+
+/* The step's cell: sum = R d h' of its gates; the new state in `cell`; gates, s_n, v go to memory. */
+template <class S>
+PERSIST_FN void persist_forward_cell(const persist_args &a, const persist_way &way, const persist_place &place, int s,
+                                     const float (&sum)[S::gates], persist_cell<S> &cell) {
+    const int options = persist_options<S>(a), act = persist_act<S>(a), gate_act = persist_gate_act<S>(a);
+    const persist_ahead<S> &in = cell.ahead;
+    float gates[S::gates];
+    if constexpr (S::gates == 4) {
+        const cell_lstm_gates z = {in.u[0] + sum[0], in.u[1] + sum[1], in.u[2] + sum[2], in.u[3] + sum[3]};
+        const cell_lstm_forward_result r = cell_lstm_forward(options, act, gate_act, z, cell.c, cell.h,
+                                                             persist_lstm_args<S>(a, way, place, cell, s, in.flags));
+        gates[0] = r.gates.i;
+        gates[1] = r.gates.f;
+        gates[2] = r.gates.g;
+        gates[3] = r.gates.o;
+        cell.c = r.c;
+        cell.h = r.h;
+        if (way.v && place.there) way.v[s * way.v_step + persist_at(place, a.H)] = r.v;
+    } else if constexpr (S::gates == 3) {
+        const cell_gru_args args = {persist_zone_h<S>(a, way, place, s), in.flags & PERSIST_VALID ? 1.0f : 0.0f};
+        const cell_gru_pre pre = {in.u[0] + sum[0], in.u[1] + sum[1], in.u[2], sum[2] + cell.bias_n};
+        const cell_gru_forward_result r = cell_gru_forward(options, act, gate_act, pre, cell.h, args);
+        gates[0] = r.gates.r;
+        gates[1] = r.gates.z;
+        gates[2] = r.gates.n;
+        cell.h = r.h;
+        if (way.sn && place.there) way.sn[s * way.sn_step + persist_at(place, a.H)] = pre.s;
+    } else {
+        const cell_rnn_args args = {persist_zone_h<S>(a, way, place, s), in.flags & PERSIST_VALID ? 1.0f : 0.0f};
+        const cell_rnn_forward_result r = cell_rnn_forward(options, act, in.u[0] + sum[0], cell.h, args);
+        gates[0] = r.q;
+        cell.h = r.h;
+    }
+    if (!a.save || !place.there) return;
+    float *u = way.u + s * way.u_step + persist_at(place, a.us);
+#pragma unroll
+    for (int g = 0; g < S::gates; g++) u[(int64_t)g * a.H] = gates[g];
+}
+
+/* The new state to memory; what a state between launches needs only after the last step. */
+template <class S>
+PERSIST_FN void persist_forward_put(const persist_args &a, const persist_way &way, const persist_place &place, int s,
+                                    const persist_cell<S> &cell, uint32_t flags) {
+    if (!place.there) return;
+    const bool last = s + 1 == a.steps;
+    const int64_t at = persist_at(place, a.H);
+    if (way.y) way.y[s * way.y_step + persist_at(place, way.y_row)] = flags & PERSIST_SHOWN ? cell.h : 0.0f;
+    if (way.c_to && (way.c_step != 0 || last)) way.c_to[s * way.c_step + at] = cell.c;
+    if (way.h_to && (way.h_step != 0 || last)) way.h_to[s * way.h_step + at] = cell.h;
+    if (way.operand_to && (way.operand_step != 0 || last)) {
+        const int64_t row = s * way.operand_step + place.row * a.hs;
+        persist_store_operand<S>(way.operand_to, row + place.unit, cell.factor * cell.h);
+        if (place.unit + 1 == a.H) persist_operand_tail<S>(way.operand_to, row, a.H, a.hs);
+    }
+    if (!last) return;
+    if (way.h_last) way.h_last[at] = cell.h;
+    if (way.c_last) way.c_last[at] = cell.c;
+}
+
+/* ------------------------------------------------------------------------------------------------------ backward -- */
+template <class S>
+PERSIST_FN void persist_backward_ahead(const persist_args &a, const persist_way &way, const persist_place &place, int s,
+                                       persist_ahead<S> &ahead) {
+    if (!place.there || s >= a.steps) return;
+    const float *u = way.u + s * way.u_step + persist_at(place, a.us);
+    const int64_t at = persist_at(place, a.H);
+#pragma unroll
+    for (int g = 0; g < S::gates; g++) ahead.u[g] = u[(int64_t)g * a.H];
+    if (S::gates == 4) {
+        ahead.old = way.c_from[s * way.c_step + at];
+        if (way.v) ahead.other = way.v[s * way.v_step + at];
+    } else if (S::gates == 3) {
+        ahead.old = way.h_from[s * way.h_step + persist_at(place, way.h_row)];
+        ahead.other = way.sn[s * way.sn_step + at];
+    }
+    ahead.flags = persist_flags(way, place, s);
+    ahead.dy = ahead.flags & PERSIST_SHOWN ? persist_read(way.dy, s * way.y_step + persist_at(place, way.y_row)) : 0.0f;
+    if (s + 4 >= a.steps) return;
+#pragma unroll
+    for (int g = 0; g < S::gates; g++) ptx_prefetch(u + 4 * way.u_step + (int64_t)g * a.H);
+    if (S::gates == 4) ptx_prefetch(way.c_from + (s + 4) * way.c_step + at);
+    if (way.dy) ptx_prefetch(way.dy + (s + 4) * way.y_step + persist_at(place, way.y_row));
+}
+
+template <class S>
+PERSIST_FN void persist_backward_begin(const persist_args &a, const persist_way &way, const persist_place &place,
+                                       persist_cell<S> &cell) {
+    cell = persist_cell<S>{};
+    cell.factor = 1.0f;
+    if (!place.there) return;
+    const int64_t at = persist_at(place, a.H);
+    if (way.factor) cell.factor = way.factor[at];
+    if (way.peep)
+        for (int i = 0; i < 3; i++) cell.peep[i] = way.peep[(int64_t)i * a.H + place.unit];
+    cell.pw = persist_read(way.pw_from, at);
+    cell.dc = persist_read(way.dc_from, at);
+    if (S::gates == 4 && !way.v) cell.c = way.c_to[at];
+    persist_backward_ahead<S>(a, way, place, 0, cell.ahead);
+}
+
+/* dh = (pw + d dp) + dy, dp = R^T dr of the step processed before; dr of this step in dr[]; dz and dr go to memory. */
+template <class S>
+PERSIST_FN void persist_backward_cell(const persist_args &a, const persist_way &way, const persist_place &place, int s,
+                                      float dp, persist_cell<S> &cell, float (&dr)[S::gates]) {
+    const int options = persist_options<S>(a), act = persist_act<S>(a), gate_act = persist_gate_act<S>(a);
+    const persist_ahead<S> &in = cell.ahead;
+    const float dh = fmaf(cell.factor, dp, cell.pw) + in.dy;
+    float dz[S::gates];
+    if constexpr (S::gates == 4) {
+        const cell_lstm_gates gates = {in.u[0], in.u[1], in.u[2], in.u[3]};
+        const float v = way.v ? in.other : cell.c;
+        const cell_lstm_backward_result r = cell_lstm_backward(options, act, gate_act, gates, v, in.old, dh, cell.dc,
+                                                               persist_lstm_args<S>(a, way, place, cell, s, in.flags));
+        dz[0] = r.dz.i;
+        dz[1] = r.dz.f;
+        dz[2] = r.dz.g;
+        dz[3] = r.dz.o;
+        cell.dc = r.dc_prev;
+        cell.pw = r.dh_prev;
+        cell.sums_peep[0] += dz[0] * in.old;
+        cell.sums_peep[1] += dz[1] * in.old;
+        cell.sums_peep[2] += dz[3] * v;
+        cell.c = in.old;
+    } else if constexpr (S::gates == 3) {
+        const cell_gru_args args = {persist_zone_h<S>(a, way, place, s), in.flags & PERSIST_VALID ? 1.0f : 0.0f};
+        const cell_gru_gates gates = {in.u[0], in.u[1], in.u[2]};
+        const cell_gru_backward_result r = cell_gru_backward(options, act, gate_act, gates, in.other, in.old, dh, args);
+        dz[0] = r.dz.r;
+        dz[1] = r.dz.z;
+        dz[2] = r.dz.n;
+        dr[2] = r.ds_n;
+        cell.sum_n += r.ds_n;
+        cell.pw = r.dh_prev;
+    } else {
+        const cell_rnn_args args = {persist_zone_h<S>(a, way, place, s), in.flags & PERSIST_VALID ? 1.0f : 0.0f};
+        const cell_rnn_backward_result r = cell_rnn_backward(options, act, in.u[0], dh, args);
+        dz[0] = r.dz;
+        cell.pw = r.dh_prev;
+    }
+#pragma unroll
+    for (int g = 0; g < S::gates; g++) {
+        if (S::gates != 3 || g != 2) dr[g] = dz[g];
+        cell.sums[g] += dz[g];
+    }
+    if (!place.there) {
+#pragma unroll
+        for (int g = 0; g < S::gates; g++) dr[g] = 0.0f;
+        return;
+    }
+    const int64_t row = s * way.dz_step + place.row * a.zs;
+#pragma unroll
+    for (int g = 0; g < S::gates; g++) {
+        persist_store_operand<S>(way.dz, row + (int64_t)g * a.H + place.unit, dz[g]);
+        if (way.dr) persist_store_operand<S>(way.dr, row + (int64_t)g * a.H + place.unit, dr[g]);
+    }
+    if (place.unit + 1 == a.H) {
+        persist_operand_tail<S>(way.dz, row, (int64_t)S::gates * a.H, a.zs);
+        if (way.dr) persist_operand_tail<S>(way.dr, row, (int64_t)S::gates * a.H, a.zs);
+    }
+}
+
+/* Sums over the steps of a chunk, at its end: = [chunk][B][...]; then they begin again. */
+template <class S>
+PERSIST_FN void persist_backward_sums(const persist_args &a, const persist_way &way, const persist_place &place,
+                                      int chunk, persist_cell<S> &cell) {
+    const int64_t row = (int64_t)chunk * a.B + place.row;
+    if (place.there) {
+        if (way.sums)
+#pragma unroll
+            for (int g = 0; g < S::gates; g++) way.sums[row * a.us + (int64_t)g * a.H + place.unit] = cell.sums[g];
+        if (way.sums_n) way.sums_n[row * a.H + place.unit] = cell.sum_n;
+        if (way.sums_peep)
+#pragma unroll
+            for (int i = 0; i < 3; i++)
+                way.sums_peep[row * 3 * a.H + (int64_t)i * a.H + place.unit] = cell.sums_peep[i];
+    }
+#pragma unroll
+    for (int g = 0; g < S::gates; g++) cell.sums[g] = 0.0f;
+    cell.sum_n = 0.0f;
+#pragma unroll
+    for (int i = 0; i < 3; i++) cell.sums_peep[i] = 0.0f;
+}
+
+/* The gradient of the state before the last step, for the next launch. */
+template <class S>
+PERSIST_FN void persist_backward_put(const persist_args &a, const persist_way &way, const persist_place &place,
+                                     float dp, const persist_cell<S> &cell) {
+    if (!place.there) return;
+    const int64_t at = persist_at(place, a.H);
+    way.dp_to[persist_at(place, a.hs)] = dp;
+    if (way.pw_to) way.pw_to[at] = cell.pw;
+    if (way.dc_to) way.dc_to[at] = cell.dc;
+}
+
+#endif

@@ -1,0 +1,176 @@
+/* The persistent recurrence: v on its way from the CTAs that compute it to those that multiply it. */
+#ifndef SLI_CUDA_PERSIST_EXCHANGE_CUH
+#define SLI_CUDA_PERSIST_EXCHANGE_CUH
+
+#include "backend/cuda/kernels/persist_product.cuh"
+
+/* Offset in shared memory of the rows of v that the half's product number `count` reads. */
+template <class S> PERSIST_FN int persist_v(int half, int count) {
+    const int buffer = S::v_buffers == 2 ? count & 1 : 0;
+    return (half * S::v_buffers + buffer) * (S::rows * S::v_row);
+}
+
+/* operand [rows][exchange_row bytes] of slice p, for the half's product number `count`: two, in turns. A row of v is that of
+ * the CTAs (0, p), (1, p), ... one after the other. */
+template <class S>
+PERSIST_FN unsigned char *persist_exchange(const persist_way &way, const persist_self &self, int half, int count) {
+    const int at = (((self.group * S::halves + half) * 2 + (count & 1)) * S::reduce + self.p);
+    return way.exchange + (int64_t)at * (S::rows * S::exchange_row);
+}
+template <class S> PERSIST_FN uint32_t *persist_counter(const persist_way &way, const persist_self &self, int half) {
+    return way.counters + (self.group * S::halves + half) * S::reduce + self.p;
+}
+
+/* ------------------------------------------------------------------------------------------------------ sending -- */
+/* Forward through a cluster: lanes that have neighbouring units of one row swap until each has 16 bytes of them, then each
+ * sends to every so manieth CTA. A whole warp calls it. */
+template <class S>
+PERSIST_FN void persist_send(const persist_args &a, const persist_self &self, const persist_place &place, int half,
+                             int count, uint32_t value) {
+    const uint32_t all = 0xFFFFFFFFu;
+    uint32_t four[4];
+    if constexpr (S::narrow) {
+        const uint32_t other = __shfl_xor_sync(all, value, 1);
+        const uint32_t two = self.lane & 1 ? (value << 16 | (other & 0xFFFFu)) : (other << 16 | (value & 0xFFFFu));
+        const uint32_t next = __shfl_xor_sync(all, two, 2);
+        const uint32_t a0 = self.lane & 2 ? next : two, a1 = self.lane & 2 ? two : next;
+        const uint32_t b0 = __shfl_xor_sync(all, a0, 4), b1 = __shfl_xor_sync(all, a1, 4);
+        const bool upper = self.lane & 4;
+        four[0] = upper ? b0 : a0;
+        four[1] = upper ? b1 : a1;
+        four[2] = upper ? a0 : b0;
+        four[3] = upper ? a1 : b1;
+    } else {
+        const uint32_t other = __shfl_xor_sync(all, value, 1);
+        const uint32_t a0 = self.lane & 1 ? other : value, a1 = self.lane & 1 ? value : other;
+        const uint32_t b0 = __shfl_xor_sync(all, a0, 2), b1 = __shfl_xor_sync(all, a1, 2);
+        const bool upper = self.lane & 2;
+        four[0] = upper ? b0 : a0;
+        four[1] = upper ? b1 : a1;
+        four[2] = upper ? a0 : b0;
+        four[3] = upper ? a1 : b1;
+    }
+    const int first = place.own_unit - self.lane % S::cell_units; /* of the lanes that swapped */
+    const uint32_t to =
+        self.at + persist_v<S>(half, count) + place.own_row * S::v_row + (self.q * S::units + first) * S::operand;
+    const uint32_t barrier = persist_barrier(a, self, PERSIST_BARRIERS_V, half, count & 1);
+#pragma unroll
+    for (int d = 0; d < S::spread; d += S::cell_units) {
+        const uint32_t rank = (uint32_t)(d + self.lane % S::cell_units);
+        if (rank < S::spread) ptx_send16(ptx_map(to, rank), four, ptx_map(barrier, rank));
+    }
+}
+
+/* The vk values of one unit of one row, to shared memory (LOCAL) or to the exchange in global memory (GRID). */
+template <class S> PERSIST_FN void persist_put(unsigned char *row, int unit, const uint32_t (&value)[S::vk]) {
+    unsigned char *to = row + unit * (S::vk * S::operand);
+    if constexpr (S::narrow && S::vk == 4) {
+        *(uint2 *)to = make_uint2((value[0] & 0xFFFFu) | value[1] << 16, (value[2] & 0xFFFFu) | value[3] << 16);
+    } else if constexpr (S::narrow) {
+#pragma unroll
+        for (int i = 0; i < S::vk; i++) ((uint16_t *)to)[i] = (uint16_t)value[i];
+    } else if constexpr (S::vk == 4) {
+        *(uint4 *)to = make_uint4(value[0], value[1], value[2], value[3]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < S::vk; i++) ((uint32_t *)to)[i] = value[i];
+    }
+}
+
+/* The values of a cell that product number `count` of the half will read. A whole warp calls it. */
+template <class S>
+PERSIST_FN void persist_give(const persist_args &a, const persist_way &way, const persist_self &self,
+                             const persist_place &place, int half, int count, const uint32_t (&value)[S::vk]) {
+    if constexpr (S::gather == PERSIST_CLUSTER)
+        persist_send<S>(a, self, place, half, count, value[0]);
+    else if constexpr (S::gather == PERSIST_LOCAL)
+        persist_put<S>(self.shared + persist_v<S>(half, count) + place.own_row * S::v_row, place.own_unit, value);
+    else
+        persist_put<S>(persist_exchange<S>(way, self, half, count) + place.own_row * S::exchange_row,
+                       self.q * S::units + place.own_unit, value);
+}
+
+/* After the cells of the half have given. */
+template <class S> PERSIST_FN void persist_given(const persist_way &way, const persist_self &self, int half) {
+    if constexpr (S::gather != PERSIST_CLUSTER) __syncthreads();
+    if constexpr (S::gather == PERSIST_GRID) {
+        if (threadIdx.x == 0) ptx_count_release(persist_counter<S>(way, self, half));
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------------- gathering -- */
+/* Waits until shared memory has the v of product number `count` > 0 of the half: the count'th that was given. */
+template <class S>
+PERSIST_FN void persist_gather(const persist_args &a, const persist_way &way, const persist_self &self, int half,
+                               int count) {
+    if constexpr (S::gather == PERSIST_CLUSTER) {
+        const uint32_t barrier = persist_barrier(a, self, PERSIST_BARRIERS_V, half, count & 1);
+        ptx_arrivals_wait(barrier, (uint32_t)((count - 1) >> 1) & 1u);
+        if (threadIdx.x == 0) ptx_arrivals_expect(barrier, S::rows * S::k * S::operand);
+    } else if constexpr (S::gather == PERSIST_GRID) {
+        if (threadIdx.x == 0) {
+            const uint32_t *counter = persist_counter<S>(way, self, half);
+            while (ptx_count_acquire(counter) < (uint32_t)count * S::spread) {}
+        }
+        __syncthreads();
+        constexpr int pieces = S::k * S::operand / 16, rest = S::k * S::operand % 16;
+        const unsigned char *from = persist_exchange<S>(way, self, half, count);
+        const int to = persist_v<S>(half, count);
+        for (int i = (int)threadIdx.x; i < S::rows * pieces; i += S::threads)
+            ptx_copy16(self.at + to + i / pieces * S::v_row + i % pieces * 16,
+                       from + i / pieces * S::exchange_row + i % pieces * 16);
+        if (rest == 8)
+            for (int row = (int)threadIdx.x; row < S::rows; row += S::threads) {
+                uint32_t two[2];
+                ptx_load8(two, from + row * S::exchange_row + pieces * 16);
+                *(uint2 *)(self.shared + to + row * S::v_row + pieces * 16) = make_uint2(two[0], two[1]);
+            }
+        ptx_copies_wait();
+        __syncthreads();
+    }
+}
+
+/* ----------------------------------------------------------------------------------------------------- beginning -- */
+/* Zeros in all of v, then forward the state that step 0 enters from; barriers. */
+template <class S>
+PERSIST_FN void persist_begin(const persist_args &a, const persist_way &way, const persist_self &self) {
+    uint32_t *v = (uint32_t *)self.shared;
+    for (int i = (int)threadIdx.x; i < S::halves * S::v_buffers * S::rows * S::v_row / 4; i += S::threads) v[i] = 0u;
+    if (threadIdx.x == 0) {
+        for (int half = 0; half < S::halves; half++)
+            for (int buffer = 0; buffer < 2; buffer++) {
+                const uint32_t of_v = persist_barrier(a, self, PERSIST_BARRIERS_V, half, buffer);
+                const uint32_t of_sums = persist_barrier(a, self, PERSIST_BARRIERS_SUMS, half, buffer);
+                if constexpr (S::gather == PERSIST_CLUSTER) {
+                    ptx_arrivals_init(of_v);
+                    ptx_arrivals_expect(of_v, S::rows * S::k * S::operand);
+                }
+                if constexpr (S::reduce > 1) {
+                    ptx_arrivals_init(of_sums);
+                    ptx_arrivals_expect(of_sums, S::reduce * S::own * S::rows * 4);
+                }
+            }
+        if constexpr (S::cluster > 1 || S::gather == PERSIST_CLUSTER) ptx_arrivals_init_fence();
+    }
+    __syncthreads();
+    if constexpr (!S::backward) {
+        for (int i = (int)threadIdx.x; i < S::halves * S::rows * S::k; i += S::threads) {
+            const int k = i % S::k, own_row = i / S::k % S::rows, half = i / S::k / S::rows;
+            const int unit = (k / S::units * S::reduce + self.p) * S::units + k % S::units;
+            const int row = (self.group * S::halves + half) * S::rows + own_row;
+            if (unit >= a.H || row >= a.B) continue;
+            unsigned char *to = self.shared + persist_v<S>(half, 0) + own_row * S::v_row;
+            const int64_t from = (int64_t)row * a.hs + unit;
+            if constexpr (S::narrow)
+                ((uint16_t *)to)[k] = ((const uint16_t *)way.operand_from)[from];
+            else
+                ((uint32_t *)to)[k] = persist_operand<S>(((const float *)way.operand_from)[from]);
+        }
+    }
+    if constexpr (S::cluster > 1 || S::gather == PERSIST_CLUSTER)
+        ptx_cluster_sync();
+    else
+        __syncthreads();
+}
+
+#endif

@@ -1,0 +1,359 @@
+/* The persistent recurrence: partial sums of y = M v. A warp multiplies its tiles of M, which stay in registers, shared memory,
+ * or come from global memory, with v in shared memory; the sums go through shared memory to the cells, or to their owners. */
+#ifndef SLI_CUDA_PERSIST_PRODUCT_CUH
+#define SLI_CUDA_PERSIST_PRODUCT_CUH
+
+#include "backend/cuda/kernels/persist_sizes.cuh"
+
+enum { PERSIST_AHEAD = 4 }; /* streamed tiles of k that a warp has asked for */
+
+template <class S> struct persist_weights { uint32_t tile[S::tiles_m][S::in_registers > 0 ? S::in_registers : 1][4]; };
+template <class S> struct persist_sums { float of[S::tiles_m][S::tiles_n][S::columns]; };
+
+/* The lane's 16 bytes of tile (km = k tiles_m + m) in global memory. */
+template <class S>
+PERSIST_FN const unsigned char *persist_packed(const persist_way &way, const persist_self &self, int km) {
+    const int cta = self.q * S::reduce + self.p;
+    const int64_t tile = (int64_t)(cta * S::warps + self.warp) * (S::tiles_k * S::tiles_m) + km;
+    return (const unsigned char *)way.weights + tile * 512 + self.lane * 16;
+}
+
+template <class S>
+PERSIST_FN void persist_load_weights(const persist_args &a, const persist_way &way, const persist_self &self,
+                                     persist_weights<S> &w) {
+#pragma unroll
+    for (int k = 0; k < S::in_registers; k++)
+#pragma unroll
+        for (int m = 0; m < S::tiles_m; m++)
+            ptx_load16_constant(w.tile[m][k], persist_packed<S>(way, self, k * S::tiles_m + m));
+    const uint32_t to = self.at + a.shared_weights + self.warp * (S::in_shared * S::tiles_m * 512) + self.lane * 16;
+    for (int km = 0; km < S::in_shared * S::tiles_m; km++)
+        ptx_copy16(to + km * 512, persist_packed<S>(way, self, S::in_registers * S::tiles_m + km));
+    ptx_copies_wait();
+}
+
+/* ---------------------------------------------------------------------------------------------------- multiply -- */
+/* Of two tiles of k (`pair`: else of one): the rows' bytes, as matrix instructions take them; f32x3: high and low parts. */
+template <class S> struct persist_rows {
+    uint32_t of[S::tiles_n][4];
+    uint32_t low[S::math == PERSIST_F32X3 ? S::tiles_n : 1][4];
+};
+
+template <class S> PERSIST_FN void persist_load_rows(persist_rows<S> &rows, uint32_t v, int k, bool pair) {
+#pragma unroll
+    for (int n = 0; n < S::tiles_n; n++) {
+        const uint32_t from = v + n * 8 * S::v_row + k * S::tile_bytes;
+        if (pair) {
+            ptx_load_matrices(rows.of[n], from);
+        } else {
+            uint32_t two[2];
+            ptx_load_matrices(two, from);
+            rows.of[n][0] = two[0];
+            rows.of[n][1] = two[1];
+        }
+        if (S::math == PERSIST_F32X3) {
+#pragma unroll
+            for (int i = 0; i < (pair ? 4 : 2); i++) {
+                const uint32_t x = rows.of[n][i];
+                rows.of[n][i] = ptx_tf32(x);
+                rows.low[S::math == PERSIST_F32X3 ? n : 0][i] =
+                    ptx_tf32(__float_as_uint(__uint_as_float(x) - __uint_as_float(rows.of[n][i])));
+            }
+        }
+    }
+}
+
+/* sums += tile of M x rows; `second`: the second tile of a pair. f32x3: the small products first. */
+template <class S>
+PERSIST_FN void persist_multiply(float (&sum)[S::tiles_n][S::columns], const uint32_t (&tile)[4],
+                                 const persist_rows<S> &rows, int second) {
+    uint32_t high[4], low[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        high[i] = S::math == PERSIST_F32X3 ? ptx_tf32(tile[i]) : tile[i];
+        low[i] = S::math == PERSIST_F32X3
+                     ? ptx_tf32(__float_as_uint(__uint_as_float(tile[i]) - __uint_as_float(high[i])))
+                     : 0u;
+    }
+#pragma unroll
+    for (int n = 0; n < S::tiles_n; n++) {
+        const uint32_t b0 = rows.of[n][2 * second], b1 = rows.of[n][2 * second + 1];
+        if constexpr (S::math == PERSIST_BF16) {
+            ptx_mma_bf16(sum[n], high, b0, b1);
+        } else if constexpr (S::math == PERSIST_F16) {
+            ptx_mma_f16(sum[n], high, b0, b1);
+        } else if constexpr (S::math == PERSIST_TF32) {
+            ptx_mma_tf32(sum[n], high, b0, b1);
+        } else if constexpr (S::math == PERSIST_F32X3) {
+            ptx_mma_tf32(sum[n], low, b0, b1);
+            ptx_mma_tf32(sum[n], high, rows.low[n][2 * second], rows.low[n][2 * second + 1]);
+            ptx_mma_tf32(sum[n], high, b0, b1);
+        }
+    }
+}
+
+/* f32: lane = row of M; 4 values of k; every lane reads the same 16 bytes of v. */
+template <class S>
+PERSIST_FN void persist_multiply_exact(persist_sums<S> &sums, const uint32_t (&tile)[S::tiles_m][4], uint32_t v,
+                                       int k) {
+#pragma unroll
+    for (int n = 0; n < S::tiles_n; n++)
+#pragma unroll
+        for (int column = 0; column < 8; column++) {
+            uint32_t x[4];
+            ptx_load_shared(x, v + (n * 8 + column) * S::v_row + k * 16);
+#pragma unroll
+            for (int m = 0; m < S::tiles_m; m++) {
+                float sum = sums.of[m][n][S::columns == 8 ? column : 0];
+#pragma unroll
+                for (int i = 0; i < 4; i++) sum = fmaf(__uint_as_float(tile[m][i]), __uint_as_float(x[i]), sum);
+                sums.of[m][n][S::columns == 8 ? column : 0] = sum;
+            }
+        }
+}
+
+/* Tiles k and, where there is a second, k + 1 of all tiles_m rows of tiles. */
+template <class S>
+PERSIST_FN void persist_multiply_pair(persist_sums<S> &sums, const uint32_t (&tile)[2][S::tiles_m][4], uint32_t v,
+                                      int k, bool pair) {
+    if constexpr (S::math == PERSIST_F32) {
+        persist_multiply_exact<S>(sums, tile[0], v, k);
+        if (pair) persist_multiply_exact<S>(sums, tile[1], v, k + 1);
+    } else {
+        persist_rows<S> rows;
+        persist_load_rows<S>(rows, v, k, pair);
+#pragma unroll
+        for (int m = 0; m < S::tiles_m; m++) persist_multiply<S>(sums.of[m], tile[0][m], rows, 0);
+        if (pair)
+#pragma unroll
+            for (int m = 0; m < S::tiles_m; m++) persist_multiply<S>(sums.of[m], tile[1][m], rows, 1);
+    }
+}
+
+/* Where the lane begins to read v: its row and, for matrices, its 16 bytes of a tile. */
+template <class S> PERSIST_FN uint32_t persist_rows_begin(const persist_self &self, uint32_t v) {
+    const int wk = self.warp / S::warps_m;
+    v += wk * (S::tiles_k * S::tile_bytes);
+    if (S::math == PERSIST_F32) return v;
+    return v + self.lane % 8 * S::v_row + self.lane / 8 * 16;
+}
+
+/* A piece of the streamed tiles: two tiles of k. */
+template <class S>
+PERSIST_FN void persist_ask(const persist_way &way, const persist_self &self, uint32_t (&tile)[2][S::tiles_m][4],
+                            int k) {
+#pragma unroll
+    for (int second = 0; second < 2; second++)
+#pragma unroll
+        for (int m = 0; m < S::tiles_m; m++)
+            if (k + second < S::tiles_k)
+                ptx_load16_constant(tile[second][m], persist_packed<S>(way, self, (k + second) * S::tiles_m + m));
+}
+
+/* Tiles that do not stay on chip: PERSIST_AHEAD of them on their way while others are multiplied. */
+template <class S>
+PERSIST_FN void persist_multiply_streamed(const persist_way &way, const persist_self &self, persist_sums<S> &sums,
+                                          uint32_t v) {
+    constexpr int first = S::in_registers + S::in_shared, pieces = (S::streamed + 1) / 2, ahead = PERSIST_AHEAD / 2;
+    uint32_t tile[ahead][2][S::tiles_m][4];
+#pragma unroll
+    for (int i = 0; i < ahead; i++)
+        if (i < pieces) persist_ask<S>(way, self, tile[i], first + 2 * i);
+    for (int at = 0; at < pieces; at += ahead)
+#pragma unroll
+        for (int i = 0; i < ahead; i++)
+            if (at + i < pieces) {
+                const int k = first + 2 * (at + i);
+                persist_multiply_pair<S>(sums, tile[i], v, k, k + 1 < S::tiles_k);
+                if (at + i + ahead < pieces) persist_ask<S>(way, self, tile[i], k + 2 * ahead);
+            }
+}
+
+/* sums = the warp's tiles of M x v; v: address of the half's rows. */
+template <class S>
+PERSIST_FN void persist_product(const persist_args &a, const persist_way &way, const persist_self &self,
+                                const persist_weights<S> &w, uint32_t v, persist_sums<S> &sums) {
+#pragma unroll
+    for (int m = 0; m < S::tiles_m; m++)
+#pragma unroll
+        for (int n = 0; n < S::tiles_n; n++)
+#pragma unroll
+            for (int i = 0; i < S::columns; i++) sums.of[m][n][i] = 0.0f;
+    const uint32_t begin = persist_rows_begin<S>(self, v);
+#pragma unroll
+    for (int k = 0; k < S::in_registers; k += 2) {
+        uint32_t tile[2][S::tiles_m][4];
+        const bool pair = k + 1 < S::in_registers;
+#pragma unroll
+        for (int m = 0; m < S::tiles_m; m++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                tile[0][m][i] = w.tile[m][k][i];
+                tile[1][m][i] = w.tile[m][pair ? k + 1 : k][i];
+            }
+        persist_multiply_pair<S>(sums, tile, begin, k, pair);
+    }
+    if constexpr (S::in_shared > 0) {
+        const uint32_t from =
+            self.at + a.shared_weights + self.warp * (S::in_shared * S::tiles_m * 512) + self.lane * 16;
+#pragma unroll 2
+        for (int k = 0; k < S::in_shared; k += 2) {
+            uint32_t tile[2][S::tiles_m][4];
+            const bool pair = S::in_shared % 2 == 0 || k + 1 < S::in_shared;
+#pragma unroll
+            for (int m = 0; m < S::tiles_m; m++) {
+                ptx_load_shared(tile[0][m], from + (k * S::tiles_m + m) * 512);
+                if (pair) ptx_load_shared(tile[1][m], from + ((k + 1) * S::tiles_m + m) * 512);
+            }
+            persist_multiply_pair<S>(sums, tile, begin, S::in_registers + k, pair);
+        }
+    }
+    if constexpr (S::streamed > 0) persist_multiply_streamed<S>(way, self, sums, begin);
+}
+
+/* ---------------------------------------------------------------------------------------------------- partial sums -- */
+/* float [halves][warps_k][tiles_n][m_tiled][8] */
+template <class S> PERSIST_FN float *persist_partial(const persist_args &a, const persist_self &self, int half) {
+    return (float *)(self.shared + a.shared_partial) + half * (S::warps_k * S::tiles_n * S::m_tiled * 8);
+}
+/* float [halves][2][reduce][tiles_n][own][8]; an offset in bytes */
+template <class S> PERSIST_FN int persist_arriving(const persist_args &a, int half, int buffer, int from) {
+    return a.shared_arriving + ((half * 2 + buffer) * S::reduce + from) * (S::tiles_n * S::own * 32);
+}
+PERSIST_FN uint32_t persist_barrier(const persist_args &a, const persist_self &self, int first, int half, int buffer) {
+    return self.at + a.shared_barriers + (first + half * 2 + buffer) * 8;
+}
+
+/* = the warp's sums, in the CTA's own shared memory. */
+template <class S>
+PERSIST_FN void persist_put_sums(const persist_args &a, const persist_self &self, const persist_sums<S> &sums,
+                                 int half) {
+    const int wm = self.warp % S::warps_m, wk = self.warp / S::warps_m;
+    float *to = persist_partial<S>(a, self, half) + wk * (S::tiles_n * S::m_tiled * 8);
+#pragma unroll
+    for (int m = 0; m < S::tiles_m; m++)
+#pragma unroll
+        for (int n = 0; n < S::tiles_n; n++) {
+            const int first = n * S::m_tiled + (wm * S::tiles_m + m) * S::tile_rows;
+            const float(&sum)[S::columns] = sums.of[m][n];
+            if constexpr (S::math == PERSIST_F32) {
+                float4 *row = (float4 *)(to + (first + self.lane) * 8);
+                row[0] = make_float4(sum[0], sum[1], sum[2], sum[3]);
+                row[1] = make_float4(sum[4], sum[5], sum[6], sum[7]);
+            } else {
+                float *row = to + (first + self.lane / 4) * 8 + self.lane % 4 * 2;
+                *(float2 *)row = make_float2(sum[0], sum[1]);
+                *(float2 *)(row + 64) = make_float2(sum[2], sum[3]);
+            }
+        }
+}
+
+/* Four sums of row `row` of M (columns from `column` on of tile n) to the owner of the row. */
+template <class S>
+PERSIST_FN void persist_send_sums(const persist_args &a, const persist_self &self, int half, int buffer, int row, int n,
+                                  int column, const uint32_t (&four)[4]) {
+    if (row >= S::m) return;
+    const uint32_t owner = (uint32_t)(row / S::own);
+    const int within = row % S::own;
+    const uint32_t to =
+        self.at + persist_arriving<S>(a, half, buffer, self.p) + ((n * S::own + within) * 8 + column) * 4;
+    ptx_send16(ptx_map(to, owner), four, ptx_map(persist_barrier(a, self, PERSIST_BARRIERS_SUMS, half, buffer), owner));
+}
+
+/* One warp has all of k: accumulators go to their owners. Neighbouring lanes swap, so that each sends 16 bytes: the even one
+ * of row l / 4, the odd one of row l / 4 + 8. */
+template <class S>
+PERSIST_FN void persist_send_direct(const persist_args &a, const persist_self &self, const persist_sums<S> &sums,
+                                    int half, int buffer) {
+    const int wm = self.warp % S::warps_m;
+    const bool odd = self.lane & 1;
+#pragma unroll
+    for (int m = 0; m < S::tiles_m; m++)
+#pragma unroll
+        for (int n = 0; n < S::tiles_n; n++) {
+            const int first = (wm * S::tiles_m + m) * S::tile_rows;
+            const float(&sum)[S::columns] = sums.of[m][n];
+            uint32_t four[4];
+            if constexpr (S::math == PERSIST_F32) {
+#pragma unroll
+                for (int column = 0; column < 8; column += 4) {
+#pragma unroll
+                    for (int i = 0; i < 4; i++) four[i] = __float_as_uint(sum[column + i]);
+                    persist_send_sums<S>(a, self, half, buffer, first + self.lane, n, column, four);
+                }
+            } else {
+                const float given0 = __shfl_xor_sync(0xFFFFFFFFu, odd ? sum[0] : sum[2], 1);
+                const float given1 = __shfl_xor_sync(0xFFFFFFFFu, odd ? sum[1] : sum[3], 1);
+                four[0] = __float_as_uint(odd ? given0 : sum[0]);
+                four[1] = __float_as_uint(odd ? given1 : sum[1]);
+                four[2] = __float_as_uint(odd ? sum[2] : given0);
+                four[3] = __float_as_uint(odd ? sum[3] : given1);
+                persist_send_sums<S>(a, self, half, buffer, first + self.lane / 4 + (odd ? 8 : 0), n,
+                                     self.lane % 4 / 2 * 4, four);
+            }
+        }
+}
+
+/* The warps' sums, added in order, to their owners. */
+template <class S>
+PERSIST_FN void persist_send_added(const persist_args &a, const persist_self &self, int half, int buffer) {
+    const float *from = persist_partial<S>(a, self, half);
+    for (int i = (int)threadIdx.x; i < S::m * S::tiles_n * 2; i += S::threads) {
+        const int column = i % 2 * 4, row = i / 2 % S::m, n = i / 2 / S::m;
+        float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+        for (int wk = 0; wk < S::warps_k; wk++) {
+            const float4 x = *(const float4 *)(from + ((wk * S::tiles_n + n) * S::m_tiled + row) * 8 + column);
+            sum.x += x.x;
+            sum.y += x.y;
+            sum.z += x.z;
+            sum.w += x.w;
+        }
+        const uint32_t four[4] = {__float_as_uint(sum.x), __float_as_uint(sum.y), __float_as_uint(sum.z),
+                                  __float_as_uint(sum.w)};
+        persist_send_sums<S>(a, self, half, buffer, row, n, column, four);
+    }
+}
+
+/* After this the cells of the half can add their sums. `count`: products of this half before this one. */
+template <class S>
+PERSIST_FN void persist_reduce(const persist_args &a, const persist_self &self, const persist_sums<S> &sums, int half,
+                               int count) {
+    if constexpr (S::reduce == 1) {
+        persist_put_sums<S>(a, self, sums, half);
+        __syncthreads();
+    } else {
+        const int buffer = count & 1;
+        if constexpr (S::direct) {
+            persist_send_direct<S>(a, self, sums, half, buffer);
+        } else {
+            persist_put_sums<S>(a, self, sums, half);
+            __syncthreads();
+            persist_send_added<S>(a, self, half, buffer);
+        }
+        const uint32_t barrier = persist_barrier(a, self, PERSIST_BARRIERS_SUMS, half, buffer);
+        ptx_arrivals_wait(barrier, (uint32_t)(count >> 1) & 1u);
+        if (threadIdx.x == 0) ptx_arrivals_expect(barrier, S::reduce * S::own * S::rows * 4);
+    }
+}
+
+/* y's value `value` (gate units + unit) of the CTA's own, of row `own_row`: the sums added in order. */
+template <class S>
+PERSIST_FN float persist_sum(const persist_args &a, const persist_self &self, int half, int count, int value,
+                             int own_row) {
+    const int n = own_row / 8, column = own_row % 8;
+    float sum = 0.0f;
+    if constexpr (S::reduce == 1) {
+        const float *from = persist_partial<S>(a, self, half) + (n * S::m_tiled + value) * 8 + column;
+#pragma unroll
+        for (int slot = 0; slot < S::slots; slot++) sum += from[slot * (S::tiles_n * S::m_tiled * 8)];
+    } else {
+        const float *from = (const float *)(self.shared + persist_arriving<S>(a, half, count & 1, 0)) +
+                            (n * S::own + value) * 8 + column;
+#pragma unroll
+        for (int slot = 0; slot < S::slots; slot++) sum += from[slot * (S::tiles_n * S::own * 8)];
+    }
+    return sum;
+}
+
+#endif

@@ -1,0 +1,154 @@
+/* The persistent recurrence: constants that follow from a configuration C, as persist_geometry.h defines them. */
+#ifndef SLI_CUDA_PERSIST_SIZES_CUH
+#define SLI_CUDA_PERSIST_SIZES_CUH
+
+#include "backend/cuda/kernels/persist_args.h"
+#include "backend/cuda/kernels/ptx.cuh"
+
+#define PERSIST_FN static __device__ __forceinline__
+#ifndef PERSIST_SHARED
+#define PERSIST_SHARED(name) extern __shared__ __align__(128) unsigned char name[]
+#endif
+
+enum persist_math { PERSIST_F32, PERSIST_TF32, PERSIST_BF16, PERSIST_F16, PERSIST_F32X3 };
+enum persist_gather { PERSIST_LOCAL, PERSIST_CLUSTER, PERSIST_GRID };
+/* Of shared memory's barriers: arrivals of v, of sums; [half][buffer]. */
+enum { PERSIST_BARRIERS_V = 0, PERSIST_BARRIERS_SUMS = 4 };
+
+template <class C> struct persist_sizes : C {
+    static constexpr bool narrow = C::math == PERSIST_BF16 || C::math == PERSIST_F16;
+    static constexpr int operand = narrow ? 2 : 4;
+    static constexpr int tile_rows = C::math == PERSIST_F32 ? 32 : 16;
+    static constexpr int tile_bytes = C::math == PERSIST_F32 ? 16 : 32; /* of a row of v */
+    static constexpr int columns = C::math == PERSIST_F32 ? 8 : 4; /* accumulators of a lane: of a tile and 8 rows */
+    static constexpr int vk = C::backward ? C::gates : 1, ym = C::backward ? 1 : C::gates;
+    static constexpr int own = C::units * ym; /* values of y that a CTA owns */
+    static constexpr int m = C::reduce * own, k = C::spread * C::units * vk;
+    static constexpr int warps = C::warps_m * C::warps_k, threads = 32 * warps;
+    static constexpr int rows = 8 * C::tiles_n; /* of the batch in a half */
+    static constexpr int m_tiled = C::warps_m * C::tiles_m * tile_rows;
+    static constexpr int v_bytes = C::warps_k * C::tiles_k * tile_bytes;
+    static constexpr int v_pieces = (v_bytes + 15) / 16, v_row = 16 * (v_pieces | 1);
+    static constexpr int v_buffers = C::gather == PERSIST_CLUSTER ? 2 : 1;
+    static constexpr int cell_units = narrow && C::units % 8 == 0 ? 8 : 4, cell_rows = 32 / cell_units;
+    static constexpr int cell_columns = C::units / cell_units, cell_tiles = cell_columns * (rows / cell_rows);
+    static constexpr int cells = (cell_tiles + warps - 1) / warps;
+    static constexpr int exchange_row = (k * operand + 15) / 16 * 16;
+    static constexpr int cluster = C::gather == PERSIST_CLUSTER ? C::spread : C::reduce;
+    static constexpr int group = C::reduce * C::spread;
+    static constexpr int slots =
+        C::reduce > 1 ? C::reduce : C::warps_k;                      /* partial sums of a value of y that cells add */
+    static constexpr bool direct = C::reduce > 1 && C::warps_k == 1; /* accumulators go to their owners as they are */
+    static constexpr int streamed = C::tiles_k - C::in_registers - C::in_shared;
+    static_assert(m_tiled >= m && v_bytes >= k * operand, "the warps do not cover M");
+    static_assert(C::gather != PERSIST_CLUSTER || C::reduce == 1, "gathers through a cluster or reduces in it");
+    static_assert(C::gather != PERSIST_LOCAL || C::spread == 1, "local v is the CTA's own");
+    static_assert(C::in_registers % 2 == 0 || C::in_registers == C::tiles_k, "tiles go by pairs");
+    static_assert(C::in_shared % 2 == 0 || streamed == 0, "tiles go by pairs");
+    static_assert(C::gather != PERSIST_CLUSTER || C::units * operand % 16 == 0, "16 bytes are sent at a time");
+};
+
+/* Who a thread is. */
+typedef struct persist_self {
+    int p, q, group, direction, warp, lane;
+    unsigned char *shared;
+    uint32_t at; /* address of `shared` */
+} persist_self;
+
+template <class S> PERSIST_FN persist_self persist_find(const persist_args &a, unsigned char *shared) {
+    persist_self self;
+    int left = (int)blockIdx.x;
+    self.p = left % S::reduce;
+    left /= S::reduce;
+    self.q = left % S::spread;
+    left /= S::spread;
+    self.group = left % a.groups;
+    self.direction = left / a.groups;
+    self.warp = (int)threadIdx.x / 32;
+    self.lane = (int)threadIdx.x % 32;
+    self.shared = shared;
+    self.at = ptx_shared(shared);
+    return self;
+}
+
+/* Steps of a half that are not beyond the end of all its rows: [first, end). */
+typedef struct persist_range {
+    int first, end;
+} persist_range;
+
+PERSIST_FN bool persist_in(const persist_range &range, int s) {
+    return s >= range.first && s < range.end;
+}
+
+template <class S>
+PERSIST_FN persist_range persist_range_of(const persist_args &a, const persist_way &way, const persist_self &self,
+                                          int half) {
+    persist_range range = {0, a.steps};
+    if (!way.lengths) return range;
+    const int first_row = (self.group * S::halves + half) * S::rows;
+    int64_t longest = 0;
+    for (int r = first_row; r < first_row + S::rows && r < a.B; r++)
+        longest = way.lengths[r] > longest ? way.lengths[r] : longest;
+    if (way.time_step > 0) {
+        const int64_t end = longest - way.time;
+        range.end = end < 0 ? 0 : end < a.steps ? (int)end : a.steps;
+    } else {
+        const int64_t first = way.time - longest + 1;
+        range.first = first < 0 ? 0 : first < a.steps ? (int)first : a.steps;
+    }
+    return range;
+}
+
+/* A unit of a row of the batch: what a lane computes of warp cell `index`. */
+typedef struct persist_place {
+    bool here;             /* the warp has this cell */
+    bool there;            /* and the unit and row exist */
+    int unit, row;         /* of the layer, of the batch */
+    int own_unit, own_row; /* of the CTA, of the half */
+} persist_place;
+
+template <class S>
+PERSIST_FN persist_place persist_place_of(const persist_args &a, const persist_self &self, int half, int index) {
+    persist_place place;
+    const int tile = self.warp + index * S::warps;
+    place.here = tile < S::cell_tiles;
+    place.own_unit = tile % S::cell_columns * S::cell_units + self.lane % S::cell_units;
+    place.own_row = tile / S::cell_columns * S::cell_rows + self.lane / S::cell_units;
+    place.unit = (self.q * S::reduce + self.p) * S::units + place.own_unit;
+    place.row = (self.group * S::halves + half) * S::rows + place.own_row;
+    place.there = place.here && place.unit < a.H && place.row < a.B;
+    return place;
+}
+
+/* The bits of x that enter products: in the low half where they are 16. */
+template <class S> PERSIST_FN uint32_t persist_operand(float x) {
+    if (S::math == PERSIST_BF16) return ptx_pack_bf16(x, 0.0f);
+    if (S::math == PERSIST_F16) return ptx_pack_f16(x, 0.0f);
+    if (S::math == PERSIST_TF32) return ptx_tf32(__float_as_uint(x));
+    return __float_as_uint(x);
+}
+
+/* to[at] = x as operand in memory: tf32 products round what they read. */
+template <class S> PERSIST_FN void persist_store_operand(void *to, int64_t at, float x) {
+    if (S::narrow)
+        ((uint16_t *)to)[at] = (uint16_t)persist_operand<S>(x);
+    else
+        ((float *)to)[at] = x;
+}
+
+/* Zeros behind the `count` values of an operand row. */
+template <class S> PERSIST_FN void persist_operand_tail(void *to, int64_t row_begin, int64_t count, int64_t stride) {
+    for (int64_t j = count; j < stride; j++) persist_store_operand<S>(to, row_begin + j, 0.0f);
+}
+
+/* Tests: up to two microseconds that differ from CTA to CTA and step to step. */
+PERSIST_FN void persist_delay(uint32_t seed, int s) {
+    if (seed == 0) return;
+    uint32_t x = seed + 0x9E3779B9u * (blockIdx.x * 65537u + (uint32_t)s);
+    x ^= x >> 16;
+    x *= 0x7FEB352Du;
+    x ^= x >> 15;
+    if (x & 1u) ptx_pause(x >> 21);
+}
+
+#endif
