@@ -1,0 +1,160 @@
+/* Emulation of src/backend/cuda/kernels/ptx.cuh, in its place through the include path. Same functions; each takes one more
+ * argument, where it was called. */
+#ifndef SLI_CUDA_PTX_CUH
+#define SLI_CUDA_PTX_CUH
+
+#include "emulate.h"
+
+#define PTX_FN static inline
+#define PERSIST_SHARED(name) unsigned char *name = emulated_shared()
+
+/* ------------------------------------------------------------------------------------------------ shared memory -- */
+PTX_FN uint32_t ptx_shared(const void *pointer, EMULATE_HERE) {
+    return emulate::shared_address(pointer, at);
+}
+
+struct ptx_matrices {
+    uint32_t to[4], row;
+    int count;
+};
+/* Lanes 8 i .. 8 i + 7 give the rows of matrix i; lane l gets bytes 4 (l % 4) .. of row l / 4. */
+PTX_FN void ptx_warp_load_matrices(void **arguments, uint32_t, emulate::place at) {
+    const int count = static_cast<ptx_matrices *>(arguments[0])->count;
+    for (int row = 0; row < 8 * count; row++) {
+        const uint32_t address = static_cast<ptx_matrices *>(arguments[row])->row;
+        const unsigned char *from = emulate::at_shared(address, 16, 16, emulate::OWN_BLOCK, at);
+        for (int word = 0; word < 4; word++) {
+            ptx_matrices *lane = static_cast<ptx_matrices *>(arguments[row % 8 * 4 + word]);
+            memcpy(&lane->to[row / 8], from + 4 * word, 4);
+        }
+    }
+}
+PTX_FN void ptx_load_matrices(uint32_t (&to)[4], uint32_t row, EMULATE_HERE) {
+    ptx_matrices a = {{0, 0, 0, 0}, row, 4};
+    emulate::warp_wide("ptx_load_matrices x4", ptx_warp_load_matrices, 0xffffffffu, &a, at);
+    memcpy(to, a.to, sizeof to);
+}
+PTX_FN void ptx_load_matrices(uint32_t (&to)[2], uint32_t row, EMULATE_HERE) {
+    ptx_matrices a = {{0, 0, 0, 0}, row, 2};
+    emulate::warp_wide("ptx_load_matrices x2", ptx_warp_load_matrices, 0xffffffffu, &a, at);
+    memcpy(to, a.to, sizeof to);
+}
+PTX_FN void ptx_load_shared(uint32_t (&to)[4], uint32_t from, EMULATE_HERE) {
+    emulate::load_shared(to, from, at);
+}
+PTX_FN void ptx_copy16(uint32_t to, const void *from, EMULATE_HERE) {
+    emulate::copy_later(to, from, at);
+}
+PTX_FN void ptx_load8(uint32_t (&to)[2], const void *from, EMULATE_HERE) {
+    emulate::load_global(to, from, 8, at);
+}
+PTX_FN void ptx_load16_constant(uint32_t (&to)[4], const void *from, EMULATE_HERE) {
+    emulate::load_global(to, from, 16, at);
+}
+PTX_FN void ptx_copies_wait(EMULATE_HERE) {
+    emulate::copies_wait(at);
+}
+PTX_FN void ptx_barrier(int id, int threads, EMULATE_HERE) {
+    emulate::block_barrier("ptx_barrier", id, threads, at);
+}
+
+/* ------------------------------------------------------------------------------------------------------ cluster -- */
+PTX_FN uint32_t ptx_cluster_rank() {
+    return emulate::now->cluster_rank;
+}
+PTX_FN void ptx_cluster_sync(EMULATE_HERE) {
+    emulate::cluster_barrier(at);
+}
+PTX_FN uint32_t ptx_map(uint32_t address, uint32_t rank, EMULATE_HERE) {
+    return emulate::map_shared(address, rank, at);
+}
+PTX_FN void ptx_arrivals_init(uint32_t barrier, EMULATE_HERE) {
+    emulate::arrivals_init(barrier, at);
+}
+PTX_FN void ptx_arrivals_init_fence() {}
+PTX_FN void ptx_arrivals_expect(uint32_t barrier, uint32_t bytes, EMULATE_HERE) {
+    emulate::arrivals_expect(barrier, bytes, at);
+}
+PTX_FN void ptx_arrivals_wait(uint32_t barrier, uint32_t parity, EMULATE_HERE) {
+    emulate::arrivals_wait(barrier, parity, at);
+}
+PTX_FN void ptx_send16(uint32_t to, const uint32_t (&v)[4], uint32_t barrier, EMULATE_HERE) {
+    emulate::send_later(to, v, nullptr, 16, barrier, at);
+}
+PTX_FN void ptx_send8(uint32_t to, uint32_t v0, uint32_t v1, uint32_t barrier, EMULATE_HERE) {
+    const uint32_t v[2] = {v0, v1};
+    emulate::send_later(to, v, nullptr, 8, barrier, at);
+}
+PTX_FN void ptx_bulk_copy(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier, EMULATE_HERE) {
+    emulate::send_later(to, nullptr, from, bytes, barrier, at);
+}
+
+/* --------------------------------------------------------------------------------------------------------- grid -- */
+PTX_FN void ptx_count_release(uint32_t *counter, EMULATE_HERE) {
+    emulate::count_release(counter, at);
+}
+PTX_FN uint32_t ptx_count_acquire(const uint32_t *counter, EMULATE_HERE) {
+    return emulate::count_acquire(counter, at);
+}
+PTX_FN void ptx_prefetch(const void *) {}
+PTX_FN void ptx_pause(uint32_t, EMULATE_HERE) {
+    emulate::pause(at);
+}
+
+/* ------------------------------------------------------------------------------------------------- tensor cores -- */
+struct ptx_mma_arguments {
+    float *d;
+    const uint32_t *a;
+    uint32_t b[2];
+};
+/* d += a b with operands of `NARROW` 16-bit values a word, or tf32; sums in double, rounded once. */
+template <bool NARROW, float (*WIDEN)(uint32_t)> void ptx_warp_mma(void **arguments, uint32_t, emulate::place) {
+    enum { EACH = NARROW ? 2 : 1, K = 8 * EACH };
+    double a[16][K], b[8][K];
+    for (int lane = 0; lane < 32; lane++) {
+        const ptx_mma_arguments *l = static_cast<ptx_mma_arguments *>(arguments[lane]);
+        for (int part = 0; part < 4; part++) {
+            for (int e = 0; e < EACH; e++) {
+                const int k = (lane % 4 + part / 2 * 4) * EACH + e;
+                a[lane / 4 + part % 2 * 8][k] = (double)WIDEN(NARROW ? l->a[part] >> 16 * e & 0xffffu : l->a[part]);
+                if (part % 2 == 0)
+                    b[lane / 4][k] = (double)WIDEN(NARROW ? l->b[part / 2] >> 16 * e & 0xffffu : l->b[part / 2]);
+            }
+        }
+    }
+    for (int lane = 0; lane < 32; lane++) {
+        float *d = static_cast<ptx_mma_arguments *>(arguments[lane])->d;
+        for (int part = 0; part < 4; part++) {
+            const int row = lane / 4 + part / 2 * 8, column = lane % 4 * 2 + part % 2;
+            double sum = (double)d[part];
+            for (int k = 0; k < K; k++) sum += a[row][k] * b[column][k];
+            d[part] = (float)sum;
+        }
+    }
+}
+PTX_FN float ptx_widen_tf32(uint32_t bits) {
+    return __uint_as_float(bits & 0xffffe000u);
+}
+PTX_FN void ptx_mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, EMULATE_HERE) {
+    ptx_mma_arguments all = {d, a, {b0, b1}};
+    emulate::warp_wide("ptx_mma_bf16", ptx_warp_mma<true, emulate::from_bf16>, 0xffffffffu, &all, at);
+}
+PTX_FN void ptx_mma_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, EMULATE_HERE) {
+    ptx_mma_arguments all = {d, a, {b0, b1}};
+    emulate::warp_wide("ptx_mma_f16", ptx_warp_mma<true, emulate::from_f16>, 0xffffffffu, &all, at);
+}
+PTX_FN void ptx_mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, EMULATE_HERE) {
+    ptx_mma_arguments all = {d, a, {b0, b1}};
+    emulate::warp_wide("ptx_mma_tf32", ptx_warp_mma<false, ptx_widen_tf32>, 0xffffffffu, &all, at);
+}
+PTX_FN uint32_t ptx_tf32(uint32_t x) {
+    return emulate::to_tf32(x);
+}
+PTX_FN uint32_t ptx_pack_bf16(float low, float high) {
+    return emulate::to_bf16(low) | emulate::to_bf16(high) << 16;
+}
+PTX_FN uint32_t ptx_pack_f16(float low, float high) {
+    return emulate::to_f16(low) | emulate::to_f16(high) << 16;
+}
+
+#endif
