@@ -33,6 +33,12 @@ typedef struct sli_caps {
 
 const char *sli_isa_name(sli_isa isa);
 
+/* Fixed chunk of time steps of a device: a GPU wants more rows in a product than a CPU. */
+static inline int sli_caps_chunk(const sli_caps *caps, int batch, int steps) {
+    enum { GPU_ROWS = 4096 };
+    return caps->kind == SLI_DEVICE_CUDA ? sli_chunk_steps_of(batch, steps, GPU_ROWS) : sli_chunk_steps(batch, steps);
+}
+
 /* ----------------------------------------------------------------------------------------- one call of a kernel -- */
 /* A wide recurrent problem (layers > 1, bidirectional, or both) has one *part* a layer and direction: part = layer * directions
  * + direction, backward direction second. Parameter k of a part is param[part * SLI_PART_PARAMS + k]; its states are
@@ -134,6 +140,7 @@ typedef struct sli_call {
     int chunk;           /* fixed chunk of steps, counted from step 0 of the sequence; t0 is a multiple of it */
     int t0;              /* absolute step of the tensors' first step */
     int total_steps;     /* of the sequence in this call */
+    int planned_batch;   /* the plan's, which packed copies were laid out for; 0: problem.batch */
     bool training;       /* dropout and zoneout draw; saved data will be used */
     bool recompute;      /* the segment's forward is being repeated: write no metrics */
     sl_dtype operands;   /* proofs: the f64 reference rounds what enters products to it; SL_DTYPE_DEFAULT: nothing */

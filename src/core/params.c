@@ -208,6 +208,7 @@ sl_status sli_params_pack(sl_params *params, sli_queue *queue, int index) {
         sli_call call;
         memset(&call, 0, sizeof call);
         call.problem = step->problem;
+        call.planned_batch = step->problem.batch;
         call.chunk = plan->chunk;
         call.packed = packed + step->packed;
         for (int k = 0; k < SLI_MAX_PARAM; k++)

@@ -395,7 +395,7 @@ static sl_status fail_over_limit(const sl_plan *plan) {
 
 sl_status sli_plan_fit_memory(sl_plan *plan) {
     int steps = plan->options.steps;
-    plan->chunk = sli_chunk_steps(plan->options.batch, steps);
+    plan->chunk = sli_caps_chunk(&plan->caps, plan->options.batch, steps);
     SLI_TRY(sli_plan_place(plan, steps));
     size_t limit = plan->memory_limit, best = 0;
     int chunks = (steps + plan->chunk - 1) / plan->chunk, best_steps = steps;

@@ -100,5 +100,7 @@ enum { SLI_PROBLEM_TEXT = 256 };
 
 /* Fixed chunk of time steps for sums over time and time-batched GEMMs: depends on batch and steps of the *plan* alone. */
 int sli_chunk_steps(int batch, int steps);
+/* The same for chunks of about `rows` rows: what makes a product efficient depends on the device, see sli_caps_chunk. */
+int sli_chunk_steps_of(int batch, int steps, int rows);
 
 #endif
