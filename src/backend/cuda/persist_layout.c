@@ -1,0 +1,93 @@
+/* cuda:cluster and cuda:grid: layouts of their memory. */
+#include "backend/cuda/persist_layout.h"
+
+enum { PART = 256 };
+
+static size_t take(size_t *at, size_t bytes) {
+    const size_t offset = *at;
+    *at += sli_round_up(bytes, PART);
+    return offset;
+}
+
+static size_t floats(int64_t rows, int64_t columns) {
+    return sizeof(float) * (size_t)rows * (size_t)columns;
+}
+
+int sli_persist_span(const sli_problem *p, int chunk) {
+    /* Of one array of all gates: a launch costs some microseconds, memory is plenty. */
+    enum { MOST_BYTES = 256 << 20 };
+    const sli_step_shape s = sli_step_shape_of(p, chunk);
+    const int64_t of_chunk = (int64_t)floats(s.rows, s.us);
+    const int64_t chunks = of_chunk > 0 && of_chunk < MOST_BYTES ? MOST_BYTES / of_chunk : 1;
+    const int64_t steps = chunks * chunk, all = p->steps < 1 ? 1 : p->steps;
+    return (int)(steps < all ? steps : all);
+}
+
+static int groups_of(const sli_persist_geometry *g, int batch) {
+    const int rows = g->halves * sli_persist_rows(g);
+    return batch < 1 ? 1 : (batch + rows - 1) / rows;
+}
+
+bool sli_persist_pair_of(const sli_problem *problem, int planned_batch, const sli_caps *caps, sli_persist_kind kind,
+                         sli_persist_pair *pair, sli_why *why) {
+    sli_problem planned = *problem;
+    if (planned_batch > 0) planned.batch = planned_batch;
+    *pair = (sli_persist_pair){0};
+    if (!sli_persist_choose(&planned, caps, kind, false, &pair->forward, why)) return false;
+    if (problem->train && !sli_persist_choose(&planned, caps, kind, true, &pair->backward, why)) return false;
+    pair->forward.groups = groups_of(&pair->forward, problem->batch);
+    if (problem->train) pair->backward.groups = groups_of(&pair->backward, problem->batch);
+    return true;
+}
+
+sli_persist_packed sli_persist_layout_packed(const sli_problem *p, const sli_persist_pair *pair) {
+    sli_persist_packed at = {.step = sli_step_layout_packed(p)};
+    size_t end = at.step.stride;
+    at.forward = take(&end, sli_persist_packed_bytes(&pair->forward));
+    at.backward = take(&end, p->train ? sli_persist_packed_bytes(&pair->backward) : 0);
+    at.stride = end;
+    at.total = end * (size_t)sli_problem_directions(p);
+    return at;
+}
+
+static void take_exchange(const sli_problem *p, const sli_persist_geometry *g, sli_persist_scratch *at, size_t *end) {
+    size_t counters = 0, exchange = 0;
+    if (g->gather == SLI_PERSIST_GRID) {
+        const size_t each = (size_t)g->groups * (size_t)g->halves * (size_t)g->reduce;
+        const size_t row = sli_round_up((size_t)sli_persist_k(g) * (size_t)sli_persist_operand(g->math), 16);
+        counters = each * sizeof(uint32_t);
+        exchange = each * 2 * (size_t)sli_persist_rows(g) * row;
+    }
+    at->counters_bytes = counters;
+    at->counters = take(end, counters);
+    at->exchange = take(end, exchange);
+    at->stride = *end;
+    at->total = *end * (size_t)sli_problem_directions(p);
+}
+
+sli_persist_scratch sli_persist_layout_forward(const sli_problem *p, const sli_caps *caps, const sli_persist_pair *pair,
+                                               int chunk) {
+    sli_persist_scratch at = {.step = sli_step_layout_forward(p, caps, sli_persist_span(p, chunk))};
+    size_t end = at.step.stride;
+    take_exchange(p, &pair->forward, &at, &end);
+    return at;
+}
+
+sli_persist_scratch sli_persist_layout_backward(const sli_problem *p, const sli_caps *caps,
+                                                const sli_persist_pair *pair, int chunk) {
+    const int span = sli_persist_span(p, chunk);
+    const sli_step_shape s = sli_step_shape_of(p, chunk);
+    const int64_t chunks = (span + chunk - 1) / chunk, rows = (int64_t)span * s.B;
+    sli_persist_scratch at = {.step = sli_step_layout_backward(p, caps, chunk)};
+    size_t end = at.step.stride;
+    if (span > chunk) {
+        at.step.dz = take(&end, s.operand * (size_t)rows * (size_t)s.zs);
+        if (s.gru && !s.before) at.step.dr = take(&end, s.operand * (size_t)rows * (size_t)s.zs);
+    }
+    const bool bias = p->bias != SL_BIAS_NONE;
+    at.sums = take(&end, bias ? floats(chunks * s.B, s.us) : 0);
+    at.sums_n = take(&end, bias && s.gru ? floats(chunks * s.B, s.H) : 0);
+    at.sums_peep = take(&end, p->peephole ? floats(chunks * s.B, 3 * s.H) : 0);
+    take_exchange(p, &pair->backward, &at, &end);
+    return at;
+}

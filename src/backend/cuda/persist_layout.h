@@ -1,0 +1,52 @@
+/* cuda:cluster and cuda:grid: where everything lies in saved, scratch and packed memory. History, and what the products
+ * outside the loop need, are as in cuda:step; beside them what a launch of many steps needs. A launch computes a *span*:
+ * whole chunks, as many as its memory allows. Plain C, compiled into libsluice (which books) and the plug-in. */
+#ifndef SLI_CUDA_PERSIST_LAYOUT_H
+#define SLI_CUDA_PERSIST_LAYOUT_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#include "backend/cuda/persist_geometry.h"
+#include "backend/cuda/step_layout.h"
+
+/* Steps of a launch: a multiple of the chunk, or all; by shape alone, and of no influence on any bit. */
+int sli_persist_span(const sli_problem *problem, int chunk);
+
+/* The geometries of a call: chosen for the plan's batch, which packed weights were laid out for, with as many groups as the
+ * call's rows take. */
+typedef struct sli_persist_pair {
+    sli_persist_geometry forward, backward; /* backward: in training */
+} sli_persist_pair;
+/* planned_batch 0: the problem's. */
+bool sli_persist_pair_of(const sli_problem *problem, int planned_batch, const sli_caps *caps, sli_persist_kind kind,
+                         sli_persist_pair *pair, sli_why *why);
+
+/* Offsets in bytes in a direction, which begins at d * stride. */
+typedef struct sli_persist_packed {
+    sli_step_packed step;     /* the kernel for the products; its recurrent part too */
+    size_t forward, backward; /* R and R^T as the kernels read them; backward in training */
+    size_t stride, total;
+} sli_persist_packed;
+sli_persist_packed sli_persist_layout_packed(const sli_problem *problem, const sli_persist_pair *pair);
+
+typedef struct sli_persist_scratch {
+    sli_step_scratch step; /* dz, dr: of a span */
+    size_t sums;           /* float [chunks of a span][B][us]: dz of a chunk summed over time */
+    size_t sums_n;         /* float [chunks][B][H]: n's part of dr, GRU */
+    size_t sums_peep;      /* float [chunks][B][3 H] */
+    size_t counters;       /* uint32 [groups][halves][reduce], gather over the grid */
+    size_t counters_bytes;
+    size_t exchange; /* operand [groups][halves][2][reduce][rows][exchange row] */
+    size_t stride, total;
+} sli_persist_scratch;
+sli_persist_scratch sli_persist_layout_forward(const sli_problem *problem, const sli_caps *caps,
+                                               const sli_persist_pair *pair, int chunk);
+sli_persist_scratch sli_persist_layout_backward(const sli_problem *problem, const sli_caps *caps,
+                                                const sli_persist_pair *pair, int chunk);
+/* saved: the history of cuda:step. */
+
+#ifdef __cplusplus
+}
+#endif
+#endif
