@@ -13,11 +13,11 @@ static size_t floats(int64_t rows, int64_t columns) {
     return sizeof(float) * (size_t)rows * (size_t)columns;
 }
 
-int sli_persist_span(const sli_problem *p, int chunk) {
+int sli_persist_span(const sli_problem *p, const sli_persist_pair *pair, int chunk) {
     /* Of one array of all gates: a launch costs some microseconds, memory is plenty. */
     enum { MOST_BYTES = 256 << 20 };
     const sli_step_shape s = sli_step_shape_of(p, chunk);
-    const int64_t of_chunk = (int64_t)floats(s.rows, s.us);
+    const int64_t of_chunk = (int64_t)floats((int64_t)chunk * pair->batch, s.us);
     const int64_t chunks = of_chunk > 0 && of_chunk < MOST_BYTES ? MOST_BYTES / of_chunk : 1;
     const int64_t steps = chunks * chunk, all = p->steps < 1 ? 1 : p->steps;
     return (int)(steps < all ? steps : all);
@@ -32,7 +32,7 @@ bool sli_persist_pair_of(const sli_problem *problem, int planned_batch, const sl
                          sli_persist_pair *pair, sli_why *why) {
     sli_problem planned = *problem;
     if (planned_batch > 0) planned.batch = planned_batch;
-    *pair = (sli_persist_pair){0};
+    *pair = (sli_persist_pair){.batch = planned.batch};
     if (!sli_persist_choose(&planned, caps, kind, false, &pair->forward, why)) return false;
     if (problem->train && !sli_persist_choose(&planned, caps, kind, true, &pair->backward, why)) return false;
     pair->forward.groups = groups_of(&pair->forward, problem->batch);
@@ -67,7 +67,7 @@ static void take_exchange(const sli_problem *p, const sli_persist_geometry *g, s
 
 sli_persist_scratch sli_persist_layout_forward(const sli_problem *p, const sli_caps *caps, const sli_persist_pair *pair,
                                                int chunk) {
-    sli_persist_scratch at = {.step = sli_step_layout_forward(p, caps, sli_persist_span(p, chunk))};
+    sli_persist_scratch at = {.step = sli_step_layout_forward(p, caps, sli_persist_span(p, pair, chunk))};
     size_t end = at.step.stride;
     take_exchange(p, &pair->forward, &at, &end);
     return at;
@@ -75,7 +75,7 @@ sli_persist_scratch sli_persist_layout_forward(const sli_problem *p, const sli_c
 
 sli_persist_scratch sli_persist_layout_backward(const sli_problem *p, const sli_caps *caps,
                                                 const sli_persist_pair *pair, int chunk) {
-    const int span = sli_persist_span(p, chunk);
+    const int span = sli_persist_span(p, pair, chunk);
     const sli_step_shape s = sli_step_shape_of(p, chunk);
     const int64_t chunks = (span + chunk - 1) / chunk, rows = (int64_t)span * s.B;
     sli_persist_scratch at = {.step = sli_step_layout_backward(p, caps, chunk)};

@@ -10,17 +10,18 @@ extern "C" {
 #include "backend/cuda/persist_geometry.h"
 #include "backend/cuda/step_layout.h"
 
-/* Steps of a launch: a multiple of the chunk, or all; by shape alone, and of no influence on any bit. */
-int sli_persist_span(const sli_problem *problem, int chunk);
-
 /* The geometries of a call: chosen for the plan's batch, which packed weights were laid out for, with as many groups as the
  * call's rows take. */
 typedef struct sli_persist_pair {
     sli_persist_geometry forward, backward; /* backward: in training */
+    int batch;                              /* the plan's */
 } sli_persist_pair;
 /* planned_batch 0: the problem's. */
 bool sli_persist_pair_of(const sli_problem *problem, int planned_batch, const sli_caps *caps, sli_persist_kind kind,
                          sli_persist_pair *pair, sli_why *why);
+
+/* Steps of a launch: a multiple of the chunk, or all; by shape alone, and of no influence on any bit. */
+int sli_persist_span(const sli_problem *problem, const sli_persist_pair *pair, int chunk);
 
 /* Offsets in bytes in a direction, which begins at d * stride. */
 typedef struct sli_persist_packed {

@@ -65,7 +65,7 @@ PERSIST_FN void persist_forward(const persist_args &a, const persist_way &way, c
         for (int i = 0; i < S::cells; i++)
             persist_forward_begin<S>(a, way, persist_place_of<S>(a, self, half, i), cells[half][i]);
     }
-    for (int s = 0; s < a.steps; s++)
+    for (int s = 0; s < way.steps; s++)
 #pragma unroll
         for (int half = 0; half < S::halves; half++) {
             persist_delay(a.delay, s * S::halves + half);
@@ -89,7 +89,7 @@ PERSIST_FN void persist_backward_step(const persist_args &a, const persist_way &
         if (!place.here) continue;
         float dp = on ? persist_sum<S>(a, self, half, turn.products - 1, place.own_unit, place.own_row) : 0.0f;
         if (s == 0 && place.there) dp = persist_read(way.dp_from, persist_at(place, a.hs));
-        if (s == a.steps) {
+        if (s == way.steps) {
             persist_backward_put<S>(a, way, place, dp, cells[i]);
             continue;
         }
@@ -118,15 +118,15 @@ PERSIST_FN void persist_backward(const persist_args &a, const persist_way &way, 
         for (int i = 0; i < S::cells; i++)
             persist_backward_begin<S>(a, way, persist_place_of<S>(a, self, half, i), cells[half][i]);
     }
-    int left = a.first_chunk, chunk = 0; /* steps to the end of the chunk */
-    for (int s = 0; s <= a.steps; s++) {
+    int left = way.first_chunk, chunk = 0; /* steps to the end of the chunk */
+    for (int s = 0; s <= way.steps; s++) {
         left--;
-        const bool ends = left == 0 || s + 1 == a.steps;
+        const bool ends = left == 0 || s + 1 == way.steps;
 #pragma unroll
         for (int half = 0; half < S::halves; half++) {
             persist_delay(a.delay, s * S::halves + half);
             const bool on = s > 0 && persist_in(turn[half].range, s - 1);
-            const bool gives = s < a.steps && persist_in(turn[half].range, s);
+            const bool gives = s < way.steps && persist_in(turn[half].range, s);
             if (on) persist_turn_product<S>(a, way, self, w, half, turn[half]);
             persist_backward_step<S>(a, way, self, half, s, on, gives, ends ? chunk : -1, turn[half], cells[half]);
             if (gives) {
@@ -136,7 +136,7 @@ PERSIST_FN void persist_backward(const persist_args &a, const persist_way &way, 
         }
         if (ends) {
             chunk++;
-            left = a.chunk;
+            left = way.chunk;
         }
     }
 }

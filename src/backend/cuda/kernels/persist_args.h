@@ -23,8 +23,10 @@ enum { PERSIST_MAX_DIRECTIONS = 2 };
 
 /* One direction. B rows; O = H. */
 typedef struct persist_way {
-    const void *weights;  /* packed, sli_persist_packed_bytes */
-    const uint8_t *flags; /* [B] of step 0; NULL: all valid and shown */
+    int steps;              /* of this launch */
+    int chunk, first_chunk; /* backward: steps of a chunk, of the first that is processed */
+    const void *weights;    /* packed, sli_persist_packed_bytes */
+    const uint8_t *flags;   /* [B] of step 0; NULL: all valid and shown */
     int64_t flags_step;
     const int32_t
         *lengths; /* [B] in absolute steps; NULL: rows do not end. Step s is the absolute step time + s * time_step */
@@ -69,14 +71,13 @@ typedef struct persist_way {
 
 typedef struct persist_args {
     persist_way way[PERSIST_MAX_DIRECTIONS];
-    int B, H, steps, groups;
+    int B, H, groups;
     int64_t us, hs, zs;         /* row strides */
     int options, act, gate_act; /* of src/cell; where the kernel does not have them as constants */
     int save;                   /* forward: gates are written */
     float forget_bias, clip;
     const persist_scalars *scalars;
-    int chunk, first_chunk; /* backward: steps of a chunk, of the first that is processed */
-    uint32_t delay;         /* tests: seed of random delays; 0: none */
+    uint32_t delay; /* tests: seed of random delays; 0: none */
     /* Shared memory: offsets of sli_persist_shared. */
     int shared_partial, shared_arriving, shared_weights, shared_barriers, shared_bytes;
 } persist_args;

@@ -83,12 +83,12 @@ PERSIST_FN float persist_zone_h(const persist_args &a, const persist_way &way, c
 template <class S>
 PERSIST_FN void persist_forward_ahead(const persist_args &a, const persist_way &way, const persist_place &place, int s,
                                       persist_ahead<S> &ahead) {
-    if (!place.there || s >= a.steps) return;
+    if (!place.there || s >= way.steps) return;
     const float *u = way.u + s * way.u_step + persist_at(place, a.us);
 #pragma unroll
     for (int g = 0; g < S::gates; g++) ahead.u[g] = u[(int64_t)g * a.H];
     ahead.flags = persist_flags(way, place, s);
-    if (s + 4 < a.steps)
+    if (s + 4 < way.steps)
 #pragma unroll
         for (int g = 0; g < S::gates; g++) ptx_prefetch(u + 4 * way.u_step + (int64_t)g * a.H);
 }
@@ -152,7 +152,7 @@ template <class S>
 PERSIST_FN void persist_forward_put(const persist_args &a, const persist_way &way, const persist_place &place, int s,
                                     const persist_cell<S> &cell, uint32_t flags) {
     if (!place.there) return;
-    const bool last = s + 1 == a.steps;
+    const bool last = s + 1 == way.steps;
     const int64_t at = persist_at(place, a.H);
     if (way.y) way.y[s * way.y_step + persist_at(place, way.y_row)] = flags & PERSIST_SHOWN ? cell.h : 0.0f;
     if (way.c_to && (way.c_step != 0 || last)) way.c_to[s * way.c_step + at] = cell.c;
@@ -171,7 +171,7 @@ PERSIST_FN void persist_forward_put(const persist_args &a, const persist_way &wa
 template <class S>
 PERSIST_FN void persist_backward_ahead(const persist_args &a, const persist_way &way, const persist_place &place, int s,
                                        persist_ahead<S> &ahead) {
-    if (!place.there || s >= a.steps) return;
+    if (!place.there || s >= way.steps) return;
     const float *u = way.u + s * way.u_step + persist_at(place, a.us);
     const int64_t at = persist_at(place, a.H);
 #pragma unroll
@@ -185,7 +185,7 @@ PERSIST_FN void persist_backward_ahead(const persist_args &a, const persist_way 
     }
     ahead.flags = persist_flags(way, place, s);
     ahead.dy = ahead.flags & PERSIST_SHOWN ? persist_read(way.dy, s * way.y_step + persist_at(place, way.y_row)) : 0.0f;
-    if (s + 4 >= a.steps) return;
+    if (s + 4 >= way.steps) return;
 #pragma unroll
     for (int g = 0; g < S::gates; g++) ptx_prefetch(u + 4 * way.u_step + (int64_t)g * a.H);
     if (S::gates == 4) ptx_prefetch(way.c_from + (s + 4) * way.c_step + at);

@@ -83,7 +83,7 @@ PERSIST_FN bool persist_in(const persist_range &range, int s) {
 template <class S>
 PERSIST_FN persist_range persist_range_of(const persist_args &a, const persist_way &way, const persist_self &self,
                                           int half) {
-    persist_range range = {0, a.steps};
+    persist_range range = {0, way.steps};
     if (!way.lengths) return range;
     const int first_row = (self.group * S::halves + half) * S::rows;
     int64_t longest = 0;
@@ -91,10 +91,10 @@ PERSIST_FN persist_range persist_range_of(const persist_args &a, const persist_w
         longest = way.lengths[r] > longest ? way.lengths[r] : longest;
     if (way.time_step > 0) {
         const int64_t end = longest - way.time;
-        range.end = end < 0 ? 0 : end < a.steps ? (int)end : a.steps;
+        range.end = end < 0 ? 0 : end < way.steps ? (int)end : way.steps;
     } else {
         const int64_t first = way.time - longest + 1;
-        range.first = first < 0 ? 0 : first < a.steps ? (int)first : a.steps;
+        range.first = first < 0 ? 0 : first < way.steps ? (int)first : way.steps;
     }
     return range;
 }

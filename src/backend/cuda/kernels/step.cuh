@@ -146,6 +146,12 @@ void sli_step_fused_forward(const step_way *way, const step_forward_args *args, 
 /* dr: operand of the step processed before, or NULL: then args->dp. dp_to: instead of a step, only = [B][hs] dr R. */
 void sli_step_fused_backward(const step_way *way, const step_backward_args *args, const void *dr, float *dp_to,
                              bool dependent);
+/* Products over the way's steps c0 .. c1: u = x W^T + b; d W, d R, d W_p += from dz, dr; d x = dz W, += where `add`. */
+void sli_step_project_inputs(const step_way *way);
+void sli_step_add_products(const step_way *way);
+void sli_step_give_inputs(const step_way *way, bool add);
+/* Packed copies of the weights, of R too where `with_recurrent`; biases. */
+void sli_step_pack(const step_way *way, bool with_recurrent);
 /* Flags of all steps and factors, where the problem has them. */
 void sli_step_masks(const step_way *way);
 /* The entering states into their slot; without any step also into the leaving tensors. */

@@ -176,11 +176,10 @@ static void add_biases(const step_way *way, float *bias, float *recurrent_bias) 
                      s->H);
 }
 
-static void add_parameters(const step_way *way) {
+void sli_step_add_products(const step_way *way) {
     const sli_step_shape *s = &way->s;
     float *const kernel = (float *)way->d_param[SLI_RNN_KERNEL], *const recurrent =
                                                                      (float *)way->d_param[SLI_RNN_RECURRENT];
-    float *const peephole = (float *)way->d_param[SLI_RNN_PEEPHOLE];
     float *const projection = (float *)way->d_param[SLI_RNN_PROJECTION];
     const void *dz = way->work + way->scratch.dz;
     if (kernel) add_over_time(way, kernel, s->GH, s->I, dz, s->zs, sli_step_inputs(way), s->xs);
@@ -188,14 +187,19 @@ static void add_parameters(const step_way *way) {
     if (s->project && projection)
         add_over_time(way, projection, s->O, s->H, way->work + way->scratch.dq, s->hs, way->work + way->scratch.m,
                       s->ms);
-    add_biases(way, (float *)way->d_param[SLI_RNN_BIAS], (float *)way->d_param[SLI_RNN_RECURRENT_BIAS]);
-    if (way->call->problem.peephole)
-        sli_step_columns(way, peephole, NULL, (const float *)(way->work + way->scratch.dpeep), 3 * s->H,
-                         (int64_t)(way->c1 - way->c0) * s->B, 3 * s->H);
 }
 
-/* d x[chunk] = dz W, += where `add` */
-static void give_inputs(const step_way *way, bool add) {
+static void add_parameters(const step_way *way) {
+    const sli_step_shape *s = &way->s;
+    sli_step_add_products(way);
+    add_biases(way, (float *)way->d_param[SLI_RNN_BIAS], (float *)way->d_param[SLI_RNN_RECURRENT_BIAS]);
+    if (way->call->problem.peephole)
+        sli_step_columns(way, (float *)way->d_param[SLI_RNN_PEEPHOLE], NULL,
+                         (const float *)(way->work + way->scratch.dpeep), 3 * s->H, (int64_t)(way->c1 - way->c0) * s->B,
+                         3 * s->H);
+}
+
+void sli_step_give_inputs(const step_way *way, bool add) {
     const sli_step_shape *s = &way->s;
     float *dx = (float *)way->call->d_in[SLI_RNN_X];
     if (!dx) return;
@@ -225,8 +229,8 @@ static void backward_chunk(step_way *ways, int directions, int index, step_gradi
     sli_cuda_phase(queue, SLI_PHASE_PRODUCT);
     for (int d = 0; d < directions; d++) add_parameters(&ways[d]);
     if (directions == 2) sli_cuda_join(queue);
-    give_inputs(&ways[0], accumulate || (directions == 2 && index < done));
-    if (directions == 2) give_inputs(&ways[1], accumulate || index <= done);
+    sli_step_give_inputs(&ways[0], accumulate || (directions == 2 && index < done));
+    if (directions == 2) sli_step_give_inputs(&ways[1], accumulate || index <= done);
 }
 
 extern "C" void sli_gpu_step_backward(const sli_call *call) {

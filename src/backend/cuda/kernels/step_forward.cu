@@ -4,8 +4,7 @@
 #include "backend/cuda/kernels/step.cuh"
 #include "cell/activations.h"
 
-/* u[chunk] = x W^T + b */
-static void project_inputs(const step_way *way) {
+void sli_step_project_inputs(const step_way *way) {
     const sli_step_shape *s = &way->s;
     sli_cuda_product product = sli_step_product(way, (int64_t)(way->c1 - way->c0) * s->B, s->GH, s->xs);
     product.a = sli_step_matrix(sli_step_inputs(way), s->xs, false);
@@ -105,7 +104,7 @@ static void forward_chunk(step_way *ways, int directions, int index) {
     sli_cuda_phase(queue, SLI_PHASE_PRODUCT);
     for (int d = 0; d < directions; d++) {
         sli_step_enter_chunk(&ways[d], index);
-        project_inputs(&ways[d]);
+        sli_step_project_inputs(&ways[d]);
     }
     sli_cuda_phase(queue, SLI_PHASE_RECURRENCE);
     const int longest = ways[0].chunk;

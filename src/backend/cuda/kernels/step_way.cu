@@ -182,6 +182,8 @@ sli_cuda_product sli_step_product(const step_way *way, int64_t m, int64_t n, int
     product.k = k;
     product.workspace = way->work + way->scratch.workspace;
     product.workspace_bytes = way->scratch.workspace_bytes;
+    if (way->scratch.split_bytes > 0) product.split = way->work + way->scratch.split;
+    product.split_bytes = way->scratch.split_bytes;
     return product;
 }
 
@@ -200,7 +202,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) pack_bias(const __grid_co
     a.to[j] = sum;
 }
 
-static void pack_way(const step_way *way) {
+void sli_step_pack(const step_way *way, bool with_recurrent) {
     const sli_step_shape *s = &way->s;
     const sl_dtype math = way->common.math;
     const float *kernel = (const float *)way->param[SLI_RNN_KERNEL];
@@ -209,7 +211,7 @@ static void pack_way(const step_way *way) {
     char *to = way->weights;
     if (s->copy_w)
         sli_step_rows(way->queue, way->stream, math, to + way->packed.kernel, s->xs, s->zs, kernel, s->GH, s->I);
-    if (s->copy_r)
+    if (s->copy_r && with_recurrent)
         sli_step_rows(way->queue, way->stream, math, to + way->packed.recurrent, s->hs, s->zs, recurrent, s->GH, s->O);
     if (s->project)
         sli_step_rows(way->queue, way->stream, math, to + way->packed.projection, s->ms, s->O, projection, s->O, s->H);
@@ -226,5 +228,5 @@ static void pack_way(const step_way *way) {
 extern "C" void sli_gpu_step_pack(const sli_call *call) {
     step_way ways[2];
     const int directions = sli_step_ways(call, false, ways);
-    for (int d = 0; d < directions && !sli_cuda_failed(call->queue); d++) pack_way(&ways[d]);
+    for (int d = 0; d < directions && !sli_cuda_failed(call->queue); d++) sli_step_pack(&ways[d], true);
 }

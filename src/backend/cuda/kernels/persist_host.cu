@@ -1,0 +1,225 @@
+/* cuda:cluster and cuda:grid: pack, forward, backward. A call goes span by span: the input projection of its chunks, one
+ * launch over all its steps; backward one launch, then the sums over time as products of its chunks. */
+#include "backend/cuda/kernels/persist_host.cuh"
+
+/* ------------------------------------------------------------------------------------------------------ forward -- */
+static void set_forward(const persist_call *p, int d, bool last, persist_way *to) {
+    const step_way *way = &p->ways[d];
+    const sli_step_shape *s = &way->s;
+    const int step = way->reverse ? -1 : 1, t = way->reverse ? way->c1 - 1 : way->c0;
+    const int end = way->reverse ? way->c0 : way->c1 - 1;
+    const int from = sli_step_entering(way, t), to_slot = sli_step_leaving(way, s->train ? t : end);
+    int64_t row = 0;
+    to->operand_from = sli_step_operand_h(way, from);
+    to->operand_to = sli_step_operand_h(way, to_slot);
+    to->operand_step = s->train ? step * s->B * s->hs : 0;
+    to->h_from = sli_step_hidden(way, from, &to->h_row);
+    if (s->own_h) {
+        to->h_to = (float *)sli_step_hidden(way, way->history.slots_hf ? sli_step_leaving(way, t) : to_slot, &row);
+        to->h_step = way->history.slots_hf ? step * s->B * s->O : 0;
+    }
+    if (s->lstm) {
+        to->c_from = sli_step_cell(way, from);
+        to->c_to = sli_step_cell(way, to_slot);
+        to->c_step = s->train ? step * s->B * s->H : 0;
+        if (s->train && s->keep_v) to->v = sli_step_of_time(way, way->history.v, t);
+        to->v_step = step * s->B * s->H;
+    }
+    if (s->gru) {
+        to->bias_n = (const float *)way->param[SLI_RNN_RECURRENT_BIAS];
+        if (to->bias_n) to->bias_n += 2 * s->H;
+        if (s->train) to->sn = sli_step_of_time(way, way->history.sn, t);
+        to->sn_step = step * s->B * s->H;
+    }
+    if (way->y) to->y = way->y + (size_t)t * (size_t)(s->B * way->y_row);
+    if (!last) return;
+    to->h_last = (float *)p->call->out[SLI_RNN_STATE_OUT(way->part, 0)];
+    if (s->lstm) to->c_last = (float *)p->call->out[SLI_RNN_STATE_OUT(way->part, 1)];
+}
+
+/* Each direction in a stream of its own. */
+static void project_span(persist_call *p, int first, int end) {
+    sli_cuda_phase(p->queue, SLI_PHASE_PRODUCT);
+    cudaStream_t main = p->ways[0].stream;
+    for (int d = 0; d < p->directions; d++) {
+        if (d == 1) p->ways[1].stream = sli_cuda_fork(p->queue);
+        for (int i = first; i < end && !sli_cuda_failed(p->queue); i++) {
+            const step_way chunk = sli_persist_chunk(p, d, i);
+            sli_step_project_inputs(&chunk);
+        }
+    }
+    if (p->directions == 2) sli_cuda_join(p->queue);
+    p->ways[p->directions - 1].stream = main;
+    sli_cuda_phase(p->queue, SLI_PHASE_RECURRENCE);
+}
+
+static void forward(const sli_call *call, sli_persist_kind kind) {
+    persist_call p;
+    if (!sli_persist_enter(call, kind, false, &p)) return;
+    sli_cuda_phase(p.queue, SLI_PHASE_RECURRENCE);
+    for (int d = 0; d < p.directions; d++) {
+        sli_step_masks(&p.ways[d]);
+        sli_step_begin(&p.ways[d]);
+    }
+    const int chunks = p.ways[0].chunks;
+    for (int first = 0; first < chunks && !sli_cuda_failed(p.queue); first += p.chunks_of_span) {
+        const int end = first + p.chunks_of_span < chunks ? first + p.chunks_of_span : chunks;
+        persist_args args;
+        sli_persist_enter_span(&p, first, end);
+        project_span(&p, first, end);
+        sli_persist_args(&p, &args);
+        for (int d = 0; d < p.directions; d++) set_forward(&p, d, end == chunks, &args.way[d]);
+        sli_persist_launch(&p, &args);
+    }
+}
+
+/* ----------------------------------------------------------------------------------------------------- backward -- */
+/* What the state after the span's last step has as gradient; NULL: zeros. */
+typedef struct persist_gradient {
+    const float *pw, *dp, *dc;
+} persist_gradient;
+
+static void set_backward(const persist_call *p, int d, persist_gradient *g, persist_way *to) {
+    const step_way *way = &p->ways[d];
+    const sli_step_shape *s = &way->s;
+    const int step = way->reverse ? 1 : -1, t = way->reverse ? way->c0 : way->c1 - 1;
+    const int from = sli_step_entering(way, t);
+    to->chunk = way->chunk;
+    /* The chunk that is processed first is the last in time, or, of a reverse layer, the first. */
+    to->first_chunk = way->reverse ? way->chunk : way->c1 - (way->c1 - 1) / way->chunk * way->chunk;
+    if (s->lstm) {
+        to->c_from = sli_step_cell(way, from);
+        to->c_to = sli_step_cell(way, sli_step_leaving(way, t));
+        to->c_step = step * s->B * s->H;
+        if (s->keep_v) to->v = sli_step_of_time(way, way->history.v, t);
+        to->v_step = step * s->B * s->H;
+    }
+    if (s->gru) {
+        to->h_from = sli_step_hidden(way, from, &to->h_row);
+        to->h_step = step * s->B * to->h_row;
+        to->sn = sli_step_of_time(way, way->history.sn, t);
+        to->sn_step = step * s->B * s->H;
+        to->dr = way->work + way->scratch.dr + (size_t)((t - way->c0) * s->B * s->zs) * s->operand;
+    }
+    if (way->dy) to->dy = way->dy + (size_t)t * (size_t)(s->B * way->y_row);
+    to->dz = way->work + way->scratch.dz + (size_t)((t - way->c0) * s->B * s->zs) * s->operand;
+    to->dz_step = step * s->B * s->zs;
+    if (p->call->problem.bias != SL_BIAS_NONE) {
+        to->sums = (float *)(way->work + p->scratch.sums);
+        if (s->gru) to->sums_n = (float *)(way->work + p->scratch.sums_n);
+    }
+    if (p->call->problem.peephole) to->sums_peep = (float *)(way->work + p->scratch.sums_peep);
+    to->pw_from = g->pw;
+    to->dp_from = g->dp;
+    to->dc_from = g->dc;
+    to->dp_to = (float *)(way->work + way->scratch.dp);
+    if (s->pointwise) to->pw_to = (float *)(way->work + way->scratch.pw);
+    if (s->lstm) to->dc_to = (float *)(way->work + way->scratch.dc);
+    *g = persist_gradient{to->pw_to, to->dp_to, to->dc_to};
+}
+
+/* Biases and peepholes += the sums over time of chunk number `order` in order of processing, summed over rows. */
+static void add_sums(const persist_call *p, const step_way *way, int order) {
+    const sli_step_shape *s = &way->s;
+    float *const bias = (float *)way->d_param[SLI_RNN_BIAS], *const recurrent =
+                                                                 (float *)way->d_param[SLI_RNN_RECURRENT_BIAS];
+    const float *sums = (const float *)(way->work + p->scratch.sums) + (size_t)order * (size_t)(s->B * s->us);
+    if (p->call->problem.bias != SL_BIAS_NONE) {
+        sli_step_columns(way, bias, recurrent, sums, s->us, s->B, s->gru ? 2 * s->H : s->GH);
+        if (s->gru) {
+            const float *n = (const float *)(way->work + p->scratch.sums_n) + (size_t)order * (size_t)(s->B * s->H);
+            sli_step_columns(way, bias ? bias + 2 * s->H : NULL, NULL, sums + 2 * s->H, s->us, s->B, s->H);
+            sli_step_columns(way, recurrent ? recurrent + 2 * s->H : NULL, NULL, n, s->H, s->B, s->H);
+        }
+    }
+    if (p->call->problem.peephole)
+        sli_step_columns(way, (float *)way->d_param[SLI_RNN_PEEPHOLE], NULL,
+                         (const float *)(way->work + p->scratch.sums_peep) + (size_t)order * (size_t)(s->B * 3 * s->H),
+                         3 * s->H, s->B, 3 * s->H);
+}
+
+/* Sums over the span's time, chunk by chunk in order of processing, each direction in a stream of its own; then d x, where
+ * both directions meet: of two that hold a step the one whose span comes first writes, the other adds. */
+static void multiply_span(persist_call *p, int first, int end) {
+    const bool accumulate = p->call->accumulate >> SLI_RNN_X & 1u;
+    cudaStream_t main = p->ways[0].stream;
+    sli_cuda_phase(p->queue, SLI_PHASE_PRODUCT);
+    for (int d = 0; d < p->directions; d++) {
+        if (d == 1) p->ways[1].stream = sli_cuda_fork(p->queue);
+        for (int i = end - 1; i >= first && !sli_cuda_failed(p->queue); i--) {
+            const step_way chunk = sli_persist_chunk(p, d, i);
+            sli_step_add_products(&chunk);
+            add_sums(p, &chunk, end - 1 - i);
+        }
+    }
+    if (p->directions == 2) sli_cuda_join(p->queue);
+    p->ways[p->directions - 1].stream = main;
+    for (int d = 0; d < p->directions; d++)
+        for (int i = end - 1; i >= first && !sli_cuda_failed(p->queue); i--) {
+            const step_way chunk = sli_persist_chunk(p, d, i);
+            /* The other direction comes to this chunk's steps as number `other`. Spans are counted from the end. */
+            const int other = chunk.chunks - 1 - i, spans = p->chunks_of_span;
+            const int own_span = i / spans, other_span = other / spans;
+            const bool later = p->directions == 2 && (d == 0 ? other_span > own_span : other_span >= own_span);
+            sli_step_give_inputs(&chunk, accumulate || later);
+        }
+}
+
+static void backward(const sli_call *call, sli_persist_kind kind) {
+    persist_call p;
+    persist_gradient gradients[2];
+    if (!sli_persist_enter(call, kind, true, &p)) return;
+    sli_cuda_phase(p.queue, SLI_PHASE_RECURRENCE);
+    for (int d = 0; d < p.directions; d++) {
+        const int part = p.ways[d].part;
+        sli_step_masks(&p.ways[d]);
+        gradients[d].pw = (const float *)call->d_out[SLI_RNN_STATE_OUT(part, 0)];
+        gradients[d].dp = NULL;
+        gradients[d].dc = p.ways[d].s.lstm ? (const float *)call->d_out[SLI_RNN_STATE_OUT(part, 1)] : NULL;
+    }
+    const int chunks = p.ways[0].chunks, spans = (chunks + p.chunks_of_span - 1) / p.chunks_of_span;
+    for (int i = spans - 1; i >= 0 && !sli_cuda_failed(p.queue); i--) {
+        const int first = i * p.chunks_of_span;
+        const int end = first + p.chunks_of_span < chunks ? first + p.chunks_of_span : chunks;
+        persist_args args;
+        sli_cuda_phase(p.queue, SLI_PHASE_RECURRENCE);
+        sli_persist_enter_span(&p, first, end);
+        sli_persist_args(&p, &args);
+        for (int d = 0; d < p.directions; d++) set_backward(&p, d, &gradients[d], &args.way[d]);
+        sli_persist_launch(&p, &args);
+        multiply_span(&p, first, end);
+    }
+    for (int d = 0; d < p.directions; d++)
+        sli_step_finish(&p.ways[d], gradients[d].pw, gradients[d].dp, gradients[d].dc);
+}
+
+/* --------------------------------------------------------------------------------------------------------- pack -- */
+static void pack(const sli_call *call, sli_persist_kind kind) {
+    persist_call p;
+    if (!sli_persist_enter(call, kind, false, &p)) return;
+    for (int d = 0; d < p.directions; d++) {
+        const step_way *way = &p.ways[d];
+        sli_step_pack(way, false);
+        sli_persist_pack(way, &p.pair.forward, way->weights + p.packed.forward);
+        if (call->problem.train) sli_persist_pack(way, &p.pair.backward, way->weights + p.packed.backward);
+    }
+}
+
+extern "C" void sli_gpu_cluster_pack(const sli_call *call) {
+    pack(call, SLI_PERSIST_KIND_CLUSTER);
+}
+extern "C" void sli_gpu_cluster_forward(const sli_call *call) {
+    forward(call, SLI_PERSIST_KIND_CLUSTER);
+}
+extern "C" void sli_gpu_cluster_backward(const sli_call *call) {
+    backward(call, SLI_PERSIST_KIND_CLUSTER);
+}
+extern "C" void sli_gpu_grid_pack(const sli_call *call) {
+    pack(call, SLI_PERSIST_KIND_GRID);
+}
+extern "C" void sli_gpu_grid_forward(const sli_call *call) {
+    forward(call, SLI_PERSIST_KIND_GRID);
+}
+extern "C" void sli_gpu_grid_backward(const sli_call *call) {
+    backward(call, SLI_PERSIST_KIND_GRID);
+}

@@ -1,0 +1,36 @@
+/* cuda:cluster and cuda:grid, the host's side in the plug-in: what its files share. */
+#ifndef SLI_CUDA_PERSIST_HOST_CUH
+#define SLI_CUDA_PERSIST_HOST_CUH
+
+#include "backend/cuda/kernels/persist_args.h"
+#include "backend/cuda/kernels/step.cuh"
+#include "backend/cuda/persist_layout.h"
+
+/* A call: its directions as ways of cuda:step whose memory is laid out by persist_layout.h. */
+typedef struct persist_call {
+    const sli_call *call;
+    sli_queue *queue;
+    sli_persist_kind kind;
+    sli_persist_pair pair;
+    const sli_persist_geometry *geometry; /* of this pass */
+    sli_persist_packed packed;
+    sli_persist_scratch scratch;
+    step_way ways[2];
+    int directions;
+    int chunks_of_span;
+} persist_call;
+
+/* false: the queue has failed. */
+bool sli_persist_enter(const sli_call *call, sli_persist_kind kind, bool backward, persist_call *persist);
+/* Chunks first .. end - 1, counted in the order that forward processes them. */
+void sli_persist_enter_span(persist_call *persist, int first, int end);
+/* The way of one chunk of the span, for the products outside the loop. */
+step_way sli_persist_chunk(const persist_call *persist, int direction, int index);
+/* to = weights of one direction as the geometry wants them. */
+void sli_persist_pack(const step_way *way, const sli_persist_geometry *geometry, void *to);
+/* Fills what both passes share. */
+void sli_persist_args(const persist_call *persist, persist_args *args);
+/* One launch over all steps of the span, in all directions. */
+void sli_persist_launch(const persist_call *persist, const persist_args *args);
+
+#endif

@@ -1,0 +1,211 @@
+/* cuda:cluster and cuda:grid: a call unpacked, and the launch of a span. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "backend/cuda/compile.h"
+#include "backend/cuda/kernels/persist_host.cuh"
+#include "cell/activations.h"
+
+static_assert(sizeof(persist_scalars) == 16 && offsetof(sli_scalars, seed) == 0 && offsetof(sli_scalars, step) == 8 &&
+                  offsetof(sli_scalars, micro_step) == 12,
+              "persist_scalars is the beginning of sli_scalars");
+static_assert((int)PERSIST_VALID == (int)SLI_STEP_VALID && (int)PERSIST_SHOWN == (int)SLI_STEP_SHOWN,
+              "one set of flags");
+
+/* Lays the memory of a way out anew: set by sli_step_ways for cuda:step. */
+static void set_memory(persist_call *p, int d, int span) {
+    const sli_call *call = p->call;
+    step_way *way = &p->ways[d];
+    way->scratch = p->scratch.step;
+    way->work = (char *)call->scratch + (size_t)d * p->scratch.stride;
+    way->history = sli_step_layout_history(&call->problem, span);
+    way->saved =
+        way->s.train ? (char *)call->saved + (size_t)d * way->history.stride : way->work + way->scratch.history;
+    way->packed = p->packed.step;
+    way->weights = (char *)call->packed + (size_t)d * p->packed.stride;
+    way->fused = false;
+    if (way->common.factor) way->common.factor = (const float *)(way->work + way->scratch.factor);
+}
+
+bool sli_persist_enter(const sli_call *call, sli_persist_kind kind, bool backward, persist_call *p) {
+    sli_why why = {""};
+    const sli_caps *caps = sli_cuda_caps_of(call->queue);
+    if (sli_cuda_failed(call->queue)) return false;
+    *p = persist_call{};
+    p->call = call;
+    p->queue = call->queue;
+    p->kind = kind;
+    if (!sli_persist_pair_of(&call->problem, call->planned_batch, caps, kind, &p->pair, &why)) {
+        sli_cuda_fail(call->queue, SL_ERR_NO_KERNEL, "%s", why.text);
+        return false;
+    }
+    p->geometry = backward ? &p->pair.backward : &p->pair.forward;
+    p->packed = sli_persist_layout_packed(&call->problem, &p->pair);
+    p->scratch = backward ? sli_persist_layout_backward(&call->problem, caps, &p->pair, call->chunk)
+                          : sli_persist_layout_forward(&call->problem, caps, &p->pair, call->chunk);
+    p->directions = sli_step_ways(call, backward, p->ways);
+    const int span = sli_persist_span(&call->problem, &p->pair, call->chunk);
+    for (int d = 0; d < p->directions; d++) set_memory(p, d, span);
+    p->chunks_of_span = (span + call->chunk - 1) / call->chunk;
+    return true;
+}
+
+void sli_persist_enter_span(persist_call *p, int first, int end) {
+    for (int d = 0; d < p->directions; d++) {
+        step_way *way = &p->ways[d];
+        const int low = way->reverse ? way->chunks - end : first, high = way->reverse ? way->chunks - first : end;
+        way->c0 = low * way->chunk;
+        way->c1 = high == way->chunks ? (int)way->s.T : high * way->chunk;
+    }
+}
+
+step_way sli_persist_chunk(const persist_call *p, int direction, int index) {
+    const step_way *span = &p->ways[direction];
+    step_way way = *span;
+    sli_step_enter_chunk(&way, index);
+    const size_t rows = (size_t)(way.c0 - span->c0) * (size_t)way.s.B;
+    if (!way.s.train) way.history.u += rows * (size_t)way.s.us * sizeof(float);
+    way.scratch.dz += rows * (size_t)way.s.zs * way.s.operand;
+    way.scratch.dr += rows * (size_t)way.s.zs * way.s.operand;
+    return way;
+}
+
+static persist_zone zone_of(const step_zone *zone) {
+    persist_zone to = {};
+    to.expected = zone->expected;
+    to.threshold = zone->threshold;
+    to.stream = zone->stream;
+    to.draw = zone->draw;
+    return to;
+}
+
+static void set_way(const persist_call *p, int d, persist_way *to) {
+    const step_way *way = &p->ways[d];
+    const sli_persist_scratch *at = &p->scratch;
+    const bool ascending = way->reverse == p->geometry->backward;
+    const int t = ascending ? way->c0 : way->c1 - 1, step = ascending ? 1 : -1;
+    to->steps = way->c1 - way->c0;
+    to->weights = way->weights + (p->geometry->backward ? p->packed.backward : p->packed.forward);
+    if (way->s.mask) {
+        to->flags = (const uint8_t *)(way->work + way->scratch.flags) + (size_t)t * (size_t)way->s.B;
+        to->flags_step = step * way->s.B;
+    }
+    if (p->call->problem.mask == SLI_MASK_LENGTHS) to->lengths = (const int32_t *)p->call->in[SLI_RNN_LENGTHS];
+    to->time = (int64_t)p->call->t0 + t;
+    to->time_step = step;
+    to->factor = way->common.factor;
+    to->peep = way->common.peep;
+    to->zone_h = zone_of(&way->common.zone_h);
+    to->zone_c = zone_of(&way->common.zone_c);
+    to->u = sli_step_gates(way, t);
+    to->u_step = step * way->s.B * way->s.us;
+    to->y_row = way->y_row;
+    to->y_step = step * way->s.B * way->y_row;
+    to->counters = (uint32_t *)(way->work + at->counters);
+    to->exchange = (unsigned char *)way->work + at->exchange;
+}
+
+void sli_persist_args(const persist_call *p, persist_args *a) {
+    const step_common *k = &p->ways[0].common;
+    const sli_persist_shared shared = sli_persist_shared_of(p->geometry);
+    *a = persist_args{};
+    for (int d = 0; d < p->directions; d++) set_way(p, d, &a->way[d]);
+    a->B = k->B;
+    a->H = k->H;
+    a->groups = p->geometry->groups;
+    a->us = k->us;
+    a->hs = k->hs;
+    a->zs = k->zs;
+    a->options = k->options;
+    a->act = k->act;
+    a->gate_act = k->gate_act;
+    a->save = p->ways[0].s.train;
+    a->forget_bias = k->forget_bias;
+    a->clip = k->clip;
+    a->scalars = (const persist_scalars *)k->scalars;
+    const char *delay = getenv("SLUICE_PERSIST_DELAY");
+    a->delay = delay ? (uint32_t)strtoul(delay, NULL, 10) : 0u;
+    a->shared_partial = (int)shared.partial;
+    a->shared_arriving = (int)shared.arriving;
+    a->shared_weights = (int)shared.weights;
+    a->shared_barriers = (int)shared.barriers;
+    a->shared_bytes = (int)shared.total;
+}
+
+/* ------------------------------------------------------------------------------------------------------- launch -- */
+static int math_of(sl_dtype dtype) {
+    switch (dtype) {
+    case SL_TF32:
+        return 1;
+    case SL_BF16:
+        return 2;
+    case SL_F16:
+        return 3;
+    case SL_F32X3:
+        return 4;
+    default:
+        return 0;
+    }
+}
+
+/* The instance's configuration as persist_instance.cuh wants it. */
+static void defines_of(const persist_call *p, const persist_args *a, char *text, size_t capacity) {
+    const sli_persist_geometry *g = p->geometry;
+    snprintf(
+        text, capacity,
+        "#define PERSIST_GATES %d\n#define PERSIST_MATH %d\n#define PERSIST_GATHER %d\n#define PERSIST_BACKWARD %d\n"
+        "#define PERSIST_UNITS %d\n#define PERSIST_REDUCE %d\n#define PERSIST_SPREAD %d\n"
+        "#define PERSIST_TILES_N %d\n#define PERSIST_HALVES %d\n#define PERSIST_WARPS_M %d\n"
+        "#define PERSIST_WARPS_K %d\n#define PERSIST_TILES_M %d\n#define PERSIST_TILES_K %d\n"
+        "#define PERSIST_IN_REGISTERS %d\n#define PERSIST_IN_SHARED %d\n#define PERSIST_OPTIONS %d\n"
+        "#define PERSIST_ACT %d\n#define PERSIST_GATE_ACT %d\n",
+        g->gates, math_of(g->math), (int)g->gather, (int)g->backward, g->units, g->reduce, g->spread, g->tiles_n,
+        g->halves, g->warps_m, g->warps_k, g->tiles_m, g->tiles_k, g->in_registers, g->in_shared, a->options, a->act,
+        a->gate_act);
+}
+
+void sli_persist_launch(const persist_call *p, const persist_args *a) {
+    const sli_persist_geometry *g = p->geometry;
+    const step_way *way = &p->ways[0];
+    char defines[1024];
+    sli_why why = {""};
+    defines_of(p, a, defines, sizeof defines);
+    cudaKernel_t kernel =
+        sli_cuda_compile(p->queue, "backend/cuda/kernels/persist_instance.cuh", "persist_instance", defines, &why);
+    if (!kernel) {
+        sli_cuda_fail(p->queue, SL_ERR_DEVICE, "the persistent kernel was not compiled: %s", why.text);
+        return;
+    }
+    const int cluster = sli_persist_cluster(g);
+    if (a->shared_bytes > 48 * 1024 &&
+        !SLI_CU(p->queue, cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                               a->shared_bytes)))
+        return;
+    if (cluster > 8 && !SLI_CU(p->queue, cudaFuncSetAttribute((const void *)kernel,
+                                                              cudaFuncAttributeNonPortableClusterSizeAllowed, 1)))
+        return;
+    if (g->gather == SLI_PERSIST_GRID)
+        for (int d = 0; d < p->directions; d++)
+            if (!SLI_CU(p->queue, cudaMemsetAsync(a->way[d].counters, 0, p->scratch.counters_bytes, way->stream)))
+                return;
+    cudaLaunchAttribute attributes[2];
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)(sli_persist_group(g) * g->groups * p->directions), 1, 1);
+    config.blockDim = dim3((unsigned)sli_persist_threads(g), 1, 1);
+    config.dynamicSmemBytes = (size_t)a->shared_bytes;
+    config.stream = way->stream;
+    config.attrs = attributes;
+    if (cluster > 1 || g->gather == SLI_PERSIST_CLUSTER) {
+        attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
+        attributes[config.numAttrs].val.clusterDim.x = (unsigned)cluster;
+        attributes[config.numAttrs].val.clusterDim.y = 1;
+        attributes[config.numAttrs++].val.clusterDim.z = 1;
+    }
+    if (g->gather == SLI_PERSIST_GRID) {
+        attributes[config.numAttrs].id = cudaLaunchAttributeCooperative;
+        attributes[config.numAttrs++].val.cooperative = 1;
+    }
+    void *arguments[] = {(void *)a};
+    sli_cuda_try(p->queue, sli_cuda_injected(cudaLaunchKernelExC(&config, (const void *)kernel, arguments)),
+                 "launch of the persistent recurrence");
+}
