@@ -19,6 +19,7 @@ extern "C" {
 #endif
 #include "backend/cuda/cuda.h"
 
+/* How v comes to the CTAs that multiply it. */
 typedef enum sli_persist_gather {
     SLI_PERSIST_LOCAL,   /* spread 1: v stays in the CTA; cluster of `reduce` */
     SLI_PERSIST_CLUSTER, /* reduce 1: v goes through distributed shared memory; cluster of `spread` */
@@ -38,7 +39,8 @@ typedef struct sli_persist_geometry {
     int tiles_n, halves;  /* a CTA has halves x tiles_n x 8 rows of the batch; halves are computed in turns */
     int warps_m, warps_k; /* warps of a CTA */
     int tiles_m, tiles_k; /* of a warp */
-    int in_registers, in_shared; /* of tiles_k: the first ones, the next ones; any rest streams from global memory */
+    /* Of tiles_k: the first ones, the next ones; any rest streams from global memory. Each is even, or all that is left. */
+    int in_registers, in_shared;
     int groups;           /* slices of the batch, each with its own copy of M on chip */
     int directions;       /* computed by one launch */
 } sli_persist_geometry;
