@@ -24,3 +24,32 @@ END
 chmod +x dies
 SLUICE=./dies "$check" --device cpu --only problems --dtypes f32 --problems list.txt --jobs 1 --out crash 2>&1 | summary
 echo "exit ${PIPESTATUS[0]}"
+
+# The persistent kernels' stages, with the CPU's rows in their place: coverage by row and precision, delays, a soak.
+"$check" --device cpu --only persist,stress,soak --dtypes f32 --rows "cpu:step ref" --problems list.txt --jobs 2 --out rows \
+    --soak-seconds 1 --seeds "1 2" | summary | sed -E 's/ +[0-9]+ checks: [0-9]+ passed/ N checks: N passed/; s/[0-9]+ runs of/N runs of/; /^soak|^[0-9]+ passed/s/[0-9]+ passed/N passed/'
+wc -l <rows/stress.jsonl
+# Kernels whose bits change under delays.
+sed -n '/-2", .*"ref"/s/digest": "./digest": "?/p' rows/stress.jsonl >other.txt
+mkdir delays && { grep -v -- '-2", .*"ref"' rows/stress.jsonl; cat other.txt; } >delays/stress.jsonl
+"$check" --device cpu --only stress --dtypes f32 --rows "cpu:step ref" --problems list.txt --jobs 1 --out delays --seeds "1 2" | summary |
+    grep -E 'FAIL|^stress'
+# A problem that hangs is ended, named, and the rest goes on.
+cat >hangs <<END
+#!/bin/bash
+if [ "\$1" = check ] && [ ! -e hung ]; then
+    touch hung
+    while [ "\$1" != --source ]; do shift; done
+    echo "rnn:b2_t2_i2_h2|f32|cpu|\$2" >hang/problems.jsonl.at.1
+    exec sleep 30
+fi
+exec "$SLUICE" "\$@"
+END
+chmod +x hangs
+SLUICE=./hangs "$check" --device cpu --only persist --dtypes f32 --rows ref --problems list.txt --jobs 1 --out hang --patience 1 | summary
+tar xzf hang/logs.tar.gz && sed -n 's/^hangs: [^ ]*/hangs:/p' logs/persist.log
+# Every problem of the lists is one.
+for list in "$TESTS"/../gpu/*.txt; do
+    sed -e 's/ *#.*//' -e '/^$/d' "$list" | while read -r problem; do "$SLUICE" check "$problem" --device cuda:99 2>&1; done |
+        grep -v '^sluice: device cuda:99 cannot be used'
+done
