@@ -3,10 +3,11 @@
     compare.py [--sluice build/sluice] [--shapes bench/shapes.txt] [--filter TEXT,...] [--dtypes f32,tf32,bf16,f16]
                [--modes train,infer] [--out compare.jsonl] [--table compare.md] [--source HASH] [--limit-seconds S]
 
-A cell is a shape, a mode (train: forward, backward, weight and input gradients; infer: forward) and a precision. PyTorch is
-timed before and after Sluice, so that a drift of the machine meets both; medians of CUDA events, at least 20 after warming
-up. Each cell appends one JSON line to --out; cells that are there for the same --source are skipped, so that a table grows
-over several short runs. --table writes the Markdown table of everything in --out. A cell that fails is a line with its error.
+A cell is a shape, a mode (train: forward, backward, weight and input gradients; infer: forward) and a precision; f32x3 stands
+beside PyTorch's f32. PyTorch is timed before and after Sluice, so that a drift of the machine meets both; medians of CUDA
+events, at least 20 after warming up. Each cell appends one JSON line to --out; cells that are there for the same --source are
+skipped, so that a table grows over several short runs. --table writes the Markdown table of everything in --out. A cell that
+fails is a line with its error.
 """
 import argparse
 import json
@@ -77,7 +78,7 @@ class Torch:
         self.samples = {"eager": [], "graph": []}
         self.errors = {}
         self.train = shape["mode"] == "train"
-        kind = {"f32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}[dtype]
+        kind = {"bf16": torch.bfloat16, "f16": torch.float16}.get(dtype, torch.float32)
         self.tf32 = dtype == "tf32"
         self.set_math()
         torch.manual_seed(1)

@@ -92,7 +92,7 @@ class Step:
     def __init__(self, torch, preset, dtype, pure):
         nn = torch.nn
         units, steps, dropout, self.clip = PRESETS[preset]
-        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = dtype != "f32"
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = dtype not in ("f32", "f32x3")
         torch.manual_seed(1)
         self.torch = torch
         self.words = BATCH * steps

@@ -94,7 +94,7 @@ typedef struct sl_allocator {
 
 /* ----------------------------------------------------------------------------------------------- enumerations -- */
 /* What matrix products are computed in, see sl_plan_options.dtype; the default is f32. CPUs have kernels for f32 and f64, GPUs for
- * f32, tf32, bf16, f16; there are none for f32x3 and i8 yet. Another one is SL_ERR_NO_KERNEL. */
+ * f32, tf32, bf16, f16, f32x3; there are none for i8 yet. Another one is SL_ERR_NO_KERNEL. */
 typedef enum sl_dtype { SL_DTYPE_DEFAULT, SL_F32, SL_F32X3, SL_TF32, SL_BF16, SL_F16, SL_I8, SL_F64 } sl_dtype;
 
 typedef enum sl_activation {
@@ -304,7 +304,8 @@ struct sl_plan_options {
     int batch; /* B, 0 = 1 */
     int steps; /* the largest T of one call, 0 = 1 */
     int train; /* book gradients, saved activations, optimizer */
-    /* What matrix products are computed in: f32; tf32, bf16, f16 (GPU): operands are rounded to it, sums are f32. Parameters,
+    /* What matrix products are computed in: f32; tf32, bf16, f16 (GPU): operands are rounded to it, sums are f32; f32x3
+     * (GPU): f32 on tensor cores where that is faster, by three tf32 products, to less than 2^-21 of each. Parameters,
      * optimizer state, cell state, activations between layers and pointwise mathematics are f32 in all of these. f64 runs on
      * the reference kernels. f16 training scales its loss by itself (sl_result.loss_scale). */
     sl_dtype dtype;

@@ -5,6 +5,9 @@
  * got, so that errors of earlier steps add up to a small factor, taken as 4. Operands rounded to the unit u (bf16, f16, tf32)
  * add 2u. Layers in a row add their errors:
  *     output   = layers * (2u + 4 * eps * sqrt(I + H))
+ * f32x3 (backend/cuda/runtime/split.h) drops less than 2^-21 of a product, so its u is 2^-22. Tensor cores cut off, 8 products
+ * at a time, what does not fit into a sum of 24 bits: on average half a unit towards 0, which adds up to eps * n / 8 at most,
+ * half of 4 * eps * sqrt(n) for n = 512; longer sums are cut (SPLIT_MOST in workspace.c).
  *
  * Gradients. The backward pass multiplies the saved values (with the error above) by gradients that went through products
  * of G*H numbers (an error of the same kind), and sums T*B of these products into each parameter. The sum is taken in fixed
@@ -35,6 +38,8 @@ static double operand_unit(sl_dtype dtype) {
     case SL_F16:
     case SL_TF32:
         return ldexp(1, -11);
+    case SL_F32X3:
+        return ldexp(1, -22);
     case SL_I8:
         return ldexp(1, -7);
     default:

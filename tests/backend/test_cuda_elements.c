@@ -13,7 +13,7 @@ static sli_problem problem(const char *text) {
 static const sli_caps invented = {.kind = SLI_DEVICE_CUDA, .invented = true, .compute_capability = 90};
 
 static bool computes(int dtype) {
-    return dtype == SL_F32 || dtype == SL_TF32 || dtype == SL_BF16 || dtype == SL_F16;
+    return dtype == SL_F32 || dtype == SL_TF32 || dtype == SL_BF16 || dtype == SL_F16 || dtype == SL_F32X3;
 }
 
 TEST(cuda_elements_take_their_types) {

@@ -14,7 +14,7 @@ static const sli_kernel *const rows[] = {&sli_cuda_xent, &sli_cuda_bce, &sli_cud
 static const char *const shapes[] = {"xent:b5_t7_h9_train", "bce:b5_t7_h9_train", "mse:b5_t7_h9_train"};
 
 static bool computes(int dtype) {
-    return dtype == SL_F32 || dtype == SL_TF32 || dtype == SL_BF16 || dtype == SL_F16;
+    return dtype == SL_F32 || dtype == SL_TF32 || dtype == SL_BF16 || dtype == SL_F16 || dtype == SL_F32X3;
 }
 
 TEST(cuda_losses_take_their_types) {

@@ -79,12 +79,12 @@ static void check_counted(const sli_cuda_plugin *plugin, const sl_model *model, 
 }
 
 TEST(cuda_memory_is_what_the_plan_counted) {
-    static const sl_dtype dtypes[] = {SL_F32, SL_TF32, SL_BF16, SL_F16};
+    static const sl_dtype dtypes[] = {SL_F32, SL_TF32, SL_BF16, SL_F16, SL_F32X3};
     const sli_cuda_plugin *plugin = plugin_or_skip();
     for (int both = 0; both < 2; both++) {
         sl_model *model = language_model(both);
-        for (int k = 0; k < 8; k++) {
-            sl_plan_options options = {.dtype = dtypes[k % 4], .no_graph = k / 4, .train = 1, .loss = SL_LOSS_SOFTMAX};
+        for (int k = 0; k < 10; k++) {
+            sl_plan_options options = {.dtype = dtypes[k % 5], .no_graph = k / 5, .train = 1, .loss = SL_LOSS_SOFTMAX};
             options.optimizer.kind = SL_ADAM;
             options.clip = (sl_clip){SL_CLIP_GLOBAL_NORM, 1};
             check_counted(plugin, model, options);

@@ -20,9 +20,9 @@ TEST(cuda_dense_takes_its_types) {
         const char *text;
         bool taken;
     } cases[] = {
-        {"dense:b3_t7_i5_h11_f32", true},     {"dense:b3_t7_i5_h11_tf32_train+act=softsign", true},
-        {"dense:b1_i1_h1_bf16+nobias", true}, {"dense:b64_t2_i10000_h3_f16_train", true},
-        {"dense:b3_t7_i5_h11_f64", false},
+        {"dense:b3_t7_i5_h11_f32", true},         {"dense:b3_t7_i5_h11_tf32_train+act=softsign", true},
+        {"dense:b1_i1_h1_bf16+nobias", true},     {"dense:b64_t2_i10000_h3_f16_train", true},
+        {"dense:b3_t7_i5_h11_f32x3_train", true}, {"dense:b3_t7_i5_h11_f64", false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const sli_problem p = problem(cases[i].text);
@@ -70,7 +70,7 @@ TEST(cuda_dense_books_what_it_needs) {
 /* Places follow each other without overlap, aligned, and end where the booking ends. */
 static void check_places(const sli_problem *p, const sli_caps *caps, int chunk) {
     const size_t rows = (size_t)chunk * (size_t)p->batch, y = rows * (size_t)p->units;
-    const size_t element = p->dtype == SL_F32 || p->dtype == SL_TF32 ? 4 : 2,
+    const size_t element = p->dtype == SL_BF16 || p->dtype == SL_F16 ? 2 : 4,
                  each = p->dtype == SL_F32 ? 1 : 16 / element;
     const size_t I = ((size_t)p->inputs + each - 1) / each * each, H = ((size_t)p->units + each - 1) / each * each;
     const size_t x_copy = element < 4 || I > (size_t)p->inputs ? rows * I * element : 0;
@@ -78,7 +78,9 @@ static void check_places(const sli_problem *p, const sli_caps *caps, int chunk) 
     const bool linear = sli_dense_is_linear(p);
     sli_dense_forward_places f;
     sli_dense_forward_layout(p, caps, chunk, &f);
-    CHECK(f.x + x_copy <= f.workspace && f.workspace + f.workspace_bytes <= f.bytes);
+    CHECK(f.x + x_copy <= f.split && f.split % SLI_DENSE_PLACE == 0);
+    CHECK(sli_cuda_split_bytes(caps, p->dtype, (int64_t)rows, p->units, p->inputs) == f.split_bytes);
+    CHECK(f.split + f.split_bytes <= f.workspace && f.workspace + f.workspace_bytes <= f.bytes);
     CHECK(f.workspace % SLI_DENSE_PLACE == 0);
     sli_dense_backward_places b;
     sli_dense_backward_layout(p, caps, chunk, &b);
@@ -86,7 +88,10 @@ static void check_places(const sli_problem *p, const sli_caps *caps, int chunk) 
     CHECK(b.dz_copy + dz_copy <= b.x);
     CHECK(b.x + x_copy <= b.columns);
     CHECK(b.columns + (p->no_bias ? 0 : sli_cuda_column_scratch((int64_t)rows, p->units)) <= b.pad);
-    CHECK(b.pad + b.pad_bytes <= b.workspace && b.pad % SLI_DENSE_PLACE == 0);
+    CHECK(b.pad + b.pad_bytes <= b.split && b.split + b.split_bytes <= b.workspace);
+    CHECK(sli_cuda_split_bytes(caps, p->dtype, (int64_t)rows, p->inputs, p->units) <= b.split_bytes);
+    CHECK(sli_cuda_split_bytes(caps, p->dtype, p->units, p->inputs, (int64_t)rows) <= b.split_bytes);
+    CHECK(b.pad % SLI_DENSE_PLACE == 0);
     CHECK(sli_cuda_pad_bytes(caps, p->dtype, (int64_t)rows, p->inputs, p->units) <= b.pad_bytes);
     CHECK(sli_cuda_pad_bytes(caps, p->dtype, p->units, p->inputs, (int64_t)rows) <= b.pad_bytes);
     CHECK(b.workspace + b.workspace_bytes <= b.bytes);
@@ -99,13 +104,13 @@ static void check_places(const sli_problem *p, const sli_caps *caps, int chunk) 
 
 TEST(cuda_dense_places_do_not_overlap) {
     static const char *const options[] = {"", "+act=relu", "+nobias", "+act=sigmoid+nobias"};
-    static const char *const types[] = {"f32", "tf32", "bf16", "f16", "f16_train", "f32_train"};
+    static const char *const types[] = {"f32", "tf32", "bf16", "f16", "f16_train", "f32_train", "f32x3_train"};
     uint64_t state = test_seed;
     for (int i = 0; i < 200; i++) {
         const int b = 1 + (int)((test_random(&state) + 1) * 40), t = 1 + (int)((test_random(&state) + 1) * 60);
-        const int in = 1 + (int)((test_random(&state) + 1) * 700), h = 1 + (int)((test_random(&state) + 1) * 700);
+        const int in = 1 + (int)((test_random(&state) + 1) * 700), h = 1 + (int)((test_random(&state) + 1) * 900);
         char text[SLI_PROBLEM_TEXT];
-        snprintf(text, sizeof text, "dense:b%d_t%d_i%d_h%d_%s%s", b, t, in, h, types[i % 6], options[i / 6 % 4]);
+        snprintf(text, sizeof text, "dense:b%d_t%d_i%d_h%d_%s%s", b, t, in, h, types[i % 7], options[i / 7 % 4]);
         const sli_problem p = problem(text);
         const sli_caps caps = invented(i % 2 ? 80 : 100);
         check_places(&p, &caps, sli_chunk_steps(p.batch, p.steps));
@@ -113,9 +118,9 @@ TEST(cuda_dense_places_do_not_overlap) {
 }
 
 /* A call with fewer rows than the plan's fits into what was booked for the plan. */
-TEST(cuda_dense_smaller_calls_fit) {
+static void check_smaller_calls(const char *text) {
     const sli_caps caps = invented(90);
-    sli_problem p = problem("dense:b33_t50_i650_h1021_bf16_train+act=hard_sigmoid");
+    sli_problem p = problem(text);
     const int chunk = sli_chunk_steps(p.batch, p.steps);
     sli_booking full, part;
     sli_cuda_dense.book(&p, &caps, chunk, &full);
@@ -132,6 +137,11 @@ TEST(cuda_dense_smaller_calls_fit) {
     p.steps = chunk;
     sli_cuda_dense.book(&p, &caps, chunk, &part);
     CHECK(part.scratch_forward == full.scratch_forward && part.scratch_backward == full.scratch_backward);
+}
+
+TEST(cuda_dense_smaller_calls_fit) {
+    check_smaller_calls("dense:b33_t50_i650_h1021_bf16_train+act=hard_sigmoid");
+    check_smaller_calls("dense:b33_t50_i3650_h3021_f32x3_train+act=hard_sigmoid");
 }
 
 TEST(cuda_dense_costs_grow) {

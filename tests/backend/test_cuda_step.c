@@ -37,7 +37,7 @@ TEST(cuda_step_takes_everything_but) {
         {"gru:b3_t4_i5_h6_f16_bi_train+merge=mul+lengths", NULL},
         {"rnn:b3_t4_i5_h6_train+act=softsign", NULL},
         {"lstm:b3_t4_i5_h6_f64_train", "f64"},
-        {"lstm:b3_t4_i5_h6_f32x3_train", "f32x3"},
+        {"lstm:b3_t4_i5_h6_f32x3_bi_train+peephole", NULL},
         {"lstm:b3_t4_i5_h6_i8", "i8"},
         {"lstm:l2_b3_t4_i5_h6_f32_train", "layers run one after the other"},
     };
@@ -95,6 +95,8 @@ static const char *const layouts[] = {
     "lstm:b5_t7_i65_h11_p3_tf32_train+zoneout_c=0.1+zoneout_h=0.1+rdrop=0.2",
     "lstm:b5_t7_i65_h11_p3_tf32_train+rdrop=0.2+mask=holes",
     "lstm:b1_t1_i1_h1_f16",
+    "lstm:b900_t7_i2001_h1101_p801_f32x3_train",
+    "gru:b900_t7_i901_h1001_f32x3_bi+reset=before",
     "gru:b3_t7_i9_h13_f32_train",
     "gru:b3_t7_i9_h13_bf16_train+rdrop=0.1",
     "gru:b3_t7_i9_h13_f16_bi_train+reset=before+lengths",
@@ -108,7 +110,7 @@ static void check_history(const char *text, const sli_problem *p) {
     const size_t B = (size_t)p->batch, T = (size_t)p->steps, H = (size_t)p->units, O = (size_t)sli_problem_output(p);
     const bool narrow = p->dtype == SL_BF16 || p->dtype == SL_F16, lstm = p->op == SLI_OP_LSTM,
                gru = p->op == SLI_OP_GRU;
-    const size_t operand = narrow ? 2 : 4, hs = padded(O, narrow ? 8 : p->dtype == SL_TF32 ? 4 : 1);
+    const size_t operand = narrow ? 2 : 4, hs = padded(O, narrow ? 8 : p->dtype == SL_F32 ? 1 : 4);
     const size_t us = padded((size_t)sli_op_gates(p->op) * H, 4), states = p->train ? T + 1 : 1;
     const bool keeps = gru || p->mask != SLI_MASK_NONE || p->zoneout_h > 0;
     const bool own = keeps && (narrow || (p->train && p->recurrent_dropout > 0));
@@ -141,6 +143,7 @@ static void check_scratch(const char *text, const sli_problem *p, const sli_caps
         {f.reset, s.before ? B * hs * s.operand : 0},
         {f.m, s.project ? B * ms * s.operand : 0},
         {f.q, s.project ? B * O * 4 : 0},
+        {f.split, f.split_bytes},
         {f.workspace, f.workspace_bytes},
     };
     check_pieces(text, forward, (int)(sizeof forward / sizeof *forward), f.stride);
@@ -162,6 +165,7 @@ static void check_scratch(const char *text, const sli_problem *p, const sli_caps
         {b.resets, s.before ? rows * hs * s.operand : 0},
         {b.columns, bias || p->peephole ? (rows + 127) / 128 * 4 * H * 4 : 0},
         {b.pad, b.pad_bytes},
+        {b.split, b.split_bytes},
         {b.workspace, b.workspace_bytes},
     };
     check_pieces(text, backward, (int)(sizeof backward / sizeof *backward), b.stride);

@@ -8,14 +8,16 @@
 extern const sli_device_ops sli_cuda_device;
 /* Rows in order of preference, NULL-terminated; the cuDNN rows are in backend/cudnn/cudnn.h. */
 extern const sli_kernel *const sli_cuda_kernels[];
-/* By file: recurrent.c, products.c, elements.c, losses.c, updates.c. */
+/* By file: recurrent.c, persistent.c, products.c, elements.c, losses.c, updates.c. */
 extern const sli_kernel sli_cuda_lstm, sli_cuda_gru, sli_cuda_rnn;
+extern const sli_kernel sli_cuda_lstm_cluster, sli_cuda_gru_cluster, sli_cuda_rnn_cluster;
+extern const sli_kernel sli_cuda_lstm_grid, sli_cuda_gru_grid, sli_cuda_rnn_grid;
 extern const sli_kernel sli_cuda_dense;
 extern const sli_kernel sli_cuda_embed, sli_cuda_onehot, sli_cuda_dropout, sli_cuda_merge, sli_cuda_flip;
 extern const sli_kernel sli_cuda_xent, sli_cuda_bce, sli_cuda_mse;
 extern const sli_kernel sli_cuda_norm, sli_cuda_optim;
 
-/* f32, tf32, bf16, f16; refuses the others with the reason. */
+/* f32, tf32, bf16, f16, f32x3; refuses the others with the reason. */
 bool sli_cuda_dtype(const sli_problem *problem, sli_why *why);
 static inline size_t sli_cuda_rows_of(const sli_problem *p) {
     return (size_t)(p->steps > 0 ? p->steps : 1) * (size_t)p->batch;
@@ -29,6 +31,11 @@ size_t sli_cuda_workspace(const sli_caps *caps, int64_t m, int64_t n, int64_t k)
 int64_t sli_cuda_pad_columns(const sli_caps *caps, sl_dtype math, int64_t m, int64_t n, int64_t k);
 /* Bytes of sli_cuda_product's pad, 0 where there is none. */
 size_t sli_cuda_pad_bytes(const sli_caps *caps, sl_dtype math, int64_t m, int64_t n, int64_t k);
+/* f32x3 (runtime/split.h): bytes of sli_cuda_product's split, 0 where the product is multiplied exactly in f32 because that is
+ * faster. By shape and GPU alone; as with pads, it pays for a larger m, n or k too, and takes no less. */
+size_t sli_cuda_split_bytes(const sli_caps *caps, sl_dtype math, int64_t m, int64_t n, int64_t k);
+/* Values along k that are multiplied at once, a multiple of 8. */
+int64_t sli_cuda_split_piece(int64_t k);
 /* sli_cuda_add_columns: slabs of rows that are summed apart, by shape alone; bytes of its scratch. */
 int64_t sli_cuda_column_slabs(int64_t rows);
 size_t sli_cuda_column_scratch(int64_t rows, int64_t n);

@@ -24,6 +24,8 @@ void sli_dense_forward_layout(const sli_problem *p, const sli_caps *caps, int ch
     *places = (sli_dense_forward_places){.workspace_bytes = sli_cuda_workspace(caps, rows, p->units, p->inputs)};
     size_t at = 0;
     places->x = take(&at, copy_bytes(p, rows, p->inputs));
+    places->split_bytes = sli_cuda_split_bytes(caps, p->dtype, rows, p->units, p->inputs);
+    places->split = take(&at, places->split_bytes);
     places->workspace = take(&at, places->workspace_bytes);
     places->bytes = at;
 }
@@ -41,6 +43,10 @@ void sli_dense_backward_layout(const sli_problem *p, const sli_caps *caps, int c
     const size_t for_kernel = sli_cuda_pad_bytes(caps, p->dtype, p->units, p->inputs, rows);
     places->pad_bytes = for_x > for_kernel ? for_x : for_kernel;
     places->pad = take(&at, places->pad_bytes);
+    const size_t split_x = sli_cuda_split_bytes(caps, p->dtype, rows, p->inputs, p->units);
+    const size_t split_kernel = sli_cuda_split_bytes(caps, p->dtype, p->units, p->inputs, rows);
+    places->split_bytes = split_x > split_kernel ? split_x : split_kernel;
+    places->split = take(&at, places->split_bytes);
     places->workspace = take(&at, places->workspace_bytes);
     places->bytes = at;
 }

@@ -8,7 +8,8 @@ enum { SLI_DENSE_PLACE = 256 }; /* places begin at multiples of this many bytes 
 
 /* Bytes from the start of the scratch; `bytes` is all of it. What a problem does not need takes no room. */
 typedef struct sli_dense_forward_places {
-    size_t x; /* operand copy [rows][I'] of one chunk */
+    size_t x;                  /* operand copy [rows][I'] of one chunk */
+    size_t split, split_bytes; /* of products in f32x3 */
     size_t workspace, workspace_bytes, bytes;
 } sli_dense_forward_places;
 typedef struct sli_dense_backward_places {
@@ -18,6 +19,7 @@ typedef struct sli_dense_backward_places {
     size_t columns; /* scratch of the bias's gradient */
     size_t pad;     /* float [rows][I'] or [H][I']: a product on its way into d x or d W */
     size_t pad_bytes;
+    size_t split, split_bytes;
     size_t workspace, workspace_bytes, bytes;
 } sli_dense_backward_places;
 
@@ -31,7 +33,7 @@ static inline bool sli_dense_is_narrow(const sli_problem *p) {
 /* I', H': tensor cores' fast kernels want operands whose rows are multiples of 16 bytes. Elements from one row of an operand
  * of `columns` to the next, and whether it is a copy: 16-bit, or padded. */
 static inline int64_t sli_dense_row(const sli_problem *p, int64_t columns) {
-    const int64_t each = sli_dense_is_narrow(p) ? 8 : p->dtype == SL_TF32 ? 4 : 1;
+    const int64_t each = sli_dense_is_narrow(p) ? 8 : p->dtype == SL_TF32 || p->dtype == SL_F32X3 ? 4 : 1;
     return (columns + each - 1) / each * each;
 }
 static inline bool sli_dense_copies(const sli_problem *p, int64_t columns) {

@@ -37,7 +37,7 @@ void *sli_cuda_keep(sli_queue *queue, const void *key, size_t key_bytes,
 /* -------------------------------------------------------------------------------------------- matrix products --
  * Row-major: D[m][n] = beta D + op(A)[m][k] op(B)[k][n] (+ bias[n]). `transposed`: stored [k][m], or [n][k]. `row`: elements from
  * one stored row to the next. Sums are f32; exact products in f32, operands rounded by the tensor core in tf32; bf16 and f16
- * operands are stored so. Deterministic: the algorithm depends on shapes, types and workspace alone. */
+ * operands are stored so; f32x3 multiplies on tensor cores to the accuracy of f32, or exactly in f32 where that is faster. Deterministic: the algorithm depends on shapes, types and workspace alone. */
 typedef struct sli_cuda_matrix {
     const void *data;
     int64_t row;
@@ -45,7 +45,7 @@ typedef struct sli_cuda_matrix {
     int64_t batch_stride; /* elements to the next of `batch` */
 } sli_cuda_matrix;
 typedef struct sli_cuda_product {
-    sl_dtype math; /* SL_F32, SL_TF32: A and B float; SL_BF16, SL_F16: A and B 16-bit */
+    sl_dtype math; /* SL_F32, SL_TF32, SL_F32X3: A and B float; SL_BF16, SL_F16: A and B 16-bit */
     int64_t m, n, k;
     sli_cuda_matrix a, b;
     void *d; /* float, or `math`'s type if d_narrow */
@@ -60,6 +60,9 @@ typedef struct sli_cuda_product {
      * bytes; or NULL. Says too that B's rows may be read up to b.row: the columns from n on are anything. */
     void *pad;
     size_t pad_bytes;
+    /* Scratch of f32x3: sli_cuda_split_bytes, booked, aligned to 16 bytes. NULL: multiplied exactly in f32. */
+    void *split;
+    size_t split_bytes;
 } sli_cuda_product;
 /* m, n or k 0: D = beta D (+ bias). */
 void sli_cuda_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *product);

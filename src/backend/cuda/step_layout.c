@@ -9,7 +9,7 @@ static int64_t pad(int64_t count, int64_t multiple) {
 
 /* Elements that fill 16 bytes; exact f32 products do not care. */
 static int64_t row_multiple(sl_dtype dtype) {
-    return dtype == SL_F32 ? 1 : dtype == SL_TF32 ? 4 : 8;
+    return dtype == SL_F32 ? 1 : dtype == SL_TF32 || dtype == SL_F32X3 ? 4 : 8;
 }
 
 static int gates_of(const sli_problem *p) {
@@ -112,16 +112,42 @@ static size_t workspace_of(const sli_step_shape *s, const sli_caps *caps) {
     return sli_cuda_workspace(caps, larger(s->rows, s->zs), widest, larger(s->rows, widest));
 }
 
+static size_t largest(const size_t *bytes, size_t count) {
+    size_t most = 0;
+    for (size_t i = 0; i < count; i++)
+        if (bytes[i] > most) most = bytes[i];
+    return most;
+}
+
 /* Scratch of the largest gradient that is multiplied in padded rows. */
 static size_t pad_of(const sli_step_shape *s, sl_dtype math, const sli_caps *caps) {
     const size_t each[] = {sli_cuda_pad_bytes(caps, math, s->GH, s->I, s->rows),
                            sli_cuda_pad_bytes(caps, math, s->GH, s->O, s->rows),
                            s->project ? sli_cuda_pad_bytes(caps, math, s->O, s->H, s->rows) : 0,
                            sli_cuda_pad_bytes(caps, math, s->rows, s->I, s->zs)};
-    size_t most = 0;
-    for (size_t i = 0; i < sizeof each / sizeof *each; i++)
-        if (each[i] > most) most = each[i];
-    return most;
+    return largest(each, sizeof each / sizeof *each);
+}
+
+/* Scratch of the largest product that f32x3 splits. */
+static size_t split_of(const sli_step_shape *s, sl_dtype math, const sli_caps *caps, bool backward) {
+    const int64_t P = s->project ? s->H : 0; /* units before the projection */
+    const size_t forward[] = {sli_cuda_split_bytes(caps, math, s->rows, s->GH, s->xs),
+                              sli_cuda_split_bytes(caps, math, s->B, s->GH, s->hs),
+                              sli_cuda_split_bytes(caps, math, s->B, s->O, pad(P, 4))};
+    const size_t backwards[] = {sli_cuda_split_bytes(caps, math, s->rows, s->I, s->zs),
+                                sli_cuda_split_bytes(caps, math, s->GH, s->I, s->rows),
+                                sli_cuda_split_bytes(caps, math, s->GH, s->O, s->rows),
+                                sli_cuda_split_bytes(caps, math, s->O, P, s->rows),
+                                sli_cuda_split_bytes(caps, math, s->B, s->hs, s->zs),
+                                sli_cuda_split_bytes(caps, math, s->B, s->ms, larger(s->O, s->H))};
+    return backward ? largest(backwards, sizeof backwards / sizeof *backwards)
+                    : largest(forward, sizeof forward / sizeof *forward);
+}
+
+static void take_split(const sli_step_shape *s, sl_dtype math, const sli_caps *caps, bool backward,
+                       sli_step_scratch *at, size_t *end) {
+    at->split_bytes = split_of(s, math, caps, backward);
+    at->split = take(end, at->split_bytes);
 }
 
 static void take_common(const sli_step_shape *s, sli_step_scratch *at, size_t *end) {
@@ -147,6 +173,7 @@ sli_step_scratch sli_step_layout_forward(const sli_problem *p, const sli_caps *c
     at.reset = take(&end, s.before ? elements(s.operand, s.B, s.hs) : 0);
     at.m = take(&end, s.project ? elements(s.operand, s.B, s.ms) : 0);
     at.q = take(&end, s.project ? reals(s.B, s.O) : 0);
+    take_split(&s, p->dtype, caps, false, &at, &end);
     take_workspace(&s, caps, &at, &end);
     return at;
 }
@@ -172,6 +199,7 @@ sli_step_scratch sli_step_layout_backward(const sli_problem *p, const sli_caps *
     at.columns = take(&end, bias || p->peephole ? reals(sli_step_slices(s.rows), 4 * s.H) : 0);
     at.pad_bytes = pad_of(&s, p->dtype, caps);
     at.pad = take(&end, at.pad_bytes);
+    take_split(&s, p->dtype, caps, true, &at, &end);
     take_workspace(&s, caps, &at, &end);
     return at;
 }

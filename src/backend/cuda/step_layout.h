@@ -8,7 +8,7 @@ extern "C" {
 #endif
 #include "backend/cuda/cuda.h"
 
-/* What a problem asks of the engine. "Operand" is the type that matrix products read: float in f32 and tf32, else 16-bit.
+/* What a problem asks of the engine. "Operand" is the type that matrix products read: float in f32, tf32 and f32x3, else 16-bit.
  * Operand rows are padded with zeros (xs, hs, ms, zs elements a row) so that every row begins at 16 bytes. */
 typedef struct sli_step_shape {
     int64_t B, T, I, H, O;
@@ -83,6 +83,8 @@ typedef struct sli_step_scratch {
     size_t columns; /* float [slices][4 H]: partial column sums */
     size_t pad;     /* float [GH][xs or hs], [O][ms] or [rows][xs]: a product on its way into a gradient */
     size_t pad_bytes;
+    size_t split; /* f32x3: both ways, see sli_cuda_product */
+    size_t split_bytes;
     size_t workspace; /* of products */
     size_t workspace_bytes;
     size_t stride, total;

@@ -1,6 +1,8 @@
 /* Sizes of scratch that libsluice books and the plug-in uses: compiled into both. */
 #include "backend/cuda/cuda.h"
 
+enum { SPLIT_MOST = 512 }; /* f32x3: values along k that tensor cores add up */
+
 /* cuBLASLt asks for a workspace to cut long sums (split k) and, on Hopper and later, for its newest kernels: 32 MiB after
  * the address is aligned. Small products are cut at most some dozens of times. */
 size_t sli_cuda_workspace(const sli_caps *caps, int64_t m, int64_t n, int64_t k) {
@@ -16,6 +18,10 @@ size_t sli_cuda_workspace(const sli_caps *caps, int64_t m, int64_t n, int64_t k)
  * a write of D: 12 bytes an element at 4 MB a us. GPUs before Hopper have nothing faster to fall from. */
 int64_t sli_cuda_pad_columns(const sli_caps *caps, sl_dtype math, int64_t m, int64_t n, int64_t k) {
     const bool narrow = math == SL_BF16 || math == SL_F16;
+    if (math == SL_F32X3) { /* as tf32, three times as long */
+        if (sli_cuda_split_bytes(caps, math, m, n, k) == 0) return n;
+        return sli_cuda_pad_columns(caps, SL_TF32, m, n, 3 * (k < SPLIT_MOST ? k : SPLIT_MOST));
+    }
     if (caps->compute_capability < 90 || (!narrow && math != SL_TF32)) return n;
     const int64_t unit = narrow ? 8 : 4, padded = (n + unit - 1) / unit * unit;
     const double gain = 0.6 / (narrow ? 130e6 : 75e6), launch = 2, bytes_a_us = 4e6; /* us */
@@ -27,6 +33,27 @@ int64_t sli_cuda_pad_columns(const sli_caps *caps, sl_dtype math, int64_t m, int
 size_t sli_cuda_pad_bytes(const sli_caps *caps, sl_dtype math, int64_t m, int64_t n, int64_t k) {
     const int64_t columns = sli_cuda_pad_columns(caps, math, m, n, k);
     return columns == n ? 0 : (size_t)m * (size_t)columns * sizeof(float);
+}
+
+/* Three tf32 products and the splitting beside one in f32. cuBLASLt multiplies 55 FLOP a ps in f32 and 257 in tf32 on an H200
+ * (the rates of recurrent.c); A and B are read and written three times, D is read and written for every piece of k. */
+static bool split_pays(const sli_caps *caps, int64_t m, int64_t n, int64_t k) {
+    const double exact = 55e6, tensor = 257e6, bytes_a_us = 4e6, launches = 4; /* FLOP a us; bytes; us */
+    const double sums = (double)m * (double)n * (double)k, operands = ((double)m + (double)n) * (double)k;
+    const double saved = sums * (2 / exact - 6 / tensor);
+    const double paid = (16 * operands + 8 * sums / SPLIT_MOST) / bytes_a_us + launches;
+    return caps->compute_capability >= 80 && saved > paid;
+}
+
+int64_t sli_cuda_split_piece(int64_t k) {
+    const int64_t pieces = (k + SPLIT_MOST - 1) / SPLIT_MOST;
+    return pieces > 0 ? ((k + pieces - 1) / pieces + 7) / 8 * 8 : 8;
+}
+
+size_t sli_cuda_split_bytes(const sli_caps *caps, sl_dtype math, int64_t m, int64_t n, int64_t k) {
+    if (math != SL_F32X3 || !split_pays(caps, m, n, k)) return 0;
+    const int64_t longest = k < SPLIT_MOST ? (k + 7) / 8 * 8 : SPLIT_MOST;
+    return 3 * sizeof(float) * (size_t)longest * (size_t)((m + 3) / 4 * 4 + (n + 3) / 4 * 4);
 }
 
 /* Rows are summed in slabs of about 32, at most 64 slabs, by shape alone; one slab needs no scratch. */

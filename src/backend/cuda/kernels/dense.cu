@@ -144,6 +144,8 @@ extern "C" void sli_gpu_dense_forward(const sli_call *call) {
         const float *x = (const float *)call->in[SLI_DENSE_X] + row * I;
         float *y = (float *)call->out[SLI_DENSE_Y] + row * H;
         sli_cuda_product product = product_of(call, scratch + places.workspace, places.workspace_bytes);
+        if (places.split_bytes > 0) product.split = scratch + places.split;
+        product.split_bytes = places.split_bytes;
         product.m = rows;
         product.n = H;
         product.k = I;
@@ -200,6 +202,8 @@ static void backward_chunk(const sli_call *call, const sli_dense_backward_places
     sli_cuda_product common = product_of(call, scratch + places->workspace, places->workspace_bytes);
     if (places->pad_bytes > 0) common.pad = scratch + places->pad;
     common.pad_bytes = places->pad_bytes;
+    if (places->split_bytes > 0) common.split = scratch + places->split;
+    common.split_bytes = places->split_bytes;
     const float *dz = (const float *)call->d_out[SLI_DENSE_Y] + row * H;
     const bool products = call->d_in[SLI_DENSE_X] || call->d_param[SLI_DENSE_KERNEL];
     const void *dz_operand = dz;

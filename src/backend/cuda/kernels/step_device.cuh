@@ -64,6 +64,11 @@ template <int V> static __device__ __forceinline__ void step_store(float *to, co
     }
 }
 
+/* Operands are 16-bit; else float. */
+static __device__ __forceinline__ bool step_is_narrow(sl_dtype math) {
+    return math == SL_BF16 || math == SL_F16;
+}
+
 static __device__ __forceinline__ uint32_t step_bits16(sl_dtype math, float x) {
     if (math == SL_BF16) return __bfloat16_as_ushort(__float2bfloat16_rn(x));
     return __half_as_ushort(__float2half_rn(x));
@@ -72,7 +77,7 @@ static __device__ __forceinline__ uint32_t step_bits16(sl_dtype math, float x) {
 /* to[at ...] = from, rounded to the operand type. */
 template <int V>
 static __device__ __forceinline__ void step_operand(sl_dtype math, void *to, size_t at, const float (&from)[V]) {
-    if (math == SL_F32 || math == SL_TF32) {
+    if (!step_is_narrow(math)) {
         step_store<V>(static_cast<float *>(to) + at, from);
     } else if constexpr (V == 4) {
         const uint32_t low = step_bits16(math, from[0]) | step_bits16(math, from[1]) << 16;
@@ -88,7 +93,7 @@ static __device__ __forceinline__ void step_operand(sl_dtype math, void *to, siz
 static __device__ __forceinline__ void step_operand_tail(sl_dtype math, void *row_begin, int64_t count,
                                                          int64_t stride) {
     for (int64_t k = count; k < stride; k++) {
-        if (math == SL_F32 || math == SL_TF32)
+        if (!step_is_narrow(math))
             static_cast<float *>(row_begin)[k] = 0.0f;
         else
             static_cast<uint16_t *>(row_begin)[k] = 0;
@@ -96,7 +101,7 @@ static __device__ __forceinline__ void step_operand_tail(sl_dtype math, void *ro
 }
 
 static __device__ __forceinline__ void *step_operand_row(sl_dtype math, void *base, size_t at) {
-    return static_cast<char *>(base) + at * (math == SL_F32 || math == SL_TF32 ? 4 : 2);
+    return static_cast<char *>(base) + at * (step_is_narrow(math) ? 2 : 4);
 }
 
 static __device__ __forceinline__ float step_zone_weight(const step_zone &zone, const step_common &k, int row, int j,

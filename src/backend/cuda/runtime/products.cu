@@ -315,11 +315,26 @@ static void multiply_padded(sli_queue *queue, cudaStream_t stream, const sli_cud
                        p->beta != 0.0f);
 }
 
+/* Split where that pays, else exactly. */
+static void multiply_f32x3(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *p) {
+    if (sli_split_fits(queue, p)) {
+        sli_split_multiply(queue, stream, p);
+        return;
+    }
+    sli_cuda_product exact = *p;
+    exact.math = SL_F32;
+    sli_cuda_multiply(queue, stream, &exact);
+}
+
 extern "C" void sli_cuda_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *product) {
     if (sli_cuda_failed(queue) || product->m <= 0 || product->n <= 0) return;
     if (product->k <= 0 && product->beta != 0.0f && !product->bias) return;
     if (sli_few_rows_fit(product)) {
         sli_few_rows_multiply(queue, stream, product);
+        return;
+    }
+    if (product->math == SL_F32X3) {
+        multiply_f32x3(queue, stream, product);
         return;
     }
     const int64_t columns = padded_columns(queue, product);

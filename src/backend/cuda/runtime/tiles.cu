@@ -1,5 +1,5 @@
 /* Our own matrix product, the general one: D[m][n] = beta D + A[m][k] B[k][n] (+ bias[n]) with any strides, summed over k in
- * order by fused multiply-adds in f32. tf32 operands stay float here, which is the more exact. */
+ * order by fused multiply-adds in f32. tf32 and f32x3 operands stay float here, which is the more exact. */
 #include "backend/cuda/runtime/narrow.h"
 #include "backend/cuda/runtime/tiles.h"
 

@@ -10,6 +10,10 @@ void sli_tiles_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_pr
 bool sli_few_rows_fit(const sli_cuda_product *product);
 void sli_few_rows_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *product);
 
+/* f32x3 on tensor cores, by three tf32 products in one: where cuBLASLt is there, it pays and there is scratch for it. */
+bool sli_split_fits(const sli_queue *queue, const sli_cuda_product *product);
+void sli_split_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *product);
+
 /* The alignment in bytes that rows, batches and the address have in common, at most 16. As the address of a later row of an
  * aligned tensor has what its rows have, a segment of time that begins at another row is multiplied by the same algorithm. */
 static inline uint32_t sli_alignment(const void *address, int64_t row, int64_t batch_stride, size_t element) {
