@@ -1,7 +1,7 @@
 # tools/gpu_check without a GPU: what is skipped, and on the CPU how lists of problems go on and survive a crash.
 . "$TESTS/lib.bash"
 check=$TESTS/../../tools/gpu_check
-export SLUICE_TESTS=/bin/true
+export SLUICE_TESTS=/bin/true SLUICE_SOURCE=0123456789abcdef
 summary() { grep -vE '^source ' | sed -E 's/: cuda:99 is not there.*//; s/ +[0-9]+ s  / N s  /'; }
 "$check" --device cuda:99 --only devices,suite,sanitizer --out none | summary
 echo "exit ${PIPESTATUS[0]}"
@@ -10,6 +10,9 @@ for round in 1 2; do
     "$check" --device cpu --only problems --dtypes f32 --problems list.txt --jobs 2 --out lines | summary
     wc -l <lines/problems.jsonl
 done
+# Another source is other work.
+SLUICE_SOURCE=another "$check" --device cpu --only problems --dtypes f32 --problems list.txt --jobs 2 --out lines | tail -n 1
+wc -l <lines/problems.jsonl
 # The first process dies in the middle of a problem, the next one goes on.
 cat >dies <<END
 #!/bin/bash
@@ -53,3 +56,4 @@ for list in "$TESTS"/../gpu/*.txt; do
     sed -e 's/ *#.*//' -e '/^$/d' "$list" | while read -r problem; do "$SLUICE" check "$problem" --device cuda:99 2>&1; done |
         grep -v '^sluice: device cuda:99 cannot be used'
 done
+exit 0
