@@ -211,7 +211,7 @@ static aged *list_files(int folder, DIR *all, size_t *count) {
     aged *files = NULL;
     *count = 0;
     for (const struct dirent *entry; (entry = readdir(all)) != NULL;) {
-        const bool temporary = ends_in(entry->d_name, unfinished);
+        const bool temporary = ends_in(entry->d_name, unfinished) && strstr(entry->d_name, ".cubin.") != NULL;
         struct stat about;
         if ((!temporary && !ends_in(entry->d_name, suffix)) ||
             fstatat(folder, entry->d_name, &about, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(about.st_mode))

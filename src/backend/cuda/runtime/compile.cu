@@ -1,5 +1,6 @@
 /* Kernels compiled at run time: NVRTC, found like cuBLASLt, turns embedded sources into machine code of this GPU. */
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +40,19 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int nvrtc_version; /* 13000; 0: there is none */
 static sli_why missing;
 
+/* NVRTC opens its second half by name, where Python's packages have it nobody finds it: opened here, it is there already. */
+static bool open_builtins(int major, int minor) {
+    char name[64], path[PATH_MAX];
+    const char *const names[] = {name, NULL};
+    Dl_info info;
+    snprintf(name, sizeof name, "libnvrtc-builtins.so.%d.%d", major, minor);
+    const char *file = dladdr((const void *)nvrtc.version, &info) && info.dli_fname ? info.dli_fname : "";
+    const char *slash = strrchr(file, '/');
+    const int length = snprintf(path, sizeof path, "%.*s%s", slash ? (int)(slash + 1 - file) : 0, file, name);
+    if (slash && length > 0 && (size_t)length < sizeof path && dlopen(path, RTLD_NOW | RTLD_LOCAL)) return true;
+    return sli_cuda_host.open_library(names, &missing) != NULL;
+}
+
 static void find_nvrtc(void) {
     static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.13.0", NULL};
     static const struct {
@@ -62,10 +76,10 @@ static void find_nvrtc(void) {
         memcpy(wanted[i].function, &address, sizeof address);
     }
     int major = 0, minor = 0;
-    if (nvrtc.version(&major, &minor) == 0 && major > 0)
-        nvrtc_version = 1000 * major + 10 * minor;
-    else
+    if (nvrtc.version(&major, &minor) != 0 || major <= 0)
         refuse(&missing, "libnvrtc.so.13 does not tell its version; install NVRTC 13");
+    else if (open_builtins(major, minor))
+        nvrtc_version = 1000 * major + 10 * minor;
 }
 
 extern "C" bool sli_cuda_compiler(int *version, sli_why *why) {
