@@ -26,6 +26,9 @@ enum {
     CELL_ACT_HARD_SIGMOID_K2,
     CELL_ACT_SOFTSIGN
 };
+/* The same functions by a GPU's approximate instructions, for what is rounded to 16 bits or tf32 afterwards anyway. FAST: e^x
+ * and 1/x, 2e-7 absolute. HALF: tanh.approx, 2^-11, where results are rounded to bf16. Elsewhere they are the exact ones. */
+enum { CELL_ACT_TANH_FAST = 16, CELL_ACT_SIGMOID_FAST, CELL_ACT_TANH_HALF, CELL_ACT_SIGMOID_HALF };
 
 /* Options of a cell as constant bits: pass a constant, and what is not asked for folds away. */
 enum {
@@ -107,6 +110,37 @@ CELL_FN float cell_tanh(float x) {
     return cell_clamp(x * p / q, -1.0f, 1.0f);
 }
 
+/* tanh x = 1 - 2 / (1 + e^2x), sigmoid x = 1 / (1 + e^-x), and sigmoid x = (1 + tanh(x / 2)) / 2 */
+CELL_FN float cell_tanh_fast(float x) {
+#ifdef __CUDA_ARCH__
+    float e, r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(x * 2.88539008f));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(e + 1.0f));
+    return 1.0f - 2.0f * r;
+#else
+    return cell_tanh(x);
+#endif
+}
+CELL_FN float cell_sigmoid_fast(float x) {
+#ifdef __CUDA_ARCH__
+    float e, r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(x * -1.44269504f));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(e + 1.0f));
+    return r;
+#else
+    return cell_sigmoid(x);
+#endif
+}
+CELL_FN float cell_tanh_half(float x) {
+#ifdef __CUDA_ARCH__
+    float y;
+    asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#else
+    return cell_tanh(x);
+#endif
+}
+
 CELL_FN float cell_abs(float x) {
     return x < 0.0f ? -x : x;
 }
@@ -118,6 +152,14 @@ CELL_FN float cell_act(int act, float x) {
         return cell_tanh(x);
     case CELL_ACT_SIGMOID:
         return cell_sigmoid(x);
+    case CELL_ACT_TANH_FAST:
+        return cell_tanh_fast(x);
+    case CELL_ACT_SIGMOID_FAST:
+        return cell_sigmoid_fast(x);
+    case CELL_ACT_TANH_HALF:
+        return cell_tanh_half(x);
+    case CELL_ACT_SIGMOID_HALF:
+        return 0.5f * cell_tanh_half(0.5f * x) + 0.5f;
     case CELL_ACT_RELU:
         return x < 0.0f ? 0.0f : x;
     case CELL_ACT_HARD_SIGMOID:
@@ -136,8 +178,12 @@ CELL_FN float cell_act(int act, float x) {
 CELL_FN float cell_act_slope(int act, float y) {
     switch (act) {
     case CELL_ACT_TANH:
+    case CELL_ACT_TANH_FAST:
+    case CELL_ACT_TANH_HALF:
         return 1.0f - y * y;
     case CELL_ACT_SIGMOID:
+    case CELL_ACT_SIGMOID_FAST:
+    case CELL_ACT_SIGMOID_HALF:
         return y * (1.0f - y);
     case CELL_ACT_RELU:
         return y > 0.0f ? 1.0f : 0.0f;

@@ -28,11 +28,18 @@ template <class S> struct persist_cell {
 template <class S> PERSIST_FN int persist_options(const persist_args &a) {
     return S::options >= 0 ? (int)S::options : a.options;
 }
+/* By approximate instructions where what follows rounds coarser. */
+template <class S> PERSIST_FN int persist_approximate(int act) {
+    constexpr int tanh = S::math == PERSIST_BF16 ? (int)CELL_ACT_TANH_HALF : (int)CELL_ACT_TANH_FAST;
+    constexpr int sigmoid = S::math == PERSIST_BF16 ? (int)CELL_ACT_SIGMOID_HALF : (int)CELL_ACT_SIGMOID_FAST;
+    if (S::math == PERSIST_F32 || S::math == PERSIST_F32X3) return act;
+    return act == CELL_ACT_TANH ? tanh : act == CELL_ACT_SIGMOID ? sigmoid : act;
+}
 template <class S> PERSIST_FN int persist_act(const persist_args &a) {
-    return S::act >= 0 ? (int)S::act : a.act;
+    return persist_approximate<S>(S::act >= 0 ? (int)S::act : a.act);
 }
 template <class S> PERSIST_FN int persist_gate_act(const persist_args &a) {
-    return S::gate_act >= 0 ? (int)S::gate_act : a.gate_act;
+    return persist_approximate<S>(S::gate_act >= 0 ? (int)S::gate_act : a.gate_act);
 }
 
 template <class S>
