@@ -27,10 +27,12 @@ typedef struct sli_plugin_host {
     void *(*open_library)(const char *const *names, sli_why *why);
 } sli_plugin_host;
 
-/* Functions of rows in libsluice_cuda.so: pack, forward, backward. Recurrent ops share one engine; loss: bce and mse. */
+/* Functions of rows in libsluice_cuda.so: pack, forward, backward. Recurrent ops share them; loss: bce and mse. */
 /* clang-format off */
 #define SLI_CUDA_FUNCTIONS(X) \
     X(step_pack) X(step_forward) X(step_backward) \
+    X(cluster_pack) X(cluster_forward) X(cluster_backward) \
+    X(grid_pack) X(grid_forward) X(grid_backward) \
     X(dense_pack) X(dense_forward) X(dense_backward) \
     X(embed_forward) X(embed_backward) X(onehot_forward) \
     X(dropout_forward) X(dropout_backward) \

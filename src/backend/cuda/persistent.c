@@ -1,0 +1,116 @@
+/* cuda:cluster and cuda:grid, libsluice's side: recurrent rows whose steps are computed many a launch by the persistent engine,
+ * in one cluster a slice of the batch, or over the whole GPU. What they take, cost and book. */
+#include <math.h>
+
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/persist_layout.h"
+
+static const char *name_of(sli_persist_kind kind) {
+    return kind == SLI_PERSIST_KIND_CLUSTER ? "cuda:cluster" : "cuda:grid";
+}
+
+static bool eligible(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind, sli_why *why) {
+    const char *name = name_of(kind);
+    sli_persist_pair pair;
+    if (!sli_cuda_dtype(p, why)) return false;
+    NEED(kind == SLI_PERSIST_KIND_GRID || caps->compute_capability >= 90,
+         "cuda:cluster needs clusters of thread blocks, which GPUs have from sm_90 on; this is sm_%d",
+         caps->compute_capability);
+    NEED(p->projection == 0, "%s has one product a step: a projection is a second", name);
+    NEED(p->op != SLI_OP_GRU || !p->reset_before, "%s has one product a step: reset before the product is a second",
+         name);
+    NEED(p->layers <= 1, "%s takes a stack of %d apart: layers run one after the other", name, p->layers);
+    NEED(p->steps > 0, "%s computes steps of time, there are none", name);
+    NEED(!(p->bidirectional && caps->recomputes),
+         "%s runs both directions over the whole sequence, which cannot be cut into segments", name);
+    return sli_persist_pair_of(p, 0, caps, kind, &pair, why);
+}
+
+/* Multiply-adds of one row of one step, in both directions: of the input side, of the recurrent side. */
+static double input_products(const sli_step_shape *s) {
+    return (double)s->directions * (double)s->GH * (double)s->I;
+}
+static double recurrent_products(const sli_step_shape *s) {
+    return (double)s->directions * (double)s->GH * (double)s->O;
+}
+
+/* 2 flops a multiply-add; backward does the products twice. 30 flops for a unit's gates. Bytes: forward reads x and all weights
+ * once, writes and reads u, writes gates, c, h, y; backward as much twice. */
+static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
+    (void)caps;
+    const sli_step_shape s = sli_step_shape_of(p, 1);
+    const double rows = (double)s.T * (double)s.B, passes = p->train ? 3 : 1;
+    const double products = input_products(&s) + recurrent_products(&s), cells = 30.0 * s.directions * (double)s.H;
+    const double moved = (double)s.I + s.directions * (3.0 * (double)s.GH + 2.0 * (double)s.H + 2.0 * (double)s.O);
+    cost->flops = passes * rows * (2 * products + cells);
+    cost->bytes = passes * (rows * moved * sizeof(float) + products * (double)s.operand);
+}
+
+static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_persist_kind kind, sli_booking *booking) {
+    sli_persist_pair pair;
+    *booking = (sli_booking){0};
+    if (!sli_persist_pair_of(p, 0, caps, kind, &pair, NULL)) return; /* not eligible either */
+    booking->saved = p->train ? sli_step_layout_history(p, chunk).total : 0;
+    booking->scratch_forward = sli_persist_layout_forward(p, caps, &pair, chunk).total;
+    booking->scratch_backward = p->train ? sli_persist_layout_backward(p, caps, &pair, chunk).total : 0;
+    booking->packed = sli_persist_layout_packed(p, &pair).total;
+}
+
+/* ------------------------------------------------------------------------------------------------------ seconds --
+ * A pass: us = call + chunks * launches of its products + spans * (launch + weights read) + steps * step + products over time.
+ * Origin of the constants: those of cuda:step (recurrent.c) for the call, launches and products, on an H200, 2026-11-21; the
+ * launch of a span and the rate at which it reads its weights are estimates. us, bytes and FLOP a us. */
+enum { FULL = 132 };
+static const double call_us = 10, chunk_us[2] = {4, 15}, launch_us = 3, weights_rate = 3e6;
+
+static double product_rate(sl_dtype dtype) {
+    return dtype == SL_F32 ? 55e6 : dtype == SL_F32X3 ? 70e6 : dtype == SL_TF32 ? 257e6 : 560e6;
+}
+
+static double seconds(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind) {
+    const sli_step_shape s = sli_step_shape_of(p, 1);
+    const double scale = FULL / (double)(caps->multiprocessors > 0 ? caps->multiprocessors : FULL);
+    const int chunk = sli_caps_chunk(caps, p->batch, p->steps);
+    const double rows = (double)s.T * (double)s.B, chunks = ceil((double)s.T / chunk);
+    const double inputs = 2 * rows * input_products(&s), over_time = 2 * rows * recurrent_products(&s);
+    sli_persist_pair pair;
+    double us = 0;
+    if (!sli_persist_pair_of(p, 0, caps, kind, &pair, NULL)) return -1;
+    const double spans = ceil((double)s.T / sli_persist_span(p, &pair, chunk));
+    for (int backward = 0; backward <= (p->train ? 1 : 0); backward++) {
+        const sli_persist_geometry *g = backward ? &pair.backward : &pair.forward;
+        const double weights = (double)sli_persist_packed_bytes(g) * s.directions;
+        us += call_us + chunks * chunk_us[backward] + spans * (launch_us + weights / weights_rate) +
+              (double)s.T * 1e6 * sli_persist_step_seconds(g, p, caps) +
+              scale * (backward ? 2 * inputs + over_time : inputs) / product_rate(p->dtype);
+    }
+    return 1e-6 * us;
+}
+
+#define PERSIST_ROWS(NAME, KIND)                                                                           \
+    static bool NAME##_eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {                \
+        return eligible(p, caps, KIND, why);                                                               \
+    }                                                                                                      \
+    static void NAME##_book(const sli_problem *p, const sli_caps *caps, int chunk, sli_booking *booking) { \
+        book(p, caps, chunk, KIND, booking);                                                               \
+    }                                                                                                      \
+    static double NAME##_seconds(const sli_problem *p, const sli_caps *caps) {                             \
+        return seconds(p, caps, KIND);                                                                     \
+    }
+#define PERSIST_ROW(NAME, OP)                                                                                  \
+    {                                                                                                          \
+        .name = "cuda:" #NAME, .op = OP, .device = SLI_DEVICE_CUDA, .eligible = NAME##_eligible, .cost = cost, \
+        .book = NAME##_book, .seconds = NAME##_seconds, .pack = sli_cuda_##NAME##_pack,                        \
+        .forward = sli_cuda_##NAME##_forward, .backward = sli_cuda_##NAME##_backward,                          \
+        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK                      \
+    }
+
+PERSIST_ROWS(cluster, SLI_PERSIST_KIND_CLUSTER)
+PERSIST_ROWS(grid, SLI_PERSIST_KIND_GRID)
+
+const sli_kernel sli_cuda_lstm_cluster = PERSIST_ROW(cluster, SLI_OP_LSTM);
+const sli_kernel sli_cuda_gru_cluster = PERSIST_ROW(cluster, SLI_OP_GRU);
+const sli_kernel sli_cuda_rnn_cluster = PERSIST_ROW(cluster, SLI_OP_RNN);
+const sli_kernel sli_cuda_lstm_grid = PERSIST_ROW(grid, SLI_OP_LSTM);
+const sli_kernel sli_cuda_gru_grid = PERSIST_ROW(grid, SLI_OP_GRU);
+const sli_kernel sli_cuda_rnn_grid = PERSIST_ROW(grid, SLI_OP_RNN);
