@@ -1,0 +1,67 @@
+/* One direction of a problem of the persistent recurrence: its memory, what must come out, a comparison. */
+#ifndef SLI_TESTS_EMULATE_PERSIST_REFERENCE_H
+#define SLI_TESTS_EMULATE_PERSIST_REFERENCE_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string>
+#include <vector>
+#include "backend/cuda/kernels/persist_args.h"
+#include "cell/gru.h"
+#include "cell/lstm.h"
+#include "cell/rnn.h"
+
+struct persist_problem {
+    int H = 0, B = 0, T = 0;
+    int gates = 0, math = 0, groups = 1, directions = 1; /* gates, math, groups: of the configuration */
+    bool backward = false;
+    int options = 0, act = CELL_ACT_TANH, gate_act = CELL_ACT_SIGMOID;
+    int pad = 0;                          /* more values than needed in a row of y and of other float rows */
+    int chunk = 1 << 20, first_chunk = 0; /* 0: as chunk */
+    bool lengths = false, dropout = false, draws = false, reverse = false;
+    bool history = false; /* forward keeps every step for backward */
+};
+
+void persist_fill_args(persist_args *a, const persist_problem &p);
+
+/* Poisoned with NaN where nothing was given. */
+struct persist_direction {
+    persist_direction(const persist_problem &p, int direction);
+    void fill(persist_way *way);
+    void compute(); /* = what the kernel is to leave */
+    std::string compare(const persist_direction &expected) const;
+    bool same(persist_direction *other); /* every bit */
+
+    std::vector<float> r; /* [gates H][H] */
+
+  private:
+    persist_problem p;
+    int64_t H, B, T, GH, us, hs, zs, y_row, h_row; /* row strides */
+    int64_t time, time_step;
+    bool reverse, keep_v;
+    std::vector<float> u, sn, bias_n, v, c, h, factor, peep, y, dy, h_last, c_last;
+    std::vector<float> pw_from, dp_from, dc_from, pw_to, dp_to, dc_to, sums, sums_n, sums_peep;
+    std::vector<uint32_t> operand, dz, dr; /* narrow: values of 2 bytes */
+    std::vector<uint8_t> flags;
+    std::vector<int32_t> lengths;
+
+    std::vector<std::vector<float> *> floats();
+    bool narrow() const;
+    int64_t entering(int64_t t) const { return reverse ? t + 1 : t; }
+    int64_t leaving(int64_t t) const { return reverse ? t : t + 1; }
+    int64_t at(int64_t s) const { return time + s * time_step; }
+    float rounded(float x) const; /* as products read it */
+    void put(std::vector<uint32_t> *to, int64_t index, float x) const;
+    float get(const std::vector<uint32_t> &from, int64_t index) const;
+    uint8_t flags_of(int64_t t, int64_t b) const;
+    float zone(bool of_c, int64_t t, int64_t b, int64_t j) const;
+    cell_lstm_args lstm_args(int64_t t, int64_t b, int64_t j) const;
+    void forward(bool history);
+    void forward_cell(int64_t t, int64_t b, int64_t j, const float *sum, bool history, float *state_c, float *state_h);
+    void backward();
+    void backward_cell(int64_t t, int64_t b, int64_t j, float dh, float *dc, float *pw, float *to_dz, float *to_dr,
+                       float *of_peep);
+    void chunk_sums(int64_t chunk, std::vector<double> *of);
+};
+
+#endif

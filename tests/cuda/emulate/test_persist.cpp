@@ -1,0 +1,237 @@
+/* The persistent recurrence, its kernel as it is, on the CPU, against a loop over src/cell with products in double. */
+#include <memory>
+#include <type_traits>
+#include "backend/cuda/kernels/persist.cuh"
+#include "backend/cuda/persist_geometry.h"
+#include "cases.h"
+#include "persist_reference.h"
+
+namespace {
+
+template <int GATES, int MATH, bool BACKWARD, int GATHER, int UNITS, int REDUCE, int SPREAD, int TILES_N, int HALVES,
+          int WARPS_M, int WARPS_K, int TILES_M, int TILES_K, int IN_REGISTERS, int IN_SHARED, int OPTIONS = -1,
+          int ACT = -1, int GATE_ACT = -1>
+struct configuration {
+    static constexpr int gates = GATES, math = MATH, gather = GATHER, units = UNITS, reduce = REDUCE, spread = SPREAD;
+    static constexpr bool backward = BACKWARD;
+    static constexpr int tiles_n = TILES_N, halves = HALVES, warps_m = WARPS_M, warps_k = WARPS_K;
+    static constexpr int tiles_m = TILES_M, tiles_k = TILES_K, in_registers = IN_REGISTERS, in_shared = IN_SHARED;
+    static constexpr int options = OPTIONS, act = ACT, gate_act = GATE_ACT;
+};
+
+template <class C> sli_persist_geometry geometry_of(int groups, int directions) {
+    static const sl_dtype math[5] = {SL_F32, SL_TF32, SL_BF16, SL_F16, SL_F32X3};
+    sli_persist_geometry g = {};
+    g.gates = C::gates;
+    g.math = math[C::math];
+    g.backward = C::backward;
+    g.gather = (sli_persist_gather)C::gather;
+    g.units = C::units;
+    g.reduce = C::reduce;
+    g.spread = C::spread;
+    g.tiles_n = C::tiles_n;
+    g.halves = C::halves;
+    g.warps_m = C::warps_m;
+    g.warps_k = C::warps_k;
+    g.tiles_m = C::tiles_m;
+    g.tiles_k = C::tiles_k;
+    g.in_registers = C::in_registers;
+    g.in_shared = C::in_shared;
+    g.groups = groups;
+    g.directions = directions;
+    return g;
+}
+
+/* What the weights of a value are in a tile: bits of an operand of `math`. */
+uint32_t weight_bits(int math, float x) {
+    switch (math) {
+    case PERSIST_BF16:
+        return emulate::to_bf16(x);
+    case PERSIST_F16:
+        return emulate::to_f16(x);
+    case PERSIST_TF32:
+        return emulate::to_tf32(__float_as_uint(x));
+    default:
+        return __float_as_uint(x);
+    }
+}
+
+/* M of one group, in the order that persist_geometry.h states. r [gates H][H]. */
+template <class C> std::vector<uint32_t> pack(const persist_problem &p, const std::vector<float> &r) {
+    typedef persist_sizes<C> S;
+    const auto value = [&](int q, int part, int row, int k) -> uint32_t {
+        if (row >= S::m || k >= S::k) return 0;
+        const int within = row % S::own, y_gate = S::backward ? 0 : within / S::units;
+        const int y_unit = (q * S::reduce + row / S::own) * S::units + within % S::units;
+        const int v_gate = k % S::vk, v_own = k / S::vk % S::units, v_q = k / S::vk / S::units;
+        const int v_unit = (v_q * S::reduce + part) * S::units + v_own;
+        if (y_unit >= p.H || v_unit >= p.H) return 0;
+        const int64_t out = S::backward ? v_gate * p.H + v_unit : y_gate * p.H + y_unit;
+        return weight_bits(C::math, r[(size_t)(out * p.H + (S::backward ? y_unit : v_unit))]);
+    };
+    std::vector<uint32_t> packed;
+    for (int cta = 0; cta < S::group; cta++)
+        for (int warp = 0; warp < S::warps; warp++)
+            for (int tile = 0; tile < S::tiles_k * S::tiles_m; tile++)
+                for (int lane = 0; lane < 32; lane++)
+                    for (int word = 0; word < 4; word++) {
+                        const int q = cta / S::reduce, part = cta % S::reduce;
+                        const int tile_row = warp % S::warps_m * S::tiles_m + tile % S::tiles_m;
+                        const int tile_k = warp / S::warps_m * S::tiles_k + tile / S::tiles_m;
+                        if (C::math == PERSIST_F32) {
+                            packed.push_back(value(q, part, tile_row * 32 + lane, tile_k * 4 + word));
+                            continue;
+                        }
+                        const int row = tile_row * 16 + lane / 4 + word % 2 * 8, each = S::narrow ? 2 : 1;
+                        const int k = (tile_k * 8 + word / 2 * 4 + lane % 4) * each;
+                        uint32_t bits = value(q, part, row, k);
+                        if (S::narrow) bits |= value(q, part, row, k + 1) << 16;
+                        packed.push_back(bits);
+                    }
+    return packed;
+}
+
+/* Memory that 16-byte accesses may begin at. */
+struct aligned_bytes {
+    std::unique_ptr<unsigned char[]> owner;
+    unsigned char *at;
+    explicit aligned_bytes(size_t bytes, int fill) : owner(new unsigned char[bytes + 128]) {
+        at = (unsigned char *)(((uintptr_t)owner.get() + 127) & ~(uintptr_t)127);
+        memset(at, fill, bytes);
+    }
+};
+
+typedef std::vector<std::unique_ptr<persist_direction>> persist_directions;
+
+/* `before`: what another seed gave; all seeds give the same bits. */
+template <class C> std::string check(const persist_problem &asked, uint64_t seed, persist_directions *before) {
+    typedef persist_sizes<C> S;
+    persist_problem p = asked;
+    p.gates = C::gates;
+    p.math = C::math;
+    p.backward = C::backward;
+    p.groups = (p.B + S::rows * S::halves - 1) / (S::rows * S::halves);
+    if (C::options >= 0) {
+        p.options = C::options;
+        p.lengths = p.lengths && (C::options & CELL_MASK) != 0;
+    }
+    if (C::act >= 0) p.act = C::act;
+    if (C::gate_act >= 0) p.gate_act = C::gate_act;
+    const sli_persist_geometry geometry = geometry_of<C>(p.groups, p.directions);
+    const sli_persist_shared at = sli_persist_shared_of(&geometry);
+    if ((int)at.v_row != S::v_row || at.v_buffers != S::v_buffers)
+        return "persist_sizes.cuh and persist_geometry.c differ in v";
+
+    persist_args a = {};
+    persist_fill_args(&a, p);
+    a.shared_partial = (int)at.partial;
+    a.shared_arriving = (int)at.arriving;
+    a.shared_weights = (int)at.weights;
+    a.shared_barriers = (int)at.barriers;
+    a.shared_bytes = (int)at.total;
+    a.delay = seed % 3 == 2 ? (uint32_t)seed : 0;
+    persist_directions given, expected;
+    std::vector<aligned_bytes> keep;
+    std::vector<std::vector<uint32_t>> counters;
+    for (int d = 0; d < p.directions; d++) {
+        given.emplace_back(new persist_direction(p, d));
+        expected.emplace_back(new persist_direction(p, d));
+        persist_way *way = &a.way[d];
+        given[d]->fill(way);
+        const std::vector<uint32_t> packed = pack<C>(p, given[d]->r);
+        if (packed.size() * 4 != sli_persist_packed_bytes(&geometry))
+            return "sli_persist_packed_bytes is not what is packed";
+        keep.emplace_back(packed.size() * 4, 0);
+        memcpy(keep.back().at, packed.data(), packed.size() * 4);
+        way->weights = keep.back().at;
+        keep.emplace_back((size_t)p.groups * S::halves * 2 * S::reduce * S::rows * S::exchange_row, 0xff);
+        way->exchange = keep.back().at;
+        counters.emplace_back((size_t)p.groups * S::halves * S::reduce, 0u);
+        way->counters = counters.back().data();
+        expected[d]->compute();
+    }
+    emulate::launch_config config;
+    config.grid = dim3((unsigned)sli_persist_ctas(&geometry));
+    config.block = dim3((unsigned)S::threads);
+    config.cluster = (unsigned)S::cluster;
+    config.shared = at.total;
+    config.resident = C::gather != PERSIST_GRID && seed % 2 ? 1 : 0;
+    config.seed = seed;
+    const std::string failure = emulate::launch(config, [&] { persist_run<C>(a); }).failure;
+    if (!failure.empty()) return failure;
+    for (int d = 0; d < p.directions; d++) {
+        const std::string wrong = given[d]->compare(*expected[d]);
+        if (!wrong.empty()) return emulate_say("direction %d: ", d) + wrong;
+        if (!before->empty() && !given[d]->same((*before)[d].get()))
+            return "the bits are not those of the seed before, although the values agree";
+    }
+    *before = std::move(given);
+    return "";
+}
+
+const char *const math_names[5] = {"f32", "tf32", "bf16", "f16", "f32x3"};
+const char *const gather_names[3] = {"local", "cluster", "grid"};
+
+/* The problems that every configuration computes. `all`: units of all its CTAs; `rows` of a group. */
+template <class C> struct problems {
+    problems() {
+        typedef persist_sizes<C> S;
+        const int all = S::group * S::units, rows = S::rows * S::halves;
+        const int lstm = CELL_PEEPHOLE | CELL_CLIP | CELL_ZONEOUT_H | CELL_ZONEOUT_C | CELL_FORGET_AT_RUN | CELL_MASK;
+        const int others = CELL_ZONEOUT_H | CELL_MASK;
+        persist_problem full;
+        full.H = all;
+        full.B = rows;
+        full.T = 4;
+        add("all", full);
+        persist_problem odd = full;
+        odd.H = all - 3;
+        odd.B = rows + 3;
+        odd.T = 5;
+        odd.pad = 3;
+        odd.chunk = 2;
+        odd.first_chunk = 1;
+        odd.history = true;
+        add("odd", odd);
+        persist_problem masked = odd;
+        masked.B = rows + 1;
+        masked.T = 6;
+        masked.options = C::gates == 4 ? lstm : others;
+        masked.lengths = masked.dropout = masked.draws = true;
+        masked.reverse = true;
+        add("options", masked);
+        persist_problem two = masked;
+        two.H = all - S::units > 0 ? all - S::units : all;
+        two.B = rows - 2;
+        two.directions = 2;
+        two.reverse = false;
+        two.draws = two.dropout = false;
+        two.act = CELL_ACT_RELU;
+        two.gate_act = CELL_ACT_HARD_SIGMOID;
+        add("two directions", two);
+        persist_problem one = full;
+        one.B = 1;
+        one.T = 1;
+        one.history = true;
+        add("one step", one);
+    }
+    void add(const char *what, const persist_problem &p) {
+        const char *cell = C::gates == 4 ? "lstm" : C::gates == 3 ? "gru" : "rnn";
+        const std::string name =
+            emulate_say("persist: %s %s %s %s units=%d P=%d Q=%d NT=%d halves=%d warps=%dx%d tiles=%dx%d in=%d+%d: %s",
+                        cell, math_names[C::math], C::backward ? "backward" : "forward", gather_names[C::gather],
+                        C::units, C::reduce, C::spread, C::tiles_n, C::halves, C::warps_m, C::warps_k, C::tiles_m,
+                        C::tiles_k, C::in_registers, C::in_shared, what);
+        const std::shared_ptr<persist_directions> before(new persist_directions);
+        emulate_register(name, [p, before](uint64_t seed) { return check<C>(p, seed, before.get()); });
+    }
+};
+
+enum { L = 4, G = 3, R = 1 };
+#define FORWARD(NAME, CELL, MATH, GATHER, ...) \
+    const problems<configuration<CELL, PERSIST_##MATH, false, PERSIST_##GATHER, __VA_ARGS__>> NAME;
+#define BACKWARD(NAME, CELL, MATH, GATHER, ...) \
+    const problems<configuration<CELL, PERSIST_##MATH, true, PERSIST_##GATHER, __VA_ARGS__>> NAME;
+#include "persist_configurations.h"
+
+} // namespace
