@@ -194,8 +194,8 @@ class Torch:
 class Sluice:
     """`sluice bench -`: problems go in one by one, an answer comes out for each. One process for all, started again if it ends."""
 
-    def __init__(self, args):
-        self.command = [args.sluice, "bench", "-", "--device", args.device, "--seconds", str(args.seconds), "--json"]
+    def __init__(self, args, options=()):
+        self.command = [args.sluice, "bench", "-", "--device", args.device, "--seconds", str(args.seconds), "--json", *options]
         self.process = None
         self.errors = os.path.join(os.path.dirname(os.path.abspath(args.out)), f".compare.{os.getpid()}.errors")
 
