@@ -23,7 +23,7 @@ SLUICE_FAKE_SM=75 try plan lstm:b1_t1_i1_h8 --device cuda
 
 echo "training:"
 make_text 120 >text.txt
-gpu=(text.txt "${small[@]}" --device cuda:0)
+gpu=(text.txt "${small[@]}" --device cuda:0 --require cuda:step) # which memory it takes is known
 sluice train lm "${gpu[@]}" --out m.model | grep -E '^(exit|plan|sluice)'
 "$SLUICE" info m.model.last >/dev/null && echo "m.model.last is whole"
 cp m.model a.model
