@@ -1,0 +1,54 @@
+# bench/compare.py and bench/floors.py without a GPU and without PyTorch: the order of cells, resuming, tables, floors.
+. "$TESTS/lib.bash"
+bench=$TESTS/../../bench
+export PYTHONDONTWRITEBYTECODE=1
+cat >shapes.txt <<END
+lstm:b2_t5_i8_h16_train       # one_16
+lstm:b2_t6_i8_h16_train       # one_17
+gru:b2_t5_i8_h16              # one_16
+lstm:b2_t5_i8_h16             # two_16
+END
+compare() {
+    python3 "$bench/compare.py" --sluice "$SLUICE" --shapes shapes.txt --device cpu --no-torch --seconds 0.001 "$@"
+}
+compare --dtypes f32,f32x3 --dry-run
+compare --dtypes f32 --out lines.jsonl --source one --filter two_16,one_17 | sed -E 's/own [0-9.e-]+/own N/' | grep -v '^|'
+compare --dtypes f32 --out lines.jsonl --source one --filter two_16,one_17 | tail -n 1
+compare --dtypes f32 --out lines.jsonl --source two --limit-seconds 0 | tail -n 1
+# A precision without kernels, and the command's answer to the next problem.
+compare --dtypes bf16,f32 --out other.jsonl --filter two_16 --table other.md | sed -E 's/own [0-9.e-]+/own N/' | head -n 2 | cut -c 1-130
+
+echo '--- tables'
+line() { # SHAPE DTYPE EAGER GRAPH CUDNN OWN
+    echo "{\"case\": \"$1 $2|three\", \"shape\": \"$1\", \"cell\": \"lstm\", \"mode\": \"train\", \"dtype\": \"$2\", \"t\": 5, \"b\": 2, \"i\": 8, \"h\": 16, \"l\": 1, \"torch_eager\": {\"median\": $3}, \"torch_graph\": {\"median\": $4}, \"sluice\": {\"cudnn:standard\": {\"median\": $5, \"predicted_us_per_step\": 2}, \"cuda:step\": {\"median\": 99, \"predicted_us_per_step\": 9}, \"cuda:cluster\": {\"median\": $6, \"predicted_us_per_step\": 1}, \"cuda:grid\": {\"refusal\": \"too small\"}}}"
+}
+{
+    line one_16 bf16 20 8 9 2
+    line one_17 bf16 10 8 4 4
+    line frnn_768 bf16 40 20 30 10
+    line one_16 f32 3 2.5 2 1
+} >tables.jsonl
+: >none.txt
+compare --shapes none.txt --out tables.jsonl --source three --table tables.md
+sed -n '/^###/,$p' tables.md
+
+echo '--- published'
+python3 - "$bench" <<'END'
+import os
+import sys
+sys.path.insert(0, sys.argv[1])
+from compare import read_shapes
+from tables import read_published
+shapes = {(s["cell"], s["name"], s["mode"]) for s in read_shapes(os.path.join(sys.argv[1], "shapes.txt"))}
+published = read_published(os.path.join(sys.argv[1], "published.txt"))
+print(len(shapes), "shapes;", [key for key in published if key[:3] not in shapes], "published without one")
+END
+
+echo '--- floors'
+python3 "$bench/floors.py" --dry-run --units 128,2048 --batches 1,64
+floors() {
+    python3 "$bench/floors.py" --sluice "$SLUICE" --device cpu --require cpu: --units 8 --batches 1,2 --dtypes f32 --seconds 0.001 --out floors.jsonl
+}
+floors | sed -E 's/[0-9.-]+ /N /g' | tail -n 1
+floors | tail -n 1
+ls -A
