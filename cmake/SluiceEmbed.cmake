@@ -29,6 +29,7 @@ file(GLOB sluice_embedded CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src $
      ${PROJECT_SOURCE_DIR}/src/core/rng.h ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/ptx.cuh
      ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/persist*.h ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/persist*.cuh
      ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/*_instance.cu)
+list(FILTER sluice_embedded EXCLUDE REGEX "_host\\.cuh$") # of the launchers, which nvcc compiles
 set(sluice_embedded_files ${sluice_embedded})
 list(TRANSFORM sluice_embedded_files PREPEND ${PROJECT_SOURCE_DIR}/src/)
 set(sluice_embedded_source ${PROJECT_BINARY_DIR}/generated/embedded.c)
