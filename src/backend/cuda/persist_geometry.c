@@ -246,9 +246,6 @@ typedef struct search {
     double seconds; /* of the best, < 0: there is none */
 } search;
 
-/* Rounding does not decide between equals: both libraries choose the same. */
-static const double LESS = 1 - 1e-9;
-
 static bool fits_shared(const search *s, const sli_persist_geometry *g) {
     return sli_persist_shared_of(g).total <= s->shared;
 }
@@ -293,7 +290,8 @@ static void try_tiles(search *s, sli_persist_geometry g) {
             if (g.tiles_m > MOST_TILES_M || g.tiles_k > MOST_TILES_K || g.tiles_m * g.tiles_n > most_sums) continue;
             if (!place(s, &g)) continue;
             const double seconds = sli_persist_step_seconds(&g, s->problem, s->caps);
-            if (s->seconds >= 0 && seconds >= LESS * s->seconds) continue;
+            /* Rounding does not decide between equals: libsluice and the plug-in choose the same. */
+            if (s->seconds >= 0 && seconds >= (1 - 1e-9) * s->seconds) continue;
             s->seconds = seconds;
             s->best = g;
         }

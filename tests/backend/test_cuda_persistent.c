@@ -1,0 +1,158 @@
+/* cuda:cluster and cuda:grid on libsluice's side: what they take, predict and book; on devices that need not exist. */
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/persist_layout.h"
+#include "test.h"
+
+static sli_problem problem(const char *text) {
+    sli_problem p;
+    REQUIRE_OK(sli_problem_parse(text, &p));
+    return p;
+}
+
+static sli_caps invented(int capability) {
+    sli_caps caps = {.kind = SLI_DEVICE_CUDA, .invented = true, .compute_capability = capability};
+    caps.multiprocessors = capability == 80 ? 108 : 132;
+    caps.shared_memory = (size_t)(capability == 80 ? 163 : 227) << 10;
+    caps.l2_bytes = (size_t)50 << 20;
+    return caps;
+}
+
+static const sli_kernel *row_of(const sli_problem *p, bool grid) {
+    const sli_kernel *const rows[][2] = {{&sli_cuda_lstm_cluster, &sli_cuda_lstm_grid},
+                                         {&sli_cuda_gru_cluster, &sli_cuda_gru_grid},
+                                         {&sli_cuda_rnn_cluster, &sli_cuda_rnn_grid}};
+    return rows[p->op == SLI_OP_LSTM ? 0 : p->op == SLI_OP_GRU ? 1 : 2][grid];
+}
+static const sli_kernel *step_of(const sli_problem *p) {
+    return p->op == SLI_OP_LSTM ? &sli_cuda_lstm : p->op == SLI_OP_GRU ? &sli_cuda_gru : &sli_cuda_rnn;
+}
+
+TEST(cuda_persistent_rows_are_registered) {
+    static const char *const texts[] = {"lstm:b1_t2_i3_h4", "gru:b1_t2_i3_h4", "rnn:b1_t2_i3_h4"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        for (int grid = 0; grid < 2; grid++) {
+            const sli_problem p = problem(texts[i]);
+            const sli_kernel *row = row_of(&p, grid);
+            bool found = false;
+            for (const sli_kernel *const *k = sli_cuda_kernels; *k; k++) found |= *k == row;
+            CHECK(found);
+            CHECK(row->op == p.op && row->device == SLI_DEVICE_CUDA && row->seconds && row->book && row->pack);
+            CHECK(strcmp(row->name, grid ? "cuda:grid" : "cuda:cluster") == 0);
+        }
+}
+
+/* Every option that is one product a step; what is more than one, or does not fit, is refused with the reason. */
+TEST(cuda_persistent_takes_one_product_a_step) {
+    const struct {
+        const char *text, *cluster, *grid; /* refusals; NULL: taken */
+    } cases[] = {
+        {"lstm:b1_t1_i1_h1_f32", NULL, NULL},
+        {"lstm:b3_t4_i5_h6_f32_train+clip=0.5+forget=1+peephole+rdrop=0.3+zoneout_c=0.2+zoneout_h=0.1", NULL, NULL},
+        {"gru:b3_t4_i5_h300_tf32_train+bias=none+lengths", NULL, NULL},
+        {"gru:b3_t4_i5_h6_f16_bi_train+merge=mul+lengths", NULL, NULL},
+        {"rnn:b30_t4_i5_h6_bf16_train+act=softsign+mask=holes+reverse", NULL, NULL},
+        {"lstm:b3_t4_i5_h60_f32x3_train", NULL, NULL},
+        {"lstm:b20_t35_i1500_h1500_bf16_train", "more than a cluster", NULL},
+        {"lstm:b5000_t4_i5_h64_bf16_train", NULL, "a batch of 5000"},
+        {"lstm:b3_t4_i5_h6_f64_train", "f64", "f64"},
+        {"lstm:b3_t4_i5_h6_i8", "i8", "i8"},
+        {"lstm:b3_t4_i5_h6_p3_train", "a projection is a second", "a projection is a second"},
+        {"gru:b3_t4_i5_h6_train+reset=before", "reset before", "reset before"},
+        {"lstm:l2_b3_t4_i5_h6_train", "layers run one after the other", "layers run one after the other"},
+    };
+    const sli_caps caps = invented(90), ampere = invented(80);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int grid = 0; grid < 2; grid++) {
+            const sli_problem p = problem(cases[i].text);
+            const sli_kernel *row = row_of(&p, grid);
+            const char *refusal = grid ? cases[i].grid : cases[i].cluster;
+            sli_why why = {""};
+            const bool taken = row->eligible(&p, &caps, &why);
+            if (taken != !refusal || (refusal && !strstr(why.text, refusal)))
+                test_fail(__FILE__, __LINE__, "%s, %s: \"%s\"", cases[i].text, row->name, why.text);
+            if (!grid && !refusal) {
+                CHECK(!row->eligible(&p, &ampere, &why));
+                CHECK(strstr(why.text, "sm_80") != NULL);
+            }
+        }
+}
+
+TEST(cuda_persistent_leaves_both_directions_apart_where_time_is_cut) {
+    sli_caps caps = invented(90);
+    caps.recomputes = true;
+    for (int grid = 0; grid < 2; grid++) {
+        const sli_problem both = problem("lstm:b3_t4_i5_h6_bi_train"), one = problem("lstm:b3_t4_i5_h6_train");
+        sli_why why = {""};
+        CHECK(!row_of(&both, grid)->eligible(&both, &caps, &why));
+        CHECK(strstr(why.text, "segments") != NULL);
+        CHECK(row_of(&one, grid)->eligible(&one, &caps, &why));
+    }
+}
+
+/* What is refused in training alone by backward's size is taken in inference. */
+TEST(cuda_persistent_training_needs_both_passes) {
+    const sli_caps caps = invented(90);
+    int differ = 0;
+    for (int units = 600; units < 900; units += 20) {
+        char text[64];
+        sli_persist_geometry g;
+        sli_why why = {""};
+        snprintf(text, sizeof text, "lstm:b8_t4_i5_h%d_bf16", units);
+        const sli_problem infer = problem(text);
+        sli_problem train = infer;
+        train.train = true;
+        const bool forward = sli_persist_choose(&train, &caps, SLI_PERSIST_KIND_CLUSTER, false, &g, &why);
+        const bool backward = sli_persist_choose(&train, &caps, SLI_PERSIST_KIND_CLUSTER, true, &g, &why);
+        CHECK(sli_cuda_lstm_cluster.eligible(&infer, &caps, &why) == forward);
+        CHECK(sli_cuda_lstm_cluster.eligible(&train, &caps, &why) == (forward && backward));
+        differ += forward && !backward;
+    }
+    CHECK(differ > 0);
+}
+
+/* Steps in one launch are predicted to be faster than a launch a step; twice the steps take about twice as long; training takes
+ * longer than inference, and more memory. */
+TEST(cuda_persistent_seconds_and_booking) {
+    static const char *const texts[] = {"lstm:b20_t70_i200_h200_bf16", "lstm:b20_t70_i650_h650_tf32",
+                                        "gru:b64_t70_i512_h512_bf16_bi", "rnn:b16_t70_i256_h256_f32",
+                                        "lstm:b20_t70_i1500_h1500_bf16"};
+    const sli_caps caps = invented(90);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        for (int grid = 0; grid < 2; grid++) {
+            const sli_problem p = problem(texts[i]);
+            sli_problem train = p, longer = p;
+            const sli_kernel *row = row_of(&p, grid);
+            sli_why why = {""};
+            sli_booking of_p, of_train;
+            sli_cost cost;
+            train.train = true;
+            longer.steps = 2 * p.steps;
+            if (!row->eligible(&train, &caps, &why)) continue;
+            const double seconds = row->seconds(&p, &caps), twice = row->seconds(&longer, &caps);
+            CHECK(seconds > 1e-6 * p.steps * 0.2 && seconds < step_of(&p)->seconds(&p, &caps));
+            CHECK(twice > 1.5 * seconds && twice < 2.1 * seconds);
+            CHECK(row->seconds(&train, &caps) > 1.5 * seconds);
+            row->book(&p, &caps, 8, &of_p);
+            row->book(&train, &caps, 8, &of_train);
+            CHECK(of_p.saved == 0 && of_p.scratch_backward == 0 && of_p.scratch_forward > 0);
+            CHECK(of_train.saved > 0 && of_train.scratch_backward > 0 && of_train.packed > of_p.packed);
+            row->cost(&train, &caps, &cost);
+            const double products = 2.0 * p.steps * p.batch * (p.bidirectional ? 2 : 1) * sli_op_gates(p.op) * p.units;
+            CHECK(cost.flops > 3 * products * (p.units + p.inputs) && cost.bytes > 0);
+        }
+}
+
+/* Packed memory holds R, and R^T in training, of every direction. */
+TEST(cuda_persistent_books_weights_of_both_directions) {
+    const sli_caps caps = invented(90);
+    const sli_problem one = problem("lstm:b16_t20_i64_h256_bf16_train"),
+                      both = problem("lstm:b16_t20_i64_h256_bf16_bi_train");
+    for (int grid = 0; grid < 2; grid++) {
+        sli_booking booking;
+        const size_t matrix = (size_t)2 * 4 * 256 * 256;
+        row_of(&one, grid)->book(&one, &caps, 20, &booking);
+        CHECK(booking.packed >= 2 * matrix);
+        row_of(&both, grid)->book(&both, &caps, 20, &booking);
+        CHECK(booking.packed >= 4 * matrix);
+    }
+}
