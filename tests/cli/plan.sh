@@ -8,6 +8,8 @@ try plan lstm:b3_t5_i4_h8 --device cpu:avx2 --threads 2 | kernels
 try plan rnn:b1_t1_i8_h8 --batch 7 --steps 9 --train --device cpu --threads 1 | kernels
 try plan lstm:l2_b3_t5_i4_h8_bf16_train --device cuda:sm_90 | grep -E '^(plan|device):|graph'
 try plan lstm:b3_t5_i4_h8_f16_train --device cuda:sm_86 --no-graph | grep -E '^(plan|device):|graph|  the loss'
+try plan lstm:b3_t5_i4_h8_f32x3_train --device cuda:sm_90 | grep -E '^plan:'
+try plan lstm:b3_t5_i4_h8_f32x3 --device cpu --threads 1
 try plan lstm:b3_t5_i4_h8 --device cuda:sm_75
 try plan lstm:b3_t5_i4_h8 --device tpu
 try plan lstm:b3_t5_i4_h8 --require ref --threads 1 | kernels
