@@ -26,6 +26,7 @@ struct emulate_register {
                                                                             EMULATE_JOIN(emulate_case_, __LINE__)); \
     static std::string EMULATE_JOIN(emulate_case_, __LINE__)([[maybe_unused]] uint64_t seed)
 
+extern int emulate_shape[3]; /* units, rows, steps that the caller wants; 0: as the case says */
 std::string emulate_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -14,6 +14,7 @@
 #include <ucontext.h>
 #endif
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -165,6 +166,9 @@ unsigned char *take_stack() {
     }
     unsigned char *stack = free_stacks.back();
     free_stacks.pop_back();
+#if defined(__SANITIZE_ADDRESS__)
+    __asan_unpoison_memory_region(stack, STACK); /* frames of a thread that never returned */
+#endif
     memcpy(stack, &CANARY, sizeof CANARY);
     return stack;
 }

@@ -1,4 +1,5 @@
-/* Kernels on the CPU: emulate_tests [--only TEXT] [--seed N] [--seeds N] [--list] [--verbose]. Every case runs under each seed:
+/* Kernels on the CPU: emulate_tests [--only TEXT] [--seed N] [--seeds N] [--list] [--verbose]
+ * [--shape UNITS,ROWS,STEPS]. Every case runs under each seed:
  * 0 is everything in order, the others are orders of threads and arrivals drawn at random. */
 #include <stdarg.h>
 #include <stdlib.h>
@@ -7,6 +8,8 @@
 #include <unistd.h>
 #include "cases.h"
 #include "emulate.h"
+
+int emulate_shape[3];
 
 std::vector<emulate_case> &emulate_cases() {
     static std::vector<emulate_case> all;
@@ -30,6 +33,7 @@ static double seconds() {
 int main(int count, char **arguments) {
     const char *only = "";
     uint64_t first = 0, seeds = 3;
+    std::string shape;
     bool list = false, verbose = false;
     for (int i = 1; i < count; i++) {
         const std::string a = arguments[i];
@@ -40,12 +44,18 @@ int main(int count, char **arguments) {
             seeds = 1;
         } else if (a == "--seeds" && i + 1 < count) {
             seeds = strtoull(arguments[++i], nullptr, 10);
+        } else if (a == "--shape" && i + 1 < count) {
+            shape = arguments[++i];
+            sscanf(shape.c_str(), "%d,%d,%d", &emulate_shape[0], &emulate_shape[1], &emulate_shape[2]);
         } else if (a == "--list") {
             list = true;
         } else if (a == "--verbose") {
             verbose = true;
         } else {
-            fprintf(stderr, "usage: %s [--only TEXT] [--seed N] [--seeds N] [--list] [--verbose]\n", arguments[0]);
+            fprintf(stderr,
+                    "usage: %s [--only TEXT] [--seed N] [--seeds N] [--list] [--verbose]\n"
+                    "    [--shape UNITS,ROWS,STEPS]\n",
+                    arguments[0]);
             return 2;
         }
     }
@@ -60,7 +70,8 @@ int main(int count, char **arguments) {
         std::string wrong;
         for (uint64_t seed = first; seed < first + seeds && wrong.empty(); seed++) {
             const std::string repeat =
-                emulate_say("repeat: %s --only '%s' --seed %lu", arguments[0], c.name.c_str(), (unsigned long)seed);
+                emulate_say("repeat: %s --only '%s' --seed %lu%s", arguments[0], c.name.c_str(), (unsigned long)seed,
+                            shape.empty() ? "" : (" --shape " + shape).c_str());
             emulate::on_death("FAIL " + c.name + "\n    " + repeat);
             alarm(120); /* a kernel that polls memory by itself */
             wrong = c.test(seed);

@@ -110,6 +110,10 @@ template <class C> std::string check(const persist_problem &asked, uint64_t seed
     p.gates = C::gates;
     p.math = C::math;
     p.backward = C::backward;
+    if (emulate_shape[0] > 0) p.H = emulate_shape[0];
+    if (emulate_shape[1] > 0) p.B = emulate_shape[1];
+    if (emulate_shape[2] > 0) p.T = emulate_shape[2];
+    if (p.H > S::group * S::units) return emulate_say("the configuration has %d units", S::group * S::units);
     p.groups = (p.B + S::rows * S::halves - 1) / (S::rows * S::halves);
     if (C::options >= 0) {
         p.options = C::options;
@@ -232,6 +236,10 @@ enum { L = 4, G = 3, R = 1 };
     const problems<configuration<CELL, PERSIST_##MATH, false, PERSIST_##GATHER, __VA_ARGS__>> NAME;
 #define BACKWARD(NAME, CELL, MATH, GATHER, ...) \
     const problems<configuration<CELL, PERSIST_##MATH, true, PERSIST_##GATHER, __VA_ARGS__>> NAME;
+#ifdef EMULATE_CONFIGURATIONS /* a file of others: tests/cuda/emulate/try */
+#include EMULATE_CONFIGURATIONS
+#else
 #include "persist_configurations.h"
+#endif
 
 } // namespace
