@@ -5,14 +5,15 @@
 
 PyTorch's step: embedding, dropout, two LSTM layers with dropout, linear, cross-entropy, backward, clipping, SGD; eager, and
 the whole step as one CUDA graph; f32, tf32, bf16 and f16 by autocast with f32 parameters (f16 with a gradient scaler's factor,
-fixed), bf16 also with everything in bf16. Its data lies on the GPU; Sluice trains as users do, on a synthetic text of 10,000
-words, and its words per second come from the log, without the first fifth of the steps. PyTorch is timed before and after.
-Each preset and precision appends one JSON line; what --out has for the same --source is skipped.
+fixed), bf16 also with everything in bf16. Sluice is our own kernels (--require cuda:), and once more as the plan chooses. Its data lies on the GPU; Sluice trains as users do, on a synthetic text of 10,000
+words, and its words per second come from the log, without the first fifth of the steps; a second training with --profile says
+where the time of a step goes. PyTorch is timed before and after. Each preset and precision appends one JSON line; what --out has for the same --source is skipped.
 """
 import argparse
 import json
 import os
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -27,6 +28,8 @@ VOCABULARY = 10000
 # units, steps, dropout, clip
 PRESETS = {"ptb-small": (200, 20, 0.0, 5), "ptb-medium": (650, 35, 0.5, 5), "ptb-large": (1500, 35, 0.65, 10)}
 BATCH = 20
+GOALS = {("ptb-large", "bf16"): 550000, ("ptb-large", "tf32"): 400000, ("ptb-medium", "bf16"): 1200000,
+         ("ptb-small", "bf16"): 1500000}  # words per second
 
 
 def arguments():
@@ -36,6 +39,7 @@ def arguments():
     parser.add_argument("--dtypes", default="f32,tf32,bf16,f16")
     parser.add_argument("--steps", type=int, default=300, help="training steps of Sluice")
     parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--require", default="cuda:", help="the kernels that are Sluice's")
     parser.add_argument("--out", default="lm.jsonl")
     parser.add_argument("--table")
     parser.add_argument("--source", default="")
@@ -57,7 +61,16 @@ def write_text(path, words):
 
 
 # ----------------------------------------------------------------------------------------------------------- sluice --
-def run_sluice(args, preset, dtype, folder):
+def profile_of(command):
+    """{part: share} of a training with --profile."""
+    done = subprocess.run(command + ["--profile"], capture_output=True, text=True, timeout=280, check=False)
+    lines = done.stdout.splitlines()
+    starts = [k for k, line in enumerate(lines) if line.startswith("profile ")]
+    parts = re.findall(r"^(?:profile| +) +(\S.*?) +([0-9.]+) %", "\n".join(lines[starts[0]:] if starts else []), re.M)
+    return {name: float(share) / 100 for name, share in parts}
+
+
+def run_sluice(args, preset, dtype, folder, options, profile):
     units, steps, _, _ = PRESETS[preset]
     text, log = os.path.join(folder, f"{preset}.txt"), os.path.join(folder, "log.jsonl")
     if not os.path.exists(text):
@@ -65,7 +78,7 @@ def run_sluice(args, preset, dtype, folder):
     if os.path.exists(log):
         os.remove(log)
     command = [args.sluice, "train", "lm", "--preset", preset, text, "--device", args.device, "--dtype", dtype, "--epochs",
-               "1", "--valid-split", "0", "--lr", "0.1", "--log", log, "--out", os.path.join(folder, "model")]
+               "1", "--valid-split", "0", "--lr", "0.1", "--log", log, "--out", os.path.join(folder, "model"), *options]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
         if done.returncode != 0:
@@ -80,7 +93,10 @@ def run_sluice(args, preset, dtype, folder):
         first = times[len(times) // 5]
         last = times[-1]
         words = (last[0] - first[0]) * BATCH * steps
-        return {"words_per_s": words / (last[1] - first[1]), "steps": last[0] - first[0], "units": units}
+        result = {"words_per_s": words / (last[1] - first[1]), "steps": last[0] - first[0], "units": units}
+        if profile:
+            result["profile"] = profile_of(command)
+        return result
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError, ZeroDivisionError) as error:
         return {"error": repr(error)[:300]}
 
@@ -185,7 +201,8 @@ def time_torch(torch, preset, dtype, samples):
 def measure(args, torch, preset, dtype, folder):
     samples = {}
     time_torch(torch, preset, dtype, samples)
-    ours = run_sluice(args, preset, dtype, folder)
+    ours = run_sluice(args, preset, dtype, folder, ["--require", args.require] if args.require else [], True)
+    planned = run_sluice(args, preset, dtype, folder, [], False)
     time_torch(torch, preset, dtype, samples)
     words = BATCH * PRESETS[preset][1]
     peers = {}
@@ -195,7 +212,8 @@ def measure(args, torch, preset, dtype, folder):
         else:
             peers[name] = {"words_per_s": words / statistics.median(times) * 1e3, "ms": statistics.median(times),
                            "min": min(times), "max": max(times), "n": len(times)}
-    return {"case": f"{preset}|{dtype}|{args.source}", "preset": preset, "dtype": dtype, "sluice": ours, "torch": peers}
+    return {"case": f"{preset}|{dtype}|{args.source}", "preset": preset, "dtype": dtype, "sluice": ours, "planned": planned,
+            "torch": peers}
 
 
 def speed(entry):
@@ -204,15 +222,34 @@ def speed(entry):
 
 def table(lines):
     names = ("eager", "graph", "pure_eager", "pure_graph")
-    out = ["| preset | dtype | Sluice | PyTorch eager | graph | all bf16, eager | all bf16, graph | Sluice / best |",
-           "|---|---|---|---|---|---|---|---|"]
+    out = ["| preset | dtype | Sluice | goal | as planned | PyTorch eager | graph | all bf16, eager | all bf16, graph "
+           "| Sluice / best | Sluice / eager |", "|---|---|---|---|---|---|---|---|---|---|---|"]
     for line in lines:
         peers = [line["torch"].get(name) for name in names]
         best = max((p["words_per_s"] for p in peers if p and "words_per_s" in p), default=None)
         ours = line["sluice"].get("words_per_s")
         ratio = f"{ours / best:.2f}" if ours and best else line["sluice"].get("error", "-")[:60]
-        out.append(f"| {line['preset']} | {line['dtype']} | {speed(line['sluice'])} | " +
-                   " | ".join(speed(p) for p in peers) + f" | {ratio} |")
+        eager = peers[0]["words_per_s"] if peers[0] and "words_per_s" in peers[0] else None
+        goal = GOALS.get((line["preset"], line["dtype"]))
+        out.append(f"| {line['preset']} | {line['dtype']} | {speed(line['sluice'])} | {f'{goal:,}' if goal else '-'} | "
+                   f"{speed(line.get('planned'))} | " + " | ".join(speed(p) for p in peers) +
+                   f" | {ratio} | {f'{ours / eager:.2f}' if ours and eager else '-'} |")
+    return "\n".join(out) + "\n" + breakdown(lines)
+
+
+def breakdown(lines):
+    """Microseconds of each part of Sluice's step."""
+    profiles = [(line, line["sluice"]["profile"]) for line in lines if line["sluice"].get("profile")]
+    names = sorted({name for _, profile in profiles for name in profile},
+                   key=lambda name: -sum(profile.get(name, 0) for _, profile in profiles))
+    if not names:
+        return ""
+    out = ["", "Microseconds of a step of Sluice", "", "| preset | dtype | step | " + " | ".join(names) + " |",
+           "|---|---|---|" + "---|" * len(names)]
+    for line, profile in profiles:
+        step = 1e6 * BATCH * PRESETS[line["preset"]][1] / line["sluice"]["words_per_s"]
+        out.append(f"| {line['preset']} | {line['dtype']} | {step:.0f} | " +
+                   " | ".join(f"{step * profile.get(name, 0):.0f}" for name in names) + " |")
     return "\n".join(out) + "\n"
 
 

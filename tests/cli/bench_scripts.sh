@@ -44,6 +44,10 @@ published = read_published(os.path.join(sys.argv[1], "published.txt"))
 print(len(shapes), "shapes;", [key for key in published if key[:3] not in shapes], "published without one")
 END
 
+echo '--- language models'
+echo '{"case": "ptb-small|bf16|four", "preset": "ptb-small", "dtype": "bf16", "sluice": {"words_per_s": 2e6, "profile": {"recurrence": 0.6, "optimizer": 0.4}}, "planned": {"error": "none"}, "torch": {"eager": {"words_per_s": 1e5}, "graph": {"words_per_s": 5e5}}}' >lm.jsonl
+python3 "$bench/lm.py" --presets ptb-small --dtypes bf16 --out lm.jsonl --source four
+
 echo '--- floors'
 python3 "$bench/floors.py" --dry-run --units 128,2048 --batches 1,64
 floors() {
