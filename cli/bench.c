@@ -29,6 +29,7 @@ typedef struct bench_state {
     bool json, memory_failed;
     bench_row rows[ROWS_MOST];
     int count;
+    char *choices;     /* --tune: sl_plan_choices of the problem at hand; else NULL */
     const char *dtype; /* --dtype, or NULL */
     case_list cases;
 } bench_state;
@@ -52,19 +53,32 @@ static double fastest(const bench_state *state) {
     return best;
 }
 
+/* Microseconds of a time step; "-": nothing recurs, or not known. */
+static const char *step_text(const sl_timing *t, double seconds, char text[32]) {
+    if (t->steps > 0 && seconds >= 0)
+        snprintf(text, 32, "%.3f", 1e6 * seconds / t->steps);
+    else
+        snprintf(text, 32, "-");
+    return text;
+}
+
 static void print_rows(const bench_state *state, const char *problem) {
     double best = fastest(state);
-    printf("%s\n  %-16s %12s %12s %12s %10s %8s %8s\n", problem, "kernel", "median ms", "min ms", "max ms", "GFLOP/s",
-           "ratio", "repeats");
+    printf("%s\n  %-20s %12s %12s %12s %10s %8s %8s %10s %10s\n", problem, "kernel", "median ms", "min ms", "max ms",
+           "GFLOP/s", "ratio", "repeats", "us/step", "predicted");
     for (int i = 0; i < state->count; i++) {
         const bench_row *row = &state->rows[i];
         const sl_timing *t = &row->timing;
+        char measured[32], expected[32];
         if (row->refusal)
-            printf("  %-16s refused: %s\n", row->kernel, row->refusal);
+            printf("  %-20s refused: %s\n", row->kernel, row->refusal);
         else
-            printf("  %-16s %12.4f %12.4f %12.4f %10.2f %8.2f %8d\n", row->kernel, t->median * 1e3, t->minimum * 1e3,
-                   t->maximum * 1e3, t->gflops, best > 0 ? t->median / best : 1, t->repeats);
+            printf("  %-20s %12.4f %12.4f %12.4f %10.2f %8.2f %8d %10s %10s\n", row->kernel, t->median * 1e3,
+                   t->minimum * 1e3, t->maximum * 1e3, t->gflops, best > 0 ? t->median / best : 1, t->repeats,
+                   step_text(t, t->median, measured), step_text(t, t->predicted, expected));
     }
+    for (const char *line = state->choices; line && *line; line += strcspn(line, "\n") + 1)
+        printf("  plans take %.*s\n", (int)strcspn(line, "\n"), line);
     fflush(stdout);
 }
 
@@ -81,6 +95,8 @@ static void write_timing(json *out, const bench_row *row, double best) {
     json_number(out, "gflops", t->gflops);
     json_number(out, "ratio", best > 0 ? t->median / best : 1);
     json_int(out, "repeats", t->repeats);
+    if (t->steps > 0) json_number(out, "us_per_step", 1e6 * t->median / t->steps);
+    if (t->steps > 0 && t->predicted >= 0) json_number(out, "predicted_us_per_step", 1e6 * t->predicted / t->steps);
 }
 
 static void print_rows_json(const bench_state *state, const char *problem) {
@@ -95,6 +111,7 @@ static void print_rows_json(const bench_state *state, const char *problem) {
         json_close(&out, '}');
     }
     json_close(&out, ']');
+    if (state->choices) json_str(&out, "choices", state->choices);
     json_close(&out, '}');
     json_end(&out);
     fflush(stdout);
@@ -105,14 +122,43 @@ static void free_rows(bench_state *state) {
         free(state->rows[i].kernel);
         free(state->rows[i].refusal);
     }
+    free(state->choices);
+    state->choices = NULL;
     state->count = 0;
+}
+
+/* --tune: what plans with it will take of the problem, remembered for them. */
+static sl_status tune(bench_state *state, const char *problem) {
+    sl_model *model = NULL;
+    sl_plan *plan = NULL;
+    sl_plan_options options = state->options, of_problem = {0};
+    if (options.tune == SL_TUNE_NEVER) return SL_OK;
+    sl_status status = sl_model_from_problem(NULL, problem, &model, &of_problem);
+    options.batch = of_problem.batch;
+    options.steps = of_problem.steps;
+    options.train = of_problem.train;
+    options.masking = of_problem.masking;
+    if (options.dtype == SL_DTYPE_DEFAULT) options.dtype = of_problem.dtype;
+    if (status == SL_OK) status = sl_plan_new(model, &options, &plan);
+    if (status == SL_OK) state->choices = strdup(sl_plan_choices(plan));
+    if (status == SL_OK && !state->choices) state->memory_failed = true;
+    sl_plan_free(plan);
+    sl_model_free(model);
+    return status;
+}
+
+/* Times the rows of the problem into state->rows. */
+static sl_status time_problem(bench_state *state, const char *problem) {
+    state->count = 0;
+    sl_status status = sl_bench_problem(problem, &state->options, state->seconds, keep_row, state);
+    if (status == SL_OK) status = tune(state, problem);
+    return status == SL_OK && state->memory_failed ? SL_ERR_OUT_OF_MEMORY : status;
 }
 
 static int bench_one(void *context, const char *problem) {
     bench_state *state = context;
-    state->count = 0;
-    int code = report(sl_bench_problem(problem, &state->options, state->seconds, keep_row, state));
-    if (!code && state->memory_failed) code = report_memory();
+    sl_status status = time_problem(state, problem);
+    int code = state->memory_failed ? report_memory() : report(status);
     if (!code && state->json) print_rows_json(state, problem);
     if (!code && !state->json) print_rows(state, problem);
     free_rows(state);
@@ -132,9 +178,7 @@ static int bench_case(void *context, const char *problem) {
     bench_state *state = context;
     const char *device = state->options.device ? state->options.device : "auto";
     if (!case_begin(&state->cases, problem, state->dtype ? state->dtype : "", device)) return 0;
-    state->count = 0;
-    sl_status status = sl_bench_problem(problem, &state->options, state->seconds, keep_row, state);
-    if (status == SL_OK && state->memory_failed) status = SL_ERR_OUT_OF_MEMORY;
+    sl_status status = time_problem(state, problem);
     if (status == SL_OK) print_rows(state, problem);
     for (int i = 0; status == SL_OK && i < state->count; i++) {
         write_timing(open_line(state, problem), &state->rows[i], fastest(state));
@@ -175,8 +219,9 @@ const command command_bench = {
                 "       sluice bench FILE... --jsonl LINES [--source TEXT] [--shard I/N] [--limit-seconds S]",
     .text =
         "Runs every kernel that takes the problem, alternating, and prints medians, the fastest and the slowest\n"
-        "repeat, GFLOP/s and the time as a multiple of the fastest kernel's; refused kernels with their reason. A\n"
-        "FILE holds one problem a line. With --json, one object a line for each problem. On a GPU the inputs are on\n"
+        "repeat, GFLOP/s, the time as a multiple of the fastest kernel's, and measured and predicted microseconds of\n"
+        "a time step; refused kernels with their reason. With --tune also what plans with --tune will take. A FILE\n"
+        "holds one problem a line. With --json, one object a line for each problem. On a GPU the inputs are on\n"
         "the device before the clock starts, and a repeat is one of a burst of calls that is waited for once.",
     .groups = {&bench_group, &where_group, &case_group, &script_group},
     .examples = "  sluice bench lstm:b20_t35_i650_h650_train\n"

@@ -180,6 +180,8 @@ static int run(const command *command, int count, char **words) {
     arguments a = {.values = {&check, &where, &cases, &script}};
     int code = arguments_parse(&a, command, count, words);
     if (code != PARSE_GO_ON) return code;
+    if (where.tune)
+        return usage_error(command, "--tune: check runs every kernel, there is nothing to choose; leave it out");
     check_state *state = calloc(1, sizeof *state);
     if (!state) return report_memory();
     *state = (check_state){.seed = check.seed, .json = script.json, .out = {.file = stdout}};

@@ -22,6 +22,9 @@ static const option where_table[] = {
      "exit code 5"},
     {OPTION_FLAG, "no-graph", offsetof(where_options, no_graph), NULL, 0, 0,
      "on a GPU, launch every kernel anew instead of replaying recorded calls; the numbers do not depend on it"},
+    {OPTION_MODE, "tune", offsetof(where_options, tune), "again", 0, 0,
+     "choose the recurrent layers' kernels by timing all that are eligible, instead of by predicted time; times are "
+     "remembered, with =again they are taken anew"},
     {0}};
 const option_group where_group = {"where and how to compute", where_table};
 
@@ -45,6 +48,7 @@ void where_apply(const where_options *where, const arguments *a, sl_plan_options
     if (where->require) options->require = where->require;
     if (where->threads) options->threads = where->threads;
     if (where->no_graph) options->no_graph = 1;
+    if (where->tune) options->tune = (sl_tune)where->tune;
     if (arguments_given(a, "memory-limit")) options->memory_limit = where->memory_limit;
 }
 

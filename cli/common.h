@@ -9,7 +9,7 @@
 extern const command command_train, command_predict, command_eval, command_generate, command_plan, command_check,
     command_bench, command_info, command_devices;
 
-/* --device --threads --dtype --require --memory-limit --no-graph */
+/* --device --threads --dtype --require --memory-limit --no-graph --tune */
 typedef struct where_options {
     const char *device;
     int threads;
@@ -17,6 +17,7 @@ typedef struct where_options {
     const char *require;
     size_t memory_limit;
     int no_graph;
+    int tune; /* as sl_tune */
 } where_options;
 extern const option_group where_group;
 sl_dtype where_dtype(const where_options *where, const arguments *arguments);

@@ -64,6 +64,7 @@ bool nearest_word(const char *word, const char *words, char *nearest, size_t cap
 /* --------------------------------------------------------------------------------------------------------- help -- */
 static int use_of(const option *o, char *text, size_t capacity) {
     if (o->kind == OPTION_FLAG) return snprintf(text, capacity, "--%s", o->name);
+    if (o->kind == OPTION_MODE) return snprintf(text, capacity, "--%s[=%s]", o->name, o->value);
     return snprintf(text, capacity, "--%s %s", o->name, o->value);
 }
 
@@ -200,6 +201,12 @@ static int set_value(const command *command, const option *o, const char *text, 
     case OPTION_FLAG:
         *(int *)value = 1;
         return PARSE_GO_ON;
+    case OPTION_MODE:
+        *(int *)value = 1;
+        if (!text) return PARSE_GO_ON;
+        if (set_choice(command, o, text, value) != PARSE_GO_ON) return 2;
+        *(int *)value += 2;
+        return PARSE_GO_ON;
     case OPTION_INT:
     case OPTION_REAL:
         return set_number(command, o, text, value);
@@ -257,7 +264,7 @@ static int parse_option(arguments *a, const command *command, int count, char **
     if (!o) return unknown_option(command, words[0]);
     const char *value = equals ? equals + 1 : NULL;
     if (o->kind == OPTION_FLAG && value) return usage_error(command, "--%s takes no value", o->name);
-    if (o->kind != OPTION_FLAG && !value) {
+    if (o->kind != OPTION_FLAG && o->kind != OPTION_MODE && !value) {
         if (count < 2) return usage_error(command, "--%s needs a value: --%s %s", o->name, o->name, o->value);
         value = words[1];
         *used = 2;

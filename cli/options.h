@@ -8,6 +8,7 @@
 typedef enum option_kind {
     OPTION_END,   /* ends a table */
     OPTION_FLAG,  /* int, no value: 1 */
+    OPTION_MODE,  /* int: --NAME is 1, --NAME=WORD is 2 + the index of the word in `value` */
     OPTION_INT,   /* int within [minimum, maximum] */
     OPTION_SEED,  /* uint64_t */
     OPTION_REAL,  /* double within [minimum, maximum] */

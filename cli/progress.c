@@ -100,7 +100,8 @@ static void log_machine(json *out) {
     json_close(out, '}');
 }
 
-void progress_start(progress_view *view, const sl_plan *plan, const char *command, double parameters) {
+void progress_start(progress_view *view, const sl_plan *plan, const char *command, double parameters,
+                    const char *note) {
     if (!view->log) return;
     json out = {.file = view->log};
     json_open(&out, NULL, '{');
@@ -111,6 +112,7 @@ void progress_start(progress_view *view, const sl_plan *plan, const char *comman
     json_int(&out, "threads", sl_plan_threads(plan));
     json_str(&out, "kernel", sl_plan_kernels(plan));
     json_int(&out, "parameters", (long long)parameters);
+    if (note) json_str(&out, "note", note);
     json_text(&out, "plan", sl_plan_explain_json(plan));
     log_end(view, &out);
 }

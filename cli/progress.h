@@ -31,8 +31,8 @@ bool progress_is_terminal(void);
 /* Opens the log anew (step -1), or cuts it back to what happened up to the step from which training goes on and appends. Gives
  * an exit code. */
 int progress_open(progress_view *view, const char *log_path, int64_t step);
-/* The first line of the log: versions, machine, plan. */
-void progress_start(progress_view *view, const sl_plan *plan, const char *command, double parameters);
+/* The first line of the log: versions, machine, plan, and what resuming could not keep (NULL: nothing). */
+void progress_start(progress_view *view, const sl_plan *plan, const char *command, double parameters, const char *note);
 /* For sl_trainer_fit; context is the view. */
 sl_answer progress_show(void *context, const sl_progress *progress);
 /* Ends the line on the terminal and closes the log. Gives an exit code: 6 if the log could not be written. */

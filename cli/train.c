@@ -62,6 +62,7 @@ static double parameter_count(const sl_params *params) {
 
 static void print_summary(const train_job *job) {
     if (job->resume.path) printf("resume %s, after step %lld\n", job->resume.path, (long long)job->resume.step);
+    if (sl_trainer_note(job->trainer)) printf("note   %s\n", sl_trainer_note(job->trainer));
     const sl_plan *plan = sl_trainer_plan(job->trainer);
     const sl_training *t = &job->training;
     sl_memory m;
@@ -186,8 +187,8 @@ static int fit(train_job *job) {
     if (!code) code = progress_open(&view, o->fit.log, resumed ? job->resume.step : -1);
     if (code) return code;
     print_summary(job);
-    progress_start(&view, sl_trainer_plan(job->trainer), job->command,
-                   parameter_count(sl_trainer_params(job->trainer)));
+    progress_start(&view, sl_trainer_plan(job->trainer), job->command, parameter_count(sl_trainer_params(job->trainer)),
+                   sl_trainer_note(job->trainer));
     progress_catch_signals();
     sl_status status = sl_trainer_fit(job->trainer, progress_show, &view);
     code = progress_close(&view);

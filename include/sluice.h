@@ -588,11 +588,13 @@ typedef struct sl_training {
     int vocabulary_limit; /* and how many are kept, 0 = all */
     int drop_partial;     /* token streams, tail split: leave out a last block of less than T steps (PTB scripts) */
     int keep_state;       /* token streams: the state also survives the end of an epoch (char-rnn) */
+    sl_tune tune;         /* this and the next: as in sl_plan_options */
+    const char *choices;
 } sl_training;
 
 /* A description with its training options, as `sluice train --print-model` prints it: model JSON with a top-level key
  * "sluice": {"task": "lm" | "array", "text": {...}, "training": {...}}. It holds what decides the numbers; where and how
- * long to run (device, require, memory_limit, threads, no_graph, max_minutes) is left 0. A text without "sluice" gives zeros. */
+ * long to run (device, require, memory_limit, threads, no_graph, max_minutes, tune, choices) is left 0. A text without "sluice" gives zeros. */
 SL_API sl_status sl_training_from_json(const char *text, size_t bytes,
                                        sl_training *training); /* strings: static names */
 /* The whole document; *text as in sl_model_to_json. `task` NULL: training->task, or "array" if that is NULL too. */
@@ -646,8 +648,13 @@ SL_API const sl_plan *sl_trainer_plan(const sl_trainer *trainer);
 SL_API sl_params *sl_trainer_params(sl_trainer *trainer);
 /* Parameters only, from another model file (--init-from). */
 SL_API sl_status sl_trainer_init_from(sl_trainer *trainer, const char *path);
-/* Everything from PATH.last: goes on to the same bits as an uninterrupted run. SL_ERR_FILE if there is none. */
+/* Everything from PATH.last: goes on to the same bits as an uninterrupted run. SL_ERR_FILE if there is none. It holds the choices
+ * of the first run's plan (sl_plan_choices), which count instead of what training.choices, tune and predictions say: plan and
+ * params may be others than before. On another kind of device, in another dtype, or where a kernel cannot be had any more, kernels
+ * are chosen as for a new training, and sl_trainer_note says so. */
 SL_API sl_status sl_trainer_resume(sl_trainer *trainer);
+/* What resuming could not keep, one sentence; NULL: nothing. */
+SL_API const char *sl_trainer_note(const sl_trainer *trainer);
 SL_API sl_status sl_trainer_fit(sl_trainer *trainer, sl_answer (*progress)(void *context, const sl_progress *progress),
                                 void *context);
 
@@ -709,6 +716,8 @@ typedef struct sl_timing {
     double gflops;
     const char *refusal; /* or NULL */
     int repeats;
+    int steps;        /* time steps of a call; 0: nothing recurs */
+    double predicted; /* seconds of a call; negative: no prediction */
 } sl_timing;
 /* Times every eligible kernel, alternating, each for at least min_seconds; `timing` is called once per kernel row, refused ones
  * with their reason. On a GPU the inputs are there before the clock starts, and a repeat is one of a burst of calls. */

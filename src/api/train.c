@@ -148,6 +148,10 @@ sl_status sl_trainer_resume(sl_trainer *trainer) {
     return sli_trainer_resume(trainer);
 }
 
+const char *sl_trainer_note(const sl_trainer *trainer) {
+    return trainer ? trainer->note : NULL;
+}
+
 sl_status sl_trainer_fit(sl_trainer *trainer, sl_answer (*progress)(void *context, const sl_progress *progress),
                          void *context) {
     NOT_NULL(trainer);

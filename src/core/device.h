@@ -63,6 +63,8 @@ struct sli_device_ops {
      * queue's own. */
     sl_status (*borrow_stream)(sli_queue *queue, void *stream);
     size_t (*blas_buffers)(const sli_caps *caps); /* bytes a BLAS keeps for itself, estimate */
+    /* Model and libraries, without line ends: where they are the same, so are times measured before. NULL: nothing to say. */
+    void (*identify)(const sli_caps *caps, char *text, size_t capacity);
 };
 
 #endif

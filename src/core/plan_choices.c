@@ -80,7 +80,8 @@ void sli_choices_forget(sl_plan *plan) {
 sl_status sli_choices_note(sl_plan *plan) {
     for (int k = 0; k < plan->choice_count; k++) {
         const sli_choice *choice = &plan->choices[k];
-        if (choice->obeyed || sli_choice_for(plan, choice->problem) != choice) continue;
+        bool tuning = choice->seconds >= 0 && !choice->reason; /* a part of a wide problem that one kernel took */
+        if (choice->obeyed || tuning || sli_choice_for(plan, choice->problem) != choice) continue;
         SLI_TRY(sli_plan_note(plan, "choice %s %s is not taken: %s", choice->problem, choice->row,
                               choice->reason ? choice->reason : "nothing in this plan is that problem"));
     }

@@ -146,21 +146,19 @@ sl_status sli_plan_choose_among(sl_plan *plan, const sli_kernel *const *rows, co
     *kernel = NULL;
     sli_refusal **tail = refusals;
     sli_choice *choice = sli_choice_for(plan, kept);
-    bool parts = choice && sli_choice_is_parts(choice) && sli_problem_parts(problem) > 1;
-    if (parts) choice->obeyed = true;
+    if (choice && sli_choice_is_parts(choice) && sli_problem_parts(problem) > 1)
+        return sli_fail(SL_ERR_NO_KERNEL, "%s: the choices take %s in parts", where, text);
     for (const sli_kernel *const *row = rows; *row; row++) {
         if (!sli_kernel_serves(*row, problem->op, &plan->caps)) continue;
         sli_why why = {""};
-        if (parts) {
-            sli_refuse(&why, "the choices take its layers and directions one by one");
-        } else if (may_take(plan, *row, problem, &why)) {
+        if (may_take(plan, *row, problem, &why)) {
             if (count < SLI_PLAN_CANDIDATES)
                 candidates[count++] = (candidate){*row, sli_kernel_seconds(*row, problem, &plan->caps)};
             continue;
         }
         SLI_TRY(add_refusal(plan, &tail, &(sli_refusal){.kernel = *row, .problem = kept, .reason = why.text}));
     }
-    int named = choice && !parts ? named_by(plan, choice, candidates, count, *refusals) : -1;
+    int named = choice ? named_by(plan, choice, candidates, count, *refusals) : -1;
     if (count == 0) return fail_without_kernel(plan, text, where, required(plan, problem), *refusals);
     int best = named >= 0 ? named : best_of(candidates, count);
     *kernel = candidates[best].kernel;
@@ -196,11 +194,15 @@ sl_status sli_plan_offer(sl_plan *plan, const sli_kernel *const *rows, const sli
     const sli_kernel *kernel = NULL;
     sli_refusal *refusals = NULL;
     *taken = false;
-    sl_status status = sli_plan_choose_among(plan, rows, problem, "", &kernel, &refusals);
-    double seconds = kernel ? sli_kernel_seconds(kernel, problem, &plan->caps) : -1;
     char text[SLI_PROBLEM_TEXT];
     sli_problem_print(problem, text, sizeof text);
-    const sli_choice *choice = sli_choice_for(plan, text);
+    sli_choice *choice = sli_choice_for(plan, text);
+    if (choice && sli_choice_is_parts(choice)) {
+        choice->obeyed = true;
+        return sli_plan_keep_out(plan, NULL, problem, "the choices take its layers and directions one by one", false);
+    }
+    sl_status status = sli_plan_choose_among(plan, rows, problem, "", &kernel, &refusals);
+    double seconds = kernel ? sli_kernel_seconds(kernel, problem, &plan->caps) : -1;
     bool named = choice && choice->obeyed;
     if (status == SL_OK && (named || seconds < 0 || parts < 0 || seconds <= parts)) {
         *taken = true;

@@ -5,6 +5,8 @@
  * once. So that the gradients fed at first stay what they are, no two pieces of such a run share memory.
  *
  * A kernel that takes several times as long as the fastest of its library is timed in a few rounds only. */
+#include "proof/bench.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -15,7 +17,9 @@
 #include "proof/subject.h"
 
 enum { LEAST_ROUNDS = 5, LEAST_BURSTS = 20, MOST_ROUNDS = 1000, MOST_CALLS = 2000, SLOW_FACTOR = 3, SLOW_ROUNDS = 5 };
+enum { QUICK_ROUNDS = 3 }; /* of sli_bench_ways */
 #define BURST_SECONDS 3e-3
+_Static_assert((int)SLI_BENCH_WAYS >= (int)SLI_ROWS_MAX, "entries have room for all rows");
 
 typedef struct entry {
     const char *kernel, *refusal;
@@ -33,8 +37,9 @@ typedef struct bench {
     sl_model *model;
     sl_plan *plan;
     sli_subject *subject;
-    entry entries[SLI_ROWS_MAX];
+    entry entries[SLI_BENCH_WAYS];
     int count, rounds;
+    bool quick; /* a slow way is timed once, whosever it is */
 } bench;
 
 static double now(void) {
@@ -48,20 +53,23 @@ static bool is_late(const bench *b) {
     return b->plan->ops->record_begin != NULL;
 }
 
+static sl_status open_entry(bench *b, entry *e, const sl_plan_options *options) {
+    e->seconds = sli_arena_alloc(&b->subject->arena, MOST_ROUNDS * sizeof(double));
+    if (!e->seconds) return sli_fail_memory("the times of a benchmark", MOST_ROUNDS * sizeof(double));
+    SLI_TRY((is_late(b) ? sli_trial_open_guarded : sli_trial_open)(b->subject, options, &e->trial));
+    e->calls = is_late(b);
+    sli_trial_feed(&e->trial, b->subject->options.batch, b->subject->options.steps);
+    e->open = true;
+    return SL_OK;
+}
+
 static sl_status add_entry(bench *b, const char *kernel, const char *refusal, const char *require) {
     entry *e = &b->entries[b->count++];
     sl_plan_options options = b->options;
     e->kernel = kernel;
     e->refusal = refusal;
-    if (refusal) return SL_OK;
     options.require = require;
-    e->seconds = sli_arena_alloc(&b->subject->arena, MOST_ROUNDS * sizeof(double));
-    if (!e->seconds) return sli_fail_memory("the times of a benchmark", MOST_ROUNDS * sizeof(double));
-    SLI_TRY((is_late(b) ? sli_trial_open_guarded : sli_trial_open)(b->subject, &options, &e->trial));
-    e->calls = is_late(b);
-    sli_trial_feed(&e->trial, b->subject->options.batch, b->subject->options.steps);
-    e->open = true;
-    return SL_OK;
+    return refusal ? SL_OK : open_entry(b, e, &options);
 }
 
 static sl_status add_entries(bench *b) {
@@ -135,7 +143,8 @@ static bool same_library(const char *kernel, const char *other) {
 static bool is_slow(const bench *b, const entry *e) {
     for (int k = 0; k < b->count; k++) {
         const entry *other = &b->entries[k];
-        if (other->open && same_library(other->kernel, e->kernel) && e->warm > SLOW_FACTOR * other->warm) return true;
+        bool rival = b->quick || same_library(other->kernel, e->kernel);
+        if (other->open && rival && e->warm > SLOW_FACTOR * other->warm) return true;
     }
     return false;
 }
@@ -143,13 +152,14 @@ static bool is_slow(const bench *b, const entry *e) {
 static sl_status time_all(bench *b, double min_seconds) {
     for (int k = 0; k < b->count; k++)
         if (b->entries[k].open) SLI_TRY(warm_up(b, &b->entries[k]));
-    int least = is_late(b) ? LEAST_BURSTS : LEAST_ROUNDS;
+    int least = b->quick ? QUICK_ROUNDS : is_late(b) ? LEAST_BURSTS : LEAST_ROUNDS;
+    int slow = b->quick ? 1 : SLOW_ROUNDS;
     double start = now();
     for (b->rounds = 0; b->rounds < MOST_ROUNDS; b->rounds++) {
         if (b->rounds >= least && now() - start >= min_seconds) break;
         for (int k = 0; k < b->count; k++) {
             entry *e = &b->entries[k];
-            if (!e->open || (e->rounds == SLOW_ROUNDS && is_slow(b, e))) continue;
+            if (!e->open || (e->rounds == slow && is_slow(b, e))) continue;
             SLI_TRY(time_once(b, e, &e->seconds[e->rounds++]));
         }
     }
@@ -161,7 +171,19 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static void tell(entry *e, void (*timing)(void *context, const sl_timing *timing), void *context) {
+/* Seconds of all steps of the op; negative where one is not predicted. */
+static double predicted(const sl_plan *plan, sli_op op) {
+    double sum = 0;
+    for (int k = 0; k < plan->step_count; k++) {
+        const sli_step *step = &plan->steps[k];
+        if (step->problem.op != op) continue;
+        if (step->seconds < 0) return -1;
+        sum += step->seconds;
+    }
+    return sum;
+}
+
+static void tell(const bench *b, entry *e, void (*timing)(void *context, const sl_timing *timing), void *context) {
     sl_timing t = {.kernel = e->kernel, .refusal = e->refusal};
     int n = e->rounds;
     if (e->open) {
@@ -171,18 +193,73 @@ static void tell(entry *e, void (*timing)(void *context, const sl_timing *timing
         t.maximum = e->seconds[n - 1];
         t.gflops = t.median > 0 ? sl_plan_flops(e->trial.plan) * 1e-9 / t.median : 0;
         t.repeats = n * (e->calls > 0 ? e->calls : 1);
+        t.steps = sli_op_is_recurrent(b->problem.op) ? b->problem.steps : 0;
+        t.predicted = predicted(e->trial.plan, b->problem.op);
     }
     if (timing) timing(context, &t);
 }
 
-static sl_status run_bench(bench *b, double min_seconds) {
+static sl_status prepare(bench *b) {
+    b->options.tune = SL_TUNE_NEVER;
     SLI_TRY(sli_problem_model(b->options.allocator, &b->problem, false, &b->model, &b->options));
     b->options.batch_major = 0;
     b->options.input_gradients = b->options.train && sli_op_is_recurrent(b->problem.op);
     SLI_TRY(sli_plan_new(b->model, &b->options, NULL, &b->plan));
-    SLI_TRY(sli_subject_new(b->model, &b->options, b->problem.mask, 1, &b->subject));
+    return sli_subject_new(b->model, &b->options, b->problem.mask, 1, &b->subject);
+}
+
+static sl_status run_bench(bench *b, double min_seconds) {
+    SLI_TRY(prepare(b));
     SLI_TRY(add_entries(b));
     return time_all(b, min_seconds > 0 ? min_seconds : 1);
+}
+
+static void finish(bench *b, sl_status status, void (*timing)(void *context, const sl_timing *timing), void *context) {
+    for (int k = 0; k < b->count && status == SL_OK; k++) tell(b, &b->entries[k], timing, context);
+    for (int k = 0; k < b->count; k++)
+        if (b->entries[k].open) sli_trial_close(&b->entries[k].trial);
+    sli_subject_free(b->subject);
+    sl_plan_free(b->plan);
+    sl_model_free(b->model);
+}
+
+/* ----------------------------------------------------------------------------------------------------- ways -- */
+static const char *not_obeyed(const sl_plan *plan) {
+    for (int k = 0; k < plan->choice_count; k++)
+        if (!plan->choices[k].obeyed && plan->choices[k].reason) return plan->choices[k].reason;
+    return NULL;
+}
+
+/* A failure of one way is its refusal: memory that is not there, say. */
+static sl_status add_way(bench *b, const sli_bench_way *way) {
+    entry *e = &b->entries[b->count++];
+    sl_plan_options options = b->options;
+    e->kernel = way->name;
+    options.choices = way->choices;
+    sl_status status = open_entry(b, e, &options);
+    const char *refusal = status == SL_OK ? not_obeyed(e->trial.plan) : sl_error_detail();
+    if (!refusal) return SL_OK;
+    e->refusal = sli_arena_string(&b->subject->arena, refusal);
+    if (e->open) sli_trial_close(&e->trial);
+    e->open = false;
+    if (!e->refusal) return sli_fail_memory("a reason", strlen(refusal) + 1);
+    sli_clear_error();
+    return SL_OK;
+}
+
+static sl_status run_ways(bench *b, const sli_bench_way *ways, int count, double seconds) {
+    SLI_TRY(prepare(b));
+    for (int k = 0; k < count && k < SLI_BENCH_WAYS; k++) SLI_TRY(add_way(b, &ways[k]));
+    return time_all(b, seconds);
+}
+
+sl_status sli_bench_ways(const sli_problem *problem, const sl_plan_options *options, const sli_bench_way *ways,
+                         int count, double seconds, void (*timing)(void *context, const sl_timing *timing),
+                         void *context) {
+    bench b = {.problem = *problem, .options = *options, .quick = true};
+    sl_status status = run_ways(&b, ways, count, seconds);
+    finish(&b, status, timing, context);
+    return status;
 }
 
 sl_status sl_bench_problem(const char *problem, const sl_plan_options *options, double min_seconds,
@@ -193,11 +270,6 @@ sl_status sl_bench_problem(const char *problem, const sl_plan_options *options, 
     if (options) b.options = *options;
     if (b.options.dtype != SL_DTYPE_DEFAULT) b.problem.dtype = b.options.dtype;
     sl_status status = run_bench(&b, min_seconds);
-    for (int k = 0; k < b.count && status == SL_OK; k++) tell(&b.entries[k], timing, context);
-    for (int k = 0; k < b.count; k++)
-        if (b.entries[k].open) sli_trial_close(&b.entries[k].trial);
-    sli_subject_free(b.subject);
-    sl_plan_free(b.plan);
-    sl_model_free(b.model);
+    finish(&b, status, timing, context);
     return status;
 }

@@ -101,6 +101,24 @@ static sl_status write_scaling(sl_trainer *t, sli_text *out) {
     return SL_OK;
 }
 
+/* What decides which kernels there are, beside the problems: "cpu", "cuda:sm_90". */
+static void device_kind(const sl_plan *plan, char *text, size_t capacity) {
+    const sli_caps *caps = &plan->caps;
+    if (caps->kind == SLI_DEVICE_CUDA)
+        snprintf(text, capacity, "cuda:sm_%d", caps->compute_capability);
+    else
+        snprintf(text, capacity, "%.*s", (int)strcspn(caps->name, ":"), caps->name);
+}
+
+/* The kernels that compute, so that resuming takes the same. */
+static void write_choices(const sl_trainer *t, sli_text *out) {
+    char device[32];
+    device_kind(t->plan, device, sizeof device);
+    sli_text_printf(out, ", \"device\": \"%s\", \"dtype\": \"%s\", \"choices\": ", device,
+                    sli_dtype_name(t->plan->options.dtype));
+    sli_json_append_string(out, sl_plan_choices(t->plan));
+}
+
 static sl_status write_position(sl_trainer *t, sli_text *out) {
     const sli_position *at = &t->at;
     sli_text_printf(out,
@@ -114,6 +132,7 @@ static sl_status write_position(sl_trainer *t, sli_text *out) {
     append_loss(out, "epoch_count", at->epoch_count);
     append_loss(out, "best", at->best);
     append_loss(out, "patience_best", at->patience_best);
+    write_choices(t, out);
     sli_text_printf(out, ", \"options\": ");
     sli_training_write(out, &t->training, t->training.task, 0);
     sli_text_printf(out, "}");
@@ -294,10 +313,44 @@ static sl_status load_scaling(sl_trainer *t, const json_t *root) {
     return sli_params_scaling_set(t->params, &scaling);
 }
 
+static const char *string_or(const json_t *object, const char *key, const char *otherwise) {
+    const char *value = json_string_value(json_object_get(object, key));
+    return value ? value : otherwise;
+}
+
+static sl_status keep_note(sl_trainer *t, char *note) {
+    t->note = note;
+    return note ? SL_OK : sli_fail_memory("a note about resuming", 256);
+}
+
+/* The kernels that the file's training ran on, if they can be had. Files of before kernels were kept have none. */
+static sl_status take_choices(sl_trainer *t, const json_t *root, const char *path) {
+    char device[32];
+    const char *choices = string_or(root, "choices", NULL), *then = string_or(root, "device", "?");
+    const char *dtype = sli_dtype_name(t->plan->options.dtype), *dtype_then = string_or(root, "dtype", "?");
+    t->note = NULL;
+    if (!choices || strcmp(choices, sl_plan_choices(t->plan)) == 0) return SL_OK;
+    device_kind(t->plan, device, sizeof device);
+    if (strcmp(device, then) != 0 || strcmp(dtype, dtype_then) != 0)
+        return keep_note(t, sli_arena_format(&t->arena,
+                                             "%s: was trained on %s in %s: for %s in %s kernels are chosen anew, so "
+                                             "that last bits differ",
+                                             path, then, dtype_then, device, dtype));
+    SLI_TRY(sli_trainer_plan_again(t, choices));
+    if (strcmp(choices, sl_plan_choices(t->plan)) == 0) return SL_OK;
+    const char *reason =
+        t->plan->note_count > 0 ? t->plan->notes[t->plan->note_count - 1] : "other problems are planned";
+    return keep_note(t, sli_arena_format(&t->arena,
+                                         "%s: not every kernel that it was trained on can be had (%s): others take "
+                                         "their place, so that last bits differ",
+                                         path, reason));
+}
+
 static sl_status load(sl_trainer *t, const sl_file *file, const json_t *root, const char *path) {
     sli_position at;
     SLI_TRY(compare_with_trainer(t, file, root, path));
     SLI_TRY(read_position(t, root, path, &at));
+    SLI_TRY(take_choices(t, root, path));
     SLI_TRY(sli_file_load_params(file, t->params));
     SLI_TRY(sli_file_load_optimizer(file, t->params));
     SLI_TRY(load_states(t, file, path));

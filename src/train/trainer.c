@@ -15,6 +15,7 @@ static sl_status copy_string(sli_arena *arena, const char *text, const char **co
 static sl_status copy_strings(sl_trainer *t, const char *path, const char *const *metadata) {
     SLI_TRY(copy_string(&t->arena, t->training.device, &t->training.device));
     SLI_TRY(copy_string(&t->arena, t->training.require, &t->training.require));
+    SLI_TRY(copy_string(&t->arena, t->training.choices, &t->training.choices));
     SLI_TRY(copy_string(&t->arena, path, &t->path));
     if (path) {
         t->last_path = t->valid_kind == SLI_VALID_NONE ? t->path : sli_arena_format(&t->arena, "%s.last", path);
@@ -148,7 +149,7 @@ static sl_status set_data(sl_trainer *t, const sl_dataset *train, const sl_datas
 }
 
 /* ------------------------------------------------------------------------------------------------------ making -- */
-static sl_status make_plan(sl_trainer *t) {
+static sl_status make_plan(sl_trainer *t, const char *choices, sl_tune tune) {
     const sl_training *o = &t->training;
     sl_plan_options options = {.batch = t->rows,
                                .steps = o->steps,
@@ -164,12 +165,31 @@ static sl_status make_plan(sl_trainer *t) {
                                .reduction = o->reduction,
                                .optimizer = o->optimizer,
                                .clip = o->clip,
-                               .allocator = &t->allocator};
+                               .allocator = &t->allocator,
+                               .choices = choices,
+                               .tune = tune};
     SLI_TRY(sl_plan_new(t->model, &options, &t->plan));
     SLI_TRY(sl_params_new(t->plan, &t->params));
     SLI_TRY(sli_params_init(t->params, o->seed, o->init_scale));
     SLI_TRY(sl_run_new(t->plan, t->params, &t->run));
     return sl_run_set_seed(t->run, o->seed);
+}
+
+static void free_plan(sl_trainer *t) {
+    sl_run_free(t->run);
+    sl_params_free(t->params);
+    sl_plan_free(t->plan);
+    t->run = NULL;
+    t->params = NULL;
+    t->plan = NULL;
+}
+
+sl_status sli_trainer_plan_again(sl_trainer *t, const char *choices) {
+    free_plan(t); /* a GPU may not have room for both */
+    if (make_plan(t, choices, SL_TUNE_NEVER) == SL_OK) return SL_OK;
+    sli_clear_error();
+    free_plan(t);
+    return make_plan(t, t->training.choices, t->training.tune);
 }
 
 static sl_status allocate(const sl_allocator *allocator, size_t bytes, void *pointer) {
@@ -221,7 +241,7 @@ static sl_status make(sl_trainer *t, const sl_model *model, const sl_training *t
     SLI_TRY(check_writable(path));
     SLI_TRY(set_data(t, train, valid));
     SLI_TRY(copy_strings(t, path, metadata));
-    SLI_TRY(make_plan(t));
+    SLI_TRY(make_plan(t, t->training.choices, t->training.tune));
     SLI_TRY(make_buffers(t));
     t->at.best = t->at.patience_best = INFINITY;
     return SL_OK;
@@ -252,9 +272,7 @@ void sli_trainer_free(sl_trainer *trainer) {
     if (trainer->lengths) sli_free(&a, trainer->lengths, (size_t)trainer->rows * sizeof(int32_t));
     sli_free(&a, trainer->targets, trainer->target_bytes);
     sli_free(&a, trainer->inputs, trainer->input_bytes);
-    sl_run_free(trainer->run);
-    sl_params_free(trainer->params);
-    sl_plan_free(trainer->plan);
+    free_plan(trainer);
     sl_model_free(trainer->model);
     sli_arena_free(&trainer->arena);
     sli_free(&a, trainer, sizeof *trainer);

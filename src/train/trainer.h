@@ -47,6 +47,7 @@ struct sl_trainer {
     sl_run *run;
     const char *path, *last_path; /* NULL: write nothing */
     const char **metadata;        /* key, value, ..., NULL */
+    const char *note;             /* what resuming could not keep; NULL */
 
     sli_streams streams;
     sli_array_data arrays;
@@ -90,6 +91,9 @@ sl_status sli_trainer_new(const sl_model *model, const sl_training *training, co
 void sli_trainer_free(sl_trainer *trainer);
 /* src/train/profile.c */
 sl_status sli_trainer_profile_end(sl_trainer *trainer, sl_profile_part parts[SL_PROFILE_PARTS]);
+/* Another plan in place of this one, with these choices and no tuning; if there is none with them, as at first. Parameters, slots
+ * and states are as new; of the trainer nothing else changes. */
+sl_status sli_trainer_plan_again(sl_trainer *trainer, const char *choices);
 sl_status sli_trainer_init_from(sl_trainer *trainer, const char *path);
 sl_status sli_trainer_resume(sl_trainer *trainer);
 sl_status sli_trainer_fit(sl_trainer *trainer, sl_answer (*progress)(void *context, const sl_progress *progress),

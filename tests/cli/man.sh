@@ -12,5 +12,5 @@ grep -oE '`--[a-z-]+`' "$root/docs/sluice.1.md" | tr -d '`' | sort -u | while re
     [ "$option" = --version ] && continue
     for command in train predict eval generate plan check bench info devices; do
         "$SLUICE" $command --help
-    done | grep -qE "^  $option( |\$)" || echo "$option is in the man page only"
+    done | grep -qE "^  $option( |\[|\$)" || echo "$option is in the man page only"
 done

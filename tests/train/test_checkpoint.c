@@ -326,3 +326,71 @@ TEST(trainer_checks_the_path_before_it_plans) {
     CHECK(!strstr(sl_error_detail(), "older file"));
     sl_model_free(model);
 }
+
+/* ------------------------------------------------------------------------------------------------------- kernels -- */
+static const char slow_choice[] = "lstm:b3_t5_i6_h8_train ref\n";
+
+/* Trains 4 steps on the reference where plans would take another row; gives the losses of all steps without the break. */
+static void train_on_ref(const sl_model *model, const sl_dataset *data, const char *path, helper_record *whole) {
+    static helper_record part;
+    sl_training training = helper_training(2);
+    training.choices = slow_choice;
+    memset(whole, 0, sizeof *whole);
+    memset(&part, 0, sizeof part);
+    part.stop_at = 4;
+    sl_trainer *trainer = helper_trainer(model, &training, data, NULL);
+    REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, whole));
+    sl_trainer_free(trainer);
+    trainer = helper_trainer(model, &training, data, path);
+    CHECK(strstr(sl_plan_choices(sl_trainer_plan(trainer)), slow_choice));
+    REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, &part));
+    sl_trainer_free(trainer);
+}
+
+TEST(resume_keeps_the_kernels_it_was_trained_on) {
+    static helper_record whole, part;
+    if (test_on_gpu()) test_skip("its rows are the CPU's");
+    sl_model *model = helper_model(0.3);
+    sl_dataset data = helper_data(150);
+    sl_training training = helper_training(2);
+    const char *path = helper_path("kernels.sluice");
+    train_on_ref(model, &data, path, &whole);
+    sl_trainer *trainer = helper_trainer(model, &training, &data, path);
+    CHECK(!strstr(sl_plan_choices(sl_trainer_plan(trainer)), slow_choice));
+    REQUIRE_OK(sl_trainer_resume(trainer));
+    CHECK(strstr(sl_plan_choices(sl_trainer_plan(trainer)), slow_choice) && !sl_trainer_note(trainer));
+    memset(&part, 0, sizeof part);
+    REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, &part));
+    CHECK(part.steps > 0 && part.steps < whole.steps);
+    CHECK(memcmp(part.losses, whole.losses + (whole.steps - part.steps), (size_t)part.steps * sizeof(double)) == 0);
+    sl_trainer_free(trainer);
+    sl_model_free(model);
+}
+
+TEST(resume_says_which_kernels_it_cannot_have) {
+    static helper_record whole;
+    if (test_on_gpu()) test_skip("its rows are the CPU's");
+    sl_model *model = helper_model(0);
+    sl_dataset data = helper_data(150);
+    sl_training training = helper_training(2);
+    const char *path = helper_path("gone.sluice");
+    train_on_ref(model, &data, path, &whole);
+    training.require = "cpu:step";
+    sl_trainer *trainer = helper_trainer(model, &training, &data, path);
+    REQUIRE_OK(sl_trainer_resume(trainer));
+    CHECK(sl_trainer_note(trainer) && strstr(sl_trainer_note(trainer), "not every kernel") &&
+          strstr(sl_trainer_note(trainer), "not cpu:step"));
+    CHECK(strcmp(sl_plan_kernels(sl_trainer_plan(trainer)), "cpu:step") == 0);
+    REQUIRE_OK(sl_trainer_fit(trainer, NULL, NULL));
+    sl_trainer_free(trainer);
+    train_on_ref(model, &data, path, &whole);
+    training.require = NULL;
+    training.device = strcmp(test_device, "cpu") == 0 ? "far" : "cpu";
+    REQUIRE_OK(sl_trainer_new(model, &training, &data, NULL, path, NULL, &trainer));
+    REQUIRE_OK(sl_trainer_resume(trainer));
+    CHECK(sl_trainer_note(trainer) && strstr(sl_trainer_note(trainer), "kernels are chosen anew"));
+    CHECK(!strstr(sl_plan_choices(sl_trainer_plan(trainer)), slow_choice));
+    REQUIRE_OK(sl_trainer_fit(trainer, NULL, NULL));
+    sl_trainer_free(trainer);
+    sl_model_free(model);
+}

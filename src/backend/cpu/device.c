@@ -110,6 +110,14 @@ static bool describe(int index, char *name, size_t name_capacity, char *text, si
     return index == 0;
 }
 
+static void identify(const sli_caps *caps, char *text, size_t capacity) {
+    char cpu[64];
+    const char *why;
+    const sli_blas *blas = caps->have_blas ? sli_blas_get(&why) : NULL;
+    brand(cpu, sizeof cpu);
+    snprintf(text, capacity, "%s, %s", cpu, blas ? blas->name : "no BLAS");
+}
+
 /* What OpenBLAS 0.3.21 touches, measured: about 4 MB of the library itself when it is opened, then per calling thread up to
  * P*Q + Q*N floats of packed slices (P = 768, Q = 384, N columns a slice, some hundreds: gemm.c). It maps 128 MB of address
  * space for each, which costs nothing until touched. */
@@ -229,4 +237,5 @@ const sli_device_ops sli_cpu_device = {.name = "cpu",
                                        .zero = zero,
                                        .submit = submit,
                                        .wait = wait_done,
-                                       .blas_buffers = sli_cpu_blas_buffers};
+                                       .blas_buffers = sli_cpu_blas_buffers,
+                                       .identify = identify};

@@ -121,24 +121,10 @@ static void compiler_text(const sli_cuda_plugin *plugin, char *text, size_t capa
         snprintf(text, capacity, "only built-in kernels (no NVRTC: %s)", why.text);
 }
 
-static bool cuda_describe(int index, char *name, size_t name_capacity, char *text, size_t capacity, bool *usable) {
+/* "driver 13.0, plug-in of ..., cuBLASLt 13.1, NVRTC 13.0, cuDNN 9.19.0" */
+static void libraries_text(const sli_cuda_plugin *plugin, char *text, size_t capacity) {
     sli_why why = {""};
-    const sli_cuda_plugin *plugin = sli_cuda_get(&why);
-    *usable = false;
-    if (plugin == NULL) {
-        snprintf(name, name_capacity, "cuda");
-        snprintf(text, capacity, "%s", why.text);
-        return index == 0;
-    }
-    const sli_driver driver = sli_cuda_driver();
-    if (index >= driver.devices) return false;
-    snprintf(name, name_capacity, "cuda:%d", index);
-    sli_cuda_gpu gpu;
-    if (ask_gpu(index, &gpu) != SL_OK) {
-        snprintf(text, capacity, "%s", sl_error_detail());
-        sli_clear_error();
-        return true;
-    }
+    const int driver = sli_cuda_driver().version;
     const sli_cudnn_plugin *plugin_cudnn = sli_cudnn_get(&why);
     char blas[sizeof why.text + 64], compiler[sizeof why.text + 64], cudnn[sizeof why.text + 16];
     blas_text(plugin, blas, sizeof blas);
@@ -148,11 +134,43 @@ static bool cuda_describe(int index, char *name, size_t name_capacity, char *tex
         snprintf(cudnn, sizeof cudnn, "cuDNN %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
     else
         snprintf(cudnn, sizeof cudnn, "no cuDNN: %s", why.text);
+    snprintf(text, capacity, "driver %d.%d, plug-in of %s, %s, %s, %s", driver / 1000, driver % 1000 / 10,
+             plugin->build, blas, compiler, cudnn);
+}
+
+static void cuda_identify(const sli_caps *caps, char *text, size_t capacity) {
+    sli_cuda_gpu gpu;
+    char libraries[1280];
+    if (ask_gpu(caps->index, &gpu) != SL_OK) {
+        sli_clear_error();
+        return;
+    }
+    libraries_text(sli_cuda_get(NULL), libraries, sizeof libraries);
+    snprintf(text, capacity, "%s, sm_%d, %d SMs, %s", gpu.name, gpu.compute_capability, gpu.multiprocessors, libraries);
+}
+
+static bool cuda_describe(int index, char *name, size_t name_capacity, char *text, size_t capacity, bool *usable) {
+    sli_why why = {""};
+    const sli_cuda_plugin *plugin = sli_cuda_get(&why);
+    *usable = false;
+    if (plugin == NULL) {
+        snprintf(name, name_capacity, "cuda");
+        snprintf(text, capacity, "%s", why.text);
+        return index == 0;
+    }
+    if (index >= sli_cuda_driver().devices) return false;
+    snprintf(name, name_capacity, "cuda:%d", index);
+    sli_cuda_gpu gpu;
+    if (ask_gpu(index, &gpu) != SL_OK) {
+        snprintf(text, capacity, "%s", sl_error_detail());
+        sli_clear_error();
+        return true;
+    }
+    char libraries[1280];
+    libraries_text(plugin, libraries, sizeof libraries);
     const double gib = 1024.0 * 1024.0 * 1024.0;
-    snprintf(text, capacity, "%s, sm_%d, %d SMs, %.1f of %.1f GiB free, driver %d.%d, plug-in of %s, %s, %s, %s",
-             gpu.name, gpu.compute_capability, gpu.multiprocessors, (double)gpu.free_memory / gib,
-             (double)gpu.memory / gib, driver.version / 1000, driver.version % 1000 / 10, plugin->build, blas, compiler,
-             cudnn);
+    snprintf(text, capacity, "%s, sm_%d, %d SMs, %.1f of %.1f GiB free, %s", gpu.name, gpu.compute_capability,
+             gpu.multiprocessors, (double)gpu.free_memory / gib, (double)gpu.memory / gib, libraries);
     *usable = true;
     return true;
 }
@@ -274,4 +292,5 @@ const sli_device_ops sli_cuda_device = {.name = "cuda",
                                         .read_slot = cuda_read_slot,
                                         .profile_begin = cuda_profile_begin,
                                         .profile_end = cuda_profile_end,
-                                        .borrow_stream = cuda_borrow_stream};
+                                        .borrow_stream = cuda_borrow_stream,
+                                        .identify = cuda_identify};

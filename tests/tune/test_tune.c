@@ -1,0 +1,114 @@
+/* Choosing by timing: every recurrent problem of a plan gets its fastest kernel, is remembered, and a plan says so. */
+#include "tune/tune.h"
+
+#include "test.h"
+
+static void use_folder(const char *name) {
+    static char folder[512];
+    snprintf(folder, sizeof folder, "%s/%s", test_folder(), name);
+    setenv("XDG_CACHE_HOME", folder, 1);
+}
+
+static sl_plan *tuned_plan(const char *problem, sl_plan_options options) {
+    sl_model *model;
+    sl_plan *plan;
+    sl_plan_options of_problem = {0};
+    REQUIRE_OK(sl_model_from_problem(NULL, problem, &model, &of_problem));
+    options.batch = of_problem.batch;
+    options.steps = of_problem.steps;
+    options.train = of_problem.train;
+    options.dtype = of_problem.dtype;
+    if (!options.device) options.device = test_device;
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    sl_model_free(model);
+    return plan;
+}
+
+/* Microseconds after "ROW " in the line about the problem; negative if there is none. */
+static double told(const sl_plan *plan, const char *problem, const char *row) {
+    char key[256];
+    snprintf(key, sizeof key, "timed %s: ", problem);
+    const char *line = strstr(sl_plan_explain(plan), key), *end = line ? strchr(line, '\n') : NULL;
+    snprintf(key, sizeof key, "%s ", row);
+    const char *at = line ? strstr(line + strlen("timed ") + strlen(problem), key) : NULL;
+    return at && at < end ? strtod(at + strlen(key), NULL) : -1;
+}
+
+TEST(tune_takes_the_fastest_kernel_and_remembers_it) {
+    static const char problem[] = "gru:b3_t5_i4_h8_train";
+    if (test_on_gpu()) test_skip("its rows are the CPU's");
+    use_folder("tune");
+    sl_plan *plan = tuned_plan(problem, (sl_plan_options){.tune = SL_TUNE});
+    double step = told(plan, problem, "cpu:step"), ref = told(plan, problem, "ref");
+    CHECK(step > 0 && ref > 0 && !strstr(sl_plan_explain(plan), "remembered"));
+    CHECK(strcmp(sl_plan_kernels(plan), step <= ref ? "cpu:step" : "ref") == 0);
+    CHECK(strstr(sl_plan_explain(plan), "by timing: "));
+    CHECK(strstr(sl_plan_explain_json(plan), "\"timed_seconds\": "));
+    char *choices = strdup(sl_plan_choices(plan));
+    sl_plan_free(plan);
+    plan = tuned_plan(problem, (sl_plan_options){.tune = SL_TUNE});
+    CHECK(strstr(sl_plan_explain(plan), "(remembered)"));
+    CHECK_NEAR(told(plan, problem, "cpu:step"), step, 0);
+    CHECK(strcmp(sl_plan_choices(plan), choices) == 0);
+    sl_plan_free(plan);
+    plan = tuned_plan(problem, (sl_plan_options){.tune = SL_TUNE_AGAIN});
+    CHECK(told(plan, problem, "cpu:step") > 0 && !strstr(sl_plan_explain(plan), "remembered"));
+    sl_plan_free(plan);
+    plan = tuned_plan(problem, (sl_plan_options){0});
+    CHECK(!strstr(sl_plan_explain(plan), "timed"));
+    sl_plan_free(plan);
+    free(choices);
+}
+
+/* What another process measured decides: the file says that the slow one is fast. */
+TEST(tune_believes_what_is_remembered) {
+    static const char problem[] = "gru:b3_t5_i4_h8";
+    if (test_on_gpu()) test_skip("its rows are the CPU's");
+    use_folder("believe");
+    sl_plan *plan = tuned_plan(problem, (sl_plan_options){0});
+    sli_tuned tuned;
+    REQUIRE_OK(sli_tuned_open(&plan->allocator, &plan->caps, plan->ops, &tuned));
+    REQUIRE_OK(sli_tuned_add(&tuned, problem, "ref", 1e-9));
+    REQUIRE_OK(sli_tuned_add(&tuned, problem, "cpu:step", 2e-9));
+    REQUIRE_OK(sli_tuned_save(&tuned));
+    sli_tuned_close(&tuned);
+    sl_plan_free(plan);
+    plan = tuned_plan(problem, (sl_plan_options){.tune = SL_TUNE});
+    CHECK(strcmp(sl_plan_kernels(plan), "ref") == 0);
+    sl_plan_free(plan);
+    /* What is given or required counts more. */
+    plan = tuned_plan(problem, (sl_plan_options){.tune = SL_TUNE, .choices = "gru:b3_t5_i4_h8 cpu:step"});
+    CHECK(strcmp(sl_plan_kernels(plan), "cpu:step") == 0 && !strstr(sl_plan_explain(plan), "timed"));
+    sl_plan_free(plan);
+    plan = tuned_plan(problem, (sl_plan_options){.tune = SL_TUNE, .require = "cpu:step"});
+    CHECK(strcmp(sl_plan_kernels(plan), "cpu:step") == 0);
+    sl_plan_free(plan);
+}
+
+TEST(tune_times_wide_problems_beside_their_parts) {
+    static const char wide[] = "lstm:l2_b2_t4_i3_h5_bi", layer[] = "lstm:b2_t4_i10_h5_bi";
+    if (test_on_gpu()) test_skip("its rows are the CPU's");
+    use_folder("wide");
+    sl_plan *plan = tuned_plan(wide, (sl_plan_options){.tune = SL_TUNE, .device = "far:wide"});
+    double row = told(plan, wide, "far:wide"), parts = told(plan, wide, "parts");
+    CHECK(row > 0 && parts > 0 && told(plan, layer, "far:wide") > 0 && told(plan, layer, "parts") > 0);
+    CHECK((strstr(sl_plan_choices(plan), "lstm:l2_b2_t4_i3_h5_bi far:wide\n") != NULL) == (row < parts));
+    CHECK((strstr(sl_plan_choices(plan), "lstm:l2_b2_t4_i3_h5_bi parts\n") != NULL) == (row >= parts));
+    CHECK(!strstr(sl_plan_explain(plan), "is not taken"));
+    sl_plan_free(plan);
+}
+
+TEST(tune_without_anything_to_time_plans_all_the_same) {
+    if (test_on_gpu()) test_skip("its rows are the CPU's");
+    use_folder("nothing");
+    sl_plan *plan = tuned_plan("lstm:b2_t4_i3_h5_f64", (sl_plan_options){.tune = SL_TUNE, .device = "cpu"});
+    CHECK(strcmp(sl_plan_kernels(plan), "ref") == 0 && !strstr(sl_plan_explain(plan), "timed"));
+    sl_plan_free(plan);
+    plan = tuned_plan("lstm:b2_t4_i3_h5", (sl_plan_options){.tune = SL_TUNE, .device = "cuda:sm_90"});
+    CHECK(strstr(sl_plan_explain(plan), "nothing was timed: device cuda:sm_90 is invented"));
+    sl_plan_free(plan);
+    setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
+    plan = tuned_plan("lstm:b2_t4_i3_h5", (sl_plan_options){.tune = SL_TUNE});
+    CHECK(strstr(sl_plan_explain(plan), "times are not remembered: /proc/nowhere"));
+    sl_plan_free(plan);
+}
