@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "backend/cuda/load.h"
+#include "backend/cuda/persist_geometry.h"
+#include "cell/activations.h"
 #include "test.h"
 
 enum { CACHE_FILES = 512, CACHE_MIB = 256, HEAD = 88 };
@@ -108,6 +110,73 @@ TEST(cuda_compile_for_every_architecture) {
         CHECK(strstr(r.log, " 0 bytes spill stores") != NULL && strstr(r.log, "registers") != NULL);
     }
     unsetenv("SLUICE_CACHE");
+}
+
+/* ---------------------------------------------------------------------------------------------------- instances -- */
+/* Configuration of an instance, as persist_launch.cu gives it. */
+static void instance_text(const sli_persist_geometry *g, int options, char *text, size_t capacity) {
+    static const int math[] = {[SL_F32] = 0, [SL_TF32] = 1, [SL_BF16] = 2, [SL_F16] = 3, [SL_F32X3] = 4};
+    const struct {
+        const char *name;
+        int value;
+    } of[] = {{"GATES", g->gates},         {"MATH", math[g->math]},
+              {"GATHER", (int)g->gather},  {"BACKWARD", g->backward},
+              {"UNITS", g->units},         {"REDUCE", g->reduce},
+              {"SPREAD", g->spread},       {"TILES_N", g->tiles_n},
+              {"HALVES", g->halves},       {"WARPS_M", g->warps_m},
+              {"WARPS_K", g->warps_k},     {"TILES_M", g->tiles_m},
+              {"TILES_K", g->tiles_k},     {"IN_REGISTERS", g->in_registers},
+              {"IN_SHARED", g->in_shared}, {"OPTIONS", options},
+              {"ACT", CELL_ACT_TANH},      {"GATE_ACT", CELL_ACT_SIGMOID}};
+    int length = 0;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        length +=
+            snprintf(text + length, capacity - (size_t)length, "#define PERSIST_%s %d\n", of[i].name, of[i].value);
+}
+
+static void compile_instance(const sli_cuda_plugin *plugin, const char *device, const char *text, sli_persist_kind kind,
+                             bool backward, int options) {
+    sli_problem problem;
+    sli_caps caps;
+    sli_persist_geometry geometry;
+    sli_why why = {""};
+    char defines[1024];
+    result r = {0};
+    REQUIRE_OK(sli_problem_parse(text, &problem));
+    REQUIRE_OK(sli_cuda_device.caps(device, 1, &caps));
+    if (!sli_persist_choose(&problem, &caps, kind, backward, &geometry, &why)) {
+        test_fail(__FILE__, __LINE__, "%s for %s: %s", text, device, why.text);
+        return;
+    }
+    instance_text(&geometry, options, defines, sizeof defines);
+    r.done = plugin->compile_check("persist_instance.cuh", "persist_instance", defines, caps.compute_capability,
+                                   &r.bytes, r.log, sizeof r.log, &r.cached);
+    const bool spills = strstr(r.log, " 0 bytes spill stores, 0 bytes spill loads") == NULL;
+    if (!r.done || (spills && options == 0))
+        test_fail(__FILE__, __LINE__, "%s for %s, kind %d%s, options %d: %s", text, device, (int)kind,
+                  backward ? ", backward" : "", options, r.log);
+}
+
+/* Everyday shapes keep their weights in registers, on GPUs that need not be there: nothing may spill. */
+TEST_SLOW(cuda_compile_instances) {
+    const sli_cuda_plugin *plugin = with_cache(test_folder());
+    static const struct {
+        const char *device, *problem;
+        sli_persist_kind kind;
+        int options;
+    } cases[] = {
+        {"cuda:sm_90", "lstm:b64_t100_i512_h512_bf16_train", SLI_PERSIST_KIND_CLUSTER, 0},
+        {"cuda:sm_90", "lstm:b16_t100_i1024_h1024_f16_train", SLI_PERSIST_KIND_GRID, 0},
+        {"cuda:sm_90", "gru:b64_t100_i512_h512_tf32_train", SLI_PERSIST_KIND_CLUSTER, 0},
+        {"cuda:sm_90", "rnn:b20_t35_i200_h200_f32_train", SLI_PERSIST_KIND_CLUSTER, 0},
+        {"cuda:sm_90", "lstm:b3_t35_i31_h31_bf16_train", SLI_PERSIST_KIND_CLUSTER,
+         CELL_PEEPHOLE | CELL_CLIP | CELL_ZONEOUT_H | CELL_ZONEOUT_C | CELL_FORGET_AT_RUN | CELL_MASK},
+        {"cuda:sm_80", "lstm:b64_t100_i512_h512_bf16_train", SLI_PERSIST_KIND_GRID, 0},
+        {"cuda:sm_100", "lstm:b64_t100_i512_h512_bf16_train", SLI_PERSIST_KIND_CLUSTER, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int backward = 0; backward < 2; backward++)
+            compile_instance(plugin, cases[i].device, cases[i].problem, cases[i].kind, backward, cases[i].options);
 }
 
 /* What does not fit into the registers that are allowed is told. */
