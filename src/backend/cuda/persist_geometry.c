@@ -94,7 +94,7 @@ static int cell_registers(const sli_persist_geometry *g) {
  * units, all types: at most a few registers. */
 int sli_persist_registers(const sli_persist_geometry *g) {
     const bool ffma = g->math == SL_F32, split = g->math == SL_F32X3;
-    const int addresses = g->backward ? 56 : 50, rows = ffma ? 16 : (split ? 8 : 4) * g->tiles_n;
+    const int addresses = g->backward ? 56 : 50, rows = ffma ? 24 : (split ? 8 : 4) * g->tiles_n;
     const int kept = (split ? 8 : 4) * g->tiles_m * g->in_registers;
     const int sums = (ffma ? 8 : 4) * g->tiles_m * g->tiles_n;
     const int passing = 4 * g->tiles_m * (streamed(g) > 0 ? 4 : g->in_shared > 0 ? 2 : 0);
