@@ -107,6 +107,10 @@ struct delivery {
     place at;
 };
 
+/* Who runs only when nobody else can: a block, a warp, the warps of one number in all blocks, a half of all warps, the lanes of
+ * one number, a thread. */
+enum { LAG_NONE, LAG_BLOCK, LAG_WARP, LAG_WARPS, LAG_HALF, LAG_LANES, LAG_THREAD, LAGS };
+
 struct state {
     launch_config config;
     const std::function<void()> *kernel = nullptr;
@@ -122,8 +126,8 @@ struct state {
     bool ordered = false;
     uint32_t at_once = 0,
              on_the_way = 0; /* of 256: sends that arrive at once, chance of an arrival between two fibers */
-    int lag = 0;             /* 0 none, 1 a block, 2 a warp, 3 lanes of one number, 4 one thread */
-    unsigned lag_block = 0, lag_warp = 0, lag_lane = 0;
+    int lag = LAG_NONE;
+    unsigned lag_block = 0, lag_warp = 0, lag_lane = 0, lag_factor = 1;
     unsigned redraw = 0;
 };
 
@@ -309,16 +313,20 @@ void called(place at) {
 }
 
 bool lags(const fiber *f) {
+    const bool of_block = f->home->index == run->lag_block, of_warp = (unsigned)f->team->id == run->lag_warp;
     switch (run->lag) {
-    case 1:
-        return f->home->index == run->lag_block;
-    case 2:
-        return f->home->index == run->lag_block && (unsigned)f->team->id == run->lag_warp;
-    case 3:
+    case LAG_BLOCK:
+        return of_block;
+    case LAG_WARP:
+        return of_block && of_warp;
+    case LAG_WARPS:
+        return of_warp;
+    case LAG_HALF:
+        return ((f->home->index * 16 + (unsigned)f->team->id) * run->lag_factor >> 31) != 0;
+    case LAG_LANES:
         return (unsigned)f->lane == run->lag_lane;
-    case 4:
-        return f->home->index == run->lag_block && (unsigned)f->team->id == run->lag_warp &&
-               (unsigned)f->lane == run->lag_lane;
+    case LAG_THREAD:
+        return of_block && of_warp && (unsigned)f->lane == run->lag_lane;
     default:
         return false;
     }
@@ -326,7 +334,8 @@ bool lags(const fiber *f) {
 void draw_lag() {
     run->ready.insert(run->ready.end(), run->lagging.begin(), run->lagging.end());
     run->lagging.clear();
-    run->lag = (int)draw_below(6);
+    run->lag = (int)draw_below(LAGS);
+    run->lag_factor = draw() | 1;
     run->lag_block = draw_below(run->blocks.size());
     run->lag_warp = draw_below((run->config.block.x * run->config.block.y * run->config.block.z + 31) / 32);
     run->lag_lane = draw_below(32);
