@@ -10,11 +10,12 @@
 extern "C" {
 #endif
 
-/* `source`: an embedded file, by its path below src/ or its name alone ("persist_instance.cu"); `entry`: an extern "C" __global__
- * function of it; `defines`: text that stands before it ("#define PERSIST_UNITS 32\n..."). The same texts on the same kind of
- * GPU give the same kernel, compiled once. NULL: *why has the reason: no NVRTC, the first error of the compiler, or CUDA's
- * error when it was loaded. The compiler's errors are remembered, others may pass. For rows: the queue's GPU is the current
- * one. Thread-safe; a stream may be being captured. After the first time it costs about a microsecond. */
+/* `source`: an embedded file, by its path below src/ or its name alone ("persist_instance.cuh"); `entry`: an extern "C"
+ * __global__ function of it; `defines`: text that stands before it ("#define PERSIST_UNITS 32\n..."). The same texts on the
+ * same kind of GPU give the same kernel, compiled once. NULL: *why has the reason: no NVRTC, the first error of the compiler
+ * (which is remembered), or CUDA's when the kernel was loaded (which the queue keeps, too). For rows: the queue's GPU is the
+ * current one. Thread-safe; a stream may be being captured. After the first time it costs about a microsecond. Attributes
+ * are for the caller to set, on each GPU. */
 cudaKernel_t sli_cuda_compile(sli_queue *queue, const char *source, const char *entry, const char *defines,
                               sli_why *why);
 

@@ -320,16 +320,16 @@ static loaded *new_loaded(const request *r, int compute_capability, sli_why *why
     return made;
 }
 
-static bool well(cudaError_t error, const request *r, int index, sli_why *why) {
+/* The queue keeps CUDA's errors. */
+static bool well(cudaError_t error, const request *r, sli_queue *queue, sli_why *why) {
     error = sli_cuda_injected(error);
-    if (error == cudaSuccess) return true;
-    (void)cudaGetLastError();
-    return refuse(why, "the compiled kernel %s cannot be loaded on GPU %d: %s (%s)", r->entry, index,
+    if (sli_cuda_try(queue, error, "loading a compiled kernel")) return true;
+    return refuse(why, "the compiled kernel %s cannot be loaded on GPU %d: %s (%s)", r->entry, queue->device->index,
                   cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
 /* Compiles and loads; a kernel that cannot be compiled is remembered with the reason. NULL: out of memory, or CUDA's error. */
-static loaded *make_kernel(const request *r, int compute_capability, int index, sli_why *why) {
+static loaded *make_kernel(const request *r, int compute_capability, sli_queue *queue, sli_why *why) {
     sli_code code;
     bool cached;
     cudaLibrary_t library = NULL;
@@ -338,8 +338,8 @@ static loaded *make_kernel(const request *r, int compute_capability, int index, 
     if (compiled || code.log) made = new_loaded(r, compute_capability, why);
     if (made && !compiled) made->why = *why;
     if (made && compiled &&
-        !(well(cudaLibraryLoadData(&library, code.cubin, NULL, NULL, 0, NULL, NULL, 0), r, index, why) &&
-          well(cudaLibraryGetKernel(&made->kernel, library, r->entry), r, index, why))) {
+        !(well(cudaLibraryLoadData(&library, code.cubin, NULL, NULL, 0, NULL, NULL, 0), r, queue, why) &&
+          well(cudaLibraryGetKernel(&made->kernel, library, r->entry), r, queue, why))) {
         if (library) (void)cudaLibraryUnload(library);
         free(made->texts);
         free(made);
@@ -350,10 +350,10 @@ static loaded *make_kernel(const request *r, int compute_capability, int index, 
 }
 
 /* CUDA loads code when it is first launched; here it happens before, where a failure can be said. */
-static bool make_ready(loaded *l, const request *r, int index, sli_why *why) {
+static bool make_ready(loaded *l, const request *r, sli_queue *queue, sli_why *why) {
     struct cudaFuncAttributes attributes;
-    if (!well(cudaFuncGetAttributes(&attributes, (const void *)l->kernel), r, index, why)) return false;
-    l->ready |= (uint64_t)1 << index;
+    if (!well(cudaFuncGetAttributes(&attributes, (const void *)l->kernel), r, queue, why)) return false;
+    l->ready |= (uint64_t)1 << queue->device->index;
     return true;
 }
 
@@ -362,19 +362,19 @@ static loaded **bucket_of(const request *r, int compute_capability) {
     return &buckets[(hash_text(hash_text(hash_text(start, r->source), r->entry), r->defines) >> 20) % BUCKETS];
 }
 
-static cudaKernel_t find_or_make(const request *r, int compute_capability, int index, sli_why *why) {
+static cudaKernel_t find_or_make(const request *r, int compute_capability, sli_queue *queue, sli_why *why) {
     loaded **bucket = bucket_of(r, compute_capability), *at = *bucket;
     while (at && !is_of(at, r, compute_capability)) at = at->next;
-    if (at && (at->ready >> index & 1)) return at->kernel;
+    if (at && (at->ready >> queue->device->index & 1)) return at->kernel;
     /* Loading is no part of a capture, and is not to disturb one. */
     enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     const bool exchanged = cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess;
-    if (!at && (at = make_kernel(r, compute_capability, index, why)) != NULL) {
+    if (!at && (at = make_kernel(r, compute_capability, queue, why)) != NULL) {
         at->next = *bucket;
         *bucket = at;
     }
     if (at && !at->kernel) *why = at->why;
-    const bool ready = at && at->kernel && make_ready(at, r, index, why);
+    const bool ready = at && at->kernel && make_ready(at, r, queue, why);
     if (exchanged) (void)cudaThreadExchangeStreamCaptureMode(&mode);
     return ready ? at->kernel : NULL;
 }
@@ -384,7 +384,7 @@ extern "C" cudaKernel_t sli_cuda_compile(sli_queue *queue, const char *source, c
     const int capability = queue->device->caps.compute_capability;
     const request r = request_of(source, entry, defines, capability);
     pthread_mutex_lock(&lock);
-    const cudaKernel_t kernel = find_or_make(&r, capability, queue->device->index, why);
+    const cudaKernel_t kernel = find_or_make(&r, capability, queue, why);
     pthread_mutex_unlock(&lock);
     return kernel;
 }
