@@ -25,7 +25,7 @@ endif()
 
 # What instances of kernels are made of, by the names that they are included by. Only what NVRTC can compile: no CUDA header,
 # and of the C library <stdint.h>, <stddef.h>, <stdbool.h>, <string.h> (runtime/compile.cu has stand-ins).
-file(GLOB sluice_embedded CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/src/cell/*.h
+file(GLOB sluice_embedded RELATIVE ${PROJECT_SOURCE_DIR}/src CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cell/*.h
      ${PROJECT_SOURCE_DIR}/src/core/rng.h ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/ptx.cuh
      ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/persist*.h ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/persist*.cuh
      ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/*_instance.cu)
