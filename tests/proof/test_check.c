@@ -123,3 +123,45 @@ TEST(problem_model_has_the_layers_and_options_of_the_string) {
     CHECK_FAILS(sl_model_from_problem(NULL, "gru", &model, NULL), SL_ERR_INPUT, "':'");
     CHECK(model == NULL);
 }
+
+/* ------------------------------------------------------------------------------------------------------- digests -- */
+
+static void keep_digest(void *context, const sl_finding *finding) {
+    unsigned long long *digests = context; /* of the first kernel */
+    if (finding->digest && !*digests) *digests = finding->digest;
+}
+
+TEST(check_gives_a_digest_of_the_results) {
+    unsigned long long first = 0, again = 0, other = 0;
+    sl_plan_options options = {.device = test_device};
+    REQUIRE_OK(sl_check_findings("gru:b2_t3_i3_h4_train", &options, 1, keep_digest, &first));
+    REQUIRE_OK(sl_check_findings("gru:b2_t3_i3_h4_train", &options, 1, keep_digest, &again));
+    REQUIRE_OK(sl_check_findings("gru:b2_t3_i3_h4_train", &options, 2, keep_digest, &other));
+    CHECK(first && first == again && first != other);
+}
+
+/* Arrays of more than 2^21 numbers are drawn by several threads: each number comes from its index. */
+TEST(check_draws_large_arrays_twice_the_same) {
+    sli_problem problem;
+    sl_model *model;
+    sl_plan_options options = {.device = test_device, .dtype = SL_F64};
+    sli_subject *subject;
+    REQUIRE_OK(sli_problem_parse("rnn:b1_t1_i3001_h701", &problem));
+    REQUIRE_OK(sli_problem_model(NULL, &problem, true, &model, &options));
+    REQUIRE_OK(sli_subject_new(model, &options, problem.mask, 5, &subject));
+    const sli_subject_array *kernel = &subject->params[0];
+    REQUIRE(kernel->count == (size_t)3001 * 701);
+    double *copy = malloc(kernel->count * sizeof(double));
+    REQUIRE(copy != NULL);
+    memcpy(copy, kernel->values, kernel->count * sizeof(double));
+    sli_subject_draw(subject, problem.mask, 6);
+    CHECK(memcmp(copy, kernel->values, kernel->count * sizeof(double)) != 0);
+    sli_subject_draw(subject, problem.mask, 5);
+    CHECK(memcmp(copy, kernel->values, kernel->count * sizeof(double)) == 0);
+    size_t zeros = 0;
+    for (size_t k = 0; k < kernel->count; k++) zeros += copy[k] == 0;
+    CHECK(zeros == 0);
+    free(copy);
+    sli_subject_free(subject);
+    sl_model_free(model);
+}
