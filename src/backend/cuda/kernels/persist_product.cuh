@@ -85,9 +85,13 @@ PERSIST_FN void persist_multiply(float (&sum)[S::tiles_n][S::columns], const uin
         } else if constexpr (S::math == PERSIST_TF32) {
             ptx_mma_tf32(sum[n], high, b0, b1);
         } else if constexpr (S::math == PERSIST_F32X3) {
-            ptx_mma_tf32(sum[n], low, b0, b1);
-            ptx_mma_tf32(sum[n], high, rows.low[n][2 * second], rows.low[n][2 * second + 1]);
-            ptx_mma_tf32(sum[n], high, b0, b1);
+            /* Tensor cores cut off where they add: the running sum is added to by the others. */
+            float of_tile[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+            ptx_mma_tf32(of_tile, low, b0, b1);
+            ptx_mma_tf32(of_tile, high, rows.low[n][2 * second], rows.low[n][2 * second + 1]);
+            ptx_mma_tf32(of_tile, high, b0, b1);
+#pragma unroll
+            for (int i = 0; i < 4; i++) sum[n][i] += of_tile[i];
         }
     }
 }
@@ -112,21 +116,28 @@ PERSIST_FN void persist_multiply_exact(persist_sums<S> &sums, const uint32_t (&t
         }
 }
 
+/* Few sums are added up twice, over even and odd tiles of k: a chain of matrix instructions waits for each. */
+template <class S> struct persist_two_sums {
+    static constexpr bool apart = S::math != PERSIST_F32 && S::tiles_m * S::tiles_n <= 4 && S::tiles_k > 1;
+    persist_sums<S> even, odd;
+};
+
 /* Tiles k and, where there is a second, k + 1 of all tiles_m rows of tiles. */
 template <class S>
-PERSIST_FN void persist_multiply_pair(persist_sums<S> &sums, const uint32_t (&tile)[2][S::tiles_m][4], uint32_t v,
+PERSIST_FN void persist_multiply_pair(persist_two_sums<S> &sums, const uint32_t (&tile)[2][S::tiles_m][4], uint32_t v,
                                       int k, bool pair) {
     if constexpr (S::math == PERSIST_F32) {
-        persist_multiply_exact<S>(sums, tile[0], v, k);
-        if (pair) persist_multiply_exact<S>(sums, tile[1], v, k + 1);
+        persist_multiply_exact<S>(sums.even, tile[0], v, k);
+        if (pair) persist_multiply_exact<S>(sums.even, tile[1], v, k + 1);
     } else {
         persist_rows<S> rows;
         persist_load_rows<S>(rows, v, k, pair);
 #pragma unroll
-        for (int m = 0; m < S::tiles_m; m++) persist_multiply<S>(sums.of[m], tile[0][m], rows, 0);
+        for (int m = 0; m < S::tiles_m; m++) persist_multiply<S>(sums.even.of[m], tile[0][m], rows, 0);
         if (pair)
 #pragma unroll
-            for (int m = 0; m < S::tiles_m; m++) persist_multiply<S>(sums.of[m], tile[1][m], rows, 1);
+            for (int m = 0; m < S::tiles_m; m++)
+                persist_multiply<S>(persist_two_sums<S>::apart ? sums.odd.of[m] : sums.even.of[m], tile[1][m], rows, 1);
     }
 }
 
@@ -152,7 +163,7 @@ PERSIST_FN void persist_ask(const persist_way &way, const persist_self &self, ui
 
 /* Tiles that do not stay on chip: PERSIST_AHEAD of them on their way while others are multiplied. */
 template <class S>
-PERSIST_FN void persist_multiply_streamed(const persist_way &way, const persist_self &self, persist_sums<S> &sums,
+PERSIST_FN void persist_multiply_streamed(const persist_way &way, const persist_self &self, persist_two_sums<S> &sums,
                                           uint32_t v) {
     constexpr int first = S::in_registers + S::in_shared, pieces = (S::streamed + 1) / 2, ahead = PERSIST_AHEAD / 2;
     uint32_t tile[ahead][2][S::tiles_m][4];
@@ -172,13 +183,8 @@ PERSIST_FN void persist_multiply_streamed(const persist_way &way, const persist_
 /* sums = the warp's tiles of M x v; v: address of the half's rows. */
 template <class S>
 PERSIST_FN void persist_product(const persist_args &a, const persist_way &way, const persist_self &self,
-                                const persist_weights<S> &w, uint32_t v, persist_sums<S> &sums) {
-#pragma unroll
-    for (int m = 0; m < S::tiles_m; m++)
-#pragma unroll
-        for (int n = 0; n < S::tiles_n; n++)
-#pragma unroll
-            for (int i = 0; i < S::columns; i++) sums.of[m][n][i] = 0.0f;
+                                const persist_weights<S> &w, uint32_t v, persist_sums<S> &total) {
+    persist_two_sums<S> sums = {};
     const uint32_t begin = persist_rows_begin<S>(self, v);
 #pragma unroll
     for (int k = 0; k < S::in_registers; k += 2) {
@@ -209,6 +215,14 @@ PERSIST_FN void persist_product(const persist_args &a, const persist_way &way, c
         }
     }
     if constexpr (S::streamed > 0) persist_multiply_streamed<S>(way, self, sums, begin);
+#pragma unroll
+    for (int m = 0; m < S::tiles_m; m++)
+#pragma unroll
+        for (int n = 0; n < S::tiles_n; n++)
+#pragma unroll
+            for (int i = 0; i < S::columns; i++)
+                total.of[m][n][i] =
+                    persist_two_sums<S>::apart ? sums.even.of[m][n][i] + sums.odd.of[m][n][i] : sums.even.of[m][n][i];
 }
 
 /* ---------------------------------------------------------------------------------------------------- partial sums -- */

@@ -78,12 +78,13 @@ PTX_FN void ptx_arrivals_init_fence() {
 PTX_FN void ptx_arrivals_expect(uint32_t barrier, uint32_t bytes) {
     PTX_CLUSTER(("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory"));
 }
-/* Waits for the end of the phase of this parity (0: the first, 1: the second, ...). */
+/* Waits for the end of the phase of this parity (0: the first, 1: the second, ...), and sees what came with it. Acquires for the
+ * CTA: what comes by ptx_send16 is shared memory; for the cluster it would empty L1 as well. */
 PTX_FN void ptx_arrivals_wait(uint32_t barrier, uint32_t parity) {
     PTX_CLUSTER(("{\n"
                  ".reg .pred done;\n"
                  "again:\n"
-                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
                  "@!done bra again;\n"
                  "}" ::"r"(barrier),
                  "r"(parity)
