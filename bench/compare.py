@@ -1,16 +1,17 @@
-"""Layers on a GPU beside their peers, on the same shapes in one run: PyTorch eager and in a CUDA graph, cuDNN's C API with every
-algorithm that it accepts (the cudnn: rows of `sluice bench`), and Sluice's own kernels.
+"""Layers on a GPU beside their peers, on the same shapes in one run: PyTorch eager and in a CUDA graph, cuDNN's C API
+with every algorithm that it accepts (the cudnn: rows of `sluice bench`), and Sluice's own kernels.
 
-    compare.py [--sluice build/sluice] [--shapes bench/shapes.txt] [--filter TEXT,...] [--dtypes f32,f32x3,tf32,bf16,f16]
-               [--modes train,infer] [--out compare.jsonl] [--table compare.md] [--source HASH] [--limit-seconds S] [--dry-run]
+    compare.py [--sluice build/sluice] [--shapes bench/shapes.txt] [--filter TEXT,...]
+               [--dtypes f32,f32x3,tf32,bf16,f16] [--modes train,infer] [--out compare.jsonl] [--table compare.md]
+               [--source HASH] [--limit-seconds S] [--dry-run] [--no-torch]
 
-A cell is a shape, a mode (train: forward, backward, weight and input gradients; infer: forward) and a precision. PyTorch is
-timed before and after Sluice, so that a drift of the machine meets both; medians of CUDA events, at least 20 after warming
-up. f32x3 stands beside its peers' f32. Each cell appends one JSON line to --out; cells that are there for the same --source are
-skipped, so that a table grows over several short runs. Kinds of shapes take turns: what fits into --limit-seconds is a sample of
-all. --table writes the Markdown tables of everything in --out, `published.txt` as a second ratio. A cell that fails is a line
-with its error. One process of PyTorch and one of Sluice do all of it. --dry-run prints the order alone; --no-torch times Sluice
-alone, on --device cpu as well.
+A cell is a shape, a mode (train: forward, backward, weight and input gradients; infer: forward) and a precision.
+PyTorch is timed before and after Sluice, so that a drift of the machine meets both; medians of CUDA events, at least 20
+after warming up. f32x3 stands beside its peers' f32. Each cell appends one JSON line to --out; cells that are there for
+the same --source are skipped, so that a table grows over several short runs. Kinds of shapes take turns: what fits into
+--limit-seconds is a sample of all. --table writes the Markdown tables of everything in --out, `published.txt` as a
+second ratio. A cell that fails is a line with its error. One process of PyTorch and one of Sluice do all of it. --dry-
+run prints the order alone; --no-torch times Sluice alone, on --device cpu as well.
 """
 import argparse
 import json
@@ -40,7 +41,8 @@ def arguments():
     parser.add_argument("--dtypes", default="f32,f32x3,tf32,bf16,f16")
     parser.add_argument("--modes", default="train,infer")
     parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--seconds", type=float, default=0.05, help="timed seconds of Sluice, and of PyTorch before and after it")
+    parser.add_argument("--seconds", type=float, default=0.05,
+                        help="timed seconds of Sluice, and of PyTorch before and after it")
     parser.add_argument("--out", default="compare.jsonl")
     parser.add_argument("--table")
     parser.add_argument("--source", default="")
@@ -64,12 +66,13 @@ def read_shapes(path):
             fields = dict(re.findall(r"([a-z]+)(\d+)", rest.partition("+")[0]))
             numbers = {key: int(fields.get(key, 1)) for key in "btihl"}
             mode = "train" if "_train" in problem else "infer"
-            shapes.append({"problem": problem, "name": comment.strip() or problem, "cell": cell, "mode": mode, **numbers})
+            name = comment.strip() or problem
+            shapes.append({"problem": problem, "name": name, "cell": cell, "mode": mode, **numbers})
     return shapes
 
 
 def take_turns(shapes):
-    """Cells and modes by turns, within one the series of shapes (the part of a name before _) by turns, and of those every third."""
+    """Cells and modes by turns, within one the series (the part of a name before _) by turns, and of those every third."""
     def interleave(groups):
         groups = [list(group) for group in groups]
         while any(groups):
@@ -192,10 +195,11 @@ class Torch:
 
 # ---------------------------------------------------------------------------------------------------------- sluice --
 class Sluice:
-    """`sluice bench -`: problems go in one by one, an answer comes out for each. One process for all, started again if it ends."""
+    """`sluice bench -`: problems go in one by one, an answer comes out for each. One process, started again if it ends."""
 
     def __init__(self, args, options=()):
-        self.command = [args.sluice, "bench", "-", "--device", args.device, "--seconds", str(args.seconds), "--json", *options]
+        self.command = [args.sluice, "bench", "-", "--device", args.device, "--seconds", str(args.seconds), "--json",
+                        *options]
         self.process = None
         self.errors = os.path.join(os.path.dirname(os.path.abspath(args.out)), f".compare.{os.getpid()}.errors")
 
@@ -268,8 +272,8 @@ def entry_of(row):
 
 
 def cell_line(args, shape, dtype, peer, answers):
-    line = {"case": key_of(shape, dtype, args.source), "shape": shape["name"], "cell": shape["cell"], "mode": shape["mode"],
-            "dtype": dtype, **{key: shape[key] for key in "tbihl"}}
+    line = {"case": key_of(shape, dtype, args.source), "shape": shape["name"], "cell": shape["cell"],
+            "mode": shape["mode"], "dtype": dtype, **{key: shape[key] for key in "tbihl"}}
     if peer:
         line["torch_eager"], line["torch_graph"] = peer.entry("eager"), peer.entry("graph")
     kernels, others = answers[dtype], answers.get(peer_dtype(dtype), {})
@@ -307,7 +311,8 @@ def text_of(entry):
 def tell(line):
     c = columns_of(line)
     print(f"{line['cell']} {line['shape']:12s} {line['mode']:5s} {line['dtype']:5s} eager {text_of(c['eager'])}, graph "
-          f"{text_of(c['graph'])}, cuDNN {text_of(c['cudnn'])}; own {text_of(c['own'])} {line.get('error', '')[:100]}", flush=True)
+          f"{text_of(c['graph'])}, cuDNN {text_of(c['cudnn'])}; own {text_of(c['own'])} {line.get('error', '')[:100]}",
+          flush=True)
 
 
 def measure(args, todo, known):

@@ -1,16 +1,17 @@
 """Microseconds of a time step of the LSTM's recurrence on a GPU beside the least that the hardware allows.
 
-    floors.py [--sluice build/sluice] [--units 128,256,...] [--batches 1,16,64,256] [--dtypes bf16,tf32] [--out floors.jsonl]
-              [--table floors.md] [--source HASH] [--limit-seconds S] [--dry-run]
+    floors.py [--sluice build/sluice] [--units 128,256,...] [--batches 1,16,64,256] [--dtypes bf16,tf32]
+              [--out floors.jsonl] [--table floors.md] [--source HASH] [--limit-seconds S] [--dry-run]
 
-Each layer (32 inputs) is timed by `sluice bench --require cuda:` at 128 and at 256 steps; the difference over 128 is a step,
-without launches, packing and what else a call costs once. Forward is inference; training is forward, backward and the weight
-gradients. Rows of ours alone, the fastest at 256 steps. One JSON line a layer and precision; what --out has for the same
---source is skipped.
+Each layer (32 inputs) is timed by `sluice bench --require cuda:` at 128 and at 256 steps; the difference over 128 is a
+step, without launches, packing and what else a call costs once. Forward is inference; training is forward, backward and
+the weight gradients. Rows of ours alone, the fastest at 256 steps. One JSON line a layer and precision; what --out has
+for the same --source is skipped.
 
-The floor of a pass is the largest of: its FLOPs at the rate of a large matrix product; its bytes of device memory (gates' sums
-and outputs, in training what backward needs; weights that do not fit on the chip from L2); one exchange of a step. Weight
-gradients and the input's product are FLOPs of their own and add to training. All from the constants below.
+The floor of a pass is the largest of: its FLOPs at the rate of a large matrix product; its bytes of device memory
+(gates' sums and outputs, in training what backward needs; weights that do not fit on the chip from L2); one exchange of
+a step. Weight gradients and the input's product are FLOPs of their own and add to training. All from the constants
+below.
 """
 import argparse
 import json
@@ -26,7 +27,7 @@ START = time.monotonic()
 INPUTS, SHORT, LONG = 32, 128, 256
 
 # Measured on one H200 (driver 580.159, CUDA 13.0, 1980 MHz under load) on 2026-11-20.
-FLOPS = {"f32": 51e12, "f32x3": 354e12 / 3, "tf32": 354e12, "bf16": 700e12, "f16": 665e12}  # products of 8192^3, per second
+FLOPS = {"f32": 51e12, "f32x3": 354e12 / 3, "tf32": 354e12, "bf16": 700e12, "f16": 665e12}  # a second; products of 8192^3
 HBM, L2 = 4.25e12, 8.1e12  # bytes per second: copies; reads of all SMs
 SMS, CLUSTER_16, CLUSTER_8 = 132, 7, 15  # SMs; co-resident clusters of 16 and 8 blocks
 # KiB of h that every block sends its part of and reads whole -> us.
@@ -69,7 +70,7 @@ def interpolate(points, at):
 
 
 def exchange(weights, batch, bytes_a_row):
-    """(us, how) of the cheapest exchange of a step whose blocks hold all weights once a group, the batch cut over groups."""
+    """(us, how) of the cheapest exchange of a step: blocks of a group hold all weights, the batch is cut over groups."""
     ways = []
     for name, blocks, groups in (("cluster of 8", 8, CLUSTER_8), ("cluster of 16", 16, CLUSTER_16)):
         if weights <= blocks * BLOCK_BYTES:
@@ -132,7 +133,8 @@ def step_us(sluice, units, batch, dtype, train):
 
 
 def table(lines):
-    out = ["| H | B | | row | forward us | floor | limit | ratio | training row | training us | floor | ratio | backward us | floor | limit |",
+    out = ["| H | B | | row | forward us | floor | limit | ratio | training row | training us | floor | ratio "
+           "| backward us | floor | limit |",
            "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"]
     for line in lines:
         least = floors(line["units"], line["batch"], line["dtype"])
@@ -143,11 +145,12 @@ def table(lines):
         cells += [f"{least['forward']['floor']:.2f}", limit_of(least["forward"])]
         cells += [f"{forward[0] / least['forward']['floor']:.2f}" if good[0] else "-"]
         cells += [training[1], f"{training[0]:.2f}"] if good[1] else ["-", str(training)[:60]]
-        cells += [f"{least['training']['floor']:.2f}", f"{training[0] / least['training']['floor']:.2f}" if good[1] else "-"]
+        cells += [f"{least['training']['floor']:.2f}"]
+        cells += [f"{training[0] / least['training']['floor']:.2f}" if good[1] else "-"]
         rest = training[0] - forward[0] - least["weight_gradients"] if all(good) else None
         cells += [f"{rest:.2f}" if rest else "-", f"{least['backward']['floor']:.2f}", limit_of(least["backward"])]
         out.append("| " + " | ".join(cells) + " |")
-    out += ["", "Backward: training less forward (of inference, which saves nothing) less the floor of the weight gradients' products."]
+    out += ["", "Backward: training less forward (of inference, which saves nothing) less the weight gradients' floor."]
     return "\n".join(out) + "\n"
 
 
@@ -161,8 +164,8 @@ def main():
     if args.dry_run:
         for units, batch, dtype in cells:
             least = floors(units, batch, dtype)
-            print(f"H {units} B {batch} {dtype}: forward {least['forward']['floor']:.2f} {limit_of(least['forward'])}, backward "
-                  f"{least['backward']['floor']:.2f} {limit_of(least['backward'])}, training {least['training']['floor']:.2f}")
+            passes = [f"{name} {least[name]['floor']:.2f} {limit_of(least[name])}" for name in ("forward", "backward")]
+            print(f"H {units} B {batch} {dtype}: {', '.join(passes)}, training {least['training']['floor']:.2f}")
         return
     sluice = Sluice(args, ["--require", args.require] if args.require else [])
     with open(args.out, "a", encoding="utf-8") as out:

@@ -71,7 +71,8 @@ def cell_text(entry):
 
 def ratios_of(line, published):
     c = columns_of(line)
-    quoted = published.get((line["cell"], line["shape"], line["mode"], line["dtype"].replace("f32x3", "f32")), (None, ""))
+    dtype = line["dtype"].replace("f32x3", "f32")
+    quoted = published.get((line["cell"], line["shape"], line["mode"], dtype), (None, ""))
     return {"peer": ratio(c["peer"], c["own"]), "default": ratio(c["eager"], c["own"]), "any": ratio(c["peer"], c["any"]),
             "plan": ratio(c["peer"], c["plan"]), "published": ratio(quoted, c["own"]), "quoted": quoted}
 
@@ -82,7 +83,8 @@ def target_row(title, members, goal, floor, default_goal, published):
     worst = min(peers) if peers else (None, "")
     below = [name for value, name in peers if value < floor]
     missing = len(members) - len(peers)
-    return (f"| {title} | {len(peers)}{f' ({missing} without)' if missing else ''} | {number(geometric_mean([v for v, _ in peers]))} "
+    without = f" ({missing} without)" if missing else ""
+    return (f"| {title} | {len(peers)}{without} | {number(geometric_mean([v for v, _ in peers]))} "
             f"| {goal} | {number(geometric_mean([r['default'] for r, _ in ratios]))} | {default_goal or '-'} "
             f"| {number(worst[0])} {worst[1]} | {floor} | {len(below)} | "
             f"{number(geometric_mean([r['plan'] or r['any'] for r, _ in ratios]))} "
@@ -109,8 +111,8 @@ def detail_table(title, lines, published):
         all_ratios.append(r)
         sizes = ",".join(str(line[key]) for key in "tbihl")
         note = f" ({line['error'][:60]})" if "error" in line else ""
-        out.append(f"| {line['shape']}{note} | {sizes} | {cell_text((c['eager'][0], ''))} | {cell_text((c['graph'][0], ''))} | "
-                   f"{cell_text(c['cudnn'])} | {cell_text(c['own'])} | {cell_text(c['plan'])} | {number(r['peer'])} | "
+        out.append(f"| {line['shape']}{note} | {sizes} | {cell_text((c['eager'][0], ''))} "
+                   f"| {cell_text((c['graph'][0], ''))} | {cell_text(c['cudnn'])} | {cell_text(c['own'])} | {cell_text(c['plan'])} | {number(r['peer'])} | "
                    f"{number(r['default'])} | {cell_text(r['quoted'])} | {number(r['published'])} |")
     means = {key: number(geometric_mean([r[key] for r in all_ratios])) for key in ("peer", "default", "published")}
     out += [f"| geometric mean | | | | | | | {means['peer']} | {means['default']} | | {means['published']} |", ""]
