@@ -212,7 +212,8 @@ static double flops_a_cycle(sl_dtype math) {
 static double product_us(const sli_persist_geometry *g, const sli_caps *caps) {
     const double m = tiled_m(g), k = tiled_k(g), rows = sli_persist_rows(g), warps = sli_persist_warps(g);
     const bool ffma = g->math == SL_F32;
-    const double multiplied = 2 * m * k * rows / flops_a_cycle(g->math) * (warps < 8 ? rates.few_warps : 1);
+    const double uneven = 4 * ceil(warps / 4) / warps; /* some schedulers have a warp more */
+    const double multiplied = 2 * m * k * rows / flops_a_cycle(g->math) * uneven * (warps < 8 ? rates.few_warps : 1);
     const double read = g->warps_m * k * rows * sli_persist_operand(g->math) * (ffma ? 8 : 1);
     const double weights = warps * (g->in_shared + 2.0 * streamed(g)) * g->tiles_m * TILE_BYTES;
     const double work = (multiplied + (read + weights) / rates.shared_rate) * (ffma ? 1 : rates.product);
@@ -277,24 +278,26 @@ static bool place(const search *s, sli_persist_geometry *g) {
     return true;
 }
 
+static void try_warps(search *s, sli_persist_geometry g, int all_m, int all_k) {
+    const int most_sums = g.math == SL_F32 ? MOST_SUMS_FFMA : MOST_SUMS, warps = sli_persist_warps(&g);
+    if (warps > LEAST_WARPS && (g.warps_m > all_m || g.warps_k > all_k)) return; /* warps without a tile */
+    g.tiles_m = up(all_m, g.warps_m);
+    g.tiles_k = up(all_k, g.warps_k);
+    if (g.tiles_m > MOST_TILES_M || g.tiles_k > MOST_TILES_K || g.tiles_m * g.tiles_n > most_sums) return;
+    if (!place(s, &g)) return;
+    const double seconds = sli_persist_step_seconds(&g, s->problem, s->caps);
+    /* Rounding does not decide between equals: libsluice and the plug-in choose the same. */
+    if (s->seconds >= 0 && seconds >= (1 - 1e-9) * s->seconds) return;
+    s->seconds = seconds;
+    s->best = g;
+}
+
 static void try_tiles(search *s, sli_persist_geometry g) {
     const int all_m = up(sli_persist_m(&g), sli_persist_tile_rows(g.math));
     const int all_k = up(sli_persist_k(&g), sli_persist_tile_k(g.math));
-    const int most_sums = g.math == SL_F32 ? MOST_SUMS_FFMA : MOST_SUMS;
-    for (int warps = LEAST_WARPS; warps <= SLI_PERSIST_MOST_WARPS; warps *= 2)
-        for (g.warps_k = 1; g.warps_k <= warps; g.warps_k *= 2) {
-            g.warps_m = warps / g.warps_k;
-            if (warps > LEAST_WARPS && (g.warps_m > all_m || g.warps_k > all_k)) continue; /* warps without a tile */
-            g.tiles_m = up(all_m, g.warps_m);
-            g.tiles_k = up(all_k, g.warps_k);
-            if (g.tiles_m > MOST_TILES_M || g.tiles_k > MOST_TILES_K || g.tiles_m * g.tiles_n > most_sums) continue;
-            if (!place(s, &g)) continue;
-            const double seconds = sli_persist_step_seconds(&g, s->problem, s->caps);
-            /* Rounding does not decide between equals: libsluice and the plug-in choose the same. */
-            if (s->seconds >= 0 && seconds >= (1 - 1e-9) * s->seconds) continue;
-            s->seconds = seconds;
-            s->best = g;
-        }
+    for (g.warps_m = 1; g.warps_m <= SLI_PERSIST_MOST_WARPS; g.warps_m++)
+        for (g.warps_k = up(LEAST_WARPS, g.warps_m); g.warps_k <= SLI_PERSIST_MOST_WARPS / g.warps_m; g.warps_k++)
+            try_warps(s, g, all_m, all_k);
 }
 
 /* Slices of the batch. A grid is resident as a whole, clusters come in waves. */
