@@ -2,6 +2,7 @@
 #include <memory>
 #include <type_traits>
 #include "backend/cuda/kernels/persist.cuh"
+#include "backend/cuda/kernels/persist_host.cuh"
 #include "backend/cuda/persist_geometry.h"
 #include "cases.h"
 #include "persist_reference.h"
@@ -40,55 +41,6 @@ template <class C> sli_persist_geometry geometry_of(int groups, int directions) 
     g.groups = groups;
     g.directions = directions;
     return g;
-}
-
-/* What the weights of a value are in a tile: bits of an operand of `math`. */
-uint32_t weight_bits(int math, float x) {
-    switch (math) {
-    case PERSIST_BF16:
-        return emulate::to_bf16(x);
-    case PERSIST_F16:
-        return emulate::to_f16(x);
-    case PERSIST_TF32:
-        return emulate::to_tf32(__float_as_uint(x));
-    default:
-        return __float_as_uint(x);
-    }
-}
-
-/* M of one group, in the order that persist_geometry.h states. r [gates H][H]. */
-template <class C> std::vector<uint32_t> pack(const persist_problem &p, const std::vector<float> &r) {
-    typedef persist_sizes<C> S;
-    const auto value = [&](int q, int part, int row, int k) -> uint32_t {
-        if (row >= S::m || k >= S::k) return 0;
-        const int within = row % S::own, y_gate = S::backward ? 0 : within / S::units;
-        const int y_unit = (q * S::reduce + row / S::own) * S::units + within % S::units;
-        const int v_gate = k % S::vk, v_own = k / S::vk % S::units, v_q = k / S::vk / S::units;
-        const int v_unit = (v_q * S::reduce + part) * S::units + v_own;
-        if (y_unit >= p.H || v_unit >= p.H) return 0;
-        const int64_t out = S::backward ? v_gate * p.H + v_unit : y_gate * p.H + y_unit;
-        return weight_bits(C::math, r[(size_t)(out * p.H + (S::backward ? y_unit : v_unit))]);
-    };
-    std::vector<uint32_t> packed;
-    for (int cta = 0; cta < S::group; cta++)
-        for (int warp = 0; warp < S::warps; warp++)
-            for (int tile = 0; tile < S::tiles_k * S::tiles_m; tile++)
-                for (int lane = 0; lane < 32; lane++)
-                    for (int word = 0; word < 4; word++) {
-                        const int q = cta / S::reduce, part = cta % S::reduce;
-                        const int tile_row = warp % S::warps_m * S::tiles_m + tile % S::tiles_m;
-                        const int tile_k = warp / S::warps_m * S::tiles_k + tile / S::tiles_m;
-                        if (C::math == PERSIST_F32) {
-                            packed.push_back(value(q, part, tile_row * 32 + lane, tile_k * 4 + word));
-                            continue;
-                        }
-                        const int row = tile_row * 16 + lane / 4 + word % 2 * 8, each = S::narrow ? 2 : 1;
-                        const int k = (tile_k * 8 + word / 2 * 4 + lane % 4) * each;
-                        uint32_t bits = value(q, part, row, k);
-                        if (S::narrow) bits |= value(q, part, row, k + 1) << 16;
-                        packed.push_back(bits);
-                    }
-    return packed;
 }
 
 /* Memory that 16-byte accesses may begin at. */
@@ -142,11 +94,13 @@ template <class C> std::string check(const persist_problem &asked, uint64_t seed
         expected.emplace_back(new persist_direction(p, d));
         persist_way *way = &a.way[d];
         given[d]->fill(way);
-        const std::vector<uint32_t> packed = pack<C>(p, given[d]->r);
-        if (packed.size() * 4 != sli_persist_packed_bytes(&geometry))
-            return "sli_persist_packed_bytes is not what is packed";
-        keep.emplace_back(packed.size() * 4, 0);
-        memcpy(keep.back().at, packed.data(), packed.size() * 4);
+        keep.emplace_back(sli_persist_packed_bytes(&geometry), 0xff);
+        std::vector<const void *> parameters(SLI_RNN_RECURRENT + 1, nullptr);
+        parameters[SLI_RNN_RECURRENT] = given[d]->r.data();
+        std::string failure;
+        const step_way weights = {{p.H}, parameters.data(), seed, &failure};
+        sli_persist_pack(&weights, &geometry, keep.back().at);
+        if (!failure.empty()) return "packing: " + failure;
         way->weights = keep.back().at;
         keep.emplace_back((size_t)p.groups * S::halves * 2 * S::reduce * S::rows * S::exchange_row, 0xff);
         way->exchange = keep.back().at;

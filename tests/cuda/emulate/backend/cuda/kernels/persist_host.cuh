@@ -1,0 +1,30 @@
+/* In place of src/backend/cuda/kernels/persist_host.cuh: what persist_pack.cu takes of it, launches in the emulation. */
+#ifndef SLI_CUDA_PERSIST_HOST_CUH
+#define SLI_CUDA_PERSIST_HOST_CUH
+
+#include "backend/cuda/persist_geometry.h"
+#include "backend/cuda/step_layout.h"
+#include "emulate.h"
+
+typedef struct step_way {
+    struct {
+        int64_t H;
+    } s;
+    const void *const *param;
+    uint64_t seed;
+    std::string *failure;
+} step_way;
+
+void sli_persist_pack(const step_way *way, const sli_persist_geometry *geometry, void *to);
+
+template <typename ARGS>
+void sli_step_launch(const step_way *way, void (*kernel)(ARGS), const sli_step_grid *grid, const ARGS *args, bool,
+                     const char *) {
+    emulate::launch_config config;
+    config.grid = dim3(grid->gx, grid->gy);
+    config.block = dim3(grid->bx, grid->by);
+    config.seed = way->seed;
+    *way->failure = emulate::launch(config, [&] { kernel(*args); }).failure;
+}
+
+#endif
