@@ -5,9 +5,9 @@
 
 PyTorch's step: embedding, dropout, two LSTM layers with dropout, linear, cross-entropy, backward, clipping, SGD; eager,
 and the whole step as one CUDA graph; f32, tf32, bf16 and f16 by autocast with f32 parameters (f16 with a gradient
-scaler's factor, fixed), bf16 also with everything in bf16. Sluice is our own kernels (--require cuda:), and once more
-as the plan chooses. Its data lies on the GPU; Sluice trains as users do, on a synthetic text of 10,000 words, and its
-words per second come from the log, without the first fifth of the steps; a second training with --profile says where
+scaler's factor, fixed), bf16 also with everything in bf16; its data lies on the GPU. Sluice is our own kernels (--require
+cuda:), and once more as the plan chooses. It trains as users do, on a synthetic text of 10,000 words, and its words per
+second come from the log, without the first fifth of the steps; a second training with --profile says where
 the time of a step goes. PyTorch is timed before and after. Each preset and precision appends one JSON line; what --out
 has for the same --source is skipped.
 """

@@ -111,9 +111,10 @@ def detail_table(title, lines, published):
         all_ratios.append(r)
         sizes = ",".join(str(line[key]) for key in "tbihl")
         note = f" ({line['error'][:60]})" if "error" in line else ""
-        out.append(f"| {line['shape']}{note} | {sizes} | {cell_text((c['eager'][0], ''))} "
-                   f"| {cell_text((c['graph'][0], ''))} | {cell_text(c['cudnn'])} | {cell_text(c['own'])} | {cell_text(c['plan'])} | {number(r['peer'])} | "
-                   f"{number(r['default'])} | {cell_text(r['quoted'])} | {number(r['published'])} |")
+        cells = [line["shape"] + note, sizes, cell_text((c["eager"][0], "")), cell_text((c["graph"][0], "")),
+                 *(cell_text(c[name]) for name in ("cudnn", "own", "plan")), number(r["peer"]), number(r["default"]),
+                 cell_text(r["quoted"]), number(r["published"])]
+        out.append("| " + " | ".join(cells) + " |")
     means = {key: number(geometric_mean([r[key] for r in all_ratios])) for key in ("peer", "default", "published")}
     out += [f"| geometric mean | | | | | | | {means['peer']} | {means['default']} | | {means['published']} |", ""]
     return "\n".join(out)
