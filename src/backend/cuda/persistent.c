@@ -5,25 +5,28 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/persist_layout.h"
 
-static const char *name_of(sli_persist_kind kind) {
-    return kind == SLI_PERSIST_KIND_CLUSTER ? "cuda:cluster" : "cuda:grid";
+/* Instances are compiled when they are first needed: a GPU that is there needs the compiler. */
+static bool compiles(const sli_caps *caps, sli_why *why) {
+    int version;
+    sli_why missing = {""};
+    if (caps->invented) return true;
+    const sli_cuda_plugin *plugin = sli_cuda_get(&missing);
+    NEED(plugin && plugin->compiler(&version, &missing), "is compiled for each size by NVRTC: %.180s", missing.text);
+    return true;
 }
 
 static bool eligible(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind, sli_why *why) {
-    const char *name = name_of(kind);
     sli_persist_pair pair;
     if (!sli_cuda_dtype(p, why)) return false;
     NEED(kind == SLI_PERSIST_KIND_GRID || caps->compute_capability >= 90,
-         "cuda:cluster needs clusters of thread blocks, which GPUs have from sm_90 on; this is sm_%d",
-         caps->compute_capability);
-    NEED(p->projection == 0, "%s has one product a step: a projection is a second", name);
-    NEED(p->op != SLI_OP_GRU || !p->reset_before, "%s has one product a step: reset before the product is a second",
-         name);
-    NEED(p->layers <= 1, "%s takes a stack of %d apart: layers run one after the other", name, p->layers);
-    NEED(p->steps > 0, "%s computes steps of time, there are none", name);
+         "needs clusters of thread blocks, which GPUs have from sm_90 on; this is sm_%d", caps->compute_capability);
+    NEED(p->projection == 0, "computes one product a step: a projection is a second");
+    NEED(p->op != SLI_OP_GRU || !p->reset_before, "computes one product a step: reset before the product is a second");
+    NEED(p->layers <= 1, "takes a stack of %d apart: layers run one after the other", p->layers);
+    NEED(p->steps > 0, "computes steps of time, there are none");
     NEED(!(p->bidirectional && caps->recomputes),
-         "%s runs both directions over the whole sequence, which cannot be cut into segments", name);
-    return sli_persist_pair_of(p, 0, caps, kind, &pair, why);
+         "runs both directions over the whole sequence, which cannot be cut into segments");
+    return compiles(caps, why) && sli_persist_pair_of(p, 0, caps, kind, &pair, why);
 }
 
 /* Multiply-adds of one row of one step, in both directions: of the input side, of the recurrent side. */
