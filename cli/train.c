@@ -158,7 +158,7 @@ static int make_trainer(train_job *job) {
     return code;
 }
 
-/* Shares of the time on the device, the largest first. */
+/* Shares of the time on the device, the largest first; what the recurrent layers took of a time step. */
 static int print_profile(const train_job *job) {
     sl_profile_part parts[SL_PROFILE_PARTS];
     int code = report(sl_trainer_profile_end(job->trainer, parts));
@@ -167,6 +167,15 @@ static int print_profile(const train_job *job) {
     for (int i = 0; !code && i < SL_PROFILE_PARTS; i++)
         printf("%s %-18s %6.2f %%  %9.3f s\n", i == 0 ? "profile" : "       ", parts[i].name,
                sum > 0 ? 100 * parts[i].seconds / sum : 0, parts[i].seconds);
+    sl_step_time time;
+    for (int i = 0; !code && sl_trainer_step_time(job->trainer, i, &time); i++) {
+        if (time.forward < 0) continue;
+        printf("%s %s %s %s: %.3f us a time step, forward %.3f, backward %.3f", i == 0 ? "layer  " : "       ",
+               time.layer, time.problem, time.kernel, 1e6 * (time.forward + time.backward), 1e6 * time.forward,
+               1e6 * time.backward);
+        if (time.predicted >= 0) printf("; predicted %.3f", 1e6 * time.predicted);
+        putchar('\n');
+    }
     return code;
 }
 

@@ -88,7 +88,7 @@ static const option fit_table[] = {
     {OPTION_TEXT, "log", offsetof(fit_options, log), "FILE", 0, 0,
      "write one JSON object a line for every step and event"},
     {OPTION_FLAG, "profile", offsetof(fit_options, profile), NULL, 0, 0,
-     "on a GPU, say at the end where the time of the training steps went"},
+     "say at the end where the time of the training steps went, and what each recurrent layer took of a time step"},
     {OPTION_FLAG, "resume", offsetof(fit_options, resume), NULL, 0, 0,
      "go on from MODEL.last, to the same bits as without the interruption; it remembers the options"},
     {OPTION_TEXT, "init-from", offsetof(fit_options, init_from), "MODEL", 0, 0,

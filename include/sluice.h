@@ -450,6 +450,28 @@ SL_API sl_status sl_run_set_state(sl_run *run, const void *blob, size_t bytes);
 /* The first layer whose output in the last call holds a NaN or infinity; NULL if none. */
 SL_API const char *sl_run_first_nonfinite(sl_run *run);
 
+/* Where the time of this run's calls goes, from begin to end. `parts` gets seconds on the device, the largest first: "recurrence"
+ * (on a CPU with the products of recurrent layers), "matrix products", "softmax and losses", "optimizer", "copies", "launch
+ * gaps", "other". SL_ERR_DEVICE where the device cannot tell. */
+enum { SL_PROFILE_PARTS = 7 };
+typedef struct sl_profile_part {
+    const char *name;
+    double seconds;
+} sl_profile_part;
+SL_API sl_status sl_run_profile_begin(sl_run *run);
+SL_API sl_status sl_run_profile_end(sl_run *run, sl_profile_part parts[SL_PROFILE_PARTS]);
+/* What a recurrent layer (a stack, one direction) took of a time step in the last profile; in seconds, with the products that
+ * belong to it. 0 if `index` is past the last. */
+typedef struct sl_step_time {
+    const char *layer, *problem, *kernel; /* the plan's */
+    double predicted;                     /* forward and backward, if the plan trains; negative: no prediction */
+    double forward, backward;             /* forward negative: not measured; backward 0 without training */
+} sl_step_time;
+SL_API int sl_run_step_time(const sl_run *run, int index, sl_step_time *time);
+/* sl_plan_explain and, after a profile, a line for each recurrent layer with measured and predicted microseconds of a time step.
+ * Owned by the run, until the next call. NULL: memory. */
+SL_API const char *sl_run_explain(sl_run *run);
+
 /* ----------------------------------------------------------------------------------------------------- devices --
  * The devices of this machine and what is missing for others, one per index; NULL past the end. *detail (may be NULL)
  * gets a sentence: instruction sets, threads, or why the device cannot be used. Strings are static or thread-local,
@@ -658,16 +680,10 @@ SL_API const char *sl_trainer_note(const sl_trainer *trainer);
 SL_API sl_status sl_trainer_fit(sl_trainer *trainer, sl_answer (*progress)(void *context, const sl_progress *progress),
                                 void *context);
 
-/* Where the time of the training calls goes: begin, fit, end. Only devices that can tell (GPUs), else SL_ERR_DEVICE. `parts` gets
- * seconds on the device, the largest first: "recurrence", "matrix products", "softmax and losses", "optimizer", "copies",
- * "launch gaps", "other". */
-enum { SL_PROFILE_PARTS = 7 };
-typedef struct sl_profile_part {
-    const char *name;
-    double seconds;
-} sl_profile_part;
+/* The profile of the training calls: begin, fit, end; then what its run's sl_run_step_time says. */
 SL_API sl_status sl_trainer_profile_begin(sl_trainer *trainer);
 SL_API sl_status sl_trainer_profile_end(sl_trainer *trainer, sl_profile_part parts[SL_PROFILE_PARTS]);
+SL_API int sl_trainer_step_time(const sl_trainer *trainer, int index, sl_step_time *time);
 
 /* Evaluation of a language model: one stream, state carried, tokens 2..N. options->steps: tokens a call, 0 = 64. `model`
  * NULL: the file's. */

@@ -160,13 +160,17 @@ sl_status sl_trainer_fit(sl_trainer *trainer, sl_answer (*progress)(void *contex
 
 sl_status sl_trainer_profile_begin(sl_trainer *trainer) {
     NOT_NULL(trainer);
-    return sli_run_profile_begin(trainer->run);
+    return sl_run_profile_begin(trainer->run);
 }
 
 sl_status sl_trainer_profile_end(sl_trainer *trainer, sl_profile_part parts[SL_PROFILE_PARTS]) {
     NOT_NULL(trainer);
     NOT_NULL(parts);
-    return sli_trainer_profile_end(trainer, parts);
+    return sl_run_profile_end(trainer->run, parts);
+}
+
+int sl_trainer_step_time(const sl_trainer *trainer, int index, sl_step_time *time) {
+    return trainer ? sl_run_step_time(trainer->run, index, time) : 0;
 }
 
 /* -------------------------------------------------------------------------------------------------- evaluation -- */

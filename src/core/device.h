@@ -23,7 +23,7 @@ typedef enum sli_phase {
 
 #define SLI_OWN_STREAM ((void *)-1) /* of borrow_stream; sluice_interop.h: SL_INTEROP_OWN_STREAM */
 
-enum { SLI_READ_SLOTS = 4, SLI_READ_BYTES = 256 };
+enum { SLI_READ_SLOTS = 4, SLI_READ_BYTES = 256, SLI_PROFILE_TAGS = 128 };
 
 struct sli_device_ops {
     const char *name; /* prefix of the device names it serves: "cpu", "far", "cuda" */
@@ -56,9 +56,12 @@ struct sli_device_ops {
      * read_slot waits for that copy alone. NULL: the device works at once, download does. */
     sl_status (*read_later)(sli_queue *queue, int slot, const void *from, size_t bytes);
     sl_status (*read_slot)(sli_queue *queue, int slot, void *to_host, size_t bytes);
-    /* Seconds by phase since profiling was turned on; NULL where it is not offered. */
+    /* Seconds by phase since profiling was turned on; NULL where it is not offered. profile_tag: what is submitted from now on is
+     * also counted for that tag, 1 to SLI_PROFILE_TAGS - 1 (0: for none); profile_tagged: seconds by tag, after profile_end. */
     sl_status (*profile_begin)(sli_queue *queue);
     sl_status (*profile_end)(sli_queue *queue, double seconds[SLI_PHASE_COUNT]);
+    void (*profile_tag)(sli_queue *queue, int tag);
+    void (*profile_tagged)(const sli_queue *queue, double seconds[SLI_PROFILE_TAGS]);
     /* Works in another library's stream (cudaStream_t) from now on; NULL is CUDA's legacy default stream, SLI_OWN_STREAM the
      * queue's own. */
     sl_status (*borrow_stream)(sli_queue *queue, void *stream);

@@ -56,6 +56,7 @@ void sl_run_free(sl_run *run) {
     sli_free(&allocator, run->staging, run->staging_bytes);
     if (run->lengths) sli_free(&allocator, run->lengths, lengths_bytes(plan));
     if (run->bound) sli_free(&allocator, run->bound, sli_run_bound_bytes(plan));
+    sli_text_free(&run->explanation);
     sli_free(&allocator, run, sizeof *run);
 }
 

@@ -61,6 +61,10 @@ struct sl_run {
      * parameters' gradients. */
     char **bound;
     int bindings; /* of the parameters, when the recordings were made */
+    bool profiling;
+    double profiled_steps[2];        /* time steps of the profile's calls, forward and backward */
+    double tagged[SLI_PROFILE_TAGS]; /* of the last profile: see sli_run_submit */
+    sli_text explanation;
 };
 
 /* src/core/run_data.c: host arrays in and out. */
@@ -78,9 +82,13 @@ sl_status sli_run_full_lengths(sl_run *run);
 typedef sl_status (*sli_run_work)(sl_run *run);
 sl_status sli_run_do(sl_run *run, sli_run_kind kind, sli_run_work work);
 void sli_run_free_recordings(sl_run *run);
-/* Seconds by phase, of calls between begin and end. SL_ERR_DEVICE where the device does not tell. */
+/* src/core/run_profile.c. Seconds by phase, of calls between begin and end. SL_ERR_DEVICE where the device does not tell. */
 sl_status sli_run_profile_begin(sl_run *run);
 sl_status sli_run_profile_end(sl_run *run, double seconds[SLI_PHASE_COUNT]);
+/* Submits a call of plan step `step`; a profile counts its time as that step's, forward or backward. */
+sl_status sli_run_submit(sl_run *run, int step, bool backward, sli_kernel_fn function, const sli_call *call);
+/* A profile is told that a call of run->steps goes forward, backward, or both. */
+void sli_run_count_steps(sl_run *run, bool forward, bool backward);
 /* src/core/run.c: parts of calls. */
 sl_status sli_run_check_training(const sl_run *run);
 sl_status sli_run_send_scalars(sl_run *run);

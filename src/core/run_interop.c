@@ -248,6 +248,7 @@ sl_status sl_interop_forward(sl_run *run, const sl_interop_call *call) {
     run->scalars.step = call->step;
     run->scalars.micro_step = 0;
     SLI_TRY(sli_run_send_scalars(run));
+    sli_run_count_steps(run, true, false);
     SLI_TRY(sli_run_forward_steps(run, run->training));
     SLI_TRY(sli_run_carry_states(run));
     SLI_TRY(copy_states_out(run, call));
@@ -293,6 +294,7 @@ sl_status sl_interop_backward(sl_run *run, const sl_dl_tensor *const *d_outputs,
     for (int k = 0; k < plan->output_count; k++) SLI_TRY(set_output_gradient(run, plan->outputs[k], d_outputs[k]));
     for (int k = 0; d_inputs && k < plan->input_count; k++)
         SLI_TRY(set_input_gradient(run, plan->inputs[k], d_inputs[k]));
+    sli_run_count_steps(run, false, true);
     SLI_TRY(sli_run_backward_steps(run));
     run->input_gradients_valid = false;
     return SL_OK;

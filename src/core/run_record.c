@@ -1,5 +1,5 @@
 /* Recordings: a call of the plan's full size is the same work every time, whatever numbers it is about. A device that can
- * (CUDA graphs) records it once and replays it. What differs between calls lies in device memory. And profiles. */
+ * (CUDA graphs) records it once and replays it. What differs between calls lies in device memory. */
 #include <stdio.h>
 #include <string.h>
 
@@ -28,6 +28,8 @@ static sl_status record(sl_run *run, sli_run_work work, sli_recording **recordin
 
 sl_status sli_run_do(sl_run *run, sli_run_kind kind, sli_run_work work) {
     const sl_plan *plan = run->plan;
+    sli_run_count_steps(run, kind != SLI_RUN_BACKWARD && kind != SLI_RUN_UPDATE,
+                        kind == SLI_RUN_BACKWARD || kind == SLI_RUN_GRADIENTS || kind == SLI_RUN_STEP);
     if (!plan->caps.graphs || !plan->ops->record_begin || !is_full_size(run, kind)) return work(run);
     if (run->bindings != run->params->bindings) sli_run_free_recordings(run);
     run->bindings = run->params->bindings;
@@ -40,23 +42,4 @@ void sli_run_free_recordings(sl_run *run) {
         if (run->recordings[kind]) run->plan->ops->recording_free(run->queue, run->recordings[kind]);
         run->recordings[kind] = NULL;
     }
-}
-
-/* ----------------------------------------------------------------------------------------------------- profiles -- */
-sl_status sli_run_profile_begin(sl_run *run) {
-    const sl_plan *plan = run->plan;
-    SLI_FAIL_IF(!plan->ops->profile_begin || !plan->ops->profile_end, SL_ERR_DEVICE,
-                "device %s does not say where time goes; profile on a GPU", plan->caps.name);
-    sli_run_free_recordings(run); /* they hold no marks */
-    return plan->ops->profile_begin(run->queue);
-}
-
-sl_status sli_run_profile_end(sl_run *run, double seconds[SLI_PHASE_COUNT]) {
-    const sl_plan *plan = run->plan;
-    memset(seconds, 0, sizeof *seconds * SLI_PHASE_COUNT);
-    SLI_FAIL_IF(!plan->ops->profile_end, SL_ERR_DEVICE, "device %s does not say where time goes; profile on a GPU",
-                plan->caps.name);
-    sl_status status = plan->ops->profile_end(run->queue, seconds);
-    sli_run_free_recordings(run); /* they hold marks */
-    return status;
 }

@@ -183,7 +183,7 @@ static sl_status forward_segment(sl_run *run, const sli_group *group, const segm
         call.training = training;
         call.recompute = again;
         set_scratch(run, step->scratch_forward, step->booking.scratch_forward, &call);
-        SLI_TRY(plan->ops->submit(run->queue, step->kernel->forward, &call));
+        SLI_TRY(sli_run_submit(run, i, again, step->kernel->forward, &call)); /* again: for backward's sake */
     }
     return SL_OK;
 }
@@ -293,7 +293,7 @@ static sl_status backward_segment(sl_run *run, const sli_group *group, const seg
         build_call(run, step, segment, &call);
         call.training = true;
         set_scratch(run, step->scratch_backward, step->booking.scratch_backward, &call);
-        SLI_TRY(plan->ops->submit(run->queue, step->kernel->backward, &call));
+        SLI_TRY(sli_run_submit(run, i, true, step->kernel->backward, &call));
     }
     return SL_OK;
 }

@@ -89,8 +89,6 @@ struct sl_trainer {
 sl_status sli_trainer_new(const sl_model *model, const sl_training *training, const sl_dataset *train,
                           const sl_dataset *valid, const char *path, const char *const *metadata, sl_trainer **trainer);
 void sli_trainer_free(sl_trainer *trainer);
-/* src/train/profile.c */
-sl_status sli_trainer_profile_end(sl_trainer *trainer, sl_profile_part parts[SL_PROFILE_PARTS]);
 /* Another plan in place of this one, with these choices and no tuning; if there is none with them, as at first. Parameters, slots
  * and states are as new; of the trainer nothing else changes. */
 sl_status sli_trainer_plan_again(sl_trainer *trainer, const char *choices);

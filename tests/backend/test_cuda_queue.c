@@ -124,7 +124,10 @@ TEST(cuda_profile_accounts_for_the_time) {
     REQUIRE_OK(b.ops->alloc(b.device, bytes, &block));
     REQUIRE_OK(b.ops->profile_begin(b.queue));
     REQUIRE_OK(b.ops->record_begin(b.queue));
-    for (int i = 0; i < 4; i++) REQUIRE_OK(b.ops->zero(b.queue, block, bytes));
+    for (int i = 0; i < 4; i++) {
+        b.ops->profile_tag(b.queue, i == 0 ? 7 : 0); /* one call in four */
+        REQUIRE_OK(b.ops->zero(b.queue, block, bytes));
+    }
     sli_recording *recording = NULL;
     REQUIRE_OK(b.ops->record_end(b.queue, &recording));
     const double start = seconds_now();
@@ -136,6 +139,9 @@ TEST(cuda_profile_accounts_for_the_time) {
     for (int i = 0; i < SLI_PHASE_COUNT; i++) sum += seconds[i];
     CHECK(seconds[SLI_PHASE_OTHER] > 0.5 * wall);
     CHECK(sum <= 1.1 * wall);
+    double tagged[SLI_PROFILE_TAGS];
+    b.ops->profile_tagged(b.queue, tagged);
+    CHECK(tagged[7] > 0.15 * sum && tagged[7] < 0.4 * sum && tagged[6] == 0);
     b.ops->recording_free(b.queue, recording);
     b.ops->free(b.device, block, bytes);
     close_bench(&b);

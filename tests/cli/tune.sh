@@ -30,6 +30,10 @@ same whole.model.last ref.model.last
 "$SLUICE" train lm "${options[@]}" --epochs 3 --resume --require cpu:step --out ref.model --log log.jsonl | grep -oE '^note.*|kernel cpu:step|^nothing.*'
 "$SLUICE" train lm "${options[@]}" --epochs 4 --resume --require cpu:step --out ref.model --log log.jsonl | grep -oE '^note.*|kernel cpu:step|^nothing.*'
 head -n 1 log.jsonl | python3 -c 'import json, sys; print(json.load(sys.stdin)["note"])'
+echo "where the time goes:"
+"$SLUICE" train lm "${options[@]}" --profile --out profile.model >out.txt
+grep -cE '^(profile| +)[a-z ]+ +[0-9.]+ %' out.txt
+grep -E '^layer' out.txt | sed -E 's/ [0-9]+\.[0-9]+/ N/g'
 echo "other commands:"
 "$SLUICE" eval step.model text.txt --tune=again >/dev/null && echo "eval: fine"
 "$SLUICE" bench lstm:b2_t5_i3_h4_train --device cpu --seconds 0.01 --tune | grep -o 'plans take lstm:b2_t5_i3_h4_train'

@@ -1,6 +1,7 @@
 /* The CPU as a device: memory is plain memory, and a queue does its work at once on the run's thread pool. */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/isa/isa.h"
@@ -135,6 +136,9 @@ struct sli_device {
 struct sli_queue {
     sli_device *device;
     sli_threads *threads;
+    bool profiling;
+    int tag;
+    double phases[SLI_PHASE_COUNT], tags[SLI_PROFILE_TAGS]; /* seconds */
 };
 
 static sl_status open_device(const sli_caps *caps, const sl_allocator *allocator, sli_device **device) {
@@ -209,12 +213,54 @@ static sl_status zero(sli_queue *queue, void *to, size_t bytes) {
     return SL_OK;
 }
 
+static sli_phase phase_of(sli_op op) {
+    if (sli_op_is_recurrent(op)) return SLI_PHASE_RECURRENCE;
+    if (op == SLI_OP_DENSE) return SLI_PHASE_PRODUCT;
+    if (op == SLI_OP_XENT || op == SLI_OP_BCE || op == SLI_OP_MSE) return SLI_PHASE_SOFTMAX;
+    return op == SLI_OP_NORM || op == SLI_OP_OPTIM ? SLI_PHASE_OPTIMIZER : SLI_PHASE_OTHER;
+}
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
 static sl_status submit(sli_queue *queue, sli_kernel_fn function, const sli_call *call) {
     sli_call own = *call;
+    double start = queue->profiling ? now() : 0;
     own.threads = queue->threads;
     own.cpu = &queue->device->engine;
     function(&own);
+    if (!queue->profiling) return SL_OK;
+    double seconds = now() - start;
+    queue->phases[phase_of(call->problem.op)] += seconds;
+    queue->tags[queue->tag] += seconds;
     return SL_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------------- profiling -- */
+static sl_status profile_begin(sli_queue *queue) {
+    memset(queue->phases, 0, sizeof queue->phases);
+    memset(queue->tags, 0, sizeof queue->tags);
+    queue->profiling = true;
+    return SL_OK;
+}
+
+static sl_status profile_end(sli_queue *queue, double seconds[SLI_PHASE_COUNT]) {
+    SLI_FAIL_IF(!queue->profiling, SL_ERR_USAGE, "profiling was not begun");
+    queue->profiling = false;
+    memcpy(seconds, queue->phases, sizeof queue->phases);
+    return SL_OK;
+}
+
+static void profile_tag(sli_queue *queue, int tag) {
+    queue->tag = tag;
+}
+
+static void profile_tagged(const sli_queue *queue, double seconds[SLI_PROFILE_TAGS]) {
+    memcpy(seconds, queue->tags, sizeof queue->tags);
+    seconds[0] = 0;
 }
 
 static sl_status wait_done(sli_queue *queue) {
@@ -237,5 +283,9 @@ const sli_device_ops sli_cpu_device = {.name = "cpu",
                                        .zero = zero,
                                        .submit = submit,
                                        .wait = wait_done,
+                                       .profile_begin = profile_begin,
+                                       .profile_end = profile_end,
+                                       .profile_tag = profile_tag,
+                                       .profile_tagged = profile_tagged,
                                        .blas_buffers = sli_cpu_blas_buffers,
                                        .identify = identify};

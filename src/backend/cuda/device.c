@@ -265,6 +265,14 @@ static sl_status cuda_profile_end(sli_queue *queue, double seconds[SLI_PHASE_COU
     return ops()->profile_end(queue, seconds);
 }
 
+static void cuda_profile_tag(sli_queue *queue, int tag) {
+    ops()->profile_tag(queue, tag);
+}
+
+static void cuda_profile_tagged(const sli_queue *queue, double seconds[SLI_PROFILE_TAGS]) {
+    ops()->profile_tagged(queue, seconds);
+}
+
 static sl_status cuda_borrow_stream(sli_queue *queue, void *stream) {
     return ops()->borrow_stream(queue, stream);
 }
@@ -292,5 +300,7 @@ const sli_device_ops sli_cuda_device = {.name = "cuda",
                                         .read_slot = cuda_read_slot,
                                         .profile_begin = cuda_profile_begin,
                                         .profile_end = cuda_profile_end,
+                                        .profile_tag = cuda_profile_tag,
+                                        .profile_tagged = cuda_profile_tagged,
                                         .borrow_stream = cuda_borrow_stream,
                                         .identify = cuda_identify};

@@ -51,12 +51,17 @@ enum {
 /* Beyond the phases: the stretch of a replay, shared out by its recording's own marks; and time that nobody counts. */
 enum { SLI_PHASE_REPLAY = SLI_PHASE_COUNT, SLI_PHASE_IGNORED, SLI_PHASE_ALL };
 
-/* A point in a stream; the time up to the next one belongs to `phase`. */
+/* A point in a stream; the time up to the next one belongs to `phase` and `tag`. */
 typedef struct sli_mark {
     cudaEvent_t event;
-    int phase;
+    int phase, tag;
     sli_recording *recording; /* SLI_PHASE_REPLAY */
 } sli_mark;
+
+/* Seconds by phase and by tag; tag 0 is none. */
+typedef struct sli_profile {
+    double phase[SLI_PHASE_ALL], tag[SLI_PROFILE_TAGS];
+} sli_profile;
 
 typedef struct sli_marks {
     sli_mark *mark;
@@ -65,9 +70,9 @@ typedef struct sli_marks {
 
 struct sli_recording {
     cudaGraphExec_t graph;
-    sli_marks marks;                 /* inside the graph: every replay stamps the same events */
-    double sampled[SLI_PHASE_COUNT]; /* seconds by phase of the replays whose stamps were read */
-    double replayed;                 /* seconds of all replays */
+    sli_marks marks;     /* inside the graph: every replay stamps the same events */
+    sli_profile sampled; /* of the replays whose stamps were read */
+    double replayed;     /* seconds of all replays */
     int replays;
     bool unread; /* the stamps of the last replay are to be read before the next */
     sli_recording *next;
@@ -106,7 +111,8 @@ struct sli_queue {
     bool profiling;
     int last_phase;
     sli_marks marks;
-    double seconds[SLI_PHASE_ALL];
+    int tag;
+    sli_profile seconds;
 };
 
 sl_status sli_queue_enter(sli_queue *queue);
@@ -133,6 +139,8 @@ void sli_cuda_recording_free(sli_queue *queue, sli_recording *recording);
 /* profile.cu */
 sl_status sli_cuda_profile_begin(sli_queue *queue);
 sl_status sli_cuda_profile_end(sli_queue *queue, double seconds[SLI_PHASE_COUNT]);
+void sli_cuda_profile_tag(sli_queue *queue, int tag);
+void sli_cuda_profile_tagged(const sli_queue *queue, double seconds[SLI_PROFILE_TAGS]);
 void sli_profile_mark(sli_queue *queue, int phase, sli_recording *recording);
 /* Work is recorded now, once for all: the time until it is replayed is no gap. */
 void sli_profile_before_recording(sli_queue *queue);

@@ -121,6 +121,8 @@ static void fill_table(void) {
     ops->read_slot = KEPT(sli_cuda_read_slot);
     ops->profile_begin = KEPT(sli_cuda_profile_begin);
     ops->profile_end = KEPT(sli_cuda_profile_end);
+    ops->profile_tag = KEPT(sli_cuda_profile_tag);
+    ops->profile_tagged = sli_cuda_profile_tagged;
     ops->borrow_stream = KEPT(sli_cuda_borrow_stream);
 #define SLI_GPU_MEMBER(name) table.name = sli_gpu_##name;
     SLI_CUDA_FUNCTIONS(SLI_GPU_MEMBER)

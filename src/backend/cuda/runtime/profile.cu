@@ -31,14 +31,15 @@ static sli_mark *append(sli_queue *queue, sli_marks *marks) {
     return &marks->mark[marks->count++];
 }
 
-/* seconds[phase of mark i] += time from mark i to mark i + 1. The last must have passed. */
-static void add_stretches(sli_queue *queue, const sli_marks *marks, double *seconds) {
+/* The phase and the tag of mark i += time from mark i to mark i + 1. The last must have passed. */
+static void add_stretches(sli_queue *queue, const sli_marks *marks, sli_profile *profile) {
     for (int i = 0; i + 1 < marks->count; i++) {
         const sli_mark *mark = &marks->mark[i];
         float milliseconds = 0;
         if (!SLI_CU(queue, cudaEventElapsedTime(&milliseconds, mark->event, mark[1].event))) return;
         const double stretch = 1e-3 * (double)milliseconds;
-        seconds[mark->phase] += stretch;
+        profile->phase[mark->phase] += stretch;
+        profile->tag[mark->tag] += stretch;
         if (mark->recording) mark->recording->replayed += stretch;
     }
 }
@@ -47,7 +48,7 @@ static void add_stretches(sli_queue *queue, const sli_marks *marks, double *seco
 static void collect(sli_queue *queue) {
     sli_marks *marks = &queue->marks;
     if (marks->count > 1 && SLI_CU(queue, cudaEventSynchronize(marks->mark[marks->count - 1].event)))
-        add_stretches(queue, marks, queue->seconds);
+        add_stretches(queue, marks, &queue->seconds);
     marks->count = 0;
 }
 
@@ -56,6 +57,7 @@ static void put(sli_queue *queue, int phase, sli_recording *recording) {
     sli_mark *mark = append(queue, marks);
     if (!mark) return;
     mark->phase = phase;
+    mark->tag = queue->tag;
     mark->recording = recording;
     (void)SLI_CU(queue,
                  cudaEventRecordWithFlags(mark->event, queue->stream,
@@ -97,7 +99,7 @@ static void read_stamps(sli_queue *queue, sli_recording *recording) {
     const sli_marks *marks = &recording->marks;
     if (recording->unread && marks->count > 1 &&
         SLI_CU(queue, cudaEventSynchronize(marks->mark[marks->count - 1].event)))
-        add_stretches(queue, marks, recording->sampled);
+        add_stretches(queue, marks, &recording->sampled);
     recording->unread = false;
 }
 
@@ -112,18 +114,21 @@ void sli_profile_before_replay(sli_queue *queue, sli_recording *recording) {
     recording->unread = recording->replays++ % SAMPLE == 0;
 }
 
-/* queue->seconds by phase += the recording's time, shared out as its samples say. */
+/* queue->seconds += the recording's time, shared out as its samples say. */
 static void share_out(sli_queue *queue, sli_recording *recording) {
     read_stamps(queue, recording);
+    const sli_profile *sampled = &recording->sampled;
     double sum = 0;
-    for (int i = 0; i < SLI_PHASE_COUNT; i++) sum += recording->sampled[i];
+    for (int i = 0; i < SLI_PHASE_COUNT; i++) sum += sampled->phase[i];
     for (int i = 0; i < SLI_PHASE_COUNT; i++)
-        queue->seconds[i] += sum > 0                ? recording->replayed * (recording->sampled[i] / sum)
-                             : i == SLI_PHASE_OTHER ? recording->replayed
-                                                    : 0;
+        queue->seconds.phase[i] += sum > 0                ? recording->replayed * (sampled->phase[i] / sum)
+                                   : i == SLI_PHASE_OTHER ? recording->replayed
+                                                          : 0;
+    for (int i = 1; i < SLI_PROFILE_TAGS && sum > 0; i++)
+        queue->seconds.tag[i] += recording->replayed * (sampled->tag[i] / sum);
     recording->replayed = 0;
     recording->replays = 0;
-    memset(recording->sampled, 0, sizeof recording->sampled);
+    memset(&recording->sampled, 0, sizeof recording->sampled);
 }
 
 static void finish(sli_queue *queue) {
@@ -146,13 +151,14 @@ void sli_profile_free(sli_queue *queue, sli_marks *marks) {
 sl_status sli_cuda_profile_begin(sli_queue *queue) {
     SLI_TRY(sli_queue_enter(queue));
     if (queue->recording_now) return sli_cuda_host.fail(SL_ERR_INTERNAL, "profiling cannot begin inside a recording");
-    memset(queue->seconds, 0, sizeof queue->seconds);
+    memset(&queue->seconds, 0, sizeof queue->seconds);
+    queue->tag = 0;
     queue->marks.count = 0;
     for (sli_recording *r = queue->recordings; r; r = r->next) {
         r->replayed = 0;
         r->replays = 0;
         r->unread = false;
-        memset(r->sampled, 0, sizeof r->sampled);
+        memset(&r->sampled, 0, sizeof r->sampled);
     }
     queue->profiling = true;
     return SL_OK;
@@ -165,6 +171,17 @@ sl_status sli_cuda_profile_end(sli_queue *queue, double seconds[SLI_PHASE_COUNT]
     finish(queue);
     for (sli_recording *r = queue->recordings; r; r = r->next) share_out(queue, r);
     queue->profiling = false;
-    memcpy(seconds, queue->seconds, SLI_PHASE_COUNT * sizeof *seconds);
+    memcpy(seconds, queue->seconds.phase, SLI_PHASE_COUNT * sizeof *seconds);
     return sli_queue_status(queue);
+}
+
+void sli_cuda_profile_tag(sli_queue *queue, int tag) {
+    if (!queue->profiling || tag == queue->tag) return;
+    queue->tag = tag;
+    sli_profile_mark(queue, SLI_PHASE_GAP, NULL);
+}
+
+void sli_cuda_profile_tagged(const sli_queue *queue, double seconds[SLI_PROFILE_TAGS]) {
+    memcpy(seconds, queue->seconds.tag, SLI_PROFILE_TAGS * sizeof *seconds);
+    seconds[0] = 0;
 }
