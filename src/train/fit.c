@@ -343,6 +343,7 @@ static sl_status run_epoch(sl_trainer *t) {
 sl_status sli_trainer_fit(sl_trainer *trainer, sl_answer (*progress)(void *context, const sl_progress *progress),
                           void *context) {
     sl_trainer *t = trainer;
+    SLI_FAIL_IF(!t->run, SL_ERR_USAGE, "the trainer has no memory to run in since resuming failed; make another");
     t->progress = progress;
     t->context = context;
     t->stop = false;

@@ -2,8 +2,11 @@
 #include "tune/tune.h"
 
 #include "test.h"
+#include "tune/cache_folder.h"
 
+/* Ends with cache_restore. */
 static void use_folder(const char *name) {
+    cache_keep();
     static char folder[512];
     snprintf(folder, sizeof folder, "%s/%s", test_folder(), name);
     setenv("XDG_CACHE_HOME", folder, 1);
@@ -58,6 +61,7 @@ TEST(tune_takes_the_fastest_kernel_and_remembers_it) {
     CHECK(!strstr(sl_plan_explain(plan), "timed"));
     sl_plan_free(plan);
     free(choices);
+    cache_restore();
 }
 
 /* What another process measured decides: the file says that the slow one is fast. */
@@ -83,6 +87,7 @@ TEST(tune_believes_what_is_remembered) {
     plan = tuned_plan(problem, (sl_plan_options){.tune = SL_TUNE, .require = "cpu:step"});
     CHECK(strcmp(sl_plan_kernels(plan), "cpu:step") == 0);
     sl_plan_free(plan);
+    cache_restore();
 }
 
 TEST(tune_times_wide_problems_beside_their_parts) {
@@ -96,6 +101,7 @@ TEST(tune_times_wide_problems_beside_their_parts) {
     CHECK((strstr(sl_plan_choices(plan), "lstm:l2_b2_t4_i3_h5_bi parts\n") != NULL) == (row >= parts));
     CHECK(!strstr(sl_plan_explain(plan), "is not taken"));
     sl_plan_free(plan);
+    cache_restore();
 }
 
 TEST(tune_without_anything_to_time_plans_all_the_same) {
@@ -111,4 +117,21 @@ TEST(tune_without_anything_to_time_plans_all_the_same) {
     plan = tuned_plan("lstm:b2_t4_i3_h5", (sl_plan_options){.tune = SL_TUNE});
     CHECK(strstr(sl_plan_explain(plan), "times are not remembered: /proc/nowhere"));
     sl_plan_free(plan);
+    cache_restore();
+}
+
+/* Whatever rows the device of the tests has. */
+TEST(tune_on_any_device_is_remembered_to_the_same_plan) {
+    static const char problem[] = "lstm:b4_t9_i8_h16_train";
+    use_folder("any");
+    sl_plan *first = tuned_plan(problem, (sl_plan_options){.tune = SL_TUNE});
+    sl_plan *again = tuned_plan(problem, (sl_plan_options){.tune = SL_TUNE});
+    const char *line = strstr(sl_plan_explain(first), "timed lstm:b4_t9_i8_h16_train: ");
+    REQUIRE(line);
+    CHECK(strstr(line, sl_plan_kernels(first)) && !strstr(line, "remembered"));
+    CHECK(strstr(sl_plan_explain(again), "(remembered)"));
+    CHECK(strcmp(sl_plan_choices(first), sl_plan_choices(again)) == 0);
+    sl_plan_free(first);
+    sl_plan_free(again);
+    cache_restore();
 }

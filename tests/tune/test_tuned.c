@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include "test.h"
+#include "tune/cache_folder.h"
 
-/* A tuned file in a folder of its own, opened for `machine`. */
+/* A file of times in a folder of its own; its path. Ends with cache_restore. */
 static const char *use_folder(const char *name) {
+    cache_keep();
     static char folder[512], path[600];
     snprintf(folder, sizeof folder, "%s/%s", test_folder(), name);
     snprintf(path, sizeof path, "%s/sluice/tuned.txt", folder);
@@ -24,6 +26,11 @@ static void open_for(sli_tuned *tuned, int multiprocessors) {
     const sli_device_ops ops = {.name = "cuda", .identify = name_machine};
     sli_caps caps = {.name = "cuda:1", .kind = SLI_DEVICE_CUDA, .multiprocessors = multiprocessors};
     REQUIRE_OK(sli_tuned_open(&allocator, &caps, &ops, tuned));
+}
+
+static void close_last(sli_tuned *tuned) {
+    sli_tuned_close(tuned);
+    cache_restore();
 }
 
 static void write_text(const char *path, const char *text) {
@@ -62,7 +69,7 @@ TEST(tuned_times_are_read_back_by_the_same_machine_only) {
     sli_tuned_close(&tuned);
     open_for(&tuned, 131);
     CHECK(tuned.times && sli_tuned_seconds(&tuned, "p", "k") < 0);
-    sli_tuned_close(&tuned);
+    close_last(&tuned);
     free(path);
 }
 
@@ -82,7 +89,7 @@ TEST(tuned_writes_beside_what_another_process_wrote) {
     CHECK_NEAR(sli_tuned_seconds(&one, "p", "k"), 3e-6, 1e-15);
     CHECK_NEAR(sli_tuned_seconds(&one, "q", "k"), 2e-6, 1e-15);
     CHECK(one.times && one.times->next && !one.times->next->next);
-    sli_tuned_close(&one);
+    close_last(&one);
 }
 
 TEST(tuned_skips_lines_that_are_none) {
@@ -103,7 +110,7 @@ TEST(tuned_skips_lines_that_are_none) {
     for (const sli_tuned_time *time = tuned.times; time; time = time->next) count++;
     CHECK(count == 2 && sli_tuned_seconds(&tuned, "p", "minus") < 0 && sli_tuned_seconds(&tuned, "p", "more") < 0);
     CHECK_NEAR(sli_tuned_seconds(&tuned, "p", "last"), 7e-6, 1e-15); /* a line end is not needed */
-    sli_tuned_close(&tuned);
+    close_last(&tuned);
 }
 
 TEST(tuned_without_a_place_says_so) {
@@ -123,7 +130,7 @@ TEST(tuned_without_a_place_says_so) {
     open_for(&tuned, 1);
     REQUIRE_OK(sli_tuned_add(&tuned, "p", "k", 1e-6));
     CHECK_FAILS(sli_tuned_save(&tuned), SL_ERR_IO, "neither XDG_CACHE_HOME nor HOME");
-    sli_tuned_close(&tuned);
+    close_last(&tuned);
     if (home) setenv("HOME", home, 1);
     free(home);
     free(folder);
