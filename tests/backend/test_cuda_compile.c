@@ -113,27 +113,6 @@ TEST(cuda_compile_for_every_architecture) {
 }
 
 /* ---------------------------------------------------------------------------------------------------- instances -- */
-/* Configuration of an instance, as persist_launch.cu gives it. */
-static void instance_text(const sli_persist_geometry *g, int options, char *text, size_t capacity) {
-    static const int math[] = {[SL_F32] = 0, [SL_TF32] = 1, [SL_BF16] = 2, [SL_F16] = 3, [SL_F32X3] = 4};
-    const struct {
-        const char *name;
-        int value;
-    } of[] = {{"GATES", g->gates},         {"MATH", math[g->math]},
-              {"GATHER", (int)g->gather},  {"BACKWARD", g->backward},
-              {"UNITS", g->units},         {"REDUCE", g->reduce},
-              {"SPREAD", g->spread},       {"TILES_N", g->tiles_n},
-              {"HALVES", g->halves},       {"WARPS_M", g->warps_m},
-              {"WARPS_K", g->warps_k},     {"TILES_M", g->tiles_m},
-              {"TILES_K", g->tiles_k},     {"IN_REGISTERS", g->in_registers},
-              {"IN_SHARED", g->in_shared}, {"OPTIONS", options},
-              {"ACT", CELL_ACT_TANH},      {"GATE_ACT", CELL_ACT_SIGMOID}};
-    int length = 0;
-    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
-        length +=
-            snprintf(text + length, capacity - (size_t)length, "#define PERSIST_%s %d\n", of[i].name, of[i].value);
-}
-
 static void compile_instance(const sli_cuda_plugin *plugin, const char *device, const char *text, sli_persist_kind kind,
                              bool backward, int options) {
     sli_problem problem;
@@ -148,7 +127,7 @@ static void compile_instance(const sli_cuda_plugin *plugin, const char *device, 
         test_fail(__FILE__, __LINE__, "%s for %s: %s", text, device, why.text);
         return;
     }
-    instance_text(&geometry, options, defines, sizeof defines);
+    sli_persist_defines(&geometry, options, CELL_ACT_TANH, CELL_ACT_SIGMOID, defines, sizeof defines);
     r.done = plugin->compile_check("persist_instance.cuh", "persist_instance", defines, caps.compute_capability,
                                    &r.bytes, r.log, sizeof r.log, &r.cached);
     const bool spills = strstr(r.log, " 0 bytes spill stores, 0 bytes spill loads") == NULL;

@@ -86,17 +86,15 @@ static const char *broken_shared(const sli_persist_geometry *g) {
                  slab = warps * (size_t)g->tiles_m * 512;
     const size_t m = (size_t)(g->warps_m * g->tiles_m * sli_persist_tile_rows(g->math));
     const size_t own = (size_t)(g->units * sli_persist_ym(g)), reduce = (size_t)g->reduce;
-    const bool ring = g->in_registers + g->in_shared < g->tiles_k;
     HOLDS(at.v_row >= covered && at.v_row < covered + 32 && at.v_row % 32 == 16);
-    HOLDS(at.v_buffers == (g->gather == SLI_PERSIST_CLUSTER ? 2 : 1));
+    HOLDS(at.v_buffers == (g->gather == SLI_PERSIST_GRID ? 1 : 2));
     HOLDS(at.v % 128 == 0 && at.partial % 128 == 0 && at.arriving % 128 == 0 && at.weights % 128 == 0);
-    HOLDS(at.ring % 128 == 0 && at.barriers % 128 == 0);
+    HOLDS(at.barriers % 128 == 0);
     HOLDS(at.partial - at.v >= halves * (size_t)at.v_buffers * rows * at.v_row);
     if (reduce == 1 || g->warps_k > 1) HOLDS(at.arriving - at.partial >= halves * (size_t)g->warps_k * rows * m * 4);
     if (reduce > 1) HOLDS(at.weights - at.arriving >= halves * 2 * reduce * rows * own * 4);
-    HOLDS(at.ring - at.weights >= (size_t)g->in_shared * slab);
-    HOLDS(!ring || at.barriers - at.ring >= SLI_PERSIST_STAGES * slab);
-    HOLDS(at.total - at.barriers >= 8 * (SLI_PERSIST_BARRIERS + (ring ? warps * SLI_PERSIST_STAGES : 0)));
+    HOLDS(at.barriers - at.weights >= (size_t)g->in_shared * slab);
+    HOLDS(at.total - at.barriers >= 8 * SLI_PERSIST_BARRIERS);
     HOLDS(sli_persist_packed_bytes(g) == (size_t)sli_persist_group(g) * (size_t)g->tiles_k * slab);
     return NULL;
 }

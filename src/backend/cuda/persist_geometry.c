@@ -62,17 +62,16 @@ static size_t arriving_bytes(const sli_persist_geometry *g) {
 
 sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
     const size_t warps = (size_t)sli_persist_warps(g), halves = (size_t)g->halves, rows = (size_t)sli_persist_rows(g);
-    const size_t slab = (size_t)g->tiles_m * TILE_BYTES, ring = streamed(g) > 0 ? warps * SLI_PERSIST_STAGES : 0;
+    const size_t slab = (size_t)g->tiles_m * TILE_BYTES;
     const size_t row = sli_round_up((size_t)tiled_k(g) * (size_t)sli_persist_operand(g->math), 16);
-    sli_persist_shared at = {.v_buffers = g->gather == SLI_PERSIST_CLUSTER ? 2 : 1};
+    sli_persist_shared at = {.v_buffers = g->gather == SLI_PERSIST_GRID ? 1 : 2};
     size_t end = 0;
     at.v_row = row / 16 % 2 ? row : row + 16; /* eight rows then lie in eight different groups of banks */
     at.v = take(&end, halves * (size_t)at.v_buffers * rows * at.v_row);
     at.partial = take(&end, halves * partial_bytes(g));
     at.arriving = take(&end, halves * 2 * arriving_bytes(g));
     at.weights = take(&end, warps * (size_t)g->in_shared * slab);
-    at.ring = take(&end, ring * slab);
-    at.barriers = take(&end, (SLI_PERSIST_BARRIERS + ring) * sizeof(uint64_t));
+    at.barriers = take(&end, SLI_PERSIST_BARRIERS * sizeof(uint64_t));
     at.total = end;
     return at;
 }
@@ -414,4 +413,34 @@ void sli_persist_describe(const sli_persist_geometry *g, char *text, size_t capa
              streamed(g) == 0                          ? ""
              : g->in_registers > 0 || g->in_shared > 0 ? ", the rest streams"
                                                        : "stream");
+}
+
+/* Numbers of a type as kernels/persist_sizes.cuh has them. */
+static int math_of(sl_dtype dtype) {
+    static const sl_dtype order[] = {SL_F32, SL_TF32, SL_BF16, SL_F16, SL_F32X3};
+    int math = 0;
+    while (order[math] != dtype) math++;
+    return math;
+}
+
+void sli_persist_defines(const sli_persist_geometry *g, int options, int act, int gate_act, char *text,
+                         size_t capacity) {
+    const struct {
+        const char *name;
+        int value;
+    } of[] = {{"GATES", g->gates},         {"MATH", math_of(g->math)},
+              {"GATHER", (int)g->gather},  {"BACKWARD", g->backward},
+              {"UNITS", g->units},         {"REDUCE", g->reduce},
+              {"SPREAD", g->spread},       {"TILES_N", g->tiles_n},
+              {"HALVES", g->halves},       {"WARPS_M", g->warps_m},
+              {"WARPS_K", g->warps_k},     {"TILES_M", g->tiles_m},
+              {"TILES_K", g->tiles_k},     {"IN_REGISTERS", g->in_registers},
+              {"IN_SHARED", g->in_shared}, {"DIRECTIONS", g->directions},
+              {"OPTIONS", options},        {"ACT", act},
+              {"GATE_ACT", gate_act}};
+    size_t length = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof of / sizeof *of && length < capacity; i++)
+        length +=
+            (size_t)snprintf(text + length, capacity - length, "#define PERSIST_%s %d\n", of[i].name, of[i].value);
 }

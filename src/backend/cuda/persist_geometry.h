@@ -30,8 +30,8 @@ typedef enum sli_persist_kind { SLI_PERSIST_KIND_CLUSTER, SLI_PERSIST_KIND_GRID 
 
 /* Everything but `groups` and `directions` is a constant of the compiled kernel. */
 typedef struct sli_persist_geometry {
-    int gates;      /* 4 LSTM, 3 GRU, 1 RNN */
-    sl_dtype math;  /* f32, tf32, bf16, f16, f32x3 */
+    int gates;     /* 4 LSTM, 3 GRU, 1 RNN */
+    sl_dtype math; /* f32, tf32, bf16, f16, f32x3 */
     bool backward;
     sli_persist_gather gather;
     int units;            /* of a CTA; a multiple of sli_persist_unit_multiple */
@@ -41,8 +41,8 @@ typedef struct sli_persist_geometry {
     int tiles_m, tiles_k; /* of a warp */
     /* Of tiles_k: the first ones, the next ones; any rest streams from global memory. Each is even, or all that is left. */
     int in_registers, in_shared;
-    int groups;           /* slices of the batch, each with its own copy of M on chip */
-    int directions;       /* computed by one launch */
+    int groups;     /* slices of the batch, each with its own copy of M on chip */
+    int directions; /* computed by one launch */
 } sli_persist_geometry;
 
 /* Values of v and y a unit. */
@@ -105,15 +105,14 @@ static inline int sli_persist_cells(const sli_persist_geometry *g) {
 typedef struct sli_persist_shared {
     size_t v;        /* operand [halves][buffers][rows][v_row bytes] */
     size_t v_row;    /* bytes of a row of v, an odd multiple of 16 */
-    int v_buffers;   /* 2 through a cluster, else 1 */
+    int v_buffers;   /* gather over the grid 1, else 2: the next one comes while one is read */
     size_t partial;  /* float [halves][warps_k][tiles_n][M tiled][8]: sums of this CTA's warps */
     size_t arriving; /* float [halves][2][reduce][tiles_n][units ym][8]: sums from the cluster, reduce > 1 */
     size_t weights;  /* [warps][in_shared][tiles_m][512] */
-    size_t ring;     /* [warps][SLI_PERSIST_STAGES][tiles_m][512]: weights that stream */
     size_t barriers; /* uint64 [...] */
     size_t total;
 } sli_persist_shared;
-enum { SLI_PERSIST_STAGES = 4, SLI_PERSIST_MOST_WARPS = 16, SLI_PERSIST_BARRIERS = 8 };
+enum { SLI_PERSIST_MOST_WARPS = 16, SLI_PERSIST_BARRIERS = 8 };
 sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g);
 /* Bytes of M of one group, one direction, in the order that the kernel reads:
  * [CTA q reduce + p][warp wk warps_m + wm][tiles_k][tiles_m][lane][16]. */
@@ -127,6 +126,10 @@ bool sli_persist_choose(const sli_problem *problem, const sli_caps *caps, sli_pe
                         sli_persist_geometry *geometry, sli_why *why);
 /* Predicted seconds of one step of all its groups. */
 double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps);
+/* The configuration as kernels/persist_instance.cuh wants it; options, act and gate_act of src/cell, -1: given by the launch. */
+enum { SLI_PERSIST_DEFINES = 1024 };
+void sli_persist_defines(const sli_persist_geometry *g, int options, int act, int gate_act, char *text,
+                         size_t capacity);
 /* For `sluice plan`: "cluster of 16, 32 units a block, 7 slices of 8 rows, weights in registers". */
 void sli_persist_describe(const sli_persist_geometry *g, char *text, size_t capacity);
 

@@ -15,6 +15,7 @@ template <int GATES, int MATH, bool BACKWARD, int GATHER, int UNITS, int REDUCE,
 struct configuration {
     static constexpr int gates = GATES, math = MATH, gather = GATHER, units = UNITS, reduce = REDUCE, spread = SPREAD;
     static constexpr bool backward = BACKWARD;
+    static constexpr int directions = 2;
     static constexpr int tiles_n = TILES_N, halves = HALVES, warps_m = WARPS_M, warps_k = WARPS_K;
     static constexpr int tiles_m = TILES_M, tiles_k = TILES_K, in_registers = IN_REGISTERS, in_shared = IN_SHARED;
     static constexpr int options = OPTIONS, act = ACT, gate_act = GATE_ACT;

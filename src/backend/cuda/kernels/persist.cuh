@@ -43,12 +43,13 @@ PERSIST_FN void persist_forward_step(const persist_args &a, const persist_way &w
         for (int g = 0; g < S::gates; g++)
             sum[g] = on ? persist_sum<S>(a, self, half, turn.products - 1, g * S::units + place.own_unit, place.own_row)
                         : 0.0f;
-        persist_forward_cell<S>(a, way, place, s, sum, cells[i]);
+        persist_result<S> result;
+        persist_forward_cell<S>(a, way, place, s, sum, cells[i], result);
         if (gives) {
             const uint32_t value[1] = {place.there ? persist_operand<S>(cells[i].factor * cells[i].h) : 0u};
             if constexpr (!S::backward) persist_give<S>(a, way, self, place, half, turn.given + 1, value);
         }
-        persist_forward_put<S>(a, way, place, s, cells[i], cells[i].ahead.flags);
+        persist_forward_put<S>(a, way, place, s, cells[i], result);
         persist_forward_ahead<S>(a, way, place, s + 1, cells[i].ahead);
     }
 }
@@ -90,16 +91,21 @@ PERSIST_FN void persist_backward_step(const persist_args &a, const persist_way &
         float dp = on ? persist_sum<S>(a, self, half, turn.products - 1, place.own_unit, place.own_row) : 0.0f;
         if (s == 0 && place.there) dp = persist_read(way.dp_from, persist_at(place, a.hs));
         if (s == way.steps) {
-            persist_backward_put<S>(a, way, place, dp, cells[i]);
+            persist_backward_end<S>(a, way, place, dp, cells[i]);
             continue;
         }
-        float dr[S::gates];
-        persist_backward_cell<S>(a, way, place, s, dp, cells[i], dr);
+        float dz[S::gates], dr[S::gates];
+        persist_backward_cell<S>(a, way, place, s, dp, cells[i], dz, dr);
         if (gives) {
             uint32_t value[S::vk];
 #pragma unroll
             for (int g = 0; g < S::vk; g++) value[g] = persist_operand<S>(dr[g]);
             persist_give<S>(a, way, self, place, half, turn.given + 1, value);
+        }
+        if (place.there) {
+            persist_backward_put<S>(a, place, persist_operand_at<S>(way.dz, persist_steps(s, way.dz_step)), dz);
+            if (S::gates == 3)
+                persist_backward_put<S>(a, place, persist_operand_at<S>(way.dr, persist_steps(s, way.dz_step)), dr);
         }
         if (chunk >= 0) persist_backward_sums<S>(a, way, place, chunk, cells[i]);
         persist_backward_ahead<S>(a, way, place, s + 1, cells[i].ahead);
@@ -141,11 +147,8 @@ PERSIST_FN void persist_backward(const persist_args &a, const persist_way &way, 
     }
 }
 
-template <class C> PERSIST_FN void persist_run(const persist_args &a) {
-    typedef persist_sizes<C> S;
-    PERSIST_SHARED(shared);
-    const persist_self self = persist_find<S>(a, shared);
-    const persist_way &way = a.way[self.direction];
+template <class S>
+PERSIST_FN void persist_run_way(const persist_args &a, const persist_way &way, const persist_self &self) {
     persist_weights<S> w;
     persist_load_weights<S>(a, way, self, w);
     persist_begin<S>(a, way, self);
@@ -153,6 +156,17 @@ template <class C> PERSIST_FN void persist_run(const persist_args &a) {
         persist_backward<S>(a, way, self, w);
     else
         persist_forward<S>(a, way, self, w);
+}
+
+/* Both directions have code of their own: an argument at a place known to the compiler costs nothing to read. */
+template <class C> PERSIST_FN void persist_run(const persist_args &a) {
+    typedef persist_sizes<C> S;
+    PERSIST_SHARED(shared);
+    const persist_self self = persist_find<S>(a, shared);
+    if (C::directions == 1 || self.direction == 0)
+        persist_run_way<S>(a, a.way[0], self);
+    else
+        persist_run_way<S>(a, a.way[1], self);
     /* No CTA ends while others may still write into its shared memory. */
     if constexpr (S::cluster > 1) ptx_cluster_sync();
 }

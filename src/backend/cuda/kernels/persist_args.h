@@ -27,41 +27,43 @@ typedef struct persist_way {
     int chunk, first_chunk; /* backward: steps of a chunk, of the first that is processed */
     const void *weights;    /* packed, sli_persist_packed_bytes */
     const uint8_t *flags;   /* [B] of step 0; NULL: all valid and shown */
-    int64_t flags_step;
+    int flags_step;
     const int32_t
         *lengths; /* [B] in absolute steps; NULL: rows do not end. Step s is the absolute step time + s * time_step */
-    int64_t time, time_step;
+    int64_t time;
+    int time_step;
     const float *factor; /* [B][H] d of recurrent dropout */
     const float *peep;   /* [3][H] */
     persist_zone zone_h, zone_c;
     float *u; /* [B][us] of step 0: forward W x + b in; gates, out where `save`, in backward */
-    int64_t u_step;
+    int u_step;
     float *sn; /* [B][H] of step 0: GRU's s_n: forward =, backward read */
-    int64_t sn_step;
+    int sn_step;
     const float *bias_n; /* [H] recurrent bias of n: GRU forward */
     float *v; /* [B][H] of step 0: clipped c before zoneout: forward =, backward read; NULL in backward: c_to */
-    int64_t v_step;
+    int v_step;
     /* c of the state that step 0 enters from; that it leaves. Step 0 = 0: only the last step's is written. */
     const float *c_from; /* [B][H] */
     float *c_to;         /* forward = */
-    int64_t c_step;
+    int c_step;
     const void *operand_from; /* operand [B][hs]: d h that step 0 enters from; forward */
     void *operand_to;         /* = operand [B][hs]: d h that step 0 leaves */
-    int64_t operand_step;
+    int operand_step;
     const float *h_from; /* [B][h_row] h that step 0 enters from, where cells read it */
     int64_t h_row;
     float *h_to;     /* forward = [B][H] that step 0 leaves */
-    int64_t h_step;  /* of h_to; backward: of h_from */
+    int h_step;      /* of h_to; backward: of h_from */
     float *y;        /* forward = [B][y_row] of step 0 */
     const float *dy; /* backward [B][y_row] of step 0 */
-    int64_t y_row, y_step;
+    int y_row;
+    int y_step;
     float *h_last, *c_last; /* forward = [B][H] after the last step */
     /* backward */
     const float *pw_from, *dp_from, *dc_from; /* [B][H], [B][hs], [B][H]: of the state after step 0: dh = pw + d dp */
     float *pw_to, *dp_to, *dc_to;             /* = the same before the last step; may be the same memory */
     void *dz;                                 /* = operand [B][zs] of step 0: gradient of the input side */
     void *dr;                                 /* = operand [B][zs] of step 0: of the recurrent side, where it differs */
-    int64_t dz_step;
+    int dz_step;
     float *sums;             /* = [chunks][B][us]: dz summed over a chunk's steps, chunks in order of processing */
     float *sums_n;           /* = [chunks][B][H]: n's part of dr */
     float *sums_peep;        /* = [chunks][B][3 H] */
@@ -72,7 +74,7 @@ typedef struct persist_way {
 typedef struct persist_args {
     persist_way way[PERSIST_MAX_DIRECTIONS];
     int B, H, groups;
-    int64_t us, hs, zs;         /* row strides */
+    int us, hs, zs;             /* row strides */
     int options, act, gate_act; /* of src/cell; where the kernel does not have them as constants */
     int save;                   /* forward: gates are written */
     float forget_bias, clip;

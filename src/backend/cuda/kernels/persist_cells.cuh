@@ -51,17 +51,23 @@ PERSIST_FN float persist_zone_weight(const persist_args &a, const persist_way &w
     return sli_rng_word(&rng, row * (uint64_t)a.H + (uint64_t)place.unit) < zone.threshold ? 1.0f : 0.0f;
 }
 
-/* Index of a unit of a row in memory of rows `stride` apart. */
-PERSIST_FN int64_t persist_at(const persist_place &place, int64_t stride) {
-    return place.row * stride + place.unit;
+/* From one step to `s` steps on. */
+PERSIST_FN int64_t persist_steps(int s, int step) {
+    return (int64_t)s * step;
 }
 
-PERSIST_FN float persist_read(const float *from, int64_t at) {
+/* Index of a unit of a row in one step's memory of rows `stride` apart: 32 bits, which the host sees to. */
+PERSIST_FN uint32_t persist_at(const persist_place &place, int stride) {
+    return (uint32_t)(place.row * stride + place.unit);
+}
+
+PERSIST_FN float persist_read(const float *from, uint32_t at) {
     return from ? from[at] : 0.0f;
 }
 
 PERSIST_FN uint32_t persist_flags(const persist_way &way, const persist_place &place, int s) {
-    return way.flags ? way.flags[s * way.flags_step + place.row] : (uint32_t)(PERSIST_VALID | PERSIST_SHOWN);
+    return way.flags ? (way.flags + persist_steps(s, way.flags_step))[place.row]
+                     : (uint32_t)(PERSIST_VALID | PERSIST_SHOWN);
 }
 
 template <class S>
@@ -91,13 +97,14 @@ template <class S>
 PERSIST_FN void persist_forward_ahead(const persist_args &a, const persist_way &way, const persist_place &place, int s,
                                       persist_ahead<S> &ahead) {
     if (!place.there || s >= way.steps) return;
-    const float *u = way.u + s * way.u_step + persist_at(place, a.us);
+    const float *u = way.u + persist_steps(s, way.u_step);
+    const uint32_t of_u = persist_at(place, a.us);
 #pragma unroll
-    for (int g = 0; g < S::gates; g++) ahead.u[g] = u[(int64_t)g * a.H];
+    for (int g = 0; g < S::gates; g++) ahead.u[g] = u[of_u + g * a.H];
     ahead.flags = persist_flags(way, place, s);
     if (s + 4 < way.steps)
 #pragma unroll
-        for (int g = 0; g < S::gates; g++) ptx_prefetch(u + 4 * way.u_step + (int64_t)g * a.H);
+        for (int g = 0; g < S::gates; g++) ptx_prefetch(u + persist_steps(4, way.u_step) + (of_u + g * a.H));
 }
 
 template <class S>
@@ -106,7 +113,7 @@ PERSIST_FN void persist_forward_begin(const persist_args &a, const persist_way &
     cell = persist_cell<S>{};
     cell.factor = 1.0f;
     if (!place.there) return;
-    cell.h = persist_read(way.h_from, persist_at(place, way.h_row));
+    cell.h = persist_read(way.h_from, persist_at(place, (int)way.h_row));
     cell.c = persist_read(way.c_from, persist_at(place, a.H));
     if (way.factor) cell.factor = way.factor[persist_at(place, a.H)];
     if (way.bias_n) cell.bias_n = way.bias_n[place.unit];
@@ -115,59 +122,65 @@ PERSIST_FN void persist_forward_begin(const persist_args &a, const persist_way &
     persist_forward_ahead<S>(a, way, place, 0, cell.ahead);
 }
 
-/* The step's cell: sum = R d h' of its gates; the new state in `cell`; gates, s_n, v go to memory. */
+/* What backward will read of a step: gates, v (LSTM) or s_n (GRU). */
+template <class S> struct persist_result { float gates[S::gates], other; };
+
+/* The step's cell: sum = R d h' of its gates; the new state in `cell`. */
 template <class S>
 PERSIST_FN void persist_forward_cell(const persist_args &a, const persist_way &way, const persist_place &place, int s,
-                                     const float (&sum)[S::gates], persist_cell<S> &cell) {
+                                     const float (&sum)[S::gates], persist_cell<S> &cell, persist_result<S> &result) {
     const int options = persist_options<S>(a), act = persist_act<S>(a), gate_act = persist_gate_act<S>(a);
     const persist_ahead<S> &in = cell.ahead;
-    float gates[S::gates];
     if constexpr (S::gates == 4) {
         const cell_lstm_gates z = {in.u[0] + sum[0], in.u[1] + sum[1], in.u[2] + sum[2], in.u[3] + sum[3]};
         const cell_lstm_forward_result r = cell_lstm_forward(options, act, gate_act, z, cell.c, cell.h,
                                                              persist_lstm_args<S>(a, way, place, cell, s, in.flags));
-        gates[0] = r.gates.i;
-        gates[1] = r.gates.f;
-        gates[2] = r.gates.g;
-        gates[3] = r.gates.o;
+        result.gates[0] = r.gates.i;
+        result.gates[1] = r.gates.f;
+        result.gates[2] = r.gates.g;
+        result.gates[3] = r.gates.o;
         cell.c = r.c;
         cell.h = r.h;
-        if (way.v && place.there) way.v[s * way.v_step + persist_at(place, a.H)] = r.v;
+        result.other = r.v;
     } else if constexpr (S::gates == 3) {
         const cell_gru_args args = {persist_zone_h<S>(a, way, place, s), in.flags & PERSIST_VALID ? 1.0f : 0.0f};
         const cell_gru_pre pre = {in.u[0] + sum[0], in.u[1] + sum[1], in.u[2], sum[2] + cell.bias_n};
         const cell_gru_forward_result r = cell_gru_forward(options, act, gate_act, pre, cell.h, args);
-        gates[0] = r.gates.r;
-        gates[1] = r.gates.z;
-        gates[2] = r.gates.n;
+        result.gates[0] = r.gates.r;
+        result.gates[1] = r.gates.z;
+        result.gates[2] = r.gates.n;
         cell.h = r.h;
-        if (way.sn && place.there) way.sn[s * way.sn_step + persist_at(place, a.H)] = pre.s;
+        result.other = pre.s;
     } else {
         const cell_rnn_args args = {persist_zone_h<S>(a, way, place, s), in.flags & PERSIST_VALID ? 1.0f : 0.0f};
         const cell_rnn_forward_result r = cell_rnn_forward(options, act, in.u[0] + sum[0], cell.h, args);
-        gates[0] = r.q;
+        result.gates[0] = r.q;
         cell.h = r.h;
     }
-    if (!a.save || !place.there) return;
-    float *u = way.u + s * way.u_step + persist_at(place, a.us);
-#pragma unroll
-    for (int g = 0; g < S::gates; g++) u[(int64_t)g * a.H] = gates[g];
 }
 
-/* The new state to memory; what a state between launches needs only after the last step. */
+/* Gates, s_n, v and the new state to memory; what a state between launches needs only after the last step. */
 template <class S>
 PERSIST_FN void persist_forward_put(const persist_args &a, const persist_way &way, const persist_place &place, int s,
-                                    const persist_cell<S> &cell, uint32_t flags) {
+                                    const persist_cell<S> &cell, const persist_result<S> &result) {
     if (!place.there) return;
+    const uint32_t flags = cell.ahead.flags, of_u = persist_at(place, a.us);
+    float *u = way.u + persist_steps(s, way.u_step);
+    if (a.save)
+#pragma unroll
+        for (int g = 0; g < S::gates; g++) u[of_u + g * a.H] = result.gates[g];
+    if (S::gates == 4 && way.v) (way.v + persist_steps(s, way.v_step))[persist_at(place, a.H)] = result.other;
+    if (S::gates == 3 && way.sn) (way.sn + persist_steps(s, way.sn_step))[persist_at(place, a.H)] = result.other;
     const bool last = s + 1 == way.steps;
-    const int64_t at = persist_at(place, a.H);
-    if (way.y) way.y[s * way.y_step + persist_at(place, way.y_row)] = flags & PERSIST_SHOWN ? cell.h : 0.0f;
-    if (way.c_to && (way.c_step != 0 || last)) way.c_to[s * way.c_step + at] = cell.c;
-    if (way.h_to && (way.h_step != 0 || last)) way.h_to[s * way.h_step + at] = cell.h;
+    const uint32_t at = persist_at(place, a.H);
+    if (way.y)
+        (way.y + persist_steps(s, way.y_step))[persist_at(place, way.y_row)] = flags & PERSIST_SHOWN ? cell.h : 0.0f;
+    if (way.c_to && (way.c_step != 0 || last)) (way.c_to + persist_steps(s, way.c_step))[at] = cell.c;
+    if (way.h_to && (way.h_step != 0 || last)) (way.h_to + persist_steps(s, way.h_step))[at] = cell.h;
     if (way.operand_to && (way.operand_step != 0 || last)) {
-        const int64_t row = s * way.operand_step + place.row * a.hs;
-        persist_store_operand<S>(way.operand_to, row + place.unit, cell.factor * cell.h);
-        if (place.unit + 1 == a.H) persist_operand_tail<S>(way.operand_to, row, a.H, a.hs);
+        void *to = persist_operand_at<S>(way.operand_to, persist_steps(s, way.operand_step));
+        persist_store_operand<S>(to, persist_at(place, a.hs), cell.factor * cell.h);
+        if (place.unit + 1 == a.H) persist_operand_tail<S>(to, (uint32_t)(place.row * a.hs), a.H, a.hs);
     }
     if (!last) return;
     if (way.h_last) way.h_last[at] = cell.h;
@@ -179,24 +192,26 @@ template <class S>
 PERSIST_FN void persist_backward_ahead(const persist_args &a, const persist_way &way, const persist_place &place, int s,
                                        persist_ahead<S> &ahead) {
     if (!place.there || s >= way.steps) return;
-    const float *u = way.u + s * way.u_step + persist_at(place, a.us);
-    const int64_t at = persist_at(place, a.H);
+    const float *u = way.u + persist_steps(s, way.u_step);
+    const uint32_t at = persist_at(place, a.H), of_u = persist_at(place, a.us);
 #pragma unroll
-    for (int g = 0; g < S::gates; g++) ahead.u[g] = u[(int64_t)g * a.H];
+    for (int g = 0; g < S::gates; g++) ahead.u[g] = u[of_u + g * a.H];
     if (S::gates == 4) {
-        ahead.old = way.c_from[s * way.c_step + at];
-        if (way.v) ahead.other = way.v[s * way.v_step + at];
+        ahead.old = (way.c_from + persist_steps(s, way.c_step))[at];
+        if (way.v) ahead.other = (way.v + persist_steps(s, way.v_step))[at];
     } else if (S::gates == 3) {
-        ahead.old = way.h_from[s * way.h_step + persist_at(place, way.h_row)];
-        ahead.other = way.sn[s * way.sn_step + at];
+        ahead.old = (way.h_from + persist_steps(s, way.h_step))[persist_at(place, (int)way.h_row)];
+        ahead.other = (way.sn + persist_steps(s, way.sn_step))[at];
     }
     ahead.flags = persist_flags(way, place, s);
-    ahead.dy = ahead.flags & PERSIST_SHOWN ? persist_read(way.dy, s * way.y_step + persist_at(place, way.y_row)) : 0.0f;
+    ahead.dy = ahead.flags & PERSIST_SHOWN
+                   ? persist_read(way.dy ? way.dy + persist_steps(s, way.y_step) : way.dy, persist_at(place, way.y_row))
+                   : 0.0f;
     if (s + 4 >= way.steps) return;
 #pragma unroll
-    for (int g = 0; g < S::gates; g++) ptx_prefetch(u + 4 * way.u_step + (int64_t)g * a.H);
-    if (S::gates == 4) ptx_prefetch(way.c_from + (s + 4) * way.c_step + at);
-    if (way.dy) ptx_prefetch(way.dy + (s + 4) * way.y_step + persist_at(place, way.y_row));
+    for (int g = 0; g < S::gates; g++) ptx_prefetch(u + persist_steps(4, way.u_step) + (of_u + g * a.H));
+    if (S::gates == 4) ptx_prefetch(way.c_from + persist_steps(s + 4, way.c_step) + at);
+    if (way.dy) ptx_prefetch(way.dy + persist_steps(s + 4, way.y_step) + persist_at(place, way.y_row));
 }
 
 template <class S>
@@ -205,7 +220,7 @@ PERSIST_FN void persist_backward_begin(const persist_args &a, const persist_way 
     cell = persist_cell<S>{};
     cell.factor = 1.0f;
     if (!place.there) return;
-    const int64_t at = persist_at(place, a.H);
+    const uint32_t at = persist_at(place, a.H);
     if (way.factor) cell.factor = way.factor[at];
     if (way.peep)
         for (int i = 0; i < 3; i++) cell.peep[i] = way.peep[(int64_t)i * a.H + place.unit];
@@ -215,14 +230,23 @@ PERSIST_FN void persist_backward_begin(const persist_args &a, const persist_way 
     persist_backward_ahead<S>(a, way, place, 0, cell.ahead);
 }
 
-/* dh = (pw + d dp) + dy, dp = R^T dr of the step processed before; dr of this step in dr[]; dz and dr go to memory. */
+/* to = one step's dz or dr, operand [B][zs]. */
+template <class S>
+PERSIST_FN void persist_backward_put(const persist_args &a, const persist_place &place, void *to,
+                                     const float (&dz)[S::gates]) {
+    const uint32_t at = persist_at(place, a.zs);
+#pragma unroll
+    for (int g = 0; g < S::gates; g++) persist_store_operand<S>(to, at + g * a.H, dz[g]);
+    if (place.unit + 1 == a.H) persist_operand_tail<S>(to, (uint32_t)(place.row * a.zs), S::gates * a.H, a.zs);
+}
+
+/* dh = (pw + d dp) + dy, dp = R^T dr of the step processed before; dz and dr of this step. */
 template <class S>
 PERSIST_FN void persist_backward_cell(const persist_args &a, const persist_way &way, const persist_place &place, int s,
-                                      float dp, persist_cell<S> &cell, float (&dr)[S::gates]) {
+                                      float dp, persist_cell<S> &cell, float (&dz)[S::gates], float (&dr)[S::gates]) {
     const int options = persist_options<S>(a), act = persist_act<S>(a), gate_act = persist_gate_act<S>(a);
     const persist_ahead<S> &in = cell.ahead;
     const float dh = fmaf(cell.factor, dp, cell.pw) + in.dy;
-    float dz[S::gates];
     if constexpr (S::gates == 4) {
         const cell_lstm_gates gates = {in.u[0], in.u[1], in.u[2], in.u[3]};
         const float v = way.v ? in.other : cell.c;
@@ -259,21 +283,9 @@ PERSIST_FN void persist_backward_cell(const persist_args &a, const persist_way &
         if (S::gates != 3 || g != 2) dr[g] = dz[g];
         cell.sums[g] += dz[g];
     }
-    if (!place.there) {
+    if (place.there) return;
 #pragma unroll
-        for (int g = 0; g < S::gates; g++) dr[g] = 0.0f;
-        return;
-    }
-    const int64_t row = s * way.dz_step + place.row * a.zs;
-#pragma unroll
-    for (int g = 0; g < S::gates; g++) {
-        persist_store_operand<S>(way.dz, row + (int64_t)g * a.H + place.unit, dz[g]);
-        if (way.dr) persist_store_operand<S>(way.dr, row + (int64_t)g * a.H + place.unit, dr[g]);
-    }
-    if (place.unit + 1 == a.H) {
-        persist_operand_tail<S>(way.dz, row, (int64_t)S::gates * a.H, a.zs);
-        if (way.dr) persist_operand_tail<S>(way.dr, row, (int64_t)S::gates * a.H, a.zs);
-    }
+    for (int g = 0; g < S::gates; g++) dr[g] = 0.0f;
 }
 
 /* Sums over the steps of a chunk, at its end: = [chunk][B][...]; then they begin again. */
@@ -300,10 +312,10 @@ PERSIST_FN void persist_backward_sums(const persist_args &a, const persist_way &
 
 /* The gradient of the state before the last step, for the next launch. */
 template <class S>
-PERSIST_FN void persist_backward_put(const persist_args &a, const persist_way &way, const persist_place &place,
+PERSIST_FN void persist_backward_end(const persist_args &a, const persist_way &way, const persist_place &place,
                                      float dp, const persist_cell<S> &cell) {
     if (!place.there) return;
-    const int64_t at = persist_at(place, a.H);
+    const uint32_t at = persist_at(place, a.H);
     way.dp_to[persist_at(place, a.hs)] = dp;
     if (way.pw_to) way.pw_to[at] = cell.pw;
     if (way.dc_to) way.dc_to[at] = cell.dc;

@@ -133,43 +133,12 @@ void sli_persist_args(const persist_call *p, persist_args *a) {
 }
 
 /* ------------------------------------------------------------------------------------------------------- launch -- */
-static int math_of(sl_dtype dtype) {
-    switch (dtype) {
-    case SL_TF32:
-        return 1;
-    case SL_BF16:
-        return 2;
-    case SL_F16:
-        return 3;
-    case SL_F32X3:
-        return 4;
-    default:
-        return 0;
-    }
-}
-
-/* The instance's configuration as persist_instance.cuh wants it. */
-static void defines_of(const persist_call *p, const persist_args *a, char *text, size_t capacity) {
-    const sli_persist_geometry *g = p->geometry;
-    snprintf(
-        text, capacity,
-        "#define PERSIST_GATES %d\n#define PERSIST_MATH %d\n#define PERSIST_GATHER %d\n#define PERSIST_BACKWARD %d\n"
-        "#define PERSIST_UNITS %d\n#define PERSIST_REDUCE %d\n#define PERSIST_SPREAD %d\n"
-        "#define PERSIST_TILES_N %d\n#define PERSIST_HALVES %d\n#define PERSIST_WARPS_M %d\n"
-        "#define PERSIST_WARPS_K %d\n#define PERSIST_TILES_M %d\n#define PERSIST_TILES_K %d\n"
-        "#define PERSIST_IN_REGISTERS %d\n#define PERSIST_IN_SHARED %d\n#define PERSIST_OPTIONS %d\n"
-        "#define PERSIST_ACT %d\n#define PERSIST_GATE_ACT %d\n",
-        g->gates, math_of(g->math), (int)g->gather, (int)g->backward, g->units, g->reduce, g->spread, g->tiles_n,
-        g->halves, g->warps_m, g->warps_k, g->tiles_m, g->tiles_k, g->in_registers, g->in_shared, a->options, a->act,
-        a->gate_act);
-}
-
 void sli_persist_launch(const persist_call *p, const persist_args *a) {
     const sli_persist_geometry *g = p->geometry;
     const step_way *way = &p->ways[0];
-    char defines[1024];
+    char defines[SLI_PERSIST_DEFINES];
     sli_why why = {""};
-    defines_of(p, a, defines, sizeof defines);
+    sli_persist_defines(g, a->options, a->act, a->gate_act, defines, sizeof defines);
     cudaKernel_t kernel =
         sli_cuda_compile(p->queue, "backend/cuda/kernels/persist_instance.cuh", "persist_instance", defines, &why);
     if (!kernel) {

@@ -29,7 +29,7 @@ template <class C> struct persist_sizes : C {
     static constexpr int m_tiled = C::warps_m * C::tiles_m * tile_rows;
     static constexpr int v_bytes = C::warps_k * C::tiles_k * tile_bytes;
     static constexpr int v_pieces = (v_bytes + 15) / 16, v_row = 16 * (v_pieces | 1);
-    static constexpr int v_buffers = C::gather == PERSIST_CLUSTER ? 2 : 1;
+    static constexpr int v_buffers = C::gather == PERSIST_GRID ? 1 : 2; /* others write the next while it is read */
     static constexpr int cell_units = narrow && C::units % 8 == 0 ? 8 : 4, cell_rows = 32 / cell_units;
     static constexpr int cell_columns = C::units / cell_units, cell_tiles = cell_columns * (rows / cell_rows);
     static constexpr int cells = (cell_tiles + warps - 1) / warps;
@@ -129,7 +129,10 @@ template <class S> PERSIST_FN uint32_t persist_operand(float x) {
 }
 
 /* to[at] = x as operand in memory: tf32 products round what they read. */
-template <class S> PERSIST_FN void persist_store_operand(void *to, int64_t at, float x) {
+template <class S> PERSIST_FN void *persist_operand_at(void *to, int64_t at) {
+    return (unsigned char *)to + at * S::operand;
+}
+template <class S> PERSIST_FN void persist_store_operand(void *to, uint32_t at, float x) {
     if (S::narrow)
         ((uint16_t *)to)[at] = (uint16_t)persist_operand<S>(x);
     else
@@ -137,8 +140,9 @@ template <class S> PERSIST_FN void persist_store_operand(void *to, int64_t at, f
 }
 
 /* Zeros behind the `count` values of an operand row. */
-template <class S> PERSIST_FN void persist_operand_tail(void *to, int64_t row_begin, int64_t count, int64_t stride) {
-    for (int64_t j = count; j < stride; j++) persist_store_operand<S>(to, row_begin + j, 0.0f);
+template <class S> PERSIST_FN void persist_operand_tail(void *to, uint32_t row, int count, int stride) {
+#pragma unroll 1
+    for (int j = count; j < stride; j++) persist_store_operand<S>(to, row + (uint32_t)j, 0.0f);
 }
 
 /* Tests: up to two microseconds that differ from CTA to CTA and step to step. */
