@@ -127,7 +127,7 @@ static void compile_instance(const sli_cuda_plugin *plugin, const char *device, 
         test_fail(__FILE__, __LINE__, "%s for %s: %s", text, device, why.text);
         return;
     }
-    sli_persist_defines(&geometry, options, CELL_ACT_TANH, CELL_ACT_SIGMOID, defines, sizeof defines);
+    sli_persist_defines(&geometry, -1, options, CELL_ACT_TANH, CELL_ACT_SIGMOID, defines, sizeof defines);
     r.done = plugin->compile_check("persist_instance.cuh", "persist_instance", defines, caps.compute_capability,
                                    &r.bytes, r.log, sizeof r.log, &r.cached);
     const bool spills = strstr(r.log, " 0 bytes spill stores, 0 bytes spill loads") == NULL;

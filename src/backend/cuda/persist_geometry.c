@@ -423,20 +423,30 @@ static int math_of(sl_dtype dtype) {
     return math;
 }
 
-void sli_persist_defines(const sli_persist_geometry *g, int options, int act, int gate_act, char *text,
+void sli_persist_defines(const sli_persist_geometry *g, int form, int options, int act, int gate_act, char *text,
                          size_t capacity) {
     const struct {
         const char *name;
         int value;
-    } of[] = {{"GATES", g->gates},         {"MATH", math_of(g->math)},
-              {"GATHER", (int)g->gather},  {"BACKWARD", g->backward},
-              {"UNITS", g->units},         {"REDUCE", g->reduce},
-              {"SPREAD", g->spread},       {"TILES_N", g->tiles_n},
-              {"HALVES", g->halves},       {"WARPS_M", g->warps_m},
-              {"WARPS_K", g->warps_k},     {"TILES_M", g->tiles_m},
-              {"TILES_K", g->tiles_k},     {"IN_REGISTERS", g->in_registers},
-              {"IN_SHARED", g->in_shared}, {"DIRECTIONS", g->directions},
-              {"OPTIONS", options},        {"ACT", act},
+    } of[] = {{"GATES", g->gates},
+              {"MATH", math_of(g->math)},
+              {"GATHER", (int)g->gather},
+              {"BACKWARD", g->backward},
+              {"UNITS", g->units},
+              {"REDUCE", g->reduce},
+              {"SPREAD", g->spread},
+              {"TILES_N", g->tiles_n},
+              {"HALVES", g->halves},
+              {"WARPS_M", g->warps_m},
+              {"WARPS_K", g->warps_k},
+              {"TILES_M", g->tiles_m},
+              {"TILES_K", g->tiles_k},
+              {"IN_REGISTERS", g->in_registers},
+              {"IN_SHARED", g->in_shared},
+              {"DIRECTIONS", g->directions},
+              {"FORM", form},
+              {"OPTIONS", options},
+              {"ACT", act},
               {"GATE_ACT", gate_act}};
     size_t length = 0;
     text[0] = '\0';

@@ -126,9 +126,10 @@ bool sli_persist_choose(const sli_problem *problem, const sli_caps *caps, sli_pe
                         sli_persist_geometry *geometry, sli_why *why);
 /* Predicted seconds of one step of all its groups. */
 double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps);
-/* The configuration as kernels/persist_instance.cuh wants it; options, act and gate_act of src/cell, -1: given by the launch. */
+/* The configuration as kernels/persist_instance.cuh wants it; form: PERSIST_HAS bits; options, act and
+ * gate_act of src/cell; -1: given by the launch. */
 enum { SLI_PERSIST_DEFINES = 1024 };
-void sli_persist_defines(const sli_persist_geometry *g, int options, int act, int gate_act, char *text,
+void sli_persist_defines(const sli_persist_geometry *g, int form, int options, int act, int gate_act, char *text,
                          size_t capacity);
 /* For `sluice plan`: "cluster of 16, 32 units a block, 7 slices of 8 rows, weights in registers". */
 void sli_persist_describe(const sli_persist_geometry *g, char *text, size_t capacity);

@@ -42,7 +42,6 @@ void persist_fill_args(persist_args *a, const persist_problem &p) {
     a->options = p.options;
     a->act = p.act;
     a->gate_act = p.gate_act;
-    a->save = p.history;
     a->forget_bias = 0.75f;
     a->clip = 0.4f;
     a->scalars = &scalars;

@@ -15,7 +15,7 @@ template <int GATES, int MATH, bool BACKWARD, int GATHER, int UNITS, int REDUCE,
 struct configuration {
     static constexpr int gates = GATES, math = MATH, gather = GATHER, units = UNITS, reduce = REDUCE, spread = SPREAD;
     static constexpr bool backward = BACKWARD;
-    static constexpr int directions = 2;
+    static constexpr int directions = 2, form = -1;
     static constexpr int tiles_n = TILES_N, halves = HALVES, warps_m = WARPS_M, warps_k = WARPS_K;
     static constexpr int tiles_m = TILES_M, tiles_k = TILES_K, in_registers = IN_REGISTERS, in_shared = IN_SHARED;
     static constexpr int options = OPTIONS, act = ACT, gate_act = GATE_ACT;
@@ -116,6 +116,7 @@ template <class C> std::string check(const persist_problem &asked, uint64_t seed
     config.shared = at.total;
     config.resident = C::gather != PERSIST_GRID && seed % 2 ? 1 : 0;
     config.seed = seed;
+    a.form = persist_form_of(&a, p.directions, p.backward, p.history);
     const std::string failure = emulate::launch(config, [&] { persist_run<C>(a); }).failure;
     if (!failure.empty()) return failure;
     for (int d = 0; d < p.directions; d++) {

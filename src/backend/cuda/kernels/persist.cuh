@@ -19,21 +19,31 @@ typedef struct persist_turn {
     int given;    /* times that v was given */
 } persist_turn;
 
-/* sums of one product of the half, from the v that was given last. */
-template <class S>
+/* sums of one product of the half, from the v that was given last. Between the wait for other CTAs' v or sums and what
+ * came before it there is time for the memory traffic of the step before: window(). */
+template <class S, class F>
 PERSIST_FN void persist_turn_product(const persist_args &a, const persist_way &way, const persist_self &self,
-                                     const persist_weights<S> &w, int half, persist_turn &turn) {
+                                     const persist_weights<S> &w, int half, persist_turn &turn, const F &window) {
+    if constexpr (S::gather != PERSIST_LOCAL) window();
     if (turn.given > 0) persist_gather<S>(a, way, self, half, turn.given);
     persist_sums<S> sums;
     persist_product<S>(a, way, self, w, self.at + persist_v<S>(half, turn.given), sums);
-    persist_reduce<S>(a, self, sums, half, turn.products);
+    persist_reduce<S>(a, self, sums, half, turn.products, [&]() {
+        if constexpr (S::gather == PERSIST_LOCAL) window();
+    });
     turn.products++;
 }
 
+/* ------------------------------------------------------------------------------------------------------ forward -- */
+template <class S> struct persist_half {
+    persist_turn turn;
+    persist_cell<S> cells[S::cells];
+    persist_result<S> results[S::cells]; /* of the step before, on their way to memory */
+};
+
 template <class S>
-PERSIST_FN void persist_forward_step(const persist_args &a, const persist_way &way, const persist_self &self, int half,
-                                     int s, bool on, bool gives, const persist_turn &turn,
-                                     persist_cell<S> (&cells)[S::cells]) {
+PERSIST_FN void persist_forward_cells(const persist_args &a, const persist_way &way, const persist_self &self, int half,
+                                      int s, bool on, bool gives, persist_half<S> &h) {
 #pragma unroll
     for (int i = 0; i < S::cells; i++) {
         const persist_place place = persist_place_of<S>(a, self, half, i);
@@ -41,109 +51,174 @@ PERSIST_FN void persist_forward_step(const persist_args &a, const persist_way &w
         float sum[S::gates];
 #pragma unroll
         for (int g = 0; g < S::gates; g++)
-            sum[g] = on ? persist_sum<S>(a, self, half, turn.products - 1, g * S::units + place.own_unit, place.own_row)
-                        : 0.0f;
-        persist_result<S> result;
-        persist_forward_cell<S>(a, way, place, s, sum, cells[i], result);
-        if (gives) {
-            const uint32_t value[1] = {place.there ? persist_operand<S>(cells[i].factor * cells[i].h) : 0u};
-            if constexpr (!S::backward) persist_give<S>(a, way, self, place, half, turn.given + 1, value);
-        }
-        persist_forward_put<S>(a, way, place, s, cells[i], result);
-        persist_forward_ahead<S>(a, way, place, s + 1, cells[i].ahead);
+            sum[g] =
+                on ? persist_sum<S>(a, self, half, h.turn.products - 1, g * S::units + place.own_unit, place.own_row)
+                   : 0.0f;
+        persist_forward_cell<S>(a, way, place, s, sum, h.cells[i], h.results[i]);
+        if (!gives) continue;
+        const uint32_t value[1] = {place.there ? persist_operand<S>(h.cells[i].factor * h.cells[i].h) : 0u};
+        if constexpr (!S::backward) persist_give<S>(a, way, self, place, half, h.turn.given + 1, value);
     }
+}
+
+/* The memory traffic around step s: what it reads; what step s - 1 leaves. */
+template <class S>
+PERSIST_FN void persist_forward_read(const persist_args &a, const persist_way &way, const persist_self &self, int half,
+                                     int s, persist_half<S> &h) {
+#pragma unroll
+    for (int i = 0; i < S::cells; i++) {
+        const persist_place place = persist_place_of<S>(a, self, half, i);
+        if (place.there) persist_forward_ahead<S>(a, way, place, s, h.cells[i].ahead);
+        if (place.here) persist_prefetch<S>(a, way, self, place, s);
+    }
+}
+template <class S>
+PERSIST_FN void persist_forward_write(const persist_args &a, const persist_way &way, const persist_self &self, int half,
+                                      int s, const persist_half<S> &h) {
+#pragma unroll
+    for (int i = 0; i < S::cells; i++) {
+        const persist_place place = persist_place_of<S>(a, self, half, i);
+        if (place.there) persist_forward_put<S>(a, way, place, s, h.cells[i], h.results[i]);
+    }
+}
+
+template <class S>
+PERSIST_FN void persist_forward_step(const persist_args &a, const persist_way &way, const persist_self &self,
+                                     const persist_weights<S> &w, int half, int s, persist_half<S> &h) {
+    const bool on = persist_in(h.turn.range, s), gives = on && persist_in(h.turn.range, s + 1);
+    const auto window = [&]() {
+        if (s > 0) persist_forward_write<S>(a, way, self, half, s - 1, h);
+    };
+    persist_delay<S>(a, s * S::halves + half);
+    persist_forward_read<S>(a, way, self, half, s, h);
+    if (on)
+        persist_turn_product<S>(a, way, self, w, half, h.turn, window);
+    else
+        window();
+    persist_forward_cells<S>(a, way, self, half, s, on, gives, h);
+    if (!gives) return;
+    persist_given<S>(way, self, half);
+    h.turn.given++;
 }
 
 template <class S>
 PERSIST_FN void persist_forward(const persist_args &a, const persist_way &way, const persist_self &self,
                                 const persist_weights<S> &w) {
-    persist_cell<S> cells[S::halves][S::cells];
-    persist_turn turn[S::halves];
+    persist_half<S> h[S::halves];
 #pragma unroll
     for (int half = 0; half < S::halves; half++) {
-        turn[half] = persist_turn{persist_range_of<S>(a, way, self, half), 0, 0};
+        h[half].turn = persist_turn{persist_range_of<S>(a, way, self, half), 0, 0};
 #pragma unroll
         for (int i = 0; i < S::cells; i++)
-            persist_forward_begin<S>(a, way, persist_place_of<S>(a, self, half, i), cells[half][i]);
+            persist_forward_begin<S>(a, way, persist_place_of<S>(a, self, half, i), h[half].cells[i]);
     }
     for (int s = 0; s < way.steps; s++)
 #pragma unroll
-        for (int half = 0; half < S::halves; half++) {
-            persist_delay(a.delay, s * S::halves + half);
-            const bool on = persist_in(turn[half].range, s), gives = on && persist_in(turn[half].range, s + 1);
-            if (on) persist_turn_product<S>(a, way, self, w, half, turn[half]);
-            persist_forward_step<S>(a, way, self, half, s, on, gives, turn[half], cells[half]);
-            if (gives) {
-                persist_given<S>(way, self, half);
-                turn[half].given++;
-            }
-        }
+        for (int half = 0; half < S::halves; half++) persist_forward_step<S>(a, way, self, w, half, s, h[half]);
+#pragma unroll
+    for (int half = 0; half < S::halves; half++) {
+        if (way.steps > 0) persist_forward_write<S>(a, way, self, half, way.steps - 1, h[half]);
+#pragma unroll
+        for (int i = 0; i < S::cells; i++)
+            persist_forward_end<S>(a, way, persist_place_of<S>(a, self, half, i), h[half].cells[i]);
+    }
 }
 
+/* ------------------------------------------------------------------------------------------------------ backward -- */
 template <class S>
-PERSIST_FN void persist_backward_step(const persist_args &a, const persist_way &way, const persist_self &self, int half,
-                                      int s, bool on, bool gives, int chunk, const persist_turn &turn,
-                                      persist_cell<S> (&cells)[S::cells]) {
+PERSIST_FN void persist_backward_cells(const persist_args &a, const persist_way &way, const persist_self &self,
+                                       int half, int s, bool on, bool gives, persist_half<S> &h) {
 #pragma unroll
     for (int i = 0; i < S::cells; i++) {
         const persist_place place = persist_place_of<S>(a, self, half, i);
         if (!place.here) continue;
-        float dp = on ? persist_sum<S>(a, self, half, turn.products - 1, place.own_unit, place.own_row) : 0.0f;
+        float dp = on ? persist_sum<S>(a, self, half, h.turn.products - 1, place.own_unit, place.own_row) : 0.0f;
         if (s == 0 && place.there) dp = persist_read(way.dp_from, persist_at(place, a.hs));
         if (s == way.steps) {
-            persist_backward_end<S>(a, way, place, dp, cells[i]);
+            persist_backward_end<S>(a, way, place, dp, h.cells[i]);
             continue;
         }
-        float dz[S::gates], dr[S::gates];
-        persist_backward_cell<S>(a, way, place, s, dp, cells[i], dz, dr);
-        if (gives) {
-            uint32_t value[S::vk];
+        float dr[S::gates];
+        persist_backward_cell<S>(a, way, place, s, dp, h.cells[i], h.results[i].gates, dr);
+        h.results[i].other = dr[S::gates - 1];
+        if (!gives) continue;
+        uint32_t value[S::vk];
 #pragma unroll
-            for (int g = 0; g < S::vk; g++) value[g] = persist_operand<S>(dr[g]);
-            persist_give<S>(a, way, self, place, half, turn.given + 1, value);
-        }
-        if (place.there) {
-            persist_backward_put<S>(a, place, persist_operand_at<S>(way.dz, persist_steps(s, way.dz_step)), dz);
-            if (S::gates == 3)
-                persist_backward_put<S>(a, place, persist_operand_at<S>(way.dr, persist_steps(s, way.dz_step)), dr);
-        }
-        if (chunk >= 0) persist_backward_sums<S>(a, way, place, chunk, cells[i]);
-        persist_backward_ahead<S>(a, way, place, s + 1, cells[i].ahead);
+        for (int g = 0; g < S::vk; g++) value[g] = persist_operand<S>(dr[g]);
+        persist_give<S>(a, way, self, place, half, h.turn.given + 1, value);
     }
+}
+
+template <class S>
+PERSIST_FN void persist_backward_read(const persist_args &a, const persist_way &way, const persist_self &self, int half,
+                                      int s, persist_half<S> &h) {
+#pragma unroll
+    for (int i = 0; i < S::cells; i++) {
+        const persist_place place = persist_place_of<S>(a, self, half, i);
+        if (place.there) persist_backward_ahead<S>(a, way, place, s, h.cells[i].ahead);
+        if (place.here) persist_prefetch<S>(a, way, self, place, s);
+    }
+}
+
+/* dz and dr of step s; chunk >= 0: the sums of the chunk that ends with it. dr is dz but for n of GRU. */
+template <class S>
+PERSIST_FN void persist_backward_write(const persist_args &a, const persist_way &way, const persist_self &self,
+                                       int half, int s, int chunk, persist_half<S> &h) {
+#pragma unroll
+    for (int i = 0; i < S::cells; i++) {
+        const persist_place place = persist_place_of<S>(a, self, half, i);
+        if (place.there) {
+            const int64_t at = persist_steps(s, way.dz_step);
+            persist_backward_put<S>(a, place, persist_operand_at<S>(way.dz, at), h.results[i].gates);
+            if constexpr (S::gates == 3) {
+                const float dr[3] = {h.results[i].gates[0], h.results[i].gates[1], h.results[i].other};
+                persist_backward_put<S>(a, place, persist_operand_at<S>(way.dr, at), dr);
+            }
+        }
+        if (chunk >= 0) persist_backward_sums<S>(a, way, place, chunk, h.cells[i]);
+    }
+}
+
+/* `chunk`: as in persist_backward_write, of step s - 1. */
+template <class S>
+PERSIST_FN void persist_backward_step(const persist_args &a, const persist_way &way, const persist_self &self,
+                                      const persist_weights<S> &w, int half, int s, int chunk, persist_half<S> &h) {
+    const bool on = s > 0 && persist_in(h.turn.range, s - 1), gives = s < way.steps && persist_in(h.turn.range, s);
+    const auto window = [&]() {
+        if (s > 0) persist_backward_write<S>(a, way, self, half, s - 1, chunk, h);
+    };
+    persist_delay<S>(a, s * S::halves + half);
+    if (s < way.steps) persist_backward_read<S>(a, way, self, half, s, h);
+    if (on)
+        persist_turn_product<S>(a, way, self, w, half, h.turn, window);
+    else
+        window();
+    persist_backward_cells<S>(a, way, self, half, s, on, gives, h);
+    if (!gives) return;
+    persist_given<S>(way, self, half);
+    h.turn.given++;
 }
 
 template <class S>
 PERSIST_FN void persist_backward(const persist_args &a, const persist_way &way, const persist_self &self,
                                  const persist_weights<S> &w) {
-    persist_cell<S> cells[S::halves][S::cells];
-    persist_turn turn[S::halves];
+    persist_half<S> h[S::halves];
 #pragma unroll
     for (int half = 0; half < S::halves; half++) {
-        turn[half] = persist_turn{persist_range_of<S>(a, way, self, half), 0, 0};
+        h[half].turn = persist_turn{persist_range_of<S>(a, way, self, half), 0, 0};
 #pragma unroll
         for (int i = 0; i < S::cells; i++)
-            persist_backward_begin<S>(a, way, persist_place_of<S>(a, self, half, i), cells[half][i]);
+            persist_backward_begin<S>(a, way, persist_place_of<S>(a, self, half, i), h[half].cells[i]);
     }
-    int left = way.first_chunk, chunk = 0; /* steps to the end of the chunk */
+    int left = way.first_chunk + 1, chunk = 0; /* steps to the end of the chunk of step s - 1 */
     for (int s = 0; s <= way.steps; s++) {
-        left--;
-        const bool ends = left == 0 || s + 1 == way.steps;
+        const bool ended = --left == 0 || (s > 0 && s == way.steps);
 #pragma unroll
-        for (int half = 0; half < S::halves; half++) {
-            persist_delay(a.delay, s * S::halves + half);
-            const bool on = s > 0 && persist_in(turn[half].range, s - 1);
-            const bool gives = s < way.steps && persist_in(turn[half].range, s);
-            if (on) persist_turn_product<S>(a, way, self, w, half, turn[half]);
-            persist_backward_step<S>(a, way, self, half, s, on, gives, ends ? chunk : -1, turn[half], cells[half]);
-            if (gives) {
-                persist_given<S>(way, self, half);
-                turn[half].given++;
-            }
-        }
-        if (ends) {
-            chunk++;
-            left = way.chunk;
-        }
+        for (int half = 0; half < S::halves; half++)
+            persist_backward_step<S>(a, way, self, w, half, s, ended ? chunk : -1, h[half]);
+        if (!ended) continue;
+        chunk++;
+        left = way.chunk;
     }
 }
 

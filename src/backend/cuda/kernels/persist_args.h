@@ -20,6 +20,21 @@ typedef struct persist_zone {
 
 enum { PERSIST_VALID = 1, PERSIST_SHOWN = 2 }; /* of flags: not masked; the output is h, not 0 */
 enum { PERSIST_MAX_DIRECTIONS = 2 };
+/* What a launch reads and writes in every step, a constant of most kernels: flags; lengths; y or dy; c, h, operand of every step;
+ * gates, s_n; v; the sums; random delays. */
+enum {
+    PERSIST_HAS_FLAGS = 1,
+    PERSIST_HAS_LENGTHS = 2,
+    PERSIST_HAS_Y = 4,
+    PERSIST_HAS_C = 8,
+    PERSIST_HAS_H = 16,
+    PERSIST_HAS_OPERAND = 32,
+    PERSIST_HAS_GATES = 64,
+    PERSIST_HAS_V = 128,
+    PERSIST_HAS_SUMS = 256,
+    PERSIST_HAS_SUMS_PEEP = 512,
+    PERSIST_HAS_DELAY = 1024
+};
 
 /* One direction. B rows; O = H. */
 typedef struct persist_way {
@@ -35,7 +50,7 @@ typedef struct persist_way {
     const float *factor; /* [B][H] d of recurrent dropout */
     const float *peep;   /* [3][H] */
     persist_zone zone_h, zone_c;
-    float *u; /* [B][us] of step 0: forward W x + b in; gates, out where `save`, in backward */
+    float *u; /* [B][us] of step 0: forward W x + b in; gates, out in training, in backward */
     int u_step;
     float *sn; /* [B][H] of step 0: GRU's s_n: forward =, backward read */
     int sn_step;
@@ -76,12 +91,36 @@ typedef struct persist_args {
     int B, H, groups;
     int us, hs, zs;             /* row strides */
     int options, act, gate_act; /* of src/cell; where the kernel does not have them as constants */
-    int save;                   /* forward: gates are written */
+    int form;                   /* PERSIST_HAS bits */
     float forget_bias, clip;
     const persist_scalars *scalars;
     uint32_t delay; /* tests: seed of random delays; 0: none */
     /* Shared memory: offsets of sli_persist_shared. */
     int shared_partial, shared_arriving, shared_weights, shared_barriers, shared_bytes;
 } persist_args;
+
+#ifndef __CUDACC_RTC__
+/* The PERSIST_HAS bits of a launch. training: forward leaves the gates. */
+static inline int persist_form_of(const persist_args *a, int directions, int backward, int training) {
+    const persist_way *way = &a->way[0];
+    int form = 0;
+    if (way->flags) form |= PERSIST_HAS_FLAGS;
+    if (way->lengths) form |= PERSIST_HAS_LENGTHS;
+    for (int d = 0; d < directions; d++)
+        if (backward ? a->way[d].dy != 0 : a->way[d].y != 0) form |= PERSIST_HAS_Y;
+    if (way->v) form |= PERSIST_HAS_V;
+    if (a->delay != 0) form |= PERSIST_HAS_DELAY;
+    if (backward) {
+        if (way->sums) form |= PERSIST_HAS_SUMS;
+        if (way->sums_peep) form |= PERSIST_HAS_SUMS_PEEP;
+        return form;
+    }
+    if (training) form |= PERSIST_HAS_GATES;
+    if (way->c_to && way->c_step != 0) form |= PERSIST_HAS_C;
+    if (way->h_to && way->h_step != 0) form |= PERSIST_HAS_H;
+    if (way->operand_step != 0) form |= PERSIST_HAS_OPERAND;
+    return form;
+}
+#endif
 
 #endif

@@ -65,9 +65,10 @@ PERSIST_FN float persist_read(const float *from, uint32_t at) {
     return from ? from[at] : 0.0f;
 }
 
-PERSIST_FN uint32_t persist_flags(const persist_way &way, const persist_place &place, int s) {
-    return way.flags ? (way.flags + persist_steps(s, way.flags_step))[place.row]
-                     : (uint32_t)(PERSIST_VALID | PERSIST_SHOWN);
+template <class S>
+PERSIST_FN uint32_t persist_flags(const persist_args &a, const persist_way &way, const persist_place &place, int s) {
+    return persist_has<S>(a, PERSIST_HAS_FLAGS) ? (way.flags + persist_steps(s, way.flags_step))[place.row]
+                                                : (uint32_t)(PERSIST_VALID | PERSIST_SHOWN);
 }
 
 template <class S>
@@ -93,18 +94,27 @@ PERSIST_FN float persist_zone_h(const persist_args &a, const persist_way &way, c
 }
 
 /* ------------------------------------------------------------------------------------------------------ forward -- */
+/* Asks L2 for the gates of a step to come: a warp cell's are 32 pieces of 32 bytes at most, a lane one. */
+template <class S>
+PERSIST_FN void persist_prefetch(const persist_args &a, const persist_way &way, const persist_self &self,
+                                 const persist_place &place, int s) {
+    enum { AHEAD = 4, PIECE = 8 };
+    constexpr int pieces = S::gates * S::cell_rows;
+    if (s + AHEAD >= way.steps || self.lane >= pieces) return;
+    const int row = place.row - self.lane / S::cell_units + self.lane % S::cell_rows;
+    const int unit = place.unit - self.lane % S::cell_units, gate = self.lane / S::cell_rows;
+    if (row < a.B && unit < a.H)
+        ptx_prefetch(way.u + persist_steps(s + AHEAD, way.u_step) + (uint32_t)(row * a.us + gate * a.H + unit));
+}
+
 template <class S>
 PERSIST_FN void persist_forward_ahead(const persist_args &a, const persist_way &way, const persist_place &place, int s,
                                       persist_ahead<S> &ahead) {
-    if (!place.there || s >= way.steps) return;
     const float *u = way.u + persist_steps(s, way.u_step);
     const uint32_t of_u = persist_at(place, a.us);
 #pragma unroll
     for (int g = 0; g < S::gates; g++) ahead.u[g] = u[of_u + g * a.H];
-    ahead.flags = persist_flags(way, place, s);
-    if (s + 4 < way.steps)
-#pragma unroll
-        for (int g = 0; g < S::gates; g++) ptx_prefetch(u + persist_steps(4, way.u_step) + (of_u + g * a.H));
+    ahead.flags = persist_flags<S>(a, way, place, s);
 }
 
 template <class S>
@@ -119,11 +129,10 @@ PERSIST_FN void persist_forward_begin(const persist_args &a, const persist_way &
     if (way.bias_n) cell.bias_n = way.bias_n[place.unit];
     if (way.peep)
         for (int i = 0; i < 3; i++) cell.peep[i] = way.peep[(int64_t)i * a.H + place.unit];
-    persist_forward_ahead<S>(a, way, place, 0, cell.ahead);
 }
 
-/* What backward will read of a step: gates, v (LSTM) or s_n (GRU). */
-template <class S> struct persist_result { float gates[S::gates], other; };
+/* What goes to memory of a step: forward gates, v (LSTM) or s_n (GRU), the shown h; backward dz and n's part of dr. */
+template <class S> struct persist_result { float gates[S::gates], other, y; };
 
 /* The step's cell: sum = R d h' of its gates; the new state in `cell`. */
 template <class S>
@@ -157,61 +166,65 @@ PERSIST_FN void persist_forward_cell(const persist_args &a, const persist_way &w
         result.gates[0] = r.q;
         cell.h = r.h;
     }
+    result.y = in.flags & PERSIST_SHOWN ? cell.h : 0.0f;
 }
 
-/* Gates, s_n, v and the new state to memory; what a state between launches needs only after the last step. */
+/* Gates, s_n, v and the new state to memory. */
 template <class S>
 PERSIST_FN void persist_forward_put(const persist_args &a, const persist_way &way, const persist_place &place, int s,
                                     const persist_cell<S> &cell, const persist_result<S> &result) {
-    if (!place.there) return;
-    const uint32_t flags = cell.ahead.flags, of_u = persist_at(place, a.us);
+    const uint32_t at = persist_at(place, a.H), of_u = persist_at(place, a.us);
     float *u = way.u + persist_steps(s, way.u_step);
-    if (a.save)
+    if (persist_has<S>(a, PERSIST_HAS_GATES)) {
 #pragma unroll
         for (int g = 0; g < S::gates; g++) u[of_u + g * a.H] = result.gates[g];
-    if (S::gates == 4 && way.v) (way.v + persist_steps(s, way.v_step))[persist_at(place, a.H)] = result.other;
-    if (S::gates == 3 && way.sn) (way.sn + persist_steps(s, way.sn_step))[persist_at(place, a.H)] = result.other;
-    const bool last = s + 1 == way.steps;
-    const uint32_t at = persist_at(place, a.H);
-    if (way.y)
-        (way.y + persist_steps(s, way.y_step))[persist_at(place, way.y_row)] = flags & PERSIST_SHOWN ? cell.h : 0.0f;
-    if (way.c_to && (way.c_step != 0 || last)) (way.c_to + persist_steps(s, way.c_step))[at] = cell.c;
-    if (way.h_to && (way.h_step != 0 || last)) (way.h_to + persist_steps(s, way.h_step))[at] = cell.h;
-    if (way.operand_to && (way.operand_step != 0 || last)) {
-        void *to = persist_operand_at<S>(way.operand_to, persist_steps(s, way.operand_step));
-        persist_store_operand<S>(to, persist_at(place, a.hs), cell.factor * cell.h);
-        if (place.unit + 1 == a.H) persist_operand_tail<S>(to, (uint32_t)(place.row * a.hs), a.H, a.hs);
+        if (S::gates == 3) (way.sn + persist_steps(s, way.sn_step))[at] = result.other;
     }
-    if (!last) return;
+    if (S::gates == 4 && persist_has<S>(a, PERSIST_HAS_V)) (way.v + persist_steps(s, way.v_step))[at] = result.other;
+    if (persist_has<S>(a, PERSIST_HAS_Y))
+        (way.y + persist_steps(s, way.y_step))[persist_at(place, way.y_row)] = result.y;
+    if (S::gates == 4 && persist_has<S>(a, PERSIST_HAS_C)) (way.c_to + persist_steps(s, way.c_step))[at] = cell.c;
+    if (persist_has<S>(a, PERSIST_HAS_H)) (way.h_to + persist_steps(s, way.h_step))[at] = cell.h;
+    if (!persist_has<S>(a, PERSIST_HAS_OPERAND)) return;
+    void *to = persist_operand_at<S>(way.operand_to, persist_steps(s, way.operand_step));
+    persist_store_operand<S>(to, persist_at(place, a.hs), cell.factor * cell.h);
+    if (a.hs > a.H && place.unit + 1 == a.H) persist_operand_tail<S>(to, (uint32_t)(place.row * a.hs), a.H, a.hs);
+}
+
+/* The state after the last step, where not every step's was written. */
+template <class S>
+PERSIST_FN void persist_forward_end(const persist_args &a, const persist_way &way, const persist_place &place,
+                                    const persist_cell<S> &cell) {
+    const uint32_t at = persist_at(place, a.H);
+    if (!place.there) return;
     if (way.h_last) way.h_last[at] = cell.h;
     if (way.c_last) way.c_last[at] = cell.c;
+    if (way.c_to && !persist_has<S>(a, PERSIST_HAS_C)) way.c_to[at] = cell.c;
+    if (way.h_to && !persist_has<S>(a, PERSIST_HAS_H)) way.h_to[at] = cell.h;
+    if (persist_has<S>(a, PERSIST_HAS_OPERAND)) return;
+    persist_store_operand<S>(way.operand_to, persist_at(place, a.hs), cell.factor * cell.h);
+    if (place.unit + 1 == a.H) persist_operand_tail<S>(way.operand_to, (uint32_t)(place.row * a.hs), a.H, a.hs);
 }
 
 /* ------------------------------------------------------------------------------------------------------ backward -- */
 template <class S>
 PERSIST_FN void persist_backward_ahead(const persist_args &a, const persist_way &way, const persist_place &place, int s,
                                        persist_ahead<S> &ahead) {
-    if (!place.there || s >= way.steps) return;
     const float *u = way.u + persist_steps(s, way.u_step);
     const uint32_t at = persist_at(place, a.H), of_u = persist_at(place, a.us);
 #pragma unroll
     for (int g = 0; g < S::gates; g++) ahead.u[g] = u[of_u + g * a.H];
     if (S::gates == 4) {
         ahead.old = (way.c_from + persist_steps(s, way.c_step))[at];
-        if (way.v) ahead.other = (way.v + persist_steps(s, way.v_step))[at];
+        if (persist_has<S>(a, PERSIST_HAS_V)) ahead.other = (way.v + persist_steps(s, way.v_step))[at];
     } else if (S::gates == 3) {
         ahead.old = (way.h_from + persist_steps(s, way.h_step))[persist_at(place, (int)way.h_row)];
         ahead.other = (way.sn + persist_steps(s, way.sn_step))[at];
     }
-    ahead.flags = persist_flags(way, place, s);
-    ahead.dy = ahead.flags & PERSIST_SHOWN
-                   ? persist_read(way.dy ? way.dy + persist_steps(s, way.y_step) : way.dy, persist_at(place, way.y_row))
-                   : 0.0f;
-    if (s + 4 >= way.steps) return;
-#pragma unroll
-    for (int g = 0; g < S::gates; g++) ptx_prefetch(u + persist_steps(4, way.u_step) + (of_u + g * a.H));
-    if (S::gates == 4) ptx_prefetch(way.c_from + persist_steps(s + 4, way.c_step) + at);
-    if (way.dy) ptx_prefetch(way.dy + persist_steps(s + 4, way.y_step) + persist_at(place, way.y_row));
+    ahead.flags = persist_flags<S>(a, way, place, s);
+    ahead.dy = 0.0f;
+    if (persist_has<S>(a, PERSIST_HAS_Y) && (S::directions == 1 || way.dy))
+        ahead.dy = (way.dy + persist_steps(s, way.y_step))[persist_at(place, way.y_row)];
 }
 
 template <class S>
@@ -226,8 +239,7 @@ PERSIST_FN void persist_backward_begin(const persist_args &a, const persist_way 
         for (int i = 0; i < 3; i++) cell.peep[i] = way.peep[(int64_t)i * a.H + place.unit];
     cell.pw = persist_read(way.pw_from, at);
     cell.dc = persist_read(way.dc_from, at);
-    if (S::gates == 4 && !way.v) cell.c = way.c_to[at];
-    persist_backward_ahead<S>(a, way, place, 0, cell.ahead);
+    if (S::gates == 4 && !persist_has<S>(a, PERSIST_HAS_V)) cell.c = way.c_to[at];
 }
 
 /* to = one step's dz or dr, operand [B][zs]. */
@@ -237,7 +249,8 @@ PERSIST_FN void persist_backward_put(const persist_args &a, const persist_place 
     const uint32_t at = persist_at(place, a.zs);
 #pragma unroll
     for (int g = 0; g < S::gates; g++) persist_store_operand<S>(to, at + g * a.H, dz[g]);
-    if (place.unit + 1 == a.H) persist_operand_tail<S>(to, (uint32_t)(place.row * a.zs), S::gates * a.H, a.zs);
+    if (a.zs > S::gates * a.H && place.unit + 1 == a.H)
+        persist_operand_tail<S>(to, (uint32_t)(place.row * a.zs), S::gates * a.H, a.zs);
 }
 
 /* dh = (pw + d dp) + dy, dp = R^T dr of the step processed before; dz and dr of this step. */
@@ -246,10 +259,10 @@ PERSIST_FN void persist_backward_cell(const persist_args &a, const persist_way &
                                       float dp, persist_cell<S> &cell, float (&dz)[S::gates], float (&dr)[S::gates]) {
     const int options = persist_options<S>(a), act = persist_act<S>(a), gate_act = persist_gate_act<S>(a);
     const persist_ahead<S> &in = cell.ahead;
-    const float dh = fmaf(cell.factor, dp, cell.pw) + in.dy;
+    const float dh = fmaf(cell.factor, dp, cell.pw) + (in.flags & PERSIST_SHOWN ? in.dy : 0.0f);
     if constexpr (S::gates == 4) {
         const cell_lstm_gates gates = {in.u[0], in.u[1], in.u[2], in.u[3]};
-        const float v = way.v ? in.other : cell.c;
+        const float v = persist_has<S>(a, PERSIST_HAS_V) ? in.other : cell.c;
         const cell_lstm_backward_result r = cell_lstm_backward(options, act, gate_act, gates, v, in.old, dh, cell.dc,
                                                                persist_lstm_args<S>(a, way, place, cell, s, in.flags));
         dz[0] = r.dz.i;
@@ -294,11 +307,11 @@ PERSIST_FN void persist_backward_sums(const persist_args &a, const persist_way &
                                       int chunk, persist_cell<S> &cell) {
     const int64_t row = (int64_t)chunk * a.B + place.row;
     if (place.there) {
-        if (way.sums)
+        if (persist_has<S>(a, PERSIST_HAS_SUMS))
 #pragma unroll
             for (int g = 0; g < S::gates; g++) way.sums[row * a.us + (int64_t)g * a.H + place.unit] = cell.sums[g];
-        if (way.sums_n) way.sums_n[row * a.H + place.unit] = cell.sum_n;
-        if (way.sums_peep)
+        if (S::gates == 3 && persist_has<S>(a, PERSIST_HAS_SUMS)) way.sums_n[row * a.H + place.unit] = cell.sum_n;
+        if (persist_has<S>(a, PERSIST_HAS_SUMS_PEEP))
 #pragma unroll
             for (int i = 0; i < 3; i++)
                 way.sums_peep[row * 3 * a.H + (int64_t)i * a.H + place.unit] = cell.sums_peep[i];

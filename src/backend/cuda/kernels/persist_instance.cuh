@@ -4,7 +4,7 @@
 struct persist_configuration {
     static constexpr int gates = PERSIST_GATES, math = PERSIST_MATH, gather = PERSIST_GATHER;
     static constexpr bool backward = PERSIST_BACKWARD;
-    static constexpr int directions = PERSIST_DIRECTIONS;
+    static constexpr int directions = PERSIST_DIRECTIONS, form = PERSIST_FORM;
     static constexpr int units = PERSIST_UNITS, reduce = PERSIST_REDUCE, spread = PERSIST_SPREAD;
     static constexpr int tiles_n = PERSIST_TILES_N, halves = PERSIST_HALVES;
     static constexpr int warps_m = PERSIST_WARPS_M, warps_k = PERSIST_WARPS_K;

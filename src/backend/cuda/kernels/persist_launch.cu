@@ -119,7 +119,6 @@ void sli_persist_args(const persist_call *p, persist_args *a) {
     a->options = k->options;
     a->act = k->act;
     a->gate_act = k->gate_act;
-    a->save = p->ways[0].s.train;
     a->forget_bias = k->forget_bias;
     a->clip = k->clip;
     a->scalars = (const persist_scalars *)k->scalars;
@@ -133,12 +132,13 @@ void sli_persist_args(const persist_call *p, persist_args *a) {
 }
 
 /* ------------------------------------------------------------------------------------------------------- launch -- */
-void sli_persist_launch(const persist_call *p, const persist_args *a) {
+void sli_persist_launch(const persist_call *p, persist_args *a) {
     const sli_persist_geometry *g = p->geometry;
     const step_way *way = &p->ways[0];
     char defines[SLI_PERSIST_DEFINES];
     sli_why why = {""};
-    sli_persist_defines(g, a->options, a->act, a->gate_act, defines, sizeof defines);
+    a->form = persist_form_of(a, p->directions, g->backward, p->ways[0].s.train);
+    sli_persist_defines(g, a->form, a->options, a->act, a->gate_act, defines, sizeof defines);
     cudaKernel_t kernel =
         sli_cuda_compile(p->queue, "backend/cuda/kernels/persist_instance.cuh", "persist_instance", defines, &why);
     if (!kernel) {

@@ -329,12 +329,14 @@ PERSIST_FN void persist_send_added(const persist_args &a, const persist_self &se
     }
 }
 
-/* After this the cells of the half can add their sums. `count`: products of this half before this one. */
-template <class S>
+/* After this the cells of the half can add their sums. `count`: products of this half before this one; window(): what can be
+ * done while sums are on their way. */
+template <class S, class F>
 PERSIST_FN void persist_reduce(const persist_args &a, const persist_self &self, const persist_sums<S> &sums, int half,
-                               int count) {
+                               int count, const F &window) {
     if constexpr (S::reduce == 1) {
         persist_put_sums<S>(a, self, sums, half);
+        window();
         __syncthreads();
     } else {
         const int buffer = count & 1;
@@ -346,6 +348,7 @@ PERSIST_FN void persist_reduce(const persist_args &a, const persist_self &self, 
             persist_send_added<S>(a, self, half, buffer);
         }
         const uint32_t barrier = persist_barrier(a, self, PERSIST_BARRIERS_SUMS, half, buffer);
+        window();
         ptx_arrivals_wait(barrier, (uint32_t)(count >> 1) & 1u);
         if (threadIdx.x == 0) ptx_arrivals_expect(barrier, S::reduce * S::own * S::rows * 4);
     }

@@ -48,6 +48,10 @@ template <class C> struct persist_sizes : C {
     static_assert(C::gather != PERSIST_CLUSTER || C::units * operand % 16 == 0, "16 bytes are sent at a time");
 };
 
+template <class S> PERSIST_FN bool persist_has(const persist_args &a, int bit) {
+    return ((S::form >= 0 ? (int)S::form : a.form) & bit) != 0;
+}
+
 /* Who a thread is. */
 typedef struct persist_self {
     int p, q, group, direction, warp, lane;
@@ -84,7 +88,7 @@ template <class S>
 PERSIST_FN persist_range persist_range_of(const persist_args &a, const persist_way &way, const persist_self &self,
                                           int half) {
     persist_range range = {0, way.steps};
-    if (!way.lengths) return range;
+    if (!persist_has<S>(a, PERSIST_HAS_LENGTHS)) return range;
     const int first_row = (self.group * S::halves + half) * S::rows;
     int64_t longest = 0;
     for (int r = first_row; r < first_row + S::rows && r < a.B; r++)
@@ -146,9 +150,9 @@ template <class S> PERSIST_FN void persist_operand_tail(void *to, uint32_t row, 
 }
 
 /* Tests: up to two microseconds that differ from CTA to CTA and step to step. */
-PERSIST_FN void persist_delay(uint32_t seed, int s) {
-    if (seed == 0) return;
-    uint32_t x = seed + 0x9E3779B9u * (blockIdx.x * 65537u + (uint32_t)s);
+template <class S> PERSIST_FN void persist_delay(const persist_args &a, int s) {
+    if (!persist_has<S>(a, PERSIST_HAS_DELAY)) return;
+    uint32_t x = a.delay + 0x9E3779B9u * (blockIdx.x * 65537u + (uint32_t)s);
     x ^= x >> 16;
     x *= 0x7FEB352Du;
     x ^= x >> 15;
