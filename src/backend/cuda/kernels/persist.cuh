@@ -39,6 +39,7 @@ template <class S> struct persist_half {
     persist_turn turn;
     persist_cell<S> cells[S::cells];
     persist_result<S> results[S::cells]; /* of the step before, on their way to memory */
+    persist_flow flow;
 };
 
 template <class S>
@@ -55,31 +56,24 @@ PERSIST_FN void persist_forward_cells(const persist_args &a, const persist_way &
                 on ? persist_sum<S>(a, self, half, h.turn.products - 1, g * S::units + place.own_unit, place.own_row)
                    : 0.0f;
         persist_forward_cell<S>(a, way, place, s, sum, h.cells[i], h.results[i]);
+        if (place.there && s + 1 < way.steps) persist_forward_ahead<S>(a, h.flow, place, h.cells[i].ahead);
         if (!gives) continue;
         const uint32_t value[1] = {place.there ? persist_operand<S>(h.cells[i].factor * h.cells[i].h) : 0u};
         if constexpr (!S::backward) persist_give<S>(a, way, self, place, half, h.turn.given + 1, value);
     }
 }
 
-/* The memory traffic around step s: what it reads; what step s - 1 leaves. */
-template <class S>
-PERSIST_FN void persist_forward_read(const persist_args &a, const persist_way &way, const persist_self &self, int half,
-                                     int s, persist_half<S> &h) {
-#pragma unroll
-    for (int i = 0; i < S::cells; i++) {
-        const persist_place place = persist_place_of<S>(a, self, half, i);
-        if (place.there) persist_forward_ahead<S>(a, way, place, s, h.cells[i].ahead);
-        if (place.here) persist_prefetch<S>(a, way, self, place, s);
-    }
-}
+/* What step s leaves. */
 template <class S>
 PERSIST_FN void persist_forward_write(const persist_args &a, const persist_way &way, const persist_self &self, int half,
-                                      int s, const persist_half<S> &h) {
+                                      int s, persist_half<S> &h) {
 #pragma unroll
     for (int i = 0; i < S::cells; i++) {
         const persist_place place = persist_place_of<S>(a, self, half, i);
-        if (place.there) persist_forward_put<S>(a, way, place, s, h.cells[i], h.results[i]);
+        if (place.there) persist_forward_put<S>(a, way, h.flow, place, h.cells[i], h.results[i]);
+        if (place.here) persist_prefetch<S>(a, way, self, h.flow, place, s);
     }
+    persist_forward_write_on<S>(way, h.flow);
 }
 
 template <class S>
@@ -90,12 +84,12 @@ PERSIST_FN void persist_forward_step(const persist_args &a, const persist_way &w
         if (s > 0) persist_forward_write<S>(a, way, self, half, s - 1, h);
     };
     persist_delay<S>(a, s * S::halves + half);
-    persist_forward_read<S>(a, way, self, half, s, h);
     if (on)
         persist_turn_product<S>(a, way, self, w, half, h.turn, window);
     else
         window();
     persist_forward_cells<S>(a, way, self, half, s, on, gives, h);
+    persist_forward_read_on(way, h.flow);
     if (!gives) return;
     persist_given<S>(way, self, half);
     h.turn.given++;
@@ -109,8 +103,13 @@ PERSIST_FN void persist_forward(const persist_args &a, const persist_way &way, c
     for (int half = 0; half < S::halves; half++) {
         h[half].turn = persist_turn{persist_range_of<S>(a, way, self, half), 0, 0};
 #pragma unroll
-        for (int i = 0; i < S::cells; i++)
-            persist_forward_begin<S>(a, way, persist_place_of<S>(a, self, half, i), h[half].cells[i]);
+        for (int i = 0; i < S::cells; i++) {
+            const persist_place place = persist_place_of<S>(a, self, half, i);
+            persist_forward_begin<S>(a, way, place, h[half].cells[i]);
+            h[half].flow = persist_flow_of(way);
+            if (place.there && way.steps > 0) persist_forward_ahead<S>(a, h[half].flow, place, h[half].cells[i].ahead);
+        }
+        persist_forward_read_on(way, h[half].flow);
     }
     for (int s = 0; s < way.steps; s++)
 #pragma unroll
@@ -141,22 +140,12 @@ PERSIST_FN void persist_backward_cells(const persist_args &a, const persist_way 
         float dr[S::gates];
         persist_backward_cell<S>(a, way, place, s, dp, h.cells[i], h.results[i].gates, dr);
         h.results[i].other = dr[S::gates - 1];
+        if (place.there && s + 1 < way.steps) persist_backward_ahead<S>(a, way, h.flow, place, h.cells[i].ahead);
         if (!gives) continue;
         uint32_t value[S::vk];
 #pragma unroll
         for (int g = 0; g < S::vk; g++) value[g] = persist_operand<S>(dr[g]);
         persist_give<S>(a, way, self, place, half, h.turn.given + 1, value);
-    }
-}
-
-template <class S>
-PERSIST_FN void persist_backward_read(const persist_args &a, const persist_way &way, const persist_self &self, int half,
-                                      int s, persist_half<S> &h) {
-#pragma unroll
-    for (int i = 0; i < S::cells; i++) {
-        const persist_place place = persist_place_of<S>(a, self, half, i);
-        if (place.there) persist_backward_ahead<S>(a, way, place, s, h.cells[i].ahead);
-        if (place.here) persist_prefetch<S>(a, way, self, place, s);
     }
 }
 
@@ -168,15 +157,16 @@ PERSIST_FN void persist_backward_write(const persist_args &a, const persist_way 
     for (int i = 0; i < S::cells; i++) {
         const persist_place place = persist_place_of<S>(a, self, half, i);
         if (place.there) {
-            const int64_t at = persist_steps(s, way.dz_step);
-            persist_backward_put<S>(a, place, persist_operand_at<S>(way.dz, at), h.results[i].gates);
+            persist_backward_put<S>(a, place, h.flow.operand, h.results[i].gates);
             if constexpr (S::gates == 3) {
                 const float dr[3] = {h.results[i].gates[0], h.results[i].gates[1], h.results[i].other};
-                persist_backward_put<S>(a, place, persist_operand_at<S>(way.dr, at), dr);
+                persist_backward_put<S>(a, place, h.flow.dr, dr);
             }
         }
+        if (place.here) persist_prefetch<S>(a, way, self, h.flow, place, s);
         if (chunk >= 0) persist_backward_sums<S>(a, way, place, chunk, h.cells[i]);
     }
+    persist_backward_write_on<S>(way, h.flow);
 }
 
 /* `chunk`: as in persist_backward_write, of step s - 1. */
@@ -188,12 +178,12 @@ PERSIST_FN void persist_backward_step(const persist_args &a, const persist_way &
         if (s > 0) persist_backward_write<S>(a, way, self, half, s - 1, chunk, h);
     };
     persist_delay<S>(a, s * S::halves + half);
-    if (s < way.steps) persist_backward_read<S>(a, way, self, half, s, h);
     if (on)
         persist_turn_product<S>(a, way, self, w, half, h.turn, window);
     else
         window();
     persist_backward_cells<S>(a, way, self, half, s, on, gives, h);
+    persist_backward_read_on<S>(way, h.flow);
     if (!gives) return;
     persist_given<S>(way, self, half);
     h.turn.given++;
@@ -207,8 +197,14 @@ PERSIST_FN void persist_backward(const persist_args &a, const persist_way &way, 
     for (int half = 0; half < S::halves; half++) {
         h[half].turn = persist_turn{persist_range_of<S>(a, way, self, half), 0, 0};
 #pragma unroll
-        for (int i = 0; i < S::cells; i++)
-            persist_backward_begin<S>(a, way, persist_place_of<S>(a, self, half, i), h[half].cells[i]);
+        for (int i = 0; i < S::cells; i++) {
+            const persist_place place = persist_place_of<S>(a, self, half, i);
+            persist_backward_begin<S>(a, way, place, h[half].cells[i]);
+            h[half].flow = persist_backward_flow_of<S>(way);
+            if (place.there && way.steps > 0)
+                persist_backward_ahead<S>(a, way, h[half].flow, place, h[half].cells[i].ahead);
+        }
+        persist_backward_read_on<S>(way, h[half].flow);
     }
     int left = way.first_chunk + 1, chunk = 0; /* steps to the end of the chunk of step s - 1 */
     for (int s = 0; s <= way.steps; s++) {

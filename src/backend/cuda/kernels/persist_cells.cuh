@@ -51,9 +51,36 @@ PERSIST_FN float persist_zone_weight(const persist_args &a, const persist_way &w
     return sli_rng_word(&rng, row * (uint64_t)a.H + (uint64_t)place.unit) < zone.threshold ? 1.0f : 0.0f;
 }
 
-/* From one step to `s` steps on. */
-PERSIST_FN int64_t persist_steps(int s, int step) {
-    return (int64_t)s * step;
+/* Where the next step is read from, and where the next one is written to: pointers that move with the steps. */
+struct persist_flow {
+    const float *u, *old, *other, *dy;
+    const uint8_t *flags;
+    float *gates, *sn, *v, *y, *c, *h;
+    unsigned char *operand, *dr;
+};
+
+PERSIST_FN persist_flow persist_flow_of(const persist_way &way) {
+    persist_flow flow = {};
+    flow.u = flow.gates = way.u;
+    flow.flags = way.flags;
+    flow.sn = way.sn;
+    flow.v = way.v;
+    flow.y = way.y;
+    flow.c = way.c_to;
+    flow.h = way.h_to;
+    flow.operand = (unsigned char *)way.operand_to;
+    return flow;
+}
+template <class S> PERSIST_FN persist_flow persist_backward_flow_of(const persist_way &way) {
+    persist_flow flow = {};
+    flow.u = way.u;
+    flow.flags = way.flags;
+    flow.old = S::gates == 4 ? way.c_from : way.h_from;
+    flow.other = S::gates == 4 ? way.v : way.sn;
+    flow.dy = way.dy;
+    flow.operand = (unsigned char *)way.dz;
+    flow.dr = (unsigned char *)way.dr;
+    return flow;
 }
 
 /* Index of a unit of a row in one step's memory of rows `stride` apart: 32 bits, which the host sees to. */
@@ -66,9 +93,8 @@ PERSIST_FN float persist_read(const float *from, uint32_t at) {
 }
 
 template <class S>
-PERSIST_FN uint32_t persist_flags(const persist_args &a, const persist_way &way, const persist_place &place, int s) {
-    return persist_has<S>(a, PERSIST_HAS_FLAGS) ? (way.flags + persist_steps(s, way.flags_step))[place.row]
-                                                : (uint32_t)(PERSIST_VALID | PERSIST_SHOWN);
+PERSIST_FN uint32_t persist_flags(const persist_args &a, const persist_flow &flow, const persist_place &place) {
+    return persist_has<S>(a, PERSIST_HAS_FLAGS) ? flow.flags[place.row] : (uint32_t)(PERSIST_VALID | PERSIST_SHOWN);
 }
 
 template <class S>
@@ -94,27 +120,25 @@ PERSIST_FN float persist_zone_h(const persist_args &a, const persist_way &way, c
 }
 
 /* ------------------------------------------------------------------------------------------------------ forward -- */
-/* Asks L2 for the gates of a step to come: a warp cell's are 32 pieces of 32 bytes at most, a lane one. */
+/* Asks L2 for the gates of a step to come: a warp cell's are at most 32 pieces of 32 bytes, a lane asks for one. */
 template <class S>
 PERSIST_FN void persist_prefetch(const persist_args &a, const persist_way &way, const persist_self &self,
-                                 const persist_place &place, int s) {
-    enum { AHEAD = 4, PIECE = 8 };
+                                 const persist_flow &flow, const persist_place &place, int s) {
+    enum { AHEAD = 4 };
     constexpr int pieces = S::gates * S::cell_rows;
-    if (s + AHEAD >= way.steps || self.lane >= pieces) return;
     const int row = place.row - self.lane / S::cell_units + self.lane % S::cell_rows;
     const int unit = place.unit - self.lane % S::cell_units, gate = self.lane / S::cell_rows;
-    if (row < a.B && unit < a.H)
-        ptx_prefetch(way.u + persist_steps(s + AHEAD, way.u_step) + (uint32_t)(row * a.us + gate * a.H + unit));
+    if (s + AHEAD < way.steps && self.lane < pieces && row < a.B && unit < a.H)
+        ptx_prefetch(flow.u + (AHEAD - 2) * (int64_t)way.u_step + (uint32_t)(row * a.us + gate * a.H + unit));
 }
 
 template <class S>
-PERSIST_FN void persist_forward_ahead(const persist_args &a, const persist_way &way, const persist_place &place, int s,
+PERSIST_FN void persist_forward_ahead(const persist_args &a, const persist_flow &flow, const persist_place &place,
                                       persist_ahead<S> &ahead) {
-    const float *u = way.u + persist_steps(s, way.u_step);
     const uint32_t of_u = persist_at(place, a.us);
 #pragma unroll
-    for (int g = 0; g < S::gates; g++) ahead.u[g] = u[of_u + g * a.H];
-    ahead.flags = persist_flags<S>(a, way, place, s);
+    for (int g = 0; g < S::gates; g++) ahead.u[g] = flow.u[of_u + g * a.H];
+    ahead.flags = persist_flags<S>(a, flow, place);
 }
 
 template <class S>
@@ -171,24 +195,37 @@ PERSIST_FN void persist_forward_cell(const persist_args &a, const persist_way &w
 
 /* Gates, s_n, v and the new state to memory. */
 template <class S>
-PERSIST_FN void persist_forward_put(const persist_args &a, const persist_way &way, const persist_place &place, int s,
-                                    const persist_cell<S> &cell, const persist_result<S> &result) {
+PERSIST_FN void persist_forward_put(const persist_args &a, const persist_way &way, const persist_flow &flow,
+                                    const persist_place &place, const persist_cell<S> &cell,
+                                    const persist_result<S> &result) {
     const uint32_t at = persist_at(place, a.H), of_u = persist_at(place, a.us);
-    float *u = way.u + persist_steps(s, way.u_step);
     if (persist_has<S>(a, PERSIST_HAS_GATES)) {
 #pragma unroll
-        for (int g = 0; g < S::gates; g++) u[of_u + g * a.H] = result.gates[g];
-        if (S::gates == 3) (way.sn + persist_steps(s, way.sn_step))[at] = result.other;
+        for (int g = 0; g < S::gates; g++) flow.gates[of_u + g * a.H] = result.gates[g];
+        if (S::gates == 3) flow.sn[at] = result.other;
     }
-    if (S::gates == 4 && persist_has<S>(a, PERSIST_HAS_V)) (way.v + persist_steps(s, way.v_step))[at] = result.other;
-    if (persist_has<S>(a, PERSIST_HAS_Y))
-        (way.y + persist_steps(s, way.y_step))[persist_at(place, way.y_row)] = result.y;
-    if (S::gates == 4 && persist_has<S>(a, PERSIST_HAS_C)) (way.c_to + persist_steps(s, way.c_step))[at] = cell.c;
-    if (persist_has<S>(a, PERSIST_HAS_H)) (way.h_to + persist_steps(s, way.h_step))[at] = cell.h;
+    if (S::gates == 4 && persist_has<S>(a, PERSIST_HAS_V)) flow.v[at] = result.other;
+    if (persist_has<S>(a, PERSIST_HAS_Y)) flow.y[persist_at(place, way.y_row)] = result.y;
+    if (S::gates == 4 && persist_has<S>(a, PERSIST_HAS_C)) flow.c[at] = cell.c;
+    if (persist_has<S>(a, PERSIST_HAS_H)) flow.h[at] = cell.h;
     if (!persist_has<S>(a, PERSIST_HAS_OPERAND)) return;
-    void *to = persist_operand_at<S>(way.operand_to, persist_steps(s, way.operand_step));
-    persist_store_operand<S>(to, persist_at(place, a.hs), cell.factor * cell.h);
-    if (a.hs > a.H && place.unit + 1 == a.H) persist_operand_tail<S>(to, (uint32_t)(place.row * a.hs), a.H, a.hs);
+    persist_store_operand<S>(flow.operand, persist_at(place, a.hs), cell.factor * cell.h);
+    if (a.hs > a.H && place.unit + 1 == a.H)
+        persist_operand_tail<S>(flow.operand, (uint32_t)(place.row * a.hs), a.H, a.hs);
+}
+
+PERSIST_FN void persist_forward_read_on(const persist_way &way, persist_flow &flow) {
+    flow.u += way.u_step;
+    flow.flags += way.flags_step;
+}
+template <class S> PERSIST_FN void persist_forward_write_on(const persist_way &way, persist_flow &flow) {
+    flow.gates += way.u_step;
+    flow.sn += way.sn_step;
+    flow.v += way.v_step;
+    flow.y += way.y_step;
+    flow.c += way.c_step;
+    flow.h += way.h_step;
+    flow.operand += (int64_t)way.operand_step * S::operand;
 }
 
 /* The state after the last step, where not every step's was written. */
@@ -208,23 +245,34 @@ PERSIST_FN void persist_forward_end(const persist_args &a, const persist_way &wa
 
 /* ------------------------------------------------------------------------------------------------------ backward -- */
 template <class S>
-PERSIST_FN void persist_backward_ahead(const persist_args &a, const persist_way &way, const persist_place &place, int s,
-                                       persist_ahead<S> &ahead) {
-    const float *u = way.u + persist_steps(s, way.u_step);
+PERSIST_FN void persist_backward_ahead(const persist_args &a, const persist_way &way, const persist_flow &flow,
+                                       const persist_place &place, persist_ahead<S> &ahead) {
     const uint32_t at = persist_at(place, a.H), of_u = persist_at(place, a.us);
 #pragma unroll
-    for (int g = 0; g < S::gates; g++) ahead.u[g] = u[of_u + g * a.H];
+    for (int g = 0; g < S::gates; g++) ahead.u[g] = flow.u[of_u + g * a.H];
     if (S::gates == 4) {
-        ahead.old = (way.c_from + persist_steps(s, way.c_step))[at];
-        if (persist_has<S>(a, PERSIST_HAS_V)) ahead.other = (way.v + persist_steps(s, way.v_step))[at];
+        ahead.old = flow.old[at];
+        if (persist_has<S>(a, PERSIST_HAS_V)) ahead.other = flow.other[at];
     } else if (S::gates == 3) {
-        ahead.old = (way.h_from + persist_steps(s, way.h_step))[persist_at(place, (int)way.h_row)];
-        ahead.other = (way.sn + persist_steps(s, way.sn_step))[at];
+        ahead.old = flow.old[persist_at(place, (int)way.h_row)];
+        ahead.other = flow.other[at];
     }
-    ahead.flags = persist_flags<S>(a, way, place, s);
+    ahead.flags = persist_flags<S>(a, flow, place);
     ahead.dy = 0.0f;
     if (persist_has<S>(a, PERSIST_HAS_Y) && (S::directions == 1 || way.dy))
-        ahead.dy = (way.dy + persist_steps(s, way.y_step))[persist_at(place, way.y_row)];
+        ahead.dy = flow.dy[persist_at(place, way.y_row)];
+}
+
+template <class S> PERSIST_FN void persist_backward_read_on(const persist_way &way, persist_flow &flow) {
+    flow.u += way.u_step;
+    flow.flags += way.flags_step;
+    flow.old += S::gates == 4 ? way.c_step : way.h_step;
+    flow.other += S::gates == 4 ? way.v_step : way.sn_step;
+    flow.dy += way.y_step;
+}
+template <class S> PERSIST_FN void persist_backward_write_on(const persist_way &way, persist_flow &flow) {
+    flow.operand += (int64_t)way.dz_step * S::operand;
+    flow.dr += (int64_t)way.dz_step * S::operand;
 }
 
 template <class S>

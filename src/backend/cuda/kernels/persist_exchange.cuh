@@ -94,7 +94,7 @@ PERSIST_FN void persist_give(const persist_args &a, const persist_way &way, cons
 template <class S> PERSIST_FN void persist_given(const persist_way &way, const persist_self &self, int half) {
     if constexpr (S::gather != PERSIST_CLUSTER) __syncthreads();
     if constexpr (S::gather == PERSIST_GRID) {
-        if (threadIdx.x == 0) ptx_count_release(persist_counter<S>(way, self, half));
+        if (self.thread == 0) ptx_count_release(persist_counter<S>(way, self, half));
     }
 }
 
@@ -106,9 +106,9 @@ PERSIST_FN void persist_gather(const persist_args &a, const persist_way &way, co
     if constexpr (S::gather == PERSIST_CLUSTER) {
         const uint32_t barrier = persist_barrier(a, self, PERSIST_BARRIERS_V, half, count & 1);
         ptx_arrivals_wait(barrier, (uint32_t)((count - 1) >> 1) & 1u);
-        if (threadIdx.x == 0) ptx_arrivals_expect(barrier, S::rows * S::k * S::operand);
+        if (self.thread == 0) ptx_arrivals_expect(barrier, S::rows * S::k * S::operand);
     } else if constexpr (S::gather == PERSIST_GRID) {
-        if (threadIdx.x == 0) {
+        if (self.thread == 0) {
             const uint32_t *counter = persist_counter<S>(way, self, half);
             while (ptx_count_acquire(counter) < (uint32_t)count * S::spread) {}
         }
@@ -116,11 +116,11 @@ PERSIST_FN void persist_gather(const persist_args &a, const persist_way &way, co
         constexpr int pieces = S::k * S::operand / 16, rest = S::k * S::operand % 16;
         const unsigned char *from = persist_exchange<S>(way, self, half, count);
         const int to = persist_v<S>(half, count);
-        for (int i = (int)threadIdx.x; i < S::rows * pieces; i += S::threads)
+        for (int i = self.thread; i < S::rows * pieces; i += S::threads)
             ptx_copy16(self.at + to + i / pieces * S::v_row + i % pieces * 16,
                        from + i / pieces * S::exchange_row + i % pieces * 16);
         if (rest == 8)
-            for (int row = (int)threadIdx.x; row < S::rows; row += S::threads) {
+            for (int row = self.thread; row < S::rows; row += S::threads) {
                 uint32_t two[2];
                 ptx_load8(two, from + row * S::exchange_row + pieces * 16);
                 *(uint2 *)(self.shared + to + row * S::v_row + pieces * 16) = make_uint2(two[0], two[1]);
@@ -135,8 +135,8 @@ PERSIST_FN void persist_gather(const persist_args &a, const persist_way &way, co
 template <class S>
 PERSIST_FN void persist_begin(const persist_args &a, const persist_way &way, const persist_self &self) {
     uint32_t *v = (uint32_t *)self.shared;
-    for (int i = (int)threadIdx.x; i < S::halves * S::v_buffers * S::rows * S::v_row / 4; i += S::threads) v[i] = 0u;
-    if (threadIdx.x == 0) {
+    for (int i = self.thread; i < S::halves * S::v_buffers * S::rows * S::v_row / 4; i += S::threads) v[i] = 0u;
+    if (self.thread == 0) {
         for (int half = 0; half < S::halves; half++)
             for (int buffer = 0; buffer < 2; buffer++) {
                 const uint32_t of_v = persist_barrier(a, self, PERSIST_BARRIERS_V, half, buffer);
@@ -154,7 +154,7 @@ PERSIST_FN void persist_begin(const persist_args &a, const persist_way &way, con
     }
     __syncthreads();
     if constexpr (!S::backward) {
-        for (int i = (int)threadIdx.x; i < S::halves * S::rows * S::k; i += S::threads) {
+        for (int i = self.thread; i < S::halves * S::rows * S::k; i += S::threads) {
             const int k = i % S::k, own_row = i / S::k % S::rows, half = i / S::k / S::rows;
             const int unit = (k / S::units * S::reduce + self.p) * S::units + k % S::units;
             const int row = (self.group * S::halves + half) * S::rows + own_row;

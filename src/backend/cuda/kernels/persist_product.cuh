@@ -312,7 +312,7 @@ PERSIST_FN void persist_send_direct(const persist_args &a, const persist_self &s
 template <class S>
 PERSIST_FN void persist_send_added(const persist_args &a, const persist_self &self, int half, int buffer) {
     const float *from = persist_partial<S>(a, self, half);
-    for (int i = (int)threadIdx.x; i < S::m * S::tiles_n * 2; i += S::threads) {
+    for (int i = self.thread; i < S::m * S::tiles_n * 2; i += S::threads) {
         const int column = i % 2 * 4, row = i / 2 % S::m, n = i / 2 / S::m;
         float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll
@@ -350,7 +350,7 @@ PERSIST_FN void persist_reduce(const persist_args &a, const persist_self &self, 
         const uint32_t barrier = persist_barrier(a, self, PERSIST_BARRIERS_SUMS, half, buffer);
         window();
         ptx_arrivals_wait(barrier, (uint32_t)(count >> 1) & 1u);
-        if (threadIdx.x == 0) ptx_arrivals_expect(barrier, S::reduce * S::own * S::rows * 4);
+        if (self.thread == 0) ptx_arrivals_expect(barrier, S::reduce * S::own * S::rows * 4);
     }
 }
 

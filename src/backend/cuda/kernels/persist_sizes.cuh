@@ -54,7 +54,7 @@ template <class S> PERSIST_FN bool persist_has(const persist_args &a, int bit) {
 
 /* Who a thread is. */
 typedef struct persist_self {
-    int p, q, group, direction, warp, lane;
+    int p, q, group, direction, thread, warp, lane;
     unsigned char *shared;
     uint32_t at; /* address of `shared` */
 } persist_self;
@@ -68,8 +68,9 @@ template <class S> PERSIST_FN persist_self persist_find(const persist_args &a, u
     left /= S::spread;
     self.group = left % a.groups;
     self.direction = left / a.groups;
-    self.warp = (int)threadIdx.x / 32;
-    self.lane = (int)threadIdx.x % 32;
+    self.thread = ptx_thread();
+    self.warp = self.thread / 32;
+    self.lane = self.thread % 32;
     self.shared = shared;
     self.at = ptx_shared(shared);
     return self;
@@ -133,9 +134,6 @@ template <class S> PERSIST_FN uint32_t persist_operand(float x) {
 }
 
 /* to[at] = x as operand in memory: tf32 products round what they read. */
-template <class S> PERSIST_FN void *persist_operand_at(void *to, int64_t at) {
-    return (unsigned char *)to + at * S::operand;
-}
 template <class S> PERSIST_FN void persist_store_operand(void *to, uint32_t at, float x) {
     if (S::narrow)
         ((uint16_t *)to)[at] = (uint16_t)persist_operand<S>(x);

@@ -7,6 +7,13 @@
 
 #define PTX_FN static __device__ __forceinline__
 
+/* threadIdx.x, read once: the compiler would read it anew, behind whatever waits for memory. */
+PTX_FN int ptx_thread() {
+    int thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    return thread;
+}
+
 /* ------------------------------------------------------------------------------------------------ shared memory -- */
 /* The address of shared memory as instructions want it. */
 PTX_FN uint32_t ptx_shared(const void *pointer) {

@@ -9,6 +9,9 @@
 #define PERSIST_SHARED(name) unsigned char *name = emulated_shared()
 
 /* ------------------------------------------------------------------------------------------------ shared memory -- */
+PTX_FN int ptx_thread() {
+    return (int)threadIdx.x;
+}
 PTX_FN uint32_t ptx_shared(const void *pointer, EMULATE_HERE) {
     return emulate::shared_address(pointer, at);
 }
