@@ -85,9 +85,12 @@ PERSIST_FN void persist_give(const persist_args &a, const persist_way &way, cons
         persist_send<S>(a, self, place, half, count, value[0]);
     else if constexpr (S::gather == PERSIST_LOCAL)
         persist_put<S>(self.shared + persist_v<S>(half, count) + place.own_row * S::v_row, place.own_unit, value);
-    else
-        persist_put<S>(persist_exchange<S>(way, self, half, count) + place.own_row * S::exchange_row,
-                       self.q * S::units + place.own_unit, value);
+    else {
+        unsigned char *row = persist_exchange<S>(way, self, half, count) + place.own_row * S::exchange_row;
+        persist_put<S>(row, self.q * S::units + place.own_unit, value);
+        if (S::exchange_row > S::k * S::operand && self.q + 1 == S::spread && place.own_unit + 1 == S::units)
+            *(uint2 *)(row + S::k * S::operand) = make_uint2(0u, 0u);
+    }
 }
 
 /* After the cells of the half have given. */
@@ -99,6 +102,47 @@ template <class S> PERSIST_FN void persist_given(const persist_way &way, const p
 }
 
 /* ---------------------------------------------------------------------------------------------------- gathering -- */
+/* Waits until all have given. */
+template <class S>
+PERSIST_FN void persist_await_counter(const persist_way &way, const persist_self &self, int half, int count) {
+    const uint32_t *counter = persist_counter<S>(way, self, half);
+    while (ptx_count_acquire(counter) < (uint32_t)count * S::spread) {}
+}
+
+/* One warp waits and has the copy engine bring the rows; the others wait for their arrival alone. */
+template <class S>
+PERSIST_FN void persist_gather_bulk(const persist_args &a, const persist_way &way, const persist_self &self, int half,
+                                    int count) {
+    const uint32_t barrier = persist_barrier(a, self, PERSIST_BARRIERS_V, half, 0);
+    if (self.warp == 0) {
+        if (self.lane == 0) {
+            ptx_arrivals_expect(barrier, S::rows * S::exchange_row);
+            persist_await_counter<S>(way, self, half, count);
+        }
+        __syncwarp();
+        ptx_before_bulk_copy();
+        const unsigned char *from = persist_exchange<S>(way, self, half, count);
+        if (self.lane < S::rows)
+            ptx_bulk_copy(self.at + persist_v<S>(half, count) + self.lane * S::v_row,
+                          from + self.lane * S::exchange_row, S::exchange_row, barrier);
+    }
+    ptx_arrivals_wait(barrier, (uint32_t)(count - 1) & 1u);
+}
+
+/* Without a copy engine all threads copy. */
+template <class S>
+PERSIST_FN void persist_gather_pieces(const persist_way &way, const persist_self &self, int half, int count) {
+    constexpr int pieces = S::exchange_row / 16;
+    if (self.thread == 0) persist_await_counter<S>(way, self, half, count);
+    __syncthreads();
+    const unsigned char *from = persist_exchange<S>(way, self, half, count);
+    const uint32_t to = self.at + persist_v<S>(half, count);
+    for (int i = self.thread; i < S::rows * pieces; i += S::threads)
+        ptx_copy16(to + i / pieces * S::v_row + i % pieces * 16, from + i / pieces * S::exchange_row + i % pieces * 16);
+    ptx_copies_wait();
+    __syncthreads();
+}
+
 /* Waits until shared memory has the v of product number `count` > 0 of the half: the count'th that was given. */
 template <class S>
 PERSIST_FN void persist_gather(const persist_args &a, const persist_way &way, const persist_self &self, int half,
@@ -108,25 +152,10 @@ PERSIST_FN void persist_gather(const persist_args &a, const persist_way &way, co
         ptx_arrivals_wait(barrier, (uint32_t)((count - 1) >> 1) & 1u);
         if (self.thread == 0) ptx_arrivals_expect(barrier, S::rows * S::k * S::operand);
     } else if constexpr (S::gather == PERSIST_GRID) {
-        if (self.thread == 0) {
-            const uint32_t *counter = persist_counter<S>(way, self, half);
-            while (ptx_count_acquire(counter) < (uint32_t)count * S::spread) {}
-        }
-        __syncthreads();
-        constexpr int pieces = S::k * S::operand / 16, rest = S::k * S::operand % 16;
-        const unsigned char *from = persist_exchange<S>(way, self, half, count);
-        const int to = persist_v<S>(half, count);
-        for (int i = self.thread; i < S::rows * pieces; i += S::threads)
-            ptx_copy16(self.at + to + i / pieces * S::v_row + i % pieces * 16,
-                       from + i / pieces * S::exchange_row + i % pieces * 16);
-        if (rest == 8)
-            for (int row = self.thread; row < S::rows; row += S::threads) {
-                uint32_t two[2];
-                ptx_load8(two, from + row * S::exchange_row + pieces * 16);
-                *(uint2 *)(self.shared + to + row * S::v_row + pieces * 16) = make_uint2(two[0], two[1]);
-            }
-        ptx_copies_wait();
-        __syncthreads();
+        if constexpr (PTX_BULK)
+            persist_gather_bulk<S>(a, way, self, half, count);
+        else
+            persist_gather_pieces<S>(way, self, half, count);
     }
 }
 
@@ -145,12 +174,13 @@ PERSIST_FN void persist_begin(const persist_args &a, const persist_way &way, con
                     ptx_arrivals_init(of_v);
                     ptx_arrivals_expect(of_v, S::rows * S::k * S::operand);
                 }
+                if constexpr (S::gather == PERSIST_GRID && PTX_BULK) ptx_arrivals_init(of_v);
                 if constexpr (S::reduce > 1) {
                     ptx_arrivals_init(of_sums);
                     ptx_arrivals_expect(of_sums, S::reduce * S::own * S::rows * 4);
                 }
             }
-        if constexpr (S::cluster > 1 || S::gather == PERSIST_CLUSTER) ptx_arrivals_init_fence();
+        if constexpr (S::cluster > 1 || S::gather != PERSIST_LOCAL) ptx_arrivals_init_fence();
     }
     __syncthreads();
     if constexpr (!S::backward) {

@@ -45,6 +45,7 @@ template <class C> struct persist_sizes : C {
     static_assert(C::gather != PERSIST_LOCAL || C::spread == 1, "local v is the CTA's own");
     static_assert(C::in_registers % 2 == 0 || C::in_registers == C::tiles_k, "tiles go by pairs");
     static_assert(C::in_shared % 2 == 0 || streamed == 0, "tiles go by pairs");
+    static_assert(exchange_row <= v_row && k * operand % 8 == 0, "a row of the exchange fits into one of v");
     static_assert(C::gather != PERSIST_CLUSTER || C::units * operand % 16 == 0, "16 bytes are sent at a time");
 };
 

@@ -7,11 +7,10 @@
 
 #define PTX_FN static __device__ __forceinline__
 
-/* threadIdx.x, read once: the compiler would read it anew, behind whatever waits for memory. */
+/* threadIdx.x by way of the warp, so that it stays in a register: the assembler would read it anew in every step, behind
+ * whatever waits for memory. */
 PTX_FN int ptx_thread() {
-    int thread;
-    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-    return thread;
+    return __shfl_sync(0xFFFFFFFFu, (int)threadIdx.x, (int)threadIdx.x % 32);
 }
 
 /* ------------------------------------------------------------------------------------------------ shared memory -- */
@@ -104,6 +103,24 @@ PTX_FN void ptx_send16(uint32_t to, const uint32_t (&v)[4], uint32_t barrier) {
          "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]), "r"(barrier)
          : "memory"));
 }
+
+/* `bytes` (a multiple of 16) of global memory into this CTA's shared memory by the copy engine; the barrier counts them. What
+ * others wrote to `from` with ordinary stores has been acquired, and ptx_before_bulk_copy called since. */
+PTX_FN void ptx_bulk_copy(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
+    PTX_CLUSTER(("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory"));
+}
+PTX_FN void ptx_before_bulk_copy() {
+    PTX_CLUSTER(("fence.proxy.async;" ::: "memory"));
+}
+
+/* Whether there is a copy engine. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define PTX_BULK false
+#else
+#define PTX_BULK true
+#endif
 
 /* --------------------------------------------------------------------------------------------------------- grid -- */
 /* += by one, after everything that this thread has seen is visible to the GPU. */

@@ -88,6 +88,8 @@ PTX_FN void ptx_send8(uint32_t to, uint32_t v0, uint32_t v1, uint32_t barrier, E
     const uint32_t v[2] = {v0, v1};
     emulate::send_later(to, v, nullptr, 8, barrier, at);
 }
+#define PTX_BULK true
+PTX_FN void ptx_before_bulk_copy() {}
 PTX_FN void ptx_bulk_copy(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier, EMULATE_HERE) {
     emulate::send_later(to, nullptr, from, bytes, barrier, at);
 }
