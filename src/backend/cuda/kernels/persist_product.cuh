@@ -42,7 +42,7 @@ template <class S> struct persist_rows {
 template <class S> PERSIST_FN void persist_load_rows(persist_rows<S> &rows, uint32_t v, int k, bool pair) {
 #pragma unroll
     for (int n = 0; n < S::tiles_n; n++) {
-        const uint32_t from = v + n * 8 * S::v_row + k * S::tile_bytes;
+        const uint32_t from = v + n * (S::v_pieces * 128) + k * (S::tile_bytes * 8);
         if (pair) {
             ptx_load_matrices(rows.of[n], from);
         } else {
@@ -105,7 +105,7 @@ PERSIST_FN void persist_multiply_exact(persist_sums<S> &sums, const uint32_t (&t
 #pragma unroll
         for (int column = 0; column < 8; column++) {
             uint32_t x[4];
-            ptx_load_shared(x, v + (n * 8 + column) * S::v_row + k * 16);
+            ptx_load_shared(x, v + n * (S::v_pieces * 128) + k * 128 + column * 16);
 #pragma unroll
             for (int m = 0; m < S::tiles_m; m++) {
                 float sum = sums.of[m][n][S::columns == 8 ? column : 0];
@@ -141,12 +141,10 @@ PERSIST_FN void persist_multiply_pair(persist_two_sums<S> &sums, const uint32_t 
     }
 }
 
-/* Where the lane begins to read v: its row and, for matrices, its 16 bytes of a tile. */
+/* Where the lane begins to read v: the beginning of the warp's k, for matrix instructions its 16 bytes there. */
 template <class S> PERSIST_FN uint32_t persist_rows_begin(const persist_self &self, uint32_t v) {
     const int wk = self.warp / S::warps_m;
-    v += wk * (S::tiles_k * S::tile_bytes);
-    if (S::math == PERSIST_F32) return v;
-    return v + self.lane % 8 * S::v_row + self.lane / 8 * 16;
+    return v + wk * (S::tiles_k * S::tile_bytes * 8) + (S::math == PERSIST_F32 ? 0 : self.lane * 16);
 }
 
 /* A piece of the streamed tiles: two tiles of k. */

@@ -28,12 +28,14 @@ template <class C> struct persist_sizes : C {
     static constexpr int rows = 8 * C::tiles_n; /* of the batch in a half */
     static constexpr int m_tiled = C::warps_m * C::tiles_m * tile_rows;
     static constexpr int v_bytes = C::warps_k * C::tiles_k * tile_bytes;
-    static constexpr int v_pieces = (v_bytes + 15) / 16, v_row = 16 * (v_pieces | 1);
+    /* v lies in pieces of 16 bytes of k by 8 rows, [rows / 8][pieces][8][16]: what matrix instructions read is contiguous, and so
+     * is what a CTA sends. The exchange has as many pieces as k fills. */
+    static constexpr int v_pieces = v_bytes / 16, exchange_pieces = (k * operand + 15) / 16;
     static constexpr int v_buffers = C::gather == PERSIST_GRID ? 1 : 2; /* others write the next while it is read */
     static constexpr int cell_units = narrow && C::units % 8 == 0 ? 8 : 4, cell_rows = 32 / cell_units;
     static constexpr int cell_columns = C::units / cell_units, cell_tiles = cell_columns * (rows / cell_rows);
     static constexpr int cells = (cell_tiles + warps - 1) / warps;
-    static constexpr int exchange_row = (k * operand + 15) / 16 * 16;
+    static constexpr int exchange_bytes = exchange_pieces * 16 * rows;
     static constexpr int cluster = C::gather == PERSIST_CLUSTER ? C::spread : C::reduce;
     static constexpr int group = C::reduce * C::spread;
     static constexpr int slots =
@@ -45,7 +47,7 @@ template <class C> struct persist_sizes : C {
     static_assert(C::gather != PERSIST_LOCAL || C::spread == 1, "local v is the CTA's own");
     static_assert(C::in_registers % 2 == 0 || C::in_registers == C::tiles_k, "tiles go by pairs");
     static_assert(C::in_shared % 2 == 0 || streamed == 0, "tiles go by pairs");
-    static_assert(exchange_row <= v_row && k * operand % 8 == 0, "a row of the exchange fits into one of v");
+    static_assert(exchange_pieces <= v_pieces && k * operand % 4 == 0, "v has room for the exchange");
     static_assert(C::gather != PERSIST_CLUSTER || C::units * operand % 16 == 0, "16 bytes are sent at a time");
 };
 
@@ -140,6 +142,11 @@ template <class S> PERSIST_FN void persist_store_operand(void *to, uint32_t at, 
         ((uint16_t *)to)[at] = (uint16_t)persist_operand<S>(x);
     else
         ((float *)to)[at] = x;
+}
+
+/* Where byte `byte` of k of a row lies in v of `pieces` pieces. */
+PERSIST_FN int persist_v_at(int pieces, int row, int byte) {
+    return ((row / 8 * pieces + byte / 16) * 8 + row % 8) * 16 + byte % 16;
 }
 
 /* Zeros behind the `count` values of an operand row. */
