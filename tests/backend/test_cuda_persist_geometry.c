@@ -86,7 +86,7 @@ static const char *broken_shared(const sli_persist_geometry *g) {
                  slab = warps * (size_t)g->tiles_m * 512;
     const size_t m = (size_t)(g->warps_m * g->tiles_m * sli_persist_tile_rows(g->math));
     const size_t own = (size_t)(g->units * sli_persist_ym(g)), reduce = (size_t)g->reduce;
-    HOLDS(at.v_row >= covered && at.v_row < covered + 32 && at.v_row % 32 == 16);
+    HOLDS(at.v_row >= covered && at.v_row < covered + 16 && at.v_row % 16 == 0);
     HOLDS(at.v_buffers == (g->gather == SLI_PERSIST_GRID ? 1 : 2));
     HOLDS(at.v % 128 == 0 && at.partial % 128 == 0 && at.arriving % 128 == 0 && at.weights % 128 == 0);
     HOLDS(at.barriers % 128 == 0);

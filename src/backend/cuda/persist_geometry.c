@@ -66,7 +66,7 @@ sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
     const size_t row = sli_round_up((size_t)tiled_k(g) * (size_t)sli_persist_operand(g->math), 16);
     sli_persist_shared at = {.v_buffers = g->gather == SLI_PERSIST_GRID ? 1 : 2};
     size_t end = 0;
-    at.v_row = row / 16 % 2 ? row : row + 16; /* eight rows then lie in eight different groups of banks */
+    at.v_row = row;
     at.v = take(&end, halves * (size_t)at.v_buffers * rows * at.v_row);
     at.partial = take(&end, halves * partial_bytes(g));
     at.arriving = take(&end, halves * 2 * arriving_bytes(g));

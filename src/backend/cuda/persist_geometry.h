@@ -103,8 +103,8 @@ static inline int sli_persist_cells(const sli_persist_geometry *g) {
 
 /* Shared memory: offsets in bytes. */
 typedef struct sli_persist_shared {
-    size_t v;        /* operand [halves][buffers][rows][v_row bytes] */
-    size_t v_row;    /* bytes of a row of v, an odd multiple of 16 */
+    size_t v;        /* operand [halves][buffers][rows / 8][pieces of 16 bytes of k][8] */
+    size_t v_row;    /* bytes of a row of v: all k of the warps */
     int v_buffers;   /* gather over the grid 1, else 2: the next one comes while one is read */
     size_t partial;  /* float [halves][warps_k][tiles_n][M tiled][8]: sums of this CTA's warps */
     size_t arriving; /* float [halves][2][reduce][tiles_n][units ym][8]: sums from the cluster, reduce > 1 */

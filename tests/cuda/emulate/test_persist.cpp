@@ -76,7 +76,7 @@ template <class C> std::string check(const persist_problem &asked, uint64_t seed
     if (C::gate_act >= 0) p.gate_act = C::gate_act;
     const sli_persist_geometry geometry = geometry_of<C>(p.groups, p.directions);
     const sli_persist_shared at = sli_persist_shared_of(&geometry);
-    if ((int)at.v_row != S::v_row || at.v_buffers != S::v_buffers)
+    if ((int)at.v_row != S::v_bytes || at.v_buffers != S::v_buffers)
         return "persist_sizes.cuh and persist_geometry.c differ in v";
 
     persist_args a = {};
@@ -103,7 +103,7 @@ template <class C> std::string check(const persist_problem &asked, uint64_t seed
         sli_persist_pack(&weights, &geometry, keep.back().at);
         if (!failure.empty()) return "packing: " + failure;
         way->weights = keep.back().at;
-        keep.emplace_back((size_t)p.groups * S::halves * 2 * S::reduce * S::rows * S::exchange_row, 0xff);
+        keep.emplace_back((size_t)p.groups * S::halves * 2 * S::reduce * S::exchange_bytes, 0xff);
         way->exchange = keep.back().at;
         counters.emplace_back((size_t)p.groups * S::halves * S::reduce, 0u);
         way->counters = counters.back().data();

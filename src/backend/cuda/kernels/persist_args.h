@@ -83,7 +83,7 @@ typedef struct persist_way {
     float *sums_n;           /* = [chunks][B][H]: n's part of dr */
     float *sums_peep;        /* = [chunks][B][3 H] */
     uint32_t *counters;      /* [groups][halves][reduce], zeros: gather over the grid */
-    unsigned char *exchange; /* [groups][halves][2][reduce][rows][exchange_row bytes] */
+    unsigned char *exchange; /* [groups][halves][2][reduce][rows / 8][pieces of k][8][16] */
 } persist_way;
 
 typedef struct persist_args {

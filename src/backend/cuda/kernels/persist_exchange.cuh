@@ -7,15 +7,15 @@
 /* Offset in shared memory of the rows of v that the half's product number `count` reads. */
 template <class S> PERSIST_FN int persist_v(int half, int count) {
     const int buffer = S::v_buffers == 2 ? count & 1 : 0;
-    return (half * S::v_buffers + buffer) * (S::rows * S::v_row);
+    return (half * S::v_buffers + buffer) * (S::rows * S::v_bytes);
 }
 
-/* operand [rows][exchange_row bytes] of slice p, for the half's product number `count`: two, in turns. A row of v is that of
- * the CTAs (0, p), (1, p), ... one after the other. */
+/* v of slice p in pieces, for the half's product number `count`: two, in turns. A row of v is that of the CTAs (0, p), (1, p),
+ * ... one after the other. */
 template <class S>
 PERSIST_FN unsigned char *persist_exchange(const persist_way &way, const persist_self &self, int half, int count) {
     const int at = (((self.group * S::halves + half) * 2 + (count & 1)) * S::reduce + self.p);
-    return way.exchange + (int64_t)at * (S::rows * S::exchange_row);
+    return way.exchange + (int64_t)at * S::exchange_bytes;
 }
 template <class S> PERSIST_FN uint32_t *persist_counter(const persist_way &way, const persist_self &self, int half) {
     return way.counters + (self.group * S::halves + half) * S::reduce + self.p;
@@ -51,8 +51,8 @@ PERSIST_FN void persist_send(const persist_args &a, const persist_self &self, co
         four[3] = upper ? a1 : b1;
     }
     const int first = place.own_unit - self.lane % S::cell_units; /* of the lanes that swapped */
-    const uint32_t to =
-        self.at + persist_v<S>(half, count) + place.own_row * S::v_row + (self.q * S::units + first) * S::operand;
+    const uint32_t to = self.at + persist_v<S>(half, count) +
+                        persist_v_at(S::v_pieces, place.own_row, (self.q * S::units + first) * S::operand);
     const uint32_t barrier = persist_barrier(a, self, PERSIST_BARRIERS_V, half, count & 1);
 #pragma unroll
     for (int d = 0; d < S::spread; d += S::cell_units) {
@@ -61,19 +61,24 @@ PERSIST_FN void persist_send(const persist_args &a, const persist_self &self, co
     }
 }
 
-/* The vk values of one unit of one row, to shared memory (LOCAL) or to the exchange in global memory (GRID). */
-template <class S> PERSIST_FN void persist_put(unsigned char *row, int unit, const uint32_t (&value)[S::vk]) {
-    unsigned char *to = row + unit * (S::vk * S::operand);
+/* The vk values of unit `unit` of a row, to v in shared memory (LOCAL) or in the exchange in global memory (GRID). */
+template <class S>
+PERSIST_FN void persist_put(unsigned char *v, int pieces, int row, int unit, const uint32_t (&value)[S::vk]) {
+    const int byte = unit * (S::vk * S::operand);
     if constexpr (S::narrow && S::vk == 4) {
-        *(uint2 *)to = make_uint2((value[0] & 0xFFFFu) | value[1] << 16, (value[2] & 0xFFFFu) | value[3] << 16);
-    } else if constexpr (S::narrow) {
-#pragma unroll
-        for (int i = 0; i < S::vk; i++) ((uint16_t *)to)[i] = (uint16_t)value[i];
+        *(uint2 *)(v + persist_v_at(pieces, row, byte)) =
+            make_uint2((value[0] & 0xFFFFu) | value[1] << 16, (value[2] & 0xFFFFu) | value[3] << 16);
     } else if constexpr (S::vk == 4) {
-        *(uint4 *)to = make_uint4(value[0], value[1], value[2], value[3]);
+        *(uint4 *)(v + persist_v_at(pieces, row, byte)) = make_uint4(value[0], value[1], value[2], value[3]);
     } else {
 #pragma unroll
-        for (int i = 0; i < S::vk; i++) ((uint32_t *)to)[i] = value[i];
+        for (int i = 0; i < S::vk; i++) {
+            unsigned char *to = v + persist_v_at(pieces, row, byte + i * S::operand);
+            if constexpr (S::narrow)
+                *(uint16_t *)to = (uint16_t)value[i];
+            else
+                *(uint32_t *)to = value[i];
+        }
     }
 }
 
@@ -84,12 +89,13 @@ PERSIST_FN void persist_give(const persist_args &a, const persist_way &way, cons
     if constexpr (S::gather == PERSIST_CLUSTER)
         persist_send<S>(a, self, place, half, count, value[0]);
     else if constexpr (S::gather == PERSIST_LOCAL)
-        persist_put<S>(self.shared + persist_v<S>(half, count) + place.own_row * S::v_row, place.own_unit, value);
+        persist_put<S>(self.shared + persist_v<S>(half, count), S::v_pieces, place.own_row, place.own_unit, value);
     else {
-        unsigned char *row = persist_exchange<S>(way, self, half, count) + place.own_row * S::exchange_row;
-        persist_put<S>(row, self.q * S::units + place.own_unit, value);
-        if (S::exchange_row > S::k * S::operand && self.q + 1 == S::spread && place.own_unit + 1 == S::units)
-            *(uint2 *)(row + S::k * S::operand) = make_uint2(0u, 0u);
+        unsigned char *v = persist_exchange<S>(way, self, half, count);
+        persist_put<S>(v, S::exchange_pieces, place.own_row, self.q * S::units + place.own_unit, value);
+        if (S::k * S::operand % 16 != 0 && self.q + 1 == S::spread && place.own_unit + 1 == S::units)
+            for (int byte = S::k * S::operand; byte % 16 != 0; byte += 4)
+                *(uint32_t *)(v + persist_v_at(S::exchange_pieces, place.own_row, byte)) = 0u;
     }
 }
 
@@ -109,36 +115,35 @@ PERSIST_FN void persist_await_counter(const persist_way &way, const persist_self
     while (ptx_count_acquire(counter) < (uint32_t)count * S::spread) {}
 }
 
-/* One warp waits and has the copy engine bring the rows; the others wait for their arrival alone. */
+/* One warp waits and has the copy engine bring v; the others wait for its arrival alone. */
 template <class S>
 PERSIST_FN void persist_gather_bulk(const persist_args &a, const persist_way &way, const persist_self &self, int half,
                                     int count) {
+    constexpr int bytes = S::exchange_pieces * 128;
     const uint32_t barrier = persist_barrier(a, self, PERSIST_BARRIERS_V, half, 0);
-    if (self.warp == 0) {
-        if (self.lane == 0) {
-            ptx_arrivals_expect(barrier, S::rows * S::exchange_row);
-            persist_await_counter<S>(way, self, half, count);
-        }
-        __syncwarp();
+    if (self.thread == 0) {
+        ptx_arrivals_expect(barrier, S::tiles_n * bytes);
+        persist_await_counter<S>(way, self, half, count);
         ptx_before_bulk_copy();
         const unsigned char *from = persist_exchange<S>(way, self, half, count);
-        if (self.lane < S::rows)
-            ptx_bulk_copy(self.at + persist_v<S>(half, count) + self.lane * S::v_row,
-                          from + self.lane * S::exchange_row, S::exchange_row, barrier);
+#pragma unroll
+        for (int n = 0; n < S::tiles_n; n++)
+            ptx_bulk_copy(self.at + persist_v<S>(half, count) + n * (S::v_pieces * 128), from + n * bytes, bytes,
+                          barrier);
     }
     ptx_arrivals_wait(barrier, (uint32_t)(count - 1) & 1u);
 }
 
-/* Without a copy engine all threads copy. */
+/* All threads copy. */
 template <class S>
 PERSIST_FN void persist_gather_pieces(const persist_way &way, const persist_self &self, int half, int count) {
-    constexpr int pieces = S::exchange_row / 16;
+    constexpr int pieces = S::exchange_pieces * 8;
     if (self.thread == 0) persist_await_counter<S>(way, self, half, count);
     __syncthreads();
     const unsigned char *from = persist_exchange<S>(way, self, half, count);
     const uint32_t to = self.at + persist_v<S>(half, count);
-    for (int i = self.thread; i < S::rows * pieces; i += S::threads)
-        ptx_copy16(to + i / pieces * S::v_row + i % pieces * 16, from + i / pieces * S::exchange_row + i % pieces * 16);
+    for (int i = self.thread; i < S::tiles_n * pieces; i += S::threads)
+        ptx_copy16(to + (i / pieces * (S::v_pieces * 8) + i % pieces) * 16, from + i * 16);
     ptx_copies_wait();
     __syncthreads();
 }
@@ -152,7 +157,7 @@ PERSIST_FN void persist_gather(const persist_args &a, const persist_way &way, co
         ptx_arrivals_wait(barrier, (uint32_t)((count - 1) >> 1) & 1u);
         if (self.thread == 0) ptx_arrivals_expect(barrier, S::rows * S::k * S::operand);
     } else if constexpr (S::gather == PERSIST_GRID) {
-        if constexpr (PTX_BULK)
+        if constexpr (PTX_BULK && S::bulk)
             persist_gather_bulk<S>(a, way, self, half, count);
         else
             persist_gather_pieces<S>(way, self, half, count);
@@ -164,7 +169,7 @@ PERSIST_FN void persist_gather(const persist_args &a, const persist_way &way, co
 template <class S>
 PERSIST_FN void persist_begin(const persist_args &a, const persist_way &way, const persist_self &self) {
     uint32_t *v = (uint32_t *)self.shared;
-    for (int i = self.thread; i < S::halves * S::v_buffers * S::rows * S::v_row / 4; i += S::threads) v[i] = 0u;
+    for (int i = self.thread; i < S::halves * S::v_buffers * S::rows * S::v_bytes / 4; i += S::threads) v[i] = 0u;
     if (self.thread == 0) {
         for (int half = 0; half < S::halves; half++)
             for (int buffer = 0; buffer < 2; buffer++) {
@@ -174,7 +179,7 @@ PERSIST_FN void persist_begin(const persist_args &a, const persist_way &way, con
                     ptx_arrivals_init(of_v);
                     ptx_arrivals_expect(of_v, S::rows * S::k * S::operand);
                 }
-                if constexpr (S::gather == PERSIST_GRID && PTX_BULK) ptx_arrivals_init(of_v);
+                if constexpr (S::gather == PERSIST_GRID && PTX_BULK && S::bulk) ptx_arrivals_init(of_v);
                 if constexpr (S::reduce > 1) {
                     ptx_arrivals_init(of_sums);
                     ptx_arrivals_expect(of_sums, S::reduce * S::own * S::rows * 4);
@@ -189,12 +194,13 @@ PERSIST_FN void persist_begin(const persist_args &a, const persist_way &way, con
             const int unit = (k / S::units * S::reduce + self.p) * S::units + k % S::units;
             const int row = (self.group * S::halves + half) * S::rows + own_row;
             if (unit >= a.H || row >= a.B) continue;
-            unsigned char *to = self.shared + persist_v<S>(half, 0) + own_row * S::v_row;
+            unsigned char *to =
+                self.shared + persist_v<S>(half, 0) + persist_v_at(S::v_pieces, own_row, k * S::operand);
             const int64_t from = (int64_t)row * a.hs + unit;
             if constexpr (S::narrow)
-                ((uint16_t *)to)[k] = ((const uint16_t *)way.operand_from)[from];
+                *(uint16_t *)to = ((const uint16_t *)way.operand_from)[from];
             else
-                ((uint32_t *)to)[k] = persist_operand<S>(((const float *)way.operand_from)[from]);
+                *(uint32_t *)to = persist_operand<S>(((const float *)way.operand_from)[from]);
         }
     }
     if constexpr (S::cluster > 1 || S::gather == PERSIST_CLUSTER)
