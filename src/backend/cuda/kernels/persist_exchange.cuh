@@ -115,39 +115,6 @@ PERSIST_FN void persist_await_counter(const persist_way &way, const persist_self
     while (ptx_count_acquire(counter) < (uint32_t)count * S::spread) {}
 }
 
-/* One warp waits and has the copy engine bring v; the others wait for its arrival alone. */
-template <class S>
-PERSIST_FN void persist_gather_bulk(const persist_args &a, const persist_way &way, const persist_self &self, int half,
-                                    int count) {
-    constexpr int bytes = S::exchange_pieces * 128;
-    const uint32_t barrier = persist_barrier(a, self, PERSIST_BARRIERS_V, half, 0);
-    if (self.thread == 0) {
-        ptx_arrivals_expect(barrier, S::tiles_n * bytes);
-        persist_await_counter<S>(way, self, half, count);
-        ptx_before_bulk_copy();
-        const unsigned char *from = persist_exchange<S>(way, self, half, count);
-#pragma unroll
-        for (int n = 0; n < S::tiles_n; n++)
-            ptx_bulk_copy(self.at + persist_v<S>(half, count) + n * (S::v_pieces * 128), from + n * bytes, bytes,
-                          barrier);
-    }
-    ptx_arrivals_wait(barrier, (uint32_t)(count - 1) & 1u);
-}
-
-/* All threads copy. */
-template <class S>
-PERSIST_FN void persist_gather_pieces(const persist_way &way, const persist_self &self, int half, int count) {
-    constexpr int pieces = S::exchange_pieces * 8;
-    if (self.thread == 0) persist_await_counter<S>(way, self, half, count);
-    __syncthreads();
-    const unsigned char *from = persist_exchange<S>(way, self, half, count);
-    const uint32_t to = self.at + persist_v<S>(half, count);
-    for (int i = self.thread; i < S::tiles_n * pieces; i += S::threads)
-        ptx_copy16(to + (i / pieces * (S::v_pieces * 8) + i % pieces) * 16, from + i * 16);
-    ptx_copies_wait();
-    __syncthreads();
-}
-
 /* Waits until shared memory has the v of product number `count` > 0 of the half: the count'th that was given. */
 template <class S>
 PERSIST_FN void persist_gather(const persist_args &a, const persist_way &way, const persist_self &self, int half,
@@ -157,10 +124,15 @@ PERSIST_FN void persist_gather(const persist_args &a, const persist_way &way, co
         ptx_arrivals_wait(barrier, (uint32_t)((count - 1) >> 1) & 1u);
         if (self.thread == 0) ptx_arrivals_expect(barrier, S::rows * S::k * S::operand);
     } else if constexpr (S::gather == PERSIST_GRID) {
-        if constexpr (PTX_BULK && S::bulk)
-            persist_gather_bulk<S>(a, way, self, half, count);
-        else
-            persist_gather_pieces<S>(way, self, half, count);
+        constexpr int pieces = S::exchange_pieces * 8;
+        if (self.thread == 0) persist_await_counter<S>(way, self, half, count);
+        __syncthreads();
+        const unsigned char *from = persist_exchange<S>(way, self, half, count);
+        const uint32_t to = self.at + persist_v<S>(half, count);
+        for (int i = self.thread; i < S::tiles_n * pieces; i += S::threads)
+            ptx_copy16(to + (i / pieces * (S::v_pieces * 8) + i % pieces) * 16, from + i * 16);
+        ptx_copies_wait();
+        __syncthreads();
     }
 }
 
@@ -179,13 +151,12 @@ PERSIST_FN void persist_begin(const persist_args &a, const persist_way &way, con
                     ptx_arrivals_init(of_v);
                     ptx_arrivals_expect(of_v, S::rows * S::k * S::operand);
                 }
-                if constexpr (S::gather == PERSIST_GRID && PTX_BULK && S::bulk) ptx_arrivals_init(of_v);
                 if constexpr (S::reduce > 1) {
                     ptx_arrivals_init(of_sums);
                     ptx_arrivals_expect(of_sums, S::reduce * S::own * S::rows * 4);
                 }
             }
-        if constexpr (S::cluster > 1 || S::gather != PERSIST_LOCAL) ptx_arrivals_init_fence();
+        if constexpr (S::cluster > 1 || S::gather == PERSIST_CLUSTER) ptx_arrivals_init_fence();
     }
     __syncthreads();
     if constexpr (!S::backward) {

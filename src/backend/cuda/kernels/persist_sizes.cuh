@@ -5,9 +5,6 @@
 #include "backend/cuda/kernels/persist_args.h"
 #include "backend/cuda/kernels/ptx.cuh"
 
-#ifndef PERSIST_USE_BULK
-#define PERSIST_USE_BULK true
-#endif
 #define PERSIST_FN static __device__ __forceinline__
 #ifndef PERSIST_SHARED
 #define PERSIST_SHARED(name) extern __shared__ __align__(128) unsigned char name[]
@@ -41,7 +38,6 @@ template <class C> struct persist_sizes : C {
     static constexpr int exchange_bytes = exchange_pieces * 16 * rows;
     static constexpr int cluster = C::gather == PERSIST_CLUSTER ? C::spread : C::reduce;
     static constexpr int group = C::reduce * C::spread;
-    static constexpr bool bulk = PERSIST_USE_BULK;
     static constexpr int slots =
         C::reduce > 1 ? C::reduce : C::warps_k;                      /* partial sums of a value of y that cells add */
     static constexpr bool direct = C::reduce > 1 && C::warps_k == 1; /* accumulators go to their owners as they are */

@@ -46,10 +46,6 @@ PTX_FN void ptx_copy16(uint32_t to, const void *from) {
 PTX_FN void ptx_copies_wait() {
     asm volatile("cp.async.commit_group;\ncp.async.wait_group 0;" ::: "memory");
 }
-/* 8 bytes of global memory that another CTA has written, past L1. */
-PTX_FN void ptx_load8(uint32_t (&to)[2], const void *from) {
-    asm volatile("ld.global.cg.v2.b32 {%0,%1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "l"(from) : "memory");
-}
 /* 16 bytes of global memory that does not change while the kernel runs. */
 PTX_FN void ptx_load16_constant(uint32_t (&to)[4], const void *from) {
     asm volatile("ld.global.nc.L1::no_allocate.v4.b32 {%0,%1,%2,%3}, [%4];"
@@ -103,24 +99,6 @@ PTX_FN void ptx_send16(uint32_t to, const uint32_t (&v)[4], uint32_t barrier) {
          "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]), "r"(barrier)
          : "memory"));
 }
-
-/* `bytes` (a multiple of 16) of global memory into this CTA's shared memory by the copy engine; the barrier counts them. What
- * others wrote to `from` with ordinary stores has been acquired, and ptx_before_bulk_copy called since. */
-PTX_FN void ptx_bulk_copy(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
-    PTX_CLUSTER(("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-                 "l"(from), "r"(bytes), "r"(barrier)
-                 : "memory"));
-}
-PTX_FN void ptx_before_bulk_copy() {
-    PTX_CLUSTER(("fence.proxy.async;" ::: "memory"));
-}
-
-/* Whether there is a copy engine. */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-#define PTX_BULK false
-#else
-#define PTX_BULK true
-#endif
 
 /* --------------------------------------------------------------------------------------------------------- grid -- */
 /* += by one, after everything that this thread has seen is visible to the GPU. */
