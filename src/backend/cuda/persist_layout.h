@@ -20,6 +20,13 @@ typedef struct sli_persist_pair {
 bool sli_persist_pair_of(const sli_problem *problem, int planned_batch, const sli_caps *caps, sli_persist_kind kind,
                          sli_persist_pair *pair, sli_why *why);
 
+/* persistent.c, libsluice's side alone: microseconds that a pass takes beside its steps. */
+typedef struct sli_persist_outside {
+    double launches_us, products_us; /* of products over time */
+} sli_persist_outside;
+sli_persist_outside sli_persist_outside_steps(const sli_problem *problem, const sli_caps *caps,
+                                              const sli_persist_pair *pair, bool backward);
+
 /* Steps of a launch: a multiple of the chunk, or all; by shape alone, and of no influence on any bit. */
 int sli_persist_span(const sli_problem *problem, const sli_persist_pair *pair, int chunk);
 

@@ -70,22 +70,28 @@ static double product_rate(sl_dtype dtype) {
     return dtype == SL_F32 ? 55e6 : dtype == SL_F32X3 ? 70e6 : dtype == SL_TF32 ? 257e6 : 560e6;
 }
 
-static double seconds(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind) {
+sli_persist_outside sli_persist_outside_steps(const sli_problem *p, const sli_caps *caps, const sli_persist_pair *pair,
+                                              bool backward) {
     const sli_step_shape s = sli_step_shape_of(p, 1);
     const double scale = FULL / (double)(caps->multiprocessors > 0 ? caps->multiprocessors : FULL);
     const int chunk = sli_caps_chunk(caps, p->batch, p->steps);
     const double rows = (double)s.T * (double)s.B, chunks = ceil((double)s.T / chunk);
     const double inputs = 2 * rows * input_products(&s), over_time = 2 * rows * recurrent_products(&s);
+    const double spans = ceil((double)s.T / sli_persist_span(p, pair, chunk));
+    const double weights = (double)sli_persist_packed_bytes(backward ? &pair->backward : &pair->forward) * s.directions;
+    return (sli_persist_outside){
+        .launches_us = call_us + chunks * chunk_us[backward] + spans * (launch_us + weights / weights_rate),
+        .products_us = scale * (backward ? 2 * inputs + over_time : inputs) / product_rate(p->dtype)};
+}
+
+static double seconds(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind) {
     sli_persist_pair pair;
     double us = 0;
     if (!sli_persist_pair_of(p, 0, caps, kind, &pair, NULL)) return -1;
-    const double spans = ceil((double)s.T / sli_persist_span(p, &pair, chunk));
     for (int backward = 0; backward <= (p->train ? 1 : 0); backward++) {
         const sli_persist_geometry *g = backward ? &pair.backward : &pair.forward;
-        const double weights = (double)sli_persist_packed_bytes(g) * s.directions;
-        us += call_us + chunks * chunk_us[backward] + spans * (launch_us + weights / weights_rate) +
-              (double)s.T * 1e6 * sli_persist_step_seconds(g, p, caps) +
-              scale * (backward ? 2 * inputs + over_time : inputs) / product_rate(p->dtype);
+        const sli_persist_outside outside = sli_persist_outside_steps(p, caps, &pair, backward);
+        us += outside.launches_us + outside.products_us + (double)p->steps * 1e6 * sli_persist_step_seconds(g, p, caps);
     }
     return 1e-6 * us;
 }

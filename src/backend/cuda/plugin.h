@@ -33,6 +33,7 @@ typedef struct sli_plugin_host {
     X(step_pack) X(step_forward) X(step_backward) \
     X(cluster_pack) X(cluster_forward) X(cluster_backward) \
     X(grid_pack) X(grid_forward) X(grid_backward) \
+    X(stack_pack) X(stack_forward) X(stack_backward) \
     X(dense_pack) X(dense_forward) X(dense_backward) \
     X(embed_forward) X(embed_backward) X(onehot_forward) \
     X(dropout_forward) X(dropout_backward) \

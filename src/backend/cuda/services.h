@@ -28,6 +28,17 @@ const sli_caps *sli_cuda_caps_of(const sli_queue *queue);
  * all work queued in the main stream so far; after join, the main stream waits for it. Fits recording. */
 cudaStream_t sli_cuda_fork(sli_queue *queue);
 void sli_cuda_join(sli_queue *queue);
+/* Lanes: streams for parts of one call that wait for each other piece by piece. Opened, all of them begin after what is queued in
+ * the main stream, which is lane 0; in use, a lane is what sli_cuda_stream gives, so that functions of rows can be called into it;
+ * closed, the main stream waits for all. false: they are not all open, the queue has failed; to be closed even so. Phases are
+ * not marked meanwhile, and no fork. Fits recording. */
+enum { SLI_CUDA_LANES = SLI_MAX_PARTS };
+bool sli_cuda_open_lanes(sli_queue *queue, int count);
+void sli_cuda_use_lane(sli_queue *queue, int lane);
+/* A point in the lane in use; the lane in use waits for the last such point of another, which has one. */
+void sli_cuda_pass_lane(sli_queue *queue);
+void sli_cuda_wait_lane(sli_queue *queue, int lane);
+void sli_cuda_close_lanes(sli_queue *queue);
 /* From here on the time counts as `phase` (a mark in the stream; nothing unless profiling). Also an NVTX range. */
 void sli_cuda_phase(sli_queue *queue, sli_phase phase);
 /* An opaque object that lives as long as the queue, made at the first call of this key (cuDNN handles and descriptors). */

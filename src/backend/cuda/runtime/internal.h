@@ -107,7 +107,10 @@ struct sli_queue {
     sli_recording *recordings;
     sli_recording *recorded; /* the one being made */
     sli_kept *kept;
-    bool in_range; /* an NVTX range of a phase is open */
+    cudaStream_t lane[SLI_CUDA_LANES]; /* lanes.cu; 0: `stream` before they were opened */
+    cudaEvent_t lane_passed[SLI_CUDA_LANES];
+    int lanes_made, lanes_open, lane_in_use; /* lanes_open 0: none are */
+    bool in_range;                           /* an NVTX range of a phase is open */
     bool profiling;
     int last_phase;
     sli_marks marks;
@@ -131,6 +134,8 @@ sl_status sli_cuda_wait(sli_queue *queue);
 sl_status sli_cuda_read_later(sli_queue *queue, int slot, const void *from, size_t bytes);
 sl_status sli_cuda_read_slot(sli_queue *queue, int slot, void *to_host, size_t bytes);
 sl_status sli_cuda_borrow_stream(sli_queue *queue, void *stream);
+/* lanes.cu */
+void sli_cuda_free_lanes(sli_queue *queue);
 /* recording.cu */
 sl_status sli_cuda_record_begin(sli_queue *queue);
 sl_status sli_cuda_record_end(sli_queue *queue, sli_recording **recording);

@@ -70,6 +70,7 @@ void sli_profile_before_recording(sli_queue *queue) {
 }
 
 void sli_profile_mark(sli_queue *queue, int phase, sli_recording *recording) {
+    if (queue->lanes_open > 0) return; /* a stretch is between two marks of one stream */
     if (phase < SLI_PHASE_COUNT && queue->in_range) {
         nvtxRangePop();
         queue->in_range = false;
@@ -89,6 +90,7 @@ void sli_profile_mark(sli_queue *queue, int phase, sli_recording *recording) {
 }
 
 void sli_cuda_phase(sli_queue *queue, sli_phase phase) {
+    if (queue->lanes_open > 0) return;
     sli_profile_mark(queue, phase, NULL);
     nvtxRangePushA(phase_names[phase]);
     queue->in_range = true;

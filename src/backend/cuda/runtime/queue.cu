@@ -89,6 +89,7 @@ void sli_cuda_queue_free(sli_queue *queue) {
     for (int i = 0; i < SLI_READ_SLOTS; i++) free_event(queue->slot_done[i]);
     if (queue->ring) (void)cudaFreeHost(queue->ring);
     if (queue->slots) (void)cudaFreeHost(queue->slots);
+    sli_cuda_free_lanes(queue);
     if (queue->side) (void)cudaStreamDestroy(queue->side);
     if (queue->own) (void)cudaStreamDestroy(queue->own);
     (void)cudaGetLastError();
@@ -275,7 +276,7 @@ static void drop_oldest(sli_queue *queue) {
     sli_kept **oldest = NULL;
     for (sli_kept **at = &queue->kept; *at; at = &(*at)->next, count++)
         if (!(*at)->recorded) oldest = at;
-    if (count < SLI_MOST_KEPT || !oldest || queue->recording_now || is_captured(queue)) return;
+    if (count < SLI_MOST_KEPT || !oldest || queue->recording_now || queue->lanes_open > 0 || is_captured(queue)) return;
     if (!SLI_CU(queue, cudaStreamSynchronize(queue->stream))) return;
     sli_kept *kept = *oldest;
     *oldest = kept->next;

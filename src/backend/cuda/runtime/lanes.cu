@@ -1,0 +1,68 @@
+/* Lanes: streams side by side inside one call. Lane 0 is the stream that the call began in; the others are made when they are first
+ * needed and last as long as the queue. While lanes are open nothing is marked: the time of all of them together belongs to the
+ * phase in which they were opened. */
+#include "backend/cuda/runtime/internal.h"
+
+static bool make_lanes(sli_queue *queue, int count) {
+    for (; queue->lanes_made < count; queue->lanes_made++) {
+        const int lane = queue->lanes_made;
+        cudaStream_t stream = NULL;
+        if (lane > 0 && !SLI_CU(queue, cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking))) return false;
+        queue->lane[lane] = stream;
+        if (!SLI_CU(queue, cudaEventCreateWithFlags(&queue->lane_passed[lane], cudaEventDisableTiming))) {
+            if (stream) (void)cudaStreamDestroy(stream);
+            return false;
+        }
+    }
+    return true;
+}
+
+bool sli_cuda_open_lanes(sli_queue *queue, int count) {
+    if (queue->failed != SL_OK) return false;
+    if (count < 1 || count > SLI_CUDA_LANES || queue->lanes_open > 0) {
+        sli_cuda_fail(queue, SL_ERR_INTERNAL, "%d lanes of a queue that has %d open: there are %d", count,
+                      queue->lanes_open, (int)SLI_CUDA_LANES);
+        return false;
+    }
+    if (!make_lanes(queue, count) || !SLI_CU(queue, cudaEventRecord(queue->forked, queue->stream))) return false;
+    queue->lane[0] = queue->stream;
+    queue->lane_in_use = 0;
+    queue->lanes_open = 1;
+    for (; queue->lanes_open < count; queue->lanes_open++)
+        if (!SLI_CU(queue, cudaStreamWaitEvent(queue->lane[queue->lanes_open], queue->forked, 0))) return false;
+    return true;
+}
+
+void sli_cuda_use_lane(sli_queue *queue, int lane) {
+    queue->lane_in_use = lane;
+    queue->stream = queue->lane[lane];
+}
+
+void sli_cuda_pass_lane(sli_queue *queue) {
+    if (queue->failed == SL_OK)
+        (void)SLI_CU(queue, cudaEventRecord(queue->lane_passed[queue->lane_in_use], queue->stream));
+}
+
+void sli_cuda_wait_lane(sli_queue *queue, int lane) {
+    if (queue->failed == SL_OK) (void)SLI_CU(queue, cudaStreamWaitEvent(queue->stream, queue->lane_passed[lane], 0));
+}
+
+void sli_cuda_close_lanes(sli_queue *queue) {
+    if (queue->lanes_open == 0) return;
+    sli_cuda_use_lane(queue, 0);
+    /* Also after a failure: a recording cannot be ended before all lanes have joined. */
+    for (int lane = 1; lane < queue->lanes_open; lane++)
+        (void)(SLI_CU(queue, cudaEventRecord(queue->lane_passed[lane], queue->lane[lane])) &&
+               SLI_CU(queue, cudaStreamWaitEvent(queue->stream, queue->lane_passed[lane], 0)));
+    queue->lanes_open = 0;
+}
+
+void sli_cuda_free_lanes(sli_queue *queue) {
+    for (int lane = 0; lane < queue->lanes_made; lane++) {
+        (void)cudaEventDestroy(queue->lane_passed[lane]);
+        if (lane == 0) continue; /* the queue's own, or borrowed */
+        (void)cudaStreamSynchronize(queue->lane[lane]);
+        (void)cudaStreamDestroy(queue->lane[lane]);
+    }
+    queue->lanes_made = 0;
+}

@@ -1,0 +1,82 @@
+/* cuda:stack, libsluice's side: a stack of layers whose pieces of time run side by side. What it takes, costs and books. */
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/stack_layout.h"
+
+static bool eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
+    NEED(p->layers > 1, "runs layers of a stack side by side, there is one");
+    NEED(p->layers <= SLI_MAX_PARTS, "%d layers: at most %d go into one call", p->layers, SLI_MAX_PARTS);
+    NEED(!p->bidirectional, "runs layers side by side: with two directions a layer needs all of the one before");
+    NEED(!p->reverse, "computes stacks that run forward in time");
+    NEED(!(p->dropout > 0 && p->train), "dropout %g inside a call of %d layers: the mask of each layer is another's",
+         p->dropout, p->layers);
+    NEED(!(p->recurrent_dropout > 0) && !(p->zoneout_h > 0) && !(p->zoneout_c > 0),
+         "recurrent dropout and zoneout are drawn layer by layer");
+    for (int l = 0; l < 2; l++) {
+        const sli_problem part = sli_stack_part(p, l, p->steps);
+        if (!sli_cuda_lstm_cluster.eligible(&part, caps, why)) return false;
+    }
+    sli_stack_cut cut;
+    if (!sli_stack_cut_of(p, 0, caps, sli_caps_chunk(caps, p->batch, p->steps), &cut, why)) return false;
+    NEED(p->steps > cut.piece, "%d steps are one piece of time: no layer runs beside another", p->steps);
+    return true;
+}
+
+static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
+    *cost = (sli_cost){0};
+    for (int l = 0; l < p->layers; l++) {
+        const sli_problem part = sli_stack_part(p, l, p->steps);
+        sli_cost of_layer;
+        sli_cuda_lstm_cluster.cost(&part, caps, &of_layer);
+        cost->flops += of_layer.flops;
+        cost->bytes += of_layer.bytes;
+    }
+}
+
+static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_booking *booking) {
+    sli_stack_cut cut;
+    *booking = (sli_booking){0};
+    if (!sli_stack_cut_of(p, 0, caps, chunk, &cut, NULL)) return; /* not eligible either */
+    booking->saved = sli_stack_layout_saved(p, &cut, chunk).total;
+    booking->scratch_forward = sli_stack_layout_scratch(p, caps, &cut, chunk, false).total;
+    if (p->train) booking->scratch_backward = sli_stack_layout_scratch(p, caps, &cut, chunk, true).total;
+    booking->packed = sli_stack_layout_packed(p, &cut).total;
+}
+
+/* A pass goes diagonal by diagonal: piece d of the first layer it comes to, piece d - 1 of the next, ... What a diagonal has more
+ * than at_once layers takes so much longer; products over time fill the GPU, so that they take what they take one by one. */
+static double pass_us(const sli_problem *p, const sli_caps *caps, const sli_stack_cut *cut, bool backward) {
+    static const double meeting_us = 3; /* streams wait for each other; an estimate */
+    const int pieces = sli_stack_pieces(p, cut);
+    const double step = sli_stack_step_us(cut, p, caps, backward, cut->at_once), piece = (double)p->steps / pieces;
+    double us = 0;
+    for (int l = 0; l < p->layers; l++) {
+        const sli_problem part = sli_stack_part(p, l, p->steps);
+        us += sli_persist_outside_steps(&part, caps, &cut->pair, backward).products_us;
+    }
+    const sli_problem one = sli_stack_part(p, 1, cut->piece);
+    const double launches = sli_persist_outside_steps(&one, caps, &cut->pair, backward).launches_us + meeting_us;
+    for (int d = 0; d < pieces + p->layers - 1; d++) {
+        const int first = d < pieces ? 0 : d - pieces + 1, last = d < p->layers ? d : p->layers - 1;
+        const int layers = last - first + 1;
+        us += launches + piece * step * (layers > cut->at_once ? (double)layers / cut->at_once : 1);
+    }
+    return us;
+}
+
+static double seconds(const sli_problem *p, const sli_caps *caps) {
+    sli_stack_cut cut;
+    if (!sli_stack_cut_of(p, 0, caps, sli_caps_chunk(caps, p->batch, p->steps), &cut, NULL)) return -1;
+    return 1e-6 * (pass_us(p, caps, &cut, false) + (p->train ? pass_us(p, caps, &cut, true) : 0));
+}
+
+#define STACK_ROW(OP)                                                                                                \
+    {                                                                                                                \
+        .name = "cuda:stack", .op = OP, .device = SLI_DEVICE_CUDA, .eligible = eligible, .cost = cost, .book = book, \
+        .seconds = seconds, .pack = sli_cuda_stack_pack, .forward = sli_cuda_stack_forward,                          \
+        .backward = sli_cuda_stack_backward,                                                                         \
+        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK                            \
+    }
+
+const sli_kernel sli_cuda_lstm_stack = STACK_ROW(SLI_OP_LSTM);
+const sli_kernel sli_cuda_gru_stack = STACK_ROW(SLI_OP_GRU);
+const sli_kernel sli_cuda_rnn_stack = STACK_ROW(SLI_OP_RNN);
