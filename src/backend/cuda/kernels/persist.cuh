@@ -44,7 +44,7 @@ template <class S> struct persist_half {
 
 template <class S>
 PERSIST_FN void persist_forward_cells(const persist_args &a, const persist_way &way, const persist_self &self, int half,
-                                      int s, bool on, bool gives, persist_half<S> &h) {
+                                      int s, bool on, persist_half<S> &h) {
 #pragma unroll
     for (int i = 0; i < S::cells; i++) {
         const persist_place place = persist_place_of<S>(a, self, half, i);
@@ -56,11 +56,30 @@ PERSIST_FN void persist_forward_cells(const persist_args &a, const persist_way &
                 on ? persist_sum<S>(a, self, half, h.turn.products - 1, g * S::units + place.own_unit, place.own_row)
                    : 0.0f;
         persist_forward_cell<S>(a, way, place, s, sum, h.cells[i], h.results[i]);
-        if (place.there && s + 1 < way.steps) persist_forward_ahead<S>(a, h.flow, place, h.cells[i].ahead);
-        if (!gives) continue;
+    }
+}
+
+/* What step s + 1 reads is asked for, then what it multiplies is given: loads do not wait behind sends, nor cells behind loads. */
+template <class S>
+PERSIST_FN void persist_forward_give(const persist_args &a, const persist_way &way, const persist_self &self, int half,
+                                     int s, bool gives, persist_half<S> &h) {
+    if (s + 1 < way.steps)
+#pragma unroll
+        for (int i = 0; i < S::cells; i++) {
+            const persist_place place = persist_place_of<S>(a, self, half, i);
+            if (place.there) persist_forward_ahead<S>(a, h.flow, place, h.cells[i].ahead);
+        }
+    persist_forward_read_on(way, h.flow);
+    if (!gives) return;
+#pragma unroll
+    for (int i = 0; i < S::cells; i++) {
+        const persist_place place = persist_place_of<S>(a, self, half, i);
+        if (!place.here) continue;
         const uint32_t value[1] = {place.there ? persist_operand<S>(h.cells[i].factor * h.cells[i].h) : 0u};
         if constexpr (!S::backward) persist_give<S>(a, way, self, place, half, h.turn.given + 1, value);
     }
+    persist_given<S>(way, self, half);
+    h.turn.given++;
 }
 
 /* What step s leaves. */
@@ -88,11 +107,8 @@ PERSIST_FN void persist_forward_step(const persist_args &a, const persist_way &w
         persist_turn_product<S>(a, way, self, w, half, h.turn, window);
     else
         window();
-    persist_forward_cells<S>(a, way, self, half, s, on, gives, h);
-    persist_forward_read_on(way, h.flow);
-    if (!gives) return;
-    persist_given<S>(way, self, half);
-    h.turn.given++;
+    persist_forward_cells<S>(a, way, self, half, s, on, h);
+    persist_forward_give<S>(a, way, self, half, s, gives, h);
 }
 
 template <class S>
@@ -126,27 +142,43 @@ PERSIST_FN void persist_forward(const persist_args &a, const persist_way &way, c
 /* ------------------------------------------------------------------------------------------------------ backward -- */
 template <class S>
 PERSIST_FN void persist_backward_cells(const persist_args &a, const persist_way &way, const persist_self &self,
-                                       int half, int s, bool on, bool gives, persist_half<S> &h) {
+                                       int half, int s, bool on, persist_half<S> &h, float (&dr)[S::cells][S::gates]) {
 #pragma unroll
     for (int i = 0; i < S::cells; i++) {
         const persist_place place = persist_place_of<S>(a, self, half, i);
         if (!place.here) continue;
-        float dp = on ? persist_sum<S>(a, self, half, h.turn.products - 1, place.own_unit, place.own_row) : 0.0f;
-        if (s == 0 && place.there) dp = persist_read(way.dp_from, persist_at(place, a.hs));
+        const float dp = on ? persist_sum<S>(a, self, half, h.turn.products - 1, place.own_unit, place.own_row) : 0.0f;
         if (s == way.steps) {
             persist_backward_end<S>(a, way, place, dp, h.cells[i]);
             continue;
         }
-        float dr[S::gates];
-        persist_backward_cell<S>(a, way, place, s, dp, h.cells[i], h.results[i].gates, dr);
-        h.results[i].other = dr[S::gates - 1];
-        if (place.there && s + 1 < way.steps) persist_backward_ahead<S>(a, way, h.flow, place, h.cells[i].ahead);
-        if (!gives) continue;
+        persist_backward_cell<S>(a, way, place, s, dp, h.cells[i], h.results[i].gates, dr[i]);
+        h.results[i].other = dr[i][S::gates - 1];
+    }
+}
+
+template <class S>
+PERSIST_FN void persist_backward_give(const persist_args &a, const persist_way &way, const persist_self &self, int half,
+                                      int s, bool gives, persist_half<S> &h, const float (&dr)[S::cells][S::gates]) {
+    if (s + 1 < way.steps)
+#pragma unroll
+        for (int i = 0; i < S::cells; i++) {
+            const persist_place place = persist_place_of<S>(a, self, half, i);
+            if (place.there) persist_backward_ahead<S>(a, way, h.flow, place, h.cells[i].ahead);
+        }
+    persist_backward_read_on<S>(way, h.flow);
+    if (!gives) return;
+#pragma unroll
+    for (int i = 0; i < S::cells; i++) {
+        const persist_place place = persist_place_of<S>(a, self, half, i);
+        if (!place.here) continue;
         uint32_t value[S::vk];
 #pragma unroll
-        for (int g = 0; g < S::vk; g++) value[g] = persist_operand<S>(dr[g]);
+        for (int g = 0; g < S::vk; g++) value[g] = persist_operand<S>(dr[i][g]);
         persist_give<S>(a, way, self, place, half, h.turn.given + 1, value);
     }
+    persist_given<S>(way, self, half);
+    h.turn.given++;
 }
 
 /* dz and dr of step s; chunk >= 0: the sums of the chunk that ends with it. dr is dz but for n of GRU. */
@@ -182,11 +214,9 @@ PERSIST_FN void persist_backward_step(const persist_args &a, const persist_way &
         persist_turn_product<S>(a, way, self, w, half, h.turn, window);
     else
         window();
-    persist_backward_cells<S>(a, way, self, half, s, on, gives, h);
-    persist_backward_read_on<S>(way, h.flow);
-    if (!gives) return;
-    persist_given<S>(way, self, half);
-    h.turn.given++;
+    float dr[S::cells][S::gates];
+    persist_backward_cells<S>(a, way, self, half, s, on, h, dr);
+    persist_backward_give<S>(a, way, self, half, s, gives, h, dr);
 }
 
 template <class S>

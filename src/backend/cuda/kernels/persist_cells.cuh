@@ -285,7 +285,8 @@ PERSIST_FN void persist_backward_begin(const persist_args &a, const persist_way 
     if (way.factor) cell.factor = way.factor[at];
     if (way.peep)
         for (int i = 0; i < 3; i++) cell.peep[i] = way.peep[(int64_t)i * a.H + place.unit];
-    cell.pw = persist_read(way.pw_from, at);
+    /* pw + d dp, which step 0 begins with; its own dp is then 0. */
+    cell.pw = fmaf(cell.factor, persist_read(way.dp_from, persist_at(place, a.hs)), persist_read(way.pw_from, at));
     cell.dc = persist_read(way.dc_from, at);
     if (S::gates == 4 && !persist_has<S>(a, PERSIST_HAS_V)) cell.c = way.c_to[at];
 }
