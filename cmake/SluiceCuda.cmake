@@ -63,7 +63,8 @@ if(NOT SLUICE_CUDA_wanted STREQUAL "OFF")
     enable_language(CUDA)
     # Sizes of scratch and geometry that both sides must agree on.
     file(GLOB sluice_layout_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/workspace.c
-         ${PROJECT_SOURCE_DIR}/src/backend/cuda/persist_geometry.c ${PROJECT_SOURCE_DIR}/src/backend/cuda/*_layout.c)
+         ${PROJECT_SOURCE_DIR}/src/backend/cuda/persist_geometry.c ${PROJECT_SOURCE_DIR}/src/backend/cuda/persist_builtin.c
+         ${PROJECT_SOURCE_DIR}/src/backend/cuda/*_layout.c)
     set(machine_code "")
     set(architecture_names "")
     foreach(architecture IN LISTS SLUICE_CUDA_ARCHITECTURES)
@@ -87,8 +88,12 @@ if(NOT SLUICE_CUDA_wanted STREQUAL "OFF")
         list(APPEND cuda_warnings --Werror=all-warnings -Xcompiler=-Werror)
     endif()
     target_compile_options(sluice_cuda PRIVATE
-                           "$<$<COMPILE_LANGUAGE:CUDA>:${machine_code};${cuda_warnings};-lineinfo>"
+                           "$<$<COMPILE_LANGUAGE:CUDA>:${machine_code};${cuda_warnings}>"
                            "$<$<COMPILE_LANGUAGE:C>:${sluice_warnings}>")
+    # Lines for profilers, but for built-in instances, whose code they would make three times as large.
+    set(sluice_lined_sources ${sluice_cuda_sources})
+    list(FILTER sluice_lined_sources EXCLUDE REGEX "/persist_builtin")
+    set_source_files_properties(${sluice_lined_sources} PROPERTIES COMPILE_OPTIONS -lineinfo)
     target_link_libraries(sluice_cuda PRIVATE Threads::Threads ${CMAKE_DL_LIBS} rt m)
     target_link_options(sluice_cuda PRIVATE ${sluice_plugin_link} -static-libstdc++ -static-libgcc)
     set_target_properties(sluice_cuda PROPERTIES CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF

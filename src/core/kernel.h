@@ -25,6 +25,7 @@ typedef struct sli_caps {
     int index;          /* cuda: the GPU's number among the visible ones */
     int driver;         /* cuda: 13000; 0 for an invented one */
     int cudnn;          /* cuda: 91900; 0 = not there, see sli_cudnn_missing; invented: 91900 */
+    bool no_compiler;   /* cuda: NVRTC is missing: of what it compiles only what is built in can be used */
     bool graphs;        /* full-sized calls are recorded once and replayed: a row must not read host memory then */
     bool recomputes;    /* set by the planner for the second try: only problems that can be cut into segments */
     size_t free_memory; /* cuda: when the plan was made; 0 where not known */

@@ -32,14 +32,14 @@ static int gates_of(sli_op op) {
     if (!(condition)) return #condition
 
 /* What the kernel takes for granted. NULL, or the first that does not hold. */
-static const char *broken_cover(const sli_persist_geometry *g, const sli_problem *p, bool backward) {
+static const char *broken_cover(const sli_persist_geometry *g, const sli_problem *p, bool backward, bool built_in) {
     const int multiple = sli_persist_unit_multiple(g->math, g->gather, g->backward);
     HOLDS(g->gates == gates_of(p->op) && g->math == p->dtype && g->backward == backward);
     HOLDS(g->directions == (p->bidirectional ? 2 : 1));
     HOLDS(g->units >= 4 && g->units % multiple == 0);
     HOLDS(g->reduce >= 1 && g->spread >= 1);
     HOLDS(sli_persist_group(g) * g->units >= p->units);
-    HOLDS((sli_persist_group(g) - g->reduce) * g->units < p->units); /* no q without units */
+    HOLDS(built_in || (sli_persist_group(g) - g->reduce) * g->units < p->units); /* no q without units */
     HOLDS(g->warps_m * g->tiles_m * sli_persist_tile_rows(g->math) >= sli_persist_m(g));
     HOLDS(g->warps_k * g->tiles_k * sli_persist_tile_k(g->math) >= sli_persist_k(g));
     HOLDS(g->halves == 1 || g->halves == 2);
@@ -105,15 +105,15 @@ static void check(const sli_problem *p, const sli_caps *caps, sli_persist_kind k
     memset(&g, 0, sizeof g);
     memset(&again, 0, sizeof again);
     const char *broken = NULL;
+    char text[160];
     if (!sli_persist_choose(p, caps, kind, backward, &g, &why)) {
         if (strlen(why.text) < 20) broken = "a refusal without a reason";
     } else {
-        char text[160];
         ++*taken;
         sli_persist_choose(p, caps, kind, backward, &again, &why);
         sli_persist_describe(&g, text, sizeof text);
         const double seconds = sli_persist_step_seconds(&g, p, caps);
-        broken = broken_cover(&g, p, backward);
+        broken = broken_cover(&g, p, backward, caps->no_compiler);
         if (!broken) broken = broken_fit(&g, caps, kind);
         if (!broken) broken = broken_shared(&g);
         if (!broken && memcmp(&g, &again, sizeof g) != 0) broken = "chosen twice, it differs";
@@ -254,5 +254,85 @@ TEST(cuda_persist_geometry_predictions_grow) {
             CHECK(seconds >= before);
             before = seconds;
         }
+    }
+}
+
+/* The built-in kernels, each for the most units that it has and for fewer: they cover, fit a GPU, and are found again. */
+TEST(cuda_persist_geometry_built_in_cover_and_fit) {
+    static const sli_op ops[] = {SLI_OP_RNN, SLI_OP_RNN, SLI_OP_RNN, SLI_OP_GRU, SLI_OP_LSTM};
+    const sli_caps caps = invented(90);
+    int count[2] = {0};
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+        sli_persist_geometry g;
+        int index = 0;
+        for (; sli_persist_builtin_get(dtypes[d], index, &g); index++) {
+            const int most = sli_persist_group(&g) * g.units, rows = g.halves * sli_persist_rows(&g);
+            const char *broken = broken_shared(&g);
+            for (int units = 1; units <= most && !broken;
+                 units += units + 7 > most && units < most ? most - units : 7) {
+                const sli_problem p = problem(ops[g.gates], units, rows, dtypes[d], false);
+                broken = broken_cover(&g, &p, g.backward, true);
+            }
+            if (!broken) broken = broken_fit(&g, &caps, SLI_PERSIST_KIND_CLUSTER);
+            if (!broken && sli_persist_builtin_index(&g) != index) broken = "another one has the same numbers";
+            g.groups += 5;
+            g.directions = 2;
+            if (!broken && sli_persist_builtin_index(&g) != index) broken = "groups and directions are no constants";
+            g.units += 8;
+            if (!broken && sli_persist_builtin_index(&g) != -1) broken = "found by other numbers";
+            if (broken) test_fail(__FILE__, __LINE__, "%s, number %d: %s", sli_dtype_name(dtypes[d]), index, broken);
+            count[g.backward]++;
+        }
+        CHECK(!sli_persist_builtin_get(dtypes[d], -1, &g) && !sli_persist_builtin_get(dtypes[d], index, &g));
+    }
+    CHECK(count[0] >= 15 && count[0] == count[1]); /* of each cell and type one at least */
+    sli_persist_geometry g = {.math = SL_F64};
+    CHECK(!sli_persist_builtin_get(SL_F64, 0, &g) && sli_persist_builtin_index(&g) == -1);
+}
+
+/* Without NVRTC: a built-in kernel for all units up to 384 or 512, both passes alike, the smaller one where it does; for the
+ * rest the reason. */
+TEST(cuda_persist_geometry_without_a_compiler) {
+    sli_caps caps = invented(90);
+    caps.no_compiler = true;
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
+        for (int op = SLI_OP_LSTM; op <= SLI_OP_RNN; op++) {
+            int most = 0, cluster = 0;
+            for (int units = 1; units <= 600; units++) {
+                const sli_problem p = problem((sli_op)op, units, batches[units % 7], dtypes[d], units % 3 == 0);
+                int taken[2] = {0}, grid = 0;
+                for (int backward = 0; backward < 2; backward++) {
+                    sli_persist_geometry g;
+                    sli_why why = {""};
+                    check(&p, &caps, SLI_PERSIST_KIND_CLUSTER, backward, &taken[backward]);
+                    check(&p, &caps, SLI_PERSIST_KIND_GRID, backward, &grid);
+                    if (sli_persist_choose(&p, &caps, SLI_PERSIST_KIND_CLUSTER, backward, &g, &why)) {
+                        CHECK(sli_persist_builtin_index(&g) >= 0);
+                        cluster = sli_persist_cluster(&g);
+                    } else {
+                        CHECK(strstr(why.text, "no built-in kernel") && strstr(why.text, "NVRTC"));
+                    }
+                }
+                CHECK(taken[0] == taken[1] && grid == 0);
+                if (taken[0]) {
+                    CHECK(most == units - 1);
+                    most = units;
+                    if (p.batch <= 8) CHECK(cluster == (units <= 256 ? 8 : 16));
+                }
+            }
+            CHECK(most == (dtypes[d] == SL_F32X3 && op == SLI_OP_LSTM ? 384 : 512));
+        }
+    sli_caps ampere = invented(80), small = invented(120);
+    ampere.no_compiler = small.no_compiler = true;
+    for (int backward = 0; backward < 2; backward++) {
+        sli_persist_geometry g;
+        sli_why why = {""};
+        const sli_problem few = problem(SLI_OP_GRU, 200, 8, SL_BF16, false);
+        const sli_problem many = problem(SLI_OP_GRU, 300, 8, SL_BF16, false);
+        CHECK(!sli_persist_choose(&few, &ampere, SLI_PERSIST_KIND_CLUSTER, backward, &g, &why));
+        CHECK(strstr(why.text, "sm_80"));
+        CHECK(sli_persist_choose(&few, &small, SLI_PERSIST_KIND_CLUSTER, backward, &g, &why));
+        CHECK(!sli_persist_choose(&many, &small, SLI_PERSIST_KIND_CLUSTER, backward, &g, &why)); /* clusters of 16 */
+        CHECK(strstr(why.text, "no built-in kernel for 300 units, and NVRTC is missing"));
     }
 }

@@ -18,7 +18,8 @@ try plan $problem --threads 1 --require ref | heads
 try plan $problem --threads 1 --require cpu: | heads
 SLUICE_FAKE_SM=75 try plan $problem --threads 1 | heads
 echo "without a compiler:"
-try plan $problem --device cuda --require cuda:cluster | heads
+try plan $problem --device cuda --require cuda:cluster | grep -o 'rnn1 .* cuda:cluster' | tr -s ' '
+try plan lstm:b3_t5_i4_h600 --device cuda --require cuda:cluster | heads
 echo "free memory is the limit:"
 # What the kernels of a build need is not this test's matter.
 needs() { heads | sed -E 's/(needs|limit of) [0-9.]+ .B( \([0-9]+ bytes\))?/\1 SOME/g; s/(about|in) [0-9]+/\1 SOME/g'; }

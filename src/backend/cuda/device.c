@@ -81,11 +81,14 @@ static sl_status cuda_caps(const char *device_name, int threads, sli_caps *caps)
     sli_cuda_gpu gpu;
     SLI_TRY(ask_gpu(caps->index, &gpu));
     const sli_cudnn_plugin *cudnn = sli_cudnn_get(NULL);
+    sli_why why = {""};
+    int nvrtc = 0;
     snprintf(caps->name, sizeof caps->name, "cuda:%d", caps->index);
     caps->compute_capability = gpu.compute_capability;
     caps->multiprocessors = gpu.multiprocessors;
     caps->driver = sli_cuda_driver().version;
     caps->cudnn = cudnn ? cudnn->cudnn_version : 0;
+    caps->no_compiler = !sli_cuda_get(NULL)->compiler(&nvrtc, &why);
     caps->free_memory = gpu.free_memory;
     caps->memory = gpu.memory;
     caps->shared_memory = gpu.shared_memory;

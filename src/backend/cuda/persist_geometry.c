@@ -277,6 +277,14 @@ static bool place(const search *s, sli_persist_geometry *g) {
     return true;
 }
 
+static void keep_faster(search *s, const sli_persist_geometry *g) {
+    const double seconds = sli_persist_step_seconds(g, s->problem, s->caps);
+    /* Rounding does not decide between equals: libsluice and the plug-in choose the same. */
+    if (s->seconds >= 0 && seconds >= (1 - 1e-9) * s->seconds) return;
+    s->seconds = seconds;
+    s->best = *g;
+}
+
 static void try_warps(search *s, sli_persist_geometry g, int all_m, int all_k) {
     const int most_sums = g.math == SL_F32 ? MOST_SUMS_FFMA : MOST_SUMS, warps = sli_persist_warps(&g);
     if (warps > LEAST_WARPS && (g.warps_m > all_m || g.warps_k > all_k)) return; /* warps without a tile */
@@ -284,11 +292,7 @@ static void try_warps(search *s, sli_persist_geometry g, int all_m, int all_k) {
     g.tiles_k = up(all_k, g.warps_k);
     if (g.tiles_m > MOST_TILES_M || g.tiles_k > MOST_TILES_K || g.tiles_m * g.tiles_n > most_sums) return;
     if (!place(s, &g)) return;
-    const double seconds = sli_persist_step_seconds(&g, s->problem, s->caps);
-    /* Rounding does not decide between equals: libsluice and the plug-in choose the same. */
-    if (s->seconds >= 0 && seconds >= (1 - 1e-9) * s->seconds) return;
-    s->seconds = seconds;
-    s->best = g;
+    keep_faster(s, &g);
 }
 
 static void try_tiles(search *s, sli_persist_geometry g) {
@@ -345,6 +349,21 @@ static void try_grids(search *s, sli_persist_geometry g) {
     }
 }
 
+/* Without NVRTC: the built-in kernels that have as many units, or more. */
+static void try_builtin(search *s, const sli_persist_geometry *wanted) {
+    const sli_problem *p = s->problem;
+    sli_persist_geometry g;
+    for (int i = 0; sli_persist_builtin_get(p->dtype, i, &g); i++) {
+        const int cluster = sli_persist_cluster(&g);
+        if (g.gates != wanted->gates || g.backward != wanted->backward || g.gather != wanted->gather) continue;
+        if (sli_persist_group(&g) * g.units < p->units || cluster > widest_cluster(s->caps)) continue;
+        if (resident(cluster, multiprocessors_of(s->caps)) < 1 || !fits_shared(s, &g)) continue;
+        g.directions = wanted->directions;
+        g.groups = up(p->batch, g.halves * sli_persist_rows(&g));
+        keep_faster(s, &g);
+    }
+}
+
 static bool refuse(sli_why *why, const char *format, ...) SLI_PRINTF(2, 3);
 static bool refuse(sli_why *why, const char *format, ...) { /* libsluice has one; the plug-in has not */
     va_list arguments;
@@ -359,7 +378,9 @@ static bool find(search *s, bool backward) {
     g.directions = sli_problem_directions(s->problem);
     g.gather = s->kind == SLI_PERSIST_KIND_GRID ? SLI_PERSIST_GRID : backward ? SLI_PERSIST_LOCAL : SLI_PERSIST_CLUSTER;
     s->seconds = -1;
-    if (s->kind == SLI_PERSIST_KIND_GRID)
+    if (s->caps->no_compiler)
+        try_builtin(s, &g);
+    else if (s->kind == SLI_PERSIST_KIND_GRID)
         try_grids(s, g);
     else
         try_clusters(s, g);
@@ -368,6 +389,7 @@ static bool find(search *s, bool backward) {
 
 static bool refuse_size(search *s, bool backward, sli_why *why) {
     const sli_problem *p = s->problem;
+    if (s->caps->no_compiler) return refuse(why, "has no built-in kernel for %d units, and NVRTC is missing", p->units);
     const char *pass = backward ? "backward" : "forward";
     const int all = multiprocessors_of(s->caps);
     const double matrix = (double)gates_of(p->op) * p->units * p->units * sli_persist_operand(p->dtype);

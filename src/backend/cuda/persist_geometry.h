@@ -124,6 +124,11 @@ int sli_persist_registers(const sli_persist_geometry *g);
  * reason why there is none. Depends on cell, dtype, units, directions, train, batch and caps alone. */
 bool sli_persist_choose(const sli_problem *problem, const sli_caps *caps, sli_persist_kind kind, bool backward,
                         sli_persist_geometry *geometry, sli_why *why);
+/* Where caps->no_compiler it is one of the kernels that are built in (persist_builtin.h): number `index` of those of a type, its
+ * groups and directions 1; false: there are fewer. The number of a geometry among them, whatever its groups and directions;
+ * -1: it is not built in. */
+bool sli_persist_builtin_get(sl_dtype math, int index, sli_persist_geometry *geometry);
+int sli_persist_builtin_index(const sli_persist_geometry *geometry);
 /* Predicted seconds of one step of all its groups. */
 double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps);
 /* The configuration as kernels/persist_instance.cuh wants it; form: PERSIST_HAS bits; options, act and

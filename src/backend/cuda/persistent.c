@@ -5,18 +5,18 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/persist_layout.h"
 
-/* Instances are compiled when they are first needed: a GPU that is there needs the compiler. */
-static bool compiles(const sli_caps *caps, sli_why *why) {
+/* There is a geometry; without NVRTC one of those that are built in, or the reason goes on with why it is missing. */
+static bool has_geometry(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind, sli_why *why) {
+    sli_persist_pair pair;
+    sli_why reason = {""}, missing = {""};
     int version;
-    sli_why missing = {""};
-    if (caps->invented) return true;
-    const sli_cuda_plugin *plugin = sli_cuda_get(&missing);
-    NEED(plugin && plugin->compiler(&version, &missing), "is compiled for each size by NVRTC: %.180s", missing.text);
-    return true;
+    if (sli_persist_pair_of(p, 0, caps, kind, &pair, &reason)) return true;
+    const sli_cuda_plugin *plugin = caps->no_compiler ? sli_cuda_get(&missing) : NULL;
+    NEED(plugin == NULL || plugin->compiler(&version, &missing), "%.100s: %.150s", reason.text, missing.text);
+    return sli_refuse(why, "%s", reason.text);
 }
 
 static bool eligible(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind, sli_why *why) {
-    sli_persist_pair pair;
     if (!sli_cuda_dtype(p, why)) return false;
     NEED(kind == SLI_PERSIST_KIND_GRID || caps->compute_capability >= 90,
          "needs clusters of thread blocks, which GPUs have from sm_90 on; this is sm_%d", caps->compute_capability);
@@ -26,7 +26,7 @@ static bool eligible(const sli_problem *p, const sli_caps *caps, sli_persist_kin
     NEED(p->steps > 0, "computes steps of time, there are none");
     NEED(!(p->bidirectional && caps->recomputes),
          "runs both directions over the whole sequence, which cannot be cut into segments");
-    return compiles(caps, why) && sli_persist_pair_of(p, 0, caps, kind, &pair, why);
+    return has_geometry(p, caps, kind, why);
 }
 
 /* Multiply-adds of one row of one step, in both directions: of the input side, of the recurrent side. */

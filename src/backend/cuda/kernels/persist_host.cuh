@@ -30,6 +30,8 @@ step_way sli_persist_chunk(const persist_call *persist, int direction, int index
 void sli_persist_pack(const step_way *way, const sli_persist_geometry *geometry, void *to);
 /* Fills what both passes share. */
 void sli_persist_args(const persist_call *persist, persist_args *args);
+/* The built-in kernel of this geometry; NULL: there is none. */
+const void *sli_persist_builtin(const sli_persist_geometry *geometry);
 /* One launch over all steps of the span, in all directions; args->form is set here. */
 void sli_persist_launch(const persist_call *persist, persist_args *args);
 

@@ -132,26 +132,35 @@ void sli_persist_args(const persist_call *p, persist_args *a) {
 }
 
 /* ------------------------------------------------------------------------------------------------------- launch -- */
+/* Compiled for exactly this launch; built in where there is no compiler, or it fails. NULL: the queue has failed. */
+static const void *kernel_of(const persist_call *p, const persist_args *a) {
+    const sli_persist_geometry *g = p->geometry;
+    char defines[SLI_PERSIST_DEFINES];
+    sli_why why = {"NVRTC is missing"};
+    const void *kernel = NULL;
+    if (!sli_cuda_caps_of(p->queue)->no_compiler) {
+        sli_persist_defines(g, a->form, a->options, a->act, a->gate_act, defines, sizeof defines);
+        kernel = (const void *)sli_cuda_compile(p->queue, "backend/cuda/kernels/persist_instance.cuh",
+                                                "persist_instance", defines, &why);
+        if (!kernel && sli_cuda_failed(p->queue)) return NULL;
+    }
+    if (!kernel) kernel = sli_persist_builtin(g);
+    if (!kernel) sli_cuda_fail(p->queue, SL_ERR_DEVICE, "the persistent kernel was not compiled: %s", why.text);
+    return kernel;
+}
+
 void sli_persist_launch(const persist_call *p, persist_args *a) {
     const sli_persist_geometry *g = p->geometry;
     const step_way *way = &p->ways[0];
-    char defines[SLI_PERSIST_DEFINES];
-    sli_why why = {""};
     a->form = persist_form_of(a, p->directions, g->backward, p->ways[0].s.train);
-    sli_persist_defines(g, a->form, a->options, a->act, a->gate_act, defines, sizeof defines);
-    cudaKernel_t kernel =
-        sli_cuda_compile(p->queue, "backend/cuda/kernels/persist_instance.cuh", "persist_instance", defines, &why);
-    if (!kernel) {
-        sli_cuda_fail(p->queue, SL_ERR_DEVICE, "the persistent kernel was not compiled: %s", why.text);
-        return;
-    }
+    const void *kernel = kernel_of(p, a);
+    if (!kernel) return;
     const int cluster = sli_persist_cluster(g);
     if (a->shared_bytes > 48 * 1024 &&
-        !SLI_CU(p->queue, cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                               a->shared_bytes)))
+        !SLI_CU(p->queue, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, a->shared_bytes)))
         return;
-    if (cluster > 8 && !SLI_CU(p->queue, cudaFuncSetAttribute((const void *)kernel,
-                                                              cudaFuncAttributeNonPortableClusterSizeAllowed, 1)))
+    if (cluster > 8 &&
+        !SLI_CU(p->queue, cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1)))
         return;
     if (g->gather == SLI_PERSIST_GRID)
         for (int d = 0; d < p->directions; d++)
@@ -175,6 +184,6 @@ void sli_persist_launch(const persist_call *p, persist_args *a) {
         attributes[config.numAttrs++].val.cooperative = 1;
     }
     void *arguments[] = {(void *)a};
-    sli_cuda_try(p->queue, sli_cuda_injected(cudaLaunchKernelExC(&config, (const void *)kernel, arguments)),
+    sli_cuda_try(p->queue, sli_cuda_injected(cudaLaunchKernelExC(&config, kernel, arguments)),
                  "launch of the persistent recurrence");
 }

@@ -65,6 +65,11 @@ static void find_nvrtc(void) {
         {"nvrtcGetProgramLog", &nvrtc.log},      {"nvrtcGetCUBINSize", &nvrtc.cubin_size},
         {"nvrtcGetCUBIN", &nvrtc.cubin},
     };
+    const char *wish = secure_getenv("SLUICE_NVRTC");
+    if (wish && strcmp(wish, "0") == 0) {
+        refuse(&missing, "SLUICE_NVRTC=0 leaves it out");
+        return;
+    }
     void *library = sli_cuda_host.open_library(names, &missing);
     if (!library) return;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
