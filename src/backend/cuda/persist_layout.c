@@ -1,4 +1,6 @@
 /* cuda:cluster and cuda:grid: layouts of their memory. */
+#include <string.h>
+
 #include "backend/cuda/persist_layout.h"
 
 enum { PART = 256 };
@@ -23,6 +25,46 @@ int sli_persist_span(const sli_problem *p, const sli_persist_pair *pair, int chu
     return (int)(steps < all ? steps : all);
 }
 
+/* ------------------------------------------------------------------------------------------------------ geometry --
+ * A search takes tenths of a millisecond, every call of a row asks for the same few: a thread remembers its last ones. */
+enum { REMEMBERED = 32 };
+
+typedef struct question { /* all that a geometry depends on */
+    sli_op op;
+    sl_dtype dtype;
+    int units, batch;
+    bool bidirectional, train, backward;
+    sli_persist_kind kind;
+} question;
+
+static bool same(const question *a, const question *b) {
+    return a->op == b->op && a->dtype == b->dtype && a->units == b->units && a->batch == b->batch &&
+           a->bidirectional == b->bidirectional && a->train == b->train && a->backward == b->backward &&
+           a->kind == b->kind;
+}
+
+static bool choose(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind, bool backward,
+                   sli_persist_geometry *geometry, sli_why *why) {
+    static _Thread_local struct {
+        question question;
+        sli_caps caps;
+        sli_persist_geometry answer;
+    } memory[REMEMBERED];
+    static _Thread_local int next;
+    const question question = {p->op, p->dtype, p->units, p->batch, p->bidirectional, p->train, backward, kind};
+    for (int i = 0; i < REMEMBERED; i++)
+        if (same(&memory[i].question, &question) && memcmp(&memory[i].caps, caps, sizeof *caps) == 0) {
+            *geometry = memory[i].answer;
+            return true;
+        }
+    if (!sli_persist_choose(p, caps, kind, backward, geometry, why)) return false;
+    memory[next].question = question;
+    memcpy(&memory[next].caps, caps, sizeof *caps);
+    memory[next].answer = *geometry;
+    next = (next + 1) % REMEMBERED;
+    return true;
+}
+
 static int groups_of(const sli_persist_geometry *g, int batch) {
     const int rows = g->halves * sli_persist_rows(g);
     return batch < 1 ? 1 : (batch + rows - 1) / rows;
@@ -33,8 +75,8 @@ bool sli_persist_pair_of(const sli_problem *problem, int planned_batch, const sl
     sli_problem planned = *problem;
     if (planned_batch > 0) planned.batch = planned_batch;
     *pair = (sli_persist_pair){.batch = planned.batch};
-    if (!sli_persist_choose(&planned, caps, kind, false, &pair->forward, why)) return false;
-    if (problem->train && !sli_persist_choose(&planned, caps, kind, true, &pair->backward, why)) return false;
+    if (!choose(&planned, caps, kind, false, &pair->forward, why)) return false;
+    if (problem->train && !choose(&planned, caps, kind, true, &pair->backward, why)) return false;
     pair->forward.groups = groups_of(&pair->forward, problem->batch);
     if (problem->train) pair->backward.groups = groups_of(&pair->backward, problem->batch);
     return true;
