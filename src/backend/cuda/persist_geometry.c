@@ -132,7 +132,7 @@ static int waves(const sli_persist_geometry *g, const sli_caps *caps) {
 
 /* ------------------------------------------------------------------------------------------------------ seconds --
  * A step: v is gathered, multiplied, sums are reduced, cells are computed, one after the other:
- *     us = gather + product + reduce + cells,     two halves:  max(gather + reduce + product + cells, 2 (product + cells))
+ *     us = gather + product + reduce + cells,     two halves:  2 (product + cells + turn (gather + reduce))
  * of one half each. Origin of the constants: on one H200, 2026-11-20, exchanges by themselves (clusters of 2 to 16 by st.async of
  * 1 to 64 KB; grids of 32 and 132 with an atomic counter, of 2 to 512 KB), and a forward-only LSTM of 128, 256 and 512 units in
  * clusters of 4, 8, 16 with 8 to 32 rows each, whose steps it predicts to 17%. Others are stated. Times are us, rates bytes a us. */
@@ -147,7 +147,9 @@ static const struct {
     double chain;                            /* cycles from one mma to the next that adds to its sums; the ISA's */
     double few_warps;                        /* times the work, with a single warp a scheduler; an estimate */
     double cells, cells_warp, cell[2];       /* of a step, its barriers a warp, cells a warp: forward, backward */
-    double turn;                             /* from one half to the other; an estimate */
+    double turn;                             /* of an exchange, what two halves do not hide of it */
+    double backward;                         /* times what is predicted so */
+    double reduce_rate;                      /* bytes of sums that arrive in a block */
     double l2_rate, memory_rate, l2_part,
         memory_flow; /* weights a multiprocessor; of L2 that is ours; states and gates */
 } rates = {.clock = 1850,
@@ -167,8 +169,10 @@ static const struct {
            .few_warps = 1.25,
            .cells = 0.05,
            .cells_warp = 0.002,
-           .cell = {0.04, 0.06},
-           .turn = 0.05,
+           .cell = {0.10, 0.20},
+           .turn = 0.8,
+           .reduce_rate = 18e3,
+           .backward = 1.2,
            .l2_rate = 45e3,
            .memory_rate = 30e3,
            .l2_part = 0.7,
@@ -186,9 +190,15 @@ static double gather_us(const sli_persist_geometry *g, const sli_caps *caps) {
     return rates.grid + rates.grid_full * sli_persist_ctas(g) / multiprocessors_of(caps) + bytes / rates.grid_rate;
 }
 
+/* Sums on their way to their owners: every CTA sends to every other. */
+static double reduce_us(const sli_persist_geometry *g) {
+    if (g->reduce <= 1) return 0;
+    return rates.cluster + rates.cluster_block * g->reduce + (double)arriving_bytes(g) / rates.reduce_rate;
+}
+
 /* What a half waits for others. */
 static double exchange_us(const sli_persist_geometry *g, const sli_caps *caps) {
-    return gather_us(g, caps) + cluster_us(g->reduce, (double)arriving_bytes(g));
+    return gather_us(g, caps) + reduce_us(g);
 }
 
 static double stream_us(const sli_persist_geometry *g, const sli_caps *caps) {
@@ -232,8 +242,8 @@ static double flow_us(const sli_persist_geometry *g, const sli_problem *p) {
 
 double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
     const double computed = product_us(g, caps) + cells_us(g), all = exchange_us(g, caps) + computed;
-    const double us = g->halves == 1 ? all : fmax(all, 2 * computed) + rates.turn;
-    return 1e-6 * fmax(us * waves(g, caps), flow_us(g, problem));
+    const double us = g->halves == 1 ? all : 2 * (computed + rates.turn * exchange_us(g, caps));
+    return 1e-6 * fmax(us * (g->backward ? rates.backward : 1) * waves(g, caps), flow_us(g, problem));
 }
 
 /* ------------------------------------------------------------------------------------------------------- search -- */
