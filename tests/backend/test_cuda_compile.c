@@ -199,22 +199,32 @@ static void *open_nothing(const char *const *names, sli_why *why) {
     return NULL;
 }
 
-/* Another copy of the plug-in, which finds no NVRTC. */
-TEST(cuda_compile_without_nvrtc) {
-    static const sli_plugin_host host = {sli_fail, open_nothing};
+/* Another copy of the plug-in, which finds no NVRTC, for this reason. */
+static void check_without(const sli_plugin_host *host, const char *reason) {
     char path[PATH_MAX], copy[PATH_MAX], command[3 * PATH_MAX];
     find_plugin(path, sizeof path);
     snprintf(copy, sizeof copy, "%s/libsluice_cuda.so", test_folder());
     snprintf(command, sizeof command, "cp '%s' '%s'", path, copy);
     REQUIRE(system(command) == 0);
-    const sli_cuda_plugin *plugin = open_at(copy, &host);
+    const sli_cuda_plugin *plugin = open_at(copy, host);
     sli_why why = {""};
     int version = 1;
     REQUIRE(plugin != NULL);
-    CHECK(!plugin->compiler(&version, &why) && version == 0 &&
-          strstr(why.text, "libnvrtc.so.13 was hidden") == why.text);
+    CHECK(!plugin->compiler(&version, &why) && version == 0 && strstr(why.text, reason) == why.text);
     const result r = compile_text(plugin, "", 90);
-    CHECK(!r.done && strstr(r.log, "libnvrtc.so.13 was hidden by this test") == r.log);
+    CHECK(!r.done && strstr(r.log, reason) == r.log);
+}
+
+TEST(cuda_compile_without_nvrtc) {
+    static const sli_plugin_host host = {sli_fail, open_nothing};
+    check_without(&host, "libnvrtc.so.13 was hidden by this test");
+}
+
+TEST(cuda_compile_leaves_nvrtc_out) {
+    static const sli_plugin_host host = {sli_fail, sli_library_open};
+    setenv("SLUICE_NVRTC", "0", 1);
+    check_without(&host, "SLUICE_NVRTC=0 leaves it out");
+    unsetenv("SLUICE_NVRTC");
 }
 
 /* ----------------------------------------------------------------------------------------------------------- cache -- */
