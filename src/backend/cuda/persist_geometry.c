@@ -93,7 +93,7 @@ static int cell_registers(const sli_persist_geometry *g) {
  * units, all types: at most a few registers. */
 int sli_persist_registers(const sli_persist_geometry *g) {
     const bool ffma = g->math == SL_F32, split = g->math == SL_F32X3;
-    const int addresses = g->backward ? 56 : 50, rows = ffma ? 24 : (split ? 8 : 4) * g->tiles_n;
+    const int addresses = g->backward ? 62 : 56, rows = ffma ? 24 : (split ? 8 : 4) * g->tiles_n;
     const int kept = (split ? 8 : 4) * g->tiles_m * g->in_registers;
     const int sums = (ffma ? 8 : 4) * g->tiles_m * g->tiles_n;
     const int passing = 4 * g->tiles_m * (streamed(g) > 0 ? 4 : g->in_shared > 0 ? 2 : 0);
@@ -101,8 +101,9 @@ int sli_persist_registers(const sli_persist_geometry *g) {
     return addresses + kept + sums + passing + rows + (split ? 32 : 0) + cells;
 }
 
-static int register_limit(int threads) {
-    const int each = REGISTERS / threads / 8 * 8;
+/* Each of four schedulers has a quarter of the registers for its warps. */
+static int register_limit(int warps) {
+    const int each = REGISTERS / 4 / 32 / up(warps, 4) / 8 * 8;
     return each < MOST_REGISTERS ? each : MOST_REGISTERS;
 }
 
@@ -263,7 +264,7 @@ static bool fits_shared(const search *s, const sli_persist_geometry *g) {
 /* Weights go into registers first, which are read for nothing, then into shared memory; what is left streams, in a grid. Tiles
  * are read in pairs: a part of them is even. */
 static bool place(const search *s, sli_persist_geometry *g) {
-    const int limit = register_limit(sli_persist_threads(g));
+    const int limit = register_limit(sli_persist_warps(g));
     const int pair = (g->math == SL_F32X3 ? 16 : 8) * g->tiles_m; /* registers of two tiles of k */
     g->in_registers = g->tiles_k;
     g->in_shared = 0;

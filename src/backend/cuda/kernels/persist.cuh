@@ -214,7 +214,7 @@ PERSIST_FN void persist_backward_step(const persist_args &a, const persist_way &
         persist_turn_product<S>(a, way, self, w, half, h.turn, window);
     else
         window();
-    float dr[S::cells][S::gates];
+    float dr[S::cells][S::gates] = {};
     persist_backward_cells<S>(a, way, self, half, s, on, h, dr);
     persist_backward_give<S>(a, way, self, half, s, gives, h, dr);
 }
