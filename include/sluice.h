@@ -721,7 +721,8 @@ typedef struct sl_finding {
     double error, tolerance; /* 0 in a note */
     int passed;
     const char *note; /* no finding but a remark, such as why a kernel was refused; else NULL */
-    unsigned long long digest; /* hash of the kernel's results in the finding that it gives the same bits again; else 0 */
+    unsigned long long
+        digest; /* hash of the kernel's results in the finding that it gives the same bits again; else 0 */
 } sl_finding;
 /* The same, one sl_finding at a time. */
 SL_API sl_status sl_check_findings(const char *problem, const sl_plan_options *options, uint64_t seed,

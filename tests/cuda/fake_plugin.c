@@ -229,7 +229,7 @@ static const sli_cuda_plugin plugin = {
     SLI_CUDA_FUNCTIONS(MEMBER)
 #undef MEMBER
         .allocated = allocated,
-        .compiler = compiler,
+    .compiler = compiler,
 };
 
 const sli_cuda_plugin *sli_cuda_plugin_open(const sli_plugin_host *given, sli_why *why);

@@ -116,7 +116,8 @@ static double seconds(const sli_problem *p, const sli_caps *caps) {
     const rates *r = rates_of(p->dtype);
     const double multiprocessors = caps->multiprocessors > 0 ? caps->multiprocessors : FULL;
     const double scale = FULL / multiprocessors, beside = s.directions == 2 ? 1.25 : 1; /* side by side */
-    const double rows = (double)s.T * (double)s.B, chunks = ceil((double)s.T / sli_caps_chunk(caps, p->batch, p->steps));
+    const double rows = (double)s.T * (double)s.B,
+                 chunks = ceil((double)s.T / sli_caps_chunk(caps, p->batch, p->steps));
     const double inputs = 2.0 * s.directions * rows * (double)s.GH * (double)s.I;
     const double over_time = 2.0 * s.directions * rows * recurrent_matrix(&s);
     double us = 0;
