@@ -174,8 +174,8 @@ static const struct {
            .turn = 0.8,
            .reduce_rate = 18e3,
            .backward = 1.2,
-           .l2_rate = 45e3,
-           .memory_rate = 30e3,
+           .l2_rate = 34e3,
+           .memory_rate = 25e3,
            .l2_part = 0.7,
            .memory_flow = 3.5e6};
 
