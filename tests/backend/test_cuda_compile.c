@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "backend/cuda/load.h"
+#include "backend/cuda/kernels/persist_args.h"
 #include "backend/cuda/persist_geometry.h"
 #include "cell/activations.h"
 #include "test.h"
@@ -127,7 +128,10 @@ static void compile_instance(const sli_cuda_plugin *plugin, const char *device, 
         test_fail(__FILE__, __LINE__, "%s for %s: %s", text, device, why.text);
         return;
     }
-    sli_persist_defines(&geometry, -1, options, CELL_ACT_TANH, CELL_ACT_SIGMOID, defines, sizeof defines);
+    /* What a training of a layer without options reads and writes in a step. */
+    const int form = backward ? PERSIST_HAS_Y | PERSIST_HAS_SUMS
+                              : PERSIST_HAS_Y | PERSIST_HAS_C | PERSIST_HAS_OPERAND | PERSIST_HAS_GATES;
+    sli_persist_defines(&geometry, form, options, CELL_ACT_TANH, CELL_ACT_SIGMOID, defines, sizeof defines);
     r.done = plugin->compile_check("persist_instance.cuh", "persist_instance", defines, caps.compute_capability,
                                    &r.bytes, r.log, sizeof r.log, &r.cached);
     /* sm_80 multiplies with more registers than predicted: some tens of bytes go to the stack there. */
