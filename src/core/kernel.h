@@ -220,6 +220,8 @@ typedef struct sli_kernel {
     /* Predicted seconds of one call; the least wins among eligible rows. NULL: rows are taken in order. All rows of one op and
      * device have it, or none. */
     double (*seconds)(const sli_problem *problem, const sli_caps *caps);
+    /* For explain: how this row computes the problem, one line without its end. NULL: there is nothing to say. */
+    void (*describe)(const sli_problem *problem, const sli_caps *caps, char *text, size_t capacity);
     sli_kernel_fn pack; /* param -> packed; NULL without packed copies */
     sli_kernel_fn forward;
     sli_kernel_fn backward;      /* NULL where there is nothing to do (onehot, norm, optim) */

@@ -77,6 +77,11 @@ static void explain_steps(const sl_plan *plan, sli_text *text, int width) {
         if (step->seconds >= 0) sli_text_printf(text, " %9.4g us", 1e6 * step->seconds);
         if (per_step(step, step->seconds) >= 0) sli_text_printf(text, " %9.4g us", 1e6 * per_step(step, step->seconds));
         sli_text_printf(text, "\n");
+        if (step->kernel->describe) {
+            char how[512] = "";
+            step->kernel->describe(&step->problem, &plan->caps, how, sizeof how);
+            sli_text_printf(text, "    cut     %-*s %s\n", width, step->kernel->name, how);
+        }
         explain_choice(text, step, width);
         explain_refusals(text, step->refusals, width);
     }

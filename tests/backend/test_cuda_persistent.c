@@ -41,6 +41,22 @@ TEST(cuda_persistent_rows_are_registered) {
         }
 }
 
+/* What `sluice plan` says of how a layer is cut. */
+TEST(cuda_persistent_rows_describe_how_they_cut) {
+    const sli_caps caps = invented(90);
+    char text[512] = "";
+    sli_problem p = problem("lstm:b16_t9_i8_h256_bf16");
+    row_of(&p, false)->describe(&p, &caps, text, sizeof text);
+    CHECK(strncmp(text, "cluster of ", 11) == 0 && strstr(text, "backward") == NULL);
+    p = problem("lstm:b20_t9_i8_h1500_bf16_train");
+    row_of(&p, true)->describe(&p, &caps, text, sizeof text);
+    CHECK(strncmp(text, "forward: grid of ", 17) == 0 && strstr(text, "; backward: grid of ") != NULL);
+    CHECK(strstr(text, " units a block, 1 slice of ") != NULL);
+    text[0] = '\0';
+    row_of(&p, false)->describe(&p, &caps, text, sizeof text); /* no cluster holds it */
+    CHECK(text[0] == '\0');
+}
+
 /* Every option that is one product a step; what is more than one, or does not fit, is refused with the reason. */
 TEST(cuda_persistent_takes_one_product_a_step) {
     const struct {

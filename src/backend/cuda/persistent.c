@@ -1,6 +1,7 @@
 /* cuda:cluster and cuda:grid, libsluice's side: recurrent rows whose steps are computed many a launch by the persistent engine,
  * in one cluster a slice of the batch, or over the whole GPU. What they take, cost and book. */
 #include <math.h>
+#include <stdio.h>
 
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/persist_layout.h"
@@ -98,6 +99,16 @@ static double seconds(const sli_problem *p, const sli_caps *caps, sli_persist_ki
     return 1e-6 * us;
 }
 
+static void describe(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind, char *text, size_t capacity) {
+    sli_persist_pair pair;
+    char forward[224], backward[224] = "";
+    if (!sli_persist_pair_of(p, 0, caps, kind, &pair, NULL)) return;
+    sli_persist_describe(&pair.forward, forward, sizeof forward);
+    if (p->train) sli_persist_describe(&pair.backward, backward, sizeof backward);
+    snprintf(text, capacity, "%s%s%s%s", p->train ? "forward: " : "", forward, p->train ? "; backward: " : "",
+             backward);
+}
+
 #define PERSIST_ROWS(NAME, KIND)                                                                           \
     static bool NAME##_eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {                \
         return eligible(p, caps, KIND, why);                                                               \
@@ -107,13 +118,16 @@ static double seconds(const sli_problem *p, const sli_caps *caps, sli_persist_ki
     }                                                                                                      \
     static double NAME##_seconds(const sli_problem *p, const sli_caps *caps) {                             \
         return seconds(p, caps, KIND);                                                                     \
+    }                                                                                                      \
+    static void NAME##_describe(const sli_problem *p, const sli_caps *caps, char *text, size_t capacity) { \
+        describe(p, caps, KIND, text, capacity);                                                           \
     }
-#define PERSIST_ROW(NAME, OP)                                                                                  \
-    {                                                                                                          \
-        .name = "cuda:" #NAME, .op = OP, .device = SLI_DEVICE_CUDA, .eligible = NAME##_eligible, .cost = cost, \
-        .book = NAME##_book, .seconds = NAME##_seconds, .pack = sli_cuda_##NAME##_pack,                        \
-        .forward = sli_cuda_##NAME##_forward, .backward = sli_cuda_##NAME##_backward,                          \
-        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK                      \
+#define PERSIST_ROW(NAME, OP)                                                                                        \
+    {                                                                                                                \
+        .name = "cuda:" #NAME, .op = OP, .device = SLI_DEVICE_CUDA, .eligible = NAME##_eligible, .cost = cost,       \
+        .book = NAME##_book, .seconds = NAME##_seconds, .describe = NAME##_describe, .pack = sli_cuda_##NAME##_pack, \
+        .forward = sli_cuda_##NAME##_forward, .backward = sli_cuda_##NAME##_backward,                                \
+        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK                            \
     }
 
 PERSIST_ROWS(cluster, SLI_PERSIST_KIND_CLUSTER)
