@@ -1,15 +1,8 @@
 /* The geometry of the persistent recurrence on GPUs that need not exist: what is chosen covers the problem and fits the chip,
  * what is refused says why, and predicted steps agree with those that a prototype took. */
 #include "backend/cuda/persist_geometry.h"
+#include "cuda_caps.h"
 #include "test.h"
-
-static sli_caps invented(int capability) {
-    sli_caps caps = {.kind = SLI_DEVICE_CUDA, .invented = true, .compute_capability = capability};
-    caps.multiprocessors = capability == 80 ? 108 : capability == 90 ? 132 : capability == 100 ? 148 : 170;
-    caps.shared_memory = (size_t)(capability == 80 ? 163 : capability == 120 ? 99 : 227) << 10;
-    caps.l2_bytes = (size_t)(capability == 80 ? 40 : 60) << 20;
-    return caps;
-}
 
 static sli_problem problem(sli_op op, int units, int batch, sl_dtype dtype, bool bidirectional) {
     sli_problem p = {.op = op, .layers = 1, .batch = batch, .steps = 10, .inputs = 32, .units = units, .train = true};

@@ -3,20 +3,13 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/stack_layout.h"
 #include "core/plan.h"
+#include "cuda_caps.h"
 #include "test.h"
 
 static sli_problem problem(const char *text) {
     sli_problem p;
     REQUIRE_OK(sli_problem_parse(text, &p));
     return p;
-}
-
-static sli_caps invented(int capability) {
-    sli_caps caps = {.kind = SLI_DEVICE_CUDA, .invented = true, .compute_capability = capability};
-    caps.multiprocessors = capability == 80 ? 108 : 132;
-    caps.shared_memory = (size_t)(capability == 80 ? 163 : 227) << 10;
-    caps.l2_bytes = (size_t)50 << 20;
-    return caps;
 }
 
 static const sli_kernel *row_of(const sli_problem *p) {

@@ -7,7 +7,7 @@
 #include "backend/cuda/persist_geometry.h"
 
 enum {
-    PART = 128,       /* parts of shared memory begin at multiples of it: bulk copies, one row of banks */
+    PART = 128,       /* parts of shared memory begin at multiples of it: one row of banks */
     TILE_BYTES = 512, /* of weights, 16 a lane */
     LEAST_WARPS = 4,
     MOST_TILES_M = 8,

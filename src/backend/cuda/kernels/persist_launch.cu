@@ -145,7 +145,9 @@ static const void *kernel_of(const persist_call *p, const persist_args *a) {
         if (!kernel && sli_cuda_failed(p->queue)) return NULL;
     }
     if (!kernel) kernel = sli_persist_builtin(g);
-    if (!kernel) sli_cuda_fail(p->queue, SL_ERR_DEVICE, "the persistent kernel was not compiled: %s", why.text);
+    if (!kernel)
+        sli_cuda_fail(p->queue, SL_ERR_DEVICE,
+                      "the persistent kernel was not compiled: %s; --require cuda:step does without it", why.text);
     return kernel;
 }
 

@@ -48,9 +48,6 @@ PTX_FN void ptx_load_shared(uint32_t (&to)[4], uint32_t from, EMULATE_HERE) {
 PTX_FN void ptx_copy16(uint32_t to, const void *from, EMULATE_HERE) {
     emulate::copy_later(to, from, at);
 }
-PTX_FN void ptx_load8(uint32_t (&to)[2], const void *from, EMULATE_HERE) {
-    emulate::load_global(to, from, 8, at);
-}
 PTX_FN void ptx_load16_constant(uint32_t (&to)[4], const void *from, EMULATE_HERE) {
     emulate::load_global(to, from, 16, at);
 }
@@ -84,12 +81,6 @@ PTX_FN void ptx_arrivals_wait(uint32_t barrier, uint32_t parity, EMULATE_HERE) {
 PTX_FN void ptx_send16(uint32_t to, const uint32_t (&v)[4], uint32_t barrier, EMULATE_HERE) {
     emulate::send_later(to, v, nullptr, 16, barrier, at);
 }
-PTX_FN void ptx_send8(uint32_t to, uint32_t v0, uint32_t v1, uint32_t barrier, EMULATE_HERE) {
-    const uint32_t v[2] = {v0, v1};
-    emulate::send_later(to, v, nullptr, 8, barrier, at);
-}
-#define PTX_BULK true
-PTX_FN void ptx_before_bulk_copy() {}
 PTX_FN void ptx_bulk_copy(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier, EMULATE_HERE) {
     emulate::send_later(to, nullptr, from, bytes, barrier, at);
 }
