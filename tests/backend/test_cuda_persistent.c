@@ -34,6 +34,16 @@ TEST(cuda_persistent_rows_are_registered) {
         }
 }
 
+/* Steps are counted in 32 bits: what is larger is refused before anything overflows. */
+TEST(cuda_persistent_refuses_steps_beyond_32_bits) {
+    const sli_caps caps = invented(90);
+    const sli_problem most = problem("rnn:bi_b7800000_t2_i1_h128_bf16"),
+                      beyond = problem("rnn:bi_b8000000_t2_i1_h128_bf16");
+    sli_why why = {""};
+    CHECK(row_of(&most, false)->eligible(&most, &caps, &why));
+    CHECK(!row_of(&beyond, false)->eligible(&beyond, &caps, &why) && strstr(why.text, "32 bits") != NULL);
+}
+
 /* What `sluice plan` says of how a layer is cut. */
 TEST(cuda_persistent_rows_describe_how_they_cut) {
     const sli_caps caps = invented(90);

@@ -27,7 +27,7 @@ static bool eligible(const sli_problem *p, const sli_caps *caps, sli_persist_kin
     NEED(p->steps > 0, "computes steps of time, there are none");
     NEED(!(p->bidirectional && caps->recomputes),
          "runs both directions over the whole sequence, which cannot be cut into segments");
-    NEED((double)p->batch * sli_op_gates(p->op) * (p->units + 3) < 2147483648.0,
+    NEED((double)p->batch * fmax(sli_op_gates(p->op), sli_problem_directions(p)) * (p->units + 8.0) < 2147483648.0,
          "counts the values of a step in 32 bits: a batch of %d times %d units has more", p->batch, p->units);
     return has_geometry(p, caps, kind, why);
 }
