@@ -1,0 +1,49 @@
+/* The product of one time step, as the fused recurrent kernels need it: a few rows of operands (h', or the gradients of gates)
+ * times *panels* of packed weights. A panel is `vectors` vectors of `lanes` columns, chosen by the caller so that the gates
+ * of a group of units lie side by side:
+ *     forward, LSTM  vectors = 4: i f g o of `lanes` units          backward  vectors = 4: 4 * lanes units of h'
+ *     forward, GRU   vectors = 3: r z n of `lanes` units
+ *     forward, RNN   vectors = 4: 4 * lanes units
+ * The result is a *tile* in L1, which the cell then reads:
+ *     tile[panel][row][vectors * lanes] = sum over k of a[row][k] * w[panel][k][column]        (always float, always =)
+ *
+ * One table of functions for each form of weights, compiled once per instruction set: float, bf16, int8. Each is an implementation of
+ * this interface; the row that schedules steps, the cells and the options know nothing else of a dtype. A column is summed over
+ * k in one fixed order (blocks of k included), whatever rows and panels are taken together: so neither the number of threads
+ * nor the rows that have ended change a bit. */
+#ifndef SLI_PANEL_H
+#define SLI_PANEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* What a panel is packed from: column c = (v, l) of depth k is
+ *     from[v][l * lane_stride + k * k_stride],  0 where l >= valid[v]                                        */
+typedef struct sli_panel_source {
+    int k, vectors;
+    const float *from[4];
+    int valid[4]; /* 0..lanes */
+    ptrdiff_t lane_stride, k_stride;
+} sli_panel_source;
+
+typedef struct sli_panel_product {
+    int rows, panels, vectors, k;
+    const void *const *a; /* [rows]: operand rows as `convert` wrote them; float: k floats */
+    const void *w;        /* first panel; the others follow, `panel_bytes(k, vectors)` apart */
+    float *tile;          /* [panels][rows][vectors * lanes], aligned to 64 */
+} sli_panel_product;
+
+typedef struct sli_panel_ops {
+    const char *name; /* "f32", "bf16 (AMX)", "i8 (VNNI)" */
+    int lanes;        /* columns of one vector */
+    int panels;       /* most panels worth one call with few rows: enough sums to hide the latency of multiply-adds */
+    /* Bytes of one packed panel (a multiple of 64), and of one operand row of k numbers (a multiple of 64). */
+    size_t (*panel_bytes)(int k, int vectors);
+    size_t (*operand_bytes)(int k);
+    void (*pack)(void *panel, const sli_panel_source *source);
+    /* One operand row from floats; NULL: operands are the floats themselves. int8 keeps its scale in the row. */
+    void (*convert)(void *operand, const float *from, int k);
+    void (*product)(const sli_panel_product *product);
+} sli_panel_ops;
+
+#endif
