@@ -31,6 +31,9 @@ typedef struct sli_cpu {
     const sli_blas *blas; /* NULL: own GEMM */
 } sli_cpu;
 
+/* The products of a step with operands of this type (isa/panel.h); NULL where the instruction set has none. */
+const struct sli_panel_ops *sli_cpu_panels(const sli_cpu *cpu, sl_dtype dtype);
+
 /* The best instruction set of this machine. */
 sli_isa sli_cpu_isa(void);
 /* Fills *cpu for an instruction set that the machine has. */

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "backend/cpu/isa/panel.h"
 #include "core/rng.h"
 
 /* c[m][n] (+)= sum over k of a(m, k) * b(k, n);  a(m, k) = a[m * am + k * ak], b(k, n) = b[k * bk + n * bn]. */
@@ -40,6 +41,7 @@ typedef struct sli_isa_ops {
     /* c = or += a * packed, with gemm->b the packed copy (bk, bn unused) */
     void (*gemm_packed)(const sli_gemm *gemm);
     void (*gemm)(const sli_gemm *gemm);
+    const sli_panel_ops *panel_f32; /* products of one step: isa/panel.h */
     /* --- elements and gates of one row: isa/cells.c --- */
     void (*act)(int act, size_t n, float *x);                       /* x = act(x) */
     void (*act_slope)(int act, size_t n, const float *y, float *d); /* d *= act'(.) from y = act(.) */
@@ -89,6 +91,7 @@ static inline size_t sli_isa_packed_floats(int panel, int k, int n) {
 void ISA(pack)(float *packed, int k, int n, const float *b, ptrdiff_t bk, ptrdiff_t bn);
 void ISA(gemm_packed)(const sli_gemm *gemm);
 void ISA(gemm)(const sli_gemm *gemm);
+extern const sli_panel_ops ISA(panel_f32);
 void ISA(act)(int act, size_t n, float *x);
 void ISA(act_slope)(int act, size_t n, const float *y, float *d);
 void ISA(add)(size_t n, float *to, const float *from);

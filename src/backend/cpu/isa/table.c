@@ -11,6 +11,7 @@ const sli_isa_ops SLI_ISA_TABLE(SLI_ISA_SUFFIX) = {
     .pack = ISA(pack),
     .gemm_packed = ISA(gemm_packed),
     .gemm = ISA(gemm),
+    .panel_f32 = &ISA(panel_f32),
     .act = ISA(act),
     .act_slope = ISA(act_slope),
     .add = ISA(add),
