@@ -20,6 +20,8 @@ static const option where_table[] = {
     {OPTION_SIZE, "memory-limit", offsetof(where_options, memory_limit), "SIZE", 0, 0,
      "bytes for parameters and run together, such as 512M or 8G; training then recomputes activations, or fails with "
      "exit code 5"},
+    {OPTION_FLAG, "recompute-gates", offsetof(where_options, recompute_gates), NULL, 0, 0,
+     "training: recurrent layers keep states, not gates, and compute those again in backward: less memory, more time"},
     {OPTION_FLAG, "no-graph", offsetof(where_options, no_graph), NULL, 0, 0,
      "on a GPU, launch every kernel anew instead of replaying recorded calls; the numbers do not depend on it"},
     {OPTION_MODE, "tune", offsetof(where_options, tune), "again", 0, 0,
@@ -47,6 +49,7 @@ void where_apply(const where_options *where, const arguments *a, sl_plan_options
     if (where->device) options->device = where->device;
     if (where->require) options->require = where->require;
     if (where->threads) options->threads = where->threads;
+    if (where->recompute_gates) options->recompute_gates = 1;
     if (where->no_graph) options->no_graph = 1;
     if (where->tune) options->tune = (sl_tune)where->tune;
     if (arguments_given(a, "memory-limit")) options->memory_limit = where->memory_limit;

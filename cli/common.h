@@ -9,13 +9,14 @@
 extern const command command_train, command_predict, command_eval, command_generate, command_plan, command_check,
     command_bench, command_info, command_devices;
 
-/* --device --threads --dtype --require --memory-limit --no-graph --tune */
+/* --device --threads --dtype --require --memory-limit --recompute-gates --no-graph --tune */
 typedef struct where_options {
     const char *device;
     int threads;
     int dtype; /* index of the choice: see where_dtype */
     const char *require;
     size_t memory_limit;
+    int recompute_gates;
     int no_graph;
     int tune; /* as sl_tune */
 } where_options;

@@ -224,6 +224,7 @@ int train_apply(const train_options *o, const arguments *a, sl_training *trainin
     if (o->where.device) training->device = o->where.device;
     if (o->where.require) training->require = o->where.require;
     if (o->where.threads) training->threads = o->where.threads;
+    if (o->where.recompute_gates) training->recompute_gates = 1;
     if (o->where.no_graph) training->no_graph = 1;
     if (o->where.tune) training->tune = (sl_tune)o->where.tune;
     if (arguments_given(a, "memory-limit")) training->memory_limit = o->where.memory_limit;

@@ -326,6 +326,10 @@ struct sl_plan_options {
     sl_optimizer optimizer;
     sl_clip clip;
     int no_graph; /* GPU: launch every kernel anew instead of replaying calls of full size as one CUDA graph each */
+    /* Training: recurrent layers keep h and c of every step, not the gates, and compute those again in backward by one more
+     * product with each weight matrix over a chunk of steps. Memory for time; gradients may differ in their last bits. Kernels
+     * that cannot do it refuse. */
+    int recompute_gates;
     const sl_allocator *allocator;
     /* Which kernels compute the recurrent problems, in place of what is predicted: lines "PROBLEM KERNEL", the problem as
      * sl_plan_explain prints it; "PROBLEM parts" for a stack, or both directions, that is not to be one problem; then, if it was
@@ -599,11 +603,11 @@ typedef struct sl_training {
     int shuffle; /* array data: new order every epoch */
     sl_masking masking;
     double init_scale; /* > 0: every parameter U(-scale, scale), before forget biases are set */
-    sl_dtype dtype;    /* this and the next five: as in sl_plan_options */
+    sl_dtype dtype;    /* this and the next six: as in sl_plan_options */
     const char *device, *require;
     size_t memory_limit;
     int threads;
-    int no_graph;
+    int no_graph, recompute_gates;
     double max_minutes;   /* 0 = no limit */
     const char *task;     /* "lm" or "array"; what sl_training_from_json found */
     sl_level level;       /* lm: how a text becomes tokens, */
@@ -616,7 +620,7 @@ typedef struct sl_training {
 
 /* A description with its training options, as `sluice train --print-model` prints it: model JSON with a top-level key
  * "sluice": {"task": "lm" | "array", "text": {...}, "training": {...}}. It holds what decides the numbers; where and how
- * long to run (device, require, memory_limit, threads, no_graph, max_minutes, tune, choices) is left 0. A text without "sluice" gives zeros. */
+ * long to run (device, require, memory_limit, threads, no_graph, recompute_gates, max_minutes, tune, choices) is left 0. A text without "sluice" gives zeros. */
 SL_API sl_status sl_training_from_json(const char *text, size_t bytes,
                                        sl_training *training); /* strings: static names */
 /* The whole document; *text as in sl_model_to_json. `task` NULL: training->task, or "array" if that is NULL too. */

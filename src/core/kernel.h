@@ -234,6 +234,8 @@ typedef struct sli_kernel {
     /* Parameters' gradients are summed over the whole call at once: segments of time would change their last bits, so the
      * planner does not take the row where a memory limit wants segments, unless it is required by its name. */
     bool whole_sums;
+    /* Takes problems with +recompute, for which it keeps no gates (the reference, which is the oracle, keeps what it always does). */
+    bool takes_recompute;
     const char *only; /* rows of a test device: its name; they are unknown to all others. NULL: none */
 } sli_kernel;
 

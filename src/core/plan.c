@@ -104,6 +104,7 @@ static void fill_problem(const sl_plan *plan, const sli_emit *emit, sli_problem 
     if (emit->takes_mask && problem->steps > 0 && plan->options.masking != SL_MASK_NONE)
         problem->mask = plan->options.masking == SL_MASK_LENGTHS ? SLI_MASK_LENGTHS : SLI_MASK_HOLES;
     if (problem->mask == SLI_MASK_NONE) problem->masked_repeat = false;
+    problem->recompute = sli_op_is_recurrent(problem->op) && plan->train && plan->options.recompute_gates;
 }
 
 static void count_use(sl_plan *plan, const sli_step *step, int index) {

@@ -198,6 +198,8 @@ bool sli_kernel_serves(const sli_kernel *kernel, sli_op op, const sli_caps *caps
 /* Predicted seconds of one call; negative: the row makes no prediction. */
 double sli_kernel_seconds(const sli_kernel *kernel, const sli_problem *problem, const sli_caps *caps);
 bool sli_kernel_matches(const char *require, const char *kernel_name);
+/* The row computes the problem; else the reason. */
+bool sli_kernel_takes(const sli_kernel *kernel, const sli_problem *problem, const sli_caps *caps, sli_why *why);
 /* The rows that could be chosen for the problem, in order; returns how many. */
 enum { SLI_PLAN_CANDIDATES = 32 };
 int sli_plan_candidates(const sl_plan *plan, const sli_problem *problem,

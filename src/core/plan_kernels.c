@@ -24,6 +24,12 @@ bool sli_kernel_matches(const char *require, const char *kernel_name) {
     return strcmp(kernel_name, require) == 0;
 }
 
+bool sli_kernel_takes(const sli_kernel *kernel, const sli_problem *problem, const sli_caps *caps, sli_why *why) {
+    NEED(!problem->recompute || kernel->takes_recompute,
+         "keeps the gates of every step for backward, it does not recompute them");
+    return kernel->eligible(problem, caps, why);
+}
+
 static sl_status add_refusal(sl_plan *plan, sli_refusal ***tail, const sli_refusal *new) {
     sli_refusal *refusal = sli_arena_alloc(&plan->arena, sizeof *refusal);
     char *text = sli_arena_string(&plan->arena, new->reason);
@@ -107,7 +113,7 @@ static const char *required(const sl_plan *plan, const sli_problem *problem) {
 static bool may_take(const sl_plan *plan, const sli_kernel *row, const sli_problem *problem, sli_why *why) {
     const char *require = required(plan, problem);
     NEED(!require || sli_kernel_matches(require, row->name), "not %s", require);
-    return is_exact(plan, row, problem, why) && row->eligible(problem, &plan->caps, why);
+    return is_exact(plan, row, problem, why) && sli_kernel_takes(row, problem, &plan->caps, why);
 }
 
 int sli_plan_candidates(const sl_plan *plan, const sli_problem *problem,

@@ -566,6 +566,7 @@ static sl_status resolve(parser *in) {
     if (p->recurrent_act == SL_ACT_SIGMOID) p->recurrent_act = SL_ACT_DEFAULT;
     if (p->bidirectional && p->direction_merge == SL_UNIDIRECTIONAL) p->direction_merge = SL_BI_CONCAT;
     if (p->op == SLI_OP_ONEHOT) p->units = p->inputs;
+    if (!p->train) p->recompute = false; /* nothing is kept */
     return p->op == SLI_OP_MERGE ? resolve_widths(in) : SL_OK;
 }
 

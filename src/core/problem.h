@@ -53,6 +53,7 @@ typedef struct sli_problem {
     double recurrent_dropout;           /* +rdrop= */
     double zoneout_h, zoneout_c;        /* +zoneout_h= +zoneout_c= */
     sli_mask mask;                      /* +lengths, +mask=left|right|holes */
+    bool recompute;                     /* +recompute, in training: gates are not kept for backward, see sluice.h */
     bool masked_repeat;                 /* +maskout=repeat */
     sl_direction_merge direction_merge; /* +merge=sum|mul|ave, with bi; concat is not printed */
     bool no_bias;                       /* dense: +nobias */

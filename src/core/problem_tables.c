@@ -133,6 +133,7 @@ const sli_option sli_options[] = {
     FLAG("peephole", BIT(LSTM), "lstm", peephole),
     CHOICE("ract", GATED, "lstm or gru", SLI_OPTION_ACTIVATION, recurrent_act, 1, sli_activation_choices),
     RATE("rdrop", RECURRENT, ALL_CELLS, recurrent_dropout, 0, 0),
+    FLAG("recompute", RECURRENT, ALL_CELLS, recompute),
     CHOICE("reduce", LOSS, "a loss (xent bce mse)", SLI_OPTION_CHOICE, reduction, 0, reduce_choices),
     CHOICE("reset", BIT(GRU), "gru", SLI_OPTION_CHOICE_BOOL, reset_before, 0, reset_choices),
     FLAG("reverse", RECURRENT, ALL_CELLS, reverse),

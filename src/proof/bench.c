@@ -269,6 +269,7 @@ sl_status sl_bench_problem(const char *problem, const sl_plan_options *options, 
     SLI_TRY(sli_problem_parse(problem, &b.problem));
     if (options) b.options = *options;
     if (b.options.dtype != SL_DTYPE_DEFAULT) b.problem.dtype = b.options.dtype;
+    if (b.options.recompute_gates) b.problem.recompute = b.problem.train && sli_op_is_recurrent(b.problem.op);
     sl_status status = run_bench(&b, min_seconds);
     finish(&b, status, timing, context);
     return status;

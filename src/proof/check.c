@@ -78,6 +78,7 @@ static sl_status check_text(const char *problem, const sl_plan_options *options,
     SLI_TRY(sli_problem_parse(problem, &c.problem));
     if (options) c.options = *options;
     if (c.options.dtype != SL_DTYPE_DEFAULT) c.problem.dtype = c.options.dtype;
+    if (c.options.recompute_gates) c.problem.recompute = c.problem.train && sli_op_is_recurrent(c.problem.op);
     sl_status status = check_problem(&c, seed);
     sli_subject_free(c.subject);
     sl_plan_free(c.plan);

@@ -25,10 +25,10 @@ static bool takes_parts(const sl_plan *plan, const sli_problem *wide, const sli_
     bool apart = true, layers = true;
     for (int l = 0; l < wide->layers; l++) {
         sli_problem layer = sli_problem_part(wide, l, -1);
-        layers &= kernel->eligible(&layer, &plan->caps, &why);
+        layers &= sli_kernel_takes(kernel, &layer, &plan->caps, &why);
         for (int d = 0; d < sli_problem_directions(wide); d++) {
             sli_problem part = sli_problem_part(wide, l, d);
-            apart &= kernel->eligible(&part, &plan->caps, &why);
+            apart &= sli_kernel_takes(kernel, &part, &plan->caps, &why);
         }
     }
     return apart || layers;

@@ -160,6 +160,7 @@ static sl_status make_plan(sl_trainer *t, const char *choices, sl_tune tune) {
                                .memory_limit = o->memory_limit,
                                .threads = o->threads,
                                .no_graph = o->no_graph,
+                               .recompute_gates = o->recompute_gates,
                                .masking = o->masking,
                                .loss = o->loss,
                                .reduction = o->reduction,

@@ -4,7 +4,8 @@
  * then each thread takes rows of the batch through all steps of the chunk with no barrier: the recurrent product on
  * weights packed once per update, then the gate loop while the row's gates are in L1.
  * Backward, chunks in the opposite order: rows through the steps (gate derivatives, then dh' = dz R), then the sums over
- * the chunk's time, as products that add to the gradients.
+ * the chunk's time, as products that add to the gradients. With +recompute the gates are not saved: as every h' is known, one
+ * product of each kind gives those of a whole chunk, in scratch, before its steps.
  *
  * Bits: the packed product sums each element over k in order whatever rows are taken together, so rows may be dealt out by
  * the number of threads; the products over time are cut by shape and chunk alone. Hence neither threads nor segments of
@@ -29,7 +30,8 @@ static bool masked(const sli_problem *p) {
     return p->mask != SLI_MASK_NONE;
 }
 
-/* saved: gates of every step; c of every step (LSTM); h of every step where y, being 0 at masked steps, does not hold it. */
+/* saved: gates of every step, unless they are recomputed; c of every step (LSTM); h of every step where y, being 0 at masked
+ * steps, does not hold it. */
 typedef struct saved_layout {
     size_t gates, c, h, total; /* offsets in floats */
 } saved_layout;
@@ -37,17 +39,22 @@ typedef struct saved_layout {
 static saved_layout layout_saved(const sli_problem *p) {
     const size_t rows = (size_t)p->steps * (size_t)p->batch, h = (size_t)p->units;
     saved_layout at = {0};
-    at.c = floats(rows * h * (size_t)width(p));
+    at.c = p->recompute ? 0 : floats(rows * h * (size_t)width(p));
     at.h = at.c + (p->op == SLI_OP_LSTM ? floats(rows * h) : 0);
     at.total = at.h + (masked(p) ? floats(rows * h) : 0);
     return at;
 }
 
-/* Scratch. Inference: gates of one chunk, running c and h. Backward: gradients of one chunk's gates, dc and dh. */
+/* Gates of one chunk. */
+static size_t chunk_floats(const sli_problem *p, int chunk) {
+    return floats((size_t)chunk * (size_t)p->batch * (size_t)p->units * (size_t)width(p));
+}
+
+/* Scratch. Inference: gates of one chunk, running c and h. Backward: gradients of one chunk's gates, dc and dh. Recomputed gates
+ * of one chunk come after those, forward they are all there is. */
 static saved_layout layout_scratch(const sli_problem *p, int chunk) {
     const size_t state = floats((size_t)p->batch * (size_t)p->units);
-    saved_layout at = {0};
-    at.c = floats((size_t)chunk * (size_t)p->batch * (size_t)p->units * (size_t)width(p));
+    saved_layout at = {.c = chunk_floats(p, chunk)};
     at.h = at.c + state;
     at.total = at.h + state;
     return at;
@@ -112,7 +119,7 @@ static work begin(const sli_call *call) {
     w.slices = threads < most ? threads : most;
     float *base = w.keep ? call->saved : call->scratch;
     const saved_layout at = w.keep ? layout_saved(p) : layout_scratch(p, call->chunk);
-    w.gates = base + at.gates;
+    w.gates = p->recompute ? call->scratch : base + at.gates;
     w.c = base + at.c;
     w.h = base + at.h;
     return w;
@@ -127,7 +134,7 @@ static void enter_chunk(work *w, int index) {
     const int chunk = w->call->chunk, at = w->p->reverse ? chunk_count(w) - 1 - index : index;
     w->c0 = at * chunk;
     w->c1 = w->c0 + chunk < w->T ? w->c0 + chunk : w->T;
-    w->gates_from = w->keep ? 0 : w->c0;
+    w->gates_from = w->keep && !w->p->recompute ? 0 : w->c0;
 }
 
 static size_t state_floats(const work *w) {
@@ -193,28 +200,33 @@ static void forward_row(const work *w, int t, int row, const float *h_prev) {
     if (h != y) memcpy(y, h, bytes);
 }
 
+/* Rows first .. last - 1 of step t: gates += R h'; GRU's q = R_n h' */
+static void add_recurrent(const work *w, int t, int first, int last, const float *h_prev) {
+    const ptrdiff_t ld = (ptrdiff_t)w->W * w->H;
+    float *gates = gates_at(w, t) + first * ld;
+    for (int part = 0; part < w->pack.parts; part++) {
+        const sli_gemm g = {.m = last - first,
+                            .n = w->pack.columns[part],
+                            .k = w->H,
+                            .a = h_prev + (size_t)first * (size_t)w->H,
+                            .am = w->H,
+                            .ak = 1,
+                            .b = w->packed + w->pack.forward[part],
+                            .c = part ? gates + 3 * w->H : gates,
+                            .ldc = ld,
+                            .add = part == 0};
+        w->ops->gemm_packed(&g);
+    }
+}
+
 static void forward_slice(void *context, int slice) {
     const work *w = context;
     int first, last;
     rows_of(w, slice, &first, &last);
-    const ptrdiff_t ld = (ptrdiff_t)w->W * w->H;
     for (int i = w->c0; i < w->c1; i++) {
         const int t = w->p->reverse ? w->c1 - 1 - (i - w->c0) : i;
         const float *h_prev = h_before(w, t);
-        float *gates = gates_at(w, t) + first * ld;
-        for (int part = 0; part < w->pack.parts; part++) { /* gates += R h'; GRU's q = R_n h' */
-            const sli_gemm g = {.m = last - first,
-                                .n = w->pack.columns[part],
-                                .k = w->H,
-                                .a = h_prev + (size_t)first * (size_t)w->H,
-                                .am = w->H,
-                                .ak = 1,
-                                .b = w->packed + w->pack.forward[part],
-                                .c = part ? gates + 3 * w->H : gates,
-                                .ldc = ld,
-                                .add = part == 0};
-            w->ops->gemm_packed(&g);
-        }
+        add_recurrent(w, t, first, last, h_prev);
         for (int row = first; row < last; row++) forward_row(w, t, row, h_prev);
     }
 }
@@ -284,6 +296,48 @@ static void backward_row(const work *w, int t, int row) {
     if (w->mask) memset(dh, 0, bytes);
 }
 
+/* The step of a chunk that is processed first: its h' may be the segment's initial state, elsewhere than the others'. */
+static int edge_of(const work *w) {
+    return w->p->reverse ? w->c1 - 1 : w->c0;
+}
+static int rest_of(const work *w) { /* the others are these and those after them in time */
+    return w->p->reverse ? w->c0 : w->c0 + 1;
+}
+
+/* Steps that are multiplied together where gates are recomputed: enough rows for each reading of R. */
+static int steps_of_task(const work *w) {
+    enum { ROWS = 32 };
+    return w->B < ROWS ? ROWS / w->B : 1;
+}
+
+/* The gates of some steps of the chunk again, in z = W x: the same sums in the same order as forward. What the cell computes
+ * beside them goes where dz will lie. */
+static void recompute_steps(void *context, int task) {
+    const work *w = context;
+    const int steps = steps_of_task(w), left = w->c1 - w->c0 - 1 - (task - 1) * steps;
+    const int t = task == 0 ? edge_of(w) : rest_of(w) + (task - 1) * steps;
+    const int rows = w->B * (task == 0 ? 1 : left < steps ? left : steps);
+    const float *h_prev = h_before(w, t), *bias = w->packed + w->pack.bias;
+    add_recurrent(w, t, 0, rows, h_prev);
+    for (int row = 0; row < rows; row++) {
+        const size_t at = (size_t)row * (size_t)w->H;
+        float *gates = gates_at(w, t) + at * (size_t)w->W, *unused = dz_at(w, t) + at * (size_t)w->W;
+        if (!valid(w, t + row / w->B, row % w->B)) continue;
+        if (w->p->op == SLI_OP_LSTM)
+            w->ops->lstm_forward(w->H, w->act, w->gate_act, gates, bias, c_before(w, t) + at, unused, unused + w->H);
+        else if (w->p->op == SLI_OP_GRU)
+            w->ops->gru_forward(w->H, w->act, w->gate_act, gates, bias, h_prev + at, unused);
+        else
+            w->ops->rnn_forward(w->H, w->act, gates, bias, unused);
+    }
+}
+
+static void recompute_gates(const work *w) {
+    const int rest = w->c1 - w->c0 - 1, steps = steps_of_task(w);
+    project_inputs(w);
+    sli_threads_for(w->call->threads, 1 + (rest + steps - 1) / steps, recompute_steps, (void *)w);
+}
+
 static void backward_slice(void *context, int slice) {
     const work *w = context;
     int first, last;
@@ -315,11 +369,9 @@ static void backward_slice(void *context, int slice) {
  * segment's initial state is a product of its own in every chunk, so that segments change no bit. */
 static sli_job recurrent_job(const work *w, int rows, int from, int to) {
     const ptrdiff_t ld = (ptrdiff_t)w->W * w->H;
-    const int edge = w->p->reverse ? w->c1 - 1 : w->c0; /* processed first in this chunk */
-    const int rest = w->p->reverse ? w->c0 : w->c0 + 1; /* the others are rest <= t */
     sli_job job = {.parts = w->c1 - w->c0 > 1 ? 2 : 1};
     for (int i = 0; i < job.parts; i++) {
-        const int t = i ? rest : edge;
+        const int t = i ? rest_of(w) : edge_of(w);
         job.part[i] = (sli_gemm){.m = rows,
                                  .n = w->H,
                                  .k = (i ? w->c1 - w->c0 - 1 : 1) * w->B,
@@ -428,10 +480,12 @@ static void backward(const sli_call *call) {
     w.dz = (float *)call->scratch + at.gates;
     w.dc = (float *)call->scratch + at.c;
     w.dh = (float *)call->scratch + at.h;
+    if (w.p->recompute) w.gates = (float *)call->scratch + at.total;
     load_state(w.dh, call->d_out[SLI_RNN_HT], state_floats(&w));
     load_state(w.dc, w.p->op == SLI_OP_LSTM ? call->d_out[SLI_RNN_CT] : NULL, state_floats(&w));
     for (int i = chunk_count(&w) - 1; i >= 0; i--) {
         enter_chunk(&w, i);
+        if (w.p->recompute) recompute_gates(&w);
         sli_threads_for(call->threads, w.slices, backward_slice, &w);
         backward_sums(&w);
     }
@@ -486,8 +540,9 @@ static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
     const double forward_flops = rows * (2.0 * gates * (p->inputs + p->units) + 30.0 * p->units);
     const double weights = gates * (p->inputs + p->units) * 4.0,
                  moved = rows * (p->inputs + p->units + 2 * gates) * 4.0;
-    cost->flops = p->train ? 3 * forward_flops : forward_flops;
-    cost->bytes = (p->train ? 3 : 1) * (weights + moved);
+    const int passes = !p->train ? 1 : p->recompute ? 4 : 3;
+    cost->flops = passes * forward_flops;
+    cost->bytes = passes * (weights + moved);
 }
 
 static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_booking *booking) {
@@ -495,15 +550,16 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_book
     sli_cpu_engine(caps->isa, false, &cpu);
     const size_t scratch = layout_scratch(p, chunk).total * sizeof(float);
     booking->saved = p->train ? layout_saved(p).total * sizeof(float) : 0;
-    booking->scratch_forward = p->train ? 0 : scratch;
-    booking->scratch_backward = p->train ? scratch : 0;
+    const size_t gates = p->recompute ? chunk_floats(p, chunk) * sizeof(float) : 0;
+    booking->scratch_forward = p->train ? gates : scratch;
+    booking->scratch_backward = p->train ? scratch + gates : 0;
     booking->packed = layout_packed(p, cpu.ops->panel).total * sizeof(float);
 }
 
 #define STEP_ROW(OP)                                                                                              \
     {                                                                                                             \
         .name = "cpu:step", .op = OP, .device = SLI_DEVICE_CPU, .eligible = eligible, .cost = cost, .book = book, \
-        .pack = pack, .forward = forward, .backward = backward,                                                   \
+        .pack = pack, .forward = forward, .backward = backward, .takes_recompute = true,                          \
         .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_H0 | (OP == SLI_OP_LSTM ? 1u << SLI_RNN_C0 : 0u) |   \
                              1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK,                                          \
         .backward_reads_out = 1u << SLI_RNN_Y                                                                     \
