@@ -1,0 +1,209 @@
+/* Products of bf16 tiles on AMX, for panel_amx.c and gemm_amx.c.
+ *
+ * A tile is 16 rows of 64 bytes:
+ *     rows of a      [rows][32 k]                     columns of b   [16 pairs of k][16 columns][2]
+ *     sums           [rows][16 columns] of float
+ * _tile_dpbf16ps(sum, a, b) adds 32 products to each sum, and its order is its own: the 16 even k are added up one after the
+ * other, so are the 16 odd k, each with one rounding a product (to nearest, whatever MXCSR says); the two are added, and their
+ * total is added to the sum. Denormal operands count as 0, denormal results become 0. Across tiles k goes up. So a sum has
+ * one order, whatever rows and columns are taken together.
+ *
+ * Tests define SLI_AMX_EMULATED and the intrinsics in plain C. */
+#ifndef SLI_AMX_H
+#define SLI_AMX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include "backend/cpu/isa/bf16.h"
+
+#ifdef SLI_AMX_EMULATED
+#define AMX_FN
+#else
+#include <immintrin.h>
+#define AMX_FN __attribute__((target("amx-tile,amx-bf16")))
+#endif
+
+enum { AMX_K = 32, AMX_LANES = 16, AMX_ROWS = 16, AMX_TILE = 1024 /* bytes */, AMX_LINE = 64 };
+
+/* Tile loads of some compilers do not say which memory they read: what was written before must be there. */
+#define AMX_WRITTEN() __asm__ volatile("" ::: "memory")
+
+static inline int amx_blocks(int k) {
+    return (k + AMX_K - 1) / AMX_K;
+}
+
+/* Tiles 0..3: sums, 4 and 5: rows of a, of `rows` rows each; 6 and 7: columns of b. */
+AMX_FN static inline void amx_configure(int rows) {
+    struct {
+        uint8_t palette, start_row, reserved[14];
+        uint16_t bytes[16];
+        uint8_t rows[16];
+    } shape = {.palette = 1};
+    for (int i = 0; i < 8; i++) {
+        shape.bytes[i] = AMX_LINE;
+        shape.rows[i] = (uint8_t)(i < 6 ? rows : AMX_ROWS);
+    }
+    AMX_WRITTEN();
+    _tile_loadconfig(&shape);
+}
+
+/* One or two tiles of rows times up to four blocks of 16 columns. Strides in bytes. */
+typedef struct amx_block {
+    int k;            /* tiles along k */
+    const char *a[2]; /* first tile of the upper and of the lower rows */
+    ptrdiff_t a_row;  /* from row to row */
+    ptrdiff_t a_step; /* from tile to tile along k */
+    const char *b[4]; /* first tile of each block of columns; tiles along k follow each other */
+    float *c[2][4];   /* [rows][columns] */
+    ptrdiff_t c_row;
+    bool add; /* false: c = ; true: c += */
+} amx_block;
+
+#define AMX_BEGIN(tile, from)                  \
+    do {                                       \
+        if (p->add)                            \
+            _tile_loadd(tile, from, p->c_row); \
+        else                                   \
+            _tile_zero(tile);                  \
+    } while (0)
+
+/* Two tiles of rows, two blocks of columns: four loads for four products. */
+AMX_FN static inline void amx_2x2(const amx_block *p) {
+    AMX_BEGIN(0, p->c[0][0]);
+    AMX_BEGIN(1, p->c[0][1]);
+    AMX_BEGIN(2, p->c[1][0]);
+    AMX_BEGIN(3, p->c[1][1]);
+    const char *a0 = p->a[0], *a1 = p->a[1], *b0 = p->b[0], *b1 = p->b[1];
+    for (int k = 0; k < p->k; k++) {
+        _tile_loadd(6, b0, AMX_LINE);
+        _tile_loadd(4, a0, p->a_row);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(7, b1, AMX_LINE);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_loadd(5, a1, p->a_row);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+        a0 += p->a_step, a1 += p->a_step, b0 += AMX_TILE, b1 += AMX_TILE;
+    }
+    _tile_stored(0, p->c[0][0], p->c_row);
+    _tile_stored(1, p->c[0][1], p->c_row);
+    _tile_stored(2, p->c[1][0], p->c_row);
+    _tile_stored(3, p->c[1][1], p->c_row);
+}
+
+/* Two tiles of rows, the last block of columns. */
+AMX_FN static inline void amx_2x1(const amx_block *p) {
+    AMX_BEGIN(0, p->c[0][0]);
+    AMX_BEGIN(2, p->c[1][0]);
+    for (int k = 0; k < p->k; k++) {
+        _tile_loadd(6, p->b[0] + k * AMX_TILE, AMX_LINE);
+        _tile_loadd(4, p->a[0] + k * p->a_step, p->a_row);
+        _tile_loadd(5, p->a[1] + k * p->a_step, p->a_row);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(2, 5, 6);
+    }
+    _tile_stored(0, p->c[0][0], p->c_row);
+    _tile_stored(2, p->c[1][0], p->c_row);
+}
+
+/* One tile of rows, four blocks of columns: bound by the loads of b, with sums enough to hide the latency of products. */
+AMX_FN static inline void amx_1x4(const amx_block *p) {
+    AMX_BEGIN(0, p->c[0][0]);
+    AMX_BEGIN(1, p->c[0][1]);
+    AMX_BEGIN(2, p->c[0][2]);
+    AMX_BEGIN(3, p->c[0][3]);
+    for (int k = 0; k < p->k; k++) {
+        const ptrdiff_t at = (ptrdiff_t)k * AMX_TILE;
+        _tile_loadd(4, p->a[0] + k * p->a_step, p->a_row);
+        _tile_loadd(6, p->b[0] + at, AMX_LINE);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(7, p->b[1] + at, AMX_LINE);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_loadd(6, p->b[2] + at, AMX_LINE);
+        _tile_dpbf16ps(2, 4, 6);
+        _tile_loadd(7, p->b[3] + at, AMX_LINE);
+        _tile_dpbf16ps(3, 4, 7);
+    }
+    _tile_stored(0, p->c[0][0], p->c_row);
+    _tile_stored(1, p->c[0][1], p->c_row);
+    _tile_stored(2, p->c[0][2], p->c_row);
+    _tile_stored(3, p->c[0][3], p->c_row);
+}
+
+AMX_FN static inline void amx_1x1(const amx_block *p) {
+    AMX_BEGIN(0, p->c[0][0]);
+    for (int k = 0; k < p->k; k++) {
+        _tile_loadd(4, p->a[0] + k * p->a_step, p->a_row);
+        _tile_loadd(6, p->b[0] + k * AMX_TILE, AMX_LINE);
+        _tile_dpbf16ps(0, 4, 6);
+    }
+    _tile_stored(0, p->c[0][0], p->c_row);
+}
+#undef AMX_BEGIN
+
+/* ----------------------------------------------------------------------------------------------------- packing -- */
+/* to[j][i] = from[i][j] */
+static inline void amx_transpose(uint32_t to[16][16], uint32_t from[16][16]) {
+#if defined(__AVX512F__)
+    __m512i r[16], s[16];
+    for (int i = 0; i < 16; i++) r[i] = _mm512_loadu_si512(from[i]);
+    for (int i = 0; i < 16; i += 2) { /* 2 x 2 */
+        s[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+        s[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4) /* 4 x 4 within lanes of 128 bits: column 4 lane + j of rows i..i+3 in r[i + j] */
+        for (int j = 0; j < 2; j++) {
+            r[i + 2 * j] = _mm512_unpacklo_epi64(s[i + j], s[i + 2 + j]);
+            r[i + 2 * j + 1] = _mm512_unpackhi_epi64(s[i + j], s[i + 2 + j]);
+        }
+    for (int j = 0; j < 4; j++) { /* lanes: rows 0..3, 4..7, 8..11, 12..15 side by side */
+        const __m512i low0 = _mm512_shuffle_i32x4(r[j], r[4 + j], 0x88),
+                      low1 = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0x88);
+        const __m512i high0 = _mm512_shuffle_i32x4(r[j], r[4 + j], 0xdd),
+                      high1 = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0xdd);
+        _mm512_storeu_si512(to[j], _mm512_shuffle_i32x4(low0, low1, 0x88));
+        _mm512_storeu_si512(to[8 + j], _mm512_shuffle_i32x4(low0, low1, 0xdd));
+        _mm512_storeu_si512(to[4 + j], _mm512_shuffle_i32x4(high0, high1, 0x88));
+        _mm512_storeu_si512(to[12 + j], _mm512_shuffle_i32x4(high0, high1, 0xdd));
+    }
+#else
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 16; j++) to[j][i] = from[i][j];
+#endif
+}
+
+/* A tile of line i (a row of a, a column of b) and k:  x[i * line + k * depth],  0 beyond `lines` and `count`.
+ * `pairs_first` (b): [pair][line], else (a): [line][pair]. */
+static inline void amx_pack_tile(uint32_t *tile, const float *x, ptrdiff_t line, ptrdiff_t depth, int lines, int count,
+                                 bool pairs_first) {
+    float padded[16][AMX_K];
+    uint32_t words[16][16], turned[16][16];
+    if (lines < 16 || count < AMX_K) {
+        memset(padded, 0, sizeof padded);
+        for (int i = 0; i < lines && i < 16; i++)
+            for (int k = 0; k < count && k < AMX_K; k++) padded[i][k] = x[i * line + k * depth];
+        x = padded[0];
+        line = AMX_K;
+        depth = 1;
+    }
+    if (depth == 1)
+        for (int i = 0; i < 16; i++)
+            for (int p = 0; p < 16; p++) words[i][p] = bf16_pair(x[i * line + 2 * p], x[i * line + 2 * p + 1]);
+    else if (line == 1)
+        for (int p = 0; p < 16; p++)
+            for (int i = 0; i < 16; i++) words[p][i] = bf16_pair(x[2 * p * depth + i], x[(2 * p + 1) * depth + i]);
+    else
+        for (int p = 0; p < 16; p++)
+            for (int i = 0; i < 16; i++)
+                words[p][i] = bf16_pair(x[2 * p * depth + i * line], x[(2 * p + 1) * depth + i * line]);
+    if ((depth == 1) == pairs_first) {
+        amx_transpose(turned, words);
+        memcpy(tile, turned, AMX_TILE);
+    } else {
+        memcpy(tile, words, AMX_TILE);
+    }
+}
+
+#endif

@@ -1,0 +1,148 @@
+/* Panels in bf16 on AMX (amx.h): operands rounded to bf16, sums in float.
+ *     panel    [vectors][k / 32] tiles of 16 columns; so the panels of a call are one row of `panels * vectors` blocks of columns
+ *     operand  [k] of bf16, zeros up to a multiple of 32; an odd number of lines, so that rows do not fall on the same sets of L1
+ * Tiles all have the same number of rows, so that a thread's tiles are configured once: rows are cut into even tiles of at most
+ * 16, and where they do not come out even the last tile overlaps the one before, computing a few sums twice. */
+#include "backend/cpu/isa/panel.h"
+
+#if defined(__AVX512F__) || defined(SLI_AMX_EMULATED)
+#include "backend/cpu/isa/amx.h"
+
+static size_t panel_bytes(int k, int vectors) {
+    return (size_t)amx_blocks(k) * (size_t)vectors * AMX_TILE;
+}
+
+static size_t operand_bytes(int k) {
+    return (size_t)(amx_blocks(k) | 1) * AMX_LINE;
+}
+
+static void pack(void *panel, const sli_panel_source *s) {
+    char *to = panel;
+    for (int v = 0; v < s->vectors; v++)
+        for (int k = 0; k < s->k; k += AMX_K, to += AMX_TILE)
+            amx_pack_tile((uint32_t *)to, s->valid[v] ? s->from[v] + k * s->k_stride : NULL, s->lane_stride,
+                          s->k_stride, s->valid[v], s->k - k, true);
+}
+
+static void convert(void *operand, const float *restrict from, int k) {
+    uint16_t *restrict to = operand;
+    for (int i = 0; i < k; i++) to[i] = bf16_of(from[i]);
+    for (int i = k; i < amx_blocks(k) * AMX_K; i++) to[i] = 0;
+}
+
+/* Rows that the calling thread's tiles are configured for; 0: none. */
+static _Thread_local int configured;
+
+static void begin(void) {
+    configured = 0;
+}
+
+AMX_FN static void end(void) {
+    if (configured) _tile_release();
+    configured = 0;
+}
+
+AMX_FN static void configure(int rows) {
+    if (configured == rows) return;
+    amx_configure(rows);
+    configured = rows;
+}
+
+enum { COPY_K = 16 /* tiles along k: two tiles of rows are 32 KB */ };
+
+/* Two tiles of rows, or one, over some of k. */
+typedef struct piece {
+    const sli_panel_product *product;
+    int tiles, row[2];
+    const char *a[2];
+    ptrdiff_t stride; /* bytes from row to row */
+    int k0, k;        /* tiles along k: first, how many */
+} piece;
+
+/* Blocks of columns [j, j + wide). */
+AMX_FN static void multiply_columns(const piece *t, int j, int wide) {
+    const sli_panel_product *p = t->product;
+    const size_t column = (size_t)amx_blocks(p->k) * AMX_TILE;
+    amx_block block = {.k = t->k,
+                       .a = {t->a[0], t->a[1]},
+                       .a_row = t->stride,
+                       .a_step = AMX_LINE,
+                       .c_row = (ptrdiff_t)sizeof(float) * p->vectors * AMX_LANES,
+                       .add = t->k0 > 0};
+    for (int i = 0; i < wide; i++) {
+        const size_t panel = (size_t)((j + i) / p->vectors), vector = (size_t)((j + i) % p->vectors);
+        float *c = p->tile + (panel * (size_t)p->rows * (size_t)p->vectors + vector) * AMX_LANES;
+        block.b[i] = (const char *)p->w + (size_t)(j + i) * column + (size_t)t->k0 * AMX_TILE;
+        for (int r = 0; r < t->tiles; r++) block.c[r][i] = c + (size_t)t->row[r] * (size_t)p->vectors * AMX_LANES;
+    }
+    if (t->tiles == 2)
+        (wide == 2 ? amx_2x2 : amx_2x1)(&block);
+    else
+        (wide == 4 ? amx_1x4 : amx_1x1)(&block);
+}
+
+AMX_FN static void multiply(const piece *t) {
+    const int columns = t->product->panels * t->product->vectors, most = t->tiles == 2 ? 2 : 4;
+    for (int j = 0, wide; j < columns; j += wide) {
+        wide = columns - j < most ? 1 : most;
+        multiply_columns(t, j, wide);
+    }
+}
+
+/* Scattered rows are copied, a piece of k at a time; meanwhile sums wait in the result. */
+AMX_FN static void multiply_copies(piece *t, int size) {
+    _Alignas(64) char copy[2][AMX_ROWS][COPY_K * AMX_LINE];
+    const int all = t->k;
+    const char *const *a = (const char *const *)t->product->a;
+    t->stride = COPY_K * AMX_LINE;
+    for (t->k0 = 0; t->k0 < all; t->k0 += COPY_K) {
+        t->k = all - t->k0 < COPY_K ? all - t->k0 : COPY_K;
+        for (int r = 0; r < t->tiles; r++) {
+            t->a[r] = copy[r][0];
+            for (int i = 0; i < size; i++)
+                memcpy(copy[r][i], a[t->row[r] + i] + t->k0 * AMX_LINE, (size_t)t->k * AMX_LINE);
+        }
+        AMX_WRITTEN();
+        multiply(t);
+    }
+}
+
+static bool evenly_spaced(const sli_panel_product *p, ptrdiff_t *stride) {
+    const char *const *a = (const char *const *)p->a;
+    *stride = p->rows > 1 ? a[1] - a[0] : AMX_LINE;
+    for (int r = 2; r < p->rows; r++)
+        if (a[r] - a[r - 1] != *stride) return false;
+    return true;
+}
+
+AMX_FN static void product(const sli_panel_product *p) {
+    if (p->rows == 0) return;
+    const int count = (p->rows + AMX_ROWS - 1) / AMX_ROWS, size = (p->rows + count - 1) / count;
+    ptrdiff_t stride;
+    const bool even = evenly_spaced(p, &stride);
+    configure(size);
+    AMX_WRITTEN();
+    for (int i = 0; i < count; i += 2) {
+        piece t = {.product = p, .tiles = count - i < 2 ? 1 : 2, .stride = stride, .k = amx_blocks(p->k)};
+        for (int r = 0; r < t.tiles; r++) {
+            t.row[r] = i + r < count - 1 ? (i + r) * size : p->rows - size;
+            t.a[r] = p->a[t.row[r]];
+        }
+        if (even)
+            multiply(&t);
+        else
+            multiply_copies(&t, size);
+    }
+}
+
+const sli_panel_ops sli_panel_bf16_amx = {.name = "bf16 (AMX)",
+                                          .lanes = AMX_LANES,
+                                          .panels = 1,
+                                          .panel_bytes = panel_bytes,
+                                          .operand_bytes = operand_bytes,
+                                          .pack = pack,
+                                          .convert = convert,
+                                          .product = product,
+                                          .begin = begin,
+                                          .end = end};
+#endif

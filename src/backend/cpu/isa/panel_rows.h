@@ -1,0 +1,196 @@
+/* Products of a step on panels whose weights become floats in a register: R rows x V vectors of sums stay in registers while k
+ * runs. A sum takes its terms one by one, k upwards, in every kernel below and across blocks of k, so it has the same bits whatever
+ * rows and panels go together. Operand rows are floats.
+ *
+ * Included once a file, with the form of the weights, panel [k / WEIGHT_K][vectors * VL]:
+ *     weight, WEIGHT_K                  its element, and the terms it holds
+ *     weight_load(const weight *, t)    term t of VL elements, as floats */
+#include "backend/cpu/isa/isa.h"
+#include "backend/cpu/isa/panel.h"
+#include "backend/cpu/isa/vector.h"
+
+#if VF_REGISTERS == 32
+#define REGISTERS_32 1
+#else
+#define REGISTERS_32 0
+#endif
+enum {
+    SUMS = REGISTERS_32 ? 24 : 12, /* registers of sums: of 32, of 16 */
+    ROWS_SUMS = REGISTERS_32 || WEIGHT_K == 1
+                    ? SUMS
+                    : 10, /* of several rows: fewer where weights need registers of their own */
+    MOST_ROWS = 6,
+    BLOCK_K = 128 * WEIGHT_K /* 16 KB of AVX2's weights, 32 KB of AVX-512's: in L1 while all rows pass */
+};
+
+/* One block: k terms of `rows` rows and P panels, `stride` weights apart; the tile of a panel is `next` floats behind the last. */
+typedef struct cut {
+    int k;
+    const float *a[MOST_ROWS];
+    const weight *w;
+    size_t stride, next;
+    float *tile; /* [P][R][V * VL] */
+    bool first;  /* =, else += (one panel only) */
+} cut;
+
+/* A vector that is used several times is loaded once: gcc would rather read it again in each multiply-add of AVX-512. */
+#if defined(__AVX512F__)
+#define HOLD(vector) __asm__("" : "+v"(vector))
+#else
+#define HOLD(vector) (void)0
+#endif
+
+/* sum[r][v] += a[r][i] * term t of w[v], with the x of all rows in registers while the weights pass. */
+VF_INLINE void rows_held(const int R, const int P, const int V, const float *const *a, int i, const weight *w,
+                         const int t, size_t stride, vf sum[][SUMS]) {
+    vf x[MOST_ROWS];
+    for (int r = 0; r < R; r++) {
+        x[r] = vf_set(a[r][i]);
+        HOLD(x[r]);
+    }
+    for (int v = 0; v < P * V; v++) {
+        vf b = weight_load(w + (size_t)(v / V) * stride + v % V * VL, t);
+        if (R > 1) HOLD(b);
+        for (int r = 0; r < R; r++) sum[r][v] = vf_fma(x[r], b, sum[r][v]);
+    }
+}
+
+/* The same with one panel's weights in registers while the rows pass. */
+VF_INLINE void weights_held(const int R, const int V, const float *const *a, int i, const weight *w, const int t,
+                            vf sum[][SUMS]) {
+    vf b[4];
+    for (int v = 0; v < V; v++) {
+        b[v] = weight_load(w + v * VL, t);
+        HOLD(b[v]);
+    }
+    for (int r = 0; r < R; r++) {
+        vf x = vf_set(a[r][i]);
+        if (V > 1) HOLD(x);
+        for (int v = 0; v < V; v++) sum[r][v] = vf_fma(x, b[v], sum[r][v]);
+    }
+}
+
+/* R, P, V and `first` are constants that fold; k is at least 1, and operands have zeros up to a multiple of WEIGHT_K. */
+VF_INLINE void block(const int R, const int P, const int V, const bool first, const cut *g) {
+    vf sum[MOST_ROWS][SUMS]; /* only [R][P * V] of it exists: the loops unroll into registers */
+    const float *a[MOST_ROWS];
+    const weight *w = g->w;
+    float *const tile = g->tile;
+    const int k = g->k;
+    const size_t width = (size_t)V * VL, stride = g->stride, next = g->next;
+    for (int r = 0; r < R; r++) {
+        a[r] = g->a[r];
+        for (int v = 0; v < P * V; v++)
+            sum[r][v] = first ? vf_set(0.0f) : vf_load(tile + (size_t)(v / V) * next + (size_t)r * width + v % V * VL);
+    }
+    int i = 0;
+    do {
+        for (int t = 0; t < WEIGHT_K; t++)
+            if (R > P * V)
+                weights_held(R, V, a, i + t, w, t, sum);
+            else
+                rows_held(R, P, V, a, i + t, w, t, stride, sum);
+        w += width;
+    } while ((i += WEIGHT_K) < k);
+    for (int r = 0; r < R; r++)
+        for (int v = 0; v < P * V; v++)
+            vf_store(tile + (size_t)(v / V) * next + (size_t)r * width + v % V * VL, sum[r][v]);
+}
+
+#define BLOCK(R, P, V)                                \
+    static void block_##R##x##P##x##V(const cut *g) { \
+        if (P > 1 || g->first)                        \
+            block(R, P, V, true, g);                  \
+        else                                          \
+            block(R, P, V, false, g);                 \
+    }
+typedef void (*block_fn)(const cut *);
+/* clang-format off */
+BLOCK(1, 1, 1) BLOCK(2, 1, 1) BLOCK(3, 1, 1) BLOCK(4, 1, 1) BLOCK(5, 1, 1) BLOCK(6, 1, 1)
+BLOCK(1, 1, 2) BLOCK(2, 1, 2) BLOCK(3, 1, 2) BLOCK(4, 1, 2) BLOCK(5, 1, 2) BLOCK(6, 1, 2)
+BLOCK(1, 1, 3) BLOCK(2, 1, 3) BLOCK(3, 1, 3) BLOCK(4, 1, 3)
+BLOCK(1, 1, 4) BLOCK(2, 1, 4) BLOCK(3, 1, 4)
+/* One row, and two of three vectors: several panels at once, or the few sums would wait for each other. */
+BLOCK(1, 4, 3) BLOCK(2, 2, 3) BLOCK(1, 3, 4)
+#if REGISTERS_32
+BLOCK(5, 1, 3) BLOCK(6, 1, 3) BLOCK(4, 1, 4) BLOCK(5, 1, 4) BLOCK(6, 1, 4)
+#define MORE(name) name
+#else
+#define MORE(name) NULL
+#endif
+static const block_fn blocks[5][MOST_ROWS + 1] = {
+    {NULL},
+    {NULL, block_1x1x1, block_2x1x1, block_3x1x1, block_4x1x1, block_5x1x1, block_6x1x1},
+    {NULL, block_1x1x2, block_2x1x2, block_3x1x2, block_4x1x2, block_5x1x2, block_6x1x2},
+    {NULL, block_1x1x3, block_2x1x3, block_3x1x3, block_4x1x3, MORE(block_5x1x3), MORE(block_6x1x3)},
+    {NULL, block_1x1x4, block_2x1x4, block_3x1x4, MORE(block_4x1x4), MORE(block_5x1x4), MORE(block_6x1x4)},
+};
+/* clang-format on */
+
+/* Weights of one panel, a multiple of 64 bytes. */
+static size_t panel_weights(int k, int vectors) {
+    const size_t depth = (size_t)(k + WEIGHT_K - 1) / WEIGHT_K, line = 64 / sizeof(weight);
+    return (depth * (size_t)(vectors * VL) + line - 1) / line * line;
+}
+
+static size_t panel_bytes(int k, int vectors) {
+    return sizeof(weight) * panel_weights(k, vectors);
+}
+
+static int most_rows(int vectors) {
+    const int rows = ROWS_SUMS / vectors;
+    return rows < MOST_ROWS ? rows : MOST_ROWS;
+}
+
+/* Few rows: as many panels as go together; returns how many that were. */
+static int several(const sli_panel_product *p, const cut *g, int left) {
+    static const struct {
+        int rows, vectors, panels;
+        block_fn run;
+    } kernels[] = {{1, 4, 3, block_1x3x4}, {1, 3, 4, block_1x4x3}, {2, 3, 2, block_2x2x3}};
+    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
+        if (p->rows == kernels[i].rows && p->vectors == kernels[i].vectors && left >= kernels[i].panels) {
+            kernels[i].run(g);
+            return kernels[i].panels;
+        }
+    blocks[p->vectors][p->rows](g);
+    return 1;
+}
+
+static void few_rows(const sli_panel_product *p) {
+    const size_t stride = panel_weights(p->k, p->vectors), next = (size_t)(p->rows * p->vectors * VL);
+    cut g = {.k = p->k, .stride = stride, .next = next, .first = true};
+    for (int r = 0; r < p->rows; r++) g.a[r] = p->a[r];
+    for (int done = 0; done < p->panels;) {
+        g.w = (const weight *)p->w + (size_t)done * stride;
+        g.tile = p->tile + (size_t)done * next;
+        done += several(p, &g, p->panels - done);
+    }
+}
+
+/* Many rows and one panel: k in blocks, rows in even blocks (3 + 3 + 2, not 3 + 3 + 1 + 1). */
+static void many_rows(const sli_panel_product *p, const weight *w, float *tile) {
+    const int most = most_rows(p->vectors), count = (p->rows + most - 1) / most, width = p->vectors * VL;
+    for (int k0 = 0; k0 < p->k || k0 == 0; k0 += BLOCK_K) {
+        cut g = {.k = p->k - k0 < BLOCK_K ? p->k - k0 : BLOCK_K,
+                 .w = w + (size_t)(k0 / WEIGHT_K) * (size_t)width,
+                 .first = k0 == 0};
+        for (int i = 0, from = 0, to; i < count; i++, from = to) {
+            to = (int)((long)p->rows * (i + 1) / count);
+            for (int r = from; r < to; r++) g.a[r - from] = (const float *)p->a[r] + k0;
+            g.tile = tile + (size_t)from * (size_t)width;
+            blocks[p->vectors][to - from](&g);
+        }
+    }
+}
+
+static void product(const sli_panel_product *p) {
+    if (p->rows <= 0) return;
+    if (p->rows <= most_rows(p->vectors)) {
+        few_rows(p);
+        return;
+    }
+    const size_t stride = panel_weights(p->k, p->vectors), next = (size_t)(p->rows * p->vectors * VL);
+    for (int i = 0; i < p->panels; i++)
+        many_rows(p, (const weight *)p->w + (size_t)i * stride, p->tile + (size_t)i * next);
+}
