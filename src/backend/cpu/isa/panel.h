@@ -26,6 +26,9 @@ typedef struct sli_panel_source {
     ptrdiff_t lane_stride, k_stride;
 } sli_panel_source;
 
+/* Terms of a sum of 8-bit products that 32 bits hold: 127 * 127 * SLI_PANEL_I8_MOST < 2^31. */
+enum { SLI_PANEL_I8_MOST = 131072 };
+
 typedef struct sli_panel_product {
     int rows, panels, vectors, k;
     const void *const *a; /* [rows]: operand rows as `convert` wrote them; float: k floats */
