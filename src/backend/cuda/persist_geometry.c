@@ -131,6 +131,11 @@ static int waves(const sli_persist_geometry *g, const sli_caps *caps) {
     return up(clusters, at_once > 0 ? at_once : 1);
 }
 
+int sli_persist_idle(const sli_persist_geometry *g, const sli_caps *caps) {
+    const int idle = multiprocessors_of(caps) - sli_persist_ctas(g);
+    return waves(g, caps) > 1 || idle < 0 ? 0 : idle;
+}
+
 /* ------------------------------------------------------------------------------------------------------ seconds --
  * A step: v is gathered, multiplied, sums are reduced, cells are computed, one after the other:
  *     us = gather + product + reduce + cells,     two halves:  2 (product + cells + turn (gather + reduce))

@@ -131,6 +131,8 @@ bool sli_persist_builtin_get(sl_dtype math, int index, sli_persist_geometry *geo
 int sli_persist_builtin_index(const sli_persist_geometry *geometry);
 /* Predicted seconds of one step of all its groups. */
 double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps);
+/* Multiprocessors that a launch leaves idle; 0 where its clusters come in waves. */
+int sli_persist_idle(const sli_persist_geometry *g, const sli_caps *caps);
 /* The configuration as kernels/persist_instance.cuh wants it; form: PERSIST_HAS bits; options, act and
  * gate_act of src/cell; -1: given by the launch. */
 enum { SLI_PERSIST_DEFINES = 1024 };

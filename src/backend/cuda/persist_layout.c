@@ -17,7 +17,7 @@ static size_t floats(int64_t rows, int64_t columns) {
 
 int sli_persist_span(const sli_problem *p, const sli_persist_pair *pair, int chunk) {
     /* Of one array of all gates: a launch costs some microseconds, memory is plenty. */
-    enum { MOST_BYTES = 256 << 20 };
+    enum { MOST_BYTES = 512 << 20 };
     const sli_step_shape s = sli_step_shape_of(p, chunk);
     const int64_t of_chunk = (int64_t)floats((int64_t)chunk * pair->batch, s.us);
     const int64_t chunks = of_chunk > 0 && of_chunk < MOST_BYTES ? MOST_BYTES / of_chunk : 1;
@@ -101,7 +101,7 @@ static void take_exchange(const sli_problem *p, const sli_persist_geometry *g, s
         exchange = each * 2 * (size_t)sli_persist_rows(g) * row;
     }
     at->counters_bytes = counters;
-    at->counters = take(end, counters);
+    at->counters = take(end, SLI_PERSIST_MOST_PIECES * counters);
     at->exchange = take(end, exchange);
     at->stride = *end;
     at->total = *end * (size_t)sli_problem_directions(p);

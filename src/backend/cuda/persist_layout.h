@@ -1,6 +1,6 @@
 /* cuda:cluster and cuda:grid: where everything lies in saved, scratch and packed memory. History, and what the products
- * outside the loop need, are as in cuda:step; beside them what a launch of many steps needs. A launch computes a *span*:
- * whole chunks, as many as its memory allows. Plain C, compiled into libsluice (which books) and the plug-in. */
+ * outside the loop need, are as in cuda:step; beside them what a launch of many steps needs. It goes *span* by span: whole
+ * chunks, as many as its memory allows, in one launch or several (persist_overlap.h). Plain C, compiled into libsluice (which books) and the plug-in. */
 #ifndef SLI_CUDA_PERSIST_LAYOUT_H
 #define SLI_CUDA_PERSIST_LAYOUT_H
 
@@ -20,14 +20,8 @@ typedef struct sli_persist_pair {
 bool sli_persist_pair_of(const sli_problem *problem, int planned_batch, const sli_caps *caps, sli_persist_kind kind,
                          sli_persist_pair *pair, sli_why *why);
 
-/* persistent.c, libsluice's side alone: microseconds that a pass takes beside its steps. */
-typedef struct sli_persist_outside {
-    double launches_us, products_us; /* of products over time */
-} sli_persist_outside;
-sli_persist_outside sli_persist_outside_steps(const sli_problem *problem, const sli_caps *caps,
-                                              const sli_persist_pair *pair, bool backward);
-
-/* Steps of a launch: a multiple of the chunk, or all; by shape alone, and of no influence on any bit. */
+enum { SLI_PERSIST_MOST_PIECES = 8 }; /* launches of a span */
+/* Steps whose memory is there at once: a multiple of the chunk, or all; by shape alone, and of no influence on any bit. */
 int sli_persist_span(const sli_problem *problem, const sli_persist_pair *pair, int chunk);
 
 /* Offsets in bytes in a direction, which begins at d * stride. */
@@ -43,9 +37,9 @@ typedef struct sli_persist_scratch {
     size_t sums;           /* float [chunks of a span][B][us]: dz of a chunk summed over time */
     size_t sums_n;         /* float [chunks][B][H]: n's part of dr, GRU */
     size_t sums_peep;      /* float [chunks][B][3 H] */
-    size_t counters;       /* uint32 [groups][halves][reduce], gather over the grid */
-    size_t counters_bytes;
-    size_t exchange; /* operand [groups][halves][2][reduce][rows][exchange row] */
+    size_t counters; /* uint32 [MOST_PIECES][groups][halves][reduce], gather over the grid: of each piece's launch */
+    size_t counters_bytes; /* of one launch */
+    size_t exchange;       /* operand [groups][halves][2][reduce][rows][exchange row] */
     size_t stride, total;
 } sli_persist_scratch;
 sli_persist_scratch sli_persist_layout_forward(const sli_problem *problem, const sli_caps *caps,

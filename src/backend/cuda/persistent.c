@@ -2,9 +2,10 @@
  * in one cluster a slice of the batch, or over the whole GPU. What they take, cost and book. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/persist_layout.h"
+#include "backend/cuda/persist_overlap.h"
 
 /* There is a geometry; without NVRTC one of those that are built in, or the reason goes on with why it is missing. */
 static bool has_geometry(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind, sli_why *why) {
@@ -62,49 +63,34 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_pers
     booking->packed = sli_persist_layout_packed(p, &pair).total;
 }
 
-/* ------------------------------------------------------------------------------------------------------ seconds --
- * A pass: us = call + chunks * launches of its products + spans * (launch + weights read) + steps * step + products over time.
- * Origin of the constants: those of cuda:step (recurrent.c) for the call, launches and products, on an H200, 2026-11-21; the
- * launch of a span and the rate at which it reads its weights are estimates. us, bytes and FLOP a us. */
-enum { FULL = 132 };
-static const double call_us = 10, chunk_us[2] = {4, 15}, launch_us = 3, weights_rate = 3e6;
-
-static double product_rate(sl_dtype dtype) {
-    return dtype == SL_F32 ? 55e6 : dtype == SL_F32X3 ? 70e6 : dtype == SL_TF32 ? 257e6 : 560e6;
-}
-
-sli_persist_outside sli_persist_outside_steps(const sli_problem *p, const sli_caps *caps, const sli_persist_pair *pair,
-                                              bool backward) {
-    const sli_step_shape s = sli_step_shape_of(p, 1);
-    const double scale = FULL / (double)(caps->multiprocessors > 0 ? caps->multiprocessors : FULL);
-    const int chunk = sli_caps_chunk(caps, p->batch, p->steps);
-    const double rows = (double)s.T * (double)s.B, chunks = ceil((double)s.T / chunk);
-    const double inputs = 2 * rows * input_products(&s), over_time = 2 * rows * recurrent_products(&s);
-    const double spans = ceil((double)s.T / sli_persist_span(p, pair, chunk));
-    const double weights = (double)sli_persist_packed_bytes(backward ? &pair->backward : &pair->forward) * s.directions;
-    return (sli_persist_outside){
-        .launches_us = call_us + chunks * chunk_us[backward] + spans * (launch_us + weights / weights_rate),
-        .products_us = scale * (backward ? 2 * inputs + over_time : inputs) / product_rate(p->dtype)};
-}
-
 static double seconds(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind) {
+    const int chunk = sli_caps_chunk(caps, p->batch, p->steps);
     sli_persist_pair pair;
     double us = 0;
     if (!sli_persist_pair_of(p, 0, caps, kind, &pair, NULL)) return -1;
-    for (int backward = 0; backward <= (p->train ? 1 : 0); backward++) {
-        const sli_persist_geometry *g = backward ? &pair.backward : &pair.forward;
-        const sli_persist_outside outside = sli_persist_outside_steps(p, caps, &pair, backward);
-        us += outside.launches_us + outside.products_us + (double)p->steps * 1e6 * sli_persist_step_seconds(g, p, caps);
-    }
+    for (int backward = 0; backward <= (p->train ? 1 : 0); backward++)
+        us += sli_persist_pass_of(p, caps, &pair, chunk, backward).us;
     return 1e-6 * us;
+}
+
+/* How a pass is cut, and what runs beside it. */
+static void describe_pass(const sli_problem *p, const sli_caps *caps, const sli_persist_pair *pair, bool backward,
+                          char *text, size_t capacity) {
+    const int chunk = sli_caps_chunk(caps, p->batch, p->steps);
+    const sli_persist_pass pass = sli_persist_pass_of(p, caps, pair, chunk, backward);
+    sli_persist_describe(backward ? &pair->backward : &pair->forward, text, capacity);
+    const size_t length = strlen(text);
+    if (pass.pieces > 1)
+        snprintf(text + length, capacity - length, ", in %d pieces with products beside them on %d multiprocessors",
+                 pass.pieces, pass.idle);
 }
 
 static void describe(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind, char *text, size_t capacity) {
     sli_persist_pair pair;
-    char forward[224], backward[224] = "";
+    char forward[240], backward[240] = "";
     if (!sli_persist_pair_of(p, 0, caps, kind, &pair, NULL)) return;
-    sli_persist_describe(&pair.forward, forward, sizeof forward);
-    if (p->train) sli_persist_describe(&pair.backward, backward, sizeof backward);
+    describe_pass(p, caps, &pair, false, forward, sizeof forward);
+    if (p->train) describe_pass(p, caps, &pair, true, backward, sizeof backward);
     snprintf(text, capacity, "%s%s%s%s", p->train ? "forward: " : "", forward, p->train ? "; backward: " : "",
              backward);
 }

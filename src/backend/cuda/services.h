@@ -39,6 +39,7 @@ void sli_cuda_use_lane(sli_queue *queue, int lane);
 void sli_cuda_pass_lane(sli_queue *queue);
 void sli_cuda_wait_lane(sli_queue *queue, int lane);
 void sli_cuda_close_lanes(sli_queue *queue);
+bool sli_cuda_in_lanes(const sli_queue *queue);
 /* From here on the time counts as `phase` (a mark in the stream; nothing unless profiling). Also an NVTX range. */
 void sli_cuda_phase(sli_queue *queue, sli_phase phase);
 /* An opaque object that lives as long as the queue, made at the first call of this key (cuDNN handles and descriptors). */

@@ -1,5 +1,6 @@
 /* cuda:stack, libsluice's side: a stack of layers whose pieces of time run side by side. What it takes, costs and books. */
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/persist_overlap.h"
 #include "backend/cuda/stack_layout.h"
 
 static bool eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
@@ -45,15 +46,15 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_book
  * than at_once layers takes so much longer; products over time fill the GPU, so that they take what they take one by one. */
 static double pass_us(const sli_problem *p, const sli_caps *caps, const sli_stack_cut *cut, bool backward) {
     static const double meeting_us = 3; /* streams wait for each other; an estimate */
-    const int pieces = sli_stack_pieces(p, cut);
+    const int pieces = sli_stack_pieces(p, cut), chunk = sli_caps_chunk(caps, p->batch, p->steps);
     const double step = sli_stack_step_us(cut, p, caps, backward, cut->at_once), piece = (double)p->steps / pieces;
     double us = 0;
     for (int l = 0; l < p->layers; l++) {
         const sli_problem part = sli_stack_part(p, l, p->steps);
-        us += sli_persist_outside_steps(&part, caps, &cut->pair, backward).products_us;
+        us += sli_persist_pass_of(&part, caps, &cut->pair, chunk, backward).products_us;
     }
     const sli_problem one = sli_stack_part(p, 1, cut->piece);
-    const double launches = sli_persist_outside_steps(&one, caps, &cut->pair, backward).launches_us + meeting_us;
+    const double launches = sli_persist_pass_of(&one, caps, &cut->pair, chunk, backward).launches_us + meeting_us;
     for (int d = 0; d < pieces + p->layers - 1; d++) {
         const int first = d < pieces ? 0 : d - pieces + 1, last = d < p->layers ? d : p->layers - 1;
         const int layers = last - first + 1;

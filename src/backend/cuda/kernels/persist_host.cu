@@ -37,20 +37,48 @@ static void set_forward(const persist_call *p, int d, bool last, persist_way *to
     if (s->lstm) to->c_last = (float *)p->call->out[SLI_RNN_STATE_OUT(way->part, 1)];
 }
 
-/* Each direction in a stream of its own. */
-static void project_span(persist_call *p, int first, int end) {
-    sli_cuda_phase(p->queue, SLI_PHASE_PRODUCT);
-    cudaStream_t main = p->ways[0].stream;
-    for (int d = 0; d < p->directions; d++) {
-        if (d == 1) p->ways[1].stream = sli_cuda_fork(p->queue);
+/* Input sides of chunks first .. end - 1, each direction in its stream. */
+static void project(const persist_call *p, int first, int end, cudaStream_t forward, cudaStream_t reverse) {
+    for (int d = 0; d < p->directions; d++)
         for (int i = first; i < end && !sli_cuda_failed(p->queue); i++) {
-            const step_way chunk = sli_persist_chunk(p, d, i);
+            step_way chunk = sli_persist_chunk(p, d, i);
+            chunk.stream = d == 0 ? forward : reverse;
             sli_step_project_inputs(&chunk);
         }
-    }
-    if (p->directions == 2) sli_cuda_join(p->queue);
-    p->ways[p->directions - 1].stream = main;
+}
+
+/* The directions side by side; the launch comes after. */
+static void project_first(const persist_call *p, int first, int end) {
+    sli_cuda_phase(p->queue, SLI_PHASE_PRODUCT);
+    const bool both = p->directions == 2;
+    project(p, first, end, p->ways[0].stream, both ? sli_cuda_fork(p->queue) : NULL);
+    if (both) sli_cuda_join(p->queue);
     sli_cuda_phase(p->queue, SLI_PHASE_RECURRENCE);
+}
+
+static void forward_piece(const persist_call *p, int first, int end, int order, bool last) {
+    const persist_call piece = sli_persist_piece_at(p, first, end, order);
+    persist_args args;
+    sli_persist_args(&piece, &args);
+    for (int d = 0; d < p->directions; d++) set_forward(&piece, d, last, &args.way[d]);
+    sli_persist_launch(&piece, &args);
+}
+
+/* Piece by piece; beside each the input side of the next. */
+static void forward_span(const persist_call *p, int first, int end) {
+    const int each = p->chunks_of_piece, chunks = p->ways[0].chunks;
+    int order = 0, next = first + each < end ? first + each : end;
+    sli_persist_zero_counters(p);
+    project_first(p, first, next);
+    for (int from = first; from < end && !sli_cuda_failed(p->queue); from = next, order++) {
+        next = from + each < end ? from + each : end;
+        const int after = next + each < end ? next + each : end;
+        cudaStream_t side = next < end ? sli_cuda_fork(p->queue) : NULL;
+        forward_piece(p, from, next, order, next == chunks);
+        if (next == end) continue;
+        project(p, next, after, side, side);
+        sli_cuda_join(p->queue);
+    }
 }
 
 static void forward(const sli_call *call, sli_persist_kind kind) {
@@ -64,12 +92,8 @@ static void forward(const sli_call *call, sli_persist_kind kind) {
     const int chunks = p.ways[0].chunks;
     for (int first = 0; first < chunks && !sli_cuda_failed(p.queue); first += p.chunks_of_span) {
         const int end = first + p.chunks_of_span < chunks ? first + p.chunks_of_span : chunks;
-        persist_args args;
         sli_persist_enter_span(&p, first, end);
-        project_span(&p, first, end);
-        sli_persist_args(&p, &args);
-        for (int d = 0; d < p.directions; d++) set_forward(&p, d, end == chunks, &args.way[d]);
-        sli_persist_launch(&p, &args);
+        forward_span(&p, first, end);
     }
 }
 
@@ -138,31 +162,70 @@ static void add_sums(const persist_call *p, const step_way *way, int order) {
                          3 * s->H, s->B, 3 * s->H);
 }
 
-/* Sums over the span's time, chunk by chunk in order of processing, each direction in a stream of its own; then d x, where
- * both directions meet: of two that hold a step the one whose span comes first writes, the other adds. */
-static void multiply_span(persist_call *p, int first, int end) {
+/* Sums over the time of chunks end - 1 .. first, chunk by chunk in order of processing, each direction in its stream. Of one
+ * direction dx too. */
+static void multiply(const persist_call *p, int first, int end, int order, cudaStream_t forward, cudaStream_t reverse) {
+    const persist_call piece = sli_persist_piece_at(p, first, end, order);
     const bool accumulate = p->call->accumulate >> SLI_RNN_X & 1u;
-    cudaStream_t main = p->ways[0].stream;
-    sli_cuda_phase(p->queue, SLI_PHASE_PRODUCT);
-    for (int d = 0; d < p->directions; d++) {
-        if (d == 1) p->ways[1].stream = sli_cuda_fork(p->queue);
+    for (int d = 0; d < p->directions; d++)
         for (int i = end - 1; i >= first && !sli_cuda_failed(p->queue); i--) {
-            const step_way chunk = sli_persist_chunk(p, d, i);
+            step_way chunk = sli_persist_chunk(&piece, d, i);
+            chunk.stream = d == 0 ? forward : reverse;
             sli_step_add_products(&chunk);
-            add_sums(p, &chunk, end - 1 - i);
+            add_sums(&piece, &chunk, end - 1 - i);
+            if (p->directions == 1) sli_step_give_inputs(&chunk, accumulate);
         }
-    }
-    if (p->directions == 2) sli_cuda_join(p->queue);
-    p->ways[p->directions - 1].stream = main;
+}
+
+/* dx of a span, where both directions meet: of two that hold a step the one whose span comes first writes, the other adds. */
+static void give_both_inputs(const persist_call *p, int first, int end) {
+    const bool accumulate = p->call->accumulate >> SLI_RNN_X & 1u;
     for (int d = 0; d < p->directions; d++)
         for (int i = end - 1; i >= first && !sli_cuda_failed(p->queue); i--) {
             const step_way chunk = sli_persist_chunk(p, d, i);
             /* The other direction comes to this chunk's steps as number `other`. Spans are counted from the end. */
             const int other = chunk.chunks - 1 - i, spans = p->chunks_of_span;
             const int own_span = i / spans, other_span = other / spans;
-            const bool later = p->directions == 2 && (d == 0 ? other_span > own_span : other_span >= own_span);
+            const bool later = d == 0 ? other_span > own_span : other_span >= own_span;
             sli_step_give_inputs(&chunk, accumulate || later);
         }
+}
+
+/* The products that nothing runs beside: the directions side by side. */
+static void multiply_last(const persist_call *p, int first, int end, int order) {
+    sli_cuda_phase(p->queue, SLI_PHASE_PRODUCT);
+    const bool both = p->directions == 2;
+    multiply(p, first, end, order, p->ways[0].stream, both ? sli_cuda_fork(p->queue) : NULL);
+    if (both) sli_cuda_join(p->queue);
+}
+
+static void backward_piece(const persist_call *p, int first, int end, int order, persist_gradient gradients[2]) {
+    const persist_call piece = sli_persist_piece_at(p, first, end, order);
+    persist_args args;
+    sli_persist_args(&piece, &args);
+    for (int d = 0; d < p->directions; d++) set_backward(&piece, d, &gradients[d], &args.way[d]);
+    sli_persist_launch(&piece, &args);
+}
+
+/* Piece by piece, the last first; beside each the products of the one before it. */
+static void backward_span(const persist_call *p, int first, int end, persist_gradient gradients[2]) {
+    const int each = p->chunks_of_piece;
+    int order = 0, before = end; /* chunks from .. before - 1 have been computed and not been multiplied */
+    sli_cuda_phase(p->queue, SLI_PHASE_RECURRENCE);
+    sli_persist_zero_counters(p);
+    for (int from = end; from > first && !sli_cuda_failed(p->queue); order++) {
+        const int to = from;
+        from = to - each > first ? to - each : first;
+        cudaStream_t side = to < end ? sli_cuda_fork(p->queue) : NULL;
+        backward_piece(p, from, to, order, gradients);
+        if (to < end) {
+            multiply(p, to, before, order - 1, side, side);
+            sli_cuda_join(p->queue);
+        }
+        before = to;
+    }
+    multiply_last(p, first, before, order - 1);
+    if (p->directions == 2) give_both_inputs(p, first, end);
 }
 
 static void backward(const sli_call *call, sli_persist_kind kind) {
@@ -181,13 +244,8 @@ static void backward(const sli_call *call, sli_persist_kind kind) {
     for (int i = spans - 1; i >= 0 && !sli_cuda_failed(p.queue); i--) {
         const int first = i * p.chunks_of_span;
         const int end = first + p.chunks_of_span < chunks ? first + p.chunks_of_span : chunks;
-        persist_args args;
-        sli_cuda_phase(p.queue, SLI_PHASE_RECURRENCE);
         sli_persist_enter_span(&p, first, end);
-        sli_persist_args(&p, &args);
-        for (int d = 0; d < p.directions; d++) set_backward(&p, d, &gradients[d], &args.way[d]);
-        sli_persist_launch(&p, &args);
-        multiply_span(&p, first, end);
+        backward_span(&p, first, end, gradients);
     }
     for (int d = 0; d < p.directions; d++)
         sli_step_finish(&p.ways[d], gradients[d].pw, gradients[d].dp, gradients[d].dc);

@@ -4,7 +4,7 @@
 
 #include "backend/cuda/kernels/persist_args.h"
 #include "backend/cuda/kernels/step.cuh"
-#include "backend/cuda/persist_layout.h"
+#include "backend/cuda/persist_overlap.h"
 
 /* A call: its directions as ways of cuda:step whose memory is laid out by persist_layout.h. */
 typedef struct persist_call {
@@ -17,14 +17,16 @@ typedef struct persist_call {
     sli_persist_scratch scratch;
     step_way ways[2];
     int directions;
-    int chunks_of_span;
+    int chunks_of_span, chunks_of_piece;
 } persist_call;
 
 /* false: the queue has failed. */
 bool sli_persist_enter(const sli_call *call, sli_persist_kind kind, bool backward, persist_call *persist);
-/* Chunks first .. end - 1, counted in the order that forward processes them. */
+/* The span of chunks first .. end - 1, counted in the order that forward processes them. */
 void sli_persist_enter_span(persist_call *persist, int first, int end);
-/* The way of one chunk of the span, for the products outside the loop. */
+/* Chunks first .. end - 1 of the span, launch number `order` of it, as a call of their own. */
+persist_call sli_persist_piece_at(const persist_call *persist, int first, int end, int order);
+/* The way of one chunk, for the products outside the loop. */
 step_way sli_persist_chunk(const persist_call *persist, int direction, int index);
 /* to = weights of one direction as the geometry wants them. */
 void sli_persist_pack(const step_way *way, const sli_persist_geometry *geometry, void *to);
@@ -32,7 +34,9 @@ void sli_persist_pack(const step_way *way, const sli_persist_geometry *geometry,
 void sli_persist_args(const persist_call *persist, persist_args *args);
 /* The built-in kernel of this geometry; NULL: there is none. */
 const void *sli_persist_builtin(const sli_persist_geometry *geometry);
-/* One launch over all steps of the span, in all directions; args->form is set here. */
+/* Zeros the counters of all launches of a span. */
+void sli_persist_zero_counters(const persist_call *persist);
+/* One launch over all steps of the span or piece, in all directions; args->form is set here. */
 void sli_persist_launch(const persist_call *persist, persist_args *args);
 
 #endif

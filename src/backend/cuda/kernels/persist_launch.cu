@@ -47,27 +47,48 @@ bool sli_persist_enter(const sli_call *call, sli_persist_kind kind, bool backwar
     const int span = sli_persist_span(&call->problem, &p->pair, call->chunk);
     for (int d = 0; d < p->directions; d++) set_memory(p, d, span);
     p->chunks_of_span = (span + call->chunk - 1) / call->chunk;
+    /* In lanes other layers' calls have the multiprocessors that this one leaves. */
+    p->chunks_of_piece = sli_cuda_in_lanes(call->queue)
+                             ? p->chunks_of_span
+                             : sli_persist_piece(&call->problem, caps, &p->pair, call->chunk, backward);
     return true;
 }
 
+static void enter_chunks(step_way *way, int first, int end) {
+    const int low = way->reverse ? way->chunks - end : first, high = way->reverse ? way->chunks - first : end;
+    way->c0 = low * way->chunk;
+    way->c1 = high == way->chunks ? (int)way->s.T : high * way->chunk;
+}
+
 void sli_persist_enter_span(persist_call *p, int first, int end) {
-    for (int d = 0; d < p->directions; d++) {
-        step_way *way = &p->ways[d];
-        const int low = way->reverse ? way->chunks - end : first, high = way->reverse ? way->chunks - first : end;
-        way->c0 = low * way->chunk;
-        way->c1 = high == way->chunks ? (int)way->s.T : high * way->chunk;
-    }
+    for (int d = 0; d < p->directions; d++) enter_chunks(&p->ways[d], first, end);
+}
+
+/* Chunks of `way`: what is laid out by the steps of a span begins at theirs. */
+static step_way chunks_of(const step_way *way, int first, int end) {
+    step_way part = *way;
+    enter_chunks(&part, first, end);
+    const size_t rows = (size_t)(part.c0 - way->c0) * (size_t)part.s.B;
+    if (!part.s.train) part.history.u += rows * (size_t)part.s.us * sizeof(float);
+    part.scratch.dz += rows * (size_t)part.s.zs * part.s.operand;
+    part.scratch.dr += rows * (size_t)part.s.zs * part.s.operand;
+    return part;
 }
 
 step_way sli_persist_chunk(const persist_call *p, int direction, int index) {
-    const step_way *span = &p->ways[direction];
-    step_way way = *span;
-    sli_step_enter_chunk(&way, index);
-    const size_t rows = (size_t)(way.c0 - span->c0) * (size_t)way.s.B;
-    if (!way.s.train) way.history.u += rows * (size_t)way.s.us * sizeof(float);
-    way.scratch.dz += rows * (size_t)way.s.zs * way.s.operand;
-    way.scratch.dr += rows * (size_t)way.s.zs * way.s.operand;
-    return way;
+    return chunks_of(&p->ways[direction], index, index + 1);
+}
+
+persist_call sli_persist_piece_at(const persist_call *p, int first, int end, int order) {
+    persist_call piece = *p;
+    for (int d = 0; d < p->directions; d++) piece.ways[d] = chunks_of(&p->ways[d], first, end);
+    const step_way *way = &p->ways[0];
+    const size_t sums = (size_t)order * (size_t)p->chunks_of_piece * (size_t)way->s.B * sizeof(float);
+    piece.scratch.counters += (size_t)order * p->scratch.counters_bytes;
+    piece.scratch.sums += sums * (size_t)way->s.us;
+    piece.scratch.sums_n += sums * (size_t)way->s.H;
+    piece.scratch.sums_peep += sums * 3 * (size_t)way->s.H;
+    return piece;
 }
 
 static persist_zone zone_of(const step_zone *zone) {
@@ -151,6 +172,24 @@ static const void *kernel_of(const persist_call *p, const persist_args *a) {
     return kernel;
 }
 
+void sli_persist_zero_counters(const persist_call *p) {
+    if (p->geometry->gather != SLI_PERSIST_GRID) return;
+    const size_t bytes = SLI_PERSIST_MOST_PIECES * p->scratch.counters_bytes;
+    for (int d = 0; d < p->directions; d++) {
+        const step_way *way = &p->ways[d];
+        if (!SLI_CU(p->queue, cudaMemsetAsync(way->work + p->scratch.counters, 0, bytes, way->stream))) return;
+    }
+}
+
+/* Blocks of the recurrence come before those of products beside it. */
+static bool set_priority(const persist_call *p, cudaLaunchAttribute *attribute) {
+    int least = 0, greatest = 0;
+    if (!SLI_CU(p->queue, cudaDeviceGetStreamPriorityRange(&least, &greatest))) return false;
+    attribute->id = cudaLaunchAttributePriority;
+    attribute->val.priority = greatest;
+    return true;
+}
+
 void sli_persist_launch(const persist_call *p, persist_args *a) {
     const sli_persist_geometry *g = p->geometry;
     const step_way *way = &p->ways[0];
@@ -164,11 +203,7 @@ void sli_persist_launch(const persist_call *p, persist_args *a) {
     if (cluster > 8 &&
         !SLI_CU(p->queue, cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1)))
         return;
-    if (g->gather == SLI_PERSIST_GRID)
-        for (int d = 0; d < p->directions; d++)
-            if (!SLI_CU(p->queue, cudaMemsetAsync(a->way[d].counters, 0, p->scratch.counters_bytes, way->stream)))
-                return;
-    cudaLaunchAttribute attributes[2];
+    cudaLaunchAttribute attributes[3];
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3((unsigned)(sli_persist_group(g) * g->groups * p->directions), 1, 1);
     config.blockDim = dim3((unsigned)sli_persist_threads(g), 1, 1);
@@ -185,6 +220,7 @@ void sli_persist_launch(const persist_call *p, persist_args *a) {
         attributes[config.numAttrs].id = cudaLaunchAttributeCooperative;
         attributes[config.numAttrs++].val.cooperative = 1;
     }
+    if (p->chunks_of_piece < p->chunks_of_span && !set_priority(p, &attributes[config.numAttrs++])) return;
     void *arguments[] = {(void *)a};
     sli_cuda_try(p->queue, sli_cuda_injected(cudaLaunchKernelExC(&config, kernel, arguments)),
                  "launch of the persistent recurrence");

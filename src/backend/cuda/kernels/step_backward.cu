@@ -210,7 +210,7 @@ void sli_step_give_inputs(const step_way *way, bool add) {
     product.d_row = s->I;
     product.beta = add ? 1.0f : 0.0f;
     set_pad(way, &product);
-    sli_cuda_multiply(way->queue, sli_cuda_stream(way->queue), &product);
+    sli_cuda_multiply(way->queue, way->stream, &product);
 }
 
 /* ------------------------------------------------------------------------------------------------------- chunks -- */
@@ -229,6 +229,7 @@ static void backward_chunk(step_way *ways, int directions, int index, step_gradi
     sli_cuda_phase(queue, SLI_PHASE_PRODUCT);
     for (int d = 0; d < directions; d++) add_parameters(&ways[d]);
     if (directions == 2) sli_cuda_join(queue);
+    ways[1].stream = ways[0].stream;
     sli_step_give_inputs(&ways[0], accumulate || (directions == 2 && index < done));
     if (directions == 2) sli_step_give_inputs(&ways[1], accumulate || index <= done);
 }

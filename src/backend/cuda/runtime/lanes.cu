@@ -57,6 +57,10 @@ void sli_cuda_close_lanes(sli_queue *queue) {
     queue->lanes_open = 0;
 }
 
+bool sli_cuda_in_lanes(const sli_queue *queue) {
+    return queue->lanes_open > 0;
+}
+
 void sli_cuda_free_lanes(sli_queue *queue) {
     for (int lane = 0; lane < queue->lanes_made; lane++) {
         (void)cudaEventDestroy(queue->lane_passed[lane]);

@@ -46,7 +46,8 @@ sl_status sli_cuda_record_end(sli_queue *queue, sli_recording **recording) {
     if (queue->failed == SL_OK && !graph)
         sli_cuda_fail(queue, SL_ERR_DEVICE, "recording on GPU %d gave no graph; run without recording",
                       queue->device->index);
-    if (queue->failed == SL_OK && SLI_CU(queue, cudaGraphInstantiate(&made->graph, graph, 0)))
+    if (queue->failed == SL_OK &&
+        SLI_CU(queue, cudaGraphInstantiate(&made->graph, graph, cudaGraphInstantiateFlagUseNodePriority)))
         (void)SLI_CU(queue, cudaGraphUpload(made->graph, queue->stream));
     if (graph) (void)cudaGraphDestroy(graph);
     if (queue->failed != SL_OK) {

@@ -1,0 +1,145 @@
+/* Which products run beside the persistent recurrence, on GPUs that need not exist. */
+#include "backend/cuda/persist_overlap.h"
+#include "cuda_caps.h"
+#include "test.h"
+
+typedef struct layer {
+    sli_problem p;
+    sli_caps caps;
+    sli_persist_pair pair;
+    int chunk;
+} layer;
+
+static layer layer_of(const char *text, sli_persist_kind kind, int multiprocessors) {
+    layer l = {.caps = invented(90)};
+    sli_why why = {""};
+    if (multiprocessors > 0) l.caps.multiprocessors = multiprocessors;
+    REQUIRE_OK(sli_problem_parse(text, &l.p));
+    REQUIRE(sli_persist_pair_of(&l.p, 0, &l.caps, kind, &l.pair, &why));
+    l.chunk = sli_caps_chunk(&l.caps, l.p.batch, l.p.steps);
+    return l;
+}
+
+static sli_persist_pass pass_of(const layer *l, bool backward) {
+    return sli_persist_pass_of(&l->p, &l->caps, &l->pair, l->chunk, backward);
+}
+
+static int chunks_of_span(const layer *l) {
+    return (sli_persist_span(&l->p, &l->pair, l->chunk) + l->chunk - 1) / l->chunk;
+}
+
+static const char *const layers[] = {
+    "lstm:b16_t1024_i768_h768_tf32_train",  "lstm:b16_t1000_i256_h256_f32_train",
+    "gru:b16_t1024_i768_h768_f32_train",    "lstm:b64_t1000_i512_h512_bf16",
+    "rnn:b8_t3000_i900_h200_tf32_train",    "lstm:b16_t1000_i1024_h256_bi_bf16_train",
+    "lstm:b20_t35_i650_h650_bf16_train",    "gru:b1_t50000_i64_h64_f16_train",
+    "lstm:b64_t4000_i4096_h512_bf16_train", "lstm:b256_t2000_i1024_h512_tf32_train",
+};
+enum { LAYERS = (int)(sizeof layers / sizeof *layers) };
+
+/* Pieces are whole chunks, at most as many as there are counters for, and only where the prediction says that they gain. */
+TEST(cuda_persist_overlap_pieces_are_chunks) {
+    int cut = 0;
+    for (int i = 0; i < LAYERS; i++)
+        for (int kind = 0; kind < 2; kind++)
+            for (int backward = 0; backward < 2; backward++) {
+                sli_persist_geometry g;
+                sli_problem p;
+                const sli_caps caps = invented(90);
+                REQUIRE_OK(sli_problem_parse(layers[i], &p));
+                if (!sli_persist_choose(&p, &caps, (sli_persist_kind)kind, false, &g, NULL)) continue;
+                if (p.train ? !sli_persist_choose(&p, &caps, (sli_persist_kind)kind, true, &g, NULL) : backward)
+                    continue;
+                const layer l = layer_of(layers[i], (sli_persist_kind)kind, 0);
+                const sli_persist_pass pass = pass_of(&l, backward);
+                const int chunks = chunks_of_span(&l);
+                const int each = sli_persist_piece(&l.p, &l.caps, &l.pair, l.chunk, backward);
+                const double plain = pass.launches_us + pass.steps_us + pass.products_us;
+                CHECK(pass.pieces >= 1 && pass.pieces <= SLI_PERSIST_MOST_PIECES && pass.pieces <= chunks);
+                CHECK((chunks + each - 1) / each == pass.pieces);
+                CHECK(pass.pieces == 1 ? pass.us == plain && each == chunks : pass.us < plain && pass.idle > 0);
+                CHECK(pass.us >= pass.steps_us && pass.us >= pass.products_us);
+                cut += pass.pieces > 1;
+            }
+    CHECK(cut >= 5);
+}
+
+/* Backward of 768 units and 16 rows takes 96 of 132 multiprocessors. */
+TEST(cuda_persist_overlap_uses_what_is_idle) {
+    const layer l = layer_of("lstm:b16_t1024_i768_h768_tf32_train", SLI_PERSIST_KIND_GRID, 0);
+    const sli_persist_pass forward = pass_of(&l, false), backward = pass_of(&l, true);
+    CHECK(backward.idle == 132 - sli_persist_ctas(&l.pair.backward) && backward.idle >= 16);
+    CHECK(backward.pieces > 1 &&
+          backward.us < 0.95 * (backward.launches_us + backward.steps_us + backward.products_us));
+    CHECK(forward.idle == 132 - sli_persist_ctas(&l.pair.forward));
+}
+
+TEST(cuda_persist_overlap_needs_idle_multiprocessors_chunks_and_work) {
+    layer full = layer_of("lstm:b16_t1024_i768_h768_tf32_train", SLI_PERSIST_KIND_GRID, 0);
+    full.caps.multiprocessors = sli_persist_ctas(&full.pair.backward);
+    CHECK(sli_persist_idle(&full.pair.backward, &full.caps) == 0 && pass_of(&full, true).pieces == 1);
+    layer waves = layer_of("lstm:b16_t1000_i1024_h256_f32_train", SLI_PERSIST_KIND_CLUSTER, 0);
+    CHECK(pass_of(&waves, true).pieces > 1);
+    waves.pair.backward.groups = 40;
+    CHECK(sli_persist_idle(&waves.pair.backward, &waves.caps) == 0 && pass_of(&waves, true).pieces == 1);
+    const layer one_chunk = layer_of("lstm:b16_t250_i1024_h256_f32_train", SLI_PERSIST_KIND_CLUSTER, 0);
+    CHECK(one_chunk.chunk >= 250 && pass_of(&one_chunk, true).idle > 0 && pass_of(&one_chunk, true).pieces == 1);
+    const layer little = layer_of("lstm:b1_t9000_i3_h64_bf16_train", SLI_PERSIST_KIND_CLUSTER, 0);
+    CHECK(chunks_of_span(&little) > 1 && pass_of(&little, true).pieces == 1);
+}
+
+/* More inputs: more to run beside, and never less time than the products take on what is idle, less the pieces at the ends. */
+TEST(cuda_persist_overlap_counts_products_that_are_longer_than_the_steps) {
+    double before = 0;
+    for (int inputs = 256; inputs <= 16384; inputs *= 4) {
+        char text[64];
+        snprintf(text, sizeof text, "lstm:b16_t1000_i%d_h256_tf32_train", inputs);
+        const layer l = layer_of(text, SLI_PERSIST_KIND_CLUSTER, 0);
+        const sli_persist_pass pass = pass_of(&l, true);
+        CHECK(pass.us > before);
+        CHECK(pass.us > pass.products_us);
+        before = pass.us;
+    }
+}
+
+/* Of both directions the gradients of x stay behind: less gain than one direction of as much work has. */
+TEST(cuda_persist_overlap_of_both_directions) {
+    const layer both = layer_of("lstm:b16_t1000_i1024_h256_bi_f32_train", SLI_PERSIST_KIND_CLUSTER, 0);
+    const sli_persist_pass pass = pass_of(&both, true);
+    const double behind = pass.products_us * 1024 / (2 * 1024 + 256);
+    CHECK(pass.pieces > 1 && pass.us > pass.steps_us + behind);
+}
+
+/* Memory does not depend on pieces: that of a shorter call, or of fewer rows, lies in the plan's. */
+TEST(cuda_persist_overlap_books_nothing_but_counters) {
+    const layer l = layer_of("lstm:b16_t1024_i768_h768_tf32_train", SLI_PERSIST_KIND_GRID, 0);
+    const sli_persist_scratch at = sli_persist_layout_backward(&l.p, &l.caps, &l.pair, l.chunk);
+    const sli_persist_geometry *g = &l.pair.backward;
+    CHECK(at.counters_bytes == sizeof(uint32_t) * (size_t)(g->groups * g->halves * g->reduce));
+    CHECK(at.exchange >= at.counters + SLI_PERSIST_MOST_PIECES * at.counters_bytes);
+    for (int steps = 1; steps <= l.p.steps; steps += 93)
+        for (int batch = 1; batch <= l.p.batch; batch += 5) {
+            sli_problem shorter = l.p;
+            sli_persist_pair pair;
+            shorter.steps = steps;
+            shorter.batch = batch;
+            REQUIRE(sli_persist_pair_of(&shorter, l.p.batch, &l.caps, SLI_PERSIST_KIND_GRID, &pair, NULL));
+            CHECK(sli_persist_layout_backward(&shorter, &l.caps, &pair, l.chunk).total <= at.total);
+            const int each = sli_persist_piece(&shorter, &l.caps, &pair, l.chunk, true);
+            const int chunks = (sli_persist_span(&shorter, &pair, l.chunk) + l.chunk - 1) / l.chunk;
+            CHECK(each >= 1 && each <= chunks && (chunks + each - 1) / each <= SLI_PERSIST_MOST_PIECES);
+        }
+}
+
+/* `sluice plan` says it. */
+TEST(cuda_persist_overlap_is_described) {
+    const layer l = layer_of("lstm:b16_t1024_i768_h768_tf32_train", SLI_PERSIST_KIND_GRID, 0);
+    char text[512] = "";
+    sli_cuda_lstm_grid.describe(&l.p, &l.caps, text, sizeof text);
+    const char *backward = strstr(text, "; backward: ");
+    REQUIRE(backward != NULL);
+    char wanted[96];
+    snprintf(wanted, sizeof wanted, ", in %d pieces with products beside them on %d multiprocessors",
+             pass_of(&l, true).pieces, pass_of(&l, true).idle);
+    CHECK(strstr(backward, wanted) != NULL);
+}
