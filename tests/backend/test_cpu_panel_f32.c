@@ -1,109 +1,6 @@
-/* Products of a step on panels of floats: against a loop in double at awkward sizes, and their bits whatever goes together. */
+/* Products of a step on panels of floats: at awkward sizes, and their bits whatever goes together. */
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/isa/isa.h"
-#include "test.h"
-
-typedef struct panels {
-    const sli_panel_ops *ops;
-    int k, vectors, panels, rows, columns; /* columns of all panels, padding included */
-    float *weights;                        /* [k][columns], 0 where there is padding */
-    float *operands;                       /* [rows][k] */
-    float *packed, *tile;
-    const void *row[16];
-} panels;
-
-static float *floats_new(size_t count, uint64_t *seed) {
-    float *data = aligned_alloc(64, (count * sizeof *data + 63) / 64 * 64 + 64);
-    REQUIRE(data != NULL);
-    for (size_t i = 0; i < count; i++) data[i] = seed ? (float)test_random(seed) : NAN;
-    return data;
-}
-
-/* Columns behind `valid` of the last vector are padding. The source is read across (k_stride 1) or down (lane_stride 1). */
-static panels panels_new(const sli_panel_ops *ops, int rows, int count, int vectors, int k, int valid, bool across) {
-    uint64_t seed = test_seed;
-    panels t = {.ops = ops, .k = k, .vectors = vectors, .panels = count, .rows = rows};
-    const int lanes = ops->lanes, width = vectors * lanes;
-    t.columns = count * width;
-    t.weights = floats_new((size_t)(k * t.columns), &seed);
-    t.operands = floats_new((size_t)(rows * k), &seed);
-    for (int i = 0; i < k; i++)
-        for (int c = valid; c < lanes; c++) t.weights[i * t.columns + t.columns - lanes + c] = 0;
-    const size_t bytes = ops->panel_bytes(k, vectors);
-    CHECK(bytes % 64 == 0);
-    t.packed = floats_new(bytes * (size_t)count / sizeof(float), NULL);
-    t.tile = floats_new((size_t)(rows * t.columns), NULL);
-    float *turned = floats_new((size_t)(k * t.columns), NULL); /* [columns][k] */
-    for (int c = 0; c < t.columns; c++)
-        for (int i = 0; i < k; i++) turned[c * k + i] = t.weights[i * t.columns + c];
-    for (int p = 0; p < count; p++) {
-        sli_panel_source source = {.k = k, .vectors = vectors, .lane_stride = across ? k : 1};
-        source.k_stride = across ? 1 : t.columns;
-        for (int v = 0; v < vectors; v++) {
-            const int c = p * width + v * lanes;
-            source.valid[v] = c + lanes == t.columns ? valid : lanes;
-            source.from[v] = source.valid[v] == 0 ? NULL : across ? turned + c * k : t.weights + c;
-        }
-        ops->pack((char *)t.packed + (size_t)p * bytes, &source);
-    }
-    free(turned);
-    for (int r = 0; r < rows; r++) t.row[r] = t.operands + r * k;
-    return t;
-}
-
-static void panels_free(panels *t) {
-    free(t->weights);
-    free(t->operands);
-    free(t->packed);
-    free(t->tile);
-}
-
-static void multiply(const panels *t, int first_row, int rows, int first_panel, int count, float *tile) {
-    const sli_panel_product p = {.rows = rows,
-                                 .panels = count,
-                                 .vectors = t->vectors,
-                                 .k = t->k,
-                                 .a = t->row + first_row,
-                                 .w = (const char *)t->packed +
-                                      (size_t)first_panel * t->ops->panel_bytes(t->k, t->vectors),
-                                 .tile = tile};
-    t->ops->product(&p);
-}
-
-static void check_product(const panels *t) {
-    const int width = t->vectors * t->ops->lanes;
-    double worst = 0;
-    multiply(t, 0, t->rows, 0, t->panels, t->tile);
-    for (int c = 0; c < t->columns; c++)
-        for (int r = 0; r < t->rows; r++) {
-            double sum = 0, size = 0;
-            for (int i = 0; i < t->k; i++) {
-                const double term = (double)t->operands[r * t->k + i] * t->weights[i * t->columns + c];
-                sum += term;
-                size += fabs(term);
-            }
-            const float got = t->tile[(c / width * t->rows + r) * width + c % width];
-            const double error = fabs(got - sum) / (1e-30 + size + 1e-6);
-            if (!(error <= worst)) worst = error;
-        }
-    if (!(worst <= 1e-6 * (2 + 0.1 * t->k)))
-        test_fail(__FILE__, __LINE__, "%d rows, %d panels of %d vectors, k %d: error %g", t->rows, t->panels,
-                  t->vectors, t->k, worst);
-}
-
-/* One row and one panel at a time give the bits of all at once. */
-static void check_bits(const panels *t) {
-    const int width = t->vectors * t->ops->lanes;
-    float *one = floats_new((size_t)width, NULL);
-    for (int p = 0; p < t->panels; p++)
-        for (int r = 0; r < t->rows; r++) {
-            multiply(t, r, 1, p, 1, one);
-            if (memcmp(one, t->tile + (p * t->rows + r) * width, (size_t)width * sizeof *one) != 0)
-                test_fail(__FILE__, __LINE__, "row %d of %d, panel %d of %d, %d vectors, k %d: other bits alone", r,
-                          t->rows, p, t->panels, t->vectors, t->k);
-        }
-    free(one);
-}
+#include "backend/panels.h"
 
 static void check_isa(sli_isa isa) {
     static const int depths[] = {1, 7, 128, 257};
@@ -115,7 +12,7 @@ static void check_isa(sli_isa isa) {
             for (int rows = 1; rows <= 13; rows++)
                 for (int count = 1; count <= 5; count += 2) {
                     panels t = panels_new(ops, rows, count, vectors, depths[d], rows % (ops->lanes + 1), rows & 1);
-                    check_product(&t);
+                    check_product(&t, SL_F32);
                     check_bits(&t);
                     panels_free(&t);
                 }

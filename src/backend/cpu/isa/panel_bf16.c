@@ -45,7 +45,6 @@ static void convert(void *operand, const float *restrict from, int k) {
     if (k % 2) to[k] = 0;
 }
 
-extern const sli_panel_ops ISA(panel_bf16);
 const sli_panel_ops ISA(panel_bf16) = {.name = "bf16 (f32 arithmetic)",
                                        .lanes = VL,
                                        .panels = 12,

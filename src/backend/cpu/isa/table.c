@@ -12,6 +12,7 @@ const sli_isa_ops SLI_ISA_TABLE(SLI_ISA_SUFFIX) = {
     .gemm_packed = ISA(gemm_packed),
     .gemm = ISA(gemm),
     .panel_f32 = &ISA(panel_f32),
+    .panel_bf16 = &ISA(panel_bf16),
     .panel_i8 = &ISA(panel_i8),
     .act = ISA(act),
     .act_slope = ISA(act_slope),
