@@ -13,7 +13,7 @@ bool sli_refuse(sli_why *why, const char *format, ...) {
 }
 
 const char *sli_isa_name(sli_isa isa) {
-    static const char *const names[] = {"base", "avx2", "avx512", "amx"};
+    static const char *const names[] = {"base", "neon", "avx2", "avx512", "amx"};
     return (unsigned)isa < sizeof names / sizeof *names ? names[isa] : "?";
 }
 

@@ -11,16 +11,20 @@
 
 /* ------------------------------------------------------------------------------------------------ capabilities -- */
 typedef enum sli_device_kind { SLI_DEVICE_CPU, SLI_DEVICE_CUDA } sli_device_kind;
-typedef enum sli_isa { SLI_ISA_BASE, SLI_ISA_AVX2, SLI_ISA_AVX512, SLI_ISA_AMX } sli_isa;
+/* x86-64 in order, each with all below it; NEON is arm64's. BASE: what every processor of the build's kind has, in portable C
+ * where that is not x86-64. */
+typedef enum sli_isa { SLI_ISA_BASE, SLI_ISA_NEON, SLI_ISA_AVX2, SLI_ISA_AVX512, SLI_ISA_AMX } sli_isa;
+enum { SLI_ISA_WHY = 128 }; /* bytes of a sentence about one */
 
 typedef struct sli_caps {
     char name[32]; /* as the user wrote it, resolved: "cpu", "cpu:avx2", "cuda:sm_90" */
     sli_device_kind kind;
-    sli_isa isa;            /* cpu */
-    int threads;            /* cpu: threads a run will use */
-    bool have_blas;         /* cpu: a BLAS library was loaded */
-    bool invented;          /* can be planned for, not run on */
-    int compute_capability; /* cuda: 90 */
+    sli_isa isa;               /* cpu */
+    char isa_why[SLI_ISA_WHY]; /* cpu: why this one: "this CPU has no AVX-512 ...", "forced by SLUICE_CPU_ISA" */
+    int threads;               /* cpu: threads a run will use */
+    bool have_blas;            /* cpu: a BLAS library was loaded */
+    bool invented;             /* can be planned for, not run on */
+    int compute_capability;    /* cuda: 90 */
     int multiprocessors;
     int index;          /* cuda: the GPU's number among the visible ones */
     int driver;         /* cuda: 13000; 0 for an invented one */

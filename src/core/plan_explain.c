@@ -119,12 +119,15 @@ static const char *precision(const sl_plan *plan, char *text, size_t capacity) {
     return text;
 }
 
-/* What a GPU is and how calls get to it; nothing of a CPU. */
+/* What a GPU is and how calls get to it; a CPU's instruction set and why it is this one. */
 static void explain_device(const sl_plan *plan, sli_text *text) {
     const sli_caps *caps = &plan->caps;
     char name[32] = "", sentence[1024] = "", bytes[32];
     bool usable = false;
-    if (caps->kind != SLI_DEVICE_CUDA) return;
+    if (caps->kind != SLI_DEVICE_CUDA) {
+        sli_text_printf(text, "instruction set: %s (%s)\n", sli_isa_name(caps->isa), caps->isa_why);
+        return;
+    }
     if (caps->invented)
         snprintf(sentence, sizeof sentence, "sm_%d, %d SMs, %s of memory", caps->compute_capability,
                  caps->multiprocessors, human((double)caps->memory, "B", bytes, sizeof bytes));
@@ -206,9 +209,14 @@ static void put_memory(sli_text *text, const sl_memory *m) {
         m->state, m->inputs, m->run_block, m->blas_buffers, m->segments);
 }
 
-static void put_gpu(const sl_plan *plan, sli_text *text) {
+static void put_device(const sl_plan *plan, sli_text *text) {
     const sli_caps *caps = &plan->caps;
-    if (caps->kind != SLI_DEVICE_CUDA) return;
+    if (caps->kind != SLI_DEVICE_CUDA) {
+        sli_text_printf(text, "\"isa\": \"%s\", \"isa_why\": ", sli_isa_name(caps->isa));
+        put_string(text, caps->isa_why);
+        sli_text_printf(text, ", ");
+        return;
+    }
     sli_text_printf(text,
                     "\"gpu\": {\"index\": %d, \"compute_capability\": %d, \"multiprocessors\": %d, \"memory\": %zu, "
                     "\"free_memory\": %zu, \"driver\": %d, \"cudnn\": %d, \"graph\": %s}, ",
@@ -226,7 +234,7 @@ static sl_status explain_json(sl_plan *plan) {
                     plan->caps.name, plan->caps.invented ? "true" : "false", plan->options.threads, plan->options.batch,
                     plan->options.steps, plan->train ? "true" : "false", sli_dtype_name(plan->options.dtype),
                     precision(plan, numbers, sizeof numbers), plan->chunk, plan->flops);
-    put_gpu(plan, &text);
+    put_device(plan, &text);
     sli_text_printf(&text, "\"layers\": [");
     for (int i = 0; i < plan->step_count; i++) {
         const sli_step *step = &plan->steps[i];

@@ -1,4 +1,5 @@
 /* The CPU as a device: names, invented instruction sets, memory, BLAS. */
+#include <errno.h>
 #include <pthread.h>
 #include <unistd.h>
 #include "backend/cpu/cpu.h"
@@ -13,13 +14,128 @@ TEST(cpu_device_names) {
     CHECK(caps.threads == 3 && !caps.invented && caps.isa == SLI_ISA_BASE && strcmp(caps.name, "cpu:base") == 0);
     REQUIRE_OK(sli_cpu_device.caps("cpu:amx", 1, &caps));
     CHECK(caps.invented == (sli_cpu_isa() < SLI_ISA_AMX));
+    CHECK(strstr(caps.isa_why, "name") != NULL);
     CHECK_FAILS(sli_cpu_device.caps("cpu:sse9", 1, &caps), SL_ERR_UNKNOWN, "cpu:sse9");
+    CHECK_FAILS(sli_cpu_device.caps("cpu:", 1, &caps), SL_ERR_UNKNOWN, "cpu:");
+    CHECK_FAILS(sli_cpu_device.caps("cpux", 1, &caps), SL_ERR_UNKNOWN, "cpux");
     CHECK_FAILS(sli_cpu_device.caps("gpu", 1, &caps), SL_ERR_UNKNOWN, "gpu");
     char name[16], text[200];
     bool usable = false;
     CHECK(sli_cpu_device.describe(0, name, sizeof name, text, sizeof text, &usable) && usable);
     CHECK(strcmp(name, "cpu") == 0 && strstr(text, "thread") != NULL);
     CHECK(!sli_cpu_device.describe(1, name, sizeof name, text, sizeof text, &usable));
+}
+
+/* ------------------------------------------------------------------------------------------- instruction sets -- */
+static void expect_lacking(sli_cpu_facts facts, sli_isa isa, const char *part) {
+    char why[SLI_ISA_WHY] = "";
+    CHECK(!sli_cpu_facts_allow(&facts, isa, why));
+    if (!strstr(why, part)) test_fail(__FILE__, __LINE__, "\"%s\" does not say \"%s\"", why, part);
+}
+
+/* Flags of the processor, registers that the system saves, permission: each alone is not enough. */
+TEST(cpu_isa_needs_the_system_too) {
+    const uint64_t avx = 0x7, avx512 = 0xe7, amx = 0x600e7;
+    const sli_cpu_facts all = {.avx2 = true, .avx512 = true, .amx = true, .saved = amx};
+    char why[SLI_ISA_WHY];
+    for (sli_isa isa = SLI_ISA_AVX2; isa <= SLI_ISA_AMX; isa++) CHECK(sli_cpu_facts_allow(&all, isa, why));
+    sli_cpu_facts f = all;
+    f.amx_permission = EPERM;
+    expect_lacking(f, SLI_ISA_AMX, "Linux refuses AMX");
+    CHECK(sli_cpu_facts_allow(&f, SLI_ISA_AVX512, why));
+    f = all;
+    f.saved = amx & ~(uint64_t)(1 << 18);
+    expect_lacking(f, SLI_ISA_AMX, "does not save AMX");
+    f.saved = avx512;
+    CHECK(sli_cpu_facts_allow(&f, SLI_ISA_AVX512, why));
+    f.saved = avx512 & ~(uint64_t)(1 << 5);
+    expect_lacking(f, SLI_ISA_AVX512, "does not save AVX-512");
+    expect_lacking(f, SLI_ISA_AMX, "does not save AVX-512");
+    CHECK(sli_cpu_facts_allow(&f, SLI_ISA_AVX2, why));
+    f.saved = avx & ~(uint64_t)4;
+    expect_lacking(f, SLI_ISA_AVX2, "does not save AVX registers");
+    f = all;
+    f.amx = false;
+    expect_lacking(f, SLI_ISA_AMX, "has no AMX");
+    f.avx512 = false;
+    expect_lacking(f, SLI_ISA_AMX, "has no AVX-512");
+    f.avx2 = false;
+    expect_lacking(f, SLI_ISA_AVX512, "has no AVX2");
+    CHECK(sli_cpu_facts_allow(&f, SLI_ISA_BASE, why));
+    expect_lacking(f, SLI_ISA_NEON, "arm64");
+    f.neon = true;
+    CHECK(sli_cpu_facts_allow(&f, SLI_ISA_NEON, why));
+}
+
+/* The compiler's own look at this machine. */
+TEST(cpu_isa_of_this_machine) {
+    char why[SLI_ISA_WHY];
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    CHECK(sli_cpu_has(SLI_ISA_AVX2, why) == (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")));
+    CHECK(sli_cpu_has(SLI_ISA_AVX512, why) ==
+          (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")));
+    CHECK(!sli_cpu_has(SLI_ISA_NEON, why));
+#elif defined(__aarch64__)
+    CHECK(sli_cpu_isa() == SLI_ISA_NEON && !sli_cpu_has(SLI_ISA_AVX2, why));
+#endif
+    CHECK(sli_cpu_has(SLI_ISA_BASE, why) && sli_cpu_has(sli_cpu_isa(), why));
+    if (sli_cpu_isa() == SLI_ISA_AVX2) {
+        sli_caps caps;
+        REQUIRE_OK(sli_cpu_device.caps("cpu", 1, &caps));
+        CHECK(!sli_cpu_has(SLI_ISA_AVX512, why) && strcmp(why, caps.isa_why) == 0);
+    }
+}
+
+TEST(cpu_isa_forced_by_the_environment) {
+    const char *before = getenv("SLUICE_CPU_ISA");
+    char kept[64], name[16], text[300];
+    sli_caps caps;
+    bool usable = true;
+    snprintf(kept, sizeof kept, "%s", before ? before : "");
+    setenv("SLUICE_CPU_ISA", "base", 1);
+    sl_status status = sli_cpu_device.caps("cpu", 1, &caps);
+    CHECK(status == SL_OK && caps.isa == SLI_ISA_BASE && strstr(caps.isa_why, "SLUICE_CPU_ISA") && !caps.invented);
+    CHECK(sli_cpu_device.describe(0, name, sizeof name, text, sizeof text, &usable) && usable);
+    CHECK(strstr(text, "base instructions (forced by SLUICE_CPU_ISA)") != NULL);
+    status = sli_cpu_device.caps("cpu:avx512", 1, &caps);
+    CHECK(status == SL_OK && caps.isa == SLI_ISA_AVX512);
+    setenv("SLUICE_CPU_ISA", "sse9", 1);
+    CHECK_FAILS(sli_cpu_device.caps("cpu", 1, &caps), SL_ERR_UNKNOWN, "SLUICE_CPU_ISA is \"sse9\"");
+    CHECK_FAILS(sli_cpu_device.caps("cpu:base", 1, &caps), SL_ERR_UNKNOWN, "SLUICE_CPU_ISA is \"sse9\"");
+    CHECK(sli_cpu_device.describe(0, name, sizeof name, text, sizeof text, &usable) && !usable && strstr(text, "sse9"));
+    setenv("SLUICE_CPU_ISA", sli_cpu_isa() == SLI_ISA_NEON ? "avx2" : "neon", 1);
+    CHECK_FAILS(sli_cpu_device.caps("cpu", 1, &caps), SL_ERR_DEVICE, "use another one");
+    setenv("SLUICE_CPU_ISA", "", 1);
+    status = sli_cpu_device.caps("cpu", 1, &caps);
+    CHECK(status == SL_OK && caps.isa == sli_cpu_isa());
+    if (before)
+        setenv("SLUICE_CPU_ISA", kept, 1);
+    else
+        unsetenv("SLUICE_CPU_ISA");
+}
+
+static void check_table(const sli_call *call) {
+    float *y = call->out[0];
+    y[0] = call->cpu->isa == SLI_ISA_BASE && strcmp(call->cpu->ops->name, "base") == 0 ? 1 : -1;
+}
+
+/* What a device was asked for is what its calls compute with. */
+TEST(cpu_isa_of_the_name_is_what_runs) {
+    sli_caps caps;
+    sli_device *device;
+    sli_queue *queue;
+    float y = 0;
+    REQUIRE_OK(sli_cpu_device.caps("cpu:base", 1, &caps));
+    REQUIRE_OK(sli_cpu_device.open(&caps, NULL, &device));
+    REQUIRE_OK(sli_cpu_device.queue_new(device, &queue));
+    sli_call call = {0};
+    call.out[0] = &y;
+    REQUIRE_OK(sli_cpu_device.submit(queue, check_table, &call));
+    CHECK(y == 1);
+    sli_cpu_device.queue_free(queue);
+    sli_cpu_device.close(device);
 }
 
 TEST(cpu_device_invented_cannot_be_opened) {
@@ -88,8 +204,9 @@ TEST(cpu_gemm_of_every_isa) {
     static const int sizes[][3] = {{1, 1, 1},    {1, 70, 9}, {2, 50, 33},   {3, 64, 7},
                                    {5, 31, 300}, {7, 17, 5}, {25, 130, 64}, {13, 33, 0}};
     uint64_t seed = test_seed;
-    for (int isa = SLI_ISA_BASE; isa <= (int)sli_cpu_isa() && isa <= SLI_ISA_AVX512; isa++)
-        for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+    char why[SLI_ISA_WHY];
+    for (int isa = SLI_ISA_BASE; isa <= SLI_ISA_AVX512; isa++)
+        for (size_t s = 0; sli_cpu_has((sli_isa)isa, why) && s < sizeof sizes / sizeof sizes[0]; s++)
             for (int way = 0; way < 16; way++) {
                 const int m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
                 const bool a_columns = way & 1, b_columns = way & 2, add = way & 4, packed = way & 8;

@@ -2,6 +2,8 @@
 . "$TESTS/lib.bash"
 # Layer, problem and kernel, refusals; the bytes have their own tests.
 kernels() { grep -E '^(plan:|  rnn|exit|sluice:)|refused' | sed -E 's/ +[0-9.]+ .?FLOP +[0-9.]+ .?B$//'; }
+# What this machine has, and does not have.
+instructions() { sed -E 's/^(instruction set:) [a-z0-9]+ \((the|this|Linux) [^)]*\)+/\1 THE BEST/; s/but this CPU [^:]*/but LACKS/'; }
 try plan lstm:l2_b20_t35_i650_h650_train --device cpu --threads 2 | kernels
 try plan gru:b3_t5_i4_h8_bi+reset=before --threads 2 --device cpu:base | kernels
 try plan lstm:b3_t5_i4_h8 --device cpu:avx2 --threads 2 | kernels
@@ -10,6 +12,9 @@ try plan lstm:l2_b3_t5_i4_h8_bf16_train --device cuda:sm_90 | grep -E '^(plan|de
 try plan lstm:b3_t5_i4_h8_f16_train --device cuda:sm_86 --no-graph | grep -E '^(plan|device):|graph|  the loss'
 try plan lstm:b3_t5_i4_h8_f32x3_train --device cuda:sm_90 | grep -E '^plan:'
 try plan lstm:b3_t5_i4_h8_f32x3 --device cpu --threads 1
+echo "instruction sets:"
+for isa in '' base sse9 neon; do SLUICE_CPU_ISA=$isa try plan lstm:b3_t5_i4_h8 --device cpu | grep -E '^(instruction|exit|sluice)' | instructions; done
+SLUICE_CPU_ISA=base try plan lstm:b3_t5_i4_h8 --device cpu:avx2 | grep '^instruction'
 try plan lstm:b3_t5_i4_h8 --device cuda:sm_75
 try plan lstm:b3_t5_i4_h8 --device tpu
 try plan lstm:b3_t5_i4_h8 --require ref --threads 1 | kernels

@@ -49,9 +49,9 @@ static void env_pop(const char *name, const char *old, bool had) {
  * The environment belongs to the process: it is changed inside the once and put back at once. */
 static void *open_library(void) {
     static const char *const names[] = {"libopenblas.so.0", "libopenblas.so", "libblas.so.3"};
-    char threads[32], core[32];
+    char threads[32], core[32], lacks[SLI_ISA_WHY];
     bool had_threads, had_core = false;
-    const bool force_core = sli_cpu_isa() >= SLI_ISA_AVX512 && getenv("OPENBLAS_CORETYPE") == NULL;
+    const bool force_core = sli_cpu_has(SLI_ISA_AVX512, lacks) && getenv("OPENBLAS_CORETYPE") == NULL;
     env_push("OPENBLAS_NUM_THREADS", "1", threads, sizeof threads, &had_threads);
     if (force_core) env_push("OPENBLAS_CORETYPE", "SkylakeX", core, sizeof core, &had_core);
     void *library = NULL;

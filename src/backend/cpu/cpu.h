@@ -34,8 +34,21 @@ typedef struct sli_cpu {
 /* The products of a step with operands of this type (isa/panel.h); NULL where the instruction set has none. */
 const struct sli_panel_ops *sli_cpu_panels(const sli_cpu *cpu, sl_dtype dtype);
 
+/* What decides which instruction sets can be used; read from the machine, or invented by tests. */
+typedef struct sli_cpu_facts {
+    bool neon, avx2, avx512, amx; /* flags of the processor */
+    uint64_t saved;               /* XCR0: registers that the system saves */
+    int amx_permission;           /* 0, or the errno with which Linux refused tiles */
+} sli_cpu_facts;
+/* false: *why says what is missing. */
+bool sli_cpu_facts_allow(const sli_cpu_facts *facts, sli_isa isa, char why[SLI_ISA_WHY]);
+/* This machine. For SLI_ISA_AMX the permission is asked for, once in a process, where nothing else is missing. */
+bool sli_cpu_has(sli_isa isa, char why[SLI_ISA_WHY]);
 /* The best instruction set of this machine. */
 sli_isa sli_cpu_isa(void);
+/* The one a device uses, and why: the one named ("avx2" of "cpu:avx2", which this machine need not have), else
+ * the one in SLUICE_CPU_ISA, else the best. An error where SLUICE_CPU_ISA cannot be obeyed, whatever is named. */
+sl_status sli_cpu_choose(const char *named, sli_isa *isa, char why[SLI_ISA_WHY]);
 /* Fills *cpu for an instruction set that the machine has. */
 void sli_cpu_engine(sli_isa isa, bool use_blas, sli_cpu *cpu);
 /* caps of "cpu", "cpu:avx2"...; also the far device's. */

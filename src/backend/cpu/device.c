@@ -6,72 +6,22 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/isa/isa.h"
 
-#if defined(__x86_64__) || defined(__i386__)
+#if defined(__x86_64__)
 #include <cpuid.h>
-#define HAVE_X86 1
-#else
-#define HAVE_X86 0
 #endif
 
 /* ----------------------------------------------------------------------------------------------- capabilities -- */
-#if HAVE_X86
-static bool have_amx(void) {
-    unsigned a, b, c, d;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
-    return (d >> 22 & 1) && (d >> 24 & 1); /* AMX-BF16, AMX-TILE */
-}
-
-sli_isa sli_cpu_isa(void) {
-    __builtin_cpu_init();
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    if (avx512 && have_amx()) return SLI_ISA_AMX;
-    return avx512 ? SLI_ISA_AVX512 : avx2 ? SLI_ISA_AVX2 : SLI_ISA_BASE;
-}
-
-static const sli_isa_ops *ops_of(sli_isa isa) {
-    return isa >= SLI_ISA_AVX512 ? &sli_isa_ops_avx512 : isa == SLI_ISA_AVX2 ? &sli_isa_ops_avx2 : &sli_isa_ops_base;
-}
-#else
-sli_isa sli_cpu_isa(void) {
-    return SLI_ISA_BASE;
-}
-
-static const sli_isa_ops *ops_of(sli_isa isa) {
-    (void)isa;
-    return &sli_isa_ops_base;
-}
-#endif
-
-void sli_cpu_engine(sli_isa isa, bool use_blas, sli_cpu *cpu) {
-    cpu->isa = isa;
-    cpu->ops = ops_of(isa);
-    cpu->blas = use_blas ? sli_blas_get(NULL) : NULL;
-}
-
-static const char *const isa_names[] = {"base", "avx2", "avx512", "amx"};
-
 sl_status sli_cpu_caps(const char *device_name, int threads, sli_caps *caps) {
+    char lacks[SLI_ISA_WHY];
     memset(caps, 0, sizeof *caps);
-    const sli_isa machine = sli_cpu_isa();
-    caps->isa = machine;
-    if (strncmp(device_name, "cpu:", 4) == 0) {
-        int found = -1;
-        for (int i = 0; i < 4; i++)
-            if (strcmp(device_name + 4, isa_names[i]) == 0) found = i;
-        SLI_FAIL_IF(found < 0, SL_ERR_UNKNOWN,
-                    "device \"%s\" is unknown: use cpu, cpu:base, cpu:avx2, cpu:avx512 or cpu:amx", device_name);
-        caps->isa = (sli_isa)found;
-    } else {
-        SLI_FAIL_IF(strcmp(device_name, "cpu") != 0, SL_ERR_UNKNOWN,
-                    "device \"%s\" is unknown: use cpu, cpu:base, cpu:avx2, cpu:avx512 or cpu:amx", device_name);
-    }
+    SLI_FAIL_IF(strncmp(device_name, "cpu", 3) != 0 || (device_name[3] && device_name[3] != ':'), SL_ERR_UNKNOWN,
+                "device \"%s\" is unknown: use cpu, or cpu:base, cpu:avx2, cpu:avx512, cpu:amx, cpu:neon", device_name);
+    SLI_TRY(sli_cpu_choose(device_name[3] ? device_name + 4 : NULL, &caps->isa, caps->isa_why));
     snprintf(caps->name, sizeof caps->name, "%s", device_name);
     caps->kind = SLI_DEVICE_CPU;
     caps->threads = threads > 0 ? threads : sli_threads_default();
     caps->have_blas = sli_blas_get(NULL) != NULL;
-    caps->invented = caps->isa > machine;
+    caps->invented = !sli_cpu_has(caps->isa, lacks);
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE), l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
     if (pages > 0 && page > 0) caps->memory = (size_t)pages * (size_t)page;
     if (l2 > 0) caps->l2_bytes = (size_t)l2;
@@ -81,7 +31,7 @@ sl_status sli_cpu_caps(const char *device_name, int threads, sli_caps *caps) {
 /* "AMD EPYC" without the padding and the marketing. */
 static void brand(char *text, size_t capacity) {
     unsigned words[12] = {0};
-#if HAVE_X86
+#if defined(__x86_64__)
     for (unsigned i = 0; i < 3; i++) {
         unsigned *w = words + 4 * i;
         if (!__get_cpuid(0x80000002u + i, &w[0], &w[1], &w[2], &w[3])) words[0] = 0;
@@ -98,16 +48,21 @@ static void brand(char *text, size_t capacity) {
 }
 
 static bool describe(int index, char *name, size_t name_capacity, char *text, size_t capacity, bool *usable) {
-    static const char *const features[] = {"base instructions", "AVX2+FMA", "AVX-512", "AVX-512+AMX"};
+    static const char *const features[] = {"base instructions", "NEON", "AVX2+FMA", "AVX-512", "AVX-512+AMX"};
     char cpu[64];
-    brand(cpu, sizeof cpu);
-    const int threads = sli_threads_default();
     const char *why;
-    const sli_blas *blas = sli_blas_get(&why);
-    snprintf(text, capacity, "%s, %s, %d thread%s, %s", cpu, features[sli_cpu_isa()], threads, threads == 1 ? "" : "s",
-             blas ? blas->name : why);
+    sli_caps caps;
     snprintf(name, name_capacity, "cpu");
-    *usable = true;
+    *usable = sli_cpu_caps("cpu", 0, &caps) == SL_OK;
+    if (*usable) {
+        brand(cpu, sizeof cpu);
+        const sli_blas *blas = sli_blas_get(&why);
+        snprintf(text, capacity, "%s, %s (%s), %d thread%s, %s", cpu, features[caps.isa], caps.isa_why, caps.threads,
+                 caps.threads == 1 ? "" : "s", blas ? blas->name : why);
+    } else {
+        snprintf(text, capacity, "%s", sl_error_detail());
+        sli_clear_error();
+    }
     return index == 0;
 }
 
@@ -145,7 +100,7 @@ static sl_status open_device(const sli_caps *caps, const sl_allocator *allocator
     *device = NULL;
     SLI_FAIL_IF(caps->invented, SL_ERR_DEVICE,
                 "device %s is invented: this machine has %s; it can be planned for, not run on: use device cpu",
-                caps->name, isa_names[sli_cpu_isa()]);
+                caps->name, sli_isa_name(sli_cpu_isa()));
     sl_allocator resolved = sli_allocator_or_default(allocator);
     sli_device *new = sli_alloc_zero(&resolved, sizeof *new);
     if (new == NULL) return sli_fail_memory("a cpu device", sizeof *new);

@@ -7,8 +7,8 @@
 
 enum {
     PANEL = 2 * VL,
-    ROWS = VL == 16 ? 12 : 6, /* rows x 2 vectors of sums: 24 of 32 registers, 12 of 16 */
-    BLOCK_K = 256             /* of the unpacked product: a panel of 256 x PANEL floats stays in L1 */
+    ROWS = VF_REGISTERS == 32 ? 12 : 6, /* rows x 2 vectors of sums: 24 of 32 registers, 12 of 16 */
+    BLOCK_K = 256                       /* of the unpacked product: a panel of 256 x PANEL floats stays in L1 */
 };
 
 /* c[R][P*PANEL] (+)= a[R][k] * b[P][k][PANEL]; panels are `stride` floats apart. R, P, add are constants that fold. */
@@ -66,7 +66,7 @@ BLOCK(1, 4)
 BLOCK(2, 3)
 BLOCK(3, 2)
 typedef void (*block_fn)(const cut *);
-#if defined(__AVX512F__)
+#if VF_REGISTERS == 32
 BLOCK(7, 1)
 BLOCK(8, 1)
 BLOCK(9, 1)

@@ -1,59 +1,21 @@
-/* One vector of floats of the instruction set this file is compiled for. */
+/* One vector of floats of the instruction set that this file is compiled for, under the same names for all:
+ *     VL             floats of a vector
+ *     VF_REGISTERS   vector registers
+ *     vf             the type; + - * / work on it
+ *     vf_load, vf_store (any alignment), vf_set (one number everywhere), vf_fma (a * b + c; see the portable one) */
 #ifndef SLI_VECTOR_H
 #define SLI_VECTOR_H
 
-#include <string.h>
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
-
 #if defined(__AVX512F__)
-enum { VL = 16 };
-typedef __m512 vf;
-static inline vf vf_load(const float *p) {
-    return _mm512_loadu_ps(p);
-}
-static inline void vf_store(float *p, vf v) {
-    _mm512_storeu_ps(p, v);
-}
-static inline vf vf_set(float x) {
-    return _mm512_set1_ps(x);
-}
-static inline vf vf_fma(vf a, vf b, vf c) {
-    return _mm512_fmadd_ps(a, b, c);
-}
+#include "backend/cpu/isa/vector_avx512.h"
 #elif defined(__AVX2__) && defined(__FMA__)
-enum { VL = 8 };
-typedef __m256 vf;
-static inline vf vf_load(const float *p) {
-    return _mm256_loadu_ps(p);
-}
-static inline void vf_store(float *p, vf v) {
-    _mm256_storeu_ps(p, v);
-}
-static inline vf vf_set(float x) {
-    return _mm256_set1_ps(x);
-}
-static inline vf vf_fma(vf a, vf b, vf c) {
-    return _mm256_fmadd_ps(a, b, c);
-}
-#else /* any processor with vectors of 16 bytes */
-enum { VL = 4 };
-typedef float vf __attribute__((vector_size(16)));
-static inline vf vf_load(const float *p) {
-    vf v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-static inline void vf_store(float *p, vf v) {
-    memcpy(p, &v, sizeof v);
-}
-static inline vf vf_set(float x) {
-    return (vf){x, x, x, x};
-}
-static inline vf vf_fma(vf a, vf b, vf c) {
-    return a * b + c;
-}
+#include "backend/cpu/isa/vector_avx2.h"
+#elif defined(__SSE2__)
+#include "backend/cpu/isa/vector_sse2.h"
+#elif defined(SLI_VECTOR_NEON)
+#include "backend/cpu/isa/vector_neon.h"
+#else
+#include "backend/cpu/isa/vector_portable.h"
 #endif
 
 /* Before a loop whose iterations are independent though its pointers may be equal. */
