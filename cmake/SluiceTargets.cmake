@@ -71,6 +71,19 @@ foreach(isa IN LISTS sluice_isas)
     list(APPEND sluice_isa_objects $<TARGET_OBJECTS:sluice_isa_${isa}>)
 endforeach()
 
+# One loop more for a feature that processors have beside their instruction set: VNNI.
+if("avx512" IN_LIST sluice_isas)
+    set(sluice_isa_flags_avx512vnni ${sluice_isa_flags_avx512} -mavx512vnni)
+    set(sluice_isa_flags_avxvnni ${sluice_isa_flags_avx2} -mavxvnni)
+    foreach(isa avx512vnni avxvnni)
+        sluice_objects(sluice_isa_${isa} ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/panel_i8.c)
+        target_compile_definitions(sluice_isa_${isa} PRIVATE SLI_ISA_SUFFIX=${isa})
+        target_compile_options(sluice_isa_${isa} PRIVATE -fno-math-errno -fno-trapping-math
+                               ${sluice_isa_flags_${isa}} ${sluice_isa_optimise})
+        list(APPEND sluice_isa_objects $<TARGET_OBJECTS:sluice_isa_${isa}>)
+    endforeach()
+endif()
+
 function(sluice_library target type)
     add_library(${target} ${type} $<TARGET_OBJECTS:sluice_portable> ${sluice_isa_objects})
     target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>

@@ -41,7 +41,7 @@ typedef struct sli_isa_ops {
     /* c = or += a * packed, with gemm->b the packed copy (bk, bn unused) */
     void (*gemm_packed)(const sli_gemm *gemm);
     void (*gemm)(const sli_gemm *gemm);
-    const sli_panel_ops *panel_f32; /* products of one step: isa/panel.h */
+    const sli_panel_ops *panel_f32, *panel_bf16, *panel_i8; /* products of one step: isa/panel.h */
     /* --- elements and gates of one row: isa/cells.c --- */
     void (*act)(int act, size_t n, float *x);                       /* x = act(x) */
     void (*act_slope)(int act, size_t n, const float *y, float *d); /* d *= act'(.) from y = act(.) */
@@ -77,6 +77,10 @@ typedef struct sli_isa_ops {
 /* avx2 and avx512 on x86-64, neon on arm64 */
 extern const sli_isa_ops sli_isa_ops_base, sli_isa_ops_avx2, sli_isa_ops_avx512, sli_isa_ops_neon;
 
+extern const sli_panel_ops sli_panel_bf16_amx;
+/* Products of 8 bits on processors with VNNI: lanes of avx512 and of avx2. */
+extern const sli_panel_ops sli_isa_panel_i8_avx512vnni, sli_isa_panel_i8_avxvnni;
+
 static inline size_t sli_isa_packed_floats(int panel, int k, int n) {
     return (size_t)((n + panel - 1) / panel) * (size_t)panel * (size_t)k;
 }
@@ -92,7 +96,7 @@ static inline size_t sli_isa_packed_floats(int panel, int k, int n) {
 void ISA(pack)(float *packed, int k, int n, const float *b, ptrdiff_t bk, ptrdiff_t bn);
 void ISA(gemm_packed)(const sli_gemm *gemm);
 void ISA(gemm)(const sli_gemm *gemm);
-extern const sli_panel_ops ISA(panel_f32);
+extern const sli_panel_ops ISA(panel_f32), ISA(panel_bf16), ISA(panel_i8);
 void ISA(act)(int act, size_t n, float *x);
 void ISA(act_slope)(int act, size_t n, const float *y, float *d);
 void ISA(add)(size_t n, float *to, const float *from);
