@@ -103,6 +103,12 @@ static const char *const layouts[] = {
     "gru:b2_t7_i9_h13_tf32_train+bias=none",
     "rnn:b3_t7_i5_h11_bf16_train+zoneout_h=0.2",
     "rnn:b3_t7_i5_h11_f32_bi+merge=sum",
+    "lstm:b3_t7_i5_h11_bf16_bi_train+recompute",
+    "lstm:b5_t7_i65_h11_p3_tf32_train+recompute+zoneout_c=0.1+mask=holes",
+    "lstm:b900_t7_i2001_h1101_f32x3_train+recompute",
+    "gru:b3_t7_i9_h13_f16_train+recompute+rdrop=0.1",
+    "gru:b3_t7_i9_h13_f32_train+recompute+reset=before",
+    "rnn:b3_t7_i5_h11_bf16_train+recompute",
 };
 
 static void check_history(const char *text, const sli_problem *p) {
@@ -112,15 +118,16 @@ static void check_history(const char *text, const sli_problem *p) {
                gru = p->op == SLI_OP_GRU;
     const size_t operand = narrow ? 2 : 4, hs = padded(O, narrow ? 8 : p->dtype == SL_F32 ? 1 : 4);
     const size_t us = padded((size_t)sli_op_gates(p->op) * H, 4), states = p->train ? T + 1 : 1;
+    const bool keep_gates = p->train && !p->recompute;
     const bool keeps = gru || p->mask != SLI_MASK_NONE || p->zoneout_h > 0;
     const bool own = keeps && (narrow || (p->train && p->recurrent_dropout > 0));
     const piece pieces[] = {
-        {at.u, (p->train ? T : CHUNK) * B * us * 4},
-        {at.sn, p->train && gru && !p->reset_before ? T * B * H * 4 : 0},
+        {at.u, keep_gates ? T * B * us * 4 : 0},
+        {at.sn, keep_gates && gru && !p->reset_before ? T * B * H * 4 : 0},
         {at.h, (p->train ? states : 2) * B * hs * operand},
         {at.hf, own ? (gru ? states : 1) * B * O * 4 : 0},
         {at.c, lstm ? states * B * H * 4 : 0},
-        {at.v, p->train && p->zoneout_c > 0 ? T * B * H * 4 : 0},
+        {at.v, keep_gates && p->zoneout_c > 0 ? T * B * H * 4 : 0},
     };
     check_pieces(text, pieces, (int)(sizeof pieces / sizeof *pieces), at.stride);
     CHECK(at.total == at.stride * (p->bidirectional ? 2 : 1));
@@ -131,14 +138,17 @@ static void check_scratch(const char *text, const sli_problem *p, const sli_caps
     const size_t B = (size_t)p->batch, T = (size_t)p->steps, H = (size_t)p->units, O = (size_t)sli_problem_output(p);
     const size_t rows = CHUNK * B, hs = (size_t)s.hs, ms = (size_t)s.ms, zs = (size_t)s.zs, us = (size_t)s.us;
     const bool bias = p->bias != SL_BIAS_NONE, after = s.gru && !s.before;
+    const size_t gates = rows * us * 4;
     const size_t x = s.copy_x ? rows * (size_t)s.xs * s.operand : 0, flags = s.mask ? T * B : 0;
     const size_t factor = s.drop ? B * O * 4 : 0;
-    const sli_step_scratch f = sli_step_layout_forward(p, caps, CHUNK), b = sli_step_layout_backward(p, caps, CHUNK);
+    const sli_step_scratch f = sli_step_layout_forward(p, caps, CHUNK),
+                           b = sli_step_layout_backward(p, caps, CHUNK, CHUNK);
     const piece forward[] = {
         {f.history, p->train ? 0 : sli_step_layout_history(p, CHUNK).stride},
         {f.x, x},
         {f.flags, flags},
         {f.factor, factor},
+        {f.u, p->train && !p->recompute ? 0 : gates},
         {f.s, B * us * 4},
         {f.reset, s.before ? B * hs * s.operand : 0},
         {f.m, s.project ? B * ms * s.operand : 0},
@@ -151,6 +161,9 @@ static void check_scratch(const char *text, const sli_problem *p, const sli_caps
         {b.x, x},
         {b.flags, flags},
         {b.factor, factor},
+        {b.u, p->recompute ? gates : 0},
+        {b.sn, p->recompute && after ? rows * H * 4 : 0},
+        {b.v, p->recompute && p->zoneout_c > 0 ? rows * H * 4 : 0},
         {b.dz, rows * zs * s.operand},
         {b.dr, after ? rows * zs * s.operand : 0},
         {b.dz_sum, s.narrow && bias ? rows * us * 4 : 0},
@@ -202,7 +215,7 @@ TEST(cuda_step_pads_gradients_of_large_products) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const sli_caps caps = invented(cases[i].capability);
         const sli_problem p = problem(cases[i].text);
-        const sli_step_scratch at = sli_step_layout_backward(&p, &caps, 35);
+        const sli_step_scratch at = sli_step_layout_backward(&p, &caps, 35, 35);
         if (at.pad_bytes != cases[i].bytes)
             test_fail(__FILE__, __LINE__, "%s: %zu bytes, not %zu", cases[i].text, at.pad_bytes, cases[i].bytes);
         CHECK(at.pad + at.pad_bytes <= at.workspace);
@@ -217,9 +230,55 @@ TEST(cuda_step_books_its_layouts) {
         row_of(&p)->book(&p, &caps, CHUNK, &booking);
         CHECK(booking.saved == (p.train ? sli_step_layout_history(&p, CHUNK).total : 0));
         CHECK(booking.scratch_forward == sli_step_layout_forward(&p, &caps, CHUNK).total);
-        CHECK(booking.scratch_backward == (p.train ? sli_step_layout_backward(&p, &caps, CHUNK).total : 0));
+        CHECK(booking.scratch_backward == (p.train ? sli_step_layout_backward(&p, &caps, CHUNK, CHUNK).total : 0));
         CHECK(booking.packed == sli_step_layout_packed(&p).total);
     }
+}
+
+/* States alone are saved, of every direction; the gates of one chunk lie in scratch. By hand: 20 rows of 100 units, 40 steps in
+ * chunks of 8; 400 gate columns, 104 operands of 2 bytes. */
+TEST(cuda_step_recompute_books_states_and_one_chunk) {
+    const sli_caps caps = invented(90);
+    sli_problem p = problem("lstm:b20_t40_i30_h100_bf16_train"), again = p;
+    again.recompute = true;
+    sli_booking kept, few;
+    sli_cuda_lstm.book(&p, &caps, 8, &kept);
+    sli_cuda_lstm.book(&again, &caps, 8, &few);
+    const size_t gates = (size_t)20 * 400 * 4, h = (size_t)41 * 20 * 104 * 2, c = (size_t)41 * 20 * 100 * 4;
+    CHECK(few.saved == padded(h, 256) + padded(c, 256));
+    CHECK(kept.saved == few.saved + 40 * gates);
+    CHECK(few.scratch_forward == kept.scratch_forward + 8 * gates);
+    CHECK(few.scratch_backward == kept.scratch_backward + 8 * gates);
+    CHECK(few.packed == kept.packed);
+
+    /* GRU: s_n goes too; h stays as float and as operand. */
+    p = problem("gru:b20_t40_i30_h100_bf16_bi_train");
+    again = p;
+    again.recompute = true;
+    sli_cuda_gru.book(&p, &caps, 8, &kept);
+    sli_cuda_gru.book(&again, &caps, 8, &few);
+    const size_t of_step = (size_t)20 * (300 + 100) * 4;
+    CHECK(few.saved == 2 * (padded(h, 256) + padded(c, 256)));
+    CHECK(kept.saved == few.saved + 2 * 40 * of_step);
+    CHECK(few.scratch_backward == kept.scratch_backward + 2 * 8 * of_step);
+
+    /* Inference keeps nothing: the option says nothing there. */
+    p = problem("lstm:b20_t40_i30_h100_bf16+recompute");
+    CHECK(!p.recompute);
+}
+
+/* One more product of each kind, and more time, in training alone. */
+TEST(cuda_step_recompute_costs_products) {
+    const sli_caps caps = invented(90);
+    const sli_problem p = problem("lstm:b64_t100_i256_h512_bf16_train"),
+                      again = problem("lstm:b64_t100_i256_h512_bf16_train+recompute");
+    sli_cost kept, few;
+    sli_cuda_lstm.cost(&p, &caps, &kept);
+    sli_cuda_lstm.cost(&again, &caps, &few);
+    CHECK(few.flops == kept.flops / 3 * 4);
+    const double more = sli_cuda_lstm.seconds(&again, &caps) - sli_cuda_lstm.seconds(&p, &caps);
+    const double products = 2.0 * 64 * 100 * 2048 * (256 + 512) / 560e12;
+    CHECK(more > products && more < products + 100e-6);
 }
 
 /* Weights are copied where products need other rows than the parameters have;
@@ -269,11 +328,11 @@ TEST(cuda_step_workspace_does_not_depend_on_steps) {
     const sli_caps caps = invented(90);
     sli_problem p = problem("lstm:b64_t60_i650_h650_bf16_train");
     const size_t forward = sli_step_layout_forward(&p, &caps, 16).workspace_bytes;
-    const size_t backward = sli_step_layout_backward(&p, &caps, 16).workspace_bytes;
+    const size_t backward = sli_step_layout_backward(&p, &caps, 16, 16).workspace_bytes;
     for (int steps = 1; steps < 60; steps += 7) {
         p.steps = steps;
         CHECK(sli_step_layout_forward(&p, &caps, 16).workspace_bytes == forward);
-        CHECK(sli_step_layout_backward(&p, &caps, 16).workspace_bytes == backward);
+        CHECK(sli_step_layout_backward(&p, &caps, 16, 16).workspace_bytes == backward);
     }
 }
 

@@ -16,11 +16,12 @@ static size_t floats(int64_t rows, int64_t columns) {
 }
 
 int sli_persist_span(const sli_problem *p, const sli_persist_pair *pair, int chunk) {
-    /* Of one array of all gates: a launch costs some microseconds, memory is plenty. */
-    enum { MOST_BYTES = 512 << 20 };
+    /* Of one array of all gates: a launch costs some microseconds, memory is plenty; but gates are recomputed to save it. */
+    enum { MOST_BYTES = 512 << 20, RECOMPUTED_BYTES = 32 << 20 };
     const sli_step_shape s = sli_step_shape_of(p, chunk);
     const int64_t of_chunk = (int64_t)floats((int64_t)chunk * pair->batch, s.us);
-    const int64_t chunks = of_chunk > 0 && of_chunk < MOST_BYTES ? MOST_BYTES / of_chunk : 1;
+    const int64_t most = s.recompute ? RECOMPUTED_BYTES : MOST_BYTES;
+    const int64_t chunks = of_chunk > 0 && of_chunk < most ? most / of_chunk : 1;
     const int64_t steps = chunks * chunk, all = p->steps < 1 ? 1 : p->steps;
     return (int)(steps < all ? steps : all);
 }
@@ -119,13 +120,9 @@ sli_persist_scratch sli_persist_layout_backward(const sli_problem *p, const sli_
                                                 const sli_persist_pair *pair, int chunk) {
     const int span = sli_persist_span(p, pair, chunk);
     const sli_step_shape s = sli_step_shape_of(p, chunk);
-    const int64_t chunks = (span + chunk - 1) / chunk, rows = (int64_t)span * s.B;
-    sli_persist_scratch at = {.step = sli_step_layout_backward(p, caps, chunk)};
+    const int64_t chunks = (span + chunk - 1) / chunk;
+    sli_persist_scratch at = {.step = sli_step_layout_backward(p, caps, chunk, span > chunk ? span : chunk)};
     size_t end = at.step.stride;
-    if (span > chunk) {
-        at.step.dz = take(&end, s.operand * (size_t)rows * (size_t)s.zs);
-        if (s.gru && !s.before) at.step.dr = take(&end, s.operand * (size_t)rows * (size_t)s.zs);
-    }
     const bool bias = p->bias != SL_BIAS_NONE;
     at.sums = take(&end, bias ? floats(chunks * s.B, s.us) : 0);
     at.sums_n = take(&end, bias && s.gru ? floats(chunks * s.B, s.H) : 0);

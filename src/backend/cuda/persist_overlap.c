@@ -11,9 +11,9 @@
  * Origin of the constants: those of cuda:step (recurrent.c) for the call, launches and products, on an H200, 2026-11-21; the
  * launch of a span, the rate at which it reads its weights, and those of pieces are estimates. us, bytes and FLOP a us. */
 enum { FULL = 132 };
-static const double call_us = 10, chunk_us[2] = {4, 15}, launch_us = 3, weights_rate = 3e6;
+static const double call_us = 10, chunk_us[2] = {4, 15}, recompute_us = 6, launch_us = 3, weights_rate = 3e6;
 static const double meeting_us = 5; /* streams wait for each other, a launch for the last blocks of a product */
-static const double slower = 1.02;  /* steps beside products: L2 and memory are shared */
+static const double slower = 1.05;  /* steps beside products: L2 and memory are shared */
 static const double stretch = 1.2;  /* products on few multiprocessors: their algorithms were chosen for all */
 static const double worth = 0.99;   /* of the time in one piece; a smaller gain may be none */
 
@@ -45,14 +45,16 @@ static parts parts_of(const sli_problem *p, const sli_caps *caps, const sli_pers
     const sli_persist_geometry *g = backward ? &pair->backward : &pair->forward;
     const double rows = (double)s.T * (double)s.B * s.directions;
     const double inputs = 2 * rows * (double)s.GH * (double)s.I, recurrent = 2 * rows * (double)s.GH * (double)s.O;
-    const double flops = backward ? 2 * inputs + recurrent : inputs;
+    const double again = backward && s.recompute ? inputs + recurrent : 0; /* the gates, before the steps */
+    const double flops = again + (backward ? 2 * inputs + recurrent : inputs);
     const double weights = (double)sli_persist_packed_bytes(g) * s.directions;
     const int span = sli_persist_span(p, pair, chunk);
     parts of = {.chunks = up(span, chunk), .all = multiprocessors_of(caps), .beside = 1};
     of.spans = (double)s.T / span;
     of.launch_us = launch_us + weights / weights_rate;
-    if (backward && s.directions == 2 && flops > 0) of.beside = (inputs + recurrent) / flops;
-    of.pass.launches_us = call_us + ceil((double)s.T / chunk) * chunk_us[backward] + ceil(of.spans) * of.launch_us;
+    if (backward && flops > 0) of.beside = (inputs + recurrent + (s.directions == 2 ? 0 : inputs)) / flops;
+    const double each_us = chunk_us[backward] + (again > 0 ? recompute_us : 0);
+    of.pass.launches_us = call_us + ceil((double)s.T / chunk) * each_us + ceil(of.spans) * of.launch_us;
     of.pass.steps_us = (double)s.T * 1e6 * sli_persist_step_seconds(g, p, caps);
     of.pass.products_us = FULL / (double)of.all * flops / product_rate(p->dtype);
     of.pass.idle = sli_persist_idle(g, caps);

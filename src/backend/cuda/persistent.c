@@ -42,11 +42,11 @@ static double recurrent_products(const sli_step_shape *s) {
 }
 
 /* 2 flops a multiply-add; backward does the products twice. 30 flops for a unit's gates. Bytes: forward reads x and all weights
- * once, writes and reads u, writes gates, c, h, y; backward as much twice. */
+ * once, writes and reads u, writes gates, c, h, y; backward as much twice, and once more where gates are recomputed. */
 static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
     (void)caps;
     const sli_step_shape s = sli_step_shape_of(p, 1);
-    const double rows = (double)s.T * (double)s.B, passes = p->train ? 3 : 1;
+    const double rows = (double)s.T * (double)s.B, passes = !p->train ? 1 : s.recompute ? 4 : 3;
     const double products = input_products(&s) + recurrent_products(&s), cells = 30.0 * s.directions * (double)s.H;
     const double moved = (double)s.I + s.directions * (3.0 * (double)s.GH + 2.0 * (double)s.H + 2.0 * (double)s.O);
     cost->flops = passes * rows * (2 * products + cells);
@@ -113,7 +113,7 @@ static void describe(const sli_problem *p, const sli_caps *caps, sli_persist_kin
         .name = "cuda:" #NAME, .op = OP, .device = SLI_DEVICE_CUDA, .eligible = NAME##_eligible, .cost = cost,       \
         .book = NAME##_book, .seconds = NAME##_seconds, .describe = NAME##_describe, .pack = sli_cuda_##NAME##_pack, \
         .forward = sli_cuda_##NAME##_forward, .backward = sli_cuda_##NAME##_backward,                                \
-        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK                            \
+        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true   \
     }
 
 PERSIST_ROWS(cluster, SLI_PERSIST_KIND_CLUSTER)

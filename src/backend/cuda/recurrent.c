@@ -20,11 +20,12 @@ static double row_products(const sli_step_shape *s) {
 }
 
 /* 2 flops a multiply-add; backward does the products twice. 30 flops for a unit's gates. Bytes: forward reads x and the
- * operands of W once and those of R in every step, writes and reads u and s, writes gates, c, h, y; backward as much twice. */
+ * operands of W once and those of R in every step, writes and reads u and s, writes gates, c, h, y; backward as much twice, and once
+ * more where gates are recomputed. */
 static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
     (void)caps;
     const sli_step_shape s = sli_step_shape_of(p, 1);
-    const double rows = (double)s.T * (double)s.B, passes = p->train ? 3 : 1;
+    const double rows = (double)s.T * (double)s.B, passes = !p->train ? 1 : s.recompute ? 4 : 3;
     const double cells = 30.0 * s.directions * (double)s.H;
     const double weights = (double)s.GH * (double)s.I + (double)s.T * (double)s.GH * (double)s.O;
     const double moved = (double)s.I + s.directions * (5.0 * (double)s.GH + 2.0 * (double)s.H + 2.0 * (double)s.O);
@@ -35,7 +36,7 @@ static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
 static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_booking *booking) {
     *booking = (sli_booking){.saved = p->train ? sli_step_layout_history(p, chunk).total : 0,
                              .scratch_forward = sli_step_layout_forward(p, caps, chunk).total,
-                             .scratch_backward = p->train ? sli_step_layout_backward(p, caps, chunk).total : 0,
+                             .scratch_backward = p->train ? sli_step_layout_backward(p, caps, chunk, chunk).total : 0,
                              .packed = sli_step_layout_packed(p).total};
 }
 
@@ -58,6 +59,7 @@ typedef struct rates {
 enum { FULL = 132, FEW_ROWS = 4, TILE_ROWS = 16 }; /* forward has a kernel for few rows */
 static const double call_us = 10, launch_us = 1.7, l2_rate = 5.0e6, memory_rate = 4.0e6, l2_part = 0.7;
 static const double chunk_us[2] = {4, 15}; /* launches of a chunk's products */
+static const double recompute_us = 6;      /* and of its gates, an estimate */
 static const double sums_us = 0.015;       /* backward, a row and step: sums for the bias, small products */
 static const double wave = 0.6;            /* blocks beyond one a multiprocessor: they share it */
 
@@ -124,9 +126,10 @@ static double seconds(const sli_problem *p, const sli_caps *caps) {
     for (int backward = 0; backward <= (p->train ? 1 : 0); backward++) {
         const double step = sli_step_fused(p, backward) ? fused_step(&s, r, multiprocessors, backward)
                                                         : apart_step(&s, r, caps, scale, backward);
-        const double flops = backward ? 2 * inputs + over_time : inputs;
-        us += call_us + chunks * chunk_us[backward] + (backward ? sums_us * rows : 0) + (double)s.T * beside * step +
-              scale * flops / r->flops;
+        const bool again = backward && s.recompute; /* the gates: both products over time and a launch */
+        const double flops = (again ? inputs + over_time : 0) + (backward ? 2 * inputs + over_time : inputs);
+        us += (again ? chunks * recompute_us : 0) + call_us + chunks * chunk_us[backward] +
+              (backward ? sums_us * rows : 0) + (double)s.T * beside * step + scale * flops / r->flops;
     }
     return 1e-6 * us;
 }
@@ -136,7 +139,7 @@ static double seconds(const sli_problem *p, const sli_caps *caps) {
         .name = "cuda:step", .op = OP, .device = SLI_DEVICE_CUDA, .eligible = eligible, .cost = cost, .book = book, \
         .seconds = seconds, .pack = sli_cuda_step_pack, .forward = sli_cuda_step_forward,                           \
         .backward = sli_cuda_step_backward,                                                                         \
-        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK                           \
+        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true  \
     }
 
 const sli_kernel sli_cuda_lstm = STEP_ROW(SLI_OP_LSTM);

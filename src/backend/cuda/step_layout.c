@@ -42,6 +42,8 @@ sli_step_shape sli_step_shape_of(const sli_problem *p, int chunk) {
     s.lstm = p->op == SLI_OP_LSTM;
     s.gru = p->op == SLI_OP_GRU;
     s.train = p->train;
+    s.recompute = p->train && p->recompute;
+    s.keep_gates = p->train && !s.recompute;
     s.mask = p->mask != SLI_MASK_NONE;
     s.drop = p->train && p->recurrent_dropout > 0;
     s.before = s.gru && p->reset_before;
@@ -87,15 +89,14 @@ sli_step_packed sli_step_layout_packed(const sli_problem *p) {
 sli_step_history sli_step_layout_history(const sli_problem *p, int chunk) {
     const sli_step_shape s = sli_step_shape_of(p, chunk);
     sli_step_history at = {.slots_h = s.train, .slots_hf = s.train && s.gru};
-    const int64_t steps = s.train ? s.T * s.B : s.B, states = s.train ? (s.T + 1) * s.B : s.B,
-                  turns = s.train ? states : 2 * s.B;
+    const int64_t steps = s.T * s.B, states = s.train ? (s.T + 1) * s.B : s.B, turns = s.train ? states : 2 * s.B;
     size_t end = 0;
-    at.u = take(&end, reals(s.train ? steps : s.rows, s.us));
-    at.sn = take(&end, s.train && s.gru && !s.before ? reals(steps, s.H) : 0);
+    at.u = take(&end, s.keep_gates ? reals(steps, s.us) : 0);
+    at.sn = take(&end, s.keep_gates && s.gru && !s.before ? reals(steps, s.H) : 0);
     at.h = take(&end, elements(s.operand, turns, s.hs));
     at.hf = take(&end, s.own_h ? reals(at.slots_hf ? states : s.B, s.O) : 0);
     at.c = take(&end, s.lstm ? reals(states, s.H) : 0);
-    at.v = take(&end, s.train && s.keep_v ? reals(steps, s.H) : 0);
+    at.v = take(&end, s.keep_gates && s.keep_v ? reals(steps, s.H) : 0);
     at.stride = end;
     at.total = end * (size_t)s.directions;
     return at;
@@ -139,7 +140,9 @@ static size_t split_of(const sli_step_shape *s, sl_dtype math, const sli_caps *c
                                 sli_cuda_split_bytes(caps, math, s->GH, s->O, s->rows),
                                 sli_cuda_split_bytes(caps, math, s->O, P, s->rows),
                                 sli_cuda_split_bytes(caps, math, s->B, s->hs, s->zs),
-                                sli_cuda_split_bytes(caps, math, s->B, s->ms, larger(s->O, s->H))};
+                                sli_cuda_split_bytes(caps, math, s->B, s->ms, larger(s->O, s->H)),
+                                s->recompute ? sli_cuda_split_bytes(caps, math, s->rows, s->GH, s->xs) : 0,
+                                s->recompute ? sli_cuda_split_bytes(caps, math, s->rows, s->GH, s->hs) : 0};
     return backward ? largest(backwards, sizeof backwards / sizeof *backwards)
                     : largest(forward, sizeof forward / sizeof *forward);
 }
@@ -169,6 +172,7 @@ sli_step_scratch sli_step_layout_forward(const sli_problem *p, const sli_caps *c
     size_t end = 0;
     at.history = take(&end, s.train ? 0 : sli_step_layout_history(p, chunk).stride);
     take_common(&s, &at, &end);
+    at.u = take(&end, s.keep_gates ? 0 : reals(s.rows, s.us));
     at.s = take(&end, reals(s.B, s.us));
     at.reset = take(&end, s.before ? elements(s.operand, s.B, s.hs) : 0);
     at.m = take(&end, s.project ? elements(s.operand, s.B, s.ms) : 0);
@@ -178,14 +182,18 @@ sli_step_scratch sli_step_layout_forward(const sli_problem *p, const sli_caps *c
     return at;
 }
 
-sli_step_scratch sli_step_layout_backward(const sli_problem *p, const sli_caps *caps, int chunk) {
+sli_step_scratch sli_step_layout_backward(const sli_problem *p, const sli_caps *caps, int chunk, int span) {
     const sli_step_shape s = sli_step_shape_of(p, chunk);
+    const int64_t rows = span * s.B;
     const bool bias = p->bias != SL_BIAS_NONE, after = s.gru && !s.before;
     sli_step_scratch at = {0};
     size_t end = 0;
     take_common(&s, &at, &end);
-    at.dz = take(&end, elements(s.operand, s.rows, s.zs));
-    at.dr = take(&end, after ? elements(s.operand, s.rows, s.zs) : 0);
+    at.u = take(&end, s.recompute ? reals(rows, s.us) : 0);
+    at.sn = take(&end, s.recompute && after ? reals(rows, s.H) : 0);
+    at.v = take(&end, s.recompute && s.keep_v ? reals(rows, s.H) : 0);
+    at.dz = take(&end, elements(s.operand, rows, s.zs));
+    at.dr = take(&end, after ? elements(s.operand, rows, s.zs) : 0);
     at.dz_sum = take(&end, s.narrow && bias ? reals(s.rows, s.us) : 0);
     at.dn_sum = take(&end, s.narrow && bias && after ? reals(s.rows, s.H) : 0);
     at.dpeep = take(&end, p->peephole ? reals(s.rows, 3 * s.H) : 0);

@@ -19,18 +19,20 @@ typedef struct sli_step_shape {
     int64_t us;             /* row stride of float rows of GH features */
     int directions;
     bool lstm, gru, train;
-    bool narrow;  /* operands are 16-bit */
-    bool mask;    /* rows may be masked */
-    bool drop;    /* recurrent dropout, in training */
-    bool before;  /* GRU, reset before the product */
-    bool project; /* LSTM with projection */
-    bool copy_x;  /* the products read a copy of x */
-    bool copy_w;  /* ... packed copies of the kernel, of the recurrent kernel */
+    bool keep_gates; /* gates, s_n and v of every step are saved, */
+    bool recompute;  /* or computed again by backward: training is one of the two */
+    bool narrow;     /* operands are 16-bit */
+    bool mask;       /* rows may be masked */
+    bool drop;       /* recurrent dropout, in training */
+    bool before;     /* GRU, reset before the product */
+    bool project;    /* LSTM with projection */
+    bool copy_x;     /* the products read a copy of x */
+    bool copy_w;     /* ... packed copies of the kernel, of the recurrent kernel */
     bool copy_r;
     bool keep_h;    /* cells read h' as float */
     bool own_h;     /* ... from an array of its own: the operand copy is narrow or has dropout in it */
     bool pointwise; /* dh' has a part that does not go through the recurrent product */
-    bool keep_v;    /* v is saved beside c */
+    bool keep_v;    /* backward reads v beside c */
 } sli_step_shape;
 sli_step_shape sli_step_shape_of(const sli_problem *problem, int chunk);
 
@@ -44,15 +46,15 @@ typedef struct sli_step_packed {
 } sli_step_packed;
 sli_step_packed sli_step_layout_packed(const sli_problem *problem);
 
-/* What forward leaves of every step for backward: in saved. Without training: in scratch, `u` of one chunk, two slots
- * of h, in turns, and one of the other states. A state slot is the state between two steps: T + 1 slots, slot t lies before step t in time. */
+/* What forward leaves of every step for backward: in saved. Without training: in scratch, two slots of h, in turns, and one of
+ * the other states. A state slot is the state between two steps: T + 1 slots, slot t lies before step t in time. */
 typedef struct sli_step_history {
-    size_t u;               /* float [T][B][us]: W x + b, then the gates in its place */
-    size_t sn;              /* float [T][B][H]: GRU, s_n with reset after */
+    size_t u;               /* float [T][B][us], keep_gates: W x + b, then the gates in its place */
+    size_t sn;              /* float [T][B][H], keep_gates: GRU, s_n with reset after */
     size_t h;               /* operand [T + 1][B][hs]: d h, what the recurrent product reads */
     size_t hf;              /* float [T + 1][B][O], own_h: h; one slot unless GRU's backward reads it */
     size_t c;               /* float [T + 1][B][H]: LSTM */
-    size_t v;               /* float [T][B][H]: LSTM, keep_v */
+    size_t v;               /* float [T][B][H], keep_gates: LSTM, keep_v */
     bool slots_h, slots_hf; /* as many slots as steps + 1, else two of h, one of the others; u, sn, c, v as h */
     size_t stride, total;
 } sli_step_history;
@@ -63,6 +65,8 @@ typedef struct sli_step_scratch {
     size_t x;       /* operand [rows][xs] */
     size_t flags;   /* uint8 [T][B]: SLI_STEP_VALID, SLI_STEP_SHOWN */
     size_t factor;  /* float [B][O]: d */
+    size_t u;       /* without keep_gates float [rows][us]; backward rows, as those of dz and dr, of a span */
+    size_t sn, v;   /* backward, recompute: float [rows][H] */
     /* forward */
     size_t s;     /* float [B][us]: R (d h') */
     size_t reset; /* operand [B][hs]: r d h' */
@@ -90,7 +94,8 @@ typedef struct sli_step_scratch {
     size_t stride, total;
 } sli_step_scratch;
 sli_step_scratch sli_step_layout_forward(const sli_problem *problem, const sli_caps *caps, int chunk);
-sli_step_scratch sli_step_layout_backward(const sli_problem *problem, const sli_caps *caps, int chunk);
+/* span: steps whose gates and their gradients are there at once, the chunk or more. */
+sli_step_scratch sli_step_layout_backward(const sli_problem *problem, const sli_caps *caps, int chunk, int span);
 
 enum { SLI_STEP_VALID = 1, SLI_STEP_SHOWN = 2 }; /* not masked; the output is h, not 0 */
 

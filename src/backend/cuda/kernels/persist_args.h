@@ -100,8 +100,8 @@ typedef struct persist_args {
 } persist_args;
 
 #ifndef __CUDACC_RTC__
-/* The PERSIST_HAS bits of a launch. training: forward leaves the gates. */
-static inline int persist_form_of(const persist_args *a, int directions, int backward, int training) {
+/* The PERSIST_HAS bits of a launch. keep_gates: forward leaves them. */
+static inline int persist_form_of(const persist_args *a, int directions, int backward, int keep_gates) {
     const persist_way *way = &a->way[0];
     int form = 0;
     if (way->flags) form |= PERSIST_HAS_FLAGS;
@@ -115,7 +115,7 @@ static inline int persist_form_of(const persist_args *a, int directions, int bac
         if (way->sums_peep) form |= PERSIST_HAS_SUMS_PEEP;
         return form;
     }
-    if (training) form |= PERSIST_HAS_GATES;
+    if (keep_gates) form |= PERSIST_HAS_GATES;
     if (way->c_to && way->c_step != 0) form |= PERSIST_HAS_C;
     if (way->h_to && way->h_step != 0) form |= PERSIST_HAS_H;
     if (way->operand_step != 0) form |= PERSIST_HAS_OPERAND;

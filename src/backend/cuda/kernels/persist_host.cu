@@ -22,13 +22,13 @@ static void set_forward(const persist_call *p, int d, bool last, persist_way *to
         to->c_from = sli_step_cell(way, from);
         to->c_to = sli_step_cell(way, to_slot);
         to->c_step = s->train ? step * s->B * s->H : 0;
-        if (s->train && s->keep_v) to->v = sli_step_of_time(way, way->history.v, t);
+        if (s->keep_gates && s->keep_v) to->v = sli_step_v(way, t);
         to->v_step = step * s->B * s->H;
     }
     if (s->gru) {
         to->bias_n = (const float *)way->param[SLI_RNN_RECURRENT_BIAS];
         if (to->bias_n) to->bias_n += 2 * s->H;
-        if (s->train) to->sn = sli_step_of_time(way, way->history.sn, t);
+        if (s->keep_gates) to->sn = sli_step_sn(way, t);
         to->sn_step = step * s->B * s->H;
     }
     if (way->y) to->y = way->y + (size_t)t * (size_t)(s->B * way->y_row);
@@ -115,13 +115,13 @@ static void set_backward(const persist_call *p, int d, persist_gradient *g, pers
         to->c_from = sli_step_cell(way, from);
         to->c_to = sli_step_cell(way, sli_step_leaving(way, t));
         to->c_step = step * s->B * s->H;
-        if (s->keep_v) to->v = sli_step_of_time(way, way->history.v, t);
+        if (s->keep_v) to->v = sli_step_v(way, t);
         to->v_step = step * s->B * s->H;
     }
     if (s->gru) {
         to->h_from = sli_step_hidden(way, from, &to->h_row);
         to->h_step = step * s->B * to->h_row;
-        to->sn = sli_step_of_time(way, way->history.sn, t);
+        to->sn = sli_step_sn(way, t);
         to->sn_step = step * s->B * s->H;
         to->dr = way->work + way->scratch.dr + (size_t)((t - way->c0) * s->B * s->zs) * s->operand;
     }
@@ -207,10 +207,25 @@ static void backward_piece(const persist_call *p, int first, int end, int order,
     sli_persist_launch(&piece, &args);
 }
 
+/* The span's gates, where forward did not keep them: the directions side by side. */
+static void recompute(const persist_call *p, int first, int end) {
+    sli_cuda_phase(p->queue, SLI_PHASE_PRODUCT);
+    for (int d = 0; d < p->directions; d++) {
+        cudaStream_t stream = d == 0 ? p->ways[0].stream : sli_cuda_fork(p->queue);
+        for (int i = first; i < end && !sli_cuda_failed(p->queue); i++) {
+            step_way chunk = sli_persist_chunk(p, d, i);
+            chunk.stream = stream;
+            sli_step_recompute(&chunk);
+        }
+    }
+    if (p->directions == 2) sli_cuda_join(p->queue);
+}
+
 /* Piece by piece, the last first; beside each the products of the one before it. */
 static void backward_span(const persist_call *p, int first, int end, persist_gradient gradients[2]) {
     const int each = p->chunks_of_piece;
     int order = 0, before = end; /* chunks from .. before - 1 have been computed and not been multiplied */
+    if (p->ways[0].s.recompute) recompute(p, first, end);
     sli_cuda_phase(p->queue, SLI_PHASE_RECURRENCE);
     sli_persist_zero_counters(p);
     for (int from = end; from > first && !sli_cuda_failed(p->queue); order++) {
@@ -257,7 +272,7 @@ static void pack(const sli_call *call, sli_persist_kind kind) {
     if (!sli_persist_enter(call, kind, false, &p)) return;
     for (int d = 0; d < p.directions; d++) {
         const step_way *way = &p.ways[d];
-        sli_step_pack(way, false);
+        sli_step_pack(way, way->s.recompute);
         sli_persist_pack(way, &p.pair.forward, way->weights + p.packed.forward);
         if (call->problem.train) sli_persist_pack(way, &p.pair.backward, way->weights + p.packed.backward);
     }

@@ -69,7 +69,9 @@ static step_way chunks_of(const step_way *way, int first, int end) {
     step_way part = *way;
     enter_chunks(&part, first, end);
     const size_t rows = (size_t)(part.c0 - way->c0) * (size_t)part.s.B;
-    if (!part.s.train) part.history.u += rows * (size_t)part.s.us * sizeof(float);
+    part.scratch.u += rows * (size_t)part.s.us * sizeof(float);
+    part.scratch.sn += rows * (size_t)part.s.H * sizeof(float);
+    part.scratch.v += rows * (size_t)part.s.H * sizeof(float);
     part.scratch.dz += rows * (size_t)part.s.zs * part.s.operand;
     part.scratch.dr += rows * (size_t)part.s.zs * part.s.operand;
     return part;
@@ -193,7 +195,7 @@ static bool set_priority(const persist_call *p, cudaLaunchAttribute *attribute) 
 void sli_persist_launch(const persist_call *p, persist_args *a) {
     const sli_persist_geometry *g = p->geometry;
     const step_way *way = &p->ways[0];
-    a->form = persist_form_of(a, p->directions, g->backward, p->ways[0].s.train);
+    a->form = persist_form_of(a, p->directions, g->backward, p->ways[0].s.keep_gates);
     const void *kernel = kernel_of(p, a);
     if (!kernel) return;
     const int cluster = sli_persist_cluster(g);

@@ -107,7 +107,10 @@ int sli_step_entering(const step_way *way, int t);
 int sli_step_leaving(const step_way *way, int t);
 void *sli_step_operand_h(const step_way *way, int slot);
 float *sli_step_cell(const step_way *way, int slot);
+/* Gates [B][us], s_n and v [B][H] of step t. */
 float *sli_step_gates(const step_way *way, int t);
+float *sli_step_sn(const step_way *way, int t);
+float *sli_step_v(const step_way *way, int t);
 /* h' as float; *row its stride. NULL where no cell reads it. */
 const float *sli_step_hidden(const step_way *way, int slot, int64_t *row);
 /* Operand of the chunk's x, [rows][xs]: in place or copied. */
@@ -115,8 +118,6 @@ const void *sli_step_inputs(const step_way *way);
 const void *sli_step_kernel(const step_way *way);
 const void *sli_step_recurrent(const step_way *way);
 const void *sli_step_projection(const step_way *way);
-/* [B][H] of step t in a saved array of one such matrix a step. */
-float *sli_step_of_time(const step_way *way, size_t offset, int t);
 step_common sli_step_common_at(const step_way *way, int t);
 
 /* A product of the way: math, workspace and stream filled in. */
@@ -148,6 +149,8 @@ void sli_step_fused_backward(const step_way *way, const step_backward_args *args
                              bool dependent);
 /* Products over the way's steps c0 .. c1: u = x W^T + b; d W, d R, d W_p += from dz, dr; d x = dz W, += where `add`. */
 void sli_step_project_inputs(const step_way *way);
+/* Gates, s_n and v of the way's steps c0 .. c1, which forward did not keep, from the states that it did. */
+void sli_step_recompute(const step_way *way);
 void sli_step_add_products(const step_way *way);
 void sli_step_give_inputs(const step_way *way, bool add);
 /* Packed copies of the weights, of R too where `with_recurrent`; biases. */

@@ -1,4 +1,4 @@
-/* cuda:step, backward, chunks in the opposite order: per step the cell's gradient and the product with R; then the sums over
+/* cuda:step, backward, chunks in the opposite order: gates that were not kept; per step the cell's gradient and the product with R; then the sums over
  * the chunk's time as products and column sums that add to the gradients, and d x. */
 #include "backend/cuda/kernels/step.cuh"
 #include "cell/activations.h"
@@ -35,13 +35,13 @@ static step_backward_args args_at(const step_way *way, int t, const step_gradien
     if (s->pointwise) a.pw_to = (float *)(way->work + at->pw);
     if (s->lstm) {
         a.c_from = sli_step_cell(way, from);
-        a.v = s->keep_v ? sli_step_of_time(way, way->history.v, t) : sli_step_cell(way, sli_step_leaving(way, t));
+        a.v = s->keep_v ? sli_step_v(way, t) : sli_step_cell(way, sli_step_leaving(way, t));
         a.dc_from = g->dc;
         a.dc_to = (float *)(way->work + at->dc);
         if (way->call->problem.peephole) a.dpeep = work_floats(way, at->dpeep, t, 3 * s->H);
     }
     if (s->gru && !s->before) {
-        a.sn = sli_step_of_time(way, way->history.sn, t);
+        a.sn = sli_step_sn(way, t);
         a.dr = work_operand(way, at->dr, t, s->zs);
         if (s->narrow && bias) a.dn_sum = work_floats(way, at->dn_sum, t, s->H);
     }
@@ -108,7 +108,9 @@ static void backward_step(const step_way *way, int t, step_gradient *g) {
         fused_step(way, &a, t == sli_step_at(way, 0), g);
         return;
     }
-    const bool after_product = g->dp != NULL;
+    const bool recomputed =
+        s->recompute && t == sli_step_at(way, way->c1 - way->c0 - 1); /* gates, by the launch before */
+    const bool after_product = g->dp != NULL && !recomputed;
     if (s->lstm) {
         if (s->project) {
             sli_step_project_backward(way, &a, after_product);
@@ -221,8 +223,12 @@ static void backward_chunk(step_way *ways, int directions, int index, step_gradi
     const bool accumulate = ways[0].call->accumulate >> SLI_RNN_X & 1u;
     const int done = ways[0].chunks - 1 - index;
     if (directions == 2) ways[1].stream = sli_cuda_fork(queue);
+    sli_cuda_phase(queue, SLI_PHASE_PRODUCT);
+    for (int d = 0; d < directions; d++) {
+        sli_step_enter_chunk(&ways[d], index);
+        if (ways[d].s.recompute) sli_step_recompute(&ways[d]);
+    }
     sli_cuda_phase(queue, SLI_PHASE_RECURRENCE);
-    for (int d = 0; d < directions; d++) sli_step_enter_chunk(&ways[d], index);
     for (int s = ways[0].chunk - 1; s >= 0 && !sli_cuda_failed(queue); s--)
         for (int d = 0; d < directions; d++)
             if (s < ways[d].c1 - ways[d].c0) backward_step(&ways[d], sli_step_at(&ways[d], s), &gradients[d]);

@@ -51,12 +51,12 @@ static step_forward_args args_at(const step_way *way, int t, bool last) {
     if (s->lstm) {
         a.c_from = sli_step_cell(way, from);
         a.c_to = sli_step_cell(way, to);
-        if (s->train && s->keep_v) a.v = sli_step_of_time(way, way->history.v, t);
+        if (s->keep_gates && s->keep_v) a.v = sli_step_v(way, t);
     }
     if (s->gru && !s->before) {
         a.bias_n = (const float *)way->param[SLI_RNN_RECURRENT_BIAS];
         if (a.bias_n) a.bias_n += 2 * s->H;
-        if (s->train) a.sn = sli_step_of_time(way, way->history.sn, t);
+        if (s->keep_gates) a.sn = sli_step_sn(way, t);
     }
     if (s->project) {
         a.operand_m = way->work + way->scratch.m;

@@ -77,8 +77,8 @@ static void set_way(const sli_call *call, bool backward, int part, step_way *way
     way->s = sli_step_shape_of(p, call->chunk);
     way->history = sli_step_layout_history(p, call->chunk);
     way->packed = sli_step_layout_packed(p);
-    way->scratch =
-        backward ? sli_step_layout_backward(p, caps, call->chunk) : sli_step_layout_forward(p, caps, call->chunk);
+    way->scratch = backward ? sli_step_layout_backward(p, caps, call->chunk, call->chunk)
+                            : sli_step_layout_forward(p, caps, call->chunk);
     const size_t direction = (size_t)part;
     way->work = (char *)call->scratch + direction * way->scratch.stride;
     way->saved =
@@ -129,13 +129,23 @@ float *sli_step_cell(const step_way *way, int slot) {
     return (float *)(way->saved + way->history.c) + at * (size_t)(way->s.B * way->s.H);
 }
 
-float *sli_step_gates(const step_way *way, int t) {
-    const size_t at = (size_t)(way->s.train ? t : t - way->c0);
-    return (float *)(way->saved + way->history.u) + at * (size_t)(way->s.B * way->s.us);
+/* [B][row] of step t: saved of every step, or in scratch from c0 on. */
+static float *of_time(const step_way *way, size_t saved, size_t scratch, int64_t row, int t) {
+    const bool kept = way->s.keep_gates;
+    char *base = kept ? way->saved + saved : way->work + scratch;
+    return (float *)base + (size_t)(kept ? t : t - way->c0) * (size_t)(way->s.B * row);
 }
 
-float *sli_step_of_time(const step_way *way, size_t offset, int t) {
-    return (float *)(way->saved + offset) + (size_t)t * (size_t)(way->s.B * way->s.H);
+float *sli_step_gates(const step_way *way, int t) {
+    return of_time(way, way->history.u, way->scratch.u, way->s.us, t);
+}
+
+float *sli_step_sn(const step_way *way, int t) {
+    return of_time(way, way->history.sn, way->scratch.sn, way->s.H, t);
+}
+
+float *sli_step_v(const step_way *way, int t) {
+    return of_time(way, way->history.v, way->scratch.v, way->s.H, t);
 }
 
 const float *sli_step_hidden(const step_way *way, int slot, int64_t *row) {
