@@ -13,8 +13,8 @@
  *
  * Gates, per step and row: LSTM [4H] i f g o; GRU [4H] r z n q, q = R_n h' + b_rn; RNN [H] h. */
 #include <string.h>
-#include "backend/cpu/gemm.h"
 #include "backend/cpu/rows.h"
+#include "backend/cpu/sums.h"
 
 /* ----------------------------------------------------------------------------------------------------- layouts -- */
 static size_t floats(size_t count) {
@@ -231,23 +231,20 @@ static void forward_slice(void *context, int slice) {
     }
 }
 
+/* The products over the chunk's time: sums.h. */
+static sli_sums sums_of(const work *w) {
+    const size_t x_at = (size_t)w->c0 * (size_t)w->B * (size_t)w->I;
+    return (sli_sums){.call = w->call,
+                      .steps = w->c1 - w->c0,
+                      .x = (const float *)w->call->in[SLI_RNN_X] + x_at,
+                      .gates = gates_at(w, w->c0),
+                      .ld = (ptrdiff_t)w->W * w->H};
+}
+
 /* Gates of the chunk = x kernel^T. */
 static void project_inputs(const work *w) {
-    const int gates = sli_op_gates(w->p->op);
-    sli_job job = {.parts = 1};
-    job.part[0] = (sli_gemm){.m = (w->c1 - w->c0) * w->B,
-                             .n = gates * w->H,
-                             .k = w->I,
-                             .a = (const float *)w->call->in[SLI_RNN_X] + (size_t)w->c0 * (size_t)w->B * (size_t)w->I,
-                             .am = w->I,
-                             .ak = 1,
-                             .b = w->call->param[SLI_RNN_KERNEL],
-                             .bk = 1,
-                             .bn = w->I,
-                             .c = gates_at(w, w->c0),
-                             .ldc = (ptrdiff_t)w->W * w->H,
-                             .add = false};
-    sli_cpu_jobs(w->call, &job, 1);
+    const sli_sums sums = sums_of(w);
+    sli_sums_project(&sums);
 }
 
 static void forward(const sli_call *call) {
@@ -365,113 +362,23 @@ static void backward_slice(void *context, int slice) {
     }
 }
 
-/* d R[rows][H] += dz^T h' over the chunk, `rows` gate columns from column `from`, into row `to`. The step whose h' is the
- * segment's initial state is a product of its own in every chunk, so that segments change no bit. */
-static sli_job recurrent_job(const work *w, int rows, int from, int to) {
-    const ptrdiff_t ld = (ptrdiff_t)w->W * w->H;
-    sli_job job = {.parts = w->c1 - w->c0 > 1 ? 2 : 1};
-    for (int i = 0; i < job.parts; i++) {
-        const int t = i ? rest_of(w) : edge_of(w);
-        job.part[i] = (sli_gemm){.m = rows,
-                                 .n = w->H,
-                                 .k = (i ? w->c1 - w->c0 - 1 : 1) * w->B,
-                                 .a = dz_at(w, t) + from,
-                                 .am = 1,
-                                 .ak = ld,
-                                 .b = h_before(w, t),
-                                 .bk = w->H,
-                                 .bn = 1,
-                                 .c = (float *)w->call->d_param[SLI_RNN_RECURRENT] + (size_t)to * (size_t)w->H,
-                                 .ldc = w->H,
-                                 .add = true};
-    }
-    return job;
-}
-
-/* d kernel[G*H][I] += dz^T x */
-static sli_job kernel_job(const work *w, const float *x) {
-    sli_job job = {.parts = 1};
-    job.part[0] = (sli_gemm){.m = sli_op_gates(w->p->op) * w->H,
-                             .n = w->I,
-                             .k = (w->c1 - w->c0) * w->B,
-                             .a = w->dz,
-                             .am = 1,
-                             .ak = (ptrdiff_t)w->W * w->H,
-                             .b = x,
-                             .bk = w->I,
-                             .bn = 1,
-                             .c = w->call->d_param[SLI_RNN_KERNEL],
-                             .ldc = w->I,
-                             .add = true};
-    return job;
-}
-
-/* d x = or += dz kernel */
-static sli_job input_job(const work *w, float *dx) {
-    sli_job job = {.parts = 1};
-    job.part[0] = (sli_gemm){.m = (w->c1 - w->c0) * w->B,
-                             .n = w->I,
-                             .k = sli_op_gates(w->p->op) * w->H,
-                             .a = w->dz,
-                             .am = (ptrdiff_t)w->W * w->H,
-                             .ak = 1,
-                             .b = w->call->param[SLI_RNN_KERNEL],
-                             .bk = w->I,
-                             .bn = 1,
-                             .c = dx,
-                             .ldc = w->I,
-                             .add = w->call->accumulate >> SLI_RNN_X & 1};
-    return job;
-}
-
-/* d bias += column sums of dz, `columns` from column `from` */
-static sli_job bias_job(const work *w, int columns, int from, float *to0, float *to1) {
-    sli_job job = {.from = w->dz + from,
-                   .ld = (ptrdiff_t)w->W * w->H,
-                   .rows = (w->c1 - w->c0) * w->B,
-                   .columns = columns,
-                   .to = {to0 ? to0 : to1, to0 ? to1 : NULL}};
-    return job;
-}
-
 /* The sums over the chunk's time, and d x. */
 static void backward_sums(const work *w) {
-    sli_job jobs[SLI_JOBS_MAX];
-    int count = 0;
-    const sli_call *call = w->call;
-    const size_t x_at = (size_t)w->c0 * (size_t)w->B * (size_t)w->I;
     const bool gru = w->p->op == SLI_OP_GRU;
-    float *bias = call->d_param[SLI_RNN_BIAS], *recurrent_bias = call->d_param[SLI_RNN_RECURRENT_BIAS];
-    if (call->d_in[SLI_RNN_X]) jobs[count++] = input_job(w, (float *)call->d_in[SLI_RNN_X] + x_at);
-    if (call->d_param[SLI_RNN_KERNEL]) jobs[count++] = kernel_job(w, (const float *)call->in[SLI_RNN_X] + x_at);
-    if (call->d_param[SLI_RNN_RECURRENT]) {
-        jobs[count++] = recurrent_job(w, (gru ? 2 : w->W) * w->H, 0, 0);
-        if (gru) jobs[count++] = recurrent_job(w, w->H, 3 * w->H, 2 * w->H);
-    }
-    if (!gru && (bias || recurrent_bias)) jobs[count++] = bias_job(w, w->W * w->H, 0, bias, recurrent_bias);
-    if (gru && bias) jobs[count++] = bias_job(w, 3 * w->H, 0, bias, NULL);
-    if (gru && recurrent_bias) {
-        jobs[count++] = bias_job(w, 2 * w->H, 0, recurrent_bias, NULL);
-        jobs[count++] = bias_job(w, w->H, 3 * w->H, recurrent_bias + 2 * w->H, NULL);
-    }
-    sli_cpu_jobs(call, jobs, count);
-}
-
-/* to = from, or zeros */
-static void load_state(float *to, const float *from, size_t count) {
-    if (from)
-        memcpy(to, from, count * sizeof *to);
-    else
-        memset(to, 0, count * sizeof *to);
-}
-
-static void store_state(const sli_call *call, int slot, const float *from, size_t count) {
-    float *to = call->d_in[slot];
-    if (!to) return;
-    if (call->accumulate >> slot & 1)
-        for (size_t i = 0; i < count; i++) to[i] += from[i];
-    else
-        memcpy(to, from, count * sizeof *to);
+    float *dx = w->call->d_in[SLI_RNN_X];
+    sli_sums sums = sums_of(w);
+    sums.dz = w->dz;
+    sums.input[0] = (sli_gates){.count = sli_op_gates(w->p->op)};
+    sums.recurrent[0] = (sli_gates){.count = gru ? 2 : w->W};
+    if (gru) sums.recurrent[1] = (sli_gates){.from = 3, .to = 2, .count = 1};
+    sums.edge = edge_of(w) - w->c0;
+    sums.rest = rest_of(w) - w->c0;
+    sums.h_edge = h_before(w, edge_of(w));
+    if (sums.steps > 1) sums.h_rest = h_before(w, rest_of(w));
+    sums.ld_h_edge = sums.ld_h_rest = w->H;
+    if (dx) sums.dx = dx + (size_t)w->c0 * (size_t)w->B * (size_t)w->I;
+    sums.add_dx = w->call->accumulate >> SLI_RNN_X & 1;
+    sli_sums_backward(&sums);
 }
 
 static void backward(const sli_call *call) {
@@ -481,16 +388,16 @@ static void backward(const sli_call *call) {
     w.dc = (float *)call->scratch + at.c;
     w.dh = (float *)call->scratch + at.h;
     if (w.p->recompute) w.gates = (float *)call->scratch + at.total;
-    load_state(w.dh, call->d_out[SLI_RNN_HT], state_floats(&w));
-    load_state(w.dc, w.p->op == SLI_OP_LSTM ? call->d_out[SLI_RNN_CT] : NULL, state_floats(&w));
+    sli_state_load(w.dh, call->d_out[SLI_RNN_HT], state_floats(&w));
+    sli_state_load(w.dc, w.p->op == SLI_OP_LSTM ? call->d_out[SLI_RNN_CT] : NULL, state_floats(&w));
     for (int i = chunk_count(&w) - 1; i >= 0; i--) {
         enter_chunk(&w, i);
         if (w.p->recompute) recompute_gates(&w);
         sli_threads_for(call->threads, w.slices, backward_slice, &w);
         backward_sums(&w);
     }
-    store_state(call, SLI_RNN_H0, w.dh, state_floats(&w));
-    if (w.p->op == SLI_OP_LSTM) store_state(call, SLI_RNN_C0, w.dc, state_floats(&w));
+    sli_state_store(call, SLI_RNN_H0, w.dh, state_floats(&w));
+    if (w.p->op == SLI_OP_LSTM) sli_state_store(call, SLI_RNN_C0, w.dc, state_floats(&w));
 }
 
 /* -------------------------------------------------------------------------------------------------------- pack -- */

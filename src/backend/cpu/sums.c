@@ -1,0 +1,139 @@
+#include "backend/cpu/sums.h"
+
+#include <string.h>
+
+static const void *param(const sli_sums *s, int k) {
+    return s->call->param[s->part * SLI_PART_PARAMS + k];
+}
+
+static float *d_param(const sli_sums *s, int k) {
+    return s->call->d_param[s->part * SLI_PART_PARAMS + k];
+}
+
+static int rows(const sli_sums *s) {
+    return s->steps * s->call->problem.batch;
+}
+
+/* gates = x kernel^T */
+void sli_sums_project(const sli_sums *s) {
+    const sli_problem *p = &s->call->problem;
+    sli_job job = {.parts = 1};
+    job.part[0] = (sli_gemm){.m = rows(s),
+                             .n = sli_op_gates(p->op) * p->units,
+                             .k = p->inputs,
+                             .a = s->x,
+                             .am = p->inputs,
+                             .ak = 1,
+                             .b = param(s, SLI_RNN_KERNEL),
+                             .bk = 1,
+                             .bn = p->inputs,
+                             .c = s->gates,
+                             .ldc = s->ld,
+                             .add = false};
+    sli_cpu_jobs(s->call, &job, 1);
+}
+
+/* d x = or += dz kernel, piece by piece */
+static sli_job input_job(const sli_sums *s) {
+    const sli_problem *p = &s->call->problem;
+    sli_job job = {.parts = s->input[1].count > 0 ? 2 : 1};
+    for (int i = 0; i < job.parts; i++)
+        job.part[i] = (sli_gemm){.m = rows(s),
+                                 .n = p->inputs,
+                                 .k = s->input[i].count * p->units,
+                                 .a = s->dz + s->input[i].from * p->units,
+                                 .am = s->ld,
+                                 .ak = 1,
+                                 .b = (const float *)param(s, SLI_RNN_KERNEL) +
+                                      (size_t)s->input[i].to * (size_t)p->units * (size_t)p->inputs,
+                                 .bk = p->inputs,
+                                 .bn = 1,
+                                 .c = s->dx,
+                                 .ldc = p->inputs,
+                                 .add = i > 0 || s->add_dx};
+    return job;
+}
+
+/* d kernel += dz^T x, of the gates `g` */
+static sli_job kernel_job(const sli_sums *s, sli_gates g) {
+    const sli_problem *p = &s->call->problem;
+    sli_job job = {.parts = 1};
+    job.part[0] = (sli_gemm){.m = g.count * p->units,
+                             .n = p->inputs,
+                             .k = rows(s),
+                             .a = s->dz + g.from * p->units,
+                             .am = 1,
+                             .ak = s->ld,
+                             .b = s->x,
+                             .bk = p->inputs,
+                             .bn = 1,
+                             .c = d_param(s, SLI_RNN_KERNEL) + (size_t)g.to * (size_t)p->units * (size_t)p->inputs,
+                             .ldc = p->inputs,
+                             .add = true};
+    return job;
+}
+
+/* d R += dz^T h', of the gates `g` */
+static sli_job recurrent_job(const sli_sums *s, sli_gates g) {
+    const sli_problem *p = &s->call->problem;
+    sli_job job = {.parts = s->steps > 1 ? 2 : 1};
+    for (int i = 0; i < job.parts; i++)
+        job.part[i] = (sli_gemm){
+            .m = g.count * p->units,
+            .n = p->units,
+            .k = (i ? s->steps - 1 : 1) * p->batch,
+            .a = s->dz + (size_t)(i ? s->rest : s->edge) * (size_t)p->batch * (size_t)s->ld + g.from * p->units,
+            .am = 1,
+            .ak = s->ld,
+            .b = i ? s->h_rest : s->h_edge,
+            .bk = i ? s->ld_h_rest : s->ld_h_edge,
+            .bn = 1,
+            .c = d_param(s, SLI_RNN_RECURRENT) + (size_t)g.to * (size_t)p->units * (size_t)p->units,
+            .ldc = p->units,
+            .add = true};
+    return job;
+}
+
+/* d bias += column sums of dz, of the gates `g` */
+static sli_job bias_job(const sli_sums *s, sli_gates g, float *to0, float *to1) {
+    const int units = s->call->problem.units;
+    sli_job job = {.from = s->dz + g.from * units, .ld = s->ld, .rows = rows(s), .columns = g.count * units};
+    job.to[0] = to0 + g.to * units;
+    job.to[1] = to1 ? to1 + g.to * units : NULL;
+    return job;
+}
+
+void sli_sums_backward(const sli_sums *s) {
+    sli_job jobs[SLI_JOBS_MAX];
+    int count = 0;
+    float *bias = d_param(s, SLI_RNN_BIAS), *recurrent_bias = d_param(s, SLI_RNN_RECURRENT_BIAS);
+    const bool same = s->input[0].count == s->recurrent[0].count && s->input[0].from == s->recurrent[0].from;
+    if (s->dx) jobs[count++] = input_job(s);
+    for (int i = 0; i < 2 && s->input[i].count > 0; i++) {
+        if (d_param(s, SLI_RNN_KERNEL)) jobs[count++] = kernel_job(s, s->input[i]);
+        if (!same && bias) jobs[count++] = bias_job(s, s->input[i], bias, NULL);
+    }
+    for (int i = 0; i < 2 && s->recurrent[i].count > 0; i++) {
+        if (d_param(s, SLI_RNN_RECURRENT)) jobs[count++] = recurrent_job(s, s->recurrent[i]);
+        if (!same && recurrent_bias) jobs[count++] = bias_job(s, s->recurrent[i], recurrent_bias, NULL);
+    }
+    if (same && (bias || recurrent_bias))
+        jobs[count++] = bias_job(s, s->input[0], bias ? bias : recurrent_bias, bias ? recurrent_bias : NULL);
+    sli_cpu_jobs(s->call, jobs, count);
+}
+
+void sli_state_load(float *to, const float *from, size_t count) {
+    if (from)
+        memcpy(to, from, count * sizeof *to);
+    else
+        memset(to, 0, count * sizeof *to);
+}
+
+void sli_state_store(const sli_call *call, int slot, const float *from, size_t count) {
+    float *to = call->d_in[slot];
+    if (!to) return;
+    if (call->accumulate >> slot & 1)
+        for (size_t i = 0; i < count; i++) to[i] += from[i];
+    else
+        memcpy(to, from, count * sizeof *to);
+}

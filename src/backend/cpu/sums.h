@@ -1,0 +1,41 @@
+/* The products of a recurrent layer over the time of one chunk, which know nothing of its steps: W x before them, and after them,
+ * backward, the gradients of parameters and inputs. For one direction of one layer. */
+#ifndef SLI_CPU_SUMS_H
+#define SLI_CPU_SUMS_H
+
+#include "backend/cpu/gemm.h"
+
+/* Gates that lie side by side both in a row of dz and in a parameter: dz's blocks of H from `from` on belong to the parameter's
+ * gates from `to` on. */
+typedef struct sli_gates {
+    int from, to, count;
+} sli_gates;
+
+typedef struct sli_sums {
+    const sli_call *call;
+    int part, steps; /* part of the call's problem; steps of the chunk */
+    /* W x:  gates [steps][B][ld] = x kernel^T */
+    const float *x; /* [steps][B][I] */
+    float *gates;
+    ptrdiff_t ld;
+    /* Backward. */
+    const float *dz; /* [steps][B][ld] */
+    /* What the gates' gradients are of: of the input side, and of the recurrent side. One piece of gates, or two. */
+    sli_gates input[2], recurrent[2];
+    /* What R multiplied: in the step that is processed first, which may be the segment's initial state, and in the others. That step is
+     * a product of its own in every chunk, so that segments change no bit. */
+    int edge, rest; /* steps of the chunk: 0 or steps - 1; the first of the others */
+    const float *h_edge, *h_rest;
+    ptrdiff_t ld_h_edge, ld_h_rest;
+    float *dx; /* [steps][B][I], NULL: not wanted */
+    bool add_dx;
+} sli_sums;
+
+void sli_sums_project(const sli_sums *sums);
+void sli_sums_backward(const sli_sums *sums);
+
+/* to = from, or zeros without; d_in[slot] = or += from */
+void sli_state_load(float *to, const float *from, size_t count);
+void sli_state_store(const sli_call *call, int slot, const float *from, size_t count);
+
+#endif
