@@ -511,6 +511,17 @@ SL_API sl_status sl_file_load_params(const sl_file *file, sl_params *params);
 /* Writes atomically (temporary file in the same folder, fsync, rename). metadata: key, value, key, value, ..., NULL. */
 SL_API sl_status sl_file_save(const char *path, sl_model *model, const sl_params *params, const char *const *metadata);
 
+/* A trained model for inference step by step, one row, without this library's planner: layers one after the other, of one
+ * direction, that lead to the model's first output. What cannot be one is SL_ERR_INPUT. */
+typedef enum sl_convert_form {
+    SL_CONVERT_STREAM /* a stream model (.slm), run by sluice_stream.h */
+} sl_convert_form;
+typedef struct sl_convert {
+    sl_convert_form form;
+} sl_convert;
+/* `params` belong to a plan of `model`. Writes atomically; options NULL: a stream model. */
+SL_API sl_status sl_model_convert(const sl_model *model, sl_params *params, const sl_convert *options, const char *path);
+
 /* ------------------------------------------------------------------------------------------------------- arrays --
  * NumPy .npy files, version 1-3, little-endian f4 f8 i4 i8 u1 b1, C order. */
 typedef enum sl_array_type {

@@ -1,0 +1,15 @@
+/* From a trained model to the forms that run without Sluice's planner. */
+#ifndef SLI_STREAM_CONVERT_H
+#define SLI_STREAM_CONVERT_H
+
+#include "core/memory.h"
+#include "core/params.h"
+#include "stream/layers.h"
+
+/* The layers that lead to the model's first output, with their arrays in `arena`. SL_ERR_INPUT where they are no chain that
+ * runs step by step: "layer NAME: ..., which a stream cannot do". */
+sl_status sli_stream_layers_of(const sl_model *model, sl_params *params, sli_arena *arena, sli_stream_layers *layers);
+/* Appends to *text; the caller looks at text->failed. */
+void sli_slm_write(const sli_stream_layers *layers, sli_text *text);
+
+#endif
