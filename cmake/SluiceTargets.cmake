@@ -39,6 +39,7 @@ file(GLOB_RECURSE sluice_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.c
 file(GLOB sluice_isa_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/*.c)
 list(REMOVE_ITEM sluice_sources ${sluice_isa_sources})
 list(FILTER sluice_sources EXCLUDE REGEX "/backend/cudnn/plugin/") # a plug-in of its own: SluiceCuda.cmake
+list(FILTER sluice_sources EXCLUDE REGEX "/stream/isa/") # once per instruction set: SluiceStream.cmake
 
 # Products are not contracted into fused multiply-adds behind our back: all compilers give the same numbers.
 sluice_objects(sluice_portable ${sluice_sources})
