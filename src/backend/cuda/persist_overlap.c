@@ -7,15 +7,15 @@
  *     us = call + chunks * launches of its products + spans * (launch + weights read) + steps * step + products over time
  * In k pieces a span, where a part b of the products may run beside:
  *     us = ... + (1 - b) products + b products / k + steps / k + (k - 1) (meeting + launch + weights read + longer),
- *     longer = max(slower * steps / k, stretch * all / idle * b products / k)
+ *     longer = max(steps / k + disturbed * beside, beside),  beside = stretch * all / idle * b products / k
  * Origin of the constants: those of cuda:step (recurrent.c) for the call, launches and products, on an H200, 2026-11-21; the
  * launch of a span, the rate at which it reads its weights, and those of pieces are estimates. us, bytes and FLOP a us. */
 enum { FULL = 132 };
 static const double call_us = 10, chunk_us[2] = {4, 15}, recompute_us = 6, launch_us = 3, weights_rate = 3e6;
-static const double meeting_us = 5; /* streams wait for each other, a launch for the last blocks of a product */
-static const double slower = 1.05;  /* steps beside products: L2 and memory are shared */
-static const double stretch = 1.2;  /* products on few multiprocessors: their algorithms were chosen for all */
-static const double worth = 0.99;   /* of the time in one piece; a smaller gain may be none */
+static const double meeting_us = 10;  /* streams wait for each other, a launch for the last blocks of a product */
+static const double disturbed = 0.12; /* steps are longer while products run: L2 and memory are shared */
+static const double stretch = 1.2;    /* products on few multiprocessors: their algorithms were chosen for all */
+static const double worth = 0.99;     /* of the time in one piece; a smaller gain may be none */
 
 static double product_rate(sl_dtype dtype) {
     return dtype == SL_F32 ? 55e6 : dtype == SL_F32X3 ? 70e6 : dtype == SL_TF32 ? 257e6 : 560e6;
@@ -66,8 +66,8 @@ static parts parts_of(const sli_problem *p, const sli_caps *caps, const sli_pers
 static double us_in(const parts *of, int pieces) {
     const double products = of->beside * of->pass.products_us / (of->spans * pieces);
     const double steps = of->pass.steps_us / (of->spans * pieces);
-    const double longer = fmax(slower * steps, stretch * of->all / of->pass.idle * products);
-    const double later = (pieces - 1) * (meeting_us + of->launch_us + longer);
+    const double beside = stretch * of->all / of->pass.idle * products;
+    const double later = (pieces - 1) * (meeting_us + of->launch_us + fmax(steps + disturbed * beside, beside));
     return of->pass.launches_us + (1 - of->beside) * of->pass.products_us + of->spans * (products + steps + later);
 }
 
