@@ -1,0 +1,85 @@
+/* Large products in bf16 on AMX. Both operands lie in tiles, [lines / 16][k / 32] of 1 KB, so that a load reads 16 lines in a
+ * row; 32 x 32 sums stay in tiles while k runs. Own tiles, not a library: the packing is the larger part of it, and
+ * that has to transpose for the gradients of weights, round, and be shared by the threads of a run, which no library does for us;
+ * oneDNN, the one with kernels for AMX, reaches about a third of its peak on shapes of recurrent layers. */
+#include "backend/cpu/isa/product_bf16.h"
+
+#if defined(__AVX512F__) || defined(SLI_AMX_EMULATED)
+#include "backend/cpu/isa/amx.h"
+
+static void pack(void *packed, const sli_bf16_operand *x, int first, int last, bool pairs_first) {
+    const size_t line = (size_t)amx_blocks(x->k) * AMX_TILE; /* bytes of 16 lines */
+    for (int k = 0; k < x->k; k += AMX_K) /* neighbouring lines first: they may be neighbours in memory */
+        for (int l = first; l < last; l += 16) {
+            char *tile = (char *)packed + (size_t)(l / 16) * line + (size_t)(k / AMX_K) * AMX_TILE;
+            amx_pack_tile((uint32_t *)tile, x->x + l * x->line + k * x->depth, x->line, x->depth, last - l, x->k - k,
+                          pairs_first);
+        }
+}
+
+static void pack_a(void *packed, const sli_bf16_operand *a, int first, int last) {
+    pack(packed, a, first, last, false);
+}
+
+static void pack_b(void *packed, const sli_bf16_operand *b, int first, int last) {
+    pack(packed, b, first, last, true);
+}
+
+enum { SIDE = 32 };
+
+/* Rows [m, m + rows) and columns [n, n + columns), at most 32 each, that are not whole tiles: through a buffer. */
+AMX_FN static void multiply_edge(const sli_bf16_block *p, amx_block *block, int m, int n) {
+    _Alignas(64) float edge[SIDE][SIDE];
+    const int rows = p->m1 - m < SIDE ? p->m1 - m : SIDE, columns = p->n1 - n < SIDE ? p->n1 - n : SIDE;
+    float *c = p->c + m * p->ldc + n;
+    if (p->add) {
+        memset(edge, 0, sizeof edge);
+        for (int r = 0; r < rows; r++) memcpy(edge[r], c + r * p->ldc, (size_t)columns * sizeof *c);
+        AMX_WRITTEN();
+    }
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < 2; j++) block->c[i][j] = &edge[16 * i][16 * j];
+    block->c_row = sizeof edge[0];
+    if (rows > 16 && columns > 16)
+        amx_2x2(block);
+    else if (rows > 16)
+        amx_2x1(block);
+    else
+        for (int j = 0; 16 * j < columns; j++) {
+            amx_block one = *block;
+            one.b[0] = block->b[j];
+            one.c[0][0] = block->c[0][j];
+            amx_1x1(&one);
+        }
+    for (int r = 0; r < rows; r++) memcpy(c + r * p->ldc, edge[r], (size_t)columns * sizeof *c);
+}
+
+AMX_FN static void multiply(const sli_bf16_block *p) {
+    const size_t line = (size_t)amx_blocks(p->k) * AMX_TILE;
+    amx_configure(AMX_ROWS);
+    AMX_WRITTEN();
+    for (int n = p->n0; n < p->n1; n += SIDE) /* two blocks of columns stay in L1 while the rows pass */
+        for (int m = p->m0; m < p->m1; m += SIDE) {
+            const char *a = (const char *)p->a + (size_t)(m / 16) * line,
+                       *b = (const char *)p->b + (size_t)(n / 16) * line;
+            float *c = p->c + m * p->ldc + n;
+            amx_block block = {.k = amx_blocks(p->k),
+                               .a = {a, a + line},
+                               .a_row = AMX_LINE,
+                               .a_step = AMX_TILE,
+                               .b = {b, b + line},
+                               .c_row = p->ldc * (ptrdiff_t)sizeof(float),
+                               .add = p->add};
+            if (m + SIDE > p->m1 || n + SIDE > p->n1) {
+                multiply_edge(p, &block, m, n);
+                continue;
+            }
+            for (int i = 0; i < 2; i++)
+                for (int j = 0; j < 2; j++) block.c[i][j] = c + 16 * i * p->ldc + 16 * j;
+            amx_2x2(&block);
+        }
+    _tile_release();
+}
+
+const sli_bf16_ops sli_bf16_amx = {.pack_a = pack_a, .pack_b = pack_b, .multiply = multiply};
+#endif
