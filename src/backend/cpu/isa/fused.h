@@ -1,0 +1,64 @@
+/* The cells of cpu:fused: forward they read a tile (panel.h) while it is in L1, backward they make the gradients of the gates.
+ * Rows of a batch are named by number, so that those that are masked at a step are left out. */
+#ifndef SLI_ISA_FUSED_H
+#define SLI_ISA_FUSED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* One time step of one direction of a layer. Pointers are to row 0 and unit 0; [B][H] where no stride is named.
+ * Blocks of a row of gates:  forward  LSTM i f g o   GRU r z n s   RNN q       s = R_n h' + b'_n
+ * and of dz:                          LSTM i f g o   GRU n r z s   RNN z       so that what R multiplies lies side by side */
+typedef struct sli_cell_step {
+    int units;         /* H */
+    int act, gate_act; /* CELL_ACT_* */
+    unsigned options;  /* CELL_PEEPHOLE, CELL_CLIP, CELL_ZONEOUT_H, CELL_ZONEOUT_C */
+    bool keep;         /* training: gates and v stay for backward */
+    float *gates;      /* [B][ld_gates] in: W x; out: activated where they are kept */
+    ptrdiff_t ld_gates;
+    const float *bias; /* [4H] or [H]: all that is added to the pre-activations; GRU r z n s */
+    const float *h_prev;
+    ptrdiff_t ld_h_prev;
+    float *h; /* = */
+    ptrdiff_t ld_h;
+    float *y; /* = h; NULL where h is y */
+    ptrdiff_t ld_y;
+    float *dropped;    /* = drop h, what the next step multiplies; NULL without recurrent dropout */
+    const float *drop; /* 0 or 1/(1-p) */
+    const float *c_prev;
+    float *c;              /* = ; may be c_prev */
+    float *v;              /* = clipped c before zoneout; kept with CELL_ZONEOUT_C, else NULL */
+    const float *peephole; /* [3][H] */
+    float clip, zone_h, zone_c;
+    const float *fresh_h,
+        *fresh_c; /* training: drawn, 1 where the new value is taken, 0 where the old one stays; else NULL */
+    /* Backward. */
+    const float *dy; /* [B][ld_dy] gradient of y; NULL: zero */
+    ptrdiff_t ld_dy;
+    float
+        *dh; /* in: gradient of h but for dy; out: the pointwise part of that of h' where there is one (GRU, zoneout) */
+    float *dc; /* in: gradient of c, out: of c' */
+    float *dz; /* [B][ld_gates] = */
+} sli_cell_step;
+
+/* The rows and units of a call: units in panels of the tile, of which the last may be shorter. */
+typedef struct sli_cell_share {
+    const int *row; /* [rows], ascending */
+    int rows;
+    int first, last;   /* units */
+    const float *tile; /* forward: [panels][rows][vectors * lanes], see panel.h */
+    int vectors;
+} sli_cell_share;
+
+typedef struct sli_fused_cell {
+    void (*forward)(const sli_cell_step *step, const sli_cell_share *share);
+    void (*backward)(const sli_cell_step *step, const sli_cell_share *share);
+} sli_fused_cell;
+
+typedef struct sli_fused_ops {
+    sli_fused_cell lstm, gru, rnn;
+    /* dh = (add: +=) d tile, with d = drop or 1: what came back through R, tile of [panels][rows][vectors * lanes] units */
+    void (*take)(const sli_cell_step *step, const sli_cell_share *share, bool add);
+} sli_fused_ops;
+
+#endif
