@@ -11,8 +11,8 @@ static const option where_table[] = {
      "auto (the default), cpu, cuda:0; `sluice devices` lists them"},
     {OPTION_INT, "threads", offsetof(where_options, threads), "N", 1, 1024,
      "threads to use (default: what the affinity mask and the cgroup quota allow); the numbers do not depend on it"},
-    {OPTION_CHOICE, "dtype", offsetof(where_options, dtype), "f32|tf32|bf16|f16|f32x3|f64", 0, 0,
-     "precision of the products; parameters and cell states stay f32 (default: f32)"},
+    {OPTION_CHOICE, "dtype", offsetof(where_options, dtype), "f32|tf32|bf16|f16|f32x3|i8|f64", 0, 0,
+     "precision of the products; parameters and cell states stay f32 (default: f32); i8 is for inference on CPUs"},
     {OPTION_TEXT, "require", offsetof(where_options, require), "KERNEL", 0, 0,
      "fail, exit code 4, unless the recurrent layers run on this kernel: a name (cuda:step), a prefix (cpu:) or the "
      "word "
@@ -35,12 +35,12 @@ static const option script_table[] = {
 const option_group script_group = {"output", script_table};
 
 sl_dtype where_dtype(const where_options *where, const arguments *a) {
-    static const sl_dtype dtypes[] = {SL_F32, SL_TF32, SL_BF16, SL_F16, SL_F32X3, SL_F64};
+    static const sl_dtype dtypes[] = {SL_F32, SL_TF32, SL_BF16, SL_F16, SL_F32X3, SL_I8, SL_F64};
     return arguments_given(a, "dtype") ? dtypes[where->dtype] : SL_DTYPE_DEFAULT;
 }
 
 const char *where_dtype_name(const where_options *where, const arguments *a) {
-    static const char *const names[] = {"f32", "tf32", "bf16", "f16", "f32x3", "f64"};
+    static const char *const names[] = {"f32", "tf32", "bf16", "f16", "f32x3", "i8", "f64"};
     return arguments_given(a, "dtype") ? names[where->dtype] : NULL;
 }
 

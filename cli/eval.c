@@ -29,23 +29,73 @@ static double characters(const char *text, size_t bytes) {
     return (double)count;
 }
 
-static void print_text_result(const sl_result *r, const sl_vocabulary *vocabulary, double chars, bool as_json) {
-    double loss = r->loss_sum / r->count;
-    /* At word level every character of the text shares the words' bits; elsewhere a token is a character. */
-    double bits = sl_vocabulary_level(vocabulary) == SL_LEVEL_WORD ? r->loss_sum / log(2) / chars : loss / log(2);
-    if (as_json) {
-        json out = {.file = stdout};
-        json_open(&out, NULL, '{');
-        json_number(&out, "loss", loss);
-        json_number(&out, "perplexity", exp(loss));
-        json_number(&out, "bits_per_char", bits);
-        json_int(&out, "tokens", (long long)r->count);
+/* What is printed of a result; `exact`: the same in f32, where that is compared. */
+typedef struct figure {
+    const char *key, *label;
+    const char *format, *with_sign;
+    double value, exact;
+    const char *unit;
+} figure;
+
+static void print_json(const figure *figures, int count, bool compared, const char *counted, double number) {
+    static const char *const parts[] = {"f32", "difference"};
+    json out = {.file = stdout};
+    json_open(&out, NULL, '{');
+    for (int k = 0; k < count; k++) json_number(&out, figures[k].key, figures[k].value);
+    json_int(&out, counted, (long long)number);
+    for (int part = 0; compared && part < 2; part++) {
+        json_open(&out, parts[part], '{');
+        for (int k = 0; k < count; k++)
+            json_number(&out, figures[k].key, part ? figures[k].value - figures[k].exact : figures[k].exact);
         json_close(&out, '}');
-        json_end(&out);
-        return;
     }
-    printf("loss           %.6f nats per token\nperplexity     %.4f\nbits per char  %.6f\ntokens         %.0f\n", loss,
-           exp(loss), bits, r->count);
+    json_close(&out, '}');
+    json_end(&out);
+}
+
+static void print_figures(const figure *figures, int count, bool compared) {
+    for (int k = 0; k < count; k++) {
+        const figure *f = &figures[k];
+        fputs(f->label, stdout);
+        printf(f->format, f->value);
+        fputs(f->unit, stdout);
+        if (compared) {
+            fputs(", f32 ", stdout);
+            printf(f->format, f->exact);
+            fputs(", difference ", stdout);
+            printf(f->with_sign, f->value - f->exact);
+        }
+        putchar('\n');
+    }
+}
+
+/* `exact`: in f32, or NULL. */
+static void print_text_result(const sl_result *r, const sl_result *exact, const sl_vocabulary *vocabulary, double chars,
+                              bool as_json) {
+    const sl_result *const results[] = {r, exact ? exact : r};
+    double loss[2], bits[2];
+    for (int k = 0; k < 2; k++) {
+        const double sum = results[k]->loss_sum;
+        loss[k] = sum / results[k]->count;
+        /* At word level every character of the text shares the words' bits; elsewhere a token is a character. */
+        bits[k] = sl_vocabulary_level(vocabulary) == SL_LEVEL_WORD ? sum / log(2) / chars : loss[k] / log(2);
+    }
+    const figure figures[] = {{"loss", "loss           ", "%.6f", "%+.6f", loss[0], loss[1], " nats per token"},
+                              {"perplexity", "perplexity     ", "%.4f", "%+.4f", exp(loss[0]), exp(loss[1]), ""},
+                              {"bits_per_char", "bits per char  ", "%.6f", "%+.6f", bits[0], bits[1], ""}};
+    if (as_json) {
+        print_json(figures, 3, exact, "tokens", r->count);
+    } else {
+        print_figures(figures, 3, exact);
+        printf("tokens         %.0f\n", r->count);
+    }
+}
+
+/* What 8 bits cost is said beside the result: the same again in f32. */
+static sl_plan_options options_in_f32(const sl_plan_options *options) {
+    sl_plan_options exact = *options;
+    exact.dtype = SL_F32;
+    return exact;
 }
 
 static int eval_text(const arguments *a, const sl_file *file, const sl_plan_options *options, bool as_json) {
@@ -53,34 +103,37 @@ static int eval_text(const arguments *a, const sl_file *file, const sl_plan_opti
     char *text = NULL;
     size_t bytes = 0, count = 0;
     int32_t *tokens = NULL;
-    sl_result result;
+    sl_result result, exact;
+    const sl_plan_options in_f32 = options_in_f32(options);
+    const bool compared = options->dtype == SL_I8;
     sl_vocabulary *vocabulary = file_vocabulary(file, a->positional[0], &code);
     if (!code) code = read_texts(a->positional + 1, a->positionals - 1, &text, &bytes);
     const char *name = name_texts(a->positional + 1, a->positionals - 1);
     if (!code) code = report_at(name, sl_vocabulary_encode(vocabulary, text, bytes, &tokens, &count));
     if (!code) code = report(sl_evaluate_tokens(NULL, file, tokens, count, options, &result));
-    if (!code) print_text_result(&result, vocabulary, characters(text, bytes), as_json);
+    if (!code && compared) code = report(sl_evaluate_tokens(NULL, file, tokens, count, &in_f32, &exact));
+    if (!code) print_text_result(&result, compared ? &exact : NULL, vocabulary, characters(text, bytes), as_json);
     if (tokens) sl_tokens_free(vocabulary, tokens, count);
     sl_text_free(text);
     sl_vocabulary_free(vocabulary);
     return code;
 }
 
-static void print_array_result(const sl_result *r, bool accuracy, bool as_json) {
-    double loss = r->count > 0 ? r->loss_sum / r->count : r->loss;
-    if (as_json) {
-        json out = {.file = stdout};
-        json_open(&out, NULL, '{');
-        json_number(&out, "loss", loss);
-        if (accuracy) json_number(&out, "accuracy", r->correct / r->count);
-        json_int(&out, "count", (long long)r->count);
-        json_close(&out, '}');
-        json_end(&out);
-        return;
+static void print_array_result(const sl_result *r, const sl_result *exact, bool accuracy, bool as_json) {
+    const sl_result *const results[] = {r, exact ? exact : r};
+    double loss[2], correct[2];
+    for (int k = 0; k < 2; k++) {
+        loss[k] = results[k]->count > 0 ? results[k]->loss_sum / results[k]->count : results[k]->loss;
+        correct[k] = results[k]->correct / results[k]->count;
     }
-    printf("loss      %.6g\n", loss);
-    if (accuracy) printf("accuracy  %.6f\n", r->correct / r->count);
-    printf("count     %.0f\n", r->count);
+    const figure figures[] = {{"loss", "loss      ", "%.6g", "%+.3g", loss[0], loss[1], ""},
+                              {"accuracy", "accuracy  ", "%.6f", "%+.6f", correct[0], correct[1], ""}};
+    if (as_json) {
+        print_json(figures, accuracy ? 2 : 1, exact, "count", r->count);
+    } else {
+        print_figures(figures, accuracy ? 2 : 1, exact);
+        printf("count     %.0f\n", r->count);
+    }
 }
 
 static sl_loss loss_of(const sl_file *file, const sl_plan_options *options) {
@@ -92,13 +145,18 @@ static sl_loss loss_of(const sl_file *file, const sl_plan_options *options) {
 static int eval_arrays(const eval_options *o, const sl_file *file, const sl_plan_options *options, bool as_json) {
     sl_array arrays[3] = {0};
     const char *const paths[3] = {o->x, o->y, o->lengths};
-    sl_result result;
+    const sl_plan_options in_f32 = options_in_f32(options);
+    const bool compared = options->dtype == SL_I8;
+    sl_result result, exact;
     int code = 0;
     for (int i = 0; i < 3 && !code; i++)
         if (paths[i]) code = report(sl_npy_read(NULL, paths[i], &arrays[i]));
     sl_dataset data = {.x = &arrays[0], .y = &arrays[1], .lengths = o->lengths ? &arrays[2] : NULL};
     if (!code) code = report(sl_evaluate_arrays(file, &data, options, &result));
-    if (!code) print_array_result(&result, result.count > 0 && loss_of(file, options) != SL_LOSS_MSE, as_json);
+    if (!code && compared) code = report(sl_evaluate_arrays(file, &data, &in_f32, &exact));
+    if (!code)
+        print_array_result(&result, compared ? &exact : NULL, result.count > 0 && loss_of(file, options) != SL_LOSS_MSE,
+                           as_json);
     for (int i = 0; i < 3; i++)
         if (arrays[i].data) sl_array_free(&arrays[i]);
     return code;
@@ -139,7 +197,8 @@ const command command_eval = {
     .text =
         "A language model: loss in nats per token, perplexity, bits per character and the number of tokens, over one\n"
         "stream with the state carried: every token of the text but the first is predicted. - is standard input.\n"
-        "Arrays: the loss, and the accuracy where it applies.",
+        "Arrays: the loss, and the accuracy where it applies.\n"
+        "With --dtype i8 weights are rounded to 8 bits, and the same figures in f32 and the difference stand beside.",
     .groups = {&eval_group, &where_group, &script_group},
     .examples = "  sluice eval book.safetensors test.txt --json\n"
                 "  sluice eval classes.safetensors --x x.npy --y y.npy\n",

@@ -100,6 +100,8 @@ static void fill_problem(const sl_plan *plan, const sli_emit *emit, sli_problem 
     problem->batch = plan->options.batch;
     problem->steps = step_has_time(plan, emit) ? plan->options.steps : 0;
     problem->dtype = plan->options.dtype;
+    const bool cpu_bf16 = problem->dtype == SL_BF16 && plan->caps.kind == SLI_DEVICE_CPU;
+    if ((problem->dtype == SL_I8 || cpu_bf16) && !sli_op_multiplies(problem->op)) problem->dtype = SL_F32;
     problem->train = plan->train;
     if (emit->takes_mask && problem->steps > 0 && plan->options.masking != SL_MASK_NONE)
         problem->mask = plan->options.masking == SL_MASK_LENGTHS ? SLI_MASK_LENGTHS : SLI_MASK_HOLES;
@@ -289,6 +291,9 @@ static sl_status resolve_options(sl_plan *plan, const sl_plan_options *given) {
     options->require = require ? sli_arena_string(&plan->arena, require) : NULL;
     if (!options->device || (require && !options->require)) return sli_fail_memory("the plan's options", 64);
     plan->train = options->train != 0;
+    SLI_FAIL_IF(plan->train && options->dtype == SL_I8, SL_ERR_INPUT,
+                "i8 is for inference: rounded to 8 bits, weights would not see the small steps of training; train in "
+                "another dtype, then evaluate or generate with i8");
     plan->element = options->dtype == SL_F64 ? sizeof(double) : sizeof(float);
     SLI_FAIL_IF(options->clip.kind != SL_CLIP_NONE && !(options->clip.value > 0), SL_ERR_INPUT,
                 "gradient clipping at %g; the value must be positive", options->clip.value);
@@ -313,7 +318,9 @@ static size_t gpu_room(size_t free_memory) {
 /* "auto": the first GPU that can be used, unless what is asked for is only computed on the CPU. */
 static const char *automatic_device(const sl_plan_options *options, char *name, size_t capacity) {
     const char *require = options->require ? options->require : "";
-    if (options->dtype == SL_F64 || strcmp(require, "ref") == 0 || strncmp(require, "cpu:", 4) == 0) return "cpu";
+    if (options->dtype == SL_F64 || options->dtype == SL_I8 || strcmp(require, "ref") == 0 ||
+        strncmp(require, "cpu:", 4) == 0)
+        return "cpu";
     const sli_device_ops *cuda = find_ops("cuda:0");
     char text[512];
     bool usable;

@@ -14,6 +14,10 @@ bool sli_op_is_recurrent(sli_op op) {
     return op == SLI_OP_LSTM || op == SLI_OP_GRU || op == SLI_OP_RNN;
 }
 
+bool sli_op_multiplies(sli_op op) {
+    return sli_op_is_recurrent(op) || op == SLI_OP_DENSE;
+}
+
 const char *sli_op_name(sli_op op) {
     static const char *const names[SLI_OP_COUNT] = {"lstm",  "gru",  "rnn",  "dense", "embed", "onehot", "dropout",
                                                     "merge", "flip", "xent", "bce",   "mse",   "norm",   "optim"};

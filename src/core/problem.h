@@ -67,6 +67,7 @@ typedef struct sli_problem {
 
 /* Bits of what an op is. */
 bool sli_op_is_recurrent(sli_op op);
+bool sli_op_multiplies(sli_op op); /* by a matrix of weights: recurrent, dense */
 const char *sli_op_name(sli_op op);
 int sli_op_gates(sli_op op); /* LSTM 4, GRU 3, RNN 1 */
 static inline int sli_problem_output(const sli_problem *p) {

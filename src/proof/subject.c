@@ -85,7 +85,7 @@ static sl_status add_arrays(sli_subject *s, const sl_plan *plan) {
 /* -------------------------------------------------------------------------------------------------------- drawing -- */
 
 sl_dtype sli_proof_operands(sl_dtype dtype) {
-    return dtype == SL_BF16 || dtype == SL_F16 || dtype == SL_TF32 ? dtype : SL_DTYPE_DEFAULT;
+    return dtype == SL_BF16 || dtype == SL_F16 || dtype == SL_TF32 || dtype == SL_I8 ? dtype : SL_DTYPE_DEFAULT;
 }
 
 /* As sli_rng_uniform, of a word that is there. */

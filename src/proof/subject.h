@@ -1,6 +1,6 @@
 /* What a proof works on: a model with one draw of inputs, masks, parameters and output gradients, held in double, and runs
  * of it in any precision on any kernel ("trials") whose results are doubles again. Values that are drawn are exact in the type
- * that operands of products are rounded to (float where they are not), so that every precision sees the same numbers. */
+ * that operands of products are rounded to (float where they are not, or rounded row by row, as in i8), so that every precision sees the same numbers. */
 #ifndef SLI_SUBJECT_H
 #define SLI_SUBJECT_H
 
@@ -22,7 +22,7 @@ typedef struct sli_subject {
     const sl_model *model;
     sl_plan_options options; /* batch, steps, loss, masking, train... of every trial */
     uint64_t seed;
-    sl_dtype operands; /* bf16, f16, tf32; else SL_DTYPE_DEFAULT */
+    sl_dtype operands; /* bf16, f16, tf32, i8; else SL_DTYPE_DEFAULT */
     int input_count, param_count, output_count;
     sli_subject_array *inputs, *params, *outputs; /* outputs: the gradients that flow into them */
     sli_subject_array target;                     /* count 0 without a loss */

@@ -3,13 +3,30 @@
 
 /* The unit is the outer loop everywhere: its row of W stays in the cache while all (step, row) pairs pass. */
 
-/* y[H] = act(W x + b) for every (step, row); the activated values are saved where the slope needs them. */
+/* y[H] = act(W x + b) for every (step, row), W and x in 8 bits; inference. */
+static void NAME(dense_forward_i8)(const sli_call *call) {
+    const sli_problem *p = &call->problem;
+    const size_t I = (size_t)p->inputs, H = (size_t)p->units;
+    for (size_t row = 0; row < sli_ref_rows(p); row++) {
+        REAL *y = (REAL *)call->out[SLI_DENSE_Y] + row * H;
+        NAME(product_i8)
+        (call->param[SLI_DENSE_KERNEL], call->param[SLI_DENSE_BIAS], (const REAL *)call->in[SLI_DENSE_X] + row * I,
+         p->units, p->inputs, y);
+        for (size_t j = 0; j < H; j++) y[j] = NAME(activate)(p->act, y[j]);
+    }
+}
+
+/* The same, not rounded or rounded number by number; the activated values are saved where the slope needs them. */
 static void NAME(dense_forward)(const sli_call *call) {
     const sli_problem *p = &call->problem;
     const int I = p->inputs, H = p->units;
     const REAL *kernel = call->param[SLI_DENSE_KERNEL], *bias = call->param[SLI_DENSE_BIAS];
     const REAL *x = call->in[SLI_DENSE_X];
     REAL *y = call->out[SLI_DENSE_Y], *saved = dense_saves(p) && call->training ? call->saved : NULL;
+    if (call->operands == SL_I8) {
+        NAME(dense_forward_i8)(call);
+        return;
+    }
     for (int j = 0; j < H; j++)
         for (size_t row = 0; row < sli_ref_rows(p); row++) {
             REAL sum = bias ? bias[j] : 0;

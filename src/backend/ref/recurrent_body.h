@@ -15,6 +15,10 @@ static void NAME(product)(const sli_call *call, const REAL *matrix, const REAL *
                           int width, REAL *out) {
     enum { PIECE = 64 };
     REAL piece[PIECE];
+    if (call->operands == SL_I8) {
+        NAME(product_i8)(matrix, bias, v, count, width, out);
+        return;
+    }
     for (int g = 0; g < count; g++) out[g] = bias ? bias[g] : 0;
     for (int first = 0; first < width; first += PIECE) {
         int n = width - first < PIECE ? width - first : PIECE;

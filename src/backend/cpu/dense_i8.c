@@ -1,0 +1,62 @@
+/* cpu:i8: dense layers with weights of 8 bits, for inference: y = act(x kernel^T + bias), x rounded row by row. What is rounded
+ * how: isa/panel_i8.c. */
+#include "backend/cpu/panel_gemm.h"
+#include "backend/cpu/rows.h"
+
+static const sli_panel_ops *panels_of(const sli_call *call) {
+    return sli_cpu_panels(sli_cpu_of(call), SL_I8);
+}
+
+static void pack(const sli_call *call) {
+    sli_panel_gemm_pack(panels_of(call), call->problem.units, call->problem.inputs, call->param[SLI_DENSE_KERNEL],
+                        call->packed);
+}
+
+static void forward(const sli_call *call) {
+    const sli_problem *p = &call->problem;
+    const sli_panel_gemm g = {.ops = panels_of(call),
+                              .rows = (int)sli_cpu_rows(p),
+                              .n = p->units,
+                              .k = p->inputs,
+                              .x = call->in[SLI_DENSE_X],
+                              .w = call->packed,
+                              .bias = call->param[SLI_DENSE_BIAS],
+                              .act = p->act == SL_ACT_LINEAR ? 0 : (int)p->act,
+                              .y = call->out[SLI_DENSE_Y],
+                              .ldy = p->units,
+                              .operands = call->scratch};
+    sli_panel_gemm_run(call, &g);
+}
+
+static bool eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
+    (void)caps;
+    NEED(p->dtype == SL_I8, "cpu:i8 computes i8, not %s", sli_dtype_name(p->dtype));
+    NEED(!p->train, "8 bits are for inference: gradients of rounded weights are 0 almost everywhere");
+    NEED(p->inputs <= SLI_PANEL_I8_MOST, "sums of %d products of 8 bits may not fit into 32 bits, %d do", p->inputs,
+         SLI_PANEL_I8_MOST);
+    return true;
+}
+
+static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
+    (void)caps;
+    const double rows = (double)sli_cpu_rows(p), I = p->inputs, H = p->units;
+    *cost = (sli_cost){.flops = 2 * rows * I * H, .bytes = 4 * rows * (I + H) + I * H};
+}
+
+static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_booking *booking) {
+    (void)chunk;
+    sli_cpu cpu;
+    sli_cpu_engine(caps->isa, false, &cpu);
+    const sli_panel_ops *ops = sli_cpu_panels(&cpu, SL_I8);
+    booking->packed = sli_panel_gemm_packed(ops, p->units, p->inputs);
+    booking->scratch_forward = sli_panel_gemm_operands(ops, (int)sli_cpu_rows(p), p->inputs);
+}
+
+const sli_kernel sli_cpu_dense_i8 = {.name = "cpu:i8",
+                                     .op = SLI_OP_DENSE,
+                                     .device = SLI_DEVICE_CPU,
+                                     .eligible = eligible,
+                                     .cost = cost,
+                                     .book = book,
+                                     .pack = pack,
+                                     .forward = forward};

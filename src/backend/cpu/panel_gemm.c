@@ -1,0 +1,94 @@
+#include "backend/cpu/panel_gemm.h"
+
+enum {
+    VECTORS = 4,     /* of a panel */
+    TILE_ROWS = 16,  /* of one product: its tile stays in L1 */
+    TASK_ROWS = 64,  /* of one task: so often are its weights used out of L2 */
+    TASK_PANELS = 4, /* 128 columns of AVX2, 256 of AVX-512 */
+    MOST_LANES = 16,
+    CONVERT_ROWS = 16 /* of one task of conversion */
+};
+
+static int divide_up(int value, int by) {
+    return (value + by - 1) / by;
+}
+
+static int panels_of(const sli_panel_ops *ops, int n) {
+    return divide_up(n, VECTORS * ops->lanes);
+}
+
+size_t sli_panel_gemm_packed(const sli_panel_ops *ops, int n, int k) {
+    return (size_t)panels_of(ops, n) * ops->panel_bytes(k, VECTORS);
+}
+
+size_t sli_panel_gemm_operands(const sli_panel_ops *ops, int rows, int k) {
+    return (size_t)rows * ops->operand_bytes(k);
+}
+
+void sli_panel_gemm_pack(const sli_panel_ops *ops, int n, int k, const float *w, void *packed) {
+    const size_t bytes = ops->panel_bytes(k, VECTORS);
+    for (int panel = 0; panel < panels_of(ops, n); panel++) {
+        sli_panel_source source = {.k = k, .vectors = VECTORS, .lane_stride = k, .k_stride = 1};
+        for (int v = 0; v < VECTORS; v++) {
+            const int column = (panel * VECTORS + v) * ops->lanes, left = n - column;
+            source.valid[v] = left <= 0 ? 0 : left < ops->lanes ? left : ops->lanes;
+            source.from[v] = left > 0 ? w + (size_t)column * (size_t)k : NULL;
+        }
+        ops->pack((char *)packed + (size_t)panel * bytes, &source);
+    }
+}
+
+typedef struct work {
+    const sli_panel_gemm *g;
+    const sli_isa_ops *isa;
+    size_t operand;
+    int panel_groups;
+} work;
+
+static void convert_rows(void *context, int task) {
+    const work *w = context;
+    const sli_panel_gemm *g = w->g;
+    for (int r = task * CONVERT_ROWS; r < (task + 1) * CONVERT_ROWS && r < g->rows; r++)
+        g->ops->convert((char *)g->operands + (size_t)r * w->operand, g->x + (size_t)r * (size_t)g->k, g->k);
+}
+
+/* y = act(tile + bias) for `rows` rows from `row` and the columns of one panel. */
+static void finish(const work *w, const float *tile, int row, int rows, int panel) {
+    const sli_panel_gemm *g = w->g;
+    const int width = VECTORS * g->ops->lanes, first = panel * width;
+    const int columns = g->n - first < width ? g->n - first : width;
+    for (int r = 0; r < rows; r++, tile += width) {
+        float *y = g->y + (row + r) * g->ldy + first;
+        for (int j = 0; j < columns; j++) y[j] = g->bias ? tile[j] + g->bias[first + j] : tile[j];
+        if (g->act) w->isa->act(g->act, (size_t)columns, y);
+    }
+}
+
+static void multiply(void *context, int task) {
+    const work *w = context;
+    const sli_panel_gemm *g = w->g;
+    const int last = task / w->panel_groups * TASK_ROWS + TASK_ROWS, end = last < g->rows ? last : g->rows;
+    const int panel = task % w->panel_groups * TASK_PANELS, left = panels_of(g->ops, g->n) - panel;
+    const int panels = left < TASK_PANELS ? left : TASK_PANELS, width = VECTORS * g->ops->lanes;
+    _Alignas(64) float tile[TASK_PANELS * TILE_ROWS * VECTORS * MOST_LANES];
+    const void *a[TILE_ROWS];
+    sli_panel_product p = {.vectors = VECTORS, .panels = panels, .k = g->k, .a = a, .tile = tile};
+    p.w = (const char *)g->w + (size_t)panel * g->ops->panel_bytes(g->k, VECTORS);
+    if (g->ops->begin) g->ops->begin();
+    for (int row = last - TASK_ROWS; row < end; row += p.rows) {
+        p.rows = end - row < TILE_ROWS ? end - row : TILE_ROWS;
+        for (int r = 0; r < p.rows; r++) a[r] = (const char *)g->operands + (size_t)(row + r) * w->operand;
+        g->ops->product(&p);
+        for (int i = 0; i < panels; i++) finish(w, tile + i * p.rows * width, row, p.rows, panel + i);
+    }
+    if (g->ops->end) g->ops->end();
+}
+
+void sli_panel_gemm_run(const sli_call *call, const sli_panel_gemm *g) {
+    const work w = {.g = g,
+                    .isa = sli_cpu_of(call)->ops,
+                    .operand = g->ops->operand_bytes(g->k),
+                    .panel_groups = divide_up(panels_of(g->ops, g->n), TASK_PANELS)};
+    sli_threads_for(call->threads, divide_up(g->rows, CONVERT_ROWS), convert_rows, (void *)&w);
+    sli_threads_for(call->threads, divide_up(g->rows, TASK_ROWS) * w.panel_groups, multiply, (void *)&w);
+}
