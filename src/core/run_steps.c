@@ -133,7 +133,7 @@ static void build_call(const sl_run *run, const sli_step *step, const segment *s
     call->problem.batch = run->batch;
     call->problem.steps = segment->steps;
     call->chunk = plan->chunk;
-    call->operands = plan->operands;
+    call->operands = plan->operands == SL_DTYPE_DEFAULT && step->problem.dtype == SL_BF16 ? SL_BF16 : plan->operands;
     call->t0 = segment->first;
     call->total_steps = plan->groups[step->group].time ? run->steps : 0;
     call->rng_layer =

@@ -79,14 +79,16 @@ typedef struct call_memory {
     size_t bytes;
 } call_memory;
 
+static inline size_t call_scratch(const sli_booking *booking) {
+    return booking->scratch_forward > booking->scratch_backward ? booking->scratch_forward : booking->scratch_backward;
+}
+
 /* Books for a segment and fills the memory with junk: a row may not count on zeros. */
 static inline void call_book(const sli_kernel *row, const sli_problem *p, const sli_caps *caps, int chunk,
                              call_memory *memory) {
     memset(memory, 0, sizeof *memory);
     if (row->book) row->book(p, caps, chunk, &memory->booking);
-    size_t scratch = memory->booking.scratch_forward > memory->booking.scratch_backward
-                         ? memory->booking.scratch_forward
-                         : memory->booking.scratch_backward;
+    size_t scratch = call_scratch(&memory->booking);
     void **blocks[3] = {&memory->saved, &memory->scratch, &memory->packed};
     size_t sizes[3] = {memory->booking.saved, scratch, memory->booking.packed};
     for (int i = 0; i < 3; i++) {
@@ -144,6 +146,8 @@ static inline sli_call call_base(call_engine *e, const sli_scalars *scalars, sli
                       .training = e->p.train,
                       .saved = e->memory.saved,
                       .scratch = e->memory.scratch,
+                      .scratch_bytes = call_scratch(&e->memory.booking),
+                      .operands = e->p.dtype == SL_BF16 ? SL_BF16 : SL_DTYPE_DEFAULT,
                       .packed = e->memory.packed,
                       .scalars = scalars,
                       .metrics = metrics,

@@ -329,9 +329,9 @@ TEST(ref_zoneout_c_leaves_h) {
 TEST(ref_refuses_other_precisions_and_shapes) {
     sli_problem p;
     sli_why why = {{0}};
-    REQUIRE_OK(sli_problem_parse("lstm:b2_t3_i2_h3_bf16", &p));
+    REQUIRE_OK(sli_problem_parse("lstm:b2_t3_i2_h3_f16", &p));
     CHECK(!sli_ref_kernels[0]->eligible(&p, &(sli_caps){0}, &why));
-    CHECK(strstr(why.text, "f32 or f64, not bf16") != NULL);
+    CHECK(strstr(why.text, "f32, f64 and bf16, not f16") != NULL);
     REQUIRE_OK(sli_problem_parse("lstm:l2_b2_t3_i2_h3", &p));
     CHECK(!sli_ref_kernels[0]->eligible(&p, &(sli_caps){0}, &why));
     REQUIRE_OK(sli_problem_parse("lstm:b2_t3_i2_h3_bi", &p));

@@ -128,7 +128,8 @@ static void dense_backward(const sli_call *call) {
 
 static bool dense_eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
     (void)caps;
-    NEED(p->dtype == SL_F32, "cpu:gemm computes f32, not %s", sli_dtype_name(p->dtype));
+    NEED(p->dtype == SL_F32 || p->dtype == SL_BF16, "cpu:gemm computes f32 and bf16, not %s",
+         sli_dtype_name(p->dtype));
     return true;
 }
 
@@ -140,11 +141,11 @@ static void dense_cost(const sli_problem *p, const sli_caps *caps, sli_cost *cos
 
 static void dense_book(const sli_problem *p, const sli_caps *caps, int chunk, sli_booking *booking) {
     (void)caps;
-    *booking = (sli_booking){0};
+    const size_t row = (size_t)p->units * sizeof(float), products = sli_cpu_products_bytes(p, chunk);
+    *booking = (sli_booking){.scratch_forward = products, .scratch_backward = p->train ? products : 0};
     if (linear(p) || !p->train) return;
-    const size_t row = (size_t)p->units * sizeof(float);
     booking->saved = sli_cpu_rows(p) * row;
-    booking->scratch_backward = (size_t)(chunk > 0 ? chunk : 1) * (size_t)p->batch * row;
+    booking->scratch_backward += (size_t)(chunk > 0 ? chunk : 1) * (size_t)p->batch * row;
 }
 
 const sli_kernel sli_cpu_dense = {.name = "cpu:gemm",

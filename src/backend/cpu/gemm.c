@@ -82,13 +82,13 @@ typedef struct job_list {
     int count;
 } job_list;
 
-/* Bias, activation and copy of a slice while it is in cache. */
-static void finish(const sli_cpu *cpu, const sli_job *job, const sli_gemm *g, size_t at, int column) {
-    for (int r = 0; r < g->m && (job->bias || job->act || job->copy); r++) {
-        float *row = g->c + r * g->ldc;
-        if (job->bias) cpu->ops->add((size_t)g->n, row, job->bias + column);
-        if (job->act) cpu->ops->act(job->act, (size_t)g->n, row);
-        if (job->copy) memcpy(job->copy + at + (size_t)r * (size_t)g->ldc, row, (size_t)g->n * sizeof *row);
+void sli_cpu_finish(const sli_cpu *cpu, const sli_job *job, int m, int n, int rows, int columns) {
+    const ptrdiff_t ldc = job->part[0].ldc, at = m * ldc + n;
+    for (int r = 0; r < rows && (job->bias || job->act || job->copy); r++) {
+        float *row = job->part[0].c + at + r * ldc;
+        if (job->bias) cpu->ops->add((size_t)columns, row, job->bias + n);
+        if (job->act) cpu->ops->act(job->act, (size_t)columns, row);
+        if (job->copy) memcpy(job->copy + at + r * ldc, row, (size_t)columns * sizeof *row);
     }
 }
 
@@ -110,7 +110,7 @@ static void run_slice(void *context, int index) {
         g.b += n * g.bn;
         g.c += m * g.ldc + n;
         sli_cpu_gemm(list->cpu, &g);
-        if (i == job->parts - 1) finish(list->cpu, job, &g, (size_t)m * (size_t)g.ldc + (size_t)n, n);
+        if (i == job->parts - 1) sli_cpu_finish(list->cpu, job, m, n, g.m, g.n);
     }
 }
 
@@ -118,7 +118,12 @@ void sli_cpu_jobs(const sli_call *call, sli_job *jobs, int count) {
     const job_list list = {sli_cpu_of(call), jobs, count};
     int tasks = 0;
     for (int i = 0; i < count; i++) {
-        cut_job(&jobs[i]);
+        if (jobs[i].parts > 0 && call->problem.dtype == SL_BF16) {
+            sli_cpu_products(call, &jobs[i]);
+            jobs[i].cut_m = jobs[i].cut_n = 0; /* nothing is left of it */
+        } else {
+            cut_job(&jobs[i]);
+        }
         jobs[i].first = tasks;
         tasks += jobs[i].cut_m * jobs[i].cut_n;
     }

@@ -170,7 +170,8 @@ sl_status sli_cpu_choose(const char *named, sli_isa *isa, char why[SLI_ISA_WHY])
 /* Of an invented instruction set: the table with vectors of the same length, if this build has it; it is never run. */
 static const sli_isa_ops *ops_of(sli_isa isa) {
 #if defined(__x86_64__)
-    if (isa == SLI_ISA_AMX || isa == SLI_ISA_AVX512) return &sli_isa_ops_avx512;
+    if (isa == SLI_ISA_AMX) return &sli_isa_ops_amx;
+    if (isa == SLI_ISA_AVX512) return &sli_isa_ops_avx512;
     if (isa == SLI_ISA_AVX2) return &sli_isa_ops_avx2;
 #elif defined(__aarch64__)
     if (isa == SLI_ISA_NEON) return &sli_isa_ops_neon;

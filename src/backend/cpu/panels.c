@@ -40,9 +40,6 @@ const sli_panel_ops *sli_cpu_panels(const sli_cpu *cpu, sl_dtype dtype) {
     case SL_F32:
         return cpu->ops->panel_f32;
     case SL_BF16:
-#if defined(__x86_64__)
-        if (cpu->isa == SLI_ISA_AMX) return &sli_panel_bf16_amx;
-#endif
         return cpu->ops->panel_bf16;
     case SL_I8:
         return panels_i8(cpu);

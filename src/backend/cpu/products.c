@@ -1,0 +1,143 @@
+/* Jobs in bf16 (isa/product_bf16.h): the operands of a product are rounded into the end of the call's scratch, by all threads, a
+ * piece of k, rows and columns at a time; then all threads multiply. Pieces and tasks are cut by shape alone, and k goes up from
+ * piece to piece, so the number of threads changes no bit. */
+#include <string.h>
+#include "backend/cpu/gemm.h"
+
+/* Most rows, columns and k of a piece: what is packed at a time. Two blocks of 16 columns of 768 k are 48 KB, of AMX's bf16. */
+enum { PIECE_LINES = 2048, PIECE_K = 768, PACK_LINES = 64, LEAST_TASKS = 32 };
+
+static int divide_up(int value, int by) {
+    return (value + by - 1) / by;
+}
+static int least(int a, int b) {
+    return a < b ? a : b;
+}
+
+/* Bytes of an operand's piece. */
+static size_t piece_bytes(int lines, int k) {
+    const size_t padded = (size_t)divide_up(least(lines, PIECE_LINES), SLI_BF16_LINES) * SLI_BF16_LINES;
+    return padded * (size_t)divide_up(least(k, PIECE_K), 32) * 32 * sizeof(float);
+}
+
+static size_t product_bytes(size_t most, int m, int n, int k) {
+    const size_t bytes = piece_bytes(m, k) + piece_bytes(n, k);
+    return bytes > most ? bytes : most;
+}
+
+size_t sli_cpu_products_bytes(const sli_problem *p, int chunk) {
+    if (p->dtype != SL_BF16) return 0;
+    const int rows = p->batch * least(chunk > 0 ? chunk : 1, sli_cpu_steps(p));
+    const int inputs = p->inputs, outputs = p->units * (sli_op_is_recurrent(p->op) ? sli_op_gates(p->op) : 1);
+    size_t bytes = product_bytes(0, rows, outputs, inputs);
+    if (p->train) {
+        bytes = product_bytes(bytes, rows, inputs, outputs);
+        bytes = product_bytes(bytes, outputs, inputs > p->units ? inputs : p->units, rows);
+    }
+    return bytes + SLI_ALIGN;
+}
+
+/* A piece of a product. */
+typedef struct piece {
+    const sli_bf16_ops *ops;
+    sli_bf16_operand a, b; /* of the piece */
+    char *packed_a, *packed_b;
+    int pack_a, pack_b; /* tasks of packing */
+    int side_m, side_n; /* rows and columns of a task */
+    int tasks_m, tasks_n;
+    float *c; /* the piece's element (0, 0) */
+    ptrdiff_t ldc;
+    bool add, last; /* last: the sums are complete */
+    const sli_cpu *cpu;
+    const sli_job *job;
+    int m, n; /* first row and column in the job's c */
+} piece;
+
+static void pack_task(void *context, int index) {
+    const piece *p = context;
+    const bool of_a = index < p->pack_a;
+    const sli_bf16_operand *x = of_a ? &p->a : &p->b;
+    const int first = (of_a ? index : index - p->pack_a) * PACK_LINES;
+    (of_a ? p->ops->pack_a : p->ops->pack_b)(of_a ? p->packed_a : p->packed_b, x, first,
+                                             least(first + PACK_LINES, x->lines));
+}
+
+/* Rows first: neighbouring tasks share columns. */
+static void multiply_task(void *context, int index) {
+    const piece *p = context;
+    const int m = index % p->tasks_m * p->side_m, n = index / p->tasks_m * p->side_n;
+    const sli_bf16_block block = {.a = p->packed_a,
+                                  .b = p->packed_b,
+                                  .k = p->a.k,
+                                  .m0 = m,
+                                  .m1 = least(m + p->side_m, p->a.lines),
+                                  .n0 = n,
+                                  .n1 = least(n + p->side_n, p->b.lines),
+                                  .c = p->c,
+                                  .ldc = p->ldc,
+                                  .add = p->add};
+    p->ops->multiply(&block);
+    if (p->last) sli_cpu_finish(p->cpu, p->job, p->m + m, p->n + n, block.m1 - m, block.n1 - n);
+}
+
+/* Square tasks of 512 where there are enough of them for many threads, else of 256 or 128. */
+static void cut_tasks(piece *p) {
+    int side = 512;
+    do {
+        p->side_m = p->side_n = side;
+        p->tasks_m = divide_up(p->a.lines, side);
+        p->tasks_n = divide_up(p->b.lines, side);
+        side /= 2;
+    } while (side >= 128 && p->tasks_m * p->tasks_n < LEAST_TASKS);
+}
+
+static void run_piece(const sli_call *call, piece *p) {
+    sli_threads *threads = 2.0 * p->a.lines * p->b.lines * p->a.k < 4e6 ? NULL : call->threads;
+    p->pack_a = divide_up(p->a.lines, PACK_LINES);
+    p->pack_b = divide_up(p->b.lines, PACK_LINES);
+    sli_threads_for(threads, p->pack_a + p->pack_b, pack_task, p);
+    cut_tasks(p);
+    sli_threads_for(threads, p->tasks_m * p->tasks_n, multiply_task, p);
+}
+
+/* Even pieces of at most `most`, in multiples of 32: the size of one. */
+static int even_piece(int size, int most) {
+    const int count = divide_up(size, most);
+    return count < 2 ? size : divide_up(divide_up(size, count), 32) * 32;
+}
+
+/* One product of a job; `last`: what comes after the job's last product is done with it. */
+static void run_product(const sli_call *call, const sli_job *job, const sli_gemm *g, bool last, char *space) {
+    const sli_cpu *cpu = sli_cpu_of(call);
+    const int step_m = even_piece(g->m, PIECE_LINES), step_n = even_piece(g->n, PIECE_LINES);
+    const int step_k = even_piece(g->k, PIECE_K);
+    for (int n = 0; n < g->n; n += step_n)
+        for (int m = 0; m < g->m; m += step_m)
+            for (int k = 0; k < g->k || k == 0; k += step_k) {
+                piece p = {.ops = cpu->ops->bf16,
+                           .packed_a = space,
+                           .packed_b = space + piece_bytes(g->m, g->k),
+                           .c = g->c + m * g->ldc + n,
+                           .ldc = g->ldc,
+                           .cpu = cpu,
+                           .job = job,
+                           .m = m,
+                           .n = n};
+                p.a = (sli_bf16_operand){g->a + m * g->am + k * g->ak, g->am, g->ak, least(step_m, g->m - m),
+                                         least(step_k, g->k - k)};
+                p.b = (sli_bf16_operand){g->b + n * g->bn + k * g->bk, g->bn, g->bk, least(step_n, g->n - n), p.a.k};
+                p.add = g->add || k > 0;
+                p.last = last && k + step_k >= g->k;
+                run_piece(call, &p);
+            }
+}
+
+void sli_cpu_products(const sli_call *call, const sli_job *job) {
+    const size_t bytes = sli_cpu_products_bytes(&call->problem, call->chunk);
+    const uintptr_t end = (uintptr_t)call->scratch + call->scratch_bytes;
+    char *space = (char *)((end - bytes + SLI_ALIGN - 1) / SLI_ALIGN * SLI_ALIGN);
+    for (int i = 0; i < job->parts; i++) {
+        if (job->part[i].m <= 0 || job->part[i].n <= 0) continue;
+        run_product(call, job, &job->part[i], i == job->parts - 1, space);
+    }
+}
