@@ -1,12 +1,15 @@
-/* What is written for AMX, with its tile instructions in plain C (amx_emulated.c): its logic runs on any machine. */
+/* What is written for AMX, with its tile instructions in plain C (amx_tiles.h): its logic runs on any machine. */
 #ifndef AMX_EMULATED_H
 #define AMX_EMULATED_H
 
 #include "backend/cpu/isa/isa.h"
 
 extern const sli_panel_ops emulated_panel_bf16;
+extern const sli_bf16_ops emulated_bf16;
+/* The portable table with these in it. */
+void amx_emulated_ops(sli_isa_ops *ops);
 
-/* Of the calling thread: how often tiles were configured, and the rows of a tile, 0 where they were given back. */
+/* Panels, of the calling thread: how often tiles were configured, and the rows of a tile, 0 where they were given back. */
 int amx_emulated_configurations(void);
 int amx_emulated_rows(int tile);
 

@@ -1,0 +1,168 @@
+/* Products of bf16 problems, in f32 arithmetic and on emulated AMX: against a loop in double of rounded operands, at shapes around
+ * tiles, tasks and pieces, transposed and not, and their bits on several threads. */
+#include "backend/amx_emulated.h"
+#include "backend/cpu/gemm.h"
+#include "core/rounding.h"
+#include "test.h"
+
+typedef struct shape {
+    int m, n, k;
+    bool a_down, b_down; /* k runs down the columns of the stored matrix */
+    bool add, bias, copy;
+    int k2; /* of a second part, 0: none */
+} shape;
+
+typedef struct product {
+    sli_job job;
+    float *a[2], *b[2], *c, *bias, *copy, *before;
+    char *scratch;
+    size_t bytes;
+} product;
+
+static float *random_floats(size_t count, uint64_t *seed) {
+    float *data = malloc((count + 1) * sizeof *data);
+    REQUIRE(data != NULL);
+    for (size_t i = 0; i < count; i++) data[i] = (float)test_random(seed);
+    return data;
+}
+
+static sli_call call_of(const shape *s, const sli_cpu *cpu, product *p) {
+    sli_call call = {.chunk = 1, .cpu = cpu};
+    call.problem = (sli_problem){.op = SLI_OP_DENSE,
+                                 .batch = s->m,
+                                 .inputs = s->k > s->k2 ? s->k : s->k2,
+                                 .units = s->n,
+                                 .dtype = SL_BF16,
+                                 .steps = 1};
+    call.scratch_bytes = p->bytes = sli_cpu_products_bytes(&call.problem, 1);
+    call.scratch = p->scratch = malloc(p->bytes);
+    REQUIRE(p->scratch != NULL);
+    memset(p->scratch, 0xff, p->bytes);
+    return call;
+}
+
+static product product_new(const shape *s) {
+    uint64_t seed = test_seed;
+    product p = {.job = {.parts = s->k2 ? 2 : 1}};
+    const size_t ldc = (size_t)s->n + 5;
+    p.c = random_floats((size_t)s->m * ldc, &seed);
+    p.before = malloc((size_t)s->m * ldc * sizeof *p.c);
+    memcpy(p.before, p.c, (size_t)s->m * ldc * sizeof *p.c);
+    p.bias = random_floats((size_t)s->n, &seed);
+    p.copy = random_floats((size_t)s->m * ldc, &seed);
+    for (int i = 0; i < p.job.parts; i++) {
+        const int k = i ? s->k2 : s->k;
+        p.a[i] = random_floats((size_t)s->m * (size_t)k, &seed);
+        p.b[i] = random_floats((size_t)s->n * (size_t)k, &seed);
+        p.job.part[i] = (sli_gemm){.m = s->m,
+                                   .n = s->n,
+                                   .k = k,
+                                   .a = p.a[i],
+                                   .b = p.b[i],
+                                   .c = p.c,
+                                   .am = s->a_down ? 1 : k,
+                                   .ak = s->a_down ? s->m : 1,
+                                   .bn = s->b_down ? 1 : k,
+                                   .bk = s->b_down ? s->n : 1,
+                                   .ldc = (ptrdiff_t)ldc,
+                                   .add = s->add || i > 0};
+    }
+    if (s->bias) p.job.bias = p.bias;
+    if (s->copy) p.job.copy = p.copy;
+    return p;
+}
+
+static void product_free(product *p) {
+    for (int i = 0; i < 2; i++) {
+        free(p->a[i]);
+        free(p->b[i]);
+    }
+    free(p->c);
+    free(p->bias);
+    free(p->copy);
+    free(p->before);
+    free(p->scratch);
+}
+
+static void check_numbers(const shape *s, const product *p, const char *isa) {
+    double worst = 0;
+    for (int m = 0; m < s->m; m++)
+        for (int n = 0; n < s->n; n++) {
+            const ptrdiff_t at = m * p->job.part[0].ldc + n;
+            double sum = (s->add ? (double)p->before[at] : 0) + (s->bias ? (double)p->bias[n] : 0), size = 1;
+            for (int i = 0; i < p->job.parts; i++) {
+                const sli_gemm *g = &p->job.part[i];
+                for (int k = 0; k < g->k; k++) {
+                    const double term = sli_round_to(SL_BF16, (double)g->a[m * g->am + k * g->ak]) *
+                                        sli_round_to(SL_BF16, (double)g->b[n * g->bn + k * g->bk]);
+                    sum += term;
+                    size += fabs(term);
+                }
+            }
+            const double error = fabs((double)p->c[at] - sum) / size;
+            if (!(error <= worst)) worst = error;
+            if (s->copy) CHECK(p->copy[at] == p->c[at]);
+        }
+    /* Nothing is written between the rows of c. */
+    for (int m = 0; m + 1 < s->m; m++)
+        for (int n = s->n; n < p->job.part[0].ldc; n++) {
+            const ptrdiff_t at = m * p->job.part[0].ldc + n;
+            if (memcmp(&p->c[at], &p->before[at], sizeof(float)) != 0) worst = INFINITY;
+        }
+    if (!(worst < 2e-6))
+        test_fail(__FILE__, __LINE__, "%s: %d x %d x %d+%d: error %g", isa, s->m, s->n, s->k, s->k2, worst);
+}
+
+static void check_shape(const shape *s, const sli_cpu *cpu) {
+    product one = product_new(s), three = product_new(s);
+    sli_call call = call_of(s, cpu, &one);
+    sli_cpu_jobs(&call, &one.job, 1);
+    check_numbers(s, &one, cpu->ops->name);
+    sli_call spread = call_of(s, cpu, &three);
+    REQUIRE_OK(sli_threads_new(NULL, 3, &spread.threads));
+    sli_cpu_jobs(&spread, &three.job, 1);
+    CHECK(memcmp(one.c, three.c, (size_t)s->m * (size_t)one.job.part[0].ldc * sizeof(float)) == 0);
+    sli_threads_free(spread.threads);
+    product_free(&one);
+    product_free(&three);
+}
+
+static void check_cpu(const sli_cpu *cpu) {
+    static const int sizes[] = {1, 15, 16, 17, 31, 33, 47, 64, 70};
+    uint64_t seed = test_seed;
+    for (int i = 0; i < 60; i++) {
+        int pick[3];
+        for (int j = 0; j < 3; j++) pick[j] = sizes[(int)(4.5 + 4.5 * test_random(&seed))];
+        const shape s = {.m = pick[0],
+                         .n = pick[1],
+                         .k = pick[2],
+                         .a_down = i & 1,
+                         .b_down = i & 2,
+                         .add = i & 4,
+                         .bias = i % 3 == 0,
+                         .copy = i % 5 == 0,
+                         .k2 = i % 7 == 0 ? 5 : 0};
+        check_shape(&s, cpu);
+    }
+    /* Several pieces of k, of rows, of columns; several tasks. */
+    check_shape(&(shape){.m = 300, .n = 270, .k = 66, .b_down = true}, cpu);
+    check_shape(&(shape){.m = 33, .n = 20, .k = 1601, .a_down = true, .b_down = true, .add = true, .bias = true}, cpu);
+    check_shape(&(shape){.m = 2100, .n = 3, .k = 5, .bias = true, .copy = true}, cpu);
+    check_shape(&(shape){.m = 2, .n = 4200, .k = 3, .add = true}, cpu);
+}
+
+TEST(cpu_products_bf16_base) {
+    sli_cpu cpu;
+    sli_cpu_engine(SLI_ISA_BASE, false, &cpu);
+    check_cpu(&cpu);
+}
+TEST(cpu_products_bf16_best) {
+    sli_cpu cpu;
+    sli_cpu_engine(sli_cpu_isa(), false, &cpu);
+    check_cpu(&cpu);
+}
+TEST(cpu_products_bf16_amx_emulated) {
+    sli_isa_ops ops;
+    amx_emulated_ops(&ops);
+    check_cpu(&(sli_cpu){.isa = SLI_ISA_AMX, .ops = &ops});
+}
