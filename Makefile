@@ -27,11 +27,11 @@ demo:
 	@BUILD="$(BUILD)" JOBS="$(JOBS)" TEXT="$(TEXT)" tools/demo
 
 check:
-	@tools/setup check
+	@BUILD="$(BUILD)" tools/setup check
 	@BUILD="$(BUILD)" JOBS="$(JOBS)" tools/check
 
 quick:
-	@tools/setup check
+	@BUILD="$(BUILD)" tools/setup check
 	@$(MAKE) --no-print-directory BUILD="$(BUILD)" JOBS="$(JOBS)" all
 	@BUILD="$(BUILD)" JOBS="$(JOBS)" tools/check --quick
 
