@@ -148,7 +148,7 @@ typedef struct sli_call {
     int planned_batch;   /* the plan's, which packed copies were laid out for; 0: problem.batch */
     bool training;       /* dropout and zoneout draw; saved data will be used */
     bool recompute;      /* the segment's forward is being repeated: write no metrics */
-    sl_dtype operands;   /* the reference rounds what enters products to it: bf16, and f64 in proofs; SL_DTYPE_DEFAULT: nothing */
+    sl_dtype operands;   /* the reference rounds what enters products to it: bf16, i8, and f64 in proofs; SL_DTYPE_DEFAULT: nothing */
     /* layer << 8 | direction bit, to be or-ed with a purpose: see sli_call_rng. Of a bidirectional problem it is the forward
      * direction's; the backward direction's is rng_layer | SLI_PURPOSE_BACKWARD_DIRECTION. A stack has only its first
      * layer's (the others' need not follow): a row refuses stacks with recurrent dropout or zoneout. */

@@ -133,7 +133,9 @@ static void build_call(const sl_run *run, const sli_step *step, const segment *s
     call->problem.batch = run->batch;
     call->problem.steps = segment->steps;
     call->chunk = plan->chunk;
-    call->operands = plan->operands == SL_DTYPE_DEFAULT && step->problem.dtype == SL_BF16 ? SL_BF16 : plan->operands;
+    const sl_dtype dtype = step->problem.dtype;
+    call->operands = plan->operands;
+    if (call->operands == SL_DTYPE_DEFAULT && (dtype == SL_BF16 || dtype == SL_I8)) call->operands = dtype;
     call->t0 = segment->first;
     call->total_steps = plan->groups[step->group].time ? run->steps : 0;
     call->rng_layer =

@@ -9,6 +9,12 @@
  * at a time, what does not fit into a sum of 24 bits: on average half a unit towards 0, which adds up to eps * n / 8 at most,
  * half of 4 * eps * sqrt(n) for n = 512; longer sums are cut (SPLIT_MOST in workspace.c).
  *
+ * i8. Every row of weights and of operands is rounded to whole multiples of 1/127 of its largest number, and sums of these are
+ * exact. The reference rounds likewise, so that what remains is numbers which fall on the other side of the middle between two
+ * multiples because they differ by a float's rounding: of one in 10^4 to 10^5 numbers, by 1/127 of the largest. In a recurrence such
+ * a step changes the next operands by a little more, and so more of them, but never by more than rounding itself does. 2u is
+ * one such step in every product: u = 2^-8. (That the sums are exact is proved to the bit: tests/backend/test_cpu_panel_i8.c.)
+ *
  * Gradients. The backward pass multiplies the saved values (with the error above) by gradients that went through products
  * of G*H numbers (an error of the same kind), and sums T*B of these products into each parameter. The sum is taken in fixed
  * chunks; its own roundings are independent and of the size eps * sqrt(T*B) at most:
@@ -34,14 +40,13 @@
 static double operand_unit(sl_dtype dtype) {
     switch (dtype) {
     case SL_BF16:
+    case SL_I8:
         return ldexp(1, -8);
     case SL_F16:
     case SL_TF32:
         return ldexp(1, -11);
     case SL_F32X3:
         return ldexp(1, -22);
-    case SL_I8:
-        return ldexp(1, -7);
     default:
         return 0;
     }

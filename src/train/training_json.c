@@ -51,6 +51,7 @@ static const sli_enum_name dtype_names[] = {{"default", SL_DTYPE_DEFAULT},
                                             {"tf32", SL_TF32},
                                             {"bf16", SL_BF16},
                                             {"f16", SL_F16},
+                                            {"i8", SL_I8}, /* which plans refuse, with the reason */
                                             {"f64", SL_F64},
                                             {NULL, 0}};
 

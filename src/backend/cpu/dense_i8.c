@@ -8,8 +8,8 @@ static const sli_panel_ops *panels_of(const sli_call *call) {
 }
 
 static void pack(const sli_call *call) {
-    sli_panel_gemm_pack(panels_of(call), call->problem.units, call->problem.inputs, call->param[SLI_DENSE_KERNEL],
-                        call->packed);
+    sli_panel_gemm_pack(call->threads, panels_of(call), call->problem.units, call->problem.inputs,
+                        call->param[SLI_DENSE_KERNEL], call->packed);
 }
 
 static void forward(const sli_call *call) {

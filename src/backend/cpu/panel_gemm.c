@@ -25,17 +25,27 @@ size_t sli_panel_gemm_operands(const sli_panel_ops *ops, int rows, int k) {
     return (size_t)rows * ops->operand_bytes(k);
 }
 
-void sli_panel_gemm_pack(const sli_panel_ops *ops, int n, int k, const float *w, void *packed) {
-    const size_t bytes = ops->panel_bytes(k, VECTORS);
-    for (int panel = 0; panel < panels_of(ops, n); panel++) {
-        sli_panel_source source = {.k = k, .vectors = VECTORS, .lane_stride = k, .k_stride = 1};
-        for (int v = 0; v < VECTORS; v++) {
-            const int column = (panel * VECTORS + v) * ops->lanes, left = n - column;
-            source.valid[v] = left <= 0 ? 0 : left < ops->lanes ? left : ops->lanes;
-            source.from[v] = left > 0 ? w + (size_t)column * (size_t)k : NULL;
-        }
-        ops->pack((char *)packed + (size_t)panel * bytes, &source);
+typedef struct packing {
+    const sli_panel_ops *ops;
+    int n, k;
+    const float *w;
+    char *packed;
+} packing;
+
+static void pack_panel(void *context, int panel) {
+    const packing *p = context;
+    sli_panel_source source = {.k = p->k, .vectors = VECTORS, .lane_stride = p->k, .k_stride = 1};
+    for (int v = 0; v < VECTORS; v++) {
+        const int lanes = p->ops->lanes, column = (panel * VECTORS + v) * lanes, left = p->n - column;
+        source.valid[v] = left <= 0 ? 0 : left < lanes ? left : lanes;
+        source.from[v] = left > 0 ? p->w + (size_t)column * (size_t)p->k : NULL;
     }
+    p->ops->pack(p->packed + (size_t)panel * p->ops->panel_bytes(p->k, VECTORS), &source);
+}
+
+void sli_panel_gemm_pack(sli_threads *threads, const sli_panel_ops *ops, int n, int k, const float *w, void *packed) {
+    packing p = {ops, n, k, w, packed};
+    sli_threads_for(threads, panels_of(ops, n), pack_panel, &p);
 }
 
 typedef struct work {

@@ -20,7 +20,7 @@ typedef struct sli_panel_gemm {
 size_t sli_panel_gemm_packed(const sli_panel_ops *ops, int n, int k);
 size_t sli_panel_gemm_operands(const sli_panel_ops *ops, int rows, int k);
 /* packed = w[n][k] */
-void sli_panel_gemm_pack(const sli_panel_ops *ops, int n, int k, const float *w, void *packed);
+void sli_panel_gemm_pack(sli_threads *threads, const sli_panel_ops *ops, int n, int k, const float *w, void *packed);
 /* On the call's threads, cut by shape. */
 void sli_panel_gemm_run(const sli_call *call, const sli_panel_gemm *gemm);
 
