@@ -29,6 +29,7 @@ typedef struct sli_cpu {
     sli_isa isa;
     const struct sli_isa_ops *ops;
     const sli_blas *blas; /* NULL: own GEMM */
+    size_t l2_bytes;      /* of a core; 0: not known */
 } sli_cpu;
 
 /* The products of a step with operands of this type (isa/panel.h); NULL where the instruction set has none. */

@@ -107,6 +107,7 @@ static sl_status open_device(const sli_caps *caps, const sl_allocator *allocator
     new->allocator = resolved;
     new->caps = *caps;
     sli_cpu_engine(caps->isa, caps->have_blas, &new->engine);
+    new->engine.l2_bytes = caps->l2_bytes;
     *device = new;
     return SL_OK;
 }

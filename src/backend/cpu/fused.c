@@ -1,0 +1,144 @@
+/* cpu:fused: LSTM, GRU and simple RNN, forward and backward, on any instruction set.
+ *
+ * Forward, for every fixed chunk of steps: W x of the chunk is one product, cut over the threads. Then threads go through its
+ * steps: R h' by panels (isa/panel.h), in which the gates of a unit lie side by side, and the cell on each tile while it is in L1.
+ * Backward, chunks in the opposite order: dz of a step, then dh' = dz R by panels of R^T; the sums over the chunk's time
+ * afterwards, as products (sums.h).
+ *
+ * Threads share a step by directions, by rows of the batch, which need not wait for each other, or by units, with one barrier a
+ * step (fused_split.h). Rows that are masked at a step are left out of it.
+ *
+ * Bits: a column of a panel is summed over k in one order whatever goes with it, and everything else belongs to one unit of one
+ * row; products over time are cut by shape. Hence neither threads nor segments of time change a bit. */
+#include <stdio.h>
+#include <string.h>
+#include "backend/cpu/fused.h"
+#include "backend/cpu/rows.h"
+
+/* -------------------------------------------------------------------------------------------------------- pack -- */
+typedef struct packing {
+    const sli_problem *p;
+    const sli_panel_ops *ops;
+    sli_fused_panels forward, backward;
+    sli_fused_packed at;
+    const sli_call *call;
+} packing;
+
+static int all_panels(const sli_fused_panels *panels) {
+    return panels->count + (panels->tail > 0);
+}
+
+/* Columns of consecutive units from `unit` on: column u of depth k is from[u * lane_stride + k * k_stride]. */
+static sli_panel_source units_source(const packing *w, const sli_fused_panels *panels, int index, const float *from,
+                                     ptrdiff_t lane_stride, ptrdiff_t k_stride) {
+    const int lanes = w->ops->lanes;
+    sli_panel_source source = {.k = panels->k, .lane_stride = lane_stride, .k_stride = k_stride};
+    source.vectors = index < panels->count ? panels->vectors : panels->tail;
+    for (int v = 0; v < source.vectors; v++) {
+        const int unit = index * panels->units + v * lanes, left = w->p->units - unit;
+        source.from[v] = from + unit * lane_stride;
+        source.valid[v] = left < lanes ? left : lanes;
+    }
+    return source;
+}
+
+/* The gates of `lanes` units: R is [G*H][H]. */
+static sli_panel_source gates_source(const packing *w, int index, const float *r) {
+    const int lanes = w->ops->lanes, h = w->p->units, unit = index * lanes;
+    sli_panel_source source = {.k = h, .vectors = w->forward.vectors, .lane_stride = h, .k_stride = 1};
+    for (int v = 0; v < source.vectors; v++) {
+        source.from[v] = r + ((size_t)v * (size_t)h + (size_t)unit) * (size_t)h;
+        source.valid[v] = h - unit < lanes ? h - unit : lanes;
+    }
+    return source;
+}
+
+static void pack_panel(void *context, int index) {
+    const packing *w = context;
+    const int forward = all_panels(&w->forward), each = forward + (w->p->train ? all_panels(&w->backward) : 0);
+    const int part = index / each, panel = index % each, h = w->p->units;
+    const float *r = w->call->param[part * SLI_PART_PARAMS + SLI_RNN_RECURRENT];
+    char *packed = (char *)w->call->packed + (size_t)part * w->at.total;
+    sli_panel_source source;
+    if (panel < forward) {
+        source = w->p->op == SLI_OP_RNN ? units_source(w, &w->forward, panel, r, h, 1) : gates_source(w, panel, r);
+        w->ops->pack(packed + w->at.forward + (size_t)panel * w->forward.bytes, &source);
+        return;
+    }
+    source = units_source(w, &w->backward, panel - forward, r, 1, h);
+    w->ops->pack(packed + w->at.backward + (size_t)(panel - forward) * w->backward.bytes, &source);
+}
+
+/* All that is added to the pre-activations; GRU: r z n s, where b'_n is s's. */
+static void pack_bias(const packing *w, int part) {
+    const sli_problem *p = w->p;
+    const void *const *param = w->call->param + part * SLI_PART_PARAMS;
+    const float *b = param[SLI_RNN_BIAS], *rb = param[SLI_RNN_RECURRENT_BIAS];
+    float *bias = (float *)(void *)((char *)w->call->packed + (size_t)part * w->at.total + w->at.bias);
+    const int h = p->units;
+    memset(bias, 0, (size_t)sli_fused_width(p) * (size_t)h * sizeof *bias);
+    for (int j = 0; j < sli_op_gates(p->op) * h; j++) {
+        if (b) bias[j] += b[j];
+        if (rb) bias[p->op == SLI_OP_GRU && j >= 2 * h ? j + h : j] += rb[j];
+    }
+    if (p->op == SLI_OP_LSTM && p->forget_at_run)
+        for (int j = h; j < 2 * h; j++) bias[j] += (float)p->forget_bias;
+}
+
+void sli_fused_pack(const sli_call *call) {
+    const sli_problem *p = &call->problem;
+    const sli_panel_ops *ops = sli_cpu_panels(sli_cpu_of(call), p->dtype);
+    packing w = {
+        p, ops, sli_fused_forward_panels(p, ops), sli_fused_backward_panels(p, ops), sli_fused_packed_of(p, ops), call};
+    const int each = all_panels(&w.forward) + (p->train ? all_panels(&w.backward) : 0);
+    sli_threads_for(call->threads, each * sli_problem_directions(p), pack_panel, &w);
+    for (int part = 0; part < sli_problem_directions(p); part++) pack_bias(&w, part);
+}
+
+/* --------------------------------------------------------------------------------------------------------- row -- */
+static bool eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
+    NEED(p->dtype == SL_F32, "cpu:fused computes f32, not %s", sli_dtype_name(p->dtype));
+    NEED(p->layers == 1, "cpu:fused takes one layer at a time, not a stack of %d", p->layers);
+    NEED(!p->bidirectional || !caps->recomputes, "cpu:fused takes both directions only over the whole sequence");
+    NEED(p->projection == 0, "cpu:fused has no projection (p%d)", p->projection);
+    NEED(!p->reset_before, "cpu:fused has GRU with reset after the product, not before");
+    return true;
+}
+
+/* 2 flops a multiply-add; backward does the products twice. 30 flops for a unit's gates. */
+static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
+    (void)caps;
+    const double rows = (double)p->batch * p->steps, gates = sli_op_gates(p->op) * (double)p->units;
+    const double parts = sli_problem_directions(p);
+    const double forward_flops = rows * (2.0 * gates * (p->inputs + p->units) + 30.0 * p->units);
+    const double weights = gates * (p->inputs + p->units) * 4.0,
+                 moved = rows * (p->inputs + p->units + 2 * gates) * 4.0;
+    cost->flops = parts * (p->train ? 3 * forward_flops : forward_flops);
+    cost->bytes = parts * (p->train ? 3 : 1) * (weights + moved);
+}
+
+static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_booking *booking) {
+    sli_cpu cpu;
+    sli_cpu_engine(caps->isa, false, &cpu);
+    const sli_panel_ops *ops = sli_cpu_panels(&cpu, p->dtype);
+    const size_t parts = (size_t)sli_problem_directions(p);
+    const size_t operands = (size_t)caps->threads * sli_fused_operand_bytes(p, ops);
+    booking->saved = p->train ? parts * sli_fused_saved_of(p).total : 0;
+    booking->scratch_forward = parts * sli_fused_scratch_of(p, chunk, false).total + operands;
+    booking->scratch_backward = p->train ? parts * sli_fused_scratch_of(p, chunk, true).total + operands : 0;
+    booking->packed = parts * sli_fused_packed_of(p, ops).total;
+}
+
+#define FUSED_ROW(OP)                                                                                              \
+    {                                                                                                              \
+        .name = "cpu:fused", .op = OP, .device = SLI_DEVICE_CPU, .eligible = eligible, .cost = cost, .book = book, \
+        .pack = sli_fused_pack, .forward = sli_fused_forward, .backward = sli_fused_backward,                      \
+        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_H0 | (OP == SLI_OP_LSTM ? 1u << SLI_RNN_C0 : 0u) |    \
+                             1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK | 1u << SLI_RNN_STATE_IN(1, 0) |           \
+                             1u << SLI_RNN_STATE_IN(1, 1),                                                         \
+        .backward_reads_out = 1u << SLI_RNN_Y | 1u << SLI_RNN_Y_BACK                                               \
+    }
+
+const sli_kernel sli_cpu_fused_lstm = FUSED_ROW(SLI_OP_LSTM);
+const sli_kernel sli_cpu_fused_gru = FUSED_ROW(SLI_OP_GRU);
+const sli_kernel sli_cpu_fused_rnn = FUSED_ROW(SLI_OP_RNN);

@@ -1,0 +1,139 @@
+/* What the files of cpu:fused share: where its memory is, and one call unpacked. fused.c says how the row works. */
+#ifndef SLI_CPU_FUSED_H
+#define SLI_CPU_FUSED_H
+
+#include "backend/cpu/fused_split.h"
+#include "backend/cpu/sums.h"
+
+/* ----------------------------------------------------------------------------------------------------- layouts -- */
+/* Panels of one product: all of `vectors` vectors, but for a last narrower one (tail, 0: none). */
+typedef struct sli_fused_panels {
+    int k, vectors, count, tail; /* count: without the tail */
+    int units;                   /* of a panel: `lanes` where gates lie side by side, else vectors * lanes */
+    size_t bytes, tail_bytes;    /* of one */
+} sli_fused_panels;
+
+/* Blocks of H of one row: of gates, and of dz. */
+int sli_fused_width(const sli_problem *p);
+/* Blocks of dz that R multiplies begin here: GRU's n, of the input side alone, is the first. */
+int sli_fused_recurrent_block(const sli_problem *p);
+bool sli_fused_masked(const sli_problem *p);
+bool sli_fused_repeats(const sli_problem *p); /* masked steps repeat the output */
+
+sli_fused_panels sli_fused_forward_panels(const sli_problem *p, const sli_panel_ops *ops);
+sli_fused_panels sli_fused_backward_panels(const sli_problem *p, const sli_panel_ops *ops);
+
+/* Offsets in bytes, for one direction; `total` is the distance to the next. */
+typedef struct sli_fused_saved {
+    size_t gates;   /* [T][B][W*H] activated */
+    size_t c;       /* [T][B][H] LSTM */
+    size_t v;       /* [T][B][H] LSTM with zoneout of c: c before it */
+    size_t h;       /* [T][B][H] with masks, where y is not h */
+    size_t dropped; /* [T][B][H] with recurrent dropout: what R multiplied in step t */
+    size_t total;
+} sli_fused_saved;
+
+typedef struct sli_fused_scratch {
+    size_t gates;            /* [chunk][B][W*H] inference: gates; backward: dz */
+    size_t c, h;             /* [B][H] inference: running c, and [2][B][H] h with masks; backward: dc, dh */
+    size_t drop;             /* [B][H] factors of recurrent dropout */
+    size_t fresh_h, fresh_c; /* [B][H] what zoneout drew for a step */
+    size_t valid_from;       /* int32 [B] with repeated outputs */
+    size_t total;
+} sli_fused_scratch;
+
+typedef struct sli_fused_packed {
+    size_t forward, backward, bias, total;
+} sli_fused_packed;
+
+sli_fused_saved sli_fused_saved_of(const sli_problem *p);
+sli_fused_scratch sli_fused_scratch_of(const sli_problem *p, int chunk, bool backward);
+sli_fused_packed sli_fused_packed_of(const sli_problem *p, const sli_panel_ops *ops);
+/* Of each thread, behind the scratch of all directions, where operands are converted: rows of one product. */
+enum { SLI_FUSED_ROWS = 64 };
+size_t sli_fused_operand_bytes(const sli_problem *p, const sli_panel_ops *ops);
+
+/* -------------------------------------------------------------------------------------------------------- call -- */
+/* One direction of the layer. Pointers are to step 0 of the call, unless said otherwise. */
+typedef struct sli_fused_direction {
+    int part;
+    bool reverse;
+    const float *x, *h0, *c0;
+    float *y;        /* [T][B][ld_y] */
+    ptrdiff_t ld_y;  /* 2H where both directions lie side by side */
+    const float *dy; /* NULL: zero */
+    int first, end;  /* steps of the chunk at work */
+    float *gates;    /* of step gates_from on */
+    int gates_from;
+    float *c, *v, *h, *dropped;
+    float *drop, *fresh_h, *fresh_c;
+    int32_t *valid_from;
+    float *dz, *dh, *dc; /* dz of the chunk's first step on */
+    const char *forward_panels, *backward_panels;
+    const float *bias, *peephole;
+    sli_rng rng_h, rng_c;
+} sli_fused_direction;
+
+typedef struct sli_fused_work {
+    const sli_call *call;
+    const sli_problem *p;
+    const sli_isa_ops *ops;
+    const sli_panel_ops *panels;
+    const sli_fused_cell *cell;
+    int T, B, I, H, W, directions;
+    bool lstm, keep, mask, repeat, rdrop;
+    unsigned options; /* CELL_* */
+    sli_fused_panels forward, backward;
+    sli_fused_direction direction[2];
+    sli_fused_split split;
+    char *operands; /* of thread 0 */
+    size_t operand_bytes;
+} sli_fused_work;
+
+/* What one thread computes of each step: rows first_row, + row_step, ..., panels [panel0, panel1) with the tail as the last. */
+typedef struct sli_fused_share {
+    int direction0, direction1;
+    int first_row, row_step, rows;
+    int panel0, panel1, unit0, unit1;
+    char *operands;
+} sli_fused_share;
+
+sli_fused_work sli_fused_begin(const sli_call *call, bool backward);
+sli_fused_share sli_fused_share_of(const sli_fused_work *w, const sli_fused_panels *panels, int member);
+int sli_fused_chunks(const sli_fused_work *w);
+void sli_fused_enter_chunk(sli_fused_work *w, int index); /* in order of processing */
+/* The i-th step of the chunk in order of processing, and the step before t in that order, or -1: the state is h0, c0. */
+int sli_fused_step(const sli_fused_direction *d, int i);
+int sli_fused_before(const sli_fused_work *w, const sli_fused_direction *d, int t);
+
+size_t sli_fused_state(const sli_fused_work *w); /* floats of [B][H] */
+float *sli_fused_gates_at(const sli_fused_work *w, const sli_fused_direction *d, int t);
+float *sli_fused_c_at(const sli_fused_work *w, const sli_fused_direction *d, int t);
+const float *sli_fused_c_before(const sli_fused_work *w, const sli_fused_direction *d, int t);
+float *sli_fused_h_at(const sli_fused_work *w, const sli_fused_direction *d, int t);
+const float *sli_fused_h_before(const sli_fused_work *w, const sli_fused_direction *d, int t);
+ptrdiff_t sli_fused_ld_h(const sli_fused_work *w, const sli_fused_direction *d, int t); /* of sli_fused_h_before */
+/* Whether row's y is h though step t is masked. */
+bool sli_fused_repeated(const sli_fused_work *w, const sli_fused_direction *d, int t, int row);
+
+/* Of rows from..: numbers of those that are valid at step t, at most SLI_FUSED_ROWS; returns where to go on. */
+int sli_fused_active(const sli_fused_work *w, const sli_fused_share *share, int t, int from, int *row, int *count);
+/* Draws the share's zoneout of step t for `rows`. */
+void sli_fused_draw(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
+                    const int *row, int rows);
+/* What is the same in both passes of a step. */
+sli_cell_step sli_fused_cell_step(const sli_fused_work *w, const sli_fused_direction *d, int t);
+/* All panels of the share times operand rows a, tile by tile. */
+typedef void (*sli_fused_tile_fn)(const sli_fused_work *w, const sli_cell_step *step, const sli_cell_share *cells);
+void sli_fused_products(const sli_fused_work *w, const sli_fused_panels *panels, const char *weights,
+                        const sli_fused_share *share, const void *const *a, const int *row, int rows,
+                        const sli_cell_step *step, sli_fused_tile_fn use);
+/* a[rows] = what R multiplies: rows of `from`, converted where the product wants that. */
+void sli_fused_operands(const sli_fused_work *w, const sli_fused_share *share, const float *from, ptrdiff_t ld, int k,
+                        const int *row, int rows, const void **a);
+
+void sli_fused_forward(const sli_call *call);
+void sli_fused_backward(const sli_call *call);
+void sli_fused_pack(const sli_call *call);
+
+#endif

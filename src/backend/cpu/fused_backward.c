@@ -1,0 +1,171 @@
+/* cpu:fused, backward: the steps of a chunk, last first, then the sums over its time. */
+#include <string.h>
+#include "backend/cpu/fused.h"
+#include "cell/activations.h"
+
+static float *dz_at(const sli_fused_work *w, const sli_fused_direction *d, int t) {
+    return d->dz + (size_t)(t - d->first) * sli_fused_state(w) * (size_t)w->W;
+}
+
+/* A masked step has no gradients of gates; its state was carried, so dh and dc stay, but for dy where y was the carried h. */
+static void skip_row(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
+                     int row) {
+    const int units = share->unit1 - share->unit0;
+    float *dz = dz_at(w, d, t) + (size_t)row * (size_t)(w->W * w->H) + share->unit0;
+    for (int k = 0; k < w->W; k++) memset(dz + k * w->H, 0, (size_t)units * sizeof *dz);
+    if (d->dy && sli_fused_repeated(w, d, t, row))
+        w->ops->add((size_t)units, d->dh + (size_t)row * (size_t)w->H + share->unit0,
+                    d->dy + ((ptrdiff_t)t * w->B + row) * d->ld_y + share->unit0);
+}
+
+static sli_cell_step step_of(const sli_fused_work *w, const sli_fused_direction *d, int t) {
+    sli_cell_step step = sli_fused_cell_step(w, d, t);
+    step.dy = d->dy ? d->dy + (ptrdiff_t)t * w->B * d->ld_y : NULL;
+    step.ld_dy = d->ld_y;
+    step.dh = d->dh;
+    step.dc = d->dc;
+    step.dz = dz_at(w, d, t);
+    return step;
+}
+
+/* dz of step t, for the share's units. */
+static void gates_back(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t) {
+    const sli_cell_step step = step_of(w, d, t);
+    for (int r = 0; r < share->rows && w->mask; r++) {
+        const int row = share->first_row + r * share->row_step;
+        if (!sli_cpu_valid(w->call, t, row)) skip_row(w, d, share, t, row);
+    }
+    for (int r = 0; r < share->rows;) {
+        int row[SLI_FUSED_ROWS], rows;
+        r = sli_fused_active(w, share, t, r, row, &rows);
+        sli_fused_draw(w, d, share, t, row, rows);
+        const sli_cell_share cells = {.row = row, .rows = rows, .first = share->unit0, .last = share->unit1};
+        w->cell->backward(&step, &cells);
+    }
+}
+
+static void use_take(const sli_fused_work *w, const sli_cell_step *step, const sli_cell_share *cells) {
+    w->ops->fused->take(step, cells, w->p->op == SLI_OP_GRU || (w->options & CELL_ZONEOUT_H));
+}
+
+/* dh' = d dz R, and what does not pass through R. */
+static void state_back(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t) {
+    const sli_cell_step step = step_of(w, d, t);
+    const float *from = step.dz + sli_fused_recurrent_block(w->p) * w->H;
+    for (int r = 0; r < share->rows;) {
+        int row[SLI_FUSED_ROWS], rows;
+        const void *a[SLI_FUSED_ROWS];
+        r = sli_fused_active(w, share, t, r, row, &rows);
+        if (rows == 0) continue;
+        sli_fused_operands(w, share, from, step.ld_gates, w->backward.k, row, rows, a);
+        sli_fused_products(w, &w->backward, d->backward_panels, share, a, row, rows, &step, use_take);
+    }
+}
+
+static void backward_steps(void *context, const sli_team *team, int member) {
+    const sli_fused_work *w = context;
+    const sli_fused_share share = sli_fused_share_of(w, &w->backward, member);
+    const int steps = w->T < w->call->chunk ? w->T : w->call->chunk;
+    if (w->panels->begin) w->panels->begin();
+    for (int i = 0; i < steps; i++) {
+        for (int k = share.direction0; k < share.direction1; k++) {
+            const sli_fused_direction *d = &w->direction[k];
+            const int count = d->end - d->first;
+            if (i < count) gates_back(w, d, &share, sli_fused_step(d, count - 1 - i));
+        }
+        if (w->split.units > 1) sli_team_wait(team, member);
+        for (int k = share.direction0; k < share.direction1; k++) {
+            const sli_fused_direction *d = &w->direction[k];
+            const int count = d->end - d->first;
+            if (i < count) state_back(w, d, &share, sli_fused_step(d, count - 1 - i));
+        }
+    }
+    if (w->panels->end) w->panels->end();
+}
+
+/* ------------------------------------------------------------------------------------------------ sums over time -- */
+typedef struct peephole_work {
+    const sli_fused_work *w;
+    const sli_fused_direction *d;
+    float *to; /* [3][H] */
+} peephole_work;
+enum { PEEPHOLE_UNITS = 64 };
+
+/* d p_i += dz_i c', d p_f += dz_f c', d p_o += dz_o v, from the last step of the chunk to the first, rows ascending. */
+static void peephole_sums(void *context, int index) {
+    const peephole_work *job = context;
+    const sli_fused_work *w = job->w;
+    const sli_fused_direction *d = job->d;
+    const int u0 = index * PEEPHOLE_UNITS, H = w->H, n = H - u0 < PEEPHOLE_UNITS ? H - u0 : PEEPHOLE_UNITS;
+    float *to = job->to + u0;
+    for (int i = d->end - d->first - 1; i >= 0; i--) {
+        const int t = sli_fused_step(d, i);
+        const float *c_prev = sli_fused_c_before(w, d, t) + u0, *dz = dz_at(w, d, t) + u0;
+        const float *v = (d->v ? d->v + (size_t)t * sli_fused_state(w) : sli_fused_c_at(w, d, t)) + u0;
+        for (int row = 0; row < w->B; row++, c_prev += H, v += H, dz += 4 * H) {
+            if (!sli_cpu_valid(w->call, t, row)) continue;
+            for (int u = 0; u < n; u++) {
+                to[u] += dz[u] * c_prev[u];
+                to[H + u] += dz[H + u] * c_prev[u];
+                to[2 * H + u] += dz[3 * H + u] * v[u];
+            }
+        }
+    }
+}
+
+static void sum_chunk(const sli_fused_work *w, const sli_fused_direction *d, bool add_dx) {
+    const sli_call *call = w->call;
+    const size_t x_at = (size_t)d->first * (size_t)w->B * (size_t)w->I;
+    const int steps = d->end - d->first, gates = sli_op_gates(w->p->op);
+    const int edge = d->reverse ? d->end - 1 : d->first, rest = d->reverse ? d->first : d->first + 1;
+    const size_t state = sli_fused_state(w);
+    sli_sums sums = {.call = call, .part = d->part, .steps = steps, .x = d->x + x_at, .ld = (ptrdiff_t)w->W * w->H};
+    sums.dz = d->dz;
+    sums.input[0] = sums.recurrent[0] = (sli_gates){.count = gates};
+    if (w->p->op == SLI_OP_GRU) { /* dz: n r z s */
+        sums.input[0] = (sli_gates){.from = 1, .to = 0, .count = 2};
+        sums.input[1] = (sli_gates){.from = 0, .to = 2, .count = 1};
+        sums.recurrent[0] = (sli_gates){.from = 1, .to = 0, .count = 3};
+    }
+    sums.edge = edge - d->first;
+    sums.rest = rest - d->first;
+    sums.h_edge = d->dropped ? d->dropped + (size_t)edge * state : sli_fused_h_before(w, d, edge);
+    sums.ld_h_edge = d->dropped ? w->H : sli_fused_ld_h(w, d, edge);
+    if (steps > 1) {
+        sums.h_rest = d->dropped ? d->dropped + (size_t)rest * state : sli_fused_h_before(w, d, rest);
+        sums.ld_h_rest = d->dropped ? w->H : sli_fused_ld_h(w, d, rest);
+    }
+    sums.dx = call->d_in[SLI_RNN_X] ? (float *)call->d_in[SLI_RNN_X] + x_at : NULL;
+    sums.add_dx = add_dx;
+    sli_sums_backward(&sums);
+    peephole_work peephole = {w, d, call->d_param[d->part * SLI_PART_PARAMS + SLI_RNN_PEEPHOLE]};
+    if (peephole.to && w->p->peephole)
+        sli_threads_for(call->threads, (w->H + PEEPHOLE_UNITS - 1) / PEEPHOLE_UNITS, peephole_sums, &peephole);
+}
+
+/* Both directions write d x: whoever comes to a chunk second adds. `index`: chunks in order of processing forward. */
+static bool adds_dx(const sli_fused_work *w, const sli_fused_direction *d, int index) {
+    const bool first = w->directions == 1 || d->part == 0 ? index >= sli_fused_chunks(w) - 1 - index
+                                                          : index > sli_fused_chunks(w) - 1 - index;
+    return !(w->directions == 1 || first) || (w->call->accumulate >> SLI_RNN_X & 1);
+}
+
+void sli_fused_backward(const sli_call *call) {
+    sli_fused_work w = sli_fused_begin(call, true);
+    const size_t state = sli_fused_state(&w);
+    for (int k = 0; k < w.directions; k++) {
+        const sli_fused_direction *d = &w.direction[k];
+        sli_state_load(d->dh, call->d_out[SLI_RNN_STATE_OUT(k, 0)], state);
+        if (w.lstm) sli_state_load(d->dc, call->d_out[SLI_RNN_STATE_OUT(k, 1)], state);
+    }
+    for (int i = sli_fused_chunks(&w) - 1; i >= 0; i--) {
+        sli_fused_enter_chunk(&w, i);
+        sli_threads_run(call->threads, w.split.directions * w.split.rows * w.split.units, backward_steps, &w);
+        for (int k = 0; k < w.directions; k++) sum_chunk(&w, &w.direction[k], adds_dx(&w, &w.direction[k], i));
+    }
+    for (int k = 0; k < w.directions; k++) {
+        const sli_fused_direction *d = &w.direction[k];
+        sli_state_store(call, SLI_RNN_STATE_IN(k, 0), d->dh, state);
+        if (w.lstm) sli_state_store(call, SLI_RNN_STATE_IN(k, 1), d->dc, state);
+    }
+}

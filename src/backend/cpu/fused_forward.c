@@ -1,0 +1,116 @@
+/* cpu:fused, forward: W x of a chunk, then its steps. */
+#include <string.h>
+#include "backend/cpu/fused.h"
+
+/* y of a masked row, and the state that it carries, for the share's units. */
+static void carry(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t, int row) {
+    const size_t at = (size_t)row * (size_t)w->H + (size_t)share->unit0;
+    const size_t bytes = (size_t)(share->unit1 - share->unit0) * sizeof(float);
+    const float *h = sli_fused_h_before(w, d, t) + at;
+    float *y = d->y + ((ptrdiff_t)t * w->B + row) * d->ld_y + share->unit0;
+    if (sli_fused_repeated(w, d, t, row))
+        memcpy(y, h, bytes);
+    else
+        memset(y, 0, bytes);
+    memcpy(sli_fused_h_at(w, d, t) + at, h, bytes);
+    if (w->lstm && sli_fused_c_at(w, d, t) != sli_fused_c_before(w, d, t))
+        memcpy(sli_fused_c_at(w, d, t) + at, sli_fused_c_before(w, d, t) + at, bytes);
+}
+
+/* What R multiplies in the step after t, or NULL: recurrent dropout is off, or that step is not of this call. */
+static float *dropped_after(const sli_fused_work *w, const sli_fused_direction *d, int t) {
+    const int next = d->reverse ? t - 1 : t + 1;
+    return d->dropped && next >= 0 && next < w->T ? d->dropped + (size_t)next * sli_fused_state(w) : NULL;
+}
+
+static void use_cell(const sli_fused_work *w, const sli_cell_step *step, const sli_cell_share *cells) {
+    w->cell->forward(step, cells);
+}
+
+/* The share of step t: z = R (d h'), tile by tile, and the cell on each. */
+static void forward_step(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t) {
+    const size_t state = sli_fused_state(w), units = (size_t)(share->unit1 - share->unit0);
+    float *const dropped = dropped_after(w, d, t);
+    sli_cell_step step = sli_fused_cell_step(w, d, t);
+    step.h = sli_fused_h_at(w, d, t);
+    step.ld_h = w->mask ? w->H : d->ld_y;
+    step.y = w->mask ? d->y + (ptrdiff_t)t * w->B * d->ld_y : NULL;
+    step.ld_y = d->ld_y;
+    step.dropped = dropped;
+    const float *from = d->dropped ? d->dropped + (size_t)t * state : step.h_prev;
+    const ptrdiff_t ld = d->dropped ? w->H : step.ld_h_prev;
+    for (int r = 0; r < share->rows && w->mask; r++) {
+        const int row = share->first_row + r * share->row_step;
+        if (sli_cpu_valid(w->call, t, row)) continue;
+        const size_t at = (size_t)row * (size_t)w->H + (size_t)share->unit0;
+        carry(w, d, share, t, row);
+        if (dropped) memcpy(dropped + at, from + at, units * sizeof(float));
+    }
+    for (int r = 0; r < share->rows;) {
+        int row[SLI_FUSED_ROWS], rows;
+        const void *a[SLI_FUSED_ROWS];
+        r = sli_fused_active(w, share, t, r, row, &rows);
+        if (rows == 0) continue;
+        sli_fused_draw(w, d, share, t, row, rows);
+        sli_fused_operands(w, share, from, ld, w->H, row, rows, a);
+        sli_fused_products(w, &w->forward, d->forward_panels, share, a, row, rows, &step, use_cell);
+    }
+}
+
+static void forward_steps(void *context, const sli_team *team, int member) {
+    const sli_fused_work *w = context;
+    const sli_fused_share share = sli_fused_share_of(w, &w->forward, member);
+    const int steps = w->T < w->call->chunk ? w->T : w->call->chunk; /* the most of any direction */
+    if (w->panels->begin) w->panels->begin();
+    for (int i = 0; i < steps; i++) {
+        for (int k = share.direction0; k < share.direction1; k++) {
+            const sli_fused_direction *d = &w->direction[k];
+            if (i < d->end - d->first) forward_step(w, d, &share, sli_fused_step(d, i));
+        }
+        if (w->split.units > 1) sli_team_wait(team, member);
+    }
+    if (w->panels->end) w->panels->end();
+}
+
+static sli_sums projection(const sli_fused_work *w, const sli_fused_direction *d) {
+    return (sli_sums){.call = w->call,
+                      .part = d->part,
+                      .steps = d->end - d->first,
+                      .x = d->x + (size_t)d->first * (size_t)w->B * (size_t)w->I,
+                      .gates = sli_fused_gates_at(w, d, d->first),
+                      .ld = (ptrdiff_t)w->W * w->H};
+}
+
+/* The state after the last step. */
+static void give_state(const sli_fused_work *w, const sli_fused_direction *d) {
+    const int last = w->T == 0 ? -1 : d->reverse ? 0 : w->T - 1;
+    const float *h = last < 0 ? d->h0 : sli_fused_h_at(w, d, last), *c = last < 0 ? d->c0 : sli_fused_c_at(w, d, last);
+    const ptrdiff_t ld = last < 0 || w->mask ? w->H : d->ld_y;
+    float *ht = w->call->out[SLI_RNN_STATE_OUT(d->part, 0)];
+    float *ct = w->lstm ? w->call->out[SLI_RNN_STATE_OUT(d->part, 1)] : NULL;
+    for (int row = 0; row < w->B && ht; row++)
+        memmove(ht + (size_t)row * (size_t)w->H, h + row * ld, (size_t)w->H * sizeof *h);
+    if (ct) memmove(ct, c, sli_fused_state(w) * sizeof *c);
+}
+
+/* What R multiplies in the call's first step. */
+static void drop_initial(const sli_fused_work *w, const sli_fused_direction *d) {
+    const size_t state = sli_fused_state(w);
+    if (!d->dropped || w->T == 0) return;
+    float *to = d->dropped + (d->reverse ? (size_t)(w->T - 1) * state : 0);
+    for (size_t i = 0; i < state; i++) to[i] = d->drop[i] * d->h0[i];
+}
+
+void sli_fused_forward(const sli_call *call) {
+    sli_fused_work w = sli_fused_begin(call, false);
+    for (int k = 0; k < w.directions; k++) drop_initial(&w, &w.direction[k]);
+    for (int i = 0; i < sli_fused_chunks(&w); i++) {
+        sli_fused_enter_chunk(&w, i);
+        for (int k = 0; k < w.directions; k++) {
+            const sli_sums sums = projection(&w, &w.direction[k]);
+            sli_sums_project(&sums);
+        }
+        sli_threads_run(call->threads, w.split.directions * w.split.rows * w.split.units, forward_steps, &w);
+    }
+    for (int k = 0; k < w.directions; k++) give_state(&w, &w.direction[k]);
+}

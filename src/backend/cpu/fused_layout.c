@@ -1,0 +1,284 @@
+/* Where the memory of cpu:fused is, and one call unpacked. */
+#include "backend/cpu/fused.h"
+#include "cell/lstm.h"
+
+int sli_fused_width(const sli_problem *p) {
+    return p->op == SLI_OP_RNN ? 1 : 4;
+}
+
+int sli_fused_recurrent_block(const sli_problem *p) {
+    return p->op == SLI_OP_GRU ? 1 : 0;
+}
+
+bool sli_fused_masked(const sli_problem *p) {
+    return p->mask != SLI_MASK_NONE;
+}
+
+bool sli_fused_repeats(const sli_problem *p) {
+    return p->masked_repeat && sli_fused_masked(p);
+}
+
+/* Panels of `vectors` vectors of consecutive units. */
+static sli_fused_panels panels_of_units(int units, int k, const sli_panel_ops *ops) {
+    enum { VECTORS = 4 };
+    const int vectors = (units + ops->lanes - 1) / ops->lanes;
+    sli_fused_panels at = {.k = k, .vectors = VECTORS, .count = vectors / VECTORS, .tail = vectors % VECTORS};
+    at.units = VECTORS * ops->lanes;
+    at.bytes = ops->panel_bytes(k, VECTORS);
+    at.tail_bytes = at.tail ? ops->panel_bytes(k, at.tail) : 0;
+    return at;
+}
+
+sli_fused_panels sli_fused_forward_panels(const sli_problem *p, const sli_panel_ops *ops) {
+    const int gates = sli_op_gates(p->op), h = p->units;
+    if (gates == 1) return panels_of_units(h, h, ops);
+    return (sli_fused_panels){.k = h,
+                              .vectors = gates,
+                              .count = (h + ops->lanes - 1) / ops->lanes,
+                              .units = ops->lanes,
+                              .bytes = ops->panel_bytes(h, gates)};
+}
+
+sli_fused_panels sli_fused_backward_panels(const sli_problem *p, const sli_panel_ops *ops) {
+    return panels_of_units(p->units, sli_op_gates(p->op) * p->units, ops);
+}
+
+/* The next place of `floats` floats; moves *end behind it. */
+static size_t place(size_t *end, size_t floats) {
+    const size_t at = *end;
+    *end = at + sli_round_up(floats * sizeof(float), SLI_ALIGN);
+    return at;
+}
+
+sli_fused_saved sli_fused_saved_of(const sli_problem *p) {
+    const size_t states = (size_t)p->steps * (size_t)p->batch * (size_t)p->units;
+    const bool lstm = p->op == SLI_OP_LSTM;
+    sli_fused_saved at = {0};
+    at.gates = place(&at.total, states * (size_t)sli_fused_width(p));
+    at.c = place(&at.total, lstm ? states : 0);
+    at.v = place(&at.total, lstm && p->zoneout_c > 0 ? states : 0);
+    at.h = place(&at.total, sli_fused_masked(p) ? states : 0);
+    at.dropped = place(&at.total, p->recurrent_dropout > 0 ? states : 0);
+    return at;
+}
+
+sli_fused_scratch sli_fused_scratch_of(const sli_problem *p, int chunk, bool backward) {
+    const size_t state = (size_t)p->batch * (size_t)p->units;
+    const bool runs = backward || !p->train, lstm = p->op == SLI_OP_LSTM;
+    const bool two = !backward && sli_fused_masked(p);
+    sli_fused_scratch at = {0};
+    at.gates = place(&at.total, runs ? (size_t)chunk * state * (size_t)sli_fused_width(p) : 0);
+    at.c = place(&at.total, runs && lstm ? state : 0);
+    at.h = place(&at.total, !runs ? 0 : two ? 2 * state : backward ? state : 0);
+    at.drop = place(&at.total, p->train && p->recurrent_dropout > 0 ? state : 0);
+    at.fresh_h = place(&at.total, p->train && p->zoneout_h > 0 ? state : 0);
+    at.fresh_c = place(&at.total, p->train && p->zoneout_c > 0 ? state : 0);
+    at.valid_from = place(&at.total, sli_fused_repeats(p) ? (size_t)p->batch : 0);
+    return at;
+}
+
+static size_t panels_bytes(const sli_fused_panels *panels) {
+    return (size_t)panels->count * panels->bytes + panels->tail_bytes;
+}
+
+sli_fused_packed sli_fused_packed_of(const sli_problem *p, const sli_panel_ops *ops) {
+    const sli_fused_panels forward = sli_fused_forward_panels(p, ops), backward = sli_fused_backward_panels(p, ops);
+    sli_fused_packed at = {0};
+    at.forward = 0;
+    at.backward = sli_round_up(panels_bytes(&forward), SLI_ALIGN);
+    at.bias = at.backward + (p->train ? sli_round_up(panels_bytes(&backward), SLI_ALIGN) : 0);
+    at.total = at.bias;
+    place(&at.total, (size_t)sli_fused_width(p) * (size_t)p->units);
+    return at;
+}
+
+size_t sli_fused_operand_bytes(const sli_problem *p, const sli_panel_ops *ops) {
+    if (!ops->convert) return 0;
+    const int k = p->train ? sli_op_gates(p->op) * p->units : p->units;
+    return SLI_FUSED_ROWS * ops->operand_bytes(k);
+}
+
+/* -------------------------------------------------------------------------------------------------------- call -- */
+static void place_saved(const sli_fused_work *w, sli_fused_direction *d, int index) {
+    const sli_fused_saved at = sli_fused_saved_of(w->p);
+    char *base = (char *)w->call->saved + (size_t)index * at.total;
+    d->gates = (float *)(base + at.gates);
+    d->c = (float *)(base + at.c);
+    d->v = w->lstm && w->p->zoneout_c > 0 ? (float *)(base + at.v) : NULL;
+    d->h = (float *)(base + at.h);
+    d->dropped = w->rdrop ? (float *)(base + at.dropped) : NULL;
+}
+
+static void place_scratch(const sli_fused_work *w, sli_fused_direction *d, int index, bool backward) {
+    const sli_fused_scratch at = sli_fused_scratch_of(w->p, w->call->chunk, backward);
+    char *base = (char *)w->call->scratch + (size_t)index * at.total;
+    if (!w->keep) {
+        d->gates = (float *)(base + at.gates);
+        d->c = (float *)(base + at.c);
+        d->h = (float *)(base + at.h);
+    }
+    if (backward) {
+        d->dz = (float *)(base + at.gates);
+        d->dc = (float *)(base + at.c);
+        d->dh = (float *)(base + at.h);
+    }
+    d->drop = w->rdrop ? (float *)(base + at.drop) : NULL;
+    d->fresh_h = w->call->training && w->p->zoneout_h > 0 ? (float *)(base + at.fresh_h) : NULL;
+    d->fresh_c = w->call->training && w->p->zoneout_c > 0 ? (float *)(base + at.fresh_c) : NULL;
+    d->valid_from = w->repeat ? (int32_t *)(void *)(base + at.valid_from) : NULL;
+}
+
+static sli_rng rng_of(const sli_call *call, int index, enum sli_purpose purpose) {
+    sli_rng rng = sli_call_rng(call, purpose);
+    if (index == 1) rng.stream |= SLI_PURPOSE_BACKWARD_DIRECTION;
+    return rng;
+}
+
+/* d = 0 or 1/(1-p) for each unit of each row: one mask for all steps. */
+static void draw_dropout(const sli_fused_work *w, const sli_fused_direction *d, int index) {
+    const sli_rng rng = rng_of(w->call, index, SLI_PURPOSE_RECURRENT_DROPOUT);
+    const double rate = w->p->recurrent_dropout;
+    const size_t count = sli_fused_state(w);
+    for (size_t i = 0; i < count; i++) d->drop[i] = 1;
+    w->ops->dropout(&rng, 0, count, sli_drop_threshold(rate), (float)(1 / (1 - rate)), d->drop, d->drop, false);
+}
+
+/* The step of the call that is the row's first valid one in order of processing, negative or behind the call's last where that lies
+ * in another segment. A byte mask is one array of which the call sees a part. */
+static int valid_from(const sli_fused_work *w, const sli_fused_direction *d, int row) {
+    const int first = -w->call->t0, last = w->call->total_steps - 1 - w->call->t0;
+    if (d->reverse) {
+        int t = last;
+        while (t >= first && !sli_cpu_valid(w->call, t, row)) t--;
+        return t;
+    }
+    int t = first;
+    while (t <= last && !sli_cpu_valid(w->call, t, row)) t++;
+    return t;
+}
+
+static sli_fused_direction direction_of(const sli_fused_work *w, int index, bool backward) {
+    const sli_call *call = w->call;
+    const bool aside = w->directions == 2 && w->p->direction_merge == SL_BI_CONCAT;
+    const sli_fused_packed at = sli_fused_packed_of(w->p, w->panels);
+    const char *packed = (const char *)call->packed + (size_t)index * at.total;
+    const int y = index == 1 && !aside ? SLI_RNN_Y_BACK : SLI_RNN_Y, column = aside ? index * w->H : 0;
+    sli_fused_direction d = {.part = index, .reverse = w->directions == 2 ? index == 1 : w->p->reverse};
+    d.x = call->in[SLI_RNN_X];
+    d.h0 = call->in[SLI_RNN_STATE_IN(index, 0)];
+    d.c0 = w->lstm ? call->in[SLI_RNN_STATE_IN(index, 1)] : NULL;
+    d.ld_y = aside ? 2 * w->H : w->H;
+    d.y = (float *)call->out[y] + column;
+    if (backward && call->d_out[y]) d.dy = (const float *)call->d_out[y] + column;
+    d.forward_panels = packed + at.forward;
+    d.backward_panels = packed + at.backward;
+    d.bias = (const float *)(const void *)(packed + at.bias);
+    d.peephole = call->param[index * SLI_PART_PARAMS + SLI_RNN_PEEPHOLE];
+    if (w->keep) place_saved(w, &d, index);
+    place_scratch(w, &d, index, backward);
+    d.rng_h = rng_of(call, index, SLI_PURPOSE_ZONEOUT_H);
+    d.rng_c = rng_of(call, index, SLI_PURPOSE_ZONEOUT_C);
+    if (w->rdrop) draw_dropout(w, &d, index);
+    for (int row = 0; row < w->B && w->repeat; row++) d.valid_from[row] = valid_from(w, &d, row);
+    return d;
+}
+
+static sli_fused_split split_of(const sli_fused_work *w, bool backward) {
+    const sli_fused_panels *panels = backward ? &w->backward : &w->forward;
+    const sli_fused_shape shape = {.directions = w->directions,
+                                   .batch = w->B,
+                                   .panels = panels->count + (panels->tail > 0),
+                                   .columns = panels->vectors * w->panels->lanes,
+                                   .k = panels->k,
+                                   .panel_bytes = panels->count ? panels->bytes : panels->tail_bytes,
+                                   .units = w->H,
+                                   .threads = sli_threads_members(w->call->threads),
+                                   .l2_bytes = sli_cpu_of(w->call)->l2_bytes};
+    return sli_fused_split_of(&shape);
+}
+
+sli_fused_work sli_fused_begin(const sli_call *call, bool backward) {
+    const sli_problem *p = &call->problem;
+    const sli_cpu *cpu = sli_cpu_of(call);
+    sli_fused_work w = {.call = call, .p = p, .ops = cpu->ops, .panels = sli_cpu_panels(cpu, p->dtype)};
+    w.T = p->steps;
+    w.B = p->batch;
+    w.I = p->inputs;
+    w.H = p->units;
+    w.W = sli_fused_width(p);
+    w.directions = sli_problem_directions(p);
+    w.lstm = p->op == SLI_OP_LSTM;
+    w.keep = p->train;
+    w.mask = sli_fused_masked(p);
+    w.repeat = sli_fused_repeats(p);
+    w.rdrop = call->training && p->recurrent_dropout > 0;
+    w.options = (p->peephole ? CELL_PEEPHOLE : 0u) | (p->cell_clip > 0 ? CELL_CLIP : 0u) |
+                (p->zoneout_h > 0 ? CELL_ZONEOUT_H : 0u) | (p->zoneout_c > 0 ? CELL_ZONEOUT_C : 0u);
+    w.cell = w.lstm ? &w.ops->fused->lstm : p->op == SLI_OP_GRU ? &w.ops->fused->gru : &w.ops->fused->rnn;
+    w.forward = sli_fused_forward_panels(p, w.panels);
+    w.backward = sli_fused_backward_panels(p, w.panels);
+    w.operand_bytes = sli_fused_operand_bytes(p, w.panels);
+    w.operands = (char *)call->scratch + (size_t)w.directions * sli_fused_scratch_of(p, call->chunk, backward).total;
+    w.split = split_of(&w, backward);
+    for (int i = 0; i < w.directions; i++) w.direction[i] = direction_of(&w, i, backward);
+    return w;
+}
+
+/* ------------------------------------------------------------------------------------------------------- steps -- */
+int sli_fused_chunks(const sli_fused_work *w) {
+    return (w->T + w->call->chunk - 1) / w->call->chunk;
+}
+
+void sli_fused_enter_chunk(sli_fused_work *w, int index) {
+    const int chunk = w->call->chunk, count = sli_fused_chunks(w);
+    for (int i = 0; i < w->directions; i++) {
+        sli_fused_direction *d = &w->direction[i];
+        d->first = (d->reverse ? count - 1 - index : index) * chunk;
+        d->end = d->first + chunk < w->T ? d->first + chunk : w->T;
+        d->gates_from = w->keep ? 0 : d->first;
+    }
+}
+
+int sli_fused_step(const sli_fused_direction *d, int i) {
+    return d->reverse ? d->end - 1 - i : d->first + i;
+}
+
+int sli_fused_before(const sli_fused_work *w, const sli_fused_direction *d, int t) {
+    return d->reverse ? (t + 1 < w->T ? t + 1 : -1) : t - 1;
+}
+
+size_t sli_fused_state(const sli_fused_work *w) {
+    return (size_t)w->B * (size_t)w->H;
+}
+
+float *sli_fused_gates_at(const sli_fused_work *w, const sli_fused_direction *d, int t) {
+    return d->gates + (size_t)(t - d->gates_from) * sli_fused_state(w) * (size_t)w->W;
+}
+
+float *sli_fused_c_at(const sli_fused_work *w, const sli_fused_direction *d, int t) {
+    return w->keep ? d->c + (size_t)t * sli_fused_state(w) : d->c;
+}
+
+const float *sli_fused_c_before(const sli_fused_work *w, const sli_fused_direction *d, int t) {
+    const int b = sli_fused_before(w, d, t);
+    return b < 0 ? d->c0 : sli_fused_c_at(w, d, b);
+}
+
+/* Without masks h is y; with them it is kept, or runs through two buffers: others may still read the old one. */
+float *sli_fused_h_at(const sli_fused_work *w, const sli_fused_direction *d, int t) {
+    if (!w->mask) return d->y + (ptrdiff_t)t * w->B * d->ld_y;
+    return d->h + (size_t)(w->keep ? t : t & 1) * sli_fused_state(w);
+}
+
+const float *sli_fused_h_before(const sli_fused_work *w, const sli_fused_direction *d, int t) {
+    const int b = sli_fused_before(w, d, t);
+    return b < 0 ? d->h0 : sli_fused_h_at(w, d, b);
+}
+
+ptrdiff_t sli_fused_ld_h(const sli_fused_work *w, const sli_fused_direction *d, int t) {
+    return sli_fused_before(w, d, t) < 0 || w->mask ? w->H : d->ld_y;
+}
+
+bool sli_fused_repeated(const sli_fused_work *w, const sli_fused_direction *d, int t, int row) {
+    return w->repeat && (d->reverse ? t < d->valid_from[row] : t > d->valid_from[row]);
+}

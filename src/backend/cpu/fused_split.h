@@ -1,0 +1,24 @@
+/* How the threads of cpu:fused share a step: a pure function of shapes and machine. Whatever it answers, the bits are the same. */
+#ifndef SLI_CPU_FUSED_SPLIT_H
+#define SLI_CPU_FUSED_SPLIT_H
+
+#include <stddef.h>
+
+typedef struct sli_fused_shape {
+    int directions, batch;
+    int panels, columns, k; /* of one product: panels of so many columns, summed over k */
+    size_t panel_bytes;
+    int units;       /* cells of a row */
+    int threads;     /* there are */
+    size_t l2_bytes; /* of a core; 0: not known */
+} sli_fused_shape;
+
+/* directions * rows * units threads: some take one direction, then groups of rows, then groups of panels. */
+typedef struct sli_fused_split {
+    int directions, rows, units; /* groups; units > 1: one barrier a step */
+    double seconds;              /* predicted, of one step */
+} sli_fused_split;
+
+sli_fused_split sli_fused_split_of(const sli_fused_shape *shape);
+
+#endif

@@ -1,0 +1,122 @@
+/* One thread's part of one step. */
+#include <string.h>
+#include "backend/cpu/fused.h"
+#include "cell/activations.h"
+
+enum { TILE_FLOATS = 4096 }; /* 64 rows of one panel of AVX-512 */
+
+sli_fused_share sli_fused_share_of(const sli_fused_work *w, const sli_fused_panels *panels, int member) {
+    const sli_fused_split *split = &w->split;
+    const int unit = member % split->units, row = member / split->units % split->rows;
+    const int direction = member / (split->units * split->rows), count = panels->count + (panels->tail > 0);
+    sli_fused_share share = {.row_step = w->mask ? split->rows : 1};
+    share.direction0 = split->directions == 1 ? 0 : direction;
+    share.direction1 = split->directions == 1 ? w->directions : direction + 1;
+    const int first = (int)((long)w->B * row / split->rows), end = (int)((long)w->B * (row + 1) / split->rows);
+    share.first_row = w->mask ? row : first; /* dealt out in turn: short and long sequences to everybody */
+    share.rows = w->mask ? (w->B - row + split->rows - 1) / split->rows : end - first;
+    share.panel0 = (int)((long)count * unit / split->units);
+    share.panel1 = (int)((long)count * (unit + 1) / split->units);
+    share.unit0 = share.panel0 * panels->units;
+    share.unit1 = share.panel1 == count ? w->H : share.panel1 * panels->units;
+    share.operands = w->operands + (size_t)member * w->operand_bytes;
+    return share;
+}
+
+int sli_fused_active(const sli_fused_work *w, const sli_fused_share *share, int t, int from, int *row, int *count) {
+    *count = 0;
+    for (; from < share->rows && *count < SLI_FUSED_ROWS; from++) {
+        const int r = share->first_row + from * share->row_step;
+        if (!w->mask || sli_cpu_valid(w->call, t, r)) row[(*count)++] = r;
+    }
+    return from;
+}
+
+/* fresh = 0 where the old value is kept, which is where a dropout of that rate would drop. */
+static void draw(const sli_fused_work *w, const sli_rng *rng, double rate, const sli_fused_share *share, int t,
+                 const int *row, int rows, float *fresh) {
+    for (int r = 0; r < rows; r++) {
+        const size_t at = (size_t)row[r] * (size_t)w->H + (size_t)share->unit0;
+        const size_t count = (size_t)(share->unit1 - share->unit0);
+        const uint64_t element = (uint64_t)(w->call->t0 + t) * sli_fused_state(w) + at;
+        for (size_t i = 0; i < count; i++) fresh[at + i] = 1;
+        w->ops->dropout(rng, element, count, sli_drop_threshold(rate), 1, fresh + at, fresh + at, false);
+    }
+}
+
+void sli_fused_draw(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
+                    const int *row, int rows) {
+    if (d->fresh_h) draw(w, &d->rng_h, w->p->zoneout_h, share, t, row, rows, d->fresh_h);
+    if (d->fresh_c) draw(w, &d->rng_c, w->p->zoneout_c, share, t, row, rows, d->fresh_c);
+}
+
+sli_cell_step sli_fused_cell_step(const sli_fused_work *w, const sli_fused_direction *d, int t) {
+    const sli_problem *p = w->p;
+    const size_t state = sli_fused_state(w);
+    sli_cell_step s = {.units = w->H, .options = w->options, .keep = w->keep};
+    s.act = p->act == SL_ACT_DEFAULT ? SL_ACT_TANH : (int)p->act;
+    s.gate_act = p->recurrent_act == SL_ACT_DEFAULT ? SL_ACT_SIGMOID : (int)p->recurrent_act;
+    s.gates = sli_fused_gates_at(w, d, t);
+    s.ld_gates = (ptrdiff_t)w->W * w->H;
+    s.bias = d->bias;
+    s.h_prev = sli_fused_h_before(w, d, t);
+    s.ld_h_prev = sli_fused_ld_h(w, d, t);
+    s.drop = d->drop;
+    if (w->lstm) {
+        s.c_prev = sli_fused_c_before(w, d, t);
+        s.c = sli_fused_c_at(w, d, t);
+    }
+    s.v = d->v ? d->v + (size_t)t * state : NULL;
+    s.peephole = d->peephole;
+    s.clip = (float)p->cell_clip;
+    s.zone_h = (float)p->zoneout_h;
+    s.zone_c = (float)p->zoneout_c;
+    s.fresh_h = d->fresh_h;
+    s.fresh_c = d->fresh_c;
+    return s;
+}
+
+void sli_fused_operands(const sli_fused_work *w, const sli_fused_share *share, const float *from, ptrdiff_t ld, int k,
+                        const int *row, int rows, const void **a) {
+    const size_t bytes = w->panels->convert ? w->panels->operand_bytes(k) : 0;
+    for (int r = 0; r < rows; r++) {
+        a[r] = from + row[r] * ld;
+        if (!w->panels->convert) continue;
+        char *to = share->operands + (size_t)r * bytes;
+        w->panels->convert(to, a[r], k);
+        a[r] = to;
+    }
+}
+
+void sli_fused_products(const sli_fused_work *w, const sli_fused_panels *panels, const char *weights,
+                        const sli_fused_share *share, const void *const *a, const int *row, int rows,
+                        const sli_cell_step *step, sli_fused_tile_fn use) {
+    float tile[TILE_FLOATS] __attribute__((aligned(64)));
+    enum { NEAR = 1024 }; /* floats of a tile that leave room in L1 for weights and operands */
+    for (int p = share->panel0; p < share->panel1;) {
+        const bool tail = p == panels->count;
+        const int vectors = tail ? panels->tail : panels->vectors, floats = rows * vectors * w->panels->lanes;
+        const int last = !tail && share->panel1 > panels->count ? panels->count : share->panel1;
+        int count = NEAR / floats < 1 ? 1 : NEAR / floats;
+        if (count > w->panels->panels) count = w->panels->panels;
+        if (count > last - p) count = last - p;
+        const sli_panel_product product = {.rows = rows,
+                                           .panels = count,
+                                           .vectors = vectors,
+                                           .k = panels->k,
+                                           .a = a,
+                                           .w = weights + (size_t)p * panels->bytes,
+                                           .tile = tile};
+        w->panels->product(&product);
+        const int first = p * panels->units,
+                  end = first + count * (tail ? panels->tail * w->panels->lanes : panels->units);
+        const sli_cell_share cells = {.row = row,
+                                      .rows = rows,
+                                      .first = first,
+                                      .last = end < w->H ? end : w->H,
+                                      .tile = tile,
+                                      .vectors = vectors};
+        use(w, step, &cells);
+        p += count;
+    }
+}
