@@ -218,6 +218,8 @@ sl_status sli_plan_gradients(sl_plan *plan);
 /* src/core/plan_memory.c: places everything for segments of `segment_steps`; fills plan->memory. */
 sl_status sli_plan_place(sl_plan *plan, int segment_steps);
 sl_status sli_plan_fit_memory(sl_plan *plan);
+/* What a step books, of a segment where there are segments; of a recurrent one with recomputed gates or with kept ones. */
+sli_booking sli_plan_booking(const sl_plan *plan, const sli_step *step, bool recompute);
 /* src/core/plan_explain.c */
 sl_status sli_plan_describe(sl_plan *plan);
 

@@ -64,6 +64,14 @@ static void explain_choice(sli_text *text, const sli_step *step, int width) {
         sli_text_printf(text, "the choices name it\n");
 }
 
+/* What recomputed gates are worth: bytes from forward to backward, of a segment where there are segments. */
+static void explain_saved(const sl_plan *plan, sli_text *text, const sli_step *step, int width) {
+    if (!step->problem.recompute) return;
+    sli_booking with_gates = sli_plan_booking(plan, step, false);
+    sli_text_printf(text, "    saves   %-*s %zu bytes for backward, with its gates %zu\n", width, step->kernel->name,
+                    step->booking.saved, with_gates.saved);
+}
+
 static void explain_steps(const sl_plan *plan, sli_text *text, int width) {
     for (int i = 0; i < plan->step_count; i++) {
         const sli_step *step = &plan->steps[i];
@@ -82,6 +90,7 @@ static void explain_steps(const sl_plan *plan, sli_text *text, int width) {
             step->kernel->describe(&step->problem, &plan->caps, how, sizeof how);
             sli_text_printf(text, "    cut     %-*s %s\n", width, step->kernel->name, how);
         }
+        explain_saved(plan, text, step, width);
         explain_choice(text, step, width);
         explain_refusals(text, step->refusals, width);
     }
@@ -247,6 +256,7 @@ static sl_status explain_json(sl_plan *plan) {
         if (step->seconds >= 0) sli_text_printf(&text, ", \"seconds\": %.6g", step->seconds);
         if (per_step(step, step->seconds) >= 0)
             sli_text_printf(&text, ", \"seconds_per_step\": %.6g", per_step(step, step->seconds));
+        if (plan->train) sli_text_printf(&text, ", \"saved\": %zu", step->booking.saved);
         if (step->choice) sli_text_printf(&text, ", \"chosen\": true");
         if (step->choice && step->choice->seconds >= 0)
             sli_text_printf(&text, ", \"timed_seconds\": %.6g", step->choice->seconds);

@@ -206,13 +206,19 @@ static sl_status book_tensors(sl_plan *plan, const timeline *time) {
 }
 
 /* --------------------------------------------------------------------------------------------------- steps -- */
+sli_booking sli_plan_booking(const sl_plan *plan, const sli_step *step, bool recompute) {
+    sli_problem problem = step->problem;
+    sli_booking booking = {0};
+    if (is_segmented(plan, step->group)) problem.steps = plan->segment_steps;
+    problem.recompute = recompute;
+    if (step->kernel->book) step->kernel->book(&problem, &plan->caps, plan->chunk, &booking);
+    return booking;
+}
+
 static sl_status book_step(sl_plan *plan, int index) {
     sli_step *step = &plan->steps[index];
     bool cut = is_segmented(plan, step->group);
-    sli_problem problem = step->problem;
-    if (cut) problem.steps = plan->segment_steps;
-    memset(&step->booking, 0, sizeof step->booking);
-    if (step->kernel->book) step->kernel->book(&problem, &plan->caps, plan->chunk, &step->booking);
+    step->booking = sli_plan_booking(plan, step, step->problem.recompute);
     SLI_TRY(add_buffer(plan, step->booking.saved, &step->saved));
     SLI_TRY(add_buffer(plan, step->booking.scratch_forward, &step->scratch_forward));
     SLI_TRY(add_buffer(plan, step->backward ? step->booking.scratch_backward : 0, &step->scratch_backward));
@@ -368,16 +374,72 @@ static const char *size_text(size_t bytes, char *text, size_t capacity) {
     return text;
 }
 
+static size_t need_of(const sl_plan *plan) {
+    return plan->memory.params_block + plan->memory.run_block;
+}
+
+/* Places in ever more segments until the limit holds; if it never does, in as many as need least. */
+static sl_status fit(sl_plan *plan, bool *fits) {
+    int steps = plan->options.steps, best_steps = steps, chunks = (steps + plan->chunk - 1) / plan->chunk;
+    size_t limit = plan->memory_limit, best = 0;
+    SLI_TRY(sli_plan_place(plan, steps));
+    while (limit > 0 && need_of(plan) > limit) {
+        if (best == 0 || need_of(plan) < best) {
+            best = need_of(plan);
+            best_steps = plan->segment_steps;
+        }
+        *fits = chunks > 1;
+        if (!*fits) return sli_plan_place(plan, best_steps);
+        chunks = (chunks + 1) / 2;
+        SLI_TRY(sli_plan_place(plan, chunks * plan->chunk));
+    }
+    *fits = true;
+    return SL_OK;
+}
+
+/* Lets the recurrent layers keep their gates, or not; how many kernels can do without. */
+static int set_recompute(sl_plan *plan, bool recompute) {
+    int count = 0;
+    for (int i = 0; i < plan->step_count; i++) {
+        sli_step *step = &plan->steps[i];
+        sli_problem problem = step->problem;
+        sli_why why;
+        problem.recompute = true;
+        if (!plan->train || !sli_op_is_recurrent(problem.op) || plan->options.recompute_gates ||
+            !sli_kernel_takes(step->kernel, &problem, &plan->caps, &why))
+            continue;
+        step->problem.recompute = recompute;
+        count++;
+    }
+    return count;
+}
+
+/* What would be needed if gates were recomputed; 0: that does not fit either. */
+static sl_status fit_recomputed(sl_plan *plan, size_t *need) {
+    int segment_steps = plan->segment_steps;
+    bool fits = false;
+    *need = 0;
+    if (set_recompute(plan, true) == 0) return SL_OK;
+    SLI_TRY(fit(plan, &fits));
+    if (fits) *need = need_of(plan);
+    set_recompute(plan, false);
+    return sli_plan_place(plan, segment_steps);
+}
+
 /* Memory grows with the batch in a straight line above what does not depend on it. */
-static sl_status fail_over_limit(const sl_plan *plan) {
+static sl_status fail_over_limit(sl_plan *plan) {
     const sl_memory *memory = &plan->memory;
-    size_t limit = plan->memory_limit, need = memory->params_block + memory->run_block;
+    size_t limit = plan->memory_limit, need = need_of(plan), recomputed;
     size_t fixed = memory->params_block + (plan->train ? plan->param_elements * plan->element : 0);
     int batch = 0;
     if (limit > fixed && need > fixed)
         batch = (int)((double)plan->options.batch * (double)(limit - fixed) / (double)(need - fixed));
     bool full = limit != plan->options.memory_limit; /* a GPU has less than was allowed */
-    char tried[96] = "even in one piece", remedy[200], a[32], b[32], elsewhere[48];
+    char tried[96] = "even in one piece", remedy[200], a[32], b[32], elsewhere[48], again[96] = "";
+    SLI_TRY(fit_recomputed(plan, &recomputed));
+    if (recomputed > 0)
+        snprintf(again, sizeof again, "gates recomputed in backward (--recompute-gates), with %s, ",
+                 size_text(recomputed, a, sizeof a));
     size_text(need, a, sizeof a);
     if (plan->options.steps > plan->chunk)
         snprintf(tried, sizeof tried, "even at best, %s in %d segment%s",
@@ -388,29 +450,14 @@ static sl_status fail_over_limit(const sl_plan *plan) {
     else
         snprintf(remedy, sizeof remedy, "%s, fewer steps, fewer units%s", elsewhere,
                  plan->slots > 0 ? ", an optimizer with less state (sgd)" : "");
-    return sli_fail(SL_ERR_MEMORY_LIMIT, "the model needs %s (%zu bytes) %s; %s %s%s; the cheapest ways out: %s", a,
+    return sli_fail(SL_ERR_MEMORY_LIMIT, "the model needs %s (%zu bytes) %s; %s %s%s; the cheapest ways out: %s%s", a,
                     need, tried, full ? "the GPU has" : "the memory limit is", size_text(limit, b, sizeof b),
-                    full ? " free" : "", remedy);
+                    full ? " free" : "", again, remedy);
 }
 
 sl_status sli_plan_fit_memory(sl_plan *plan) {
-    int steps = plan->options.steps;
-    plan->chunk = sli_caps_chunk(&plan->caps, plan->options.batch, steps);
-    SLI_TRY(sli_plan_place(plan, steps));
-    size_t limit = plan->memory_limit, best = 0;
-    int chunks = (steps + plan->chunk - 1) / plan->chunk, best_steps = steps;
-    while (limit > 0 && plan->memory.params_block + plan->memory.run_block > limit) {
-        size_t need = plan->memory.params_block + plan->memory.run_block;
-        if (best == 0 || need < best) {
-            best = need;
-            best_steps = plan->segment_steps;
-        }
-        if (chunks == 1) {
-            SLI_TRY(sli_plan_place(plan, best_steps));
-            return fail_over_limit(plan);
-        }
-        chunks = (chunks + 1) / 2;
-        SLI_TRY(sli_plan_place(plan, chunks * plan->chunk));
-    }
-    return SL_OK;
+    bool fits;
+    plan->chunk = sli_caps_chunk(&plan->caps, plan->options.batch, plan->options.steps);
+    SLI_TRY(fit(plan, &fits));
+    return fits ? SL_OK : fail_over_limit(plan);
 }
