@@ -92,12 +92,22 @@ void sli_fused_pack(const sli_call *call) {
         p, ops, sli_fused_forward_panels(p, ops), sli_fused_backward_panels(p, ops), sli_fused_packed_of(p, ops), call};
     const int each = all_panels(&w.forward) + (p->train ? all_panels(&w.backward) : 0);
     sli_threads_for(call->threads, each * sli_problem_directions(p), pack_panel, &w);
-    for (int part = 0; part < sli_problem_directions(p); part++) pack_bias(&w, part);
+    for (int part = 0; part < sli_problem_directions(p); part++) {
+        pack_bias(&w, part);
+        if (p->dtype == SL_I8)
+            sli_panel_gemm_pack(call->threads, ops, sli_op_gates(p->op) * p->units, p->inputs,
+                                call->param[part * SLI_PART_PARAMS + SLI_RNN_KERNEL],
+                                (char *)call->packed + (size_t)part * w.at.total + w.at.inputs);
+    }
 }
 
 /* --------------------------------------------------------------------------------------------------------- row -- */
 static bool eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
-    NEED(p->dtype == SL_F32, "cpu:fused computes f32, not %s", sli_dtype_name(p->dtype));
+    NEED(p->dtype == SL_F32 || p->dtype == SL_I8, "cpu:fused computes f32 and i8, not %s", sli_dtype_name(p->dtype));
+    NEED(p->dtype != SL_I8 || !p->train, "8 bits are for inference");
+    NEED(p->dtype != SL_I8 || (p->inputs <= SLI_PANEL_I8_MOST && p->units <= SLI_PANEL_I8_MOST),
+         "sums of more than %d products of 8 bits may not fit into 32 bits (i%d, h%d)", SLI_PANEL_I8_MOST, p->inputs,
+         p->units);
     NEED(p->layers == 1, "cpu:fused takes one layer at a time, not a stack of %d", p->layers);
     NEED(!p->bidirectional || !caps->recomputes, "cpu:fused takes both directions only over the whole sequence");
     NEED(p->projection == 0, "cpu:fused has no projection (p%d)", p->projection);
@@ -125,6 +135,7 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_book
     const size_t operands = (size_t)caps->threads * sli_fused_operand_bytes(p, ops);
     booking->saved = p->train ? parts * sli_fused_saved_of(p).total : 0;
     booking->scratch_forward = parts * sli_fused_scratch_of(p, chunk, false).total + operands;
+    booking->scratch_forward += sli_fused_input_bytes(p, ops, chunk);
     booking->scratch_backward = p->train ? parts * sli_fused_scratch_of(p, chunk, true).total + operands : 0;
     booking->packed = parts * sli_fused_packed_of(p, ops).total;
 }

@@ -3,6 +3,7 @@
 #define SLI_CPU_FUSED_H
 
 #include "backend/cpu/fused_split.h"
+#include "backend/cpu/panel_gemm.h"
 #include "backend/cpu/sums.h"
 
 /* ----------------------------------------------------------------------------------------------------- layouts -- */
@@ -43,7 +44,9 @@ typedef struct sli_fused_scratch {
 } sli_fused_scratch;
 
 typedef struct sli_fused_packed {
-    size_t forward, backward, bias, total;
+    size_t forward, backward, bias;
+    size_t inputs; /* i8: W, for panel_gemm.h */
+    size_t total;
 } sli_fused_packed;
 
 sli_fused_saved sli_fused_saved_of(const sli_problem *p);
@@ -52,6 +55,8 @@ sli_fused_packed sli_fused_packed_of(const sli_problem *p, const sli_panel_ops *
 /* Of each thread, behind the scratch of all directions, where operands are converted: rows of one product. */
 enum { SLI_FUSED_ROWS = 64 };
 size_t sli_fused_operand_bytes(const sli_problem *p, const sli_panel_ops *ops);
+/* i8: before those, x of a chunk in 8 bits, of one direction. */
+size_t sli_fused_input_bytes(const sli_problem *p, const sli_panel_ops *ops, int chunk);
 
 /* -------------------------------------------------------------------------------------------------------- call -- */
 /* One direction of the layer. Pointers are to step 0 of the call, unless said otherwise. */
@@ -69,7 +74,7 @@ typedef struct sli_fused_direction {
     float *drop, *fresh_h, *fresh_c;
     int32_t *valid_from;
     float *dz, *dh, *dc; /* dz of the chunk's first step on */
-    const char *forward_panels, *backward_panels;
+    const char *forward_panels, *backward_panels, *input_panels;
     const float *bias, *peephole;
     sli_rng rng_h, rng_c;
 } sli_fused_direction;
@@ -88,6 +93,7 @@ typedef struct sli_fused_work {
     sli_fused_split split;
     char *operands; /* of thread 0 */
     size_t operand_bytes;
+    char *inputs; /* i8: x of a chunk */
 } sli_fused_work;
 
 /* What one thread computes of each step: rows first_row, + row_step, ..., panels [panel0, panel1) with the tail as the last. */

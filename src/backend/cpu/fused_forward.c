@@ -72,13 +72,31 @@ static void forward_steps(void *context, const sli_team *team, int member) {
     if (w->panels->end) w->panels->end();
 }
 
-static sli_sums projection(const sli_fused_work *w, const sli_fused_direction *d) {
-    return (sli_sums){.call = w->call,
-                      .part = d->part,
-                      .steps = d->end - d->first,
-                      .x = d->x + (size_t)d->first * (size_t)w->B * (size_t)w->I,
-                      .gates = sli_fused_gates_at(w, d, d->first),
-                      .ld = (ptrdiff_t)w->W * w->H};
+/* Gates of the chunk = W x. i8: W and x in 8 bits, too, whose product was measured beside a BLAS's in f32 (Zen 3): 1.5 times as fast
+ * over 100 to 700 rows, and 17 times for the one row of a step. */
+static void project(const sli_fused_work *w, const sli_fused_direction *d) {
+    const float *x = d->x + (size_t)d->first * (size_t)w->B * (size_t)w->I;
+    float *gates = sli_fused_gates_at(w, d, d->first);
+    if (w->p->dtype == SL_I8) {
+        const sli_panel_gemm g = {.ops = w->panels,
+                                  .rows = (d->end - d->first) * w->B,
+                                  .n = sli_op_gates(w->p->op) * w->H,
+                                  .k = w->I,
+                                  .x = x,
+                                  .w = d->input_panels,
+                                  .y = gates,
+                                  .ldy = (ptrdiff_t)w->W * w->H,
+                                  .operands = w->inputs};
+        sli_panel_gemm_run(w->call, &g);
+        return;
+    }
+    const sli_sums sums = {.call = w->call,
+                           .part = d->part,
+                           .steps = d->end - d->first,
+                           .x = x,
+                           .gates = gates,
+                           .ld = (ptrdiff_t)w->W * w->H};
+    sli_sums_project(&sums);
 }
 
 /* The state after the last step. */
@@ -106,10 +124,7 @@ void sli_fused_forward(const sli_call *call) {
     for (int k = 0; k < w.directions; k++) drop_initial(&w, &w.direction[k]);
     for (int i = 0; i < sli_fused_chunks(&w); i++) {
         sli_fused_enter_chunk(&w, i);
-        for (int k = 0; k < w.directions; k++) {
-            const sli_sums sums = projection(&w, &w.direction[k]);
-            sli_sums_project(&sums);
-        }
+        for (int k = 0; k < w.directions; k++) project(&w, &w.direction[k]);
         sli_threads_run(call->threads, w.split.directions * w.split.rows * w.split.units, forward_steps, &w);
     }
     for (int k = 0; k < w.directions; k++) give_state(&w, &w.direction[k]);

@@ -89,6 +89,9 @@ sli_fused_packed sli_fused_packed_of(const sli_problem *p, const sli_panel_ops *
     at.bias = at.backward + (p->train ? sli_round_up(panels_bytes(&backward), SLI_ALIGN) : 0);
     at.total = at.bias;
     place(&at.total, (size_t)sli_fused_width(p) * (size_t)p->units);
+    at.inputs = at.total;
+    if (p->dtype == SL_I8)
+        at.total += sli_round_up(sli_panel_gemm_packed(ops, sli_op_gates(p->op) * p->units, p->inputs), SLI_ALIGN);
     return at;
 }
 
@@ -96,6 +99,11 @@ size_t sli_fused_operand_bytes(const sli_problem *p, const sli_panel_ops *ops) {
     if (!ops->convert) return 0;
     const int k = p->train ? sli_op_gates(p->op) * p->units : p->units;
     return SLI_FUSED_ROWS * ops->operand_bytes(k);
+}
+
+size_t sli_fused_input_bytes(const sli_problem *p, const sli_panel_ops *ops, int chunk) {
+    const int steps = chunk < p->steps ? chunk : p->steps;
+    return p->dtype == SL_I8 ? sli_panel_gemm_operands(ops, steps * p->batch, p->inputs) : 0;
 }
 
 /* -------------------------------------------------------------------------------------------------------- call -- */
@@ -172,6 +180,7 @@ static sli_fused_direction direction_of(const sli_fused_work *w, int index, bool
     if (backward && call->d_out[y]) d.dy = (const float *)call->d_out[y] + column;
     d.forward_panels = packed + at.forward;
     d.backward_panels = packed + at.backward;
+    d.input_panels = packed + at.inputs;
     d.bias = (const float *)(const void *)(packed + at.bias);
     d.peephole = call->param[index * SLI_PART_PARAMS + SLI_RNN_PEEPHOLE];
     if (w->keep) place_saved(w, &d, index);
@@ -218,7 +227,8 @@ sli_fused_work sli_fused_begin(const sli_call *call, bool backward) {
     w.forward = sli_fused_forward_panels(p, w.panels);
     w.backward = sli_fused_backward_panels(p, w.panels);
     w.operand_bytes = sli_fused_operand_bytes(p, w.panels);
-    w.operands = (char *)call->scratch + (size_t)w.directions * sli_fused_scratch_of(p, call->chunk, backward).total;
+    w.inputs = (char *)call->scratch + (size_t)w.directions * sli_fused_scratch_of(p, call->chunk, backward).total;
+    w.operands = w.inputs + sli_fused_input_bytes(p, w.panels, call->chunk);
     w.split = split_of(&w, backward);
     for (int i = 0; i < w.directions; i++) w.direction[i] = direction_of(&w, i, backward);
     return w;
