@@ -1,12 +1,11 @@
 #include "backend/cpu/panel_gemm.h"
 
 enum {
-    VECTORS = 4,     /* of a panel */
-    TILE_ROWS = 16,  /* of one product: its tile stays in L1 */
-    TASK_ROWS = 64,  /* of one task: so often are its weights used out of L2 */
-    TASK_PANELS = 4, /* 128 columns of AVX2, 256 of AVX-512 */
-    MOST_LANES = 16,
-    CONVERT_ROWS = 16 /* of one task of conversion */
+    VECTORS = 4,        /* of a panel */
+    TASK_ROWS = 64,     /* of one task: so often are its weights used out of L2 */
+    TASK_PANELS = 4,    /* 128 columns of AVX2, 256 of AVX-512 */
+    TILE_FLOATS = 4096, /* of one product: its tile stays in L1 */
+    CONVERT_ROWS = 16   /* of one task of conversion */
 };
 
 static int divide_up(int value, int by) {
@@ -80,16 +79,21 @@ static void multiply(void *context, int task) {
     const int last = task / w->panel_groups * TASK_ROWS + TASK_ROWS, end = last < g->rows ? last : g->rows;
     const int panel = task % w->panel_groups * TASK_PANELS, left = panels_of(g->ops, g->n) - panel;
     const int panels = left < TASK_PANELS ? left : TASK_PANELS, width = VECTORS * g->ops->lanes;
-    _Alignas(64) float tile[TASK_PANELS * TILE_ROWS * VECTORS * MOST_LANES];
-    const void *a[TILE_ROWS];
-    sli_panel_product p = {.vectors = VECTORS, .panels = panels, .k = g->k, .a = a, .tile = tile};
-    p.w = (const char *)g->w + (size_t)panel * g->ops->panel_bytes(g->k, VECTORS);
+    const int together = panels < g->ops->panels ? panels : g->ops->panels, most = TILE_FLOATS / (together * width);
+    _Alignas(64) float tile[TILE_FLOATS];
+    const void *a[TASK_ROWS];
+    sli_panel_product p = {.vectors = VECTORS, .k = g->k, .a = a, .tile = tile};
     if (g->ops->begin) g->ops->begin();
-    for (int row = last - TASK_ROWS; row < end; row += p.rows) {
-        p.rows = end - row < TILE_ROWS ? end - row : TILE_ROWS;
-        for (int r = 0; r < p.rows; r++) a[r] = (const char *)g->operands + (size_t)(row + r) * w->operand;
-        g->ops->product(&p);
-        for (int i = 0; i < panels; i++) finish(w, tile + i * p.rows * width, row, p.rows, panel + i);
+    for (int first = panel; first < panel + panels; first += p.panels) {
+        p.w = (const char *)g->w + (size_t)first * g->ops->panel_bytes(g->k, VECTORS);
+        p.panels = panel + panels - first < together ? panel + panels - first : together;
+        for (int row = last - TASK_ROWS; row < end; row += p.rows) {
+            p.rows = end - row < most ? end - row : most;
+            if (p.rows > TASK_ROWS) p.rows = TASK_ROWS;
+            for (int r = 0; r < p.rows; r++) a[r] = (const char *)g->operands + (size_t)(row + r) * w->operand;
+            g->ops->product(&p);
+            for (int i = 0; i < p.panels; i++) finish(w, tile + i * p.rows * width, row, p.rows, first + i);
+        }
     }
     if (g->ops->end) g->ops->end();
 }

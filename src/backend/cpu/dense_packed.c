@@ -1,10 +1,10 @@
-/* cpu:i8: dense layers with weights of 8 bits, for inference: y = act(x kernel^T + bias), x rounded row by row. What is rounded
- * how: isa/panel_i8.c. */
+/* cpu:i8 and cpu:bf16: dense layers for inference with weights that were rounded and packed once: y = act(x kernel^T + bias), x
+ * rounded row by row. What is rounded how: isa/panel_i8.c, isa/panel_bf16.c. */
 #include "backend/cpu/panel_gemm.h"
 #include "backend/cpu/rows.h"
 
 static const sli_panel_ops *panels_of(const sli_call *call) {
-    return sli_cpu_panels(sli_cpu_of(call), SL_I8);
+    return sli_cpu_panels(sli_cpu_of(call), call->problem.dtype);
 }
 
 static void pack(const sli_call *call) {
@@ -28,7 +28,7 @@ static void forward(const sli_call *call) {
     sli_panel_gemm_run(call, &g);
 }
 
-static bool eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
+static bool i8_eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
     (void)caps;
     NEED(p->dtype == SL_I8, "cpu:i8 computes i8, not %s", sli_dtype_name(p->dtype));
     NEED(!p->train, "8 bits are for inference: gradients of rounded weights are 0 almost everywhere");
@@ -37,26 +37,32 @@ static bool eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
     return true;
 }
 
+static bool bf16_eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
+    (void)caps;
+    NEED(p->dtype == SL_BF16, "cpu:bf16 computes bf16, not %s", sli_dtype_name(p->dtype));
+    NEED(!p->train, "cpu:bf16 is for inference, cpu:gemm trains");
+    return true;
+}
+
 static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
     (void)caps;
     const double rows = (double)sli_cpu_rows(p), I = p->inputs, H = p->units;
-    *cost = (sli_cost){.flops = 2 * rows * I * H, .bytes = 4 * rows * (I + H) + I * H};
+    *cost = (sli_cost){.flops = 2 * rows * I * H, .bytes = 4 * rows * (I + H) + I * H * (p->dtype == SL_I8 ? 1 : 2)};
 }
 
 static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_booking *booking) {
     (void)chunk;
     sli_cpu cpu;
     sli_cpu_engine(caps->isa, false, &cpu);
-    const sli_panel_ops *ops = sli_cpu_panels(&cpu, SL_I8);
+    const sli_panel_ops *ops = sli_cpu_panels(&cpu, p->dtype);
     booking->packed = sli_panel_gemm_packed(ops, p->units, p->inputs);
     booking->scratch_forward = sli_panel_gemm_operands(ops, (int)sli_cpu_rows(p), p->inputs);
 }
 
-const sli_kernel sli_cpu_dense_i8 = {.name = "cpu:i8",
-                                     .op = SLI_OP_DENSE,
-                                     .device = SLI_DEVICE_CPU,
-                                     .eligible = eligible,
-                                     .cost = cost,
-                                     .book = book,
-                                     .pack = pack,
-                                     .forward = forward};
+#define PACKED_ROW(NAME, ELIGIBLE)                                                                                    \
+    {                                                                                                                 \
+        .name = NAME, .op = SLI_OP_DENSE, .device = SLI_DEVICE_CPU, .eligible = ELIGIBLE, .cost = cost, .book = book, \
+        .pack = pack, .forward = forward                                                                              \
+    }
+const sli_kernel sli_cpu_dense_i8 = PACKED_ROW("cpu:i8", i8_eligible);
+const sli_kernel sli_cpu_dense_bf16 = PACKED_ROW("cpu:bf16", bf16_eligible);
