@@ -1,0 +1,394 @@
+/* cuda:cluster and cuda:grid, the host's side as it is (persist_host.cu, persist_launch.cu, and what they take of cuda:step), over
+ * streams that only note what each launch and product reads and writes. However a span is cut into pieces:
+ *  - two pieces of work that touch the same memory, one of them writing, are ordered by streams and their events;
+ *  - each step finds its own input side, each product the gradients of its own chunk, each sum that of its chunk;
+ *  - the products that add to a parameter's gradient, or write d x, are those of one piece, in the same order.
+ * Memory is addresses alone; nothing is computed. */
+#include <inttypes.h>
+#include <string.h>
+#include <map>
+
+#include "cases.h"
+/* test_stack.cpp has these as well. */
+#define sli_cuda_caps_of overlap_caps_of
+#define sli_cuda_failed overlap_failed
+#define sli_cuda_fail overlap_fail
+#define sli_cuda_phase overlap_phase
+#define sli_gpu_cluster_pack overlap_cluster_pack
+#define sli_gpu_cluster_forward overlap_cluster_forward
+#define sli_gpu_cluster_backward overlap_cluster_backward
+#include "../../../src/backend/cuda/kernels/persist_host.cuh"
+/* Pieces as the trial wants them. */
+static int wanted_piece(const sli_problem *p, const sli_caps *, const sli_persist_pair *pair, int chunk, bool);
+#define sli_persist_piece wanted_piece
+#include "backend/cuda/kernels/persist_launch.cu"
+#include "backend/cuda/kernels/step_way.cu"
+#define sli_step_project_inputs project_inputs_of_step
+#include "backend/cuda/kernels/step_forward.cu"
+#undef sli_step_project_inputs
+#include "backend/cuda/kernels/step_backward.cu"
+#include "backend/cuda/kernels/persist_host.cu"
+
+namespace {
+
+struct range {
+    uintptr_t first, end;
+    bool writes;
+};
+struct work {
+    std::string name;
+    int stream, number; /* of its stream */
+    int seen[2];        /* how much of each stream was done before */
+    std::vector<range> ranges;
+};
+
+struct bench {
+    sli_caps caps;
+    const sli_call *call;
+    sli_persist_kind kind;
+    bool backward;
+    int piece;               /* chunks; 0: whole spans */
+    int done[2], seen[2][2]; /* of each stream: work queued; how much of both is done before what comes next */
+    std::vector<work> all;
+    std::map<uintptr_t, std::string> holds;              /* what lies at an address, by name */
+    std::map<uintptr_t, std::vector<std::string>> given; /* to gradients, in order */
+    std::string wrong;
+    int launches, beside;
+} world;
+
+void complain(const std::string &text) {
+    if (world.wrong.empty()) world.wrong = text;
+}
+
+int number_of(cudaStream_t stream) {
+    return stream == reinterpret_cast<cudaStream_t>(2) ? 1 : 0;
+}
+
+range at(const void *from, size_t bytes, bool writes) {
+    const uintptr_t first = reinterpret_cast<uintptr_t>(from);
+    return {first, from ? first + bytes : first, writes};
+}
+
+bool conflict(const work &a, const work &b) {
+    for (const range &r : a.ranges)
+        for (const range &s : b.ranges)
+            if ((r.writes || s.writes) && r.first < s.end && s.first < r.end) return true;
+    return false;
+}
+
+void note(cudaStream_t stream, const std::string &name, const std::vector<range> &ranges) {
+    const int s = number_of(stream);
+    work now = {name, s, ++world.done[s], {world.seen[s][0], world.seen[s][1]}, ranges};
+    now.seen[s] = now.number;
+    for (const work &before : world.all)
+        if (before.stream != s && before.number > now.seen[before.stream] && conflict(before, now))
+            complain(before.name + " and " + name + " are not ordered");
+    world.seen[s][s] = now.number;
+    world.beside += s == 1;
+    world.all.push_back(now);
+}
+
+std::string name_of(const char *what, int direction, int64_t t) {
+    return emulate_say("%s of step %" PRId64 ", direction %d", what, t, direction);
+}
+
+void put(const void *address, const std::string &what) {
+    world.holds[reinterpret_cast<uintptr_t>(address)] = what;
+}
+
+void need(const void *address, const std::string &what, const char *by) {
+    const auto found = world.holds.find(reinterpret_cast<uintptr_t>(address));
+    const std::string there = found == world.holds.end() ? "nothing" : found->second;
+    if (there != what) complain(std::string(by) + " finds " + there + ", not " + what);
+}
+
+} // namespace
+
+static int wanted_piece(const sli_problem *p, const sli_caps *, const sli_persist_pair *pair, int chunk, bool) {
+    const int chunks = (sli_persist_span(p, pair, chunk) + chunk - 1) / chunk;
+    const int least = (chunks + SLI_PERSIST_MOST_PIECES - 1) / SLI_PERSIST_MOST_PIECES;
+    const int piece = world.piece > 0 && world.piece < chunks ? world.piece : chunks;
+    return piece < least ? least : piece;
+}
+
+/* ------------------------------------------------------------------------------------------------------- runtime -- */
+extern "C" {
+const sli_caps *sli_cuda_caps_of(const sli_queue *) {
+    return &world.caps;
+}
+bool sli_cuda_failed(const sli_queue *) {
+    return !world.wrong.empty();
+}
+void sli_cuda_fail(sli_queue *, sl_status, const char *format, ...) {
+    complain(format);
+}
+void sli_cuda_phase(sli_queue *, sli_phase) {}
+bool sli_cuda_try(sli_queue *, cudaError_t error, const char *) {
+    return error == cudaSuccess;
+}
+cudaError_t sli_cuda_injected(cudaError_t error) {
+    return error;
+}
+bool sli_cuda_in_lanes(const sli_queue *) {
+    return false;
+}
+cudaStream_t sli_cuda_stream(sli_queue *) {
+    return reinterpret_cast<cudaStream_t>(1);
+}
+cudaStream_t sli_cuda_fork(sli_queue *) {
+    for (int s = 0; s < 2; s++)
+        if (world.seen[0][s] > world.seen[1][s]) world.seen[1][s] = world.seen[0][s];
+    return reinterpret_cast<cudaStream_t>(2);
+}
+void sli_cuda_join(sli_queue *) {
+    for (int s = 0; s < 2; s++)
+        if (world.seen[1][s] > world.seen[0][s]) world.seen[0][s] = world.seen[1][s];
+}
+cudaKernel_t sli_cuda_compile(sli_queue *, const char *, const char *, const char *, sli_why *) {
+    return &world;
+}
+
+/* D = or += A B: what it reads and writes; of gradients, in which order. */
+void sli_cuda_multiply(sli_queue *, cudaStream_t stream, const sli_cuda_product *p) {
+    const size_t operand = p->math == SL_BF16 || p->math == SL_F16 ? 2 : 4;
+    const auto stored = [&](const sli_cuda_matrix &m, int64_t rows, int64_t columns) {
+        return at(m.data, (size_t)((m.transposed ? columns : rows) * m.row) * operand, false);
+    };
+    const range d = at(p->d, sizeof(float) * (size_t)(p->m * p->d_row), true);
+    note(stream, "a product",
+         {stored(p->a, p->m, p->k), stored(p->b, p->k, p->n), d, at(p->workspace, p->workspace_bytes, true),
+          at(p->pad, p->pad_bytes, true), at(p->split, p->split_bytes, true)});
+    const auto a = world.holds.find(reinterpret_cast<uintptr_t>(p->a.data));
+    if (world.backward && a != world.holds.end())
+        world.given[d.first].push_back(a->second + (p->beta != 0 ? " added" : " written"));
+}
+}
+
+cudaError_t cudaFuncSetAttribute(const void *, int, int) {
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void *to, int, size_t bytes, cudaStream_t stream) {
+    note(stream, "zeroed counters", {at(to, bytes, true)});
+    for (size_t i = 0; i < bytes; i += sizeof(uint32_t)) put(static_cast<char *>(to) + i, "zero");
+    return cudaSuccess;
+}
+
+/* --------------------------------------------------------------------------------------------- the persistent kernel -- */
+namespace {
+
+range steps_of(const void *first, int64_t step_bytes, int steps, size_t bytes, bool writes) {
+    if (!first) return at(nullptr, 0, writes);
+    const uintptr_t low =
+        reinterpret_cast<uintptr_t>(first) + (uintptr_t)(step_bytes < 0 ? step_bytes * (steps - 1) : (int64_t)0);
+    const uintptr_t span = (uintptr_t)(step_bytes < 0 ? -step_bytes : step_bytes) * (uintptr_t)(steps - 1) + bytes;
+    return {low, low + span, writes};
+}
+
+/* What the kernel reads and writes of one direction, and that it is what it takes it for. */
+void run_way(const persist_call &p, const persist_args &a, int d, std::vector<range> *ranges) {
+    const persist_way &w = a.way[d];
+    const sli_step_shape &s = p.ways[d].s;
+    const size_t B = (size_t)s.B, u_bytes = B * (size_t)s.us * sizeof(float), z_bytes = B * (size_t)s.zs * s.operand;
+    ranges->push_back(
+        steps_of(w.u, (int64_t)sizeof(float) * w.u_step, w.steps, u_bytes, !world.backward && s.keep_gates));
+    ranges->push_back(steps_of(w.dz, w.dz_step * (int64_t)s.operand, w.steps, z_bytes, true));
+    ranges->push_back(steps_of(w.dr, w.dz_step * (int64_t)s.operand, w.steps, z_bytes, true));
+    ranges->push_back(at(w.dp_to, B * (size_t)s.hs * sizeof(float), true));
+    if (p.geometry->gather == SLI_PERSIST_GRID) {
+        ranges->push_back(at(w.exchange, 16, true));
+        ranges->push_back(at(w.counters, p.scratch.counters_bytes, true));
+        need(w.counters, "zero", "a launch's counter");
+        put(w.counters, "a count");
+    }
+    int chunk = 0, left = w.first_chunk;
+    for (int i = 0; i < w.steps; i++) {
+        const int64_t t = w.time + (int64_t)i * w.time_step;
+        need(w.u + (int64_t)i * w.u_step, name_of("input side", d, t), "a step");
+        if (!world.backward) continue;
+        put(static_cast<char *>(w.dz) + (int64_t)i * w.dz_step * (int64_t)s.operand, name_of("gradient", d, t));
+        if (w.dr) put(static_cast<char *>(w.dr) + (int64_t)i * w.dz_step * (int64_t)s.operand, name_of("dr", d, t));
+        if (--left > 0 && i + 1 < w.steps) continue;
+        const range sums = at(w.sums ? w.sums + (size_t)chunk * B * (size_t)s.us : nullptr, u_bytes, true);
+        ranges->push_back(sums);
+        if (w.sums) put(w.sums + (size_t)chunk * B * (size_t)s.us, name_of("sum", d, t / w.chunk));
+        chunk++;
+        left = w.chunk;
+    }
+}
+
+} // namespace
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *, void **arguments) {
+    const persist_args &a = *static_cast<const persist_args *>(arguments[0]);
+    persist_call p;
+    std::vector<range> ranges;
+    bool first_of_all = false;
+    if (!sli_persist_enter(world.call, world.kind, world.backward, &p)) return cudaSuccess;
+    for (int d = 0; d < p.directions; d++) run_way(p, a, d, &ranges);
+    note(config->stream, "a launch", ranges);
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        first_of_all |= config->attrs[i].id == cudaLaunchAttributePriority && config->attrs[i].val.priority == -5;
+    if (first_of_all != (p.chunks_of_piece < p.chunks_of_span)) complain("a launch has the wrong priority");
+    world.launches++;
+    return cudaSuccess;
+}
+
+const void *sli_persist_builtin(const sli_persist_geometry *) {
+    return nullptr;
+}
+
+/* -------------------------------------------------------------------------------------------------------- cuda:step -- */
+void sli_step_project_inputs(const step_way *way) {
+    for (int t = way->c0; t < way->c1; t++) put(sli_step_gates(way, t), name_of("input side", way->part, t));
+    project_inputs_of_step(way);
+}
+void sli_step_recompute(const step_way *way) {
+    sli_step_project_inputs(way);
+}
+void sli_step_rows(sli_queue *, cudaStream_t stream, sl_dtype math, void *to, int64_t stride, int64_t rows_to,
+                   const float *from, int64_t rows, int64_t columns) {
+    const size_t operand = math == SL_BF16 || math == SL_F16 ? 2 : 4;
+    note(stream, "operand rows",
+         {at(to, (size_t)(rows_to * stride) * operand, true),
+          at(from, (size_t)(rows * columns) * sizeof(float), false)});
+}
+void sli_step_columns(const step_way *way, float *to0, float *to1, const float *from, int64_t stride, int64_t rows,
+                      int64_t columns) {
+    const size_t bytes = (size_t)columns * sizeof(float);
+    if (!to0 && !to1) return;
+    note(way->stream, "sums",
+         {at(from, (size_t)((rows - 1) * stride + columns) * sizeof(float), false), at(to0, bytes, true),
+          at(to1, bytes, true), at(way->work + way->scratch.columns, 16, true)});
+    const auto found = world.holds.find(reinterpret_cast<uintptr_t>(from));
+    if (columns > way->s.H || way->s.gates == 1) need(from, name_of("sum", way->part, way->c0 / way->chunk), "a bias");
+    if (found != world.holds.end()) world.given[reinterpret_cast<uintptr_t>(to0)].push_back(found->second);
+}
+void sli_step_masks(const step_way *) {}
+void sli_step_begin(const step_way *) {}
+void sli_step_finish(const step_way *, const float *, const float *, const float *) {}
+void sli_step_fused_forward(const step_way *, const step_forward_args *, const void *, bool) {}
+void sli_step_fused_backward(const step_way *, const step_backward_args *, const void *, float *, bool) {}
+#define STEP_FORWARD(NAME) \
+    void sli_step_##NAME(const step_way *, const step_forward_args *, bool) {}
+#define STEP_BACKWARD(NAME) \
+    void sli_step_##NAME(const step_way *, const step_backward_args *, bool) {}
+STEP_FORWARD(lstm_forward)
+STEP_FORWARD(gru_reset)
+STEP_FORWARD(gru_forward)
+STEP_FORWARD(rnn_forward)
+STEP_FORWARD(project_forward)
+STEP_BACKWARD(lstm_backward)
+STEP_BACKWARD(gru_backward)
+STEP_BACKWARD(gru_reset_backward)
+STEP_BACKWARD(rnn_backward)
+STEP_BACKWARD(project_backward)
+
+/* --------------------------------------------------------------------------------------------------------- cases -- */
+namespace {
+
+template <typename T> T *region(int number) {
+    return reinterpret_cast<T *>(((uintptr_t)number + 1) << 40);
+}
+
+sli_call call_of(const sli_problem &p, int planned_batch) {
+    sli_call call = {};
+    int number = 0;
+    call.problem = p;
+    call.planned_batch = planned_batch;
+    call.chunk = sli_caps_chunk(&world.caps, planned_batch, p.steps);
+    call.total_steps = p.steps;
+    call.training = p.train;
+    call.saved = region<char>(number++);
+    call.scratch = region<char>(number++);
+    call.packed = region<char>(number++);
+    call.in[SLI_RNN_X] = region<float>(number++);
+    call.d_in[SLI_RNN_X] = region<float>(number++);
+    call.out[SLI_RNN_Y] = region<float>(number++);
+    call.d_out[SLI_RNN_Y] = region<float>(number++);
+    for (int part = 0; part < sli_problem_directions(&p); part++)
+        for (int k = 0; k < SLI_PART_PARAMS; k++) {
+            const bool there = k <= SLI_RNN_BIAS || (k == SLI_RNN_RECURRENT_BIAS && p.bias == SL_BIAS_DOUBLE);
+            if (!there) continue;
+            call.param[part * SLI_PART_PARAMS + k] = region<float>(number++);
+            call.d_param[part * SLI_PART_PARAMS + k] = region<float>(number++);
+        }
+    return call;
+}
+
+using gradients = std::map<uintptr_t, std::vector<std::string>>;
+
+void begin(const sli_call *call, bool backward) {
+    world.call = call;
+    world.backward = backward;
+    world.all.clear();
+    world.given.clear();
+    memset(world.done, 0, sizeof world.done);
+    memset(world.seen, 0, sizeof world.seen);
+}
+
+/* Both passes in pieces of so many chunks; gives what was added to gradients. */
+gradients run(const sli_call *call, int piece) {
+    world.piece = piece;
+    world.holds.clear();
+    world.launches = world.beside = 0;
+    begin(call, false);
+    forward(call, world.kind);
+    if (!call->problem.train) return {};
+    begin(call, true);
+    backward(call, world.kind);
+    return world.given;
+}
+
+const struct {
+    const char *text;
+    sli_persist_kind kind;
+    int batch; /* of the call; 0: the plan's */
+    bool adds;
+} trials[] = {
+    {"lstm:b16_t1000_i40_h64_tf32_train", SLI_PERSIST_KIND_CLUSTER, 0, false},
+    {"gru:b64_t900_i33_h65_bf16_train+bias=double", SLI_PERSIST_KIND_GRID, 0, true},
+    {"rnn:b300_t200_i20_h48_f32_train+reverse", SLI_PERSIST_KIND_CLUSTER, 7, false},
+    {"lstm:b64_t500_i20_h64_f32x3_bi_train", SLI_PERSIST_KIND_GRID, 0, true},
+    {"gru:b200_t333_i9_h40_f16_bi_train+bias=none", SLI_PERSIST_KIND_CLUSTER, 0, false},
+    {"lstm:b64_t2600_i64_h512_bf16_train", SLI_PERSIST_KIND_GRID, 0, false}, /* three spans */
+    {"lstm:b64_t2600_i64_h512_tf32_bi_train", SLI_PERSIST_KIND_GRID, 0, false},
+    {"gru:b64_t2900_i64_h512_bf16", SLI_PERSIST_KIND_CLUSTER, 0, false},
+    {"lstm:b33_t900_i64_h100_f32_bi", SLI_PERSIST_KIND_CLUSTER, 0, false},
+    {"lstm:b64_t900_i64_h100_f16_bi_train+recompute", SLI_PERSIST_KIND_CLUSTER, 0, false},
+    {"gru:b64_t900_i64_h100_tf32_train+recompute", SLI_PERSIST_KIND_GRID, 0, false},
+};
+
+} // namespace
+
+EMULATE_CASE("overlap: pieces with products beside them do what one piece does, in order") {
+    for (const auto &t : trials) {
+        sli_problem p;
+        if (sli_problem_parse(t.text, &p) != SL_OK) return emulate_say("%s is no problem", t.text);
+        world = bench();
+        world.caps.kind = SLI_DEVICE_CUDA;
+        world.caps.compute_capability = 90;
+        world.caps.multiprocessors = 132;
+        world.caps.shared_memory = 227 << 10;
+        world.caps.l2_bytes = 50 << 20;
+        world.kind = t.kind;
+        const int planned = p.batch;
+        if (t.batch > 0) p.batch = t.batch;
+        sli_call call = call_of(p, planned);
+        if (t.adds) call.accumulate = 1u << SLI_RNN_X;
+        const gradients whole = run(&call, 0);
+        const int spans = world.launches;
+        for (int piece = 1; piece <= 5 && world.wrong.empty(); piece++) {
+            const gradients cut = run(&call, piece);
+            if (cut != whole) complain("gradients are summed in another order");
+            if (piece == 1 && (world.launches <= spans || world.beside == 0)) complain("nothing was cut");
+        }
+        if (!world.wrong.empty())
+            return emulate_say("%s, pieces of %d chunks: %s", t.text, world.piece, world.wrong.c_str());
+    }
+    return "";
+}
