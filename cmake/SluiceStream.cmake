@@ -1,5 +1,9 @@
 # libsluice_stream.a: models step by step (sluice_stream.h), and nothing else. The same objects are in libsluice.
 set(sluice_stream_objects "")
+set(sluice_stream_flags "") # small: lines for debuggers are most of it
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    set(sluice_stream_flags -g0)
+endif()
 foreach(isa base neon avx2 avx512)
     if(NOT isa IN_LIST sluice_isas)
         continue()
@@ -8,7 +12,7 @@ foreach(isa base neon avx2 avx512)
     target_compile_definitions(sluice_stream_${isa} PRIVATE SLI_ISA_SUFFIX=${isa})
     # Products may be contracted here: what is computed one step at a time is compared within rounding, not to the bit.
     target_compile_options(sluice_stream_${isa} PRIVATE -fno-math-errno -fno-trapping-math -ffp-contract=fast
-                           ${sluice_isa_flags_${isa}} ${sluice_isa_optimise})
+                           ${sluice_isa_flags_${isa}} ${sluice_isa_optimise} ${sluice_stream_flags})
     list(APPEND sluice_stream_objects $<TARGET_OBJECTS:sluice_stream_${isa}>)
 endforeach()
 foreach(library sluice sluice_static)
@@ -18,7 +22,7 @@ endforeach()
 sluice_objects(sluice_stream_portable ${PROJECT_SOURCE_DIR}/src/stream/model.c ${PROJECT_SOURCE_DIR}/src/stream/slm.c
                ${PROJECT_SOURCE_DIR}/src/stream/stream.c ${PROJECT_SOURCE_DIR}/src/core/status.c)
 # A program that calls one function takes no other.
-target_compile_options(sluice_stream_portable PRIVATE -ffunction-sections -fdata-sections)
+target_compile_options(sluice_stream_portable PRIVATE -ffunction-sections -fdata-sections ${sluice_stream_flags})
 add_library(sluice_stream STATIC $<TARGET_OBJECTS:sluice_stream_portable> ${sluice_stream_objects})
 target_include_directories(sluice_stream PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)

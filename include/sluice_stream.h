@@ -60,6 +60,10 @@ SL_API sl_status sl_stream_step(sl_stream *stream, const float *x, float *y);
 /* The same for a model that takes tokens. SL_ERR_INPUT, and nothing changed, if `token` is not of the vocabulary. */
 SL_API sl_status sl_stream_step_token(sl_stream *stream, int32_t token, float *y);
 
+/* `steps` steps, as audio comes: x [steps][inputs] -> y [steps][outputs]. The numbers of single steps; the control register is
+ * read and written once, which takes some ten nanoseconds a step off. x and y may be the same memory if inputs >= outputs. */
+SL_API sl_status sl_stream_steps(sl_stream *stream, int steps, const float *x, float *y);
+
 /* The state as floats: layer by layer h [units or projection], and of an LSTM c [units]. The same for every instruction set. */
 SL_API int sl_stream_state_count(const sl_stream_model *model);
 SL_API void sl_stream_get_state(const sl_stream *stream, float *state);

@@ -44,25 +44,29 @@ static inline void restore_control(control before) {
 #endif
 
 /* ----------------------------------------------------------------------------------------------------------- step -- */
-static void run(sl_stream *stream, sli_stream_input input, float *y) {
+static void step(sl_stream *stream, sli_stream_input input, float *y) {
     const sl_stream_model *m = stream->model;
     float *numbers = stream->numbers, *work = numbers + m->floats;
-    const control before = flush_denormals();
     for (int i = 0; i < m->count; i++) {
         const sli_stream_op *op = &m->ops[i];
         op->step(op, input, numbers + op->h, numbers + op->c, work);
         input = (sli_stream_input){numbers + op->h, 0, op->outputs};
     }
-    restore_control(before);
     memmove(y, input.x, (size_t)m->outputs * sizeof *y);
 }
 
-sl_status sl_stream_step(sl_stream *stream, const float *x, float *y) {
+sl_status sl_stream_steps(sl_stream *stream, int steps, const float *x, float *y) {
     SLI_FAIL_IF(!stream || !x || !y, SL_ERR_USAGE, "sl_stream_step: stream, x and y must not be NULL");
-    const int inputs = stream->model->inputs;
+    const int inputs = stream->model->inputs, outputs = stream->model->outputs;
     SLI_FAIL_IF(inputs == 0, SL_ERR_USAGE, "sl_stream_step: the model takes tokens; use sl_stream_step_token");
-    run(stream, (sli_stream_input){x, 0, inputs}, y);
+    const control before = flush_denormals();
+    for (int t = 0; t < steps; t++, x += inputs, y += outputs) step(stream, (sli_stream_input){x, 0, inputs}, y);
+    restore_control(before);
     return SL_OK;
+}
+
+sl_status sl_stream_step(sl_stream *stream, const float *x, float *y) {
+    return sl_stream_steps(stream, 1, x, y);
 }
 
 sl_status sl_stream_step_token(sl_stream *stream, int32_t token, float *y) {
@@ -72,10 +76,11 @@ sl_status sl_stream_step_token(sl_stream *stream, int32_t token, float *y) {
     SLI_FAIL_IF(m->vocabulary == 0, SL_ERR_USAGE, "sl_stream_step_token: the model takes numbers; use sl_stream_step");
     SLI_FAIL_IF(token < 0 || token >= m->vocabulary, SL_ERR_INPUT,
                 "sl_stream_step_token: token %d; tokens are from 0 to %d", (int)token, m->vocabulary - 1);
-    if (m->embedding)
-        run(stream, (sli_stream_input){m->table + (size_t)token * (size_t)m->embedding, 0, m->embedding}, y);
-    else
-        run(stream, (sli_stream_input){&one, token, 1}, y);
+    sli_stream_input input = {&one, token, 1};
+    if (m->embedding) input = (sli_stream_input){m->table + (size_t)token * (size_t)m->embedding, 0, m->embedding};
+    const control before = flush_denormals();
+    step(stream, input, y);
+    restore_control(before);
     return SL_OK;
 }
 

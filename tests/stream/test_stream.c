@@ -180,6 +180,23 @@ TEST(stream_state_goes_to_another_stream) {
     stream_case_free(&c);
 }
 
+TEST(stream_many_steps_are_single_steps) {
+    uint64_t random = test_seed;
+    stream_case c = stream_case_new(one_layer(SL_LSTM, 2, 20, 2), &random);
+    sl_stream_model *model = stream_case_load(&c);
+    sl_stream *one, *many;
+    float single[2 * STREAM_STEPS];
+    REQUIRE_OK(sl_stream_new(model, &one));
+    REQUIRE_OK(sl_stream_new(model, &many));
+    for (int t = 0; t < STREAM_STEPS; t++) stream_case_step(&c, one, t, single + 2 * t);
+    REQUIRE_OK(sl_stream_steps(many, STREAM_STEPS, c.x, c.x)); /* in place */
+    CHECK(memcmp(c.x, single, sizeof single) == 0);
+    sl_stream_free(one);
+    sl_stream_free(many);
+    sl_stream_model_free(model);
+    stream_case_free(&c);
+}
+
 /* -------------------------------------------------------------------------------------------------- floating point -- */
 #if defined(__x86_64__)
 TEST(stream_leaves_mxcsr_as_it_was) {

@@ -2,9 +2,8 @@
 #include <math.h>
 
 #include "backend/cpu/isa/vector.h"
-#include "cell/gru.h"
-#include "cell/lstm.h"
-#include "cell/rnn.h"
+#include "cell/activations.h"
+#include "stream/isa/cells.h"
 #include "stream/kernels.h"
 
 enum { SUMS = 8 };
@@ -46,6 +45,18 @@ VF_INLINE const float *multiply(vf *sum, const int groups, const int gates, cons
 typedef struct form {
     int slots, x_gates, x_last, h_gates, h_last;
 } form;
+#define LSTM ((form){4, 4, 3, 4, 3})
+#define GRU ((form){4, 3, 2, 3, 3})
+#define GRU_BEFORE ((form){4, 3, 2, 2, 1})
+#define PLAIN ((form){1, 1, 0, 1, 0})
+#define NO_STATE ((form){1, 1, 0, 0, 0})
+
+VF_INLINE void cell(const form f, const vf *z, float *h, float *c) {
+    if (f.h_last == LSTM.h_last && f.x_last == LSTM.x_last)
+        lstm_cell(z, h, c);
+    else
+        gru_cell(z, h);
+}
 
 /* Row vectors in, matrix: z = bias + W x + R h. */
 typedef struct product {
@@ -57,9 +68,8 @@ typedef struct product {
     float *z;
 } product;
 
-/* One block: z[group][slot][lane]; moves on to the next one. */
-VF_INLINE void block(const form f, const int groups, const int phases, product *p) {
-    vf sum[SUMS];
+/* One block: sum[group][slot] = its part of z, [SUMS]; moves on to the next one. */
+VF_INLINE void block(const form f, const int groups, const int phases, product *p, vf *sum) {
     const int vectors = groups * f.slots;
 #pragma GCC unroll 8
     for (int i = 0; i < SUMS; i++) sum[i] = i < vectors && p->bias ? vf_load(p->bias + i * VL) : vf_set(0.0f);
@@ -68,35 +78,61 @@ VF_INLINE void block(const form f, const int groups, const int phases, product *
     p->w += (size_t)p->inputs * (groups * f.x_gates * VL);
     if (f.h_gates) p->w = multiply(sum, groups, f.h_gates, f.slots, f.h_last, phases, p->w, p->h, p->outputs);
 #pragma GCC unroll 8
-    for (int n = SUMS / vectors / 2; n >= 1; n /= 2) /* phases by pairs; those that are not used are 0 */
+    for (int n = SUMS / vectors / 2; n >= 1; n /= 2) /* phases by pairs */
 #pragma GCC unroll 8
         for (int i = 0; i < n * vectors; i++)
-            if (n < phases) sum[i] = vf_fma(vf_set(1.0f), sum[n * vectors + i], sum[i]);
-#pragma GCC unroll 8
-    for (int i = 0; i < vectors; i++) vf_store(p->z + i * VL, sum[i]);
-    p->z += vectors * VL;
+            if (n < phases) sum[i] = sum[i] + sum[n * vectors + i];
     if (p->bias) p->bias += vectors * VL;
+}
+
+/* The same, z[group][slot][lane] = . */
+VF_INLINE void store_block(const form f, const int groups, const int phases, product *p) {
+    vf sum[SUMS];
+    block(f, groups, phases, p, sum);
+#pragma GCC unroll 8
+    for (int i = 0; i < groups * f.slots; i++) vf_store(p->z + i * VL, sum[i]);
+    p->z += groups * f.slots * VL;
 }
 
 /* z[group][slot][lane] of a cell. */
 VF_INLINE void gates(const form f, const sli_stream_op *op, sli_stream_input x, const float *h, float *z) {
     product p = {op->weights, op->bias, x, op->inputs, h, op->outputs, z};
-    for (int left = op->groups; left >= 2; left -= 2) block(f, 2, 1, &p);
-    if (op->groups % 2) block(f, 1, 2, &p);
+    for (int left = op->groups; left >= 2; left -= 2) store_block(f, 2, 1, &p);
+    if (op->groups % 2) store_block(f, 1, 2, &p);
+}
+
+/* The usual cell. Where there is one block, z stays in registers. */
+VF_INLINE void usual(const form f, const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *z) {
+    vf sum[SUMS];
+    product p = {op->weights, op->bias, x, op->inputs, h, op->outputs, z};
+    if (op->groups == 1) {
+        block(f, 1, 2, &p, sum);
+        cell(f, sum, h, c);
+    } else if (op->groups == 2) {
+        block(f, 2, 1, &p, sum);
+        cell(f, sum, h, c);
+        cell(f, sum + 4, h + VL, c + VL);
+    } else {
+        gates(f, op, x, h, z);
+        for (int g = 0; g < op->groups; g++, z += 4 * VL) {
+            for (int i = 0; i < 4; i++) sum[i] = vf_load(z + i * VL);
+            cell(f, sum, h + g * VL, c + g * VL);
+        }
+    }
 }
 
 /* z[unit], where a unit has one number; `units` of them. */
 VF_INLINE void plain(const form f, product p, int units) {
     const int vectors = (units + VL - 1) / VL;
-    for (int left = vectors; left >= 8; left -= 8) block(f, 8, 1, &p);
-    if (vectors & 4) block(f, 4, 2, &p);
-    if (vectors & 2) block(f, 2, 4, &p);
-    if (vectors & 1) block(f, 1, 8, &p);
+    for (int left = vectors; left >= 8; left -= 8) store_block(f, 8, 1, &p);
+    if (vectors & 4) store_block(f, 4, 2, &p);
+    if (vectors & 2) store_block(f, 2, 4, &p);
+    if (vectors & 1) store_block(f, 1, 8, &p);
 }
 
 /* y[rows] = M v, M [rows][columns] packed. */
 static void matrix(const float *packed, int rows, int columns, const float *v, float *y) {
-    plain((form){1, 1, 0, 0, 0}, (product){.w = packed, .x = {v, 0, columns}, .inputs = columns, .z = y}, rows);
+    plain(NO_STATE, (product){.w = packed, .x = {v, 0, columns}, .inputs = columns, .z = y}, rows);
 }
 
 /* ---------------------------------------------------------------------------------------------------- activations -- */
@@ -126,18 +162,6 @@ static void keep(float zone, const float *restrict q, float *restrict h, int vec
 }
 
 /* ----------------------------------------------------------------------------------------------------------- LSTM -- */
-/* The usual cell: tanh, sigmoid, no options. */
-static void lstm_cell(int groups, const float *restrict z, float *restrict h, float *restrict c) {
-    for (int g = 0; g < groups; g++, z += 4 * VL, h += VL, c += VL)
-        for (int l = 0; l < VL; l++) {
-            const cell_lstm_gates pre = {z[l], z[VL + l], z[2 * VL + l], z[3 * VL + l]};
-            const cell_lstm_forward_result r =
-                cell_lstm_forward(0, CELL_ACT_TANH, CELL_ACT_SIGMOID, pre, c[l], 0.0f, (cell_lstm_args){0});
-            c[l] = r.c;
-            h[l] = r.h;
-        }
-}
-
 /* Any activation and option, one group: see cell/lstm.h. m = o act(v) */
 static void lstm_any_cell(const sli_stream_op *op, const float *restrict peephole, float *restrict z, float *restrict c,
                           float *restrict m) {
@@ -159,13 +183,17 @@ static void lstm_any_cell(const sli_stream_op *op, const float *restrict peephol
     EACH_LANE for (int l = 0; l < VL; l++) m[l] = o[l] * v[l];
 }
 
+static bool is_usual(const sli_stream_op *op) {
+    return op->options == 0 && op->act == CELL_ACT_TANH && op->gate_act == CELL_ACT_SIGMOID;
+}
+
 static void lstm(const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work) {
     float *z = work, *m = work + op->groups * 4 * VL, *q = m;
-    gates((form){4, 4, 3, 4, 3}, op, x, h, z);
-    if (op->options == 0 && op->act == CELL_ACT_TANH && op->gate_act == CELL_ACT_SIGMOID) {
-        lstm_cell(op->groups, z, h, c);
+    if (is_usual(op)) {
+        usual(LSTM, op, x, h, c, z);
         return;
     }
+    gates(LSTM, op, x, h, z);
     for (int g = 0; g < op->groups; g++)
         lstm_any_cell(op, op->peephole ? op->peephole + g * VL : NULL, z + g * 4 * VL, c + g * VL, m + g * VL);
     if (op->options & CELL_PROJECTION) {
@@ -176,13 +204,6 @@ static void lstm(const sli_stream_op *op, sli_stream_input x, float *h, float *c
 }
 
 /* ------------------------------------------------------------------------------------------------------------ GRU -- */
-static void gru_cell(int groups, const float *restrict z, float *restrict h) {
-    for (int g = 0; g < groups; g++, z += 4 * VL, h += VL) EACH_LANE for (int l = 0; l < VL; l++) {
-            const cell_gru_pre pre = {z[l], z[VL + l], z[2 * VL + l], z[3 * VL + l]};
-            h[l] = cell_gru_forward(0, CELL_ACT_TANH, CELL_ACT_SIGMOID, pre, h[l], (cell_gru_args){0}).h;
-        }
-}
-
 /* Any activation and option, one group, r and z activated: n = act(u + a), a = r s, or, reset before, s itself. */
 static void gru_any_cell(const sli_stream_op *op, const float *restrict z, const float *restrict a, float *restrict h) {
     const float zone = op->zone_h;
@@ -196,18 +217,17 @@ static void gru_any_cell(const sli_stream_op *op, const float *restrict z, const
 }
 
 static void gru(const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work) {
-    (void)c;
     const int groups = op->groups;
     const bool before = op->options & CELL_RESET_BEFORE;
     float *z = work, *rh = work + groups * 4 * VL, *a = rh + groups * VL;
-    if (before)
-        gates((form){4, 3, 2, 2, 1}, op, x, h, z);
-    else
-        gates((form){4, 3, 2, 3, 3}, op, x, h, z);
-    if (op->options == 0 && op->act == CELL_ACT_TANH && op->gate_act == CELL_ACT_SIGMOID) {
-        gru_cell(groups, z, h);
+    if (is_usual(op)) {
+        usual(GRU, op, x, h, c, z);
         return;
     }
+    if (before)
+        gates(GRU_BEFORE, op, x, h, z);
+    else
+        gates(GRU, op, x, h, z);
     for (int g = 0; g < groups; g++) {
         activate(op->gate_act, z + g * 4 * VL, 2);
         const float *r = z + g * 4 * VL, *to = before ? h + g * VL : r + 3 * VL;
@@ -220,15 +240,14 @@ static void gru(const sli_stream_op *op, sli_stream_input x, float *h, float *c,
 /* ----------------------------------------------------------------------------------------------------- RNN, dense -- */
 static void rnn(const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work) {
     (void)c;
-    plain((form){1, 1, 0, 1, 0}, (product){op->weights, op->bias, x, op->inputs, h, op->outputs, work}, op->units);
+    plain(PLAIN, (product){op->weights, op->bias, x, op->inputs, h, op->outputs, work}, op->units);
     activate(op->act, work, op->groups);
     keep(op->zone_h, work, h, op->groups);
 }
 
 static void dense(const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work) {
     (void)c, (void)work;
-    plain((form){1, 1, 0, 0, 0}, (product){.w = op->weights, .bias = op->bias, .x = x, .inputs = op->inputs, .z = h},
-          op->units);
+    plain(NO_STATE, (product){.w = op->weights, .bias = op->bias, .x = x, .inputs = op->inputs, .z = h}, op->units);
     activate(op->act, h, op->groups);
 }
 

@@ -1,0 +1,85 @@
+/* The usual cells (tanh, sigmoid, no options) on vectors, for one row, where nothing is computed beside them that would hide their
+ * latency: tanh and sigmoid as fractions, whose division is left to the cell (i g and o tanh(c) are one division each, not two),
+ * with polynomials by Estrin's scheme, whose terms are not one chain. Accuracy as in cell/activations.h, asserted by
+ * tests/stream/test_cells.c. Vectors, and not cell_sigmoid in a loop, since gcc makes branches and blends of its clamps. */
+#ifndef SLI_STREAM_CELLS_H
+#define SLI_STREAM_CELLS_H
+
+#include "backend/cpu/isa/vector.h"
+
+typedef int vi __attribute__((vector_size(sizeof(vf))));
+
+/* The smaller and the larger; b where one of them is no number. */
+#if defined(__AVX512F__)
+#define VF_MIN(a, b) _mm512_min_ps(a, b)
+#define VF_MAX(a, b) _mm512_max_ps(a, b)
+#elif defined(__AVX2__)
+#define VF_MIN(a, b) _mm256_min_ps(a, b)
+#define VF_MAX(a, b) _mm256_max_ps(a, b)
+#elif defined(__SSE2__)
+#define VF_MIN(a, b) _mm_min_ps(a, b)
+#define VF_MAX(a, b) _mm_max_ps(a, b)
+#elif defined(SLI_VECTOR_NEON)
+#define VF_MIN(a, b) vminq_f32(a, b)
+#define VF_MAX(a, b) vmaxq_f32(a, b)
+#else
+#define VF_MIN(a, b) vf_select((a) < (b), a, b)
+#define VF_MAX(a, b) vf_select((a) > (b), a, b)
+VF_INLINE vf vf_select(vi which, vf a, vf b) {
+    return (vf)(((vi)a & which) | ((vi)b & ~which));
+}
+#endif
+
+VF_INLINE vf vf_clamp(vf x, float limit) {
+    return VF_MIN(vf_set(limit), VF_MAX(vf_set(-limit), x));
+}
+
+/* a + b x */
+VF_INLINE vf line(float a, float b, vf x) {
+    return vf_fma(vf_set(b), x, vf_set(a));
+}
+
+/* sigmoid x = 1 / D, D = 1 + e^-x. e^-x = 2^t, t = n + r, |r| <= 1/2: n by adding 1.5 * 2^23, 2^r by its Taylor polynomial of degree
+ * 7 (remainder < 6e-9 relative), 2^n through the exponent bits. */
+VF_INLINE vf sigmoid_divisor(vf x) {
+    const vf magic = vf_set(12582912.0f), log2e = vf_set(-1.44269504f);
+    x = vf_clamp(x, 88.0f);
+    const vf shifted = vf_fma(x, log2e, magic), n = shifted - magic;
+    const vf r = vf_fma(x, log2e, -n), r2 = r * r;
+    const vf low = vf_fma(line(0.240226507f, 0.0555041087f, r), r2, line(1.0f, 0.693147181f, r));
+    const vf high = vf_fma(line(0.000154035304f, 1.52527338e-5f, r), r2, line(0.00961812911f, 0.00133335581f, r));
+    const vf power = (vf)(((vi)shifted - ((vi)magic - 127)) << 23);
+    return vf_fma(vf_fma(high, r2 * r2, low), power, vf_set(1.0f));
+}
+
+/* tanh x = x P / Q of x^2: the fraction of cell_tanh. Rounding may carry the quotient two ulp beyond 1. */
+typedef struct fraction {
+    vf x, p, q; /* x clamped */
+} fraction;
+
+VF_INLINE fraction tanh_fraction(vf x) {
+    x = vf_clamp(x, 9.02f);
+    const vf s = x * x, s2 = s * s;
+    const vf low = vf_fma(line(3.103046294e-03f, 1.114467670e-05f, s), s2, line(9.999999933e-01f, 1.308319868e-01f, s));
+    const vf high = vf_fma(vf_set(-8.437000914e-14f), s2, line(-2.018537928e-08f, 5.258301665e-11f, s));
+    const vf q = vf_fma(line(2.449156488e-02f, 2.544813718e-04f, s), s2, line(1.0f, 4.641652570e-01f, s));
+    return (fraction){x, vf_fma(high, s2 * s2, low), q};
+}
+
+/* c = f c' + i g, h = o tanh(c); see cell/lstm.h. z[4] = i f g o before activation, of one group. */
+VF_INLINE void lstm_cell(const vf *z, float *h, float *c) {
+    const fraction g = tanh_fraction(z[2]);
+    const vf new_c = vf_load(c) / sigmoid_divisor(z[1]) + g.x * g.p / (g.q * sigmoid_divisor(z[0]));
+    const fraction t = tanh_fraction(new_c);
+    vf_store(c, new_c);
+    vf_store(h, t.x * t.p / (t.q * sigmoid_divisor(z[3])));
+}
+
+/* n = tanh(u + r s), h = (1 - z) n + z h'; see cell/gru.h. z[4] = r z u s. */
+VF_INLINE void gru_cell(const vf *z, float *h) {
+    const vf one = vf_set(1.0f), update = one / sigmoid_divisor(z[1]);
+    const fraction n = tanh_fraction(z[2] + z[3] / sigmoid_divisor(z[0]));
+    vf_store(h, (one - update) * n.x * n.p / n.q + update * vf_load(h));
+}
+
+#endif
