@@ -140,6 +140,56 @@ template <int RULE, int N> __global__ void __launch_bounds__(SLI_THREADS) optim_
     for (size_t i = items * N + sli_first(); i < a.count; i += sli_stride()) update_item<RULE, 1>(a, u, i);
 }
 
+template <int N> __device__ __forceinline__ bool is_zero(const sli_pack<N> &value) {
+    uint32_t bits = 0;
+#pragma unroll
+    for (int n = 0; n < N; n++) bits |= __float_as_uint(value.v[n]);
+    return bits == 0;
+}
+
+/* SGD without weight decay: where the gradient is zero, as in the rows of an embedding whose tokens did not come, it is all that
+ * is read, and nothing is written. A thread has AHEAD items on their way. */
+template <int N> __global__ void __launch_bounds__(SLI_THREADS) optim_sgd(optim_args a) {
+    enum { AHEAD = 4 };
+    __shared__ sli_update_numbers numbers;
+    if (threadIdx.x == 0) numbers = numbers_of(a);
+    __syncthreads();
+    const sli_update_numbers u = numbers;
+    const size_t items = a.count / N, stride = sli_stride();
+    const sli_pack<N> zero = {};
+    for (size_t first = sli_first(); first < items; first += AHEAD * stride) {
+        sli_pack<N> grad[AHEAD], param[AHEAD];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            grad[k] = zero;
+            if (first + k * stride < items) grad[k] = sli_load<N>(a.grad, first + k * stride);
+        }
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++)
+            if (!is_zero(grad[k])) param[k] = sli_load<N>(a.param, first + k * stride);
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            if (is_zero(grad[k])) continue;
+            float none = 0.0f;
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                sli_update_element(SLI_RULE_SGD, &u, grad[k].v[n], &param[k].v[n], &none, &none);
+            if (!u.skip) sli_store<N>(a.param, first + k * stride, param[k]);
+            sli_store<N>(a.grad, first + k * stride, zero);
+        }
+    }
+    for (size_t i = items * N + sli_first(); i < a.count; i += stride) update_item<SLI_RULE_SGD, 1>(a, u, i);
+}
+
+static void optim_launch_sgd(const optim_args &a, const sli_call *call) {
+    const cudaStream_t stream = sli_cuda_stream(call->queue);
+    const size_t most = (size_t)sli_cuda_caps_of(call->queue)->multiprocessors * 4;
+    if (sli_aligned(a.param) && sli_aligned(a.grad))
+        optim_sgd<4><<<sli_blocks(a.count / 4, SLI_THREADS, most), SLI_THREADS, 0, stream>>>(a);
+    else
+        optim_sgd<1><<<sli_blocks(a.count, SLI_THREADS, most), SLI_THREADS, 0, stream>>>(a);
+}
+
 /* About as many blocks as run at once: each computes the numbers of the update first. */
 template <int RULE> static void optim_launch(const optim_args &a, const sli_call *call) {
     const cudaStream_t stream = sli_cuda_stream(call->queue);
@@ -169,7 +219,10 @@ extern "C" void sli_gpu_optim_forward(const sli_call *call) {
     if (a.count == 0 || !sli_begin(call, SLI_PHASE_OPTIMIZER)) return;
     switch (sli_update_rule_of(&p->optimizer)) {
     case SLI_RULE_SGD:
-        optim_launch<SLI_RULE_SGD>(a, call);
+        if (p->optimizer.weight_decay == 0)
+            optim_launch_sgd(a, call);
+        else
+            optim_launch<SLI_RULE_SGD>(a, call);
         break;
     case SLI_RULE_MOMENTUM:
         optim_launch<SLI_RULE_MOMENTUM>(a, call);
