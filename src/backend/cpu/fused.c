@@ -94,7 +94,7 @@ void sli_fused_pack(const sli_call *call) {
     sli_threads_for(call->threads, each * sli_problem_directions(p), pack_panel, &w);
     for (int part = 0; part < sli_problem_directions(p); part++) {
         pack_bias(&w, part);
-        if (p->dtype == SL_I8)
+        if (sli_fused_packs_inputs(p))
             sli_panel_gemm_pack(call->threads, ops, sli_op_gates(p->op) * p->units, p->inputs,
                                 call->param[part * SLI_PART_PARAMS + SLI_RNN_KERNEL],
                                 (char *)call->packed + (size_t)part * w.at.total + w.at.inputs);
@@ -103,7 +103,8 @@ void sli_fused_pack(const sli_call *call) {
 
 /* --------------------------------------------------------------------------------------------------------- row -- */
 static bool eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
-    NEED(p->dtype == SL_F32 || p->dtype == SL_I8, "cpu:fused computes f32 and i8, not %s", sli_dtype_name(p->dtype));
+    NEED(p->dtype == SL_F32 || p->dtype == SL_BF16 || p->dtype == SL_I8, "cpu:fused computes f32, bf16 and i8, not %s",
+         sli_dtype_name(p->dtype));
     NEED(p->dtype != SL_I8 || !p->train, "8 bits are for inference");
     NEED(p->dtype != SL_I8 || (p->inputs <= SLI_PANEL_I8_MOST && p->units <= SLI_PANEL_I8_MOST),
          "sums of more than %d products of 8 bits may not fit into 32 bits (i%d, h%d)", SLI_PANEL_I8_MOST, p->inputs,
@@ -137,6 +138,10 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_book
     booking->scratch_forward = parts * sli_fused_scratch_of(p, chunk, false).total + operands;
     booking->scratch_forward += sli_fused_input_bytes(p, ops, chunk);
     booking->scratch_backward = p->train ? parts * sli_fused_scratch_of(p, chunk, true).total + operands : 0;
+    if (p->train) {
+        booking->scratch_forward += sli_cpu_products_bytes(p, chunk);
+        booking->scratch_backward += sli_cpu_products_bytes(p, chunk);
+    }
     booking->packed = parts * sli_fused_packed_of(p, ops).total;
 }
 

@@ -45,7 +45,7 @@ typedef struct sli_fused_scratch {
 
 typedef struct sli_fused_packed {
     size_t forward, backward, bias;
-    size_t inputs; /* i8: W, for panel_gemm.h */
+    size_t inputs; /* W, for panel_gemm.h */
     size_t total;
 } sli_fused_packed;
 
@@ -55,7 +55,9 @@ sli_fused_packed sli_fused_packed_of(const sli_problem *p, const sli_panel_ops *
 /* Of each thread, behind the scratch of all directions, where operands are converted: rows of one product. */
 enum { SLI_FUSED_ROWS = 64 };
 size_t sli_fused_operand_bytes(const sli_problem *p, const sli_panel_ops *ops);
-/* i8: before those, x of a chunk in 8 bits, of one direction. */
+/* W is packed as well: i8, and bf16 where weights do not change in every step, so that rounding them once pays. */
+bool sli_fused_packs_inputs(const sli_problem *p);
+/* With that: before those, x of a chunk, rounded, of one direction. */
 size_t sli_fused_input_bytes(const sli_problem *p, const sli_panel_ops *ops, int chunk);
 
 /* -------------------------------------------------------------------------------------------------------- call -- */
@@ -93,7 +95,7 @@ typedef struct sli_fused_work {
     sli_fused_split split;
     char *operands; /* of thread 0 */
     size_t operand_bytes;
-    char *inputs; /* i8: x of a chunk */
+    char *inputs; /* x of a chunk, rounded */
 } sli_fused_work;
 
 /* What one thread computes of each step: rows first_row, + row_step, ..., panels [panel0, panel1) with the tail as the last. */

@@ -90,9 +90,13 @@ sli_fused_packed sli_fused_packed_of(const sli_problem *p, const sli_panel_ops *
     at.total = at.bias;
     place(&at.total, (size_t)sli_fused_width(p) * (size_t)p->units);
     at.inputs = at.total;
-    if (p->dtype == SL_I8)
+    if (sli_fused_packs_inputs(p))
         at.total += sli_round_up(sli_panel_gemm_packed(ops, sli_op_gates(p->op) * p->units, p->inputs), SLI_ALIGN);
     return at;
+}
+
+bool sli_fused_packs_inputs(const sli_problem *p) {
+    return p->dtype == SL_I8 || (p->dtype == SL_BF16 && !p->train);
 }
 
 size_t sli_fused_operand_bytes(const sli_problem *p, const sli_panel_ops *ops) {
@@ -103,7 +107,7 @@ size_t sli_fused_operand_bytes(const sli_problem *p, const sli_panel_ops *ops) {
 
 size_t sli_fused_input_bytes(const sli_problem *p, const sli_panel_ops *ops, int chunk) {
     const int steps = chunk < p->steps ? chunk : p->steps;
-    return p->dtype == SL_I8 ? sli_panel_gemm_operands(ops, steps * p->batch, p->inputs) : 0;
+    return sli_fused_packs_inputs(p) ? sli_panel_gemm_operands(ops, steps * p->batch, p->inputs) : 0;
 }
 
 /* -------------------------------------------------------------------------------------------------------- call -- */
