@@ -302,6 +302,16 @@ typedef enum sl_tune {
     SL_TUNE_AGAIN
 } sl_tune;
 
+/* The program's own threads, in place of those that each run on a CPU makes. parallel_for calls task(task_context, i) once for each
+ * i from 0 to count - 1 and returns when all have returned. They may run in any order, on any threads, at the same time or one
+ * after another: the numbers do not depend on it. It is called from the thread that uses the run, never from inside a task, and
+ * cannot fail. Kernels whose threads would meet at a barrier in every step share work another way then, as nobody promises
+ * that tasks run at the same time. */
+typedef struct sl_thread_pool {
+    void (*parallel_for)(void *context, int count, void (*task)(void *task_context, int index), void *task_context);
+    void *context;
+} sl_thread_pool;
+
 struct sl_plan_options {
     int batch; /* B, 0 = 1 */
     int steps; /* the largest T of one call, 0 = 1 */
@@ -320,6 +330,8 @@ struct sl_plan_options {
     const char *require;
     size_t memory_limit; /* bytes for block and parameters together; 0 = none; a GPU's free memory limits it as well */
     int threads;         /* 0 = by affinity mask and cgroup quota */
+    /* CPU: copied; what its context points to must outlive runs and parameters. `threads` says how many it has. NULL: own threads */
+    const sl_thread_pool *thread_pool;
     sl_masking masking;
     int batch_major;
     int input_gradients; /* also compute gradients of float inputs and of given initial states */
@@ -522,7 +534,8 @@ typedef struct sl_convert {
     sl_convert_form form;
 } sl_convert;
 /* `params` belong to a plan of `model`. Writes atomically; options NULL: a stream model. */
-SL_API sl_status sl_model_convert(const sl_model *model, sl_params *params, const sl_convert *options, const char *path);
+SL_API sl_status sl_model_convert(const sl_model *model, sl_params *params, const sl_convert *options,
+                                  const char *path);
 
 /* ------------------------------------------------------------------------------------------------------- arrays --
  * NumPy .npy files, version 1-3, little-endian f4 f8 i4 i8 u1 b1, C order. */

@@ -22,6 +22,7 @@ typedef struct sli_caps {
     sli_isa isa;               /* cpu */
     char isa_why[SLI_ISA_WHY]; /* cpu: why this one: "this CPU has no AVX-512 ...", "forced by SLUICE_CPU_ISA" */
     int threads;               /* cpu: threads a run will use */
+    sl_thread_pool pool;       /* cpu: the program's, parallel_for NULL: a run makes its own */
     bool have_blas;            /* cpu: a BLAS library was loaded */
     bool invented;             /* can be planned for, not run on */
     int compute_capability;    /* cuda: 90 */
@@ -37,6 +38,11 @@ typedef struct sli_caps {
 } sli_caps;
 
 const char *sli_isa_name(sli_isa isa);
+
+/* Threads of a run that can meet at a barrier: sli_threads_members of its pool. */
+static inline int sli_caps_members(const sli_caps *caps) {
+    return caps->pool.parallel_for ? 1 : caps->threads;
+}
 
 /* Fixed chunk of time steps of a device: a GPU wants more rows in a product than a CPU. */
 static inline int sli_caps_chunk(const sli_caps *caps, int batch, int steps) {
@@ -148,7 +154,8 @@ typedef struct sli_call {
     int planned_batch;   /* the plan's, which packed copies were laid out for; 0: problem.batch */
     bool training;       /* dropout and zoneout draw; saved data will be used */
     bool recompute;      /* the segment's forward is being repeated: write no metrics */
-    sl_dtype operands;   /* the reference rounds what enters products to it: bf16, i8, and f64 in proofs; SL_DTYPE_DEFAULT: nothing */
+    sl_dtype
+        operands; /* the reference rounds what enters products to it: bf16, i8, and f64 in proofs; SL_DTYPE_DEFAULT: nothing */
     /* layer << 8 | direction bit, to be or-ed with a purpose: see sli_call_rng. Of a bidirectional problem it is the forward
      * direction's; the backward direction's is rng_layer | SLI_PURPOSE_BACKWARD_DIRECTION. A stack has only its first
      * layer's (the others' need not follow): a row refuses stacks with recurrent dropout or zoneout. */

@@ -283,6 +283,8 @@ static sl_status resolve_options(sl_plan *plan, const sl_plan_options *given) {
                 options->steps);
     SLI_FAIL_IF(options->threads < 0 || options->threads > 4096, SL_ERR_INPUT, "threads is %d; it must be 0 to 4096",
                 options->threads);
+    SLI_FAIL_IF(options->thread_pool && !options->thread_pool->parallel_for, SL_ERR_INPUT,
+                "thread_pool has no parallel_for; give one, or NULL for threads of Sluice's own");
     SLI_TRY(check_enums(options));
     if (options->dtype == SL_DTYPE_DEFAULT) options->dtype = SL_F32;
     if (options->loss == SL_LOSS_NONE) options->reduction = SL_REDUCE_MEAN;
@@ -343,6 +345,8 @@ static sl_status resolve_device(sl_plan *plan) {
     plan->ops = find_ops(name);
     if (!plan->ops) return sli_fail(SL_ERR_DEVICE, "there is no device called \"%s\"; see `sluice devices`", name);
     SLI_TRY(plan->ops->caps(name, plan->options.threads, caps));
+    if (plan->options.thread_pool) caps->pool = *plan->options.thread_pool;
+    plan->options.thread_pool = NULL; /* the caller's */
     caps->graphs = plan->ops->record_begin && !plan->options.no_graph;
     plan->options.threads = caps->threads;
     plan->memory_limit = plan->options.memory_limit;

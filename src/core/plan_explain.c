@@ -159,12 +159,12 @@ static sl_status finish(sl_plan *plan, sli_text *text, const char **kept) {
 
 static sl_status explain_text(sl_plan *plan) {
     sli_text text;
-    char flops[32], threads[32] = "", numbers[96];
+    char flops[32], threads[48] = "", numbers[96];
     int width = name_width(plan);
     sli_text_init(&text, &plan->allocator);
     if (plan->caps.kind == SLI_DEVICE_CPU)
-        snprintf(threads, sizeof threads, " %d thread%s,", plan->options.threads,
-                 plan->options.threads == 1 ? "" : "s");
+        snprintf(threads, sizeof threads, " %d thread%s%s,", plan->options.threads,
+                 plan->options.threads == 1 ? "" : "s", plan->caps.pool.parallel_for ? " of the program's" : "");
     sli_text_printf(&text, "plan: %s on %s%s,%s batch %d, steps %d, %s\n", plan->train ? "training" : "inference",
                     plan->caps.name, plan->caps.invented ? " (invented)" : "", threads, plan->options.batch,
                     plan->options.steps, precision(plan, numbers, sizeof numbers));

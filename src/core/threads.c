@@ -41,10 +41,11 @@ typedef union member {
 struct sli_threads {
     sl_allocator allocator;
     size_t bytes;
-    int count;    /* the caller included */
-    int started;  /* workers member[1 .. started] */
-    int spins;    /* pauses before a thread parks between jobs */
-    int patience; /* and at a barrier, at most */
+    int count;           /* the caller included */
+    int started;         /* workers member[1 .. started] */
+    int spins;           /* pauses before a thread parks between jobs */
+    int patience;        /* and at a barrier, at most */
+    sl_thread_pool pool; /* the program's; parallel_for NULL: our own */
     char pad0[SLI_ALIGN];
     _Atomic uint64_t ticket;
     _Atomic(task_fn) task;
@@ -178,7 +179,9 @@ static void run_job(sli_threads *threads, int tasks, task_fn task, void *context
 }
 
 void sli_threads_for(sli_threads *threads, int tasks, task_fn task, void *context) {
-    if (threads && threads->count > 1 && tasks > 1)
+    if (threads && threads->pool.parallel_for && tasks > 1)
+        threads->pool.parallel_for(threads->pool.context, tasks, task, context);
+    else if (threads && threads->count > 1 && tasks > 1)
         run_job(threads, tasks, task, context, false);
     else
         for (int i = 0; i < tasks; i++) task(context, i);
@@ -214,8 +217,22 @@ void sli_threads_run(sli_threads *threads, int most, sli_team_fn run, void *cont
     run_job(threads, team.count, join_team, &team, true);
 }
 
+static void run_member(void *context, int index) {
+    const sli_team *team = context;
+    team->run(team->context, team, index);
+}
+
+void sli_threads_run_apart(sli_threads *threads, int most, sli_team_fn run, void *context) {
+    const int count = sli_threads_count(threads);
+    sli_team team = {threads, most < count ? most : count, run, context};
+    if (team.count > 1 && threads->pool.parallel_for)
+        threads->pool.parallel_for(threads->pool.context, team.count, run_member, &team);
+    else
+        sli_threads_run(threads, most, run, context);
+}
+
 int sli_threads_members(const sli_threads *threads) {
-    return sli_threads_count(threads);
+    return threads && threads->pool.parallel_for ? 1 : sli_threads_count(threads);
 }
 
 int sli_team_count(const sli_team *team) {
@@ -297,23 +314,38 @@ static int start_worker(sli_threads *threads) {
     return error;
 }
 
-sl_status sli_threads_new(const sl_allocator *allocator, int count, sli_threads **out) {
+/* Without workers yet. */
+static sl_status make(const sl_allocator *allocator, int count, int members, sli_threads **out) {
     *out = NULL;
     SLI_FAIL_IF(count < 1 || count > 4096, SL_ERR_USAGE, "threads %d: give a number from 1 to 4096", count);
-    size_t bytes = sizeof(sli_threads) + (size_t)count * sizeof(member);
+    size_t bytes = sizeof(sli_threads) + (size_t)members * sizeof(member);
     sli_threads *threads = sli_alloc_zero(allocator, bytes);
     if (!threads) return sli_fail_memory("the thread pool", bytes);
     threads->allocator = sli_allocator_or_default(allocator);
     threads->bytes = bytes;
     threads->count = count;
+    pthread_mutex_init(&threads->mutex, NULL);
+    pthread_cond_init(&threads->wake, NULL);
+    pthread_cond_init(&threads->finished, NULL);
+    *out = threads;
+    return SL_OK;
+}
+
+sl_status sli_threads_over(const sl_allocator *allocator, const sl_thread_pool *pool, int count, sli_threads **out) {
+    SLI_TRY(make(allocator, count, 0, out));
+    (*out)->pool = *pool;
+    return SL_OK;
+}
+
+sl_status sli_threads_new(const sl_allocator *allocator, int count, sli_threads **out) {
+    sli_threads *threads;
+    *out = NULL;
+    SLI_TRY(make(allocator, count, count, &threads));
     /* 200 pauses take 4 to 10 microseconds: as long as the gap between two steps of a recurrent layer. A thread that
      * has no CPU of its own would only keep another from working. */
     const bool alone = count <= affinity_count();
     threads->spins = alone ? 200 : 4;
     threads->patience = alone ? 1000 : 4;
-    pthread_mutex_init(&threads->mutex, NULL);
-    pthread_cond_init(&threads->wake, NULL);
-    pthread_cond_init(&threads->finished, NULL);
     for (int i = 1; i < count; i++) {
         int error = start_worker(threads);
         if (error == 0) continue;

@@ -14,6 +14,8 @@ int sli_threads_default(void);
 double sli_threads_quota(const char *cgroup_file, const char *mount);
 /* `count` >= 1 threads in all, the calling one included; 1 makes no thread and *threads is still valid. */
 sl_status sli_threads_new(const sl_allocator *allocator, int count, sli_threads **threads);
+/* Over the program's pool, of which `count` threads are taken into account; makes none. */
+sl_status sli_threads_over(const sl_allocator *allocator, const sl_thread_pool *pool, int count, sli_threads **threads);
 void sli_threads_free(sli_threads *threads);
 int sli_threads_count(const sli_threads *threads); /* NULL: 1 */
 /* Calls task(context, i) for i in [0, tasks) and returns when all are done. NULL `threads`: a plain loop. Not reentrant.
@@ -28,7 +30,10 @@ typedef void (*sli_team_fn)(void *context, const sli_team *team, int member);
  * count = sli_team_count(team) is the least of `most` and sli_threads_members(threads), at least 1. In a team of all threads
  * of the pool a member is always the same thread, whose caches may hold its share. Inside, no job of this pool may be started. */
 void sli_threads_run(sli_threads *threads, int most, sli_team_fn run, void *context);
-/* The largest team that can be had: 1 for NULL, and wherever threads cannot be had at the same time. */
+/* The same for members that never meet, so that they may run one after another: count is the least of `most` and
+ * sli_threads_count(threads), whoever's pool it is. */
+void sli_threads_run_apart(sli_threads *threads, int most, sli_team_fn run, void *context);
+/* The largest team that can meet: 1 for NULL, and over the program's pool, whose tasks need not run at the same time. */
 int sli_threads_members(const sli_threads *threads);
 int sli_team_count(const sli_team *team);
 /* The barrier: returns when every member has called it as often as this one. What was written before by any is seen by all.

@@ -136,7 +136,10 @@ static sl_status queue_new(sli_device *device, sli_queue **queue) {
     sli_queue *new = sli_alloc_zero(&device->allocator, sizeof *new);
     if (new == NULL) return sli_fail_memory("a queue", sizeof *new);
     new->device = device;
-    sl_status status = sli_threads_new(&device->allocator, device->caps.threads, &new->threads);
+    const sli_caps *caps = &device->caps;
+    sl_status status = caps->pool.parallel_for
+                           ? sli_threads_over(&device->allocator, &caps->pool, caps->threads, &new->threads)
+                           : sli_threads_new(&device->allocator, caps->threads, &new->threads);
     if (status != SL_OK) {
         sli_free(&device->allocator, new, sizeof *new);
         return status;

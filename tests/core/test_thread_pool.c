@@ -1,0 +1,175 @@
+/* A program's own threads: whatever order they run tasks in, the numbers are those of Sluice's threads, to the bit. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include "core/status.h"
+#include "core/threads.h"
+#include "proof/parity.h"
+#include "proof/problem_model.h"
+#include "test.h"
+
+/* ------------------------------------------------------------------------------------------------------- pools -- */
+typedef void (*task_fn)(void *context, int index);
+typedef struct pool {
+    atomic_int calls, nested, inside;
+    pthread_t caller;
+} pool;
+
+static void enter(pool *p) {
+    atomic_fetch_add(&p->calls, 1);
+    if (atomic_fetch_add(&p->inside, 1) > 0) atomic_fetch_add(&p->nested, 1);
+}
+
+static void leave(pool *p) {
+    atomic_fetch_sub(&p->inside, 1);
+}
+
+/* One after another, the last first. */
+static void backwards(void *context, int count, task_fn task, void *task_context) {
+    enter(context);
+    for (int i = count - 1; i >= 0; i--) task(task_context, i);
+    leave(context);
+}
+
+typedef struct loop {
+    atomic_int next;
+    int count;
+    task_fn task;
+    void *context;
+} loop;
+
+static void *take_tasks(void *argument) {
+    loop *l = argument;
+    for (int i = atomic_fetch_add(&l->next, 1); i < l->count; i = atomic_fetch_add(&l->next, 1)) l->task(l->context, i);
+    return NULL;
+}
+
+/* On three threads made for it; the caller only waits. */
+static void on_own_threads(void *context, int count, task_fn task, void *task_context) {
+    enum { THREADS = 3 };
+    loop l = {.count = count, .task = task, .context = task_context};
+    pthread_t thread[THREADS];
+    int made = 0;
+    enter(context);
+    while (made < THREADS && pthread_create(&thread[made], NULL, take_tasks, &l) == 0) made++;
+    if (made == 0) take_tasks(&l);
+    for (int i = 0; i < made; i++) pthread_join(thread[i], NULL);
+    leave(context);
+}
+
+static void (*const loops[])(void *, int, task_fn, void *) = {backwards, on_own_threads};
+
+/* ----------------------------------------------------------------------------------------------------- threads -- */
+static void count_task(void *context, int index) {
+    atomic_int *ran = context;
+    atomic_fetch_add(&ran[index], 1);
+}
+
+static void count_member(void *context, const sli_team *team, int member) {
+    atomic_int *ran = context;
+    atomic_fetch_add(&ran[member], sli_team_count(team));
+}
+
+static void count_meetings(void *context, const sli_team *team, int member) {
+    for (int i = 0; i < 10; i++) sli_team_wait(team, member);
+    count_member(context, team, member);
+}
+
+static void expect(const atomic_int *ran, int count, int each) {
+    for (int i = 0; i < 8; i++)
+        if (ran[i] != (i < count ? each : 0)) test_fail(__FILE__, __LINE__, "%d ran %d times", i, ran[i]);
+}
+
+/* Tasks and members that never meet go to the pool; who would meet is a team of one. */
+TEST(thread_pool_runs_tasks_and_teams_of_one_meet) {
+    for (int k = 0; k < 2; k++) {
+        pool p = {0};
+        const sl_thread_pool borrowed = {loops[k], &p};
+        sli_threads *threads = NULL;
+        REQUIRE_OK(sli_threads_over(NULL, &borrowed, 4, &threads));
+        CHECK(sli_threads_count(threads) == 4 && sli_threads_members(threads) == 1);
+        atomic_int tasks[8] = {0}, apart[8] = {0}, few[8] = {0}, meeting[8] = {0};
+        sli_threads_for(threads, 7, count_task, tasks);
+        expect(tasks, 7, 1);
+        sli_threads_run_apart(threads, 9, count_member, apart);
+        expect(apart, 4, 4);
+        CHECK(p.calls == 2);
+        sli_threads_run_apart(threads, 1, count_member, few);
+        expect(few, 1, 1);
+        sli_threads_run(threads, 4, count_meetings, meeting);
+        expect(meeting, 1, 1);
+        CHECK(p.calls == 2 && p.nested == 0);
+        sli_threads_free(threads);
+    }
+}
+
+TEST(thread_pool_apart_on_own_threads) {
+    sli_threads *threads = NULL;
+    REQUIRE_OK(sli_threads_new(NULL, 3, &threads));
+    atomic_int apart[8] = {0}, none[8] = {0};
+    sli_threads_run_apart(threads, 5, count_member, apart);
+    expect(apart, 3, 3);
+    sli_threads_run_apart(NULL, 5, count_member, none);
+    expect(none, 1, 1);
+    sli_threads_free(threads);
+}
+
+/* ------------------------------------------------------------------------------------------------------- plans -- */
+static void keep_failures(void *context, const char *text) {
+    if (strstr(text, "FAIL")) test_fail(__FILE__, __LINE__, "%s: %s", (const char *)context, text);
+}
+
+static void compare_pools(const char *text) {
+    sli_problem problem;
+    sl_model *model;
+    sl_plan_options options = {0};
+    sli_subject *subject;
+    sli_trial own, borrowed;
+    sli_results a, b;
+    REQUIRE_OK(sli_problem_parse(text, &problem));
+    REQUIRE_OK(sli_problem_model(NULL, &problem, true, &model, &options));
+    options.device = "cpu";
+    options.threads = 4;
+    options.input_gradients = options.train;
+    REQUIRE_OK(sli_subject_new(model, &options, problem.mask, test_seed, &subject));
+    REQUIRE_OK(sli_trial_open(subject, &options, &own));
+    REQUIRE_OK(sli_results_new(subject, true, &a));
+    REQUIRE_OK(sli_results_new(subject, true, &b));
+    const sli_trial_call call = {.training = options.train != 0};
+    REQUIRE_OK(sli_trial_run(&own, &call, &a));
+    for (int k = 0; k < 2; k++) {
+        pool p = {0};
+        sl_thread_pool pool_of_program = {loops[k], &p};
+        sli_report report = {.line = keep_failures, .context = (void *)text};
+        options.thread_pool = &pool_of_program;
+        REQUIRE_OK(sli_trial_open(subject, &options, &borrowed));
+        pool_of_program.parallel_for = NULL; /* it was copied */
+        CHECK(strstr(sl_plan_explain(borrowed.plan), "4 threads of the program's") != NULL);
+        REQUIRE_OK(sli_trial_run(&borrowed, &call, &b));
+        sli_compare_bits(&a, &b, text, "own threads and the program's", &report);
+        CHECK(report.failures == 0 && p.calls > 0 && p.nested == 0);
+        sli_trial_close(&borrowed);
+    }
+    options.thread_pool = NULL;
+    sli_trial_close(&own);
+    sli_subject_free(subject);
+    sl_model_free(model);
+}
+
+/* Batches and layers that are cut over rows, over units, and over both directions. */
+TEST(thread_pool_changes_no_bit) {
+    static const char *const problems[] = {
+        "lstm:b17_t9_i13_h40_train+lengths", "lstm:b2_t9_i13_h150_train",          "gru:b9_t9_i13_h40_train",
+        "gru:b3_t7_i13_h70_bi_train",        "rnn:b5_t9_i13_h70_train+mask=holes", "lstm:l2_b1_t9_i13_h130"};
+    for (size_t k = 0; k < sizeof problems / sizeof *problems; k++) compare_pools(problems[k]);
+}
+
+TEST(thread_pool_without_a_function_is_refused) {
+    const sl_thread_pool none = {0};
+    sl_model *model;
+    sl_plan *plan;
+    sl_plan_options options = {0};
+    REQUIRE_OK(sl_model_from_problem(NULL, "lstm:b2_t3_i4_h5", &model, &options));
+    options.thread_pool = &none;
+    CHECK_FAILS(sl_plan_new(model, &options, &plan), SL_ERR_INPUT, "parallel_for");
+    sl_model_free(model);
+}
