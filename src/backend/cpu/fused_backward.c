@@ -160,7 +160,8 @@ void sli_fused_backward(const sli_call *call) {
     }
     for (int i = sli_fused_chunks(&w) - 1; i >= 0; i--) {
         sli_fused_enter_chunk(&w, i);
-        sli_threads_run(call->threads, w.split.directions * w.split.rows * w.split.units, backward_steps, &w);
+        (w.split.units > 1 ? sli_threads_run : sli_threads_run_apart)(
+            call->threads, w.split.directions * w.split.rows * w.split.units, backward_steps, &w);
         for (int k = 0; k < w.directions; k++) sum_chunk(&w, &w.direction[k], adds_dx(&w, &w.direction[k], i));
     }
     for (int k = 0; k < w.directions; k++) {

@@ -125,7 +125,8 @@ void sli_fused_forward(const sli_call *call) {
     for (int i = 0; i < sli_fused_chunks(&w); i++) {
         sli_fused_enter_chunk(&w, i);
         for (int k = 0; k < w.directions; k++) project(&w, &w.direction[k]);
-        sli_threads_run(call->threads, w.split.directions * w.split.rows * w.split.units, forward_steps, &w);
+        (w.split.units > 1 ? sli_threads_run : sli_threads_run_apart)(
+            call->threads, w.split.directions * w.split.rows * w.split.units, forward_steps, &w);
     }
     for (int k = 0; k < w.directions; k++) give_state(&w, &w.direction[k]);
 }

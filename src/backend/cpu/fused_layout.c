@@ -205,7 +205,8 @@ static sli_fused_split split_of(const sli_fused_work *w, bool backward) {
                                    .k = panels->k,
                                    .panel_bytes = panels->count ? panels->bytes : panels->tail_bytes,
                                    .units = w->H,
-                                   .threads = sli_threads_members(w->call->threads),
+                                   .threads = sli_threads_count(w->call->threads),
+                                   .members = sli_threads_members(w->call->threads),
                                    .l2_bytes = sli_cpu_of(w->call)->l2_bytes};
     return sli_fused_split_of(&shape);
 }

@@ -32,7 +32,7 @@ sli_fused_split sli_fused_split_of(const sli_fused_shape *s) {
     best.seconds = split_seconds(s, &best);
     for (int d = 1; d <= s->directions && d <= s->threads; d++)
         for (int r = 1; r <= s->batch && d * r <= s->threads; r++)
-            for (int u = 1; u <= s->panels && d * r * u <= s->threads; u++) {
+            for (int u = 1; u <= s->panels && d * r * u <= (u > 1 ? s->members : s->threads); u++) {
                 sli_fused_split way = {d, r, u, 0};
                 way.seconds = split_seconds(s, &way);
                 if (way.seconds < 0.98 * best.seconds) best = way;

@@ -10,6 +10,7 @@ typedef struct sli_fused_shape {
     size_t panel_bytes;
     int units;       /* cells of a row */
     int threads;     /* there are */
+    int members;     /* of these can meet at a barrier: all, or 1 in a program's pool */
     size_t l2_bytes; /* of a core; 0: not known */
 } sli_fused_shape;
 
