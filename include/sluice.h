@@ -528,10 +528,12 @@ SL_API sl_status sl_file_save(const char *path, sl_model *model, const sl_params
 /* A trained model for inference step by step, one row, without this library's planner: layers one after the other, of one
  * direction, that lead to the model's first output. What cannot be one is SL_ERR_INPUT. */
 typedef enum sl_convert_form {
-    SL_CONVERT_STREAM /* a stream model (.slm), run by sluice_stream.h */
+    SL_CONVERT_STREAM, /* a stream model (.slm), run by sluice_stream.h */
+    SL_CONVERT_C       /* one C99 file, weights included, that calls nothing: NAME_reset, NAME_step */
 } sl_convert_form;
 typedef struct sl_convert {
     sl_convert_form form;
+    const char *name; /* C: NAME; NULL: the file's name without its ending */
 } sl_convert;
 /* `params` belong to a plan of `model`. Writes atomically; options NULL: a stream model. */
 SL_API sl_status sl_model_convert(const sl_model *model, sl_params *params, const sl_convert *options,

@@ -1,6 +1,8 @@
 /* A trained model as stream layers, and those as an .slm file or C text: sl_model_convert. */
 #include "stream/convert.h"
 
+#include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,6 +38,9 @@ static sl_status store(const source *s, sli_stream_layer *to, sli_stream_array_i
     float *array = sli_arena_alloc(s->arena, count * sizeof *array);
     if (!array) return sli_fail_memory("a parameter", count * sizeof *array);
     for (size_t i = 0; values && i < count; i++) array[i] = (float)values[i];
+    for (size_t i = 0; i < count; i++)
+        SLI_FAIL_IF(!isfinite(array[i]), SL_ERR_NUMBERS, "layer %s: parameter %zu is not finite; train it again",
+                    s->layer->name, i);
     to->array[id] = array;
     return SL_OK;
 }
@@ -220,10 +225,35 @@ void sli_slm_write(const sli_stream_layers *layers, sli_text *text) {
 }
 
 /* ------------------------------------------------------------------------------------------------------- sluice.h -- */
+/* A name of C from the file's name: "models/rnn-2.c" -> "rnn_2". */
+static void name_of(const char *path, char *name, size_t capacity) {
+    const char *slash = strrchr(path, '/');
+    const char *from = slash ? slash + 1 : path;
+    size_t n = 0;
+    if (isdigit((unsigned char)*from) || *from == '.' || *from == 0) name[n++] = 'm';
+    for (; *from && *from != '.' && n + 1 < capacity; from++) name[n++] = isalnum((unsigned char)*from) ? *from : '_';
+    name[n] = 0;
+}
+
+static sl_status is_name(const char *name) {
+    bool good = isalpha((unsigned char)name[0]) || name[0] == '_';
+    for (const char *c = name; *c; c++) good = good && (isalnum((unsigned char)*c) || *c == '_');
+    SLI_FAIL_IF(!good || strlen(name) > 60, SL_ERR_INPUT,
+                "'%.80s' cannot begin names of C; take letters, digits and _, at most 60", name);
+    return SL_OK;
+}
+
 sl_status sl_model_convert(const sl_model *model, sl_params *params, const sl_convert *options, const char *path) {
     SLI_FAIL_IF(!model || !params || !path, SL_ERR_USAGE, "%s: model, params and path must not be NULL", __func__);
     const sl_convert_form form = options ? options->form : SL_CONVERT_STREAM;
-    SLI_FAIL_IF(form != SL_CONVERT_STREAM, SL_ERR_USAGE, "%s: form %d is unknown", __func__, (int)form);
+    SLI_FAIL_IF(form != SL_CONVERT_STREAM && form != SL_CONVERT_C, SL_ERR_USAGE, "%s: form %d is unknown", __func__,
+                (int)form);
+    char name[64];
+    name_of(path, name, sizeof name);
+    if (options && options->name) {
+        SLI_TRY(is_name(options->name));
+        snprintf(name, sizeof name, "%s", options->name);
+    }
     sli_arena arena;
     sli_text text;
     sli_stream_layers layers;
@@ -231,6 +261,7 @@ sl_status sl_model_convert(const sl_model *model, sl_params *params, const sl_co
     sli_text_init(&text, &model->allocator);
     sl_status status = sli_stream_layers_of(model, params, &arena, &layers);
     if (status == SL_OK && form == SL_CONVERT_STREAM) sli_slm_write(&layers, &text);
+    if (status == SL_OK && form == SL_CONVERT_C) sli_stream_emit_c(&layers, name, &text);
     if (status == SL_OK && text.failed) status = sli_fail_memory("the converted model", text.length);
     if (status == SL_OK) status = sli_atomic_write(path, text.data, text.length);
     sli_text_free(&text);
