@@ -42,7 +42,26 @@ enum {
     CELL_RESET_BEFORE = 128  /* GRU: r is applied before the recurrent product */
 };
 
-CELL_FN float cell_clamp(float x, float low, float high) {
+/* The text is the same for one number and for vectors of them: cell_real is float, unless CELL_VECTOR is defined. Then all names of
+ * this block are defined before: on the CPU by backend/cpu/isa/cell_vector.h. */
+#ifndef CELL_VECTOR
+typedef float cell_real;
+
+CELL_FN cell_real cell_set(float x) {
+    return x;
+}
+
+/* x < y ? yes : no */
+CELL_FN cell_real cell_less(cell_real x, cell_real y, cell_real yes, cell_real no) {
+    return x < y ? yes : no;
+}
+
+/* valid != 0 ? yes : no */
+CELL_FN cell_real cell_valid(cell_real valid, cell_real yes, cell_real no) {
+    return valid != 0.0f ? yes : no;
+}
+
+CELL_FN cell_real cell_clamp(cell_real x, cell_real low, cell_real high) {
     float y = x < low ? low : x;
     return y > high ? high : y;
 }
@@ -66,15 +85,16 @@ CELL_FN float cell_from_bits(uint32_t bits) {
     return x;
 #endif
 }
+#endif
 
 /* exp(x) for |x| <= 88: x = n ln 2 + r, |r| <= ln 2 / 2; n by adding 1.5 * 2^23, ln 2 in two parts (Cody & Waite), exp(r) by
  * its Taylor polynomial of degree 7 (remainder < 6e-9 relative), 2^n through the exponent bits. */
-CELL_FN float cell_exp(float x) {
-    const float magic = 12582912.0f;
-    float shifted = x * 1.44269504f + magic;
-    float n = shifted - magic;
-    float r = (x - n * 0.693145752f) - n * 1.42860677e-6f;
-    float p = 1.0f / 5040.0f;
+CELL_FN cell_real cell_exp(cell_real x) {
+    const float magic = 12582912.0f; /* its bits: 0x4b400000 */
+    cell_real shifted = x * 1.44269504f + magic;
+    cell_real n = shifted - magic;
+    cell_real r = (x - n * 0.693145752f) - n * 1.42860677e-6f;
+    cell_real p = cell_set(1.0f / 5040.0f);
     p = p * r + 1.0f / 720.0f;
     p = p * r + 1.0f / 120.0f;
     p = p * r + 1.0f / 24.0f;
@@ -82,36 +102,36 @@ CELL_FN float cell_exp(float x) {
     p = p * r + 0.5f;
     p = p * r + 1.0f;
     p = p * r + 1.0f;
-    return p * cell_from_bits((cell_bits(shifted) - cell_bits(magic) + 127u) << 23);
+    return p * cell_from_bits((cell_bits(shifted) - 0x4b400000u + 127u) << 23);
 }
 
 /* 1 / (1 + exp(-x)): keeps its relative accuracy where 0.5 + 0.5 tanh(x/2) cancels. Beyond +-88 the value of 88. */
-CELL_FN float cell_sigmoid(float x) {
-    return 1.0f / (1.0f + cell_exp(cell_clamp(-x, -88.0f, 88.0f)));
+CELL_FN cell_real cell_sigmoid(cell_real x) {
+    return 1.0f / (1.0f + cell_exp(cell_clamp(-x, cell_set(-88.0f), cell_set(88.0f))));
 }
 
 /* x P(x^2) / Q(x^2), P of degree 6, Q of degree 3, on |x| <= 9.02, where tanh in float becomes 1. The coefficients are our own
  * minimax fit of the relative error, 6.9e-9 before rounding (least squares with Lawson's weights in 50 digits). Rounding
  * could carry the quotient past 1, which would turn the slope 1 - y^2 around: hence the last clamp. */
-CELL_FN float cell_tanh(float x) {
-    x = cell_clamp(x, -9.02f, 9.02f);
-    float s = x * x;
-    float p = -8.437000914e-14f;
+CELL_FN cell_real cell_tanh(cell_real x) {
+    x = cell_clamp(x, cell_set(-9.02f), cell_set(9.02f));
+    cell_real s = x * x;
+    cell_real p = cell_set(-8.437000914e-14f);
     p = p * s + 5.258301665e-11f;
     p = p * s + -2.018537928e-08f;
     p = p * s + 1.114467670e-05f;
     p = p * s + 3.103046294e-03f;
     p = p * s + 1.308319868e-01f;
     p = p * s + 9.999999933e-01f;
-    float q = 2.544813718e-04f;
+    cell_real q = cell_set(2.544813718e-04f);
     q = q * s + 2.449156488e-02f;
     q = q * s + 4.641652570e-01f;
     q = q * s + 1.0f;
-    return cell_clamp(x * p / q, -1.0f, 1.0f);
+    return cell_clamp(x * p / q, cell_set(-1.0f), cell_set(1.0f));
 }
 
 /* tanh x = 1 - 2 / (1 + e^2x), sigmoid x = 1 / (1 + e^-x), and sigmoid x = (1 + tanh(x / 2)) / 2 */
-CELL_FN float cell_tanh_fast(float x) {
+CELL_FN cell_real cell_tanh_fast(cell_real x) {
 #ifdef __CUDA_ARCH__
     float e, r;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(x * 2.88539008f));
@@ -121,7 +141,7 @@ CELL_FN float cell_tanh_fast(float x) {
     return cell_tanh(x);
 #endif
 }
-CELL_FN float cell_sigmoid_fast(float x) {
+CELL_FN cell_real cell_sigmoid_fast(cell_real x) {
 #ifdef __CUDA_ARCH__
     float e, r;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(x * -1.44269504f));
@@ -131,7 +151,7 @@ CELL_FN float cell_sigmoid_fast(float x) {
     return cell_sigmoid(x);
 #endif
 }
-CELL_FN float cell_tanh_half(float x) {
+CELL_FN cell_real cell_tanh_half(cell_real x) {
 #ifdef __CUDA_ARCH__
     float y;
     asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -141,12 +161,12 @@ CELL_FN float cell_tanh_half(float x) {
 #endif
 }
 
-CELL_FN float cell_abs(float x) {
-    return x < 0.0f ? -x : x;
+CELL_FN cell_real cell_abs(cell_real x) {
+    return cell_less(x, cell_set(0.0f), -x, x);
 }
 
 /* y = act(x); `act` is a constant of CELL_ACT_*. */
-CELL_FN float cell_act(int act, float x) {
+CELL_FN cell_real cell_act(int act, cell_real x) {
     switch (act) {
     case CELL_ACT_TANH:
         return cell_tanh(x);
@@ -161,11 +181,11 @@ CELL_FN float cell_act(int act, float x) {
     case CELL_ACT_SIGMOID_HALF:
         return 0.5f * cell_tanh_half(0.5f * x) + 0.5f;
     case CELL_ACT_RELU:
-        return x < 0.0f ? 0.0f : x;
+        return cell_less(x, cell_set(0.0f), cell_set(0.0f), x);
     case CELL_ACT_HARD_SIGMOID:
-        return cell_clamp(x * (1.0f / 6.0f) + 0.5f, 0.0f, 1.0f);
+        return cell_clamp(x * (1.0f / 6.0f) + 0.5f, cell_set(0.0f), cell_set(1.0f));
     case CELL_ACT_HARD_SIGMOID_K2:
-        return cell_clamp(x * 0.2f + 0.5f, 0.0f, 1.0f);
+        return cell_clamp(x * 0.2f + 0.5f, cell_set(0.0f), cell_set(1.0f));
     case CELL_ACT_SOFTSIGN:
         return x / (1.0f + cell_abs(x));
     default:
@@ -173,9 +193,15 @@ CELL_FN float cell_act(int act, float x) {
     }
 }
 
+/* slope where 0 < y < 1, else 0 */
+CELL_FN cell_real cell_inside(cell_real y, float slope) {
+    const cell_real zero = cell_set(0.0f);
+    return cell_less(zero, y, cell_less(y, cell_set(1.0f), cell_set(slope), zero), zero);
+}
+
 /* act'(x) from y = act(x) alone:
  *   tanh 1 - y^2; sigmoid y (1 - y); relu [y > 0]; hard sigmoids slope [0 < y < 1]; softsign (1 - |y|)^2; linear 1. */
-CELL_FN float cell_act_slope(int act, float y) {
+CELL_FN cell_real cell_act_slope(int act, cell_real y) {
     switch (act) {
     case CELL_ACT_TANH:
     case CELL_ACT_TANH_FAST:
@@ -186,15 +212,15 @@ CELL_FN float cell_act_slope(int act, float y) {
     case CELL_ACT_SIGMOID_HALF:
         return y * (1.0f - y);
     case CELL_ACT_RELU:
-        return y > 0.0f ? 1.0f : 0.0f;
+        return cell_less(cell_set(0.0f), y, cell_set(1.0f), cell_set(0.0f));
     case CELL_ACT_HARD_SIGMOID:
-        return y > 0.0f && y < 1.0f ? 1.0f / 6.0f : 0.0f;
+        return cell_inside(y, 1.0f / 6.0f);
     case CELL_ACT_HARD_SIGMOID_K2:
-        return y > 0.0f && y < 1.0f ? 0.2f : 0.0f;
+        return cell_inside(y, 0.2f);
     case CELL_ACT_SOFTSIGN:
         return (1.0f - cell_abs(y)) * (1.0f - cell_abs(y));
     default:
-        return 1.0f;
+        return cell_set(1.0f);
     }
 }
 

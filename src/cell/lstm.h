@@ -20,25 +20,25 @@
 
 /* What one unit of a layer is given beside the pre-activations. Fields of options that are off are not read. */
 typedef struct cell_lstm_args {
-    float peep_i, peep_f, peep_o;
-    float forget_bias, clip;
-    float zone_h, zone_c;
-    float valid; /* 0 = masked */
+    cell_real peep_i, peep_f, peep_o;
+    cell_real forget_bias, clip;
+    cell_real zone_h, zone_c;
+    cell_real valid; /* 0 = masked */
 } cell_lstm_args;
 
 typedef struct cell_lstm_gates {
-    float i, f, g, o;
+    cell_real i, f, g, o;
 } cell_lstm_gates;
 
 typedef struct cell_lstm_forward_result {
     cell_lstm_gates gates; /* activated: saved for backward */
-    float v;               /* clipped c before zoneout: saved; equal to c without zoneout and mask */
-    float m;               /* o act(v): what a projection multiplies */
-    float c, h;            /* new state; h = m with CELL_PROJECTION */
+    cell_real v;           /* clipped c before zoneout: saved; equal to c without zoneout and mask */
+    cell_real m;           /* o act(v): what a projection multiplies */
+    cell_real c, h;        /* new state; h = m with CELL_PROJECTION */
 } cell_lstm_forward_result;
 
-CELL_FN cell_lstm_forward_result cell_lstm_forward(int options, int act, int gate_act, cell_lstm_gates z, float c_prev,
-                                                   float h_prev, cell_lstm_args args) {
+CELL_FN cell_lstm_forward_result cell_lstm_forward(int options, int act, int gate_act, cell_lstm_gates z,
+                                                   cell_real c_prev, cell_real h_prev, cell_lstm_args args) {
     cell_lstm_forward_result r;
     if (options & CELL_PEEPHOLE) {
         z.i += args.peep_i * c_prev;
@@ -59,16 +59,16 @@ CELL_FN cell_lstm_forward_result cell_lstm_forward(int options, int act, int gat
     if ((options & CELL_ZONEOUT_H) && !(options & CELL_PROJECTION))
         r.h = args.zone_h * h_prev + (1.0f - args.zone_h) * r.m;
     if (options & CELL_MASK) {
-        r.c = args.valid != 0.0f ? r.c : c_prev;
-        if (!(options & CELL_PROJECTION)) r.h = args.valid != 0.0f ? r.h : h_prev;
+        r.c = cell_valid(args.valid, r.c, c_prev);
+        if (!(options & CELL_PROJECTION)) r.h = cell_valid(args.valid, r.h, h_prev);
     }
     return r;
 }
 
 typedef struct cell_lstm_backward_result {
     cell_lstm_gates dz; /* gradients of the pre-activations; 0 at a masked step */
-    float dc_prev;      /* = whole gradient of c' */
-    float dh_prev;      /* = pointwise part of h' (zoneout, mask); R^T dz is to be added. 0 with CELL_PROJECTION */
+    cell_real dc_prev;  /* = whole gradient of c' */
+    cell_real dh_prev;  /* = pointwise part of h' (zoneout, mask); R^T dz is to be added. 0 with CELL_PROJECTION */
 } cell_lstm_backward_result;
 
 /* dh, dc: gradients of the state that the step left (h and c above); with CELL_PROJECTION dh is the gradient of m.
@@ -77,12 +77,13 @@ typedef struct cell_lstm_backward_result {
  *   dz_i = du g gate_act'   dz_f = du c' gate_act'   dz_g = du i act'
  *   dc' = zone_c dc + du f + p_i dz_i + p_f dz_f     dh' = zone_h dh (+ R^T dz by the caller)
  * The gradients of the peephole weights are dz_i c', dz_f c', dz_o v. */
-CELL_FN cell_lstm_backward_result cell_lstm_backward(int options, int act, int gate_act, cell_lstm_gates gates, float v,
-                                                     float c_prev, float dh, float dc, cell_lstm_args args) {
+CELL_FN cell_lstm_backward_result cell_lstm_backward(int options, int act, int gate_act, cell_lstm_gates gates,
+                                                     cell_real v, cell_real c_prev, cell_real dh, cell_real dc,
+                                                     cell_lstm_args args) {
     cell_lstm_backward_result r;
-    float dm = dh, dv = dc, a = cell_act(act, v);
-    r.dh_prev = 0.0f;
-    r.dc_prev = 0.0f;
+    cell_real dm = dh, dv = dc, a = cell_act(act, v);
+    r.dh_prev = cell_set(0.0f);
+    r.dc_prev = cell_set(0.0f);
     if ((options & CELL_ZONEOUT_H) && !(options & CELL_PROJECTION)) {
         dm = (1.0f - args.zone_h) * dh;
         r.dh_prev = args.zone_h * dh;
@@ -94,20 +95,20 @@ CELL_FN cell_lstm_backward_result cell_lstm_backward(int options, int act, int g
     r.dz.o = dm * a * cell_act_slope(gate_act, gates.o);
     dv += dm * gates.o * cell_act_slope(act, a);
     if (options & CELL_PEEPHOLE) dv += args.peep_o * r.dz.o;
-    if (options & CELL_CLIP) dv = cell_abs(v) < args.clip ? dv : 0.0f;
+    if (options & CELL_CLIP) dv = cell_less(cell_abs(v), args.clip, dv, cell_set(0.0f));
     r.dz.i = dv * gates.g * cell_act_slope(gate_act, gates.i);
     r.dz.f = dv * c_prev * cell_act_slope(gate_act, gates.f);
     r.dz.g = dv * gates.i * cell_act_slope(act, gates.g);
     r.dc_prev += dv * gates.f;
     if (options & CELL_PEEPHOLE) r.dc_prev += args.peep_i * r.dz.i + args.peep_f * r.dz.f;
     if (options & CELL_MASK) {
-        int valid = args.valid != 0.0f;
-        r.dz.i = valid ? r.dz.i : 0.0f;
-        r.dz.f = valid ? r.dz.f : 0.0f;
-        r.dz.g = valid ? r.dz.g : 0.0f;
-        r.dz.o = valid ? r.dz.o : 0.0f;
-        r.dc_prev = valid ? r.dc_prev : dc;
-        if (!(options & CELL_PROJECTION)) r.dh_prev = valid ? r.dh_prev : dh;
+        const cell_real zero = cell_set(0.0f);
+        r.dz.i = cell_valid(args.valid, r.dz.i, zero);
+        r.dz.f = cell_valid(args.valid, r.dz.f, zero);
+        r.dz.g = cell_valid(args.valid, r.dz.g, zero);
+        r.dz.o = cell_valid(args.valid, r.dz.o, zero);
+        r.dc_prev = cell_valid(args.valid, r.dc_prev, dc);
+        if (!(options & CELL_PROJECTION)) r.dh_prev = cell_valid(args.valid, r.dh_prev, dh);
     }
     return r;
 }

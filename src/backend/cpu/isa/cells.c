@@ -1,18 +1,43 @@
 /* Gate loops of one row at one step, over units; the mathematics is src/cell. tanh and sigmoid, the usual functions, are one
  * loop; others go through arrays, one loop an activation, which is slower but still vector code. */
-#include "backend/cpu/isa/act.h"
 #include "backend/cpu/isa/isa.h"
 #include "backend/cpu/isa/vector.h"
 #include "cell/gru.h"
 #include "cell/lstm.h"
 
 /* ------------------------------------------------------------------------------------------------- activations -- */
+#define EACH_ACT(X)             \
+    X(CELL_ACT_TANH)            \
+    X(CELL_ACT_SIGMOID)         \
+    X(CELL_ACT_RELU)            \
+    X(CELL_ACT_HARD_SIGMOID)    \
+    X(CELL_ACT_HARD_SIGMOID_K2) \
+    X(CELL_ACT_SOFTSIGN)
+
 void ISA(act)(int act, size_t n, float *restrict x) {
-    act_each(act, n, x);
+    switch (act) {
+#define X(A)                                                     \
+    case A:                                                      \
+        for (size_t i = 0; i < n; i++) x[i] = cell_act(A, x[i]); \
+        break;
+        EACH_ACT(X)
+#undef X
+    default:
+        break;
+    }
 }
 
 void ISA(act_slope)(int act, size_t n, const float *restrict y, float *restrict d) {
-    act_slope_each(act, n, y, d);
+    switch (act) {
+#define X(A)                                                            \
+    case A:                                                             \
+        for (size_t i = 0; i < n; i++) d[i] *= cell_act_slope(A, y[i]); \
+        break;
+        EACH_ACT(X)
+#undef X
+    default:
+        break;
+    }
 }
 
 void ISA(add)(size_t n, float *restrict to, const float *restrict from) {

@@ -1,378 +1,242 @@
-/* Cells of cpu:fused. tanh and sigmoid without options, the usual cell, are one loop over src/cell. Everything else goes lane by
- * lane through small arrays, with activations chosen at run time: the equations are those of src/cell in stages. */
+/* Cells of cpu:fused: src/cell, a vector of units at a time. The usual cell has its activations and no option as constants; all others
+ * are one text with everything chosen at run time, options that are off by neutral numbers. */
+#include <math.h>
 #include <string.h>
-#include "backend/cpu/isa/act.h"
 #include "backend/cpu/isa/fused.h"
 #include "backend/cpu/isa/isa.h"
-#include "backend/cpu/isa/vector.h"
+#include "backend/cpu/isa/cell_vector.h"
 #include "cell/gru.h"
 #include "cell/lstm.h"
+#include "cell/rnn.h"
 
-static bool plain(const sli_cell_step *s) {
+enum { USUAL, ANY }; /* cells */
+
+static bool usual(const sli_cell_step *s) {
     return s->act == CELL_ACT_TANH && s->gate_act == CELL_ACT_SIGMOID && s->options == 0;
 }
 
-static size_t at(const sli_cell_step *s, int row, int unit) {
-    return (size_t)row * (size_t)s->units + (size_t)unit;
+/* n of VL numbers, the others 0; n is VL but for a row's last vector. */
+VF_INLINE vf load(const float *from, int n) {
+    if (n == VL) return vf_load(from);
+    float lanes[VL] = {0};
+    for (int l = 0; l < n; l++) lanes[l] = from[l];
+    return vf_load(lanes);
 }
 
-/* Copies of the new h beside h itself: y, and what the next step multiplies. */
-static void give_h(const sli_cell_step *s, int row, int unit, int n, const float *h) {
-    if (s->y) memcpy(s->y + row * s->ld_y + unit, h, (size_t)n * sizeof *h);
-    if (s->dropped) {
-        const float *d = s->drop + at(s, row, unit);
-        float *to = s->dropped + at(s, row, unit);
-        for (int l = 0; l < n; l++) to[l] = d[l] * h[l];
+VF_INLINE void store(float *to, vf v, int n) {
+    if (n == VL) {
+        vf_store(to, v);
+        return;
     }
+    float lanes[VL];
+    vf_store(lanes, v);
+    for (int l = 0; l < n; l++) to[l] = lanes[l];
 }
 
-/* ----------------------------------------------------------------------------------------------- LSTM, forward -- */
-VF_INLINE void lstm_plain(const bool keep, const int n, const int H, const float *z, float *x, const float *bias,
-                          const float *c_prev, float *c, float *h) {
-    INDEPENDENT
-    for (int l = 0; l < n; l++) { /* c may be c_prev: an element is read before it is written */
-        const cell_lstm_gates sum = {z[l] + x[l] + bias[l], z[VL + l] + x[H + l] + bias[H + l],
-                                     z[2 * VL + l] + x[2 * H + l] + bias[2 * H + l],
-                                     z[3 * VL + l] + x[3 * H + l] + bias[3 * H + l]};
-        const cell_lstm_forward_result r =
-            cell_lstm_forward(0, CELL_ACT_TANH, CELL_ACT_SIGMOID, sum, c_prev[l], 0.0f, (cell_lstm_args){0});
-        if (keep) {
-            x[l] = r.gates.i;
-            x[H + l] = r.gates.f;
-            x[2 * H + l] = r.gates.g;
-            x[3 * H + l] = r.gates.o;
-        }
-        c[l] = r.c;
-        h[l] = r.h;
-    }
+/* The new h, and its copies: y, and what the next step multiplies. i: row and unit in [B][H]. */
+VF_INLINE void store_h(const sli_cell_step *s, int row, int u, size_t i, vf h, int n) {
+    store(s->h + row * s->ld_h + u, h, n);
+    if (s->y) store(s->y + row * s->ld_y + u, h, n);
+    if (s->dropped) store(s->dropped + i, load(s->drop + i, n) * h, n);
 }
 
-/* n lanes of one row from unit u on. Lanes behind n are computed on zeros and go nowhere. */
-static void lstm_lanes(const sli_cell_step *s, int row, int u, int n, const float *tile) {
-    float z[4][VL] = {{0}}, old[VL] = {0}, v[VL], a[VL], h[VL];
-    float *x = s->gates + row * s->ld_gates + u, *c = s->c + at(s, row, u);
-    const float *b = s->bias + u, *c_prev = s->c_prev + at(s, row, u), *h_prev = s->h_prev + row * s->ld_h_prev + u;
-    const float *peep = s->options & CELL_PEEPHOLE ? s->peephole + u : NULL;
+/* The weight of the old value: drawn, or its expectation. */
+VF_INLINE vf zone(const float *fresh, float expected, size_t i, int n) {
+    vf zone = vf_set(expected);
+    if (fresh) zone = 1.0f - load(fresh + i, n);
+    return zone;
+}
+
+VF_INLINE vf gradient_of_h(const sli_cell_step *s, int row, int u, size_t i, int n) {
+    vf dh = load(s->dh + i, n);
+    if (s->dy) dh += load(s->dy + row * s->ld_dy + u, n);
+    return dh;
+}
+
+/* --------------------------------------------------------------------------------------------------------- LSTM -- */
+VF_INLINE cell_lstm_args lstm_args(const sli_cell_step *s, int u, size_t i, int n) {
+    const vf zero = vf_set(0.0f);
+    const float *p = s->options & CELL_PEEPHOLE ? s->peephole + u : NULL;
+    cell_lstm_args a = {.peep_i = p ? load(p, n) : zero,
+                        .peep_f = p ? load(p + s->units, n) : zero,
+                        .peep_o = p ? load(p + 2 * s->units, n) : zero,
+                        .clip = vf_set(s->options & CELL_CLIP ? s->clip : INFINITY)};
+    a.zone_h = zone(s->fresh_h, s->options & CELL_ZONEOUT_H ? s->zone_h : 0.0f, i, n);
+    a.zone_c = zone(s->fresh_c, s->options & CELL_ZONEOUT_C ? s->zone_c : 0.0f, i, n);
+    return a;
+}
+enum { LSTM_OPTIONS = CELL_PEEPHOLE | CELL_CLIP | CELL_ZONEOUT_H | CELL_ZONEOUT_C };
+
+VF_INLINE void lstm_cell(const int kind, const sli_cell_step *s, int row, int u, const float *z, int n) {
+    const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
     const int H = s->units;
-    for (int k = 0; k < 4; k++)
-        for (int l = 0; l < n; l++) z[k][l] = tile[k * VL + l] + x[k * H + l] + b[k * H + l];
-    for (int l = 0; l < n; l++) old[l] = c_prev[l];
-    for (int k = 0; k < 2 && peep; k++)
-        for (int l = 0; l < n; l++) z[k][l] += peep[k * H + l] * old[l];
-    act_each(s->gate_act, 2 * VL, z[0]);
-    act_each(s->act, VL, z[2]);
-    for (int l = 0; l < VL; l++) v[l] = z[1][l] * old[l] + z[0][l] * z[2][l];
-    for (int l = 0; l < VL && s->options & CELL_CLIP; l++) v[l] = cell_clamp(v[l], -s->clip, s->clip);
-    for (int l = 0; l < n && peep; l++) z[3][l] += peep[2 * H + l] * v[l];
-    act_each(s->gate_act, VL, z[3]);
-    for (int l = 0; l < VL; l++) a[l] = v[l];
-    act_each(s->act, VL, a);
-    for (int l = 0; l < VL; l++) h[l] = z[3][l] * a[l];
-    for (int k = 0; k < 4 && s->keep; k++)
-        for (int l = 0; l < n; l++) x[k * H + l] = z[k][l];
-    for (int l = 0; l < n && s->v; l++) s->v[at(s, row, u) + (size_t)l] = v[l];
-    for (int l = 0; l < n && s->options & CELL_ZONEOUT_C; l++) {
-        const float fresh = s->fresh_c ? s->fresh_c[at(s, row, u) + (size_t)l] : 1.0f - s->zone_c;
-        v[l] = (1.0f - fresh) * old[l] + fresh * v[l];
-    }
-    for (int l = 0; l < n && s->options & CELL_ZONEOUT_H; l++) {
-        const float fresh = s->fresh_h ? s->fresh_h[at(s, row, u) + (size_t)l] : 1.0f - s->zone_h;
-        h[l] = (1.0f - fresh) * h_prev[l] + fresh * h[l];
-    }
-    memcpy(c, v, (size_t)n * sizeof *c);
-    memcpy(s->h + row * s->ld_h + u, h, (size_t)n * sizeof *h);
-}
-
-static void lstm_row(const sli_cell_step *s, int row, int u, int n, const float *tile) {
-    const size_t i = at(s, row, u);
-    float *x = s->gates + row * s->ld_gates + u, *h = s->h + row * s->ld_h + u;
-    if (!plain(s))
-        lstm_lanes(s, row, u, n, tile);
-    else if (s->keep)
-        lstm_plain(true, n, s->units, tile, x, s->bias + u, s->c_prev + i, s->c + i, h);
-    else
-        lstm_plain(false, n, s->units, tile, x, s->bias + u, s->c_prev + i, s->c + i, h);
-    give_h(s, row, u, n, h);
-}
-
-static void lstm_forward(const sli_cell_step *s, const sli_cell_share *share) {
-    const float *tile = share->tile;
-    for (int u = share->first; u < share->last; u += VL)
-        for (int r = 0; r < share->rows; r++, tile += 4 * VL) {
-            if (u + VL <= share->last)
-                lstm_row(s, share->row[r], u, VL, tile);
-            else
-                lstm_row(s, share->row[r], u, share->last - u, tile);
-        }
-}
-
-/* ---------------------------------------------------------------------------------------------- LSTM, backward -- */
-VF_INLINE void lstm_plain_back(const int n, const int H, const float *gates, const float *c, const float *c_prev,
-                               const float *dy, const float *dh, float *dc, float *dz) {
-    INDEPENDENT
-    for (int l = 0; l < n; l++) {
-        const cell_lstm_gates gate = {gates[l], gates[H + l], gates[2 * H + l], gates[3 * H + l]};
-        const cell_lstm_backward_result r =
-            cell_lstm_backward(0, CELL_ACT_TANH, CELL_ACT_SIGMOID, gate, c[l], c_prev[l], dy ? dh[l] + dy[l] : dh[l],
-                               dc[l], (cell_lstm_args){0});
-        dz[l] = r.dz.i;
-        dz[H + l] = r.dz.f;
-        dz[2 * H + l] = r.dz.g;
-        dz[3 * H + l] = r.dz.o;
-        dc[l] = r.dc_prev;
-    }
-}
-
-/* dm, dv, dz as in cell/lstm.h; dh and dc become what of d h', d c' does not pass through R. */
-static void lstm_lanes_back(const sli_cell_step *s, int row, int u, int n) {
-    const int H = s->units;
-    const size_t i = at(s, row, u);
-    const float *x = s->gates + row * s->ld_gates + u, *c_prev = s->c_prev + i, *v = (s->v ? s->v : s->c) + i;
-    const float *dy = s->dy ? s->dy + row * s->ld_dy + u : NULL;
-    const float *peep = s->options & CELL_PEEPHOLE ? s->peephole + u : NULL;
-    float *dz = s->dz + row * s->ld_gates + u, *dh = s->dh + i, *dc = s->dc + i;
-    float gate[4][VL] = {{0}}, d[4][VL] = {{0}}, a[VL] = {0}, dm[VL] = {0}, dv[VL] = {0}, old[VL] = {0};
-    for (int k = 0; k < 4; k++)
-        for (int l = 0; l < n; l++) gate[k][l] = x[k * H + l];
-    for (int l = 0; l < n; l++) {
-        const float fresh_h = s->fresh_h ? s->fresh_h[i + (size_t)l] : 1.0f;
-        const float fresh_c = s->fresh_c ? s->fresh_c[i + (size_t)l] : 1.0f;
-        const float sum = dy ? dh[l] + dy[l] : dh[l];
-        a[l] = v[l];
-        dm[l] = fresh_h * sum;
-        dv[l] = fresh_c * dc[l];
-        dh[l] = (1.0f - fresh_h) * sum;
-        old[l] = (1.0f - fresh_c) * dc[l];
-    }
-    act_each(s->act, VL, a);
-    for (int l = 0; l < VL; l++) {
-        d[3][l] = dm[l] * a[l];
-        dm[l] *= gate[3][l];
-    }
-    act_slope_each(s->gate_act, VL, gate[3], d[3]);
-    act_slope_each(s->act, VL, a, dm);
-    for (int l = 0; l < VL; l++) dv[l] += dm[l];
-    for (int l = 0; l < n && peep; l++) dv[l] += peep[2 * H + l] * d[3][l];
-    for (int l = 0; l < n && s->options & CELL_CLIP; l++) dv[l] = cell_abs(v[l]) < s->clip ? dv[l] : 0.0f;
-    for (int l = 0; l < n; l++) {
-        d[0][l] = dv[l] * gate[2][l];
-        d[1][l] = dv[l] * c_prev[l];
-        d[2][l] = dv[l] * gate[0][l];
-        old[l] += dv[l] * gate[1][l];
-    }
-    act_slope_each(s->gate_act, 2 * VL, gate[0], d[0]);
-    act_slope_each(s->act, VL, gate[2], d[2]);
-    for (int k = 0; k < 2 && peep; k++)
-        for (int l = 0; l < n; l++) old[l] += peep[k * H + l] * d[k][l];
-    for (int k = 0; k < 4; k++)
-        for (int l = 0; l < n; l++) dz[k * H + l] = d[k][l];
-    memcpy(dc, old, (size_t)n * sizeof *dc);
-}
-
-static void lstm_backward(const sli_cell_step *s, const sli_cell_share *share) {
-    for (int r = 0; r < share->rows; r++) {
-        const int row = share->row[r], u0 = share->first, n = share->last - u0;
-        const size_t i = at(s, row, u0);
-        const float *gates = s->gates + row * s->ld_gates + u0, *dy = s->dy ? s->dy + row * s->ld_dy + u0 : NULL;
-        float *dz = s->dz + row * s->ld_gates + u0;
-        if (!plain(s))
-            for (int u = u0; u < share->last; u += VL)
-                lstm_lanes_back(s, row, u, share->last - u < VL ? share->last - u : VL);
-        else if (dy)
-            lstm_plain_back(n, s->units, gates, s->c + i, s->c_prev + i, dy, s->dh + i, s->dc + i, dz);
-        else
-            lstm_plain_back(n, s->units, gates, s->c + i, s->c_prev + i, NULL, s->dh + i, s->dc + i, dz);
-    }
-}
-
-/* ------------------------------------------------------------------------------------------------ GRU, forward -- */
-VF_INLINE void gru_plain(const bool keep, const int n, const int H, const float *z, float *x, const float *bias,
-                         const float *h_prev, float *h) {
-    INDEPENDENT
-    for (int l = 0; l < n; l++) {
-        const cell_gru_pre pre = {z[l] + x[l] + bias[l], z[VL + l] + x[H + l] + bias[H + l],
-                                  x[2 * H + l] + bias[2 * H + l], z[2 * VL + l] + bias[3 * H + l]};
-        const cell_gru_forward_result r =
-            cell_gru_forward(0, CELL_ACT_TANH, CELL_ACT_SIGMOID, pre, h_prev[l], (cell_gru_args){0});
-        if (keep) {
-            x[l] = r.gates.r;
-            x[H + l] = r.gates.z;
-            x[2 * H + l] = r.gates.n;
-            x[3 * H + l] = pre.s;
-        }
-        h[l] = r.h;
-    }
-}
-
-static void gru_lanes(const sli_cell_step *s, int row, int u, int n, const float *tile) {
-    float gate[3][VL] = {{0}}, side[VL] = {0}, h[VL];
     float *x = s->gates + row * s->ld_gates + u;
-    const float *b = s->bias + u, *h_prev = s->h_prev + row * s->ld_h_prev + u;
+    const float *b = s->bias + u;
+    const cell_lstm_gates sum = {vf_load(z) + load(x, n) + load(b, n),
+                                 vf_load(z + VL) + load(x + H, n) + load(b + H, n),
+                                 vf_load(z + 2 * VL) + load(x + 2 * H, n) + load(b + 2 * H, n),
+                                 vf_load(z + 3 * VL) + load(x + 3 * H, n) + load(b + 3 * H, n)};
+    const vf c_prev = load(s->c_prev + i, n), zero = vf_set(0.0f);
+    const cell_lstm_forward_result r =
+        kind == USUAL
+            ? cell_lstm_forward(0, CELL_ACT_TANH, CELL_ACT_SIGMOID, sum, c_prev, zero, (cell_lstm_args){.clip = zero})
+            : cell_lstm_forward(LSTM_OPTIONS, s->act, s->gate_act, sum, c_prev,
+                                load(s->h_prev + row * s->ld_h_prev + u, n), lstm_args(s, u, i, n));
+    if (s->keep) {
+        store(x, r.gates.i, n);
+        store(x + H, r.gates.f, n);
+        store(x + 2 * H, r.gates.g, n);
+        store(x + 3 * H, r.gates.o, n);
+    }
+    if (kind == ANY && s->v) store(s->v + i, r.v, n);
+    store(s->c + i, r.c, n);
+    store_h(s, row, u, i, r.h, n);
+}
+
+VF_INLINE void lstm_cell_back(const int kind, const sli_cell_step *s, int row, int u, int n) {
+    const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
     const int H = s->units;
-    for (int k = 0; k < 2; k++)
-        for (int l = 0; l < n; l++) gate[k][l] = tile[k * VL + l] + x[k * H + l] + b[k * H + l];
-    for (int l = 0; l < n; l++) side[l] = tile[2 * VL + l] + b[3 * H + l];
-    act_each(s->gate_act, 2 * VL, gate[0]);
-    for (int l = 0; l < n; l++) gate[2][l] = x[2 * H + l] + b[2 * H + l] + gate[0][l] * side[l];
-    act_each(s->act, VL, gate[2]);
-    for (int l = 0; l < n; l++) {
-        const float fresh = !(s->options & CELL_ZONEOUT_H) ? 1.0f
-                            : s->fresh_h                   ? s->fresh_h[at(s, row, u) + (size_t)l]
-                                                           : 1.0f - s->zone_h;
-        h[l] = (1.0f - gate[1][l]) * gate[2][l] + gate[1][l] * h_prev[l];
-        h[l] = (1.0f - fresh) * h_prev[l] + fresh * h[l];
-    }
-    for (int k = 0; k < 3 && s->keep; k++)
-        for (int l = 0; l < n; l++) x[k * H + l] = gate[k][l];
-    for (int l = 0; l < n && s->keep; l++) x[3 * H + l] = side[l];
-    memcpy(s->h + row * s->ld_h + u, h, (size_t)n * sizeof *h);
+    const float *x = s->gates + row * s->ld_gates + u;
+    float *dz = s->dz + row * s->ld_gates + u;
+    const cell_lstm_gates gates = {load(x, n), load(x + H, n), load(x + 2 * H, n), load(x + 3 * H, n)};
+    const vf c_prev = load(s->c_prev + i, n), dh = gradient_of_h(s, row, u, i, n), dc = load(s->dc + i, n);
+    const vf v = load((kind == ANY && s->v ? s->v : s->c) + i, n);
+    const cell_lstm_backward_result r = kind == USUAL ? cell_lstm_backward(0, CELL_ACT_TANH, CELL_ACT_SIGMOID, gates, v,
+                                                                           c_prev, dh, dc, (cell_lstm_args){.clip = v})
+                                                      : cell_lstm_backward(LSTM_OPTIONS, s->act, s->gate_act, gates, v,
+                                                                           c_prev, dh, dc, lstm_args(s, u, i, n));
+    store(dz, r.dz.i, n);
+    store(dz + H, r.dz.f, n);
+    store(dz + 2 * H, r.dz.g, n);
+    store(dz + 3 * H, r.dz.o, n);
+    store(s->dc + i, r.dc_prev, n);
+    if (kind == ANY && s->options & CELL_ZONEOUT_H) store(s->dh + i, r.dh_prev, n);
 }
 
-static void gru_row(const sli_cell_step *s, int row, int u, int n, const float *tile) {
-    float *x = s->gates + row * s->ld_gates + u, *h = s->h + row * s->ld_h + u;
-    const float *h_prev = s->h_prev + row * s->ld_h_prev + u;
-    if (!plain(s))
-        gru_lanes(s, row, u, n, tile);
-    else if (s->keep)
-        gru_plain(true, n, s->units, tile, x, s->bias + u, h_prev, h);
-    else
-        gru_plain(false, n, s->units, tile, x, s->bias + u, h_prev, h);
-    give_h(s, row, u, n, h);
+/* ---------------------------------------------------------------------------------------------------------- GRU -- */
+VF_INLINE cell_gru_args gru_args(const sli_cell_step *s, size_t i, int n) {
+    return (cell_gru_args){.zone_h = zone(s->fresh_h, s->options & CELL_ZONEOUT_H ? s->zone_h : 0.0f, i, n)};
 }
 
-static void gru_forward(const sli_cell_step *s, const sli_cell_share *share) {
-    const float *tile = share->tile;
-    for (int u = share->first; u < share->last; u += VL)
-        for (int r = 0; r < share->rows; r++, tile += 3 * VL) {
-            if (u + VL <= share->last)
-                gru_row(s, share->row[r], u, VL, tile);
-            else
-                gru_row(s, share->row[r], u, share->last - u, tile);
-        }
-}
-
-/* ----------------------------------------------------------------------------------------------- GRU, backward -- */
-VF_INLINE void gru_plain_back(const int n, const int H, const float *x, const float *h_prev, const float *dy, float *dh,
-                              float *dz) {
-    INDEPENDENT
-    for (int l = 0; l < n; l++) {
-        const cell_gru_gates gate = {x[l], x[H + l], x[2 * H + l]};
-        const cell_gru_backward_result r = cell_gru_backward(0, CELL_ACT_TANH, CELL_ACT_SIGMOID, gate, x[3 * H + l],
-                                                             h_prev[l], dy ? dh[l] + dy[l] : dh[l], (cell_gru_args){0});
-        dz[l] = r.dz.n;
-        dz[H + l] = r.dz.r;
-        dz[2 * H + l] = r.dz.z;
-        dz[3 * H + l] = r.ds_n;
-        dh[l] = r.dh_prev;
-    }
-}
-
-static void gru_lanes_back(const sli_cell_step *s, int row, int u, int n) {
+VF_INLINE void gru_cell(const int kind, const sli_cell_step *s, int row, int u, const float *z, int n) {
+    const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
     const int H = s->units;
-    const size_t i = at(s, row, u);
-    const float *x = s->gates + row * s->ld_gates + u, *h_prev = s->h_prev + row * s->ld_h_prev + u;
-    const float *dy = s->dy ? s->dy + row * s->ld_dy + u : NULL;
-    float *dz = s->dz + row * s->ld_gates + u, *dh = s->dh + i;
-    float gate[3][VL] = {{0}}, dn[VL] = {0}, d[2][VL] = {{0}};
-    for (int k = 0; k < 3; k++)
-        for (int l = 0; l < n; l++) gate[k][l] = x[k * H + l];
-    for (int l = 0; l < n; l++) {
-        const float fresh = s->fresh_h ? s->fresh_h[i + (size_t)l] : 1.0f, sum = dy ? dh[l] + dy[l] : dh[l];
-        const float dq = fresh * sum;
-        dn[l] = dq * (1.0f - gate[1][l]);
-        d[1][l] = dq * (h_prev[l] - gate[2][l]);
-        dh[l] = (1.0f - fresh) * sum + dq * gate[1][l];
+    float *x = s->gates + row * s->ld_gates + u;
+    const float *b = s->bias + u;
+    const cell_gru_pre pre = {vf_load(z) + load(x, n) + load(b, n), vf_load(z + VL) + load(x + H, n) + load(b + H, n),
+                              load(x + 2 * H, n) + load(b + 2 * H, n), vf_load(z + 2 * VL) + load(b + 3 * H, n)};
+    const vf h_prev = load(s->h_prev + row * s->ld_h_prev + u, n);
+    const cell_gru_forward_result r =
+        kind == USUAL
+            ? cell_gru_forward(0, CELL_ACT_TANH, CELL_ACT_SIGMOID, pre, h_prev, (cell_gru_args){.zone_h = h_prev})
+            : cell_gru_forward(CELL_ZONEOUT_H, s->act, s->gate_act, pre, h_prev, gru_args(s, i, n));
+    if (s->keep) {
+        store(x, r.gates.r, n);
+        store(x + H, r.gates.z, n);
+        store(x + 2 * H, r.gates.n, n);
+        store(x + 3 * H, pre.s, n);
     }
-    act_slope_each(s->act, VL, gate[2], dn);
-    for (int l = 0; l < n; l++) {
-        d[0][l] = dn[l] * x[3 * H + l];
-        dz[3 * H + l] = dn[l] * gate[0][l];
-    }
-    act_slope_each(s->gate_act, 2 * VL, gate[0], d[0]);
-    for (int l = 0; l < n; l++) {
-        dz[l] = dn[l];
-        dz[H + l] = d[0][l];
-        dz[2 * H + l] = d[1][l];
-    }
+    store_h(s, row, u, i, r.h, n);
 }
 
-static void gru_backward(const sli_cell_step *s, const sli_cell_share *share) {
-    for (int r = 0; r < share->rows; r++) {
-        const int row = share->row[r], u0 = share->first, n = share->last - u0;
-        const float *x = s->gates + row * s->ld_gates + u0, *h_prev = s->h_prev + row * s->ld_h_prev + u0;
-        const float *dy = s->dy ? s->dy + row * s->ld_dy + u0 : NULL;
-        float *dz = s->dz + row * s->ld_gates + u0, *dh = s->dh + at(s, row, u0);
-        if (!plain(s))
-            for (int u = u0; u < share->last; u += VL)
-                gru_lanes_back(s, row, u, share->last - u < VL ? share->last - u : VL);
-        else if (dy)
-            gru_plain_back(n, s->units, x, h_prev, dy, dh, dz);
-        else
-            gru_plain_back(n, s->units, x, h_prev, NULL, dh, dz);
+VF_INLINE void gru_cell_back(const int kind, const sli_cell_step *s, int row, int u, int n) {
+    const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
+    const int H = s->units;
+    const float *x = s->gates + row * s->ld_gates + u;
+    float *dz = s->dz + row * s->ld_gates + u;
+    const cell_gru_gates gates = {load(x, n), load(x + H, n), load(x + 2 * H, n)};
+    const vf h_prev = load(s->h_prev + row * s->ld_h_prev + u, n), dh = gradient_of_h(s, row, u, i, n);
+    const vf side = load(x + 3 * H, n);
+    const cell_gru_backward_result r =
+        kind == USUAL
+            ? cell_gru_backward(0, CELL_ACT_TANH, CELL_ACT_SIGMOID, gates, side, h_prev, dh,
+                                (cell_gru_args){.zone_h = dh})
+            : cell_gru_backward(CELL_ZONEOUT_H, s->act, s->gate_act, gates, side, h_prev, dh, gru_args(s, i, n));
+    store(dz, r.dz.n, n);
+    store(dz + H, r.dz.r, n);
+    store(dz + 2 * H, r.dz.z, n);
+    store(dz + 3 * H, r.ds_n, n);
+    store(s->dh + i, r.dh_prev, n);
+}
+
+/* ---------------------------------------------------------------------------------------------------------- RNN -- */
+VF_INLINE cell_rnn_args rnn_args(const sli_cell_step *s, size_t i, int n) {
+    return (cell_rnn_args){.zone_h = zone(s->fresh_h, s->options & CELL_ZONEOUT_H ? s->zone_h : 0.0f, i, n)};
+}
+
+VF_INLINE void rnn_cell(const int kind, const sli_cell_step *s, int row, int u, const float *z, int n) {
+    const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
+    float *x = s->gates + row * s->ld_gates + u;
+    const vf sum = vf_load(z) + load(x, n) + load(s->bias + u, n);
+    const cell_rnn_forward_result r =
+        kind == USUAL ? cell_rnn_forward(0, CELL_ACT_TANH, sum, sum, (cell_rnn_args){.zone_h = sum})
+                      : cell_rnn_forward(CELL_ZONEOUT_H, s->act, sum, load(s->h_prev + row * s->ld_h_prev + u, n),
+                                         rnn_args(s, i, n));
+    if (s->keep) store(x, r.q, n);
+    store_h(s, row, u, i, r.h, n);
+}
+
+VF_INLINE void rnn_cell_back(const int kind, const sli_cell_step *s, int row, int u, int n) {
+    const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
+    const vf q = load(s->gates + row * s->ld_gates + u, n), dh = gradient_of_h(s, row, u, i, n);
+    const cell_rnn_backward_result r = kind == USUAL
+                                           ? cell_rnn_backward(0, CELL_ACT_TANH, q, dh, (cell_rnn_args){.zone_h = q})
+                                           : cell_rnn_backward(CELL_ZONEOUT_H, s->act, q, dh, rnn_args(s, i, n));
+    store(s->dz + row * s->ld_gates + u, r.dz, n);
+    if (kind == ANY && s->options & CELL_ZONEOUT_H) store(s->dh + i, r.dh_prev, n);
+}
+
+/* -------------------------------------------------------------------------------------------------------- loops -- */
+/* Forward: panels of VL units that have `gates` vectors each, or, of one gate, of `vectors` vectors of units. */
+#define FORWARD(cell, kind, gates)                                                                         \
+    for (int u0 = share->first, step = gates > 1 ? VL : share->vectors * VL; u0 < share->last; u0 += step) \
+        for (int r = 0; r < share->rows; r++)                                                              \
+            for (int u = u0; u < u0 + step; u += VL, tile += (gates)*VL) {                                 \
+                if (u + VL <= share->last)                                                                 \
+                    cell(kind, s, share->row[r], u, tile, VL);                                             \
+                else if (u < share->last)                                                                  \
+                    cell(kind, s, share->row[r], u, tile, share->last - u);                                \
+            }
+#define BACKWARD(cell, kind)                                                        \
+    for (int r = 0; r < share->rows; r++) {                                         \
+        int u = share->first;                                                       \
+        for (; u + VL <= share->last; u += VL) cell(kind, s, share->row[r], u, VL); \
+        if (u < share->last) cell(kind, s, share->row[r], u, share->last - u);      \
     }
-}
-
-/* --------------------------------------------------------------------------------------------------------- RNN -- */
-static void rnn_lanes(const sli_cell_step *s, int row, int u, int n, const float *tile) {
-    float q[4 * VL] = {0};
-    float *x = s->gates + row * s->ld_gates + u, *h = s->h + row * s->ld_h + u;
-    const float *b = s->bias + u, *h_prev = s->h_prev + row * s->ld_h_prev + u;
-    for (int l = 0; l < n; l++) q[l] = tile[l] + x[l] + b[l];
-    for (int l = 0; l < n; l += VL) act_each(s->act, VL, q + l);
-    if (s->keep) memcpy(x, q, (size_t)n * sizeof *q);
-    for (int l = 0; l < n && s->options & CELL_ZONEOUT_H; l++) {
-        const float fresh = s->fresh_h ? s->fresh_h[at(s, row, u) + (size_t)l] : 1.0f - s->zone_h;
-        q[l] = (1.0f - fresh) * h_prev[l] + fresh * q[l];
+#define CELL(name, gates)                                                              \
+    static void name##_forward(const sli_cell_step *s, const sli_cell_share *share) {  \
+        const float *tile = share->tile;                                               \
+        if (usual(s)) {                                                                \
+            FORWARD(name##_cell, USUAL, gates)                                         \
+        } else {                                                                       \
+            FORWARD(name##_cell, ANY, gates)                                           \
+        }                                                                              \
+    }                                                                                  \
+    static void name##_backward(const sli_cell_step *s, const sli_cell_share *share) { \
+        if (usual(s)) {                                                                \
+            BACKWARD(name##_cell_back, USUAL)                                          \
+        } else {                                                                       \
+            BACKWARD(name##_cell_back, ANY)                                            \
+        }                                                                              \
     }
-    memcpy(h, q, (size_t)n * sizeof *q);
-    give_h(s, row, u, n, h);
-}
+CELL(lstm, 4)
+CELL(gru, 3)
+CELL(rnn, 1)
 
-static void rnn_forward(const sli_cell_step *s, const sli_cell_share *share) {
-    const int width = share->vectors * VL;
-    const float *tile = share->tile;
-    for (int u = share->first; u < share->last; u += width)
-        for (int r = 0; r < share->rows; r++, tile += width)
-            rnn_lanes(s, share->row[r], u, share->last - u < width ? share->last - u : width, tile);
-}
-
-static void rnn_backward(const sli_cell_step *s, const sli_cell_share *share) {
-    for (int r = 0; r < share->rows; r++) {
-        const int row = share->row[r], u0 = share->first, n = share->last - u0;
-        const size_t i = at(s, row, u0);
-        const float *dy = s->dy ? s->dy + row * s->ld_dy + u0 : NULL, *fresh = s->fresh_h ? s->fresh_h + i : NULL;
-        float *dz = s->dz + row * s->ld_gates + u0, *dh = s->dh + i;
-        for (int l = 0; l < n; l++) dz[l] = dy ? dh[l] + dy[l] : dh[l];
-        for (int l = 0; l < n && fresh; l++) {
-            dh[l] = (1.0f - fresh[l]) * dz[l];
-            dz[l] *= fresh[l];
-        }
-        act_slope_each(s->act, (size_t)n, s->gates + row * s->ld_gates + u0, dz);
-    }
-}
-
-/* -------------------------------------------------------------------------------------------------------- dh' -- */
-VF_INLINE void take_lanes(const bool add, const int n, const float *tile, const float *drop, float *dh) {
-    INDEPENDENT
-    for (int l = 0; l < n; l++) {
-        const float d = drop ? drop[l] * tile[l] : tile[l];
-        dh[l] = add ? dh[l] + d : d;
-    }
-}
-
+/* dh = (add: +=) d tile */
 static void take(const sli_cell_step *s, const sli_cell_share *share, bool add) {
     const int width = share->vectors * VL;
     const float *tile = share->tile;
-    for (int u = share->first; u < share->last; u += width)
-        for (int r = 0; r < share->rows; r++, tile += width) {
-            const size_t i = at(s, share->row[r], u);
-            const int n = share->last - u < width ? share->last - u : width;
-            const float *drop = s->drop ? s->drop + i : NULL;
-            if (add)
-                take_lanes(true, n, tile, drop, s->dh + i);
-            else
-                take_lanes(false, n, tile, drop, s->dh + i);
-        }
+    for (int u0 = share->first; u0 < share->last; u0 += width)
+        for (int r = 0; r < share->rows; r++, tile += width)
+            for (int u = u0; u < u0 + width && u < share->last; u += VL) {
+                const size_t i = (size_t)share->row[r] * (size_t)s->units + (size_t)u;
+                const int n = share->last - u < VL ? share->last - u : VL;
+                vf d = vf_load(tile + u - u0);
+                if (s->drop) d *= load(s->drop + i, n);
+                if (add) d += load(s->dh + i, n);
+                store(s->dh + i, d, n);
+            }
 }
 
 const sli_fused_ops ISA(fused) = {.lstm = {lstm_forward, lstm_backward},
