@@ -1,0 +1,14 @@
+/* In place of CUDA's: rounding to f16. */
+#ifndef SLI_TESTS_EMULATE_CUDA_FP16_H
+#define SLI_TESTS_EMULATE_CUDA_FP16_H
+
+#include "emulate.h"
+
+static inline uint16_t __float2half_rn(float x) {
+    return (uint16_t)emulate::to_f16(x);
+}
+static inline uint16_t __half_as_ushort(uint16_t bits) {
+    return bits;
+}
+
+#endif

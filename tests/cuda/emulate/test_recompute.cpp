@@ -1,0 +1,311 @@
+/* cuda:step on the CPU: the kernels of its plain steps and their host side as they are, products as loops. Recomputed gates must
+ * give what kept ones give, to the bit: a product's sums are in one order here, whatever rows are multiplied together. Memory is
+ * NaN before each pass, and as large as it was booked. */
+#include <math.h>
+#include <string.h>
+#include <random>
+
+#include "cases.h"
+#include "emulate.h"
+/* Other tests of this folder define these for theirs. */
+#define sli_cuda_caps_of recompute_caps_of
+#define sli_cuda_failed recompute_failed
+#define sli_cuda_fail recompute_fail
+#define sli_cuda_phase recompute_phase
+#define sli_cuda_stream recompute_stream
+#define sli_cuda_fork recompute_fork
+#define sli_cuda_join recompute_join
+#define sli_cuda_narrow recompute_narrow
+#define sli_cuda_multiply recompute_multiply
+#define sli_gpu_step_pack recompute_pack
+#define sli_gpu_step_forward recompute_forward
+#define sli_gpu_step_backward recompute_backward
+#define SLI_TESTS_EMULATE_RUNTIME_API_H /* dim3 is the emulation's */
+typedef struct emulate_stream *cudaStream_t;
+enum cudaError_t { cudaSuccess };
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+extern "C" {
+#include "backend/cuda/cuda.h"
+}
+#include "backend/cuda/services.h"
+#include "backend/cuda/step_layout.h"
+#include "cell/gru.h"
+#include "cell/lstm.h"
+#include "cell/rnn.h"
+
+namespace {
+
+struct bench {
+    sli_caps caps;
+    uint64_t seed;
+    std::string wrong;
+} world;
+
+void complain(const std::string &text) {
+    if (world.wrong.empty()) world.wrong = text;
+}
+
+} // namespace
+
+namespace recompute_engine {
+#include "backend/cuda/kernels/step.cuh"
+
+template <typename ARGS>
+static void sli_step_launch(const step_way *, void (*kernel)(ARGS), const sli_step_grid *grid, const ARGS *args, bool,
+                            const char *what) {
+    emulate::launch_config config;
+    config.grid = dim3(grid->gx, grid->gy);
+    config.block = dim3(grid->bx, grid->by);
+    config.resident = 1; /* shared memory is static */
+    config.seed = world.seed;
+    const std::string failure = emulate::launch(config, [&] { kernel(*args); }).failure;
+    if (!failure.empty()) complain(std::string(what) + ": " + failure);
+}
+
+#define __shared__ static
+#include "../../../src/backend/cuda/kernels/step_device.cuh" /* not this folder's, which launches nothing */
+#include "backend/cuda/kernels/step_way.cu"
+#include "backend/cuda/kernels/step_common.cu"
+#define plain lstm_is_plain
+#include "backend/cuda/kernels/step_lstm.cu"
+#undef plain
+#define plain gru_is_plain
+#include "backend/cuda/kernels/step_gru.cu"
+#undef plain
+#define plain rnn_is_plain
+#include "backend/cuda/kernels/step_rnn.cu"
+#undef plain
+#define recurrent_product product_over_chunk
+#include "backend/cuda/kernels/step_recompute.cu"
+#undef recurrent_product
+#include "backend/cuda/kernels/step_forward.cu"
+#define args_at backward_args_at
+#define projection_product backward_projection_product
+#include "backend/cuda/kernels/step_backward.cu"
+#undef args_at
+#undef projection_product
+
+void sli_step_fused_forward(const step_way *, const step_forward_args *, const void *, bool) {
+    complain("a fused step, which is not part of this test");
+}
+void sli_step_fused_backward(const step_way *, const step_backward_args *, const void *, float *, bool) {
+    complain("a fused step, which is not part of this test");
+}
+} // namespace recompute_engine
+
+/* ------------------------------------------------------------------------------------------------------ services -- */
+extern "C" {
+const sli_caps *sli_cuda_caps_of(const sli_queue *) {
+    return &world.caps;
+}
+bool sli_cuda_failed(const sli_queue *) {
+    return !world.wrong.empty();
+}
+void sli_cuda_fail(sli_queue *, sl_status, const char *format, ...) {
+    complain(format);
+}
+void sli_cuda_phase(sli_queue *, sli_phase) {}
+cudaStream_t sli_cuda_stream(sli_queue *) {
+    return nullptr;
+}
+cudaStream_t sli_cuda_fork(sli_queue *) {
+    return nullptr;
+}
+void sli_cuda_join(sli_queue *) {}
+
+static bool is_16_bit(sl_dtype math) {
+    return math == SL_BF16 || math == SL_F16;
+}
+
+static float operand(sl_dtype math, const void *data, int64_t at) {
+    if (!is_16_bit(math)) return static_cast<const float *>(data)[at];
+    const uint32_t bits = static_cast<const uint16_t *>(data)[at];
+    return math == SL_BF16 ? emulate::from_bf16(bits) : emulate::from_f16(bits);
+}
+
+void sli_cuda_narrow(sli_queue *, cudaStream_t, sl_dtype math, void *to, const float *from, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (is_16_bit(math))
+            static_cast<uint16_t *>(to)[i] =
+                (uint16_t)(math == SL_BF16 ? emulate::to_bf16(from[i]) : emulate::to_f16(from[i]));
+        else
+            static_cast<float *>(to)[i] = from[i];
+}
+
+void sli_cuda_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *p) {
+    for (int64_t m = 0; m < p->m; m++)
+        for (int64_t n = 0; n < p->n; n++) {
+            float sum = 0;
+            for (int64_t k = 0; k < p->k; k++)
+                sum += operand(p->math, p->a.data, p->a.transposed ? k * p->a.row + m : m * p->a.row + k) *
+                       operand(p->math, p->b.data, p->b.transposed ? n * p->b.row + k : k * p->b.row + n);
+            float *d = static_cast<float *>(p->d) + m * p->d_row + n;
+            *d = (p->beta != 0.0f ? *d + sum : sum) + (p->bias ? p->bias[n] : 0.0f);
+        }
+}
+}
+
+/* --------------------------------------------------------------------------------------------------------- trials -- */
+namespace {
+
+typedef std::vector<float> floats;
+
+struct memory { /* as booked, NaN, and a guard behind it */
+    std::vector<unsigned char> bytes;
+    size_t booked;
+    explicit memory(size_t count) : bytes(count + 64, 0xff), booked(count) {}
+    bool guarded() const {
+        for (size_t i = booked; i < bytes.size(); i++)
+            if (bytes[i] != 0xff) return false;
+        return true;
+    }
+};
+
+struct results {
+    std::vector<std::string> names;
+    std::vector<floats> values;
+    float *add(const std::string &name, size_t count) {
+        names.push_back(name);
+        values.push_back(floats(count + 1, 0.25f)); /* gradients of parameters are added to what is there */
+        return values.back().data();
+    }
+};
+
+floats drawn(std::mt19937 &random, size_t count, double scale) {
+    floats values(count + 1);
+    for (float &v : values) v = (float)(scale * (2.0 * (double)(random() >> 8) / 16777216.0 - 1));
+    return values;
+}
+
+size_t param_size(const sli_problem &p, int k) {
+    const size_t GH = (size_t)(sli_op_gates(p.op) * p.units), O = (size_t)sli_problem_output(&p);
+    switch (k) {
+    case SLI_RNN_KERNEL:
+        return GH * (size_t)p.inputs;
+    case SLI_RNN_RECURRENT:
+        return GH * O;
+    case SLI_RNN_BIAS:
+        return p.bias != SL_BIAS_NONE ? GH : 0;
+    case SLI_RNN_RECURRENT_BIAS:
+        return p.bias == SL_BIAS_DOUBLE ? GH : 0;
+    case SLI_RNN_PEEPHOLE:
+        return p.peephole ? 3 * (size_t)p.units : 0;
+    default:
+        return p.projection > 0 ? O * (size_t)p.units : 0;
+    }
+}
+
+/* Forward and backward of one training call; all results, by name. */
+results compute(const sli_problem &p, int chunk) {
+    std::mt19937 random(7);
+    const int directions = p.bidirectional ? 2 : 1, states = sli_problem_states(&p);
+    const size_t rows = (size_t)p.steps * (size_t)p.batch, O = (size_t)sli_problem_output(&p);
+    const size_t width = O * (size_t)directions;
+    const sli_kernel *row = p.op == SLI_OP_LSTM ? &sli_cuda_lstm : p.op == SLI_OP_GRU ? &sli_cuda_gru : &sli_cuda_rnn;
+    sli_booking booking;
+    row->book(&p, &world.caps, chunk, &booking);
+    memory saved(booking.saved), packed(booking.packed), forward(booking.scratch_forward),
+        backward(booking.scratch_backward);
+    sli_scalars scalars = {};
+    scalars.seed = 11;
+    sli_call call = {};
+    call.problem = p;
+    call.planned_batch = p.batch;
+    call.chunk = chunk;
+    call.total_steps = p.steps;
+    call.training = true;
+    call.scalars = &scalars;
+    call.saved = saved.bytes.data();
+    call.packed = packed.bytes.data();
+    call.scratch = forward.bytes.data();
+    results r;
+    r.values.reserve(64);
+    const floats x = drawn(random, rows * (size_t)p.inputs, 1), dy = drawn(random, rows * width, 1);
+    std::vector<int32_t> lengths((size_t)p.batch);
+    std::vector<uint8_t> mask(rows);
+    for (int32_t &length : lengths) length = (int32_t)(random() % ((unsigned)p.steps + 1));
+    for (uint8_t &m : mask) m = random() % 4 != 0;
+    call.in[SLI_RNN_X] = x.data();
+    call.in[SLI_RNN_LENGTHS] = lengths.data();
+    call.in[SLI_RNN_MASK] = mask.data();
+    call.out[SLI_RNN_Y] = r.add("y", rows * width);
+    std::vector<floats> given;
+    given.reserve(64);
+    for (int part = 0; part < directions; part++) {
+        for (int k = 0; k < SLI_PART_PARAMS; k++) {
+            const size_t size = param_size(p, k);
+            if (size == 0) continue;
+            given.push_back(drawn(random, size, 0.4));
+            call.param[part * SLI_PART_PARAMS + k] = given.back().data();
+            call.d_param[part * SLI_PART_PARAMS + k] = r.add("gradient of parameter " + std::to_string(k), size);
+        }
+        for (int k = 0; k < states; k++) {
+            const size_t size = (size_t)p.batch * (k == 0 ? O : (size_t)p.units);
+            given.push_back(drawn(random, size, 0.5));
+            call.in[SLI_RNN_STATE_IN(part, k)] = given.back().data();
+            call.out[SLI_RNN_STATE_OUT(part, k)] = r.add("state " + std::to_string(k), size);
+            given.push_back(drawn(random, size, 1));
+            call.d_out[SLI_RNN_STATE_OUT(part, k)] = given.back().data();
+            call.d_in[SLI_RNN_STATE_IN(part, k)] = r.add("gradient of state " + std::to_string(k), size);
+        }
+    }
+    recompute_engine::sli_gpu_step_pack(&call);
+    recompute_engine::sli_gpu_step_forward(&call);
+    call.scratch = backward.bytes.data();
+    call.d_out[SLI_RNN_Y] = dy.data();
+    call.d_in[SLI_RNN_X] = r.add("gradient of x", rows * (size_t)p.inputs);
+    recompute_engine::sli_gpu_step_backward(&call);
+    if (!saved.guarded() || !packed.guarded() || !forward.guarded() || !backward.guarded())
+        complain("memory beyond what was booked was written to");
+    return r;
+}
+
+const char *const trials[] = {
+    "lstm:b5_t8_i3_h6_train",
+    "lstm:b3_t7_i3_h9_bi_train+clip=0.3+forget=1+mask=holes+peephole+rdrop=0.3+zoneout_c=0.2+zoneout_h=0.2",
+    "lstm:b4_t7_i5_h7_p3_train+lengths+peephole+rdrop=0.2+reverse+zoneout_c=0.3",
+    "lstm:b65_t4_i3_h6_bf16_train+act=relu+lengths",
+    "lstm:b66_t4_i3_h5_f16_train+ract=hard_sigmoid+zoneout_c=0.1",
+    "gru:b5_t8_i3_h6_train",
+    "gru:b3_t7_i3_h9_bi_train+bias=single+lengths+maskout=repeat+rdrop=0.3+zoneout_h=0.2",
+    "gru:b65_t5_i3_h6_bf16_train+rdrop=0.2+reverse",
+    "gru:b4_t8_i3_h7_train+mask=holes+rdrop=0.3+reset=before+reverse",
+    "gru:b65_t4_i3_h7_bf16_bi_train+bias=none+reset=before",
+    "rnn:b5_t8_i3_h6_bi_train+act=softsign+zoneout_h=0.2",
+    "rnn:b66_t3_i3_h5_f16_train+mask=left",
+};
+
+std::string run_trial(const char *text, uint64_t seed) {
+    enum { CHUNK = 3 };
+    sli_problem p;
+    world = bench();
+    world.seed = seed;
+    world.caps.kind = SLI_DEVICE_CUDA;
+    world.caps.compute_capability = 80;
+    world.caps.multiprocessors = 108;
+    world.caps.l2_bytes = 40 << 20;
+    if (sli_problem_parse(text, &p) != SL_OK) return sl_error_detail();
+    if (sli_step_fused(&p, false) || sli_step_fused(&p, true)) return "steps are fused: not what is tested here";
+    const results kept = compute(p, CHUNK);
+    p.recompute = true;
+    const results again = compute(p, CHUNK);
+    for (size_t k = 0; k < kept.values.size() && world.wrong.empty(); k++)
+        for (size_t i = 0; i < kept.values[k].size(); i++) {
+            const float a = kept.values[k][i], b = again.values[k][i];
+            if (!(fabsf(a) < 1e6f) || memcmp(&a, &b, sizeof a) != 0)
+                complain(kept.names[k] + " " + std::to_string(i) + " is " + std::to_string(b) + ", not " +
+                         std::to_string(a));
+        }
+    return world.wrong;
+}
+
+} // namespace
+
+EMULATE_CASE("recompute: gates of cuda:step computed again give the same bits") {
+    for (const char *text : trials) {
+        const std::string wrong = run_trial(text, seed);
+        if (!wrong.empty()) return emulate_say("%s: %s", text, wrong.c_str());
+    }
+    return "";
+}
