@@ -15,6 +15,7 @@ void amx_emulated_ops(sli_isa_ops *ops) {
     ops->name = "emulated amx";
     ops->panel_bf16 = &emulated_panel_bf16;
     ops->bf16 = &emulated_bf16;
+    ops->fused = &sli_isa_fused_emulated;
 }
 
 #define sli_panel_bf16_amx emulated_panel_bf16

@@ -6,6 +6,7 @@
 
 extern const sli_panel_ops emulated_panel_bf16;
 extern const sli_bf16_ops emulated_bf16;
+extern const sli_fused_ops sli_isa_fused_emulated; /* cells on tiles of AMX's 16 lanes */
 /* The portable table with these in it. */
 void amx_emulated_ops(sli_isa_ops *ops);
 

@@ -4,6 +4,7 @@
 #define CPU_CALL_H
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/isa/isa.h"
 #include "backend/ref/ref.h"
 #include "test.h"
 
@@ -26,6 +27,7 @@ typedef struct call_setup {
     sli_isa isa;
     bool blas;
     bool no_dx;
+    const sli_isa_ops *ops; /* in place of the instruction set's; NULL */
     unsigned accumulate;
 } call_setup;
 
@@ -125,6 +127,7 @@ static inline void call_begin(call_engine *e, const sli_kernel *row, const call_
     e->caps.isa = setup->isa;
     REQUIRE(row->eligible(&e->p, &e->caps, &why));
     sli_cpu_engine(setup->isa, setup->blas, &e->cpu);
+    if (setup->ops) e->cpu.ops = setup->ops;
     REQUIRE_OK(sli_threads_new(NULL, setup->threads, &e->threads));
     const int steps = e->p.steps > 0 ? e->p.steps : 1;
     e->segment = setup->segment ? setup->segment : steps;
@@ -359,7 +362,8 @@ static inline void call_unary(const sli_kernel *row, const call_setup *setup, ca
     sli_metrics metrics = {0};
     sli_call base = call_base(&u.engine, &scalars, &metrics);
     base.rng_layer = 2 << 8;
-    base.packed = NULL;
+    base.param[0] = u.kernel; /* dense and embed */
+    if (row->pack) row->pack(&base);
     for (int s = 0; s < u.engine.segments; s++) call_one_segment(&u, base, s, false);
     for (int s = u.engine.segments - 1; s >= 0 && p->train; s--) call_one_segment(&u, base, s, true);
     u.sums[0] = (float)metrics.loss_sum;

@@ -1,0 +1,28 @@
+/* Cells on tiles of 16 lanes, as AMX's are, in vectors of C: the portable header with longer ones. */
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#undef __SSE2__ /* nor minimum and maximum by its instructions */
+#undef __AVX2__
+#undef __AVX512F__
+#pragma GCC diagnostic ignored "-Wpsabi" /* every function here is inlined */
+#define SLI_ISA_SUFFIX emulated
+#define SLI_VECTOR_H
+#define VF_INLINE static inline __attribute__((always_inline))
+#define INDEPENDENT
+#define VF_REGISTERS 16
+enum { VL = 16 };
+typedef float vf __attribute__((vector_size(64)));
+VF_INLINE vf vf_load(const float *p) {
+    vf v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+VF_INLINE void vf_store(float *p, vf v) {
+    memcpy(p, &v, sizeof v);
+}
+VF_INLINE vf vf_set(float x) {
+    vf v = {0};
+    return v + x;
+}
+#include "backend/cpu/isa/fused_cells.c"
