@@ -7,7 +7,7 @@
 #include "sluice.h"
 
 extern const command command_train, command_predict, command_eval, command_generate, command_plan, command_check,
-    command_bench, command_info, command_devices;
+    command_bench, command_info, command_devices, command_convert;
 
 /* --device --threads --dtype --require --memory-limit --recompute-gates --no-graph --tune */
 typedef struct where_options {

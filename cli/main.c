@@ -5,9 +5,9 @@
 
 #include "common.h"
 
-static const command *const commands[] = {&command_train,    &command_predict, &command_eval,
-                                          &command_generate, &command_plan,    &command_check,
-                                          &command_bench,    &command_info,    &command_devices};
+static const command *const commands[] = {&command_train,   &command_predict, &command_eval,  &command_generate,
+                                          &command_convert, &command_plan,    &command_check, &command_bench,
+                                          &command_info,    &command_devices};
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
 static void print_help(void) {

@@ -217,18 +217,37 @@ static const char vectors_text[] =
     "@_INLINE @_vector @_load(const float *p) { return *(const @_memory *)p; }\n"
     "@_INLINE void @_store(float *p, @_vector v) { *(@_memory *)p = v; }\n";
 
-/* Needed by cells and by some activations. */
-static const char clamp_text[] =
-    "/* x between low and high, in a loop of its own: compilers make one minimum and one maximum of it. */\n"
-    "@_INLINE @_vector @_clamp(@_vector x, float low, float high) {\n"
-    "    float a[@_LANES] @_ALIGNED;\n"
-    "    @_store(a, x);\n"
-    "    for (int l = 0; l < @_LANES; l++) {\n"
-    "        a[l] = a[l] < low ? low : a[l];\n"
-    "        a[l] = a[l] > high ? high : a[l];\n"
-    "    }\n"
-    "    return @_load(a);\n"
-    "}\n";
+/* Needed by cells and by some activations. Compilers do not make one instruction of comparing and choosing. */
+static const char choice_text[] =
+    "/* The smaller and the larger; b where one of them is no number. */\n"
+    "#if @_LANES == 16\n"
+    "#include <immintrin.h>\n"
+    "#define @_MIN(a, b) ((@_vector)_mm512_min_ps(a, b))\n"
+    "#define @_MAX(a, b) ((@_vector)_mm512_max_ps(a, b))\n"
+    "#elif @_LANES == 8\n"
+    "#include <immintrin.h>\n"
+    "#define @_MIN(a, b) ((@_vector)_mm256_min_ps(a, b))\n"
+    "#define @_MAX(a, b) ((@_vector)_mm256_max_ps(a, b))\n"
+    "#elif @_LANES == 4 && defined(__SSE2__)\n"
+    "#include <emmintrin.h>\n"
+    "#define @_MIN(a, b) ((@_vector)_mm_min_ps(a, b))\n"
+    "#define @_MAX(a, b) ((@_vector)_mm_max_ps(a, b))\n"
+    "#elif @_LANES == 4 && defined(__aarch64__)\n"
+    "#include <arm_neon.h>\n"
+    "#define @_MIN(a, b) ((@_vector)vminq_f32(a, b))\n"
+    "#define @_MAX(a, b) ((@_vector)vmaxq_f32(a, b))\n"
+    "#elif @_LANES == 4\n"
+    "#define @_MIN(a, b) ((@_vector)(((@_bits)((a) < (b)) & (@_bits)(a)) | (~(@_bits)((a) < (b)) & (@_bits)(b))))\n"
+    "#define @_MAX(a, b) ((@_vector)(((@_bits)((a) > (b)) & (@_bits)(a)) | (~(@_bits)((a) > (b)) & (@_bits)(b))))\n"
+    "#else\n"
+    "#define @_MIN(a, b) ((a) < (b) ? (a) : (b))\n"
+    "#define @_MAX(a, b) ((a) > (b) ? (a) : (b))\n"
+    "#endif\n";
+static const char clamp_text[] = "@_INLINE @_vector @_clamp(@_vector x, float low, float high) {\n"
+                                 "    const @_vector zero = {0}, least = zero + low, most = zero + high;\n"
+                                 "    x = @_MAX(least, x);\n"
+                                 "    return @_MIN(most, x);\n"
+                                 "}\n";
 
 static const char sigmoid_text[] =
     "/* sigmoid x = 1 / D, D = 1 + e^-x; e^-x = 2^(n + r), n by adding 1.5 * 2^23, 2^r by its Taylor polynomial. */\n"
@@ -315,25 +334,18 @@ static const char *const act_functions[] = {
     "}\n",
     "@_INLINE @_vector @_sigmoid(@_vector x) { return 1.0f / @_sigmoid_divisor(x); }\n",
     "@_INLINE @_vector @_relu(@_vector x) {\n"
-    "    float a[@_LANES] @_ALIGNED;\n"
-    "    @_store(a, x);\n"
-    "    for (int l = 0; l < @_LANES; l++) a[l] = a[l] < 0.0f ? 0.0f : a[l];\n"
-    "    return @_load(a);\n"
+    "    const @_vector zero = {0};\n"
+    "    return @_MAX(zero, x);\n"
     "}\n",
     "@_INLINE @_vector @_hard_sigmoid(@_vector x) { return @_clamp(x * (1.0f / 6.0f) + 0.5f, 0.0f, 1.0f); }\n",
     "@_INLINE @_vector @_hard_sigmoid_k2(@_vector x) { return @_clamp(x * 0.2f + 0.5f, 0.0f, 1.0f); }\n",
-    "@_INLINE @_vector @_softsign(@_vector x) {\n"
-    "    float a[@_LANES] @_ALIGNED;\n"
-    "    @_store(a, x);\n"
-    "    for (int l = 0; l < @_LANES; l++) a[l] = 1.0f + (a[l] < 0.0f ? -a[l] : a[l]);\n"
-    "    return x / @_load(a);\n"
-    "}\n"};
+    "@_INLINE @_vector @_softsign(@_vector x) { return x / (1.0f + @_MAX(x, -x)); }\n"};
 static const char *const act_calls[] = {
     "", "", "@_tanh", "@_sigmoid", "@_relu", "@_hard_sigmoid", "@_hard_sigmoid_k2", "@_softsign"};
 
 /* Which functions the layers need. */
 typedef struct needs {
-    bool lstm, gru, multiply, act[CELL_ACT_SOFTSIGN + 1];
+    bool lstm, gru, multiply, clip, act[CELL_ACT_SOFTSIGN + 1];
 } needs;
 
 static needs needs_of(const sli_stream_layers *layers) {
@@ -349,6 +361,7 @@ static needs needs_of(const sli_stream_layers *layers) {
             n.gru = n.gru || l->kind == SLI_STREAM_GRU;
         } else {
             n.act[l->act] = true;
+            n.clip = n.clip || l->options & CELL_CLIP;
             if (l->gate_act) n.act[l->gate_act] = true;
         }
     }
@@ -365,7 +378,9 @@ static void put_functions(const emitter *e) {
     put(e, "#define @_MOST %d /* lanes */\n", most);
     put_text(e, vectors_text);
     const bool tanh = n.lstm || n.gru || n.act[CELL_ACT_TANH], sigmoid = n.lstm || n.gru || n.act[CELL_ACT_SIGMOID];
-    if (tanh || sigmoid || n.act[CELL_ACT_HARD_SIGMOID] || n.act[CELL_ACT_HARD_SIGMOID_K2]) put_text(e, clamp_text);
+    const bool clamp = tanh || sigmoid || n.clip || n.act[CELL_ACT_HARD_SIGMOID] || n.act[CELL_ACT_HARD_SIGMOID_K2];
+    if (clamp || n.act[CELL_ACT_RELU] || n.act[CELL_ACT_SOFTSIGN]) put_text(e, choice_text);
+    if (clamp) put_text(e, clamp_text);
     if (sigmoid) put_text(e, sigmoid_text);
     if (tanh) put_text(e, tanh_text);
     if (n.multiply) put_text(e, multiply_text);
@@ -415,7 +430,7 @@ static void put_block_products(const emitter *e, int index, const sli_stream_lay
 
 /* The cell of vector i of a block, with any activation and option, when not the usual: m[] of an LSTM, a[] of a GRU reset before. */
 static void put_any_lstm(const emitter *e, int index, const sli_stream_layer *l) {
-    const bool clip = l->options & CELL_CLIP, peephole = l->options & CELL_PEEPHOLE;
+    const bool peephole = l->options & CELL_PEEPHOLE;
     put(e,
         "            @_vector old_c = @_load(c + u), v, in = z[i], forget = z[UNITS + i], out = z[2 * UNITS + i];\n");
     if (peephole) {
@@ -430,12 +445,7 @@ static void put_any_lstm(const emitter *e, int index, const sli_stream_layer *l)
     put(e, " * ");
     put_act(e, l->act, "z[3 * UNITS + i]");
     put(e, ";\n");
-    if (clip)
-        put(e,
-            "            @_store(m + u, v);\n            for (int k = u; k < u + @_LANES; k++) {\n"
-            "                m[k] = m[k] < %af ? %af : m[k];\n                m[k] = m[k] > %af ? %af : m[k];\n"
-            "            }\n            v = @_load(m + u);\n",
-            -(double)l->clip, -(double)l->clip, (double)l->clip, (double)l->clip);
+    if (l->options & CELL_CLIP) put(e, "            v = @_clamp(v, %af, %af);\n", -(double)l->clip, (double)l->clip);
     if (peephole)
         put(e, "            out += @_load(@_%d_peephole + %d + u) * v;\n", index, 2 * round_up(l->units, block_of(l)));
     if (l->options & CELL_ZONEOUT_C)
