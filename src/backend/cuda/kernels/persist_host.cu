@@ -272,9 +272,8 @@ static void pack(const sli_call *call, sli_persist_kind kind) {
     if (!sli_persist_enter(call, kind, false, &p)) return;
     for (int d = 0; d < p.directions; d++) {
         const step_way *way = &p.ways[d];
-        sli_step_pack(way, way->s.recompute);
-        sli_persist_pack(way, &p.pair.forward, way->weights + p.packed.forward);
-        if (call->problem.train) sli_persist_pack(way, &p.pair.backward, way->weights + p.packed.backward);
+        sli_persist_pack(way, &p.pair, &p.packed);
+        if (way->s.recompute) sli_step_pack_recurrent(way);
     }
 }
 

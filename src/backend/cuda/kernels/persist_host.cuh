@@ -28,8 +28,8 @@ void sli_persist_enter_span(persist_call *persist, int first, int end);
 persist_call sli_persist_piece_at(const persist_call *persist, int first, int end, int order);
 /* The way of one chunk, for the products outside the loop. */
 step_way sli_persist_chunk(const persist_call *persist, int direction, int index);
-/* to = weights of one direction as the geometry wants them. */
-void sli_persist_pack(const step_way *way, const sli_persist_geometry *geometry, void *to);
+/* All that one direction has packed, but R as cuda:step's products read it, in one launch. */
+void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const sli_persist_packed *at);
 /* Fills what both passes share. */
 void sli_persist_args(const persist_call *persist, persist_args *args);
 /* The built-in kernel of this geometry; NULL: there is none. */

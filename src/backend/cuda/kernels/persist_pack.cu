@@ -1,5 +1,5 @@
 /* cuda:cluster and cuda:grid: R and R^T as operands in the order that the persistent kernels read them, zeros where units or
- * rows are padding. */
+ * rows are padding; in the same launch W and the biases as cuda:step's products read them. */
 #include "backend/cuda/kernels/persist_host.cuh"
 #include "backend/cuda/kernels/persist_sizes.cuh"
 
@@ -11,7 +11,8 @@ typedef struct pack_divisor {
     int d;
 } pack_divisor;
 
-typedef struct pack_args {
+typedef struct pack_matrix {
+    int blocks;
     uint4 *to;              /* = [CTA][warp][tiles_k][tiles_m][lane] */
     const float *recurrent; /* [gates H][H] */
     int H, units, reduce;
@@ -20,6 +21,20 @@ typedef struct pack_args {
     int warps_m, warps, tiles_m, tiles_k, tile_rows, tile_k;
     int m, k; /* of M without padding */
     bool backward;
+    sl_dtype math;
+} pack_matrix;
+
+typedef struct pack_args {
+    pack_matrix matrix[2]; /* forward, backward; `blocks` 0: not wanted */
+    uint4
+        *kernel_to; /* = operand [zs][xs], rows of `pieces` times 16 bytes, `all_pieces` together; 0: W is not copied */
+    const float *kernel; /* [GH][I] */
+    int64_t all_pieces;
+    int pieces, GH, I;
+    bool quads;     /* W's rows begin at 16 bytes */
+    float *bias_to; /* = [GH]: everything that can be added to W x */
+    const float *bias, *recurrent_bias;
+    int apart; /* from here on the recurrent bias is left to the cell */
     sl_dtype math;
 } pack_args;
 
@@ -34,26 +49,26 @@ static __device__ __forceinline__ int pack_divide(int n, const pack_divisor &by,
 }
 
 /* Element (m, k) of the M of CTA (q, p), see persist_geometry.h, is R[row of m + column of k]; -1: padding. */
-static __device__ __forceinline__ int pack_row(const pack_args &a, int q, int m) {
+static __device__ __forceinline__ int pack_row(const pack_matrix &a, int q, int m) {
     int within, unit;
     const int owner = pack_divide(m, a.own, &within), gate = pack_divide(within, a.unit, &unit);
     unit += (q * a.reduce + owner) * a.units;
     if (m >= a.m || unit >= a.H) return -1;
     return a.backward ? unit : (gate * a.H + unit) * a.H;
 }
-static __device__ __forceinline__ int pack_column(const pack_args &a, int p, int k) {
+static __device__ __forceinline__ int pack_column(const pack_matrix &a, int p, int k) {
     int of, gate;
     const int giver = pack_divide(k, a.each, &of);
     const int unit = pack_divide(of, a.vk, &gate) + (giver * a.reduce + p) * a.units;
     if (k >= a.k || unit >= a.H) return -1;
     return a.backward ? (gate * a.H + unit) * a.H : unit;
 }
-static __device__ __forceinline__ float pack_element(const pack_args &a, int row, int column) {
+static __device__ __forceinline__ float pack_element(const pack_matrix &a, int row, int column) {
     return row < 0 || column < 0 ? 0.0f : a.recurrent[row + column];
 }
 
 /* A lane's 16 bytes of the tile that begins at (m, k). */
-static __device__ __forceinline__ uint4 pack_tile(const pack_args &a, int q, int p, int m, int k, int lane) {
+static __device__ __forceinline__ uint4 pack_tile(const pack_matrix &a, int q, int p, int m, int k, int lane) {
     uint32_t four[4];
     if (a.math == SL_F32) {
         const int row = pack_row(a, q, m + lane);
@@ -85,11 +100,11 @@ static __device__ __forceinline__ uint4 pack_tile(const pack_args &a, int q, int
 }
 
 /* A block has the tiles of one warp of one CTA, its warps take them in turns. */
-static __global__ void __launch_bounds__(PACK_THREADS) persist_pack(const __grid_constant__ pack_args a) {
-    const int warp = (int)blockIdx.x % a.warps, cta = (int)blockIdx.x / a.warps, lane = (int)threadIdx.x % 32;
+static __device__ __forceinline__ void pack_block(const pack_matrix &a, int block) {
+    const int warp = block % a.warps, cta = block / a.warps, lane = (int)threadIdx.x % 32;
     const int q = cta / a.reduce, p = cta % a.reduce, count = a.tiles_m * a.tiles_k;
     const int first_m = warp % a.warps_m * a.tiles_m, first_k = warp / a.warps_m * a.tiles_k;
-    uint4 *to = a.to + (int64_t)blockIdx.x * count * 32;
+    uint4 *to = a.to + (int64_t)block * count * 32;
     for (int tile = (int)threadIdx.x / 32; tile < count; tile += PACK_THREADS / 32) {
         int of_m;
         const int of_k = pack_divide(tile, a.tiles, &of_m);
@@ -97,28 +112,102 @@ static __global__ void __launch_bounds__(PACK_THREADS) persist_pack(const __grid
     }
 }
 
-void sli_persist_pack(const step_way *way, const sli_persist_geometry *g, void *to) {
+/* Piece number `piece` of W: 16 bytes of a row, zeros behind its end and in rows from GH on. */
+static __device__ __forceinline__ void pack_piece(const pack_args &a, int64_t piece) {
+    const bool narrow = a.math == SL_BF16 || a.math == SL_F16;
+    const int each = narrow ? 8 : 4;
+    const int64_t row = piece >> 32 ? piece / a.pieces : (int64_t)((uint32_t)piece / (uint32_t)a.pieces);
+    const int first = (int)(piece - row * a.pieces) * each;
+    float v[8];
+    const float *from = a.kernel + row * a.I + first;
+#pragma unroll
+    for (int i = 0; i < 8; i += 4) {
+        if (a.quads && i < each && row < a.GH && first + i < a.I) {
+            const float4 quad = *reinterpret_cast<const float4 *>(from + i);
+            v[i] = quad.x;
+            v[i + 1] = quad.y;
+            v[i + 2] = quad.z;
+            v[i + 3] = quad.w;
+            continue;
+        }
+#pragma unroll
+        for (int j = i; j < i + 4; j++) v[j] = j < each && row < a.GH && first + j < a.I ? from[j] : 0.0f;
+    }
+    uint32_t four[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        four[i] = a.math == SL_BF16  ? ptx_pack_bf16(v[2 * i], v[2 * i + 1])
+                  : a.math == SL_F16 ? ptx_pack_f16(v[2 * i], v[2 * i + 1])
+                                     : __float_as_uint(v[i]);
+    a.kernel_to[piece] = make_uint4(four[0], four[1], four[2], four[3]);
+}
+
+/* R's two forms in turns, so that what one has read is in L2 for the other; then W and the biases. */
+static __global__ void __launch_bounds__(PACK_THREADS) persist_pack(const __grid_constant__ pack_args a) {
+    const int forward = a.matrix[0].blocks, backward = a.matrix[1].blocks, block = (int)blockIdx.x;
+    const int fewer = forward < backward ? forward : backward;
+    if (block < forward + backward) {
+        const bool turns = block < 2 * fewer, second = turns ? block % 2 == 1 : backward > forward;
+        const int own = turns ? block / 2 : block - fewer;
+        if (second)
+            pack_block(a.matrix[1], own);
+        else
+            pack_block(a.matrix[0], own);
+        return;
+    }
+    const int64_t at = (int64_t)(block - forward - backward) * PACK_THREADS + threadIdx.x;
+    if (at < a.all_pieces) pack_piece(a, at);
+    const int64_t j = at - a.all_pieces;
+    if (j < 0 || j >= a.GH) return;
+    float sum = a.bias ? a.bias[j] : 0.0f;
+    if (a.recurrent_bias && j < a.apart) sum += a.recurrent_bias[j];
+    a.bias_to[j] = sum;
+}
+
+static void set_matrix(const step_way *way, const sli_persist_geometry *g, void *to, pack_matrix *a) {
+    a->blocks = sli_persist_group(g) * sli_persist_warps(g);
+    a->to = (uint4 *)to;
+    a->recurrent = (const float *)way->param[SLI_RNN_RECURRENT];
+    a->H = (int)way->s.H;
+    a->units = g->units;
+    a->reduce = g->reduce;
+    a->own = pack_divisor_of(g->units * sli_persist_ym(g));
+    a->unit = pack_divisor_of(g->units);
+    a->each = pack_divisor_of(g->units * sli_persist_vk(g));
+    a->vk = pack_divisor_of(sli_persist_vk(g));
+    a->tiles = pack_divisor_of(g->tiles_m);
+    a->warps_m = g->warps_m;
+    a->warps = sli_persist_warps(g);
+    a->tiles_m = g->tiles_m;
+    a->tiles_k = g->tiles_k;
+    a->tile_rows = sli_persist_tile_rows(g->math);
+    a->tile_k = sli_persist_tile_k(g->math);
+    a->m = sli_persist_m(g);
+    a->k = sli_persist_k(g);
+    a->backward = g->backward;
+    a->math = g->math;
+}
+
+void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const sli_persist_packed *at) {
+    const sli_step_shape *s = &way->s;
     pack_args a = {};
-    a.to = (uint4 *)to;
-    a.recurrent = (const float *)way->param[SLI_RNN_RECURRENT];
-    a.H = (int)way->s.H;
-    a.units = g->units;
-    a.reduce = g->reduce;
-    a.own = pack_divisor_of(g->units * sli_persist_ym(g));
-    a.unit = pack_divisor_of(g->units);
-    a.each = pack_divisor_of(g->units * sli_persist_vk(g));
-    a.vk = pack_divisor_of(sli_persist_vk(g));
-    a.tiles = pack_divisor_of(g->tiles_m);
-    a.warps_m = g->warps_m;
-    a.warps = sli_persist_warps(g);
-    a.tiles_m = g->tiles_m;
-    a.tiles_k = g->tiles_k;
-    a.tile_rows = sli_persist_tile_rows(g->math);
-    a.tile_k = sli_persist_tile_k(g->math);
-    a.m = sli_persist_m(g);
-    a.k = sli_persist_k(g);
-    a.backward = g->backward;
-    a.math = g->math;
-    const sli_step_grid grid = {(unsigned)(sli_persist_group(g) * sli_persist_warps(g)), 1, PACK_THREADS, 1};
+    set_matrix(way, &pair->forward, way->weights + at->forward, &a.matrix[0]);
+    if (s->train) set_matrix(way, &pair->backward, way->weights + at->backward, &a.matrix[1]);
+    a.math = pair->forward.math;
+    a.GH = (int)s->GH;
+    a.I = (int)s->I;
+    if (s->copy_w) {
+        a.kernel_to = (uint4 *)(way->weights + way->packed.kernel);
+        a.kernel = (const float *)way->param[SLI_RNN_KERNEL];
+        a.quads = s->I % 4 == 0 && (uintptr_t)a.kernel % 16 == 0;
+        a.pieces = (int)(s->xs * (int64_t)s->operand / 16);
+        a.all_pieces = s->zs * a.pieces;
+    }
+    a.bias_to = (float *)(way->weights + way->packed.bias);
+    a.bias = (const float *)way->param[SLI_RNN_BIAS];
+    a.recurrent_bias = (const float *)way->param[SLI_RNN_RECURRENT_BIAS];
+    a.apart = (int)(s->gru ? 2 * s->H : s->GH);
+    const int64_t rest = (a.all_pieces + a.GH + PACK_THREADS - 1) / PACK_THREADS;
+    const sli_step_grid grid = {(unsigned)(a.matrix[0].blocks + a.matrix[1].blocks + rest), 1, PACK_THREADS, 1};
     sli_step_launch(way, persist_pack, &grid, &a, false, "launch of packed recurrent weights");
 }

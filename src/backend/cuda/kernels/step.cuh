@@ -153,8 +153,9 @@ void sli_step_project_inputs(const step_way *way);
 void sli_step_recompute(const step_way *way);
 void sli_step_add_products(const step_way *way);
 void sli_step_give_inputs(const step_way *way, bool add);
-/* Packed copies of the weights, of R too where `with_recurrent`; biases. */
-void sli_step_pack(const step_way *way, bool with_recurrent);
+/* Packed copies of the weights, biases; of R alone. */
+void sli_step_pack(const step_way *way);
+void sli_step_pack_recurrent(const step_way *way);
 /* Flags of all steps and factors, where the problem has them. */
 void sli_step_masks(const step_way *way);
 /* The entering states into their slot; without any step also into the leaving tensors. */

@@ -212,17 +212,22 @@ static __global__ void __launch_bounds__(STEP_THREADS) pack_bias(const __grid_co
     a.to[j] = sum;
 }
 
-void sli_step_pack(const step_way *way, bool with_recurrent) {
+void sli_step_pack_recurrent(const step_way *way) {
+    const sli_step_shape *s = &way->s;
+    if (s->copy_r)
+        sli_step_rows(way->queue, way->stream, way->common.math, way->weights + way->packed.recurrent, s->hs, s->zs,
+                      (const float *)way->param[SLI_RNN_RECURRENT], s->GH, s->O);
+}
+
+void sli_step_pack(const step_way *way) {
     const sli_step_shape *s = &way->s;
     const sl_dtype math = way->common.math;
     const float *kernel = (const float *)way->param[SLI_RNN_KERNEL];
-    const float *recurrent = (const float *)way->param[SLI_RNN_RECURRENT];
     const float *projection = (const float *)way->param[SLI_RNN_PROJECTION];
     char *to = way->weights;
     if (s->copy_w)
         sli_step_rows(way->queue, way->stream, math, to + way->packed.kernel, s->xs, s->zs, kernel, s->GH, s->I);
-    if (s->copy_r && with_recurrent)
-        sli_step_rows(way->queue, way->stream, math, to + way->packed.recurrent, s->hs, s->zs, recurrent, s->GH, s->O);
+    sli_step_pack_recurrent(way);
     if (s->project)
         sli_step_rows(way->queue, way->stream, math, to + way->packed.projection, s->ms, s->O, projection, s->O, s->H);
     bias_args a = {};
@@ -238,5 +243,5 @@ void sli_step_pack(const step_way *way, bool with_recurrent) {
 extern "C" void sli_gpu_step_pack(const sli_call *call) {
     step_way ways[2];
     const int directions = sli_step_ways(call, false, ways);
-    for (int d = 0; d < directions && !sli_cuda_failed(call->queue); d++) sli_step_pack(&ways[d], true);
+    for (int d = 0; d < directions && !sli_cuda_failed(call->queue); d++) sli_step_pack(&ways[d]);
 }

@@ -2,20 +2,19 @@
 #ifndef SLI_CUDA_PERSIST_HOST_CUH
 #define SLI_CUDA_PERSIST_HOST_CUH
 
-#include "backend/cuda/persist_geometry.h"
-#include "backend/cuda/step_layout.h"
+#include "backend/cuda/persist_layout.h"
 #include "emulate.h"
 
 typedef struct step_way {
-    struct {
-        int64_t H;
-    } s;
+    sli_step_shape s;
+    sli_step_packed packed;
+    char *weights;
     const void *const *param;
     uint64_t seed;
     std::string *failure;
 } step_way;
 
-void sli_persist_pack(const step_way *way, const sli_persist_geometry *geometry, void *to);
+void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const sli_persist_packed *at);
 
 template <typename ARGS>
 void sli_step_launch(const step_way *way, void (*kernel)(ARGS), const sli_step_grid *grid, const ARGS *args, bool,

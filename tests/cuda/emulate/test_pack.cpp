@@ -1,0 +1,121 @@
+/* Packed weights of the persistent rows: what one launch gives is what each part by itself is. */
+#include <string.h>
+#include <random>
+#include "backend/cuda/kernels/persist_host.cuh"
+#include "cases.h"
+
+namespace {
+
+using floats = std::vector<float>;
+
+struct layer {
+    sli_persist_pair pair;
+    step_way way;
+    floats w, r, b, rb;
+    std::vector<const void *> params;
+    std::string failure;
+};
+
+floats drawn(size_t count, std::mt19937_64 &random) {
+    floats values(count);
+    for (float &v : values) v = (float)((double)(random() >> 11) * 0x1p-52 - 1);
+    return values;
+}
+
+/* A piece of an operand of W as float. */
+float widened(const char *at, sl_dtype math, size_t index) {
+    uint16_t bits;
+    float value;
+    if (math == SL_BF16 || math == SL_F16) {
+        memcpy(&bits, at + 2 * index, sizeof bits);
+        return math == SL_BF16 ? emulate::from_bf16(bits) : emulate::from_f16(bits);
+    }
+    memcpy(&value, at + 4 * index, sizeof value);
+    return value;
+}
+float rounded(float x, sl_dtype math) {
+    return math == SL_BF16  ? emulate::from_bf16(emulate::to_bf16(x))
+           : math == SL_F16 ? emulate::from_f16(emulate::to_f16(x))
+                            : x;
+}
+
+std::vector<char> packed(layer *l, const sli_persist_pair &pair, bool train, const sli_persist_packed &at) {
+    std::vector<uint4> memory(at.stride / sizeof(uint4), make_uint4(~0u, ~0u, ~0u, ~0u));
+    l->way.weights = reinterpret_cast<char *>(memory.data());
+    l->way.s.train = train;
+    sli_persist_pack(&l->way, &pair, &at);
+    return std::vector<char>(l->way.weights, l->way.weights + at.stride);
+}
+
+std::string check(const char *text, sli_persist_kind kind, uint64_t seed) {
+    sli_problem p;
+    sli_caps caps = {};
+    sli_why why = {""};
+    layer l = {};
+    std::mt19937_64 random(seed);
+    if (sli_problem_parse(text, &p) != SL_OK) return "no problem";
+    caps.kind = SLI_DEVICE_CUDA;
+    caps.compute_capability = 90;
+    caps.multiprocessors = 132;
+    caps.shared_memory = 227 << 10;
+    caps.l2_bytes = 50 << 20;
+    if (!sli_persist_pair_of(&p, 0, &caps, kind, &l.pair, &why)) return why.text;
+    const sli_persist_packed at = sli_persist_layout_packed(&p, &l.pair);
+    const sli_step_shape s = sli_step_shape_of(&p, 1);
+    l.w = drawn((size_t)(s.GH * s.I), random);
+    l.r = drawn((size_t)(s.GH * s.H), random);
+    l.b = drawn((size_t)s.GH, random);
+    l.rb = drawn((size_t)s.GH, random);
+    l.params = {l.w.data(), l.r.data(), l.b.data(), p.bias == SL_BIAS_DOUBLE ? l.rb.data() : nullptr, nullptr, nullptr};
+    l.way.s = s;
+    l.way.packed = at.step;
+    l.way.param = l.params.data();
+    l.way.seed = seed;
+    l.way.failure = &l.failure;
+    const std::vector<char> both = packed(&l, l.pair, true, at);
+    if (!l.failure.empty()) return l.failure;
+    /* Each form of R alone, in the place of forward's. */
+    for (int backward = 0; backward < 2; backward++) {
+        sli_persist_pair alone = l.pair;
+        if (backward) alone.forward = l.pair.backward;
+        sli_persist_packed there = at;
+        there.forward = backward ? at.backward : at.forward;
+        const std::vector<char> one = packed(&l, alone, false, there);
+        if (memcmp(&one[there.forward], &both[there.forward], sli_persist_packed_bytes(&alone.forward)) != 0)
+            return backward ? "R^T differs" : "R differs";
+    }
+    for (int64_t row = 0; s.copy_w && row < s.zs; row++)
+        for (int64_t i = 0; i < s.xs; i++) {
+            const float given = widened(&both[at.step.kernel], p.dtype, (size_t)(row * s.xs + i));
+            const float wanted = row < s.GH && i < s.I ? rounded(l.w[(size_t)(row * s.I + i)], p.dtype) : 0.0f;
+            if (memcmp(&given, &wanted, sizeof given) != 0)
+                return emulate_say("W[%d][%d] is %g, not %g", (int)row, (int)i, (double)given, (double)wanted);
+        }
+    for (int64_t j = 0; j < s.GH; j++) {
+        const bool adds = p.bias == SL_BIAS_DOUBLE && !(s.gru && j >= 2 * s.H);
+        const float wanted = l.b[(size_t)j] + (adds ? l.rb[(size_t)j] : 0.0f);
+        if (widened(&both[at.step.bias], SL_F32, (size_t)j) != wanted) return emulate_say("bias %d differs", (int)j);
+    }
+    return "";
+}
+
+} // namespace
+
+EMULATE_CASE("pack: one launch gives R, R^T, W and biases") {
+    static const struct {
+        const char *text;
+        sli_persist_kind kind;
+    } cases[] = {
+        {"lstm:b3_t4_i10_h33_bf16_train", SLI_PERSIST_KIND_CLUSTER},
+        {"lstm:b3_t4_i12_h40_bf16_train", SLI_PERSIST_KIND_GRID},
+        {"gru:b9_t4_i8_h21_tf32_train", SLI_PERSIST_KIND_CLUSTER},
+        {"gru:b9_t4_i7_h24_f16_train", SLI_PERSIST_KIND_GRID},
+        {"rnn:b2_t4_i5_h17_f32x3_train", SLI_PERSIST_KIND_CLUSTER},
+        {"lstm:b2_t4_i5_h9_f32_train+bias=double", SLI_PERSIST_KIND_GRID},
+    };
+    for (const auto &c : cases) {
+        const std::string wrong = check(c.text, c.kind, seed);
+        if (!wrong.empty()) return emulate_say("%s: %s", c.text, wrong.c_str());
+    }
+    return "";
+}
