@@ -95,13 +95,18 @@ static bool step_has_time(const sl_plan *plan, const sli_emit *emit) {
     return plan->tensors[tensor].shape.time;
 }
 
+/* The dtype of a plan is that of its products: on CPUs, what multiplies nothing is f32 where they are i8 or bf16. */
+static sl_dtype dtype_of(const sl_plan *plan, sli_op op) {
+    const sl_dtype dtype = plan->options.dtype;
+    const bool products = dtype == SL_I8 || (dtype == SL_BF16 && plan->caps.kind == SLI_DEVICE_CPU);
+    return products && !sli_op_multiplies(op) ? SL_F32 : dtype;
+}
+
 static void fill_problem(const sl_plan *plan, const sli_emit *emit, sli_problem *problem) {
     problem->layers = problem->layers > 0 ? problem->layers : 1;
     problem->batch = plan->options.batch;
     problem->steps = step_has_time(plan, emit) ? plan->options.steps : 0;
-    problem->dtype = plan->options.dtype;
-    const bool cpu_bf16 = problem->dtype == SL_BF16 && plan->caps.kind == SLI_DEVICE_CPU;
-    if ((problem->dtype == SL_I8 || cpu_bf16) && !sli_op_multiplies(problem->op)) problem->dtype = SL_F32;
+    problem->dtype = dtype_of(plan, problem->op);
     problem->train = plan->train;
     if (emit->takes_mask && problem->steps > 0 && plan->options.masking != SL_MASK_NONE)
         problem->mask = plan->options.masking == SL_MASK_LENGTHS ? SLI_MASK_LENGTHS : SLI_MASK_HOLES;
@@ -444,7 +449,7 @@ static sl_status choose_update(sl_plan *plan) {
                           .layers = 1,
                           .elements = (int64_t)plan->param_elements,
                           .train = true,
-                          .dtype = plan->options.dtype,
+                          .dtype = dtype_of(plan, SLI_OP_NORM),
                           .clip = plan->options.clip};
     *optimizer = *norm;
     optimizer->op = SLI_OP_OPTIM;

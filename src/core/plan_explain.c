@@ -135,6 +135,11 @@ static void explain_device(const sl_plan *plan, sli_text *text) {
     bool usable = false;
     if (caps->kind != SLI_DEVICE_CUDA) {
         sli_text_printf(text, "instruction set: %s (%s)\n", sli_isa_name(caps->isa), caps->isa_why);
+        if (plan->options.dtype == SL_BF16)
+            sli_text_printf(text, "  products in bf16 %s\n",
+                            caps->isa == SLI_ISA_AMX
+                                ? "by AMX"
+                                : "without AMX: weights take half the bytes, the arithmetic is f32 on rounded numbers");
         return;
     }
     if (caps->invented)
