@@ -31,9 +31,10 @@ typedef struct call_setup {
     unsigned accumulate;
 } call_setup;
 
-static inline const sli_kernel *call_row(const sli_kernel *const *rows, sli_op op) {
+/* The row of this name, or, NULL, the first one. */
+static inline const sli_kernel *call_row(const sli_kernel *const *rows, sli_op op, const char *name) {
     for (; *rows; rows++)
-        if ((*rows)->op == op) return *rows;
+        if ((*rows)->op == op && (!name || strcmp((*rows)->name, name) == 0)) return *rows;
     return NULL;
 }
 

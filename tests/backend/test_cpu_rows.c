@@ -32,14 +32,19 @@ static sli_op op_of(const char *text) {
     return p.op;
 }
 
+/* Dense layers have another row for weights of 8 bits. */
+static const sli_kernel *row_of(sli_op op) {
+    return call_row(sli_cpu_kernels, op, op == SLI_OP_DENSE ? "cpu:gemm" : NULL);
+}
+
 static void compare_all(sli_isa isa, bool blas) {
     for (int i = 0; i < COUNT; i++)
         for (unsigned accumulate = 0; accumulate < 2; accumulate++) {
             call_setup setup = {
                 .text = problems[i], .chunk = 4, .threads = 2, .isa = isa, .blas = blas, .accumulate = accumulate};
             call_result fast = {.count = 0}, slow = {.count = 0};
-            call_unary(call_row(sli_cpu_kernels, op_of(problems[i])), &setup, &fast);
-            call_unary(call_row(sli_ref_kernels, op_of(problems[i])), &setup, &slow);
+            call_unary(row_of(op_of(problems[i])), &setup, &fast);
+            call_unary(call_row(sli_ref_kernels, op_of(problems[i]), NULL), &setup, &slow);
             call_compare(&fast, &slow, 2e-6, problems[i]);
             call_free(&fast);
             call_free(&slow);
@@ -62,7 +67,7 @@ TEST(cpu_rows_bits_do_not_depend_on_threads_or_segments) {
         call_setup setup = {.text = problems[i], .chunk = 4, .threads = 1, .isa = sli_cpu_isa(), .blas = true};
         sli_problem p;
         REQUIRE_OK(sli_problem_parse(problems[i], &p));
-        const sli_kernel *row = call_row(sli_cpu_kernels, p.op);
+        const sli_kernel *row = row_of(p.op);
         call_result one = {.count = 0};
         call_unary(row, &setup, &one);
         for (size_t k = 0; k < sizeof ways / sizeof ways[0]; k++) {
@@ -83,7 +88,7 @@ TEST(cpu_xent_gradient_in_place) {
     enum { B = 5, T = 3, V = 37, N = B * T * V };
     sli_problem p;
     REQUIRE_OK(sli_problem_parse("xent:b5_t3_h37_train", &p));
-    const sli_kernel *row = call_row(sli_cpu_kernels, SLI_OP_XENT);
+    const sli_kernel *row = row_of(SLI_OP_XENT);
     CHECK(row->gradient_in_place);
     float z[N], apart[N];
     int32_t labels[B * T];
@@ -125,7 +130,7 @@ static void update(const sli_kernel *const *rows, const char *text, int threads,
     sli_cpu_engine(caps.isa, true, &engine);
     sli_threads *pool;
     REQUIRE_OK(sli_threads_new(NULL, threads, &pool));
-    const sli_kernel *norm_row = call_row(rows, SLI_OP_NORM), *row = call_row(rows, SLI_OP_OPTIM);
+    const sli_kernel *norm_row = call_row(rows, SLI_OP_NORM, NULL), *row = call_row(rows, SLI_OP_OPTIM, NULL);
     uint64_t seed = test_seed;
     float *param = call_keep(result, "param", ELEMENTS, &seed, 1),
           *slot0 = call_keep(result, "slot0", ELEMENTS, NULL, 0);

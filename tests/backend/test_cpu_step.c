@@ -46,8 +46,8 @@ static void compare_all(sli_isa isa, bool blas) {
         call_setup setup = {
             .text = problems[i], .chunk = 4, .threads = 2, .isa = isa, .blas = blas, .accumulate = i & 1};
         call_result fast = {.count = 0}, slow = {.count = 0};
-        call_recurrent(call_row(sli_cpu_kernels, op_of(problems[i])), &setup, &fast);
-        call_recurrent(call_row(sli_ref_kernels, op_of(problems[i])), &setup, &slow);
+        call_recurrent(call_row(sli_cpu_kernels, op_of(problems[i]), "cpu:step"), &setup, &fast);
+        call_recurrent(call_row(sli_ref_kernels, op_of(problems[i]), NULL), &setup, &slow);
         call_compare(&fast, &slow, 1e-5, problems[i]);
         call_free(&fast);
         call_free(&slow);
@@ -70,7 +70,7 @@ TEST(cpu_step_bits_do_not_depend_on_threads_or_segments) {
     for (int i = 0; i < COUNT; i++)
         for (int blas = 0; blas < 2; blas++) {
             call_setup setup = {.text = problems[i], .chunk = 4, .threads = 1, .isa = sli_cpu_isa(), .blas = blas};
-            const sli_kernel *row = call_row(sli_cpu_kernels, op_of(problems[i]));
+            const sli_kernel *row = call_row(sli_cpu_kernels, op_of(problems[i]), "cpu:step");
             call_result one = {.count = 0};
             call_recurrent(row, &setup, &one);
             for (size_t k = 0; k < sizeof ways / sizeof ways[0]; k++) {
@@ -91,8 +91,8 @@ TEST(cpu_step_without_input_gradient) {
     call_setup setup = {
         .text = problems[1], .chunk = 4, .threads = 2, .isa = sli_cpu_isa(), .blas = true, .no_dx = true};
     call_result fast = {.count = 0}, slow = {.count = 0};
-    call_recurrent(call_row(sli_cpu_kernels, SLI_OP_LSTM), &setup, &fast);
-    call_recurrent(call_row(sli_ref_kernels, SLI_OP_LSTM), &setup, &slow);
+    call_recurrent(call_row(sli_cpu_kernels, SLI_OP_LSTM, "cpu:step"), &setup, &fast);
+    call_recurrent(call_row(sli_ref_kernels, SLI_OP_LSTM, NULL), &setup, &slow);
     call_compare(&fast, &slow, 1e-5, "no dx");
     call_free(&fast);
     call_free(&slow);
@@ -116,7 +116,7 @@ TEST(cpu_step_says_why_it_refuses) {
         sli_problem p;
         sli_why why = {""};
         REQUIRE_OK(sli_problem_parse(refused[i][0], &p));
-        CHECK(!call_row(sli_cpu_kernels, p.op)->eligible(&p, &caps, &why));
+        CHECK(!call_row(sli_cpu_kernels, p.op, "cpu:step")->eligible(&p, &caps, &why));
         if (!strstr(why.text, refused[i][1])) test_fail(__FILE__, __LINE__, "%s: \"%s\"", refused[i][0], why.text);
     }
 }
