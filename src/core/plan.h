@@ -185,7 +185,10 @@ sl_status sli_plan_new(const sl_model *model, const sl_plan_options *options, co
 sl_status sli_plan_note(sl_plan *plan, const char *format, ...) SLI_PRINTF(2, 3);
 /* src/core/plan_choices.c: choices from outside. */
 sl_status sli_choices_read(sl_plan *plan, const char *text);
-sli_choice *sli_choice_for(sl_plan *plan, const char *problem); /* NULL: none */
+/* NULL: none. A line of the problem with kept gates names the row of recomputed ones too. */
+sli_choice *sli_choice_for(sl_plan *plan, const char *problem);
+/* The same lines, of problems that keep their gates: a way to run, which files do not hold. NULL: no memory. */
+char *sli_choices_of_kept_gates(sli_arena *arena, const char *choices);
 bool sli_choice_is_parts(const sli_choice *choice);
 void sli_choices_forget(sl_plan *plan);     /* before planning anew */
 sl_status sli_choices_note(sl_plan *plan);  /* those that were not obeyed */

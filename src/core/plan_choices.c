@@ -64,10 +64,25 @@ sl_status sli_choices_read(sl_plan *plan, const char *text) {
 }
 
 /* --------------------------------------------------------------------------------------------------- obeying -- */
-sli_choice *sli_choice_for(sl_plan *plan, const char *problem) {
+static sli_choice *find(sl_plan *plan, const char *problem) {
     for (int k = plan->choice_count - 1; k >= 0; k--) /* of two lines the last counts */
         if (strcmp(plan->choices[k].problem, problem) == 0) return &plan->choices[k];
     return NULL;
+}
+
+char *sli_choices_of_kept_gates(sli_arena *arena, const char *choices) {
+    static const char option[] = "+recompute";
+    char *text = sli_arena_string(arena, choices);
+    for (char *at = text; at && (at = strstr(at, option));)
+        memmove(at, at + strlen(option), strlen(at + strlen(option)) + 1);
+    return text;
+}
+
+sli_choice *sli_choice_for(sl_plan *plan, const char *problem) {
+    sli_choice *choice = find(plan, problem);
+    if (choice || !strstr(problem, "+recompute")) return choice;
+    const char *kept = sli_choices_of_kept_gates(&plan->arena, problem);
+    return kept ? find(plan, kept) : NULL;
 }
 
 void sli_choices_forget(sl_plan *plan) {

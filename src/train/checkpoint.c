@@ -111,12 +111,17 @@ static void device_kind(const sl_plan *plan, char *text, size_t capacity) {
 }
 
 /* The kernels that compute, so that resuming takes the same. */
-static void write_choices(const sl_trainer *t, sli_text *out) {
+static sl_status write_choices(sl_trainer *t, sli_text *out) {
     char device[32];
+    sli_arena arena;
+    sli_arena_init(&arena, &t->allocator);
+    const char *choices = sli_choices_of_kept_gates(&arena, sl_plan_choices(t->plan));
     device_kind(t->plan, device, sizeof device);
     sli_text_printf(out, ", \"device\": \"%s\", \"dtype\": \"%s\", \"choices\": ", device,
                     sli_dtype_name(t->plan->options.dtype));
-    sli_json_append_string(out, sl_plan_choices(t->plan));
+    if (choices) sli_json_append_string(out, choices);
+    sli_arena_free(&arena);
+    return choices ? SL_OK : sli_fail_memory("a checkpoint", 256);
 }
 
 static sl_status write_position(sl_trainer *t, sli_text *out) {
@@ -132,7 +137,7 @@ static sl_status write_position(sl_trainer *t, sli_text *out) {
     append_loss(out, "epoch_count", at->epoch_count);
     append_loss(out, "best", at->best);
     append_loss(out, "patience_best", at->patience_best);
-    write_choices(t, out);
+    SLI_TRY(write_choices(t, out));
     sli_text_printf(out, ", \"options\": ");
     sli_training_write(out, &t->training, t->training.task, 0);
     sli_text_printf(out, "}");
@@ -323,13 +328,18 @@ static sl_status keep_note(sl_trainer *t, char *note) {
     return note ? SL_OK : sli_fail_memory("a note about resuming", 256);
 }
 
+static bool same_choices(sl_trainer *t, const char *choices) {
+    const char *own = sli_choices_of_kept_gates(&t->arena, sl_plan_choices(t->plan));
+    return own && strcmp(choices, own) == 0;
+}
+
 /* The kernels that the file's training ran on, if they can be had. Files of before kernels were kept have none. */
 static sl_status take_choices(sl_trainer *t, const json_t *root, const char *path) {
     char device[32];
     const char *choices = string_or(root, "choices", NULL), *then = string_or(root, "device", "?");
     const char *dtype = sli_dtype_name(t->plan->options.dtype), *dtype_then = string_or(root, "dtype", "?");
     t->note = NULL;
-    if (!choices || strcmp(choices, sl_plan_choices(t->plan)) == 0) return SL_OK;
+    if (!choices || same_choices(t, choices)) return SL_OK;
     device_kind(t->plan, device, sizeof device);
     if (strcmp(device, then) != 0 || strcmp(dtype, dtype_then) != 0)
         return keep_note(t, sli_arena_format(&t->arena,
@@ -337,7 +347,7 @@ static sl_status take_choices(sl_trainer *t, const json_t *root, const char *pat
                                              "that last bits differ",
                                              path, then, dtype_then, device, dtype));
     SLI_TRY(sli_trainer_plan_again(t, choices));
-    if (strcmp(choices, sl_plan_choices(t->plan)) == 0) return SL_OK;
+    if (same_choices(t, choices)) return SL_OK;
     const char *reason =
         t->plan->note_count > 0 ? t->plan->notes[t->plan->note_count - 1] : "other problems are planned";
     return keep_note(t, sli_arena_format(&t->arena,

@@ -176,3 +176,26 @@ TEST(recomputed_gates_are_not_described) {
     CHECK(training.recompute_gates == 0);
     sl_model_free(model);
 }
+
+/* Choices of a plan with kept gates, as checkpoints hold them, name the rows of one that recomputes them. */
+TEST(recomputed_gates_obey_choices_of_kept_ones) {
+    sl_model *model = model_of(SL_LSTM, 1, 4);
+    sli_arena arena;
+    sl_plan *plan, *again;
+    sl_plan_options options = {.batch = 2, .steps = 3, .train = 1, .device = "cpu", .recompute_gates = 1};
+    options.require = "cpu:step";
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    CHECK(strcmp(sl_plan_choices(plan), "lstm:b2_t3_i3_h4_train+recompute cpu:step\n") == 0);
+    sli_arena_init(&arena, &plan->allocator);
+    const char *choices = sli_choices_of_kept_gates(&arena, "lstm:b2_t3_i3_h4_train+recompute+reverse ref\n"
+                                                            "lstm:b2_t3_i3_h4_train+recompute ref\n");
+    CHECK(strcmp(choices, "lstm:b2_t3_i3_h4_train+reverse ref\nlstm:b2_t3_i3_h4_train ref\n") == 0);
+    options.choices = choices;
+    options.require = NULL;
+    REQUIRE_OK(sl_plan_new(model, &options, &again));
+    CHECK(strcmp(sl_plan_choices(again), "lstm:b2_t3_i3_h4_train+recompute ref\n") == 0);
+    sl_plan_free(again);
+    sl_plan_free(plan);
+    sli_arena_free(&arena);
+    sl_model_free(model);
+}
