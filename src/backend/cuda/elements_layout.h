@@ -6,7 +6,7 @@
 #include "backend/cuda/cuda.h"
 
 enum {
-    SLI_SORT_SMALL = 4096, /* at most so many positions are sorted by one block in shared memory */
+    SLI_SORT_SMALL = 4096, /* at most so many positions are sorted in shared memory */
     SLI_SORT_TILE = 2048,  /* positions of a block otherwise */
     SLI_SORT_DIGITS = 256  /* values of a digit: 8 bits a pass */
 };

@@ -50,34 +50,24 @@ __device__ __forceinline__ uint32_t key_of(int32_t token, uint32_t vocabulary) {
     return (uint32_t)token < vocabulary ? (uint32_t)token : vocabulary;
 }
 
-/* One block: pairs (token, position) are all different, so that any correct sort is stable. Bitonic, in shared memory of
- * `size` pairs, a power of two. */
-__global__ void sort_small(const int32_t *tokens, uint32_t vocabulary, size_t rows, size_t batch, int size,
-                           int32_t *sorted_tokens, uint32_t *sorted_rows) {
-    extern __shared__ unsigned long long pairs[];
-    for (int i = threadIdx.x; i < size; i += blockDim.x) {
-        pairs[i] = ~0ull;
-        if ((size_t)i >= rows) continue;
-        const uint32_t key = key_of(tokens[row_of(i, rows, batch)], vocabulary);
-        pairs[i] = (unsigned long long)key << 32 | (uint32_t)i;
-    }
-    for (int run = 2; run <= size; run *= 2)
-        for (int apart = run / 2; apart > 0; apart /= 2) {
-            __syncthreads();
-            for (int i = threadIdx.x; i < size; i += blockDim.x) {
-                const int other = i ^ apart;
-                if (other < i) continue;
-                const unsigned long long low = pairs[i], high = pairs[other];
-                if ((low > high) != ((i & run) == 0)) continue;
-                pairs[i] = high;
-                pairs[other] = low;
-            }
-        }
+/* Few positions: where each goes is counted, by RANK_LANES threads: those with a smaller token, or the same and before it. Every
+ * block has all tokens in shared memory. */
+enum { RANK_LANES = 8, RANK_POSITIONS = SLI_THREADS / RANK_LANES };
+__global__ void __launch_bounds__(SLI_THREADS)
+    sort_small(const int32_t *tokens, uint32_t vocabulary, uint32_t rows, uint32_t batch, int32_t *sorted_tokens,
+               uint32_t *sorted_rows) {
+    extern __shared__ uint32_t keys[];
+    for (uint32_t i = threadIdx.x; i < rows; i += SLI_THREADS)
+        keys[i] = key_of(tokens[row_of(i, rows, batch)], vocabulary);
     __syncthreads();
-    for (int i = threadIdx.x; (size_t)i < rows; i += blockDim.x) {
-        sorted_tokens[i] = (int32_t)(pairs[i] >> 32);
-        sorted_rows[i] = row_of((uint32_t)pairs[i], rows, batch);
-    }
+    const uint32_t position = blockIdx.x * RANK_POSITIONS + threadIdx.x / RANK_LANES, lane = threadIdx.x % RANK_LANES;
+    const uint32_t own = position < rows ? keys[position] : 0;
+    uint32_t before = 0;
+    for (uint32_t i = lane; i < rows; i += RANK_LANES) before += keys[i] < own || (keys[i] == own && i < position);
+    before = sli_warp_sum(before, RANK_LANES);
+    if (lane != 0 || position >= rows) return;
+    sorted_tokens[before] = (int32_t)own;
+    sorted_rows[before] = row_of(position, rows, batch);
 }
 
 /* One pass of a radix sort by 8 bits, the lowest first. tokens_in NULL: the first pass reads the tokens in their order. */
@@ -179,12 +169,10 @@ __global__ void __launch_bounds__(SORT_THREADS) sort_scatter(sort_pass p) {
 }
 
 static void launch_small(const sli_call *call, const int32_t *tokens, int32_t *sorted, uint32_t *rows_of_sorted) {
-    const size_t rows = sli_call_rows(call);
-    int size = 2;
-    while ((size_t)size < rows) size *= 2;
-    const int threads = size / 2 < 32 ? 32 : size / 2 > 1024 ? 1024 : size / 2;
-    sort_small<<<1, threads, size * sizeof(unsigned long long), sli_cuda_stream(call->queue)>>>(
-        tokens, (uint32_t)call->problem.inputs, rows, (size_t)call->problem.batch, size, sorted, rows_of_sorted);
+    const uint32_t rows = (uint32_t)sli_call_rows(call);
+    const unsigned blocks = (rows + RANK_POSITIONS - 1) / RANK_POSITIONS;
+    sort_small<<<blocks, SLI_THREADS, rows * sizeof(uint32_t), sli_cuda_stream(call->queue)>>>(
+        tokens, (uint32_t)call->problem.inputs, rows, (uint32_t)call->problem.batch, sorted, rows_of_sorted);
     SLI_LAUNCHED(call->queue, "sort_small");
 }
 
