@@ -248,6 +248,9 @@ sl_status sl_model_convert(const sl_model *model, sl_params *params, const sl_co
     const sl_convert_form form = options ? options->form : SL_CONVERT_STREAM;
     SLI_FAIL_IF(form != SL_CONVERT_STREAM && form != SL_CONVERT_C, SL_ERR_USAGE, "%s: form %d is unknown", __func__,
                 (int)form);
+    const sl_dtype dtype = options ? options->dtype : SL_DTYPE_DEFAULT;
+    SLI_FAIL_IF(dtype != SL_DTYPE_DEFAULT && dtype != SL_F32 && (dtype != SL_I8 || form != SL_CONVERT_C), SL_ERR_INPUT,
+                "weights of %s: stream models take f32, C files f32 or i8", sli_dtype_name(dtype));
     char name[64];
     name_of(path, name, sizeof name);
     if (options && options->name) {
@@ -261,7 +264,7 @@ sl_status sl_model_convert(const sl_model *model, sl_params *params, const sl_co
     sli_text_init(&text, &model->allocator);
     sl_status status = sli_stream_layers_of(model, params, &arena, &layers);
     if (status == SL_OK && form == SL_CONVERT_STREAM) sli_slm_write(&layers, &text);
-    if (status == SL_OK && form == SL_CONVERT_C) sli_stream_emit_c(&layers, name, &text);
+    if (status == SL_OK && form == SL_CONVERT_C) sli_stream_emit_c(&layers, name, dtype == SL_I8, &text);
     if (status == SL_OK && text.failed) status = sli_fail_memory("the converted model", text.length);
     if (status == SL_OK) status = sli_atomic_write(path, text.data, text.length);
     sli_text_free(&text);

@@ -12,6 +12,6 @@ sl_status sli_stream_layers_of(const sl_model *model, sl_params *params, sli_are
 /* Appends to *text; the caller looks at text->failed. */
 void sli_slm_write(const sli_stream_layers *layers, sli_text *text);
 /* One C99 file; `name` is what its names begin with. */
-void sli_stream_emit_c(const sli_stream_layers *layers, const char *name, sli_text *text);
+void sli_stream_emit_c(const sli_stream_layers *layers, const char *name, bool i8, sli_text *text);
 
 #endif

@@ -2,6 +2,7 @@
  * names begin with. Where the compiler has GNU's vectors (gcc, clang) a vector is as wide as the flags allow; elsewhere it is
  * one float, and the same text holds. Weights are packed as in kernels.h: [block][k][gate][unit of the block], so that a block's
  * sums stay in registers. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@ typedef struct emitter {
     sli_text *text;
     const char *name;
     const sli_stream_layers *layers;
+    bool i8; /* weights of 8 bits */
 } emitter;
 
 /* Text as it is, but for @. */
@@ -66,8 +68,8 @@ static int padded(const sli_stream_layer *l) {
 static bool needs_old(const sli_stream_layer *l) {
     return (is_usual(l) || (l->kind == SLI_STREAM_GRU && !resets_before(l))) && l->units > block_of(l);
 }
-static bool is_few(const sli_stream_layer *l) {
-    return l->kind == SLI_STREAM_DENSE && l->units <= 4;
+static bool is_few(const emitter *e, const sli_stream_layer *l) {
+    return !e->i8 && l->kind == SLI_STREAM_DENSE && l->units <= 4;
 }
 
 /* -------------------------------------------------------------------------------------------------------- numbers --
@@ -119,10 +121,16 @@ static cut cut_of(const sli_stream_layer *l) {
     }
 }
 
+static float bias_of(const sli_stream_layer *l, const cut *c, int slot, int unit) {
+    const float *state_bias = l->array[SLI_STREAM_STATE_BIAS];
+    if (unit >= l->units) return 0.0f;
+    if (slot >= c->x_gates) return state_bias ? state_bias[unit] : 0.0f;
+    return l->array[SLI_STREAM_BIAS][(size_t)c->x_order[slot] * (size_t)l->units + (size_t)unit];
+}
+
 static void put_layer_numbers(const emitter *e, int index, const sli_stream_layer *l, bool one_hot) {
     const cut c = cut_of(l);
     const int block = block_of(l), units = round_up(l->units, block), x_columns = one_hot ? 0 : l->inputs;
-    const float *bias = l->array[SLI_STREAM_BIAS], *state_bias = l->array[SLI_STREAM_STATE_BIAS];
     const size_t count =
         (size_t)units * ((size_t)c.x_gates * (size_t)x_columns + (size_t)c.h_gates * (size_t)l->outputs);
     array a;
@@ -143,19 +151,25 @@ static void put_layer_numbers(const emitter *e, int index, const sli_stream_laye
         for (int first = 0; first < units; first += block)
             for (int slot = 0; slot < c.slots; slot++)
                 for (int u = first; u < first + block; u++) {
-                    const bool in_x = slot < c.x_gates;
-                    const size_t at = (size_t)(in_x ? c.x_order[slot] : 0) * (size_t)l->units + (size_t)u;
-                    float value = u >= l->units ? 0.0f : in_x ? bias[at] : state_bias ? state_bias[u] : 0.0f;
-                    if (one_hot && in_x && u < l->units)
+                    float value = bias_of(l, &c, slot, u);
+                    if (one_hot && slot < c.x_gates && u < l->units) {
+                        const size_t at = (size_t)c.x_order[slot] * (size_t)l->units + (size_t)u;
                         value += l->array[SLI_STREAM_KERNEL][at * (size_t)l->inputs + (size_t)row];
+                    }
                     put_number(&a, value);
                 }
     end_array(&a);
 }
 
+#include "stream/emit_i8_body.h"
+
 static void put_plain_numbers(const emitter *e, int index, const char *what, const float *matrix, int gate, int rows,
                               int columns) {
     const int block = plain_block(rows), all = round_up(rows, block);
+    if (e->i8) {
+        put_i8_rows(e, index, what, matrix + (size_t)gate * (size_t)rows * (size_t)columns, rows, columns, all);
+        return;
+    }
     array a = begin_array(e, index, what, (size_t)all * (size_t)columns);
     for (int first = 0; first < all; first += block) put_block(&a, matrix, rows, columns, first, block, &gate, 1);
     end_array(&a);
@@ -170,15 +184,20 @@ static void put_rows(const emitter *e, int index, const char *what, const float 
 }
 
 static void put_numbers(const emitter *e, int index, const sli_stream_layer *l, bool one_hot) {
-    if (l->kind == SLI_STREAM_EMBEDDING)
+    if (l->kind == SLI_STREAM_EMBEDDING && e->i8)
+        put_i8_rows(e, index, "table", l->array[SLI_STREAM_KERNEL], l->inputs, l->units, l->inputs);
+    else if (l->kind == SLI_STREAM_EMBEDDING)
         put_rows(e, index, "table", l->array[SLI_STREAM_KERNEL], l->inputs, l->units, l->units);
     if (l->kind < SLI_STREAM_DENSE) return;
-    if (is_few(l) && !one_hot) {
+    if (is_few(e, l) && !one_hot) {
         put_rows(e, index, "weights", l->array[SLI_STREAM_KERNEL], l->units, l->inputs, round_up(l->inputs, 16));
         put_rows(e, index, "bias", l->array[SLI_STREAM_BIAS], 1, l->units, l->units);
         return;
     }
-    put_layer_numbers(e, index, l, one_hot);
+    if (e->i8)
+        put_i8_layer_numbers(e, index, l, one_hot);
+    else
+        put_layer_numbers(e, index, l, one_hot);
     if (resets_before(l)) put_plain_numbers(e, index, "reset", l->array[SLI_STREAM_RECURRENT], 2, l->units, l->outputs);
     if (l->options & CELL_PROJECTION)
         put_plain_numbers(e, index, "projection", l->array[SLI_STREAM_PROJECTION], 0, l->outputs, l->units);
@@ -348,14 +367,15 @@ typedef struct needs {
     bool lstm, gru, multiply, clip, act[CELL_ACT_SOFTSIGN + 1];
 } needs;
 
-static needs needs_of(const sli_stream_layers *layers) {
+static needs needs_of(const emitter *e) {
+    const sli_stream_layers *layers = e->layers;
     needs n = {0};
     const bool one_hot = layers->layer[0].kind == SLI_STREAM_ONE_HOT;
     for (int i = 0; i < layers->count; i++) {
         const sli_stream_layer *l = &layers->layer[i];
         const bool first = one_hot && i == 1;
         if (l->kind < SLI_STREAM_DENSE) continue;
-        n.multiply = n.multiply || first || !is_few(l);
+        n.multiply = n.multiply || first || !is_few(e, l);
         if (is_usual(l)) {
             n.lstm = n.lstm || l->kind == SLI_STREAM_LSTM;
             n.gru = n.gru || l->kind == SLI_STREAM_GRU;
@@ -369,7 +389,7 @@ static needs needs_of(const sli_stream_layers *layers) {
 }
 
 static void put_functions(const emitter *e) {
-    const needs n = needs_of(e->layers);
+    const needs n = needs_of(e);
     int most = 16;
     for (int i = 0; i < e->layers->count; i++) {
         const sli_stream_layer *l = &e->layers->layer[i];
@@ -383,7 +403,7 @@ static void put_functions(const emitter *e) {
     if (clamp) put_text(e, clamp_text);
     if (sigmoid) put_text(e, sigmoid_text);
     if (tanh) put_text(e, tanh_text);
-    if (n.multiply) put_text(e, multiply_text);
+    if (n.multiply) put_text(e, e->i8 ? i8_text : multiply_text);
     if (n.lstm) put_text(e, lstm_text);
     if (n.gru) put_text(e, gru_text);
     for (int act = CELL_ACT_TANH; act <= CELL_ACT_SOFTSIGN; act++)
@@ -401,6 +421,10 @@ static void put_act(const emitter *e, int act, const char *x) {
 static void put_plain(const emitter *e, int index, const char *what, int rows, int columns, const char *v,
                       const char *y) {
     const int block = plain_block(rows), all = round_up(rows, block);
+    if (e->i8) {
+        put_i8_plain(e, index, what, rows, columns, v, y);
+        return;
+    }
     put(e, "    w = @_%d_%s;\n    for (int b = 0; b < %d; b += %d) {\n", index, what, all, block);
     put(e, "        enum { ALL = %d / @_LANES, PHASES = @_PHASES(%d) };\n        @_vector z[PHASES * ALL];\n", block,
         block);
@@ -414,6 +438,10 @@ static void put_plain(const emitter *e, int index, const char *what, int rows, i
 static void put_block_products(const emitter *e, int index, const sli_stream_layer *l, bool one_hot) {
     const cut c = cut_of(l);
     const int block = block_of(l), sums = block * c.slots;
+    if (e->i8) {
+        put_i8_block_products(e, index, l, one_hot);
+        return;
+    }
     put(e, "        enum { UNITS = %d / @_LANES, ALL = %d * UNITS, PHASES = @_PHASES(%d) };\n", block, c.slots, sums);
     put(e, "        @_vector z[PHASES * ALL];\n");
     if (one_hot)
@@ -513,11 +541,19 @@ static void put_cell(const emitter *e, int index, const sli_stream_layer *l) {
     put(e, "        }\n    }\n");
 }
 
+/* i8: the layer after an embedding reads its row of whole numbers. */
+static bool takes_table(const emitter *e, int index) {
+    return e->i8 && index == 1 && e->layers->layer[0].kind == SLI_STREAM_EMBEDDING;
+}
+
 /* Local memory of a layer's function. */
 static void put_locals(const emitter *e, int index, const sli_stream_layer *l, bool one_hot) {
     const int units = round_up(l->units, block_of(l));
-    if (cut_of(l).h_gates || !one_hot) put(e, "    const float *w = @_%d_weights;\n", index);
-    if (needs_old(l))
+    if (e->i8)
+        put_i8_locals(e, index, l, one_hot, takes_table(e, index));
+    else if (cut_of(l).h_gates || !one_hot)
+        put(e, "    const float *w = @_%d_weights;\n", index);
+    if (needs_old(l) && !e->i8)
         put(e, "    float old[%d];\n    for (int k = 0; k < %d; k++) old[k] = h[k];\n", l->outputs, l->outputs);
     if (l->kind == SLI_STREAM_RNN || (l->kind == SLI_STREAM_LSTM && !is_usual(l)))
         put(e, "    float m[%d] @_ALIGNED;\n", units);
@@ -525,7 +561,8 @@ static void put_locals(const emitter *e, int index, const sli_stream_layer *l, b
         put(e, "    float rh[%d] @_ALIGNED, nu[%d] @_ALIGNED, zu[%d] @_ALIGNED, a[%d] @_ALIGNED;\n", units, units,
             units, round_up(l->units, plain_block(l->units)));
     if (l->options & CELL_PROJECTION) put(e, "    float q[%d] @_ALIGNED;\n", padded(l));
-    if (resets_before(l) || l->options & CELL_PROJECTION) put(e, "    static const float nothing[64] = {0};\n");
+    if (!e->i8 && (resets_before(l) || l->options & CELL_PROJECTION))
+        put(e, "    static const float nothing[64] = {0};\n");
 }
 
 static void put_few(const emitter *e, int index, const sli_stream_layer *l) {
@@ -552,8 +589,8 @@ static void put_layer(const emitter *e, int index, const sli_stream_layer *l, bo
     static const char *const kinds[] = {"", "", "", "dense", "LSTM", "GRU", "simple RNN"};
     put(e, "\n/* Layer %d: %s, %d -> %d. */\nstatic void @_layer_%d(float *h%s, %s) {\n", index, kinds[l->kind],
         l->inputs, l->outputs, index, l->kind == SLI_STREAM_LSTM ? ", float *c" : "",
-        one_hot ? "int token" : "const float *x");
-    if (is_few(l) && !one_hot) {
+        one_hot || takes_table(e, index) ? "int token" : "const float *x");
+    if (is_few(e, l) && !one_hot) {
         put_few(e, index, l);
         put(e, "}\n");
         return;
@@ -586,12 +623,15 @@ static size_t state_floats(const emitter *e) {
     return count;
 }
 
-static size_t weight_floats(const emitter *e) {
-    size_t count = 0;
+static size_t weight_bytes(const emitter *e) {
+    size_t bytes = 0;
     for (int i = 0; i < e->layers->count; i++)
-        for (int id = 0; id < SLI_STREAM_ARRAYS; id++)
-            count += (size_t)sli_stream_array_floats(&e->layers->layer[i], (sli_stream_array_id)id);
-    return count;
+        for (int id = 0; id < SLI_STREAM_ARRAYS; id++) {
+            const bool matrix = id == SLI_STREAM_KERNEL || id == SLI_STREAM_RECURRENT || id == SLI_STREAM_PROJECTION;
+            bytes += (size_t)sli_stream_array_floats(&e->layers->layer[i], (sli_stream_array_id)id) *
+                     (e->i8 && matrix ? 1 : sizeof(float));
+        }
+    return bytes;
 }
 
 static void put_header(const emitter *e, bool tokens, int inputs, int outputs) {
@@ -609,7 +649,7 @@ static void put_header(const emitter *e, bool tokens, int inputs, int outputs) {
         " * flush denormal numbers if signals fade to nothing.\n"
         " *\n * Other files of the program see the declarations alone with\n *     #define @_DECLARATIONS\n"
         " *     #include \"@.c\"\n */\n",
-        4 * weight_floats(e), 4 * state_floats(e));
+        weight_bytes(e), 4 * state_floats(e));
     put(e, "#ifndef @_DECLARED\n#define @_DECLARED\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n");
     put(e, "enum { @_%s = %d, @_OUTPUTS = %d };\n", tokens ? "VOCABULARY" : "INPUTS", inputs, outputs);
     put(e, "typedef struct @_state {\n");
@@ -654,7 +694,7 @@ static void put_step(const emitter *e, bool tokens) {
     for (int i = 0; i < layers->count; i++) {
         const sli_stream_layer *l = &layers->layer[i];
         any = any || sli_stream_is_recurrent(l);
-        if (l->kind == SLI_STREAM_EMBEDDING)
+        if (l->kind == SLI_STREAM_EMBEDDING && !takes_table(e, i + 1))
             snprintf(input, sizeof input, "@_%d_table + (long)token * %d", i, l->units);
         if (l->kind < SLI_STREAM_DENSE) continue;
         char output[32];
@@ -671,8 +711,8 @@ static void put_step(const emitter *e, bool tokens) {
         input);
 }
 
-void sli_stream_emit_c(const sli_stream_layers *layers, const char *name, sli_text *text) {
-    const emitter e = {text, name, layers};
+void sli_stream_emit_c(const sli_stream_layers *layers, const char *name, bool i8, sli_text *text) {
+    const emitter e = {text, name, layers, i8};
     const bool tokens = sli_stream_takes_tokens(layers), one_hot = layers->layer[0].kind == SLI_STREAM_ONE_HOT;
     put_header(&e, tokens, layers->layer[0].inputs, layers->layer[layers->count - 1].outputs);
     put_functions(&e);

@@ -36,8 +36,12 @@ static void run_library(stream_case *c) {
 }
 
 stream_case stream_case_new(sl_model *model, uint64_t *random) {
+    return stream_case_in(model, SL_F32, random);
+}
+
+stream_case stream_case_in(sl_model *model, sl_dtype dtype, uint64_t *random) {
     stream_case c = {.model = model};
-    sl_plan_options options = {.batch = 1, .steps = STREAM_STEPS, .threads = 1, .device = test_device};
+    sl_plan_options options = {.batch = 1, .steps = STREAM_STEPS, .threads = 1, .device = test_device, .dtype = dtype};
     REQUIRE_OK(sl_plan_new(model, &options, &c.plan));
     REQUIRE_OK(sl_params_new(c.plan, &c.params));
     draw_parameters(c.params, random);
