@@ -175,3 +175,30 @@ TEST(cuda_persistent_books_weights_of_both_directions) {
         CHECK(booking.packed >= 4 * matrix);
     }
 }
+
+/* With recomputed gates the states alone are saved, and a span is short: by hand, 64 rows of 256 units in bf16, chunks of 16 steps,
+ * of which a span has 32 MiB / (16 * 64 rows * 1024 floats) = 8; packed memory also holds what R multiplies over a chunk. */
+TEST(cuda_persistent_recompute_books_states_and_one_span) {
+    enum { CHUNK = 16, SPAN = 8 * CHUNK, ROWS = 64, UNITS = 256 };
+    const sli_caps caps = invented(90);
+    const sli_problem p = problem("lstm:b64_t1000_i30_h256_bf16_train"),
+                      again = problem("lstm:b64_t1000_i30_h256_bf16_train+recompute");
+    const size_t row = (size_t)ROWS * UNITS, states = 1001 * row * (2 + 4);
+    for (int grid = 0; grid < 2; grid++) {
+        sli_persist_pair pair;
+        sli_booking kept, few;
+        REQUIRE(sli_persist_pair_of(&again, 0, &caps, grid ? SLI_PERSIST_KIND_GRID : SLI_PERSIST_KIND_CLUSTER, &pair,
+                                    NULL));
+        CHECK(sli_persist_span(&again, &pair, CHUNK) == SPAN && sli_persist_span(&p, &pair, CHUNK) > 3 * SPAN);
+        row_of(&p, grid)->book(&p, &caps, CHUNK, &kept);
+        row_of(&again, grid)->book(&again, &caps, CHUNK, &few);
+        CHECK(few.saved == states && kept.saved == states + 1000 * row * 4 * 4);
+        CHECK(few.packed == kept.packed);
+        /* Gates of a span in scratch, forward in place of nothing, backward beside dz of a span. */
+        const size_t gates = SPAN * row * 4 * 4, dz = SPAN * row * 4 * 2;
+        CHECK(few.scratch_forward > gates && few.scratch_forward < gates + gates / 2 + (64u << 20));
+        CHECK(few.scratch_backward > gates + dz && few.scratch_backward < gates + dz + (64u << 20));
+        CHECK(few.saved + few.scratch_backward < (kept.saved + kept.scratch_backward) / 2);
+        CHECK(row_of(&p, grid)->seconds(&p, &caps) < row_of(&again, grid)->seconds(&again, &caps));
+    }
+}

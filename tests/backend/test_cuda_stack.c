@@ -25,6 +25,7 @@ static const char *const stacks[] = {
     "gru:l2_b130_t90_i7_h64_f16",
     "rnn:l12_b40_t400_i30_h128_bf16_train+mask=holes",
     "lstm:l2_b500_t40_i64_h96_f32x3_train+peephole+clip=1",
+    "gru:l3_b64_t300_i5_h64_bf16_train+recompute",
 };
 enum { STACKS = (int)(sizeof stacks / sizeof *stacks) };
 
