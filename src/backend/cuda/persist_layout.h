@@ -1,6 +1,7 @@
 /* cuda:cluster and cuda:grid: where everything lies in saved, scratch and packed memory. History, and what the products
  * outside the loop need, are as in cuda:step; beside them what a launch of many steps needs. It goes *span* by span: whole
- * chunks, as many as its memory allows, in one launch or several (persist_overlap.h). Plain C, compiled into libsluice (which books) and the plug-in. */
+ * chunks, as many as its memory allows, in one launch or several (persist_overlap.h). Plain C, compiled into libsluice (which
+ * books) and the plug-in. */
 #ifndef SLI_CUDA_PERSIST_LAYOUT_H
 #define SLI_CUDA_PERSIST_LAYOUT_H
 
