@@ -181,10 +181,11 @@ int main(int argc, char **argv) {
         return 0;
     }
     for (int t = 0; t < MOST_STEPS; t++) signal[t] = (float)((t * 37) % 101) / 50.0f - 1.0f;
-    printf("Nanoseconds a step of one LSTM or GRU layer, one row, one input. library: sl_stream_steps, 64 steps a call;\n"
-           "single: sl_stream_step, which reads and writes MXCSR in each step; C++: a template, sizes constant;\n"
-           "C file: of sluice convert. Ratios are to `library`; the last columns: largest difference, kernels.\n"
-           "cell units    library     single        C++   ratio");
+    printf(
+        "Nanoseconds a step of one LSTM or GRU layer, one row, one input. library: sl_stream_steps, 64 steps a call;\n"
+        "single: sl_stream_step, which reads and writes MXCSR in each step; C++: a template, sizes constant;\n"
+        "C file: of sluice convert. Ratios are to `library`; the last columns: largest difference, kernels.\n"
+        "cell units    library     single        C++   ratio");
 #ifdef GENERATED
     printf("     C file   ratio");
 #endif

@@ -1,7 +1,7 @@
 # `cmake --install`: command, libraries, GPU plug-ins, header, man page, pkg-config and CMake package files.
 include(CMakePackageConfigHelpers)
 
-install(TARGETS sluice sluice_static EXPORT SluiceTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+install(TARGETS sluice sluice_static sluice_stream EXPORT SluiceTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(sluice_plugins)
     install(TARGETS ${sluice_plugins} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/sluice)
@@ -22,4 +22,5 @@ install(FILES ${PROJECT_BINARY_DIR}/SluiceConfig.cmake ${PROJECT_BINARY_DIR}/Slu
 # Relative to the .pc file, so that the installed folder can be moved.
 file(RELATIVE_PATH sluice_pc_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/sluice.pc.in ${PROJECT_BINARY_DIR}/sluice.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/sluice.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/sluice_stream.pc.in ${PROJECT_BINARY_DIR}/sluice_stream.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/sluice.pc ${PROJECT_BINARY_DIR}/sluice_stream.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -26,7 +26,6 @@ target_compile_options(sluice_stream_portable PRIVATE -ffunction-sections -fdata
 add_library(sluice_stream STATIC $<TARGET_OBJECTS:sluice_stream_portable> ${sluice_stream_objects})
 target_include_directories(sluice_stream PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-target_link_libraries(sluice_stream PRIVATE m)
 target_link_options(sluice_stream INTERFACE ${sluice_instrument})
 set_target_properties(sluice_stream PROPERTIES LINKER_LANGUAGE C ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
 add_library(Sluice::sluice_stream ALIAS sluice_stream)
