@@ -343,7 +343,7 @@ sl_status sli_threads_new(const sl_allocator *allocator, int count, sli_threads 
     SLI_TRY(make(allocator, count, count, &threads));
     /* 200 pauses take 4 to 10 microseconds: as long as the gap between two steps of a recurrent layer. A thread that
      * has no CPU of its own would only keep another from working. */
-    const bool alone = count <= affinity_count();
+    const bool alone = count <= sli_threads_default();
     threads->spins = alone ? 200 : 4;
     threads->patience = alone ? 1000 : 4;
     for (int i = 1; i < count; i++) {
