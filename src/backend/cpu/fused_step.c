@@ -88,11 +88,22 @@ void sli_fused_operands(const sli_fused_work *w, const sli_fused_share *share, c
     }
 }
 
+/* Into L2, while the product runs: what the cell will read of these units, pieces of many rows. */
+static void fetch(const sli_cell_step *s, const int *row, int rows, int first, int end) {
+    enum { LINE = 16 };
+    for (int r = 0; r < rows; r++)
+        for (int u = first; u < end; u += LINE) {
+            const float *gates = s->gates + row[r] * s->ld_gates + u;
+            for (ptrdiff_t g = 0; g < s->ld_gates; g += s->units) __builtin_prefetch(gates + g, 1, 2);
+            if (s->c_prev) __builtin_prefetch(s->c_prev + (size_t)row[r] * (size_t)s->units + (size_t)u, 0, 2);
+        }
+}
+
 void sli_fused_products(const sli_fused_work *w, const sli_fused_panels *panels, const char *weights,
                         const sli_fused_share *share, const void *const *a, const int *row, int rows,
                         const sli_cell_step *step, sli_fused_tile_fn use) {
     float tile[TILE_FLOATS] __attribute__((aligned(64)));
-    enum { NEAR = 1024 }; /* floats of a tile that leave room in L1 for weights and operands */
+    enum { NEAR = 2048 }; /* floats of a tile that leave room in L1 for weights and operands */
     for (int p = share->panel0; p < share->panel1;) {
         const bool tail = p == panels->count;
         const int vectors = tail ? panels->tail : panels->vectors, floats = rows * vectors * w->panels->lanes;
@@ -100,6 +111,8 @@ void sli_fused_products(const sli_fused_work *w, const sli_fused_panels *panels,
         int count = NEAR / floats < 1 ? 1 : NEAR / floats;
         if (count > w->panels->panels) count = w->panels->panels;
         if (count > last - p) count = last - p;
+        const int first = p * panels->units,
+                  end = first + count * (tail ? panels->tail * w->panels->lanes : panels->units);
         const sli_panel_product product = {.rows = rows,
                                            .panels = count,
                                            .vectors = vectors,
@@ -107,9 +120,8 @@ void sli_fused_products(const sli_fused_work *w, const sli_fused_panels *panels,
                                            .a = a,
                                            .w = weights + (size_t)p * panels->bytes,
                                            .tile = tile};
+        fetch(step, row, rows, first, end);
         w->panels->product(&product);
-        const int first = p * panels->units,
-                  end = first + count * (tail ? panels->tail * w->panels->lanes : panels->units);
         const sli_cell_share cells = {.row = row,
                                       .rows = rows,
                                       .first = first,

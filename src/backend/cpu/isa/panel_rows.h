@@ -29,8 +29,9 @@ typedef struct cut {
     const float *a[MOST_ROWS];
     const weight *w;
     size_t stride, next;
-    float *tile; /* [P][R][V * VL] */
-    bool first;  /* =, else += (one panel only) */
+    float *tile;       /* [P][R][V * VL] */
+    const char *ahead; /* fetched meanwhile by more than two rows, a line for each k: weights that come next */
+    bool first;        /* =, else += (one panel only) */
 } cut;
 
 /* A vector that is used several times is loaded once: gcc would rather read it again in each multiply-add of AVX-512. */
@@ -83,8 +84,11 @@ VF_INLINE void block(const int R, const int P, const int V, const bool first, co
         for (int v = 0; v < P * V; v++)
             sum[r][v] = first ? vf_set(0.0f) : vf_load(tile + (size_t)(v / V) * next + (size_t)r * width + v % V * VL);
     }
+    const char *ahead = g->ahead;
     int i = 0;
     do {
+        if (R > 2) __builtin_prefetch(ahead, 0, 2); /* into L2 */
+        ahead += 64;
         for (int t = 0; t < WEIGHT_K; t++)
             if (R > P * V)
                 weights_held(R, V, a, i + t, w, t, sum);
@@ -163,6 +167,7 @@ static void few_rows(const sli_panel_product *p) {
     for (int r = 0; r < p->rows; r++) g.a[r] = p->a[r];
     for (int done = 0; done < p->panels;) {
         g.w = (const weight *)p->w + (size_t)done * stride;
+        g.ahead = (const char *)g.w + 2048;
         g.tile = p->tile + (size_t)done * next;
         done += several(p, &g, p->panels - done);
     }
@@ -179,6 +184,8 @@ static void many_rows(const sli_panel_product *p, const weight *w, float *tile) 
             to = (int)((long)p->rows * (i + 1) / count);
             for (int r = from; r < to; r++) g.a[r - from] = (const float *)p->a[r] + k0;
             g.tile = tile + (size_t)from * (size_t)width;
+            g.ahead = (const char *)(g.w + (size_t)(BLOCK_K / WEIGHT_K) * (size_t)width) +
+                      (size_t)i * BLOCK_K / WEIGHT_K * 64;
             blocks[p->vectors][to - from](&g);
         }
     }
