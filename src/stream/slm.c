@@ -53,6 +53,9 @@ static sl_status check_layer(const sli_stream_layer *l, int index) {
     SLI_FAIL_IF(l->options & ~allowed_options(l->kind), SL_ERR_FILE,
                 "layer %d: options %x do not go with its kind; the stream model is damaged or of a newer Sluice", index,
                 (unsigned)l->options);
+    SLI_FAIL_IF(l->kind == SLI_STREAM_ONE_HOT && l->inputs != l->units, SL_ERR_FILE,
+                "layer %d: %d tokens as one-hot vectors of %d; the stream model is damaged", index, l->inputs,
+                l->units);
     SLI_FAIL_IF(!(l->options & CELL_PROJECTION) && l->units != l->outputs, SL_ERR_FILE,
                 "layer %d: %d units give %d outputs; the stream model is damaged", index, l->units, l->outputs);
     const bool gates = l->kind == SLI_STREAM_LSTM || l->kind == SLI_STREAM_GRU;
