@@ -404,6 +404,7 @@ static void put_functions(const emitter *e) {
     if (sigmoid) put_text(e, sigmoid_text);
     if (tanh) put_text(e, tanh_text);
     if (n.multiply) put_text(e, e->i8 ? i8_text : multiply_text);
+    if (n.multiply && e->i8) put_text(e, i8_dots_text);
     if (n.lstm) put_text(e, lstm_text);
     if (n.gru) put_text(e, gru_text);
     for (int act = CELL_ACT_TANH; act <= CELL_ACT_SOFTSIGN; act++)

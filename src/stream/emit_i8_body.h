@@ -1,7 +1,7 @@
 /* C files with weights of 8 bits: the part of emit_c.c, which includes this once, that differs. Rows of weights are whole numbers
  * and a scale as in backend/cpu/isa/panel_i8.c; what they multiply is rounded in every step; sums are exact. A row lies in one
- * piece, padded with zeros, and rows follow each other as a block's sums do: a loop over a row is one that compilers know how
- * to make vectors of. */
+ * piece, padded with zeros, and rows follow each other as a block's sums do, so that the plain loop is one in which compilers
+ * find their instructions, and a processor without vectors has its sum in a register. */
 
 enum { I8_PAD = 16 };
 
@@ -153,18 +153,76 @@ static const char i8_text[] =
     "    }\n"
     "    for (; k % 16; k++) q[k] = 0;\n"
     "    return most.i >= 0x7f800000 ? most.f - most.f : inverse > 0.0f ? most.f / 127.0f : 0.0f;\n"
+    "}\n";
+
+static const char i8_dots_text[] =
+    "/* z[rows] += w[rows][count] v, w and v whole numbers with scales; rows by eight. */\n"
+    "#if @_LANES >= 8 && defined(__AVX2__)\n"
+    "#include <immintrin.h>\n"
+    "@_INLINE const signed char *@_dots(float *z, int rows, const signed char *w, const float *scales, const short "
+    "*v,\n"
+    "                                   float scale, int count) {\n"
+    "    for (int r = 0; r < rows; r += 8, w += 8 * count) {\n"
+    "        __m256i s[8], low, high;\n"
+    "        @_UNROLL\n"
+    "        for (int i = 0; i < 8; i++) s[i] = _mm256_setzero_si256();\n"
+    "        for (int k = 0; k < count; k += 16) {\n"
+    "            const __m256i x = _mm256_loadu_si256((const __m256i *)(const void *)(v + k));\n"
+    "            @_UNROLL\n"
+    "            for (int i = 0; i < 8; i++) {\n"
+    "                const __m128i row = _mm_loadu_si128((const __m128i *)(const void *)(w + i * count + k));\n"
+    "                s[i] = _mm256_add_epi32(s[i], _mm256_madd_epi16(_mm256_cvtepi8_epi16(row), x));\n"
+    "            }\n"
+    "        }\n"
+    "        low = _mm256_hadd_epi32(_mm256_hadd_epi32(s[0], s[1]), _mm256_hadd_epi32(s[2], s[3]));\n"
+    "        high = _mm256_hadd_epi32(_mm256_hadd_epi32(s[4], s[5]), _mm256_hadd_epi32(s[6], s[7]));\n"
+    "        low = _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),\n"
+    "                               _mm256_permute2x128_si256(low, high, 0x31));\n"
+    "        _mm256_storeu_ps(z + r, _mm256_loadu_ps(z + r) + _mm256_cvtepi32_ps(low) *\n"
+    "                                (_mm256_loadu_ps(scales + r) * _mm256_set1_ps(scale)));\n"
+    "    }\n"
+    "    return w;\n"
     "}\n"
-    "/* z[rows] += w[rows][count] v, w and v whole numbers with scales. */\n"
-    "@_INLINE const signed char *@_dots(float *z, int rows, const signed char *w, const float *scales, const short *v, "
-    "float scale,\n"
-    "                                   int count) {\n"
+    "#elif @_LANES == 4 && defined(__SSE2__)\n"
+    "#include <emmintrin.h>\n"
+    "@_INLINE const signed char *@_dots(float *z, int rows, const signed char *w, const float *scales, const short "
+    "*v,\n"
+    "                                   float scale, int count) {\n"
+    "    for (int r = 0; r < rows; r += 4, w += 4 * count) {\n"
+    "        __m128i s[4], a, b;\n"
+    "        @_UNROLL\n"
+    "        for (int i = 0; i < 4; i++) s[i] = _mm_setzero_si128();\n"
+    "        for (int k = 0; k < count; k += 16) {\n"
+    "            const __m128i x0 = _mm_loadu_si128((const __m128i *)(const void *)(v + k));\n"
+    "            const __m128i x1 = _mm_loadu_si128((const __m128i *)(const void *)(v + k + 8));\n"
+    "            @_UNROLL\n"
+    "            for (int i = 0; i < 4; i++) {\n"
+    "                const __m128i row = _mm_loadu_si128((const __m128i *)(const void *)(w + i * count + k));\n"
+    "                a = _mm_madd_epi16(_mm_srai_epi16(_mm_unpacklo_epi8(row, row), 8), x0);\n"
+    "                b = _mm_madd_epi16(_mm_srai_epi16(_mm_unpackhi_epi8(row, row), 8), x1);\n"
+    "                s[i] = _mm_add_epi32(s[i], _mm_add_epi32(a, b));\n"
+    "            }\n"
+    "        }\n"
+    "        a = _mm_add_epi32(_mm_unpacklo_epi32(s[0], s[1]), _mm_unpackhi_epi32(s[0], s[1]));\n"
+    "        b = _mm_add_epi32(_mm_unpacklo_epi32(s[2], s[3]), _mm_unpackhi_epi32(s[2], s[3]));\n"
+    "        a = _mm_add_epi32(_mm_unpacklo_epi64(a, b), _mm_unpackhi_epi64(a, b));\n"
+    "        _mm_storeu_ps(z + r, _mm_loadu_ps(z + r) + _mm_cvtepi32_ps(a) *\n"
+    "                             (_mm_loadu_ps(scales + r) * _mm_set1_ps(scale)));\n"
+    "    }\n"
+    "    return w;\n"
+    "}\n"
+    "#else\n"
+    "@_INLINE const signed char *@_dots(float *z, int rows, const signed char *w, const float *scales, const short "
+    "*v,\n"
+    "                                   float scale, int count) {\n"
     "    for (int r = 0; r < rows; r++, w += count) {\n"
     "        int sum = 0;\n"
     "        for (int k = 0; k < count; k++) sum += (short)w[k] * v[k];\n"
     "        z[r] += (float)sum * (scales[r] * scale);\n"
     "    }\n"
     "    return w;\n"
-    "}\n";
+    "}\n"
+    "#endif\n";
 
 /* y[rows] = matrix v */
 static void put_i8_plain(const emitter *e, int index, const char *what, int rows, int columns, const char *v,

@@ -25,6 +25,11 @@ P
 "$SLUICE" plan char.model --dtype i8 | grep -oE 'cpu:(fused|i8)' | sort -u
 "$SLUICE" generate char.model --dtype i8 --length 40 --temperature 0 --prime the >a.txt && wc -c <a.txt
 
+# As C; tests/stream has the numbers.
+try convert char.model char.c --dtype i8 --name net | sed -E 's/[0-9.]+ kB/SIZE/'
+grep -cE 'static const signed char net_[0-9]+_(table|weights)' char.c
+try convert char.model char.slm --dtype i8
+
 cat >sequence.json <<'J'
 {"class_name": "Sequential", "config": {"name": "classes", "layers": [
   {"class_name": "InputLayer", "config": {"name": "x", "batch_shape": [null, null, 3], "dtype": "float32"}},
