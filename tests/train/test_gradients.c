@@ -206,6 +206,7 @@ static void check_random(int number, int batch, int steps) {
     add_dense(&b, 2 + pick(&b, 4));
     sli_mask mask = (sli_mask)pick(&b, SLI_MASK_HOLES + 1);
     sl_plan_options options = {.batch = batch, .steps = steps, .loss = (sl_loss)pick(&b, 4)};
+    options.recompute_gates = number % 3 == 0;
     if (options.loss != SL_LOSS_NONE) options.reduction = (sl_reduction)pick(&b, 2);
     options.masking = mask == SLI_MASK_NONE ? SL_MASK_NONE : mask == SLI_MASK_LENGTHS ? SL_MASK_LENGTHS : SL_MASK_STEPS;
     check_model(name, b.model, options, mask, b.state);
