@@ -18,7 +18,7 @@ SLUICE_CPU_ISA=base try plan lstm:b3_t5_i4_h8 --device cpu:avx2 | grep '^instruc
 try plan lstm:b3_t5_i4_h8 --device cuda:sm_75
 try plan lstm:b3_t5_i4_h8 --device tpu
 try plan lstm:b3_t5_i4_h8 --require ref --threads 1 | kernels
-try plan lstm:b3_t5_i4_h8 --require fused --device cpu --threads 1
+try plan lstm:b3_t5_i4_h8_p3 --require fused --device cpu --threads 1
 try plan lstm:b3_t5_i4_h8 --require cuda: --device cpu
 exits plan lstm:b64_t512_i64_h64_train --device cpu --memory-limit 1M
 grep -o 'memory limit' stderr.txt | head -n 1

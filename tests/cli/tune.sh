@@ -2,7 +2,7 @@
 . "$TESTS/lib.bash"
 export XDG_CACHE_HOME=$PWD/cache
 file=cache/sluice/tuned.txt
-timed() { grep -E '^timed|by timing|not remembered|^nothing|^exit|^sluice:' | sed -E -e 's/[0-9.]+(e[-+0-9]+)? us/N us/g' -e 's/cpu:step  *by/KERNEL by/; s/ref  *by/KERNEL by/'; }
+timed() { grep -E '^timed|by timing|not remembered|^nothing|^exit|^sluice:' | sed -E -e 's/[0-9.]+(e[-+0-9]+)? us/N us/g' -e 's/cpu:[a-z]*  *by/KERNEL by/; s/ref  *by/KERNEL by/'; }
 echo "timed, and remembered:"
 try plan lstm:b2_t5_i3_h4_train --device cpu --tune | timed
 [ -s $file ] && stat -c '%a' cache/sluice $file
@@ -23,7 +23,7 @@ options=(text.txt --device cpu "${small[@]}")
 "$SLUICE" train lm "${options[@]}" --tune --out a.model >/dev/null
 awk -F '\t' -v OFS='\t' '/^#/ { print; next } { $4 = $3 == "ref" ? 0.001 : 1000; print }' $file >edited && cp edited $file
 "$SLUICE" train lm "${options[@]}" --tune --out ref.model | grep -o 'kernel ref'
-"$SLUICE" train lm "${options[@]}" --out step.model | grep -o 'kernel cpu:step'
+"$SLUICE" train lm "${options[@]}" --out fused.model | grep -o 'kernel cpu:fused'
 "$SLUICE" train lm "${options[@]}" --epochs 3 --tune --out whole.model | grep -o 'kernel ref'
 "$SLUICE" train lm "${options[@]}" --epochs 3 --resume --out ref.model | grep -oE '^note.*|kernel ref'
 same whole.model.last ref.model.last
@@ -35,7 +35,7 @@ echo "where the time goes:"
 grep -cE '^(profile| +)[a-z ]+ +[0-9.]+ %' out.txt
 grep -E '^layer' out.txt | sed -E 's/ [0-9]+\.[0-9]+/ N/g'
 echo "other commands:"
-"$SLUICE" eval step.model text.txt --tune=again >/dev/null && echo "eval: fine"
+"$SLUICE" eval fused.model text.txt --tune=again >/dev/null && echo "eval: fine"
 "$SLUICE" bench lstm:b2_t5_i3_h4_train --device cpu --seconds 0.01 --tune | grep -o 'plans take lstm:b2_t5_i3_h4_train'
 try check lstm:b2_t5_i3_h4 --tune
 try plan lstm:b2_t5_i3_h4 --tune=never

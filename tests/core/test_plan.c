@@ -48,8 +48,10 @@ TEST(plan_require_is_an_error_with_reasons) {
     sl_plan_options options = training(4, 8);
     sl_plan *plan;
     options.require = "fused";
+    options.dtype = SL_F64;
     CHECK_FAILS(sl_plan_new(model, &options, &plan), SL_ERR_NO_KERNEL, "--require fused");
     CHECK(plan == NULL);
+    options.dtype = SL_F32;
     options.require = "ref";
     REQUIRE_OK(sl_plan_new(model, &options, &plan));
     CHECK(strcmp(sl_plan_kernels(plan), "ref") == 0);

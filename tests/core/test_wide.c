@@ -286,7 +286,7 @@ TEST(wide_rows_are_listed_in_every_form) {
         CHECK(count_steps(plan, true) == (narrow ? 4 : 1));
         CHECK(strcmp(sl_plan_kernels(plan), narrow ? "ref" : "far:wide") == 0);
         int count = sli_rows_of(plan, SLI_OP_GRU, options.require, rows);
-        CHECK(count == (narrow ? 1 : 3));
+        CHECK(count == (narrow ? 1 : 4));
         for (int k = 0; k < count; k++) CHECK(rows[k].refusal == NULL);
         sl_plan_free(plan);
     }
