@@ -130,7 +130,13 @@ static void pack_recurrent(room *r, const sli_stream_layer *l, const sli_stream_
         op->second = pack(r, &(part){l->array[SLI_STREAM_PROJECTION], l->units, 0, 1}, 1, 1, l->outputs, lanes);
     if (l->options & CELL_PEEPHOLE)
         op->peephole = pack_rows(r, l->array[SLI_STREAM_PEEPHOLE], 3, l->units, sli_stream_padded(l->units, lanes));
-    op->step = l->kind == SLI_STREAM_LSTM ? isa->lstm : l->kind == SLI_STREAM_GRU ? isa->gru : isa->rnn;
+    const bool usual = l->options == 0 && l->act == CELL_ACT_TANH && l->gate_act == CELL_ACT_SIGMOID;
+    if (l->kind == SLI_STREAM_LSTM)
+        op->step = usual ? isa->usual_lstm : isa->lstm;
+    else if (l->kind == SLI_STREAM_GRU)
+        op->step = usual ? isa->usual_gru : isa->gru;
+    else
+        op->step = isa->rnn;
 }
 
 static void pack_dense(room *r, const sli_stream_layer *l, const sli_stream_isa *isa, bool all_inputs,

@@ -183,16 +183,12 @@ static void lstm_any_cell(const sli_stream_op *op, const float *restrict peephol
     EACH_LANE for (int l = 0; l < VL; l++) m[l] = o[l] * v[l];
 }
 
-static bool is_usual(const sli_stream_op *op) {
-    return op->options == 0 && op->act == CELL_ACT_TANH && op->gate_act == CELL_ACT_SIGMOID;
+static void usual_lstm(const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work) {
+    usual(LSTM, op, x, h, c, work);
 }
 
 static void lstm(const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work) {
     float *z = work, *m = work + op->groups * 4 * VL, *q = m;
-    if (is_usual(op)) {
-        usual(LSTM, op, x, h, c, z);
-        return;
-    }
     gates(LSTM, op, x, h, z);
     for (int g = 0; g < op->groups; g++)
         lstm_any_cell(op, op->peephole ? op->peephole + g * VL : NULL, z + g * 4 * VL, c + g * VL, m + g * VL);
@@ -216,14 +212,15 @@ static void gru_any_cell(const sli_stream_op *op, const float *restrict z, const
     }
 }
 
+static void usual_gru(const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work) {
+    usual(GRU, op, x, h, c, work);
+}
+
 static void gru(const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work) {
+    (void)c;
     const int groups = op->groups;
     const bool before = op->options & CELL_RESET_BEFORE;
     float *z = work, *rh = work + groups * 4 * VL, *a = rh + groups * VL;
-    if (is_usual(op)) {
-        usual(GRU, op, x, h, c, z);
-        return;
-    }
     if (before)
         gates(GRU_BEFORE, op, x, h, z);
     else
@@ -277,4 +274,5 @@ static void few(const sli_stream_op *op, sli_stream_input x, float *h, float *c,
 #define TABLE(suffix) TABLE2(suffix)
 #define TEXT2(text) #text
 #define TEXT(text) TEXT2(text)
-const sli_stream_isa TABLE(SLI_ISA_SUFFIX) = {TEXT(SLI_ISA_SUFFIX), VL, lstm, gru, rnn, dense, few};
+const sli_stream_isa TABLE(SLI_ISA_SUFFIX) = {
+    TEXT(SLI_ISA_SUFFIX), VL, usual_lstm, usual_gru, lstm, gru, rnn, dense, few};
