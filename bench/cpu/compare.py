@@ -13,7 +13,7 @@ difference, as a multiple of the root mean square, is in the line, and one above
 
 A cell is a line of the shapes' file, a dtype and a number of threads; it appends one JSON line to --out, keyed by --source and the
 machine; cells that are there are skipped, so that a table grows over several short runs. --limits holds what limits.c
-measured; it is measured first if the file is not there. --table writes the Markdown tables of everything in --out.
+measured; it is measured first if the file is not there, or has not these numbers of threads. --table writes the Markdown tables of everything in --out.
 """
 import argparse
 import hashlib
@@ -32,7 +32,8 @@ from report import report  # noqa: E402
 
 START = time.monotonic()
 TOLERANCE = {"f32": 1e-3, "bf16": 0.3}
-QUICK = 0.05  # seconds: a call that takes longer is warmed up in its first turn alone
+QUICK = 0.05  # seconds: a call that takes longer is not warmed up again in every turn
+LONG = 15  # seconds: a cell that took so long has two rounds
 ROW = ["series", "cell", "mode", "t", "b", "i", "h", "l", "option"]
 
 
@@ -130,8 +131,15 @@ class Side:
                                f"{cell['option']} {require}")
         return "error" not in self.answer
 
+    def check(self):
+        """Results, by the first call, which also warms up."""
+        begin = time.monotonic()
+        answer = self.ask("check")
+        self.last = time.monotonic() - begin
+        return answer
+
     def turn(self, seconds):
-        warm = 1 if self.last is None or self.last < QUICK else 0
+        warm = 1 if self.last < QUICK else 0
         answer = self.ask(f"time {seconds:.4f} {warm}")
         if "error" in answer:
             self.answer = answer
@@ -175,14 +183,17 @@ def measure_cell(args, sides, cell):
         require = args.require if side.name == "sluice" else "-"
         if side.open(cell, require):
             able.append(side)
+    checks = {side.name: side.check() for side in able}
+    begin = time.monotonic()
     for r in range(args.rounds):
-        for side in able[r % len(able):] + able[:r % len(able)] if able else []:
+        if not able or r >= 2 and time.monotonic() - begin > LONG:
+            break
+        for side in able[r % len(able):] + able[:r % len(able)]:
             time.sleep(0.004)  # threads of the side before go to sleep
             side.turn(args.seconds / args.rounds)
-    checks = {side.name: side.ask("check") for side in able if cell["option"] != "rdrop"}
     line = {**cell, "sides": {side.name: side.entry() for side in sides}, "differences": {}}
     for name, results in checks.items():
-        if name != "sluice" and "sluice" in checks and "error" not in results:
+        if cell["option"] != "rdrop" and name != "sluice" and "sluice" in checks and "error" not in results:
             line["differences"][name] = {key: float(f"{difference(checks['sluice'][key], values):.2g}")
                                          for key, values in results.items() if key in checks["sluice"]}
     for side in able:
@@ -202,7 +213,9 @@ def tell(line):
 def measured_limits(args):
     if args.limits and os.path.exists(args.limits):
         with open(args.limits, encoding="utf-8") as file:
-            return json.load(file)
+            limits = json.load(file)
+        if all(threads in limits for threads in args.threads.split(",")):
+            return limits
     limits = json.loads(subprocess.run([os.path.join(args.peers_folder, "limits"), args.threads], check=True,
                                        stdout=subprocess.PIPE, text=True).stdout)
     if args.limits:
