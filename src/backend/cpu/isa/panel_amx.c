@@ -137,6 +137,7 @@ AMX_FN static void product(const sli_panel_product *p) {
 
 const sli_panel_ops sli_panel_bf16_amx = {.name = "bf16 (AMX)",
                                           .lanes = AMX_LANES,
+                                          .speed = 10,
                                           .panels = 1,
                                           .panel_bytes = panel_bytes,
                                           .operand_bytes = operand_bytes,
