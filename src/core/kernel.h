@@ -231,7 +231,7 @@ typedef struct sli_kernel {
     /* Predicted seconds of one call; the least wins among eligible rows. NULL: rows are taken in order. All rows of one op and
      * device have it, or none. */
     double (*seconds)(const sli_problem *problem, const sli_caps *caps);
-    /* For explain: how this row computes the problem, one line without its end. NULL: there is nothing to say. */
+    /* For explain: how this row computes the problem, one line without its end. NULL, or "": there is nothing to say. */
     void (*describe)(const sli_problem *problem, const sli_caps *caps, char *text, size_t capacity);
     sli_kernel_fn pack; /* param -> packed; NULL without packed copies */
     sli_kernel_fn forward;

@@ -88,7 +88,8 @@ static void explain_steps(const sl_plan *plan, sli_text *text, int width) {
         if (step->kernel->describe) {
             char how[512] = "";
             step->kernel->describe(&step->problem, &plan->caps, how, sizeof how);
-            sli_text_printf(text, "    cut     %-*s %s\n", width, step->kernel->name, how);
+            const char *label = plan->caps.kind == SLI_DEVICE_CUDA ? "cut" : "how";
+            if (*how) sli_text_printf(text, "    %s     %-*s %s\n", label, width, step->kernel->name, how);
         }
         explain_saved(plan, text, step, width);
         explain_choice(text, step, width);
@@ -123,6 +124,7 @@ static void explain_memory(const sl_plan *plan, sli_text *text) {
 
 static const char *precision(const sl_plan *plan, char *text, size_t capacity) {
     if (plan->options.dtype == SL_F64) return "everything in double (reference)";
+    if (plan->options.dtype == SL_I8) return "products i8, their sums exact, everything else f32";
     snprintf(text, capacity, "products %s, sums f32, state f32, parameters f32, activations f32",
              sli_dtype_name(plan->options.dtype));
     return text;

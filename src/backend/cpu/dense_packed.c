@@ -1,5 +1,6 @@
 /* cpu:i8 and cpu:bf16: dense layers for inference with weights that were rounded and packed once: y = act(x kernel^T + bias), x
  * rounded row by row. What is rounded how: isa/panel_i8.c, isa/panel_bf16.c. */
+#include <stdio.h>
 #include "backend/cpu/panel_gemm.h"
 #include "backend/cpu/rows.h"
 
@@ -59,10 +60,17 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_book
     booking->scratch_forward = sli_panel_gemm_operands(ops, (int)sli_cpu_rows(p), p->inputs);
 }
 
+static void describe(const sli_problem *p, const sli_caps *caps, char *text, size_t capacity) {
+    sli_cpu cpu;
+    sli_cpu_engine(caps->isa, false, &cpu);
+    const sli_panel_ops *ops = sli_cpu_panels(&cpu, p->dtype);
+    snprintf(text, capacity, "panels of %s, %d lanes", ops->name, ops->lanes);
+}
+
 #define PACKED_ROW(NAME, ELIGIBLE)                                                                                    \
     {                                                                                                                 \
         .name = NAME, .op = SLI_OP_DENSE, .device = SLI_DEVICE_CPU, .eligible = ELIGIBLE, .cost = cost, .book = book, \
-        .pack = pack, .forward = forward                                                                              \
+        .describe = describe, .pack = pack, .forward = forward                                                        \
     }
 const sli_kernel sli_cpu_dense_i8 = PACKED_ROW("cpu:i8", i8_eligible);
 const sli_kernel sli_cpu_dense_bf16 = PACKED_ROW("cpu:bf16", bf16_eligible);
