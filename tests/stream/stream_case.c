@@ -6,11 +6,11 @@ static int draw(uint64_t *random, int count) {
     return (int)((test_random(random) + 1) / 2 * count);
 }
 
-static void draw_parameters(sl_params *params, uint64_t *random) {
+static void draw_parameters(sl_params *params, double factor, uint64_t *random) {
     const char *name;
     for (int i = 0, rows, columns; (name = sl_params_name(params, i, &rows, &columns)) != NULL; i++) {
         const size_t count = (size_t)rows * (size_t)columns;
-        const double scale = rows == 1 ? 0.4 : 1.2 / sqrt(columns);
+        const double scale = factor * (rows == 1 ? 0.4 : 1.2 / sqrt(columns));
         double *values = malloc(count * sizeof *values);
         for (size_t k = 0; k < count; k++) values[k] = scale * test_random(random);
         REQUIRE_OK(sl_params_set(params, name, values, count));
@@ -35,16 +35,12 @@ static void run_library(stream_case *c) {
     sl_run_free(run);
 }
 
-stream_case stream_case_new(sl_model *model, uint64_t *random) {
-    return stream_case_in(model, SL_F32, random);
-}
-
-stream_case stream_case_in(sl_model *model, sl_dtype dtype, uint64_t *random) {
+static stream_case make_case(sl_model *model, sl_dtype dtype, double factor, uint64_t *random) {
     stream_case c = {.model = model};
     sl_plan_options options = {.batch = 1, .steps = STREAM_STEPS, .threads = 1, .device = test_device, .dtype = dtype};
     REQUIRE_OK(sl_plan_new(model, &options, &c.plan));
     REQUIRE_OK(sl_params_new(c.plan, &c.params));
-    draw_parameters(c.params, random);
+    draw_parameters(c.params, factor, random);
     sl_model_input(model, 0, &c.vocabulary, &c.inputs, NULL);
     c.x = malloc(sizeof *c.x * STREAM_STEPS * (size_t)(c.inputs + 1));
     c.tokens = malloc(sizeof *c.tokens * STREAM_STEPS);
@@ -52,6 +48,16 @@ stream_case stream_case_in(sl_model *model, sl_dtype dtype, uint64_t *random) {
     for (int t = 0; t < STREAM_STEPS; t++) c.tokens[t] = c.vocabulary ? draw(random, c.vocabulary) : 0;
     run_library(&c);
     return c;
+}
+
+stream_case stream_case_new(sl_model *model, uint64_t *random) {
+    return make_case(model, SL_F32, 1, random);
+}
+stream_case stream_case_in(sl_model *model, sl_dtype dtype, uint64_t *random) {
+    return make_case(model, dtype, 1, random);
+}
+stream_case stream_case_scaled(sl_model *model, double factor, uint64_t *random) {
+    return make_case(model, SL_F32, factor, random);
 }
 
 void stream_case_free(stream_case *c) {

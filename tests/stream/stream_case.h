@@ -20,6 +20,8 @@ typedef struct stream_case {
 /* Random parameters, and a random sequence run through the library. The model is the case's from then on. */
 stream_case stream_case_new(sl_model *model, uint64_t *random);
 stream_case stream_case_in(sl_model *model, sl_dtype dtype, uint64_t *random);
+/* The same with smaller parameters, for activations without bounds. */
+stream_case stream_case_scaled(sl_model *model, double factor, uint64_t *random);
 void stream_case_free(stream_case *c);
 /* Converts to `form` in the test's folder; the path, valid until the next call. */
 const char *stream_case_convert(const stream_case *c, sl_convert_form form);

@@ -112,7 +112,7 @@ TEST(stream_every_activation) {
             REQUIRE_OK(sl_model_add_input(model, "x", 3, 0));
             REQUIRE_OK(sl_model_add_recurrent(model, "rnn", (sl_cell)cell, &o, NULL));
             REQUIRE_OK(sl_model_add_dense(model, "y", &d, NULL));
-            stream_case c = stream_case_new(model, &random);
+            stream_case c = stream_case_scaled(model, 0.3, &random);
             compare(&c, NULL, act);
             stream_case_free(&c);
         }
