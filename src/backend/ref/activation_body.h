@@ -61,7 +61,8 @@ static void NAME(product_i8)(const REAL *matrix, const REAL *bias, const REAL *v
         const REAL *row = matrix + (size_t)g * width;
         const REAL step = NAME(i8_step)(row, width);
         REAL sum = 0;
-        for (int k = 0; k < width && step > 0 && step_v > 0; k++) sum += M(rint)(row[k] / step) * M(rint)(v[k] / step_v);
+        for (int k = 0; k < width && step > 0 && step_v > 0; k++)
+            sum += M(rint)(row[k] / step) * M(rint)(v[k] / step_v);
         out[g] = (bias ? bias[g] : 0) + sum * (step * step_v);
     }
 }

@@ -19,8 +19,57 @@
 #endif
 
 /* Operands are stored as A + OFFSET. I8_ROWS: most rows of one pass over the weights; UNROLL: sums of the same columns side by side that
- * one row needs to hide the latency of dot. */
-#if defined(__AVX512BW__)
+ * one row needs to hide the latency of dot. Tests define SLI_VNNI_EMULATED: VNNI's layout and order in plain C. */
+#if defined(SLI_VNNI_EMULATED) || !(defined(__SSE2__) || defined(SLI_VECTOR_NEON)) /* any processor */
+#if defined(SLI_VNNI_EMULATED)
+#define SLI_I8_HOW "i8 (emulated VNNI)"
+#define I8_ROWS 5
+enum { OFFSET = 128, UNROLL = 4 };
+typedef uint8_t operand_number;
+#else
+#define SLI_I8_HOW "i8"
+#define I8_ROWS 2
+enum { OFFSET = 0, UNROLL = 1 };
+typedef int8_t operand_number;
+#endif
+typedef struct vi {
+    int32_t at[VL];
+} vi;
+typedef struct weights {
+    int8_t at[4 * VL];
+} weights;
+typedef struct operand {
+    operand_number at[4];
+} operand;
+VF_INLINE vi vi_load(const int32_t *p) {
+    vi v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+VF_INLINE vi vi_add(vi a, vi b) {
+    for (int l = 0; l < VL; l++) a.at[l] += b.at[l];
+    return a;
+}
+VF_INLINE vf vi_float(vi v) {
+    return (vf){(float)v.at[0], (float)v.at[1], (float)v.at[2], (float)v.at[3]};
+}
+VF_INLINE weights weights_load(const int8_t *from) {
+    weights w;
+    memcpy(&w, from, sizeof w);
+    return w;
+}
+VF_INLINE operand operand_load(const void *four) {
+    operand a;
+    memcpy(&a, four, sizeof a);
+    return a;
+}
+VF_INLINE vi dot(vi sum, operand a, weights w) {
+    for (int l = 0; l < VL; l++)
+        for (int i = 0; i < 4; i++) sum.at[l] += a.at[i] * w.at[4 * l + i];
+    return sum;
+}
+
+#elif defined(__AVX512BW__)
 typedef __m512i vi;
 VF_INLINE vi vi_load(const int32_t *p) {
     return _mm512_loadu_si512(p);
@@ -197,46 +246,6 @@ VF_INLINE vi dot(vi sum, operand a, weights w) {
 #endif
 }
 
-#else /* any processor, little or big end first */
-#define SLI_I8_HOW "i8"
-#define I8_ROWS 2
-enum { OFFSET = 0, UNROLL = 1 };
-typedef struct vi {
-    int32_t at[VL];
-} vi;
-typedef struct weights {
-    int8_t at[4 * VL];
-} weights;
-typedef struct operand {
-    int8_t at[4];
-} operand;
-VF_INLINE vi vi_load(const int32_t *p) {
-    vi v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-VF_INLINE vi vi_add(vi a, vi b) {
-    for (int l = 0; l < VL; l++) a.at[l] += b.at[l];
-    return a;
-}
-VF_INLINE vf vi_float(vi v) {
-    return (vf){(float)v.at[0], (float)v.at[1], (float)v.at[2], (float)v.at[3]};
-}
-VF_INLINE weights weights_load(const int8_t *from) {
-    weights w;
-    memcpy(&w, from, sizeof w);
-    return w;
-}
-VF_INLINE operand operand_load(const void *four) {
-    operand a;
-    memcpy(&a, four, sizeof a);
-    return a;
-}
-VF_INLINE vi dot(vi sum, operand a, weights w) {
-    for (int l = 0; l < VL; l++)
-        for (int i = 0; i < 4; i++) sum.at[l] += a.at[i] * w.at[4 * l + i];
-    return sum;
-}
 #endif
 
 #endif
