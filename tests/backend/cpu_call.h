@@ -27,7 +27,8 @@ typedef struct call_setup {
     sli_isa isa;
     bool blas;
     bool no_dx;
-    const sli_isa_ops *ops; /* in place of the instruction set's; NULL */
+    const sli_isa_ops *ops;              /* in place of the instruction set's; NULL */
+    const struct sli_fused_split *split; /* of cpu:fused; NULL: as predicted */
     unsigned accumulate;
 } call_setup;
 
@@ -129,6 +130,7 @@ static inline void call_begin(call_engine *e, const sli_kernel *row, const call_
     REQUIRE(row->eligible(&e->p, &e->caps, &why));
     sli_cpu_engine(setup->isa, setup->blas, &e->cpu);
     if (setup->ops) e->cpu.ops = setup->ops;
+    e->cpu.split = setup->split;
     REQUIRE_OK(sli_threads_new(NULL, setup->threads, &e->threads));
     const int steps = e->p.steps > 0 ? e->p.steps : 1;
     e->segment = setup->segment ? setup->segment : steps;

@@ -28,8 +28,9 @@ struct sli_isa_ops;
 typedef struct sli_cpu {
     sli_isa isa;
     const struct sli_isa_ops *ops;
-    const sli_blas *blas; /* NULL: own GEMM */
-    size_t l2_bytes;      /* of a core; 0: not known */
+    const sli_blas *blas;                /* NULL: own GEMM */
+    size_t l2_bytes;                     /* of a core; 0: not known */
+    const struct sli_fused_split *split; /* how threads share a step of cpu:fused; NULL: as predicted */
 } sli_cpu;
 
 /* The products of a step with operands of this type (isa/panel.h); NULL where the instruction set has none. */

@@ -145,14 +145,41 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_book
     booking->packed = parts * sli_fused_packed_of(p, ops).total;
 }
 
-#define FUSED_ROW(OP)                                                                                              \
-    {                                                                                                              \
-        .name = "cpu:fused", .op = OP, .device = SLI_DEVICE_CPU, .eligible = eligible, .cost = cost, .book = book, \
-        .pack = sli_fused_pack, .forward = sli_fused_forward, .backward = sli_fused_backward,                      \
-        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_H0 | (OP == SLI_OP_LSTM ? 1u << SLI_RNN_C0 : 0u) |    \
-                             1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK | 1u << SLI_RNN_STATE_IN(1, 0) |           \
-                             1u << SLI_RNN_STATE_IN(1, 1),                                                         \
-        .backward_reads_out = 1u << SLI_RNN_Y | 1u << SLI_RNN_Y_BACK                                               \
+/* "4 threads: rows by 2, units by 2, one barrier a step" */
+static int print_split(char *text, size_t capacity, const sli_fused_split *split) {
+    const int threads = split->directions * split->rows * split->units;
+    char directions[40] = "", rows[40] = "", units[56] = "";
+    if (threads == 1) return snprintf(text, capacity, "one thread");
+    if (split->directions > 1) snprintf(directions, sizeof directions, ", directions by %d", split->directions);
+    if (split->rows > 1) snprintf(rows, sizeof rows, ", rows by %d", split->rows);
+    if (split->units > 1) snprintf(units, sizeof units, ", units by %d, one barrier a step", split->units);
+    return snprintf(text, capacity, "%d threads%s%s%s", threads, directions, rows, units);
+}
+
+static void describe(const sli_problem *p, const sli_caps *caps, char *text, size_t capacity) {
+    sli_cpu cpu;
+    sli_cpu_engine(caps->isa, false, &cpu);
+    const sli_panel_ops *ops = sli_cpu_panels(&cpu, p->dtype);
+    const sli_fused_machine machine = {caps->threads, caps->threads, caps->l2_bytes};
+    const sli_fused_split forward = sli_fused_shares(p, ops, &machine, false);
+    const int length = snprintf(text, capacity, "panels of %s, %d lanes; ", ops->name, ops->lanes);
+    if (length < 0 || (size_t)length >= capacity) return;
+    const int more = print_split(text + length, capacity - (size_t)length, &forward);
+    const sli_fused_split back = sli_fused_shares(p, ops, &machine, true);
+    const bool same = forward.directions == back.directions && forward.rows == back.rows && forward.units == back.units;
+    if (!p->train || same || more < 0 || (size_t)(length + more) + 12 >= capacity) return;
+    snprintf(text + length + more, capacity - (size_t)(length + more), "; backward ");
+    print_split(text + length + more + 11, capacity - (size_t)(length + more) - 11, &back);
+}
+
+#define FUSED_ROW(OP)                                                                                               \
+    {                                                                                                               \
+        .name = "cpu:fused", .op = OP, .device = SLI_DEVICE_CPU, .eligible = eligible, .cost = cost, .book = book,  \
+        .describe = describe, .pack = sli_fused_pack, .forward = sli_fused_forward, .backward = sli_fused_backward, \
+        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_H0 | (OP == SLI_OP_LSTM ? 1u << SLI_RNN_C0 : 0u) |     \
+                             1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK | 1u << SLI_RNN_STATE_IN(1, 0) |            \
+                             1u << SLI_RNN_STATE_IN(1, 1),                                                          \
+        .backward_reads_out = 1u << SLI_RNN_Y | 1u << SLI_RNN_Y_BACK                                                \
     }
 
 const sli_kernel sli_cpu_fused_lstm = FUSED_ROW(SLI_OP_LSTM);

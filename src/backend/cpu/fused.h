@@ -106,6 +106,9 @@ typedef struct sli_fused_share {
     char *operands;
 } sli_fused_share;
 
+/* How threads share a step, as predicted. */
+sli_fused_split sli_fused_shares(const sli_problem *p, const sli_panel_ops *ops, const sli_fused_machine *machine,
+                                 bool backward);
 sli_fused_work sli_fused_begin(const sli_call *call, bool backward);
 sli_fused_share sli_fused_share_of(const sli_fused_work *w, const sli_fused_panels *panels, int member);
 int sli_fused_chunks(const sli_fused_work *w);

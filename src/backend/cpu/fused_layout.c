@@ -196,19 +196,35 @@ static sli_fused_direction direction_of(const sli_fused_work *w, int index, bool
     return d;
 }
 
-static sli_fused_split split_of(const sli_fused_work *w, bool backward) {
-    const sli_fused_panels *panels = backward ? &w->backward : &w->forward;
-    const sli_fused_shape shape = {.directions = w->directions,
-                                   .batch = w->B,
-                                   .panels = panels->count + (panels->tail > 0),
-                                   .columns = panels->vectors * w->panels->lanes,
-                                   .k = panels->k,
-                                   .panel_bytes = panels->count ? panels->bytes : panels->tail_bytes,
-                                   .units = w->H,
-                                   .threads = sli_threads_count(w->call->threads),
-                                   .members = sli_threads_members(w->call->threads),
-                                   .l2_bytes = sli_cpu_of(w->call)->l2_bytes};
+sli_fused_split sli_fused_shares(const sli_problem *p, const sli_panel_ops *ops, const sli_fused_machine *machine,
+                                 bool backward) {
+    const sli_fused_panels panels = backward ? sli_fused_backward_panels(p, ops) : sli_fused_forward_panels(p, ops);
+    const sli_fused_shape shape = {.directions = sli_problem_directions(p),
+                                   .batch = p->batch,
+                                   .panels = panels.count + (panels.tail > 0),
+                                   .columns = panels.vectors * ops->lanes,
+                                   .k = panels.k,
+                                   .panel_bytes = panels.count ? panels.bytes : panels.tail_bytes,
+                                   .speed = ops->speed,
+                                   .units = p->units,
+                                   .machine = *machine};
     return sli_fused_split_of(&shape);
+}
+
+static int least(int a, int b) {
+    return a < b ? a : b;
+}
+
+static sli_fused_split split_of(const sli_fused_work *w, const sli_cpu *cpu, bool backward) {
+    const sli_fused_machine machine = {sli_threads_count(w->call->threads), sli_threads_members(w->call->threads),
+                                       cpu->l2_bytes};
+    if (!cpu->split) return sli_fused_shares(w->p, w->panels, &machine, backward);
+    const sli_fused_panels *panels = backward ? &w->backward : &w->forward;
+    sli_fused_split split = *cpu->split; /* as far as there is something to share */
+    split.directions = least(split.directions, w->directions);
+    split.rows = least(split.rows, w->B);
+    split.units = least(split.units, panels->count + (panels->tail > 0));
+    return split;
 }
 
 sli_fused_work sli_fused_begin(const sli_call *call, bool backward) {
@@ -234,7 +250,7 @@ sli_fused_work sli_fused_begin(const sli_call *call, bool backward) {
     w.operand_bytes = sli_fused_operand_bytes(p, w.panels);
     w.inputs = (char *)call->scratch + (size_t)w.directions * sli_fused_scratch_of(p, call->chunk, backward).total;
     w.operands = w.inputs + sli_fused_input_bytes(p, w.panels, call->chunk);
-    w.split = split_of(&w, backward);
+    w.split = split_of(&w, cpu, backward);
     for (int i = 0; i < w.directions; i++) w.direction[i] = direction_of(&w, i, backward);
     return w;
 }

@@ -9,33 +9,37 @@ static int divide_up(int value, int by) {
 }
 
 /* One step of the busiest thread. Few rows do not fill the multipliers; weights beyond L2 come from L3 in every step. */
-static double step_seconds(const sli_fused_shape *s, int rows, int panels, int units) {
+static double step_seconds(const sli_fused_shape *s, int directions, int rows, int panels, int units) {
     const double fill = rows == 1 ? 0.5 : rows == 2 ? 0.75 : 1;
-    const double flops = 2.0 * rows * panels * s->columns * s->k, bytes = (double)panels * (double)s->panel_bytes;
-    const double l2 = 0.75 * (s->l2_bytes ? (double)s->l2_bytes : 1024 * 1024);
+    const double flops = 2.0 * directions * rows * panels * s->columns * s->k;
+    const double bytes = (double)directions * panels * (double)s->panel_bytes;
+    const double l2 = 0.75 * (s->machine.l2_bytes ? (double)s->machine.l2_bytes : 1024 * 1024);
     const double resident = bytes < l2 ? bytes : l2;
     const double products = flops / (flops_per_second * fill),
                  loads = resident / l2_rate + (bytes - resident) / l3_rate;
-    return (products > loads ? products : loads) + cell_seconds * rows * units;
+    return (products > loads ? products : loads) + cell_seconds * directions * rows * units;
 }
 
 static double split_seconds(const sli_fused_shape *s, const sli_fused_split *way) {
-    const int rows = divide_up(s->batch, way->rows), panels = divide_up(s->panels, way->units);
-    const int units = divide_up(s->units * panels, s->panels), threads = way->directions * way->rows * way->units;
-    const int passes = divide_up(s->directions, way->directions);
-    return passes * step_seconds(s, rows, panels, units) + (way->units > 1 ? barrier_seconds : 0) +
+    const int directions = divide_up(s->directions, way->directions), rows = divide_up(s->batch, way->rows);
+    const int panels = divide_up(s->panels, way->units), units = divide_up(s->units * panels, s->panels);
+    const int threads = way->directions * way->rows * way->units;
+    return step_seconds(s, directions, rows, panels, units) + (way->units > 1 ? barrier_seconds : 0) +
            (threads > 1 ? team_seconds * threads : 0);
 }
 
+/* Ways without a barrier come first: others must be clearly better. */
 sli_fused_split sli_fused_split_of(const sli_fused_shape *s) {
     sli_fused_split best = {1, 1, 1, 0};
     best.seconds = split_seconds(s, &best);
-    for (int d = 1; d <= s->directions && d <= s->threads; d++)
-        for (int r = 1; r <= s->batch && d * r <= s->threads; r++)
-            for (int u = 1; u <= s->panels && d * r * u <= (u > 1 ? s->members : s->threads); u++) {
+    for (int u = 1; u <= s->panels && u <= s->machine.members; u++) {
+        const int threads = u > 1 ? s->machine.members : s->machine.threads;
+        for (int d = 1; d <= s->directions && d * u <= threads; d++)
+            for (int r = 1; r <= s->batch && d * r * u <= threads; r++) {
                 sli_fused_split way = {d, r, u, 0};
                 way.seconds = split_seconds(s, &way);
-                if (way.seconds < 0.98 * best.seconds) best = way;
+                if (way.seconds < (u > 1 ? 0.98 : 1) * best.seconds) best = way;
             }
+    }
     return best;
 }

@@ -4,14 +4,19 @@
 
 #include <stddef.h>
 
+typedef struct sli_fused_machine {
+    int threads;
+    int members;     /* of these can meet at a barrier: all, or 1 in a program's pool */
+    size_t l2_bytes; /* of a core; 0: not known */
+} sli_fused_machine;
+
 typedef struct sli_fused_shape {
     int directions, batch;
     int panels, columns, k; /* of one product: panels of so many columns, summed over k */
     size_t panel_bytes;
-    int units;       /* cells of a row */
-    int threads;     /* there are */
-    int members;     /* of these can meet at a barrier: all, or 1 in a program's pool */
-    size_t l2_bytes; /* of a core; 0: not known */
+    double speed; /* of the product beside that of floats; 0: the same */
+    int units;    /* cells of a row */
+    sli_fused_machine machine;
 } sli_fused_shape;
 
 /* directions * rows * units threads: some take one direction, then groups of rows, then groups of panels. */

@@ -184,5 +184,6 @@ void sli_cpu_engine(sli_isa isa, bool use_blas, sli_cpu *cpu) {
     cpu->isa = isa;
     cpu->ops = ops_of(isa);
     cpu->l2_bytes = 0;
+    cpu->split = NULL;
     cpu->blas = use_blas ? sli_blas_get(NULL) : NULL;
 }

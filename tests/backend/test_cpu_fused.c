@@ -1,0 +1,124 @@
+/* cpu:fused against the reference, and its bits across threads, ways to share a step, segments. `sluice check` on tests/problems
+ * adds peepholes, both directions, poison and guards. */
+#include "backend/cpu/fused_split.h"
+#include "cpu_call.h"
+
+static const char *const problems[] = {
+    "lstm:b3_t7_i5_h6_train",
+    "lstm:b1_t5_i3_h1_train+bias=none",
+    "lstm:b20_t11_i17_h33_train+bias=double",
+    "lstm:b70_t5_i3_h17_train+lengths",     /* more rows than one product takes */
+    "lstm:b13_t9_i9_h130_train+forget=1.5", /* k in two blocks */
+    "lstm:b6_t9_i4_h19_train+mask=holes+reverse",
+    "lstm:b5_t10_i7_h24_train+act=relu+ract=hard_sigmoid+clip=0.5",
+    "lstm:b6_t9_i4_h40_train+lengths+maskout=repeat+rdrop=0.3+zoneout_c=0.2+zoneout_h=0.1",
+    "lstm:b9_t10_i7_h24+mask=holes+zoneout_c=0.2+zoneout_h=0.1",
+    "lstm:b9_t10_i7_h24+lengths+reverse",
+    "gru:b1_t6_i3_h37_train",
+    "gru:b20_t11_i17_h33_train+bias=double+rdrop=0.2",
+    "gru:b7_t11_i17_h21_train+bias=none+zoneout_h=0.3",
+    "gru:b6_t9_i4_h19_train+mask=holes+reverse+act=softsign+ract=hard_sigmoid_k2",
+    "gru:b2_t9_i4_h65+lengths+maskout=repeat",
+    "rnn:b1_t6_i1_h1_train",
+    "rnn:b20_t11_i17_h70_train+bias=double",
+    "rnn:b6_t9_i4_h19_train+act=relu+lengths+zoneout_h=0.2",
+    "rnn:b3_t9_i4_h100_train+mask=left+rdrop=0.3+reverse",
+    "rnn:b9_t10_i7_h24",
+};
+enum { COUNT = sizeof problems / sizeof problems[0] };
+
+static const sli_kernel *row_of(const char *text) {
+    sli_problem p;
+    REQUIRE_OK(sli_problem_parse(text, &p));
+    return call_row(sli_cpu_kernels, p.op, "cpu:fused");
+}
+
+static void compare_all(sli_isa isa, bool blas) {
+    for (int i = 0; i < COUNT; i++) {
+        const call_setup setup = {
+            .text = problems[i], .chunk = 4, .threads = 2, .isa = isa, .blas = blas, .accumulate = i & 1};
+        call_result fast = {.count = 0}, slow = {.count = 0};
+        const sli_kernel *row = row_of(problems[i]);
+        call_recurrent(row, &setup, &fast);
+        call_recurrent(call_row(sli_ref_kernels, row->op, NULL), &setup, &slow);
+        call_compare(&fast, &slow, 1e-5, problems[i]);
+        call_free(&fast);
+        call_free(&slow);
+    }
+}
+
+TEST(cpu_fused_equals_reference) {
+    compare_all(sli_cpu_isa(), true);
+}
+TEST(cpu_fused_equals_reference_base_isa) {
+    compare_all(SLI_ISA_BASE, false);
+}
+
+/* One thread, the whole sequence: the bits that every other way must give. */
+TEST(cpu_fused_bits_do_not_depend_on_shares_or_segments) {
+    static const struct {
+        int threads, segment;
+        sli_fused_split split;
+    } ways[] = {{2, 0, {.directions = 1, .rows = 2, .units = 1}}, {2, 4, {.directions = 1, .rows = 1, .units = 2}},
+                {3, 0, {.directions = 1, .rows = 1, .units = 3}}, {4, 8, {.directions = 1, .rows = 2, .units = 2}},
+                {5, 0, {.directions = 1, .rows = 5, .units = 1}}, {1, 4, {.directions = 1, .rows = 1, .units = 1}}};
+    for (int i = 0; i < COUNT; i++) {
+        const sli_kernel *row = row_of(problems[i]);
+        call_setup setup = {.text = problems[i], .chunk = 4, .threads = 1, .isa = sli_cpu_isa()};
+        call_result one = {.count = 0};
+        call_recurrent(row, &setup, &one);
+        for (size_t k = 0; k < sizeof ways / sizeof ways[0]; k++) {
+            setup.threads = ways[k].threads;
+            setup.segment = ways[k].segment;
+            setup.split = &ways[k].split;
+            call_result other = {.count = 0};
+            call_recurrent(row, &setup, &other);
+            char what[300];
+            snprintf(what, sizeof what, "%s, rows by %d, units by %d, segments of %d", problems[i], ways[k].split.rows,
+                     ways[k].split.units, ways[k].segment);
+            call_same_bits(&other, &one, what);
+            call_free(&other);
+        }
+        call_free(&one);
+    }
+}
+
+TEST(cpu_fused_says_why_it_refuses) {
+    static const char *const refused[][2] = {
+        {"lstm:b2_t3_i4_h5_f64", "f64"},
+        {"lstm:b2_t3_i4_h5_p3", "projection"},
+        {"gru:b2_t3_i4_h5+reset=before", "before"},
+        {"lstm:l2_b2_t3_i4_h5", "stack of 2"},
+    };
+    sli_caps caps;
+    REQUIRE_OK(sli_cpu_caps("cpu", 1, &caps));
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        sli_problem p;
+        sli_why why = {""};
+        REQUIRE_OK(sli_problem_parse(refused[i][0], &p));
+        CHECK(!row_of(refused[i][0])->eligible(&p, &caps, &why));
+        if (!strstr(why.text, refused[i][1])) test_fail(__FILE__, __LINE__, "%s: \"%s\"", refused[i][0], why.text);
+    }
+    sli_problem both;
+    sli_why why = {""};
+    REQUIRE_OK(sli_problem_parse("gru:b2_t3_i4_h5_bi_train", &both));
+    CHECK(row_of("gru:b2_t3_i4_h5_bi_train")->eligible(&both, &caps, &why));
+    caps.recomputes = true;
+    CHECK(!row_of("gru:b2_t3_i4_h5_bi_train")->eligible(&both, &caps, &why));
+}
+
+TEST(cpu_fused_plans_say_how_threads_share) {
+    static const char *const said[][2] = {{"lstm:b1_t4_i3_h8", "one thread"},
+                                          {"lstm:b1_t100_i256_h256", "2 threads, units by 2, one barrier a step"},
+                                          {"lstm:b32_t50_i16_h64", "2 threads, rows by 2"}};
+    sli_caps caps;
+    REQUIRE_OK(sli_cpu_caps("cpu:avx2", 2, &caps));
+    caps.l2_bytes = 512 * 1024;
+    for (size_t i = 0; i < sizeof said / sizeof said[0]; i++) {
+        sli_problem p;
+        char text[256];
+        REQUIRE_OK(sli_problem_parse(said[i][0], &p));
+        row_of(said[i][0])->describe(&p, &caps, text, sizeof text);
+        if (!strstr(text, said[i][1])) test_fail(__FILE__, __LINE__, "%s: \"%s\"", said[i][0], text);
+    }
+}

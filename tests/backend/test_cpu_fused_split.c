@@ -1,0 +1,61 @@
+/* How threads share a step, on invented machines. */
+#include "backend/cpu/fused_split.h"
+#include "test.h"
+
+/* An LSTM forward on panels of 8 lanes. */
+static sli_fused_split lstm(int directions, int batch, int units, int threads, int members) {
+    const sli_fused_shape shape = {.directions = directions,
+                                   .batch = batch,
+                                   .panels = (units + 7) / 8,
+                                   .columns = 32,
+                                   .k = units,
+                                   .panel_bytes = (size_t)units * 32 * sizeof(float),
+                                   .units = units,
+                                   .machine = {threads, members, 512 * 1024}};
+    return sli_fused_split_of(&shape);
+}
+
+static bool is(sli_fused_split split, int directions, int rows, int units) {
+    return split.directions == directions && split.rows == rows && split.units == units;
+}
+
+TEST(fused_split_small_steps_stay_on_one_thread) {
+    CHECK(is(lstm(1, 1, 8, 16, 16), 1, 1, 1));
+    CHECK(is(lstm(1, 1, 32, 2, 2), 1, 1, 1));
+    CHECK(is(lstm(1, 64, 512, 1, 1), 1, 1, 1));
+}
+
+TEST(fused_split_one_row_shares_units) {
+    CHECK(is(lstm(1, 1, 256, 2, 2), 1, 1, 2));
+    const sli_fused_split many = lstm(1, 1, 1024, 16, 16);
+    CHECK(many.rows == 1 && many.units > 4 && many.units <= 16);
+}
+
+TEST(fused_split_many_rows_need_no_barrier) {
+    CHECK(is(lstm(1, 32, 64, 2, 2), 1, 2, 1));
+    CHECK(is(lstm(1, 64, 128, 4, 4), 1, 4, 1));
+}
+
+TEST(fused_split_directions_go_apart) {
+    CHECK(is(lstm(2, 1, 128, 2, 2), 2, 1, 1));
+    const sli_fused_split four = lstm(2, 1, 256, 4, 4);
+    CHECK(four.directions == 2 && four.units == 2);
+}
+
+/* In a pool whose threads do not run at the same time there are no barriers. */
+TEST(fused_split_without_barriers) {
+    CHECK(is(lstm(1, 1, 256, 2, 1), 1, 1, 1));
+    CHECK(is(lstm(1, 32, 64, 2, 1), 1, 2, 1));
+    CHECK(is(lstm(2, 1, 256, 4, 1), 2, 1, 1));
+}
+
+TEST(fused_split_takes_no_more_than_there_is) {
+    for (int directions = 1; directions <= 2; directions++)
+        for (int batch = 1; batch <= 40; batch += 13)
+            for (int units = 1; units <= 700; units += 233)
+                for (int threads = 1; threads <= 9; threads++) {
+                    const sli_fused_split s = lstm(directions, batch, units, threads, threads);
+                    CHECK(s.directions * s.rows * s.units <= threads && s.rows <= batch && s.units <= (units + 7) / 8);
+                    CHECK(s.directions <= directions && s.seconds > 0);
+                }
+}
