@@ -643,8 +643,9 @@ typedef struct sl_training {
     int vocabulary_limit; /* and how many are kept, 0 = all */
     int drop_partial;     /* token streams, tail split: leave out a last block of less than T steps (PTB scripts) */
     int keep_state;       /* token streams: the state also survives the end of an epoch (char-rnn) */
-    sl_tune tune;         /* this and the next: as in sl_plan_options */
+    sl_tune tune;         /* this and the next two: as in sl_plan_options */
     const char *choices;
+    const sl_thread_pool *thread_pool; /* must live as long as the trainer */
 } sl_training;
 
 /* A description with its training options, as `sluice train --print-model` prints it: model JSON with a top-level key

@@ -98,6 +98,7 @@ static sl_status make(sl_generator *g, const sl_file *file, const sl_plan_option
         o.require = options->require;
         o.memory_limit = options->memory_limit;
         o.threads = options->threads;
+        o.thread_pool = options->thread_pool;
         o.no_graph = options->no_graph;
         o.allocator = options->allocator;
     }

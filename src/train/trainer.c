@@ -159,6 +159,7 @@ static sl_status make_plan(sl_trainer *t, const char *choices, sl_tune tune) {
                                .require = o->require,
                                .memory_limit = o->memory_limit,
                                .threads = o->threads,
+                               .thread_pool = o->thread_pool,
                                .no_graph = o->no_graph,
                                .recompute_gates = o->recompute_gates,
                                .masking = o->masking,

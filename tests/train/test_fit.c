@@ -43,25 +43,34 @@ TEST(fit_partial_blocks_and_dropping_them) {
     sl_model_free(model);
 }
 
+static void loop_backwards(void *calls, int count, void (*task)(void *context, int index), void *context) {
+    ++*(int *)calls;
+    for (int i = count - 1; i >= 0; i--) task(context, i);
+}
+
 TEST(fit_same_seed_any_threads_same_bits) {
     sl_model *model = helper_model(0.4);
     sl_dataset data = helper_data(300);
     sl_training training = helper_training(2);
-    sl_trainer *trainers[4];
-    helper_record records[4];
+    sl_trainer *trainers[5];
+    helper_record records[5];
+    int calls = 0;
+    const sl_thread_pool pool = {loop_backwards, &calls};
     memset(records, 0, sizeof records);
-    for (int i = 0; i < 4; i++) {
-        training.threads = i < 3 ? 1 + 2 * i : 1;
-        training.seed = i < 3 ? 5 : 6;
+    for (int i = 0; i < 5; i++) {
+        training.threads = i < 3 ? 1 + 2 * i : i == 4 ? 1 : 4;
+        training.thread_pool = i == 3 ? &pool : NULL;
+        training.seed = i < 4 ? 5 : 6;
         trainers[i] = helper_trainer(model, &training, &data, NULL);
         REQUIRE_OK(sl_trainer_fit(trainers[i], helper_listen, &records[i]));
     }
-    for (int i = 1; i < 3; i++) {
+    for (int i = 1; i < 4; i++) {
         CHECK(helper_same_params(trainers[0], trainers[i]));
         CHECK(memcmp(records[0].losses, records[i].losses, (size_t)records[0].steps * sizeof(double)) == 0);
     }
-    CHECK(!helper_same_params(trainers[0], trainers[3]));
-    for (int i = 0; i < 4; i++) sl_trainer_free(trainers[i]);
+    CHECK(!helper_same_params(trainers[0], trainers[4]));
+    CHECK(calls > 0 || strcmp(test_device, "cpu") != 0);
+    for (int i = 0; i < 5; i++) sl_trainer_free(trainers[i]);
     sl_model_free(model);
 }
 
