@@ -28,7 +28,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 from lines import known_lines  # noqa: E402
-from report import report  # noqa: E402
+from report import name_of, report  # noqa: E402
 
 START = time.monotonic()
 TOLERANCE = {"f32": 1e-3, "bf16": 0.3}
@@ -86,11 +86,6 @@ def read_cells(args):
                     cells.append({**cell, "dtype": dtype, "threads": threads})
     wanted = args.filter.split(",")
     return [cell for cell in cells if any(text in name_of(cell) for text in wanted)]
-
-
-def name_of(cell):
-    sizes = "/".join(str(cell[key]) for key in "tbihl")
-    return f"{cell['series']} {cell['cell']} {cell['mode']} {sizes} {cell['option']} {cell['dtype']} {cell['threads']}t"
 
 
 def key_of(cell, args, where):

@@ -1,6 +1,6 @@
 /* Matrix products of recurrent layers by several libraries, alternating: which of them Sluice should wrap for the large ones.
- *     gemm LIBOPENBLAS LIBBLIS [THREADS [SECONDS]]
- * A line a shape, GFLOP/s by the median of all calls: each library with its own threads; oneDNN's matmul with weights as they are
+ *     gemm LIBOPENBLAS LIBBLIS [THREADS [SECONDS [min]]]
+ * A line a shape, GFLOP/s by the median of all calls (min: by the fastest, where others use the machine): each library with its own threads; oneDNN's matmul with weights as they are
  * and reordered beforehand; and what Sluice does with OpenBLAS and with its own loops: one thread a slice (sli_cpu_jobs). */
 #include <dlfcn.h>
 #include <math.h>
@@ -26,7 +26,10 @@ static const shape shapes[] = {
     {1280, 2600, 650, "NT"},  {700, 2600, 650, "NT"},  {700, 650, 2600, "NN"},  {2600, 650, 700, "TN"},
     {700, 6000, 1500, "NT"},  {700, 1500, 6000, "NN"}, {6000, 1500, 700, "TN"}, {19200, 1024, 256, "NT"},
     {1024, 256, 19200, "TN"}, {4096, 1024, 256, "NT"}, {2500, 512, 128, "NT"},  {512, 128, 2500, "TN"},
-    {20, 2600, 650, "NT"},    {64, 2048, 512, "NT"},   {8, 2048, 512, "NT"},    {1, 2048, 512, "NT"}};
+    {1600, 256, 16, "NT"},    {1600, 256, 64, "NT"},   {256, 64, 1600, "TN"},   {100, 2048, 512, "NT"},
+    {100, 512, 2048, "NN"},   {2048, 512, 100, "TN"},  {20, 512, 100, "NT"},    {20, 100, 512, "NN"},
+    {512, 100, 20, "TN"},     {20, 2600, 650, "NT"},   {64, 2048, 512, "NT"},   {8, 2048, 512, "NT"},
+    {1, 2048, 512, "NT"}};
 
 enum { METHODS = 7, CALLS_MOST = 512, ROUNDS = 3 };
 static const char *const titles[METHODS] = {
@@ -35,7 +38,7 @@ static const char *const titles[METHODS] = {
 static sgemm_fn openblas, blis;
 static void (*openblas_threads)(int);
 static void (*blis_threads)(int64_t);
-static int threads;
+static int threads, fastest;
 static sli_threads *pool;
 static float *a, *b, *c, *wanted;
 static shape s;
@@ -231,7 +234,7 @@ static void time_shape(double seconds) {
     printf("%6d x%5d x%6d %s", s.m, s.n, s.k, s.kind);
     for (int method = 0; method < METHODS; method++) {
         qsort(times[method], (size_t)count[method], sizeof(double), by_size);
-        printf(" %15.1f", 2.0 * s.m * s.n * (double)s.k / times[method][count[method] / 2] * 1e-9);
+        printf(" %15.1f", 2.0 * s.m * s.n * (double)s.k / times[method][fastest ? 0 : count[method] / 2] * 1e-9);
     }
     printf("\n");
     fflush(stdout);
@@ -250,9 +253,10 @@ static void *library(const char *path, const char *set_threads, sgemm_fn *sgemm)
 }
 
 int main(int argc, char **argv) {
-    if (argc < 3) return fprintf(stderr, "usage: gemm LIBOPENBLAS LIBBLIS [THREADS [SECONDS]]\n"), 2;
+    if (argc < 3) return fprintf(stderr, "usage: gemm LIBOPENBLAS LIBBLIS [THREADS [SECONDS [min]]]\n"), 2;
     threads = argc > 3 ? atoi(argv[3]) : 1;
     const double seconds = argc > 4 ? atof(argv[4]) : 0.3;
+    fastest = argc > 5;
     need(sli_blas_get(NULL) != NULL, "loading OpenBLAS as Sluice does");
     void *set[] = {library(argv[1], "openblas_set_num_threads", &openblas),
                    library(argv[2], "bli_thread_set_num_threads", &blis)};

@@ -131,6 +131,10 @@ def sizes_of(line):
     return "/".join(str(line[key]) for key in "tbihl")
 
 
+def name_of(line):
+    return f"{line['series']} {line['cell']} {line['mode']} {sizes_of(line)} {line['option']} {line['dtype']} {line['threads']}t"
+
+
 def goal_row(title, members, sides, goal, floor):
     pairs = [(ratio_of(line, sides), line) for line in members]
     pairs = [(value, line) for value, line in pairs if value]
@@ -195,7 +199,7 @@ def read_notes(path):
 
 
 def note_of(line, notes):
-    name = f"{line['cell']} {line['mode']} {sizes_of(line)} {line['option']} {line['dtype']} {line['threads']}t"
+    name = name_of(line)
     return next((sentence for pattern, sentence in notes if fnmatch.fnmatchcase(name, pattern)), "")
 
 
