@@ -8,7 +8,12 @@ root=$(dirname "$here")
 build=${1:-$root/build} out=${2:-/dev/null}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-flags=(-O3 -march=native -fno-math-errno -fno-trapping-math -ffp-contract=fast)
+# Those of the stream kernels (cmake/SluiceTargets.cmake); FLAGS replaces the instruction set.
+isa=(-mavx2 -mfma)
+if grep -qw avx512vl /proc/cpuinfo; then isa=(-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma); fi
+if [ "$(uname -m)" != x86_64 ]; then isa=(); fi
+read -r -a isa <<<"${FLAGS:-${isa[*]}}"
+flags=(-O3 "${isa[@]}" -fno-math-errno -fno-trapping-math -ffp-contract=fast)
 jansson=-ljansson
 for file in /usr/lib/*/libjansson.a; do if [ -e "$file" ]; then jansson=$file; fi; done
 cc=(cc -std=gnu11 "${flags[@]}" -I "$root/include" -I "$here" -I "$work")
