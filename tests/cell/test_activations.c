@@ -50,6 +50,25 @@ TEST(cell_sigmoid_accuracy) {
     CHECK(isnan(cell_sigmoid(NAN)));
 }
 
+static void visit_short(float x) {
+    const float y = cell_tanh_short(x);
+    const double exact = tanh((double)x), logistic = 1 / (1 + exp(-(double)x));
+    const double relative = fabs((double)y - exact) / fabs(exact);
+    const double absolute = fabs((double)cell_act(CELL_ACT_SIGMOID_SHORT, x) - logistic);
+    if (relative > worst_relative) worst_relative = relative;
+    if (absolute > worst_absolute) worst_absolute = absolute;
+    if (fabsf(y) > 1 || y != -cell_tanh_short(-x)) worst_relative = INFINITY;
+}
+
+TEST(cell_short_activations) {
+    worst_absolute = worst_relative = 0;
+    sweep(1e-30f, 200.0f, 9973, visit_short);
+    sweep(0.1f, 10.0f, 97, visit_short);
+    CHECK(worst_relative <= 1.01e-3);
+    CHECK(worst_absolute <= 5.1e-4);
+    CHECK(isnan(cell_tanh_short(NAN)) && cell_act_slope(CELL_ACT_TANH_SHORT, cell_tanh_short(9)) > 0);
+}
+
 TEST(cell_simple_activations) {
     for (float x = -6; x <= 6; x += 0.0625f) {
         CHECK(cell_act(CELL_ACT_LINEAR, x) == x);

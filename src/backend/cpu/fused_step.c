@@ -50,12 +50,19 @@ void sli_fused_draw(const sli_fused_work *w, const sli_fused_direction *d, const
     if (d->fresh_c) draw(w, &d->rng_c, w->p->zoneout_c, share, t, row, rows, d->fresh_c);
 }
 
+/* CELL_ACT_*: in bf16, tanh and sigmoid need not be closer than the operands that they become. */
+static int activation(const sli_problem *p, sl_activation act) {
+    if (p->dtype == SL_BF16 && act == SL_ACT_TANH) return CELL_ACT_TANH_SHORT;
+    if (p->dtype == SL_BF16 && act == SL_ACT_SIGMOID) return CELL_ACT_SIGMOID_SHORT;
+    return (int)act;
+}
+
 sli_cell_step sli_fused_cell_step(const sli_fused_work *w, const sli_fused_direction *d, int t) {
     const sli_problem *p = w->p;
     const size_t state = sli_fused_state(w);
     sli_cell_step s = {.units = w->H, .options = w->options, .keep = w->keep};
-    s.act = p->act == SL_ACT_DEFAULT ? SL_ACT_TANH : (int)p->act;
-    s.gate_act = p->recurrent_act == SL_ACT_DEFAULT ? SL_ACT_SIGMOID : (int)p->recurrent_act;
+    s.act = activation(p, p->act == SL_ACT_DEFAULT ? SL_ACT_TANH : p->act);
+    s.gate_act = activation(p, p->recurrent_act == SL_ACT_DEFAULT ? SL_ACT_SIGMOID : p->recurrent_act);
     s.gates = sli_fused_gates_at(w, d, t);
     s.ld_gates = (ptrdiff_t)w->W * w->H;
     s.bias = d->bias;

@@ -1,5 +1,5 @@
-/* Cells of cpu:fused: src/cell, a vector of units at a time. The usual cell has its activations and no option as constants; all others
- * are one text with everything chosen at run time, options that are off by neutral numbers. */
+/* Cells of cpu:fused: src/cell, a vector of units at a time. The usual cell, in bf16 with short activations, has its activations and
+ * no option as constants; all others are one text with everything chosen at run time, options that are off by neutral numbers. */
 #include <math.h>
 #include <string.h>
 #include "backend/cpu/isa/fused.h"
@@ -9,11 +9,16 @@
 #include "cell/lstm.h"
 #include "cell/rnn.h"
 
-enum { USUAL, ANY }; /* cells */
+enum { USUAL, SHORT, ANY }; /* cells */
 
-static bool usual(const sli_cell_step *s) {
-    return s->act == CELL_ACT_TANH && s->gate_act == CELL_ACT_SIGMOID && s->options == 0;
+static int kind_of(const sli_cell_step *s) {
+    if (s->options) return ANY;
+    if (s->act == CELL_ACT_TANH && s->gate_act == CELL_ACT_SIGMOID) return USUAL;
+    return s->act == CELL_ACT_TANH_SHORT && s->gate_act == CELL_ACT_SIGMOID_SHORT ? SHORT : ANY;
 }
+/* What the cells but ANY have. */
+#define TANH(kind) ((kind) == SHORT ? CELL_ACT_TANH_SHORT : CELL_ACT_TANH)
+#define SIGMOID(kind) ((kind) == SHORT ? CELL_ACT_SIGMOID_SHORT : CELL_ACT_SIGMOID)
 
 /* n of VL numbers, the others 0; n is VL but for a row's last vector. */
 VF_INLINE vf load(const float *from, int n) {
@@ -78,10 +83,9 @@ VF_INLINE void lstm_cell(const int kind, const sli_cell_step *s, int row, int u,
                                  vf_load(z + 3 * VL) + load(x + 3 * H, n) + load(b + 3 * H, n)};
     const vf c_prev = load(s->c_prev + i, n), zero = vf_set(0.0f);
     const cell_lstm_forward_result r =
-        kind == USUAL
-            ? cell_lstm_forward(0, CELL_ACT_TANH, CELL_ACT_SIGMOID, sum, c_prev, zero, (cell_lstm_args){.clip = zero})
-            : cell_lstm_forward(LSTM_OPTIONS, s->act, s->gate_act, sum, c_prev,
-                                load(s->h_prev + row * s->ld_h_prev + u, n), lstm_args(s, u, i, n));
+        kind != ANY ? cell_lstm_forward(0, TANH(kind), SIGMOID(kind), sum, c_prev, zero, (cell_lstm_args){.clip = zero})
+                    : cell_lstm_forward(LSTM_OPTIONS, s->act, s->gate_act, sum, c_prev,
+                                        load(s->h_prev + row * s->ld_h_prev + u, n), lstm_args(s, u, i, n));
     if (s->keep) {
         store(x, r.gates.i, n);
         store(x + H, r.gates.f, n);
@@ -101,10 +105,10 @@ VF_INLINE void lstm_cell_back(const int kind, const sli_cell_step *s, int row, i
     const cell_lstm_gates gates = {load(x, n), load(x + H, n), load(x + 2 * H, n), load(x + 3 * H, n)};
     const vf c_prev = load(s->c_prev + i, n), dh = gradient_of_h(s, row, u, i, n), dc = load(s->dc + i, n);
     const vf v = load((kind == ANY && s->v ? s->v : s->c) + i, n);
-    const cell_lstm_backward_result r = kind == USUAL ? cell_lstm_backward(0, CELL_ACT_TANH, CELL_ACT_SIGMOID, gates, v,
-                                                                           c_prev, dh, dc, (cell_lstm_args){.clip = v})
-                                                      : cell_lstm_backward(LSTM_OPTIONS, s->act, s->gate_act, gates, v,
-                                                                           c_prev, dh, dc, lstm_args(s, u, i, n));
+    const cell_lstm_backward_result r =
+        kind != ANY
+            ? cell_lstm_backward(0, TANH(kind), SIGMOID(kind), gates, v, c_prev, dh, dc, (cell_lstm_args){.clip = v})
+            : cell_lstm_backward(LSTM_OPTIONS, s->act, s->gate_act, gates, v, c_prev, dh, dc, lstm_args(s, u, i, n));
     store(dz, r.dz.i, n);
     store(dz + H, r.dz.f, n);
     store(dz + 2 * H, r.dz.g, n);
@@ -127,9 +131,8 @@ VF_INLINE void gru_cell(const int kind, const sli_cell_step *s, int row, int u, 
                               load(x + 2 * H, n) + load(b + 2 * H, n), vf_load(z + 2 * VL) + load(b + 3 * H, n)};
     const vf h_prev = load(s->h_prev + row * s->ld_h_prev + u, n);
     const cell_gru_forward_result r =
-        kind == USUAL
-            ? cell_gru_forward(0, CELL_ACT_TANH, CELL_ACT_SIGMOID, pre, h_prev, (cell_gru_args){.zone_h = h_prev})
-            : cell_gru_forward(CELL_ZONEOUT_H, s->act, s->gate_act, pre, h_prev, gru_args(s, i, n));
+        kind != ANY ? cell_gru_forward(0, TANH(kind), SIGMOID(kind), pre, h_prev, (cell_gru_args){.zone_h = h_prev})
+                    : cell_gru_forward(CELL_ZONEOUT_H, s->act, s->gate_act, pre, h_prev, gru_args(s, i, n));
     if (s->keep) {
         store(x, r.gates.r, n);
         store(x + H, r.gates.z, n);
@@ -148,9 +151,8 @@ VF_INLINE void gru_cell_back(const int kind, const sli_cell_step *s, int row, in
     const vf h_prev = load(s->h_prev + row * s->ld_h_prev + u, n), dh = gradient_of_h(s, row, u, i, n);
     const vf side = load(x + 3 * H, n);
     const cell_gru_backward_result r =
-        kind == USUAL
-            ? cell_gru_backward(0, CELL_ACT_TANH, CELL_ACT_SIGMOID, gates, side, h_prev, dh,
-                                (cell_gru_args){.zone_h = dh})
+        kind != ANY
+            ? cell_gru_backward(0, TANH(kind), SIGMOID(kind), gates, side, h_prev, dh, (cell_gru_args){.zone_h = dh})
             : cell_gru_backward(CELL_ZONEOUT_H, s->act, s->gate_act, gates, side, h_prev, dh, gru_args(s, i, n));
     store(dz, r.dz.n, n);
     store(dz + H, r.dz.r, n);
@@ -169,9 +171,9 @@ VF_INLINE void rnn_cell(const int kind, const sli_cell_step *s, int row, int u, 
     float *x = s->gates + row * s->ld_gates + u;
     const vf sum = vf_load(z) + load(x, n) + load(s->bias + u, n);
     const cell_rnn_forward_result r =
-        kind == USUAL ? cell_rnn_forward(0, CELL_ACT_TANH, sum, sum, (cell_rnn_args){.zone_h = sum})
-                      : cell_rnn_forward(CELL_ZONEOUT_H, s->act, sum, load(s->h_prev + row * s->ld_h_prev + u, n),
-                                         rnn_args(s, i, n));
+        kind != ANY ? cell_rnn_forward(0, TANH(kind), sum, sum, (cell_rnn_args){.zone_h = sum})
+                    : cell_rnn_forward(CELL_ZONEOUT_H, s->act, sum, load(s->h_prev + row * s->ld_h_prev + u, n),
+                                       rnn_args(s, i, n));
     if (s->keep) store(x, r.q, n);
     store_h(s, row, u, i, r.h, n);
 }
@@ -179,8 +181,8 @@ VF_INLINE void rnn_cell(const int kind, const sli_cell_step *s, int row, int u, 
 VF_INLINE void rnn_cell_back(const int kind, const sli_cell_step *s, int row, int u, int n) {
     const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
     const vf q = load(s->gates + row * s->ld_gates + u, n), dh = gradient_of_h(s, row, u, i, n);
-    const cell_rnn_backward_result r = kind == USUAL
-                                           ? cell_rnn_backward(0, CELL_ACT_TANH, q, dh, (cell_rnn_args){.zone_h = q})
+    const cell_rnn_backward_result r = kind != ANY
+                                           ? cell_rnn_backward(0, TANH(kind), q, dh, (cell_rnn_args){.zone_h = q})
                                            : cell_rnn_backward(CELL_ZONEOUT_H, s->act, q, dh, rnn_args(s, i, n));
     store(s->dz + row * s->ld_gates + u, r.dz, n);
     if (kind == ANY && s->options & CELL_ZONEOUT_H) store(s->dh + i, r.dh_prev, n);
@@ -206,16 +208,22 @@ VF_INLINE void rnn_cell_back(const int kind, const sli_cell_step *s, int row, in
 #define CELL(name, gates)                                                              \
     static void name##_forward(const sli_cell_step *s, const sli_cell_share *share) {  \
         const float *tile = share->tile;                                               \
-        if (usual(s)) {                                                                \
-            FORWARD(name##_cell, USUAL, gates)                                         \
-        } else {                                                                       \
+        switch (kind_of(s)) {                                                          \
+        case USUAL:                                                                    \
+            FORWARD(name##_cell, USUAL, gates) break;                                  \
+        case SHORT:                                                                    \
+            FORWARD(name##_cell, SHORT, gates) break;                                  \
+        default:                                                                       \
             FORWARD(name##_cell, ANY, gates)                                           \
         }                                                                              \
     }                                                                                  \
     static void name##_backward(const sli_cell_step *s, const sli_cell_share *share) { \
-        if (usual(s)) {                                                                \
-            BACKWARD(name##_cell_back, USUAL)                                          \
-        } else {                                                                       \
+        switch (kind_of(s)) {                                                          \
+        case USUAL:                                                                    \
+            BACKWARD(name##_cell_back, USUAL) break;                                   \
+        case SHORT:                                                                    \
+            BACKWARD(name##_cell_back, SHORT) break;                                   \
+        default:                                                                       \
             BACKWARD(name##_cell_back, ANY)                                            \
         }                                                                              \
     }
