@@ -534,7 +534,8 @@ typedef enum sl_convert_form {
 typedef struct sl_convert {
     sl_convert_form form;
     const char *name; /* C: NAME; NULL: the file's name without its ending */
-    sl_dtype dtype;   /* C: f32 (the default), or i8: weights of 8 bits, a quarter of the memory, the numbers of a plan in i8 */
+    sl_dtype
+        dtype; /* C: f32 (the default), or i8: weights of 8 bits, a quarter of the memory, the numbers of a plan in i8 */
 } sl_convert;
 /* `params` belong to a plan of `model`. Writes atomically; options NULL: a stream model. */
 SL_API sl_status sl_model_convert(const sl_model *model, sl_params *params, const sl_convert *options,
