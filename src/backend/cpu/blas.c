@@ -1,5 +1,11 @@
 /* OpenBLAS by dlopen: one process-wide handle, single-threaded. SLI_BLAS: 0 = use it if it is there, 1 = the same, and the
- * build refuses to configure without it, 2 = never. */
+ * build refuses to configure without it, 2 = never.
+ *
+ * Why OpenBLAS, of Debian's OpenBLAS and BLIS and of oneDNN (bench/cpu/gemm.sh, bench/results/gemm_cpu_2026-11-21.txt): in
+ * large products no library is ahead of the others on all shapes. A slice must be one product on the calling thread, with
+ * nothing compiled or allocated for it (threads, bits: gemm.c): OpenBLAS is a function for that; oneDNN runs on OpenMP's threads and
+ * makes a primitive a shape. Where OpenBLAS is slow, few rows (a fifth of the others at one row), steps have kernels of their own
+ * (isa/panel.h). AMX is excepted: products in bf16 run on our tiles (products.c), OpenBLAS 0.3.21 has none. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
