@@ -316,7 +316,7 @@ struct sl_plan_options {
     int batch; /* B, 0 = 1 */
     int steps; /* the largest T of one call, 0 = 1 */
     int train; /* book gradients, saved activations, optimizer */
-    /* What matrix products are computed in: f32; tf32, bf16, f16 (GPU): operands are rounded to it, sums are f32; f32x3
+    /* What matrix products are computed in: f32; bf16, tf32 (GPU), f16 (GPU): operands are rounded to it, sums are f32; f32x3
      * (GPU): f32 on tensor cores where that is faster, by three tf32 products, to less than 2^-21 of each. Parameters,
      * optimizer state, cell state, activations between layers and pointwise mathematics are f32 in all of these. f64 runs on
      * the reference kernels. f16 training scales its loss by itself (sl_result.loss_scale). */
