@@ -115,7 +115,7 @@ BLOCK(1, 1, 2) BLOCK(2, 1, 2) BLOCK(3, 1, 2) BLOCK(4, 1, 2) BLOCK(5, 1, 2) BLOCK
 BLOCK(1, 1, 3) BLOCK(2, 1, 3) BLOCK(3, 1, 3) BLOCK(4, 1, 3)
 BLOCK(1, 1, 4) BLOCK(2, 1, 4) BLOCK(3, 1, 4)
 /* One row, and two of three vectors: several panels at once, or the few sums would wait for each other. */
-BLOCK(1, 4, 3) BLOCK(2, 2, 3) BLOCK(1, 3, 4)
+BLOCK(1, 2, 3) BLOCK(1, 3, 3) BLOCK(1, 4, 3) BLOCK(2, 2, 3) BLOCK(1, 2, 4) BLOCK(1, 3, 4)
 #if REGISTERS_32
 BLOCK(5, 1, 3) BLOCK(6, 1, 3) BLOCK(4, 1, 4) BLOCK(5, 1, 4) BLOCK(6, 1, 4)
 #define MORE(name) name
@@ -146,19 +146,23 @@ static int most_rows(int vectors) {
     return rows < MOST_ROWS ? rows : MOST_ROWS;
 }
 
-/* Few rows: as many panels as go together; returns how many that were. */
+/* Few rows: some panels together, in even shares (2 + 2, not 3 + 1); returns how many. */
 static int several(const sli_panel_product *p, const cut *g, int left) {
-    static const struct {
-        int rows, vectors, panels;
-        block_fn run;
-    } kernels[] = {{1, 4, 3, block_1x3x4}, {1, 3, 4, block_1x4x3}, {2, 3, 2, block_2x2x3}};
-    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
-        if (p->rows == kernels[i].rows && p->vectors == kernels[i].vectors && left >= kernels[i].panels) {
-            kernels[i].run(g);
-            return kernels[i].panels;
-        }
-    blocks[p->vectors][p->rows](g);
-    return 1;
+    static const block_fn one3[] = {NULL, block_1x1x3, block_1x2x3, block_1x3x3, block_1x4x3};
+    static const block_fn one4[] = {NULL, block_1x1x4, block_1x2x4, block_1x3x4};
+    static const block_fn two3[] = {NULL, block_2x1x3, block_2x2x3};
+    const block_fn *run = p->rows == 1 && p->vectors == 3   ? one3
+                          : p->rows == 1 && p->vectors == 4 ? one4
+                          : p->rows == 2 && p->vectors == 3 ? two3
+                                                            : NULL;
+    if (!run) {
+        blocks[p->vectors][p->rows](g);
+        return 1;
+    }
+    const int most = run == one3 ? 4 : run == one4 ? 3 : 2, calls = (left + most - 1) / most;
+    const int panels = (left + calls - 1) / calls;
+    run[panels](g);
+    return panels;
 }
 
 static void few_rows(const sli_panel_product *p) {
