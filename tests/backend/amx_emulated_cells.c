@@ -5,7 +5,6 @@
 #undef __SSE2__ /* nor minimum and maximum by its instructions */
 #undef __AVX2__
 #undef __AVX512F__
-#pragma GCC diagnostic ignored "-Wpsabi" /* every function here is inlined */
 #define SLI_ISA_SUFFIX emulated
 #define SLI_VECTOR_H
 #define VF_INLINE static inline __attribute__((always_inline))
