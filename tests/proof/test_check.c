@@ -38,6 +38,10 @@ TEST(check_quick_problems) {
     CHECK(check_file("quick.txt") > 100);
 }
 
+TEST(check_bf16_problems) {
+    CHECK(check_file("bf16.txt") > 5);
+}
+
 TEST(check_i8_problems) {
     if (test_on_gpu()) test_skip("there are kernels for i8 on CPUs alone");
     CHECK(check_file("i8.txt") > 20);
