@@ -37,6 +37,7 @@ typedef struct sli_fused_saved {
 typedef struct sli_fused_scratch {
     size_t gates;            /* [chunk][B][W*H] inference: gates; backward: dz */
     size_t c, h;             /* [B][H] inference: running c, and [2][B][H] h with masks; backward: dc, dh */
+    size_t multiplied;       /* [chunk][B][H] backward, without recurrent dropout: what R multiplied */
     size_t drop;             /* [B][H] factors of recurrent dropout */
     size_t fresh_h, fresh_c; /* [B][H] what zoneout drew for a step */
     size_t valid_from;       /* int32 [B] with repeated outputs */
@@ -76,6 +77,7 @@ typedef struct sli_fused_direction {
     float *drop, *fresh_h, *fresh_c;
     int32_t *valid_from;
     float *dz, *dh, *dc; /* dz of the chunk's first step on */
+    float *multiplied;   /* [chunk][B][H] what R multiplied, without recurrent dropout */
     const char *forward_panels, *backward_panels, *input_panels;
     const float *bias, *peephole;
     sli_rng rng_h, rng_c;

@@ -113,12 +113,26 @@ static void peephole_sums(void *context, int index) {
     }
 }
 
+typedef struct gathering {
+    const sli_fused_work *w;
+    const sli_fused_direction *d;
+} gathering;
+
+/* h' of a step of the chunk, side by side with those of the others: one product for all of them. */
+static void gather_h(void *context, int index) {
+    const gathering *g = context;
+    const sli_fused_work *w = g->w;
+    const int t = g->d->first + index;
+    const float *from = sli_fused_h_before(w, g->d, t);
+    const ptrdiff_t ld = sli_fused_ld_h(w, g->d, t);
+    float *to = g->d->multiplied + (size_t)index * sli_fused_state(w);
+    for (int row = 0; row < w->B; row++, to += w->H) memcpy(to, from + row * ld, (size_t)w->H * sizeof *to);
+}
+
 static void sum_chunk(const sli_fused_work *w, const sli_fused_direction *d, bool add_dx) {
     const sli_call *call = w->call;
     const size_t x_at = (size_t)d->first * (size_t)w->B * (size_t)w->I;
     const int steps = d->end - d->first, gates = sli_op_gates(w->p->op);
-    const int edge = d->reverse ? d->end - 1 : d->first, rest = d->reverse ? d->first : d->first + 1;
-    const size_t state = sli_fused_state(w);
     sli_sums sums = {.call = call, .part = d->part, .steps = steps, .x = d->x + x_at, .ld = (ptrdiff_t)w->W * w->H};
     sums.dz = d->dz;
     sums.input[0] = sums.recurrent[0] = (sli_gates){.count = gates};
@@ -127,14 +141,9 @@ static void sum_chunk(const sli_fused_work *w, const sli_fused_direction *d, boo
         sums.input[1] = (sli_gates){.from = 0, .to = 2, .count = 1};
         sums.recurrent[0] = (sli_gates){.from = 1, .to = 0, .count = 3};
     }
-    sums.edge = edge - d->first;
-    sums.rest = rest - d->first;
-    sums.h_edge = d->dropped ? d->dropped + (size_t)edge * state : sli_fused_h_before(w, d, edge);
-    sums.ld_h_edge = d->dropped ? w->H : sli_fused_ld_h(w, d, edge);
-    if (steps > 1) {
-        sums.h_rest = d->dropped ? d->dropped + (size_t)rest * state : sli_fused_h_before(w, d, rest);
-        sums.ld_h_rest = d->dropped ? w->H : sli_fused_ld_h(w, d, rest);
-    }
+    sums.h_rest = d->dropped ? d->dropped + (size_t)d->first * sli_fused_state(w) : d->multiplied;
+    sums.ld_h_rest = w->H;
+    if (!d->dropped) sli_threads_for(call->threads, steps, gather_h, &(gathering){w, d});
     sums.dx = call->d_in[SLI_RNN_X] ? (float *)call->d_in[SLI_RNN_X] + x_at : NULL;
     sums.add_dx = add_dx;
     sli_sums_backward(&sums);

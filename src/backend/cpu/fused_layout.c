@@ -70,6 +70,7 @@ sli_fused_scratch sli_fused_scratch_of(const sli_problem *p, int chunk, bool bac
     at.gates = place(&at.total, runs ? (size_t)chunk * state * (size_t)sli_fused_width(p) : 0);
     at.c = place(&at.total, runs && lstm ? state : 0);
     at.h = place(&at.total, !runs ? 0 : two ? 2 * state : backward ? state : 0);
+    at.multiplied = place(&at.total, backward && !(p->recurrent_dropout > 0) ? (size_t)chunk * state : 0);
     at.drop = place(&at.total, p->train && p->recurrent_dropout > 0 ? state : 0);
     at.fresh_h = place(&at.total, p->train && p->zoneout_h > 0 ? state : 0);
     at.fresh_c = place(&at.total, p->train && p->zoneout_c > 0 ? state : 0);
@@ -96,7 +97,9 @@ sli_fused_packed sli_fused_packed_of(const sli_problem *p, const sli_panel_ops *
 }
 
 bool sli_fused_packs_inputs(const sli_problem *p) {
-    return p->dtype == SL_I8 || (p->dtype == SL_BF16 && !p->train);
+    enum { SMALL = 1024 * 1024 }; /* bytes of f32's, which is multiplied so only where there are few rows */
+    const size_t bytes = (size_t)sli_op_gates(p->op) * (size_t)p->units * (size_t)p->inputs * sizeof(float);
+    return p->dtype == SL_I8 || (!p->train && (p->dtype == SL_BF16 || bytes <= SMALL));
 }
 
 size_t sli_fused_operand_bytes(const sli_problem *p, const sli_panel_ops *ops) {
@@ -131,6 +134,7 @@ static void place_scratch(const sli_fused_work *w, sli_fused_direction *d, int i
     }
     if (backward) {
         d->dz = (float *)(base + at.gates);
+        d->multiplied = (float *)(base + at.multiplied);
         d->dc = (float *)(base + at.c);
         d->dh = (float *)(base + at.h);
     }

@@ -21,7 +21,7 @@ size_t sli_panel_gemm_packed(const sli_panel_ops *ops, int n, int k) {
 }
 
 size_t sli_panel_gemm_operands(const sli_panel_ops *ops, int rows, int k) {
-    return (size_t)rows * ops->operand_bytes(k);
+    return ops->convert ? (size_t)rows * ops->operand_bytes(k) : 0;
 }
 
 typedef struct packing {
@@ -50,7 +50,8 @@ void sli_panel_gemm_pack(sli_threads *threads, const sli_panel_ops *ops, int n, 
 typedef struct work {
     const sli_panel_gemm *g;
     const sli_isa_ops *isa;
-    size_t operand;
+    const char *operands;
+    size_t operand; /* bytes of a row */
     int panel_groups;
 } work;
 
@@ -90,7 +91,7 @@ static void multiply(void *context, int task) {
         for (int row = last - TASK_ROWS; row < end; row += p.rows) {
             p.rows = end - row < most ? end - row : most;
             if (p.rows > TASK_ROWS) p.rows = TASK_ROWS;
-            for (int r = 0; r < p.rows; r++) a[r] = (const char *)g->operands + (size_t)(row + r) * w->operand;
+            for (int r = 0; r < p.rows; r++) a[r] = w->operands + (size_t)(row + r) * w->operand;
             g->ops->product(&p);
             for (int i = 0; i < p.panels; i++) finish(w, tile + i * p.rows * width, row, p.rows, first + i);
         }
@@ -101,8 +102,9 @@ static void multiply(void *context, int task) {
 void sli_panel_gemm_run(const sli_call *call, const sli_panel_gemm *g) {
     const work w = {.g = g,
                     .isa = sli_cpu_of(call)->ops,
-                    .operand = g->ops->operand_bytes(g->k),
+                    .operands = g->ops->convert ? g->operands : (const void *)g->x,
+                    .operand = g->ops->convert ? g->ops->operand_bytes(g->k) : (size_t)g->k * sizeof *g->x,
                     .panel_groups = divide_up(panels_of(g->ops, g->n), TASK_PANELS)};
-    sli_threads_for(call->threads, divide_up(g->rows, CONVERT_ROWS), convert_rows, (void *)&w);
+    if (g->ops->convert) sli_threads_for(call->threads, divide_up(g->rows, CONVERT_ROWS), convert_rows, (void *)&w);
     sli_threads_for(call->threads, divide_up(g->rows, TASK_ROWS) * w.panel_groups, multiply, (void *)&w);
 }

@@ -14,7 +14,7 @@ typedef struct sli_panel_gemm {
     int act;           /* sl_activation; 0 = linear */
     float *y;          /* [rows][ldy] = */
     ptrdiff_t ldy;
-    void *operands; /* sli_panel_gemm_operands bytes of scratch */
+    void *operands; /* sli_panel_gemm_operands bytes of scratch; 0 where operands are the floats themselves */
 } sli_panel_gemm;
 
 size_t sli_panel_gemm_packed(const sli_panel_ops *ops, int n, int k);

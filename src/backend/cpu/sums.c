@@ -73,24 +73,31 @@ static sli_job kernel_job(const sli_sums *s, sli_gates g) {
     return job;
 }
 
-/* d R += dz^T h', of the gates `g` */
-static sli_job recurrent_job(const sli_sums *s, sli_gates g) {
+/* d R += dz^T h' over `count` steps from `first` on, of the gates `g` */
+static sli_gemm recurrent_product(const sli_sums *s, sli_gates g, int first, int count, const float *h, ptrdiff_t ld) {
     const sli_problem *p = &s->call->problem;
-    sli_job job = {.parts = s->steps > 1 ? 2 : 1};
-    for (int i = 0; i < job.parts; i++)
-        job.part[i] = (sli_gemm){
-            .m = g.count * p->units,
-            .n = p->units,
-            .k = (i ? s->steps - 1 : 1) * p->batch,
-            .a = s->dz + (size_t)(i ? s->rest : s->edge) * (size_t)p->batch * (size_t)s->ld + g.from * p->units,
-            .am = 1,
-            .ak = s->ld,
-            .b = i ? s->h_rest : s->h_edge,
-            .bk = i ? s->ld_h_rest : s->ld_h_edge,
-            .bn = 1,
-            .c = d_param(s, SLI_RNN_RECURRENT) + (size_t)g.to * (size_t)p->units * (size_t)p->units,
-            .ldc = p->units,
-            .add = true};
+    return (sli_gemm){.m = g.count * p->units,
+                      .n = p->units,
+                      .k = count * p->batch,
+                      .a = s->dz + (size_t)first * (size_t)p->batch * (size_t)s->ld + g.from * p->units,
+                      .am = 1,
+                      .ak = s->ld,
+                      .b = h,
+                      .bk = ld,
+                      .bn = 1,
+                      .c = d_param(s, SLI_RNN_RECURRENT) + (size_t)g.to * (size_t)p->units * (size_t)p->units,
+                      .ldc = p->units,
+                      .add = true};
+}
+
+static sli_job recurrent_job(const sli_sums *s, sli_gates g) {
+    sli_job job = {.parts = 1};
+    if (!s->h_edge) {
+        job.part[0] = recurrent_product(s, g, 0, s->steps, s->h_rest, s->ld_h_rest);
+        return job;
+    }
+    job.part[0] = recurrent_product(s, g, s->edge, 1, s->h_edge, s->ld_h_edge);
+    if (s->steps > 1) job.part[job.parts++] = recurrent_product(s, g, s->rest, s->steps - 1, s->h_rest, s->ld_h_rest);
     return job;
 }
 

@@ -22,8 +22,9 @@ typedef struct sli_sums {
     const float *dz; /* [steps][B][ld] */
     /* What the gates' gradients are of: of the input side, and of the recurrent side. One piece of gates, or two. */
     sli_gates input[2], recurrent[2];
-    /* What R multiplied: in the step that is processed first, which may be the segment's initial state, and in the others. That step is
-     * a product of its own in every chunk, so that segments change no bit. */
+    /* What R multiplied: h_rest [steps][B][ld_h_rest], with h_edge NULL. Or in the step that is processed first, which may be the
+     * segment's initial state, and in the others: that step is then a product of its own in every chunk, so that segments change
+     * no bit. */
     int edge, rest; /* steps of the chunk: 0 or steps - 1; the first of the others */
     const float *h_edge, *h_rest;
     ptrdiff_t ld_h_edge, ld_h_rest;
