@@ -10,7 +10,8 @@ extern const sli_fused_ops sli_isa_fused_emulated; /* cells on tiles of AMX's 16
 /* The portable table with these in it. */
 void amx_emulated_ops(sli_isa_ops *ops);
 
-/* Panels, of the calling thread: how often tiles were configured, and the rows of a tile, 0 where they were given back. */
+/* Panels, of the calling thread: how often tiles were configured, and the rows of a tile, 0 where they were given
+ * back. */
 int amx_emulated_configurations(void);
 int amx_emulated_rows(int tile);
 

@@ -1,5 +1,5 @@
-/* AMX's tile instructions in plain C, before what is written with them is included. Strict: tiles must be configured, operands
- * must fit each other, and what is wrong ends the program. */
+/* AMX's tile instructions in plain C, before what is written with them is included. Strict: tiles must be configured,
+ * operands must fit each other, and what is wrong ends the program. */
 #ifndef AMX_TILES_H
 #define AMX_TILES_H
 

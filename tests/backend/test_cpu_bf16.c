@@ -1,5 +1,5 @@
-/* Recurrent and dense rows in bf16, in f32 arithmetic and on emulated AMX: against the reference with rounded operands, and their
- * bits across threads and segments. */
+/* Recurrent and dense rows in bf16, in f32 arithmetic and on emulated AMX: against the reference with rounded
+ * operands, and their bits across threads and segments. */
 #include "backend/amx_emulated.h"
 #include "backend/cpu_call.h"
 
@@ -50,7 +50,8 @@ static void check_rows(sli_isa isa, const sli_isa_ops *ops) {
         call_result got, expected, other;
         compute(sli_cpu_kernels, &setup, &got);
         compute(sli_ref_kernels, &setup, &expected);
-        /* Sums of another order may round an operand of the next step to its other neighbour, 2^-8 away; and it adds up. */
+        /* Sums of another order may round an operand of the next step to its other neighbour, 2^-8 away; and it adds
+         * up. */
         call_compare(&got, &expected, 2e-2, problems[i]);
         for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
             setup.threads = ways[w][0];

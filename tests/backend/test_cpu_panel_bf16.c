@@ -56,7 +56,8 @@ TEST(cpu_panel_bf16_amx_emulated) {
             check_panels(&emulated_panel_bf16, rows[r], 3, vectors, 65, 16 - (int)r, r & 1);
     check_panels(&emulated_panel_bf16, 35, 1, 3, 1030, 16, true);
 }
-/* Tiles are configured when a thread begins and when the number of rows changes, not with every product, and given back. */
+/* Tiles are configured when a thread begins and when the number of rows changes, not with every product, and given
+ * back. */
 TEST(cpu_panel_bf16_amx_configures_once) {
     panels t = panels_new(&emulated_panel_bf16, 35, 2, 4, 40, 16, true);
     const int before = amx_emulated_configurations();

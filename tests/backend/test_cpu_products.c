@@ -1,5 +1,5 @@
-/* Products of bf16 problems, in f32 arithmetic and on emulated AMX: against a loop in double of rounded operands, at shapes around
- * tiles, tasks and pieces, transposed and not, and their bits on several threads. */
+/* Products of bf16 problems, in f32 arithmetic and on emulated AMX: against a loop in double of rounded operands, at
+ * shapes around tiles, tasks and pieces, transposed and not, and their bits on several threads. */
 #include "backend/amx_emulated.h"
 #include "backend/cpu/gemm.h"
 #include "core/rounding.h"

@@ -15,7 +15,7 @@ static double step_seconds(const sli_fused_shape *s, int directions, int rows, i
     const double bytes = (double)directions * panels * (double)s->panel_bytes;
     const double l2 = 0.75 * (s->machine.l2_bytes ? (double)s->machine.l2_bytes : 1024 * 1024);
     const double resident = bytes < l2 ? bytes : l2;
-    const double products = flops / (flops_per_second * fill),
+    const double products = flops / (flops_per_second * (s->speed > 0 ? s->speed : 1) * fill),
                  loads = resident / l2_rate + (bytes - resident) / l3_rate;
     return (products > loads ? products : loads) + cell_seconds * directions * rows * units;
 }

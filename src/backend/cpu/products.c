@@ -1,10 +1,11 @@
-/* Jobs in bf16 (isa/product_bf16.h): the operands of a product are rounded into the end of the call's scratch, by all threads, a
- * piece of k, rows and columns at a time; then all threads multiply. Pieces and tasks are cut by shape alone, and k goes up from
- * piece to piece, so the number of threads changes no bit. */
+/* Jobs in bf16 (isa/product_bf16.h): the operands of a product are rounded into the end of the call's scratch, by all
+ * threads, a piece of k, rows and columns at a time; then all threads multiply. Pieces and tasks are cut by shape
+ * alone, and k goes up from piece to piece, so the number of threads changes no bit. */
 #include <string.h>
 #include "backend/cpu/gemm.h"
 
-/* Most rows, columns and k of a piece: what is packed at a time. Two blocks of 16 columns of 768 k are 48 KB, of AMX's bf16. */
+/* Most rows, columns and k of a piece: what is packed at a time. Two blocks of 16 columns of 768 k are 48 KB, of
+ * AMX's bf16. */
 enum { PIECE_LINES = 2048, PIECE_K = 768, PACK_LINES = 64, LEAST_TASKS = 32 };
 
 static int divide_up(int value, int by) {

@@ -3,10 +3,10 @@
  * A tile is 16 rows of 64 bytes:
  *     rows of a      [rows][32 k]                     columns of b   [16 pairs of k][16 columns][2]
  *     sums           [rows][16 columns] of float
- * _tile_dpbf16ps(sum, a, b) adds 32 products to each sum, and its order is its own: the 16 even k are added up one after the
- * other, so are the 16 odd k, each with one rounding a product (to nearest, whatever MXCSR says); the two are added, and their
- * total is added to the sum. Denormal operands count as 0, denormal results become 0. Across tiles k goes up. So a sum has
- * one order, whatever rows and columns are taken together.
+ * _tile_dpbf16ps(sum, a, b) adds 32 products to each sum, and its order is its own: the 16 even k are added up one
+ * after the other, so are the 16 odd k, each with one rounding a product (to nearest, whatever MXCSR says); the two
+ * are added, and their total is added to the sum. Denormal operands count as 0, denormal results become 0. Across
+ * tiles k goes up. So a sum has one order, whatever rows and columns are taken together.
  *
  * Tests define SLI_AMX_EMULATED and the intrinsics in plain C. */
 #ifndef SLI_AMX_H
@@ -108,7 +108,8 @@ AMX_FN static inline void amx_2x1(const amx_block *p) {
     _tile_stored(2, p->c[1][0], p->c_row);
 }
 
-/* One tile of rows, four blocks of columns: bound by the loads of b, with sums enough to hide the latency of products. */
+/* One tile of rows, four blocks of columns: bound by the loads of b, with sums enough to hide the latency of
+ * products. */
 AMX_FN static inline void amx_1x4(const amx_block *p) {
     AMX_BEGIN(0, p->c[0][0]);
     AMX_BEGIN(1, p->c[0][1]);

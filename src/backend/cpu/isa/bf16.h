@@ -1,5 +1,5 @@
-/* bf16: the upper half of a float. Rounded to nearest, ties to even, as sli_round_to (core/rounding.h) and as GPUs do; a NaN
- * stays one. Plain C that compilers turn into vector code. */
+/* bf16: the upper half of a float. Rounded to nearest, ties to even, as sli_round_to (core/rounding.h) and as GPUs
+ * do; a NaN stays one. Plain C that compilers turn into vector code. */
 #ifndef SLI_BF16_H
 #define SLI_BF16_H
 

@@ -1,8 +1,9 @@
 /* Panels in bf16 on AMX (amx.h): operands rounded to bf16, sums in float.
- *     panel    [vectors][k / 32] tiles of 16 columns; so the panels of a call are one row of `panels * vectors` blocks of columns
- *     operand  [k] of bf16, zeros up to a multiple of 32; an odd number of lines, so that rows do not fall on the same sets of L1
- * Tiles all have the same number of rows, so that a thread's tiles are configured once: rows are cut into even tiles of at most
- * 16, and where they do not come out even the last tile overlaps the one before, computing a few sums twice. */
+ *     panel    [vectors][k / 32] tiles of 16 columns: a call has `panels * vectors` blocks of columns in a row
+ *     operand  [k] of bf16, zeros up to a multiple of 32; an odd number of lines, to spread over the sets of L1
+ * Tiles all have the same number of rows, so that a thread's tiles are configured once: rows are cut into even tiles
+ * of at most 16, and where they do not come out even the last tile overlaps the one before, computing a few sums
+ * twice. */
 #include "backend/cpu/isa/panel.h"
 
 #if defined(__AVX512F__) || defined(SLI_AMX_EMULATED)

@@ -1,8 +1,9 @@
-/* Products of a step on panels of bf16, for instruction sets whose registers hold floats: operands rounded to bf16, their products
- * and sums in float, as on GPUs. Half the bytes: what counts where weights come from beyond L2 and few rows share them.
+/* Products of a step on panels of bf16, for instruction sets whose registers hold floats: operands rounded to bf16,
+ * their products and sums in float, as on GPUs. Half the bytes: what counts where weights come from beyond L2 and few
+ * rows share them.
  *
- * panel [k / 2][vectors * VL] of pairs (k, k + 1), so that one load and one shift or mask each give two vectors of floats;
- * operands stay floats. */
+ * panel [k / 2][vectors * VL] of pairs (k, k + 1), so that one load and one shift or mask each give two vectors of
+ * floats; operands stay floats. */
 #include "backend/cpu/isa/bf16.h"
 #include "backend/cpu/isa/vector.h"
 

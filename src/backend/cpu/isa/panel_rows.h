@@ -1,6 +1,6 @@
-/* Products of a step on panels whose weights become floats in a register: R rows x V vectors of sums stay in registers while k
- * runs. A sum takes its terms one by one, k upwards, in every kernel below and across blocks of k, so it has the same bits whatever
- * rows and panels go together. Operand rows are floats.
+/* Products of a step on panels whose weights become floats in a register: R rows x V vectors of sums stay in
+ * registers while k runs. A sum takes its terms one by one, k upwards, in every kernel below and across blocks of k,
+ * so it has the same bits whatever rows and panels go together. Operand rows are floats.
  *
  * Included once a file, with the form of the weights, panel [k / WEIGHT_K][vectors * VL]:
  *     weight, WEIGHT_K                  its element, and the terms it holds
@@ -23,7 +23,8 @@ enum {
     BLOCK_K = 128 * WEIGHT_K /* 16 KB of AVX2's weights, 32 KB of AVX-512's: in L1 while all rows pass */
 };
 
-/* One block: k terms of `rows` rows and P panels, `stride` weights apart; the tile of a panel is `next` floats behind the last. */
+/* One block: k terms of `rows` rows and P panels, `stride` weights apart; the tile of a panel is `next` floats behind
+ * the last. */
 typedef struct cut {
     int k;
     const float *a[MOST_ROWS];
@@ -34,7 +35,7 @@ typedef struct cut {
     bool first;        /* =, else += (one panel only) */
 } cut;
 
-/* A vector that is used several times is loaded once: gcc would rather read it again in each multiply-add of AVX-512. */
+/* A vector that is used several times is loaded once: gcc would read it again in each multiply-add of AVX-512. */
 #if defined(__AVX512F__)
 #define HOLD(vector) __asm__("" : "+v"(vector))
 #else
@@ -71,7 +72,7 @@ VF_INLINE void weights_held(const int R, const int V, const float *const *a, int
     }
 }
 
-/* R, P, V and `first` are constants that fold; k is at least 1, and operands have zeros up to a multiple of WEIGHT_K. */
+/* R, P, V and `first` are constants that fold; k >= 1, and operands have zeros up to a multiple of WEIGHT_K. */
 VF_INLINE void block(const int R, const int P, const int V, const bool first, const cut *g) {
     vf sum[MOST_ROWS][SUMS]; /* only [R][P * V] of it exists: the loops unroll into registers */
     const float *a[MOST_ROWS];
