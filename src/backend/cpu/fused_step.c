@@ -50,10 +50,12 @@ void sli_fused_draw(const sli_fused_work *w, const sli_fused_direction *d, const
     if (d->fresh_c) draw(w, &d->rng_c, w->p->zoneout_c, share, t, row, rows, d->fresh_c);
 }
 
-/* CELL_ACT_*: in bf16, tanh and sigmoid need not be closer than the operands that they become. */
+/* CELL_ACT_*: in bf16, tanh and sigmoid need not be closer than the operands that they become; but where c is clipped a small error
+ * takes a unit's whole gradient away. */
 static int activation(const sli_problem *p, sl_activation act) {
-    if (p->dtype == SL_BF16 && act == SL_ACT_TANH) return CELL_ACT_TANH_SHORT;
-    if (p->dtype == SL_BF16 && act == SL_ACT_SIGMOID) return CELL_ACT_SIGMOID_SHORT;
+    const bool enough = p->dtype == SL_BF16 && p->cell_clip <= 0;
+    if (enough && act == SL_ACT_TANH) return CELL_ACT_TANH_SHORT;
+    if (enough && act == SL_ACT_SIGMOID) return CELL_ACT_SIGMOID_SHORT;
     return (int)act;
 }
 
