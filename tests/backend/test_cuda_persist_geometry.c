@@ -35,7 +35,8 @@ static const char *broken_cover(const sli_persist_geometry *g, const sli_problem
     HOLDS(built_in || (sli_persist_group(g) - g->reduce) * g->units < p->units); /* no q without units */
     HOLDS(g->warps_m * g->tiles_m * sli_persist_tile_rows(g->math) >= sli_persist_m(g));
     HOLDS(g->warps_k * g->tiles_k * sli_persist_tile_k(g->math) >= sli_persist_k(g));
-    HOLDS(g->halves == 1 || g->halves == 2);
+    HOLDS(g->couriers == 0 ? g->halves == 1 || g->halves == 2 : g->halves > 2 && g->halves <= SLI_PERSIST_MOST_TURNS);
+    HOLDS(g->couriers == 0 || (g->couriers == SLI_PERSIST_COURIERS && sli_persist_warps(g) == 8));
     HOLDS((int64_t)g->groups * g->halves * sli_persist_rows(g) >= p->batch);
     HOLDS((int64_t)(g->groups - 1) * g->halves * sli_persist_rows(g) < p->batch);
     HOLDS(g->halves == 1 || p->batch > 8);
@@ -48,7 +49,8 @@ static const char *broken_cover(const sli_persist_geometry *g, const sli_problem
 
 static const char *broken_fit(const sli_persist_geometry *g, const sli_caps *caps, sli_persist_kind kind) {
     const sli_persist_shared at = sli_persist_shared_of(g);
-    const int limit = 65536 / sli_persist_threads(g) / 8 * 8, streamed = g->tiles_k - g->in_registers - g->in_shared;
+    const int limit = g->couriers ? 232 : 65536 / sli_persist_threads(g) / 8 * 8; /* couriers leave theirs */
+    const int streamed = g->tiles_k - g->in_registers - g->in_shared;
     HOLDS(g->in_registers >= 0 && g->in_shared >= 0 && streamed >= 0);
     HOLDS(g->in_registers % 2 == 0 || g->in_registers == g->tiles_k);
     HOLDS(g->in_shared % 2 == 0 || streamed == 0);
@@ -57,6 +59,7 @@ static const char *broken_fit(const sli_persist_geometry *g, const sli_caps *cap
     HOLDS(sli_persist_registers(g) <= (limit < 255 ? limit : 255));
     HOLDS(sli_persist_cluster(g) <= (caps->compute_capability >= 120 ? 8 : 16));
     HOLDS(sli_persist_cluster(g) == 1 || caps->compute_capability >= 90);
+    HOLDS(g->couriers == 0 || (caps->compute_capability == 90 && kind == SLI_PERSIST_KIND_GRID));
     if (kind == SLI_PERSIST_KIND_GRID) {
         const int clusters = g->spread * g->groups * g->directions;
         HOLDS(g->gather == SLI_PERSIST_GRID);
@@ -80,14 +83,19 @@ static const char *broken_shared(const sli_persist_geometry *g) {
     const size_t m = (size_t)(g->warps_m * g->tiles_m * sli_persist_tile_rows(g->math));
     const size_t own = (size_t)(g->units * sli_persist_ym(g)), reduce = (size_t)g->reduce;
     HOLDS(at.v_row >= covered && at.v_row < covered + 16 && at.v_row % 16 == 0);
-    HOLDS(at.v_buffers == (g->gather == SLI_PERSIST_GRID ? 1 : 2));
+    const bool turns = g->couriers > 0;
+    HOLDS(at.v_buffers == (g->gather == SLI_PERSIST_GRID && !turns ? 1 : 2));
     HOLDS(at.v % 128 == 0 && at.partial % 128 == 0 && at.arriving % 128 == 0 && at.weights % 128 == 0);
     HOLDS(at.barriers % 128 == 0);
-    HOLDS(at.partial - at.v >= halves * (size_t)at.v_buffers * rows * at.v_row);
-    if (reduce == 1 || g->warps_k > 1) HOLDS(at.arriving - at.partial >= halves * (size_t)g->warps_k * rows * m * 4);
-    if (reduce > 1) HOLDS(at.weights - at.arriving >= halves * 2 * reduce * rows * own * 4);
+    HOLDS(at.partial - at.v >= (turns ? 1 : halves) * (size_t)at.v_buffers * rows * at.v_row);
+    if (reduce == 1 || g->warps_k > 1)
+        HOLDS(at.arriving - at.partial >= (turns ? 2 : halves) * (size_t)g->warps_k * rows * m * 4);
+    if (reduce > 1) HOLDS(at.weights - at.arriving >= (turns ? 4 : halves * 2) * reduce * rows * own * 4);
     HOLDS(at.barriers - at.weights >= (size_t)g->in_shared * slab);
-    HOLDS(at.total - at.barriers >= 8 * SLI_PERSIST_BARRIERS);
+    HOLDS(at.state - at.barriers >= 8 * (turns ? 8 + halves : 8));
+    if (turns)
+        HOLDS(at.ranges - at.state >= halves * (size_t)g->units * rows * sizeof(float)); /* one state, at least */
+    if (turns) HOLDS(at.total - at.ranges >= halves * 2 * sizeof(int32_t));
     HOLDS(sli_persist_packed_bytes(g) == (size_t)sli_persist_group(g) * (size_t)g->tiles_k * slab);
     return NULL;
 }

@@ -7,6 +7,7 @@
 #include "backend/cuda/persist_geometry.h"
 
 enum {
+    ARRIVING = 4,     /* buffers for sums that arrive, in many turns */
     PART = 128,       /* parts of shared memory begin at multiples of it: one row of banks */
     TILE_BYTES = 512, /* of weights, 16 a lane */
     LEAST_WARPS = 4,
@@ -18,7 +19,9 @@ enum {
     MOST_CLUSTER = 16,
     FULL = 132, /* multiprocessors of the H200 that was measured */
     REGISTERS = 65536,
-    MOST_REGISTERS = 255
+    MOST_REGISTERS = 255,
+    COURIERS_LEAVE = 232, /* of 168 each of twelve warps: eight have more, the couriers 40 */
+    TURN_WARPS = 8
 };
 
 static int up(int count, int each) { /* ceil(count / each) */
@@ -60,18 +63,27 @@ static size_t arriving_bytes(const sli_persist_geometry *g) {
     return sizeof(float) * (size_t)g->reduce * (size_t)sli_persist_rows(g) * (size_t)(g->units * sli_persist_ym(g));
 }
 
+/* Of the cells of one slice, between its turns. */
+static size_t state_bytes(const sli_persist_geometry *g) {
+    const int states = g->gates == 4 ? (g->backward ? 3 : 2) : 1;
+    return sizeof(float) * (size_t)states * (size_t)sli_persist_cells(g) * 32 * (size_t)sli_persist_warps(g);
+}
+
 sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
     const size_t warps = (size_t)sli_persist_warps(g), halves = (size_t)g->halves, rows = (size_t)sli_persist_rows(g);
     const size_t slab = (size_t)g->tiles_m * TILE_BYTES;
     const size_t row = sli_round_up((size_t)tiled_k(g) * (size_t)sli_persist_operand(g->math), 16);
-    sli_persist_shared at = {.v_buffers = g->gather == SLI_PERSIST_GRID ? 1 : 2};
+    const bool turns = g->couriers > 0;
+    sli_persist_shared at = {.v_buffers = g->gather == SLI_PERSIST_GRID && !turns ? 1 : 2};
     size_t end = 0;
     at.v_row = row;
-    at.v = take(&end, halves * (size_t)at.v_buffers * rows * at.v_row);
-    at.partial = take(&end, halves * partial_bytes(g));
-    at.arriving = take(&end, halves * 2 * arriving_bytes(g));
+    at.v = take(&end, (turns ? 1 : halves) * (size_t)at.v_buffers * rows * at.v_row);
+    at.partial = take(&end, (turns ? 2 : halves) * partial_bytes(g));
+    at.arriving = take(&end, (turns ? ARRIVING : 2 * halves) * arriving_bytes(g));
     at.weights = take(&end, warps * (size_t)g->in_shared * slab);
-    at.barriers = take(&end, SLI_PERSIST_BARRIERS * sizeof(uint64_t));
+    at.barriers = take(&end, (turns ? 4 + ARRIVING + halves : 8) * sizeof(uint64_t));
+    at.state = take(&end, turns ? halves * state_bytes(g) : 0);
+    at.ranges = take(&end, turns ? halves * 2 * sizeof(int32_t) : 0);
     at.total = end;
     return at;
 }
@@ -97,12 +109,14 @@ int sli_persist_registers(const sli_persist_geometry *g) {
     const int kept = (split ? 8 : 4) * g->tiles_m * g->in_registers;
     const int sums = (ffma ? 8 : 4) * g->tiles_m * g->tiles_n;
     const int passing = 4 * g->tiles_m * (streamed(g) > 0 ? 4 : g->in_shared > 0 ? 2 : 0);
-    const int cells = cell_registers(g) * sli_persist_cells(g) * g->halves;
+    const int cells = cell_registers(g) * sli_persist_cells(g) * (g->couriers ? 1 : g->halves);
     return addresses + kept + sums + passing + rows + (split ? 32 : 0) + cells;
 }
 
 /* Each of four schedulers has a quarter of the registers for its warps. */
-static int register_limit(int warps) {
+static int register_limit(const sli_persist_geometry *g) {
+    const int warps = sli_persist_warps(g);
+    if (g->couriers > 0) return COURIERS_LEAVE;
     const int each = REGISTERS / 4 / 32 / up(warps, 4) / 8 * 8;
     return each < MOST_REGISTERS ? each : MOST_REGISTERS;
 }
@@ -154,8 +168,11 @@ static const struct {
     double few_warps;                        /* times the work, with a single warp a scheduler; an estimate */
     double cells, cells_warp, cell[2];       /* of a step, its barriers a warp, cells a warp: forward, backward */
     double turn;                             /* of an exchange, what two halves do not hide of it */
-    double backward;                         /* times what is predicted so */
-    double reduce_rate;                      /* bytes of sums that arrive in a block */
+    /* Many turns: of an item more than its product and cells, part of its sums' way, v a multiprocessor, times what streams.
+     * Measured 2026-11-21, bf16: B=256 H=1024 in turns of 8, 16, 32 rows 18.2, 15.1, 19.9 us a step, B=128 H=2048 42.4. */
+    double item, turn_sums, turn_rate, turn_stream;
+    double backward;    /* times what is predicted so */
+    double reduce_rate; /* bytes of sums that arrive in a block */
     double l2_rate, memory_rate, l2_part,
         memory_flow; /* weights a multiprocessor; of L2 that is ours; states and gates */
 } rates = {.clock = 1850,
@@ -177,9 +194,13 @@ static const struct {
            .cells_warp = 0.002,
            .cell = {0.10, 0.20},
            .turn = 0.8,
+           .item = 0.45,
+           .turn_sums = 0.5,
+           .turn_rate = 75e3,
+           .turn_stream = 2,
            .reduce_rate = 18e3,
            .backward = 1.2,
-           .l2_rate = 34e3,
+           .l2_rate = 27e3,
            .memory_rate = 25e3,
            .l2_part = 0.7,
            .memory_flow = 3.5e6};
@@ -212,7 +233,7 @@ static double stream_us(const sli_persist_geometry *g, const sli_caps *caps) {
     if (streamed(g) <= 0) return 0;
     const bool in_l2 =
         bytes * sli_persist_group(g) * g->directions < rates.l2_part * (double)(caps->l2_bytes ? caps->l2_bytes : 1);
-    return bytes / (in_l2 ? rates.l2_rate : rates.memory_rate);
+    return (g->couriers > 0 ? rates.turn_stream : 1) * bytes / (in_l2 ? rates.l2_rate : rates.memory_rate);
 }
 
 static double flops_a_cycle(sl_dtype math) {
@@ -246,9 +267,19 @@ static double flow_us(const sli_persist_geometry *g, const sli_problem *p) {
     return floats * sizeof(float) * p->batch * p->units * g->directions / rates.memory_flow;
 }
 
+/* In many turns a slice's product and cells, or its v, whichever takes longer. */
+static double item_us(const sli_persist_geometry *g, const sli_caps *caps, double computed) {
+    const double bytes = (double)sli_persist_k(g) * sli_persist_rows(g) * sli_persist_operand(g->math);
+    const double filled = (double)sli_persist_ctas(g) / multiprocessors_of(caps);
+    const double sums = g->reduce > 1 ? (double)arriving_bytes(g) / rates.reduce_rate : 0;
+    return fmax(rates.item + computed + rates.turn_sums * sums, bytes / (rates.turn_rate / filled));
+}
+
 double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
     const double computed = product_us(g, caps) + cells_us(g), all = exchange_us(g, caps) + computed;
-    const double us = g->halves == 1 ? all : 2 * (computed + rates.turn * exchange_us(g, caps));
+    const double us = g->couriers > 0  ? fmax(all, g->halves * item_us(g, caps, computed))
+                      : g->halves == 1 ? all
+                                       : 2 * (computed + rates.turn * exchange_us(g, caps));
     return 1e-6 * fmax(us * (g->backward ? rates.backward : 1) * waves(g, caps), flow_us(g, problem));
 }
 
@@ -269,7 +300,7 @@ static bool fits_shared(const search *s, const sli_persist_geometry *g) {
 /* Weights go into registers first, which are read for nothing, then into shared memory; what is left streams, in a grid. Tiles
  * are read in pairs: a part of them is even. */
 static bool place(const search *s, sli_persist_geometry *g) {
-    const int limit = register_limit(sli_persist_warps(g));
+    const int limit = register_limit(g);
     const int pair = (g->math == SL_F32X3 ? 16 : 8) * g->tiles_m; /* registers of two tiles of k */
     g->in_registers = g->tiles_k;
     g->in_shared = 0;
@@ -303,7 +334,8 @@ static void keep_faster(search *s, const sli_persist_geometry *g) {
 
 static void try_warps(search *s, sli_persist_geometry g, int all_m, int all_k) {
     const int most_sums = g.math == SL_F32 ? MOST_SUMS_FFMA : MOST_SUMS, warps = sli_persist_warps(&g);
-    if (warps > LEAST_WARPS && (g.warps_m > all_m || g.warps_k > all_k)) return; /* warps without a tile */
+    const int least = g.couriers > 0 ? TURN_WARPS : LEAST_WARPS;
+    if (warps > least && (g.warps_m > all_m || g.warps_k > all_k)) return; /* warps without a tile */
     g.tiles_m = up(all_m, g.warps_m);
     g.tiles_k = up(all_k, g.warps_k);
     if (g.tiles_m > MOST_TILES_M || g.tiles_k > MOST_TILES_K || g.tiles_m * g.tiles_n > most_sums) return;
@@ -314,6 +346,13 @@ static void try_warps(search *s, sli_persist_geometry g, int all_m, int all_k) {
 static void try_tiles(search *s, sli_persist_geometry g) {
     const int all_m = up(sli_persist_m(&g), sli_persist_tile_rows(g.math));
     const int all_k = up(sli_persist_k(&g), sli_persist_tile_k(g.math));
+    if (g.couriers > 0) {
+        for (g.warps_m = 1; g.warps_m <= TURN_WARPS; g.warps_m *= 2) {
+            g.warps_k = TURN_WARPS / g.warps_m;
+            try_warps(s, g, all_m, all_k);
+        }
+        return;
+    }
     for (g.warps_m = 1; g.warps_m <= SLI_PERSIST_MOST_WARPS; g.warps_m++)
         for (g.warps_k = up(LEAST_WARPS, g.warps_m); g.warps_k <= SLI_PERSIST_MOST_WARPS / g.warps_m; g.warps_k++)
             try_warps(s, g, all_m, all_k);
@@ -331,6 +370,23 @@ static void try_rows(search *s, sli_persist_geometry g) {
             if (s->seconds >= 0 && 1e-6 * exchange_us(&g, s->caps) * waves(&g, s->caps) >= s->seconds) continue;
             try_tiles(s, g);
         }
+}
+
+/* More slices than two a group, in turns: the larger the batch, the less their exchange is waited for. */
+static void try_turns(search *s, sli_persist_geometry g) {
+    const int most = multiprocessors_of(s->caps) / (sli_persist_group(&g) * g.directions);
+    if (s->kind != SLI_PERSIST_KIND_GRID || s->caps->compute_capability != 90) return; /* registers change hands */
+    g.couriers = SLI_PERSIST_COURIERS;
+    for (g.tiles_n = 1; g.tiles_n <= MOST_TILES_N; g.tiles_n++) {
+        const int slices = up(s->problem->batch, 8 * g.tiles_n);
+        for (int groups = 1; groups <= most; groups++) {
+            g.halves = up(slices, groups);
+            if (g.halves < 3) break;
+            g.groups = up(slices, g.halves);
+            if (g.groups != groups || g.halves > SLI_PERSIST_MOST_TURNS || waves(&g, s->caps) > 1) continue;
+            try_tiles(s, g);
+        }
+    }
 }
 
 /* One cluster holds all units. */
@@ -361,6 +417,7 @@ static void try_grids(search *s, sli_persist_geometry g) {
             if (g.spread == before) continue;
             before = g.spread;
             try_rows(s, g);
+            try_turns(s, g);
         }
     }
 }
@@ -442,7 +499,10 @@ void sli_persist_describe(const sli_persist_geometry *g, char *text, size_t capa
         snprintf(blocks, sizeof blocks, "grid of %d blocks in clusters of %d", sli_persist_group(g), g->reduce);
     else
         snprintf(blocks, sizeof blocks, "grid of %d blocks", sli_persist_group(g));
-    snprintf(rows, sizeof rows, "%s%d rows", g->halves > 1 ? "2 x " : "", sli_persist_rows(g));
+    if (g->halves > 1)
+        snprintf(rows, sizeof rows, "%d x %d rows in turns", g->halves, sli_persist_rows(g));
+    else
+        snprintf(rows, sizeof rows, "%d rows", sli_persist_rows(g));
     snprintf(text, capacity, "%s, %d units a block, %d slice%s of %s, weights %s%s%s", blocks, g->units, g->groups,
              g->groups == 1 ? "" : "s", rows, g->in_registers > 0 ? "in registers" : "",
              g->in_shared == 0     ? ""
@@ -475,6 +535,7 @@ void sli_persist_defines(const sli_persist_geometry *g, int form, int options, i
               {"SPREAD", g->spread},
               {"TILES_N", g->tiles_n},
               {"HALVES", g->halves},
+              {"COURIERS", g->couriers},
               {"WARPS_M", g->warps_m},
               {"WARPS_K", g->warps_k},
               {"TILES_M", g->tiles_m},

@@ -34,10 +34,11 @@ typedef struct sli_persist_geometry {
     sl_dtype math; /* f32, tf32, bf16, f16, f32x3 */
     bool backward;
     sli_persist_gather gather;
-    int units;            /* of a CTA; a multiple of sli_persist_unit_multiple */
-    int reduce, spread;   /* P, Q */
-    int tiles_n, halves;  /* a CTA has halves x tiles_n x 8 rows of the batch; halves are computed in turns */
-    int warps_m, warps_k; /* warps of a CTA */
+    int units;           /* of a CTA; a multiple of sli_persist_unit_multiple */
+    int reduce, spread;  /* P, Q */
+    int tiles_n, halves; /* a CTA has halves x tiles_n x 8 rows of the batch; halves are computed in turns */
+    int couriers;        /* 0, or warps beside those that compute, for more turns than two: kernels/persist_turns.cuh */
+    int warps_m, warps_k; /* warps of a CTA that compute */
     int tiles_m, tiles_k; /* of a warp */
     /* Of tiles_k: the first ones, the next ones; any rest streams from global memory. Each is even, or all that is left. */
     int in_registers, in_shared;
@@ -72,7 +73,7 @@ static inline int sli_persist_warps(const sli_persist_geometry *g) {
     return g->warps_m * g->warps_k;
 }
 static inline int sli_persist_threads(const sli_persist_geometry *g) {
-    return 32 * sli_persist_warps(g);
+    return 32 * (sli_persist_warps(g) + g->couriers);
 }
 static inline int sli_persist_rows(const sli_persist_geometry *g) { /* of the batch, in one half */
     return 8 * g->tiles_n;
@@ -103,16 +104,20 @@ static inline int sli_persist_cells(const sli_persist_geometry *g) {
 
 /* Shared memory: offsets in bytes. */
 typedef struct sli_persist_shared {
-    size_t v;        /* operand [halves][buffers][rows / 8][pieces of 16 bytes of k][8] */
-    size_t v_row;    /* bytes of a row of v: all k of the warps */
-    int v_buffers;   /* gather over the grid 1, else 2: the next one comes while one is read */
-    size_t partial;  /* float [halves][warps_k][tiles_n][M tiled][8]: sums of this CTA's warps */
-    size_t arriving; /* float [halves][2][reduce][tiles_n][units ym][8]: sums from the cluster, reduce > 1 */
+    size_t v;      /* operand [halves][buffers][rows / 8][pieces of 16 bytes of k][8] */
+    size_t v_row;  /* bytes of a row of v: all k of the warps */
+    int v_buffers; /* gather over the grid 1, else 2: the next one comes while one is read */
+    size_t
+        partial; /* float [halves][warps_k][tiles_n][M tiled][8]: sums of this CTA's warps; couriers: [2] for [halves] */
+    size_t
+        arriving; /* float [halves][2][reduce][tiles_n][units ym][8]: sums from the cluster, reduce > 1; couriers: no [2] */
     size_t weights;  /* [warps][in_shared][tiles_m][512] */
     size_t barriers; /* uint64 [...] */
+    size_t state;    /* couriers: float [halves][states][cells][threads that compute]: what cells keep between turns */
+    size_t ranges;   /* couriers: int [halves][2]: steps of each */
     size_t total;
 } sli_persist_shared;
-enum { SLI_PERSIST_MOST_WARPS = 16, SLI_PERSIST_BARRIERS = 8 };
+enum { SLI_PERSIST_MOST_WARPS = 16, SLI_PERSIST_COURIERS = 4, SLI_PERSIST_MOST_TURNS = 64 };
 sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g);
 /* Bytes of M of one group, one direction, in the order that the kernel reads:
  * [CTA q reduce + p][warp wk warps_m + wm][tiles_k][tiles_m][lane][16]. */

@@ -75,7 +75,7 @@ struct barrier {
 
 struct arrivals {
     uint64_t phase = 0;
-    long pending = 1, bytes = 0;
+    long count = 1, pending = 1, bytes = 0;
     std::vector<fiber *> waiters;
 };
 
@@ -104,6 +104,8 @@ struct delivery {
     uint32_t to, bytes, barrier;
     const void *from; /* global memory, or nullptr: `data` */
     unsigned char data[16];
+    std::vector<late_copy> copies; /* ptx_copies_arrive: no bytes, an arrival when these are there */
+    bool arrives = false;
     place at;
 };
 
@@ -389,11 +391,19 @@ arrivals *arrivals_of(uint32_t address, place at) {
 void end_phase(arrivals *a) {
     if (a->pending != 0 || a->bytes != 0) return;
     a->phase++;
-    a->pending = 1;
+    a->pending = a->count;
     wake_all(&a->waiters);
 }
 void deliver(const delivery &d) {
     run->result.deliveries++;
+    if (d.arrives) {
+        for (const late_copy &c : d.copies) memcpy(host_of(c.to, 16, 16, c.at), c.from, 16);
+        arrivals *a = arrivals_of(d.barrier, d.at);
+        if (a->pending <= 0) fail(d.at, "an arrival too many at a barrier in its phase %lu", (unsigned long)a->phase);
+        a->pending--;
+        end_phase(a);
+        return;
+    }
     unsigned char *to = host_of(d.to, d.bytes, d.bytes < 16 ? d.bytes : 16, d.at);
     memcpy(to, d.from ? d.from : d.data, d.bytes);
     arrivals *a = arrivals_of(d.barrier, d.at);
@@ -791,18 +801,36 @@ void copies_wait(place at) {
     current->copies.clear();
 }
 
-void arrivals_init(uint32_t address, place at) {
+void copies_arrive(uint32_t barrier, place at) {
+    called(at);
+    at_shared(barrier, 8, 8, OWN_BLOCK, at);
+    delivery d;
+    d.sender = current;
+    d.to = d.barrier = barrier;
+    d.bytes = 0;
+    d.from = nullptr;
+    d.copies.swap(current->copies);
+    d.arrives = true;
+    d.at = at;
+    if (chance(run->at_once))
+        deliver(d);
+    else
+        run->deliveries.push_back(d);
+}
+
+void arrivals_init(uint32_t address, uint32_t count, place at) {
     called(at);
     at_shared(address, 8, 8, OWN_BLOCK, at);
     arrivals &a = current->home->arrivals_at[address & OFFSET_MASK];
     if (!a.waiters.empty()) fail(at, "a barrier is initialised while threads wait at it");
     a = arrivals();
+    a.count = a.pending = (long)count;
 }
 void arrivals_expect(uint32_t address, uint32_t bytes, place at) {
     called(at);
     at_shared(address, 8, 8, OWN_BLOCK, at);
     arrivals *a = arrivals_of(address, at);
-    if (a->pending <= 0) fail(at, "a second arrival at a barrier in its phase %lu", (unsigned long)a->phase);
+    if (a->pending <= 0) fail(at, "an arrival too many at a barrier in its phase %lu", (unsigned long)a->phase);
     a->pending--;
     a->bytes += (long)bytes;
     if (a->bytes >= 1 << 20) fail(at, "a barrier counts at most 2^20 - 1 bytes");

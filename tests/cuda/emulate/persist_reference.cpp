@@ -474,9 +474,22 @@ std::string persist_direction::compare(const persist_direction &expected) const 
     all("c_last", c_last, expected.c_last, H, false);
     operands("dz", dz, expected.dz, zs);
     operands("dr", dr, expected.dr, zs);
-    all("sums", sums, expected.sums, us, false);
-    all("sums_n", sums_n, expected.sums_n, H, false);
-    all("sums_peep", sums_peep, expected.sums_peep, 3 * H, false);
+    const auto sums_of = [&](const char *name, const std::vector<float> &x, const std::vector<float> &y_,
+                             int64_t row_length) {
+        if (!p.together) return all(name, x, y_, row_length, false);
+        for (int64_t at = 0; at < (int64_t)x.size();
+             at += at % row_length + 1 < row_length ? 1 : (B - 1) * row_length + 1) {
+            double given = 0, wanted = 0;
+            for (int64_t b = 0; b < B; b++) {
+                given += x[(size_t)(at + b * row_length)];
+                wanted += y_[(size_t)(at + b * row_length)];
+            }
+            one(name, row_length, at, (float)given, (float)wanted);
+        }
+    };
+    sums_of("sums", sums, expected.sums, us);
+    sums_of("sums_n", sums_n, expected.sums_n, H);
+    sums_of("sums_peep", sums_peep, expected.sums_peep, 3 * H);
     all("pw_to", pw_to, expected.pw_to, H, false);
     all("dp_to", dp_to, expected.dp_to, hs, false);
     all("dc_to", dc_to, expected.dc_to, H, false);

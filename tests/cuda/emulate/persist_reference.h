@@ -19,7 +19,8 @@ struct persist_problem {
     int pad = 0;                          /* more values than needed in a row of y and of other float rows */
     int chunk = 1 << 20, first_chunk = 0; /* 0: as chunk */
     bool lengths = false, dropout = false, draws = false, reverse = false;
-    bool history = false; /* forward keeps every step for backward */
+    bool together = false; /* sums over time are those of all rows, wherever they stand */
+    bool history = false;  /* forward keeps every step for backward */
 };
 
 void persist_fill_args(persist_args *a, const persist_problem &p);

@@ -132,8 +132,8 @@ static void exchange(exchange_mistake mistake, int steps, std::vector<uint32_t> 
     const uint32_t self = ptx_shared(shared), barriers = self + 2 * 64 * 16;
     const uint32_t next = 1 - ptx_cluster_rank(), thread = threadIdx.x;
     if (thread == 0 && mistake != EXCHANGE_NO_INIT) {
-        ptx_arrivals_init(barriers);
-        ptx_arrivals_init(barriers + 8);
+        ptx_arrivals_init(barriers, 1);
+        ptx_arrivals_init(barriers + 8, 1);
         ptx_arrivals_init_fence();
         ptx_arrivals_expect(barriers, 64 * 16);
         ptx_arrivals_expect(barriers + 8, 64 * 16);
@@ -198,7 +198,7 @@ EMULATE_CASE("emulate: finds a barrier that was not initialised") {
     return must_find(EXCHANGE_NO_INIT, "no barrier was initialised");
 }
 EMULATE_CASE("emulate: finds two arrivals in a phase") {
-    return must_find(EXCHANGE_TWICE, "second arrival");
+    return must_find(EXCHANGE_TWICE, "an arrival too many");
 }
 
 /* Blocks hand a number around through global memory and a counter. */
@@ -252,7 +252,7 @@ EMULATE_CASE("emulate: copies from global memory") {
                                     unsigned char *shared = emulated_shared();
                                     const uint32_t self = ptx_shared(shared), barrier = self + 1536, i = threadIdx.x;
                                     if (i == 0) {
-                                        ptx_arrivals_init(barrier);
+                                        ptx_arrivals_init(barrier, 1);
                                         ptx_arrivals_expect(barrier, 512);
                                         ptx_bulk_copy(self + 1024, from + 128, 512, barrier);
                                     }

@@ -11,14 +11,14 @@ namespace {
 
 template <int GATES, int MATH, bool BACKWARD, int GATHER, int UNITS, int REDUCE, int SPREAD, int TILES_N, int HALVES,
           int WARPS_M, int WARPS_K, int TILES_M, int TILES_K, int IN_REGISTERS, int IN_SHARED, int OPTIONS = -1,
-          int ACT = -1, int GATE_ACT = -1>
+          int ACT = -1, int GATE_ACT = -1, int COURIERS = 0>
 struct configuration {
     static constexpr int gates = GATES, math = MATH, gather = GATHER, units = UNITS, reduce = REDUCE, spread = SPREAD;
     static constexpr bool backward = BACKWARD;
     static constexpr int directions = 2, form = -1;
     static constexpr int tiles_n = TILES_N, halves = HALVES, warps_m = WARPS_M, warps_k = WARPS_K;
     static constexpr int tiles_m = TILES_M, tiles_k = TILES_K, in_registers = IN_REGISTERS, in_shared = IN_SHARED;
-    static constexpr int options = OPTIONS, act = ACT, gate_act = GATE_ACT;
+    static constexpr int options = OPTIONS, act = ACT, gate_act = GATE_ACT, couriers = COURIERS;
 };
 
 template <class C> sli_persist_geometry geometry_of(int groups, int directions) {
@@ -33,6 +33,7 @@ template <class C> sli_persist_geometry geometry_of(int groups, int directions) 
     g.spread = C::spread;
     g.tiles_n = C::tiles_n;
     g.halves = C::halves;
+    g.couriers = C::couriers;
     g.warps_m = C::warps_m;
     g.warps_k = C::warps_k;
     g.tiles_m = C::tiles_m;
@@ -63,6 +64,7 @@ template <class C> std::string check(const persist_problem &asked, uint64_t seed
     p.gates = C::gates;
     p.math = C::math;
     p.backward = C::backward;
+    p.together = C::couriers > 0;
     if (emulate_shape[0] > 0) p.H = emulate_shape[0];
     if (emulate_shape[1] > 0) p.B = emulate_shape[1];
     if (emulate_shape[2] > 0) p.T = emulate_shape[2];
@@ -85,6 +87,8 @@ template <class C> std::string check(const persist_problem &asked, uint64_t seed
     a.shared_arriving = (int)at.arriving;
     a.shared_weights = (int)at.weights;
     a.shared_barriers = (int)at.barriers;
+    a.shared_state = (int)at.state;
+    a.shared_ranges = (int)at.ranges;
     a.shared_bytes = (int)at.total;
     a.delay = seed % 3 == 2 ? (uint32_t)seed : 0;
     persist_directions given, expected;
@@ -122,7 +126,7 @@ template <class C> std::string check(const persist_problem &asked, uint64_t seed
     }
     emulate::launch_config config;
     config.grid = dim3((unsigned)sli_persist_ctas(&geometry));
-    config.block = dim3((unsigned)S::threads);
+    config.block = dim3((unsigned)S::all_threads);
     config.cluster = (unsigned)S::cluster;
     config.shared = at.total;
     config.resident = C::gather != PERSIST_GRID && seed % 2 ? 1 : 0;

@@ -96,7 +96,7 @@ typedef struct persist_args {
     const persist_scalars *scalars;
     uint32_t delay; /* tests: seed of random delays; 0: none */
     /* Shared memory: offsets of sli_persist_shared. */
-    int shared_partial, shared_arriving, shared_weights, shared_barriers, shared_bytes;
+    int shared_partial, shared_arriving, shared_weights, shared_barriers, shared_state, shared_ranges, shared_bytes;
 } persist_args;
 
 #ifndef __CUDACC_RTC__

@@ -12,7 +12,7 @@
 /* What a step reads of memory. Forward: u. Backward: gates, c' (LSTM) or h' (GRU), the saved v or s_n, dy. */
 template <class S> struct persist_ahead {
     float u[S::gates];
-    float old, other, dy;
+    float old, other, dy, factor;
     uint32_t flags;
 };
 

@@ -53,7 +53,7 @@ PERSIST_FN void persist_send(const persist_args &a, const persist_self &self, co
     const int first = place.own_unit - self.lane % S::cell_units; /* of the lanes that swapped */
     const uint32_t to = self.at + persist_v<S>(half, count) +
                         persist_v_at(S::v_pieces, place.own_row, (self.q * S::units + first) * S::operand);
-    const uint32_t barrier = persist_barrier(a, self, PERSIST_BARRIERS_V, half, count & 1);
+    const uint32_t barrier = persist_barrier<S>(a, self, PERSIST_BARRIERS_V, half, count & 1);
 #pragma unroll
     for (int d = 0; d < S::spread; d += S::cell_units) {
         const uint32_t rank = (uint32_t)(d + self.lane % S::cell_units);
@@ -120,7 +120,7 @@ template <class S>
 PERSIST_FN void persist_gather(const persist_args &a, const persist_way &way, const persist_self &self, int half,
                                int count) {
     if constexpr (S::gather == PERSIST_CLUSTER) {
-        const uint32_t barrier = persist_barrier(a, self, PERSIST_BARRIERS_V, half, count & 1);
+        const uint32_t barrier = persist_barrier<S>(a, self, PERSIST_BARRIERS_V, half, count & 1);
         ptx_arrivals_wait(barrier, (uint32_t)((count - 1) >> 1) & 1u);
         if (self.thread == 0) ptx_arrivals_expect(barrier, S::rows * S::k * S::operand);
     } else if constexpr (S::gather == PERSIST_GRID) {
@@ -141,24 +141,25 @@ PERSIST_FN void persist_gather(const persist_args &a, const persist_way &way, co
 template <class S>
 PERSIST_FN void persist_begin(const persist_args &a, const persist_way &way, const persist_self &self) {
     uint32_t *v = (uint32_t *)self.shared;
-    for (int i = self.thread; i < S::halves * S::v_buffers * S::rows * S::v_bytes / 4; i += S::threads) v[i] = 0u;
+    for (int i = self.thread; i < S::v_halves * S::v_buffers * S::rows * S::v_bytes / 4; i += S::threads) v[i] = 0u;
     if (self.thread == 0) {
-        for (int half = 0; half < S::halves; half++)
-            for (int buffer = 0; buffer < 2; buffer++) {
-                const uint32_t of_v = persist_barrier(a, self, PERSIST_BARRIERS_V, half, buffer);
-                const uint32_t of_sums = persist_barrier(a, self, PERSIST_BARRIERS_SUMS, half, buffer);
-                if constexpr (S::gather == PERSIST_CLUSTER) {
-                    ptx_arrivals_init(of_v);
-                    ptx_arrivals_expect(of_v, S::rows * S::k * S::operand);
-                }
-                if constexpr (S::reduce > 1) {
-                    ptx_arrivals_init(of_sums);
-                    ptx_arrivals_expect(of_sums, S::reduce * S::own * S::rows * 4);
-                }
+        for (int i = 0; i < S::sum_buffers; i++) {
+            const int half = S::couriers ? i : i / 2, buffer = S::couriers ? 0 : i % 2;
+            const uint32_t of_v = persist_barrier<S>(a, self, PERSIST_BARRIERS_V, half, buffer);
+            const uint32_t of_sums = persist_barrier<S>(a, self, PERSIST_BARRIERS_SUMS, half, buffer);
+            if constexpr (S::gather == PERSIST_CLUSTER) {
+                ptx_arrivals_init(of_v, 1);
+                ptx_arrivals_expect(of_v, S::rows * S::k * S::operand);
             }
+            if constexpr (S::reduce > 1) {
+                ptx_arrivals_init(of_sums, 1);
+                ptx_arrivals_expect(of_sums, S::reduce * S::own * S::rows * 4);
+            }
+        }
         if constexpr (S::cluster > 1 || S::gather == PERSIST_CLUSTER) ptx_arrivals_init_fence();
     }
-    __syncthreads();
+    persist_sync<S>();
+    if constexpr (S::couriers > 0) return; /* they begin in persist_turns.cuh */
     if constexpr (!S::backward) {
         for (int i = self.thread; i < S::halves * S::rows * S::k; i += S::threads) {
             const int k = i % S::k, own_row = i / S::k % S::rows, half = i / S::k / S::rows;

@@ -228,12 +228,15 @@ PERSIST_FN void persist_product(const persist_args &a, const persist_way &way, c
 template <class S> PERSIST_FN float *persist_partial(const persist_args &a, const persist_self &self, int half) {
     return (float *)(self.shared + a.shared_partial) + half * (S::warps_k * S::tiles_n * S::m_tiled * 8);
 }
-/* float [halves][2][reduce][tiles_n][own][8]; an offset in bytes */
+/* float [halves][2][reduce][tiles_n][own][8], in many turns [PERSIST_ARRIVING][reduce]...; an offset in bytes */
 template <class S> PERSIST_FN int persist_arriving(const persist_args &a, int half, int buffer, int from) {
-    return a.shared_arriving + ((half * 2 + buffer) * S::reduce + from) * (S::tiles_n * S::own * 32);
+    const int which = S::couriers > 0 ? half : half * 2 + buffer;
+    return a.shared_arriving + (which * S::reduce + from) * (S::tiles_n * S::own * 32);
 }
+template <class S>
 PERSIST_FN uint32_t persist_barrier(const persist_args &a, const persist_self &self, int first, int half, int buffer) {
-    return self.at + a.shared_barriers + (first + half * 2 + buffer) * 8;
+    const int index = S::couriers > 0 ? (int)PERSIST_BARRIERS_TURNS + S::halves + half : first + half * 2 + buffer;
+    return self.at + a.shared_barriers + index * 8;
 }
 
 /* = the warp's sums, in the CTA's own shared memory. */
@@ -269,7 +272,8 @@ PERSIST_FN void persist_send_sums(const persist_args &a, const persist_self &sel
     const int within = row % S::own;
     const uint32_t to =
         self.at + persist_arriving<S>(a, half, buffer, self.p) + ((n * S::own + within) * 8 + column) * 4;
-    ptx_send16(ptx_map(to, owner), four, ptx_map(persist_barrier(a, self, PERSIST_BARRIERS_SUMS, half, buffer), owner));
+    ptx_send16(ptx_map(to, owner), four,
+               ptx_map(persist_barrier<S>(a, self, PERSIST_BARRIERS_SUMS, half, buffer), owner));
 }
 
 /* One warp has all of k: accumulators go to their owners. Neighbouring lanes swap, so that each sends 16 bytes: the even one
@@ -306,10 +310,10 @@ PERSIST_FN void persist_send_direct(const persist_args &a, const persist_self &s
         }
 }
 
-/* The warps' sums, added in order, to their owners. */
+/* The warps' sums of partial sums number `partial`, added in order, to their owners. */
 template <class S>
-PERSIST_FN void persist_send_added(const persist_args &a, const persist_self &self, int half, int buffer) {
-    const float *from = persist_partial<S>(a, self, half);
+PERSIST_FN void persist_send_added(const persist_args &a, const persist_self &self, int partial, int half, int buffer) {
+    const float *from = persist_partial<S>(a, self, partial);
     for (int i = self.thread; i < S::m * S::tiles_n * 2; i += S::threads) {
         const int column = i % 2 * 4, row = i / 2 % S::m, n = i / 2 / S::m;
         float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -343,9 +347,9 @@ PERSIST_FN void persist_reduce(const persist_args &a, const persist_self &self, 
         } else {
             persist_put_sums<S>(a, self, sums, half);
             __syncthreads();
-            persist_send_added<S>(a, self, half, buffer);
+            persist_send_added<S>(a, self, half, half, buffer);
         }
-        const uint32_t barrier = persist_barrier(a, self, PERSIST_BARRIERS_SUMS, half, buffer);
+        const uint32_t barrier = persist_barrier<S>(a, self, PERSIST_BARRIERS_SUMS, half, buffer);
         window();
         ptx_arrivals_wait(barrier, (uint32_t)(count >> 1) & 1u);
         if (self.thread == 0) ptx_arrivals_expect(barrier, S::reduce * S::own * S::rows * 4);

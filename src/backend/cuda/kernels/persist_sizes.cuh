@@ -12,8 +12,9 @@
 
 enum persist_math { PERSIST_F32, PERSIST_TF32, PERSIST_BF16, PERSIST_F16, PERSIST_F32X3 };
 enum persist_gather { PERSIST_LOCAL, PERSIST_CLUSTER, PERSIST_GRID };
-/* Of shared memory's barriers: arrivals of v, of sums; [half][buffer]. */
-enum { PERSIST_BARRIERS_V = 0, PERSIST_BARRIERS_SUMS = 4 };
+/* Of shared memory's barriers: arrivals of v, of sums; [half][buffer]. In many turns: the first that there is one of a turn. */
+enum { PERSIST_BARRIERS_V = 0, PERSIST_BARRIERS_SUMS = 4, PERSIST_BARRIERS_TURNS = 4 };
+enum { PERSIST_ARRIVING = 4 }; /* in many turns: buffers for sums that arrive */
 
 template <class C> struct persist_sizes : C {
     static constexpr bool narrow = C::math == PERSIST_BF16 || C::math == PERSIST_F16;
@@ -31,7 +32,12 @@ template <class C> struct persist_sizes : C {
     /* v lies in pieces of 16 bytes of k by 8 rows, [rows / 8][pieces][8][16]: what matrix instructions read is contiguous, and so
      * is what a CTA sends. The exchange has as many pieces as k fills. */
     static constexpr int v_pieces = v_bytes / 16, exchange_pieces = (k * operand + 15) / 16;
-    static constexpr int v_buffers = C::gather == PERSIST_GRID ? 1 : 2; /* others write the next while it is read */
+    /* Beside the warps that compute: those that bring v and tell others of it, where slices go in many turns. */
+    static constexpr int couriers = C::couriers, all_threads = threads + 32 * couriers;
+    static constexpr int v_buffers = /* others write the next while it is read */
+        C::gather == PERSIST_GRID && couriers == 0 ? 1 : 2;
+    static constexpr int sum_buffers = couriers ? (int)PERSIST_ARRIVING : 2 * C::halves; /* [half][2], or in turns */
+    static constexpr int v_halves = couriers ? 1 : C::halves; /* that have buffers of v of their own */
     static constexpr int cell_units = narrow && C::units % 8 == 0 ? 8 : 4, cell_rows = 32 / cell_units;
     static constexpr int cell_columns = C::units / cell_units, cell_tiles = cell_columns * (rows / cell_rows);
     static constexpr int cells = (cell_tiles + warps - 1) / warps;
@@ -47,9 +53,19 @@ template <class C> struct persist_sizes : C {
     static_assert(C::gather != PERSIST_LOCAL || C::spread == 1, "local v is the CTA's own");
     static_assert(C::in_registers % 2 == 0 || C::in_registers == C::tiles_k, "tiles go by pairs");
     static_assert(C::in_shared % 2 == 0 || streamed == 0, "tiles go by pairs");
+    static_assert(couriers == 0 || C::gather == PERSIST_GRID, "turns are taken in a grid");
+    static_assert(couriers == 0 || C::halves > (C::reduce > 1 ? 2 : 1), "a turn's v comes while others are at work");
     static_assert(exchange_pieces <= v_pieces && k * operand % 4 == 0, "v has room for the exchange");
     static_assert(C::gather != PERSIST_CLUSTER || C::units * operand % 16 == 0, "16 bytes are sent at a time");
 };
+
+/* All warps that compute. */
+template <class S> PERSIST_FN void persist_sync() {
+    if constexpr (S::couriers > 0)
+        ptx_barrier(1, S::threads);
+    else
+        __syncthreads();
+}
 
 template <class S> PERSIST_FN bool persist_has(const persist_args &a, int bit) {
     return ((S::form >= 0 ? (int)S::form : a.form) & bit) != 0;

@@ -46,6 +46,18 @@ PTX_FN void ptx_copy16(uint32_t to, const void *from) {
 PTX_FN void ptx_copies_wait() {
     asm volatile("cp.async.commit_group;\ncp.async.wait_group 0;" ::: "memory");
 }
+/* Waits for `threads` threads of the CTA at its barrier `id`; 0 is __syncthreads. */
+PTX_FN void ptx_barrier(int id, int threads) {
+    asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+/* Registers a thread from here on: of four warps together, which all call it. More than before: other warps gave them up. */
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define PTX_REGISTERS_MORE(count) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count))
+#define PTX_REGISTERS_FEWER(count) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count))
+#else
+#define PTX_REGISTERS_MORE(count)
+#define PTX_REGISTERS_FEWER(count)
+#endif
 /* 16 bytes of global memory that does not change while the kernel runs. */
 PTX_FN void ptx_load16_constant(uint32_t (&to)[4], const void *from) {
     asm volatile("ld.global.nc.L1::no_allocate.v4.b32 {%0,%1,%2,%3}, [%4];"
@@ -69,14 +81,21 @@ PTX_FN uint32_t ptx_map(uint32_t address, uint32_t rank) {
     PTX_CLUSTER(("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(rank)));
     return mapped;
 }
-/* A barrier of one arrival a phase, beside the bytes that it was told to expect. */
-PTX_FN void ptx_arrivals_init(uint32_t barrier) {
-    PTX_CLUSTER(("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory"));
+/* A barrier of `count` arrivals a phase, beside the bytes that it was told to expect. */
+PTX_FN void ptx_arrivals_init(uint32_t barrier, uint32_t count) {
+    PTX_CLUSTER(("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory"));
 }
 PTX_FN void ptx_arrivals_init_fence() {
     PTX_CLUSTER(("fence.mbarrier_init.release.cluster;" ::: "memory"));
 }
-/* The arrival: the phase ends when `bytes` more have come. */
+PTX_FN void ptx_arrive(uint32_t barrier) {
+    PTX_CLUSTER(("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory"));
+}
+/* An arrival as soon as all that this thread has asked ptx_copy16 for is there. */
+PTX_FN void ptx_copies_arrive(uint32_t barrier) {
+    PTX_CLUSTER(("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory"));
+}
+/* An arrival: the phase ends when `bytes` more have come. */
 PTX_FN void ptx_arrivals_expect(uint32_t barrier, uint32_t bytes) {
     PTX_CLUSTER(("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory"));
 }

@@ -68,10 +68,18 @@ PTX_FN void ptx_cluster_sync(EMULATE_HERE) {
 PTX_FN uint32_t ptx_map(uint32_t address, uint32_t rank, EMULATE_HERE) {
     return emulate::map_shared(address, rank, at);
 }
-PTX_FN void ptx_arrivals_init(uint32_t barrier, EMULATE_HERE) {
-    emulate::arrivals_init(barrier, at);
+PTX_FN void ptx_arrivals_init(uint32_t barrier, uint32_t count, EMULATE_HERE) {
+    emulate::arrivals_init(barrier, count, at);
 }
 PTX_FN void ptx_arrivals_init_fence() {}
+PTX_FN void ptx_arrive(uint32_t barrier, EMULATE_HERE) {
+    emulate::arrivals_expect(barrier, 0, at);
+}
+PTX_FN void ptx_copies_arrive(uint32_t barrier, EMULATE_HERE) {
+    emulate::copies_arrive(barrier, at);
+}
+#define PTX_REGISTERS_MORE(count)
+#define PTX_REGISTERS_FEWER(count)
 PTX_FN void ptx_arrivals_expect(uint32_t barrier, uint32_t bytes, EMULATE_HERE) {
     emulate::arrivals_expect(barrier, bytes, at);
 }

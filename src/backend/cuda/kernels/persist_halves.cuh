@@ -1,0 +1,265 @@
+/* The persistent recurrence: steps of a slice of the batch, or of its two halves.
+ *
+ * A step of a half, forward:  v has come -> sums = M v -> cells -> the new d h goes out as the next step's v.
+ * Backward the product comes first in a step too: v is dr of the step processed before, which gives this step's dp; after the
+ * last step one product more gives the dp of the next launch. Where all rows of a half have ended (or, backward in time, not
+ * begun), there is no product and nothing is exchanged. Of two halves one computes while the other's v is on its way. */
+#ifndef SLI_CUDA_PERSIST_HALVES_CUH
+#define SLI_CUDA_PERSIST_HALVES_CUH
+
+#include "backend/cuda/kernels/persist_cells.cuh"
+#include "backend/cuda/kernels/persist_exchange.cuh"
+
+/* What a half is at. */
+typedef struct persist_turn {
+    persist_range range;
+    int products; /* done so far */
+    int given;    /* times that v was given */
+} persist_turn;
+
+/* sums of one product of the half, from the v that was given last. Between the wait for other CTAs' v or sums and what
+ * came before it there is time for the memory traffic of the step before: window(). */
+template <class S, class F>
+PERSIST_FN void persist_turn_product(const persist_args &a, const persist_way &way, const persist_self &self,
+                                     const persist_weights<S> &w, int half, persist_turn &turn, const F &window) {
+    if constexpr (S::gather != PERSIST_LOCAL) window();
+    if (turn.given > 0) persist_gather<S>(a, way, self, half, turn.given);
+    persist_sums<S> sums;
+    persist_product<S>(a, way, self, w, self.at + persist_v<S>(half, turn.given), sums);
+    persist_reduce<S>(a, self, sums, half, turn.products, [&]() {
+        if constexpr (S::gather == PERSIST_LOCAL) window();
+    });
+    turn.products++;
+}
+
+/* ------------------------------------------------------------------------------------------------------ forward -- */
+template <class S> struct persist_half {
+    persist_turn turn;
+    persist_cell<S> cells[S::cells];
+    persist_result<S> results[S::cells]; /* of the step before, on their way to memory */
+    persist_flow flow;
+};
+
+template <class S>
+PERSIST_FN void persist_forward_cells(const persist_args &a, const persist_way &way, const persist_self &self, int half,
+                                      int sums, int s, bool on, persist_half<S> &h) {
+#pragma unroll
+    for (int i = 0; i < S::cells; i++) {
+        const persist_place place = persist_place_of<S>(a, self, half, i);
+        if (!place.here || (S::couriers > 0 && !place.there)) continue;
+        float sum[S::gates];
+#pragma unroll
+        for (int g = 0; g < S::gates; g++)
+            sum[g] =
+                on ? persist_sum<S>(a, self, sums, h.turn.products - 1, g * S::units + place.own_unit, place.own_row)
+                   : 0.0f;
+        persist_forward_cell<S>(a, way, place, s, sum, h.cells[i], h.results[i]);
+    }
+}
+
+/* d h of the half is given: v of product number `count`. */
+template <class S>
+PERSIST_FN void persist_forward_offer(const persist_args &a, const persist_way &way, const persist_self &self, int half,
+                                      int count, const persist_half<S> &h) {
+#pragma unroll
+    for (int i = 0; i < S::cells; i++) {
+        const persist_place place = persist_place_of<S>(a, self, half, i);
+        if (!place.here) continue;
+        const uint32_t value[1] = {place.there ? persist_operand<S>(h.cells[i].factor * h.cells[i].h) : 0u};
+        if constexpr (!S::backward) persist_give<S>(a, way, self, place, half, count, value);
+    }
+}
+
+/* What step s + 1 reads is asked for, then what it multiplies is given: loads do not wait behind sends, nor cells behind loads. */
+template <class S>
+PERSIST_FN void persist_forward_give(const persist_args &a, const persist_way &way, const persist_self &self, int half,
+                                     int s, bool gives, persist_half<S> &h) {
+    if (s + 1 < way.steps)
+#pragma unroll
+        for (int i = 0; i < S::cells; i++) {
+            const persist_place place = persist_place_of<S>(a, self, half, i);
+            if (place.there) persist_forward_ahead<S>(a, h.flow, place, h.cells[i].ahead);
+        }
+    persist_forward_read_on(way, h.flow);
+    if (!gives) return;
+    persist_forward_offer<S>(a, way, self, half, h.turn.given + 1, h);
+    persist_given<S>(way, self, half);
+    h.turn.given++;
+}
+
+/* What step s leaves. */
+template <class S>
+PERSIST_FN void persist_forward_write(const persist_args &a, const persist_way &way, const persist_self &self, int half,
+                                      int s, persist_half<S> &h) {
+#pragma unroll
+    for (int i = 0; i < S::cells; i++) {
+        const persist_place place = persist_place_of<S>(a, self, half, i);
+        if (place.there) persist_forward_put<S>(a, way, h.flow, place, h.cells[i], h.results[i]);
+        if (place.here) persist_prefetch<S>(a, way, self, h.flow, place, s);
+    }
+}
+
+template <class S>
+PERSIST_FN void persist_forward_step(const persist_args &a, const persist_way &way, const persist_self &self,
+                                     const persist_weights<S> &w, int half, int s, persist_half<S> &h) {
+    const bool on = persist_in(h.turn.range, s), gives = on && persist_in(h.turn.range, s + 1);
+    const auto window = [&]() {
+        if (s == 0) return;
+        persist_forward_write<S>(a, way, self, half, s - 1, h);
+        persist_forward_write_on<S>(way, h.flow);
+    };
+    persist_delay<S>(a, s * S::halves + half);
+    if (on)
+        persist_turn_product<S>(a, way, self, w, half, h.turn, window);
+    else
+        window();
+    persist_forward_cells<S>(a, way, self, half, half, s, on, h);
+    persist_forward_give<S>(a, way, self, half, s, gives, h);
+}
+
+template <class S>
+PERSIST_FN void persist_forward(const persist_args &a, const persist_way &way, const persist_self &self,
+                                const persist_weights<S> &w) {
+    persist_half<S> h[S::halves];
+#pragma unroll
+    for (int half = 0; half < S::halves; half++) {
+        h[half].turn = persist_turn{persist_range_of<S>(a, way, self, half), 0, 0};
+#pragma unroll
+        for (int i = 0; i < S::cells; i++) {
+            const persist_place place = persist_place_of<S>(a, self, half, i);
+            persist_forward_begin<S>(a, way, place, h[half].cells[i]);
+            h[half].flow = persist_flow_of(way);
+            if (place.there && way.steps > 0) persist_forward_ahead<S>(a, h[half].flow, place, h[half].cells[i].ahead);
+        }
+        persist_forward_read_on(way, h[half].flow);
+    }
+    for (int s = 0; s < way.steps; s++)
+#pragma unroll
+        for (int half = 0; half < S::halves; half++) persist_forward_step<S>(a, way, self, w, half, s, h[half]);
+#pragma unroll
+    for (int half = 0; half < S::halves; half++) {
+        if (way.steps > 0) persist_forward_write<S>(a, way, self, half, way.steps - 1, h[half]);
+#pragma unroll
+        for (int i = 0; i < S::cells; i++)
+            persist_forward_end<S>(a, way, persist_place_of<S>(a, self, half, i), h[half].cells[i]);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------ backward -- */
+template <class S>
+PERSIST_FN void persist_backward_cells(const persist_args &a, const persist_way &way, const persist_self &self,
+                                       int half, int sums, int s, bool on, persist_half<S> &h,
+                                       float (&dr)[S::cells][S::gates]) {
+#pragma unroll
+    for (int i = 0; i < S::cells; i++) {
+        const persist_place place = persist_place_of<S>(a, self, half, i);
+        if (!place.here || (S::couriers > 0 && !place.there)) continue;
+        const float dp = on ? persist_sum<S>(a, self, sums, h.turn.products - 1, place.own_unit, place.own_row) : 0.0f;
+        if (s == way.steps) {
+            persist_backward_end<S>(a, way, place, dp, h.cells[i]);
+            continue;
+        }
+        persist_backward_cell<S>(a, way, place, s, dp, h.cells[i], h.results[i].gates, dr[i]);
+        h.results[i].other = dr[i][S::gates - 1];
+    }
+}
+
+template <class S>
+PERSIST_FN void persist_backward_offer(const persist_args &a, const persist_way &way, const persist_self &self,
+                                       int half, int count, const float (&dr)[S::cells][S::gates]) {
+#pragma unroll
+    for (int i = 0; i < S::cells; i++) {
+        const persist_place place = persist_place_of<S>(a, self, half, i);
+        if (!place.here) continue;
+        uint32_t value[S::vk];
+#pragma unroll
+        for (int g = 0; g < S::vk; g++) value[g] = persist_operand<S>(dr[i][g]);
+        persist_give<S>(a, way, self, place, half, count, value);
+    }
+}
+
+template <class S>
+PERSIST_FN void persist_backward_give(const persist_args &a, const persist_way &way, const persist_self &self, int half,
+                                      int s, bool gives, persist_half<S> &h, const float (&dr)[S::cells][S::gates]) {
+    if (s + 1 < way.steps)
+#pragma unroll
+        for (int i = 0; i < S::cells; i++) {
+            const persist_place place = persist_place_of<S>(a, self, half, i);
+            if (place.there) persist_backward_ahead<S>(a, way, h.flow, place, h.cells[i].ahead);
+        }
+    persist_backward_read_on<S>(way, h.flow);
+    if (!gives) return;
+    persist_backward_offer<S>(a, way, self, half, h.turn.given + 1, dr);
+    persist_given<S>(way, self, half);
+    h.turn.given++;
+}
+
+/* dz and dr of step s; chunk >= 0: the sums of the chunk that ends with it. dr is dz but for n of GRU. */
+template <class S>
+PERSIST_FN void persist_backward_write(const persist_args &a, const persist_way &way, const persist_self &self,
+                                       int half, int s, int chunk, persist_half<S> &h) {
+#pragma unroll
+    for (int i = 0; i < S::cells; i++) {
+        const persist_place place = persist_place_of<S>(a, self, half, i);
+        if (place.there) {
+            persist_backward_put<S>(a, place, h.flow.operand, h.results[i].gates);
+            if constexpr (S::gates == 3) {
+                const float dr[3] = {h.results[i].gates[0], h.results[i].gates[1], h.results[i].other};
+                persist_backward_put<S>(a, place, h.flow.dr, dr);
+            }
+        }
+        if (place.here) persist_prefetch<S>(a, way, self, h.flow, place, s);
+        if (chunk >= 0) persist_backward_sums<S>(a, way, place, chunk, h.cells[i]);
+    }
+}
+
+/* `chunk`: as in persist_backward_write, of step s - 1. */
+template <class S>
+PERSIST_FN void persist_backward_step(const persist_args &a, const persist_way &way, const persist_self &self,
+                                      const persist_weights<S> &w, int half, int s, int chunk, persist_half<S> &h) {
+    const bool on = s > 0 && persist_in(h.turn.range, s - 1), gives = s < way.steps && persist_in(h.turn.range, s);
+    const auto window = [&]() {
+        if (s == 0) return;
+        persist_backward_write<S>(a, way, self, half, s - 1, chunk, h);
+        persist_backward_write_on<S>(way, h.flow);
+    };
+    persist_delay<S>(a, s * S::halves + half);
+    if (on)
+        persist_turn_product<S>(a, way, self, w, half, h.turn, window);
+    else
+        window();
+    float dr[S::cells][S::gates] = {};
+    persist_backward_cells<S>(a, way, self, half, half, s, on, h, dr);
+    persist_backward_give<S>(a, way, self, half, s, gives, h, dr);
+}
+
+template <class S>
+PERSIST_FN void persist_backward(const persist_args &a, const persist_way &way, const persist_self &self,
+                                 const persist_weights<S> &w) {
+    persist_half<S> h[S::halves];
+#pragma unroll
+    for (int half = 0; half < S::halves; half++) {
+        h[half].turn = persist_turn{persist_range_of<S>(a, way, self, half), 0, 0};
+#pragma unroll
+        for (int i = 0; i < S::cells; i++) {
+            const persist_place place = persist_place_of<S>(a, self, half, i);
+            persist_backward_begin<S>(a, way, place, h[half].cells[i]);
+            h[half].flow = persist_backward_flow_of<S>(way);
+            if (place.there && way.steps > 0)
+                persist_backward_ahead<S>(a, way, h[half].flow, place, h[half].cells[i].ahead);
+        }
+        persist_backward_read_on<S>(way, h[half].flow);
+    }
+    int left = way.first_chunk + 1, chunk = 0; /* steps to the end of the chunk of step s - 1 */
+    for (int s = 0; s <= way.steps; s++) {
+        const bool ended = --left == 0 || (s > 0 && s == way.steps);
+#pragma unroll
+        for (int half = 0; half < S::halves; half++)
+            persist_backward_step<S>(a, way, self, w, half, s, ended ? chunk : -1, h[half]);
+        if (!ended) continue;
+        chunk++;
+        left = way.chunk;
+    }
+}
+
+#endif
