@@ -3,7 +3,7 @@
 make_text 120 >text.txt
 "$SLUICE" train lm text.txt "${small[@]}" --out char.model >/dev/null
 try convert char.model char.slm
-try convert char.model char.c
+try convert char.model char.c | sed 's/[0-9.]* kB/SIZE/'
 head -c 8 char.slm
 echo
 grep -E '^void|^ +@?[a-z]*_state|^enum' char.c

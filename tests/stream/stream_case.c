@@ -148,7 +148,7 @@ sl_model *stream_random_model(uint64_t *random) {
         if (draw(random, 2)) REQUIRE_OK(sl_model_add_dropout(model, name, 0.5, NULL));
     }
     for (int i = 0, dense = draw(random, 3); i < dense; i++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "dense%d", i);
         sl_dense o = {
             .units = 1 + draw(random, 40), .activation = (sl_activation)draw(random, 8), .no_bias = draw(random, 2)};

@@ -29,9 +29,9 @@ BACKWARD(b10, R, F16, GRID, 4, 1, 3, 1, 1, 1, 1, 1, 1, 1, 0)
 /* Many turns. */
 #define TURNS -1, -1, -1, SLI_PERSIST_COURIERS
 FORWARD(t0, L, BF16, GRID, 8, 1, 3, 1, 3, 2, 4, 1, 1, 1, 0, TURNS)
-FORWARD(t1, L, TF32, GRID, 8, 2, 2, 1, 3, 4, 2, 1, 2, 1, 0, TURNS)
+FORWARD(t1, L, TF32, GRID, 8, 2, 2, 1, 3, 4, 2, 1, 1, 1, 0, TURNS)
 FORWARD(t2, G, F32, GRID, 4, 1, 3, 1, 4, 1, 8, 1, 1, 1, 0, TURNS)
 BACKWARD(t3, L, F16, GRID, 16, 8, 1, 1, 3, 8, 1, 1, 4, 4, 0, TURNS)
 BACKWARD(t4, L, BF16, GRID, 8, 2, 2, 1, 3, 1, 8, 1, 1, 0, 1, TURNS)
-BACKWARD(t5, R, F32X3, GRID, 8, 1, 3, 1, 4, 1, 8, 1, 1, 0, 0, TURNS)
+BACKWARD(t5, R, F32X3, GRID, 8, 1, 3, 1, 4, 1, 8, 1, 1, 0, 1, TURNS)
 #undef TURNS

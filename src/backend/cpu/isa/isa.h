@@ -45,7 +45,7 @@ typedef struct sli_isa_ops {
     void (*gemm)(const sli_gemm *gemm);
     const sli_panel_ops *panel_f32, *panel_bf16, *panel_i8; /* products of one step: isa/panel.h */
     const sli_bf16_ops *bf16;                               /* large products: isa/product_bf16.h */
-    const sli_fused_ops *fused;                              /* cells of one step: isa/fused.h */
+    const sli_fused_ops *fused;                             /* cells of one step: isa/fused.h */
     /* --- elements and gates of one row: isa/cells.c --- */
     void (*act)(int act, size_t n, float *x);                       /* x = act(x) */
     void (*act_slope)(int act, size_t n, const float *y, float *d); /* d *= act'(.) from y = act(.) */
