@@ -45,7 +45,8 @@ sluice train lm text.txt "${small[@]}" --epochs $((epoch + 1)) --resume --out m.
 echo "in another precision:"
 for dtype in bf16 f16; do
     "$SLUICE" train lm "${gpu[@]}" --dtype $dtype --epochs 1 --out d.model >/dev/null
-    sluice train lm text.txt --epochs 2 --resume --out d.model --device cpu | grep -E '^(exit|note|done)' | without_times
+    sluice train lm text.txt --epochs 2 --resume --out d.model --device cpu |
+        grep -E '^(exit|note|done|sluice)' | without_times | cut -c 1-96
     sluice train lm text.txt --epochs 2 --resume --out d.model --device cpu --dtype f64
     sluice train lm text.txt --epochs 2 --resume --out d.model --device cpu --dtype f32 | grep -cE '^(exit|epoch 2/.* valid loss)'
     sluice train lm text.txt --epochs 3 --resume --out d.model --device cuda:0 --dtype $dtype | grep -cE '^(exit|epoch 3/.* valid loss)'
