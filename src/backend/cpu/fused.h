@@ -37,10 +37,12 @@ typedef struct sli_fused_saved {
 typedef struct sli_fused_scratch {
     size_t gates;            /* [chunk][B][W*H] inference: gates; backward: dz */
     size_t c, h;             /* [B][H] inference: running c, and [2][B][H] h with masks; backward: dc, dh */
-    size_t multiplied;       /* [chunk][B][H] backward, without recurrent dropout: what R multiplied */
+    size_t multiplied;       /* [chunk][B][H] backward: what R multiplied, where it does not lie side by side */
     size_t drop;             /* [B][H] factors of recurrent dropout */
     size_t fresh_h, fresh_c; /* [B][H] what zoneout drew for a step */
     size_t valid_from;       /* int32 [B] with repeated outputs */
+    size_t place;            /* int32 [chunk][B] with masks */
+    size_t x, dx;            /* [chunk][B][I] with masks: of the valid rows alone */
     size_t total;
 } sli_fused_scratch;
 
@@ -71,13 +73,16 @@ typedef struct sli_fused_direction {
     ptrdiff_t ld_y;  /* 2H where both directions lie side by side */
     const float *dy; /* NULL: zero */
     int first, end;  /* steps of the chunk at work */
-    float *gates;    /* of step gates_from on */
+    float *gates;    /* of step gates_from on; with masks those of a chunk's valid rows, one after the other */
     int gates_from;
     float *c, *v, *h, *dropped;
     float *drop, *fresh_h, *fresh_c;
     int32_t *valid_from;
-    float *dz, *dh, *dc; /* dz of the chunk's first step on */
-    float *multiplied;   /* [chunk][B][H] what R multiplied, without recurrent dropout */
+    int32_t *place;      /* [chunk][B] with masks: number of a valid row of the chunk, -1 where masked; else NULL */
+    int valid;           /* rows of the chunk that are not masked */
+    float *dz, *dh, *dc; /* dz of the chunk's first step on, rows as in gates */
+    float *multiplied;   /* [valid][H] what R multiplied */
+    float *x_valid, *dx_valid; /* [valid][I], where some are masked */
     const char *forward_panels, *backward_panels, *input_panels;
     const float *bias, *peephole;
     sli_rng rng_h, rng_c;
@@ -115,11 +120,23 @@ sli_fused_work sli_fused_begin(const sli_call *call, bool backward);
 sli_fused_share sli_fused_share_of(const sli_fused_work *w, const sli_fused_panels *panels, int member);
 int sli_fused_chunks(const sli_fused_work *w);
 void sli_fused_enter_chunk(sli_fused_work *w, int index); /* in order of processing */
+/* x of the chunk's valid rows; they are copied side by side where some are masked. */
+const float *sli_fused_inputs(const sli_fused_work *w, const sli_fused_direction *d);
 /* The i-th step of the chunk in order of processing, and the step before t in that order, or -1: the state is h0, c0. */
 int sli_fused_step(const sli_fused_direction *d, int i);
 int sli_fused_before(const sli_fused_work *w, const sli_fused_direction *d, int t);
 
 size_t sli_fused_state(const sli_fused_work *w); /* floats of [B][H] */
+/* Row `row` of step t in gates and dz: of the step, or, with masks, of the chunk; see sli_fused_gates_at. */
+static inline int sli_fused_place(const sli_fused_work *w, const sli_fused_direction *d, int t, int row) {
+    return w->mask ? d->place[(t - d->first) * w->B + row] : row;
+}
+/* Rows of the chunk, masked ones included. */
+static inline int sli_fused_chunk_rows(const sli_fused_work *w, const sli_fused_direction *d) {
+    return (d->end - d->first) * w->B;
+}
+
+/* Of step t, or, with masks, of the chunk. */
 float *sli_fused_gates_at(const sli_fused_work *w, const sli_fused_direction *d, int t);
 float *sli_fused_c_at(const sli_fused_work *w, const sli_fused_direction *d, int t);
 const float *sli_fused_c_before(const sli_fused_work *w, const sli_fused_direction *d, int t);
@@ -129,19 +146,25 @@ ptrdiff_t sli_fused_ld_h(const sli_fused_work *w, const sli_fused_direction *d, 
 /* Whether row's y is h though step t is masked. */
 bool sli_fused_repeated(const sli_fused_work *w, const sli_fused_direction *d, int t, int row);
 
-/* Of rows from..: numbers of those that are valid at step t, at most SLI_FUSED_ROWS; returns where to go on. */
-int sli_fused_active(const sli_fused_work *w, const sli_fused_share *share, int t, int from, int *row, int *count);
+/* Rows of one product. */
+typedef struct sli_fused_rows {
+    int count;
+    int row[SLI_FUSED_ROWS], at[SLI_FUSED_ROWS]; /* in the batch; in gates and dz */
+} sli_fused_rows;
+/* Of rows from..: those that are valid at step t; returns where to go on. */
+int sli_fused_active(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
+                     int from, sli_fused_rows *rows);
 /* Draws the share's zoneout of step t for `rows`. */
 void sli_fused_draw(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
-                    const int *row, int rows);
+                    const sli_fused_rows *rows);
 /* What is the same in both passes of a step. */
 sli_cell_step sli_fused_cell_step(const sli_fused_work *w, const sli_fused_direction *d, int t);
 /* All panels of the share times operand rows a, tile by tile. */
 typedef void (*sli_fused_tile_fn)(const sli_fused_work *w, const sli_cell_step *step, const sli_cell_share *cells);
 void sli_fused_products(const sli_fused_work *w, const sli_fused_panels *panels, const char *weights,
-                        const sli_fused_share *share, const void *const *a, const int *row, int rows,
+                        const sli_fused_share *share, const void *const *a, const sli_fused_rows *rows,
                         const sli_cell_step *step, sli_fused_tile_fn use);
-/* a[rows] = what R multiplies: rows of `from`, converted where the product wants that. */
+/* a[rows] = what R multiplies: rows row[] of `from`, converted where the product wants that. */
 void sli_fused_operands(const sli_fused_work *w, const sli_fused_share *share, const float *from, ptrdiff_t ld, int k,
                         const int *row, int rows, const void **a);
 

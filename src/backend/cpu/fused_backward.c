@@ -4,17 +4,14 @@
 #include "cell/activations.h"
 
 static float *dz_at(const sli_fused_work *w, const sli_fused_direction *d, int t) {
-    return d->dz + (size_t)(t - d->first) * sli_fused_state(w) * (size_t)w->W;
+    return d->dz + (size_t)(w->mask ? 0 : t - d->first) * sli_fused_state(w) * (size_t)w->W;
 }
 
-/* A masked step has no gradients of gates; its state was carried, so dh and dc stay, but for dy where y was the carried h. */
+/* A masked step has no dz; its state was carried, so dh and dc stay, but for dy where y was the carried h. */
 static void skip_row(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
                      int row) {
-    const int units = share->unit1 - share->unit0;
-    float *dz = dz_at(w, d, t) + (size_t)row * (size_t)(w->W * w->H) + share->unit0;
-    for (int k = 0; k < w->W; k++) memset(dz + k * w->H, 0, (size_t)units * sizeof *dz);
     if (d->dy && sli_fused_repeated(w, d, t, row))
-        w->ops->add((size_t)units, d->dh + (size_t)row * (size_t)w->H + share->unit0,
+        w->ops->add((size_t)(share->unit1 - share->unit0), d->dh + (size_t)row * (size_t)w->H + share->unit0,
                     d->dy + ((ptrdiff_t)t * w->B + row) * d->ld_y + share->unit0);
 }
 
@@ -33,13 +30,14 @@ static void gates_back(const sli_fused_work *w, const sli_fused_direction *d, co
     const sli_cell_step step = step_of(w, d, t);
     for (int r = 0; r < share->rows && w->mask; r++) {
         const int row = share->first_row + r * share->row_step;
-        if (!sli_cpu_valid(w->call, t, row)) skip_row(w, d, share, t, row);
+        if (sli_fused_place(w, d, t, row) < 0) skip_row(w, d, share, t, row);
     }
     for (int r = 0; r < share->rows;) {
-        int row[SLI_FUSED_ROWS], rows;
-        r = sli_fused_active(w, share, t, r, row, &rows);
-        sli_fused_draw(w, d, share, t, row, rows);
-        const sli_cell_share cells = {.row = row, .rows = rows, .first = share->unit0, .last = share->unit1};
+        sli_fused_rows rows;
+        r = sli_fused_active(w, d, share, t, r, &rows);
+        sli_fused_draw(w, d, share, t, &rows);
+        const sli_cell_share cells = {
+            .row = rows.row, .at = rows.at, .rows = rows.count, .first = share->unit0, .last = share->unit1};
         w->cell->backward(&step, &cells);
     }
 }
@@ -53,12 +51,12 @@ static void state_back(const sli_fused_work *w, const sli_fused_direction *d, co
     const sli_cell_step step = step_of(w, d, t);
     const float *from = step.dz + sli_fused_recurrent_block(w->p) * w->H;
     for (int r = 0; r < share->rows;) {
-        int row[SLI_FUSED_ROWS], rows;
+        sli_fused_rows rows;
         const void *a[SLI_FUSED_ROWS];
-        r = sli_fused_active(w, share, t, r, row, &rows);
-        if (rows == 0) continue;
-        sli_fused_operands(w, share, from, step.ld_gates, w->backward.k, row, rows, a);
-        sli_fused_products(w, &w->backward, d->backward_panels, share, a, row, rows, &step, use_take);
+        r = sli_fused_active(w, d, share, t, r, &rows);
+        if (rows.count == 0) continue;
+        sli_fused_operands(w, share, from, step.ld_gates, w->backward.k, rows.at, rows.count, a);
+        sli_fused_products(w, &w->backward, d->backward_panels, share, a, &rows, &step, use_take);
     }
 }
 
@@ -100,10 +98,12 @@ static void peephole_sums(void *context, int index) {
     float *to = job->to + u0;
     for (int i = d->end - d->first - 1; i >= 0; i--) {
         const int t = sli_fused_step(d, i);
-        const float *c_prev = sli_fused_c_before(w, d, t) + u0, *dz = dz_at(w, d, t) + u0;
+        const float *c_prev = sli_fused_c_before(w, d, t) + u0, *dz0 = dz_at(w, d, t) + u0;
         const float *v = (d->v ? d->v + (size_t)t * sli_fused_state(w) : sli_fused_c_at(w, d, t)) + u0;
-        for (int row = 0; row < w->B; row++, c_prev += H, v += H, dz += 4 * H) {
-            if (!sli_cpu_valid(w->call, t, row)) continue;
+        for (int row = 0; row < w->B; row++, c_prev += H, v += H) {
+            const int at = sli_fused_place(w, d, t, row);
+            if (at < 0) continue;
+            const float *dz = dz0 + (size_t)at * 4 * (size_t)H;
             for (int u = 0; u < n; u++) {
                 to[u] += dz[u] * c_prev[u];
                 to[H + u] += dz[H + u] * c_prev[u];
@@ -116,24 +116,50 @@ static void peephole_sums(void *context, int index) {
 typedef struct gathering {
     const sli_fused_work *w;
     const sli_fused_direction *d;
+    float *dx; /* of the chunk */
+    bool add_dx;
 } gathering;
 
-/* h' of a step of the chunk, side by side with those of the others: one product for all of them. */
+/* What R multiplied in a step of the chunk, side by side with the others': one product for all of them. */
 static void gather_h(void *context, int index) {
     const gathering *g = context;
     const sli_fused_work *w = g->w;
     const int t = g->d->first + index;
-    const float *from = sli_fused_h_before(w, g->d, t);
-    const ptrdiff_t ld = sli_fused_ld_h(w, g->d, t);
-    float *to = g->d->multiplied + (size_t)index * sli_fused_state(w);
-    for (int row = 0; row < w->B; row++, to += w->H) memcpy(to, from + row * ld, (size_t)w->H * sizeof *to);
+    const float *from = g->d->dropped ? g->d->dropped + (size_t)t * sli_fused_state(w) : sli_fused_h_before(w, g->d, t);
+    const ptrdiff_t ld = g->d->dropped ? w->H : sli_fused_ld_h(w, g->d, t);
+    float *to = g->d->multiplied + (w->mask ? 0 : (size_t)index * sli_fused_state(w));
+    for (int row = 0; row < w->B; row++) {
+        const int at = sli_fused_place(w, g->d, t, row);
+        if (at >= 0) memcpy(to + (size_t)at * (size_t)w->H, from + row * ld, (size_t)w->H * sizeof *to);
+    }
+}
+
+/* d x of a step = or += those of its valid rows, 0 of the others. */
+static void scatter_dx(void *context, int index) {
+    const gathering *g = context;
+    const sli_fused_work *w = g->w;
+    const size_t I = (size_t)w->I;
+    float *to = g->dx + (size_t)index * (size_t)w->B * I;
+    for (int row = 0; row < w->B; row++, to += I) {
+        const int at = sli_fused_place(w, g->d, g->d->first + index, row);
+        const float *from = g->d->dx_valid + (size_t)(at < 0 ? 0 : at) * I;
+        if (at >= 0 && g->add_dx)
+            w->ops->add(I, to, from);
+        else if (at >= 0)
+            memcpy(to, from, I * sizeof *to);
+        else if (!g->add_dx)
+            memset(to, 0, I * sizeof *to);
+    }
 }
 
 static void sum_chunk(const sli_fused_work *w, const sli_fused_direction *d, bool add_dx) {
     const sli_call *call = w->call;
     const size_t x_at = (size_t)d->first * (size_t)w->B * (size_t)w->I;
     const int steps = d->end - d->first, gates = sli_op_gates(w->p->op);
-    sli_sums sums = {.call = call, .part = d->part, .steps = steps, .x = d->x + x_at, .ld = (ptrdiff_t)w->W * w->H};
+    const gathering g = {w, d, call->d_in[SLI_RNN_X] ? (float *)call->d_in[SLI_RNN_X] + x_at : NULL, add_dx};
+    const bool all = d->valid == sli_fused_chunk_rows(w, d), in_place = all && d->dropped;
+    sli_sums sums = {.call = call, .part = d->part, .steps = steps, .rows = d->valid, .ld = (ptrdiff_t)w->W * w->H};
+    if (d->valid > 0) sums.x = sli_fused_inputs(w, d);
     sums.dz = d->dz;
     sums.input[0] = sums.recurrent[0] = (sli_gates){.count = gates};
     if (w->p->op == SLI_OP_GRU) { /* dz: n r z s */
@@ -141,12 +167,13 @@ static void sum_chunk(const sli_fused_work *w, const sli_fused_direction *d, boo
         sums.input[1] = (sli_gates){.from = 0, .to = 2, .count = 1};
         sums.recurrent[0] = (sli_gates){.from = 1, .to = 0, .count = 3};
     }
-    sums.h_rest = d->dropped ? d->dropped + (size_t)d->first * sli_fused_state(w) : d->multiplied;
+    sums.h_rest = in_place ? d->dropped + (size_t)d->first * sli_fused_state(w) : d->multiplied;
     sums.ld_h_rest = w->H;
-    if (!d->dropped) sli_threads_for(call->threads, steps, gather_h, &(gathering){w, d});
-    sums.dx = call->d_in[SLI_RNN_X] ? (float *)call->d_in[SLI_RNN_X] + x_at : NULL;
-    sums.add_dx = add_dx;
-    sli_sums_backward(&sums);
+    if (!in_place) sli_threads_for(call->threads, steps, gather_h, (void *)&g);
+    sums.dx = g.dx && !all ? d->dx_valid : g.dx;
+    sums.add_dx = all && add_dx;
+    if (d->valid > 0) sli_sums_backward(&sums);
+    if (g.dx && !all) sli_threads_for(call->threads, steps, scatter_dx, (void *)&g);
     peephole_work peephole = {w, d, call->d_param[d->part * SLI_PART_PARAMS + SLI_RNN_PEEPHOLE]};
     if (peephole.to && w->p->peephole)
         sli_threads_for(call->threads, (w->H + PEEPHOLE_UNITS - 1) / PEEPHOLE_UNITS, peephole_sums, &peephole);

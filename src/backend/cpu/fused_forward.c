@@ -41,19 +41,19 @@ static void forward_step(const sli_fused_work *w, const sli_fused_direction *d, 
     const ptrdiff_t ld = d->dropped ? w->H : step.ld_h_prev;
     for (int r = 0; r < share->rows && w->mask; r++) {
         const int row = share->first_row + r * share->row_step;
-        if (sli_cpu_valid(w->call, t, row)) continue;
+        if (sli_fused_place(w, d, t, row) >= 0) continue;
         const size_t at = (size_t)row * (size_t)w->H + (size_t)share->unit0;
         carry(w, d, share, t, row);
         if (dropped) memcpy(dropped + at, from + at, units * sizeof(float));
     }
     for (int r = 0; r < share->rows;) {
-        int row[SLI_FUSED_ROWS], rows;
+        sli_fused_rows rows;
         const void *a[SLI_FUSED_ROWS];
-        r = sli_fused_active(w, share, t, r, row, &rows);
-        if (rows == 0) continue;
-        sli_fused_draw(w, d, share, t, row, rows);
-        sli_fused_operands(w, share, from, ld, w->H, row, rows, a);
-        sli_fused_products(w, &w->forward, d->forward_panels, share, a, row, rows, &step, use_cell);
+        r = sli_fused_active(w, d, share, t, r, &rows);
+        if (rows.count == 0) continue;
+        sli_fused_draw(w, d, share, t, &rows);
+        sli_fused_operands(w, share, from, ld, w->H, rows.row, rows.count, a);
+        sli_fused_products(w, &w->forward, d->forward_panels, share, a, &rows, &step, use_cell);
     }
 }
 
@@ -76,9 +76,10 @@ static void forward_steps(void *context, const sli_team *team, int member) {
  * over 100 to 700 rows, and 17 times for the one row of a step. In f32 panels are faster for few rows: 2.5 times for one. */
 static void project(const sli_fused_work *w, const sli_fused_direction *d) {
     enum { FEW = 32 };
-    const float *x = d->x + (size_t)d->first * (size_t)w->B * (size_t)w->I;
+    if (d->valid == 0) return;
+    const float *x = sli_fused_inputs(w, d);
     float *gates = sli_fused_gates_at(w, d, d->first);
-    const int rows = (d->end - d->first) * w->B;
+    const int rows = d->valid;
     if (sli_fused_packs_inputs(w->p) && (w->p->dtype != SL_F32 || rows <= FEW)) {
         const sli_panel_gemm g = {.ops = w->panels,
                                   .rows = rows,
@@ -95,6 +96,7 @@ static void project(const sli_fused_work *w, const sli_fused_direction *d) {
     const sli_sums sums = {.call = w->call,
                            .part = d->part,
                            .steps = d->end - d->first,
+                           .rows = rows,
                            .x = x,
                            .gates = gates,
                            .ld = (ptrdiff_t)w->W * w->H};

@@ -1,4 +1,5 @@
 /* Where the memory of cpu:fused is, and one call unpacked. */
+#include <string.h>
 #include "backend/cpu/fused.h"
 #include "cell/lstm.h"
 
@@ -70,11 +71,16 @@ sli_fused_scratch sli_fused_scratch_of(const sli_problem *p, int chunk, bool bac
     at.gates = place(&at.total, runs ? (size_t)chunk * state * (size_t)sli_fused_width(p) : 0);
     at.c = place(&at.total, runs && lstm ? state : 0);
     at.h = place(&at.total, !runs ? 0 : two ? 2 * state : backward ? state : 0);
-    at.multiplied = place(&at.total, backward && !(p->recurrent_dropout > 0) ? (size_t)chunk * state : 0);
+    at.multiplied =
+        place(&at.total, backward && (sli_fused_masked(p) || !(p->recurrent_dropout > 0)) ? (size_t)chunk * state : 0);
     at.drop = place(&at.total, p->train && p->recurrent_dropout > 0 ? state : 0);
     at.fresh_h = place(&at.total, p->train && p->zoneout_h > 0 ? state : 0);
     at.fresh_c = place(&at.total, p->train && p->zoneout_c > 0 ? state : 0);
     at.valid_from = place(&at.total, sli_fused_repeats(p) ? (size_t)p->batch : 0);
+    const size_t rows = sli_fused_masked(p) ? (size_t)chunk * (size_t)p->batch : 0;
+    at.place = place(&at.total, rows);
+    at.x = place(&at.total, rows * (size_t)p->inputs);
+    at.dx = place(&at.total, backward ? rows * (size_t)p->inputs : 0);
     return at;
 }
 
@@ -142,6 +148,9 @@ static void place_scratch(const sli_fused_work *w, sli_fused_direction *d, int i
     d->fresh_h = w->call->training && w->p->zoneout_h > 0 ? (float *)(base + at.fresh_h) : NULL;
     d->fresh_c = w->call->training && w->p->zoneout_c > 0 ? (float *)(base + at.fresh_c) : NULL;
     d->valid_from = w->repeat ? (int32_t *)(void *)(base + at.valid_from) : NULL;
+    d->place = w->mask ? (int32_t *)(void *)(base + at.place) : NULL;
+    d->x_valid = (float *)(base + at.x);
+    d->dx_valid = (float *)(base + at.dx);
 }
 
 static sli_rng rng_of(const sli_call *call, int index, enum sli_purpose purpose) {
@@ -264,6 +273,15 @@ int sli_fused_chunks(const sli_fused_work *w) {
     return (w->T + w->call->chunk - 1) / w->call->chunk;
 }
 
+/* Numbers the valid rows of the chunk. */
+static void place_rows(const sli_fused_work *w, sli_fused_direction *d) {
+    d->valid = w->mask ? 0 : sli_fused_chunk_rows(w, d);
+    for (int t = d->first; t < d->end && w->mask; t++) {
+        int32_t *place = d->place + (t - d->first) * w->B;
+        for (int row = 0; row < w->B; row++) place[row] = sli_cpu_valid(w->call, t, row) ? d->valid++ : -1;
+    }
+}
+
 void sli_fused_enter_chunk(sli_fused_work *w, int index) {
     const int chunk = w->call->chunk, count = sli_fused_chunks(w);
     for (int i = 0; i < w->directions; i++) {
@@ -271,7 +289,30 @@ void sli_fused_enter_chunk(sli_fused_work *w, int index) {
         d->first = (d->reverse ? count - 1 - index : index) * chunk;
         d->end = d->first + chunk < w->T ? d->first + chunk : w->T;
         d->gates_from = w->keep ? 0 : d->first;
+        place_rows(w, d);
     }
+}
+
+typedef struct gathering {
+    const sli_fused_work *w;
+    const sli_fused_direction *d;
+} gathering;
+
+/* x of the valid rows of a step. */
+static void gather_x(void *context, int index) {
+    const gathering *g = context;
+    const size_t I = (size_t)g->w->I;
+    const float *from = g->d->x + (size_t)(g->d->first + index) * (size_t)g->w->B * I;
+    for (int row = 0; row < g->w->B; row++, from += I) {
+        const int at = sli_fused_place(g->w, g->d, g->d->first + index, row);
+        if (at >= 0) memcpy(g->d->x_valid + (size_t)at * I, from, I * sizeof *from);
+    }
+}
+
+const float *sli_fused_inputs(const sli_fused_work *w, const sli_fused_direction *d) {
+    if (d->valid == sli_fused_chunk_rows(w, d)) return d->x + (size_t)d->first * (size_t)w->B * (size_t)w->I;
+    sli_threads_for(w->call->threads, d->end - d->first, gather_x, &(gathering){w, d});
+    return d->x_valid;
 }
 
 int sli_fused_step(const sli_fused_direction *d, int i) {
@@ -287,7 +328,7 @@ size_t sli_fused_state(const sli_fused_work *w) {
 }
 
 float *sli_fused_gates_at(const sli_fused_work *w, const sli_fused_direction *d, int t) {
-    return d->gates + (size_t)(t - d->gates_from) * sli_fused_state(w) * (size_t)w->W;
+    return d->gates + (size_t)((w->mask ? d->first : t) - d->gates_from) * sli_fused_state(w) * (size_t)w->W;
 }
 
 float *sli_fused_c_at(const sli_fused_work *w, const sli_fused_direction *d, int t) {

@@ -23,20 +23,23 @@ sli_fused_share sli_fused_share_of(const sli_fused_work *w, const sli_fused_pane
     return share;
 }
 
-int sli_fused_active(const sli_fused_work *w, const sli_fused_share *share, int t, int from, int *row, int *count) {
-    *count = 0;
-    for (; from < share->rows && *count < SLI_FUSED_ROWS; from++) {
-        const int r = share->first_row + from * share->row_step;
-        if (!w->mask || sli_cpu_valid(w->call, t, r)) row[(*count)++] = r;
+int sli_fused_active(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
+                     int from, sli_fused_rows *rows) {
+    rows->count = 0;
+    for (; from < share->rows && rows->count < SLI_FUSED_ROWS; from++) {
+        const int row = share->first_row + from * share->row_step, at = sli_fused_place(w, d, t, row);
+        if (at < 0) continue;
+        rows->row[rows->count] = row;
+        rows->at[rows->count++] = at;
     }
     return from;
 }
 
 /* fresh = 0 where the old value is kept, which is where a dropout of that rate would drop. */
 static void draw(const sli_fused_work *w, const sli_rng *rng, double rate, const sli_fused_share *share, int t,
-                 const int *row, int rows, float *fresh) {
-    for (int r = 0; r < rows; r++) {
-        const size_t at = (size_t)row[r] * (size_t)w->H + (size_t)share->unit0;
+                 const sli_fused_rows *rows, float *fresh) {
+    for (int r = 0; r < rows->count; r++) {
+        const size_t at = (size_t)rows->row[r] * (size_t)w->H + (size_t)share->unit0;
         const size_t count = (size_t)(share->unit1 - share->unit0);
         const uint64_t element = (uint64_t)(w->call->t0 + t) * sli_fused_state(w) + at;
         for (size_t i = 0; i < count; i++) fresh[at + i] = 1;
@@ -45,9 +48,9 @@ static void draw(const sli_fused_work *w, const sli_rng *rng, double rate, const
 }
 
 void sli_fused_draw(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
-                    const int *row, int rows) {
-    if (d->fresh_h) draw(w, &d->rng_h, w->p->zoneout_h, share, t, row, rows, d->fresh_h);
-    if (d->fresh_c) draw(w, &d->rng_c, w->p->zoneout_c, share, t, row, rows, d->fresh_c);
+                    const sli_fused_rows *rows) {
+    if (d->fresh_h) draw(w, &d->rng_h, w->p->zoneout_h, share, t, rows, d->fresh_h);
+    if (d->fresh_c) draw(w, &d->rng_c, w->p->zoneout_c, share, t, rows, d->fresh_c);
 }
 
 /* CELL_ACT_*: in bf16, tanh and sigmoid need not be closer than the operands that they become; but where c is clipped a small error
@@ -98,41 +101,42 @@ void sli_fused_operands(const sli_fused_work *w, const sli_fused_share *share, c
 }
 
 /* Into L2, while the product runs: what the cell will read of these units, pieces of many rows. */
-static void fetch(const sli_cell_step *s, const int *row, int rows, int first, int end) {
+static void fetch(const sli_cell_step *s, const sli_fused_rows *rows, int first, int end) {
     enum { LINE = 16 };
-    for (int r = 0; r < rows; r++)
+    for (int r = 0; r < rows->count; r++)
         for (int u = first; u < end; u += LINE) {
-            const float *gates = s->gates + row[r] * s->ld_gates + u;
+            const float *gates = s->gates + rows->at[r] * s->ld_gates + u;
             for (ptrdiff_t g = 0; g < s->ld_gates; g += s->units) __builtin_prefetch(gates + g, 1, 2);
-            if (s->c_prev) __builtin_prefetch(s->c_prev + (size_t)row[r] * (size_t)s->units + (size_t)u, 0, 2);
+            if (s->c_prev) __builtin_prefetch(s->c_prev + (size_t)rows->row[r] * (size_t)s->units + (size_t)u, 0, 2);
         }
 }
 
 void sli_fused_products(const sli_fused_work *w, const sli_fused_panels *panels, const char *weights,
-                        const sli_fused_share *share, const void *const *a, const int *row, int rows,
+                        const sli_fused_share *share, const void *const *a, const sli_fused_rows *rows,
                         const sli_cell_step *step, sli_fused_tile_fn use) {
     float tile[TILE_FLOATS] __attribute__((aligned(64)));
     enum { NEAR = 2048 }; /* floats of a tile that leave room in L1 for weights and operands */
     for (int p = share->panel0; p < share->panel1;) {
         const bool tail = p == panels->count;
-        const int vectors = tail ? panels->tail : panels->vectors, floats = rows * vectors * w->panels->lanes;
+        const int vectors = tail ? panels->tail : panels->vectors, floats = rows->count * vectors * w->panels->lanes;
         const int last = !tail && share->panel1 > panels->count ? panels->count : share->panel1;
         int count = NEAR / floats < 1 ? 1 : NEAR / floats;
         if (count > w->panels->panels) count = w->panels->panels;
         if (count > last - p) count = last - p;
         const int first = p * panels->units,
                   end = first + count * (tail ? panels->tail * w->panels->lanes : panels->units);
-        const sli_panel_product product = {.rows = rows,
+        const sli_panel_product product = {.rows = rows->count,
                                            .panels = count,
                                            .vectors = vectors,
                                            .k = panels->k,
                                            .a = a,
                                            .w = weights + (size_t)p * panels->bytes,
                                            .tile = tile};
-        fetch(step, row, rows, first, end);
+        fetch(step, rows, first, end);
         w->panels->product(&product);
-        const sli_cell_share cells = {.row = row,
-                                      .rows = rows,
+        const sli_cell_share cells = {.row = rows->row,
+                                      .at = rows->at,
+                                      .rows = rows->count,
                                       .first = first,
                                       .last = end < w->H ? end : w->H,
                                       .tile = tile,

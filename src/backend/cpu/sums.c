@@ -11,7 +11,7 @@ static float *d_param(const sli_sums *s, int k) {
 }
 
 static int rows(const sli_sums *s) {
-    return s->steps * s->call->problem.batch;
+    return s->rows > 0 ? s->rows : s->steps * s->call->problem.batch;
 }
 
 /* gates = x kernel^T */
@@ -73,13 +73,13 @@ static sli_job kernel_job(const sli_sums *s, sli_gates g) {
     return job;
 }
 
-/* d R += dz^T h' over `count` steps from `first` on, of the gates `g` */
+/* d R += dz^T h' over `count` rows from `first` on, of the gates `g` */
 static sli_gemm recurrent_product(const sli_sums *s, sli_gates g, int first, int count, const float *h, ptrdiff_t ld) {
     const sli_problem *p = &s->call->problem;
     return (sli_gemm){.m = g.count * p->units,
                       .n = p->units,
-                      .k = count * p->batch,
-                      .a = s->dz + (size_t)first * (size_t)p->batch * (size_t)s->ld + g.from * p->units,
+                      .k = count,
+                      .a = s->dz + (size_t)first * (size_t)s->ld + g.from * p->units,
                       .am = 1,
                       .ak = s->ld,
                       .b = h,
@@ -93,11 +93,13 @@ static sli_gemm recurrent_product(const sli_sums *s, sli_gates g, int first, int
 static sli_job recurrent_job(const sli_sums *s, sli_gates g) {
     sli_job job = {.parts = 1};
     if (!s->h_edge) {
-        job.part[0] = recurrent_product(s, g, 0, s->steps, s->h_rest, s->ld_h_rest);
+        job.part[0] = recurrent_product(s, g, 0, rows(s), s->h_rest, s->ld_h_rest);
         return job;
     }
-    job.part[0] = recurrent_product(s, g, s->edge, 1, s->h_edge, s->ld_h_edge);
-    if (s->steps > 1) job.part[job.parts++] = recurrent_product(s, g, s->rest, s->steps - 1, s->h_rest, s->ld_h_rest);
+    const int B = s->call->problem.batch;
+    job.part[0] = recurrent_product(s, g, s->edge * B, B, s->h_edge, s->ld_h_edge);
+    if (s->steps > 1)
+        job.part[job.parts++] = recurrent_product(s, g, s->rest * B, (s->steps - 1) * B, s->h_rest, s->ld_h_rest);
     return job;
 }
 

@@ -14,6 +14,7 @@ typedef struct sli_gates {
 typedef struct sli_sums {
     const sli_call *call;
     int part, steps; /* part of the call's problem; steps of the chunk */
+    int rows; /* of x, gates and dz: 0: steps * B; else those that are not masked, one after the other; h_edge is NULL */
     /* W x:  gates [steps][B][ld] = x kernel^T */
     const float *x; /* [steps][B][I] */
     float *gates;

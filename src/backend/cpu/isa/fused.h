@@ -14,7 +14,7 @@ typedef struct sli_cell_step {
     int act, gate_act; /* CELL_ACT_* */
     unsigned options;  /* CELL_PEEPHOLE, CELL_CLIP, CELL_ZONEOUT_H, CELL_ZONEOUT_C */
     bool keep;         /* training: gates and v stay for backward */
-    float *gates;      /* [B][ld_gates] in: W x; out: activated where they are kept */
+    float *gates;      /* [][ld_gates] in: W x; out: activated where they are kept */
     ptrdiff_t ld_gates;
     const float *bias; /* [4H] or [H]: all that is added to the pre-activations; GRU r z n s */
     const float *h_prev;
@@ -38,15 +38,16 @@ typedef struct sli_cell_step {
     float
         *dh; /* in: gradient of h but for dy; out: the pointwise part of that of h' where there is one (GRU, zoneout) */
     float *dc; /* in: gradient of c, out: of c' */
-    float *dz; /* [B][ld_gates] = */
+    float *dz; /* [][ld_gates] = */
 } sli_cell_step;
 
 /* The rows and units of a call: units in panels of the tile, of which the last may be shorter. */
 typedef struct sli_cell_share {
     const int *row; /* [rows], ascending */
+    const int *at;  /* [rows] the same rows in gates and dz */
     int rows;
-    int first, last;   /* units */
-    const float *tile; /* forward: [panels][rows][vectors * lanes], see panel.h */
+    int first, last; /* units */
+    float *tile;     /* forward: [panels][rows][vectors * lanes], see panel.h; may be overwritten */
     int vectors;
 } sli_cell_share;
 

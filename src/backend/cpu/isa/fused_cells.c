@@ -72,36 +72,63 @@ VF_INLINE cell_lstm_args lstm_args(const sli_cell_step *s, int u, size_t i, int 
 }
 enum { LSTM_OPTIONS = CELL_PEEPHOLE | CELL_CLIP | CELL_ZONEOUT_H | CELL_ZONEOUT_C };
 
-VF_INLINE void lstm_cell(const int kind, const sli_cell_step *s, int row, int u, const float *z, int n) {
-    const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
+/* z + x + b of the unit's gates, and the gates it leaves. */
+VF_INLINE cell_lstm_gates lstm_sums(const sli_cell_step *s, const float *x, int u, const float *z, int n) {
     const int H = s->units;
-    float *x = s->gates + row * s->ld_gates + u;
     const float *b = s->bias + u;
-    const cell_lstm_gates sum = {vf_load(z) + load(x, n) + load(b, n),
-                                 vf_load(z + VL) + load(x + H, n) + load(b + H, n),
-                                 vf_load(z + 2 * VL) + load(x + 2 * H, n) + load(b + 2 * H, n),
-                                 vf_load(z + 3 * VL) + load(x + 3 * H, n) + load(b + 3 * H, n)};
-    const vf c_prev = load(s->c_prev + i, n), zero = vf_set(0.0f);
+    return (cell_lstm_gates){vf_load(z) + load(x, n) + load(b, n), vf_load(z + VL) + load(x + H, n) + load(b + H, n),
+                             vf_load(z + 2 * VL) + load(x + 2 * H, n) + load(b + 2 * H, n),
+                             vf_load(z + 3 * VL) + load(x + 3 * H, n) + load(b + 3 * H, n)};
+}
+
+VF_INLINE void lstm_keep(const sli_cell_step *s, float *x, cell_lstm_gates gates, int n) {
+    const int H = s->units;
+    store(x, gates.i, n);
+    store(x + H, gates.f, n);
+    store(x + 2 * H, gates.g, n);
+    store(x + 3 * H, gates.o, n);
+}
+
+VF_INLINE void lstm_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, int n) {
+    const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
+    float *x = s->gates + at * s->ld_gates + u;
     const cell_lstm_forward_result r =
-        kind != ANY ? cell_lstm_forward(0, TANH(kind), SIGMOID(kind), sum, c_prev, zero, (cell_lstm_args){.clip = zero})
-                    : cell_lstm_forward(LSTM_OPTIONS, s->act, s->gate_act, sum, c_prev,
-                                        load(s->h_prev + row * s->ld_h_prev + u, n), lstm_args(s, u, i, n));
-    if (s->keep) {
-        store(x, r.gates.i, n);
-        store(x + H, r.gates.f, n);
-        store(x + 2 * H, r.gates.g, n);
-        store(x + 3 * H, r.gates.o, n);
-    }
+        cell_lstm_forward(LSTM_OPTIONS, s->act, s->gate_act, lstm_sums(s, x, u, z, n), load(s->c_prev + i, n),
+                          load(s->h_prev + row * s->ld_h_prev + u, n), lstm_args(s, u, i, n));
+    if (s->keep) lstm_keep(s, x, r.gates, n);
     if (kind == ANY && s->v) store(s->v + i, r.v, n);
     store(s->c + i, r.c, n);
     store_h(s, row, u, i, r.h, n);
 }
 
-VF_INLINE void lstm_cell_back(const int kind, const sli_cell_step *s, int row, int u, int n) {
+/* Without options, the rows of a panel in two loops: first c, and o into the tile, then h = o act(c). In one, a processor would
+ * wait for act(c) at the end of each vector: it does not look far enough ahead. */
+VF_INLINE void lstm_rows(const int kind, const sli_cell_step *s, const sli_cell_share *share, int u, float *tile,
+                         int n) {
+    const vf zero = vf_set(0.0f);
+    for (int r = 0; r < share->rows; r++) {
+        const size_t i = (size_t)share->row[r] * (size_t)s->units + (size_t)u;
+        float *x = s->gates + share->at[r] * s->ld_gates + u, *z = tile + r * 4 * VL;
+        const cell_lstm_forward_result cell =
+            cell_lstm_forward(0, TANH(kind), SIGMOID(kind), lstm_sums(s, x, u, z, n), load(s->c_prev + i, n), zero,
+                              (cell_lstm_args){.clip = zero});
+        if (s->keep) lstm_keep(s, x, cell.gates, n);
+        vf_store(z, cell.gates.o);
+        vf_store(z + VL, cell.c);
+        store(s->c + i, cell.c, n);
+    }
+    for (int r = 0; r < share->rows; r++) {
+        const float *z = tile + r * 4 * VL;
+        const vf h = vf_load(z) * cell_act(TANH(kind), vf_load(z + VL));
+        store_h(s, share->row[r], u, (size_t)share->row[r] * (size_t)s->units + (size_t)u, h, n);
+    }
+}
+
+VF_INLINE void lstm_cell_back(const int kind, const sli_cell_step *s, int row, int at, int u, int n) {
     const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
     const int H = s->units;
-    const float *x = s->gates + row * s->ld_gates + u;
-    float *dz = s->dz + row * s->ld_gates + u;
+    const float *x = s->gates + at * s->ld_gates + u;
+    float *dz = s->dz + at * s->ld_gates + u;
     const cell_lstm_gates gates = {load(x, n), load(x + H, n), load(x + 2 * H, n), load(x + 3 * H, n)};
     const vf c_prev = load(s->c_prev + i, n), dh = gradient_of_h(s, row, u, i, n), dc = load(s->dc + i, n);
     const vf v = load((kind == ANY && s->v ? s->v : s->c) + i, n);
@@ -122,10 +149,10 @@ VF_INLINE cell_gru_args gru_args(const sli_cell_step *s, size_t i, int n) {
     return (cell_gru_args){.zone_h = zone(s->fresh_h, s->options & CELL_ZONEOUT_H ? s->zone_h : 0.0f, i, n)};
 }
 
-VF_INLINE void gru_cell(const int kind, const sli_cell_step *s, int row, int u, const float *z, int n) {
+VF_INLINE void gru_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, int n) {
     const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
     const int H = s->units;
-    float *x = s->gates + row * s->ld_gates + u;
+    float *x = s->gates + at * s->ld_gates + u;
     const float *b = s->bias + u;
     const cell_gru_pre pre = {vf_load(z) + load(x, n) + load(b, n), vf_load(z + VL) + load(x + H, n) + load(b + H, n),
                               load(x + 2 * H, n) + load(b + 2 * H, n), vf_load(z + 2 * VL) + load(b + 3 * H, n)};
@@ -142,11 +169,11 @@ VF_INLINE void gru_cell(const int kind, const sli_cell_step *s, int row, int u, 
     store_h(s, row, u, i, r.h, n);
 }
 
-VF_INLINE void gru_cell_back(const int kind, const sli_cell_step *s, int row, int u, int n) {
+VF_INLINE void gru_cell_back(const int kind, const sli_cell_step *s, int row, int at, int u, int n) {
     const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
     const int H = s->units;
-    const float *x = s->gates + row * s->ld_gates + u;
-    float *dz = s->dz + row * s->ld_gates + u;
+    const float *x = s->gates + at * s->ld_gates + u;
+    float *dz = s->dz + at * s->ld_gates + u;
     const cell_gru_gates gates = {load(x, n), load(x + H, n), load(x + 2 * H, n)};
     const vf h_prev = load(s->h_prev + row * s->ld_h_prev + u, n), dh = gradient_of_h(s, row, u, i, n);
     const vf side = load(x + 3 * H, n);
@@ -166,9 +193,9 @@ VF_INLINE cell_rnn_args rnn_args(const sli_cell_step *s, size_t i, int n) {
     return (cell_rnn_args){.zone_h = zone(s->fresh_h, s->options & CELL_ZONEOUT_H ? s->zone_h : 0.0f, i, n)};
 }
 
-VF_INLINE void rnn_cell(const int kind, const sli_cell_step *s, int row, int u, const float *z, int n) {
+VF_INLINE void rnn_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, int n) {
     const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
-    float *x = s->gates + row * s->ld_gates + u;
+    float *x = s->gates + at * s->ld_gates + u;
     const vf sum = vf_load(z) + load(x, n) + load(s->bias + u, n);
     const cell_rnn_forward_result r =
         kind != ANY ? cell_rnn_forward(0, TANH(kind), sum, sum, (cell_rnn_args){.zone_h = sum})
@@ -178,13 +205,13 @@ VF_INLINE void rnn_cell(const int kind, const sli_cell_step *s, int row, int u, 
     store_h(s, row, u, i, r.h, n);
 }
 
-VF_INLINE void rnn_cell_back(const int kind, const sli_cell_step *s, int row, int u, int n) {
+VF_INLINE void rnn_cell_back(const int kind, const sli_cell_step *s, int row, int at, int u, int n) {
     const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
-    const vf q = load(s->gates + row * s->ld_gates + u, n), dh = gradient_of_h(s, row, u, i, n);
+    const vf q = load(s->gates + at * s->ld_gates + u, n), dh = gradient_of_h(s, row, u, i, n);
     const cell_rnn_backward_result r = kind != ANY
                                            ? cell_rnn_backward(0, TANH(kind), q, dh, (cell_rnn_args){.zone_h = q})
                                            : cell_rnn_backward(CELL_ZONEOUT_H, s->act, q, dh, rnn_args(s, i, n));
-    store(s->dz + row * s->ld_gates + u, r.dz, n);
+    store(s->dz + at * s->ld_gates + u, r.dz, n);
     if (kind == ANY && s->options & CELL_ZONEOUT_H) store(s->dh + i, r.dh_prev, n);
 }
 
@@ -195,24 +222,33 @@ VF_INLINE void rnn_cell_back(const int kind, const sli_cell_step *s, int row, in
         for (int r = 0; r < share->rows; r++)                                                              \
             for (int u = u0; u < u0 + step; u += VL, tile += (gates)*VL) {                                 \
                 if (u + VL <= share->last)                                                                 \
-                    cell(kind, s, share->row[r], u, tile, VL);                                             \
+                    cell(kind, s, share->row[r], share->at[r], u, tile, VL);                               \
                 else if (u < share->last)                                                                  \
-                    cell(kind, s, share->row[r], u, tile, share->last - u);                                \
+                    cell(kind, s, share->row[r], share->at[r], u, tile, share->last - u);                  \
             }
-#define BACKWARD(cell, kind)                                                        \
-    for (int r = 0; r < share->rows; r++) {                                         \
-        int u = share->first;                                                       \
-        for (; u + VL <= share->last; u += VL) cell(kind, s, share->row[r], u, VL); \
-        if (u < share->last) cell(kind, s, share->row[r], u, share->last - u);      \
+#define BACKWARD(cell, kind)                                                                      \
+    for (int r = 0; r < share->rows; r++) {                                                       \
+        int u = share->first;                                                                     \
+        for (; u + VL <= share->last; u += VL) cell(kind, s, share->row[r], share->at[r], u, VL); \
+        if (u < share->last) cell(kind, s, share->row[r], share->at[r], u, share->last - u);      \
     }
-#define CELL(name, gates)                                                              \
+#define LSTM_CELLS(kind)                                                                 \
+    for (int u = share->first; u < share->last; u += VL, tile += share->rows * 4 * VL) { \
+        if (u + VL <= share->last)                                                       \
+            lstm_rows(kind, s, share, u, tile, VL);                                      \
+        else                                                                             \
+            lstm_rows(kind, s, share, u, tile, share->last - u);                         \
+    }
+#define GRU_CELLS(kind) FORWARD(gru_cell, kind, 3)
+#define RNN_CELLS(kind) FORWARD(rnn_cell, kind, 1)
+#define CELL(name, gates, CELLS)                                                       \
     static void name##_forward(const sli_cell_step *s, const sli_cell_share *share) {  \
-        const float *tile = share->tile;                                               \
+        float *tile = share->tile;                                                     \
         switch (kind_of(s)) {                                                          \
         case USUAL:                                                                    \
-            FORWARD(name##_cell, USUAL, gates) break;                                  \
+            CELLS(USUAL) break;                                                        \
         case SHORT:                                                                    \
-            FORWARD(name##_cell, SHORT, gates) break;                                  \
+            CELLS(SHORT) break;                                                        \
         default:                                                                       \
             FORWARD(name##_cell, ANY, gates)                                           \
         }                                                                              \
@@ -227,9 +263,9 @@ VF_INLINE void rnn_cell_back(const int kind, const sli_cell_step *s, int row, in
             BACKWARD(name##_cell_back, ANY)                                            \
         }                                                                              \
     }
-CELL(lstm, 4)
-CELL(gru, 3)
-CELL(rnn, 1)
+CELL(lstm, 4, LSTM_CELLS)
+CELL(gru, 3, GRU_CELLS)
+CELL(rnn, 1, RNN_CELLS)
 
 /* dh = (add: +=) d tile */
 static void take(const sli_cell_step *s, const sli_cell_share *share, bool add) {
