@@ -90,6 +90,7 @@ CELL_FN float cell_from_bits(uint32_t bits) {
 }
 #endif
 
+#ifndef CELL_VECTOR
 /* exp(x) for |x| <= 88: x = n ln 2 + r, |r| <= ln 2 / 2; n by adding 1.5 * 2^23, ln 2 in two parts (Cody & Waite), exp(r) by
  * its Taylor polynomial of degree 7 (remainder < 6e-9 relative), 2^n through the exponent bits. */
 CELL_FN cell_real cell_exp(cell_real x) {
@@ -107,12 +108,14 @@ CELL_FN cell_real cell_exp(cell_real x) {
     p = p * r + 1.0f;
     return p * cell_from_bits((cell_bits(shifted) - 0x4b400000u + 127u) << 23);
 }
+#endif
 
 /* 1 / (1 + exp(-x)): keeps its relative accuracy where 0.5 + 0.5 tanh(x/2) cancels. Beyond +-88 the value of 88. */
 CELL_FN cell_real cell_sigmoid(cell_real x) {
     return 1.0f / (1.0f + cell_exp(cell_clamp(-x, cell_set(-88.0f), cell_set(88.0f))));
 }
 
+#ifndef CELL_VECTOR
 /* x P(x^2) / Q(x^2), P of degree 6, Q of degree 3, on |x| <= 9.02, where tanh in float becomes 1. The coefficients are our own
  * minimax fit of the relative error, 6.9e-9 before rounding (least squares with Lawson's weights in 50 digits). Rounding
  * could carry the quotient past 1, which would turn the slope 1 - y^2 around: hence the last clamp. */
@@ -132,6 +135,7 @@ CELL_FN cell_real cell_tanh(cell_real x) {
     q = q * s + 1.0f;
     return cell_clamp(x * p / q, cell_set(-1.0f), cell_set(1.0f));
 }
+#endif
 
 /* tanh x = 1 - 2 / (1 + e^2x), sigmoid x = 1 / (1 + e^-x), and sigmoid x = (1 + tanh(x / 2)) / 2 */
 CELL_FN cell_real cell_tanh_fast(cell_real x) {

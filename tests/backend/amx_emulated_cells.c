@@ -24,4 +24,7 @@ VF_INLINE vf vf_set(float x) {
     vf v = {0};
     return v + x;
 }
+VF_INLINE vf vf_fma(vf a, vf b, vf c) {
+    return a * b + c;
+}
 #include "backend/cpu/isa/fused_cells.c"

@@ -72,9 +72,10 @@ VF_INLINE void weights_held(const int R, const int V, const float *const *a, int
     }
 }
 
-/* R, P, V and `first` are constants that fold; k >= 1, and operands have zeros up to a multiple of WEIGHT_K. */
-VF_INLINE void block(const int R, const int P, const int V, const bool first, const cut *g) {
-    vf sum[MOST_ROWS][SUMS]; /* only [R][P * V] of it exists: the loops unroll into registers */
+/* P panels, of whose V vectors the first U take part; U < V with one panel only. R, P, V, U and `first` are constants that fold;
+ * k >= 1, and operands have zeros up to a multiple of WEIGHT_K. */
+VF_INLINE void block(const int R, const int P, const int V, const int U, const bool first, const cut *g) {
+    vf sum[MOST_ROWS][SUMS]; /* only [R][P * U] of it exists: the loops unroll into registers */
     const float *a[MOST_ROWS];
     const weight *w = g->w;
     float *const tile = g->tile;
@@ -82,8 +83,8 @@ VF_INLINE void block(const int R, const int P, const int V, const bool first, co
     const size_t width = (size_t)V * VL, stride = g->stride, next = g->next;
     for (int r = 0; r < R; r++) {
         a[r] = g->a[r];
-        for (int v = 0; v < P * V; v++)
-            sum[r][v] = first ? vf_set(0.0f) : vf_load(tile + (size_t)(v / V) * next + (size_t)r * width + v % V * VL);
+        for (int v = 0; v < P * U; v++)
+            sum[r][v] = first ? vf_set(0.0f) : vf_load(tile + (size_t)(v / U) * next + (size_t)r * width + v % U * VL);
     }
     const char *ahead = g->ahead;
     int i = 0;
@@ -91,23 +92,23 @@ VF_INLINE void block(const int R, const int P, const int V, const bool first, co
         if (R > 2) __builtin_prefetch(ahead, 0, 2); /* into L2 */
         ahead += 64;
         for (int t = 0; t < WEIGHT_K; t++)
-            if (R > P * V)
-                weights_held(R, V, a, i + t, w, t, sum);
+            if (R > P * U)
+                weights_held(R, U, a, i + t, w, t, sum);
             else
-                rows_held(R, P, V, a, i + t, w, t, stride, sum);
+                rows_held(R, P, U, a, i + t, w, t, stride, sum);
         w += width;
     } while ((i += WEIGHT_K) < k);
     for (int r = 0; r < R; r++)
-        for (int v = 0; v < P * V; v++)
-            vf_store(tile + (size_t)(v / V) * next + (size_t)r * width + v % V * VL, sum[r][v]);
+        for (int v = 0; v < P * U; v++)
+            vf_store(tile + (size_t)(v / U) * next + (size_t)r * width + v % U * VL, sum[r][v]);
 }
 
 #define BLOCK(R, P, V)                                \
     static void block_##R##x##P##x##V(const cut *g) { \
         if (P > 1 || g->first)                        \
-            block(R, P, V, true, g);                  \
+            block(R, P, V, V, true, g);               \
         else                                          \
-            block(R, P, V, false, g);                 \
+            block(R, P, V, V, false, g);              \
     }
 typedef void (*block_fn)(const cut *);
 /* clang-format off */
@@ -132,6 +133,18 @@ static const block_fn blocks[5][MOST_ROWS + 1] = {
 };
 /* clang-format on */
 
+/* Five rows of four vectors, two at a time: ten sums, where two rows of four would have eight, and three do not go into five. */
+enum { FIVE = 5 };
+static void block_five(const cut *g) {
+    cut half = *g;
+    for (int i = 0; i < 2; i++, half.w += 2 * VL, half.tile += 2 * VL) {
+        if (g->first)
+            block(FIVE, 1, 4, 2, true, &half);
+        else
+            block(FIVE, 1, 4, 2, false, &half);
+    }
+}
+
 /* Weights of one panel, a multiple of 64 bytes. */
 static size_t panel_weights(int k, int vectors) {
     const size_t depth = (size_t)(k + WEIGHT_K - 1) / WEIGHT_K, line = 64 / sizeof(weight);
@@ -145,6 +158,14 @@ static size_t panel_bytes(int k, int vectors) {
 static int most_rows(int vectors) {
     const int rows = ROWS_SUMS / vectors;
     return rows < MOST_ROWS ? rows : MOST_ROWS;
+}
+
+/* Blocks of five among those of 16 registers' three rows (bf16: two) of four vectors. */
+static int fives(int rows, int vectors) {
+    const int most = most_rows(vectors);
+    if (vectors != 4 || most > 3) return 0;
+    if (most == 2) return rows / FIVE;
+    return rows % 3 == 2 && rows >= FIVE ? 1 : rows % 3 == 1 && rows >= 2 * FIVE ? 2 : 0;
 }
 
 /* Few rows: some panels together, in even shares (2 + 2, not 3 + 1); returns how many. */
@@ -178,20 +199,24 @@ static void few_rows(const sli_panel_product *p) {
     }
 }
 
-/* Many rows and one panel: k in blocks, rows in even blocks (3 + 3 + 2, not 3 + 3 + 1 + 1). */
+/* Many rows and one panel: k in blocks, rows in even blocks (2 + 2, not 3 + 1). */
 static void many_rows(const sli_panel_product *p, const weight *w, float *tile) {
-    const int most = most_rows(p->vectors), count = (p->rows + most - 1) / most, width = p->vectors * VL;
+    const int most = most_rows(p->vectors), five = fives(p->rows, p->vectors), rest = p->rows - five * FIVE;
+    const int count = five + (rest + most - 1) / most, width = p->vectors * VL;
     for (int k0 = 0; k0 < p->k || k0 == 0; k0 += BLOCK_K) {
         cut g = {.k = p->k - k0 < BLOCK_K ? p->k - k0 : BLOCK_K,
                  .w = w + (size_t)(k0 / WEIGHT_K) * (size_t)width,
                  .first = k0 == 0};
         for (int i = 0, from = 0, to; i < count; i++, from = to) {
-            to = (int)((long)p->rows * (i + 1) / count);
+            to = i < five ? from + FIVE : five * FIVE + (int)((long)rest * (i + 1 - five) / (count - five));
             for (int r = from; r < to; r++) g.a[r - from] = (const float *)p->a[r] + k0;
             g.tile = tile + (size_t)from * (size_t)width;
             g.ahead = (const char *)(g.w + (size_t)(BLOCK_K / WEIGHT_K) * (size_t)width) +
                       (size_t)i * BLOCK_K / WEIGHT_K * 64;
-            blocks[p->vectors][to - from](&g);
+            if (i < five)
+                block_five(&g);
+            else
+                blocks[p->vectors][to - from](&g);
         }
     }
 }
