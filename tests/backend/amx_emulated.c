@@ -14,7 +14,7 @@ void amx_emulated_ops(sli_isa_ops *ops) {
     *ops = sli_isa_ops_base;
     ops->name = "emulated amx";
     ops->panel_bf16 = &emulated_panel_bf16;
-    ops->bf16 = &emulated_bf16;
+    ops->product_bf16 = &emulated_bf16;
     ops->fused = &sli_isa_fused_emulated;
 }
 

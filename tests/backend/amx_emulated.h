@@ -4,8 +4,13 @@
 
 #include "backend/cpu/isa/isa.h"
 
+/* Memory is laid out for AMX on x86-64 alone. */
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#define AMX_EMULATED_CELLS
+#endif
+
 extern const sli_panel_ops emulated_panel_bf16;
-extern const sli_bf16_ops emulated_bf16;
+extern const sli_product_ops emulated_bf16;
 extern const sli_fused_ops sli_isa_fused_emulated; /* cells on tiles of AMX's 16 lanes */
 /* The portable table with these in it. */
 void amx_emulated_ops(sli_isa_ops *ops);

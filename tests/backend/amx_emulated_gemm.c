@@ -1,5 +1,5 @@
 /* Large products on emulated AMX. */
 #include "backend/amx_emulated.h"
 #include "backend/amx_tiles.h"
-#define sli_bf16_amx emulated_bf16
+#define sli_product_bf16_amx emulated_bf16
 #include "backend/cpu/isa/gemm_amx.c"

@@ -207,9 +207,9 @@ TEST(cpu_gemm_of_every_isa) {
     char why[SLI_ISA_WHY];
     for (int isa = SLI_ISA_BASE; isa <= SLI_ISA_AVX512; isa++)
         for (size_t s = 0; sli_cpu_has((sli_isa)isa, why) && s < sizeof sizes / sizeof sizes[0]; s++)
-            for (int way = 0; way < 16; way++) {
+            for (int way = 0; way < 8; way++) {
                 const int m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
-                const bool a_columns = way & 1, b_columns = way & 2, add = way & 4, packed = way & 8;
+                const bool a_columns = way & 1, b_columns = way & 2, add = way & 4;
                 sli_cpu cpu;
                 sli_cpu_engine((sli_isa)isa, false, &cpu);
                 float *a = calloc((size_t)(m * k + 1), 4), *b = calloc((size_t)(k * n + 1), 4);
@@ -226,13 +226,9 @@ TEST(cpu_gemm_of_every_isa) {
                     for (int j = 0; j < n; j++)
                         for (int l = 0; l < k; l++)
                             expected[i * n + j] += (double)a[i * g.am + l * g.ak] * (double)b[l * g.bk + j * g.bn];
-                if (packed) {
-                    cpu.ops->pack(p, k, n, b, g.bk, g.bn);
-                    g.b = p;
-                    cpu.ops->gemm_packed(&g);
-                } else {
-                    cpu.ops->gemm(&g);
-                }
+                cpu.ops->pack(p, k, n, b, g.bk, g.bn);
+                g.b = p;
+                cpu.ops->gemm_packed(&g);
                 for (int i = 0; i < m * n; i++)
                     if (!(fabs((double)c[i] - expected[i]) < 1e-5 * (1 + k))) {
                         test_fail(__FILE__, __LINE__, "%s %dx%dx%d way %d: c[%d] = %g, expected %g", cpu.ops->name, m,

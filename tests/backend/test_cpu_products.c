@@ -1,5 +1,5 @@
-/* Products of bf16 problems, in f32 arithmetic and on emulated AMX: against a loop in double of rounded operands, at
- * shapes around tiles, tasks and pieces, transposed and not, and their bits on several threads. */
+/* Products of f32 and of bf16 problems, the latter on emulated AMX, too: against a loop in double of the operands, rounded where they
+ * are, at shapes around tiles, tasks and pieces, transposed and not, and their bits on several threads. */
 #include "backend/amx_emulated.h"
 #include "backend/cpu/gemm.h"
 #include "core/rounding.h"
@@ -26,13 +26,14 @@ static float *random_floats(size_t count, uint64_t *seed) {
     return data;
 }
 
-static sli_call call_of(const shape *s, const sli_cpu *cpu, product *p) {
+static sli_call call_of(const shape *s, sl_dtype dtype, const sli_cpu *cpu, product *p) {
     sli_call call = {.chunk = 1, .cpu = cpu};
     call.problem = (sli_problem){.op = SLI_OP_DENSE,
                                  .batch = s->m,
                                  .inputs = s->k > s->k2 ? s->k : s->k2,
                                  .units = s->n,
-                                 .dtype = SL_BF16,
+                                 .train = true,
+                                 .dtype = dtype,
                                  .steps = 1};
     call.scratch_bytes = p->bytes = sli_cpu_products_bytes(&call.problem, 1);
     call.scratch = p->scratch = malloc(p->bytes);
@@ -84,7 +85,11 @@ static void product_free(product *p) {
     free(p->scratch);
 }
 
-static void check_numbers(const shape *s, const product *p, const char *isa) {
+static double operand(sl_dtype dtype, float x) {
+    return dtype == SL_F32 ? (double)x : sli_round_to(dtype, (double)x);
+}
+
+static void check_numbers(const shape *s, sl_dtype dtype, const product *p, const char *isa) {
     double worst = 0;
     for (int m = 0; m < s->m; m++)
         for (int n = 0; n < s->n; n++) {
@@ -93,8 +98,8 @@ static void check_numbers(const shape *s, const product *p, const char *isa) {
             for (int i = 0; i < p->job.parts; i++) {
                 const sli_gemm *g = &p->job.part[i];
                 for (int k = 0; k < g->k; k++) {
-                    const double term = sli_round_to(SL_BF16, (double)g->a[m * g->am + k * g->ak]) *
-                                        sli_round_to(SL_BF16, (double)g->b[n * g->bn + k * g->bk]);
+                    const double term =
+                        operand(dtype, g->a[m * g->am + k * g->ak]) * operand(dtype, g->b[n * g->bn + k * g->bk]);
                     sum += term;
                     size += fabs(term);
                 }
@@ -113,12 +118,12 @@ static void check_numbers(const shape *s, const product *p, const char *isa) {
         test_fail(__FILE__, __LINE__, "%s: %d x %d x %d+%d: error %g", isa, s->m, s->n, s->k, s->k2, worst);
 }
 
-static void check_shape(const shape *s, const sli_cpu *cpu) {
+static void check_shape(const shape *s, sl_dtype dtype, const sli_cpu *cpu) {
     product one = product_new(s), three = product_new(s);
-    sli_call call = call_of(s, cpu, &one);
+    sli_call call = call_of(s, dtype, cpu, &one);
     sli_cpu_jobs(&call, &one.job, 1);
-    check_numbers(s, &one, cpu->ops->name);
-    sli_call spread = call_of(s, cpu, &three);
+    check_numbers(s, dtype, &one, cpu->ops->name);
+    sli_call spread = call_of(s, dtype, cpu, &three);
     REQUIRE_OK(sli_threads_new(NULL, 3, &spread.threads));
     sli_cpu_jobs(&spread, &three.job, 1);
     CHECK(memcmp(one.c, three.c, (size_t)s->m * (size_t)one.job.part[0].ldc * sizeof(float)) == 0);
@@ -127,12 +132,12 @@ static void check_shape(const shape *s, const sli_cpu *cpu) {
     product_free(&three);
 }
 
-static void check_cpu(const sli_cpu *cpu) {
-    static const int sizes[] = {1, 15, 16, 17, 31, 33, 47, 64, 70};
+static void check_cpu(sl_dtype dtype, const sli_cpu *cpu) {
+    static const int sizes[] = {1, 15, 16, 17, 31, 33, 47, 64, 70, 97};
     uint64_t seed = test_seed;
     for (int i = 0; i < 60; i++) {
         int pick[3];
-        for (int j = 0; j < 3; j++) pick[j] = sizes[(int)(4.5 + 4.5 * test_random(&seed))];
+        for (int j = 0; j < 3; j++) pick[j] = sizes[(int)(5 + 5 * test_random(&seed))];
         const shape s = {.m = pick[0],
                          .n = pick[1],
                          .k = pick[2],
@@ -142,27 +147,34 @@ static void check_cpu(const sli_cpu *cpu) {
                          .bias = i % 3 == 0,
                          .copy = i % 5 == 0,
                          .k2 = i % 7 == 0 ? 5 : 0};
-        check_shape(&s, cpu);
+        check_shape(&s, dtype, cpu);
     }
     /* Several pieces of k, of rows, of columns; several tasks. */
-    check_shape(&(shape){.m = 300, .n = 270, .k = 66, .b_down = true}, cpu);
-    check_shape(&(shape){.m = 33, .n = 20, .k = 1601, .a_down = true, .b_down = true, .add = true, .bias = true}, cpu);
-    check_shape(&(shape){.m = 2100, .n = 3, .k = 5, .bias = true, .copy = true}, cpu);
-    check_shape(&(shape){.m = 2, .n = 4200, .k = 3, .add = true}, cpu);
+    check_shape(&(shape){.m = 300, .n = 270, .k = 66, .b_down = true}, dtype, cpu);
+    check_shape(&(shape){.m = 33, .n = 20, .k = 1601, .a_down = true, .b_down = true, .add = true, .bias = true}, dtype,
+                cpu);
+    check_shape(&(shape){.m = 2100, .n = 3, .k = 5, .bias = true, .copy = true}, dtype, cpu);
+    check_shape(&(shape){.m = 2, .n = 4200, .k = 3, .add = true}, dtype, cpu);
 }
 
-TEST(cpu_products_bf16_base) {
-    sli_cpu cpu;
-    sli_cpu_engine(SLI_ISA_BASE, false, &cpu);
-    check_cpu(&cpu);
-}
-TEST(cpu_products_bf16_best) {
-    sli_cpu cpu;
-    sli_cpu_engine(sli_cpu_isa(), false, &cpu);
-    check_cpu(&cpu);
+TEST(cpu_products_of_every_isa) {
+    char why[SLI_ISA_WHY];
+    for (int isa = SLI_ISA_BASE; isa <= SLI_ISA_AVX512; isa++)
+        for (int bf16 = 0; sli_cpu_has((sli_isa)isa, why) && bf16 < 2; bf16++) {
+            sli_cpu cpu;
+            sli_cpu_engine((sli_isa)isa, false, &cpu);
+            check_cpu(bf16 ? SL_BF16 : SL_F32, &cpu);
+        }
 }
 TEST(cpu_products_bf16_amx_emulated) {
     sli_isa_ops ops;
     amx_emulated_ops(&ops);
-    check_cpu(&(sli_cpu){.isa = SLI_ISA_AMX, .ops = &ops});
+    check_cpu(SL_BF16, &(sli_cpu){.isa = SLI_ISA_AMX, .ops = &ops});
+}
+/* Slices on a BLAS, where there is one. */
+TEST(cpu_products_blas) {
+    sli_cpu cpu;
+    sli_cpu_engine(sli_cpu_isa(), true, &cpu);
+    if (!cpu.blas) test_skip("no BLAS is used");
+    check_cpu(SL_F32, &cpu);
 }

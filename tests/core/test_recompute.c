@@ -1,4 +1,5 @@
 /* Recomputed gates (sl_plan_options.recompute_gates): what they mean to a plan, and the gradients of whole models. */
+#include "backend/cpu/gemm.h"
 #include "core/plan.h"
 #include "test.h"
 
@@ -104,8 +105,9 @@ TEST(recomputed_gates_are_not_saved) {
         const sli_booking *booking = &plan->steps[0].booking;
         const size_t state = (size_t)B * 32 * sizeof(float), gates = 4 * state;
         CHECK(booking->saved == T * (state + (recompute ? 0 : gates)));
-        CHECK(booking->scratch_forward == (recompute ? (size_t)plan->chunk * gates : 0));
-        CHECK(booking->scratch_backward == (size_t)plan->chunk * gates * (recompute ? 2 : 1) + 2 * state);
+        const size_t products = sli_cpu_products_bytes(&plan->steps[0].problem, plan->chunk);
+        CHECK(booking->scratch_forward == (recompute ? (size_t)plan->chunk * gates : 0) + products);
+        CHECK(booking->scratch_backward == (size_t)plan->chunk * gates * (recompute ? 2 : 1) + 2 * state + products);
         CHECK((strstr(sl_plan_explain(plan), "+recompute") != NULL) == recompute);
         CHECK((strstr(sl_plan_explain(plan), "bytes for backward, with its gates") != NULL) == recompute);
         CHECK(strstr(sl_plan_explain_json(plan), "\"saved\": ") != NULL);

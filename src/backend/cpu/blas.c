@@ -1,11 +1,13 @@
 /* OpenBLAS by dlopen: one process-wide handle, single-threaded. SLI_BLAS: 0 = use it if it is there, 1 = the same, and the
  * build refuses to configure without it, 2 = never.
  *
- * Why OpenBLAS, of Debian's OpenBLAS and BLIS and of oneDNN (bench/cpu/gemm.sh, bench/results/gemm_cpu_2026-11-21.txt): in
- * large products no library is ahead of the others on all shapes. A slice must be one product on the calling thread, with
- * nothing compiled or allocated for it (threads, bits: gemm.c): OpenBLAS is a function for that; oneDNN runs on OpenMP's threads and
- * makes a primitive a shape. Where OpenBLAS is slow, few rows (a fifth of the others at one row), steps have kernels of their own
- * (isa/panel.h). AMX is excepted: products in bf16 run on our tiles (products.c), OpenBLAS 0.3.21 has none. */
+ * Used where our own products (products.c) were not measured to be faster: on AVX-512 and NEON. On AVX2 they are, on every shape of
+ * bench/cpu/gemm.sh (bench/results/gemm_cpu_2026-11-21.txt); what is for all instruction sets alike is that they pack once for
+ * all threads, and a library once for each slice.
+ * Why OpenBLAS, of Debian's OpenBLAS and BLIS and of oneDNN: no library is ahead of the others on all shapes. A slice must be one
+ * product on the calling thread, with nothing compiled or allocated for it (threads, bits: gemm.c): OpenBLAS is a function for
+ * that; oneDNN runs on OpenMP's threads and makes a primitive a shape. Products in bf16 run on our own tiles: OpenBLAS 0.3.21 has
+ * none. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -111,6 +113,12 @@ const sli_blas *sli_blas_get(const char **why) {
 }
 
 #endif
+
+const sli_blas *sli_blas_for(sli_isa isa, const char **why) {
+    if (isa != SLI_ISA_BASE && isa != SLI_ISA_AVX2) return sli_blas_get(why);
+    if (why) *why = "own matrix products";
+    return NULL;
+}
 
 /* OpenBLAS maps this much address space for each thread that calls it, at the first call, and tries for ever if the system
  * refuses: so the system is asked before. */

@@ -17,6 +17,8 @@ typedef struct sli_blas {
 } sli_blas;
 /* Loaded once per process; NULL if this build or this machine has none, with the reason in *why (may be NULL). */
 const sli_blas *sli_blas_get(const char **why);
+/* The same for products on this instruction set; NULL where our own are faster, with that as the reason. */
+const sli_blas *sli_blas_for(sli_isa isa, const char **why);
 /* SL_ERR_OUT_OF_MEMORY if the address space that the library maps for `threads` callers is not to be had. */
 sl_status sli_blas_reserve(int threads);
 

@@ -20,7 +20,7 @@ sl_status sli_cpu_caps(const char *device_name, int threads, sli_caps *caps) {
     snprintf(caps->name, sizeof caps->name, "%s", device_name);
     caps->kind = SLI_DEVICE_CPU;
     caps->threads = threads > 0 ? threads : sli_threads_default();
-    caps->have_blas = sli_blas_get(NULL) != NULL;
+    caps->have_blas = sli_blas_for(caps->isa, NULL) != NULL;
     caps->invented = !sli_cpu_has(caps->isa, lacks);
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE), l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
     if (pages > 0 && page > 0) caps->memory = (size_t)pages * (size_t)page;
@@ -56,7 +56,7 @@ static bool describe(int index, char *name, size_t name_capacity, char *text, si
     *usable = sli_cpu_caps("cpu", 0, &caps) == SL_OK;
     if (*usable) {
         brand(cpu, sizeof cpu);
-        const sli_blas *blas = sli_blas_get(&why);
+        const sli_blas *blas = sli_blas_for(caps.isa, &why);
         snprintf(text, capacity, "%s, %s (%s), %d thread%s, %s", cpu, features[caps.isa], caps.isa_why, caps.threads,
                  caps.threads == 1 ? "" : "s", blas ? blas->name : why);
     } else {
@@ -69,7 +69,7 @@ static bool describe(int index, char *name, size_t name_capacity, char *text, si
 static void identify(const sli_caps *caps, char *text, size_t capacity) {
     char cpu[64];
     const char *why;
-    const sli_blas *blas = caps->have_blas ? sli_blas_get(&why) : NULL;
+    const sli_blas *blas = sli_blas_for(caps->isa, &why);
     brand(cpu, sizeof cpu);
     snprintf(text, capacity, "%s, %s", cpu, blas ? blas->name : "no BLAS");
 }

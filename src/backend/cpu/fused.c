@@ -138,10 +138,8 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_book
     booking->scratch_forward = parts * sli_fused_scratch_of(p, chunk, false).total + operands;
     booking->scratch_forward += sli_fused_input_bytes(p, ops, chunk);
     booking->scratch_backward = p->train ? parts * sli_fused_scratch_of(p, chunk, true).total + operands : 0;
-    if (p->train) {
-        booking->scratch_forward += sli_cpu_products_bytes(p, chunk);
-        booking->scratch_backward += sli_cpu_products_bytes(p, chunk);
-    }
+    booking->scratch_forward += sli_cpu_products_bytes(p, chunk);
+    if (p->train) booking->scratch_backward += sli_cpu_products_bytes(p, chunk);
     booking->packed = parts * sli_fused_packed_of(p, ops).total;
 }
 

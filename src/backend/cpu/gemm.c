@@ -1,5 +1,6 @@
-/* Products cut into slices of the result: each slice is one single-threaded GEMM, and how it is cut depends on the shape
- * alone, so the number of threads changes no bit. The sum over k is never cut. */
+/* Jobs: products, on our own kernels (products.c) or, where a BLAS is used, cut into slices of the result, each one single-threaded
+ * GEMM; and sums of columns. How a job is cut depends on the shape alone, so the number of threads changes no bit. The sum
+ * over k is never cut. */
 #include <string.h>
 #include "backend/cpu/gemm.h"
 
@@ -12,25 +13,27 @@ static int leading(ptrdiff_t stride, int row) {
     return stride < row ? row : (int)stride;
 }
 
-void sli_cpu_gemm(const sli_cpu *cpu, const sli_gemm *g) {
+static void blas_gemm(const sli_blas *blas, const sli_gemm *g) {
     if (g->m <= 0 || g->n <= 0) return;
-    if (cpu->blas == NULL || g->k <= 0) {
-        cpu->ops->gemm(g);
-        return;
-    }
     /* A matrix of one row or column has two readings; a leading dimension shorter than a row is refused, so it grows. */
     const bool a_rows = g->ak == 1 && (g->am >= g->k || g->m == 1), b_rows = g->bn == 1 && (g->bk >= g->n || g->k == 1);
     const int lda = leading(a_rows ? g->am : g->ak, a_rows ? g->k : g->m);
     const int ldb = leading(b_rows ? g->bk : g->bn, b_rows ? g->n : g->k);
-    cpu->blas->sgemm(SLI_CBLAS_ROW_MAJOR, a_rows ? SLI_CBLAS_NO_TRANS : SLI_CBLAS_TRANS,
-                     b_rows ? SLI_CBLAS_NO_TRANS : SLI_CBLAS_TRANS, g->m, g->n, g->k, 1.0f, g->a, lda, g->b, ldb,
-                     g->add ? 1.0f : 0.0f, g->c, (int)g->ldc);
+    blas->sgemm(SLI_CBLAS_ROW_MAJOR, a_rows ? SLI_CBLAS_NO_TRANS : SLI_CBLAS_TRANS,
+                b_rows ? SLI_CBLAS_NO_TRANS : SLI_CBLAS_TRANS, g->m, g->n, g->k, 1.0f, g->a, lda, g->b, ldb,
+                g->add ? 1.0f : 0.0f, g->c, (int)g->ldc);
 }
 
 enum { SUM_COLUMNS = 64 };
 
 static int divide_up(int value, int by) {
     return (value + by - 1) / by;
+}
+
+static double flops_of(const sli_job *job) {
+    double flops = 0;
+    for (int i = 0; i < job->parts; i++) flops += 2.0 * job->part[i].m * job->part[i].n * (double)job->part[i].k;
+    return flops;
 }
 
 /* Slices worth a call: about 24 MFLOP, where packing is a few percent, and an even number, for two threads. */
@@ -41,9 +44,7 @@ static void cut_job(sli_job *job) {
         return;
     }
     const sli_gemm *g = &job->part[0];
-    double flops = 0;
-    for (int i = 0; i < job->parts; i++) flops += 2.0 * g->m * g->n * (double)job->part[i].k;
-    if (flops < 4e6) return;
+    const double flops = flops_of(job);
     int want = flops / 24e6 > 128 ? 128 : 2 * divide_up((int)(flops / 24e6) + 1, 2);
     const int most_m = divide_up(g->m, 48), most_n = divide_up(g->n, 128);
     int *long_cut = g->m >= g->n ? &job->cut_m : &job->cut_n, *short_cut = g->m >= g->n ? &job->cut_n : &job->cut_m;
@@ -109,16 +110,22 @@ static void run_slice(void *context, int index) {
         g.a += m * g.am;
         g.b += n * g.bn;
         g.c += m * g.ldc + n;
-        sli_cpu_gemm(list->cpu, &g);
+        blas_gemm(list->cpu->blas, &g);
         if (i == job->parts - 1) sli_cpu_finish(list->cpu, job, m, n, g.m, g.n);
     }
+}
+
+static bool for_blas(const sli_cpu *cpu, const sli_call *call, const sli_job *job) {
+    enum { ROWS = 32 };
+    const sli_gemm *g = job->part;
+    return cpu->blas && call->problem.dtype == SL_F32 && g->m >= ROWS && g->n >= ROWS && flops_of(job) >= 4e6;
 }
 
 void sli_cpu_jobs(const sli_call *call, sli_job *jobs, int count) {
     const job_list list = {sli_cpu_of(call), jobs, count};
     int tasks = 0;
     for (int i = 0; i < count; i++) {
-        if (jobs[i].parts > 0 && call->problem.dtype == SL_BF16) {
+        if (jobs[i].parts > 0 && !for_blas(list.cpu, call, &jobs[i])) {
             sli_cpu_products(call, &jobs[i]);
             jobs[i].cut_m = jobs[i].cut_n = 0; /* nothing is left of it */
         } else {

@@ -26,9 +26,6 @@ static inline size_t sli_cpu_rows(const sli_problem *p) {
     return (size_t)sli_cpu_steps(p) * (size_t)p->batch;
 }
 
-/* On the calling thread: BLAS, or the own GEMM. */
-void sli_cpu_gemm(const sli_cpu *cpu, const sli_gemm *gemm);
-
 /* A product, or two in a row into the same c, or sums of columns. */
 typedef struct sli_job {
     sli_gemm part[2];
@@ -45,13 +42,13 @@ typedef struct sli_job {
 } sli_job;
 
 enum { SLI_JOBS_MAX = 8 };
-/* All jobs, in no order: they must not write the same memory. Slices of c are cut by shape alone. In problems of bf16 products
- * round their operands, in sli_cpu_products_bytes at the end of the call's scratch. */
+/* All jobs, in no order: they must not write the same memory. How they are cut depends on shapes alone. Products pack their operands,
+ * rounded in problems of bf16, in sli_cpu_products_bytes at the end of the call's scratch. */
 void sli_cpu_jobs(const sli_call *call, sli_job *jobs, int count);
 
-/* What a row that has jobs books at the end of its scratch, forward and backward: 0 but for bf16. */
+/* What a row that has jobs books at the end of its scratch, forward and backward. */
 size_t sli_cpu_products_bytes(const sli_problem *problem, int chunk);
-/* The products of one job in bf16. */
+/* The products of one job. */
 void sli_cpu_products(const sli_call *call, const sli_job *job);
 /* Rows [m, m + rows), columns [n, n + columns) of a job's c are summed up: bias, activation, copy, while they are in cache. */
 void sli_cpu_finish(const sli_cpu *cpu, const sli_job *job, int m, int n, int rows, int columns);

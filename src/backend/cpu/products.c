@@ -1,12 +1,19 @@
-/* Jobs in bf16 (isa/product_bf16.h): the operands of a product are rounded into the end of the call's scratch, by all
+/* Products of jobs on our own kernels (isa/product.h): the operands are packed into the end of the call's scratch, by all
  * threads, a piece of k, rows and columns at a time; then all threads multiply. Pieces and tasks are cut by shape
  * alone, and k goes up from piece to piece, so the number of threads changes no bit. */
 #include <string.h>
 #include "backend/cpu/gemm.h"
 
 /* Most rows, columns and k of a piece: what is packed at a time. Two blocks of 16 columns of 768 k are 48 KB, of
- * AMX's bf16. */
-enum { PIECE_LINES = 2048, PIECE_K = 768, PACK_LINES = 64, LEAST_TASKS = 32 };
+ * AMX's bf16. Of floats, a block of rows of 512 k is 192 KB, in L2, and a panel of AVX2's 16 columns 32 KB: c, which is read and
+ * written once a piece of k, is 2 to 5% of the time. 256 to 700 k differ by 2%. */
+enum {
+    PIECE_LINES = 21 * SLI_PRODUCT_LINES,
+    PIECE_K_BF16 = 768,
+    PIECE_K_F32 = 512,
+    PADDED = 32, /* lines and k of packed operands */
+    LEAST_TASKS = 32
+};
 
 static int divide_up(int value, int by) {
     return (value + by - 1) / by;
@@ -15,33 +22,38 @@ static int least(int a, int b) {
     return a < b ? a : b;
 }
 
-/* Bytes of an operand's piece. */
-static size_t piece_bytes(int lines, int k) {
-    const size_t padded = (size_t)divide_up(least(lines, PIECE_LINES), SLI_BF16_LINES) * SLI_BF16_LINES;
-    return padded * (size_t)divide_up(least(k, PIECE_K), 32) * 32 * sizeof(float);
+static int piece_k(sl_dtype dtype) {
+    return dtype == SL_BF16 ? PIECE_K_BF16 : PIECE_K_F32;
 }
 
-static size_t product_bytes(size_t most, int m, int n, int k) {
-    const size_t bytes = piece_bytes(m, k) + piece_bytes(n, k);
+/* Bytes of an operand's piece. */
+static size_t piece_bytes(sl_dtype dtype, int lines, int k) {
+    const size_t padded = (size_t)divide_up(least(lines, PIECE_LINES), PADDED) * PADDED;
+    return padded * (size_t)divide_up(least(k, piece_k(dtype)), PADDED) * PADDED * sizeof(float);
+}
+
+static size_t product_bytes(size_t most, sl_dtype dtype, int m, int n, int k) {
+    const size_t bytes = piece_bytes(dtype, m, k) + piece_bytes(dtype, n, k);
     return bytes > most ? bytes : most;
 }
 
+/* Inference in the other types multiplies weights that were packed once. */
 size_t sli_cpu_products_bytes(const sli_problem *p, int chunk) {
-    if (p->dtype != SL_BF16) return 0;
+    if (p->dtype != SL_F32 && !p->train) return 0;
     const int rows = p->batch * least(chunk > 0 ? chunk : 1, sli_cpu_steps(p));
     const int inputs = p->inputs, outputs = p->units * (sli_op_is_recurrent(p->op) ? sli_op_gates(p->op) : 1);
-    size_t bytes = product_bytes(0, rows, outputs, inputs);
+    size_t bytes = product_bytes(0, p->dtype, rows, outputs, inputs);
     if (p->train) {
-        bytes = product_bytes(bytes, rows, inputs, outputs);
-        bytes = product_bytes(bytes, outputs, inputs > p->units ? inputs : p->units, rows);
+        bytes = product_bytes(bytes, p->dtype, rows, inputs, outputs);
+        bytes = product_bytes(bytes, p->dtype, outputs, inputs > p->units ? inputs : p->units, rows);
     }
     return bytes + SLI_ALIGN;
 }
 
 /* A piece of a product. */
 typedef struct piece {
-    const sli_bf16_ops *ops;
-    sli_bf16_operand a, b; /* of the piece */
+    const sli_product_ops *ops;
+    sli_operand a, b; /* of the piece */
     char *packed_a, *packed_b;
     int pack_a, pack_b; /* tasks of packing */
     int side_m, side_n; /* rows and columns of a task */
@@ -57,76 +69,79 @@ typedef struct piece {
 static void pack_task(void *context, int index) {
     const piece *p = context;
     const bool of_a = index < p->pack_a;
-    const sli_bf16_operand *x = of_a ? &p->a : &p->b;
-    const int first = (of_a ? index : index - p->pack_a) * PACK_LINES;
+    const sli_operand *x = of_a ? &p->a : &p->b;
+    const int first = (of_a ? index : index - p->pack_a) * SLI_PRODUCT_LINES;
     (of_a ? p->ops->pack_a : p->ops->pack_b)(of_a ? p->packed_a : p->packed_b, x, first,
-                                             least(first + PACK_LINES, x->lines));
+                                             least(first + SLI_PRODUCT_LINES, x->lines));
 }
 
 /* Rows first: neighbouring tasks share columns. */
 static void multiply_task(void *context, int index) {
     const piece *p = context;
     const int m = index % p->tasks_m * p->side_m, n = index / p->tasks_m * p->side_n;
-    const sli_bf16_block block = {.a = p->packed_a,
-                                  .b = p->packed_b,
-                                  .k = p->a.k,
-                                  .m0 = m,
-                                  .m1 = least(m + p->side_m, p->a.lines),
-                                  .n0 = n,
-                                  .n1 = least(n + p->side_n, p->b.lines),
-                                  .c = p->c,
-                                  .ldc = p->ldc,
-                                  .add = p->add};
+    const sli_product_block block = {.a = p->packed_a,
+                                     .b = p->packed_b,
+                                     .a_along = p->a.depth == 1,
+                                     .k = p->a.k,
+                                     .m0 = m,
+                                     .m1 = least(m + p->side_m, p->a.lines),
+                                     .n0 = n,
+                                     .n1 = least(n + p->side_n, p->b.lines),
+                                     .c = p->c,
+                                     .ldc = p->ldc,
+                                     .add = p->add};
     p->ops->multiply(&block);
     if (p->last) sli_cpu_finish(p->cpu, p->job, p->m + m, p->n + n, block.m1 - m, block.n1 - n);
 }
 
-/* Square tasks of 512 where there are enough of them for many threads, else of 256 or 128. */
+/* Square tasks of five blocks where there are enough of them for many threads, else smaller ones. */
 static void cut_tasks(piece *p) {
-    int side = 512;
+    int side = 5 * SLI_PRODUCT_LINES;
     do {
         p->side_m = p->side_n = side;
         p->tasks_m = divide_up(p->a.lines, side);
         p->tasks_n = divide_up(p->b.lines, side);
-        side /= 2;
-    } while (side >= 128 && p->tasks_m * p->tasks_n < LEAST_TASKS);
+        side -= SLI_PRODUCT_LINES;
+    } while (side > 0 && p->tasks_m * p->tasks_n < LEAST_TASKS);
 }
 
 static void run_piece(const sli_call *call, piece *p) {
     sli_threads *threads = 2.0 * p->a.lines * p->b.lines * p->a.k < 4e6 ? NULL : call->threads;
-    p->pack_a = divide_up(p->a.lines, PACK_LINES);
-    p->pack_b = divide_up(p->b.lines, PACK_LINES);
+    p->pack_a = divide_up(p->a.lines, SLI_PRODUCT_LINES);
+    p->pack_b = divide_up(p->b.lines, SLI_PRODUCT_LINES);
     sli_threads_for(threads, p->pack_a + p->pack_b, pack_task, p);
     cut_tasks(p);
     sli_threads_for(threads, p->tasks_m * p->tasks_n, multiply_task, p);
 }
 
-/* Even pieces of at most `most`, in multiples of 32: the size of one. */
-static int even_piece(int size, int most) {
+/* Even pieces of at most `most`, in multiples of `unit`: the size of one. */
+static int even_piece(int size, int most, int unit) {
     const int count = divide_up(size, most);
-    return count < 2 ? size : divide_up(divide_up(size, count), 32) * 32;
+    return count < 2 ? size : divide_up(divide_up(size, count), unit) * unit;
 }
 
 /* One product of a job; `last`: what comes after the job's last product is done with it. */
 static void run_product(const sli_call *call, const sli_job *job, const sli_gemm *g, bool last, char *space) {
     const sli_cpu *cpu = sli_cpu_of(call);
-    const int step_m = even_piece(g->m, PIECE_LINES), step_n = even_piece(g->n, PIECE_LINES);
-    const int step_k = even_piece(g->k, PIECE_K);
+    const sl_dtype dtype = call->problem.dtype;
+    const int step_m = even_piece(g->m, PIECE_LINES, SLI_PRODUCT_LINES);
+    const int step_n = even_piece(g->n, PIECE_LINES, SLI_PRODUCT_LINES);
+    const int step_k = even_piece(g->k, piece_k(dtype), PADDED);
     for (int n = 0; n < g->n; n += step_n)
         for (int m = 0; m < g->m; m += step_m)
             for (int k = 0; k < g->k || k == 0; k += step_k) {
-                piece p = {.ops = cpu->ops->bf16,
+                piece p = {.ops = dtype == SL_BF16 ? cpu->ops->product_bf16 : cpu->ops->product_f32,
                            .packed_a = space,
-                           .packed_b = space + piece_bytes(g->m, g->k),
+                           .packed_b = space + piece_bytes(dtype, g->m, g->k),
                            .c = g->c + m * g->ldc + n,
                            .ldc = g->ldc,
                            .cpu = cpu,
                            .job = job,
                            .m = m,
                            .n = n};
-                p.a = (sli_bf16_operand){g->a + m * g->am + k * g->ak, g->am, g->ak, least(step_m, g->m - m),
-                                         least(step_k, g->k - k)};
-                p.b = (sli_bf16_operand){g->b + n * g->bn + k * g->bk, g->bn, g->bk, least(step_n, g->n - n), p.a.k};
+                p.a = (sli_operand){g->a + m * g->am + k * g->ak, g->am, g->ak, least(step_m, g->m - m),
+                                    least(step_k, g->k - k)};
+                p.b = (sli_operand){g->b + n * g->bn + k * g->bk, g->bn, g->bk, least(step_n, g->n - n), p.a.k};
                 p.add = g->add || k > 0;
                 p.last = last && k + step_k >= g->k;
                 run_piece(call, &p);

@@ -458,8 +458,9 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_book
     const size_t scratch = layout_scratch(p, chunk).total * sizeof(float);
     booking->saved = p->train ? layout_saved(p).total * sizeof(float) : 0;
     const size_t gates = p->recompute ? chunk_floats(p, chunk) * sizeof(float) : 0;
-    booking->scratch_forward = p->train ? gates : scratch;
-    booking->scratch_backward = p->train ? scratch + gates : 0;
+    const size_t products = sli_cpu_products_bytes(p, chunk);
+    booking->scratch_forward = (p->train ? gates : scratch) + products;
+    booking->scratch_backward = p->train ? scratch + gates + products : 0;
     booking->packed = layout_packed(p, cpu.ops->panel).total * sizeof(float);
 }
 

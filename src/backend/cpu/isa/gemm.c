@@ -1,14 +1,12 @@
-/* Matrix products on a register-blocked micro-kernel: R rows x P panels of two vectors stay in registers while k runs. Used
- * where no BLAS is loaded, and, on weights packed once per update, for the recurrent product of every step: a step has few
- * rows (the batch), and a BLAS would pack the weights again in each of them. */
+/* Matrix products on a register-blocked micro-kernel: R rows x P panels of two vectors stay in registers while k runs, on
+ * weights packed once per update: the recurrent product of every step of cpu:step. */
 #include <string.h>
 #include "backend/cpu/isa/isa.h"
 #include "backend/cpu/isa/vector.h"
 
 enum {
     PANEL = 2 * VL,
-    ROWS = VF_REGISTERS == 32 ? 12 : 6, /* rows x 2 vectors of sums: 24 of 32 registers, 12 of 16 */
-    BLOCK_K = 256                       /* of the unpacked product: a panel of 256 x PANEL floats stays in L1 */
+    ROWS = VF_REGISTERS == 32 ? 12 : 6 /* rows x 2 vectors of sums: 24 of 32 registers, 12 of 16 */
 };
 
 /* c[R][P*PANEL] (+)= a[R][k] * b[P][k][PANEL]; panels are `stride` floats apart. R, P, add are constants that fold. */
@@ -149,18 +147,4 @@ void ISA(pack)(float *packed, int k, int n, const float *b, ptrdiff_t bk, ptrdif
     for (int j = 0; j < n; j += PANEL)
         pack_panel(packed + (size_t)(j / PANEL) * (size_t)k * PANEL, k, n - j < PANEL ? n - j : PANEL, b + j * bn, bk,
                    bn);
-}
-
-void ISA(gemm)(const sli_gemm *g) {
-    float packed[BLOCK_K * PANEL] __attribute__((aligned(64)));
-    if (g->k <= 0 && !g->add)
-        for (int i = 0; i < g->m; i++) memset(g->c + i * g->ldc, 0, (size_t)g->n * sizeof *g->c);
-    for (int k0 = 0; k0 < g->k; k0 += BLOCK_K) {
-        const int k = g->k - k0 < BLOCK_K ? g->k - k0 : BLOCK_K;
-        for (int j = 0; j < g->n; j += PANEL) {
-            const int columns = g->n - j < PANEL ? g->n - j : PANEL;
-            pack_panel(packed, k, columns, g->b + k0 * g->bk + j * g->bn, g->bk, g->bn);
-            run_panel(g, k, g->a + k0 * g->ak, packed, g->c + j, columns, g->add || k0 > 0);
-        }
-    }
 }

@@ -3,12 +3,12 @@
  * of it, and that has to transpose for the gradients of weights, round, and be shared by the threads of a run, which
  * no library does for us; oneDNN, the one with kernels for AMX, reaches about a third of its peak on shapes of
  * recurrent layers. */
-#include "backend/cpu/isa/product_bf16.h"
+#include "backend/cpu/isa/product.h"
 
 #if defined(__AVX512F__) || defined(SLI_AMX_EMULATED)
 #include "backend/cpu/isa/amx.h"
 
-static void pack(void *packed, const sli_bf16_operand *x, int first, int last, bool pairs_first) {
+static void pack(void *packed, const sli_operand *x, int first, int last, bool pairs_first) {
     const size_t line = (size_t)amx_blocks(x->k) * AMX_TILE; /* bytes of 16 lines */
     for (int k = 0; k < x->k; k += AMX_K) /* neighbouring lines first: they may be neighbours in memory */
         for (int l = first; l < last; l += 16) {
@@ -18,18 +18,18 @@ static void pack(void *packed, const sli_bf16_operand *x, int first, int last, b
         }
 }
 
-static void pack_a(void *packed, const sli_bf16_operand *a, int first, int last) {
+static void pack_a(void *packed, const sli_operand *a, int first, int last) {
     pack(packed, a, first, last, false);
 }
 
-static void pack_b(void *packed, const sli_bf16_operand *b, int first, int last) {
+static void pack_b(void *packed, const sli_operand *b, int first, int last) {
     pack(packed, b, first, last, true);
 }
 
 enum { SIDE = 32 };
 
 /* Rows [m, m + rows) and columns [n, n + columns), at most 32 each, that are not whole tiles: through a buffer. */
-AMX_FN static void multiply_edge(const sli_bf16_block *p, amx_block *block, int m, int n) {
+AMX_FN static void multiply_edge(const sli_product_block *p, amx_block *block, int m, int n) {
     _Alignas(64) float edge[SIDE][SIDE];
     const int rows = p->m1 - m < SIDE ? p->m1 - m : SIDE, columns = p->n1 - n < SIDE ? p->n1 - n : SIDE;
     float *c = p->c + m * p->ldc + n;
@@ -55,7 +55,7 @@ AMX_FN static void multiply_edge(const sli_bf16_block *p, amx_block *block, int 
     for (int r = 0; r < rows; r++) memcpy(c + r * p->ldc, edge[r], (size_t)columns * sizeof *c);
 }
 
-AMX_FN static void multiply(const sli_bf16_block *p) {
+AMX_FN static void multiply(const sli_product_block *p) {
     const size_t line = (size_t)amx_blocks(p->k) * AMX_TILE;
     amx_configure(AMX_ROWS);
     AMX_WRITTEN();
@@ -82,5 +82,5 @@ AMX_FN static void multiply(const sli_bf16_block *p) {
     _tile_release();
 }
 
-const sli_bf16_ops sli_bf16_amx = {.pack_a = pack_a, .pack_b = pack_b, .multiply = multiply};
+const sli_product_ops sli_product_bf16_amx = {.pack_a = pack_a, .pack_b = pack_b, .multiply = multiply};
 #endif

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include "backend/cpu/isa/fused.h"
 #include "backend/cpu/isa/panel.h"
-#include "backend/cpu/isa/product_bf16.h"
+#include "backend/cpu/isa/product.h"
 #include "core/rng.h"
 
 /* c[m][n] (+)= sum over k of a(m, k) * b(k, n);  a(m, k) = a[m * am + k * ak], b(k, n) = b[k * bk + n * bn]. */
@@ -42,9 +42,8 @@ typedef struct sli_isa_ops {
     void (*pack)(float *packed, int k, int n, const float *b, ptrdiff_t bk, ptrdiff_t bn);
     /* c = or += a * packed, with gemm->b the packed copy (bk, bn unused) */
     void (*gemm_packed)(const sli_gemm *gemm);
-    void (*gemm)(const sli_gemm *gemm);
     const sli_panel_ops *panel_f32, *panel_bf16, *panel_i8; /* products of one step: isa/panel.h */
-    const sli_bf16_ops *bf16;                               /* large products: isa/product_bf16.h */
+    const sli_product_ops *product_f32, *product_bf16;      /* large products: isa/product.h */
     const sli_fused_ops *fused;                             /* cells of one step: isa/fused.h */
     /* --- elements and gates of one row: isa/cells.c --- */
     void (*act)(int act, size_t n, float *x);                       /* x = act(x) */
@@ -84,7 +83,7 @@ extern const sli_isa_ops sli_isa_ops_base, sli_isa_ops_avx2, sli_isa_ops_avx512,
 /* Those of avx512 with products in bf16 on AMX. */
 extern const sli_isa_ops sli_isa_ops_amx;
 extern const sli_panel_ops sli_panel_bf16_amx;
-extern const sli_bf16_ops sli_bf16_amx;
+extern const sli_product_ops sli_product_bf16_amx;
 /* Products of 8 bits on processors with VNNI: lanes of avx512 and of avx2. */
 extern const sli_panel_ops sli_isa_panel_i8_avx512vnni, sli_isa_panel_i8_avxvnni;
 
@@ -102,10 +101,9 @@ static inline size_t sli_isa_packed_floats(int panel, int k, int n) {
 
 void ISA(pack)(float *packed, int k, int n, const float *b, ptrdiff_t bk, ptrdiff_t bn);
 void ISA(gemm_packed)(const sli_gemm *gemm);
-void ISA(gemm)(const sli_gemm *gemm);
 extern const sli_fused_ops ISA(fused);
 extern const sli_panel_ops ISA(panel_f32), ISA(panel_bf16), ISA(panel_i8);
-extern const sli_bf16_ops ISA(bf16);
+extern const sli_product_ops ISA(product_f32), ISA(product_bf16);
 void ISA(act)(int act, size_t n, float *x);
 void ISA(act_slope)(int act, size_t n, const float *y, float *d);
 void ISA(add)(size_t n, float *to, const float *from);

@@ -2,7 +2,8 @@
  *     VL             floats of a vector
  *     VF_REGISTERS   vector registers
  *     vf             the type; + - * / work on it
- *     vf_load, vf_store (any alignment), vf_set (one number everywhere), vf_fma (a * b + c; see the portable one) */
+ *     vf_load, vf_store (any alignment), vf_set (one number everywhere), vf_fma (a * b + c; see the portable one)
+ *     vf_zip         low: a0 b0 a1 b1 ... of the lower halves; high: of the upper ones */
 #ifndef SLI_VECTOR_H
 #define SLI_VECTOR_H
 

@@ -19,5 +19,9 @@ static inline vf vf_set(float x) {
 static inline vf vf_fma(vf a, vf b, vf c) {
     return vfmaq_f32(c, a, b);
 }
+static inline void vf_zip(vf a, vf b, vf *low, vf *high) {
+    *low = vzip1q_f32(a, b);
+    *high = vzip2q_f32(a, b);
+}
 
 #endif

@@ -22,5 +22,9 @@ static inline vf vf_set(float x) {
 static inline vf vf_fma(vf a, vf b, vf c) {
     return a * b + c;
 }
+static inline void vf_zip(vf a, vf b, vf *low, vf *high) {
+    *low = (vf){a[0], b[0], a[1], b[1]};
+    *high = (vf){a[2], b[2], a[3], b[3]};
+}
 
 #endif

@@ -19,5 +19,9 @@ static inline vf vf_set(float x) {
 static inline vf vf_fma(vf a, vf b, vf c) {
     return _mm_add_ps(_mm_mul_ps(a, b), c);
 }
+static inline void vf_zip(vf a, vf b, vf *low, vf *high) {
+    *low = _mm_unpacklo_ps(a, b);
+    *high = _mm_unpackhi_ps(a, b);
+}
 
 #endif

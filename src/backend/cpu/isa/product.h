@@ -1,0 +1,35 @@
+/* Large products of f32 and of bf16 problems, with sums in float: pieces of both operands are copied into the order the kernel
+ * reads, rounded where the problem is bf16, once for all threads, and blocks of the result are computed from the copies. How
+ * work is cut: backend/cpu/products.c. */
+#ifndef SLI_PRODUCT_H
+#define SLI_PRODUCT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { SLI_PRODUCT_LINES = 96 }; /* lines are packed, and results cut, in multiples of this */
+
+/* x[line][depth]: rows of a, or columns of b, along k. */
+typedef struct sli_operand {
+    const float *x;
+    ptrdiff_t line, depth; /* strides in floats; one of them is 1 */
+    int lines, k;
+} sli_operand;
+
+typedef struct sli_product_block {
+    const void *a, *b;
+    bool a_along;          /* the depth of a was 1 */
+    int k, m0, m1, n0, n1; /* rows and columns to compute; m0 and n0 are multiples of SLI_PRODUCT_LINES */
+    float *c;              /* element (0, 0) */
+    ptrdiff_t ldc;
+    bool add; /* false: = ; true: += */
+} sli_product_block;
+
+typedef struct sli_product_ops {
+    /* At most 4 bytes for each of the lines and of k, both rounded up to 32. */
+    void (*pack_a)(void *packed, const sli_operand *a, int first, int last);
+    void (*pack_b)(void *packed, const sli_operand *b, int first, int last);
+    void (*multiply)(const sli_product_block *block);
+} sli_product_ops;
+
+#endif

@@ -1,0 +1,280 @@
+/* Large products where registers hold floats; those of bf16 problems are the same on floats that were rounded to bf16.
+ *
+ * Packed operands, in blocks of SLI_PRODUCT_LINES lines:
+ *     a   strips of at most ROWS rows, even in their block (5 5, not 6 4): [k / VL][rows][VL] where k runs along the rows of a in
+ *         memory, [k][rows] where it runs down its columns. So packing copies what lies together, and the kernel reads a strip from
+ *         front to back
+ *     b   panels of two vectors of columns, [k][PANEL], zeros behind the last column
+ * ROWS x PANEL sums stay in registers while k runs, and a panel in the nearest caches while the strips of a block pass.
+ * A sum takes its terms one by one, k upwards, whatever rows and columns are computed together. */
+#include <string.h>
+#include "backend/cpu/isa/bf16.h"
+#include "backend/cpu/isa/isa.h"
+#include "backend/cpu/isa/product.h"
+#include "backend/cpu/isa/vector.h"
+
+#if VF_REGISTERS == 32
+#define REGISTERS_32 1
+#else
+#define REGISTERS_32 0
+#endif
+enum {
+    PANEL = 2 * VL,
+    ROWS = REGISTERS_32 ? 12 : 6, /* with two vectors 24 sums in 32 registers, 12 in 16 */
+    AHEAD_K = 4                   /* rows of memory that are fetched before they are packed */
+};
+
+/* The strips of a block's rows: the first `wide` have a row more than `width`. */
+typedef struct strips {
+    int count, width, wide;
+} strips;
+
+static strips strips_of(int rows) {
+    const int count = (rows + ROWS - 1) / ROWS;
+    return (strips){count, rows / count, rows % count};
+}
+static int strip_begin(const strips *at, int s) {
+    return s * at->width + (s < at->wide ? s : at->wide);
+}
+/* Floats of a row of a strip. */
+static size_t strip_depth(int k) {
+    return (size_t)(k + VL - 1) / VL * VL;
+}
+static int block_lines(int block, int last) {
+    return last - block < SLI_PRODUCT_LINES ? last - block : SLI_PRODUCT_LINES;
+}
+
+/* ------------------------------------------------------------------------------------------------------ packing -- */
+static void strip_along(float *to, const float *x, ptrdiff_t line, int rows, int k) {
+    for (int i = 0; i < k; i += VL)
+        for (int r = 0; r < rows; r++, to += VL) {
+            const float *from = x + r * line + i;
+            if (k - i >= VL)
+                vf_store(to, vf_load(from));
+            else
+                for (int j = 0; j < VL; j++) to[j] = j < k - i ? from[j] : 0;
+        }
+}
+
+/* `count` strips of `width` rows together: a line of memory holds rows of several. */
+VF_INLINE void strips_of_width(const int width, int count, float *to, size_t padded, const float *x, ptrdiff_t depth,
+                               int k) {
+    for (int i = 0; i < k; i++, x += depth, to += width) {
+        float *strip = to;
+        for (int r = 0; r < count * width; r += 16) __builtin_prefetch(x + AHEAD_K * depth + r);
+        for (int s = 0; s < count; s++, strip += (size_t)width * padded)
+            memcpy(strip, x + s * width, (size_t)width * sizeof *x);
+    }
+}
+
+static void strips_down(int count, int width, float *to, size_t padded, const float *x, ptrdiff_t depth, int k) {
+    switch (width) { /* three times as fast with a width that folds */
+#define WIDTH(n)                                            \
+    case n:                                                 \
+        strips_of_width(n, count, to, padded, x, depth, k); \
+        break;
+        /* clang-format off */
+        WIDTH(1) WIDTH(2) WIDTH(3) WIDTH(4) WIDTH(5) WIDTH(6)
+#if REGISTERS_32
+        WIDTH(7) WIDTH(8) WIDTH(9) WIDTH(10) WIDTH(11) WIDTH(12)
+#endif
+        /* clang-format on */
+    }
+}
+
+static void pack_a(void *packed, const sli_operand *a, int first, int last) {
+    const size_t padded = strip_depth(a->k);
+    for (int block = first; block < last; block += SLI_PRODUCT_LINES) {
+        const strips at = strips_of(block_lines(block, last));
+        const float *x = a->x + block * a->line;
+        float *to = (float *)packed + (size_t)block * padded;
+        if (a->depth != 1) {
+            const int narrow = strip_begin(&at, at.wide);
+            if (at.wide > 0) strips_down(at.wide, at.width + 1, to, padded, x, a->depth, a->k);
+            strips_down(at.count - at.wide, at.width, to + (size_t)narrow * padded, padded, x + narrow, a->depth, a->k);
+            continue;
+        }
+        for (int s = 0; s < at.count; s++) {
+            const int from = strip_begin(&at, s), rows = strip_begin(&at, s + 1) - from;
+            strip_along(to + (size_t)from * padded, x + from * a->line, a->line, rows, a->k);
+        }
+    }
+}
+
+/* to[VL][PANEL] = VL terms of VL columns, each `line` behind the last. */
+static void transpose(float *to, const float *x, ptrdiff_t line) {
+    vf rows[2][VL];
+    int from = 0;
+    for (int r = 0; r < VL; r++) rows[0][r] = vf_load(x + r * line);
+    for (int step = 1; step < VL; step *= 2, from ^= 1)
+        for (int r = 0; r < VL / 2; r++)
+            vf_zip(rows[from][r], rows[from][r + VL / 2], &rows[from ^ 1][2 * r], &rows[from ^ 1][2 * r + 1]);
+    for (int r = 0; r < VL; r++) vf_store(to + r * PANEL, rows[from][r]);
+}
+
+static void panel_along(float *to, const float *x, ptrdiff_t line, int columns, int k) {
+    for (int v = 0; v < PANEL; v += VL)
+        for (int i = 0; i < k; i += VL) {
+            if (k - i >= VL && columns - v >= VL) {
+                transpose(to + i * PANEL + v, x + v * line + i, line);
+                continue;
+            }
+            for (int j = i; j < i + VL && j < k; j++)
+                for (int l = v; l < v + VL; l++) to[j * PANEL + l] = l < columns ? x[l * line + j] : 0;
+        }
+}
+
+/* All panels of a block together. */
+static void panels_down(float *to, const float *x, ptrdiff_t depth, int columns, int k) {
+    for (int i = 0; i < k; i++, x += depth) {
+        for (int l = 0; l < columns; l += 16) __builtin_prefetch(x + AHEAD_K * depth + l);
+        for (int n = 0; n < columns; n += PANEL) {
+            float *row = to + (size_t)n * (size_t)k + i * PANEL;
+            if (columns - n >= PANEL)
+                memcpy(row, x + n, PANEL * sizeof *x);
+            else
+                for (int l = 0; l < PANEL; l++) row[l] = l < columns - n ? x[n + l] : 0;
+        }
+    }
+}
+
+static void pack_b(void *packed, const sli_operand *b, int first, int last) {
+    for (int block = first; block < last; block += SLI_PRODUCT_LINES) {
+        const int columns = block_lines(block, last);
+        const float *x = b->x + block * b->line;
+        float *to = (float *)packed + (size_t)block * (size_t)b->k;
+        if (b->depth != 1) {
+            panels_down(to, x, b->depth, columns, b->k);
+            continue;
+        }
+        for (int n = 0; n < columns; n += PANEL)
+            panel_along(to + (size_t)n * (size_t)b->k, x + n * b->line, b->line,
+                        columns - n < PANEL ? columns - n : PANEL, b->k);
+    }
+}
+
+static void round_all(float *x, size_t count) {
+    for (size_t i = 0; i < count; i++) x[i] = bf16_round(x[i]);
+}
+
+static void pack_a_bf16(void *packed, const sli_operand *a, int first, int last) {
+    const size_t padded = strip_depth(a->k);
+    pack_a(packed, a, first, last);
+    round_all((float *)packed + (size_t)first * padded, (size_t)(last - first) * padded);
+}
+
+static void pack_b_bf16(void *packed, const sli_operand *b, int first, int last) {
+    const size_t columns = (size_t)((last - first + PANEL - 1) / PANEL * PANEL), k = (size_t)b->k;
+    pack_b(packed, b, first, last);
+    round_all((float *)packed + (size_t)first * k, columns * k);
+}
+
+/* ----------------------------------------------------------------------------------------------------- products -- */
+typedef struct tile {
+    const float *a, *b; /* a strip and a panel */
+    int k;
+    float *c;
+    ptrdiff_t ldc;
+    bool add;
+    const char *ahead; /* of the next panel: fetched meanwhile, a line for VL of k */
+} tile;
+
+/* sum[r] += `count` terms of a[r * row + j * next] * b[j][PANEL] */
+VF_INLINE void terms(const int R, const int row, const int next, const int count, const float *a, const float *b,
+                     vf sum[][2]) {
+    for (int j = 0; j < count; j++) {
+        const vf b0 = vf_load(b + j * PANEL), b1 = vf_load(b + j * PANEL + VL);
+        for (int r = 0; r < R; r++) {
+            const vf x = vf_set(a[r * row + j * next]);
+            sum[r][0] = vf_fma(x, b0, sum[r][0]);
+            sum[r][1] = vf_fma(x, b1, sum[r][1]);
+        }
+    }
+}
+
+/* c[R][PANEL] = or += strip * panel; R, row and next are constants that fold. */
+VF_INLINE void multiply_tile(const int R, const int row, const int next, const tile *g) {
+    vf sum[ROWS][2]; /* only R of them exist: the loops unroll into registers */
+    const float *a = g->a, *b = g->b;
+    const char *ahead = g->ahead;
+    for (int r = 0; r < R; r++) {
+        sum[r][0] = sum[r][1] = vf_set(0.0f);
+        __builtin_prefetch(g->c + r * g->ldc, 1);
+        __builtin_prefetch(g->c + r * g->ldc + PANEL - 1, 1);
+    }
+    int left = g->k;
+    for (; left >= VL; left -= VL) {
+        __builtin_prefetch(ahead, 0, 2); /* into L2 */
+        ahead += 64;
+        terms(R, row, next, VL, a, b, sum);
+        a += R * VL;
+        b += VL * PANEL;
+    }
+    terms(R, row, next, left, a, b, sum);
+    for (int r = 0; r < R; r++)
+        for (int v = 0; v < 2; v++) {
+            float *to = g->c + r * g->ldc + v * VL;
+            if (g->add) sum[r][v] += vf_load(to);
+            vf_store(to, sum[r][v]);
+        }
+}
+
+#define TILE(R)                                 \
+    static void tile_along_##R(const tile *g) { \
+        multiply_tile(R, VL, 1, g);             \
+    }                                           \
+    static void tile_down_##R(const tile *g) {  \
+        multiply_tile(R, 1, R, g);              \
+    }
+typedef void (*tile_fn)(const tile *);
+/* clang-format off */
+TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
+#if REGISTERS_32
+TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) TILE(12)
+#define MORE(name) name##7, name##8, name##9, name##10, name##11, name##12
+#else
+#define MORE(name) NULL
+#endif
+#define TILES(name) {NULL, name##1, name##2, name##3, name##4, name##5, name##6, MORE(name)}
+    /* clang-format on */
+    static const tile_fn tiles[2][13] = {TILES(tile_down_), TILES(tile_along_)};
+
+/* The last columns of c, fewer than a panel: through a buffer. */
+static void edge_tile(tile_fn run, const tile *g, int rows, int columns) {
+    float buffer[ROWS * PANEL];
+    tile inner = *g;
+    inner.c = buffer;
+    inner.ldc = PANEL;
+    inner.add = false;
+    run(&inner);
+    for (int r = 0; r < rows; r++)
+        for (int j = 0; j < columns; j++) {
+            float *to = g->c + r * g->ldc + j;
+            *to = g->add ? *to + buffer[r * PANEL + j] : buffer[r * PANEL + j];
+        }
+}
+
+static void multiply(const sli_product_block *p) {
+    const size_t padded = strip_depth(p->k), panel = (size_t)p->k * PANEL, lines = (size_t)(p->k / VL) * 64;
+    for (int m = p->m0; m < p->m1; m += SLI_PRODUCT_LINES) {
+        const strips at = strips_of(block_lines(m, p->m1));
+        const float *a = (const float *)p->a + (size_t)m * padded;
+        for (int n = p->n0; n < p->n1; n += PANEL) {
+            const int columns = p->n1 - n < PANEL ? p->n1 - n : PANEL;
+            tile g = {.b = (const float *)p->b + (size_t)n * (size_t)p->k, .k = p->k, .ldc = p->ldc, .add = p->add};
+            g.ahead = (const char *)(g.b + panel);
+            for (int s = 0, from = 0, end; s < at.count; s++, from = end, g.ahead += lines) {
+                end = strip_begin(&at, s + 1);
+                g.a = a + (size_t)from * padded;
+                g.c = p->c + (m + from) * p->ldc + n;
+                if (columns == PANEL)
+                    tiles[p->a_along][end - from](&g);
+                else
+                    edge_tile(tiles[p->a_along][end - from], &g, end - from, columns);
+            }
+        }
+    }
+}
+
+const sli_product_ops ISA(product_f32) = {.pack_a = pack_a, .pack_b = pack_b, .multiply = multiply};
+const sli_product_ops ISA(product_bf16) = {.pack_a = pack_a_bf16, .pack_b = pack_b_bf16, .multiply = multiply};
