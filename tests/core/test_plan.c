@@ -134,7 +134,7 @@ static size_t least_bytes(const sl_model *model, sl_plan_options options) {
 TEST(plan_memory_shares_only_what_is_dead) {
     sl_model *model = language_model(40, 12, 3);
     for (int train = 0; train < 2; train++) {
-        sl_plan_options options = training(16, 200);
+        sl_plan_options options = training(16, 600); /* three chunks of a GPU */
         options.train = train;
         if (test_on_gpu()) options.require = "cuda:step"; /* cuDNN's rows are left out where time is cut */
         sl_plan *plan;

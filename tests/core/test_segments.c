@@ -3,7 +3,7 @@
 #include "core/plan.h"
 #include "test.h"
 
-enum { B = 16, T = 256, I = 3 };
+enum { B = 16, T = 640, I = 3 }; /* rows for three chunks of a GPU, ten of a CPU */
 
 /* `share` of the whole run's block; on a GPU, where scratch that segments do not cut is most of it, what the refusal of a
  * smaller limit says is needed at best. */
