@@ -13,6 +13,7 @@ foreach(isa base neon avx2 avx512)
     # Products may be contracted here: what is computed one step at a time is compared within rounding, not to the bit.
     target_compile_options(sluice_stream_${isa} PRIVATE -fno-math-errno -fno-trapping-math -ffp-contract=fast
                            ${sluice_isa_flags_${isa}} ${sluice_isa_optimise} ${sluice_stream_flags})
+    sluice_less_instrumented(sluice_stream_${isa} ${isa})
     list(APPEND sluice_stream_objects $<TARGET_OBJECTS:sluice_stream_${isa}>)
 endforeach()
 foreach(library sluice sluice_static)

@@ -1,11 +1,14 @@
-/* Cells on tiles of 16 lanes, as AMX's are, in vectors of C: the portable header with longer ones. */
+/* Cells on tiles of 16 lanes, as AMX's are, in vectors of C: the portable header with longer ones. Compiled only where they are
+ * run, since compilers take long to cut such vectors into shorter ones. */
+#define SLI_ISA_SUFFIX emulated
+#include "backend/amx_emulated.h"
+#ifdef AMX_EMULATED_CELLS
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 #undef __SSE2__ /* nor minimum and maximum by its instructions */
 #undef __AVX2__
 #undef __AVX512F__
-#define SLI_ISA_SUFFIX emulated
 #define SLI_VECTOR_H
 #define VF_INLINE static inline __attribute__((always_inline))
 #define INDEPENDENT
@@ -28,3 +31,6 @@ VF_INLINE vf vf_fma(vf a, vf b, vf c) {
     return a * b + c;
 }
 #include "backend/cpu/isa/fused_cells.c"
+#else
+const sli_fused_ops sli_isa_fused_emulated = {0};
+#endif

@@ -17,8 +17,8 @@ static void check_line(const char *problem) {
         test_fail(__FILE__, __LINE__, "%s: %s: %s", problem, sl_status_name(status), sl_error_detail());
 }
 
-/* Returns the number of problems. */
-static int check_file(const char *name) {
+/* Checks one line in `every`; returns the number of problems in the file. */
+static int check_file(const char *name, int every) {
     char path[600], line[512];
     int count = 0;
     snprintf(path, sizeof path, "%s/../problems/%s", test_data, name);
@@ -27,28 +27,33 @@ static int check_file(const char *name) {
     while (fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = 0;
         if (line[0] == 0 || line[0] == '#') continue;
-        check_line(line);
-        count++;
+        if (count++ % every == 0) check_line(line);
     }
     fclose(file);
     return count;
 }
 
 TEST(check_quick_problems) {
-    CHECK(check_file("quick.txt") > 100);
+    CHECK(check_file("quick.txt", 1) > 100);
 }
 
 TEST(check_bf16_problems) {
-    CHECK(check_file("bf16.txt") > 5);
+    CHECK(check_file("bf16.txt", 1) > 5);
 }
 
 TEST(check_i8_problems) {
     if (test_on_gpu()) test_skip("there are kernels for i8 on CPUs alone");
-    CHECK(check_file("i8.txt") > 20);
+    CHECK(check_file("i8.txt", 1) > 20);
 }
 
+/* All on CPUs and GPUs. The far device has the CPU's rows in another memory, and address sanitizers look at addresses: what is
+ * new there shows in every fourth combination of options, and in the quick ones above. */
 TEST_SLOW(check_all_problems) {
-    CHECK(check_file("full.txt") > 400);
+    int every = strncmp(test_device, "far", 3) == 0 ? 4 : 1;
+#ifdef __SANITIZE_ADDRESS__
+    every = 4;
+#endif
+    CHECK(check_file("full.txt", every) > 400);
 }
 
 /* ----------------------------------------------------------------------------------------------- the proof can fail -- */

@@ -35,11 +35,10 @@ static void NAME(product)(const sli_call *call, const REAL *matrix, const REAL *
 static void NAME(product_back)(const REAL *matrix, const REAL *v, const REAL *dz, int count, int width, REAL *d_matrix,
                                REAL *d_bias, REAL *dv) {
     for (int g = 0; g < count; g++) {
+        const size_t row = (size_t)g * width;
         if (d_bias) d_bias[g] += dz[g];
-        for (int k = 0; k < width; k++) {
-            if (d_matrix) d_matrix[(size_t)g * width + k] += dz[g] * v[k];
-            if (dv) dv[k] += matrix[(size_t)g * width + k] * dz[g];
-        }
+        for (int k = 0; d_matrix && k < width; k++) d_matrix[row + k] += dz[g] * v[k];
+        for (int k = 0; dv && k < width; k++) dv[k] += matrix[row + k] * dz[g];
     }
 }
 
