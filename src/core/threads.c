@@ -341,10 +341,11 @@ sl_status sli_threads_new(const sl_allocator *allocator, int count, sli_threads 
     sli_threads *threads;
     *out = NULL;
     SLI_TRY(make(allocator, count, count, &threads));
-    /* 200 pauses take 4 to 10 microseconds: as long as the gap between two steps of a recurrent layer. A thread that
-     * has no CPU of its own would only keep another from working. */
+    /* 5000 pauses take 0.1 to 0.25 milliseconds: longer than what one thread does alone between two jobs of a call. Parked
+     * after a twentieth of that, two threads lost a quarter of a small layer's time (35/20/200/200, two layers: 7.8 ms, not
+     * 6.0). A thread that has no CPU of its own would only keep another from working. */
     const bool alone = count <= sli_threads_default();
-    threads->spins = alone ? 200 : 4;
+    threads->spins = alone ? 5000 : 4;
     threads->patience = alone ? 1000 : 4;
     for (int i = 1; i < count; i++) {
         int error = start_worker(threads);

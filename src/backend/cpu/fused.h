@@ -157,8 +157,9 @@ int sli_fused_active(const sli_fused_work *w, const sli_fused_direction *d, cons
 /* Draws the share's zoneout of step t for `rows`. */
 void sli_fused_draw(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
                     const sli_fused_rows *rows);
-/* What is the same in both passes of a step. */
-sli_cell_step sli_fused_cell_step(const sli_fused_work *w, const sli_fused_direction *d, int t);
+/* What is the same in all steps, and, in both passes, of step t. */
+sli_cell_step sli_fused_every_step(const sli_fused_work *w, const sli_fused_direction *d);
+void sli_fused_enter_step(const sli_fused_work *w, const sli_fused_direction *d, int t, sli_cell_step *step);
 /* All panels of the share times operand rows a, tile by tile. */
 typedef void (*sli_fused_tile_fn)(const sli_fused_work *w, const sli_cell_step *step, const sli_cell_share *cells);
 void sli_fused_products(const sli_fused_work *w, const sli_fused_panels *panels, const char *weights,

@@ -15,19 +15,20 @@ static void skip_row(const sli_fused_work *w, const sli_fused_direction *d, cons
                     d->dy + ((ptrdiff_t)t * w->B + row) * d->ld_y + share->unit0);
 }
 
-static sli_cell_step step_of(const sli_fused_work *w, const sli_fused_direction *d, int t) {
-    sli_cell_step step = sli_fused_cell_step(w, d, t);
-    step.dy = d->dy ? d->dy + (ptrdiff_t)t * w->B * d->ld_y : NULL;
+static sli_cell_step cell_of(const sli_fused_work *w, const sli_fused_direction *d) {
+    sli_cell_step step = sli_fused_every_step(w, d);
     step.ld_dy = d->ld_y;
     step.dh = d->dh;
     step.dc = d->dc;
-    step.dz = dz_at(w, d, t);
     return step;
 }
 
 /* dz of step t, for the share's units. */
-static void gates_back(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t) {
-    const sli_cell_step step = step_of(w, d, t);
+static void gates_back(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
+                       sli_cell_step *step) {
+    sli_fused_enter_step(w, d, t, step);
+    step->dy = d->dy ? d->dy + (ptrdiff_t)t * w->B * d->ld_y : NULL;
+    step->dz = dz_at(w, d, t);
     for (int r = 0; r < share->rows && w->mask; r++) {
         const int row = share->first_row + r * share->row_step;
         if (sli_fused_place(w, d, t, row) < 0) skip_row(w, d, share, t, row);
@@ -38,7 +39,7 @@ static void gates_back(const sli_fused_work *w, const sli_fused_direction *d, co
         sli_fused_draw(w, d, share, t, &rows);
         const sli_cell_share cells = {
             .row = rows.row, .at = rows.at, .rows = rows.count, .first = share->unit0, .last = share->unit1};
-        w->cell->backward(&step, &cells);
+        w->cell->backward(step, &cells);
     }
 }
 
@@ -47,16 +48,16 @@ static void use_take(const sli_fused_work *w, const sli_cell_step *step, const s
 }
 
 /* dh' = d dz R, and what does not pass through R. */
-static void state_back(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t) {
-    const sli_cell_step step = step_of(w, d, t);
-    const float *from = step.dz + sli_fused_recurrent_block(w->p) * w->H;
+static void state_back(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
+                       const sli_cell_step *step) {
+    const float *from = step->dz + sli_fused_recurrent_block(w->p) * w->H;
     for (int r = 0; r < share->rows;) {
         sli_fused_rows rows;
         const void *a[SLI_FUSED_ROWS];
         r = sli_fused_active(w, d, share, t, r, &rows);
         if (rows.count == 0) continue;
-        sli_fused_operands(w, share, from, step.ld_gates, w->backward.k, rows.at, rows.count, a);
-        sli_fused_products(w, &w->backward, d->backward_panels, share, a, &rows, &step, use_take);
+        sli_fused_operands(w, share, from, step->ld_gates, w->backward.k, rows.at, rows.count, a);
+        sli_fused_products(w, &w->backward, d->backward_panels, share, a, &rows, step, use_take);
     }
 }
 
@@ -64,18 +65,20 @@ static void backward_steps(void *context, const sli_team *team, int member) {
     const sli_fused_work *w = context;
     const sli_fused_share share = sli_fused_share_of(w, &w->backward, member);
     const int steps = w->T < w->call->chunk ? w->T : w->call->chunk;
+    sli_cell_step step[2];
+    for (int k = share.direction0; k < share.direction1; k++) step[k] = cell_of(w, &w->direction[k]);
     if (w->panels->begin) w->panels->begin();
     for (int i = 0; i < steps; i++) {
         for (int k = share.direction0; k < share.direction1; k++) {
             const sli_fused_direction *d = &w->direction[k];
             const int count = d->end - d->first;
-            if (i < count) gates_back(w, d, &share, sli_fused_step(d, count - 1 - i));
+            if (i < count) gates_back(w, d, &share, sli_fused_step(d, count - 1 - i), &step[k]);
         }
         if (w->split.units > 1) sli_team_wait(team, member);
         for (int k = share.direction0; k < share.direction1; k++) {
             const sli_fused_direction *d = &w->direction[k];
             const int count = d->end - d->first;
-            if (i < count) state_back(w, d, &share, sli_fused_step(d, count - 1 - i));
+            if (i < count) state_back(w, d, &share, sli_fused_step(d, count - 1 - i), &step[k]);
         }
     }
     if (w->panels->end) w->panels->end();

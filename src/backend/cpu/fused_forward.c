@@ -28,17 +28,18 @@ static void use_cell(const sli_fused_work *w, const sli_cell_step *step, const s
 }
 
 /* The share of step t: z = R (d h'), tile by tile, and the cell on each. */
-static void forward_step(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t) {
+static void forward_step(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
+                         sli_cell_step *step) {
     const size_t state = sli_fused_state(w), units = (size_t)(share->unit1 - share->unit0);
     float *const dropped = dropped_after(w, d, t);
-    sli_cell_step step = sli_fused_cell_step(w, d, t);
-    step.h = sli_fused_h_at(w, d, t);
-    step.ld_h = w->mask ? w->H : d->ld_y;
-    step.y = w->mask ? d->y + (ptrdiff_t)t * w->B * d->ld_y : NULL;
-    step.ld_y = d->ld_y;
-    step.dropped = dropped;
-    const float *from = d->dropped ? d->dropped + (size_t)t * state : step.h_prev;
-    const ptrdiff_t ld = d->dropped ? w->H : step.ld_h_prev;
+    sli_fused_enter_step(w, d, t, step);
+    step->h = sli_fused_h_at(w, d, t);
+    step->ld_h = w->mask ? w->H : d->ld_y;
+    step->y = w->mask ? d->y + (ptrdiff_t)t * w->B * d->ld_y : NULL;
+    step->ld_y = d->ld_y;
+    step->dropped = dropped;
+    const float *from = d->dropped ? d->dropped + (size_t)t * state : step->h_prev;
+    const ptrdiff_t ld = d->dropped ? w->H : step->ld_h_prev;
     for (int r = 0; r < share->rows && w->mask; r++) {
         const int row = share->first_row + r * share->row_step;
         if (sli_fused_place(w, d, t, row) >= 0) continue;
@@ -53,7 +54,7 @@ static void forward_step(const sli_fused_work *w, const sli_fused_direction *d, 
         if (rows.count == 0) continue;
         sli_fused_draw(w, d, share, t, &rows);
         sli_fused_operands(w, share, from, ld, w->H, rows.row, rows.count, a);
-        sli_fused_products(w, &w->forward, d->forward_panels, share, a, &rows, &step, use_cell);
+        sli_fused_products(w, &w->forward, d->forward_panels, share, a, &rows, step, use_cell);
     }
 }
 
@@ -61,11 +62,13 @@ static void forward_steps(void *context, const sli_team *team, int member) {
     const sli_fused_work *w = context;
     const sli_fused_share share = sli_fused_share_of(w, &w->forward, member);
     const int steps = w->T < w->call->chunk ? w->T : w->call->chunk; /* the most of any direction */
+    sli_cell_step step[2];
+    for (int k = share.direction0; k < share.direction1; k++) step[k] = sli_fused_every_step(w, &w->direction[k]);
     if (w->panels->begin) w->panels->begin();
     for (int i = 0; i < steps; i++) {
         for (int k = share.direction0; k < share.direction1; k++) {
             const sli_fused_direction *d = &w->direction[k];
-            if (i < d->end - d->first) forward_step(w, d, &share, sli_fused_step(d, i));
+            if (i < d->end - d->first) forward_step(w, d, &share, sli_fused_step(d, i), &step[k]);
         }
         if (w->split.units > 1) sli_team_wait(team, member);
     }

@@ -62,23 +62,14 @@ static int activation(const sli_problem *p, sl_activation act) {
     return (int)act;
 }
 
-sli_cell_step sli_fused_cell_step(const sli_fused_work *w, const sli_fused_direction *d, int t) {
+sli_cell_step sli_fused_every_step(const sli_fused_work *w, const sli_fused_direction *d) {
     const sli_problem *p = w->p;
-    const size_t state = sli_fused_state(w);
     sli_cell_step s = {.units = w->H, .options = w->options, .keep = w->keep};
     s.act = activation(p, p->act == SL_ACT_DEFAULT ? SL_ACT_TANH : p->act);
     s.gate_act = activation(p, p->recurrent_act == SL_ACT_DEFAULT ? SL_ACT_SIGMOID : p->recurrent_act);
-    s.gates = sli_fused_gates_at(w, d, t);
     s.ld_gates = (ptrdiff_t)w->W * w->H;
     s.bias = d->bias;
-    s.h_prev = sli_fused_h_before(w, d, t);
-    s.ld_h_prev = sli_fused_ld_h(w, d, t);
     s.drop = d->drop;
-    if (w->lstm) {
-        s.c_prev = sli_fused_c_before(w, d, t);
-        s.c = sli_fused_c_at(w, d, t);
-    }
-    s.v = d->v ? d->v + (size_t)t * state : NULL;
     s.peephole = d->peephole;
     s.clip = (float)p->cell_clip;
     s.zone_h = (float)p->zoneout_h;
@@ -86,6 +77,17 @@ sli_cell_step sli_fused_cell_step(const sli_fused_work *w, const sli_fused_direc
     s.fresh_h = d->fresh_h;
     s.fresh_c = d->fresh_c;
     return s;
+}
+
+void sli_fused_enter_step(const sli_fused_work *w, const sli_fused_direction *d, int t, sli_cell_step *s) {
+    s->gates = sli_fused_gates_at(w, d, t);
+    s->h_prev = sli_fused_h_before(w, d, t);
+    s->ld_h_prev = sli_fused_ld_h(w, d, t);
+    if (w->lstm) {
+        s->c_prev = sli_fused_c_before(w, d, t);
+        s->c = sli_fused_c_at(w, d, t);
+    }
+    s->v = d->v ? d->v + (size_t)t * sli_fused_state(w) : NULL;
 }
 
 void sli_fused_operands(const sli_fused_work *w, const sli_fused_share *share, const float *from, ptrdiff_t ld, int k,

@@ -101,27 +101,25 @@ VF_INLINE void lstm_cell(const int kind, const sli_cell_step *s, int row, int at
     store_h(s, row, u, i, r.h, n);
 }
 
-/* Without options, the rows of a panel in two loops: first c, and o into the tile, then h = o act(c). In one, a processor would
- * wait for act(c) at the end of each vector: it does not look far enough ahead. */
-VF_INLINE void lstm_rows(const int kind, const sli_cell_step *s, const sli_cell_share *share, int u, float *tile,
-                         int n) {
+/* Without options, all cells of a call in two loops: first c, and o into the tile, then h = o act(c). In one, a processor would wait
+ * for act(c) at the end of each vector: it does not look far enough ahead. */
+VF_INLINE void lstm_open(const int kind, const sli_cell_step *s, int row, int at, int u, float *z, int n) {
+    const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
+    float *x = s->gates + at * s->ld_gates + u;
     const vf zero = vf_set(0.0f);
-    for (int r = 0; r < share->rows; r++) {
-        const size_t i = (size_t)share->row[r] * (size_t)s->units + (size_t)u;
-        float *x = s->gates + share->at[r] * s->ld_gates + u, *z = tile + r * 4 * VL;
-        const cell_lstm_forward_result cell =
-            cell_lstm_forward(0, TANH(kind), SIGMOID(kind), lstm_sums(s, x, u, z, n), load(s->c_prev + i, n), zero,
-                              (cell_lstm_args){.clip = zero});
-        if (s->keep) lstm_keep(s, x, cell.gates, n);
-        vf_store(z, cell.gates.o);
-        vf_store(z + VL, cell.c);
-        store(s->c + i, cell.c, n);
-    }
-    for (int r = 0; r < share->rows; r++) {
-        const float *z = tile + r * 4 * VL;
-        const vf h = vf_load(z) * cell_act(TANH(kind), vf_load(z + VL));
-        store_h(s, share->row[r], u, (size_t)share->row[r] * (size_t)s->units + (size_t)u, h, n);
-    }
+    const cell_lstm_forward_result cell =
+        cell_lstm_forward(0, TANH(kind), SIGMOID(kind), lstm_sums(s, x, u, z, n), load(s->c_prev + i, n), zero,
+                          (cell_lstm_args){.clip = zero});
+    if (s->keep) lstm_keep(s, x, cell.gates, n);
+    vf_store(z, cell.gates.o);
+    vf_store(z + VL, cell.c);
+    store(s->c + i, cell.c, n);
+}
+
+VF_INLINE void lstm_close(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, int n) {
+    (void)at;
+    const vf h = vf_load(z) * cell_act(TANH(kind), vf_load(z + VL));
+    store_h(s, row, u, (size_t)row * (size_t)s->units + (size_t)u, h, n);
 }
 
 VF_INLINE void lstm_cell_back(const int kind, const sli_cell_step *s, int row, int at, int u, int n) {
@@ -149,17 +147,22 @@ VF_INLINE cell_gru_args gru_args(const sli_cell_step *s, size_t i, int n) {
     return (cell_gru_args){.zone_h = zone(s->fresh_h, s->options & CELL_ZONEOUT_H ? s->zone_h : 0.0f, i, n)};
 }
 
+/* The pre-activations. */
+VF_INLINE cell_gru_pre gru_sums(const sli_cell_step *s, const float *x, int u, const float *z, int n) {
+    const int H = s->units;
+    const float *b = s->bias + u;
+    return (cell_gru_pre){vf_load(z) + load(x, n) + load(b, n), vf_load(z + VL) + load(x + H, n) + load(b + H, n),
+                          load(x + 2 * H, n) + load(b + 2 * H, n), vf_load(z + 2 * VL) + load(b + 3 * H, n)};
+}
+
 VF_INLINE void gru_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, int n) {
     const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
     const int H = s->units;
     float *x = s->gates + at * s->ld_gates + u;
-    const float *b = s->bias + u;
-    const cell_gru_pre pre = {vf_load(z) + load(x, n) + load(b, n), vf_load(z + VL) + load(x + H, n) + load(b + H, n),
-                              load(x + 2 * H, n) + load(b + 2 * H, n), vf_load(z + 2 * VL) + load(b + 3 * H, n)};
-    const vf h_prev = load(s->h_prev + row * s->ld_h_prev + u, n);
-    const cell_gru_forward_result r =
-        kind != ANY ? cell_gru_forward(0, TANH(kind), SIGMOID(kind), pre, h_prev, (cell_gru_args){.zone_h = h_prev})
-                    : cell_gru_forward(CELL_ZONEOUT_H, s->act, s->gate_act, pre, h_prev, gru_args(s, i, n));
+    const cell_gru_pre pre = gru_sums(s, x, u, z, n);
+    const cell_gru_forward_result r = cell_gru_forward(CELL_ZONEOUT_H, s->act, s->gate_act, pre,
+                                                       load(s->h_prev + row * s->ld_h_prev + u, n), gru_args(s, i, n));
+    (void)kind;
     if (s->keep) {
         store(x, r.gates.r, n);
         store(x + H, r.gates.z, n);
@@ -167,6 +170,29 @@ VF_INLINE void gru_cell(const int kind, const sli_cell_step *s, int row, int at,
         store(x + 3 * H, pre.s, n);
     }
     store_h(s, row, u, i, r.h, n);
+}
+
+/* As of LSTM, in two loops: first z and n's sum into the tile, then n and h. See cell/gru.h. */
+VF_INLINE void gru_open(const int kind, const sli_cell_step *s, int row, int at, int u, float *z, int n) {
+    (void)row;
+    const int H = s->units;
+    float *x = s->gates + at * s->ld_gates + u;
+    const cell_gru_pre pre = gru_sums(s, x, u, z, n);
+    const vf reset = cell_act(SIGMOID(kind), pre.r), update = cell_act(SIGMOID(kind), pre.z);
+    if (s->keep) {
+        store(x, reset, n);
+        store(x + H, update, n);
+        store(x + 3 * H, pre.s, n);
+    }
+    vf_store(z, update);
+    vf_store(z + VL, pre.n + reset * pre.s);
+}
+
+VF_INLINE void gru_close(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, int n) {
+    const vf update = vf_load(z), fresh = cell_act(TANH(kind), vf_load(z + VL));
+    const vf h = (1.0f - update) * fresh + update * load(s->h_prev + row * s->ld_h_prev + u, n);
+    if (s->keep) store(s->gates + at * s->ld_gates + u + 2 * s->units, fresh, n);
+    store_h(s, row, u, (size_t)row * (size_t)s->units + (size_t)u, h, n);
 }
 
 VF_INLINE void gru_cell_back(const int kind, const sli_cell_step *s, int row, int at, int u, int n) {
@@ -232,14 +258,14 @@ VF_INLINE void rnn_cell_back(const int kind, const sli_cell_step *s, int row, in
         for (; u + VL <= share->last; u += VL) cell(kind, s, share->row[r], share->at[r], u, VL); \
         if (u < share->last) cell(kind, s, share->row[r], share->at[r], u, share->last - u);      \
     }
-#define LSTM_CELLS(kind)                                                                 \
-    for (int u = share->first; u < share->last; u += VL, tile += share->rows * 4 * VL) { \
-        if (u + VL <= share->last)                                                       \
-            lstm_rows(kind, s, share, u, tile, VL);                                      \
-        else                                                                             \
-            lstm_rows(kind, s, share, u, tile, share->last - u);                         \
-    }
-#define GRU_CELLS(kind) FORWARD(gru_cell, kind, 3)
+#define LSTM_CELLS(kind)        \
+    FORWARD(lstm_open, kind, 4) \
+    tile = share->tile;         \
+    FORWARD(lstm_close, kind, 4)
+#define GRU_CELLS(kind)        \
+    FORWARD(gru_open, kind, 3) \
+    tile = share->tile;        \
+    FORWARD(gru_close, kind, 3)
 #define RNN_CELLS(kind) FORWARD(rnn_cell, kind, 1)
 #define CELL(name, gates, CELLS)                                                       \
     static void name##_forward(const sli_cell_step *s, const sli_cell_share *share) {  \
