@@ -35,8 +35,12 @@ static const char *broken_cover(const sli_persist_geometry *g, const sli_problem
     HOLDS(built_in || (sli_persist_group(g) - g->reduce) * g->units < p->units); /* no q without units */
     HOLDS(g->warps_m * g->tiles_m * sli_persist_tile_rows(g->math) >= sli_persist_m(g));
     HOLDS(g->warps_k * g->tiles_k * sli_persist_tile_k(g->math) >= sli_persist_k(g));
-    HOLDS(g->couriers == 0 ? g->halves == 1 || g->halves == 2 : g->halves > 2 && g->halves <= SLI_PERSIST_MOST_TURNS);
+    HOLDS(g->couriers == 0 ? g->halves == 1 || g->halves == 2
+                           : g->halves > (g->reduce > 1 ? 2 : 1) && g->halves <= SLI_PERSIST_MOST_TURNS);
     HOLDS(g->couriers == 0 || (g->couriers == SLI_PERSIST_COURIERS && sli_persist_warps(g) == 8));
+    HOLDS(g->couriers > 0 || (g->share == 1 && g->chunks == 1));
+    HOLDS(g->couriers == 0 || (g->slots >= 2 && g->tiles_k % g->chunks == 0 && g->spread % g->share == 0));
+    HOLDS(g->chunks == 1 || g->tiles_k / g->chunks % 2 == 0);
     HOLDS((int64_t)g->groups * g->halves * sli_persist_rows(g) >= p->batch);
     HOLDS((int64_t)(g->groups - 1) * g->halves * sli_persist_rows(g) < p->batch);
     HOLDS(g->halves == 1 || p->batch > 8);
@@ -61,10 +65,10 @@ static const char *broken_fit(const sli_persist_geometry *g, const sli_caps *cap
     HOLDS(sli_persist_cluster(g) == 1 || caps->compute_capability >= 90);
     HOLDS(g->couriers == 0 || (caps->compute_capability == 90 && kind == SLI_PERSIST_KIND_GRID));
     if (kind == SLI_PERSIST_KIND_GRID) {
-        const int clusters = g->spread * g->groups * g->directions;
+        const int clusters = g->spread / g->share * g->groups * g->directions;
         HOLDS(g->gather == SLI_PERSIST_GRID);
         HOLDS(sli_persist_ctas(g) <= caps->multiprocessors);
-        HOLDS(clusters <= most_clusters(g->reduce, caps->multiprocessors));
+        HOLDS(clusters <= most_clusters(g->reduce * g->share, caps->multiprocessors));
     } else if (g->backward) {
         HOLDS(g->gather == SLI_PERSIST_LOCAL && g->spread == 1);
     } else {
@@ -84,15 +88,16 @@ static const char *broken_shared(const sli_persist_geometry *g) {
     const size_t own = (size_t)(g->units * sli_persist_ym(g)), reduce = (size_t)g->reduce;
     HOLDS(at.v_row >= covered && at.v_row < covered + 16 && at.v_row % 16 == 0);
     const bool turns = g->couriers > 0;
-    HOLDS(at.v_buffers == (g->gather == SLI_PERSIST_GRID && !turns ? 1 : 2));
+    HOLDS(at.v_buffers == (g->gather == SLI_PERSIST_GRID ? 1 : 2));
     HOLDS(at.v % 128 == 0 && at.partial % 128 == 0 && at.arriving % 128 == 0 && at.weights % 128 == 0);
     HOLDS(at.barriers % 128 == 0);
-    HOLDS(at.partial - at.v >= (turns ? 1 : halves) * (size_t)at.v_buffers * rows * at.v_row);
+    HOLDS(at.partial - at.v >= (turns ? (size_t)g->slots * rows * at.v_row / (size_t)g->chunks
+                                      : halves * (size_t)at.v_buffers * rows * at.v_row));
     if (reduce == 1 || g->warps_k > 1)
-        HOLDS(at.arriving - at.partial >= (turns ? 2 : halves) * (size_t)g->warps_k * rows * m * 4);
+        HOLDS(at.arriving - at.partial >= (turns ? 1 : halves) * (size_t)g->warps_k * rows * m * 4);
     if (reduce > 1) HOLDS(at.weights - at.arriving >= (turns ? 4 : halves * 2) * reduce * rows * own * 4);
     HOLDS(at.barriers - at.weights >= (size_t)g->in_shared * slab);
-    HOLDS(at.state - at.barriers >= 8 * (turns ? 8 + halves : 8));
+    HOLDS(at.state - at.barriers >= 8 * (turns ? 2 * (size_t)g->slots + 4 + halves : 8));
     if (turns)
         HOLDS(at.ranges - at.state >= halves * (size_t)g->units * rows * sizeof(float)); /* one state, at least */
     if (turns) HOLDS(at.total - at.ranges >= halves * 2 * sizeof(int32_t));
@@ -235,6 +240,7 @@ TEST(cuda_persist_geometry_predicts_what_was_measured) {
     for (size_t i = 0; i < sizeof measured / sizeof *measured; i++) {
         const bool backward = measured[i].backward;
         sli_persist_geometry chosen, g = {.gates = 4, .math = SL_BF16, .backward = backward, .directions = 1};
+        g.share = g.chunks = 1;
         g.gather = (sli_persist_gather)measured[i].gather;
         g.units = measured[i].units;
         g.reduce = measured[i].reduce;
@@ -259,6 +265,42 @@ TEST(cuda_persist_geometry_predicts_what_was_measured) {
         const sli_persist_kind kind = g.gather == SLI_PERSIST_GRID ? SLI_PERSIST_KIND_GRID : SLI_PERSIST_KIND_CLUSTER;
         REQUIRE(sli_persist_choose(&p, &caps, kind, backward, &chosen, &why));
         CHECK(1e6 * sli_persist_step_seconds(&chosen, &p, &caps) <= 1.15 * us);
+    }
+}
+
+/* Forward in many turns, four warps together, as measured on an H200, 2026-11-21: bf16, two blocks share. */
+TEST(cuda_persist_geometry_predicts_turns) {
+    static const struct {
+        int H, batch, spread, tiles_n, halves, tiles_k, in_registers, chunks, slots;
+        double us;
+    } measured[] = {{1024, 256, 64, 4, 4, 32, 32, 1, 2, 8.40},  {1024, 256, 64, 2, 8, 32, 32, 1, 4, 11.34},
+                    {1024, 128, 64, 4, 2, 32, 32, 1, 2, 4.90},  {1024, 128, 64, 2, 4, 32, 32, 1, 4, 5.77},
+                    {512, 256, 32, 4, 2, 16, 16, 1, 4, 4.26},   {512, 256, 32, 2, 4, 16, 16, 1, 6, 4.45},
+                    {2048, 128, 128, 4, 4, 64, 34, 8, 4, 22.8}, {2048, 128, 128, 2, 8, 64, 34, 4, 4, 18.5}};
+    const sli_caps caps = invented(90);
+    for (size_t i = 0; i < sizeof measured / sizeof *measured; i++) {
+        sli_persist_geometry g = {.gates = 4, .math = SL_BF16, .gather = SLI_PERSIST_GRID, .units = 16, .reduce = 1};
+        g.spread = measured[i].spread;
+        g.tiles_n = measured[i].tiles_n;
+        g.halves = measured[i].halves;
+        g.couriers = SLI_PERSIST_COURIERS;
+        g.share = 2;
+        g.chunks = measured[i].chunks;
+        g.slots = measured[i].slots;
+        g.warps_m = 4;
+        g.warps_k = 2;
+        g.tiles_m = 1;
+        g.tiles_k = measured[i].tiles_k;
+        g.in_registers = measured[i].in_registers;
+        g.in_shared = g.tiles_k - g.in_registers;
+        g.groups = measured[i].batch / (g.halves * sli_persist_rows(&g));
+        g.directions = 1;
+        const sli_problem p = problem(SLI_OP_LSTM, measured[i].H, measured[i].batch, SL_BF16, false);
+        const double us = 1e6 * sli_persist_step_seconds(&g, &p, &caps);
+        CHECK(sli_persist_together(&g));
+        if (us < 0.8 * measured[i].us || us > 1.25 * measured[i].us)
+            test_fail(__FILE__, __LINE__, "h%d b%d in %d turns: %.2f us, measured %.2f", measured[i].H,
+                      measured[i].batch, measured[i].halves, us, measured[i].us);
     }
 }
 

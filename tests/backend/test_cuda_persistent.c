@@ -72,7 +72,7 @@ TEST(cuda_persistent_takes_one_product_a_step) {
         {"rnn:b30_t4_i5_h6_bf16_train+act=softsign+mask=holes+reverse", NULL, NULL},
         {"lstm:b3_t4_i5_h60_f32x3_train", NULL, NULL},
         {"lstm:b20_t35_i1500_h1500_bf16_train", "more than a cluster", NULL},
-        {"lstm:b50000_t4_i5_h64_bf16_train", NULL, "a batch of 50000"},
+        {"lstm:b300000_t4_i5_h64_bf16_train", NULL, "a batch of 300000"},
         {"lstm:b3_t4_i5_h6_f64_train", "f64", "f64"},
         {"lstm:b3_t4_i5_h6_i8", "i8", "i8"},
         {"lstm:b3_t4_i5_h6_p3_train", "a projection is a second", "a projection is a second"},

@@ -12,6 +12,8 @@
      .spread = BACKWARD ? 1 : CLUSTER,                                                                        \
      .tiles_n = 1,                                                                                            \
      .halves = 1,                                                                                             \
+     .share = 1,                                                                                              \
+     .chunks = 1,                                                                                             \
      .warps_m = WARPS_M,                                                                                      \
      .warps_k = WARPS_K,                                                                                      \
      .tiles_m = TILES_M,                                                                                      \
@@ -48,8 +50,8 @@ bool sli_persist_builtin_get(sl_dtype math, int index, sli_persist_geometry *geo
 static bool same(const sli_persist_geometry *a, const sli_persist_geometry *b) { /* of what a kernel has as constants */
     return a->gates == b->gates && a->math == b->math && a->backward == b->backward && a->gather == b->gather &&
            a->units == b->units && a->reduce == b->reduce && a->spread == b->spread && a->tiles_n == b->tiles_n &&
-           a->halves == b->halves && a->couriers == b->couriers && a->warps_m == b->warps_m &&
-           a->warps_k == b->warps_k && a->tiles_m == b->tiles_m && a->tiles_k == b->tiles_k &&
+           a->halves == b->halves && a->couriers == b->couriers && a->share == b->share && a->chunks == b->chunks &&
+           a->slots == b->slots && a->warps_m == b->warps_m && a->warps_k == b->warps_k && a->tiles_m == b->tiles_m && a->tiles_k == b->tiles_k &&
            a->in_registers == b->in_registers && a->in_shared == b->in_shared;
 }
 

@@ -21,7 +21,11 @@ enum {
     REGISTERS = 65536,
     MOST_REGISTERS = 255,
     COURIERS_LEAVE = 232, /* of 168 each of twelve warps: eight have more, the couriers 40 */
-    TURN_WARPS = 8
+    TURN_WARPS = 8,
+    MOST_CHUNKS = 16, /* of v in many turns */
+    MOST_SLOTS = 12,
+    MOST_SHARE = 4,
+    ALONE_UNITS = 32
 };
 
 static int up(int count, int each) { /* ceil(count / each) */
@@ -33,14 +37,19 @@ static int gates_of(sli_op op) {
 }
 
 /* ------------------------------------------------------------------------------------------------------ on chip -- */
+static int streamed(const sli_persist_geometry *g) { /* tiles_k that do not stay on chip */
+    return g->tiles_k - g->in_registers - g->in_shared;
+}
+
+bool sli_persist_together(const sli_persist_geometry *g) {
+    const bool type = g->math == SL_BF16 || g->math == SL_F16 || g->math == SL_TF32;
+    return g->couriers > 0 && type && g->warps_m % 4 == 0 && streamed(g) == 0 && (g->tiles_n == 2 || g->tiles_n == 4);
+}
+
 static size_t take(size_t *at, size_t bytes) {
     const size_t offset = *at;
     *at += sli_round_up(bytes, PART);
     return offset;
-}
-
-static int streamed(const sli_persist_geometry *g) { /* tiles_k that do not stay on chip */
-    return g->tiles_k - g->in_registers - g->in_shared;
 }
 
 static int tiled_m(const sli_persist_geometry *g) {
@@ -74,14 +83,15 @@ sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
     const size_t slab = (size_t)g->tiles_m * TILE_BYTES;
     const size_t row = sli_round_up((size_t)tiled_k(g) * (size_t)sli_persist_operand(g->math), 16);
     const bool turns = g->couriers > 0;
-    sli_persist_shared at = {.v_buffers = g->gather == SLI_PERSIST_GRID && !turns ? 1 : 2};
+    sli_persist_shared at = {.v_buffers = g->gather == SLI_PERSIST_GRID ? 1 : 2};
     size_t end = 0;
     at.v_row = row;
-    at.v = take(&end, (turns ? 1 : halves) * (size_t)at.v_buffers * rows * at.v_row);
-    at.partial = take(&end, (turns ? 2 : halves) * partial_bytes(g));
+    at.v = take(&end, turns ? (size_t)g->slots * (rows * at.v_row / (size_t)g->chunks)
+                            : halves * (size_t)at.v_buffers * rows * at.v_row);
+    at.partial = take(&end, (turns ? 1 : halves) * partial_bytes(g));
     at.arriving = take(&end, (turns ? ARRIVING : 2 * halves) * arriving_bytes(g));
     at.weights = take(&end, warps * (size_t)g->in_shared * slab);
-    at.barriers = take(&end, (turns ? 4 + ARRIVING + halves : 8) * sizeof(uint64_t));
+    at.barriers = take(&end, (turns ? 2 * (size_t)g->slots + halves + ARRIVING : 8) * sizeof(uint64_t));
     at.state = take(&end, turns ? halves * state_bytes(g) : 0);
     at.ranges = take(&end, turns ? halves * 2 * sizeof(int32_t) : 0);
     at.total = end;
@@ -104,11 +114,11 @@ static int cell_registers(const sli_persist_geometry *g) {
  * from global memory). f32x3 keeps weights as high and low parts. Compared with what nvcc 13.0 spills, LSTM of 128 to 2048
  * units, all types: at most a few registers. */
 int sli_persist_registers(const sli_persist_geometry *g) {
-    const bool ffma = g->math == SL_F32, split = g->math == SL_F32X3;
-    const int addresses = g->backward ? 62 : 56, rows = ffma ? 24 : (split ? 8 : 4) * g->tiles_n;
+    const bool ffma = g->math == SL_F32, split = g->math == SL_F32X3, together = sli_persist_together(g);
+    const int addresses = g->backward ? 62 : 56, rows = together ? 0 : ffma ? 24 : (split ? 8 : 4) * g->tiles_n;
     const int kept = (split ? 8 : 4) * g->tiles_m * g->in_registers;
     const int sums = (ffma ? 8 : 4) * g->tiles_m * g->tiles_n;
-    const int passing = 4 * g->tiles_m * (streamed(g) > 0 ? 4 : g->in_shared > 0 ? 2 : 0);
+    const int passing = 4 * g->tiles_m * (together ? 0 : streamed(g) > 0 ? 4 : g->in_shared > 0 ? 2 : 0);
     const int cells = cell_registers(g) * sli_persist_cells(g) * (g->couriers ? 1 : g->halves);
     return addresses + kept + sums + passing + rows + (split ? 32 : 0) + cells;
 }
@@ -168,11 +178,14 @@ static const struct {
     double few_warps;                        /* times the work, with a single warp a scheduler; an estimate */
     double cells, cells_warp, cell[2];       /* of a step, its barriers a warp, cells a warp: forward, backward */
     double turn;                             /* of an exchange, what two halves do not hide of it */
-    /* Many turns: of an item more than its product and cells, part of its sums' way, v a multiprocessor, times what streams.
-     * Measured 2026-11-21, bf16: B=256 H=1024 in turns of 8, 16, 32 rows 18.2, 15.1, 19.9 us a step, B=128 H=2048 42.4. */
-    double item, turn_sums, turn_rate, turn_stream;
-    double backward;    /* times what is predicted so */
-    double reduce_rate; /* bytes of sums that arrive in a block */
+    /* Many turns: of an item more than its product and cells, part of its sums' way; what streams, times; until all that was
+     * given can be multiplied; until a slot is filled anew; v a multiprocessor. */
+    double item, turn_sums, turn_stream, turn_exchange, turn_slot, turn_rate, turn_l2_rate;
+    double turn_chunk; /* of an item, a chunk */
+    double together, together_cell,
+        together_backward; /* wgmma: cycles; of an item more, times cells squared; backward times */
+    double backward;       /* times what is predicted so */
+    double reduce_rate;    /* bytes of sums that arrive in a block */
     double l2_rate, memory_rate, l2_part,
         memory_flow; /* weights a multiprocessor; of L2 that is ours; states and gates */
 } rates = {.clock = 1850,
@@ -196,7 +209,14 @@ static const struct {
            .turn = 0.8,
            .item = 0.45,
            .turn_sums = 0.5,
-           .turn_rate = 75e3,
+           .turn_exchange = 2.9,
+           .turn_slot = 1.4,
+           .turn_chunk = 0.06,
+           .turn_rate = 100e3,
+           .turn_l2_rate = 12e6, /* an estimate: two blocks that share were up to 13% faster where chunks are small */
+           .together = 32,
+           .together_cell = 0.175,
+           .together_backward = 2.2,
            .turn_stream = 2,
            .reduce_rate = 18e3,
            .backward = 1.2,
@@ -245,7 +265,15 @@ static double flops_a_cycle(sl_dtype math) {
 
 /* Of one half: matrix units; v, which each warp reads of its k (FFMA reads each value for itself, 16 of a row's 128 bytes used),
  * and weights from shared memory; sums of the warps, written and read. */
+/* An instruction of four warps takes as long for 16 as for 32 rows of the batch; their sums meet in shared memory. */
+static double together_us(const sli_persist_geometry *g) {
+    const double instructions = (double)sli_persist_warps(g) / 4 * g->tiles_m * g->tiles_k;
+    const double sums = 2 * (double)partial_bytes(g) + (double)arriving_bytes(g);
+    return (rates.together * instructions + sums / rates.shared_rate) / rates.clock;
+}
+
 static double product_us(const sli_persist_geometry *g, const sli_caps *caps) {
+    if (sli_persist_together(g)) return together_us(g);
     const double m = tiled_m(g), k = tiled_k(g), rows = sli_persist_rows(g), warps = sli_persist_warps(g);
     const bool ffma = g->math == SL_F32;
     const double uneven = 4 * ceil(warps / 4) / warps; /* some schedulers have a warp more */
@@ -267,17 +295,23 @@ static double flow_us(const sli_persist_geometry *g, const sli_problem *p) {
     return floats * sizeof(float) * p->batch * p->units * g->directions / rates.memory_flow;
 }
 
-/* In many turns a slice's product and cells, or its v, whichever takes longer. */
-static double item_us(const sli_persist_geometry *g, const sli_caps *caps, double computed) {
-    const double bytes = (double)sli_persist_k(g) * sli_persist_rows(g) * sli_persist_operand(g->math);
-    const double filled = (double)sli_persist_ctas(g) / multiprocessors_of(caps);
+/* In many turns a slice's product and cells, or its v, whichever takes longer: a slot is filled anew some time after it was
+ * read. */
+static double item_us(const sli_persist_geometry *g, double computed) {
+    const double bytes = (double)tiled_k(g) * sli_persist_rows(g) * sli_persist_operand(g->math);
     const double sums = g->reduce > 1 ? (double)arriving_bytes(g) / rates.reduce_rate : 0;
-    return fmax(rates.item + computed + rates.turn_sums * sums, bytes / (rates.turn_rate / filled));
+    const double cells = sli_persist_cells(g);
+    const double beside = sli_persist_together(g) ? rates.together_cell * cells * cells : rates.item;
+    const double of_l2 = bytes * sli_persist_ctas(g) / g->share / rates.turn_l2_rate;
+    const double brought = rates.turn_slot * g->chunks / g->slots + bytes / rates.turn_rate + of_l2;
+    const double us = fmax(beside + computed + rates.turn_sums * sums, brought) + rates.turn_chunk * g->chunks;
+    return sli_persist_together(g) && g->backward ? rates.together_backward * us : us;
 }
 
 double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
     const double computed = product_us(g, caps) + cells_us(g), all = exchange_us(g, caps) + computed;
-    const double us = g->couriers > 0  ? fmax(all, g->halves * item_us(g, caps, computed))
+    const double item = g->couriers > 0 ? item_us(g, computed) : 0;
+    const double us = g->couriers > 0  ? fmax(rates.turn_exchange + reduce_us(g) + item, g->halves * item)
                       : g->halves == 1 ? all
                                        : 2 * (computed + rates.turn * exchange_us(g, caps));
     return 1e-6 * fmax(us * (g->backward ? rates.backward : 1) * waves(g, caps), flow_us(g, problem));
@@ -295,6 +329,12 @@ typedef struct search {
 
 static bool fits_shared(const search *s, const sli_persist_geometry *g) {
     return sli_persist_shared_of(g).total <= s->shared;
+}
+
+/* Behind the weights there is room for slots. */
+static void add_slots(const search *s, sli_persist_geometry *g) {
+    while (g->slots < MOST_SLOTS && g->slots < 4 * g->chunks && fits_shared(s, g)) g->slots++;
+    while (!fits_shared(s, g)) g->slots--;
 }
 
 /* Weights go into registers first, which are read for nothing, then into shared memory; what is left streams, in a grid. Tiles
@@ -339,8 +379,14 @@ static void try_warps(search *s, sli_persist_geometry g, int all_m, int all_k) {
     g.tiles_m = up(all_m, g.warps_m);
     g.tiles_k = up(all_k, g.warps_k);
     if (g.tiles_m > MOST_TILES_M || g.tiles_k > MOST_TILES_K || g.tiles_m * g.tiles_n > most_sums) return;
-    if (!place(s, &g)) return;
-    keep_faster(s, &g);
+    const int most = g.couriers > 0 ? MOST_CHUNKS : 1;
+    for (g.chunks = 1; g.chunks <= most; g.chunks *= 2) {
+        if (g.chunks > 1 && (g.tiles_k % g.chunks != 0 || g.tiles_k / g.chunks % 2 != 0)) break;
+        g.slots = g.couriers == 0 ? 0 : g.chunks > 1 ? 3 : 2;
+        if (!place(s, &g)) continue;
+        if (g.couriers > 0) add_slots(s, &g);
+        keep_faster(s, &g);
+    }
 }
 
 static void try_tiles(search *s, sli_persist_geometry g) {
@@ -381,10 +427,12 @@ static void try_turns(search *s, sli_persist_geometry g) {
         const int slices = up(s->problem->batch, 8 * g.tiles_n);
         for (int groups = 1; groups <= most; groups++) {
             g.halves = up(slices, groups);
-            if (g.halves < 3) break;
+            if (g.halves < (g.reduce > 1 ? 3 : 2)) break;
             g.groups = up(slices, g.halves);
-            if (g.groups != groups || g.halves > SLI_PERSIST_MOST_TURNS || waves(&g, s->caps) > 1) continue;
-            try_tiles(s, g);
+            if (g.groups != groups || g.halves > SLI_PERSIST_MOST_TURNS) continue;
+            for (g.share = 1; g.share <= MOST_SHARE; g.share *= 2)
+                if (g.spread % g.share == 0 && g.share * g.reduce <= widest_cluster(s->caps) && waves(&g, s->caps) == 1)
+                    try_tiles(s, g);
         }
     }
 }
@@ -396,6 +444,8 @@ static void try_clusters(search *s, sli_persist_geometry g) {
     for (int size = 1; size <= widest_cluster(s->caps); size++) {
         g.units = up(up(s->problem->units, size), multiple) * multiple;
         const int blocks = up(s->problem->units, g.units);
+        /* Alone a block has too many cells: GRU of 64 units in tf32 1.40 us a step, in two blocks 0.69 (2026-11-21). */
+        if (blocks == 1 && s->problem->units > ALONE_UNITS && sli_persist_operand(g.math) == 4) continue;
         if (blocks == before || resident(blocks, multiprocessors_of(s->caps)) < 1) continue;
         before = blocks;
         g.reduce = g.backward ? blocks : 1;
@@ -447,7 +497,8 @@ static bool refuse(sli_why *why, const char *format, ...) { /* libsluice has one
 }
 
 static bool find(search *s, bool backward) {
-    sli_persist_geometry g = {.gates = gates_of(s->problem->op), .math = s->problem->dtype, .backward = backward};
+    sli_persist_geometry g = {
+        .gates = gates_of(s->problem->op), .math = s->problem->dtype, .backward = backward, .share = 1, .chunks = 1};
     g.directions = sli_problem_directions(s->problem);
     g.gather = s->kind == SLI_PERSIST_KIND_GRID ? SLI_PERSIST_GRID : backward ? SLI_PERSIST_LOCAL : SLI_PERSIST_CLUSTER;
     s->seconds = -1;
@@ -536,6 +587,9 @@ void sli_persist_defines(const sli_persist_geometry *g, int form, int options, i
               {"TILES_N", g->tiles_n},
               {"HALVES", g->halves},
               {"COURIERS", g->couriers},
+              {"SHARE", g->share},
+              {"CHUNKS", g->chunks},
+              {"SLOTS", g->slots},
               {"WARPS_M", g->warps_m},
               {"WARPS_K", g->warps_k},
               {"TILES_M", g->tiles_m},

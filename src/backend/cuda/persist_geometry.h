@@ -37,7 +37,9 @@ typedef struct sli_persist_geometry {
     int units;           /* of a CTA; a multiple of sli_persist_unit_multiple */
     int reduce, spread;  /* P, Q */
     int tiles_n, halves; /* a CTA has halves x tiles_n x 8 rows of the batch; halves are computed in turns */
-    int couriers;        /* 0, or warps beside those that compute, for more turns than two: kernels/persist_turns.cuh */
+    /* 0, or warps beside those that compute, for more turns than two: kernels/persist_turns.cuh. There v comes in `chunks` of k
+     * into a ring of `slots`, and `share` CTAs of a cluster that gather the same v bring a part each (else 1, 1, 0). */
+    int couriers, share, chunks, slots;
     int warps_m, warps_k; /* warps of a CTA that compute */
     int tiles_m, tiles_k; /* of a warp */
     /* Of tiles_k: the first ones, the next ones; any rest streams from global memory. Each is even, or all that is left. */
@@ -80,7 +82,7 @@ static inline int sli_persist_rows(const sli_persist_geometry *g) { /* of the ba
 }
 /* CTAs of a cluster, of a group, of a launch. */
 static inline int sli_persist_cluster(const sli_persist_geometry *g) {
-    return g->gather == SLI_PERSIST_CLUSTER ? g->spread : g->reduce;
+    return g->gather == SLI_PERSIST_CLUSTER ? g->spread : g->reduce * g->share;
 }
 static inline int sli_persist_group(const sli_persist_geometry *g) {
     return g->reduce * g->spread;
@@ -104,11 +106,12 @@ static inline int sli_persist_cells(const sli_persist_geometry *g) {
 
 /* Shared memory: offsets in bytes. */
 typedef struct sli_persist_shared {
-    size_t v;      /* operand [halves][buffers][rows / 8][pieces of 16 bytes of k][8] */
+    /* operand [halves][buffers][rows / 8][pieces of 16 bytes of k][8]; couriers: [slots][warps_k][rows / 8][pieces of a chunk][8] */
+    size_t v;
     size_t v_row;  /* bytes of a row of v: all k of the warps */
     int v_buffers; /* gather over the grid 1, else 2: the next one comes while one is read */
     size_t
-        partial; /* float [halves][warps_k][tiles_n][M tiled][8]: sums of this CTA's warps; couriers: [2] for [halves] */
+        partial; /* float [halves][warps_k][tiles_n][M tiled][8]: sums of this CTA's warps; couriers: no [halves] */
     size_t
         arriving; /* float [halves][2][reduce][tiles_n][units ym][8]: sums from the cluster, reduce > 1; couriers: no [2] */
     size_t weights;  /* [warps][in_shared][tiles_m][512] */
@@ -122,6 +125,8 @@ sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g);
 /* Bytes of M of one group, one direction, in the order that the kernel reads:
  * [CTA q reduce + p][warp wk warps_m + wm][tiles_k][tiles_m][lane][16]. */
 size_t sli_persist_packed_bytes(const sli_persist_geometry *g);
+/* Four warps multiply together by wgmma, which reads v in shared memory itself; else each for itself by mma, or FFMA. */
+bool sli_persist_together(const sli_persist_geometry *g);
 /* Registers a thread will need, estimated from above; what more than the limit of the launch would spill. */
 int sli_persist_registers(const sli_persist_geometry *g);
 

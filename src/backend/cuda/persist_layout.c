@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "backend/cuda/persist_layout.h"
+#include "backend/cuda/step_cost.h"
 
 enum { PART = 256 };
 
@@ -71,15 +72,32 @@ static int groups_of(const sli_persist_geometry *g, int batch) {
     return batch < 1 ? 1 : (batch + rows - 1) / rows;
 }
 
+/* Backward products of large batches: tiles of cuda:step's are as large as the GPU's best, and no sums go from block to block. One
+ * direction, whose memory lies as cuda:step has it; gates that are there. */
+static bool in_steps(const sli_problem *p, const sli_caps *caps, const sli_persist_geometry *backward) {
+    if (p->bidirectional || p->recompute || sli_step_fused(p, true)) return false;
+    return !backward || sli_step_step_seconds(p, caps, true) < sli_persist_step_seconds(backward, p, caps);
+}
+
+static bool choose_backward(const sli_problem *planned, const sli_caps *caps, sli_persist_kind kind,
+                            sli_persist_pair *pair, sli_why *why) {
+    const bool found = choose(planned, caps, kind, true, &pair->backward, why);
+    if (kind != SLI_PERSIST_KIND_GRID) return found;
+    if (!in_steps(planned, caps, found ? &pair->backward : NULL)) return found;
+    pair->backward_in_steps = true;
+    memset(&pair->backward, 0, sizeof pair->backward);
+    return true;
+}
+
 bool sli_persist_pair_of(const sli_problem *problem, int planned_batch, const sli_caps *caps, sli_persist_kind kind,
                          sli_persist_pair *pair, sli_why *why) {
     sli_problem planned = *problem;
     if (planned_batch > 0) planned.batch = planned_batch;
     *pair = (sli_persist_pair){.batch = planned.batch};
     if (!choose(&planned, caps, kind, false, &pair->forward, why)) return false;
-    if (problem->train && !choose(&planned, caps, kind, true, &pair->backward, why)) return false;
+    if (problem->train && !choose_backward(&planned, caps, kind, pair, why)) return false;
     pair->forward.groups = groups_of(&pair->forward, problem->batch);
-    if (problem->train) pair->backward.groups = groups_of(&pair->backward, problem->batch);
+    if (problem->train && !pair->backward_in_steps) pair->backward.groups = groups_of(&pair->backward, problem->batch);
     return true;
 }
 
@@ -87,7 +105,7 @@ sli_persist_packed sli_persist_layout_packed(const sli_problem *p, const sli_per
     sli_persist_packed at = {.step = sli_step_layout_packed(p)};
     size_t end = at.step.stride;
     at.forward = take(&end, sli_persist_packed_bytes(&pair->forward));
-    at.backward = take(&end, p->train ? sli_persist_packed_bytes(&pair->backward) : 0);
+    at.backward = take(&end, p->train && !pair->backward_in_steps ? sli_persist_packed_bytes(&pair->backward) : 0);
     at.stride = end;
     at.total = end * (size_t)sli_problem_directions(p);
     return at;
@@ -97,7 +115,9 @@ static void take_exchange(const sli_problem *p, const sli_persist_geometry *g, s
     size_t counters = 0, exchange = 0;
     if (g->gather == SLI_PERSIST_GRID) {
         const size_t each = (size_t)g->groups * (size_t)g->halves * (size_t)g->reduce;
-        const size_t row = sli_round_up((size_t)sli_persist_k(g) * (size_t)sli_persist_operand(g->math), 16);
+        const size_t row = g->couriers > 0
+                               ? sli_persist_shared_of(g).v_row
+                               : sli_round_up((size_t)sli_persist_k(g) * (size_t)sli_persist_operand(g->math), 16);
         counters = each * sizeof(uint32_t);
         exchange = each * 2 * (size_t)sli_persist_rows(g) * row;
     }
@@ -121,6 +141,12 @@ sli_persist_scratch sli_persist_layout_backward(const sli_problem *p, const sli_
     const int span = sli_persist_span(p, pair, chunk);
     const sli_step_shape s = sli_step_shape_of(p, chunk);
     const int64_t chunks = (span + chunk - 1) / chunk;
+    if (pair->backward_in_steps) {
+        sli_persist_scratch steps = {.step = sli_step_layout_backward(p, caps, chunk, chunk)};
+        steps.stride = steps.step.stride;
+        steps.total = steps.step.total;
+        return steps;
+    }
     sli_persist_scratch at = {.step = sli_step_layout_backward(p, caps, chunk, span > chunk ? span : chunk)};
     size_t end = at.step.stride;
     const bool bias = p->bias != SL_BIAS_NONE;

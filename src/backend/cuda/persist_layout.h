@@ -14,7 +14,8 @@ extern "C" {
 /* The geometries of a call: chosen for the plan's batch, which packed weights were laid out for, with as many groups as the
  * call's rows take. */
 typedef struct sli_persist_pair {
-    sli_persist_geometry forward, backward; /* backward: in training */
+    sli_persist_geometry forward, backward; /* backward: in training, unless it is computed step by step */
+    bool backward_in_steps;                 /* as cuda:step does: cuda:grid, where that is faster */
     int batch;                              /* the plan's */
 } sli_persist_pair;
 /* planned_batch 0: the problem's. */

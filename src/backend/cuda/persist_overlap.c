@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "backend/cuda/step_cost.h"
+
 /* A pass, one thing after the other:
  *     us = call + chunks * launches of its products + spans * (launch + weights read) + steps * step + products over time
  * In k pieces a span, where a part b of the products may run beside:
@@ -73,6 +75,8 @@ static double us_in(const parts *of, int pieces) {
 
 sli_persist_pass sli_persist_pass_of(const sli_problem *problem, const sli_caps *caps, const sli_persist_pair *pair,
                                      int chunk, bool backward) {
+    if (backward && pair->backward_in_steps)
+        return (sli_persist_pass){.pieces = 1, .us = 1e6 * sli_step_pass_seconds(problem, caps, chunk, true)};
     parts of = parts_of(problem, caps, pair, chunk, backward);
     if (of.pass.idle < 1) return of.pass;
     double best = worth * of.pass.us;

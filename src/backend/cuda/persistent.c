@@ -77,6 +77,10 @@ static double seconds(const sli_problem *p, const sli_caps *caps, sli_persist_ki
 static void describe_pass(const sli_problem *p, const sli_caps *caps, const sli_persist_pair *pair, bool backward,
                           char *text, size_t capacity) {
     const int chunk = sli_caps_chunk(caps, p->batch, p->steps);
+    if (backward && pair->backward_in_steps) {
+        snprintf(text, capacity, "step by step, as cuda:step, which is predicted to be faster");
+        return;
+    }
     const sli_persist_pass pass = sli_persist_pass_of(p, caps, pair, chunk, backward);
     sli_persist_describe(backward ? &pair->backward : &pair->forward, text, capacity);
     const size_t length = strlen(text);

@@ -104,8 +104,7 @@ struct delivery {
     uint32_t to, bytes, barrier;
     const void *from; /* global memory, or nullptr: `data` */
     unsigned char data[16];
-    std::vector<late_copy> copies; /* ptx_copies_arrive: no bytes, an arrival when these are there */
-    bool arrives = false;
+    bool arrives = false; /* an arrival, no bytes */
     place at;
 };
 
@@ -397,7 +396,6 @@ void end_phase(arrivals *a) {
 void deliver(const delivery &d) {
     run->result.deliveries++;
     if (d.arrives) {
-        for (const late_copy &c : d.copies) memcpy(host_of(c.to, 16, 16, c.at), c.from, 16);
         arrivals *a = arrivals_of(d.barrier, d.at);
         if (a->pending <= 0) fail(d.at, "an arrival too many at a barrier in its phase %lu", (unsigned long)a->phase);
         a->pending--;
@@ -747,8 +745,22 @@ void block_barrier(const char *name, int id, int threads, place at) {
         wait_for(name, id, threads, at);
 }
 
+/* Arrivals of this thread come before it does; what it sent need not. */
+static void deliver_arrivals() {
+    for (size_t i = 0; i < run->deliveries.size();) {
+        const delivery d = run->deliveries[i];
+        if (d.sender != current || !d.arrives) {
+            i++;
+            continue;
+        }
+        run->deliveries.erase(run->deliveries.begin() + (long)i);
+        deliver(d);
+    }
+}
+
 void cluster_barrier(place at) {
     called(at);
+    deliver_arrivals();
     cluster *c = current->home->home;
     c->arrived.push_back(current);
     if (c->arrived.size() == c->blocks.size() * current->home->fibers.size())
@@ -801,15 +813,14 @@ void copies_wait(place at) {
     current->copies.clear();
 }
 
-void copies_arrive(uint32_t barrier, place at) {
+void arrive_at(uint32_t barrier, place at) {
     called(at);
-    at_shared(barrier, 8, 8, OWN_BLOCK, at);
+    at_shared(barrier, 8, 8, WHOLE_CLUSTER, at);
     delivery d;
     d.sender = current;
     d.to = d.barrier = barrier;
     d.bytes = 0;
     d.from = nullptr;
-    d.copies.swap(current->copies);
     d.arrives = true;
     d.at = at;
     if (chance(run->at_once))
@@ -850,11 +861,11 @@ void arrivals_wait(uint32_t address, uint32_t parity, place at) {
 void send_later(uint32_t to, const void *data, const void *from, uint32_t bytes, uint32_t barrier, place at) {
     called(at);
     delivery d;
-    at_shared(to, bytes, bytes < 16 ? bytes : 16, from ? OWN_BLOCK : WHOLE_CLUSTER, at);
-    at_shared(barrier, 8, 8, from ? OWN_BLOCK : WHOLE_CLUSTER, at);
+    at_shared(to, bytes, bytes < 16 ? bytes : 16, WHOLE_CLUSTER, at);
+    at_shared(barrier, 8, 8, WHOLE_CLUSTER, at);
     if (to >> OFFSET_BITS != barrier >> OFFSET_BITS) fail(at, "a store to one block with a barrier of another");
     if (from && (bytes % 16 != 0 || bytes == 0 || (uintptr_t)from % 16 != 0))
-        fail(at, "ptx_bulk_copy of %u bytes from %p: multiples of 16", bytes, from);
+        fail(at, "ptx_bring of %u bytes from %p: multiples of 16", bytes, from);
     d.sender = current;
     d.to = to;
     d.bytes = bytes;

@@ -254,7 +254,7 @@ EMULATE_CASE("emulate: copies from global memory") {
                                     if (i == 0) {
                                         ptx_arrivals_init(barrier, 1);
                                         ptx_arrivals_expect(barrier, 512);
-                                        ptx_bulk_copy(self + 1024, from + 128, 512, barrier);
+                                        ptx_bring(self + 1024, from + 128, 512, barrier);
                                     }
                                     ptx_copy16(self + i * 16, from + i * 4);
                                     ptx_copies_wait();

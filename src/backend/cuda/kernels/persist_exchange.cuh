@@ -62,18 +62,21 @@ PERSIST_FN void persist_send(const persist_args &a, const persist_self &self, co
 }
 
 /* The vk values of unit `unit` of a row, to v in shared memory (LOCAL) or in the exchange in global memory (GRID). */
-template <class S>
-PERSIST_FN void persist_put(unsigned char *v, int pieces, int row, int unit, const uint32_t (&value)[S::vk]) {
+template <class S> PERSIST_FN void persist_put(unsigned char *v, int row, int unit, const uint32_t (&value)[S::vk]) {
+    const auto place = [](int of_row, int byte) {
+        if constexpr (S::gather == PERSIST_LOCAL) return persist_v_at(S::v_pieces, of_row, byte);
+        return persist_exchange_at<S>(of_row, byte);
+    };
     const int byte = unit * (S::vk * S::operand);
     if constexpr (S::narrow && S::vk == 4) {
-        *(uint2 *)(v + persist_v_at(pieces, row, byte)) =
+        *(uint2 *)(v + place(row, byte)) =
             make_uint2((value[0] & 0xFFFFu) | value[1] << 16, (value[2] & 0xFFFFu) | value[3] << 16);
     } else if constexpr (S::vk == 4) {
-        *(uint4 *)(v + persist_v_at(pieces, row, byte)) = make_uint4(value[0], value[1], value[2], value[3]);
+        *(uint4 *)(v + place(row, byte)) = make_uint4(value[0], value[1], value[2], value[3]);
     } else {
 #pragma unroll
         for (int i = 0; i < S::vk; i++) {
-            unsigned char *to = v + persist_v_at(pieces, row, byte + i * S::operand);
+            unsigned char *to = v + place(row, byte + i * S::operand);
             if constexpr (S::narrow)
                 *(uint16_t *)to = (uint16_t)value[i];
             else
@@ -89,11 +92,12 @@ PERSIST_FN void persist_give(const persist_args &a, const persist_way &way, cons
     if constexpr (S::gather == PERSIST_CLUSTER)
         persist_send<S>(a, self, place, half, count, value[0]);
     else if constexpr (S::gather == PERSIST_LOCAL)
-        persist_put<S>(self.shared + persist_v<S>(half, count), S::v_pieces, place.own_row, place.own_unit, value);
+        persist_put<S>(self.shared + persist_v<S>(half, count), place.own_row, place.own_unit, value);
     else {
         unsigned char *v = persist_exchange<S>(way, self, half, count);
-        persist_put<S>(v, S::exchange_pieces, place.own_row, self.q * S::units + place.own_unit, value);
-        if (S::k * S::operand % 16 != 0 && self.q + 1 == S::spread && place.own_unit + 1 == S::units)
+        persist_put<S>(v, place.own_row, self.q * S::units + place.own_unit, value);
+        if (S::couriers == 0 && S::k * S::operand % 16 != 0 && self.q + 1 == S::spread &&
+            place.own_unit + 1 == S::units)
             for (int byte = S::k * S::operand; byte % 16 != 0; byte += 4)
                 *(uint32_t *)(v + persist_v_at(S::exchange_pieces, place.own_row, byte)) = 0u;
     }
@@ -141,7 +145,7 @@ PERSIST_FN void persist_gather(const persist_args &a, const persist_way &way, co
 template <class S>
 PERSIST_FN void persist_begin(const persist_args &a, const persist_way &way, const persist_self &self) {
     uint32_t *v = (uint32_t *)self.shared;
-    for (int i = self.thread; i < S::v_halves * S::v_buffers * S::rows * S::v_bytes / 4; i += S::threads) v[i] = 0u;
+    for (int i = self.thread; i < S::v_all_bytes / 4; i += S::threads) v[i] = 0u;
     if (self.thread == 0) {
         for (int i = 0; i < S::sum_buffers; i++) {
             const int half = S::couriers ? i : i / 2, buffer = S::couriers ? 0 : i % 2;
@@ -158,6 +162,7 @@ PERSIST_FN void persist_begin(const persist_args &a, const persist_way &way, con
         }
         if constexpr (S::cluster > 1 || S::gather == PERSIST_CLUSTER) ptx_arrivals_init_fence();
     }
+    if constexpr (S::couriers > 0) ptx_fence_shared();
     persist_sync<S>();
     if constexpr (S::couriers > 0) return; /* they begin in persist_turns.cuh */
     if constexpr (!S::backward) {

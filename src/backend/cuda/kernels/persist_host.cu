@@ -247,6 +247,10 @@ static void backward(const sli_call *call, sli_persist_kind kind) {
     persist_call p;
     persist_gradient gradients[2];
     if (!sli_persist_enter(call, kind, true, &p)) return;
+    if (p.pair.backward_in_steps) {
+        sli_gpu_step_backward(call); /* of one direction memory lies where cuda:step has it */
+        return;
+    }
     sli_cuda_phase(p.queue, SLI_PHASE_RECURRENCE);
     for (int d = 0; d < p.directions; d++) {
         const int part = p.ways[d].part;
@@ -273,7 +277,7 @@ static void pack(const sli_call *call, sli_persist_kind kind) {
     for (int d = 0; d < p.directions; d++) {
         const step_way *way = &p.ways[d];
         sli_persist_pack(way, &p.pair, &p.packed);
-        if (way->s.recompute) sli_step_pack_recurrent(way);
+        if (way->s.recompute || p.pair.backward_in_steps) sli_step_pack_recurrent(way);
     }
 }
 

@@ -20,6 +20,9 @@ typedef struct persist_call {
     int chunks_of_span, chunks_of_piece;
 } persist_call;
 
+/* Backward of cuda:step. */
+extern "C" void sli_gpu_step_backward(const sli_call *call);
+
 /* false: the queue has failed. */
 bool sli_persist_enter(const sli_call *call, sli_persist_kind kind, bool backward, persist_call *persist);
 /* The span of chunks first .. end - 1, counted in the order that forward processes them. */

@@ -192,7 +192,7 @@ void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const s
     const sli_step_shape *s = &way->s;
     pack_args a = {};
     set_matrix(way, &pair->forward, way->weights + at->forward, &a.matrix[0]);
-    if (s->train) set_matrix(way, &pair->backward, way->weights + at->backward, &a.matrix[1]);
+    if (s->train && !pair->backward_in_steps) set_matrix(way, &pair->backward, way->weights + at->backward, &a.matrix[1]);
     a.math = pair->forward.math;
     a.GH = (int)s->GH;
     a.I = (int)s->I;

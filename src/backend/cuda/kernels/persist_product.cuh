@@ -18,6 +18,34 @@ PERSIST_FN const unsigned char *persist_packed(const persist_way &way, const per
     return (const unsigned char *)way.weights + tile * 512 + self.lane * 16;
 }
 
+/* Where the lane's tiles begin that stay in shared memory. */
+template <class S> PERSIST_FN uint32_t persist_kept(const persist_args &a, const persist_self &self) {
+    return self.at + a.shared_weights + self.warp * (S::in_shared * S::tiles_m * 512) + self.lane * 16;
+}
+
+/* Tile (k, m) of four warps that multiply together, in shared memory: [2 pieces of 16 bytes of k][8 times 8 rows][8][16], which
+ * is [2][8] times the words of 32 lanes. */
+template <class S>
+PERSIST_FN uint32_t persist_together_at(const persist_args &a, const persist_self &self, int k, int m) {
+    const int four = self.warp / 4, tile = (four * S::in_shared + k - S::in_registers) * S::tiles_m + m;
+    return self.at + a.shared_weights + tile * 2048;
+}
+template <class S>
+PERSIST_FN uint64_t persist_kept_together(const persist_args &a, const persist_self &self, int k, int m) {
+    return ptx_operand_of(persist_together_at<S>(a, self, k, m), 1024, 128);
+}
+template <class S>
+PERSIST_FN void persist_keep_together(const persist_args &a, const persist_way &way, const persist_self &self) {
+    for (int k = S::in_registers; k < S::tiles_k; k++)
+        for (int m = 0; m < S::tiles_m; m++) {
+            uint32_t word[4];
+            ptx_load16_constant(word, persist_packed<S>(way, self, k * S::tiles_m + m));
+            uint32_t *to = (uint32_t *)(self.shared + (persist_together_at<S>(a, self, k, m) - self.at));
+#pragma unroll
+            for (int i = 0; i < 4; i++) to[(i / 2 * 8 + self.warp % 4 * 2 + i % 2) * 32 + self.lane] = word[i];
+        }
+}
+
 template <class S>
 PERSIST_FN void persist_load_weights(const persist_args &a, const persist_way &way, const persist_self &self,
                                      persist_weights<S> &w) {
@@ -26,7 +54,11 @@ PERSIST_FN void persist_load_weights(const persist_args &a, const persist_way &w
 #pragma unroll
         for (int m = 0; m < S::tiles_m; m++)
             ptx_load16_constant(w.tile[m][k], persist_packed<S>(way, self, k * S::tiles_m + m));
-    const uint32_t to = self.at + a.shared_weights + self.warp * (S::in_shared * S::tiles_m * 512) + self.lane * 16;
+    if constexpr (S::together) {
+        persist_keep_together<S>(a, way, self);
+        return;
+    }
+    const uint32_t to = persist_kept<S>(a, self);
     for (int km = 0; km < S::in_shared * S::tiles_m; km++)
         ptx_copy16(to + km * 512, persist_packed<S>(way, self, S::in_registers * S::tiles_m + km));
     ptx_copies_wait();
@@ -42,7 +74,7 @@ template <class S> struct persist_rows {
 template <class S> PERSIST_FN void persist_load_rows(persist_rows<S> &rows, uint32_t v, int k, bool pair) {
 #pragma unroll
     for (int n = 0; n < S::tiles_n; n++) {
-        const uint32_t from = v + n * (S::v_pieces * 128) + k * (S::tile_bytes * 8);
+        const uint32_t from = v + n * S::v_stride_n + k * (S::tile_bytes * 8);
         if (pair) {
             ptx_load_matrices(rows.of[n], from);
         } else {
@@ -105,7 +137,7 @@ PERSIST_FN void persist_multiply_exact(persist_sums<S> &sums, const uint32_t (&t
 #pragma unroll
         for (int column = 0; column < 8; column++) {
             uint32_t x[4];
-            ptx_load_shared(x, v + n * (S::v_pieces * 128) + k * 128 + column * 16);
+            ptx_load_shared(x, v + n * S::v_stride_n + k * 128 + column * 16);
 #pragma unroll
             for (int m = 0; m < S::tiles_m; m++) {
                 float sum = sums.of[m][n][S::columns == 8 ? column : 0];
@@ -118,11 +150,12 @@ PERSIST_FN void persist_multiply_exact(persist_sums<S> &sums, const uint32_t (&t
 
 /* Few sums are added up twice, over even and odd tiles of k: a chain of matrix instructions waits for each. */
 template <class S> struct persist_two_sums {
-    static constexpr bool apart = S::math != PERSIST_F32 && S::tiles_m * S::tiles_n <= 4 && S::tiles_k > 1;
+    static constexpr bool apart =
+        S::math != PERSIST_F32 && !S::together && S::tiles_m * S::tiles_n <= 4 && S::tiles_k > 1;
     persist_sums<S> even, odd;
 };
 
-/* Tiles k and, where there is a second, k + 1 of all tiles_m rows of tiles. */
+/* Tiles k and, where there is a second, k + 1 of all tiles_m rows of tiles; v: address of tile `first`. */
 template <class S>
 PERSIST_FN void persist_multiply_pair(persist_two_sums<S> &sums, const uint32_t (&tile)[2][S::tiles_m][4], uint32_t v,
                                       int k, bool pair) {
@@ -144,50 +177,53 @@ PERSIST_FN void persist_multiply_pair(persist_two_sums<S> &sums, const uint32_t 
 /* Where the lane begins to read v: the beginning of the warp's k, for matrix instructions its 16 bytes there. */
 template <class S> PERSIST_FN uint32_t persist_rows_begin(const persist_self &self, uint32_t v) {
     const int wk = self.warp / S::warps_m;
-    return v + wk * (S::tiles_k * S::tile_bytes * 8) + (S::math == PERSIST_F32 ? 0 : self.lane * 16);
+    return v + wk * S::v_stride_k + (S::math == PERSIST_F32 ? 0 : self.lane * 16);
 }
 
 /* A piece of the streamed tiles: two tiles of k. */
 template <class S>
-PERSIST_FN void persist_ask(const persist_way &way, const persist_self &self, uint32_t (&tile)[2][S::tiles_m][4],
-                            int k) {
+PERSIST_FN void persist_ask(const persist_way &way, const persist_self &self, uint32_t (&tile)[2][S::tiles_m][4], int k,
+                            int end) {
 #pragma unroll
     for (int second = 0; second < 2; second++)
 #pragma unroll
         for (int m = 0; m < S::tiles_m; m++)
-            if (k + second < S::tiles_k)
+            if (k + second < end)
                 ptx_load16_constant(tile[second][m], persist_packed<S>(way, self, (k + second) * S::tiles_m + m));
 }
 
-/* Tiles that do not stay on chip: PERSIST_AHEAD of them on their way while others are multiplied. */
+/* Tiles [first, end) that do not stay on chip: PERSIST_AHEAD of them on their way while others are multiplied. v: where tile
+ * `first` is multiplied. */
 template <class S>
 PERSIST_FN void persist_multiply_streamed(const persist_way &way, const persist_self &self, persist_two_sums<S> &sums,
-                                          uint32_t v) {
-    constexpr int first = S::in_registers + S::in_shared, pieces = (S::streamed + 1) / 2, ahead = PERSIST_AHEAD / 2;
+                                          uint32_t v, int first, int end) {
+    constexpr int ahead = PERSIST_AHEAD / 2;
+    const int pieces = (end - first + 1) / 2;
     uint32_t tile[ahead][2][S::tiles_m][4];
 #pragma unroll
     for (int i = 0; i < ahead; i++)
-        if (i < pieces) persist_ask<S>(way, self, tile[i], first + 2 * i);
+        if (i < pieces) persist_ask<S>(way, self, tile[i], first + 2 * i, end);
     for (int at = 0; at < pieces; at += ahead)
 #pragma unroll
         for (int i = 0; i < ahead; i++)
             if (at + i < pieces) {
-                const int k = first + 2 * (at + i);
-                persist_multiply_pair<S>(sums, tile[i], v, k, k + 1 < S::tiles_k);
-                if (at + i + ahead < pieces) persist_ask<S>(way, self, tile[i], k + 2 * ahead);
+                const int k = 2 * (at + i);
+                persist_multiply_pair<S>(sums, tile[i], v, k, first + k + 1 < end);
+                if (at + i + ahead < pieces) persist_ask<S>(way, self, tile[i], first + k + 2 * ahead, end);
             }
 }
 
-/* sums = the warp's tiles of M x v; v: address of the half's rows. */
+/* sums += the warp's tiles [first, end) of k x v; v: address of tile `first`. Both are known to the compiler. */
 template <class S>
-PERSIST_FN void persist_product(const persist_args &a, const persist_way &way, const persist_self &self,
-                                const persist_weights<S> &w, uint32_t v, persist_sums<S> &total) {
-    persist_two_sums<S> sums = {};
-    const uint32_t begin = persist_rows_begin<S>(self, v);
+PERSIST_FN void persist_multiply_range(const persist_args &a, const persist_way &way, const persist_self &self,
+                                       const persist_weights<S> &w, uint32_t v, int first, int end,
+                                       persist_two_sums<S> &sums) {
+    constexpr int kept = S::in_registers + S::in_shared;
 #pragma unroll
     for (int k = 0; k < S::in_registers; k += 2) {
+        if (k < first || k >= end) continue;
         uint32_t tile[2][S::tiles_m][4];
-        const bool pair = k + 1 < S::in_registers;
+        const bool pair = k + 1 < S::in_registers && k + 1 < end;
 #pragma unroll
         for (int m = 0; m < S::tiles_m; m++)
 #pragma unroll
@@ -195,24 +231,30 @@ PERSIST_FN void persist_product(const persist_args &a, const persist_way &way, c
                 tile[0][m][i] = w.tile[m][k][i];
                 tile[1][m][i] = w.tile[m][pair ? k + 1 : k][i];
             }
-        persist_multiply_pair<S>(sums, tile, begin, k, pair);
+        persist_multiply_pair<S>(sums, tile, v, k - first, pair);
     }
-    if constexpr (S::in_shared > 0) {
-        const uint32_t from =
-            self.at + a.shared_weights + self.warp * (S::in_shared * S::tiles_m * 512) + self.lane * 16;
+    const int low = first > S::in_registers ? first : S::in_registers, high = end < kept ? end : kept;
+    const uint32_t from = persist_kept<S>(a, self);
+    if (S::in_shared > 0 && low < high) {
 #pragma unroll 2
-        for (int k = 0; k < S::in_shared; k += 2) {
+        for (int k = low; k < high; k += 2) {
             uint32_t tile[2][S::tiles_m][4];
-            const bool pair = S::in_shared % 2 == 0 || k + 1 < S::in_shared;
+            const bool pair = (S::in_shared % 2 == 0 && S::chunks == 1) || k + 1 < high;
 #pragma unroll
             for (int m = 0; m < S::tiles_m; m++) {
-                ptx_load_shared(tile[0][m], from + (k * S::tiles_m + m) * 512);
-                if (pair) ptx_load_shared(tile[1][m], from + ((k + 1) * S::tiles_m + m) * 512);
+                ptx_load_shared(tile[0][m], from + ((k - S::in_registers) * S::tiles_m + m) * 512);
+                if (pair) ptx_load_shared(tile[1][m], from + ((k + 1 - S::in_registers) * S::tiles_m + m) * 512);
             }
-            persist_multiply_pair<S>(sums, tile, begin, S::in_registers + k, pair);
+            persist_multiply_pair<S>(sums, tile, v, k - first, pair);
         }
     }
-    if constexpr (S::streamed > 0) persist_multiply_streamed<S>(way, self, sums, begin);
+    const int from_memory = first > kept ? first : kept;
+    if (S::streamed > 0 && from_memory < end)
+        persist_multiply_streamed<S>(way, self, sums, v + (from_memory - first) * (S::tile_bytes * 8), from_memory,
+                                     end);
+}
+
+template <class S> PERSIST_FN void persist_add_two(const persist_two_sums<S> &sums, persist_sums<S> &total) {
 #pragma unroll
     for (int m = 0; m < S::tiles_m; m++)
 #pragma unroll
@@ -223,10 +265,45 @@ PERSIST_FN void persist_product(const persist_args &a, const persist_way &way, c
                     persist_two_sums<S>::apart ? sums.even.of[m][n][i] + sums.odd.of[m][n][i] : sums.even.of[m][n][i];
 }
 
+/* sums = the warp's tiles of M x v; v: address of the half's rows. */
+template <class S>
+PERSIST_FN void persist_product(const persist_args &a, const persist_way &way, const persist_self &self,
+                                const persist_weights<S> &w, uint32_t v, persist_sums<S> &total) {
+    persist_two_sums<S> sums = {};
+    persist_multiply_range<S>(a, way, self, w, persist_rows_begin<S>(self, v), 0, S::tiles_k, sums);
+    persist_add_two<S>(sums, total);
+}
+
+/* ---------------------------------------------------------------------------------------------------- four warps -- */
+/* sums += four warps' tiles [first, end) of k x v, on its way, one group of instructions: tensor cores read v, and weights that
+ * are not in registers, in shared memory themselves. v: address of tile `first` of the warps' k. */
+template <class S>
+PERSIST_FN void persist_multiply_together(const persist_args &a, const persist_self &self, const persist_weights<S> &w,
+                                          uint32_t v, int first, int end, persist_sums<S> &sums) {
+    const uint64_t rows = ptx_operand_of(v, 128, S::v_stride_n);
+    constexpr int step = S::tile_bytes * 8 / 16; /* of a descriptor, from tile to tile */
+    ptx_together_begin();
+#pragma unroll
+    for (int k = 0; k < S::in_registers; k++)
+#pragma unroll
+        for (int m = 0; m < S::tiles_m; m++)
+            if (k >= first && k < end)
+                ptx_multiply_together<S::math>(sums.of[m], w.tile[m][k], rows + (uint32_t)((k - first) * step));
+#pragma unroll
+    for (int k = first; k < end; k++)
+#pragma unroll
+        for (int m = 0; m < S::tiles_m; m++)
+            if (k >= S::in_registers)
+                ptx_multiply_together<S::math>(sums.of[m], persist_kept_together<S>(a, self, k, m),
+                                               rows + (uint32_t)((k - first) * step));
+    ptx_together_commit();
+}
+
 /* ---------------------------------------------------------------------------------------------------- partial sums -- */
-/* float [halves][warps_k][tiles_n][m_tiled][8] */
+/* float [halves, in many turns 1][warps_k][tiles_n][m_tiled][8] */
 template <class S> PERSIST_FN float *persist_partial(const persist_args &a, const persist_self &self, int half) {
-    return (float *)(self.shared + a.shared_partial) + half * (S::warps_k * S::tiles_n * S::m_tiled * 8);
+    const int which = S::couriers > 0 ? 0 : half;
+    return (float *)(self.shared + a.shared_partial) + which * (S::warps_k * S::tiles_n * S::m_tiled * 8);
 }
 /* float [halves][2][reduce][tiles_n][own][8], in many turns [PERSIST_ARRIVING][reduce]...; an offset in bytes */
 template <class S> PERSIST_FN int persist_arriving(const persist_args &a, int half, int buffer, int from) {
@@ -235,7 +312,7 @@ template <class S> PERSIST_FN int persist_arriving(const persist_args &a, int ha
 }
 template <class S>
 PERSIST_FN uint32_t persist_barrier(const persist_args &a, const persist_self &self, int first, int half, int buffer) {
-    const int index = S::couriers > 0 ? (int)PERSIST_BARRIERS_TURNS + S::halves + half : first + half * 2 + buffer;
+    const int index = S::couriers > 0 ? 2 * S::slots + S::halves + half : first + half * 2 + buffer;
     return self.at + a.shared_barriers + index * 8;
 }
 
@@ -268,7 +345,7 @@ template <class S>
 PERSIST_FN void persist_send_sums(const persist_args &a, const persist_self &self, int half, int buffer, int row, int n,
                                   int column, const uint32_t (&four)[4]) {
     if (row >= S::m) return;
-    const uint32_t owner = (uint32_t)(row / S::own);
+    const uint32_t owner = (uint32_t)(self.q % S::share * S::reduce + row / S::own);
     const int within = row % S::own;
     const uint32_t to =
         self.at + persist_arriving<S>(a, half, buffer, self.p) + ((n * S::own + within) * 8 + column) * 4;
@@ -365,12 +442,12 @@ PERSIST_FN float persist_sum(const persist_args &a, const persist_self &self, in
     if constexpr (S::reduce == 1) {
         const float *from = persist_partial<S>(a, self, half) + (n * S::m_tiled + value) * 8 + column;
 #pragma unroll
-        for (int slot = 0; slot < S::slots; slot++) sum += from[slot * (S::tiles_n * S::m_tiled * 8)];
+        for (int i = 0; i < S::addends; i++) sum += from[i * (S::tiles_n * S::m_tiled * 8)];
     } else {
         const float *from = (const float *)(self.shared + persist_arriving<S>(a, half, count & 1, 0)) +
                             (n * S::own + value) * 8 + column;
 #pragma unroll
-        for (int slot = 0; slot < S::slots; slot++) sum += from[slot * (S::tiles_n * S::own * 8)];
+        for (int i = 0; i < S::addends; i++) sum += from[i * (S::tiles_n * S::own * 8)];
     }
     return sum;
 }

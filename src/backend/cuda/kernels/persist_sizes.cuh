@@ -12,8 +12,8 @@
 
 enum persist_math { PERSIST_F32, PERSIST_TF32, PERSIST_BF16, PERSIST_F16, PERSIST_F32X3 };
 enum persist_gather { PERSIST_LOCAL, PERSIST_CLUSTER, PERSIST_GRID };
-/* Of shared memory's barriers: arrivals of v, of sums; [half][buffer]. In many turns: the first that there is one of a turn. */
-enum { PERSIST_BARRIERS_V = 0, PERSIST_BARRIERS_SUMS = 4, PERSIST_BARRIERS_TURNS = 4 };
+/* Of shared memory's barriers: arrivals of v, of sums; [half][buffer]. */
+enum { PERSIST_BARRIERS_V = 0, PERSIST_BARRIERS_SUMS = 4 };
 enum { PERSIST_ARRIVING = 4 }; /* in many turns: buffers for sums that arrive */
 
 template <class C> struct persist_sizes : C {
@@ -31,23 +31,33 @@ template <class C> struct persist_sizes : C {
     static constexpr int v_bytes = C::warps_k * C::tiles_k * tile_bytes;
     /* v lies in pieces of 16 bytes of k by 8 rows, [rows / 8][pieces][8][16]: what matrix instructions read is contiguous, and so
      * is what a CTA sends. The exchange has as many pieces as k fills. */
-    static constexpr int v_pieces = v_bytes / 16, exchange_pieces = (k * operand + 15) / 16;
+    static constexpr int v_pieces = v_bytes / 16, own_pieces = (k * operand + 15) / 16;
+    static constexpr int exchange_pieces =
+        C::couriers ? v_pieces : own_pieces; /* in many turns slots are brought as they are */
     /* Beside the warps that compute: those that bring v and tell others of it, where slices go in many turns. */
     static constexpr int couriers = C::couriers, all_threads = threads + 32 * couriers;
-    static constexpr int v_buffers = /* others write the next while it is read */
-        C::gather == PERSIST_GRID && couriers == 0 ? 1 : 2;
+    static constexpr int v_buffers = C::gather == PERSIST_GRID ? 1 : 2; /* others write the next while it is read */
+    /* In many turns v comes in `chunks` along k into a ring of `slots`: [warps_k][rows / 8][pieces of the chunk][8][16]; in the
+     * exchange one lies behind the other. */
+    static constexpr int chunk_tiles = C::tiles_k / C::chunks, slot_bytes = rows * (v_bytes / C::chunks);
+    static constexpr int part_bytes = chunk_tiles * tile_bytes * 8;           /* of a warp's k and 8 rows */
+    static constexpr int v_stride_n = couriers ? part_bytes : v_pieces * 128; /* from 8 rows to the next */
+    static constexpr int v_stride_k = couriers ? C::tiles_n * part_bytes : C::tiles_k * tile_bytes * 8; /* of warps_k */
+    static constexpr int v_all_bytes = couriers ? C::slots * slot_bytes : C::halves * v_buffers * rows * v_bytes;
     static constexpr int sum_buffers = couriers ? (int)PERSIST_ARRIVING : 2 * C::halves; /* [half][2], or in turns */
-    static constexpr int v_halves = couriers ? 1 : C::halves; /* that have buffers of v of their own */
     static constexpr int cell_units = narrow && C::units % 8 == 0 ? 8 : 4, cell_rows = 32 / cell_units;
     static constexpr int cell_columns = C::units / cell_units, cell_tiles = cell_columns * (rows / cell_rows);
     static constexpr int cells = (cell_tiles + warps - 1) / warps;
     static constexpr int exchange_bytes = exchange_pieces * 16 * rows;
-    static constexpr int cluster = C::gather == PERSIST_CLUSTER ? C::spread : C::reduce;
+    static constexpr int cluster = C::gather == PERSIST_CLUSTER ? C::spread : C::reduce * C::share;
     static constexpr int group = C::reduce * C::spread;
-    static constexpr int slots =
+    static constexpr int addends =
         C::reduce > 1 ? C::reduce : C::warps_k;                      /* partial sums of a value of y that cells add */
     static constexpr bool direct = C::reduce > 1 && C::warps_k == 1; /* accumulators go to their owners as they are */
     static constexpr int streamed = C::tiles_k - C::in_registers - C::in_shared;
+    /* Four warps multiply together, one matrix instruction: wgmma. */
+    static constexpr bool together = PTX_TOGETHER && couriers > 0 && C::warps_m % 4 == 0 && streamed == 0 &&
+                                     (narrow || C::math == PERSIST_TF32) && (C::tiles_n == 2 || C::tiles_n == 4);
     static_assert(m_tiled >= m && v_bytes >= k * operand, "the warps do not cover M");
     static_assert(C::gather != PERSIST_CLUSTER || C::reduce == 1, "gathers through a cluster or reduces in it");
     static_assert(C::gather != PERSIST_LOCAL || C::spread == 1, "local v is the CTA's own");
@@ -55,6 +65,9 @@ template <class C> struct persist_sizes : C {
     static_assert(C::in_shared % 2 == 0 || streamed == 0, "tiles go by pairs");
     static_assert(couriers == 0 || C::gather == PERSIST_GRID, "turns are taken in a grid");
     static_assert(couriers == 0 || C::halves > (C::reduce > 1 ? 2 : 1), "a turn's v comes while others are at work");
+    static_assert(C::tiles_k % C::chunks == 0 && C::spread % C::share == 0, "chunks and shares are equal");
+    static_assert(C::chunks == 1 || chunk_tiles % 2 == 0, "tiles go by pairs");
+    static_assert(couriers == 0 || slot_bytes % (16 * C::share) == 0, "16 bytes are brought at a time");
     static_assert(exchange_pieces <= v_pieces && k * operand % 4 == 0, "v has room for the exchange");
     static_assert(C::gather != PERSIST_CLUSTER || C::units * operand % 16 == 0, "16 bytes are sent at a time");
 };
@@ -163,6 +176,14 @@ template <class S> PERSIST_FN void persist_store_operand(void *to, uint32_t at, 
 /* Where byte `byte` of k of a row lies in v of `pieces` pieces. */
 PERSIST_FN int persist_v_at(int pieces, int row, int byte) {
     return ((row / 8 * pieces + byte / 16) * 8 + row % 8) * 16 + byte % 16;
+}
+
+/* The same in the exchange of many turns: chunk by chunk as slots have it. */
+template <class S> PERSIST_FN int persist_exchange_at(int row, int byte) {
+    if constexpr (S::couriers == 0) return persist_v_at(S::exchange_pieces, row, byte);
+    const int wk = byte / (S::chunks * S::part_bytes / 8), within = byte % (S::chunks * S::part_bytes / 8);
+    const int chunk = within / (S::part_bytes / 8), at = within % (S::part_bytes / 8);
+    return ((chunk * S::warps_k + wk) * S::tiles_n + row / 8) * S::part_bytes + (at / 16 * 8 + row % 8) * 16 + at % 16;
 }
 
 /* Zeros behind the `count` values of an operand row. */

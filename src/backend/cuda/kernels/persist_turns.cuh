@@ -3,20 +3,45 @@
  * step of the other slices before, so nobody waits for the exchange, only for its bytes.
  *
  * The states of the slices lie in shared memory and are taken to registers in turn. Warps of their own, the couriers, bring v of
- * the items to come into two buffers, and tell the other CTAs what was given: a counter is asked for, and memory waited
- * for, where no product waits. Where sums are reduced over a cluster, an item's product is computed before the cells of the
- * item before it: sums are on their way in the meantime. */
+ * the items to come, chunk by chunk of k, into a ring of slots, and tell the other CTAs what was given: a counter is asked
+ * for, and memory waited for, where no product waits. CTAs of a cluster that read the same v (`share`) bring a part each, for all of
+ * them. Where sums are reduced over a cluster, an item's product is computed before the cells of the item before it: sums are
+ * on their way in the meantime. */
 #ifndef SLI_CUDA_PERSIST_TURNS_CUH
 #define SLI_CUDA_PERSIST_TURNS_CUH
 
 #include "backend/cuda/kernels/persist_halves.cuh"
 
-/* Shared memory's barriers: buffer of v has come, is free; v of a slice was given; behind them those of sums: persist_barrier. */
-enum { PERSIST_FULL = 0, PERSIST_FREE = 2, PERSIST_GIVEN = PERSIST_BARRIERS_TURNS };
-enum { PERSIST_GATHERERS = 3 }; /* of the couriers; the last one tells others */
+/* Of the couriers: who brings v, who tells others. Registers change hands by four warps: two have nothing to do. */
+enum { PERSIST_BRINGS = 0, PERSIST_TELLS = 1 };
 
+/* Shared memory's barriers: a slot's chunk has come, the slot is free, v of a slice was given; behind them those of sums:
+ * persist_barrier. */
 PERSIST_FN uint32_t persist_turn_barrier(const persist_args &a, const persist_self &self, int index) {
     return self.at + a.shared_barriers + index * 8;
+}
+template <class S> PERSIST_FN uint32_t persist_full(const persist_args &a, const persist_self &self, int slot) {
+    return persist_turn_barrier(a, self, slot);
+}
+template <class S> PERSIST_FN uint32_t persist_free(const persist_args &a, const persist_self &self, int slot) {
+    return persist_turn_barrier(a, self, S::slots + slot);
+}
+template <class S> PERSIST_FN uint32_t persist_slice_given(const persist_args &a, const persist_self &self, int turn) {
+    return persist_turn_barrier(a, self, 2 * S::slots + turn);
+}
+
+/* The slot of a chunk, and how often it has been filled before. */
+struct persist_slot {
+    int index;
+    uint32_t before;
+};
+template <class S> PERSIST_FN persist_slot persist_next(const persist_slot &slot) {
+    const bool last = slot.index + 1 == S::slots;
+    return persist_slot{last ? 0 : slot.index + 1, last ? slot.before + 1 : slot.before};
+}
+/* The place in the cluster of the CTA that shares v as number `sharer`. */
+template <class S> PERSIST_FN uint32_t persist_sharer(const persist_self &self, int sharer) {
+    return (uint32_t)(sharer * S::reduce + self.p);
 }
 
 /* int [halves][2] in shared memory: where there are lengths. */
@@ -51,29 +76,45 @@ template <class S> PERSIST_FN int persist_gives(const persist_way &way, const pe
 }
 
 /* ----------------------------------------------------------------------------------------------------- couriers -- */
-/* v of every product, in the order of items, as soon as it was given and a buffer is free. */
+/* v of every product, chunk by chunk in the order of items, as soon as it was given and a slot is free in all CTAs that share;
+ * each of these brings its part of a chunk. One lane does it. */
 template <class S>
 PERSIST_FN void persist_bring(const persist_args &a, const persist_way &way, const persist_self &self) {
-    constexpr int pieces = S::exchange_pieces * 8;
-    const int thread = (self.warp - S::warps) * 32 + self.lane, steps = persist_item_steps<S>(way);
-    uint32_t products = 0;
+    constexpr int part = S::slot_bytes / S::share;
+    const int steps = persist_item_steps<S>(way), from = self.q % S::share * part;
+    if (self.lane != 0) return;
+    persist_slot slot = {0, 0};
+    uint32_t all = 0;
+    for (int sharer = 0; sharer < S::share; sharer++) all |= 1u << persist_sharer<S>(self, sharer);
     for (persist_item item = {0, 0}; item.s < steps; item = persist_next<S>(item)) {
         const int k = persist_product_of<S>(persist_turn_range<S>(a, way, self, item.turn), item.s);
         if (k < 0) continue;
-        const uint32_t buffer = products & 1u;
-        if (self.lane == 0) persist_await_counter<S>(way, self, item.turn, k + 1);
-        __syncwarp();
-        if (products > 1)
-            ptx_arrivals_wait(persist_turn_barrier(a, self, PERSIST_FREE + (int)buffer), ((products >> 1) - 1u) & 1u);
-        const unsigned char *from = persist_exchange<S>(way, self, item.turn, k + 1);
-        const uint32_t to = self.at + persist_v<S>(0, (int)buffer);
-        for (int n = 0; n < S::tiles_n; n++)
-            for (int i = thread; i < pieces; i += 32 * PERSIST_GATHERERS)
-                ptx_copy16(to + (n * (S::v_pieces * 8) + i) * 16, from + (n * pieces + i) * 16);
-        ptx_copies_arrive(persist_turn_barrier(a, self, PERSIST_FULL + (int)buffer));
-        products++;
+        persist_await_counter<S>(way, self, item.turn, k + 1);
+        ptx_fence_bring();
+        const unsigned char *v = persist_exchange<S>(way, self, item.turn, k + 1) + from;
+        for (int chunk = 0; chunk < S::chunks; chunk++) {
+            const uint32_t full = persist_full<S>(a, self, slot.index),
+                           to = self.at + slot.index * S::slot_bytes + from;
+            if (slot.before > 0) ptx_arrivals_wait(persist_free<S>(a, self, slot.index), (slot.before - 1u) & 1u);
+            ptx_arrivals_expect(full, S::slot_bytes);
+            if constexpr (S::share == 1)
+                ptx_bring(to, v + chunk * S::slot_bytes, part, full);
+            else
+                ptx_bring_all(to, v + chunk * S::slot_bytes, part, full, all);
+            slot = persist_next<S>(slot);
+        }
     }
-    ptx_copies_wait();
+}
+
+/* Zeros in what no CTA gives of the exchange: k has padding. One does it, before it gives anything. */
+template <class S> PERSIST_FN void persist_pad_exchange(const persist_way &way, const persist_self &self) {
+    constexpr int first = S::k * S::operand / 4, words = S::v_bytes / 4 - first;
+    if (words == 0 || self.q + 1 != S::spread) return;
+    for (int turn = 0; turn < S::halves; turn++)
+        for (int buffer = 0; buffer < 2; buffer++)
+            for (int i = self.thread; i < S::rows * words; i += S::threads)
+                *(uint32_t *)(persist_exchange<S>(way, self, turn, buffer) +
+                              persist_exchange_at<S>(i / words, (first + i % words) * 4)) = 0u;
 }
 
 /* Tells the group that v of a slice was given. Forward the state that step 0 enters from is given first. */
@@ -81,13 +122,13 @@ template <class S>
 PERSIST_FN void persist_tell(const persist_args &a, const persist_way &way, const persist_self &self) {
     if (self.lane != 0) return;
     for (int turn = 0; !S::backward && turn < S::halves; turn++) {
-        ptx_arrivals_wait(persist_turn_barrier(a, self, PERSIST_GIVEN + turn), 0);
+        ptx_arrivals_wait(persist_slice_given<S>(a, self, turn), 0);
         ptx_count_release(persist_counter<S>(way, self, turn));
     }
     for (persist_item item = {0, 0}; item.s < way.steps; item = persist_next<S>(item)) {
         const int count = persist_gives<S>(way, persist_turn_range<S>(a, way, self, item.turn), item.s);
         if (count == 0) continue;
-        ptx_arrivals_wait(persist_turn_barrier(a, self, PERSIST_GIVEN + item.turn), (uint32_t)(count - 1) & 1u);
+        ptx_arrivals_wait(persist_slice_given<S>(a, self, item.turn), (uint32_t)(count - 1) & 1u);
         ptx_count_release(persist_counter<S>(way, self, item.turn));
     }
 }
@@ -124,7 +165,7 @@ PERSIST_FN void persist_keep_state(const persist_args &a, const persist_self &se
 /* The cells of the slice have given: a warp's arrival. */
 template <class S> PERSIST_FN void persist_turn_given(const persist_args &a, const persist_self &self, int turn) {
     __syncwarp();
-    if (self.lane == 0) ptx_arrive(persist_turn_barrier(a, self, PERSIST_GIVEN + turn));
+    if (self.lane == 0) ptx_arrive(persist_slice_given<S>(a, self, turn));
 }
 
 /* What the item's cells read of memory: while the products of others are computed. */
@@ -144,25 +185,72 @@ PERSIST_FN void persist_turn_ahead(const persist_args &a, const persist_way &way
     }
 }
 
+/* This warp has read the slot: all that may write there are told. */
+template <class S> PERSIST_FN void persist_slot_read(const persist_args &a, const persist_self &self, int slot) {
+    __syncwarp();
+    if constexpr (S::share == 1) {
+        if (self.lane == 0) ptx_arrive(persist_free<S>(a, self, slot));
+    } else {
+        if (self.lane < S::share)
+            ptx_arrive_at(ptx_map(persist_free<S>(a, self, slot), persist_sharer<S>(self, self.lane)));
+    }
+}
+
+/* sums = the product of the chunks that `slot` begins with; `slot` = behind them. */
+template <class S>
+PERSIST_FN void persist_turn_product_of(const persist_args &a, const persist_way &way, const persist_self &self,
+                                        const persist_weights<S> &w, persist_slot &slot, persist_sums<S> &total) {
+    constexpr int tiles = S::chunk_tiles;
+    persist_two_sums<S> sums = {};
+    int before = 0; /* the slot of the chunk before, which tensor cores may still read */
+    if constexpr (S::together)
+#pragma unroll
+        for (int m = 0; m < S::tiles_m; m++) ptx_together_sums(sums.even.of[m]);
+#pragma unroll
+    for (int chunk = 0; chunk < S::chunks; chunk++) {
+        const uint32_t v = self.at + slot.index * S::slot_bytes;
+        ptx_arrivals_wait(persist_full<S>(a, self, slot.index), slot.before & 1u);
+        if constexpr (S::together) {
+            const uint32_t own = v + self.warp / S::warps_m * S::v_stride_k;
+            persist_multiply_together<S>(a, self, w, own, chunk * tiles, chunk * tiles + tiles, sums.even);
+            if (chunk > 0) {
+                ptx_together_wait<1>();
+                persist_slot_read<S>(a, self, before);
+            }
+            before = slot.index;
+        } else {
+            persist_multiply_range<S>(a, way, self, w, persist_rows_begin<S>(self, v), chunk * tiles,
+                                      chunk * tiles + tiles, sums);
+            persist_slot_read<S>(a, self, slot.index);
+        }
+        slot = persist_next<S>(slot);
+    }
+    if constexpr (S::together) {
+        ptx_together_wait<0>();
+#pragma unroll
+        for (int m = 0; m < S::tiles_m; m++) ptx_together_sums(sums.even.of[m]);
+        persist_slot_read<S>(a, self, before);
+    }
+    persist_add_two<S>(sums, total);
+}
+
 /* Sums of product number `products` of all: in this CTA's partial sums, or on their way to their owners. A CTA is at most two
  * products ahead of others of its cluster, whose cells may be one behind: four buffers for what arrives. */
 template <class S>
 PERSIST_FN void persist_turn_multiply(const persist_args &a, const persist_way &way, const persist_self &self,
-                                      const persist_weights<S> &w, uint32_t products) {
-    const int buffer = (int)(products & 1u), arriving = (int)(products % PERSIST_ARRIVING);
+                                      const persist_weights<S> &w, uint32_t products, persist_slot &slot) {
+    const int arriving = (int)(products % PERSIST_ARRIVING);
     persist_sums<S> sums;
-    ptx_arrivals_wait(persist_turn_barrier(a, self, PERSIST_FULL + buffer), (products >> 1) & 1u);
-    persist_product<S>(a, way, self, w, self.at + persist_v<S>(0, buffer), sums);
-    __syncwarp();
-    if (self.lane == 0) ptx_arrive(persist_turn_barrier(a, self, PERSIST_FREE + buffer));
+    persist_turn_product_of<S>(a, way, self, w, slot, sums);
+    /* Partial sums of the item before have been read; and a warp's sums may be of one owner alone, which could get ahead of
+     * the others' cells. */
+    persist_sync<S>();
     if constexpr (S::direct) {
-        persist_sync<
-            S>(); /* a warp's sums are of one owner: without it that one could get ahead of the others' cells */
         persist_send_direct<S>(a, self, sums, arriving, 0);
     } else {
-        persist_put_sums<S>(a, self, sums, buffer); /* two: cells may still read those of the item before */
+        persist_put_sums<S>(a, self, sums, 0);
         persist_sync<S>();
-        if constexpr (S::reduce > 1) persist_send_added<S>(a, self, buffer, arriving, 0);
+        if constexpr (S::reduce > 1) persist_send_added<S>(a, self, 0, arriving, 0);
     }
 }
 
@@ -227,7 +315,7 @@ PERSIST_FN void persist_turn_cells(const persist_args &a, const persist_way &way
     const persist_item item = t.cell, next = persist_next<S>(item);
     const persist_range range = persist_turn_range<S>(a, way, self, item.turn);
     const int k = persist_product_of<S>(range, item.s), gives = persist_gives<S>(way, range, item.s);
-    const int sums = (int)(t.summed % (S::reduce > 1 ? PERSIST_ARRIVING : 2));
+    const int sums = (int)(t.summed % (S::reduce > 1 ? PERSIST_ARRIVING : 1));
     persist_half<S> &h = t.h;
     float dr[S::cells][S::gates] = {};
     if (k >= 0) persist_turn_sums<S>(a, self, t.summed++);
@@ -263,6 +351,7 @@ PERSIST_FN void persist_turn_cells(const persist_args &a, const persist_way &way
 template <class S>
 PERSIST_FN void persist_turns_begin(const persist_args &a, const persist_way &way, const persist_self &self,
                                     persist_turns<S> &t) {
+    persist_pad_exchange<S>(way, self);
     t.cell = persist_item{0, 0};
     t.written = persist_item{-1, 0};
     t.summed = 0;
@@ -301,6 +390,7 @@ PERSIST_FN void persist_take_turns(const persist_args &a, const persist_way &way
     constexpr int lag = S::reduce > 1 ? 1 : 0; /* items that cells are behind products */
     const int steps = persist_item_steps<S>(way);
     persist_turns<S> t;
+    persist_slot slot = {0, 0};
     uint32_t products = 0;
     persist_turns_begin<S>(a, way, self, t);
     persist_item item = {0, 0};
@@ -310,7 +400,7 @@ PERSIST_FN void persist_take_turns(const persist_args &a, const persist_way &way
         persist_delay<S>(a, n);
         if (item.s < steps) {
             if (persist_product_of<S>(persist_turn_range<S>(a, way, self, item.turn), item.s) >= 0)
-                persist_turn_multiply<S>(a, way, self, w, products++);
+                persist_turn_multiply<S>(a, way, self, w, products++, slot);
             item = persist_next<S>(item);
         }
         if (n >= lag) persist_turn_cells<S>(a, way, self, t);
@@ -338,12 +428,12 @@ PERSIST_FN void persist_begin_turns(const persist_args &a, const persist_way &wa
             to[1] = range.end;
         }
     if (self.thread != 0) return;
-    for (int buffer = 0; buffer < 2; buffer++) {
-        ptx_arrivals_init(persist_turn_barrier(a, self, PERSIST_FULL + buffer), 32 * PERSIST_GATHERERS);
-        ptx_arrivals_init(persist_turn_barrier(a, self, PERSIST_FREE + buffer), S::warps);
+    for (int slot = 0; slot < S::slots; slot++) {
+        ptx_arrivals_init(persist_full<S>(a, self, slot), 1);
+        ptx_arrivals_init(persist_free<S>(a, self, slot), S::share * S::warps);
     }
-    for (int turn = 0; turn < S::halves; turn++)
-        ptx_arrivals_init(persist_turn_barrier(a, self, PERSIST_GIVEN + turn), S::warps);
+    for (int turn = 0; turn < S::halves; turn++) ptx_arrivals_init(persist_slice_given<S>(a, self, turn), S::warps);
+    ptx_arrivals_init_fence();
 }
 
 /* Barriers are ready, in all CTAs that send to one another. */
@@ -356,7 +446,7 @@ template <class S> PERSIST_FN void persist_turns_meet() {
 
 template <class S>
 PERSIST_FN void persist_run_turns(const persist_args &a, const persist_way &way, const persist_self &self) {
-    static_assert(S::couriers == PERSIST_GATHERERS + 1 && S::warps == 8, "whole groups of four warps share registers");
+    static_assert(S::couriers == 4 && S::warps == 8, "whole groups of four warps share registers");
     if (self.warp < S::warps) {
         PTX_REGISTERS_MORE(232);
         persist_weights<S> w;
@@ -368,10 +458,8 @@ PERSIST_FN void persist_run_turns(const persist_args &a, const persist_way &way,
     }
     PTX_REGISTERS_FEWER(40);
     persist_turns_meet<S>();
-    if (self.warp < S::warps + PERSIST_GATHERERS)
-        persist_bring<S>(a, way, self);
-    else
-        persist_tell<S>(a, way, self);
+    if (self.warp == S::warps + PERSIST_BRINGS) persist_bring<S>(a, way, self);
+    if (self.warp == S::warps + PERSIST_TELLS) persist_tell<S>(a, way, self);
     __syncwarp();
 }
 

@@ -91,9 +91,9 @@ PTX_FN void ptx_arrivals_init_fence() {
 PTX_FN void ptx_arrive(uint32_t barrier) {
     PTX_CLUSTER(("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory"));
 }
-/* An arrival as soon as all that this thread has asked ptx_copy16 for is there. */
-PTX_FN void ptx_copies_arrive(uint32_t barrier) {
-    PTX_CLUSTER(("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory"));
+/* At the barrier of a CTA of the cluster: address from ptx_map. */
+PTX_FN void ptx_arrive_at(uint32_t barrier) {
+    PTX_CLUSTER(("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory"));
 }
 /* An arrival: the phase ends when `bytes` more have come. */
 PTX_FN void ptx_arrivals_expect(uint32_t barrier, uint32_t bytes) {
@@ -117,6 +117,28 @@ PTX_FN void ptx_send16(uint32_t to, const uint32_t (&v)[4], uint32_t barrier) {
         ("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1,%2,%3,%4}, [%5];" ::"r"(to),
          "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]), "r"(barrier)
          : "memory"));
+}
+
+/* `bytes` (times 16) of global memory into the shared memory of this CTA; its barrier counts them. */
+PTX_FN void ptx_bring(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
+    PTX_CLUSTER(("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory"));
+}
+/* The same to this place in all CTAs of the cluster that `mask` has, each with its own barrier. */
+PTX_FN void ptx_bring_all(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier, uint32_t mask) {
+    PTX_CLUSTER(("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, "
+                 "[%3], %4;" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier), "h"((uint16_t)mask)
+                 : "memory"));
+}
+/* What this thread has seen of global memory is seen by its ptx_bring. */
+PTX_FN void ptx_fence_bring() {
+    PTX_CLUSTER(("fence.proxy.async.global;" ::: "memory"));
+}
+/* What this thread has stored to shared memory is seen by ptx_bring and by tensor cores that read it there. */
+PTX_FN void ptx_fence_shared() {
+    PTX_CLUSTER(("fence.proxy.async.shared::cta;" ::: "memory"));
 }
 
 /* --------------------------------------------------------------------------------------------------------- grid -- */
@@ -158,6 +180,80 @@ PTX_FN void ptx_mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uin
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+/* Four warps together: d += a b as above, 16 rows of a warp after those of another, columns 8 n; b lies in shared memory in
+ * pieces of 16 bytes of k by 8 columns. sm_90 alone. */
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define PTX_TOGETHER true
+#define PTX_TOGETHER_CODE(code) asm volatile code
+#else
+#define PTX_TOGETHER false
+#define PTX_TOGETHER_CODE(code) __trap()
+#endif
+/* Descriptor of b, or of a in shared memory: bytes from a piece to the next of k, from 8 columns (of a: rows) to the next; + 1
+ * is 16 bytes. An address has the number of the CTA in its cluster above these bits. */
+PTX_FN uint64_t ptx_operand_of(uint32_t address, uint32_t next_k, uint32_t next) {
+    return (uint64_t)((address & 0x3FFFFu) >> 4) | (uint64_t)(next_k >> 4) << 16 | (uint64_t)(next >> 4) << 32;
+}
+PTX_FN void ptx_together_begin() {
+    PTX_TOGETHER_CODE(("wgmma.fence.sync.aligned;" ::: "memory"));
+}
+/* What was begun since the last one is a group. */
+PTX_FN void ptx_together_commit() {
+    PTX_TOGETHER_CODE(("wgmma.commit_group.sync.aligned;" ::: "memory"));
+}
+/* All but the last LEFT groups are complete. */
+template <int LEFT> PTX_FN void ptx_together_wait() {
+    PTX_TOGETHER_CODE(("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory"));
+}
+/* Sums of the groups that are complete: not read before this, nor written after. */
+template <int N> PTX_FN void ptx_together_sums(float (&d)[N][4]) {
+#pragma unroll
+    for (int n = 0; n < N; n++) asm volatile("" : "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])::"memory");
+}
+#define PTX_D1(i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
+#define PTX_D2(i) PTX_D1(i), PTX_D1(i + 1)
+#define PTX_D4(i) PTX_D2(i), PTX_D2(i + 2)
+#define PTX_NAMES2 "{%0,%1,%2,%3,%4,%5,%6,%7"
+#define PTX_NAMES4 PTX_NAMES2 ",%8,%9,%10,%11,%12,%13,%14,%15"
+/* WORDS: a in registers; SHARED: its descriptor. */
+#define PTX_NAMES_WORDS2 PTX_NAMES2 "}, {%8,%9,%10,%11}, %12"
+#define PTX_NAMES_WORDS4 PTX_NAMES4 "}, {%16,%17,%18,%19}, %20"
+#define PTX_NAMES_SHARED2 PTX_NAMES2 "}, %8, %9"
+#define PTX_NAMES_SHARED4 PTX_NAMES4 "}, %16, %17"
+#define PTX_IN_WORDS "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
+#define PTX_IN_SHARED "l"(a), "l"(b)
+#define PTX_WGMMA(A, N8, COLUMNS, K, TYPES, TAIL)                                                       \
+    PTX_TOGETHER_CODE(("{\n.reg .pred add;\nsetp.eq.u32 add, 1, 1;\n"                                   \
+                       "wgmma.mma_async.sync.aligned.m64" COLUMNS K ".f32." TYPES " " PTX_NAMES_##A##N8 \
+                       ", add, 1, 1" TAIL ";\n}"                                                        \
+                       : PTX_D##N8(0)                                                                   \
+                       : PTX_IN_##A))
+#define PTX_WGMMA_N(A, K, TYPES, TAIL)          \
+    if constexpr (N == 2)                       \
+        PTX_WGMMA(A, 2, "n16", K, TYPES, TAIL); \
+    else                                        \
+        PTX_WGMMA(A, 4, "n32", K, TYPES, TAIL)
+/* a in registers. MATH as in persist_sizes.cuh: 1 tf32, 2 bf16, 3 f16. N: 2 or 4. */
+template <int MATH, int N> PTX_FN void ptx_multiply_together(float (&d)[N][4], const uint32_t (&a)[4], uint64_t b) {
+    static_assert(N == 2 || N == 4, "16 or 32 columns");
+    if constexpr (MATH == 1)
+        PTX_WGMMA_N(WORDS, "k8", "tf32.tf32", "");
+    else if constexpr (MATH == 2)
+        PTX_WGMMA_N(WORDS, "k16", "bf16.bf16", ", 0");
+    else
+        PTX_WGMMA_N(WORDS, "k16", "f16.f16", ", 0");
+}
+/* a in shared memory: its descriptor. */
+template <int MATH, int N> PTX_FN void ptx_multiply_together(float (&d)[N][4], uint64_t a, uint64_t b) {
+    static_assert(N == 2 || N == 4, "16 or 32 columns");
+    if constexpr (MATH == 1)
+        PTX_WGMMA_N(SHARED, "k8", "tf32.tf32", "");
+    else if constexpr (MATH == 2)
+        PTX_WGMMA_N(SHARED, "k16", "bf16.bf16", ", 0, 0");
+    else
+        PTX_WGMMA_N(SHARED, "k16", "f16.f16", ", 0, 0");
+}
+
 /* Rounded to what tf32 products read, ties away from zero; the low bits are zeros. */
 PTX_FN uint32_t ptx_tf32(uint32_t x) {
     uint32_t y;

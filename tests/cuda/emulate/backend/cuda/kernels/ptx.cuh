@@ -75,8 +75,8 @@ PTX_FN void ptx_arrivals_init_fence() {}
 PTX_FN void ptx_arrive(uint32_t barrier, EMULATE_HERE) {
     emulate::arrivals_expect(barrier, 0, at);
 }
-PTX_FN void ptx_copies_arrive(uint32_t barrier, EMULATE_HERE) {
-    emulate::copies_arrive(barrier, at);
+PTX_FN void ptx_arrive_at(uint32_t barrier, EMULATE_HERE) {
+    emulate::arrive_at(barrier, at);
 }
 #define PTX_REGISTERS_MORE(count)
 #define PTX_REGISTERS_FEWER(count)
@@ -89,9 +89,18 @@ PTX_FN void ptx_arrivals_wait(uint32_t barrier, uint32_t parity, EMULATE_HERE) {
 PTX_FN void ptx_send16(uint32_t to, const uint32_t (&v)[4], uint32_t barrier, EMULATE_HERE) {
     emulate::send_later(to, v, nullptr, 16, barrier, at);
 }
-PTX_FN void ptx_bulk_copy(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier, EMULATE_HERE) {
+PTX_FN void ptx_bring(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier, EMULATE_HERE) {
     emulate::send_later(to, nullptr, from, bytes, barrier, at);
 }
+PTX_FN void ptx_bring_all(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier, uint32_t mask,
+                          EMULATE_HERE) {
+    for (uint32_t rank = 0; rank < 32; rank++)
+        if (mask >> rank & 1u)
+            emulate::send_later(emulate::map_shared(to, rank, at), nullptr, from, bytes,
+                                emulate::map_shared(barrier, rank, at), at);
+}
+PTX_FN void ptx_fence_bring() {}
+PTX_FN void ptx_fence_shared() {}
 
 /* --------------------------------------------------------------------------------------------------------- grid -- */
 PTX_FN void ptx_count_release(uint32_t *counter, EMULATE_HERE) {
@@ -150,6 +159,41 @@ PTX_FN void ptx_mma_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint
 PTX_FN void ptx_mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, EMULATE_HERE) {
     ptx_mma_arguments all = {d, a, {b0, b1}};
     emulate::warp_wide("ptx_mma_tf32", ptx_warp_mma<false, ptx_widen_tf32>, 0xffffffffu, &all, at);
+}
+/* Each of the four warps multiplies its rows when it is told to, not later. */
+#define PTX_TOGETHER true
+PTX_FN uint64_t ptx_operand_of(uint32_t address, uint32_t next_k, uint32_t next) {
+    return (uint64_t)(address >> 4) | (uint64_t)(next_k >> 4) << 32 | (uint64_t)(next >> 4) << 48;
+}
+PTX_FN void ptx_together_begin() {}
+template <int N> PTX_FN void ptx_together_sums(float (&)[N][4]) {}
+PTX_FN void ptx_together_commit() {}
+template <int LEFT> PTX_FN void ptx_together_wait() {}
+template <int MATH, int N>
+PTX_FN void ptx_multiply_together(float (&d)[N][4], const uint32_t (&a)[4], uint64_t b, EMULATE_HERE) {
+    const uint32_t address = (uint32_t)b << 4, next_k = (uint32_t)(b >> 32 & 0xffffu) << 4;
+    const uint32_t next_columns = (uint32_t)(b >> 48) << 4, lane = threadIdx.x % 32;
+    for (uint32_t n = 0; n < N; n++) {
+        uint32_t two[2];
+        ptx_load_matrices(two, address + n * next_columns + lane / 8 % 2 * next_k + lane % 8 * 16, at);
+        if (MATH == 1)
+            ptx_mma_tf32(d[n], a, two[0], two[1], at);
+        else if (MATH == 2)
+            ptx_mma_bf16(d[n], a, two[0], two[1], at);
+        else
+            ptx_mma_f16(d[n], a, two[0], two[1], at);
+    }
+}
+template <int MATH, int N> PTX_FN void ptx_multiply_together(float (&d)[N][4], uint64_t a, uint64_t b, EMULATE_HERE) {
+    const uint32_t address = (uint32_t)a << 4, next_k = (uint32_t)(a >> 32 & 0xffffu) << 4;
+    const uint32_t next = (uint32_t)(a >> 48) << 4, lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    uint32_t words[4];
+    for (uint32_t i = 0; i < 4; i++)
+        memcpy(&words[i],
+               emulate::at_shared(address + i / 2 * next_k + (warp * 2 + i % 2) * next + lane * 4, 4, 4,
+                                  emulate::OWN_BLOCK, at),
+               4);
+    ptx_multiply_together<MATH, N>(d, words, b, at);
 }
 PTX_FN uint32_t ptx_tf32(uint32_t x) {
     return emulate::to_tf32(x);

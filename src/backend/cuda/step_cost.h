@@ -1,0 +1,18 @@
+/* cuda:step: what it is predicted to take, in seconds. Plain C, compiled into libsluice (whose plans compare rows) and the plug-in
+ * (where cuda:grid may compute backward step by step). */
+#ifndef SLI_CUDA_STEP_COST_H
+#define SLI_CUDA_STEP_COST_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#include "backend/cuda/step_layout.h"
+
+/* A pass of a call in chunks of `chunk` steps; a step of it. */
+double sli_step_pass_seconds(const sli_problem *problem, const sli_caps *caps, int chunk, bool backward);
+double sli_step_step_seconds(const sli_problem *problem, const sli_caps *caps, bool backward);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
