@@ -1,7 +1,7 @@
-/* Matrix products of recurrent layers by several libraries, alternating: which of them Sluice should wrap for the large ones.
+/* Matrix products of recurrent layers by several libraries and by our own kernels, alternating: which of them Sluice should use.
  *     gemm LIBOPENBLAS LIBBLIS [THREADS [SECONDS [min]]]
  * A line a shape, GFLOP/s by the median of all calls (min: by the fastest, where others use the machine): each library with its own threads; oneDNN's matmul with weights as they are
- * and reordered beforehand; and what Sluice does with OpenBLAS and with its own loops: one thread a slice (sli_cpu_jobs). */
+ * and reordered beforehand; and what Sluice does with OpenBLAS, one thread a slice, and with its own kernels (sli_cpu_jobs). */
 #include <dlfcn.h>
 #include <math.h>
 #include <omp.h>
@@ -32,8 +32,8 @@ static const shape shapes[] = {
     {1, 2048, 512, "NT"}};
 
 enum { METHODS = 7, CALLS_MOST = 512, ROUNDS = 3 };
-static const char *const titles[METHODS] = {
-    "OpenBLAS", "BLIS", "oneDNN sgemm", "oneDNN matmul", "oneDNN packed", "OpenBLAS slices", "own slices"};
+static const char *const titles[METHODS] = {"OpenBLAS",        "BLIS", "oneDNN sgemm", "oneDNN matmul", "oneDNN packed",
+                                            "OpenBLAS slices", "own"};
 
 static sgemm_fn openblas, blis;
 static void (*openblas_threads)(int);
@@ -41,6 +41,8 @@ static void (*blis_threads)(int64_t);
 static int threads, fastest;
 static sli_threads *pool;
 static float *a, *b, *c, *wanted;
+static void *scratch;
+static size_t scratch_bytes;
 static shape s;
 static dnnl_engine_t engine;
 static dnnl_stream_t stream;
@@ -73,7 +75,12 @@ static void by_cblas(sgemm_fn sgemm) {
           b_down() ? s.k : s.n, 0, c, s.n);
 }
 
-static void by_slices(bool blas) {
+static sli_problem problem(void) {
+    return (sli_problem){
+        .op = SLI_OP_DENSE, .batch = s.m, .inputs = s.k, .units = s.n, .steps = 1, .train = true, .dtype = SL_F32};
+}
+
+static void by_jobs(bool blas) {
     sli_cpu cpu;
     sli_cpu_engine(sli_cpu_isa(), blas, &cpu);
     sli_job job = {.parts = 1,
@@ -88,7 +95,12 @@ static void by_slices(bool blas) {
                              .bn = b_down() ? s.k : 1,
                              .c = c,
                              .ldc = s.n}}};
-    const sli_call call = {.cpu = &cpu, .threads = pool};
+    const sli_call call = {.problem = problem(),
+                           .chunk = 1,
+                           .cpu = &cpu,
+                           .threads = pool,
+                           .scratch = scratch,
+                           .scratch_bytes = scratch_bytes};
     sli_cpu_jobs(&call, &job, 1);
 }
 
@@ -118,10 +130,10 @@ static void call(int method) {
         by_matmul(1);
         break;
     case 5:
-        by_slices(true);
+        by_jobs(true);
         break;
     default:
-        by_slices(false);
+        by_jobs(false);
         break;
     }
 }
@@ -211,6 +223,9 @@ static void time_shape(double seconds) {
     b = floats((size_t)s.n * (size_t)s.k);
     c = floats(cells);
     wanted = floats(cells);
+    const sli_problem p = problem();
+    scratch_bytes = sli_cpu_products_bytes(&p, 1);
+    scratch = floats(scratch_bytes / sizeof(float));
     open_matmul();
     call(0);
     memcpy(wanted, c, cells * sizeof *c);
@@ -239,7 +254,7 @@ static void time_shape(double seconds) {
     printf("\n");
     fflush(stdout);
     close_matmul();
-    free(a), free(b), free(c), free(wanted);
+    free(a), free(b), free(c), free(wanted), free(scratch);
 }
 
 static void *library(const char *path, const char *set_threads, sgemm_fn *sgemm) {

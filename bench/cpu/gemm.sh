@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Which library for the large products: bench/cpu/gemm with 1 and 2 threads.
+# Which library, or our own kernels, for the large products: bench/cpu/gemm with 1 and 2 threads.
 #     bench/cpu/gemm.sh [FOLDER [SECONDS [min]]] >bench/results/gemm_cpu_DATE.txt       FOLDER: what bench/cpu/setup made
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

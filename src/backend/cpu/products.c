@@ -94,8 +94,17 @@ static void multiply_task(void *context, int index) {
     if (p->last) sli_cpu_finish(p->cpu, p->job, p->m + m, p->n + n, block.m1 - m, block.n1 - n);
 }
 
-/* Square tasks of five blocks where there are enough of them for many threads, else smaller ones. */
+/* Tasks of few rows and many columns, or squares of five blocks; smaller ones where they would be too few for many threads. */
 static void cut_tasks(piece *p) {
+    enum { LEAST_COLUMNS = 2 * SLI_PRODUCT_LINES };
+    if (p->ops->task_rows > 0) {
+        p->side_m = p->ops->task_rows;
+        p->tasks_m = divide_up(p->a.lines, p->side_m);
+        p->tasks_n = least(divide_up(LEAST_TASKS, p->tasks_m), divide_up(p->b.lines, LEAST_COLUMNS));
+        p->side_n = divide_up(divide_up(p->b.lines, p->tasks_n), SLI_PRODUCT_LINES) * SLI_PRODUCT_LINES;
+        p->tasks_n = divide_up(p->b.lines, p->side_n);
+        return;
+    }
     int side = 5 * SLI_PRODUCT_LINES;
     do {
         p->side_m = p->side_n = side;

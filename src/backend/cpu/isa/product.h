@@ -26,6 +26,7 @@ typedef struct sli_product_block {
 } sli_product_block;
 
 typedef struct sli_product_ops {
+    int task_rows; /* of a block that is best computed at once, against many columns; 0: squares are best */
     /* At most 4 bytes for each of the lines and of k, both rounded up to 32. */
     void (*pack_a)(void *packed, const sli_operand *a, int first, int last);
     void (*pack_b)(void *packed, const sli_operand *b, int first, int last);

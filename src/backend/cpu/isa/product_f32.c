@@ -184,6 +184,7 @@ VF_INLINE void terms(const int R, const int row, const int next, const int count
                      vf sum[][2]) {
     for (int j = 0; j < count; j++) {
         const vf b0 = vf_load(b + j * PANEL), b1 = vf_load(b + j * PANEL + VL);
+        UNROLL_ALL
         for (int r = 0; r < R; r++) {
             const vf x = vf_set(a[r * row + j * next]);
             sum[r][0] = vf_fma(x, b0, sum[r][0]);
@@ -192,11 +193,13 @@ VF_INLINE void terms(const int R, const int row, const int next, const int count
     }
 }
 
-/* c[R][PANEL] = or += strip * panel; R, row and next are constants that fold. */
-VF_INLINE void multiply_tile(const int R, const int row, const int next, const tile *g) {
-    vf sum[ROWS][2]; /* only R of them exist: the loops unroll into registers */
+/* c[R][PANEL] = or += strip * panel; R and along are constants that fold. */
+VF_INLINE void multiply_tile(const int R, const bool along, const tile *g) {
+    const int row = along ? VL : 1, next = along ? 1 : R;
+    vf sum[ROWS][2]; /* only R of them exist, in registers */
     const float *a = g->a, *b = g->b;
     const char *ahead = g->ahead;
+    UNROLL_ALL
     for (int r = 0; r < R; r++) {
         sum[r][0] = sum[r][1] = vf_set(0.0f);
         __builtin_prefetch(g->c + r * g->ldc, 1);
@@ -211,20 +214,26 @@ VF_INLINE void multiply_tile(const int R, const int row, const int next, const t
         b += VL * PANEL;
     }
     terms(R, row, next, left, a, b, sum);
-    for (int r = 0; r < R; r++)
-        for (int v = 0; v < 2; v++) {
-            float *to = g->c + r * g->ldc + v * VL;
-            if (g->add) sum[r][v] += vf_load(to);
-            vf_store(to, sum[r][v]);
+    if (g->add) {
+        UNROLL_ALL
+        for (int r = 0; r < R; r++) {
+            sum[r][0] += vf_load(g->c + r * g->ldc);
+            sum[r][1] += vf_load(g->c + r * g->ldc + VL);
         }
+    }
+    UNROLL_ALL
+    for (int r = 0; r < R; r++) {
+        vf_store(g->c + r * g->ldc, sum[r][0]);
+        vf_store(g->c + r * g->ldc + VL, sum[r][1]);
+    }
 }
 
 #define TILE(R)                                 \
     static void tile_along_##R(const tile *g) { \
-        multiply_tile(R, VL, 1, g);             \
+        multiply_tile(R, true, g);              \
     }                                           \
     static void tile_down_##R(const tile *g) {  \
-        multiply_tile(R, 1, R, g);              \
+        multiply_tile(R, false, g);             \
     }
 typedef void (*tile_fn)(const tile *);
 /* clang-format off */
@@ -276,5 +285,7 @@ static void multiply(const sli_product_block *p) {
     }
 }
 
-const sli_product_ops ISA(product_f32) = {.pack_a = pack_a, .pack_b = pack_b, .multiply = multiply};
-const sli_product_ops ISA(product_bf16) = {.pack_a = pack_a_bf16, .pack_b = pack_b_bf16, .multiply = multiply};
+const sli_product_ops ISA(product_f32) = {
+    .task_rows = SLI_PRODUCT_LINES, .pack_a = pack_a, .pack_b = pack_b, .multiply = multiply};
+const sli_product_ops ISA(product_bf16) = {
+    .task_rows = SLI_PRODUCT_LINES, .pack_a = pack_a_bf16, .pack_b = pack_b_bf16, .multiply = multiply};

@@ -26,6 +26,13 @@
 #define INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
+/* Before a loop over vectors in an array that is to be registers: gcc unrolls others too late for that. */
+#if defined(__clang__)
+#define UNROLL_ALL _Pragma("unroll")
+#else
+#define UNROLL_ALL _Pragma("GCC unroll 16")
+#endif
+
 #define VF_INLINE static inline __attribute__((always_inline))
 
 #endif
