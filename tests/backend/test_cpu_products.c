@@ -155,6 +155,11 @@ static void check_cpu(sl_dtype dtype, const sli_cpu *cpu) {
                 cpu);
     check_shape(&(shape){.m = 2100, .n = 3, .k = 5, .bias = true, .copy = true}, dtype, cpu);
     check_shape(&(shape){.m = 2, .n = 4200, .k = 3, .add = true}, dtype, cpu);
+    for (int m = 1; m <= 9; m++) /* few rows: of b along k, and down, cut into tasks */
+        for (int way = 0; way < 4; way++)
+            check_shape(
+                &(shape){.m = m, .n = 333, .k = way & 2 ? 600 : 19, .b_down = way & 1, .add = m & 1, .bias = true},
+                dtype, cpu);
 }
 
 TEST(cpu_products_of_every_isa) {

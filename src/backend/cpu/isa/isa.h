@@ -42,6 +42,7 @@ typedef struct sli_isa_ops {
     void (*pack)(float *packed, int k, int n, const float *b, ptrdiff_t bk, ptrdiff_t bn);
     /* c = or += a * packed, with gemm->b the packed copy (bk, bn unused) */
     void (*gemm_packed)(const sli_gemm *gemm);
+    void (*product_few)(const sli_gemm *gemm);              /* for few rows; gemm->ak is 1 */
     const sli_panel_ops *panel_f32, *panel_bf16, *panel_i8; /* products of one step: isa/panel.h */
     const sli_product_ops *product_f32, *product_bf16;      /* large products: isa/product.h */
     const sli_fused_ops *fused;                             /* cells of one step: isa/fused.h */
@@ -101,6 +102,7 @@ static inline size_t sli_isa_packed_floats(int panel, int k, int n) {
 
 void ISA(pack)(float *packed, int k, int n, const float *b, ptrdiff_t bk, ptrdiff_t bn);
 void ISA(gemm_packed)(const sli_gemm *gemm);
+void ISA(product_few)(const sli_gemm *gemm);
 extern const sli_fused_ops ISA(fused);
 extern const sli_panel_ops ISA(panel_f32), ISA(panel_bf16), ISA(panel_i8);
 extern const sli_product_ops ISA(product_f32), ISA(product_bf16);
