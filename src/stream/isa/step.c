@@ -169,14 +169,15 @@ static void lstm_any_cell(const sli_stream_op *op, const float *restrict peephol
     const int padded = op->groups * VL;
     const float clip = op->options & CELL_CLIP ? op->clip : INFINITY, zone = op->zone_c;
     float v[VL];
-    EACH_LANE for (int l = 0; peephole && l < VL; l++) {
+    const int with_peephole = peephole ? VL : 0;
+    EACH_LANE for (int l = 0; l < with_peephole; l++) {
         i[l] += peephole[l] * c[l];
         f[l] += peephole[padded + l] * c[l];
     }
     activate(op->gate_act, z, 2);
     activate(op->act, g, 1);
     EACH_LANE for (int l = 0; l < VL; l++) v[l] = cell_clamp(f[l] * c[l] + i[l] * g[l], -clip, clip);
-    EACH_LANE for (int l = 0; peephole && l < VL; l++) o[l] += peephole[2 * padded + l] * v[l];
+    EACH_LANE for (int l = 0; l < with_peephole; l++) o[l] += peephole[2 * padded + l] * v[l];
     activate(op->gate_act, o, 1);
     EACH_LANE for (int l = 0; l < VL; l++) c[l] = zone * c[l] + (1.0f - zone) * v[l];
     activate(op->act, v, 1);
