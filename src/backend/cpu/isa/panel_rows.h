@@ -166,10 +166,9 @@ static int most_rows(int vectors) {
 /* Blocks of four or five among those of 16 registers' three rows (bf16: two) of four vectors: how many, of *size rows. */
 static int halved_blocks(int rows, int vectors, int *size) {
     const int most = most_rows(vectors);
-    *size = rows == 4 || (rows == 7 && most == 3) ? 4 : 5;
+    *size = rows == 4 || (most == 3 && rows % 3 == 1) ? 4 : 5;
     if (vectors != 4 || most > 3 || rows < 4) return 0;
-    if (most == 2) return rows / *size;
-    return rows % 3 == 1 && rows > 7 ? 2 : rows % 3 > 0 ? 1 : 0;
+    return most == 2 ? rows / *size : rows % 3 > 0;
 }
 
 /* Few rows: some panels together, in even shares (2 + 2, not 3 + 1); returns how many. */
