@@ -10,7 +10,7 @@
  * In k pieces a span, where a part b of the products may run beside:
  *     us = ... + (1 - b) products + b products / k + steps / k + (k - 1) (meeting + launch + weights read + longer),
  *     longer = max(steps / k + disturbed * beside, beside),  beside = stretch * all / idle * b products / k
- * Origin of the constants: those of cuda:step (recurrent.c) for the call, launches and products, on an H200, 2026-11-21; the
+ * Origin of the constants: those of cuda:step (step_cost.c) for the call, launches and products, on an H200, 2026-11-21; the
  * launch of a span, the rate at which it reads its weights, and those of pieces are estimates. us, bytes and FLOP a us. */
 enum { FULL = 132 };
 static const double call_us = 10, chunk_us[2] = {4, 15}, recompute_us = 6, launch_us = 3, weights_rate = 3e6;

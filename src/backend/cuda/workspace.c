@@ -36,7 +36,7 @@ size_t sli_cuda_pad_bytes(const sli_caps *caps, sl_dtype math, int64_t m, int64_
 }
 
 /* Three tf32 products and the splitting beside one in f32. cuBLASLt multiplies 55 FLOP a ps in f32 and 257 in tf32 on an H200
- * (the rates of recurrent.c); A and B are read and written three times, D is read and written for every piece of k. */
+ * (the rates of step_cost.c); A and B are read and written three times, D is read and written for every piece of k. */
 static bool split_pays(const sli_caps *caps, int64_t m, int64_t n, int64_t k) {
     const double exact = 55e6, tensor = 257e6, bytes_a_us = 4e6, launches = 4; /* FLOP a us; bytes; us */
     const double sums = (double)m * (double)n * (double)k, operands = ((double)m + (double)n) * (double)k;
