@@ -151,7 +151,7 @@ static const char i8_text[] =
     "        x.f = x.f + 12582912.0f; /* the nearest whole number is in the low bits */\n"
     "        q[k] = (short)((x.i & 255) - ((x.i & 128) << 1));\n"
     "    }\n"
-    "    for (; k % 16; k++) q[k] = 0;\n"
+    "    for (; k < (count + 15) / 16 * 16; k++) q[k] = 0;\n"
     "    return most.i >= 0x7f800000 ? most.f - most.f : inverse > 0.0f ? most.f / 127.0f : 0.0f;\n"
     "}\n";
 

@@ -202,3 +202,33 @@ TEST(cuda_persistent_recompute_books_states_and_one_span) {
         CHECK(row_of(&p, grid)->seconds(&p, &caps) < row_of(&again, grid)->seconds(&again, &caps));
     }
 }
+
+/* Where steps are faster backward, cuda:grid computes those, in memory laid out as cuda:step has it; not of both directions, nor with
+ * gates to be recomputed, whose memory lies otherwise; nor a cluster. */
+TEST(cuda_persistent_backward_step_by_step) {
+    enum { CHUNK = 16 };
+    const sli_caps caps = invented(90);
+    const sli_problem p = problem("lstm:b256_t64_i1024_h1024_bf16_train");
+    const sli_problem few = problem("lstm:b16_t64_i1024_h1024_bf16_train"),
+                      both = problem("lstm:b256_t64_i1024_h1024_bf16_bi_train"),
+                      again = problem("lstm:b256_t64_i1024_h1024_bf16_train+recompute");
+    const sli_kernel *grid = row_of(&p, true), *step = step_of(&p);
+    const size_t matrix = (size_t)4 * 1024 * 1024 * 2;
+    sli_persist_pair pair;
+    sli_booking of_grid, of_step;
+    char text[512] = "";
+    REQUIRE(sli_persist_pair_of(&p, 0, &caps, SLI_PERSIST_KIND_GRID, &pair, NULL));
+    REQUIRE(pair.backward_in_steps);
+    grid->book(&p, &caps, CHUNK, &of_grid);
+    step->book(&p, &caps, CHUNK, &of_step);
+    CHECK(of_grid.saved == of_step.saved && of_grid.scratch_backward == of_step.scratch_backward);
+    CHECK(of_grid.packed >= of_step.packed + matrix && of_grid.packed < of_step.packed + 2 * matrix);
+    grid->describe(&p, &caps, text, sizeof text);
+    CHECK(strstr(text, "; backward: step by step, as cuda:step") != NULL);
+    CHECK(grid->seconds(&p, &caps) < step->seconds(&p, &caps));
+    const sli_problem *const others[] = {&few, &both, &again};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (sli_persist_pair_of(others[i], 0, &caps, SLI_PERSIST_KIND_GRID, &pair, NULL))
+            CHECK(!pair.backward_in_steps && pair.backward.units > 0);
+    CHECK(!sli_persist_pair_of(&p, 0, &caps, SLI_PERSIST_KIND_CLUSTER, &pair, NULL) || !pair.backward_in_steps);
+}
