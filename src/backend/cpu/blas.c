@@ -1,9 +1,9 @@
 /* OpenBLAS by dlopen: one process-wide handle, single-threaded. SLI_BLAS: 0 = use it if it is there, 1 = the same, and the
  * build refuses to configure without it, 2 = never.
  *
- * Used where our own products (products.c) were not measured to be faster: on AVX-512 and NEON. On AVX2 they are, on every shape of
- * bench/cpu/gemm.sh (bench/results/gemm_cpu_2026-11-21.txt); what is for all instruction sets alike is that they pack once for
- * all threads, and a library once for each slice.
+ * Used where our own products (products.c) were not measured to be faster: on AVX-512 and NEON. On AVX2 they are faster than slices
+ * on OpenBLAS on every shape of bench/cpu/gemm.sh but one or two that are equal (bench/results/gemm_cpu_2026-11-21.txt): they
+ * pack once for all threads, a library once for each slice.
  * Why OpenBLAS, of Debian's OpenBLAS and BLIS and of oneDNN: no library is ahead of the others on all shapes. A slice must be one
  * product on the calling thread, with nothing compiled or allocated for it (threads, bits: gemm.c): OpenBLAS is a function for
  * that; oneDNN runs on OpenMP's threads and makes a primitive a shape. Products in bf16 run on our own tiles: OpenBLAS 0.3.21 has
