@@ -20,6 +20,7 @@ import hashlib
 import json
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -108,9 +109,11 @@ class Side:
             self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                             stderr=subprocess.DEVNULL)
         try:
+            self.process.send_signal(signal.SIGCONT)
             self.process.stdin.write(request + "\n")
             self.process.stdin.flush()
             line = self.process.stdout.readline()
+            self.process.send_signal(signal.SIGSTOP)  # its threads would go on spinning beside the others' turns
         except OSError:
             line = ""
         try:
@@ -184,7 +187,6 @@ def measure_cell(args, sides, cell):
         if not able or r >= 2 and time.monotonic() - begin > LONG:
             break
         for side in able[r % len(able):] + able[:r % len(able)]:
-            time.sleep(0.004)  # threads of the side before go to sleep
             side.turn(args.seconds / args.rounds)
     line = {**cell, "sides": {side.name: side.entry() for side in sides}, "differences": {}}
     for name, results in checks.items():
