@@ -108,10 +108,9 @@ static inline int sli_persist_cells(const sli_persist_geometry *g) {
 typedef struct sli_persist_shared {
     /* operand [halves][buffers][rows / 8][pieces of 16 bytes of k][8]; couriers: [slots][warps_k][rows / 8][pieces of a chunk][8] */
     size_t v;
-    size_t v_row;  /* bytes of a row of v: all k of the warps */
-    int v_buffers; /* gather over the grid 1, else 2: the next one comes while one is read */
-    size_t
-        partial; /* float [halves][warps_k][tiles_n][M tiled][8]: sums of this CTA's warps; couriers: no [halves] */
+    size_t v_row;   /* bytes of a row of v: all k of the warps */
+    int v_buffers;  /* gather over the grid 1, else 2: the next one comes while one is read */
+    size_t partial; /* float [halves][warps_k][tiles_n][M tiled][8]: sums of this CTA's warps; couriers: no [halves] */
     size_t
         arriving; /* float [halves][2][reduce][tiles_n][units ym][8]: sums from the cluster, reduce > 1; couriers: no [2] */
     size_t weights;  /* [warps][in_shared][tiles_m][512] */
