@@ -21,7 +21,7 @@ from lines import known_lines  # noqa: E402
 PARTS = [
     ("waiting", r"wait|barrier|spin|futex|yield|pthread_cond|pthread_mutex"),
     ("the system, which parks and wakes threads", r"^\[kernel"),
-    ("products over time", r"openblas|gemm|run_panel|side_sluice block_\d+x\d+$|pack_panel|run_slice"),
+    ("products over time", r"openblas|gemm|tile_along|tile_down|edge_tile|isa_pack|product_few|run_slice"),
     ("products of steps", r"block_\d+x\d+x\d+|side_sluice product|amx|panel"),
     ("the cell", r"(lstm|gru|rnn)_(forward|backward)|cell"),
     ("product and cell in one loop", r"side_sluice (lstm|gru|rnn)$"),
