@@ -9,11 +9,6 @@
 #include "backend/cpu/isa/panel.h"
 #include "backend/cpu/isa/vector.h"
 
-#if VF_REGISTERS == 32
-#define REGISTERS_32 1
-#else
-#define REGISTERS_32 0
-#endif
 enum {
     SUMS = REGISTERS_32 ? 24 : 12, /* registers of sums: of 32, of 16 */
     ROWS_SUMS = REGISTERS_32 || WEIGHT_K == 1

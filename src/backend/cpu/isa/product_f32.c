@@ -13,11 +13,6 @@
 #include "backend/cpu/isa/product.h"
 #include "backend/cpu/isa/vector.h"
 
-#if VF_REGISTERS == 32
-#define REGISTERS_32 1
-#else
-#define REGISTERS_32 0
-#endif
 enum {
     PANEL = 2 * VL,
     ROWS = REGISTERS_32 ? 12 : 6, /* with two vectors 24 sums in 32 registers, 12 in 16 */

@@ -35,4 +35,11 @@
 
 #define VF_INLINE static inline __attribute__((always_inline))
 
+/* Registers of vectors as a number that C code can ask for: 32, else 16 (or fewer). */
+#if VF_REGISTERS == 32
+#define REGISTERS_32 1
+#else
+#define REGISTERS_32 0
+#endif
+
 #endif

@@ -233,26 +233,20 @@ template <int N> PTX_FN void ptx_together_sums(float (&d)[N][4]) {
         PTX_WGMMA(A, 2, "n16", K, TYPES, TAIL); \
     else                                        \
         PTX_WGMMA(A, 4, "n32", K, TYPES, TAIL)
-/* a in registers. MATH as in persist_sizes.cuh: 1 tf32, 2 bf16, 3 f16. N: 2 or 4. */
-template <int MATH, int N> PTX_FN void ptx_multiply_together(float (&d)[N][4], const uint32_t (&a)[4], uint64_t b) {
-    static_assert(N == 2 || N == 4, "16 or 32 columns");
-    if constexpr (MATH == 1)
-        PTX_WGMMA_N(WORDS, "k8", "tf32.tf32", "");
-    else if constexpr (MATH == 2)
-        PTX_WGMMA_N(WORDS, "k16", "bf16.bf16", ", 0");
-    else
-        PTX_WGMMA_N(WORDS, "k16", "f16.f16", ", 0");
-}
-/* a in shared memory: its descriptor. */
-template <int MATH, int N> PTX_FN void ptx_multiply_together(float (&d)[N][4], uint64_t a, uint64_t b) {
-    static_assert(N == 2 || N == 4, "16 or 32 columns");
-    if constexpr (MATH == 1)
-        PTX_WGMMA_N(SHARED, "k8", "tf32.tf32", "");
-    else if constexpr (MATH == 2)
-        PTX_WGMMA_N(SHARED, "k16", "bf16.bf16", ", 0, 0");
-    else
-        PTX_WGMMA_N(SHARED, "k16", "f16.f16", ", 0, 0");
-}
+/* a in registers; in shared memory: its descriptor, and one more argument that says that it is not transposed. MATH as in
+ * persist_sizes.cuh: 1 tf32, 2 bf16, 3 f16. N: 2 or 4. */
+#define PTX_MULTIPLY_TOGETHER(A, PARAMETER, TAIL)                                                         \
+    template <int MATH, int N> PTX_FN void ptx_multiply_together(float (&d)[N][4], PARAMETER, uint64_t b) { \
+        static_assert(N == 2 || N == 4, "16 or 32 columns");                                              \
+        if constexpr (MATH == 1)                                                                          \
+            PTX_WGMMA_N(A, "k8", "tf32.tf32", "");                                                        \
+        else if constexpr (MATH == 2)                                                                     \
+            PTX_WGMMA_N(A, "k16", "bf16.bf16", TAIL);                                                     \
+        else                                                                                              \
+            PTX_WGMMA_N(A, "k16", "f16.f16", TAIL);                                                       \
+    }
+PTX_MULTIPLY_TOGETHER(WORDS, const uint32_t (&a)[4], ", 0")
+PTX_MULTIPLY_TOGETHER(SHARED, uint64_t a, ", 0, 0")
 
 /* Rounded to what tf32 products read, ties away from zero; the low bits are zeros. */
 PTX_FN uint32_t ptx_tf32(uint32_t x) {
