@@ -96,13 +96,9 @@ static sl_status add_entries(bench *b) {
 static sl_status repeat_call(sl_run *run, bool training) {
     const sli_device_ops *ops = run->plan->ops;
     bool loss = run->has_targets;
-    sli_recording *whole = run->recordings[!training ? (loss ? SLI_RUN_EVALUATE : SLI_RUN_INFER) : SLI_RUN_GRADIENTS];
-    sli_recording *forward = run->recordings[SLI_RUN_FORWARD], *backward = run->recordings[SLI_RUN_BACKWARD];
-    if (whole && (!training || loss)) return ops->replay(run->queue, whole);
-    if (training && !loss && forward && backward) {
-        SLI_TRY(ops->replay(run->queue, forward));
-        return ops->replay(run->queue, backward);
-    }
+    if (training && run->plan->caps.graphs) return sli_run_do(run, SLI_RUN_GRADIENTS, sli_run_gradients_work);
+    sli_recording *whole = run->recordings[loss ? SLI_RUN_EVALUATE : SLI_RUN_INFER];
+    if (whole && !training) return ops->replay(run->queue, whole);
     SLI_TRY(sli_run_forward_steps(run, training));
     if (training) SLI_TRY(sli_run_backward_steps(run));
     return sli_run_carry_states(run);

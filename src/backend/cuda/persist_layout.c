@@ -4,11 +4,9 @@
 #include "backend/cuda/persist_layout.h"
 #include "backend/cuda/step_cost.h"
 
-enum { PART = 256 };
-
 static size_t take(size_t *at, size_t bytes) {
     const size_t offset = *at;
-    *at += sli_round_up(bytes, PART);
+    *at += sli_round_up(bytes, SLI_PERSIST_ALIGN);
     return offset;
 }
 
@@ -136,6 +134,15 @@ sli_persist_scratch sli_persist_layout_forward(const sli_problem *p, const sli_c
     return at;
 }
 
+/* Products of a chunk of fewer FLOPs are over in some dozen microseconds, a good part of which they do not fill the GPU: of one
+ * direction they are computed side by side. */
+static size_t beside_bytes(const sli_step_shape *s, const sli_step_scratch *step) {
+    const double most = 2e10, flops = 2.0 * (double)s->rows * (double)s->GH * (double)(s->O > s->I ? s->O : s->I);
+    if (s->directions == 2 || flops > most) return 0;
+    return sli_round_up(step->pad_bytes, SLI_PERSIST_ALIGN) + sli_round_up(step->split_bytes, SLI_PERSIST_ALIGN) +
+           sli_round_up(step->workspace_bytes, SLI_PERSIST_ALIGN);
+}
+
 sli_persist_scratch sli_persist_layout_backward(const sli_problem *p, const sli_caps *caps,
                                                 const sli_persist_pair *pair, int chunk) {
     const int span = sli_persist_span(p, pair, chunk);
@@ -150,6 +157,8 @@ sli_persist_scratch sli_persist_layout_backward(const sli_problem *p, const sli_
     sli_persist_scratch at = {.step = sli_step_layout_backward(p, caps, chunk, span > chunk ? span : chunk)};
     size_t end = at.step.stride;
     const bool bias = p->bias != SL_BIAS_NONE;
+    at.beside_bytes = beside_bytes(&s, &at.step);
+    at.beside = take(&end, 2 * at.beside_bytes);
     at.sums = take(&end, bias ? floats(chunks * s.B, s.us) : 0);
     at.sums_n = take(&end, bias && s.gru ? floats(chunks * s.B, s.H) : 0);
     at.sums_peep = take(&end, p->peephole ? floats(chunks * s.B, 3 * s.H) : 0);

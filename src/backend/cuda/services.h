@@ -94,6 +94,8 @@ static inline int64_t sli_cuda_padded(sl_dtype math, int64_t columns) {
 }
 void sli_cuda_narrow_rows(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *to, int64_t to_row,
                           const float *from, int64_t from_row, int64_t rows, int64_t columns);
+/* to[bytes] = from[bytes] of the GPU's memory, or zeros without `from`. true: all is well. */
+bool sli_cuda_put(sli_queue *queue, cudaStream_t stream, void *to, const void *from, size_t bytes);
 /* to[rows][columns] = from, += where `add`; to_row and from_row elements from row to row. */
 void sli_cuda_move_rows(sli_queue *queue, cudaStream_t stream, float *to, int64_t to_row, const float *from,
                         int64_t from_row, int64_t rows, int64_t columns, bool add);

@@ -77,7 +77,7 @@ static inline bool sli_accumulates(const sli_call *call, int index) {
 /* d_in[index] of `floats`: = 0, or nothing where it accumulates or is not wanted. */
 static inline void sli_give_zero(const sli_call *call, int index, size_t floats) {
     if (!call->d_in[index] || sli_accumulates(call, index) || floats == 0) return;
-    SLI_CU(call->queue, cudaMemsetAsync(call->d_in[index], 0, floats * sizeof(float), sli_cuda_stream(call->queue)));
+    (void)sli_cuda_put(call->queue, sli_cuda_stream(call->queue), call->d_in[index], NULL, floats * sizeof(float));
 }
 
 #endif

@@ -234,7 +234,7 @@ extern "C" void sli_gpu_dense_backward(const sli_call *call) {
     if (!call->d_out[SLI_DENSE_Y]) {
         const size_t bytes = (size_t)steps_of(call) * (size_t)p->batch * (size_t)p->inputs * sizeof(float);
         if (call->d_in[SLI_DENSE_X] && !(call->accumulate >> SLI_DENSE_X & 1))
-            (void)SLI_CU(call->queue, cudaMemsetAsync(call->d_in[SLI_DENSE_X], 0, bytes, sli_cuda_stream(call->queue)));
+            (void)sli_cuda_put(call->queue, sli_cuda_stream(call->queue), call->d_in[SLI_DENSE_X], NULL, bytes);
         return;
     }
     sli_dense_backward_places places;

@@ -162,19 +162,62 @@ static void add_sums(const persist_call *p, const step_way *way, int order) {
                          3 * s->H, s->B, 3 * s->H);
 }
 
-/* Sums over the time of chunks end - 1 .. first, chunk by chunk in order of processing, each direction in its stream. Of one
- * direction dx too. */
-static void multiply(const persist_call *p, int first, int end, int order, cudaStream_t forward, cudaStream_t reverse) {
+/* What is computed after the recurrence of a chunk, in any order: the part `part` of it in streams[part] of the direction's. */
+enum { PART_RECURRENT, PART_KERNEL, PART_INPUTS, PARTS }; /* and the biases; d kernel; dx, of one direction */
+typedef cudaStream_t part_streams[2][PARTS];
+
+/* The chunk's memory for products of part `part` in a stream of its own. */
+static step_way part_of(const persist_call *p, const step_way *chunk, cudaStream_t stream, int part) {
+    step_way way = *chunk;
+    way.stream = stream;
+    if (part == 0 || stream == p->ways[0].stream) return way;
+    const size_t beside = p->scratch.beside + (size_t)(part - 1) * p->scratch.beside_bytes;
+    way.scratch.pad = beside;
+    way.scratch.split = way.scratch.pad + sli_round_up(way.scratch.pad_bytes, SLI_PERSIST_ALIGN);
+    way.scratch.workspace = way.scratch.split + sli_round_up(way.scratch.split_bytes, SLI_PERSIST_ALIGN);
+    return way;
+}
+
+/* Sums over the time of chunks end - 1 .. first, chunk by chunk in order of processing. Of one direction dx too. */
+static void multiply(const persist_call *p, int first, int end, int order, const part_streams streams) {
     const persist_call piece = sli_persist_piece_at(p, first, end, order);
     const bool accumulate = p->call->accumulate >> SLI_RNN_X & 1u;
     for (int d = 0; d < p->directions; d++)
         for (int i = end - 1; i >= first && !sli_cuda_failed(p->queue); i--) {
-            step_way chunk = sli_persist_chunk(&piece, d, i);
-            chunk.stream = d == 0 ? forward : reverse;
-            sli_step_add_products(&chunk);
-            add_sums(&piece, &chunk, end - 1 - i);
-            if (p->directions == 1) sli_step_give_inputs(&chunk, accumulate);
+            const step_way chunk = sli_persist_chunk(&piece, d, i);
+            step_way way = part_of(p, &chunk, streams[d][PART_RECURRENT], PART_RECURRENT);
+            sli_step_add_recurrent(&way);
+            add_sums(&piece, &way, end - 1 - i);
+            way = part_of(p, &chunk, streams[d][PART_KERNEL], PART_KERNEL);
+            sli_step_add_kernel(&way);
+            if (p->directions == 2) continue;
+            way = part_of(p, &chunk, streams[d][PART_INPUTS], PART_INPUTS);
+            sli_step_give_inputs(&way, accumulate);
         }
+}
+
+/* All parts of a direction one after the other in its stream. */
+static void multiply_in_turn(const persist_call *p, int first, int end, int order, cudaStream_t forward,
+                             cudaStream_t reverse) {
+    part_streams streams;
+    for (int part = 0; part < PARTS; part++) {
+        streams[0][part] = forward;
+        streams[1][part] = reverse;
+    }
+    multiply(p, first, end, order, streams);
+}
+
+/* Products that one by one do not fill the GPU: the parts side by side. */
+static void multiply_beside(const persist_call *p, int first, int end, int order) {
+    part_streams streams;
+    if (sli_cuda_open_lanes(p->queue, PARTS)) {
+        for (int part = 0; part < PARTS; part++) {
+            sli_cuda_use_lane(p->queue, part);
+            streams[0][part] = streams[1][part] = sli_cuda_stream(p->queue);
+        }
+        multiply(p, first, end, order, streams);
+    }
+    sli_cuda_close_lanes(p->queue);
 }
 
 /* dx of a span, where both directions meet: of two that hold a step the one whose span comes first writes, the other adds. */
@@ -191,11 +234,15 @@ static void give_both_inputs(const persist_call *p, int first, int end) {
         }
 }
 
-/* The products that nothing runs beside: the directions side by side. */
+/* The products that no recurrence runs beside: the parts, or the directions, side by side. */
 static void multiply_last(const persist_call *p, int first, int end, int order) {
     sli_cuda_phase(p->queue, SLI_PHASE_PRODUCT);
+    if (p->scratch.beside_bytes > 0 && !sli_cuda_in_lanes(p->queue)) {
+        multiply_beside(p, first, end, order);
+        return;
+    }
     const bool both = p->directions == 2;
-    multiply(p, first, end, order, p->ways[0].stream, both ? sli_cuda_fork(p->queue) : NULL);
+    multiply_in_turn(p, first, end, order, p->ways[0].stream, both ? sli_cuda_fork(p->queue) : NULL);
     if (both) sli_cuda_join(p->queue);
 }
 
@@ -234,7 +281,7 @@ static void backward_span(const persist_call *p, int first, int end, persist_gra
         cudaStream_t side = to < end ? sli_cuda_fork(p->queue) : NULL;
         backward_piece(p, from, to, order, gradients);
         if (to < end) {
-            multiply(p, to, before, order - 1, side, side);
+            multiply_in_turn(p, to, before, order - 1, side, side);
             sli_cuda_join(p->queue);
         }
         before = to;

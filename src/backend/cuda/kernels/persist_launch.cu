@@ -181,7 +181,7 @@ void sli_persist_zero_counters(const persist_call *p) {
     const size_t bytes = SLI_PERSIST_MOST_PIECES * p->scratch.counters_bytes;
     for (int d = 0; d < p->directions; d++) {
         const step_way *way = &p->ways[d];
-        if (!SLI_CU(p->queue, cudaMemsetAsync(way->work + p->scratch.counters, 0, bytes, way->stream))) return;
+        if (!sli_cuda_put(p->queue, way->stream, way->work + p->scratch.counters, NULL, bytes)) return;
     }
 }
 

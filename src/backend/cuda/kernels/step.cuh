@@ -151,7 +151,9 @@ void sli_step_fused_backward(const step_way *way, const step_backward_args *args
 void sli_step_project_inputs(const step_way *way);
 /* Gates, s_n and v of the way's steps c0 .. c1, which forward did not keep, from the states that it did. */
 void sli_step_recompute(const step_way *way);
-void sli_step_add_products(const step_way *way);
+/* d kernel, d recurrent += their sums over the way's steps. */
+void sli_step_add_kernel(const step_way *way);
+void sli_step_add_recurrent(const step_way *way);
 void sli_step_give_inputs(const step_way *way, bool add);
 /* Packed copies of the weights, biases; of R alone. */
 void sli_step_pack(const step_way *way);

@@ -152,8 +152,16 @@ static void add_over_time(const step_way *way, float *to, int64_t m, int64_t col
     sli_cuda_multiply(way->queue, way->stream, &product);
 }
 
-static void add_recurrent(const step_way *way, float *to) {
+void sli_step_add_kernel(const step_way *way) {
     const sli_step_shape *s = &way->s;
+    float *to = (float *)way->d_param[SLI_RNN_KERNEL];
+    if (to) add_over_time(way, to, s->GH, s->I, way->work + way->scratch.dz, s->zs, sli_step_inputs(way), s->xs);
+}
+
+void sli_step_add_recurrent(const step_way *way) {
+    const sli_step_shape *s = &way->s;
+    float *to = (float *)way->d_param[SLI_RNN_RECURRENT];
+    if (!to) return;
     const void *dz = way->work + way->scratch.dz, *dr = s->gru && !s->before ? way->work + way->scratch.dr : dz;
     const int first = way->reverse ? way->c0 + 1 : way->c0; /* lowest slot that a step of the chunk enters from */
     add_over_time(way, to, s->before ? 2 * s->H : s->GH, s->O, dr, s->zs, sli_step_operand_h(way, first), s->hs);
@@ -178,22 +186,14 @@ static void add_biases(const step_way *way, float *bias, float *recurrent_bias) 
                      s->H);
 }
 
-void sli_step_add_products(const step_way *way) {
+static void add_parameters(const step_way *way) {
     const sli_step_shape *s = &way->s;
-    float *const kernel = (float *)way->d_param[SLI_RNN_KERNEL], *const recurrent =
-                                                                     (float *)way->d_param[SLI_RNN_RECURRENT];
     float *const projection = (float *)way->d_param[SLI_RNN_PROJECTION];
-    const void *dz = way->work + way->scratch.dz;
-    if (kernel) add_over_time(way, kernel, s->GH, s->I, dz, s->zs, sli_step_inputs(way), s->xs);
-    if (recurrent) add_recurrent(way, recurrent);
+    sli_step_add_kernel(way);
+    sli_step_add_recurrent(way);
     if (s->project && projection)
         add_over_time(way, projection, s->O, s->H, way->work + way->scratch.dq, s->hs, way->work + way->scratch.m,
                       s->ms);
-}
-
-static void add_parameters(const step_way *way) {
-    const sli_step_shape *s = &way->s;
-    sli_step_add_products(way);
     add_biases(way, (float *)way->d_param[SLI_RNN_BIAS], (float *)way->d_param[SLI_RNN_RECURRENT_BIAS]);
     if (way->call->problem.peephole)
         sli_step_columns(way, (float *)way->d_param[SLI_RNN_PEEPHOLE], NULL,

@@ -264,7 +264,13 @@ typedef struct columns_args {
     int64_t slices;
 } columns_args;
 
-/* partial[slice][column] = sum of the slice's rows: thread y takes rows y, y + 8, ..., then the eight sums in order. */
+static __device__ void columns_add(const columns_args &a, int64_t column, float sum) {
+    if (a.to0) a.to0[column] += sum;
+    if (a.to1) a.to1[column] += sum;
+}
+
+/* partial[slice][column] = sum of the slice's rows: thread y takes rows y, y + 8, ..., then the eight sums in order. A single
+ * slice is the total. */
 static __global__ void __launch_bounds__(COLUMN_X *COLUMN_Y) columns_partial(const __grid_constant__ columns_args a) {
     __shared__ float sums[COLUMN_Y][COLUMN_X];
     const int64_t column = (int64_t)blockIdx.x * COLUMN_X + threadIdx.x;
@@ -278,7 +284,10 @@ static __global__ void __launch_bounds__(COLUMN_X *COLUMN_Y) columns_partial(con
         __syncthreads();
         if (threadIdx.y == 0 && column < a.columns) {
             for (int y = 1; y < COLUMN_Y; y++) sum += sums[y][threadIdx.x];
-            a.partial[slice * a.columns + column] = sum;
+            if (a.slices == 1)
+                columns_add(a, column, sum);
+            else
+                a.partial[slice * a.columns + column] = sum;
         }
         __syncthreads();
     }
@@ -289,8 +298,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) columns_total(const __gri
     if (column >= a.columns) return;
     float sum = 0.0f;
     for (int64_t slice = 0; slice < a.slices; slice++) sum += a.partial[slice * a.columns + column];
-    if (a.to0) a.to0[column] += sum;
-    if (a.to1) a.to1[column] += sum;
+    columns_add(a, column, sum);
 }
 
 void sli_step_columns(const step_way *way, float *to0, float *to1, const float *from, int64_t stride, int64_t rows,
@@ -308,6 +316,7 @@ void sli_step_columns(const step_way *way, float *to0, float *to1, const float *
     const sli_step_grid partial = {(unsigned)((columns + COLUMN_X - 1) / COLUMN_X),
                                    (unsigned)(a.slices < 65535 ? a.slices : 65535), COLUMN_X, COLUMN_Y};
     sli_step_launch(way, columns_partial, &partial, &a, false, "launch of column sums");
+    if (a.slices == 1) return;
     const sli_step_grid total = {(unsigned)((columns + STEP_THREADS - 1) / STEP_THREADS), 1, STEP_THREADS, 1};
     sli_step_launch(way, columns_total, &total, &a, false, "launch of column totals");
 }

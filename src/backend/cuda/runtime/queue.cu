@@ -205,7 +205,7 @@ sl_status sli_cuda_copy(sli_queue *queue, void *to, const void *from, size_t byt
     SLI_TRY(sli_queue_enter(queue));
     if (bytes == 0) return SL_OK;
     sli_profile_mark(queue, SLI_PHASE_OTHER, NULL);
-    (void)SLI_CU(queue, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, queue->stream));
+    (void)sli_cuda_put(queue, queue->stream, to, from, bytes);
     sli_profile_mark(queue, SLI_PHASE_GAP, NULL);
     return sli_queue_status(queue);
 }
@@ -214,7 +214,7 @@ sl_status sli_cuda_zero(sli_queue *queue, void *to, size_t bytes) {
     SLI_TRY(sli_queue_enter(queue));
     if (bytes == 0) return SL_OK;
     sli_profile_mark(queue, SLI_PHASE_OTHER, NULL);
-    (void)SLI_CU(queue, cudaMemsetAsync(to, 0, bytes, queue->stream));
+    (void)sli_cuda_put(queue, queue->stream, to, NULL, bytes);
     sli_profile_mark(queue, SLI_PHASE_GAP, NULL);
     return sli_queue_status(queue);
 }
