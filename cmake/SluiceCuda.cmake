@@ -79,9 +79,19 @@ if(NOT SLUICE_CUDA_wanted STREQUAL "OFF")
     endif()
     message(STATUS "CUDA: nvcc ${nvcc_version} (${SLUICE_NVCC}):${architecture_names}")
 
+    # Sources without kernels are for the host's compiler alone: nvcc would read each of them once per architecture.
+    set(sluice_cuda_host_sources runtime/code_cache runtime/compile runtime/device runtime/lanes runtime/plugin
+        runtime/products runtime/profile runtime/queue runtime/recording kernels/persist_builtin kernels/persist_host
+        kernels/persist_launch kernels/stack kernels/step_backward kernels/step_forward)
+    list(TRANSFORM sluice_cuda_host_sources REPLACE ".+" "${PROJECT_SOURCE_DIR}/src/backend/cuda/\\0.cu")
+    enable_language(CXX)
+    set_source_files_properties(${sluice_cuda_host_sources} PROPERTIES LANGUAGE CXX)
+
     include(SluiceEmbed)
     add_library(sluice_cuda MODULE ${sluice_cuda_sources} ${sluice_layout_sources} ${sluice_embedded_source})
     target_include_directories(sluice_cuda PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+    target_include_directories(sluice_cuda SYSTEM PRIVATE
+                               "$<$<COMPILE_LANGUAGE:CXX>:${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}>")
     target_compile_definitions(sluice_cuda PRIVATE _GNU_SOURCE
                                "SLI_CUDA_BUILD=\"nvcc ${nvcc_version}:${architecture_names}\"")
     set(cuda_warnings -Xcompiler=-Wall,-Wextra)
@@ -90,14 +100,16 @@ if(NOT SLUICE_CUDA_wanted STREQUAL "OFF")
     endif()
     target_compile_options(sluice_cuda PRIVATE
                            "$<$<COMPILE_LANGUAGE:CUDA>:${machine_code};${cuda_warnings}>"
-                           "$<$<COMPILE_LANGUAGE:C>:${sluice_warnings}>")
+                           "$<$<COMPILE_LANGUAGE:C,CXX>:${sluice_warnings}>")
     # Lines for profilers, but for built-in instances, whose code they would make three times as large.
     set(sluice_lined_sources ${sluice_cuda_sources})
     list(FILTER sluice_lined_sources EXCLUDE REGEX "/persist_builtin")
+    list(REMOVE_ITEM sluice_lined_sources ${sluice_cuda_host_sources})
     set_source_files_properties(${sluice_lined_sources} PROPERTIES COMPILE_OPTIONS -lineinfo)
     target_link_libraries(sluice_cuda PRIVATE Threads::Threads ${CMAKE_DL_LIBS} rt m)
     target_link_options(sluice_cuda PRIVATE ${sluice_plugin_link} -static-libstdc++ -static-libgcc)
     set_target_properties(sluice_cuda PROPERTIES CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF
+                          CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF CXX_VISIBILITY_PRESET hidden
                           CUDA_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/tools/nvcc_resources
                           CUDA_ARCHITECTURES OFF CUDA_RUNTIME_LIBRARY Static CUDA_VISIBILITY_PRESET hidden
                           C_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON LINKER_LANGUAGE CUDA
