@@ -43,32 +43,6 @@ static void fill_uniform(draw *d, double *values, size_t count, double limit) {
     fill(d, values, count, uniform, 2 * limit, -limit);
 }
 
-/* Vector v of a set stored with stride between elements. */
-static double dot(const double *a, const double *b, size_t count, size_t stride) {
-    double sum = 0;
-    for (size_t i = 0; i < count; i++) sum += a[i * stride] * b[i * stride];
-    return sum;
-}
-
-/* The shorter side's vectors become orthonormal: Gram-Schmidt, run twice over each vector for full precision. */
-static void orthogonalise(double *values, size_t rows, size_t columns, double gain) {
-    bool by_row = rows <= columns;
-    size_t vectors = by_row ? rows : columns, length = by_row ? columns : rows;
-    size_t step = by_row ? columns : 1, stride = by_row ? 1 : columns;
-    for (size_t v = 0; v < vectors; v++) {
-        double *vector = values + v * step;
-        for (int pass = 0; pass < 2; pass++)
-            for (size_t u = 0; u < v; u++) {
-                const double *other = values + u * step;
-                double along = dot(vector, other, length, stride);
-                for (size_t i = 0; i < length; i++) vector[i * stride] -= along * other[i * stride];
-            }
-        double norm = sqrt(dot(vector, vector, length, stride));
-        for (size_t i = 0; i < length; i++) vector[i * stride] = norm > 0 ? vector[i * stride] / norm : 0;
-    }
-    for (size_t i = 0; i < rows * columns; i++) values[i] *= gain;
-}
-
 /* Keras divides the deviation of truncated draws by that of a unit normal cut at +-2. */
 static const double truncated_deviation = 0.87962566103423978;
 
@@ -119,7 +93,8 @@ void sli_initialise_part(const sli_param *param, int index, uint64_t seed, size_
         break;
     case SL_INIT_ORTHOGONAL:
         fill(&d, values, count, normal, 1, 0);
-        orthogonalise(values, (size_t)param->rows, columns, v == 0 ? 1 : v);
+        sli_orthonormalise(values, (size_t)param->rows, columns);
+        for (size_t i = 0; i < count; i++) values[i] *= v == 0 ? 1 : v;
         break;
     case SL_INIT_IDENTITY:
         for (size_t i = 0; i < count; i++)

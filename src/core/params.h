@@ -44,4 +44,8 @@ void sli_initialise(const sli_param *param, int index, uint64_t seed, double *va
 void sli_initialise_part(const sli_param *param, int index, uint64_t seed, size_t first, size_t count, double *values);
 bool sli_initialise_needs_all(const sli_param *param);
 
+/* src/core/orthogonal.c: of values [rows][columns] the shorter side's vectors become orthonormal, in order; each spans with those
+ * before it what it spanned before. */
+void sli_orthonormalise(double *values, size_t rows, size_t columns);
+
 #endif

@@ -71,6 +71,78 @@ TEST(initialise_orthogonal_columns) {
         }
 }
 
+/* One vector after another, in long double. */
+static void gram_schmidt(long double *v, size_t vectors, size_t length, size_t step, size_t stride) {
+    for (size_t a = 0; a < vectors; a++)
+        for (size_t b = 0; b <= a; b++) {
+            long double along = 0;
+            for (size_t i = 0; i < length; i++) along += v[a * step + i * stride] * v[b * step + i * stride];
+            for (size_t i = 0; i < length; i++)
+                v[a * step + i * stride] = a == b ? v[a * step + i * stride] / sqrtl(along)
+                                                  : v[a * step + i * stride] - along * v[b * step + i * stride];
+        }
+}
+
+static void check_orthogonal(size_t rows, size_t columns, double bound) {
+    size_t count = rows * columns;
+    double *drawn = malloc(count * sizeof *drawn);
+    long double *expected = malloc(count * sizeof *expected);
+    REQUIRE(drawn && expected);
+    sli_param param = {
+        .name = "l.kernel", .rows = (int64_t)rows, .columns = (int64_t)columns, .init = {SL_INIT_NORMAL, 1}};
+    sli_initialise(&param, 2, test_seed, drawn);
+    for (size_t i = 0; i < count; i++) expected[i] = drawn[i];
+    if (rows <= columns)
+        gram_schmidt(expected, rows, columns, columns, 1);
+    else
+        gram_schmidt(expected, columns, rows, 1, columns);
+    param.init = (sl_init){SL_INIT_ORTHOGONAL, 0};
+    sli_initialise(&param, 2, test_seed, drawn);
+    double worst = 0;
+    for (size_t i = 0; i < count; i++) worst = fmax(worst, (double)fabsl(drawn[i] - expected[i]));
+    if (!(worst <= bound)) test_fail(__FILE__, __LINE__, "%zu x %zu: off by %g", rows, columns, worst);
+    free(drawn);
+    free(expected);
+}
+
+/* Blocks of vectors give what one after another gives, whatever the sizes: whole blocks, parts, both ways to lie in memory. */
+TEST(initialise_orthogonal_blocks) {
+    static const size_t sizes[][2] = {{1, 1},   {7, 1},    {1, 9},    {63, 70},  {64, 64},
+                                      {65, 64}, {150, 70}, {67, 140}, {130, 130}};
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) check_orthogonal(sizes[k][0], sizes[k][1], 1e-11);
+}
+
+/* Vectors that differ little lose much of their length, and with it digits: they are taken twice. */
+TEST(initialise_orthogonal_vectors_that_differ_little) {
+    enum { VECTORS = 100, LENGTH = 150 };
+    double *v = malloc(sizeof *v * VECTORS * LENGTH), worst = 0;
+    REQUIRE(v);
+    uint64_t state = test_seed;
+    for (int i = 0; i < VECTORS * LENGTH; i++) v[i] = 1 + i % LENGTH + 0.01 * test_random(&state);
+    sli_orthonormalise(v, VECTORS, LENGTH);
+    for (int a = 0; a < VECTORS; a++)
+        for (int b = 0; b <= a; b++) {
+            double dot = 0;
+            for (int i = 0; i < LENGTH; i++) dot += v[a * LENGTH + i] * v[b * LENGTH + i];
+            worst = fmax(worst, fabs(dot - (a == b)));
+        }
+    CHECK_NEAR(worst, 0, 1e-12);
+    free(v);
+}
+
+/* What nothing is left of becomes zero, and nothing is a NaN. */
+TEST(initialise_orthogonal_of_dependent_vectors) {
+    double v[4 * 5] = {0};
+    for (int i = 0; i < 5; i++) v[i] = i + 1, v[10 + i] = i == 2;
+    sli_orthonormalise(v, 4, 5); /* the second and the fourth are zeros */
+    for (int a = 0; a < 4; a++)
+        for (int b = 0; b < 4; b++) {
+            double dot = 0;
+            for (int i = 0; i < 5; i++) dot += v[a * 5 + i] * v[b * 5 + i];
+            CHECK_NEAR(dot, a == b && a % 2 == 0 ? 1 : 0, 1e-14);
+        }
+}
+
 TEST(initialise_constants_and_forget_slice) {
     sli_param param = {.name = "l.bias",
                        .rows = 1,
