@@ -24,7 +24,7 @@ enum {
     TURN_WARPS = 8,
     MOST_CHUNKS = 16, /* of v in many turns */
     MOST_SLOTS = 12,
-    MOST_SHARE = 4,
+    MOST_SHARE = 8,
     ALONE_UNITS = 32
 };
 
@@ -110,16 +110,26 @@ static int cell_registers(const sli_persist_geometry *g) {
     return g->gates == 4 ? 19 : g->gates == 3 ? 17 : 8;
 }
 
+/* With wgmma cells and addresses together, as nvcc 13.0 takes them: a register too few, and it lets each wgmma wait for the one
+ * before (half the speed and less), so that these are from where it spills, not from what is counted. */
+static int together_registers(const sli_persist_geometry *g) {
+    const int cells = sli_persist_cells(g);
+    if (!g->backward) return (cells <= 2 ? 64 + 12 * cells : 28 + 33 * cells) + (g->in_shared > 0 ? 4 : 0);
+    const bool later = g->reduce > 1 && g->halves > 1; /* the cells come after the next item's product */
+    return 40 + 50 * cells + (g->gates == 3 ? 12 : 0) + (later ? 15 : 0);
+}
+
 /* Beside weights and sums: rows of v, weights that pass through (a pair of tiles of k from shared memory, two pairs on their way
  * from global memory). f32x3 keeps weights as high and low parts. Compared with what nvcc 13.0 spills, LSTM of 128 to 2048
  * units, all types: at most a few registers. */
 int sli_persist_registers(const sli_persist_geometry *g) {
-    const bool ffma = g->math == SL_F32, split = g->math == SL_F32X3, together = sli_persist_together(g);
-    const int addresses = g->backward ? 62 : 56, rows = together ? 0 : ffma ? 24 : (split ? 8 : 4) * g->tiles_n;
+    const bool ffma = g->math == SL_F32, split = g->math == SL_F32X3;
+    const int addresses = g->backward ? 62 : 56, rows = ffma ? 24 : (split ? 8 : 4) * g->tiles_n;
     const int kept = (split ? 8 : 4) * g->tiles_m * g->in_registers;
     const int sums = (ffma ? 8 : 4) * g->tiles_m * g->tiles_n;
-    const int passing = 4 * g->tiles_m * (together ? 0 : streamed(g) > 0 ? 4 : g->in_shared > 0 ? 2 : 0);
+    const int passing = 4 * g->tiles_m * (streamed(g) > 0 ? 4 : g->in_shared > 0 ? 2 : 0);
     const int cells = cell_registers(g) * sli_persist_cells(g) * (g->couriers ? 1 : g->halves);
+    if (sli_persist_together(g)) return kept + sums + together_registers(g);
     return addresses + kept + sums + passing + rows + (split ? 32 : 0) + cells;
 }
 
@@ -163,65 +173,73 @@ int sli_persist_idle(const sli_persist_geometry *g, const sli_caps *caps) {
 /* ------------------------------------------------------------------------------------------------------ seconds --
  * A step: v is gathered, multiplied, sums are reduced, cells are computed, one after the other:
  *     us = gather + product + reduce + cells,     two halves:  2 (product + cells + turn (gather + reduce))
- * of one half each. Origin of the constants: on one H200, 2026-11-20, exchanges by themselves (clusters of 2 to 16 by st.async of
- * 1 to 64 KB; grids of 32 and 132 with an atomic counter, of 2 to 512 KB), and a forward-only LSTM of 128, 256 and 512 units in
- * clusters of 4, 8, 16 with 8 to 32 rows each, whose steps it predicts to 17%. Others are stated. Times are us, rates bytes a us. */
+ * of one half each; of slices in turns as below. Origin of the constants: fitted to 529 geometries of LSTM and GRU, 256 to 2048
+ * units, 1 to 256 rows, bf16, tf32, f32, each measured on one H200, 2026-11-21 (bench/results/geometries_h200_*): the middle
+ * prediction is 6% off, the geometry predicted to be the best 3% slower than the best that was measured. Others are stated. Times are us,
+ * rates bytes a us. */
 static const struct {
     double clock;                            /* cycles a us, under load */
     double cluster, cluster_block;           /* exchange through a cluster, and a block of it more */
     double cluster_rate, cluster_rate_block; /* bytes that arrive in a block; less by a block of the cluster more */
-    double grid, grid_full, grid_rate;       /* counter, and more of it over the whole GPU; reading of v */
+    double grid, grid_full;                  /* counter, and more of it over the whole GPU */
+    double grid_rate, grid_l2_rate;          /* reading of v: by a block, and of L2 by all of them */
     double flops_16, flops_tf32, flops_ffma; /* FLOP a cycle and multiprocessor */
-    double shared_rate;                      /* bytes a cycle */
+    double shared_rate, ffma_reads;          /* bytes a cycle; times that FFMA reads v */
     double product;                          /* times matrix units and shared memory take together, in mma */
     double chain;                            /* cycles from one mma to the next that adds to its sums; the ISA's */
-    double few_warps;                        /* times the work, with a single warp a scheduler; an estimate */
-    double cells, cells_warp, cell[2];       /* of a step, its barriers a warp, cells a warp: forward, backward */
-    double turn;                             /* of an exchange, what two halves do not hide of it */
-    /* Many turns: of an item more than its product and cells, part of its sums' way; what streams, times; until all that was
-     * given can be multiplied; until a slot is filled anew; v a multiprocessor. */
-    double item, turn_sums, turn_stream, turn_exchange, turn_slot, turn_rate, turn_l2_rate;
-    double turn_chunk; /* of an item, a chunk */
-    double together, together_cell,
-        together_backward; /* wgmma: cycles; of an item more, times cells squared; backward times */
-    double backward;       /* times what is predicted so */
-    double reduce_rate;    /* bytes of sums that arrive in a block */
-    double l2_rate, memory_rate, l2_part,
-        memory_flow; /* weights a multiprocessor; of L2 that is ours; states and gates */
+    double cells, cells_warp;                /* of a step, and its barriers a warp */
+    double cell[2], cell_trains,
+        cell_more;      /* cells a warp: forward, backward; forward in training more; times squared */
+    double addend, odd; /* a sum that a cell adds up; units whose v shares 32 bytes with others' */
+    double turn;        /* of an exchange, what two halves do not hide of it */
+    /* Turns: streaming takes longer; until all that was given can be brought; a chunk; v: by a block, and of L2 by all; items
+     * whose sums are on their way in turns, times. */
+    double turn_stream, turn_exchange, turn_chunk, turn_rate, turn_l2_rate, turn_sums;
+    double turn_slot, turn_slots; /* wgmma: a chunk waits for its slot, from so many chunks a slot on */
+    double together, together_shared, together_cell; /* wgmma: cycles; weights in shared memory; times cells squared */
+    double backward;                                 /* times what is predicted so */
+    double reduce_rate;                              /* bytes of sums that arrive in a block */
+    double l2_rate, memory_rate;                     /* weights a multiprocessor; an estimate */
+    double l2_part, memory_flow;                     /* of L2 that is ours; states and gates */
 } rates = {.clock = 1850,
-           .cluster = 0.24,
+           .cluster = 0.12,
            .cluster_block = 0.004,
-           .cluster_rate = 42e3,
+           .cluster_rate = 40e3,
            .cluster_rate_block = 0.47e3,
-           .grid = 1.0,
-           .grid_full = 0.3,
-           .grid_rate = 105e3,
-           .flops_16 = 2500,
-           .flops_tf32 = 1250,
-           .flops_ffma = 192,
+           .grid = 0.94,
+           .grid_full = 0.13,
+           .grid_rate = 122e3,
+           .grid_l2_rate = 7.2e6,
+           .flops_16 = 2550,
+           .flops_tf32 = 1670,
+           .flops_ffma = 240,
            .shared_rate = 128,
-           .product = 1.5,
+           .ffma_reads = 10.3,
+           .product = 0.96,
            .chain = 20,
-           .few_warps = 1.25,
-           .cells = 0.05,
-           .cells_warp = 0.002,
-           .cell = {0.10, 0.20},
-           .turn = 0.8,
-           .item = 0.45,
-           .turn_sums = 0.5,
-           .turn_exchange = 2.9,
-           .turn_slot = 1.4,
-           .turn_chunk = 0.06,
-           .turn_rate = 100e3,
-           .turn_l2_rate = 12e6, /* an estimate: two blocks that share were up to 13% faster where chunks are small */
-           .together = 32,
-           .together_cell = 0.175,
-           .together_backward = 2.2,
-           .turn_stream = 2,
-           .reduce_rate = 18e3,
-           .backward = 1.2,
-           .l2_rate = 27e3,
-           .memory_rate = 25e3,
+           .cells = 0.02,
+           .cells_warp = 0.007,
+           .cell = {0.056, 0.81},
+           .cell_trains = 0.32,
+           .cell_more = 0.01,
+           .addend = 0.0057,
+           .odd = 0.1,
+           .turn = 0.93,
+           .turn_stream = 0.97,
+           .turn_exchange = 1.37,
+           .turn_chunk = 0.0175,
+           .turn_rate = 590e3,
+           .turn_l2_rate = 4.0e6,
+           .turn_sums = 1.155,
+           .turn_slot = 3.4,
+           .turn_slots = 1.25,
+           .together = 21,
+           .together_shared = 3,
+           .together_cell = 0.082,
+           .backward = 0.82,
+           .reduce_rate = 31e3,
+           .l2_rate = 20e3,
+           .memory_rate = 19e3,
            .l2_part = 0.7,
            .memory_flow = 3.5e6};
 
@@ -234,7 +252,8 @@ static double gather_us(const sli_persist_geometry *g, const sli_caps *caps) {
     const double bytes = (double)sli_persist_k(g) * sli_persist_rows(g) * sli_persist_operand(g->math);
     if (g->gather == SLI_PERSIST_LOCAL) return 0;
     if (g->gather == SLI_PERSIST_CLUSTER) return cluster_us(g->spread, bytes);
-    return rates.grid + rates.grid_full * sli_persist_ctas(g) / multiprocessors_of(caps) + bytes / rates.grid_rate;
+    return rates.grid + rates.grid_full * sli_persist_ctas(g) / multiprocessors_of(caps) + bytes / rates.grid_rate +
+           bytes * sli_persist_ctas(g) / rates.grid_l2_rate;
 }
 
 /* Sums on their way to their owners: every CTA sends to every other. */
@@ -267,9 +286,9 @@ static double flops_a_cycle(sl_dtype math) {
  * and weights from shared memory; sums of the warps, written and read. */
 /* An instruction of four warps takes as long for 16 as for 32 rows of the batch; their sums meet in shared memory. */
 static double together_us(const sli_persist_geometry *g) {
-    const double instructions = (double)sli_persist_warps(g) / 4 * g->tiles_m * g->tiles_k;
+    const double cycles = rates.together * g->tiles_k + rates.together_shared * g->in_shared;
     const double sums = 2 * (double)partial_bytes(g) + (double)arriving_bytes(g);
-    return (rates.together * instructions + sums / rates.shared_rate) / rates.clock;
+    return ((double)sli_persist_warps(g) / 4 * g->tiles_m * cycles + sums / rates.shared_rate) / rates.clock;
 }
 
 static double product_us(const sli_persist_geometry *g, const sli_caps *caps) {
@@ -277,16 +296,21 @@ static double product_us(const sli_persist_geometry *g, const sli_caps *caps) {
     const double m = tiled_m(g), k = tiled_k(g), rows = sli_persist_rows(g), warps = sli_persist_warps(g);
     const bool ffma = g->math == SL_F32;
     const double uneven = 4 * ceil(warps / 4) / warps; /* some schedulers have a warp more */
-    const double multiplied = 2 * m * k * rows / flops_a_cycle(g->math) * uneven * (warps < 8 ? rates.few_warps : 1);
-    const double read = g->warps_m * k * rows * sli_persist_operand(g->math) * (ffma ? 8 : 1);
+    const double multiplied = 2 * m * k * rows / flops_a_cycle(g->math) * uneven;
+    const double read = g->warps_m * k * rows * sli_persist_operand(g->math) * (ffma ? rates.ffma_reads : 1);
     const double weights = warps * (g->in_shared + 2.0 * streamed(g)) * g->tiles_m * TILE_BYTES;
     const double work = (multiplied + (read + weights) / rates.shared_rate) * (ffma ? 1 : rates.product);
     const double sums = (2 * (double)partial_bytes(g) + (double)arriving_bytes(g)) / rates.shared_rate;
     return fmax((fmax(work, rates.chain * g->tiles_k) + sums) / rates.clock, stream_us(g, caps));
 }
 
-static double cells_us(const sli_persist_geometry *g) {
-    return rates.cells + rates.cells_warp * sli_persist_warps(g) + rates.cell[g->backward] * sli_persist_cells(g);
+static double cells_us(const sli_persist_geometry *g, bool train) {
+    const double cells = sli_persist_cells(g);
+    const double sums = sli_persist_ym(g) * (g->reduce == 1 ? g->warps_k : g->reduce);
+    const double each = rates.cell[g->backward] + (train && !g->backward ? rates.cell_trains : 0) + rates.addend * sums;
+    const bool odd = g->units * sli_persist_operand(g->math) % 32 != 0;
+    return rates.cells + rates.cells_warp * sli_persist_warps(g) + each * cells + rates.cell_more * cells * cells +
+           (odd ? rates.odd : 0);
 }
 
 /* Bytes of memory that a step reads and writes: sums of the input side, gates and states for backward. */
@@ -295,23 +319,26 @@ static double flow_us(const sli_persist_geometry *g, const sli_problem *p) {
     return floats * sizeof(float) * p->batch * p->units * g->directions / rates.memory_flow;
 }
 
-/* In many turns a slice's product and cells, or its v, whichever takes longer: a slot is filled anew some time after it was
- * read. */
-static double item_us(const sli_persist_geometry *g, double computed) {
+/* v of an item on its way into a block: of those that share, each reads a part of L2. */
+static double bring_us(const sli_persist_geometry *g) {
     const double bytes = (double)tiled_k(g) * sli_persist_rows(g) * sli_persist_operand(g->math);
-    const double sums = g->reduce > 1 ? (double)arriving_bytes(g) / rates.reduce_rate : 0;
+    return bytes / rates.turn_rate + bytes * sli_persist_ctas(g) / g->share / rates.turn_l2_rate;
+}
+
+/* In turns a slice's product and cells, or its v, whichever takes longer. */
+static double item_us(const sli_persist_geometry *g, double computed) {
     const double cells = sli_persist_cells(g);
-    const double beside = sli_persist_together(g) ? rates.together_cell * cells * cells : rates.item;
-    const double of_l2 = bytes * sli_persist_ctas(g) / g->share / rates.turn_l2_rate;
-    const double brought = rates.turn_slot * g->chunks / g->slots + bytes / rates.turn_rate + of_l2;
-    const double us = fmax(beside + computed + rates.turn_sums * sums, brought) + rates.turn_chunk * g->chunks;
-    return sli_persist_together(g) && g->backward ? rates.together_backward * us : us;
+    const bool together = sli_persist_together(g);
+    const double beside = together ? rates.together_cell * cells * cells : 0;
+    const double waits = together ? rates.turn_slot * fmax(0, (double)g->chunks / g->slots - rates.turn_slots) : 0;
+    const double us = fmax(beside + computed, bring_us(g) + waits) + rates.turn_chunk * g->chunks;
+    return us * (g->reduce > 1 && g->halves > 1 ? rates.turn_sums : 1);
 }
 
 double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
-    const double computed = product_us(g, caps) + cells_us(g), all = exchange_us(g, caps) + computed;
+    const double computed = product_us(g, caps) + cells_us(g, problem->train), all = exchange_us(g, caps) + computed;
     const double item = g->couriers > 0 ? item_us(g, computed) : 0;
-    const double us = g->couriers > 0  ? fmax(rates.turn_exchange + reduce_us(g) + item, g->halves * item)
+    const double us = g->couriers > 0  ? fmax(rates.turn_exchange + bring_us(g) + reduce_us(g) + item, g->halves * item)
                       : g->halves == 1 ? all
                                        : 2 * (computed + rates.turn * exchange_us(g, caps));
     return 1e-6 * fmax(us * (g->backward ? rates.backward : 1) * waves(g, caps), flow_us(g, problem));
@@ -427,7 +454,7 @@ static void try_turns(search *s, sli_persist_geometry g) {
         const int slices = up(s->problem->batch, 8 * g.tiles_n);
         for (int groups = 1; groups <= most; groups++) {
             g.halves = up(slices, groups);
-            if (g.halves < (g.reduce > 1 ? 3 : 2)) break;
+            if (g.reduce > 1 && g.halves == 2) continue; /* sums on their way hold up the v that is needed next */
             g.groups = up(slices, g.halves);
             if (g.groups != groups || g.halves > SLI_PERSIST_MOST_TURNS) continue;
             for (g.share = 1; g.share <= MOST_SHARE; g.share *= 2)

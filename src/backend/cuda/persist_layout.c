@@ -74,7 +74,8 @@ static int groups_of(const sli_persist_geometry *g, int batch) {
  * direction, whose memory lies as cuda:step has it; gates that are there. */
 static bool in_steps(const sli_problem *p, const sli_caps *caps, const sli_persist_geometry *backward) {
     if (p->bidirectional || p->recompute || sli_step_fused(p, true)) return false;
-    return !backward || sli_step_step_seconds(p, caps, true) < sli_persist_step_seconds(backward, p, caps);
+    const double sure = 0.85; /* predictions of large batches err by as much */
+    return !backward || sure * sli_step_step_seconds(p, caps, true) < sli_persist_step_seconds(backward, p, caps);
 }
 
 static bool choose_backward(const sli_problem *planned, const sli_caps *caps, sli_persist_kind kind,
@@ -138,7 +139,7 @@ sli_persist_scratch sli_persist_layout_forward(const sli_problem *p, const sli_c
  * direction they are computed side by side. */
 static size_t beside_bytes(const sli_step_shape *s, const sli_step_scratch *step) {
     const double most = 2e10, flops = 2.0 * (double)s->rows * (double)s->GH * (double)(s->O > s->I ? s->O : s->I);
-    if (s->directions == 2 || flops > most) return 0;
+    if (s->directions == 2 || s->recompute || flops > most) return 0; /* recomputed gates: to save memory */
     return sli_round_up(step->pad_bytes, SLI_PERSIST_ALIGN) + sli_round_up(step->split_bytes, SLI_PERSIST_ALIGN) +
            sli_round_up(step->workspace_bytes, SLI_PERSIST_ALIGN);
 }

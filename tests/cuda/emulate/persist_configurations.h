@@ -34,10 +34,15 @@ FORWARD(t2, G, F32, GRID, 4, 1, 4, 1, 4, 1, 8, 1, 1, 1, 0, TURNS, 4, 1, 3)
 BACKWARD(t3, L, F16, GRID, 16, 8, 1, 1, 3, 8, 1, 1, 4, 4, 0, TURNS, 1, 2, 3)
 BACKWARD(t4, L, BF16, GRID, 8, 2, 2, 1, 3, 1, 8, 1, 1, 0, 1, TURNS, 1, 1, 2)
 BACKWARD(t5, R, F32X3, GRID, 8, 1, 3, 1, 4, 1, 8, 1, 1, 0, 1, TURNS, 1, 1, 2)
+/* One slice, whose v couriers bring; two, whose sums are on their way in turn. */
+FORWARD(t6, L, BF16, GRID, 8, 1, 4, 1, 1, 2, 4, 1, 1, 1, 0, TURNS, 2, 1, 2)
+BACKWARD(t7, L, BF16, GRID, 8, 2, 2, 1, 1, 1, 8, 1, 1, 0, 1, TURNS, 2, 1, 2)
+BACKWARD(t8, G, F32, GRID, 8, 2, 2, 1, 2, 1, 8, 1, 2, 2, 0, TURNS, 1, 1, 2)
 /* Four warps multiply together. */
 FORWARD(w0, L, BF16, GRID, 16, 1, 4, 2, 2, 4, 2, 1, 2, 2, 0, TURNS, 2, 1, 2)
 FORWARD(w1, G, TF32, GRID, 8, 1, 4, 4, 2, 4, 2, 1, 2, 2, 0, TURNS, 4, 1, 3)
 FORWARD(w2, L, F16, GRID, 32, 1, 2, 2, 3, 8, 1, 1, 4, 0, 4, TURNS, 1, 2, 3)
 BACKWARD(w3, L, BF16, GRID, 16, 4, 2, 2, 3, 4, 2, 1, 4, 2, 2, TURNS, 2, 2, 4)
 BACKWARD(w4, R, TF32, GRID, 32, 2, 2, 4, 3, 4, 2, 1, 8, 2, 6, TURNS, 1, 2, 2)
+FORWARD(w5, L, BF16, GRID, 16, 1, 4, 2, 1, 4, 2, 1, 2, 2, 0, TURNS, 4, 1, 2)
 #undef TURNS

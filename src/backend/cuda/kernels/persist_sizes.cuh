@@ -64,7 +64,6 @@ template <class C> struct persist_sizes : C {
     static_assert(C::in_registers % 2 == 0 || C::in_registers == C::tiles_k, "tiles go by pairs");
     static_assert(C::in_shared % 2 == 0 || streamed == 0, "tiles go by pairs");
     static_assert(couriers == 0 || C::gather == PERSIST_GRID, "turns are taken in a grid");
-    static_assert(couriers == 0 || C::halves > (C::reduce > 1 ? 2 : 1), "a turn's v comes while others are at work");
     static_assert(C::tiles_k % C::chunks == 0 && C::spread % C::share == 0, "chunks and shares are equal");
     static_assert(C::chunks == 1 || chunk_tiles % 2 == 0, "tiles go by pairs");
     static_assert(couriers == 0 || slot_bytes % (16 * C::share) == 0, "16 bytes are brought at a time");

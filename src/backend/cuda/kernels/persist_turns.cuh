@@ -387,7 +387,7 @@ PERSIST_FN void persist_turns_begin(const persist_args &a, const persist_way &wa
 template <class S>
 PERSIST_FN void persist_take_turns(const persist_args &a, const persist_way &way, const persist_self &self,
                                    const persist_weights<S> &w) {
-    constexpr int lag = S::reduce > 1 ? 1 : 0; /* items that cells are behind products */
+    constexpr int lag = S::reduce > 1 && S::halves > 1 ? 1 : 0; /* items that cells are behind products */
     const int steps = persist_item_steps<S>(way);
     persist_turns<S> t;
     persist_slot slot = {0, 0};
