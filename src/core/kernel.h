@@ -35,6 +35,7 @@ typedef struct sli_caps {
     bool recomputes;    /* set by the planner for the second try: only problems that can be cut into segments */
     size_t free_memory; /* cuda: when the plan was made; 0 where not known */
     size_t memory, shared_memory, l2_bytes;
+    size_t l3_bytes; /* cpu: of all cores; 0: not known */
 } sli_caps;
 
 const char *sli_isa_name(sli_isa isa);
@@ -229,8 +230,10 @@ typedef struct sli_kernel {
     /* problem->steps is the length of a segment. NULL: nothing to book. */
     void (*book)(const sli_problem *problem, const sli_caps *caps, int chunk, sli_booking *booking);
     /* Predicted seconds of one call; the least wins among eligible rows. NULL: rows are taken in order. All rows of one op and
-     * device have it, or none. */
+     * device have it, or none; but the reference, which comes last, has none. On a CPU predictions depend on the number of
+     * threads, which must change no bit: there they decide between rows of the same bits alone. */
     double (*seconds)(const sli_problem *problem, const sli_caps *caps);
+    const char *bits_of; /* the row of another name that gives the same bits, part by part if this one is of wide problems */
     /* For explain: how this row computes the problem, one line without its end. NULL, or "": there is nothing to say. */
     void (*describe)(const sli_problem *problem, const sli_caps *caps, char *text, size_t capacity);
     sli_kernel_fn pack; /* param -> packed; NULL without packed copies */

@@ -47,7 +47,7 @@ typedef struct sli_refusal {
     const sli_kernel *kernel; /* NULL: the planner itself did not offer it */
     const char *problem, *reason;
     bool slower; /* it was eligible: another is predicted to be faster, */
-    bool passed; /* or the choices name another */
+    bool passed; /* or the choices name another, or it is not compared with the one that is taken */
     struct sli_refusal *next;
 } sli_refusal;
 

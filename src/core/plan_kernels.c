@@ -66,11 +66,21 @@ typedef struct candidate {
     double seconds;
 } candidate;
 
+static const char *bits_of(const sli_kernel *kernel) {
+    return kernel->bits_of ? kernel->bits_of : kernel->name;
+}
+
+/* Predictions may prefer one to the other: see sli_kernel.seconds. */
+static bool are_compared(const sli_kernel *a, const sli_kernel *b) {
+    return a->device != SLI_DEVICE_CPU || strcmp(bits_of(a), bits_of(b)) == 0;
+}
+
 /* The least predicted time among those that predict one; else the first in order. */
 static int best_of(const candidate *candidates, int count) {
     int best = 0;
     for (int k = 1; k < count; k++)
         if (candidates[k].seconds >= 0 && candidates[best].seconds >= 0 &&
+            are_compared(candidates[k].kernel, candidates[best].kernel) &&
             candidates[k].seconds < candidates[best].seconds)
             best = k;
     return best;
@@ -80,16 +90,21 @@ static int best_of(const candidate *candidates, int count) {
 static sl_status add_slower(sl_plan *plan, sli_refusal ***tail, const char *problem, const candidate *candidates,
                             int count, int best, bool chosen) {
     for (int k = 0; k < count; k++) {
-        char reason[160];
+        char reason[224];
         bool known = candidates[k].seconds >= 0 && candidates[best].seconds >= 0;
         if (k == best || (!known && !chosen)) continue;
         const char *name = candidates[best].kernel->name;
         int used = chosen ? snprintf(reason, sizeof reason, "the choices name %s%s", name, known ? "; " : "") : 0;
+        const bool faster = known && !chosen && candidates[k].seconds < candidates[best].seconds;
         if (known)
-            snprintf(reason + used, sizeof reason - (size_t)used, "predicted %.4g us a call, %s %.4g us",
-                     1e6 * candidates[k].seconds, name, 1e6 * candidates[best].seconds);
-        sli_refusal slower = {
-            .kernel = candidates[k].kernel, .problem = problem, .reason = reason, .slower = true, .passed = chosen};
+            snprintf(reason + used, sizeof reason - (size_t)used, "predicted %.4g us a call, %s %.4g us%s",
+                     1e6 * candidates[k].seconds, name, 1e6 * candidates[best].seconds,
+                     faster ? "; its bits are others, and the number of threads is to change none" : "");
+        sli_refusal slower = {.kernel = candidates[k].kernel,
+                              .problem = problem,
+                              .reason = reason,
+                              .slower = true,
+                              .passed = chosen || faster};
         SLI_TRY(add_refusal(plan, tail, &slower));
     }
     return SL_OK;
@@ -210,7 +225,8 @@ sl_status sli_plan_offer(sl_plan *plan, const sli_kernel *const *rows, const sli
     sl_status status = sli_plan_choose_among(plan, rows, problem, "", &kernel, &refusals);
     double seconds = kernel ? sli_kernel_seconds(kernel, problem, &plan->caps) : -1;
     bool named = choice && choice->obeyed;
-    if (status == SL_OK && (named || seconds < 0 || parts < 0 || seconds <= parts)) {
+    bool compared = kernel && (kernel->device != SLI_DEVICE_CPU || kernel->bits_of);
+    if (status == SL_OK && (named || !compared || seconds < 0 || parts < 0 || seconds <= parts)) {
         *taken = true;
         return SL_OK;
     }

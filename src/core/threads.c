@@ -311,6 +311,25 @@ void sli_team_wait(const sli_team *team, int number) {
     own->patience = 2 * own->patience < threads->patience ? 2 * own->patience : threads->patience;
 }
 
+/* ------------------------------------------------------------------------------------------------------- events -- */
+/* Both sides write before they read, in one order for all: either the sleeper is seen, or it sees the new count. */
+void sli_event_signal(sli_event *event) {
+    atomic_fetch_add(&event->count, 1);
+    if (atomic_load(&event->sleepers) > 0)
+        syscall(SYS_futex, &event->count, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+void sli_event_wait(sli_event *event, const sli_threads *threads, uint32_t seen) {
+    for (int i = 0; threads && i < threads->spins; i++) {
+        if (atomic_load(&event->count) != seen) return;
+        relax();
+    }
+    atomic_fetch_add(&event->sleepers, 1);
+    while (atomic_load(&event->count) == seen)
+        syscall(SYS_futex, &event->count, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+    atomic_fetch_sub(&event->sleepers, 1);
+}
+
 /* ------------------------------------------------------------------------------------------------ life of a pool -- */
 static int affinity_count(void) {
     cpu_set_t set;

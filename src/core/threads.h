@@ -4,6 +4,8 @@
 #ifndef SLI_THREADS_H
 #define SLI_THREADS_H
 
+#include <stdatomic.h>
+#include <stdint.h>
 #include "memory.h"
 
 typedef struct sli_threads sli_threads;
@@ -41,5 +43,21 @@ int sli_team_count(const sli_team *team);
  * Measured on 2 CPUs (Zen 3, virtual): 0.1 us for 2 members; 12 to 30 us for 4, 50 to 70 us for 16, where parking and waking
  * are what takes the time; 6 to 10 us for 2 beside two other busy processes. Starting a team: 0.3 us for 2. */
 void sli_team_wait(const sli_team *team, int member);
+
+/* Something that happens again and again, for members that wait for each other's results and not for all of them. Zero at first. */
+typedef union sli_event {
+    struct {
+        _Atomic uint32_t count; /* how often it has happened */
+        _Atomic int sleepers;
+    };
+    char pad[128]; /* two lines, which processors fetch together */
+} sli_event;
+/* What was written before by whoever signalled is seen by who reads the count. */
+static inline uint32_t sli_event_count(const sli_event *event) {
+    return atomic_load(&event->count);
+}
+void sli_event_signal(sli_event *event);
+/* Returns when the count is no longer `seen`. Spins, then parks. */
+void sli_event_wait(sli_event *event, const sli_threads *threads, uint32_t seen);
 
 #endif

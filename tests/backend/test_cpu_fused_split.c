@@ -6,12 +6,13 @@
 static sli_fused_split lstm(int directions, int batch, int units, int threads, int members) {
     const sli_fused_shape shape = {.directions = directions,
                                    .batch = batch,
+                                   .steps = 100,
                                    .panels = (units + 7) / 8,
                                    .columns = 32,
                                    .k = units,
                                    .panel_bytes = (size_t)units * 32 * sizeof(float),
                                    .units = units,
-                                   .machine = {threads, members, 512 * 1024}};
+                                   .machine = {SLI_ISA_AVX2, threads, members, 512 * 1024, 32 << 20}};
     return sli_fused_split_of(&shape);
 }
 

@@ -28,11 +28,16 @@ static double unknown(const sli_problem *problem, const sli_caps *caps) {
     return NAN;
 }
 
-#define ROW(NAME, ELIGIBLE, SECONDS) \
-    { .name = NAME, .op = SLI_OP_GRU, .device = SLI_DEVICE_CPU, .eligible = ELIGIBLE, .seconds = SECONDS }
+#define ROW_OF_BITS(NAME, ELIGIBLE, SECONDS, BITS)                                                          \
+    {                                                                                                       \
+        .name = NAME, .op = SLI_OP_GRU, .device = SLI_DEVICE_CPU, .eligible = ELIGIBLE, .seconds = SECONDS, \
+        .bits_of = BITS                                                                                     \
+    }
+#define ROW(NAME, ELIGIBLE, SECONDS) ROW_OF_BITS(NAME, ELIGIBLE, SECONDS, "t:slow")
 static const sli_kernel slow_row = ROW("t:slow", takes, slow), fast_row = ROW("t:fast", takes, fast),
                         refusing_row = ROW("t:never", refuses, fast), silent_row = ROW("t:silent", takes, NULL),
-                        unsure_row = ROW("t:unsure", takes, unknown);
+                        unsure_row = ROW("t:unsure", takes, unknown),
+                        other_row = ROW_OF_BITS("t:other", takes, fast, NULL);
 
 /* A plan to choose for; its own steps do not matter. */
 static sl_plan *any_plan(const char *require) {
@@ -66,6 +71,22 @@ TEST(choice_is_the_least_predicted_time) {
     CHECK(strcmp(refusals->next->reason, "predicted 3 us a call, t:fast 2 us") == 0);
     CHECK(strcmp(chosen(plan, rows, "gru:b7_t1_i1_h2", &refusals), "t:slow") == 0);
     CHECK(strcmp(chosen(plan, rows, "gru:b3_t1_i1_h2", &refusals), "t:slow") == 0); /* as fast: the order */
+    sl_plan_free(plan);
+}
+
+/* A CPU's predictions depend on the number of threads, which changes no bit. */
+TEST(choice_on_a_cpu_is_between_rows_of_the_same_bits) {
+    sl_plan *plan = any_plan(NULL);
+    sli_refusal *refusals;
+    sli_problem problem;
+    bool taken;
+    const sli_kernel *const rows[] = {&slow_row, &other_row, NULL}, *const other[] = {&other_row, NULL};
+    CHECK(strcmp(chosen(plan, rows, "gru:b2_t1_i1_h2", &refusals), "t:slow") == 0);
+    REQUIRE(refusals && !refusals->next && refusals->slower && refusals->passed);
+    CHECK(strstr(refusals->reason, "predicted 2 us a call, t:slow 3 us; its bits are others"));
+    REQUIRE_OK(sli_problem_parse("gru:l2_b2_t1_i1_h2", &problem));
+    REQUIRE_OK(sli_plan_offer(plan, other, &problem, 1e-6, &taken));
+    CHECK(taken); /* a wide row that is not known to have the bits of its parts */
     sl_plan_free(plan);
 }
 

@@ -128,12 +128,9 @@ static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
     cost->bytes = parts * (p->train ? 3 : 1) * (weights + moved);
 }
 
-static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_booking *booking) {
-    sli_cpu cpu;
-    sli_cpu_engine(caps->isa, false, &cpu);
-    const sli_panel_ops *ops = sli_cpu_panels(&cpu, p->dtype);
+void sli_fused_book(const sli_problem *p, const sli_panel_ops *ops, int threads, int chunk, sli_booking *booking) {
     const size_t parts = (size_t)sli_problem_directions(p);
-    const size_t operands = (size_t)caps->threads * sli_fused_operand_bytes(p, ops);
+    const size_t operands = (size_t)threads * sli_fused_operand_bytes(p, ops);
     booking->saved = p->train ? parts * sli_fused_saved_of(p).total : 0;
     booking->scratch_forward = parts * sli_fused_scratch_of(p, chunk, false).total + operands;
     booking->scratch_forward += sli_fused_input_bytes(p, ops, chunk);
@@ -141,6 +138,12 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_book
     booking->scratch_forward += sli_cpu_products_bytes(p, chunk);
     if (p->train) booking->scratch_backward += sli_cpu_products_bytes(p, chunk);
     booking->packed = parts * sli_fused_packed_of(p, ops).total;
+}
+
+static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_booking *booking) {
+    sli_cpu cpu;
+    sli_cpu_engine(caps->isa, false, &cpu);
+    sli_fused_book(p, sli_cpu_panels(&cpu, p->dtype), caps->threads, chunk, booking);
 }
 
 /* "4 threads: rows by 2, units by 2, one barrier a step" */
@@ -158,7 +161,7 @@ static void describe(const sli_problem *p, const sli_caps *caps, char *text, siz
     sli_cpu cpu;
     sli_cpu_engine(caps->isa, false, &cpu);
     const sli_panel_ops *ops = sli_cpu_panels(&cpu, p->dtype);
-    const sli_fused_machine machine = {caps->threads, caps->threads, caps->l2_bytes};
+    const sli_cpu_machine machine = sli_cpu_machine_of(caps);
     const sli_fused_split forward = sli_fused_shares(p, ops, &machine, false);
     const int length = snprintf(text, capacity, "panels of %s, %d lanes; ", ops->name, ops->lanes);
     if (length < 0 || (size_t)length >= capacity) return;
@@ -170,14 +173,15 @@ static void describe(const sli_problem *p, const sli_caps *caps, char *text, siz
     print_split(text + length + more + 11, capacity - (size_t)(length + more) - 11, &back);
 }
 
-#define FUSED_ROW(OP)                                                                                               \
-    {                                                                                                               \
-        .name = "cpu:fused", .op = OP, .device = SLI_DEVICE_CPU, .eligible = eligible, .cost = cost, .book = book,  \
-        .describe = describe, .pack = sli_fused_pack, .forward = sli_fused_forward, .backward = sli_fused_backward, \
-        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_H0 | (OP == SLI_OP_LSTM ? 1u << SLI_RNN_C0 : 0u) |     \
-                             1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK | 1u << SLI_RNN_STATE_IN(1, 0) |            \
-                             1u << SLI_RNN_STATE_IN(1, 1),                                                          \
-        .backward_reads_out = 1u << SLI_RNN_Y | 1u << SLI_RNN_Y_BACK                                                \
+#define FUSED_ROW(OP)                                                                                              \
+    {                                                                                                              \
+        .name = "cpu:fused", .op = OP, .device = SLI_DEVICE_CPU, .eligible = eligible, .cost = cost, .book = book, \
+        .seconds = sli_fused_seconds, .describe = describe, .pack = sli_fused_pack, .forward = sli_fused_forward,  \
+        .backward = sli_fused_backward,                                                                            \
+        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_H0 | (OP == SLI_OP_LSTM ? 1u << SLI_RNN_C0 : 0u) |    \
+                             1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK | 1u << SLI_RNN_STATE_IN(1, 0) |           \
+                             1u << SLI_RNN_STATE_IN(1, 1),                                                         \
+        .backward_reads_out = 1u << SLI_RNN_Y | 1u << SLI_RNN_Y_BACK                                               \
     }
 
 const sli_kernel sli_cpu_fused_lstm = FUSED_ROW(SLI_OP_LSTM);

@@ -60,6 +60,7 @@ enum { SLI_FUSED_ROWS = 64 };
 size_t sli_fused_operand_bytes(const sli_problem *p, const sli_panel_ops *ops);
 /* W is packed as well: i8, and bf16 where weights do not change in every step, so that rounding them once pays. */
 bool sli_fused_packs_inputs(const sli_problem *p);
+enum { SLI_FUSED_FEW_INPUTS = 32 }; /* rows of a chunk at most, where W in panels is faster in f32 too */
 /* With that: before those, x of a chunk, rounded, of one direction. */
 size_t sli_fused_input_bytes(const sli_problem *p, const sli_panel_ops *ops, int chunk);
 
@@ -69,11 +70,12 @@ typedef struct sli_fused_direction {
     int part;
     bool reverse;
     const float *x, *h0, *c0;
-    float *y;        /* [T][B][ld_y] */
-    ptrdiff_t ld_y;  /* 2H where both directions lie side by side */
-    const float *dy; /* NULL: zero */
-    int first, end;  /* steps of the chunk at work */
-    float *gates;    /* of step gates_from on; with masks those of a chunk's valid rows, one after the other */
+    float *y;         /* [T][B][ld_y] */
+    ptrdiff_t ld_y;   /* 2H where both directions lie side by side */
+    const float *dy;  /* NULL: zero */
+    int first, end;   /* steps of the chunk at work */
+    int step0, step1; /* of those, in order of processing, the piece at work: all of them, or, in stack.c, some */
+    float *gates;     /* of step gates_from on; with masks those of a chunk's valid rows, one after the other */
     int gates_from;
     float *c, *v, *h, *dropped;
     float *drop, *fresh_h, *fresh_c;
@@ -114,12 +116,20 @@ typedef struct sli_fused_share {
 } sli_fused_share;
 
 /* How threads share a step, as predicted. */
-sli_fused_split sli_fused_shares(const sli_problem *p, const sli_panel_ops *ops, const sli_fused_machine *machine,
+sli_fused_split sli_fused_shares(const sli_problem *p, const sli_panel_ops *ops, const sli_cpu_machine *machine,
                                  bool backward);
+/* cost_fused.c: of a pass, of a call. */
+double sli_fused_pass_seconds(const sli_problem *p, const sli_panel_ops *ops, const sli_cpu_machine *machine,
+                              bool backward);
+double sli_fused_seconds(const sli_problem *p, const sli_caps *caps);
 sli_fused_work sli_fused_begin(const sli_call *call, bool backward);
 sli_fused_share sli_fused_share_of(const sli_fused_work *w, const sli_fused_panels *panels, int member);
 int sli_fused_chunks(const sli_fused_work *w);
 void sli_fused_enter_chunk(sli_fused_work *w, int index); /* in order of processing */
+/* Some of the chunk's steps, in order of processing; of one direction that is not reversed and has no masks. */
+void sli_fused_enter_piece(sli_fused_work *w, int step0, int step1);
+/* The most steps at work of any direction. */
+int sli_fused_piece_steps(const sli_fused_work *w);
 /* x of the chunk's valid rows; they are copied side by side where some are masked. */
 const float *sli_fused_inputs(const sli_fused_work *w, const sli_fused_direction *d);
 /* The i-th step of the chunk in order of processing, and the step before t in that order, or -1: the state is h0, c0. */
@@ -169,6 +179,17 @@ void sli_fused_products(const sli_fused_work *w, const sli_fused_panels *panels,
 void sli_fused_operands(const sli_fused_work *w, const sli_fused_share *share, const float *from, ptrdiff_t ld, int k,
                         const int *row, int rows, const void **a);
 
+/* The parts of a pass: a piece's W x and steps, the final states; initial gradients of states, a piece's steps; then d x of a piece
+ * alone, and the parameters' sums of a chunk without it; the states' gradients. */
+void sli_fused_forward_piece(const sli_fused_work *w);
+void sli_fused_forward_end(const sli_fused_work *w);
+void sli_fused_backward_begin(const sli_fused_work *w);
+void sli_fused_backward_piece(const sli_fused_work *w);
+void sli_fused_backward_inputs(const sli_fused_work *w);
+void sli_fused_backward_sums(const sli_fused_work *w);
+void sli_fused_backward_end(const sli_fused_work *w);
+/* Of a call on so many threads. */
+void sli_fused_book(const sli_problem *p, const sli_panel_ops *ops, int threads, int chunk, sli_booking *booking);
 void sli_fused_forward(const sli_call *call);
 void sli_fused_backward(const sli_call *call);
 void sli_fused_pack(const sli_call *call);

@@ -64,21 +64,21 @@ static void state_back(const sli_fused_work *w, const sli_fused_direction *d, co
 static void backward_steps(void *context, const sli_team *team, int member) {
     const sli_fused_work *w = context;
     const sli_fused_share share = sli_fused_share_of(w, &w->backward, member);
-    const int steps = w->T < w->call->chunk ? w->T : w->call->chunk;
+    const int steps = sli_fused_piece_steps(w);
     sli_cell_step step[2];
     for (int k = share.direction0; k < share.direction1; k++) step[k] = cell_of(w, &w->direction[k]);
     if (w->panels->begin) w->panels->begin();
     for (int i = 0; i < steps; i++) {
         for (int k = share.direction0; k < share.direction1; k++) {
             const sli_fused_direction *d = &w->direction[k];
-            const int count = d->end - d->first;
-            if (i < count) gates_back(w, d, &share, sli_fused_step(d, count - 1 - i), &step[k]);
+            const int s = d->step1 - 1 - i;
+            if (s >= d->step0) gates_back(w, d, &share, sli_fused_step(d, s), &step[k]);
         }
         if (w->split.units > 1) sli_team_wait(team, member);
         for (int k = share.direction0; k < share.direction1; k++) {
             const sli_fused_direction *d = &w->direction[k];
-            const int count = d->end - d->first;
-            if (i < count) state_back(w, d, &share, sli_fused_step(d, count - 1 - i), &step[k]);
+            const int s = d->step1 - 1 - i;
+            if (s >= d->step0) state_back(w, d, &share, sli_fused_step(d, s), &step[k]);
         }
     }
     if (w->panels->end) w->panels->end();
@@ -155,21 +155,34 @@ static void scatter_dx(void *context, int index) {
     }
 }
 
-static void sum_chunk(const sli_fused_work *w, const sli_fused_direction *d, bool add_dx) {
-    const sli_call *call = w->call;
-    const size_t x_at = (size_t)d->first * (size_t)w->B * (size_t)w->I;
-    const int steps = d->end - d->first, gates = sli_op_gates(w->p->op);
-    const gathering g = {w, d, call->d_in[SLI_RNN_X] ? (float *)call->d_in[SLI_RNN_X] + x_at : NULL, add_dx};
-    const bool all = d->valid == sli_fused_chunk_rows(w, d), in_place = all && d->dropped;
-    sli_sums sums = {.call = call, .part = d->part, .steps = steps, .rows = d->valid, .ld = (ptrdiff_t)w->W * w->H};
-    if (d->valid > 0) sums.x = sli_fused_inputs(w, d);
-    sums.dz = d->dz;
-    sums.input[0] = sums.recurrent[0] = (sli_gates){.count = gates};
+static sli_sums sums_of(const sli_fused_work *w, const sli_fused_direction *d) {
+    sli_sums sums = {.call = w->call, .part = d->part, .ld = (ptrdiff_t)w->W * w->H};
+    sums.input[0] = sums.recurrent[0] = (sli_gates){.count = sli_op_gates(w->p->op)};
     if (w->p->op == SLI_OP_GRU) { /* dz: n r z s */
         sums.input[0] = (sli_gates){.from = 1, .to = 0, .count = 2};
         sums.input[1] = (sli_gates){.from = 0, .to = 2, .count = 1};
         sums.recurrent[0] = (sli_gates){.from = 1, .to = 0, .count = 3};
     }
+    return sums;
+}
+
+/* d x of the call's step t on, NULL: not wanted. */
+static float *dx_at(const sli_fused_work *w, int t) {
+    float *dx = w->call->d_in[SLI_RNN_X];
+    return dx ? dx + (size_t)t * (size_t)w->B * (size_t)w->I : NULL;
+}
+
+/* The sums of a chunk; d x among them where it is wanted. */
+static void sum_chunk(const sli_fused_work *w, const sli_fused_direction *d, float *dx, bool add_dx) {
+    const sli_call *call = w->call;
+    const int steps = d->end - d->first;
+    const gathering g = {w, d, dx, add_dx};
+    const bool all = d->valid == sli_fused_chunk_rows(w, d), in_place = all && d->dropped;
+    sli_sums sums = sums_of(w, d);
+    sums.steps = steps;
+    sums.rows = d->valid;
+    if (d->valid > 0) sums.x = sli_fused_inputs(w, d);
+    sums.dz = d->dz;
     sums.h_rest = in_place ? d->dropped + (size_t)d->first * sli_fused_state(w) : d->multiplied;
     sums.ld_h_rest = w->H;
     if (!in_place) sli_threads_for(call->threads, steps, gather_h, (void *)&g);
@@ -189,23 +202,55 @@ static bool adds_dx(const sli_fused_work *w, const sli_fused_direction *d, int i
     return !(w->directions == 1 || first) || (w->call->accumulate >> SLI_RNN_X & 1);
 }
 
+void sli_fused_backward_begin(const sli_fused_work *w) {
+    const size_t state = sli_fused_state(w);
+    for (int k = 0; k < w->directions; k++) {
+        const sli_fused_direction *d = &w->direction[k];
+        sli_state_load(d->dh, w->call->d_out[SLI_RNN_STATE_OUT(k, 0)], state);
+        if (w->lstm) sli_state_load(d->dc, w->call->d_out[SLI_RNN_STATE_OUT(k, 1)], state);
+    }
+}
+
+void sli_fused_backward_piece(const sli_fused_work *w) {
+    (w->split.units > 1 ? sli_threads_run : sli_threads_run_apart)(
+        w->call->threads, w->split.directions * w->split.rows * w->split.units, backward_steps, (void *)w);
+}
+
+void sli_fused_backward_inputs(const sli_fused_work *w) {
+    const sli_fused_direction *d = &w->direction[0];
+    const int first = d->first + d->step0;
+    sli_sums sums = sums_of(w, d);
+    sums.steps = d->step1 - d->step0;
+    sums.rows = sums.steps * w->B;
+    sums.dz = dz_at(w, d, first);
+    sums.dx = dx_at(w, first);
+    sums.add_dx = w->call->accumulate >> SLI_RNN_X & 1;
+    if (sums.dx) sli_sums_inputs(&sums);
+}
+
+void sli_fused_backward_sums(const sli_fused_work *w) {
+    sum_chunk(w, &w->direction[0], NULL, false);
+}
+
+void sli_fused_backward_end(const sli_fused_work *w) {
+    const size_t state = sli_fused_state(w);
+    for (int k = 0; k < w->directions; k++) {
+        const sli_fused_direction *d = &w->direction[k];
+        sli_state_store(w->call, SLI_RNN_STATE_IN(k, 0), d->dh, state);
+        if (w->lstm) sli_state_store(w->call, SLI_RNN_STATE_IN(k, 1), d->dc, state);
+    }
+}
+
 void sli_fused_backward(const sli_call *call) {
     sli_fused_work w = sli_fused_begin(call, true);
-    const size_t state = sli_fused_state(&w);
-    for (int k = 0; k < w.directions; k++) {
-        const sli_fused_direction *d = &w.direction[k];
-        sli_state_load(d->dh, call->d_out[SLI_RNN_STATE_OUT(k, 0)], state);
-        if (w.lstm) sli_state_load(d->dc, call->d_out[SLI_RNN_STATE_OUT(k, 1)], state);
-    }
+    sli_fused_backward_begin(&w);
     for (int i = sli_fused_chunks(&w) - 1; i >= 0; i--) {
         sli_fused_enter_chunk(&w, i);
-        (w.split.units > 1 ? sli_threads_run : sli_threads_run_apart)(
-            call->threads, w.split.directions * w.split.rows * w.split.units, backward_steps, &w);
-        for (int k = 0; k < w.directions; k++) sum_chunk(&w, &w.direction[k], adds_dx(&w, &w.direction[k], i));
+        sli_fused_backward_piece(&w);
+        for (int k = 0; k < w.directions; k++) {
+            const sli_fused_direction *d = &w.direction[k];
+            sum_chunk(&w, d, dx_at(&w, d->first), adds_dx(&w, d, i));
+        }
     }
-    for (int k = 0; k < w.directions; k++) {
-        const sli_fused_direction *d = &w.direction[k];
-        sli_state_store(call, SLI_RNN_STATE_IN(k, 0), d->dh, state);
-        if (w.lstm) sli_state_store(call, SLI_RNN_STATE_IN(k, 1), d->dc, state);
-    }
+    sli_fused_backward_end(&w);
 }

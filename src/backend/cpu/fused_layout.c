@@ -209,16 +209,19 @@ static sli_fused_direction direction_of(const sli_fused_work *w, int index, bool
     return d;
 }
 
-sli_fused_split sli_fused_shares(const sli_problem *p, const sli_panel_ops *ops, const sli_fused_machine *machine,
+sli_fused_split sli_fused_shares(const sli_problem *p, const sli_panel_ops *ops, const sli_cpu_machine *machine,
                                  bool backward) {
     const sli_fused_panels panels = backward ? sli_fused_backward_panels(p, ops) : sli_fused_forward_panels(p, ops);
     const sli_fused_shape shape = {.directions = sli_problem_directions(p),
                                    .batch = p->batch,
+                                   .steps = sli_chunk_steps(p->batch, p->steps),
                                    .panels = panels.count + (panels.tail > 0),
                                    .columns = panels.vectors * ops->lanes,
                                    .k = panels.k,
                                    .panel_bytes = panels.count ? panels.bytes : panels.tail_bytes,
                                    .speed = ops->speed,
+                                   .op = p->op,
+                                   .backward = backward,
                                    .units = p->units,
                                    .machine = *machine};
     return sli_fused_split_of(&shape);
@@ -229,8 +232,8 @@ static int least(int a, int b) {
 }
 
 static sli_fused_split split_of(const sli_fused_work *w, const sli_cpu *cpu, bool backward) {
-    const sli_fused_machine machine = {sli_threads_count(w->call->threads), sli_threads_members(w->call->threads),
-                                       cpu->l2_bytes};
+    const sli_cpu_machine machine = {cpu->isa, sli_threads_count(w->call->threads),
+                                     sli_threads_members(w->call->threads), cpu->l2_bytes, cpu->l3_bytes};
     if (!cpu->split) return sli_fused_shares(w->p, w->panels, &machine, backward);
     const sli_fused_panels *panels = backward ? &w->backward : &w->forward;
     sli_fused_split split = *cpu->split; /* as far as there is something to share */
@@ -289,8 +292,24 @@ void sli_fused_enter_chunk(sli_fused_work *w, int index) {
         d->first = (d->reverse ? count - 1 - index : index) * chunk;
         d->end = d->first + chunk < w->T ? d->first + chunk : w->T;
         d->gates_from = w->keep ? 0 : d->first;
+        d->step0 = 0;
+        d->step1 = d->end - d->first;
         place_rows(w, d);
     }
+}
+
+void sli_fused_enter_piece(sli_fused_work *w, int step0, int step1) {
+    w->direction[0].step0 = step0;
+    w->direction[0].step1 = step1;
+}
+
+int sli_fused_piece_steps(const sli_fused_work *w) {
+    int most = 0;
+    for (int k = 0; k < w->directions; k++) {
+        const int steps = w->direction[k].step1 - w->direction[k].step0;
+        if (steps > most) most = steps;
+    }
+    return most;
 }
 
 typedef struct gathering {

@@ -3,26 +3,23 @@
 #define SLI_CPU_FUSED_SPLIT_H
 
 #include <stddef.h>
-
-typedef struct sli_fused_machine {
-    int threads;
-    int members;     /* of these can meet at a barrier: all, or 1 in a program's pool */
-    size_t l2_bytes; /* of a core; 0: not known */
-} sli_fused_machine;
+#include "backend/cpu/cost.h"
 
 typedef struct sli_fused_shape {
-    int directions, batch;
-    int panels, columns, k; /* of one product: panels of so many columns, summed over k */
+    int directions, batch, steps; /* steps: that a team takes at a time */
+    int panels, columns, k;       /* of one product: panels of so many columns, summed over k */
     size_t panel_bytes;
     double speed; /* of the product beside that of floats; 0: the same */
-    int units;    /* cells of a row */
-    sli_fused_machine machine;
+    sli_op op;
+    bool backward;
+    int units; /* cells of a row */
+    sli_cpu_machine machine;
 } sli_fused_shape;
 
 /* directions * rows * units threads: some take one direction, then groups of rows, then groups of panels. */
 typedef struct sli_fused_split {
     int directions, rows, units; /* groups; units > 1: one barrier a step */
-    double seconds;              /* predicted, of one step */
+    double seconds;              /* predicted, of one step of all directions */
 } sli_fused_split;
 
 sli_fused_split sli_fused_split_of(const sli_fused_shape *shape);

@@ -5,7 +5,7 @@
 #include "backend/cpu/gemm.h"
 
 const sli_cpu *sli_cpu_of(const sli_call *call) {
-    static const sli_cpu plain = {SLI_ISA_BASE, &sli_isa_ops_base, NULL, 0, NULL};
+    static const sli_cpu plain = {.isa = SLI_ISA_BASE, .ops = &sli_isa_ops_base};
     return call->cpu ? call->cpu : &plain;
 }
 

@@ -183,7 +183,7 @@ static const sli_isa_ops *ops_of(sli_isa isa) {
 void sli_cpu_engine(sli_isa isa, bool use_blas, sli_cpu *cpu) {
     cpu->isa = isa;
     cpu->ops = ops_of(isa);
-    cpu->l2_bytes = 0;
+    cpu->l2_bytes = cpu->l3_bytes = 0;
     cpu->split = NULL;
     cpu->blas = use_blas ? sli_blas_get(NULL) : NULL;
 }

@@ -13,6 +13,7 @@
  *
  * Gates, per step and row: LSTM [4H] i f g o; GRU [4H] r z n q, q = R_n h' + b_rn; RNN [H] h. */
 #include <string.h>
+#include "backend/cpu/cost.h"
 #include "backend/cpu/rows.h"
 #include "backend/cpu/sums.h"
 
@@ -103,6 +104,12 @@ typedef struct work {
     float *dh, *dc; /* [B][H] */
 } work;
 
+/* At least four rows each: the fewer, the more often the packed weights are read. */
+static int slices_of(int batch, int threads) {
+    const int most = (batch + 3) / 4;
+    return threads < most ? threads : most;
+}
+
 static work begin(const sli_call *call) {
     const sli_problem *p = &call->problem;
     const sli_cpu *cpu = sli_cpu_of(call);
@@ -114,9 +121,7 @@ static work begin(const sli_call *call) {
     w.mask = masked(p);
     w.pack = layout_packed(p, cpu->ops->panel);
     w.packed = call->packed;
-    /* At least four rows: the fewer, the more often the packed weights are read. */
-    const int threads = sli_threads_count(call->threads), most = (p->batch + 3) / 4;
-    w.slices = threads < most ? threads : most;
+    w.slices = slices_of(p->batch, sli_threads_count(call->threads));
     float *base = w.keep ? call->saved : call->scratch;
     const saved_layout at = w.keep ? layout_saved(p) : layout_scratch(p, call->chunk);
     w.gates = p->recompute ? call->scratch : base + at.gates;
@@ -440,6 +445,9 @@ static bool eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
     return true;
 }
 
+/* Beside what cpu:fused takes: its products, whose results go through memory, and its cells, a row at a time. */
+static const double speed = 0.8, cells = 1.5;
+
 /* 2 flops a multiply-add; backward does the products twice. 30 flops for a unit's gates. */
 static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
     (void)caps;
@@ -450,6 +458,30 @@ static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
     const int passes = !p->train ? 1 : p->recompute ? 4 : 3;
     cost->flops = passes * forward_flops;
     cost->bytes = passes * (weights + moved);
+}
+
+static double pass_seconds(const sli_problem *p, const sli_cpu_machine *m, bool backward) {
+    const int chunk = sli_chunk_steps(p->batch, p->steps), chunks = chunk > 0 ? (p->steps + chunk - 1) / chunk : 0;
+    const int slices = slices_of(p->batch, m->threads), rows = (p->batch + slices - 1) / slices;
+    const double gates = (double)sli_op_gates(p->op) * p->units, weights = gates * p->units;
+    const sli_cost_panels panels = {.threads = slices,
+                                    .rows = rows,
+                                    .flops = 2.0 * rows * weights,
+                                    .bytes = weights * sizeof(float),
+                                    .all_bytes = weights * sizeof(float),
+                                    .speed = speed};
+    const double step = sli_cost_step(m, &panels) + sli_cost_entry(m, backward) +
+                        cells * rows * p->units * sli_cost_cell(m, p->op, backward) + sli_cost_team(m, slices) / chunk;
+    const double chunk_rows = (double)chunk * p->batch;
+    return p->steps * step + chunks * (backward ? sli_cost_sums(m, p, chunk_rows)
+                                                : sli_cost_product(m, p->dtype, chunk_rows, gates, p->inputs));
+}
+
+static double seconds(const sli_problem *p, const sli_caps *caps) {
+    const sli_cpu_machine machine = sli_cpu_machine_of(caps);
+    double sum = pass_seconds(p, &machine, false);
+    if (p->recompute) sum += pass_seconds(p, &machine, false);
+    return sum + (p->train ? pass_seconds(p, &machine, true) : 0);
 }
 
 static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_booking *booking) {
@@ -467,7 +499,7 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_book
 #define STEP_ROW(OP)                                                                                              \
     {                                                                                                             \
         .name = "cpu:step", .op = OP, .device = SLI_DEVICE_CPU, .eligible = eligible, .cost = cost, .book = book, \
-        .pack = pack, .forward = forward, .backward = backward, .takes_recompute = true,                          \
+        .seconds = seconds, .pack = pack, .forward = forward, .backward = backward, .takes_recompute = true,      \
         .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_H0 | (OP == SLI_OP_LSTM ? 1u << SLI_RNN_C0 : 0u) |   \
                              1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK,                                          \
         .backward_reads_out = 1u << SLI_RNN_Y                                                                     \

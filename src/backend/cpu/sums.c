@@ -131,6 +131,11 @@ void sli_sums_backward(const sli_sums *s) {
     sli_cpu_jobs(s->call, jobs, count);
 }
 
+void sli_sums_inputs(const sli_sums *s) {
+    sli_job job = input_job(s);
+    sli_cpu_jobs(s->call, &job, 1);
+}
+
 void sli_state_load(float *to, const float *from, size_t count) {
     if (from)
         memcpy(to, from, count * sizeof *to);

@@ -35,6 +35,7 @@ typedef struct sli_sums {
 
 void sli_sums_project(const sli_sums *sums);
 void sli_sums_backward(const sli_sums *sums);
+void sli_sums_inputs(const sli_sums *sums); /* d x alone */
 
 /* to = from, or zeros without; d_in[slot] = or += from */
 void sli_state_load(float *to, const float *from, size_t count);

@@ -1,0 +1,165 @@
+/* What the parts of a recurrent layer are predicted to take on a CPU. */
+#include "backend/cpu/cost.h"
+
+#include <math.h>
+
+/* Of one core; seconds, FLOP/s, bytes/s. */
+typedef struct rates {
+    double flops;        /* products of steps, many rows */
+    double few[3];       /* of that: one row, two, three to five */
+    double product;      /* products over time, their operands packed */
+    double product_bf16; /* of those of bf16, by AMX; elsewhere they are floats */
+    double pack;         /* a number of those */
+    double result;       /* a number of what they give, for each piece of k */
+    double thin;         /* bytes of b in products of few rows */
+    double l2, l3, dram; /* weights that are read in every step */
+    double cell[3][2];   /* a unit of a row: LSTM, GRU, RNN; forward, backward */
+    double entry[2];     /* a step, beside its product and cells */
+    double barrier[2];   /* of two members; of each further one */
+    double team;         /* starting one, or a list of tasks */
+    double moved;        /* a number that is read and written, or summed up */
+    double beside;       /* what a core does while others are at work, of what it does alone */
+} rates;
+
+/* avx2, base: measured on a Zen 3 (two virtual CPUs, 512 KB of L2, 32 MB of L3), 2026-11-21: products and cells one by one, what is
+ * around them by fitting whole layers, of which bench/results/cpu_predicted_2026-11-21.txt has predicted beside measured times.
+ * avx512, and bf16 on AMX: fitted to bench/results/cpu_layers_xeon_2026-11-21.jsonl (Sapphire Rapids). neon: an estimate. */
+static const rates rates_avx2 = {.flops = 91e9,
+                                 .few = {0.8, 0.8, 0.9},
+                                 .product = 90e9,
+                                 .pack = 0.2e-9,
+                                 .result = 0.15e-9,
+                                 .thin = 60e9,
+                                 .l2 = 100e9,
+                                 .l3 = 65e9,
+                                 .dram = 18e9,
+                                 .cell = {{2.6e-9, 1.6e-9}, {2.0e-9, 1.2e-9}, {2.2e-9, 1.6e-9}},
+                                 .entry = {0.06e-6, 0.12e-6},
+                                 .barrier = {0.3e-6, 0.05e-6},
+                                 .team = 1.5e-6,
+                                 .moved = 0.15e-9,
+                                 .beside = 0.94};
+static const rates rates_avx512 = {.flops = 165e9,
+                                   .few = {0.9, 0.9, 0.95},
+                                   .product = 112e9,
+                                   .product_bf16 = 800e9,
+                                   .pack = 0.2e-9,
+                                   .result = 0.15e-9,
+                                   .thin = 25e9,
+                                   .l2 = 135e9,
+                                   .l3 = 27e9,
+                                   .dram = 18e9,
+                                   .cell = {{1.7e-9, 1.2e-9}, {1.4e-9, 0.9e-9}, {1.0e-9, 0.8e-9}},
+                                   .entry = {0.06e-6, 0.12e-6},
+                                   .barrier = {0.3e-6, 0.05e-6},
+                                   .team = 1.5e-6,
+                                   .moved = 0.15e-9,
+                                   .beside = 0.97};
+static const rates rates_base = {.flops = 26e9,
+                                 .few = {1, 1, 1},
+                                 .product = 25e9,
+                                 .pack = 0.3e-9,
+                                 .result = 0.3e-9,
+                                 .thin = 50e9,
+                                 .l2 = 100e9,
+                                 .l3 = 65e9,
+                                 .dram = 18e9,
+                                 .cell = {{7e-9, 4e-9}, {6e-9, 3e-9}, {5e-9, 3e-9}},
+                                 .entry = {0.06e-6, 0.12e-6},
+                                 .barrier = {0.3e-6, 0.05e-6},
+                                 .team = 1.5e-6,
+                                 .moved = 0.2e-9,
+                                 .beside = 0.94};
+static const rates rates_neon = {.flops = 40e9,
+                                 .few = {0.8, 0.8, 0.9},
+                                 .product = 40e9,
+                                 .pack = 0.3e-9,
+                                 .result = 0.3e-9,
+                                 .thin = 40e9,
+                                 .l2 = 60e9,
+                                 .l3 = 30e9,
+                                 .dram = 15e9,
+                                 .cell = {{5e-9, 3e-9}, {4e-9, 2.5e-9}, {3e-9, 2e-9}},
+                                 .entry = {0.06e-6, 0.12e-6},
+                                 .barrier = {0.3e-6, 0.05e-6},
+                                 .team = 1.5e-6,
+                                 .moved = 0.2e-9,
+                                 .beside = 0.95};
+
+static const rates *rates_of(const sli_cpu_machine *machine) {
+    switch (machine->isa) {
+    case SLI_ISA_AVX2:
+        return &rates_avx2;
+    case SLI_ISA_AVX512:
+    case SLI_ISA_AMX:
+        return &rates_avx512;
+    case SLI_ISA_NEON:
+        return &rates_neon;
+    default:
+        return &rates_base;
+    }
+}
+
+sli_cpu_machine sli_cpu_machine_of(const sli_caps *caps) {
+    return (sli_cpu_machine){caps->isa, caps->threads, sli_caps_members(caps), caps->l2_bytes, caps->l3_bytes};
+}
+
+/* Of a cache of so many bytes, what stays there from step to step. */
+static double kept(double share, size_t bytes, double unknown) {
+    return share * (bytes ? (double)bytes : unknown);
+}
+
+/* Weights come from where they lay since the last step; a processor loads and multiplies at the same time, neither for free. */
+double sli_cost_step(const sli_cpu_machine *machine, const sli_cost_panels *p) {
+    const rates *r = rates_of(machine);
+    const double fill = p->rows < 3 ? r->few[p->rows > 1] : p->rows < 6 ? r->few[2] : 1;
+    const double near = fmin(p->bytes, kept(0.75, machine->l2_bytes, 1 << 20));
+    const double share = fmin(1, kept(0.45, machine->l3_bytes, 16 << 20) / fmax(p->all_bytes, 1)),
+                 rest = p->bytes - near;
+    const double loads = near / r->l2 + rest * (share / r->l3 + (1 - share) / r->dram);
+    const double products = p->flops / (r->flops * fill * (p->speed > 0 ? p->speed : 1));
+    return sqrt(sqrt(pow(loads, 4) + pow(products, 4))) / (p->threads > 1 ? r->beside : 1);
+}
+
+double sli_cost_cell(const sli_cpu_machine *machine, sli_op op, bool backward) {
+    return rates_of(machine)->cell[op == SLI_OP_LSTM ? 0 : op == SLI_OP_GRU ? 1 : 2][backward];
+}
+
+double sli_cost_entry(const sli_cpu_machine *machine, bool backward) {
+    return rates_of(machine)->entry[backward];
+}
+
+double sli_cost_barrier(const sli_cpu_machine *machine, int members) {
+    const rates *r = rates_of(machine);
+    return members < 2 ? 0 : r->barrier[0] + r->barrier[1] * (members - 2);
+}
+
+double sli_cost_team(const sli_cpu_machine *machine, int members) {
+    return members < 2 ? 0 : rates_of(machine)->team;
+}
+
+/* How products.c goes about it. */
+double sli_cost_product(const sli_cpu_machine *machine, sl_dtype dtype, double m, double n, double k) {
+    enum { FEW_ROWS = 8, PIECE_K = 512 };
+    static const double alone = 4e6;
+    const rates *r = rates_of(machine);
+    const int threads = machine->threads;
+    const double flops = 2 * m * n * k, t = flops < alone ? 1 : threads, team = sli_cost_team(machine, (int)t);
+    const double rate = machine->isa == SLI_ISA_AMX && dtype == SL_BF16 ? r->product_bf16 : r->product;
+    if (m <= FEW_ROWS && dtype == SL_F32)
+        return fmax(n * k * sizeof(float) / r->thin, flops / (0.5 * r->product)) / threads + team;
+    const double pieces = ceil(k / PIECE_K);
+    return (flops / rate + (m + n) * k * r->pack + m * n * pieces * r->result) / (t > 1 ? t * r->beside : 1) +
+           2 * pieces * team;
+}
+
+static double moved(const sli_cpu_machine *machine, double numbers) {
+    return rates_of(machine)->moved * numbers / machine->threads + sli_cost_team(machine, machine->threads);
+}
+
+double sli_cost_sums(const sli_cpu_machine *machine, const sli_problem *p, double rows) {
+    const double gates = (double)sli_op_gates(p->op) * p->units;
+    return sli_cost_product(machine, p->dtype, rows, p->inputs, gates) +
+           sli_cost_product(machine, p->dtype, gates, p->inputs, rows) +
+           sli_cost_product(machine, p->dtype, gates, p->units, rows) + moved(machine, rows * (gates + p->units));
+}

@@ -1,0 +1,36 @@
+/* What the parts of a recurrent layer are predicted to take on a CPU: a pure function of shapes and machine, by which rows are
+ * compared (sli_kernel.seconds), and threads shared. Rates are one table in cost.c. */
+#ifndef SLI_CPU_COST_H
+#define SLI_CPU_COST_H
+
+#include "core/kernel.h"
+
+typedef struct sli_cpu_machine {
+    sli_isa isa;
+    int threads;
+    int members;     /* of these can meet at a barrier: all, or 1 in a program's pool */
+    size_t l2_bytes; /* of a core; 0: not known */
+    size_t l3_bytes; /* of all; 0: not known */
+} sli_cpu_machine;
+sli_cpu_machine sli_cpu_machine_of(const sli_caps *caps);
+
+/* One thread's part of the product of a step: weights that are read in every step. */
+typedef struct sli_cost_panels {
+    int threads, rows;
+    double flops, bytes; /* of this thread */
+    double all_bytes;    /* of all threads, which share L3 */
+    double speed;        /* of this form of weights beside floats, as in isa/panel.h; 0: the same */
+} sli_cost_panels;
+
+/* Seconds. */
+double sli_cost_step(const sli_cpu_machine *machine, const sli_cost_panels *panels);
+double sli_cost_cell(const sli_cpu_machine *machine, sli_op op, bool backward); /* of a unit of a row */
+double sli_cost_entry(const sli_cpu_machine *machine, bool backward); /* of a step, beside product and cells */
+double sli_cost_barrier(const sli_cpu_machine *machine, int members);
+double sli_cost_team(const sli_cpu_machine *machine, int members); /* starts and ends */
+/* On all threads: a product over time, c[m][n] of sums over k, */
+double sli_cost_product(const sli_cpu_machine *machine, sl_dtype dtype, double m, double n, double k);
+/* and what follows the steps of a chunk: dx += dz W, dW += dz^T x, dR += dz^T h', db += dz, with h' side by side. */
+double sli_cost_sums(const sli_cpu_machine *machine, const sli_problem *problem, double rows);
+
+#endif
