@@ -4,7 +4,9 @@
 #ifndef SLI_THREADS_H
 #define SLI_THREADS_H
 
+#ifndef __cplusplus
 #include <stdatomic.h>
+#endif
 #include <stdint.h>
 #include "memory.h"
 
@@ -44,6 +46,7 @@ int sli_team_count(const sli_team *team);
  * are what takes the time; 6 to 10 us for 2 beside two other busy processes. Starting a team: 0.3 us for 2. */
 void sli_team_wait(const sli_team *team, int member);
 
+#ifndef __cplusplus /* the CUDA plug-in's sources include this file, and C++ of their standard has no such atomics */
 /* Something that happens again and again, for members that wait for each other's results and not for all of them. Zero at first. */
 typedef union sli_event {
     struct {
@@ -59,5 +62,6 @@ static inline uint32_t sli_event_count(const sli_event *event) {
 void sli_event_signal(sli_event *event);
 /* Returns when the count is no longer `seen`. Spins, then parks. */
 void sli_event_wait(sli_event *event, const sli_threads *threads, uint32_t seen);
+#endif
 
 #endif
