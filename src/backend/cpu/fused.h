@@ -112,6 +112,7 @@ typedef struct sli_fused_share {
     int direction0, direction1;
     int first_row, row_step, rows;
     int panel0, panel1, unit0, unit1;
+    int sweeps; /* how often its panels were multiplied */
     char *operands;
 } sli_fused_share;
 
@@ -173,7 +174,7 @@ void sli_fused_enter_step(const sli_fused_work *w, const sli_fused_direction *d,
 /* All panels of the share times operand rows a, tile by tile. */
 typedef void (*sli_fused_tile_fn)(const sli_fused_work *w, const sli_cell_step *step, const sli_cell_share *cells);
 void sli_fused_products(const sli_fused_work *w, const sli_fused_panels *panels, const char *weights,
-                        const sli_fused_share *share, const void *const *a, const sli_fused_rows *rows,
+                        sli_fused_share *share, const void *const *a, const sli_fused_rows *rows,
                         const sli_cell_step *step, sli_fused_tile_fn use);
 /* a[rows] = what R multiplies: rows row[] of `from`, converted where the product wants that. */
 void sli_fused_operands(const sli_fused_work *w, const sli_fused_share *share, const float *from, ptrdiff_t ld, int k,

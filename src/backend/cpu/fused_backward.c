@@ -48,7 +48,7 @@ static void use_take(const sli_fused_work *w, const sli_cell_step *step, const s
 }
 
 /* dh' = d dz R, and what does not pass through R. */
-static void state_back(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
+static void state_back(const sli_fused_work *w, const sli_fused_direction *d, sli_fused_share *share, int t,
                        const sli_cell_step *step) {
     const float *from = step->dz + sli_fused_recurrent_block(w->p) * w->H;
     for (int r = 0; r < share->rows;) {
@@ -63,7 +63,7 @@ static void state_back(const sli_fused_work *w, const sli_fused_direction *d, co
 
 static void backward_steps(void *context, const sli_team *team, int member) {
     const sli_fused_work *w = context;
-    const sli_fused_share share = sli_fused_share_of(w, &w->backward, member);
+    sli_fused_share share = sli_fused_share_of(w, &w->backward, member);
     const int steps = sli_fused_piece_steps(w);
     sli_cell_step step[2];
     for (int k = share.direction0; k < share.direction1; k++) step[k] = cell_of(w, &w->direction[k]);

@@ -28,7 +28,7 @@ static void use_cell(const sli_fused_work *w, const sli_cell_step *step, const s
 }
 
 /* The share of step t: z = R (d h'), tile by tile, and the cell on each. */
-static void forward_step(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
+static void forward_step(const sli_fused_work *w, const sli_fused_direction *d, sli_fused_share *share, int t,
                          sli_cell_step *step) {
     const size_t state = sli_fused_state(w), units = (size_t)(share->unit1 - share->unit0);
     float *const dropped = dropped_after(w, d, t);
@@ -60,7 +60,7 @@ static void forward_step(const sli_fused_work *w, const sli_fused_direction *d, 
 
 static void forward_steps(void *context, const sli_team *team, int member) {
     const sli_fused_work *w = context;
-    const sli_fused_share share = sli_fused_share_of(w, &w->forward, member);
+    sli_fused_share share = sli_fused_share_of(w, &w->forward, member);
     const int steps = sli_fused_piece_steps(w);
     sli_cell_step step[2];
     for (int k = share.direction0; k < share.direction1; k++) step[k] = sli_fused_every_step(w, &w->direction[k]);

@@ -3,8 +3,6 @@
 #include "backend/cpu/fused.h"
 #include "cell/activations.h"
 
-enum { TILE_FLOATS = 4096 }; /* 64 rows of one panel of AVX-512 */
-
 sli_fused_share sli_fused_share_of(const sli_fused_work *w, const sli_fused_panels *panels, int member) {
     const sli_fused_split *split = &w->split;
     const int unit = member % split->units, row = member / split->units % split->rows;
@@ -99,51 +97,5 @@ void sli_fused_operands(const sli_fused_work *w, const sli_fused_share *share, c
         char *to = share->operands + (size_t)r * bytes;
         w->panels->convert(to, a[r], k);
         a[r] = to;
-    }
-}
-
-/* Into L2, while the product runs: what the cell will read of these units, pieces of many rows. */
-static void fetch(const sli_cell_step *s, const sli_fused_rows *rows, int first, int end) {
-    enum { LINE = 16 };
-    for (int r = 0; r < rows->count; r++)
-        for (int u = first; u < end; u += LINE) {
-            const float *gates = s->gates + rows->at[r] * s->ld_gates + u;
-            for (ptrdiff_t g = 0; g < s->ld_gates; g += s->units) __builtin_prefetch(gates + g, 1, 2);
-            if (s->c_prev) __builtin_prefetch(s->c_prev + (size_t)rows->row[r] * (size_t)s->units + (size_t)u, 0, 2);
-        }
-}
-
-void sli_fused_products(const sli_fused_work *w, const sli_fused_panels *panels, const char *weights,
-                        const sli_fused_share *share, const void *const *a, const sli_fused_rows *rows,
-                        const sli_cell_step *step, sli_fused_tile_fn use) {
-    float tile[TILE_FLOATS] __attribute__((aligned(64)));
-    enum { NEAR = 2048 }; /* floats of a tile that leave room in L1 for weights and operands */
-    for (int p = share->panel0; p < share->panel1;) {
-        const bool tail = p == panels->count;
-        const int vectors = tail ? panels->tail : panels->vectors, floats = rows->count * vectors * w->panels->lanes;
-        const int last = !tail && share->panel1 > panels->count ? panels->count : share->panel1;
-        int count = NEAR / floats < 1 ? 1 : NEAR / floats;
-        if (count > w->panels->panels) count = w->panels->panels;
-        if (count > last - p) count = last - p;
-        const int first = p * panels->units,
-                  end = first + count * (tail ? panels->tail * w->panels->lanes : panels->units);
-        const sli_panel_product product = {.rows = rows->count,
-                                           .panels = count,
-                                           .vectors = vectors,
-                                           .k = panels->k,
-                                           .a = a,
-                                           .w = weights + (size_t)p * panels->bytes,
-                                           .tile = tile};
-        fetch(step, rows, first, end);
-        w->panels->product(&product);
-        const sli_cell_share cells = {.row = rows->row,
-                                      .at = rows->at,
-                                      .rows = rows->count,
-                                      .first = first,
-                                      .last = end < w->H ? end : w->H,
-                                      .tile = tile,
-                                      .vectors = vectors};
-        use(w, step, &cells);
-        p += count;
     }
 }

@@ -15,7 +15,7 @@ enum {
                     ? SUMS
                     : 10, /* of several rows: fewer where weights need registers of their own */
     MOST_ROWS = 6,
-    BLOCK_K = 128 * WEIGHT_K /* 16 KB of AVX2's weights, 32 KB of AVX-512's: in L1 while all rows pass */
+    BLOCK_K = 160 * WEIGHT_K /* 20 KB of AVX2's weights, 40 KB of AVX-512's: in L1 while all rows pass */
 };
 
 /* One block: k terms of `rows` rows and P panels, `stride` weights apart; the tile of a panel is `next` floats behind
@@ -25,9 +25,11 @@ typedef struct cut {
     const float *a[MOST_ROWS];
     const weight *w;
     size_t stride, next;
-    float *tile;       /* [P][R][V * VL] */
-    const char *ahead; /* fetched meanwhile by more than two rows, a line for each k: weights that come next */
-    bool first;        /* =, else += (one panel only) */
+    float *tile; /* [P][R][V * VL] */
+    const char
+        *ahead; /* fetched meanwhile by more than two rows: weights that come next, `fetched` bytes on for each k */
+    size_t fetched;
+    bool first; /* =, else += (one panel only) */
 } cut;
 
 /* A vector that is used several times is loaded once: gcc would read it again in each multiply-add of AVX-512. */
@@ -82,10 +84,12 @@ VF_INLINE void block(const int R, const int P, const int V, const int U, const b
             sum[r][v] = first ? vf_set(0.0f) : vf_load(tile + (size_t)(v / U) * next + (size_t)r * width + v % U * VL);
     }
     const char *ahead = g->ahead;
+    const size_t fetched = g->fetched;
     int i = 0;
+    UNROLL_SOME
     do {
         if (R > 2) __builtin_prefetch(ahead, 0, 2); /* into L2 */
-        ahead += 64;
+        ahead += fetched;
         for (int t = 0; t < WEIGHT_K; t++)
             if (R > P * U)
                 weights_held(R, U, a, i + t, w, t, sum);
@@ -192,30 +196,37 @@ static void few_rows(const sli_panel_product *p) {
     for (int done = 0; done < p->panels;) {
         g.w = (const weight *)p->w + (size_t)done * stride;
         g.ahead = (const char *)g.w + 2048;
+        g.fetched = 64;
         g.tile = p->tile + (size_t)done * next;
         done += several(p, &g, p->panels - done);
     }
 }
 
-/* Many rows and one panel: k in blocks, rows in even blocks (2 + 2, not 3 + 1). */
-static void many_rows(const sli_panel_product *p, const weight *w, float *tile) {
+/* Many rows and one panel: k in even blocks, rows in even blocks (2 + 2, not 3 + 1). Meanwhile the next block's weights are fetched, or
+ * those at `next` that the next product begins with. */
+static void many_rows(const sli_panel_product *p, const weight *w, const char *next, float *tile) {
     int size;
     const int halved = halved_blocks(p->rows, p->vectors, &size), rest = p->rows - halved * size;
     const int most = most_rows(p->vectors), count = halved + (rest + most - 1) / most, width = p->vectors * VL;
-    for (int k0 = 0; k0 < p->k || k0 == 0; k0 += BLOCK_K) {
-        cut g = {.k = p->k - k0 < BLOCK_K ? p->k - k0 : BLOCK_K,
-                 .w = w + (size_t)(k0 / WEIGHT_K) * (size_t)width,
-                 .first = k0 == 0};
+    const int depth = (p->k + WEIGHT_K - 1) / WEIGHT_K, cuts = (depth + BLOCK_K / WEIGHT_K - 1) / (BLOCK_K / WEIGHT_K);
+    const int step = cuts > 1 ? (depth + cuts - 1) / cuts : depth;
+    const size_t bytes = (size_t)width * sizeof(weight);
+    for (int d = 0; d < depth; d += step) {
+        const int d1 = d + step < depth ? d + step : depth, k0 = d * WEIGHT_K;
+        cut g = {.k = (d1 < depth ? d1 * WEIGHT_K : p->k) - k0,
+                 .w = w + (size_t)d * (size_t)width,
+                 .fetched = (bytes + (size_t)count - 1) / (size_t)count,
+                 .first = d == 0};
+        g.ahead = d1 < depth ? (const char *)(g.w + (size_t)(d1 - d) * (size_t)width) : next;
         for (int i = 0, from = 0, to; i < count; i++, from = to) {
             to = i < halved ? from + size : halved * size + (int)((long)rest * (i + 1 - halved) / (count - halved));
             for (int r = from; r < to; r++) g.a[r - from] = (const float *)p->a[r] + k0;
             g.tile = tile + (size_t)from * (size_t)width;
-            g.ahead = (const char *)(g.w + (size_t)(BLOCK_K / WEIGHT_K) * (size_t)width) +
-                      (size_t)i * BLOCK_K / WEIGHT_K * 64;
             if (i < halved)
                 (size == 4 ? halves_4 : halves_5)(&g);
             else
                 blocks[p->vectors][to - from](&g);
+            g.ahead += (size_t)(d1 - d) * g.fetched;
         }
     }
 }
@@ -227,6 +238,8 @@ static void product(const sli_panel_product *p) {
         return;
     }
     const size_t stride = panel_weights(p->k, p->vectors), next = (size_t)(p->rows * p->vectors * VL);
-    for (int i = 0; i < p->panels; i++)
-        many_rows(p, (const weight *)p->w + (size_t)i * stride, p->tile + (size_t)i * next);
+    for (int i = 0; i < p->panels; i++) {
+        const weight *w = (const weight *)p->w + (size_t)i * stride, *after = w + stride;
+        many_rows(p, w, i + 1 < p->panels || !p->next ? (const char *)after : p->next, p->tile + (size_t)i * next);
+    }
 }

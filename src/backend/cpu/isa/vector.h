@@ -33,6 +33,13 @@
 #define UNROLL_ALL _Pragma("GCC unroll 16")
 #endif
 
+/* Before a loop over k: fewer jumps for each term. */
+#if defined(__clang__)
+#define UNROLL_SOME _Pragma("unroll 2")
+#else
+#define UNROLL_SOME _Pragma("GCC unroll 2")
+#endif
+
 #define VF_INLINE static inline __attribute__((always_inline))
 
 /* Registers of vectors as a number that C code can ask for: 32, else 16 (or fewer). */

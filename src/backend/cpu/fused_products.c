@@ -1,0 +1,88 @@
+/* The products of one thread's part of a step, tile by tile, and what uses the tiles. */
+#include "backend/cpu/fused.h"
+
+enum {
+    TILE_FLOATS = 4096, /* 64 rows of one panel of AVX-512 */
+    NEAR = 2048,        /* floats of a tile that leave room in L1 for weights and operands */
+    LINE = 64           /* bytes */
+};
+
+/* The lines of `count` floats from `from` on, into L2. */
+static void fetch_floats(const float *from, int count) {
+    const char *const end = (const char *)(from + count);
+    for (const char *at = (const char *)from; at < end; at += LINE) __builtin_prefetch(at, 1, 2);
+    __builtin_prefetch(end - 1, 1, 2);
+}
+
+/* While the product runs: what the cell will read of these units, pieces of many rows. */
+static void fetch(const sli_cell_step *s, const sli_fused_rows *rows, int first, int end) {
+    for (int r = 0; r < rows->count; r++) {
+        const float *gates = s->gates + rows->at[r] * s->ld_gates + first;
+        for (ptrdiff_t g = 0; g < s->ld_gates; g += s->units) fetch_floats(gates + g, end - first);
+        if (s->c_prev) fetch_floats(s->c_prev + (size_t)rows->row[r] * (size_t)s->units + first, end - first);
+    }
+}
+
+/* Panels [panel, panel + count), all of `vectors` vectors, that share a tile. */
+typedef struct group {
+    int panel, count, vectors, units;
+} group;
+
+/* The groups of a share: of as many panels as a tile takes, the tail as the last one of its own. */
+typedef struct groups {
+    const sli_fused_panels *panels;
+    int lanes, first, full; /* full: panels of the share without the tail */
+    int size, count;        /* panels of a group; groups, that of the tail included */
+} groups;
+
+static groups groups_of(const sli_fused_work *w, const sli_fused_panels *panels, const sli_fused_share *share,
+                        int rows) {
+    const int lanes = w->panels->lanes, near = NEAR / (rows * panels->vectors * lanes);
+    const int tail = share->panel1 > panels->count;
+    groups g = {.panels = panels, .lanes = lanes, .first = share->panel0};
+    g.full = share->panel1 - tail - share->panel0;
+    g.size = near < 1 ? 1 : near < w->panels->panels ? near : w->panels->panels;
+    g.count = (g.full + g.size - 1) / g.size + tail;
+    return g;
+}
+
+static group group_of(const groups *g, int index) {
+    const sli_fused_panels *panels = g->panels;
+    const int at = index * g->size, left = g->full - at, count = left < g->size ? left : g->size;
+    if (left <= 0) return (group){panels->count, 1, panels->tail, panels->tail * g->lanes};
+    return (group){g->first + at, count, panels->vectors, count * panels->units};
+}
+
+/* Every other time from the last group to the first: what is left in L2 of the last weights (in L3, of more than that holds) is
+ * used again. */
+void sli_fused_products(const sli_fused_work *w, const sli_fused_panels *panels, const char *weights,
+                        sli_fused_share *share, const void *const *a, const sli_fused_rows *rows,
+                        const sli_cell_step *step, sli_fused_tile_fn use) {
+    float tile[TILE_FLOATS] __attribute__((aligned(64)));
+    const groups all = groups_of(w, panels, share, rows->count);
+    const bool back = share->sweeps++ & 1;
+    for (int i = 0; i < all.count; i++) {
+        const int after = i + 1 < all.count ? i + 1 : i;
+        const group at = group_of(&all, back ? all.count - 1 - i : i);
+        const group next = group_of(&all, back ? all.count - 1 - after : after);
+        const int first = at.panel * panels->units, end = first + at.units;
+        const sli_panel_product product = {.rows = rows->count,
+                                           .panels = at.count,
+                                           .vectors = at.vectors,
+                                           .k = panels->k,
+                                           .a = a,
+                                           .w = weights + (size_t)at.panel * panels->bytes,
+                                           .next = weights + (size_t)next.panel * panels->bytes,
+                                           .tile = tile};
+        const sli_cell_share cells = {.row = rows->row,
+                                      .at = rows->at,
+                                      .rows = rows->count,
+                                      .first = first,
+                                      .last = end < w->H ? end : w->H,
+                                      .tile = tile,
+                                      .vectors = at.vectors};
+        fetch(step, rows, first, cells.last);
+        w->panels->product(&product);
+        use(w, step, &cells);
+    }
+}
