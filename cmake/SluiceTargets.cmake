@@ -7,6 +7,9 @@ set(sluice_instrument "")
 if(SLUICE_SANITIZE)
     list(APPEND sluice_instrument -fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
 endif()
+if(SLUICE_SANITIZE STREQUAL "thread" AND CMAKE_C_COMPILER_ID MATCHES "Clang")
+    list(APPEND sluice_instrument -D__SANITIZE_THREAD__=1) # as gcc says it
+endif()
 if(SLUICE_COVERAGE)
     list(APPEND sluice_instrument --coverage) # counts of threads at once may be lost, but not whether a line ran
 endif()
@@ -36,8 +39,9 @@ function(sluice_objects target)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
 endfunction()
 
-# Sanitizers: a source that is compiled for several instruction sets is searched for undefined behaviour once, in base, and what
-# this machine has no processor for, and so never runs, is searched for nothing: that would be half of the compiler's time.
+# Sanitizers: a source that is compiled for several instruction sets is searched for undefined behaviour once, in base, but for
+# pointers that wrap, whose checks are most of the compiler's time and which address sanitizers see when they are used. What this
+# machine has no processor for, and so never runs, is searched for nothing.
 set(sluice_runs_avx512 FALSE)
 if(EXISTS /proc/cpuinfo)
     file(STRINGS /proc/cpuinfo sluice_runs_avx512 REGEX "^flags.* avx512f" LIMIT_COUNT 1)
@@ -47,9 +51,11 @@ function(sluice_less_instrumented target isa)
         return()
     endif()
     if(isa MATCHES "avx512" AND NOT sluice_runs_avx512)
-        set_target_properties(${target} PROPERTIES SLUICE_LESS_INSTRUMENTED "-fno-sanitize=all")
+        set_target_properties(${target} PROPERTIES SLUICE_LESS_INSTRUMENTED "-fno-sanitize=all;-O0")
     elseif(NOT isa STREQUAL "base")
         set_target_properties(${target} PROPERTIES SLUICE_LESS_INSTRUMENTED "-fno-sanitize=undefined")
+    else()
+        set_target_properties(${target} PROPERTIES SLUICE_LESS_INSTRUMENTED "-fno-sanitize=pointer-overflow")
     endif()
 endfunction()
 
@@ -65,6 +71,13 @@ target_include_directories(sluice_portable PRIVATE ${JANSSON_INCLUDE_DIR})
 target_compile_definitions(sluice_portable PRIVATE SLI_BLAS=${sluice_blas_number}
                            SLI_LIBDIR="${CMAKE_INSTALL_FULL_LIBDIR}")
 target_compile_options(sluice_portable PRIVATE -ffp-contract=off)
+
+if(SLUICE_SANITIZE)
+    # Loops over pointers in most of the time that tests take; who uses a wrong one is seen by what watches addresses.
+    file(GLOB sluice_reference_sources ${PROJECT_SOURCE_DIR}/src/backend/ref/*.c)
+    set_source_files_properties(${sluice_reference_sources} PROPERTIES COMPILE_OPTIONS
+                                -fno-sanitize=pointer-overflow,null,alignment)
+endif()
 
 # One source, one object per instruction set. The flags let compilers vectorise our own tanh and exp, and change no sum.
 set(sluice_isas base)

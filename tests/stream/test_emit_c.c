@@ -86,13 +86,20 @@ static void convert(const stream_case *c, sl_dtype dtype) {
     REQUIRE_OK(sl_model_convert(c->model, c->params, &(sl_convert){.form = SL_CONVERT_C, .dtype = dtype}, path));
 }
 
+/* What is compiled from the files is not sanitized: under sanitizers it is the writing that counts. */
+#ifdef __SANITIZE_ADDRESS__
+enum { FLOAT_MODELS = 4, MODELS_IN_I8 = 3 };
+#else
+enum { FLOAT_MODELS = 12, MODELS_IN_I8 = 9 };
+#endif
+
 TEST_SLOW(stream_c_files_give_the_numbers_of_the_library) {
     const char *cc = compiler("cc", "gcc"), *clang = compiler("clang", "clang-14"), *cxx = compiler("c++", "g++");
     if (!cc) test_skip("there is no C compiler");
     static const char strict[] = "-pedantic -Wall -Wextra -Werror";
     uint64_t random = test_seed;
     char with[256];
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < FLOAT_MODELS; i++) {
         stream_case c = stream_case_new(stream_random_model(&random), &random);
         convert(&c, SL_F32);
         snprintf(with, sizeof with, "%s -std=c99 %s -O1", cc, strict);
@@ -115,10 +122,9 @@ TEST_SLOW(stream_c_files_in_i8_give_the_numbers_of_plans_in_i8) {
     const char *cc = compiler("cc", "gcc"), *cxx = compiler("c++", "g++");
     if (!cc) test_skip("there is no C compiler");
     static const char strict[] = "-pedantic -Wall -Wextra -Werror";
-    enum { MODELS = 9 };
     uint64_t random = test_seed;
     int same = 0;
-    for (int i = 0; i < MODELS; i++) {
+    for (int i = 0; i < MODELS_IN_I8; i++) {
         stream_case c = stream_case_in(stream_random_model(&random), SL_I8, &random);
         char with[256];
         snprintf(with, sizeof with, "%s -std=c99 %s -O1%s", cc, strict, i % 3 == 1 ? " -Dnet_PLAIN_C" : "");
@@ -128,5 +134,5 @@ TEST_SLOW(stream_c_files_in_i8_give_the_numbers_of_plans_in_i8) {
         same += compile_and_compare(&c, with, i, 0.01) < 2e-5;
         stream_case_free(&c);
     }
-    CHECK(same >= MODELS / 2);
+    CHECK(same >= MODELS_IN_I8 / 2);
 }
