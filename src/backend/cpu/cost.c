@@ -101,7 +101,7 @@ static const rates *rates_of(const sli_cpu_machine *machine) {
 }
 
 sli_cpu_machine sli_cpu_machine_of(const sli_caps *caps) {
-    return (sli_cpu_machine){caps->isa, caps->threads, sli_caps_members(caps), caps->l2_bytes, caps->l3_bytes};
+    return (sli_cpu_machine){caps->isa, caps->threads, sli_caps_members(caps), caps->l2_bytes, caps->l3_bytes, 0};
 }
 
 /* Of a cache of so many bytes, what stays there from step to step. */
@@ -118,7 +118,7 @@ double sli_cost_step(const sli_cpu_machine *machine, const sli_cost_panels *p) {
                  rest = p->bytes - near;
     const double loads = near / r->l2 + rest * (share / r->l3 + (1 - share) / r->dram);
     const double products = p->flops / (r->flops * fill * (p->speed > 0 ? p->speed : 1));
-    return sqrt(sqrt(pow(loads, 4) + pow(products, 4))) / (p->threads > 1 ? r->beside : 1);
+    return sqrt(sqrt(pow(loads, 4) + pow(products, 4))) / (p->threads + machine->others > 1 ? r->beside : 1);
 }
 
 double sli_cost_cell(const sli_cpu_machine *machine, sli_op op, bool backward) {
@@ -149,7 +149,8 @@ double sli_cost_product(const sli_cpu_machine *machine, sl_dtype dtype, double m
     if (m <= FEW_ROWS && dtype == SL_F32)
         return fmax(n * k * sizeof(float) / r->thin, flops / (0.5 * r->product)) / threads + team;
     const double pieces = ceil(k / PIECE_K);
-    return (flops / rate + (m + n) * k * r->pack + m * n * pieces * r->result) / (t > 1 ? t * r->beside : 1) +
+    return (flops / rate + (m + n) * k * r->pack + m * n * pieces * r->result) /
+               (t + machine->others > 1 ? t * r->beside : 1) +
            2 * pieces * team;
 }
 
@@ -157,9 +158,12 @@ static double moved(const sli_cpu_machine *machine, double numbers) {
     return rates_of(machine)->moved * numbers / machine->threads + sli_cost_team(machine, machine->threads);
 }
 
+double sli_cost_inputs(const sli_cpu_machine *machine, const sli_problem *p, double rows) {
+    return sli_cost_product(machine, p->dtype, rows, p->inputs, (double)sli_op_gates(p->op) * p->units);
+}
+
 double sli_cost_sums(const sli_cpu_machine *machine, const sli_problem *p, double rows) {
     const double gates = (double)sli_op_gates(p->op) * p->units;
-    return sli_cost_product(machine, p->dtype, rows, p->inputs, gates) +
-           sli_cost_product(machine, p->dtype, gates, p->inputs, rows) +
+    return sli_cost_product(machine, p->dtype, gates, p->inputs, rows) +
            sli_cost_product(machine, p->dtype, gates, p->units, rows) + moved(machine, rows * (gates + p->units));
 }

@@ -11,6 +11,7 @@ typedef struct sli_cpu_machine {
     int members;     /* of these can meet at a barrier: all, or 1 in a program's pool */
     size_t l2_bytes; /* of a core; 0: not known */
     size_t l3_bytes; /* of all; 0: not known */
+    int others;      /* threads that compute something else meanwhile */
 } sli_cpu_machine;
 sli_cpu_machine sli_cpu_machine_of(const sli_caps *caps);
 
@@ -30,7 +31,8 @@ double sli_cost_barrier(const sli_cpu_machine *machine, int members);
 double sli_cost_team(const sli_cpu_machine *machine, int members); /* starts and ends */
 /* On all threads: a product over time, c[m][n] of sums over k, */
 double sli_cost_product(const sli_cpu_machine *machine, sl_dtype dtype, double m, double n, double k);
-/* and what follows the steps of a chunk: dx += dz W, dW += dz^T x, dR += dz^T h', db += dz, with h' side by side. */
+/* dx += dz W; and what else follows the steps of a chunk: dW += dz^T x, dR += dz^T h', db += dz, with h' side by side. */
+double sli_cost_inputs(const sli_cpu_machine *machine, const sli_problem *problem, double rows);
 double sli_cost_sums(const sli_cpu_machine *machine, const sli_problem *problem, double rows);
 
 #endif

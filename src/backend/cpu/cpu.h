@@ -33,6 +33,7 @@ typedef struct sli_cpu {
     const sli_blas *blas;                /* NULL: own GEMM */
     size_t l2_bytes, l3_bytes;           /* of a core, of all; 0: not known */
     const struct sli_fused_split *split; /* how threads share a step of cpu:fused; NULL: as predicted */
+    int pieces;                          /* of a chunk in cpu:stack, at most; 0: as predicted */
 } sli_cpu;
 
 /* The products of a step with operands of this type (isa/panel.h); NULL where the instruction set has none. */

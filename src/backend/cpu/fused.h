@@ -119,10 +119,12 @@ typedef struct sli_fused_share {
 /* How threads share a step, as predicted. */
 sli_fused_split sli_fused_shares(const sli_problem *p, const sli_panel_ops *ops, const sli_cpu_machine *machine,
                                  bool backward);
-/* cost_fused.c: of a pass, of a call. */
-double sli_fused_pass_seconds(const sli_problem *p, const sli_panel_ops *ops, const sli_cpu_machine *machine,
-                              bool backward);
+/* The call's. */
+sli_cpu_machine sli_fused_machine(const sli_call *call);
+/* cost_fused.c: of a call; of a piece of one direction, so many rows, with its W x or d x. */
 double sli_fused_seconds(const sli_problem *p, const sli_caps *caps);
+double sli_fused_piece_seconds(const sli_problem *p, const sli_panel_ops *ops, const sli_cpu_machine *machine,
+                               double rows, bool backward);
 sli_fused_work sli_fused_begin(const sli_call *call, bool backward);
 sli_fused_share sli_fused_share_of(const sli_fused_work *w, const sli_fused_panels *panels, int member);
 int sli_fused_chunks(const sli_fused_work *w);

@@ -231,9 +231,15 @@ static int least(int a, int b) {
     return a < b ? a : b;
 }
 
+sli_cpu_machine sli_fused_machine(const sli_call *call) {
+    const sli_cpu *cpu = sli_cpu_of(call);
+    return (sli_cpu_machine){
+        cpu->isa, sli_threads_count(call->threads), sli_threads_members(call->threads), cpu->l2_bytes, cpu->l3_bytes,
+        0};
+}
+
 static sli_fused_split split_of(const sli_fused_work *w, const sli_cpu *cpu, bool backward) {
-    const sli_cpu_machine machine = {cpu->isa, sli_threads_count(w->call->threads),
-                                     sli_threads_members(w->call->threads), cpu->l2_bytes, cpu->l3_bytes};
+    const sli_cpu_machine machine = sli_fused_machine(w->call);
     if (!cpu->split) return sli_fused_shares(w->p, w->panels, &machine, backward);
     const sli_fused_panels *panels = backward ? &w->backward : &w->forward;
     sli_fused_split split = *cpu->split; /* as far as there is something to share */

@@ -185,5 +185,6 @@ void sli_cpu_engine(sli_isa isa, bool use_blas, sli_cpu *cpu) {
     cpu->ops = ops_of(isa);
     cpu->l2_bytes = cpu->l3_bytes = 0;
     cpu->split = NULL;
+    cpu->pieces = 0;
     cpu->blas = use_blas ? sli_blas_get(NULL) : NULL;
 }

@@ -473,7 +473,7 @@ static double pass_seconds(const sli_problem *p, const sli_cpu_machine *m, bool 
     const double step = sli_cost_step(m, &panels) + sli_cost_entry(m, backward) +
                         cells * rows * p->units * sli_cost_cell(m, p->op, backward) + sli_cost_team(m, slices) / chunk;
     const double chunk_rows = (double)chunk * p->batch;
-    return p->steps * step + chunks * (backward ? sli_cost_sums(m, p, chunk_rows)
+    return p->steps * step + chunks * (backward ? sli_cost_inputs(m, p, chunk_rows) + sli_cost_sums(m, p, chunk_rows)
                                                 : sli_cost_product(m, p->dtype, chunk_rows, gates, p->inputs));
 }
 
