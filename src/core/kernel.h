@@ -220,6 +220,8 @@ typedef struct sli_booking {
 } sli_booking; /* bytes, any size */
 
 /* What backward reads, so that memory can be reused: bits of in[] and out[]. */
+enum { SLI_CUTS = 4, SLI_CUT_NAME = 96 }; /* cuts of one direction that count */
+
 typedef struct sli_kernel {
     const char *name; /* "cpu:step" */
     sli_op op;
@@ -233,7 +235,11 @@ typedef struct sli_kernel {
      * device have it, or none; but the reference, which comes last, has none. On a CPU predictions depend on the number of
      * threads, which must change no bit: there they decide between rows of the same bits alone. */
     double (*seconds)(const sli_problem *problem, const sli_caps *caps);
-    const char *bits_of; /* the row of another name that gives the same bits, part by part if this one is of wide problems */
+    /* Rows that can cut the work over a device in several ways, which give different bits: the name of the one that problem->cut
+     * means, in which there is neither a blank nor an @; false: there are fewer. problem->cut = forward + SLI_CUTS backward, places
+     * in the order of what is predicted. NULL: there is one way, without a name. */
+    bool (*cut)(const sli_problem *problem, const sli_caps *caps, char *name, size_t capacity);
+    const char *bits_of; /* the row of another name with the same bits, part by part if this one is of wide problems */
     /* For explain: how this row computes the problem, one line without its end. NULL, or "": there is nothing to say. */
     void (*describe)(const sli_problem *problem, const sli_caps *caps, char *text, size_t capacity);
     sli_kernel_fn pack; /* param -> packed; NULL without packed copies */

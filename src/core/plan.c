@@ -154,10 +154,11 @@ sl_status sli_planner_emit(sli_planner *planner, const sli_emit *emit) {
     sli_problem_print(&step->problem, text, sizeof text);
     step->text = sli_arena_string(&plan->arena, text);
     if (!step->text) return sli_fail_memory("a problem string", sizeof text);
-    if (step->kernel->cost) step->kernel->cost(&step->problem, &plan->caps, &step->cost);
-    step->seconds = sli_kernel_seconds(step->kernel, &step->problem, &plan->caps);
     const sli_choice *choice = sli_choice_for(plan, step->text);
     step->choice = choice && choice->obeyed ? choice : NULL;
+    step->problem.cut = step->choice && sli_choice_is_of(choice, step->kernel) ? choice->cut : 0;
+    if (step->kernel->cost) step->kernel->cost(&step->problem, &plan->caps, &step->cost);
+    step->seconds = sli_kernel_seconds(step->kernel, &step->problem, &plan->caps);
     count_use(plan, step, index);
     return add_states(plan, step, index);
 }

@@ -54,7 +54,8 @@ typedef struct sli_refusal {
 /* A line of sl_plan_options.choices. */
 typedef struct sli_choice {
     const char *problem; /* as plans print it */
-    const char *row;     /* or "parts": a wide problem is not to be one step */
+    const char *row;     /* or "parts": a wide problem is not to be one step; ROW@CUT: one of the row's cuts */
+    int cut;             /* sli_problem.cut, once a row was chosen by it */
     double seconds;      /* of a call, timed; negative: not known */
     bool obeyed;
     const char *reason; /* why it could not be obeyed; NULL */
@@ -190,6 +191,9 @@ sli_choice *sli_choice_for(sl_plan *plan, const char *problem);
 /* The same lines, of problems that keep their gates: a way to run, which files do not hold. NULL: no memory. */
 char *sli_choices_of_kept_gates(sli_arena *arena, const char *choices);
 bool sli_choice_is_parts(const sli_choice *choice);
+bool sli_choice_is_of(const sli_choice *choice, const sli_kernel *row); /* whatever the cut */
+/* The choice names this row, and a cut, if one, that it has; else false, with choice->reason if it is the cut that is unknown. */
+bool sli_choice_names(sl_plan *plan, sli_choice *choice, const sli_kernel *row, const sli_problem *problem);
 void sli_choices_forget(sl_plan *plan);     /* before planning anew */
 sl_status sli_choices_note(sl_plan *plan);  /* those that were not obeyed */
 sl_status sli_choices_write(sl_plan *plan); /* fills plan->chosen */

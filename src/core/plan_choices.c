@@ -12,6 +12,27 @@ bool sli_choice_is_parts(const sli_choice *choice) {
     return strcmp(choice->row, parts_word) == 0;
 }
 
+bool sli_choice_is_of(const sli_choice *choice, const sli_kernel *row) {
+    const size_t length = strcspn(choice->row, "@");
+    return strlen(row->name) == length && memcmp(row->name, choice->row, length) == 0;
+}
+
+bool sli_choice_names(sl_plan *plan, sli_choice *choice, const sli_kernel *row, const sli_problem *problem) {
+    if (!sli_choice_is_of(choice, row)) return false;
+    const char *wanted = strchr(choice->row, '@');
+    choice->cut = 0;
+    if (!wanted) return true;
+    sli_problem cut = *problem;
+    char name[SLI_CUT_NAME];
+    for (cut.cut = 0; row->cut && cut.cut < SLI_CUTS * SLI_CUTS; cut.cut++) {
+        if (!row->cut(&cut, &plan->caps, name, sizeof name) || strcmp(name, wanted + 1) != 0) continue;
+        choice->cut = cut.cut;
+        return true;
+    }
+    choice->reason = sli_arena_format(&plan->arena, "%s is not cut like this on %s", row->name, plan->caps.name);
+    return false;
+}
+
 /* ----------------------------------------------------------------------------------------------------- reading -- */
 /* The next word of a line, copied into `word`; false at the end of the line, or if it does not fit. */
 static bool next_word(const char **at, char *word, size_t capacity) {
@@ -26,7 +47,7 @@ static bool next_word(const char **at, char *word, size_t capacity) {
 
 /* PROBLEM ROW [MICROSECONDS]; the problem becomes what plans print. */
 static sl_status add_line(sl_plan *plan, const char *at, int line) {
-    char problem[SLI_PROBLEM_TEXT], row[64], number[32], *end = number;
+    char problem[SLI_PROBLEM_TEXT], row[64 + SLI_CUT_NAME], number[32], *end = number;
     sli_problem parsed;
     sli_choice choice = {.seconds = -1};
     bool named = next_word(&at, problem, sizeof problem) && next_word(&at, row, sizeof row);
@@ -118,11 +139,16 @@ static bool is_first_offer(const sl_plan *plan, const sli_refusal *offer) {
     return true;
 }
 
+/* With the cut, if a choice named one. */
+static const char *named(const sli_step *step) {
+    return step->choice && sli_choice_is_of(step->choice, step->kernel) ? step->choice->row : step->kernel->name;
+}
+
 sl_status sli_choices_write(sl_plan *plan) {
     sli_text text;
     sli_text_init(&text, &plan->allocator);
     for (int i = 0; i < plan->step_count; i++)
-        if (is_first_step(plan, i)) sli_text_printf(&text, "%s %s\n", plan->steps[i].text, plan->steps[i].kernel->name);
+        if (is_first_step(plan, i)) sli_text_printf(&text, "%s %s\n", plan->steps[i].text, named(&plan->steps[i]));
     for (const sli_refusal *offer = plan->offers; offer; offer = offer->next)
         if (is_first_offer(plan, offer)) sli_text_printf(&text, "%s %s\n", offer->problem, parts_word);
     plan->chosen = text.failed ? NULL : sli_arena_string(&plan->arena, text.data ? text.data : "");

@@ -143,14 +143,14 @@ int sli_plan_candidates(const sl_plan *plan, const sli_problem *problem,
 }
 
 /* The candidate that the choices name; -1: they name none that could be taken, and remember why. */
-static int named_by(sl_plan *plan, sli_choice *choice, const candidate *candidates, int count,
-                    const sli_refusal *refusals) {
+static int named_by(sl_plan *plan, sli_choice *choice, const sli_problem *problem, const candidate *candidates,
+                    int count, const sli_refusal *refusals) {
     for (int k = 0; k < count; k++) {
-        choice->obeyed = strcmp(candidates[k].kernel->name, choice->row) == 0;
+        choice->obeyed = sli_choice_names(plan, choice, candidates[k].kernel, problem);
         if (choice->obeyed) return k;
     }
     for (; refusals && !choice->reason; refusals = refusals->next)
-        if (strcmp(refusals->kernel->name, choice->row) == 0) choice->reason = refusals->reason;
+        if (sli_choice_is_of(choice, refusals->kernel)) choice->reason = refusals->reason;
     if (!choice->reason) choice->reason = sli_arena_format(&plan->arena, "%s has no such row for it", plan->caps.name);
     return -1;
 }
@@ -179,7 +179,7 @@ sl_status sli_plan_choose_among(sl_plan *plan, const sli_kernel *const *rows, co
         }
         SLI_TRY(add_refusal(plan, &tail, &(sli_refusal){.kernel = *row, .problem = kept, .reason = why.text}));
     }
-    int named = choice ? named_by(plan, choice, candidates, count, *refusals) : -1;
+    int named = choice ? named_by(plan, choice, problem, candidates, count, *refusals) : -1;
     if (count == 0) return fail_without_kernel(plan, text, where, required(plan, problem), *refusals);
     int best = named >= 0 ? named : best_of(candidates, count);
     *kernel = candidates[best].kernel;

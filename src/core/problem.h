@@ -63,6 +63,8 @@ typedef struct sli_problem {
     sl_optimizer optimizer;             /* optim: +opt= ... */
     sl_clip clip;                       /* norm: +clipvalue= +clipnorm= +globalnorm= */
     int parts_units[4];                 /* merge: features of each part; printed as +widths=a:b:c when they differ */
+
+    int cut; /* never printed, no part of the problem: which of its row's cuts of the work computes it (sli_kernel.cut), 0: the best */
 } sli_problem;
 
 /* Bits of what an op is. */

@@ -13,8 +13,10 @@ enum { MOST_PROBLEMS = 256, HOPELESS = 10 };
 #define GUESSED_FLOPS 1e9
 
 typedef struct way {
-    char name[64];
-    double seconds; /* negative: not known */
+    char name[64 + SLI_CUT_NAME]; /* of a row, ROW@CUT of one with several cuts, "parts" */
+    double seconds;               /* negative: not known */
+    const sli_kernel *row;        /* NULL: parts */
+    int cut;                      /* sli_problem.cut */
 } way;
 
 typedef struct tuner {
@@ -71,11 +73,25 @@ static bool is_chosen(const tuner *t, const char *problem) {
 }
 
 /* ---------------------------------------------------------------------------------------------------------- ways -- */
-static void add_way(tuner *t, const char *name) {
+static void add_way(tuner *t, const sli_kernel *row, int cut, const char *name) {
     if (t->way_count == SLI_BENCH_WAYS) return;
     way *w = &t->ways[t->way_count++];
-    snprintf(w->name, sizeof w->name, "%s", name);
-    w->seconds = -1;
+    *w = (way){.seconds = -1, .row = row, .cut = cut};
+    snprintf(w->name, sizeof w->name, "%s%s%s", row ? row->name : "", row && name[0] ? "@" : "", name);
+}
+
+/* Cut `cut` of a row, if there is one. */
+static void add_cut(tuner *t, const sli_kernel *row, const sli_problem *problem, int cut) {
+    char name[SLI_CUT_NAME];
+    sli_problem p = *problem;
+    p.cut = cut;
+    if (row->cut(&p, &t->plan->caps, name, sizeof name)) add_way(t, row, cut, name);
+}
+
+/* A row in one way, or in its first cuts of forward. */
+static void add_row(tuner *t, const sli_kernel *row, const sli_problem *problem) {
+    if (!row->cut) add_way(t, row, 0, "");
+    for (int cut = 0; row->cut && cut < SLI_CUTS; cut++) add_cut(t, row, problem, cut);
 }
 
 static bool is_hopeless(const tuner *t, const sli_kernel *row, const sli_problem *problem, double least) {
@@ -98,8 +114,27 @@ static void find_ways(tuner *t, const sli_problem *problem) {
     }
     t->way_count = 0;
     for (int k = 0; k < count; k++)
-        if (k == 0 || !is_hopeless(t, rows[k], problem, least)) add_way(t, rows[k]->name);
-    if (count > 0 && sli_problem_parts(problem) > 1) add_way(t, "parts");
+        if (k == 0 || !is_hopeless(t, rows[k], problem, least)) add_row(t, rows[k], problem);
+    if (count > 0 && sli_problem_parts(problem) > 1) add_way(t, NULL, 0, "parts");
+}
+
+static const way *fastest(const tuner *t) {
+    const way *best = NULL;
+    for (int k = 0; k < t->way_count; k++)
+        if (t->ways[k].seconds >= 0 && (!best || t->ways[k].seconds < best->seconds)) best = &t->ways[k];
+    return best;
+}
+
+/* The fastest row has other cuts of backward: these ways are left, beside the fastest. */
+static bool find_backward_ways(tuner *t, const sli_problem *problem) {
+    const way *best = fastest(t);
+    if (!best || !best->row || !best->row->cut || !problem->train) return false;
+    const way first = *best;
+    t->ways[0] = first;
+    t->way_count = 1;
+    for (int backward = 1; backward < SLI_CUTS; backward++)
+        add_cut(t, first.row, problem, first.cut + SLI_CUTS * backward);
+    return t->way_count > 1;
 }
 
 static bool recall(tuner *t, const char *problem) {
@@ -148,10 +183,15 @@ static void note_ways(tuner *t, const char *text, bool remembered) {
 }
 
 static void choose(tuner *t, const char *text) {
-    const way *best = NULL;
-    for (int k = 0; k < t->way_count; k++)
-        if (t->ways[k].seconds >= 0 && (!best || t->ways[k].seconds < best->seconds)) best = &t->ways[k];
+    const way *best = fastest(t);
     if (best) sli_text_printf(&t->choices, "%s %s %.6g\n", text, best->name, 1e6 * best->seconds);
+}
+
+static sl_status measure(tuner *t, const sli_problem *problem, const char *text) {
+    bool remembered = recall(t, text);
+    if (!remembered) SLI_TRY(time_ways(t, problem, text));
+    note_ways(t, text, remembered);
+    return SL_OK;
 }
 
 /* A problem that cannot be timed is left to what is predicted. */
@@ -161,10 +201,9 @@ static sl_status tune_problem(tuner *t, const sli_problem *problem) {
     if (is_chosen(t, text)) return SL_OK;
     find_ways(t, problem);
     if (t->way_count < 2) return SL_OK;
-    bool remembered = recall(t, text);
-    sl_status status = remembered ? SL_OK : time_ways(t, problem, text);
+    sl_status status = measure(t, problem, text);
+    if (status == SL_OK && find_backward_ways(t, problem)) status = measure(t, problem, text);
     if (status == SL_OK) {
-        note_ways(t, text, remembered);
         choose(t, text);
         return SL_OK;
     }

@@ -207,6 +207,46 @@ TEST(choice_given_is_obeyed_where_the_row_is_eligible) {
     sl_plan_free(plan);
 }
 
+/* A row with several cuts, on its device: the choice fixes one, the plan computes with it, and says so to another plan. */
+TEST(choice_given_names_a_cut_of_its_row) {
+    if (test_on_gpu()) test_skip("the row is of a CPU device");
+    sl_model *model;
+    sl_plan *plan, *again;
+    sl_plan_options options = {0};
+    REQUIRE_OK(sl_model_from_problem(NULL, "lstm:l2_b2_t3_i3_h4_train", &model, &options));
+    options.device = "far:wide";
+    options.choices = "lstm:l2_b2_t3_i3_h4_train far:wide@f1/b1";
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    REQUIRE(plan->step_count >= 1 && plan->steps[0].choice);
+    CHECK(plan->steps[0].problem.cut == 1 + SLI_CUTS && strcmp(sl_plan_kernels(plan), "far:wide") == 0);
+    CHECK(strcmp(sl_plan_choices(plan), "lstm:l2_b2_t3_i3_h4_train far:wide@f1/b1\n") == 0);
+    options.choices = sl_plan_choices(plan);
+    REQUIRE_OK(sl_plan_new(model, &options, &again));
+    CHECK(again->steps[0].problem.cut == 1 + SLI_CUTS);
+    CHECK(strcmp(sl_plan_choices(plan), sl_plan_choices(again)) == 0);
+    sl_plan_free(again);
+    sl_plan_free(plan);
+    /* The row alone leaves the cut to predictions; a cut that is none, or is of a row without cuts, is not taken, with a note. */
+    options.choices = "lstm:l2_b2_t3_i3_h4_train far:wide";
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    CHECK(plan->steps[0].problem.cut == 0 &&
+          strcmp(sl_plan_choices(plan), "lstm:l2_b2_t3_i3_h4_train far:wide\n") == 0);
+    sl_plan_free(plan);
+    options.choices = "lstm:l2_b2_t3_i3_h4_train far:wide@f2/b0";
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    CHECK(plan->steps[0].problem.cut == 0 && !strchr(sl_plan_choices(plan), '@'));
+    CHECK(strstr(sl_plan_explain(plan), "is not taken: far:wide is not cut like this on far:wide"));
+    sl_plan_free(plan);
+    sl_model_free(model);
+    plan = any_plan(NULL);
+    sli_refusal *refusals;
+    const sli_kernel *const rows[] = {&slow_row, &fast_row, NULL};
+    give_choices(plan, "gru:b2_t1_i1_h2 t:slow@x");
+    CHECK(strcmp(chosen(plan, rows, "gru:b2_t1_i1_h2", &refusals), "t:fast") == 0);
+    CHECK(!plan->choices[0].obeyed && strstr(plan->choices[0].reason, "not cut like this"));
+    sl_plan_free(plan);
+}
+
 TEST(choice_given_of_a_wide_problem_is_a_row_or_parts) {
     sl_plan *plan = any_plan(NULL);
     sli_problem problem;

@@ -98,10 +98,39 @@ TEST(tune_times_wide_problems_beside_their_parts) {
     if (test_on_gpu()) test_skip("its rows are the CPU's");
     use_folder("wide");
     sl_plan *plan = tuned_plan(wide, (sl_plan_options){.tune = SL_TUNE, .device = "far:wide"});
-    double row = told(plan, wide, "far:wide"), parts = told(plan, wide, "parts");
-    CHECK(row > 0 && parts > 0 && told(plan, layer, "far:wide") > 0 && told(plan, layer, "parts") > 0);
-    const char *choice = row < parts ? "lstm:l2_b2_t4_i3_h5_bi far:wide\n" : "lstm:l2_b2_t4_i3_h5_bi parts\n";
-    if (row != parts) CHECK(strstr(sl_plan_choices(plan), choice));
+    double row = told(plan, wide, "far:wide@f0"), other = told(plan, wide, "far:wide@f1"),
+           parts = told(plan, wide, "parts");
+    CHECK(row > 0 && other > 0 && parts > 0 && told(plan, layer, "far:wide@f0") > 0 && told(plan, layer, "parts") > 0);
+    const char *choice = "lstm:l2_b2_t4_i3_h5_bi parts\n";
+    if (fmin(row, other) < parts)
+        choice = row < other ? "lstm:l2_b2_t4_i3_h5_bi far:wide@f0\n" : "lstm:l2_b2_t4_i3_h5_bi far:wide@f1\n";
+    if (fmin(row, other) != parts && row != other) CHECK(strstr(sl_plan_choices(plan), choice));
+    CHECK(!strstr(sl_plan_explain(plan), "is not taken"));
+    sl_plan_free(plan);
+    cache_restore();
+}
+
+/* Cuts of a row's forward first, then of its backward with the fastest of those. What the file says decides. */
+TEST(tune_takes_the_fastest_cut_of_a_row) {
+    static const char problem[] = "lstm:l2_b2_t4_i3_h5_train", taken[] = "lstm:l2_b2_t4_i3_h5_train far:wide@f1/b1\n";
+    if (test_on_gpu()) test_skip("its rows are the CPU's");
+    use_folder("cuts");
+    sl_plan *plan = tuned_plan(problem, (sl_plan_options){.device = "far:wide"});
+    sli_tuned tuned;
+    REQUIRE_OK(sli_tuned_open(&plan->allocator, &plan->caps, plan->ops, &tuned));
+    REQUIRE_OK(sli_tuned_add(&tuned, problem, "far:wide@f0/b0", 3e-9));
+    REQUIRE_OK(sli_tuned_add(&tuned, problem, "far:wide@f1/b0", 2e-9));
+    REQUIRE_OK(sli_tuned_add(&tuned, problem, "far:wide@f1/b1", 1e-9));
+    REQUIRE_OK(sli_tuned_add(&tuned, problem, "parts", 4e-9));
+    REQUIRE_OK(sli_tuned_save(&tuned));
+    sli_tuned_close(&tuned);
+    sl_plan_free(plan);
+    plan = tuned_plan(problem, (sl_plan_options){.device = "far:wide", .tune = SL_TUNE});
+    CHECK(strstr(sl_plan_choices(plan), taken) && told(plan, problem, "far:wide@f1/b0") > 0);
+    CHECK(plan->steps[0].problem.cut == 1 + SLI_CUTS);
+    sl_plan_free(plan);
+    plan = tuned_plan(problem, (sl_plan_options){.device = "far:wide", .tune = SL_TUNE_AGAIN}); /* both are timed */
+    CHECK(told(plan, problem, "far:wide@f0/b0") > 1e-3 && told(plan, problem, "far:wide@f1/b0") > 1e-3);
     CHECK(!strstr(sl_plan_explain(plan), "is not taken"));
     sl_plan_free(plan);
     cache_restore();

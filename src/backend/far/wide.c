@@ -1,6 +1,7 @@
 /* far:wide: a row for stacks of layers and for both directions at once, on the test device far:wide. It calls the reference
  * part by part, with the outputs of the layers between in memory of its own: the planner's and the run's handling of wide
  * steps is tested by what must come out of it to the bit. */
+#include <stdio.h>
 #include <string.h>
 #include "backend/far/far.h"
 
@@ -191,10 +192,22 @@ static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
         }
 }
 
+/* Two cuts of each pass, which change nothing: tests of choices and of tuning read their names. */
+static bool cut(const sli_problem *p, const sli_caps *caps, char *name, size_t capacity) {
+    const int forward = p->cut % SLI_CUTS, backward = p->cut / SLI_CUTS;
+    (void)caps;
+    if (forward > 1 || backward > (p->train ? 1 : 0)) return false;
+    if (p->train)
+        snprintf(name, capacity, "f%d/b%d", forward, backward);
+    else
+        snprintf(name, capacity, "f%d", forward);
+    return true;
+}
+
 #define WIDE_ROW(OP)                                                                                              \
     {                                                                                                             \
         .name = "far:wide", .op = OP, .device = SLI_DEVICE_CPU, .eligible = eligible, .cost = cost, .book = book, \
-        .forward = forward, .backward = backward, .only = SLI_FAR_WIDE,                                           \
+        .cut = cut, .forward = forward, .backward = backward, .only = SLI_FAR_WIDE,                               \
         .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK                         \
     }
 static const sli_kernel lstm = WIDE_ROW(SLI_OP_LSTM), gru = WIDE_ROW(SLI_OP_GRU), rnn = WIDE_ROW(SLI_OP_RNN);
