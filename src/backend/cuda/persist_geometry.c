@@ -350,8 +350,10 @@ typedef struct search {
     const sli_caps *caps;
     sli_persist_kind kind;
     size_t shared;
-    sli_persist_geometry best;
-    double seconds; /* of the best, < 0: there is none */
+    int wanted, found;                   /* so many are looked for */
+    sli_persist_geometry best[SLI_CUTS]; /* the best, in order */
+    double of[SLI_CUTS];                 /* their seconds */
+    double seconds;                      /* of the last that is wanted, < 0: there are fewer */
 } search;
 
 static bool fits_shared(const search *s, const sli_persist_geometry *g) {
@@ -393,10 +395,18 @@ static bool place(const search *s, sli_persist_geometry *g) {
 
 static void keep_faster(search *s, const sli_persist_geometry *g) {
     const double seconds = sli_persist_step_seconds(g, s->problem, s->caps);
+    int at = s->found;
     /* Rounding does not decide between equals: libsluice and the plug-in choose the same. */
-    if (s->seconds >= 0 && seconds >= (1 - 1e-9) * s->seconds) return;
-    s->seconds = seconds;
-    s->best = *g;
+    while (at > 0 && seconds < (1 - 1e-9) * s->of[at - 1]) at--;
+    if (at == s->wanted) return;
+    for (int k = s->found < s->wanted ? s->found : s->wanted - 1; k > at; k--) {
+        s->best[k] = s->best[k - 1];
+        s->of[k] = s->of[k - 1];
+    }
+    s->best[at] = *g;
+    s->of[at] = seconds;
+    s->found += s->found < s->wanted;
+    if (s->found == s->wanted) s->seconds = s->of[s->wanted - 1];
 }
 
 static void try_warps(search *s, sli_persist_geometry g, int all_m, int all_k) {
@@ -529,13 +539,14 @@ static bool find(search *s, bool backward) {
     g.directions = sli_problem_directions(s->problem);
     g.gather = s->kind == SLI_PERSIST_KIND_GRID ? SLI_PERSIST_GRID : backward ? SLI_PERSIST_LOCAL : SLI_PERSIST_CLUSTER;
     s->seconds = -1;
+    s->found = 0;
     if (s->caps->no_compiler)
         try_builtin(s, &g);
     else if (s->kind == SLI_PERSIST_KIND_GRID)
         try_grids(s, g);
     else
         try_clusters(s, g);
-    return s->seconds >= 0;
+    return s->found == s->wanted;
 }
 
 static bool refuse_size(search *s, bool backward, sli_why *why) {
@@ -547,6 +558,7 @@ static bool refuse_size(search *s, bool backward, sli_why *why) {
     if (s->kind == SLI_PERSIST_KIND_CLUSTER)
         return refuse(why, "%s, %d units have %.3g MB of recurrent weights, more than a cluster of %d blocks holds",
                       pass, p->units, matrix / 1e6, widest_cluster(s->caps));
+    if (s->found > 0) return refuse(why, "%s, has %d ways to cut the work", pass, s->found);
     sli_problem one_row = *p;
     one_row.batch = 1;
     s->problem = &one_row;
@@ -559,12 +571,13 @@ static bool refuse_size(search *s, bool backward, sli_why *why) {
 
 bool sli_persist_choose(const sli_problem *problem, const sli_caps *caps, sli_persist_kind kind, bool backward,
                         sli_persist_geometry *geometry, sli_why *why) {
-    search s = {.problem = problem, .caps = caps, .kind = kind, .shared = caps->shared_memory};
+    const int place = sli_persist_place(problem, backward);
+    search s = {.problem = problem, .caps = caps, .kind = kind, .shared = caps->shared_memory, .wanted = place + 1};
     if (kind == SLI_PERSIST_KIND_CLUSTER && widest_cluster(caps) < 2)
         return refuse(why, "needs clusters of thread blocks, which GPUs have from sm_90 on; this is sm_%d",
                       caps->compute_capability);
     if (!find(&s, backward)) return refuse_size(&s, backward, why);
-    *geometry = s.best;
+    *geometry = s.best[place];
     return true;
 }
 
@@ -589,6 +602,15 @@ void sli_persist_describe(const sli_persist_geometry *g, char *text, size_t capa
              streamed(g) == 0                          ? ""
              : g->in_registers > 0 || g->in_shared > 0 ? ", the rest streams"
                                                        : "stream");
+}
+
+/* Units x P x Q, rows of a CTA in tiles x turns, warps m x k, tiles of weights in registers + shared memory; of turns by couriers
+ * chunks x slots x share. */
+void sli_persist_name(const sli_persist_geometry *g, char *name, size_t capacity) {
+    char turns[40] = "";
+    if (g->couriers > 0) snprintf(turns, sizeof turns, ",c%dx%dx%d", g->chunks, g->slots, g->share);
+    snprintf(name, capacity, "u%dx%dx%d,b%dx%d,w%dx%d,r%d+%d%s", g->units, g->reduce, g->spread, g->tiles_n, g->halves,
+             g->warps_m, g->warps_k, g->in_registers, g->in_shared, turns);
 }
 
 /* Numbers of a type as kernels/persist_sizes.cuh has them. */

@@ -129,8 +129,14 @@ bool sli_persist_together(const sli_persist_geometry *g);
 /* Registers a thread will need, estimated from above; what more than the limit of the launch would spill. */
 int sli_persist_registers(const sli_persist_geometry *g);
 
-/* The best geometry of this kind for a plain (one layer) problem of `batch` rows, one or both directions; false with the
- * reason why there is none. Depends on cell, dtype, units, directions, train, batch and caps alone. */
+/* What problem->cut says of one pass: 0 is the best that is predicted, 1 the next. */
+static inline int sli_persist_place(const sli_problem *problem, bool backward) {
+    return backward ? problem->cut / SLI_CUTS : problem->cut % SLI_CUTS;
+}
+
+/* The best geometry of this kind, or the one in the place that problem->cut says, for a plain (one layer) problem of `batch` rows,
+ * one or both directions; false with the reason why there is none. Depends on cell, dtype, units, directions, train, batch, cut and
+ * caps alone. */
 bool sli_persist_choose(const sli_problem *problem, const sli_caps *caps, sli_persist_kind kind, bool backward,
                         sli_persist_geometry *geometry, sli_why *why);
 /* Where caps->no_compiler it is one of the kernels that are built in (persist_builtin.h): number `index` of those of a type, its
@@ -142,6 +148,8 @@ int sli_persist_builtin_index(const sli_persist_geometry *geometry);
 double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps);
 /* Multiprocessors that a launch leaves idle; 0 where its clusters come in waves. */
 int sli_persist_idle(const sli_persist_geometry *g, const sli_caps *caps);
+/* Names it among the geometries of one problem and pass, by all numbers that tell them apart: in choices. */
+void sli_persist_name(const sli_persist_geometry *g, char *name, size_t capacity);
 /* The configuration as kernels/persist_instance.cuh wants it; form: PERSIST_HAS bits; options, act and
  * gate_act of src/cell; -1: given by the launch. */
 enum { SLI_PERSIST_DEFINES = 1024 };

@@ -32,15 +32,15 @@ enum { REMEMBERED = 32 };
 typedef struct question { /* all that a geometry depends on */
     sli_op op;
     sl_dtype dtype;
-    int units, batch;
+    int units, batch, place;
     bool bidirectional, train, backward;
     sli_persist_kind kind;
 } question;
 
 static bool same(const question *a, const question *b) {
     return a->op == b->op && a->dtype == b->dtype && a->units == b->units && a->batch == b->batch &&
-           a->bidirectional == b->bidirectional && a->train == b->train && a->backward == b->backward &&
-           a->kind == b->kind;
+           a->place == b->place && a->bidirectional == b->bidirectional && a->train == b->train &&
+           a->backward == b->backward && a->kind == b->kind;
 }
 
 static bool choose(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind, bool backward,
@@ -51,7 +51,8 @@ static bool choose(const sli_problem *p, const sli_caps *caps, sli_persist_kind 
         sli_persist_geometry answer;
     } memory[REMEMBERED];
     static _Thread_local int next;
-    const question question = {p->op, p->dtype, p->units, p->batch, p->bidirectional, p->train, backward, kind};
+    const question question = {p->op,    p->dtype, p->units, p->batch, sli_persist_place(p, backward), p->bidirectional,
+                               p->train, backward, kind};
     for (int i = 0; i < REMEMBERED; i++)
         if (same(&memory[i].question, &question) && memcmp(&memory[i].caps, caps, sizeof *caps) == 0) {
             *geometry = memory[i].answer;
@@ -81,7 +82,7 @@ static bool in_steps(const sli_problem *p, const sli_caps *caps, const sli_persi
 static bool choose_backward(const sli_problem *planned, const sli_caps *caps, sli_persist_kind kind,
                             sli_persist_pair *pair, sli_why *why) {
     const bool found = choose(planned, caps, kind, true, &pair->backward, why);
-    if (kind != SLI_PERSIST_KIND_GRID) return found;
+    if (kind != SLI_PERSIST_KIND_GRID || sli_persist_place(planned, true) > 0) return found;
     if (!in_steps(planned, caps, found ? &pair->backward : NULL)) return found;
     pair->backward_in_steps = true;
     memset(&pair->backward, 0, sizeof pair->backward);

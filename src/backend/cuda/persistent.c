@@ -99,6 +99,18 @@ static void describe(const sli_problem *p, const sli_caps *caps, sli_persist_kin
              backward);
 }
 
+/* FORWARD or FORWARD/BACKWARD. */
+static bool cut(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind, char *name, size_t capacity) {
+    sli_persist_pair pair;
+    char forward[SLI_CUT_NAME / 2], backward[SLI_CUT_NAME / 2] = "steps";
+    if ((!p->train && sli_persist_place(p, true) > 0) || !sli_persist_pair_of(p, 0, caps, kind, &pair, NULL))
+        return false;
+    sli_persist_name(&pair.forward, forward, sizeof forward);
+    if (p->train && !pair.backward_in_steps) sli_persist_name(&pair.backward, backward, sizeof backward);
+    snprintf(name, capacity, p->train ? "%s/%s" : "%s", forward, backward);
+    return true;
+}
+
 #define PERSIST_ROWS(NAME, KIND)                                                                           \
     static bool NAME##_eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {                \
         return eligible(p, caps, KIND, why);                                                               \
@@ -111,13 +123,16 @@ static void describe(const sli_problem *p, const sli_caps *caps, sli_persist_kin
     }                                                                                                      \
     static void NAME##_describe(const sli_problem *p, const sli_caps *caps, char *text, size_t capacity) { \
         describe(p, caps, KIND, text, capacity);                                                           \
+    }                                                                                                      \
+    static bool NAME##_cut(const sli_problem *p, const sli_caps *caps, char *name, size_t capacity) {      \
+        return cut(p, caps, KIND, name, capacity);                                                         \
     }
-#define PERSIST_ROW(NAME, OP)                                                                                        \
-    {                                                                                                                \
-        .name = "cuda:" #NAME, .op = OP, .device = SLI_DEVICE_CUDA, .eligible = NAME##_eligible, .cost = cost,       \
-        .book = NAME##_book, .seconds = NAME##_seconds, .describe = NAME##_describe, .pack = sli_cuda_##NAME##_pack, \
-        .forward = sli_cuda_##NAME##_forward, .backward = sli_cuda_##NAME##_backward,                                \
-        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true   \
+#define PERSIST_ROW(NAME, OP)                                                                                         \
+    {                                                                                                                 \
+        .name = "cuda:" #NAME, .op = OP, .device = SLI_DEVICE_CUDA, .eligible = NAME##_eligible, .cost = cost,        \
+        .book = NAME##_book, .seconds = NAME##_seconds, .cut = NAME##_cut, .describe = NAME##_describe,               \
+        .pack = sli_cuda_##NAME##_pack, .forward = sli_cuda_##NAME##_forward, .backward = sli_cuda_##NAME##_backward, \
+        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true    \
     }
 
 PERSIST_ROWS(cluster, SLI_PERSIST_KIND_CLUSTER)
