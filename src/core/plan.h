@@ -58,7 +58,7 @@ typedef struct sli_choice {
     int cut;             /* sli_problem.cut, once a row was chosen by it */
     double seconds;      /* of a call, timed; negative: not known */
     bool obeyed;
-    const char *reason; /* why it could not be obeyed; NULL */
+    const char *reason; /* why it could not be obeyed, or its cut could not; NULL */
 } sli_choice;
 
 typedef struct sli_step {
@@ -192,7 +192,7 @@ sli_choice *sli_choice_for(sl_plan *plan, const char *problem);
 char *sli_choices_of_kept_gates(sli_arena *arena, const char *choices);
 bool sli_choice_is_parts(const sli_choice *choice);
 bool sli_choice_is_of(const sli_choice *choice, const sli_kernel *row); /* whatever the cut */
-/* The choice names this row, and a cut, if one, that it has; else false, with choice->reason if it is the cut that is unknown. */
+/* The choice names this row; fills choice->cut, of a cut that the row has not with 0 and choice->reason. */
 bool sli_choice_names(sl_plan *plan, sli_choice *choice, const sli_kernel *row, const sli_problem *problem);
 void sli_choices_forget(sl_plan *plan);     /* before planning anew */
 sl_status sli_choices_note(sl_plan *plan);  /* those that were not obeyed */

@@ -29,8 +29,9 @@ bool sli_choice_names(sl_plan *plan, sli_choice *choice, const sli_kernel *row, 
         choice->cut = cut.cut;
         return true;
     }
-    choice->reason = sli_arena_format(&plan->arena, "%s is not cut like this on %s", row->name, plan->caps.name);
-    return false;
+    choice->reason =
+        sli_arena_format(&plan->arena, "%s is not cut like this on %s, but as predicted", row->name, plan->caps.name);
+    return true;
 }
 
 /* ----------------------------------------------------------------------------------------------------- reading -- */
@@ -117,7 +118,7 @@ sl_status sli_choices_note(sl_plan *plan) {
     for (int k = 0; k < plan->choice_count; k++) {
         const sli_choice *choice = &plan->choices[k];
         bool tuning = choice->seconds >= 0 && !choice->reason; /* a part of a wide problem that one kernel took */
-        if (choice->obeyed || tuning || sli_choice_for(plan, choice->problem) != choice) continue;
+        if ((choice->obeyed && !choice->reason) || tuning || sli_choice_for(plan, choice->problem) != choice) continue;
         SLI_TRY(sli_plan_note(plan, "choice %s %s is not taken: %s", choice->problem, choice->row,
                               choice->reason ? choice->reason : "nothing in this plan is that problem"));
     }
@@ -139,16 +140,19 @@ static bool is_first_offer(const sl_plan *plan, const sli_refusal *offer) {
     return true;
 }
 
-/* With the cut, if a choice named one. */
-static const char *named(const sli_step *step) {
-    return step->choice && sli_choice_is_of(step->choice, step->kernel) ? step->choice->row : step->kernel->name;
+/* PROBLEM ROW, with the cut of a row that has several: what is predicted may change before the choices are read. */
+static void write_step(sl_plan *plan, const sli_step *step, sli_text *text) {
+    char cut[SLI_CUT_NAME];
+    const sli_kernel *row = step->kernel;
+    const bool named = row->cut && row->cut(&step->problem, &plan->caps, cut, sizeof cut);
+    sli_text_printf(text, "%s %s%s%s\n", step->text, row->name, named ? "@" : "", named ? cut : "");
 }
 
 sl_status sli_choices_write(sl_plan *plan) {
     sli_text text;
     sli_text_init(&text, &plan->allocator);
     for (int i = 0; i < plan->step_count; i++)
-        if (is_first_step(plan, i)) sli_text_printf(&text, "%s %s\n", plan->steps[i].text, named(&plan->steps[i]));
+        if (is_first_step(plan, i)) write_step(plan, &plan->steps[i], &text);
     for (const sli_refusal *offer = plan->offers; offer; offer = offer->next)
         if (is_first_offer(plan, offer)) sli_text_printf(&text, "%s %s\n", offer->problem, parts_word);
     plan->chosen = text.failed ? NULL : sli_arena_string(&plan->arena, text.data ? text.data : "");

@@ -226,24 +226,25 @@ TEST(choice_given_names_a_cut_of_its_row) {
     CHECK(strcmp(sl_plan_choices(plan), sl_plan_choices(again)) == 0);
     sl_plan_free(again);
     sl_plan_free(plan);
-    /* The row alone leaves the cut to predictions; a cut that is none, or is of a row without cuts, is not taken, with a note. */
+    /* The row alone leaves the cut to predictions; so does, with a note, one that is none. */
     options.choices = "lstm:l2_b2_t3_i3_h4_train far:wide";
     REQUIRE_OK(sl_plan_new(model, &options, &plan));
     CHECK(plan->steps[0].problem.cut == 0 &&
-          strcmp(sl_plan_choices(plan), "lstm:l2_b2_t3_i3_h4_train far:wide\n") == 0);
+          strcmp(sl_plan_choices(plan), "lstm:l2_b2_t3_i3_h4_train far:wide@f0/b0\n") == 0);
     sl_plan_free(plan);
     options.choices = "lstm:l2_b2_t3_i3_h4_train far:wide@f2/b0";
     REQUIRE_OK(sl_plan_new(model, &options, &plan));
-    CHECK(plan->steps[0].problem.cut == 0 && !strchr(sl_plan_choices(plan), '@'));
-    CHECK(strstr(sl_plan_explain(plan), "is not taken: far:wide is not cut like this on far:wide"));
+    CHECK(plan->steps[0].problem.cut == 0 && strstr(sl_plan_choices(plan), "far:wide@f0/b0\n"));
+    CHECK(strstr(sl_plan_explain(plan),
+                 "far:wide@f2/b0 is not taken: far:wide is not cut like this on far:wide, but as"));
     sl_plan_free(plan);
     sl_model_free(model);
     plan = any_plan(NULL);
     sli_refusal *refusals;
     const sli_kernel *const rows[] = {&slow_row, &fast_row, NULL};
     give_choices(plan, "gru:b2_t1_i1_h2 t:slow@x");
-    CHECK(strcmp(chosen(plan, rows, "gru:b2_t1_i1_h2", &refusals), "t:fast") == 0);
-    CHECK(!plan->choices[0].obeyed && strstr(plan->choices[0].reason, "not cut like this"));
+    CHECK(strcmp(chosen(plan, rows, "gru:b2_t1_i1_h2", &refusals), "t:slow") == 0);
+    CHECK(strstr(plan->choices[0].reason, "not cut like this"));
     sl_plan_free(plan);
 }
 

@@ -121,6 +121,7 @@ TEST(tune_takes_the_fastest_cut_of_a_row) {
     REQUIRE_OK(sli_tuned_add(&tuned, problem, "far:wide@f0/b0", 3e-9));
     REQUIRE_OK(sli_tuned_add(&tuned, problem, "far:wide@f1/b0", 2e-9));
     REQUIRE_OK(sli_tuned_add(&tuned, problem, "far:wide@f1/b1", 1e-9));
+    REQUIRE_OK(sli_tuned_add(&tuned, problem, "cpu:stack", 4e-9));
     REQUIRE_OK(sli_tuned_add(&tuned, problem, "parts", 4e-9));
     REQUIRE_OK(sli_tuned_save(&tuned));
     sli_tuned_close(&tuned);
