@@ -64,12 +64,27 @@ static void forward_piece(const persist_call *p, int first, int end, int order, 
     sli_persist_launch(&piece, &args);
 }
 
+/* The side stream is free for it. */
+static bool begins_beside(const persist_call *p) {
+    return p->directions == 1 && !sli_cuda_in_lanes(p->queue) && p->ways[0].chunks > 0;
+}
+
+/* What the first step needs beside the input side; counters of the first span. */
+static void begin(const persist_call *p) {
+    for (int d = 0; d < p->directions; d++) {
+        sli_step_masks(&p->ways[d]);
+        sli_step_begin(&p->ways[d]);
+    }
+    sli_persist_zero_counters(p);
+}
+
 /* Piece by piece; beside each the input side of the next. */
 static void forward_span(const persist_call *p, int first, int end) {
     const int each = p->chunks_of_piece, chunks = p->ways[0].chunks;
     int order = 0, next = first + each < end ? first + each : end;
-    sli_persist_zero_counters(p);
+    if (first > 0) sli_persist_zero_counters(p);
     project_first(p, first, next);
+    if (first == 0 && begins_beside(p)) sli_cuda_join(p->queue);
     for (int from = first; from < end && !sli_cuda_failed(p->queue); from = next, order++) {
         next = from + each < end ? from + each : end;
         const int after = next + each < end ? next + each : end;
@@ -85,10 +100,9 @@ static void forward(const sli_call *call, sli_persist_kind kind) {
     persist_call p;
     if (!sli_persist_enter(call, kind, false, &p)) return;
     sli_cuda_phase(p.queue, SLI_PHASE_RECURRENCE);
-    for (int d = 0; d < p.directions; d++) {
-        sli_step_masks(&p.ways[d]);
-        sli_step_begin(&p.ways[d]);
-    }
+    persist_call beside = p;
+    if (begins_beside(&p)) beside.ways[0].stream = sli_cuda_fork(p.queue);
+    begin(&beside);
     const int chunks = p.ways[0].chunks;
     for (int first = 0; first < chunks && !sli_cuda_failed(p.queue); first += p.chunks_of_span) {
         const int end = first + p.chunks_of_span < chunks ? first + p.chunks_of_span : chunks;

@@ -87,6 +87,14 @@ typedef struct sli_kept {
     struct sli_kept *next;
 } sli_kept;
 
+/* A copy, or zeros without `from`, that is recorded together with those that follow. */
+enum { SLI_PUTS = 8 };
+typedef struct sli_put {
+    char *to;
+    const char *from;
+    size_t bytes;
+} sli_put;
+
 struct sli_queue {
     sli_device *device;
     cudaStream_t own, stream, side; /* stream: own, or a borrowed one */
@@ -104,6 +112,8 @@ struct sli_queue {
     bool fatal;
     char sentence[SLI_SENTENCE];
     bool recording_now;
+    sli_put puts[SLI_PUTS]; /* while work is recorded: those to come before what is recorded next */
+    int put_count;
     sli_recording *recordings;
     sli_recording *recorded; /* the one being made */
     sli_kept *kept;
@@ -119,6 +129,9 @@ struct sli_queue {
 };
 
 sl_status sli_queue_enter(sli_queue *queue);
+/* kernels/copy.cu: sli_cuda_put into the queue's stream, recorded in as few kernels as its order allows; now: those that wait. */
+void sli_queue_put(sli_queue *queue, void *to, const void *from, size_t bytes);
+void sli_queue_put_now(sli_queue *queue);
 /* The failure that is kept in the queue, or SL_OK. */
 sl_status sli_queue_status(const sli_queue *queue);
 

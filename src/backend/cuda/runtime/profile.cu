@@ -179,6 +179,7 @@ sl_status sli_cuda_profile_end(sli_queue *queue, double seconds[SLI_PHASE_COUNT]
 
 void sli_cuda_profile_tag(sli_queue *queue, int tag) {
     if (!queue->profiling || tag == queue->tag) return;
+    sli_queue_put_now(queue);
     queue->tag = tag;
     sli_profile_mark(queue, SLI_PHASE_GAP, NULL);
 }

@@ -201,26 +201,23 @@ sl_status sli_cuda_read_slot(sli_queue *queue, int slot, void *to_host, size_t b
 }
 
 /* ------------------------------------------------------------------------------------------------ on the device -- */
+/* from NULL: zeros */
 sl_status sli_cuda_copy(sli_queue *queue, void *to, const void *from, size_t bytes) {
     SLI_TRY(sli_queue_enter(queue));
     if (bytes == 0) return SL_OK;
-    sli_profile_mark(queue, SLI_PHASE_OTHER, NULL);
-    (void)sli_cuda_put(queue, queue->stream, to, from, bytes);
-    sli_profile_mark(queue, SLI_PHASE_GAP, NULL);
+    if (!queue->recording_now) sli_profile_mark(queue, SLI_PHASE_OTHER, NULL);
+    sli_queue_put(queue, to, from, bytes);
+    if (!queue->recording_now) sli_profile_mark(queue, SLI_PHASE_GAP, NULL);
     return sli_queue_status(queue);
 }
 
 sl_status sli_cuda_zero(sli_queue *queue, void *to, size_t bytes) {
-    SLI_TRY(sli_queue_enter(queue));
-    if (bytes == 0) return SL_OK;
-    sli_profile_mark(queue, SLI_PHASE_OTHER, NULL);
-    (void)sli_cuda_put(queue, queue->stream, to, NULL, bytes);
-    sli_profile_mark(queue, SLI_PHASE_GAP, NULL);
-    return sli_queue_status(queue);
+    return sli_cuda_copy(queue, to, NULL, bytes);
 }
 
 sl_status sli_cuda_submit(sli_queue *queue, sli_kernel_fn function, const sli_call *call) {
     SLI_TRY(sli_queue_enter(queue));
+    sli_queue_put_now(queue);
     sli_call copy = *call;
     copy.queue = queue;
     copy.threads = NULL;

@@ -19,6 +19,7 @@ sl_status sli_cuda_record_begin(sli_queue *queue) {
     queue->stream = queue->own;
     queue->recorded = made;
     queue->recording_now = true;
+    queue->put_count = 0;
     return SL_OK;
 }
 
@@ -36,6 +37,7 @@ sl_status sli_cuda_record_end(sli_queue *queue, sli_recording **recording) {
     *recording = NULL;
     if (!queue->recording_now) return sli_cuda_host.fail(SL_ERR_INTERNAL, "this queue records nothing");
     sli_recording *made = queue->recorded;
+    sli_queue_put_now(queue);
     sli_profile_mark(queue, SLI_PHASE_OTHER, NULL);
     queue->recorded = NULL;
     queue->recording_now = false;
