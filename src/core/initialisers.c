@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "core/params.h"
+#include "core/threads.h"
 
 typedef struct draw {
     sli_rng rng;
@@ -63,7 +64,8 @@ bool sli_initialise_needs_all(const sli_param *param) {
     return param->init.kind == SL_INIT_ORTHOGONAL;
 }
 
-void sli_initialise_part(const sli_param *param, int index, uint64_t seed, size_t first, size_t count, double *values) {
+/* Of an orthogonal matrix, what it is made of. */
+static void draw_part(const sli_param *param, int index, uint64_t seed, size_t first, size_t count, double *values) {
     size_t columns = (size_t)param->columns;
     draw d = {{seed, (uint32_t)index, 0, (uint32_t)(param->layer + 1) << 8 | SLI_PURPOSE_INIT}, first};
     double v = param->init.value, spread = variance(param->init.kind, param->columns, param->rows);
@@ -93,8 +95,6 @@ void sli_initialise_part(const sli_param *param, int index, uint64_t seed, size_
         break;
     case SL_INIT_ORTHOGONAL:
         fill(&d, values, count, normal, 1, 0);
-        sli_orthonormalise(values, (size_t)param->rows, columns);
-        for (size_t i = 0; i < count; i++) values[i] *= v == 0 ? 1 : v;
         break;
     case SL_INIT_IDENTITY:
         for (size_t i = 0; i < count; i++)
@@ -109,12 +109,44 @@ void sli_initialise_part(const sli_param *param, int index, uint64_t seed, size_
     default:
         for (size_t i = 0; i < count; i++) values[i] = 0;
     }
+}
+
+static void set_part(const sli_param *param, size_t first, size_t count, double *values) {
     for (size_t i = 0; i < count; i++) {
         size_t at = first + i, from = (size_t)param->set_offset;
         if (at >= from && at < from + (size_t)param->set_count) values[i] = param->set_value;
     }
 }
 
-void sli_initialise(const sli_param *param, int index, uint64_t seed, double *values) {
-    sli_initialise_part(param, index, seed, 0, (size_t)param->rows * (size_t)param->columns, values);
+void sli_initialise_part(const sli_param *param, int index, uint64_t seed, size_t first, size_t count, double *values) {
+    draw_part(param, index, seed, first, count, values);
+    set_part(param, first, count, values);
+}
+
+enum { PIECE = 1 << 16 };
+
+typedef struct whole {
+    const sli_param *param;
+    int index;
+    uint64_t seed;
+    size_t count;
+    double *values;
+} whole;
+
+static void draw_piece(void *context, int piece) {
+    const whole *w = context;
+    const size_t first = (size_t)piece * PIECE, left = w->count - first;
+    draw_part(w->param, w->index, w->seed, first, left < PIECE ? left : PIECE, w->values + first);
+}
+
+void sli_initialise(const sli_param *param, int index, uint64_t seed, sli_threads *threads, double *values) {
+    const size_t rows = (size_t)param->rows, columns = (size_t)param->columns, count = rows * columns;
+    const double gain = param->init.value == 0 ? 1 : param->init.value;
+    whole w = {param, index, seed, count, values};
+    sli_threads_for(threads, (int)((count + PIECE - 1) / PIECE), draw_piece, &w);
+    if (param->init.kind == SL_INIT_ORTHOGONAL) {
+        sli_orthonormalise(threads, values, rows, columns);
+        for (size_t i = 0; i < count; i++) values[i] *= gain;
+    }
+    set_part(param, 0, count, values);
 }

@@ -1,5 +1,6 @@
 /* Parameters and optimizer state in device memory. */
 #include "core/params.h"
+#include "core/threads.h"
 
 #include <string.h>
 
@@ -218,6 +219,16 @@ sl_status sli_params_pack(sl_params *params, sli_queue *queue, int index) {
     return SL_OK;
 }
 
+/* What takes long is shared by threads, the program's or as many as the plan has on a CPU; NULL: one is enough. */
+static sl_status large_threads(const sl_params *params, const sli_param *param, sli_threads **threads) {
+    const sli_caps *caps = &params->plan->caps;
+    const double shorter = (double)(param->rows < param->columns ? param->rows : param->columns);
+    if (shorter * (double)param->rows * (double)param->columns < 1e8) return SL_OK; /* hundredths of a second */
+    if (caps->pool.parallel_for) return sli_threads_over(&params->allocator, &caps->pool, caps->threads, threads);
+    const int count = caps->kind == SLI_DEVICE_CPU ? caps->threads : sli_threads_default();
+    return sli_threads_new(&params->allocator, count, threads);
+}
+
 static sl_status init_param(sl_params *params, int index, uint64_t seed, double uniform_scale) {
     const sli_param_place *place = &params->plan->params[index];
     sli_param param = place->param;
@@ -235,8 +246,13 @@ static sl_status init_param(sl_params *params, int index, uint64_t seed, double 
     }
     double *values = sli_alloc(&params->allocator, count * sizeof *values);
     if (!values) return sli_fail_memory(param.name, count * sizeof *values);
-    sli_initialise(&param, index, seed, values);
-    sl_status status = upload(params, to, values, count);
+    sli_threads *threads = NULL;
+    sl_status status = large_threads(params, &param, &threads);
+    if (status == SL_OK) {
+        sli_initialise(&param, index, seed, threads, values);
+        status = upload(params, to, values, count);
+    }
+    sli_threads_free(threads);
     sli_free(&params->allocator, values, count * sizeof *values);
     return status;
 }

@@ -38,14 +38,14 @@ sli_scaling *sli_params_scaling_at(const sl_params *params);
 sl_status sli_params_scaling_get(sl_params *params, sli_scaling *scaling);
 sl_status sli_params_scaling_set(sl_params *params, const sli_scaling *scaling);
 
-/* src/core/initialisers.c: values[rows*columns] of one parameter. */
-void sli_initialise(const sli_param *param, int index, uint64_t seed, double *values);
+/* src/core/initialisers.c: values[rows*columns] of one parameter; threads may be NULL, their number changes no bit. */
+void sli_initialise(const sli_param *param, int index, uint64_t seed, sli_threads *threads, double *values);
 /* Elements [first, first + count), so that a large table needs no copy of itself. Orthogonal matrices need all of it. */
 void sli_initialise_part(const sli_param *param, int index, uint64_t seed, size_t first, size_t count, double *values);
 bool sli_initialise_needs_all(const sli_param *param);
 
 /* src/core/orthogonal.c: of values [rows][columns] the shorter side's vectors become orthonormal, in order; each spans with those
  * before it what it spanned before. */
-void sli_orthonormalise(double *values, size_t rows, size_t columns);
+void sli_orthonormalise(sli_threads *threads, double *values, size_t rows, size_t columns);
 
 #endif

@@ -1,5 +1,6 @@
 /* Initial values: range and moments of every distribution, orthogonality, what is set afterwards. */
 #include "core/params.h"
+#include "core/threads.h"
 #include "test.h"
 
 enum { ROWS = 96, COLUMNS = 40, COUNT = ROWS * COLUMNS };
@@ -8,7 +9,7 @@ static double values[COUNT];
 static void draw(sl_init init, int pytorch_fan) {
     sli_param param = {
         .name = "l.kernel", .rows = ROWS, .columns = COLUMNS, .init = init, .pytorch_fan = pytorch_fan, .layer = 1};
-    sli_initialise(&param, 2, test_seed, values);
+    sli_initialise(&param, 2, test_seed, NULL, values);
 }
 
 typedef struct moments {
@@ -90,14 +91,14 @@ static void check_orthogonal(size_t rows, size_t columns, double bound) {
     REQUIRE(drawn && expected);
     sli_param param = {
         .name = "l.kernel", .rows = (int64_t)rows, .columns = (int64_t)columns, .init = {SL_INIT_NORMAL, 1}};
-    sli_initialise(&param, 2, test_seed, drawn);
+    sli_initialise(&param, 2, test_seed, NULL, drawn);
     for (size_t i = 0; i < count; i++) expected[i] = drawn[i];
     if (rows <= columns)
         gram_schmidt(expected, rows, columns, columns, 1);
     else
         gram_schmidt(expected, columns, rows, 1, columns);
     param.init = (sl_init){SL_INIT_ORTHOGONAL, 0};
-    sli_initialise(&param, 2, test_seed, drawn);
+    sli_initialise(&param, 2, test_seed, NULL, drawn);
     double worst = 0;
     for (size_t i = 0; i < count; i++) worst = fmax(worst, (double)fabsl(drawn[i] - expected[i]));
     if (!(worst <= bound)) test_fail(__FILE__, __LINE__, "%zu x %zu: off by %g", rows, columns, worst);
@@ -119,7 +120,7 @@ TEST(initialise_orthogonal_vectors_that_differ_little) {
     REQUIRE(v);
     uint64_t state = test_seed;
     for (int i = 0; i < VECTORS * LENGTH; i++) v[i] = 1 + i % LENGTH + 0.01 * test_random(&state);
-    sli_orthonormalise(v, VECTORS, LENGTH);
+    sli_orthonormalise(NULL, v, VECTORS, LENGTH);
     for (int a = 0; a < VECTORS; a++)
         for (int b = 0; b <= a; b++) {
             double dot = 0;
@@ -130,11 +131,25 @@ TEST(initialise_orthogonal_vectors_that_differ_little) {
     free(v);
 }
 
+TEST(initialise_orthogonal_changes_no_bit_with_threads) {
+    static double alone[300 * 130], shared[300 * 130];
+    sli_param param = {.name = "l.kernel", .rows = 300, .columns = 130, .init = {SL_INIT_ORTHOGONAL, 0}};
+    sli_initialise(&param, 2, test_seed, NULL, alone);
+    for (int count = 2; count <= 5; count++) {
+        sli_threads *threads;
+        REQUIRE_OK(sli_threads_new(NULL, count, &threads));
+        memset(shared, 255, sizeof shared);
+        sli_initialise(&param, 2, test_seed, threads, shared);
+        CHECK(memcmp(alone, shared, sizeof alone) == 0);
+        sli_threads_free(threads);
+    }
+}
+
 /* What nothing is left of becomes zero, and nothing is a NaN. */
 TEST(initialise_orthogonal_of_dependent_vectors) {
     double v[4 * 5] = {0};
     for (int i = 0; i < 5; i++) v[i] = i + 1, v[10 + i] = i == 2;
-    sli_orthonormalise(v, 4, 5); /* the second and the fourth are zeros */
+    sli_orthonormalise(NULL, v, 4, 5); /* the second and the fourth are zeros */
     for (int a = 0; a < 4; a++)
         for (int b = 0; b < 4; b++) {
             double dot = 0;
@@ -151,7 +166,7 @@ TEST(initialise_constants_and_forget_slice) {
                        .set_offset = 3,
                        .set_count = 3,
                        .set_value = 1};
-    sli_initialise(&param, 0, 1, values);
+    sli_initialise(&param, 0, 1, NULL, values);
     for (int i = 0; i < 12; i++) CHECK(values[i] == (i >= 3 && i < 6 ? 1 : 0.25));
     draw((sl_init){SL_INIT_IDENTITY, 0}, 0);
     for (int i = 0; i < COUNT; i++) CHECK(values[i] == (i / COLUMNS == i % COLUMNS ? 1 : 0));
@@ -168,6 +183,6 @@ TEST(initialise_seed_and_place_decide) {
     draw((sl_init){SL_INIT_UNIFORM, 1}, 0);
     CHECK(memcmp(first, values, sizeof first) == 0);
     sli_param other = {.name = "m.kernel", .rows = ROWS, .columns = COLUMNS, .init = {SL_INIT_UNIFORM, 1}, .layer = 2};
-    sli_initialise(&other, 3, test_seed, values);
+    sli_initialise(&other, 3, test_seed, NULL, values);
     CHECK(memcmp(first, values, sizeof first) != 0);
 }
