@@ -48,6 +48,8 @@ void sli_cpu_jobs(const sli_call *call, sli_job *jobs, int count);
 
 /* What a row that has jobs books at the end of its scratch, forward and backward. */
 size_t sli_cpu_products_bytes(const sli_problem *problem, int chunk);
+/* That scratch: between jobs, whoever has them may use it. */
+void *sli_cpu_products_space(const sli_call *call, size_t *bytes);
 /* The products of one job. */
 void sli_cpu_products(const sli_call *call, const sli_job *job);
 /* Rows [m, m + rows), columns [n, n + columns) of a job's c are summed up: bias, activation, copy, while they are in cache. */

@@ -188,10 +188,17 @@ static void run_product(const sli_call *call, const sli_job *job, const sli_gemm
             }
 }
 
-void sli_cpu_products(const sli_call *call, const sli_job *job) {
-    const size_t bytes = sli_cpu_products_bytes(&call->problem, call->chunk);
+void *sli_cpu_products_space(const sli_call *call, size_t *bytes) {
+    const size_t booked = sli_cpu_products_bytes(&call->problem, call->chunk);
     const uintptr_t end = (uintptr_t)call->scratch + call->scratch_bytes;
-    char *space = (char *)((end - bytes + SLI_ALIGN - 1) / SLI_ALIGN * SLI_ALIGN);
+    const uintptr_t space = (end - booked + SLI_ALIGN - 1) / SLI_ALIGN * SLI_ALIGN;
+    *bytes = booked ? end - space : 0;
+    return (void *)space;
+}
+
+void sli_cpu_products(const sli_call *call, const sli_job *job) {
+    size_t bytes;
+    char *space = sli_cpu_products_space(call, &bytes);
     for (int i = 0; i < job->parts; i++) {
         if (job->part[i].m <= 0 || job->part[i].n <= 0) continue;
         if (call->problem.dtype == SL_F32 && job->part[i].m <= FEW_ROWS && job->part[i].ak == 1)

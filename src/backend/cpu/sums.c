@@ -1,6 +1,7 @@
 #include "backend/cpu/sums.h"
 
 #include <string.h>
+#include "backend/cpu/one_hot.h"
 
 static const void *param(const sli_sums *s, int k) {
     return s->call->param[s->part * SLI_PART_PARAMS + k];
@@ -18,6 +19,7 @@ static int rows(const sli_sums *s) {
 void sli_sums_project(const sli_sums *s) {
     const sli_problem *p = &s->call->problem;
     sli_job job = {.parts = 1};
+    if (sli_one_hot_project(s)) return;
     job.part[0] = (sli_gemm){.m = rows(s),
                              .n = sli_op_gates(p->op) * p->units,
                              .k = p->inputs,
@@ -117,9 +119,10 @@ void sli_sums_backward(const sli_sums *s) {
     int count = 0;
     float *bias = d_param(s, SLI_RNN_BIAS), *recurrent_bias = d_param(s, SLI_RNN_RECURRENT_BIAS);
     const bool same = s->input[0].count == s->recurrent[0].count && s->input[0].from == s->recurrent[0].from;
+    const bool kernel = d_param(s, SLI_RNN_KERNEL) && !sli_one_hot_kernel(s);
     if (s->dx) jobs[count++] = input_job(s);
     for (int i = 0; i < 2 && s->input[i].count > 0; i++) {
-        if (d_param(s, SLI_RNN_KERNEL)) jobs[count++] = kernel_job(s, s->input[i]);
+        if (kernel) jobs[count++] = kernel_job(s, s->input[i]);
         if (!same && bias) jobs[count++] = bias_job(s, s->input[i], bias, NULL);
     }
     for (int i = 0; i < 2 && s->recurrent[i].count > 0; i++) {

@@ -1,0 +1,118 @@
+/* A row of x with a single 1 takes one column of W, to the bit what the product has: the other terms are 0. Found by looking, which
+ * ends at the first number of the first row where x is anything else.
+ *     gates[row] = W[:][column of row]            d W[:][i] += sum of dz[row] over the rows with column i, rows ascending
+ * Both go through W^T, [I][G*H] in the products' scratch, where a column lies side by side. */
+#include "backend/cpu/one_hot.h"
+#include <string.h>
+
+enum {
+    LEAST_INPUTS = 16, /* fewer are multiplied as fast */
+    TASK_ROWS = 64,
+    TASK_COLUMNS = 128 /* of W^T: what a task adds up stays in L2 */
+};
+
+typedef struct one_hot {
+    const sli_sums *s;
+    int rows, inputs, outputs; /* outputs: G*H */
+    float *transposed;         /* [inputs][outputs] */
+    int32_t *column;           /* [rows] */
+    sli_gates gates;           /* backward: the piece of gates at work */
+} one_hot;
+
+static int divide_up(int value, int by) {
+    return (value + by - 1) / by;
+}
+
+static int least(int a, int b) {
+    return a < b ? a : b;
+}
+
+/* The column of the only number of a row that is not 0, which is 1; else -1. */
+static int column_of(const float *x, int inputs) {
+    int column = -1;
+    for (int i = 0; i < inputs; i++) {
+        if (x[i] == 0.0f) continue;
+        if (x[i] != 1.0f || column >= 0) return -1;
+        column = i;
+    }
+    return column;
+}
+
+static bool find_columns(const one_hot *w) {
+    for (int r = 0; r < w->rows; r++) {
+        w->column[r] = column_of(w->s->x + (size_t)r * (size_t)w->inputs, w->inputs);
+        if (w->column[r] < 0) return false;
+    }
+    return true;
+}
+
+static bool begin(one_hot *w, const sli_sums *s) {
+    const sli_problem *p = &s->call->problem;
+    *w = (one_hot){.s = s, .rows = s->rows > 0 ? s->rows : s->steps * p->batch, .inputs = p->inputs};
+    w->outputs = sli_op_gates(p->op) * p->units;
+    const size_t floats = (size_t)w->inputs * (size_t)w->outputs, rows = (size_t)w->rows;
+    size_t bytes;
+    w->transposed = sli_cpu_products_space(s->call, &bytes);
+    w->column = (int32_t *)(void *)(w->transposed + floats);
+    const bool fits = floats * sizeof(float) + rows * sizeof(int32_t) <= bytes;
+    return p->dtype == SL_F32 && w->inputs >= LEAST_INPUTS && w->rows >= w->inputs && fits && find_columns(w);
+}
+
+/* ------------------------------------------------------------------------------------------------------ forward -- */
+static void transpose_columns(void *context, int index) {
+    const one_hot *w = context;
+    const float *kernel = w->s->call->param[w->s->part * SLI_PART_PARAMS + SLI_RNN_KERNEL];
+    const int first = index * TASK_COLUMNS, last = least(first + TASK_COLUMNS, w->outputs);
+    for (int i = 0; i < w->inputs; i++)
+        for (int j = first; j < last; j++)
+            w->transposed[(size_t)i * (size_t)w->outputs + (size_t)j] =
+                kernel[(size_t)j * (size_t)w->inputs + (size_t)i];
+}
+
+static void copy_rows(void *context, int index) {
+    const one_hot *w = context;
+    const int last = least((index + 1) * TASK_ROWS, w->rows);
+    for (int r = index * TASK_ROWS; r < last; r++)
+        memcpy(w->s->gates + r * w->s->ld, w->transposed + (size_t)w->column[r] * (size_t)w->outputs,
+               (size_t)w->outputs * sizeof(float));
+}
+
+bool sli_one_hot_project(const sli_sums *s) {
+    one_hot w;
+    if (!begin(&w, s)) return false;
+    sli_threads_for(s->call->threads, divide_up(w.outputs, TASK_COLUMNS), transpose_columns, &w);
+    sli_threads_for(s->call->threads, divide_up(w.rows, TASK_ROWS), copy_rows, &w);
+    return true;
+}
+
+/* ----------------------------------------------------------------------------------------------------- backward -- */
+/* Some columns of dz of a piece of gates: their sums, then into d W. */
+static void sum_rows(void *context, int index) {
+    const one_hot *w = context;
+    const int units = w->s->call->problem.units, columns = w->gates.count * units;
+    const int first = index * TASK_COLUMNS, count = least(TASK_COLUMNS, columns - first);
+    const float *dz = w->s->dz + w->gates.from * units + first;
+    float *sums = w->transposed + w->gates.to * units + first;
+    float *to = (float *)w->s->call->d_param[w->s->part * SLI_PART_PARAMS + SLI_RNN_KERNEL] +
+                (size_t)(w->gates.to * units + first) * (size_t)w->inputs;
+    for (int i = 0; i < w->inputs; i++) memset(sums + (size_t)i * (size_t)w->outputs, 0, (size_t)count * sizeof *sums);
+    for (int r = 0; r < w->rows; r++) {
+        const float *from = dz + r * w->s->ld;
+        float *sum = sums + (size_t)w->column[r] * (size_t)w->outputs;
+        for (int j = 0; j < count; j++) sum[j] += from[j];
+    }
+    for (int j = 0; j < count; j++)
+        for (int i = 0; i < w->inputs; i++)
+            to[(size_t)j * (size_t)w->inputs + (size_t)i] += sums[(size_t)i * (size_t)w->outputs + (size_t)j];
+}
+
+bool sli_one_hot_kernel(const sli_sums *s) {
+    one_hot w;
+    if (!begin(&w, s)) return false;
+    for (int i = 0; i < 2 && s->input[i].count > 0; i++) {
+        w.gates = s->input[i];
+        sli_threads_for(s->call->threads, divide_up(w.gates.count * s->call->problem.units, TASK_COLUMNS), sum_rows,
+                        &w);
+    }
+    return true;
+}

@@ -1,0 +1,115 @@
+/* Inputs with a single 1 in each row: columns of W and sums of rows, against the definition, on one thread and on three; anything
+ * else is left to a product. */
+#include "backend/cpu/one_hot.h"
+#include "test.h"
+
+enum { STEPS = 23, BATCH = 5, ROWS = STEPS * BATCH, INPUTS = 19 };
+
+typedef struct layer {
+    sli_call call;
+    sli_sums sums;
+    float *x, *kernel, *gates, *dz, *d_kernel;
+    int column[ROWS];
+    int outputs;
+} layer;
+
+static float *floats(size_t count, uint64_t *seed) {
+    float *data = malloc(count * sizeof *data);
+    REQUIRE(data != NULL);
+    for (size_t i = 0; i < count; i++) data[i] = (float)test_random(seed);
+    return data;
+}
+
+static layer layer_new(sli_op op, int units) {
+    uint64_t seed = test_seed;
+    const int gates = sli_op_gates(op), width = op == SLI_OP_RNN ? 1 : 4;
+    layer l = {.outputs = gates * units};
+    l.call.chunk = STEPS;
+    l.call.problem = (sli_problem){
+        .op = op, .batch = BATCH, .steps = STEPS, .inputs = INPUTS, .units = units, .train = true, .dtype = SL_F32};
+    l.call.scratch_bytes = sli_cpu_products_bytes(&l.call.problem, STEPS);
+    l.call.scratch = malloc(l.call.scratch_bytes);
+    l.x = calloc((size_t)ROWS * INPUTS, sizeof *l.x);
+    REQUIRE(l.call.scratch && l.x);
+    for (int r = 0; r < ROWS; r++) {
+        l.column[r] = (int)(INPUTS * (0.5 + 0.499 * test_random(&seed)));
+        l.x[r * INPUTS + l.column[r]] = 1;
+    }
+    l.kernel = floats((size_t)(l.outputs * INPUTS), &seed);
+    l.d_kernel = floats((size_t)(l.outputs * INPUTS), &seed);
+    l.gates = floats((size_t)(ROWS * width * units), &seed);
+    l.dz = floats((size_t)(ROWS * width * units), &seed);
+    l.call.param[SLI_RNN_KERNEL] = l.kernel;
+    l.call.d_param[SLI_RNN_KERNEL] = l.d_kernel;
+    l.sums = (sli_sums){.call = &l.call, .steps = STEPS, .x = l.x, .gates = l.gates, .ld = width * units, .dz = l.dz};
+    l.sums.input[0] = (sli_gates){.count = gates};
+    if (op == SLI_OP_GRU) { /* dz: n r z s */
+        l.sums.input[0] = (sli_gates){.from = 1, .to = 0, .count = 2};
+        l.sums.input[1] = (sli_gates){.from = 0, .to = 2, .count = 1};
+    }
+    return l;
+}
+
+static void layer_free(layer *l) {
+    free(l->call.scratch), free(l->x), free(l->kernel), free(l->d_kernel), free(l->gates), free(l->dz);
+}
+
+/* Row of dz that belongs to row j of W. */
+static int dz_row(const layer *l, int j) {
+    const int units = l->call.problem.units, gate = j / units;
+    for (int i = 0; i < 2; i++) {
+        const sli_gates g = l->sums.input[i];
+        if (gate >= g.to && gate < g.to + g.count) return j + (g.from - g.to) * units;
+    }
+    return -1;
+}
+
+static void check_layer(sli_op op, int units, int threads) {
+    layer l = layer_new(op, units), before = layer_new(op, units);
+    l.sums.call = &l.call;
+    if (threads > 1) REQUIRE_OK(sli_threads_new(NULL, threads, &l.call.threads));
+    CHECK(sli_one_hot_project(&l.sums));
+    for (int r = 0; r < ROWS; r++)
+        for (int j = 0; j < l.sums.ld; j++) {
+            const float wanted = j < l.outputs ? l.kernel[j * INPUTS + l.column[r]] : before.gates[r * l.sums.ld + j];
+            CHECK(l.gates[r * l.sums.ld + j] == wanted);
+        }
+    CHECK(sli_one_hot_kernel(&l.sums));
+    for (int j = 0; j < l.outputs; j++)
+        for (int i = 0; i < INPUTS; i++) {
+            float sum = 0;
+            for (int r = 0; r < ROWS; r++)
+                if (l.column[r] == i) sum += l.dz[r * l.sums.ld + dz_row(&l, j)];
+            CHECK(l.d_kernel[j * INPUTS + i] == before.d_kernel[j * INPUTS + i] + sum);
+        }
+    sli_threads_free(l.call.threads);
+    layer_free(&l);
+    layer_free(&before);
+}
+
+TEST(one_hot_inputs) {
+    check_layer(SLI_OP_LSTM, 37, 1);
+    check_layer(SLI_OP_LSTM, 70, 3);
+    check_layer(SLI_OP_GRU, 70, 3);
+    check_layer(SLI_OP_RNN, 9, 1);
+}
+
+TEST(one_hot_is_left_to_products_otherwise) {
+    static const float others[] = {0.5f, 1, -1, 0, NAN};
+    layer l = layer_new(SLI_OP_LSTM, 8), before = layer_new(SLI_OP_LSTM, 8);
+    l.sums.call = &l.call;
+    for (int i = 0; i < 5; i++) { /* in the last row: another number, two numbers, none */
+        float *row = l.x + (ROWS - 1) * INPUTS, *at = row + l.column[ROWS - 1];
+        const float one = *at;
+        if (i == 1) row[(l.column[ROWS - 1] + 1) % INPUTS] = 1;
+        *at = others[i];
+        CHECK(!sli_one_hot_project(&l.sums));
+        CHECK(!sli_one_hot_kernel(&l.sums));
+        row[(l.column[ROWS - 1] + 1) % INPUTS] = 0;
+        *at = one;
+    }
+    CHECK(memcmp(l.gates, before.gates, (size_t)(ROWS * l.sums.ld) * sizeof *l.gates) == 0);
+    CHECK(memcmp(l.d_kernel, before.d_kernel, (size_t)(l.outputs * INPUTS) * sizeof *l.d_kernel) == 0);
+    layer_free(&l);
+    layer_free(&before);
+}
