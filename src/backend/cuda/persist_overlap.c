@@ -10,10 +10,10 @@
  * In k pieces a span, where a part b of the products may run beside:
  *     us = ... + (1 - b) products + b products / k + steps / k + (k - 1) (meeting + launch + weights read + longer),
  *     longer = max(steps / k + disturbed * beside, beside),  beside = stretch * all / idle * b products / k
- * Origin of the constants: those of cuda:step (step_cost.c) for the call, launches and products, on an H200, 2026-11-21; the
- * launch of a span, the rate at which it reads its weights, and those of pieces are estimates. us, bytes and FLOP a us. */
+ * Origin of the constants: calls, launches and the launch of a span as traced (CUPTI) on an H200, 2026-11-21, products as in
+ * cuda:step (step_cost.c); the rate at which weights are read, and those of pieces are estimates. us, bytes and FLOP a us. */
 enum { FULL = 132 };
-static const double call_us = 10, chunk_us[2] = {4, 15}, recompute_us = 6, launch_us = 3, weights_rate = 3e6;
+static const double call_us = 6, chunk_us[2] = {4, 10}, recompute_us = 6, launch_us = 5, weights_rate = 3e6;
 static const double meeting_us = 10;  /* streams wait for each other, a launch for the last blocks of a product */
 static const double disturbed = 0.12; /* steps are longer while products run: L2 and memory are shared */
 static const double stretch = 1.2;    /* products on few multiprocessors: their algorithms were chosen for all */

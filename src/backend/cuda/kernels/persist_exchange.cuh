@@ -162,6 +162,7 @@ PERSIST_FN void persist_begin(const persist_args &a, const persist_way &way, con
         }
         if constexpr (S::cluster > 1 || S::gather == PERSIST_CLUSTER) ptx_arrivals_init_fence();
     }
+    if constexpr (S::in_shared > 0) ptx_copies_wait(); /* weights */
     if constexpr (S::couriers > 0) ptx_fence_shared();
     persist_sync<S>();
     if constexpr (S::couriers > 0) return; /* they begin in persist_turns.cuh */

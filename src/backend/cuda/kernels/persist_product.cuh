@@ -61,7 +61,6 @@ PERSIST_FN void persist_load_weights(const persist_args &a, const persist_way &w
     const uint32_t to = persist_kept<S>(a, self);
     for (int km = 0; km < S::in_shared * S::tiles_m; km++)
         ptx_copy16(to + km * 512, persist_packed<S>(way, self, S::in_registers * S::tiles_m + km));
-    ptx_copies_wait();
 }
 
 /* ---------------------------------------------------------------------------------------------------- multiply -- */
