@@ -6,12 +6,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 /* ------------------------------------------------------------------------------------------------- allocator -- */
+enum { HUGE_PAGE = 2 * 1024 * 1024 };
+
+/* Large blocks on large pages where the system gives them: weights of which every step reads megabytes need 512 times fewer
+ * translations of addresses. */
 static void *malloc_alloc(void *context, size_t bytes, size_t align) {
     (void)context;
+    const bool large = bytes >= 2 * (size_t)HUGE_PAGE;
     void *pointer = NULL;
-    return posix_memalign(&pointer, align, bytes) == 0 ? pointer : NULL;
+    if (posix_memalign(&pointer, large ? (size_t)HUGE_PAGE : align, bytes) != 0) return NULL;
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    if (large) (void)madvise(pointer, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+#endif
+    return pointer;
 }
 
 static void malloc_free(void *context, void *pointer, size_t bytes) {
