@@ -22,7 +22,7 @@ PARTS = [
     ("waiting", r"wait|barrier|spin|futex|yield|pthread_cond|pthread_mutex"),
     ("the system, which parks and wakes threads", r"^\[kernel"),
     ("products over time", r"openblas|gemm|tile_along|tile_down|edge_tile|isa_pack|product_few|run_slice"),
-    ("products of steps", r"block_\d+x\d+x\d+|side_sluice product|amx|panel"),
+    ("products of steps", r"block_\d+x\d+x\d+|halves_\d|many_rows|few_rows|side_sluice product|amx|panel"),
     ("the cell", r"(lstm|gru|rnn)_(forward|backward)|cell"),
     ("product and cell in one loop", r"side_sluice (lstm|gru|rnn)$"),
     ("the call of a step", r"sl_stream|side_call|side_sluice step"),
