@@ -33,7 +33,6 @@ struct cudaLaunchConfig_t {
 };
 cudaError_t cudaFuncSetAttribute(const void *kernel, int attribute, int value);
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest);
-cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream);
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *kernel, void **arguments);
 
 #endif

@@ -148,6 +148,13 @@ cudaKernel_t sli_cuda_compile(sli_queue *, const char *, const char *, const cha
     return &world;
 }
 
+/* Zeros alone are asked for: of counters. */
+bool sli_cuda_put(sli_queue *, cudaStream_t stream, void *to, const void *, size_t bytes) {
+    note(stream, "zeroed counters", {at(to, bytes, true)});
+    for (size_t i = 0; i < bytes; i += sizeof(uint32_t)) put(static_cast<char *>(to) + i, "zero");
+    return true;
+}
+
 /* D = or += A B: what it reads and writes; of gradients, in which order. */
 void sli_cuda_multiply(sli_queue *, cudaStream_t stream, const sli_cuda_product *p) {
     const size_t operand = p->math == SL_BF16 || p->math == SL_F16 ? 2 : 4;
@@ -170,11 +177,6 @@ cudaError_t cudaFuncSetAttribute(const void *, int, int) {
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
     *least = 0;
     *greatest = -5;
-    return cudaSuccess;
-}
-cudaError_t cudaMemsetAsync(void *to, int, size_t bytes, cudaStream_t stream) {
-    note(stream, "zeroed counters", {at(to, bytes, true)});
-    for (size_t i = 0; i < bytes; i += sizeof(uint32_t)) put(static_cast<char *>(to) + i, "zero");
     return cudaSuccess;
 }
 
