@@ -180,11 +180,11 @@ static void add_sums(const persist_call *p, const step_way *way, int order) {
 enum { PART_RECURRENT, PART_KERNEL, PART_INPUTS, PARTS }; /* and the biases; d kernel; dx, of one direction */
 typedef cudaStream_t part_streams[2][PARTS];
 
-/* The chunk's memory for products of part `part` in a stream of its own. */
-static step_way part_of(const persist_call *p, const step_way *chunk, cudaStream_t stream, int part) {
+/* The chunk's memory for products of part `part`, its own if it has a stream of its own. */
+static step_way part_of(const persist_call *p, const step_way *chunk, const cudaStream_t streams[PARTS], int part) {
     step_way way = *chunk;
-    way.stream = stream;
-    if (part == 0 || stream == p->ways[0].stream) return way;
+    way.stream = streams[part];
+    if (streams[part] == streams[0]) return way;
     const size_t beside = p->scratch.beside + (size_t)(part - 1) * p->scratch.beside_bytes;
     way.scratch.pad = beside;
     way.scratch.split = way.scratch.pad + sli_round_up(way.scratch.pad_bytes, SLI_PERSIST_ALIGN);
@@ -199,13 +199,13 @@ static void multiply(const persist_call *p, int first, int end, int order, const
     for (int d = 0; d < p->directions; d++)
         for (int i = end - 1; i >= first && !sli_cuda_failed(p->queue); i--) {
             const step_way chunk = sli_persist_chunk(&piece, d, i);
-            step_way way = part_of(p, &chunk, streams[d][PART_RECURRENT], PART_RECURRENT);
+            step_way way = part_of(p, &chunk, streams[d], PART_RECURRENT);
             sli_step_add_recurrent(&way);
             add_sums(&piece, &way, end - 1 - i);
-            way = part_of(p, &chunk, streams[d][PART_KERNEL], PART_KERNEL);
+            way = part_of(p, &chunk, streams[d], PART_KERNEL);
             sli_step_add_kernel(&way);
             if (p->directions == 2) continue;
-            way = part_of(p, &chunk, streams[d][PART_INPUTS], PART_INPUTS);
+            way = part_of(p, &chunk, streams[d], PART_INPUTS);
             sli_step_give_inputs(&way, accumulate);
         }
 }
