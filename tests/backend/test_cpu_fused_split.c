@@ -12,7 +12,7 @@ static sli_fused_split lstm(int directions, int batch, int units, int threads, i
                                    .k = units,
                                    .panel_bytes = (size_t)units * 32 * sizeof(float),
                                    .units = units,
-                                   .machine = {SLI_ISA_AVX2, threads, members, 512 * 1024, 32 << 20}};
+                                   .machine = {SLI_ISA_AVX2, threads, members, 512 * 1024, 32 << 20, 0}};
     return sli_fused_split_of(&shape);
 }
 

@@ -287,8 +287,7 @@ TEST(wide_rows_are_listed_in_every_form) {
         CHECK(strcmp(sl_plan_kernels(plan), narrow ? "ref" : "far:wide") == 0);
         int count = sli_rows_of(plan, SLI_OP_GRU, options.require, rows);
         CHECK(count == (narrow ? 1 : 5)); /* cpu:stack takes no two directions */
-        for (int k = 0; k < count; k++)
-            CHECK(!rows[k].refusal == (strcmp(rows[k].kernel->name, "cpu:stack") != 0));
+        for (int k = 0; k < count; k++) CHECK(!rows[k].refusal == (strcmp(rows[k].kernel->name, "cpu:stack") != 0));
         sl_plan_free(plan);
     }
     options.require = "cpu:step";
