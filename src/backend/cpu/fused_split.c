@@ -23,15 +23,22 @@ static double split_seconds(const sli_fused_shape *s, const sli_fused_split *way
 
 /* Ways without a barrier come first: others must be clearly better. */
 sli_fused_split sli_fused_split_of(const sli_fused_shape *s) {
-    sli_fused_split best = {1, 1, 1, 0};
+    sli_fused_split best = {1, 1, 1, 0, 0};
     best.seconds = split_seconds(s, &best);
     for (int u = 1; u <= s->panels && u <= s->machine.members; u++) {
         const int threads = u > 1 ? s->machine.members : s->machine.threads;
         for (int d = 1; d <= s->directions && d * u <= threads; d++)
             for (int r = 1; r <= s->batch && d * r * u <= threads; r++) {
-                sli_fused_split way = {d, r, u, 0};
+                if (d * r * u == 1) continue;
+                sli_fused_split way = {d, r, u, 0, 0};
                 way.seconds = split_seconds(s, &way);
-                if (way.seconds < (u > 1 ? 0.98 : 1) * best.seconds) best = way;
+                const bool better = way.seconds < (u > 1 ? 0.98 : 1) * best.seconds;
+                const double lost = better ? best.seconds : way.seconds;
+                way.others = best.others > 0 && best.others < lost ? best.others : lost;
+                if (better)
+                    best = way;
+                else
+                    best.others = way.others;
             }
     }
     return best;

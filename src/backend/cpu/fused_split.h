@@ -2,6 +2,7 @@
 #ifndef SLI_CPU_FUSED_SPLIT_H
 #define SLI_CPU_FUSED_SPLIT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include "backend/cpu/cost.h"
 
@@ -20,6 +21,7 @@ typedef struct sli_fused_shape {
 typedef struct sli_fused_split {
     int directions, rows, units; /* groups; units > 1: one barrier a step */
     double seconds;              /* predicted, of one step of all directions */
+    double others;               /* of the best of the other ways; 0: there is none */
 } sli_fused_split;
 
 sli_fused_split sli_fused_split_of(const sli_fused_shape *shape);

@@ -67,12 +67,19 @@ static void describe(const sli_problem *p, const sli_caps *caps, char *text, siz
     const sli_cpu_machine machine = sli_cpu_machine_of(caps);
     const sli_cpu_stack_cut cut = sli_cpu_stack_cut_of(p, ops, &machine, false);
     char backward[32] = "";
+    double apart = 0;
+    for (int l = 0; l < p->layers; l++) {
+        const sli_problem layer = sli_cpu_stack_layer(p, l);
+        apart += sli_fused_seconds(&layer, caps);
+    }
     if (p->train) {
         const sli_cpu_stack_cut back = sli_cpu_stack_cut_of(p, ops, &machine, true);
         snprintf(backward, sizeof backward, ", backward of %d", piece_steps(p, &back));
     }
-    snprintf(text, capacity, "panels of %s, %d lanes; %d thread%s: the layers as a wavefront, pieces of %d steps%s",
-             ops->name, ops->lanes, cut.members, cut.members == 1 ? "" : "s", piece_steps(p, &cut), backward);
+    snprintf(text, capacity,
+             "panels of %s, %d lanes; %d thread%s: the layers as a wavefront, pieces of %d steps%s; one by one %.4g us",
+             ops->name, ops->lanes, cut.members, cut.members == 1 ? "" : "s", piece_steps(p, &cut), backward,
+             1e6 * apart);
 }
 
 #define STACK_ROW(OP)                                                                                              \
