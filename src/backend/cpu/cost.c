@@ -9,6 +9,7 @@ typedef struct rates {
     double few[3];       /* of that: one row, two, three to five */
     double product;      /* products over time, their operands packed */
     double product_bf16; /* of those of bf16, by AMX; elsewhere they are floats */
+    double most_speed;   /* of forms of weights beside floats, their operands' conversion included; 0: what they say */
     double pack;         /* a number of those */
     double result;       /* a number of what they give, for each piece of k */
     double thin;         /* bytes of b in products of few rows */
@@ -23,7 +24,8 @@ typedef struct rates {
 
 /* avx2, base: measured on a Zen 3 (two virtual CPUs, 512 KB of L2, 32 MB of L3), 2026-11-21: products and cells one by one, what is
  * around them by fitting whole layers, of which bench/results/cpu_predicted_2026-11-21.txt has predicted beside measured times.
- * avx512, and bf16 on AMX: fitted to bench/results/cpu_layers_xeon_2026-11-21.jsonl (Sapphire Rapids). neon: an estimate. */
+ * avx512, and bf16 on AMX, where small layers take up to twice as long: fitted to bench/results/cpu_layers_xeon_2026-11-21.jsonl
+ * (Sapphire Rapids). neon: an estimate. */
 static const rates rates_avx2 = {.flops = 91e9,
                                  .few = {0.8, 0.8, 0.9},
                                  .product = 90e9,
@@ -39,10 +41,11 @@ static const rates rates_avx2 = {.flops = 91e9,
                                  .team = 1.5e-6,
                                  .moved = 0.15e-9,
                                  .beside = 0.94};
-static const rates rates_avx512 = {.flops = 165e9,
+static const rates rates_avx512 = {.flops = 155e9,
                                    .few = {0.9, 0.9, 0.95},
-                                   .product = 112e9,
-                                   .product_bf16 = 800e9,
+                                   .product = 106e9,
+                                   .product_bf16 = 500e9,
+                                   .most_speed = 3.5,
                                    .pack = 0.2e-9,
                                    .result = 0.15e-9,
                                    .thin = 25e9,
@@ -117,7 +120,9 @@ double sli_cost_step(const sli_cpu_machine *machine, const sli_cost_panels *p) {
     const double share = fmin(1, kept(0.45, machine->l3_bytes, 16 << 20) / fmax(p->all_bytes, 1)),
                  rest = p->bytes - near;
     const double loads = near / r->l2 + rest * (share / r->l3 + (1 - share) / r->dram);
-    const double products = p->flops / (r->flops * fill * (p->speed > 0 ? p->speed : 1));
+    double speed = p->speed > 0 ? p->speed : 1;
+    if (r->most_speed > 0) speed = fmin(speed, r->most_speed);
+    const double products = p->flops / (r->flops * fill * speed);
     return sqrt(sqrt(pow(loads, 4) + pow(products, 4))) / (p->threads + machine->others > 1 ? r->beside : 1);
 }
 
