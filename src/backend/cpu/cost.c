@@ -35,9 +35,9 @@ static const rates rates_avx2 = {.flops = 91e9,
                                  .l2 = 100e9,
                                  .l3 = 65e9,
                                  .dram = 18e9,
-                                 .cell = {{2.6e-9, 1.6e-9}, {2.0e-9, 1.2e-9}, {2.2e-9, 1.6e-9}},
+                                 .cell = {{2.6e-9, 1.6e-9}, {1.7e-9, 1.2e-9}, {2.2e-9, 1.6e-9}},
                                  .entry = {0.06e-6, 0.12e-6},
-                                 .barrier = {0.3e-6, 0.05e-6},
+                                 .barrier = {0.24e-6, 0.05e-6},
                                  .team = 1.5e-6,
                                  .moved = 0.15e-9,
                                  .beside = 0.94};
@@ -54,7 +54,7 @@ static const rates rates_avx512 = {.flops = 155e9,
                                    .dram = 18e9,
                                    .cell = {{1.7e-9, 1.2e-9}, {1.4e-9, 0.9e-9}, {1.0e-9, 0.8e-9}},
                                    .entry = {0.06e-6, 0.12e-6},
-                                   .barrier = {0.3e-6, 0.05e-6},
+                                   .barrier = {0.24e-6, 0.05e-6},
                                    .team = 1.5e-6,
                                    .moved = 0.15e-9,
                                    .beside = 0.97};
@@ -69,7 +69,7 @@ static const rates rates_base = {.flops = 26e9,
                                  .dram = 18e9,
                                  .cell = {{7e-9, 4e-9}, {6e-9, 3e-9}, {5e-9, 3e-9}},
                                  .entry = {0.06e-6, 0.12e-6},
-                                 .barrier = {0.3e-6, 0.05e-6},
+                                 .barrier = {0.24e-6, 0.05e-6},
                                  .team = 1.5e-6,
                                  .moved = 0.2e-9,
                                  .beside = 0.94};
@@ -84,7 +84,7 @@ static const rates rates_neon = {.flops = 40e9,
                                  .dram = 15e9,
                                  .cell = {{5e-9, 3e-9}, {4e-9, 2.5e-9}, {3e-9, 2e-9}},
                                  .entry = {0.06e-6, 0.12e-6},
-                                 .barrier = {0.3e-6, 0.05e-6},
+                                 .barrier = {0.24e-6, 0.05e-6},
                                  .team = 1.5e-6,
                                  .moved = 0.2e-9,
                                  .beside = 0.95};
@@ -123,7 +123,8 @@ double sli_cost_step(const sli_cpu_machine *machine, const sli_cost_panels *p) {
     double speed = p->speed > 0 ? p->speed : 1;
     if (r->most_speed > 0) speed = fmin(speed, r->most_speed);
     const double products = p->flops / (r->flops * fill * speed);
-    return sqrt(sqrt(pow(loads, 4) + pow(products, 4))) / (p->threads + machine->others > 1 ? r->beside : 1);
+    const double a = loads * loads, b = products * products; /* the root of fourth powers: mostly the larger one */
+    return sqrt(sqrt(a * a + b * b)) / (p->threads + machine->others > 1 ? r->beside : 1);
 }
 
 double sli_cost_cell(const sli_cpu_machine *machine, sli_op op, bool backward) {

@@ -90,7 +90,9 @@ sli_cpu_stack_cut sli_cpu_stack_cut_of(const sli_problem *p, const sli_panel_ops
     best.seconds = cut_seconds(p, ops, machine, members, 1, backward);
     for (int pieces = 2; members > 1 && sli_cpu_stack_pieces(chunk, p->batch, pieces) == pieces; pieces += pieces / 2) {
         const sli_cpu_stack_cut cut = {members, pieces, cut_seconds(p, ops, machine, members, pieces, backward)};
-        if (cut.seconds < best.seconds) best = cut;
+        if (cut.seconds >= best.seconds)
+            break; /* what is waited for falls, what a piece costs beside its steps rises */
+        best = cut;
     }
     return best;
 }
