@@ -192,9 +192,9 @@ static const struct {
         cell_more;      /* cells a warp: forward, backward; forward in training more; times squared */
     double addend, odd; /* a sum that a cell adds up; units whose v shares 32 bytes with others' */
     double turn;        /* of an exchange, what two halves do not hide of it */
-    /* Turns: streaming takes longer; until all that was given can be brought; a chunk; v: by a block, and of L2 by all; items
-     * whose sums are on their way in turns, times. */
-    double turn_stream, turn_exchange, turn_chunk, turn_rate, turn_l2_rate, turn_sums;
+    /* Turns: until all that was given can be brought; a chunk; v: by a block, and of L2 by all; items whose sums are on their way
+     * in turns, times. */
+    double turn_exchange, turn_chunk, turn_rate, turn_l2_rate, turn_sums;
     double turn_slot, turn_slots; /* wgmma: a chunk waits for its slot, from so many chunks a slot on */
     double together, together_shared, together_cell; /* wgmma: cycles; weights in shared memory; times cells squared */
     double backward;                                 /* times what is predicted so */
@@ -225,7 +225,6 @@ static const struct {
            .addend = 0.0057,
            .odd = 0.1,
            .turn = 0.93,
-           .turn_stream = 0.97,
            .turn_exchange = 1.37,
            .turn_chunk = 0.0175,
            .turn_rate = 590e3,
@@ -272,7 +271,7 @@ static double stream_us(const sli_persist_geometry *g, const sli_caps *caps) {
     if (streamed(g) <= 0) return 0;
     const bool in_l2 =
         bytes * sli_persist_group(g) * g->directions < rates.l2_part * (double)(caps->l2_bytes ? caps->l2_bytes : 1);
-    return (g->couriers > 0 ? rates.turn_stream : 1) * bytes / (in_l2 ? rates.l2_rate : rates.memory_rate);
+    return bytes / (in_l2 ? rates.l2_rate : rates.memory_rate);
 }
 
 static double flops_a_cycle(sl_dtype math) {
@@ -381,7 +380,8 @@ static bool place(const search *s, sli_persist_geometry *g) {
     g->in_registers = left / pair * 2;
     g->in_shared = g->tiles_k - g->in_registers;
     if (fits_shared(s, g)) return true;
-    if (s->kind == SLI_PERSIST_KIND_CLUSTER) return false;
+    /* In turns blocks that stream gave wrong sums on an H200 (2026-11-21; not in the emulation, not understood). */
+    if (s->kind == SLI_PERSIST_KIND_CLUSTER || g->couriers > 0) return false;
     g->in_registers = g->in_shared = 0;
     left = limit - sli_persist_registers(g);
     if (left < 0 || !fits_shared(s, g)) return false;

@@ -66,6 +66,7 @@ template <class C> struct persist_sizes : C {
     static_assert(couriers == 0 || C::gather == PERSIST_GRID, "turns are taken in a grid");
     static_assert(C::tiles_k % C::chunks == 0 && C::spread % C::share == 0, "chunks and shares are equal");
     static_assert(C::chunks == 1 || chunk_tiles % 2 == 0, "tiles go by pairs");
+    static_assert(couriers == 0 || streamed == 0, "in turns all weights stay on chip");
     static_assert(couriers == 0 || slot_bytes % (16 * C::share) == 0, "16 bytes are brought at a time");
     static_assert(exchange_pieces <= v_pieces && k * operand % 4 == 0, "v has room for the exchange");
     static_assert(C::gather != PERSIST_CLUSTER || C::units * operand % 16 == 0, "16 bytes are sent at a time");
