@@ -123,14 +123,16 @@ static int together_registers(const sli_persist_geometry *g) {
  * from global memory). f32x3 keeps weights as high and low parts. Compared with what nvcc 13.0 spills, LSTM of 128 to 2048
  * units, all types: at most a few registers. */
 int sli_persist_registers(const sli_persist_geometry *g) {
-    const bool ffma = g->math == SL_F32, split = g->math == SL_F32X3;
-    const int addresses = g->backward ? 62 : 56, rows = ffma ? 24 : (split ? 8 : 4) * g->tiles_n;
+    const bool ffma = g->math == SL_F32, split = g->math == SL_F32X3, together = sli_persist_together(g);
+    const int cells = sli_persist_cells(g), addresses = g->backward ? 62 : 56;
+    const bool twice = !ffma && !together && cells > 1 && g->tiles_m * g->tiles_n <= 4; /* persist_two_sums */
     const int kept = (split ? 8 : 4) * g->tiles_m * g->in_registers;
-    const int sums = (ffma ? 8 : 4) * g->tiles_m * g->tiles_n;
+    const int sums = (ffma ? 8 : 4) * g->tiles_m * g->tiles_n * (twice ? 2 : 1);
+    if (together) return kept + sums + together_registers(g);
+    const int rows = ffma ? 24 : (split ? 8 : 4) * g->tiles_n;
     const int passing = 4 * g->tiles_m * (streamed(g) > 0 ? 4 : g->in_shared > 0 ? 2 : 0);
-    const int cells = cell_registers(g) * sli_persist_cells(g) * (g->couriers ? 1 : g->halves);
-    if (sli_persist_together(g)) return kept + sums + together_registers(g);
-    return addresses + kept + sums + passing + rows + (split ? 32 : 0) + cells;
+    const int of_cells = cell_registers(g) * cells * (g->couriers ? 1 : g->halves) + (twice ? 8 : 0);
+    return addresses + kept + sums + passing + rows + (split ? 32 : 0) + of_cells;
 }
 
 /* Each of four schedulers has a quarter of the registers for its warps. */
