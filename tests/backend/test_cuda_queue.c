@@ -199,7 +199,7 @@ TEST(cuda_broken_recordings_leave_the_queue_usable) {
     REQUIRE_OK(b.ops->alloc(b.device, 4096, &block));
     REQUIRE_OK(b.ops->record_begin(b.queue));
     REQUIRE_OK(b.ops->zero(b.queue, block, 4096)); /* waits for what is recorded next */
-    b.plugin->inject(1, 900, false); /* cudaErrorStreamCaptureUnsupported, of its launch */
+    b.plugin->inject(1, 900, false);               /* cudaErrorStreamCaptureUnsupported, of its launch */
     sli_recording *recording = NULL;
     CHECK_FAILS(b.ops->record_end(b.queue, &recording), SL_ERR_DEVICE, "launch of copy");
     b.plugin->inject(0, 0, false);
