@@ -111,10 +111,11 @@ TEST(cuda_persist_overlap_of_both_directions) {
 }
 
 /* Memory does not depend on pieces: that of a shorter call, or of fewer rows, lies in the plan's. */
-TEST(cuda_persist_overlap_books_nothing_but_counters) {
-    const layer l = layer_of("lstm:b16_t1024_i256_h768_tf32_train", SLI_PERSIST_KIND_GRID, 0);
+static void check_booked(const char *text) {
+    const layer l = layer_of(text, SLI_PERSIST_KIND_GRID, 0);
     const sli_persist_scratch at = sli_persist_layout_backward(&l.p, &l.caps, &l.pair, l.chunk);
     const sli_persist_geometry *g = &l.pair.backward;
+    REQUIRE(!l.pair.backward_in_steps);
     CHECK(at.counters_bytes == sizeof(uint32_t) * (size_t)(g->groups * g->halves * g->reduce));
     CHECK(at.exchange >= at.counters + SLI_PERSIST_MOST_PIECES * at.counters_bytes);
     for (int steps = 1; steps <= l.p.steps; steps += 93)
@@ -129,6 +130,11 @@ TEST(cuda_persist_overlap_books_nothing_but_counters) {
             const int chunks = (sli_persist_span(&shorter, &pair, l.chunk) + l.chunk - 1) / l.chunk;
             CHECK(each >= 1 && each <= chunks && (chunks + each - 1) / each <= SLI_PERSIST_MOST_PIECES);
         }
+}
+
+TEST(cuda_persist_overlap_books_nothing_but_counters) {
+    check_booked("lstm:b16_t1024_i256_h768_tf32_train");
+    check_booked("lstm:b16_t64_i8192_h512_bf16_train"); /* products that fill the GPU, but not of half the rows */
 }
 
 /* `sluice plan` says it. */

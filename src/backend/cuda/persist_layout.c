@@ -137,9 +137,9 @@ sli_persist_scratch sli_persist_layout_forward(const sli_problem *p, const sli_c
 }
 
 /* Products of a chunk of fewer FLOPs are over in some dozen microseconds, a good part of which they do not fill the GPU: of one
- * direction they are computed side by side. */
-static size_t beside_bytes(const sli_step_shape *s, const sli_step_scratch *step) {
-    const double most = 2e10, flops = 2.0 * (double)s->rows * (double)s->GH * (double)(s->O > s->I ? s->O : s->I);
+ * direction they are computed side by side. The plan's rows decide: a call of fewer has no more memory. */
+static size_t beside_bytes(const sli_step_shape *s, const sli_step_scratch *step, int64_t planned_rows) {
+    const double most = 2e10, flops = 2.0 * (double)planned_rows * (double)s->GH * (double)(s->O > s->I ? s->O : s->I);
     if (s->directions == 2 || s->recompute || flops > most) return 0; /* recomputed gates: to save memory */
     return sli_round_up(step->pad_bytes, SLI_PERSIST_ALIGN) + sli_round_up(step->split_bytes, SLI_PERSIST_ALIGN) +
            sli_round_up(step->workspace_bytes, SLI_PERSIST_ALIGN);
@@ -159,7 +159,7 @@ sli_persist_scratch sli_persist_layout_backward(const sli_problem *p, const sli_
     sli_persist_scratch at = {.step = sli_step_layout_backward(p, caps, chunk, span > chunk ? span : chunk)};
     size_t end = at.step.stride;
     const bool bias = p->bias != SL_BIAS_NONE;
-    at.beside_bytes = beside_bytes(&s, &at.step);
+    at.beside_bytes = beside_bytes(&s, &at.step, (int64_t)chunk * pair->batch);
     at.beside = take(&end, 2 * at.beside_bytes);
     at.sums = take(&end, bias ? floats(chunks * s.B, s.us) : 0);
     at.sums_n = take(&end, bias && s.gru ? floats(chunks * s.B, s.H) : 0);
