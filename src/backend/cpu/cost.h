@@ -10,7 +10,7 @@ typedef struct sli_cpu_machine {
     int threads;
     int members;     /* of these can meet at a barrier: all, or 1 in a program's pool */
     size_t l2_bytes; /* of a core; 0: not known */
-    size_t l3_bytes; /* of all; 0: not known */
+    size_t l3_bytes; /* of those that share it; 0: not known */
     int others;      /* threads that compute something else meanwhile */
 } sli_cpu_machine;
 sli_cpu_machine sli_cpu_machine_of(const sli_caps *caps);

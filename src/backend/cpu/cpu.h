@@ -31,7 +31,7 @@ typedef struct sli_cpu {
     sli_isa isa;
     const struct sli_isa_ops *ops;
     const sli_blas *blas;                /* NULL: own GEMM */
-    size_t l2_bytes, l3_bytes;           /* of a core, of all; 0: not known */
+    size_t l2_bytes, l3_bytes;           /* of a core, of those that share it; 0: not known */
     const struct sli_fused_split *split; /* how threads share a step of cpu:fused; NULL: as predicted */
     int pieces;                          /* of a chunk in cpu:stack, at most; 0: as predicted */
 } sli_cpu;
