@@ -169,9 +169,9 @@ static void check_regions(const sli_problem *p, const sli_caps *caps, const sli_
             for (int c = pieces > 1 ? pieces - 2 : 0; c < pieces; c++) { /* a whole piece and the last */
                 const int left = p->steps - c * cut->piece;
                 const sli_problem part = sli_stack_part(p, l, left < cut->piece ? left : cut->piece);
-                const size_t own = backward ? sli_persist_layout_backward(&part, caps, &cut->pair, chunk).total
-                                            : sli_persist_layout_forward(&part, caps, &cut->pair, chunk).total;
-                if (own > most) most = own;
+                const sli_persist_scratch own = backward ? sli_persist_layout_backward(&part, caps, &cut->pair, chunk)
+                                                         : sli_persist_layout_forward(&part, caps, &cut->pair, chunk);
+                if (own.total - 2 * own.beside_bytes > most) most = own.total - 2 * own.beside_bytes;
             }
             of[count++] = (region){at.own[l], most};
             for (int k = 0; k < sli_problem_states(p); k++)

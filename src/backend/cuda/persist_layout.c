@@ -111,7 +111,7 @@ sli_persist_packed sli_persist_layout_packed(const sli_problem *p, const sli_per
     return at;
 }
 
-static void take_exchange(const sli_problem *p, const sli_persist_geometry *g, sli_persist_scratch *at, size_t *end) {
+static void take_exchange(const sli_persist_geometry *g, sli_persist_scratch *at, size_t *end) {
     size_t counters = 0, exchange = 0;
     if (g->gather == SLI_PERSIST_GRID) {
         const size_t each = (size_t)g->groups * (size_t)g->halves * (size_t)g->reduce;
@@ -124,15 +124,15 @@ static void take_exchange(const sli_problem *p, const sli_persist_geometry *g, s
     at->counters_bytes = counters;
     at->counters = take(end, SLI_PERSIST_MOST_PIECES * counters);
     at->exchange = take(end, exchange);
-    at->stride = *end;
-    at->total = *end * (size_t)sli_problem_directions(p);
 }
 
 sli_persist_scratch sli_persist_layout_forward(const sli_problem *p, const sli_caps *caps, const sli_persist_pair *pair,
                                                int chunk) {
     sli_persist_scratch at = {.step = sli_step_layout_forward(p, caps, sli_persist_span(p, pair, chunk))};
     size_t end = at.step.stride;
-    take_exchange(p, &pair->forward, &at, &end);
+    take_exchange(&pair->forward, &at, &end);
+    at.stride = end;
+    at.total = end * (size_t)sli_problem_directions(p);
     return at;
 }
 
@@ -159,11 +159,13 @@ sli_persist_scratch sli_persist_layout_backward(const sli_problem *p, const sli_
     sli_persist_scratch at = {.step = sli_step_layout_backward(p, caps, chunk, span > chunk ? span : chunk)};
     size_t end = at.step.stride;
     const bool bias = p->bias != SL_BIAS_NONE;
-    at.beside_bytes = beside_bytes(&s, &at.step, (int64_t)chunk * pair->batch);
-    at.beside = take(&end, 2 * at.beside_bytes);
     at.sums = take(&end, bias ? floats(chunks * s.B, s.us) : 0);
     at.sums_n = take(&end, bias && s.gru ? floats(chunks * s.B, s.H) : 0);
     at.sums_peep = take(&end, p->peephole ? floats(chunks * s.B, 3 * s.H) : 0);
-    take_exchange(p, &pair->backward, &at, &end);
+    take_exchange(&pair->backward, &at, &end);
+    at.beside_bytes = beside_bytes(&s, &at.step, (int64_t)chunk * pair->batch);
+    at.beside = take(&end, 2 * at.beside_bytes);
+    at.stride = end;
+    at.total = end * (size_t)sli_problem_directions(p);
     return at;
 }

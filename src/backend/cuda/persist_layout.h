@@ -38,14 +38,14 @@ sli_persist_packed sli_persist_layout_packed(const sli_problem *problem, const s
 
 typedef struct sli_persist_scratch {
     sli_step_scratch step; /* dz, dr: of a span */
-    size_t beside;         /* [2] of beside_bytes: pad, split, workspace of products beside others; 0 bytes: none are */
-    size_t beside_bytes;
-    size_t sums;      /* float [chunks of a span][B][us]: dz of a chunk summed over time */
-    size_t sums_n;    /* float [chunks][B][H]: n's part of dr, GRU */
-    size_t sums_peep; /* float [chunks][B][3 H] */
-    size_t counters;  /* uint32 [MOST_PIECES][groups][halves][reduce], gather over the grid: of each piece's launch */
+    size_t sums;           /* float [chunks of a span][B][us]: dz of a chunk summed over time */
+    size_t sums_n;         /* float [chunks][B][H]: n's part of dr, GRU */
+    size_t sums_peep;      /* float [chunks][B][3 H] */
+    size_t counters; /* uint32 [MOST_PIECES][groups][halves][reduce], gather over the grid: of each piece's launch */
     size_t counters_bytes; /* of one launch */
     size_t exchange;       /* operand [groups][halves][2][reduce][rows][exchange row] */
+    size_t beside;         /* [2] of beside_bytes: pad, split, workspace of products beside others; 0 bytes: none are */
+    size_t beside_bytes;   /* in lanes none are: there memory ends at `beside` */
     size_t stride, total;
 } sli_persist_scratch;
 sli_persist_scratch sli_persist_layout_forward(const sli_problem *problem, const sli_caps *caps,

@@ -121,7 +121,7 @@ sli_stack_places sli_stack_layout_scratch(const sli_problem *p, const sli_caps *
         const sli_problem piece = piece_of(p, cut, l);
         const sli_persist_scratch own = backward ? sli_persist_layout_backward(&piece, caps, &cut->pair, chunk)
                                                  : sli_persist_layout_forward(&piece, caps, &cut->pair, chunk);
-        at.own[l] = take(&at.total, own.total);
+        at.own[l] = take(&at.total, own.total - 2 * own.beside_bytes);
         at.states[l] = take(&at.total, 2 * state_bytes(p) * (size_t)sli_problem_states(p));
         at.between[l] = take(&at.total, backward || !p->train ? between_bytes(p, l) : 0);
     }

@@ -79,7 +79,7 @@ void overwrite(const sli_call &call, bool backward) {
         return complain(why.text);
     const sli_persist_scratch at = backward ? sli_persist_layout_backward(&call.problem, &world.caps, &pair, call.chunk)
                                             : sli_persist_layout_forward(&call.problem, &world.caps, &pair, call.chunk);
-    memset(call.scratch, 0xee, at.total);
+    memset(call.scratch, 0xee, at.total - 2 * at.beside_bytes);
 }
 
 void forward(const sli_call &call) {
