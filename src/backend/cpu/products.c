@@ -192,7 +192,7 @@ void *sli_cpu_products_space(const sli_call *call, size_t *bytes) {
     const size_t booked = sli_cpu_products_bytes(&call->problem, call->chunk);
     const uintptr_t end = (uintptr_t)call->scratch + call->scratch_bytes;
     const uintptr_t space = (end - booked + SLI_ALIGN - 1) / SLI_ALIGN * SLI_ALIGN;
-    *bytes = booked ? end - space : 0;
+    *bytes = booked ? booked - SLI_ALIGN : 0; /* by shape alone, wherever the scratch ends: who asks may decide by it */
     return (void *)space;
 }
 
