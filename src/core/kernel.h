@@ -35,7 +35,7 @@ typedef struct sli_caps {
     bool recomputes;    /* set by the planner for the second try: only problems that can be cut into segments */
     size_t free_memory; /* cuda: when the plan was made; 0 where not known */
     size_t memory, shared_memory, l2_bytes;
-    size_t l3_bytes; /* cpu: of all cores; 0: not known */
+    size_t l3_bytes; /* cpu: of the cores that share one; 0: not known */
 } sli_caps;
 
 const char *sli_isa_name(sli_isa isa);
@@ -219,8 +219,7 @@ typedef struct sli_booking {
     size_t saved, scratch_forward, scratch_backward, packed;
 } sli_booking; /* bytes, any size */
 
-/* What backward reads, so that memory can be reused: bits of in[] and out[]. */
-enum { SLI_CUTS = 4, SLI_CUT_NAME = 96 }; /* cuts of one direction that count */
+enum { SLI_CUTS = 4, SLI_CUT_NAME = 96 }; /* cuts of one pass that have names, and such a name's room */
 
 typedef struct sli_kernel {
     const char *name; /* "cpu:step" */
@@ -244,7 +243,8 @@ typedef struct sli_kernel {
     void (*describe)(const sli_problem *problem, const sli_caps *caps, char *text, size_t capacity);
     sli_kernel_fn pack; /* param -> packed; NULL without packed copies */
     sli_kernel_fn forward;
-    sli_kernel_fn backward;      /* NULL where there is nothing to do (onehot, norm, optim) */
+    sli_kernel_fn backward; /* NULL where there is nothing to do (onehot, norm, optim) */
+    /* What backward reads, so that other memory can be reused. */
     unsigned backward_reads_in;  /* bit k: backward reads in[k] */
     unsigned backward_reads_out; /* bit k: backward reads out[k] */
     bool gradient_in_place;      /* d_in[0] may be the same memory as in[0] */

@@ -111,6 +111,34 @@ TEST(cuda_recordings_replay_what_memory_holds_then) {
     close_bench(&b);
 }
 
+/* More copies than are recorded together, each of what the one before wrote; zeros between. */
+TEST(cuda_recorded_copies_keep_their_order) {
+    enum { PIECES = 13, WORDS = 40 };
+    bench b = open_bench();
+    int32_t *block = NULL, got[(PIECES + 1) * WORDS], sent[WORDS];
+    REQUIRE_OK(b.ops->alloc(b.device, sizeof got, (void **)&block));
+    REQUIRE_OK(b.ops->record_begin(b.queue));
+    for (int i = 0; i < PIECES; i++) {
+        REQUIRE_OK(b.ops->copy(b.queue, block + (i + 1) * WORDS, block + i * WORDS, sizeof sent));
+        REQUIRE_OK(b.ops->zero(b.queue, block + (i + 1) * WORDS, (size_t)(i + 1) * sizeof *block));
+    }
+    REQUIRE_OK(b.ops->zero(b.queue, block, 4));
+    sli_recording *recording = NULL;
+    REQUIRE_OK(b.ops->record_end(b.queue, &recording));
+    for (int round = 1; round <= 2; round++) {
+        for (int i = 0; i < WORDS; i++) sent[i] = 1000 * round + i;
+        REQUIRE_OK(b.ops->upload(b.queue, block, sent, sizeof sent));
+        REQUIRE_OK(b.ops->replay(b.queue, recording));
+        REQUIRE_OK(b.ops->download(b.queue, got, block, sizeof got));
+        CHECK(got[0] == 0 && got[1] == sent[1]);
+        for (int i = 1; i <= PIECES; i++)
+            for (int k = 0; k < WORDS; k++) CHECK(got[i * WORDS + k] == (k < i ? 0 : sent[k]));
+    }
+    b.ops->recording_free(b.queue, recording);
+    b.ops->free(b.device, block, sizeof got);
+    close_bench(&b);
+}
+
 static double seconds_now(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);

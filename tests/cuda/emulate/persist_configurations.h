@@ -38,6 +38,7 @@ BACKWARD(t5, R, F32X3, GRID, 8, 1, 3, 1, 4, 1, 8, 1, 1, 0, 1, TURNS, 1, 1, 2)
 FORWARD(t6, L, BF16, GRID, 8, 1, 4, 1, 1, 2, 4, 1, 1, 1, 0, TURNS, 2, 1, 2)
 BACKWARD(t7, L, BF16, GRID, 8, 2, 2, 1, 1, 1, 8, 1, 1, 0, 1, TURNS, 2, 1, 2)
 BACKWARD(t8, G, F32, GRID, 8, 2, 2, 1, 2, 1, 8, 1, 2, 2, 0, TURNS, 1, 1, 2)
+FORWARD(t9, L, BF16, GRID, 8, 1, 8, 1, 1, 2, 4, 1, 1, 1, 0, TURNS, 8, 1, 2)
 /* Four warps multiply together. */
 FORWARD(w0, L, BF16, GRID, 16, 1, 4, 2, 2, 4, 2, 1, 2, 2, 0, TURNS, 2, 1, 2)
 FORWARD(w1, G, TF32, GRID, 8, 1, 4, 4, 2, 4, 2, 1, 2, 2, 0, TURNS, 4, 1, 3)

@@ -75,10 +75,13 @@ void sli_queue_put(sli_queue *queue, void *to, const void *from, size_t bytes) {
     for (int i = 0; i < queue->put_count; i++)
         if (is_in_order(&queue->puts[i], &put)) sli_queue_put_now(queue);
     if (!waits || queue->put_count == SLI_PUTS) sli_queue_put_now(queue);
-    if (waits)
+    if (waits) {
         queue->puts[queue->put_count++] = put;
-    else
-        (void)sli_cuda_put(queue, queue->stream, to, from, bytes);
+        return;
+    }
+    sli_profile_mark(queue, SLI_PHASE_OTHER, NULL);
+    (void)sli_cuda_put(queue, queue->stream, to, from, bytes);
+    sli_profile_mark(queue, SLI_PHASE_GAP, NULL);
 }
 
 void sli_queue_put_now(sli_queue *queue) {

@@ -109,6 +109,7 @@ static void forward(const sli_call *call, sli_persist_kind kind) {
         sli_persist_enter_span(&p, first, end);
         forward_span(&p, first, end);
     }
+    if (begins_beside(&p) && sli_cuda_failed(p.queue)) sli_cuda_join(p.queue); /* no span may have done it */
 }
 
 /* ----------------------------------------------------------------------------------------------------- backward -- */

@@ -205,9 +205,7 @@ sl_status sli_cuda_read_slot(sli_queue *queue, int slot, void *to_host, size_t b
 sl_status sli_cuda_copy(sli_queue *queue, void *to, const void *from, size_t bytes) {
     SLI_TRY(sli_queue_enter(queue));
     if (bytes == 0) return SL_OK;
-    if (!queue->recording_now) sli_profile_mark(queue, SLI_PHASE_OTHER, NULL);
     sli_queue_put(queue, to, from, bytes);
-    if (!queue->recording_now) sli_profile_mark(queue, SLI_PHASE_GAP, NULL);
     return sli_queue_status(queue);
 }
 
