@@ -12,6 +12,17 @@ bool sli_refuse(sli_why *why, const char *format, ...) {
     return false;
 }
 
+bool sli_takes_stack(const sli_problem *p, sli_why *why) {
+    NEED(p->layers > 1, "runs layers of a stack side by side, there is one");
+    NEED(p->layers <= SLI_MAX_PARTS, "%d layers: at most %d go into one call", p->layers, SLI_MAX_PARTS);
+    NEED(!p->bidirectional, "runs layers side by side: with two directions a layer needs all of the one before");
+    NEED(!(p->dropout > 0 && p->train), "dropout %g between layers is a step of its own, which draws the mask",
+         p->dropout);
+    NEED(!(p->recurrent_dropout > 0) && !(p->zoneout_h > 0) && !(p->zoneout_c > 0),
+         "recurrent dropout and zoneout are drawn layer by layer");
+    return true;
+}
+
 const char *sli_isa_name(sli_isa isa) {
     static const char *const names[] = {"base", "neon", "avx2", "avx512", "amx"};
     return (unsigned)isa < sizeof names / sizeof *names ? names[isa] : "?";

@@ -4,6 +4,7 @@
 #define SLI_KERNEL_H
 
 #include <math.h>
+#include <string.h>
 
 #include "problem.h"
 #include "rng.h"
@@ -200,6 +201,22 @@ static inline double sli_call_optimizer_step(const sli_call *call) {
     return call->scalars->optimizer_step - (call->metrics ? call->metrics->skipped : 0);
 }
 
+/* A stack's call as one layer's, without tensors and with its parameters; the problem is the stack's still. */
+static inline sli_call sli_call_of_layer(const sli_call *call, int layer) {
+    sli_call own = *call;
+    memset(own.in, 0, sizeof own.in);
+    memset(own.out, 0, sizeof own.out);
+    memset(own.d_out, 0, sizeof own.d_out);
+    memset(own.d_in, 0, sizeof own.d_in);
+    own.accumulate = 0;
+    for (int k = 0; k < SLI_MAX_PARAM; k++) {
+        const bool is_own = k < SLI_PART_PARAMS;
+        own.param[k] = is_own ? call->param[layer * SLI_PART_PARAMS + k] : NULL;
+        own.d_param[k] = is_own ? call->d_param[layer * SLI_PART_PARAMS + k] : NULL;
+    }
+    return own;
+}
+
 /* -------------------------------------------------------------------------------------------------------- rows -- */
 typedef struct sli_why {
     char text[256];
@@ -210,6 +227,9 @@ bool sli_refuse(sli_why *why, const char *format, ...) SLI_PRINTF(2, 3);
     do {                                                       \
         if (!(condition)) return sli_refuse(why, __VA_ARGS__); \
     } while (0)
+
+/* What rows need that run the layers of a stack side by side, a piece of time behind each other, on whatever device. */
+bool sli_takes_stack(const sli_problem *problem, sli_why *why);
 
 typedef struct sli_cost {
     double flops, bytes;

@@ -10,13 +10,7 @@ static const sli_panel_ops *panels_of(const sli_problem *p, const sli_caps *caps
 }
 
 static bool eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
-    NEED(p->layers > 1, "runs layers of a stack side by side, there is one");
-    NEED(p->layers <= SLI_MAX_PARTS, "%d layers: at most %d go into one call", p->layers, SLI_MAX_PARTS);
-    NEED(!p->bidirectional, "runs layers side by side: with two directions a layer needs all of the one before");
-    NEED(!(p->dropout > 0 && p->train), "dropout %g between layers is a step of its own, which draws the mask",
-         p->dropout);
-    NEED(!(p->recurrent_dropout > 0) && !(p->zoneout_h > 0) && !(p->zoneout_c > 0),
-         "recurrent dropout and zoneout are drawn layer by layer");
+    if (!sli_takes_stack(p, why)) return false;
     NEED(p->mask == SLI_MASK_NONE, "cuts time into pieces of the same rows; with masks or lengths they differ");
     NEED(!caps->have_blas || p->dtype != SL_F32,
          "products over time go to a BLAS here, whose sums depend on the number of rows in a piece");

@@ -1,5 +1,4 @@
 /* cpu:stack: pack, forward, backward. */
-#include <string.h>
 #include "backend/cpu/stack.h"
 
 /* A layer, in order of the wave: backward the last one is the first. Pieces come one after the other. */
@@ -48,19 +47,9 @@ static void set_states(const sli_call *call, int layer, sli_call *own) {
 
 /* One layer on one thread, without tensors. */
 static sli_call layer_call(const sli_call *call, int layer) {
-    sli_call own = *call;
+    sli_call own = sli_call_of_layer(call, layer);
     own.problem = sli_cpu_stack_layer(&call->problem, layer);
     own.threads = NULL;
-    memset(own.in, 0, sizeof own.in);
-    memset(own.out, 0, sizeof own.out);
-    memset(own.d_out, 0, sizeof own.d_out);
-    memset(own.d_in, 0, sizeof own.d_in);
-    own.accumulate = 0;
-    for (int k = 0; k < SLI_MAX_PARAM; k++) {
-        const bool is_own = k < SLI_PART_PARAMS;
-        own.param[k] = is_own ? call->param[layer * SLI_PART_PARAMS + k] : NULL;
-        own.d_param[k] = is_own ? call->d_param[layer * SLI_PART_PARAMS + k] : NULL;
-    }
     return own;
 }
 

@@ -4,13 +4,7 @@
 #include "backend/cuda/stack_layout.h"
 
 static bool eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
-    NEED(p->layers > 1, "runs layers of a stack side by side, there is one");
-    NEED(p->layers <= SLI_MAX_PARTS, "%d layers: at most %d go into one call", p->layers, SLI_MAX_PARTS);
-    NEED(!p->bidirectional, "runs layers side by side: with two directions a layer needs all of the one before");
-    NEED(!(p->dropout > 0 && p->train), "dropout %g between layers is a step of its own, which draws the mask",
-         p->dropout);
-    NEED(!(p->recurrent_dropout > 0) && !(p->zoneout_h > 0) && !(p->zoneout_c > 0),
-         "recurrent dropout and zoneout are drawn layer by layer");
+    if (!sli_takes_stack(p, why)) return false;
     for (int l = 0; l < 2; l++) {
         const sli_problem part = sli_stack_part(p, l, p->steps);
         if (!sli_cuda_lstm_cluster.eligible(&part, caps, why)) return false;

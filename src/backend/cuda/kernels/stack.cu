@@ -1,6 +1,5 @@
 /* cuda:stack: pack, forward, backward. Pieces are calls of cuda:cluster, each layer's in a stream of its own; they are queued
  * diagonal by diagonal, so that neighbours in the order of queueing do not depend on each other. */
-#include <string.h>
 
 #include "backend/cuda/runtime/functions.h"
 #include "backend/cuda/stack_layout.h"
@@ -90,19 +89,9 @@ static void set_tensors(const stack_call *s, int layer, int t, sli_call *piece) 
 
 /* A call of one layer, without tensors. */
 static sli_call layer_call(const stack_call *s, int layer, int steps) {
-    sli_call own = *s->call;
+    sli_call own = sli_call_of_layer(s->call, layer);
     own.problem = sli_stack_part(&s->call->problem, layer, steps);
     own.planned_batch = s->cut.planned_batch;
-    memset(own.in, 0, sizeof own.in);
-    memset(own.out, 0, sizeof own.out);
-    memset(own.d_out, 0, sizeof own.d_out);
-    memset(own.d_in, 0, sizeof own.d_in);
-    own.accumulate = 0;
-    for (int k = 0; k < SLI_MAX_PARAM; k++) {
-        const bool is_own = k < SLI_PART_PARAMS;
-        own.param[k] = is_own ? s->call->param[layer * SLI_PART_PARAMS + k] : NULL;
-        own.d_param[k] = is_own ? s->call->d_param[layer * SLI_PART_PARAMS + k] : NULL;
-    }
     own.packed = at(s->call->packed, s->packed.own[layer]);
     own.scratch = at(s->call->scratch, s->scratch.own[layer]);
     return own;
