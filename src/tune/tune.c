@@ -29,7 +29,7 @@ typedef struct tuner {
     sli_text choices, notes;
     /* The problem at hand. */
     way ways[SLI_BENCH_WAYS];
-    int way_count;
+    int way_count, timed; /* the first `timed` have their time */
 } tuner;
 
 /* ------------------------------------------------------------------------------------------------------ problems -- */
@@ -112,7 +112,7 @@ static void find_ways(tuner *t, const sli_problem *problem) {
         double seconds = sli_kernel_seconds(rows[k], problem, &t->plan->caps);
         if (seconds >= 0 && (least < 0 || seconds < least)) least = seconds;
     }
-    t->way_count = 0;
+    t->way_count = t->timed = 0;
     for (int k = 0; k < count; k++)
         if (k == 0 || !is_hopeless(t, rows[k], problem, least)) add_row(t, rows[k], problem);
     if (count > 0 && sli_problem_parts(problem) > 1) add_way(t, NULL, 0, "parts");
@@ -125,20 +125,21 @@ static const way *fastest(const tuner *t) {
     return best;
 }
 
-/* The fastest row has other cuts of backward: these ways are left, beside the fastest. */
+/* The fastest row has other cuts of backward: these ways are left, beside the fastest, whose time stands: what is remembered
+ * chooses the same. */
 static bool find_backward_ways(tuner *t, const sli_problem *problem) {
     const way *best = fastest(t);
     if (!best || !best->row || !best->row->cut || !problem->train) return false;
     const way first = *best;
     t->ways[0] = first;
-    t->way_count = 1;
+    t->way_count = t->timed = 1;
     for (int backward = 1; backward < SLI_CUTS; backward++)
         add_cut(t, first.row, problem, first.cut + SLI_CUTS * backward);
     return t->way_count > 1;
 }
 
 static bool recall(tuner *t, const char *problem) {
-    for (int k = 0; k < t->way_count; k++) {
+    for (int k = t->timed; k < t->way_count; k++) {
         t->ways[k].seconds = t->again ? -1 : sli_tuned_seconds(&t->tuned, problem, t->ways[k].name);
         if (t->ways[k].seconds < 0) return false;
     }
@@ -156,18 +157,19 @@ static void keep_time(void *context, const sl_timing *timing) {
 static sl_status time_ways(tuner *t, const sli_problem *problem, const char *text) {
     sli_arena arena;
     sli_bench_way ways[SLI_BENCH_WAYS];
+    const int first = t->timed, count = t->way_count - t->timed;
     sl_status status = SL_OK;
     sli_arena_init(&arena, &t->plan->allocator);
-    for (int k = 0; k < t->way_count; k++) {
+    for (int k = first; k < t->way_count; k++) {
         t->ways[k].seconds = -1;
         ways[k].name = t->ways[k].name;
         ways[k].choices =
             sli_arena_format(&arena, "%s%s %s\n", t->choices.data ? t->choices.data : "", text, t->ways[k].name);
         if (!ways[k].choices) status = sli_fail_memory("choices to be timed", t->choices.length);
     }
-    if (status == SL_OK) status = sli_bench_ways(problem, &t->options, ways, t->way_count, SECONDS, keep_time, t);
+    if (status == SL_OK) status = sli_bench_ways(problem, &t->options, ways + first, count, SECONDS, keep_time, t);
     sli_arena_free(&arena);
-    for (int k = 0; k < t->way_count && status == SL_OK; k++)
+    for (int k = first; k < t->way_count && status == SL_OK; k++)
         if (t->ways[k].seconds > 0) status = sli_tuned_add(&t->tuned, text, t->ways[k].name, t->ways[k].seconds);
     return status;
 }
@@ -202,13 +204,13 @@ static sl_status tune_problem(tuner *t, const sli_problem *problem) {
     find_ways(t, problem);
     if (t->way_count < 2) return SL_OK;
     sl_status status = measure(t, problem, text);
-    if (status == SL_OK && find_backward_ways(t, problem)) status = measure(t, problem, text);
-    if (status == SL_OK) {
-        choose(t, text);
-        return SL_OK;
+    const bool forward = status == SL_OK;
+    if (forward && find_backward_ways(t, problem)) status = measure(t, problem, text);
+    if (status != SL_OK) {
+        sli_text_printf(&t->notes, "%s%s was not timed: %s\n", forward ? "backward of " : "", text, sl_error_detail());
+        sli_clear_error();
     }
-    sli_text_printf(&t->notes, "%s was not timed: %s\n", text, sl_error_detail());
-    sli_clear_error();
+    if (forward) choose(t, text);
     return SL_OK;
 }
 

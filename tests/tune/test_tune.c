@@ -133,6 +133,10 @@ TEST(tune_takes_the_fastest_cut_of_a_row) {
     plan = tuned_plan(problem, (sl_plan_options){.device = "far:wide", .tune = SL_TUNE_AGAIN}); /* both are timed */
     CHECK(told(plan, problem, "far:wide@f0/b0") > 1e-3 && told(plan, problem, "far:wide@f1/b0") > 1e-3);
     CHECK(!strstr(sl_plan_explain(plan), "is not taken"));
+    /* Whatever was timed last, what is remembered of it chooses the same. */
+    sl_plan *same = tuned_plan(problem, (sl_plan_options){.device = "far:wide", .tune = SL_TUNE});
+    CHECK(strstr(sl_plan_explain(same), "(remembered)") && strcmp(sl_plan_choices(plan), sl_plan_choices(same)) == 0);
+    sl_plan_free(same);
     sl_plan_free(plan);
     cache_restore();
 }
