@@ -3,11 +3,13 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "backend/cuda/persist_geometry.h"
 
 enum {
-    ARRIVING = 4,     /* buffers for sums that arrive, in many turns */
+    ARRIVING = 4, /* buffers for sums that arrive, in many turns */
+    APART_BARRIERS = 3,
     PART = 128,       /* parts of shared memory begin at multiples of it: one row of banks */
     TILE_BYTES = 512, /* of weights, 16 a lane */
     LEAST_WARPS = 4,
@@ -21,6 +23,8 @@ enum {
     REGISTERS = 65536,
     MOST_REGISTERS = 255,
     COURIERS_LEAVE = 232, /* of 168 each of twelve warps: eight have more, the couriers 40 */
+    APART_LEAVE = 168,    /* of 128 each of sixteen warps, of which four have the cells */
+    APART_LEAVE_BACKWARD = 160,
     TURN_WARPS = 8,
     MOST_CHUNKS = 16, /* of v in many turns */
     MOST_SLOTS = 12,
@@ -75,7 +79,7 @@ static size_t arriving_bytes(const sli_persist_geometry *g) {
 /* Of the cells of one slice, between its turns. */
 static size_t state_bytes(const sli_persist_geometry *g) {
     const int states = g->gates == 4 ? (g->backward ? 3 : 2) : 1;
-    return sizeof(float) * (size_t)states * (size_t)sli_persist_cells(g) * 32 * (size_t)sli_persist_warps(g);
+    return sizeof(float) * (size_t)states * (size_t)sli_persist_cells(g) * 32 * (size_t)sli_persist_cell_warps(g);
 }
 
 sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
@@ -91,7 +95,8 @@ sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
     at.partial = take(&end, (turns ? 1 : halves) * partial_bytes(g));
     at.arriving = take(&end, (turns ? ARRIVING : 2 * halves) * arriving_bytes(g));
     at.weights = take(&end, warps * (size_t)g->in_shared * slab);
-    at.barriers = take(&end, (turns ? 2 * (size_t)g->slots + halves + ARRIVING : 8) * sizeof(uint64_t));
+    at.barriers =
+        take(&end, (turns ? 2 * (size_t)g->slots + halves + ARRIVING + APART_BARRIERS : 8) * sizeof(uint64_t));
     at.state = take(&end, turns ? halves * state_bytes(g) : 0);
     at.ranges = take(&end, turns ? halves * 2 * sizeof(int32_t) : 0);
     at.total = end;
@@ -114,6 +119,7 @@ static int cell_registers(const sli_persist_geometry *g) {
  * before (half the speed and less), so that these are from where it spills, not from what is counted. */
 static int together_registers(const sli_persist_geometry *g) {
     const int cells = sli_persist_cells(g);
+    if (g->apart > 0) return 32;
     if (!g->backward) return (cells <= 2 ? 64 + 12 * cells : 28 + 33 * cells) + (g->in_shared > 0 ? 4 : 0);
     const bool later = g->reduce > 1 && g->halves > 1; /* the cells come after the next item's product */
     return 40 + 50 * cells + (g->gates == 3 ? 12 : 0) + (later ? 15 : 0);
@@ -138,6 +144,7 @@ int sli_persist_registers(const sli_persist_geometry *g) {
 /* Each of four schedulers has a quarter of the registers for its warps. */
 static int register_limit(const sli_persist_geometry *g) {
     const int warps = sli_persist_warps(g);
+    if (g->apart > 0) return g->backward ? APART_LEAVE_BACKWARD : APART_LEAVE;
     if (g->couriers > 0) return COURIERS_LEAVE;
     const int each = REGISTERS / 4 / 32 / up(warps, 4) / 8 * 8;
     return each < MOST_REGISTERS ? each : MOST_REGISTERS;
@@ -194,15 +201,20 @@ static const struct {
         cell_more;      /* cells a warp: forward, backward; forward in training more; times squared */
     double addend, odd; /* a sum that a cell adds up; units whose v shares 32 bytes with others' */
     double turn;        /* of an exchange, what two halves do not hide of it */
-    /* Turns: until all that was given can be brought; a chunk; v: by a block, and of L2 by all; items whose sums are on their way
-     * in turns, times. */
-    double turn_exchange, turn_chunk, turn_rate, turn_l2_rate, turn_sums;
+    /* Turns: until all that was given can be brought; a chunk; v: by a block, and of L2 by all, and what of it holds up the
+     * item; of sums on their way: bytes that arrive in a block, an item, times an item whose cells wait for them; cells: of an item,
+     * of a warp (forward, backward, forward in training more), times squared, a sum that is added. */
+    double turn_exchange, turn_chunk, turn_rate, turn_l2_rate, turn_beside;
+    double turn_reduce_rate, turn_reduce, turn_reduced, turn_product;
+    double turn_cells, turn_cell[2], turn_cell_trains, turn_cell_more, turn_addend;
+    double turn_flops_16, turn_flops_tf32;
     double turn_slot, turn_slots; /* wgmma: a chunk waits for its slot, from so many chunks a slot on */
-    double together, together_shared, together_cell; /* wgmma: cycles; weights in shared memory; times cells squared */
-    double backward;                                 /* times what is predicted so */
-    double reduce_rate;                              /* bytes of sums that arrive in a block */
-    double l2_rate, memory_rate;                     /* weights a multiprocessor; an estimate */
-    double l2_part, memory_flow;                     /* of L2 that is ours; states and gates */
+    double together, together_shared, together_item; /* wgmma: cycles; weights in shared memory; of an item */
+    double apart_product, apart_cells; /* cells apart: what an item is longer than its product, its cells */
+    double backward;                   /* times what is predicted so */
+    double reduce_rate;                /* bytes of sums that arrive in a block */
+    double l2_rate, memory_rate;       /* weights a multiprocessor; an estimate */
+    double l2_part, memory_flow;       /* of L2 that is ours; states and gates */
 } rates = {.clock = 1850,
            .cluster = 0.12,
            .cluster_block = 0.004,
@@ -227,16 +239,29 @@ static const struct {
            .addend = 0.0057,
            .odd = 0.1,
            .turn = 0.93,
-           .turn_exchange = 1.37,
-           .turn_chunk = 0.0175,
-           .turn_rate = 590e3,
-           .turn_l2_rate = 4.0e6,
-           .turn_sums = 1.155,
-           .turn_slot = 3.4,
-           .turn_slots = 1.25,
-           .together = 21,
-           .together_shared = 3,
-           .together_cell = 0.082,
+           .turn_exchange = 1.77,
+           .turn_chunk = 0.0187,
+           .turn_rate = 212e3,
+           .turn_l2_rate = 13.7e6,
+           .turn_beside = 0.32,
+           .turn_reduce_rate = 195e3,
+           .turn_reduce = 0.096,
+           .turn_reduced = 1.164,
+           .turn_product = 0.675,
+           .turn_cells = 0.304,
+           .turn_cell = {0.09, 0.283},
+           .turn_cell_trains = 0.098,
+           .turn_cell_more = 0.03,
+           .turn_addend = 0.0074,
+           .turn_flops_16 = 3600,
+           .turn_flops_tf32 = 1800,
+           .turn_slot = 0.5,
+           .turn_slots = 2,
+           .together = 12.8,
+           .together_shared = 5.2,
+           .together_item = 0.086,
+           .apart_product = 0.283,
+           .apart_cells = 0.275,
            .backward = 0.82,
            .reduce_rate = 31e3,
            .l2_rate = 20e3,
@@ -276,31 +301,31 @@ static double stream_us(const sli_persist_geometry *g, const sli_caps *caps) {
     return bytes / (in_l2 ? rates.l2_rate : rates.memory_rate);
 }
 
-static double flops_a_cycle(sl_dtype math) {
-    return math == SL_F32     ? rates.flops_ffma
-           : math == SL_TF32  ? rates.flops_tf32
-           : math == SL_F32X3 ? rates.flops_tf32 / 3
-                              : rates.flops_16;
+static double flops_a_cycle(sl_dtype math, bool turns) {
+    const double of_16 = turns ? rates.turn_flops_16 : rates.flops_16;
+    const double of_tf32 = turns ? rates.turn_flops_tf32 : rates.flops_tf32;
+    return math == SL_F32 ? rates.flops_ffma : math == SL_TF32 ? of_tf32 : math == SL_F32X3 ? of_tf32 / 3 : of_16;
 }
 
-/* Of one half: matrix units; v, which each warp reads of its k (FFMA reads each value for itself, 16 of a row's 128 bytes used),
- * and weights from shared memory; sums of the warps, written and read. */
-/* An instruction of four warps takes as long for 16 as for 32 rows of the batch; their sums meet in shared memory. */
+/* Four warps at a time; their sums meet in shared memory. */
 static double together_us(const sli_persist_geometry *g) {
     const double cycles = rates.together * g->tiles_k + rates.together_shared * g->in_shared;
     const double sums = 2 * (double)partial_bytes(g) + (double)arriving_bytes(g);
     return ((double)sli_persist_warps(g) / 4 * g->tiles_m * cycles + sums / rates.shared_rate) / rates.clock;
 }
 
+/* Of one half: matrix units; v, which each warp reads of its k (FFMA reads each value for itself, 16 of a row's 128 bytes used),
+ * and weights from shared memory; sums of the warps, written and read. */
 static double product_us(const sli_persist_geometry *g, const sli_caps *caps) {
     if (sli_persist_together(g)) return together_us(g);
     const double m = tiled_m(g), k = tiled_k(g), rows = sli_persist_rows(g), warps = sli_persist_warps(g);
     const bool ffma = g->math == SL_F32;
     const double uneven = 4 * ceil(warps / 4) / warps; /* some schedulers have a warp more */
-    const double multiplied = 2 * m * k * rows / flops_a_cycle(g->math) * uneven;
+    const double multiplied = 2 * m * k * rows / flops_a_cycle(g->math, g->couriers > 0) * uneven;
     const double read = g->warps_m * k * rows * sli_persist_operand(g->math) * (ffma ? rates.ffma_reads : 1);
     const double weights = warps * (g->in_shared + 2.0 * streamed(g)) * g->tiles_m * TILE_BYTES;
-    const double work = (multiplied + (read + weights) / rates.shared_rate) * (ffma ? 1 : rates.product);
+    const double both = ffma ? 1 : g->couriers > 0 ? rates.turn_product : rates.product;
+    const double work = (multiplied + (read + weights) / rates.shared_rate) * both;
     const double sums = (2 * (double)partial_bytes(g) + (double)arriving_bytes(g)) / rates.shared_rate;
     return fmax((fmax(work, rates.chain * g->tiles_k) + sums) / rates.clock, stream_us(g, caps));
 }
@@ -308,8 +333,12 @@ static double product_us(const sli_persist_geometry *g, const sli_caps *caps) {
 static double cells_us(const sli_persist_geometry *g, bool train) {
     const double cells = sli_persist_cells(g);
     const double sums = sli_persist_ym(g) * (g->reduce == 1 ? g->warps_k : g->reduce);
-    const double each = rates.cell[g->backward] + (train && !g->backward ? rates.cell_trains : 0) + rates.addend * sums;
-    const bool odd = g->units * sli_persist_operand(g->math) % 32 != 0;
+    const bool odd = g->units * sli_persist_operand(g->math) % 32 != 0, more = train && !g->backward;
+    const double each = rates.cell[g->backward] + (more ? rates.cell_trains : 0) + rates.addend * sums;
+    const double of_turns =
+        rates.turn_cell[g->backward] + (more ? rates.turn_cell_trains : 0) + rates.turn_addend * sums;
+    if (g->couriers > 0)
+        return rates.turn_cells + of_turns * cells + rates.turn_cell_more * cells * cells + (odd ? rates.odd : 0);
     return rates.cells + rates.cells_warp * sli_persist_warps(g) + each * cells + rates.cell_more * cells * cells +
            (odd ? rates.odd : 0);
 }
@@ -326,23 +355,31 @@ static double bring_us(const sli_persist_geometry *g) {
     return bytes / rates.turn_rate + bytes * sli_persist_ctas(g) / g->share / rates.turn_l2_rate;
 }
 
-/* In turns a slice's product and cells, or its v, whichever takes longer. */
-static double item_us(const sli_persist_geometry *g, double computed) {
-    const double cells = sli_persist_cells(g);
+/* In turns a slice's product and cells, apart the longer of both; and its v, of which the most is brought beside them. */
+static double item_us(const sli_persist_geometry *g, double product, double cells) {
     const bool together = sli_persist_together(g);
-    const double beside = together ? rates.together_cell * cells * cells : 0;
+    const double computed = g->apart > 0 ? fmax(product + rates.apart_product, cells + rates.apart_cells)
+                                         : product + cells + (together ? rates.together_item : 0);
     const double waits = together ? rates.turn_slot * fmax(0, (double)g->chunks / g->slots - rates.turn_slots) : 0;
-    const double us = fmax(beside + computed, bring_us(g) + waits) + rates.turn_chunk * g->chunks;
-    return us * (g->reduce > 1 && g->halves > 1 ? rates.turn_sums : 1);
+    const double bring = bring_us(g) + waits;
+    const double us = fmax(computed + rates.turn_beside * bring, bring) + rates.turn_chunk * g->chunks;
+    const bool lag = g->reduce > 1 && g->halves > 1 && g->apart == 0;
+    return us * (lag ? rates.turn_reduced : 1) + (g->reduce > 1 ? rates.turn_reduce : 0);
+}
+
+static double turns_us(const sli_persist_geometry *g, double product, double cells) {
+    const double item = item_us(g, product, cells), sums = (double)arriving_bytes(g) / rates.turn_reduce_rate;
+    const double reduced = g->reduce > 1 ? rates.cluster + rates.cluster_block * g->reduce + sums : 0;
+    const double first = g->apart > 0 ? product + cells : item;
+    return fmax(rates.turn_exchange + bring_us(g) + reduced + first, g->halves * item);
 }
 
 double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
-    const double computed = product_us(g, caps) + cells_us(g, problem->train), all = exchange_us(g, caps) + computed;
-    const double item = g->couriers > 0 ? item_us(g, computed) : 0;
-    const double us = g->couriers > 0  ? fmax(rates.turn_exchange + bring_us(g) + reduce_us(g) + item, g->halves * item)
-                      : g->halves == 1 ? all
-                                       : 2 * (computed + rates.turn * exchange_us(g, caps));
-    return 1e-6 * fmax(us * (g->backward ? rates.backward : 1) * waves(g, caps), flow_us(g, problem));
+    const double product = product_us(g, caps), cells = cells_us(g, problem->train), computed = product + cells;
+    const double us =
+        g->halves == 1 ? exchange_us(g, caps) + computed : 2 * (computed + rates.turn * exchange_us(g, caps));
+    const double all = g->couriers > 0 ? turns_us(g, product, cells) : us * (g->backward ? rates.backward : 1);
+    return 1e-6 * fmax(all * waves(g, caps), flow_us(g, problem));
 }
 
 /* ------------------------------------------------------------------------------------------------------- search -- */
@@ -424,6 +461,9 @@ static void try_warps(search *s, sli_persist_geometry g, int all_m, int all_k) {
         g.slots = g.couriers == 0 ? 0 : g.chunks > 1 ? 3 : 2;
         if (!place(s, &g)) continue;
         if (g.couriers > 0) add_slots(s, &g);
+        if (g.apart > 0 && !sli_persist_together(&g)) continue;
+        /* Sums on their way hold up the v that is needed next. */
+        if (g.couriers > 0 && g.reduce > 1 && g.halves == 2 && g.apart == 0) continue;
         keep_faster(s, &g);
     }
 }
@@ -432,10 +472,11 @@ static void try_tiles(search *s, sli_persist_geometry g) {
     const int all_m = up(sli_persist_m(&g), sli_persist_tile_rows(g.math));
     const int all_k = up(sli_persist_k(&g), sli_persist_tile_k(g.math));
     if (g.couriers > 0) {
-        for (g.warps_m = 1; g.warps_m <= TURN_WARPS; g.warps_m *= 2) {
-            g.warps_k = TURN_WARPS / g.warps_m;
-            try_warps(s, g, all_m, all_k);
-        }
+        for (g.apart = 0; g.apart <= SLI_PERSIST_APART; g.apart += SLI_PERSIST_APART)
+            for (g.warps_m = 1; g.warps_m <= TURN_WARPS; g.warps_m *= 2) {
+                g.warps_k = TURN_WARPS / g.warps_m;
+                try_warps(s, g, all_m, all_k);
+            }
         return;
     }
     for (g.warps_m = 1; g.warps_m <= SLI_PERSIST_MOST_WARPS; g.warps_m++)
@@ -466,7 +507,6 @@ static void try_turns(search *s, sli_persist_geometry g) {
         const int slices = up(s->problem->batch, 8 * g.tiles_n);
         for (int groups = 1; groups <= most; groups++) {
             g.halves = up(slices, groups);
-            if (g.reduce > 1 && g.halves == 2) continue; /* sums on their way hold up the v that is needed next */
             g.groups = up(slices, g.halves);
             if (g.groups != groups || g.halves > SLI_PERSIST_MOST_TURNS) continue;
             for (g.share = 1; g.share <= MOST_SHARE; g.share *= 2)
@@ -596,8 +636,9 @@ void sli_persist_describe(const sli_persist_geometry *g, char *text, size_t capa
         snprintf(rows, sizeof rows, "%d x %d rows in turns", g->halves, sli_persist_rows(g));
     else
         snprintf(rows, sizeof rows, "%d rows", sli_persist_rows(g));
-    snprintf(text, capacity, "%s, %d units a block, %d slice%s of %s, weights %s%s%s", blocks, g->units, g->groups,
-             g->groups == 1 ? "" : "s", rows, g->in_registers > 0 ? "in registers" : "",
+    snprintf(text, capacity, "%s, %d units a block, %d slice%s of %s%s, weights %s%s%s", blocks, g->units, g->groups,
+             g->groups == 1 ? "" : "s", rows, g->apart > 0 ? ", cells apart" : "",
+             g->in_registers > 0 ? "in registers" : "",
              g->in_shared == 0     ? ""
              : g->in_registers > 0 ? " and shared memory"
                                    : "in shared memory",
@@ -607,10 +648,11 @@ void sli_persist_describe(const sli_persist_geometry *g, char *text, size_t capa
 }
 
 /* Units x P x Q, rows of a CTA in tiles x turns, warps m x k, tiles of weights in registers + shared memory; of turns by couriers
- * chunks x slots x share. */
+ * chunks x slots x share, + warps of the cells apart. */
 void sli_persist_name(const sli_persist_geometry *g, char *name, size_t capacity) {
     char turns[40] = "";
     if (g->couriers > 0) snprintf(turns, sizeof turns, ",c%dx%dx%d", g->chunks, g->slots, g->share);
+    if (g->apart > 0) snprintf(turns + strlen(turns), sizeof turns - strlen(turns), "+%d", g->apart);
     snprintf(name, capacity, "u%dx%dx%d,b%dx%d,w%dx%d,r%d+%d%s", g->units, g->reduce, g->spread, g->tiles_n, g->halves,
              g->warps_m, g->warps_k, g->in_registers, g->in_shared, turns);
 }
@@ -638,6 +680,7 @@ void sli_persist_defines(const sli_persist_geometry *g, int form, int options, i
               {"TILES_N", g->tiles_n},
               {"HALVES", g->halves},
               {"COURIERS", g->couriers},
+              {"APART", g->apart},
               {"SHARE", g->share},
               {"CHUNKS", g->chunks},
               {"SLOTS", g->slots},

@@ -38,9 +38,10 @@ typedef struct sli_persist_geometry {
     int reduce, spread;  /* P, Q */
     int tiles_n, halves; /* a CTA has halves x tiles_n x 8 rows of the batch; halves are computed in turns */
     /* 0, or warps beside those that compute, for more turns than two: kernels/persist_turns.cuh. There v comes in `chunks` of k
-     * into a ring of `slots`, and `share` CTAs of a cluster that gather the same v bring a part each (else 1, 1, 0). */
-    int couriers, share, chunks, slots;
-    int warps_m, warps_k; /* warps of a CTA that compute */
+     * into a ring of `slots`, and `share` CTAs of a cluster that gather the same v bring a part each (else 1, 1, 0). `apart`: 0, or
+     * warps of their own that compute the cells, beside the next product. */
+    int couriers, apart, share, chunks, slots;
+    int warps_m, warps_k; /* warps of a CTA that multiply, and compute cells unless `apart` */
     int tiles_m, tiles_k; /* of a warp */
     /* Of tiles_k: the first ones, the next ones; any rest streams from global memory. Each is even, or all that is left. */
     int in_registers, in_shared;
@@ -75,7 +76,10 @@ static inline int sli_persist_warps(const sli_persist_geometry *g) {
     return g->warps_m * g->warps_k;
 }
 static inline int sli_persist_threads(const sli_persist_geometry *g) {
-    return 32 * (sli_persist_warps(g) + g->couriers);
+    return 32 * (sli_persist_warps(g) + g->apart + g->couriers);
+}
+static inline int sli_persist_cell_warps(const sli_persist_geometry *g) {
+    return g->apart > 0 ? g->apart : sli_persist_warps(g);
 }
 static inline int sli_persist_rows(const sli_persist_geometry *g) { /* of the batch, in one half */
     return 8 * g->tiles_n;
@@ -90,18 +94,20 @@ static inline int sli_persist_group(const sli_persist_geometry *g) {
 static inline int sli_persist_ctas(const sli_persist_geometry *g) {
     return sli_persist_group(g) * g->groups * g->directions;
 }
-/* A warp computes cells of 8 units by 4 rows, or 4 by 8. `units` is a multiple of it. Forward through a cluster sends 16 bytes
+/* A warp computes cells of 16 units by 2 rows, 8 by 4 or 4 by 8. `units` is a multiple of it. Forward through a cluster sends 16 bytes
  * of neighbouring units at a time. */
 static inline int sli_persist_unit_multiple(sl_dtype math, sli_persist_gather gather, bool backward) {
     return gather == SLI_PERSIST_CLUSTER && !backward && sli_persist_operand(math) == 2 ? 8 : 4;
 }
 static inline int sli_persist_cell_units(const sli_persist_geometry *g) {
-    return sli_persist_operand(g->math) == 2 && g->units % 8 == 0 ? 8 : 4;
+    const bool sends = g->gather == SLI_PERSIST_CLUSTER && !g->backward;
+    if (g->gather == SLI_PERSIST_GRID && g->units % 16 == 0) return 16;
+    return g->units % 8 == 0 && (sli_persist_operand(g->math) == 2 || !sends) ? 8 : 4;
 }
 /* Warp cells of a half: units / cell_units x rows / (32 / cell_units), the most that a warp has of them. */
 static inline int sli_persist_cells(const sli_persist_geometry *g) {
     const int each = sli_persist_cell_units(g), tiles = g->units / each * (sli_persist_rows(g) / (32 / each));
-    return (tiles + sli_persist_warps(g) - 1) / sli_persist_warps(g);
+    return (tiles + sli_persist_cell_warps(g) - 1) / sli_persist_cell_warps(g);
 }
 
 /* Shared memory: offsets in bytes. */
@@ -115,11 +121,11 @@ typedef struct sli_persist_shared {
         arriving; /* float [halves][2][reduce][tiles_n][units ym][8]: sums from the cluster, reduce > 1; couriers: no [2] */
     size_t weights;  /* [warps][in_shared][tiles_m][512] */
     size_t barriers; /* uint64 [...] */
-    size_t state;    /* couriers: float [halves][states][cells][threads that compute]: what cells keep between turns */
+    size_t state;    /* couriers: float [halves][states][cells][threads of cells]: what cells keep between turns */
     size_t ranges;   /* couriers: int [halves][2]: steps of each */
     size_t total;
 } sli_persist_shared;
-enum { SLI_PERSIST_MOST_WARPS = 16, SLI_PERSIST_COURIERS = 4, SLI_PERSIST_MOST_TURNS = 64 };
+enum { SLI_PERSIST_MOST_WARPS = 16, SLI_PERSIST_COURIERS = 4, SLI_PERSIST_APART = 4, SLI_PERSIST_MOST_TURNS = 64 };
 sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g);
 /* Bytes of M of one group, one direction, in the order that the kernel reads:
  * [CTA q reduce + p][warp wk warps_m + wm][tiles_k][tiles_m][lane][16]. */

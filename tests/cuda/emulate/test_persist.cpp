@@ -11,7 +11,8 @@ namespace {
 
 template <int GATES, int MATH, bool BACKWARD, int GATHER, int UNITS, int REDUCE, int SPREAD, int TILES_N, int HALVES,
           int WARPS_M, int WARPS_K, int TILES_M, int TILES_K, int IN_REGISTERS, int IN_SHARED, int OPTIONS = -1,
-          int ACT = -1, int GATE_ACT = -1, int COURIERS = 0, int SHARE = 1, int CHUNKS = 1, int SLOTS = 0>
+          int ACT = -1, int GATE_ACT = -1, int COURIERS = 0, int SHARE = 1, int CHUNKS = 1, int SLOTS = 0,
+          int APART = 0>
 struct configuration {
     static constexpr int gates = GATES, math = MATH, gather = GATHER, units = UNITS, reduce = REDUCE, spread = SPREAD;
     static constexpr bool backward = BACKWARD;
@@ -19,7 +20,7 @@ struct configuration {
     static constexpr int tiles_n = TILES_N, halves = HALVES, warps_m = WARPS_M, warps_k = WARPS_K;
     static constexpr int tiles_m = TILES_M, tiles_k = TILES_K, in_registers = IN_REGISTERS, in_shared = IN_SHARED;
     static constexpr int options = OPTIONS, act = ACT, gate_act = GATE_ACT, couriers = COURIERS;
-    static constexpr int share = SHARE, chunks = CHUNKS, slots = SLOTS;
+    static constexpr int share = SHARE, chunks = CHUNKS, slots = SLOTS, apart = APART;
 };
 
 template <class C> sli_persist_geometry geometry_of(int groups, int directions) {
@@ -35,6 +36,7 @@ template <class C> sli_persist_geometry geometry_of(int groups, int directions) 
     g.tiles_n = C::tiles_n;
     g.halves = C::halves;
     g.couriers = C::couriers;
+    g.apart = C::apart;
     g.share = C::share;
     g.chunks = C::chunks;
     g.slots = C::slots;

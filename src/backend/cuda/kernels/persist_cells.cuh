@@ -120,14 +120,15 @@ PERSIST_FN float persist_zone_h(const persist_args &a, const persist_way &way, c
 }
 
 /* ------------------------------------------------------------------------------------------------------ forward -- */
-/* Asks L2 for the gates of a step to come: a warp cell's are at most 32 pieces of 32 bytes, a lane asks for one. */
+/* Asks L2 for the gates of a step to come: a warp cell's are at most 32 pieces of 8 units, a lane asks for one. */
 template <class S>
 PERSIST_FN void persist_prefetch(const persist_args &a, const persist_way &way, const persist_self &self,
                                  const persist_flow &flow, const persist_place &place, int s) {
     enum { AHEAD = 4 };
-    constexpr int pieces = S::gates * S::cell_rows;
+    constexpr int wide = S::cell_units == 16 ? 2 : 1, pieces = S::gates * S::cell_rows * wide;
     const int row = place.row - self.lane / S::cell_units + self.lane % S::cell_rows;
-    const int unit = place.unit - self.lane % S::cell_units, gate = self.lane / S::cell_rows;
+    const int unit = place.unit - self.lane % S::cell_units + self.lane / S::cell_rows % wide * 8;
+    const int gate = self.lane / (S::cell_rows * wide);
     if (s + AHEAD < way.steps && self.lane < pieces && row < a.B && unit < a.H)
         ptx_prefetch(flow.u + (AHEAD - 2) * (int64_t)way.u_step + (uint32_t)(row * a.us + gate * a.H + unit));
 }
@@ -308,6 +309,8 @@ PERSIST_FN void persist_backward_cell(const persist_args &a, const persist_way &
                                       float dp, persist_cell<S> &cell, float (&dz)[S::gates], float (&dr)[S::gates]) {
     const int options = persist_options<S>(a), act = persist_act<S>(a), gate_act = persist_gate_act<S>(a);
     const persist_ahead<S> &in = cell.ahead;
+    /* In turns a lane's sums are of all its rows. */
+    const auto counted = [&](float x) { return S::couriers == 0 || place.there ? x : 0.0f; };
     const float dh = fmaf(cell.factor, dp, cell.pw) + (in.flags & PERSIST_SHOWN ? in.dy : 0.0f);
     if constexpr (S::gates == 4) {
         const cell_lstm_gates gates = {in.u[0], in.u[1], in.u[2], in.u[3]};
@@ -320,9 +323,9 @@ PERSIST_FN void persist_backward_cell(const persist_args &a, const persist_way &
         dz[3] = r.dz.o;
         cell.dc = r.dc_prev;
         cell.pw = r.dh_prev;
-        cell.sums_peep[0] += dz[0] * in.old;
-        cell.sums_peep[1] += dz[1] * in.old;
-        cell.sums_peep[2] += dz[3] * v;
+        cell.sums_peep[0] += counted(dz[0] * in.old);
+        cell.sums_peep[1] += counted(dz[1] * in.old);
+        cell.sums_peep[2] += counted(dz[3] * v);
         cell.c = in.old;
     } else if constexpr (S::gates == 3) {
         const cell_gru_args args = {persist_zone_h<S>(a, way, place, s), in.flags & PERSIST_VALID ? 1.0f : 0.0f};
@@ -332,7 +335,7 @@ PERSIST_FN void persist_backward_cell(const persist_args &a, const persist_way &
         dz[1] = r.dz.z;
         dz[2] = r.dz.n;
         dr[2] = r.ds_n;
-        cell.sum_n += r.ds_n;
+        cell.sum_n += counted(r.ds_n);
         cell.pw = r.dh_prev;
     } else {
         const cell_rnn_args args = {persist_zone_h<S>(a, way, place, s), in.flags & PERSIST_VALID ? 1.0f : 0.0f};
@@ -343,7 +346,7 @@ PERSIST_FN void persist_backward_cell(const persist_args &a, const persist_way &
 #pragma unroll
     for (int g = 0; g < S::gates; g++) {
         if (S::gates != 3 || g != 2) dr[g] = dz[g];
-        cell.sums[g] += dz[g];
+        cell.sums[g] += counted(dz[g]);
     }
     if (place.there) return;
 #pragma unroll

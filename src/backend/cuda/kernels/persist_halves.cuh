@@ -40,13 +40,15 @@ template <class S> struct persist_half {
     persist_flow flow;
 };
 
+/* These are of the lane's cells [first, end), constants to the compiler. */
 template <class S>
 PERSIST_FN void persist_forward_cells(const persist_args &a, const persist_way &way, const persist_self &self, int half,
-                                      int sums, int s, bool on, persist_half<S> &h) {
+                                      int sums, int s, bool on, persist_half<S> &h, int first = 0,
+                                      int end = S::cells) {
 #pragma unroll
-    for (int i = 0; i < S::cells; i++) {
+    for (int i = first; i < end; i++) {
         const persist_place place = persist_place_of<S>(a, self, half, i);
-        if (!place.here || (S::couriers > 0 && !place.there)) continue;
+        if (!place.here) continue;
         float sum[S::gates];
 #pragma unroll
         for (int g = 0; g < S::gates; g++)
@@ -60,9 +62,9 @@ PERSIST_FN void persist_forward_cells(const persist_args &a, const persist_way &
 /* d h of the half is given: v of product number `count`. */
 template <class S>
 PERSIST_FN void persist_forward_offer(const persist_args &a, const persist_way &way, const persist_self &self, int half,
-                                      int count, const persist_half<S> &h) {
+                                      int count, const persist_half<S> &h, int first = 0, int end = S::cells) {
 #pragma unroll
-    for (int i = 0; i < S::cells; i++) {
+    for (int i = first; i < end; i++) {
         const persist_place place = persist_place_of<S>(a, self, half, i);
         if (!place.here) continue;
         const uint32_t value[1] = {place.there ? persist_operand<S>(h.cells[i].factor * h.cells[i].h) : 0u};
@@ -101,9 +103,9 @@ PERSIST_FN void persist_forward_give(const persist_args &a, const persist_way &w
 /* What step s leaves. */
 template <class S>
 PERSIST_FN void persist_forward_write(const persist_args &a, const persist_way &way, const persist_self &self, int half,
-                                      int s, persist_half<S> &h) {
+                                      int s, persist_half<S> &h, int first = 0, int end = S::cells) {
 #pragma unroll
-    for (int i = 0; i < S::cells; i++) {
+    for (int i = first; i < end; i++) {
         const persist_place place = persist_place_of<S>(a, self, half, i);
         if (place.there) persist_forward_put<S>(a, way, h.flow, place, h.cells[i], h.results[i]);
         if (place.here) persist_prefetch<S>(a, way, self, h.flow, place, s);
@@ -159,11 +161,11 @@ PERSIST_FN void persist_forward(const persist_args &a, const persist_way &way, c
 template <class S>
 PERSIST_FN void persist_backward_cells(const persist_args &a, const persist_way &way, const persist_self &self,
                                        int half, int sums, int s, bool on, persist_half<S> &h,
-                                       float (&dr)[S::cells][S::gates]) {
+                                       float (&dr)[S::cells][S::gates], int first = 0, int end = S::cells) {
 #pragma unroll
-    for (int i = 0; i < S::cells; i++) {
+    for (int i = first; i < end; i++) {
         const persist_place place = persist_place_of<S>(a, self, half, i);
-        if (!place.here || (S::couriers > 0 && !place.there)) continue;
+        if (!place.here) continue;
         const float dp = on ? persist_sum<S>(a, self, sums, h.turn.products - 1, place.own_unit, place.own_row) : 0.0f;
         if (s == way.steps) {
             persist_backward_end<S>(a, way, place, dp, h.cells[i]);
@@ -176,9 +178,10 @@ PERSIST_FN void persist_backward_cells(const persist_args &a, const persist_way 
 
 template <class S>
 PERSIST_FN void persist_backward_offer(const persist_args &a, const persist_way &way, const persist_self &self,
-                                       int half, int count, const float (&dr)[S::cells][S::gates]) {
+                                       int half, int count, const float (&dr)[S::cells][S::gates], int first = 0,
+                                       int end = S::cells) {
 #pragma unroll
-    for (int i = 0; i < S::cells; i++) {
+    for (int i = first; i < end; i++) {
         const persist_place place = persist_place_of<S>(a, self, half, i);
         if (!place.here) continue;
         uint32_t value[S::vk];
@@ -214,9 +217,10 @@ PERSIST_FN void persist_backward_ask(const persist_args &a, const persist_way &w
 /* dz and dr of step s; chunk >= 0: the sums of the chunk that ends with it. dr is dz but for n of GRU. */
 template <class S>
 PERSIST_FN void persist_backward_write(const persist_args &a, const persist_way &way, const persist_self &self,
-                                       int half, int s, int chunk, persist_half<S> &h) {
+                                       int half, int s, int chunk, persist_half<S> &h, int first = 0,
+                                       int end = S::cells) {
 #pragma unroll
-    for (int i = 0; i < S::cells; i++) {
+    for (int i = first; i < end; i++) {
         const persist_place place = persist_place_of<S>(a, self, half, i);
         if (place.there) {
             persist_backward_put<S>(a, place, h.flow.operand, h.results[i].gates);

@@ -31,10 +31,6 @@ PERSIST_FN uint32_t persist_together_at(const persist_args &a, const persist_sel
     return self.at + a.shared_weights + tile * 2048;
 }
 template <class S>
-PERSIST_FN uint64_t persist_kept_together(const persist_args &a, const persist_self &self, int k, int m) {
-    return ptx_operand_of(persist_together_at<S>(a, self, k, m), 1024, 128);
-}
-template <class S>
 PERSIST_FN void persist_keep_together(const persist_args &a, const persist_way &way, const persist_self &self) {
     for (int k = S::in_registers; k < S::tiles_k; k++)
         for (int m = 0; m < S::tiles_m; m++) {
@@ -279,7 +275,9 @@ PERSIST_FN void persist_product(const persist_args &a, const persist_way &way, c
 template <class S>
 PERSIST_FN void persist_multiply_together(const persist_args &a, const persist_self &self, const persist_weights<S> &w,
                                           uint32_t v, int first, int end, persist_sums<S> &sums) {
-    const uint64_t rows = ptx_operand_of(v, 128, S::v_stride_n);
+    const uint64_t rows = ptx_operand_of(ptx_uniform(v), 128, S::v_stride_n);
+    const uint64_t kept =
+        ptx_operand_of(ptx_uniform(persist_together_at<S>(a, self, S::in_registers, 0)), 1024, 128);
     constexpr int step = S::tile_bytes * 8 / 16; /* of a descriptor, from tile to tile */
     ptx_together_begin();
 #pragma unroll
@@ -293,7 +291,8 @@ PERSIST_FN void persist_multiply_together(const persist_args &a, const persist_s
 #pragma unroll
         for (int m = 0; m < S::tiles_m; m++)
             if (k >= S::in_registers)
-                ptx_multiply_together<S::math>(sums.of[m], persist_kept_together<S>(a, self, k, m),
+                ptx_multiply_together<S::math>(sums.of[m],
+                                               kept + (uint32_t)(((k - S::in_registers) * S::tiles_m + m) * 128),
                                                rows + (uint32_t)((k - first) * step));
     ptx_together_commit();
 }
@@ -315,6 +314,14 @@ PERSIST_FN uint32_t persist_barrier(const persist_args &a, const persist_self &s
     return self.at + a.shared_barriers + index * 8;
 }
 
+/* Where a column of a value's eight lies: lanes of neighbouring units read neighbouring banks. Columns stay in pairs; sums that are
+ * sent on, four at a time, in order. */
+template <class S> PERSIST_FN int persist_column(int value, int column) {
+    constexpr int four = S::cell_units == 16 ? 2 : 4, times = S::cell_units / 4;
+    if constexpr (S::reduce > 1 || S::math == PERSIST_F32 || times == 1) return column;
+    return column ^ (value / 4 % times * four);
+}
+
 /* = the warp's sums, in the CTA's own shared memory. */
 template <class S>
 PERSIST_FN void persist_put_sums(const persist_args &a, const persist_self &self, const persist_sums<S> &sums,
@@ -332,9 +339,10 @@ PERSIST_FN void persist_put_sums(const persist_args &a, const persist_self &self
                 row[0] = make_float4(sum[0], sum[1], sum[2], sum[3]);
                 row[1] = make_float4(sum[4], sum[5], sum[6], sum[7]);
             } else {
-                float *row = to + (first + self.lane / 4) * 8 + self.lane % 4 * 2;
-                *(float2 *)row = make_float2(sum[0], sum[1]);
-                *(float2 *)(row + 64) = make_float2(sum[2], sum[3]);
+                const int value = first - n * S::m_tiled + self.lane / 4, column = self.lane % 4 * 2;
+                float *row = to + (first + self.lane / 4) * 8;
+                *(float2 *)(row + persist_column<S>(value, column)) = make_float2(sum[0], sum[1]);
+                *(float2 *)(row + 64 + persist_column<S>(value + 8, column)) = make_float2(sum[2], sum[3]);
             }
         }
 }
@@ -439,7 +447,8 @@ PERSIST_FN float persist_sum(const persist_args &a, const persist_self &self, in
     const int n = own_row / 8, column = own_row % 8;
     float sum = 0.0f;
     if constexpr (S::reduce == 1) {
-        const float *from = persist_partial<S>(a, self, half) + (n * S::m_tiled + value) * 8 + column;
+        const float *from =
+            persist_partial<S>(a, self, half) + (n * S::m_tiled + value) * 8 + persist_column<S>(value, column);
 #pragma unroll
         for (int i = 0; i < S::addends; i++) sum += from[i * (S::tiles_n * S::m_tiled * 8)];
     } else {

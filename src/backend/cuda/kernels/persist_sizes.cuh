@@ -35,7 +35,10 @@ template <class C> struct persist_sizes : C {
     static constexpr int exchange_pieces =
         C::couriers ? v_pieces : own_pieces; /* in many turns slots are brought as they are */
     /* Beside the warps that compute: those that bring v and tell others of it, where slices go in many turns. */
-    static constexpr int couriers = C::couriers, all_threads = threads + 32 * couriers;
+    static constexpr int couriers = C::couriers;
+    /* Who computes cells: warps of their own, `apart`, or those that multiply. */
+    static constexpr int cell_warps = C::apart > 0 ? (int)C::apart : warps, cell_threads = 32 * cell_warps;
+    static constexpr int all_threads = threads + 32 * (C::apart + couriers);
     static constexpr int v_buffers = C::gather == PERSIST_GRID ? 1 : 2; /* others write the next while it is read */
     /* In many turns v comes in `chunks` along k into a ring of `slots`: [warps_k][rows / 8][pieces of the chunk][8][16]; in the
      * exchange one lies behind the other. */
@@ -45,9 +48,16 @@ template <class C> struct persist_sizes : C {
     static constexpr int v_stride_k = couriers ? C::tiles_n * part_bytes : C::tiles_k * tile_bytes * 8; /* of warps_k */
     static constexpr int v_all_bytes = couriers ? C::slots * slot_bytes : C::halves * v_buffers * rows * v_bytes;
     static constexpr int sum_buffers = couriers ? (int)PERSIST_ARRIVING : 2 * C::halves; /* [half][2], or in turns */
-    static constexpr int cell_units = narrow && C::units % 8 == 0 ? 8 : 4, cell_rows = 32 / cell_units;
+    /* A warp has cells of as many neighbouring units as there are: what it reads and writes of memory are lines, not pieces.
+     * Forward through a cluster it sends 16 bytes of them. */
+    static constexpr bool sends = C::gather == PERSIST_CLUSTER && !C::backward;
+    static constexpr int cell_units = C::gather == PERSIST_GRID && C::units % 16 == 0 ? 16
+                                      : C::units % 8 == 0 && (narrow || !sends)       ? 8
+                                                                                      : 4;
+    static constexpr int cell_rows = 32 / cell_units;
     static constexpr int cell_columns = C::units / cell_units, cell_tiles = cell_columns * (rows / cell_rows);
-    static constexpr int cells = (cell_tiles + warps - 1) / warps;
+    static constexpr int cells = (cell_tiles + cell_warps - 1) / cell_warps;
+    static constexpr bool one_unit = cell_warps % cell_columns == 0; /* the cells of a lane are of one unit */
     static constexpr int exchange_bytes = exchange_pieces * 16 * rows;
     static constexpr int cluster = C::gather == PERSIST_CLUSTER ? C::spread : C::reduce * C::share;
     static constexpr int group = C::reduce * C::spread;
@@ -67,6 +77,7 @@ template <class C> struct persist_sizes : C {
     static_assert(C::tiles_k % C::chunks == 0 && C::spread % C::share == 0, "chunks and shares are equal");
     static_assert(C::chunks == 1 || chunk_tiles % 2 == 0, "tiles go by pairs");
     static_assert(couriers == 0 || streamed == 0, "in turns all weights stay on chip");
+    static_assert(C::apart == 0 || (C::apart == 4 && couriers > 0), "in turns four warps may have the cells");
     static_assert(couriers == 0 || slot_bytes % (16 * C::share) == 0, "16 bytes are brought at a time");
     static_assert(exchange_pieces <= v_pieces && k * operand % 4 == 0, "v has room for the exchange");
     static_assert(C::gather != PERSIST_CLUSTER || C::units * operand % 16 == 0, "16 bytes are sent at a time");
@@ -147,10 +158,15 @@ typedef struct persist_place {
 template <class S>
 PERSIST_FN persist_place persist_place_of(const persist_args &a, const persist_self &self, int half, int index) {
     persist_place place;
-    const int tile = self.warp + index * S::warps;
-    place.here = tile < S::cell_tiles;
+    const int tile = self.warp + index * S::cell_warps;
+    place.here = S::cell_tiles % S::cell_warps == 0 || tile < S::cell_tiles;
     place.own_unit = tile % S::cell_columns * S::cell_units + self.lane % S::cell_units;
     place.own_row = tile / S::cell_columns * S::cell_rows + self.lane / S::cell_units;
+    if constexpr (S::one_unit) { /* rows are equally far apart: few addresses to keep */
+        place.own_unit = self.warp % S::cell_columns * S::cell_units + self.lane % S::cell_units;
+        place.own_row = self.warp / S::cell_columns * S::cell_rows + self.lane / S::cell_units +
+                        index * (S::cell_warps / S::cell_columns * S::cell_rows);
+    }
     place.unit = (self.q * S::reduce + self.p) * S::units + place.own_unit;
     place.row = (self.group * S::halves + half) * S::rows + place.own_row;
     place.there = place.here && place.unit < a.H && place.row < a.B;

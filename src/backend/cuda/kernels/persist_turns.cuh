@@ -6,7 +6,10 @@
  * the items to come, chunk by chunk of k, into a ring of slots, and tell the other CTAs what was given: a counter is asked
  * for, and memory waited for, where no product waits. CTAs of a cluster that read the same v (`share`) bring a part each, for all of
  * them. Where sums are reduced over a cluster, an item's product is computed before the cells of the item before it: sums are
- * on their way in the meantime. */
+ * on their way in the meantime.
+ *
+ * Cells are computed by the warps that multiply, after the product; or (`apart`) by warps of their own, so that tensor cores work
+ * on an item while the cells of the one before are computed: an item takes the longer of both, not their sum. */
 #ifndef SLI_CUDA_PERSIST_TURNS_CUH
 #define SLI_CUDA_PERSIST_TURNS_CUH
 
@@ -14,6 +17,14 @@
 
 /* Of the couriers: who brings v, who tells others. Registers change hands by four warps: two have nothing to do. */
 enum { PERSIST_BRINGS = 0, PERSIST_TELLS = 1 };
+/* Registers a lane of those that multiply, of cells apart, of couriers: multiples of 8, together what the launch has. */
+template <class S> struct persist_registers {
+    static constexpr int product = S::apart == 0 ? 232 : S::backward ? 160 : 168;
+    static constexpr int cells = S::backward ? 152 : 136, couriers = 40;
+    static_assert(S::warps * product + S::apart * cells + S::couriers * couriers <= 65536 / 32,
+                  "more registers than there are");
+};
+enum { PERSIST_SIDE_BY_SIDE = 2 }; /* cells apart that are computed at once */
 
 /* Shared memory's barriers: a slot's chunk has come, the slot is free, v of a slice was given; behind them those of sums:
  * persist_barrier. */
@@ -28,6 +39,14 @@ template <class S> PERSIST_FN uint32_t persist_free(const persist_args &a, const
 }
 template <class S> PERSIST_FN uint32_t persist_slice_given(const persist_args &a, const persist_self &self, int turn) {
     return persist_turn_barrier(a, self, 2 * S::slots + turn);
+}
+/* Cells apart: this CTA's sums are there; of product number `products`: cells have read its sums. */
+template <class S> PERSIST_FN uint32_t persist_summed(const persist_args &a, const persist_self &self) {
+    return persist_turn_barrier(a, self, 2 * S::slots + S::halves + PERSIST_ARRIVING);
+}
+template <class S>
+PERSIST_FN uint32_t persist_sums_read(const persist_args &a, const persist_self &self, uint32_t products) {
+    return persist_turn_barrier(a, self, 2 * S::slots + S::halves + PERSIST_ARRIVING + 1 + (int)(products & 1u));
 }
 
 /* The slot of a chunk, and how often it has been filled before. */
@@ -112,7 +131,7 @@ template <class S> PERSIST_FN void persist_pad_exchange(const persist_way &way, 
     if (words == 0 || self.q + 1 != S::spread) return;
     for (int turn = 0; turn < S::halves; turn++)
         for (int buffer = 0; buffer < 2; buffer++)
-            for (int i = self.thread; i < S::rows * words; i += S::threads)
+            for (int i = self.thread; i < S::rows * words; i += S::cell_threads)
                 *(uint32_t *)(persist_exchange<S>(way, self, turn, buffer) +
                               persist_exchange_at<S>(i / words, (first + i % words) * 4)) = 0u;
 }
@@ -134,31 +153,36 @@ PERSIST_FN void persist_tell(const persist_args &a, const persist_way &way, cons
 }
 
 /* ---------------------------------------------------------------------------------------------------- the turns -- */
-/* State of a cell of the slice between its turns: float [halves][states][cells][threads]. */
+/* State of a cell of the slice between its turns: float [halves][states][cells][threads of cells]. These and what follows are of
+ * the lane's cells [first, end), constants to the compiler. */
 template <class S>
 PERSIST_FN float *persist_state(const persist_args &a, const persist_self &self, int turn, int cell) {
     constexpr int states = S::gates == 4 ? (S::backward ? 3 : 2) : 1;
-    return (float *)(self.shared + a.shared_state) + (turn * states * S::cells + cell) * S::threads + self.thread;
+    return (float *)(self.shared + a.shared_state) + (turn * states * S::cells + cell) * S::cell_threads +
+           self.thread;
 }
 template <class S>
-PERSIST_FN void persist_take_state(const persist_args &a, const persist_self &self, int turn, persist_half<S> &h) {
+PERSIST_FN void persist_take_state(const persist_args &a, const persist_self &self, int turn, persist_half<S> &h,
+                                   int first = 0, int end = S::cells) {
+    constexpr int next = S::cells * S::cell_threads;
 #pragma unroll
-    for (int i = 0; i < S::cells; i++) {
+    for (int i = first; i < end; i++) {
         const float *from = persist_state<S>(a, self, turn, i);
         (S::backward ? h.cells[i].pw : h.cells[i].h) = from[0];
-        if (S::gates == 4) (S::backward ? h.cells[i].dc : h.cells[i].c) = from[S::cells * S::threads];
-        if (S::gates == 4 && S::backward) h.cells[i].c = from[2 * S::cells * S::threads];
+        if (S::gates == 4) (S::backward ? h.cells[i].dc : h.cells[i].c) = from[next];
+        if (S::gates == 4 && S::backward) h.cells[i].c = from[2 * next];
     }
 }
 template <class S>
 PERSIST_FN void persist_keep_state(const persist_args &a, const persist_self &self, int turn,
-                                   const persist_half<S> &h) {
+                                   const persist_half<S> &h, int first = 0, int end = S::cells) {
+    constexpr int next = S::cells * S::cell_threads;
 #pragma unroll
-    for (int i = 0; i < S::cells; i++) {
+    for (int i = first; i < end; i++) {
         float *to = persist_state<S>(a, self, turn, i);
         to[0] = S::backward ? h.cells[i].pw : h.cells[i].h;
-        if (S::gates == 4) to[S::cells * S::threads] = S::backward ? h.cells[i].dc : h.cells[i].c;
-        if (S::gates == 4 && S::backward) to[2 * S::cells * S::threads] = h.cells[i].c;
+        if (S::gates == 4) to[next] = S::backward ? h.cells[i].dc : h.cells[i].c;
+        if (S::gates == 4 && S::backward) to[2 * next] = h.cells[i].c;
     }
 }
 
@@ -168,15 +192,25 @@ template <class S> PERSIST_FN void persist_turn_given(const persist_args &a, con
     if (self.lane == 0) ptx_arrive(persist_slice_given<S>(a, self, turn));
 }
 
+/* For reading: a cell that does not exist reads what its neighbour does, and nobody asks who exists, so that the cells of a lane are
+ * one stretch of instructions, not one stretch after another. */
+template <class S>
+PERSIST_FN persist_place persist_place_near(const persist_args &a, const persist_self &self, int turn, int index) {
+    persist_place place = persist_place_of<S>(a, self, turn, index);
+    place.row = place.row < a.B ? place.row : a.B - 1;
+    place.unit = place.unit < a.H ? place.unit : a.H - 1;
+    return place;
+}
+
 /* What the item's cells read of memory: while the products of others are computed. */
 template <class S>
 PERSIST_FN void persist_turn_ahead(const persist_args &a, const persist_way &way, const persist_self &self,
-                                   const persist_item &item, persist_half<S> &h) {
+                                   const persist_item &item, persist_half<S> &h, int first = 0, int end = S::cells) {
     if (item.s >= way.steps) return;
 #pragma unroll
-    for (int i = 0; i < S::cells; i++) {
-        const persist_place place = persist_place_of<S>(a, self, item.turn, i);
-        if (!place.there) continue;
+    for (int i = first; i < end; i++) {
+        const persist_place place = persist_place_near<S>(a, self, item.turn, i);
+        if (!place.here) continue;
         if constexpr (S::backward)
             persist_backward_ahead<S>(a, way, h.flow, place, h.cells[i].ahead);
         else
@@ -234,6 +268,16 @@ PERSIST_FN void persist_turn_product_of(const persist_args &a, const persist_way
     persist_add_two<S>(sums, total);
 }
 
+/* Cells apart have read what the sums of product number `products` are written over: those of the product before; reduced over a
+ * cluster, of two before, so that the CTAs of a cluster stay as near as their four buffers want. */
+template <class S>
+PERSIST_FN void persist_turn_await_read(const persist_args &a, const persist_self &self, uint32_t products) {
+    constexpr uint32_t before = S::reduce > 1 ? 2 : 1;
+    if (products < before) return;
+    const uint32_t read = products - before;
+    ptx_arrivals_wait(persist_sums_read<S>(a, self, read), read / 2 & 1u);
+}
+
 /* Sums of product number `products` of all: in this CTA's partial sums, or on their way to their owners. A CTA is at most two
  * products ahead of others of its cluster, whose cells may be one behind: four buffers for what arrives. */
 template <class S>
@@ -244,14 +288,20 @@ PERSIST_FN void persist_turn_multiply(const persist_args &a, const persist_way &
     persist_turn_product_of<S>(a, way, self, w, slot, sums);
     /* Partial sums of the item before have been read; and a warp's sums may be of one owner alone, which could get ahead of
      * the others' cells. */
-    persist_sync<S>();
+    if constexpr (S::apart > 0) persist_turn_await_read<S>(a, self, products);
+    if constexpr (S::apart == 0 || S::reduce > 1) persist_sync<S>();
     if constexpr (S::direct) {
         persist_send_direct<S>(a, self, sums, arriving, 0);
-    } else {
-        persist_put_sums<S>(a, self, sums, 0);
-        persist_sync<S>();
-        if constexpr (S::reduce > 1) persist_send_added<S>(a, self, 0, arriving, 0);
+        return;
     }
+    persist_put_sums<S>(a, self, sums, 0);
+    if constexpr (S::reduce == 1 && S::apart > 0) {
+        __syncwarp();
+        if (self.lane == 0) ptx_arrive(persist_summed<S>(a, self));
+        return;
+    }
+    persist_sync<S>();
+    if constexpr (S::reduce > 1) persist_send_added<S>(a, self, 0, arriving, 0);
 }
 
 /* Waits for the sums of product number `products`. */
@@ -261,6 +311,8 @@ PERSIST_FN void persist_turn_sums(const persist_args &a, const persist_self &sel
         const uint32_t barrier = persist_barrier<S>(a, self, 0, (int)(products % PERSIST_ARRIVING), 0);
         ptx_arrivals_wait(barrier, products / PERSIST_ARRIVING & 1u);
         if (self.thread == 0) ptx_arrivals_expect(barrier, S::reduce * S::own * S::rows * 4);
+    } else if constexpr (S::apart > 0) {
+        ptx_arrivals_wait(persist_summed<S>(a, self), products & 1u);
     }
 }
 
@@ -288,61 +340,128 @@ template <class S> struct persist_turns {
     persist_item written; /* whose results are in registers; s < 0: none */
 };
 
-/* The results of the item before go to memory. */
+/* The results of an item's cells [first, end) go to memory. */
 template <class S>
-PERSIST_FN void persist_turn_write(const persist_args &a, const persist_way &way, const persist_self &self,
-                                   persist_turns<S> &t) {
-    const persist_item item = t.written;
-    if (item.s < 0 || item.s >= way.steps) return;
-    const bool last = item.turn + 1 == S::halves;
+PERSIST_FN void persist_turn_put(const persist_args &a, const persist_way &way, const persist_self &self,
+                                 const persist_item &item, persist_half<S> &h, int first = 0, int end = S::cells) {
+    if constexpr (S::backward)
+        persist_backward_write<S>(a, way, self, item.turn, item.s, -1, h, first, end);
+    else
+        persist_forward_write<S>(a, way, self, item.turn, item.s, h, first, end);
+}
+
+/* All results of the item are on their way: on to the next step after its last slice, backward also to the next chunk. */
+template <class S>
+PERSIST_FN void persist_turn_written(const persist_args &a, const persist_way &way, const persist_self &self,
+                                     const persist_item &item, persist_turns<S> &t) {
+    if (item.turn + 1 < S::halves) return;
     if constexpr (S::backward) {
-        persist_backward_write<S>(a, way, self, item.turn, item.s, -1, t.h);
-        if (!last) return;
         persist_backward_write_on<S>(way, t.h.flow);
         if (--t.left > 0 && item.s + 1 < way.steps) return;
         persist_turn_chunk<S>(a, way, self, t.chunk++, t.h);
         t.left = way.chunk;
     } else {
-        persist_forward_write<S>(a, way, self, item.turn, item.s, t.h);
-        if (last) persist_forward_write_on<S>(way, t.h.flow);
+        persist_forward_write_on<S>(way, t.h.flow);
     }
 }
 
-/* The item's cells; then what the next item's cells read is asked for, and v is given. */
+/* The results of the item before go to memory. */
+template <class S>
+PERSIST_FN void persist_turn_write(const persist_args &a, const persist_way &way, const persist_self &self,
+                                   persist_turns<S> &t) {
+    if (t.written.s < 0 || t.written.s >= way.steps) return;
+    persist_turn_put<S>(a, way, self, t.written, t.h);
+    persist_turn_written<S>(a, way, self, t.written, t);
+}
+
+/* What an item's cells need to know. */
+struct persist_duty {
+    persist_item item;
+    bool on;   /* it had a product */
+    int sums;  /* where its sums are */
+    int gives; /* the number of the v that it gives; 0: none */
+};
+
+/* Sums over time of the lane's cells of one unit are kept by the first: its row exists if any does. */
+template <class S> PERSIST_FN void persist_turn_fold(persist_half<S> &h, int first, int end) {
+    if constexpr (S::one_unit)
+#pragma unroll
+        for (int i = first > 1 ? first : 1; i < end; i++) {
+            persist_cell<S> &to = h.cells[0], &from = h.cells[i];
+#pragma unroll
+            for (int g = 0; g < S::gates; g++) to.sums[g] += from.sums[g], from.sums[g] = 0.0f;
+            to.sum_n += from.sum_n, from.sum_n = 0.0f;
+#pragma unroll
+            for (int k = 0; k < 3; k++) to.sums_peep[k] += from.sums_peep[k], from.sums_peep[k] = 0.0f;
+        }
+}
+
+/* State, cells and v of the item's cells [first, end). */
+template <class S>
+PERSIST_FN void persist_turn_compute(const persist_args &a, const persist_way &way, const persist_self &self,
+                                     const persist_duty &duty, persist_half<S> &h, int first = 0, int end = S::cells) {
+    const int s = duty.item.s, turn = duty.item.turn;
+    float dr[S::cells][S::gates] = {};
+    persist_take_state<S>(a, self, turn, h, first, end);
+    if (way.factor)
+#pragma unroll
+        for (int i = first; i < end; i++) h.cells[i].factor = h.cells[i].ahead.factor;
+    if constexpr (S::backward) {
+        persist_backward_cells<S>(a, way, self, turn, duty.sums, s, duty.on, h, dr, first, end);
+        persist_turn_fold<S>(h, first, end);
+    } else {
+        persist_forward_cells<S>(a, way, self, turn, duty.sums, s, duty.on, h, first, end);
+    }
+    persist_keep_state<S>(a, self, turn, h, first, end);
+    if (duty.gives == 0) return;
+    if constexpr (S::backward)
+        persist_backward_offer<S>(a, way, self, turn, duty.gives, dr, first, end);
+    else
+        persist_forward_offer<S>(a, way, self, turn, duty.gives, h, first, end);
+}
+
+/* What is read belongs to the next step after a step's last slice. */
+template <class S>
+PERSIST_FN void persist_turn_read_on(const persist_way &way, const persist_item &next, persist_half<S> &h) {
+    if (next.turn != 0) return;
+    if constexpr (S::backward)
+        persist_backward_read_on<S>(way, h.flow);
+    else
+        persist_forward_read_on(way, h.flow);
+}
+
+/* The item's cells; v is given, then what the next item's cells read is asked for. Cells apart: one after the other, each with its
+ * loads and stores, which needs fewer registers; what the next item's cell reads is asked for where this one's was read. */
 template <class S>
 PERSIST_FN void persist_turn_cells(const persist_args &a, const persist_way &way, const persist_self &self,
                                    persist_turns<S> &t) {
     const persist_item item = t.cell, next = persist_next<S>(item);
     const persist_range range = persist_turn_range<S>(a, way, self, item.turn);
-    const int k = persist_product_of<S>(range, item.s), gives = persist_gives<S>(way, range, item.s);
-    const int sums = (int)(t.summed % (S::reduce > 1 ? PERSIST_ARRIVING : 1));
-    persist_half<S> &h = t.h;
-    float dr[S::cells][S::gates] = {};
-    if (k >= 0) persist_turn_sums<S>(a, self, t.summed++);
-    persist_take_state<S>(a, self, item.turn, h);
-    if (way.factor)
+    const uint32_t product = t.summed;
+    const persist_duty duty = {item, persist_product_of<S>(range, item.s) >= 0,
+                               (int)(product % (S::reduce > 1 ? PERSIST_ARRIVING : 1)),
+                               persist_gives<S>(way, range, item.s)};
+    if (duty.on) persist_turn_sums<S>(a, self, t.summed++);
+    if constexpr (S::apart > 0) {
+        persist_turn_read_on<S>(way, next, t.h);
 #pragma unroll
-        for (int i = 0; i < S::cells; i++) h.cells[i].factor = h.cells[i].ahead.factor;
-    if constexpr (S::backward)
-        persist_backward_cells<S>(a, way, self, item.turn, sums, item.s, k >= 0, h, dr);
-    else
-        persist_forward_cells<S>(a, way, self, item.turn, sums, item.s, k >= 0, h);
-    persist_keep_state<S>(a, self, item.turn, h);
-    if (gives > 0) {
-        if constexpr (S::backward)
-            persist_backward_offer<S>(a, way, self, item.turn, gives, dr);
-        else
-            persist_forward_offer<S>(a, way, self, item.turn, gives, h);
-        persist_turn_given<S>(a, self, item.turn);
+        for (int i = 0; i < S::cells; i += PERSIST_SIDE_BY_SIDE) {
+            const int end = i + PERSIST_SIDE_BY_SIDE < S::cells ? i + PERSIST_SIDE_BY_SIDE : (int)S::cells;
+            persist_turn_compute<S>(a, way, self, duty, t.h, i, end);
+            if (item.s < way.steps) persist_turn_put<S>(a, way, self, item, t.h, i, end);
+            persist_turn_ahead<S>(a, way, self, next, t.h, i, end);
+        }
+        if (duty.gives > 0) persist_turn_given<S>(a, self, item.turn);
+        __syncwarp();
+        if (duty.on && self.lane == 0) ptx_arrive(persist_sums_read<S>(a, self, product));
+        if (item.s < way.steps) persist_turn_written<S>(a, way, self, item, t);
+    } else {
+        persist_turn_compute<S>(a, way, self, duty, t.h);
+        if (duty.gives > 0) persist_turn_given<S>(a, self, item.turn);
+        persist_turn_read_on<S>(way, next, t.h);
+        persist_turn_ahead<S>(a, way, self, next, t.h);
+        t.written = item;
     }
-    if (next.turn == 0) {
-        if constexpr (S::backward)
-            persist_backward_read_on<S>(way, h.flow);
-        else
-            persist_forward_read_on(way, h.flow);
-    }
-    persist_turn_ahead<S>(a, way, self, next, h);
-    t.written = item;
     t.cell = next;
 }
 
@@ -384,6 +503,21 @@ PERSIST_FN void persist_turns_begin(const persist_args &a, const persist_way &wa
     persist_turn_ahead<S>(a, way, self, t.cell, t.h);
 }
 
+/* Forward the state after the last step. */
+template <class S>
+PERSIST_FN void persist_turns_end(const persist_args &a, const persist_way &way, const persist_self &self,
+                                  persist_half<S> &h) {
+    for (int turn = 0; !S::backward && turn < S::halves; turn++) {
+        persist_take_state<S>(a, self, turn, h);
+#pragma unroll
+        for (int i = 0; i < S::cells; i++) {
+            const persist_place place = persist_place_of<S>(a, self, turn, i);
+            if (way.factor && place.there) h.cells[i].factor = way.factor[persist_at(place, a.H)];
+            persist_forward_end<S>(a, way, place, h.cells[i]);
+        }
+    }
+}
+
 template <class S>
 PERSIST_FN void persist_take_turns(const persist_args &a, const persist_way &way, const persist_self &self,
                                    const persist_weights<S> &w) {
@@ -406,15 +540,34 @@ PERSIST_FN void persist_take_turns(const persist_args &a, const persist_way &way
         if (n >= lag) persist_turn_cells<S>(a, way, self, t);
     }
     persist_turn_write<S>(a, way, self, t);
-    for (int turn = 0; !S::backward && turn < S::halves; turn++) {
-        persist_take_state<S>(a, self, turn, t.h);
-#pragma unroll
-        for (int i = 0; i < S::cells; i++) {
-            const persist_place place = persist_place_of<S>(a, self, turn, i);
-            if (way.factor && place.there) t.h.cells[i].factor = way.factor[persist_at(place, a.H)];
-            persist_forward_end<S>(a, way, place, t.h.cells[i]);
-        }
+    persist_turns_end<S>(a, way, self, t.h);
+}
+
+/* Cells apart: those that multiply; */
+template <class S>
+PERSIST_FN void persist_multiply_turns(const persist_args &a, const persist_way &way, const persist_self &self,
+                                       const persist_weights<S> &w) {
+    const int steps = persist_item_steps<S>(way);
+    persist_slot slot = {0, 0};
+    uint32_t products = 0;
+    for (persist_item item = {0, 0}; item.s < steps; item = persist_next<S>(item)) {
+        persist_delay<S>(a, item.s * S::halves + item.turn);
+        if (persist_product_of<S>(persist_turn_range<S>(a, way, self, item.turn), item.s) >= 0)
+            persist_turn_multiply<S>(a, way, self, w, products++, slot);
     }
+}
+
+/* and those of the cells. */
+template <class S>
+PERSIST_FN void persist_cell_turns(const persist_args &a, const persist_way &way, const persist_self &self) {
+    const int steps = persist_item_steps<S>(way);
+    persist_turns<S> t;
+    persist_turns_begin<S>(a, way, self, t);
+    while (t.cell.s < steps) {
+        persist_delay<S>(a, t.cell.s * S::halves + t.cell.turn);
+        persist_turn_cells<S>(a, way, self, t);
+    }
+    persist_turns_end<S>(a, way, self, t.h);
 }
 
 template <class S>
@@ -432,7 +585,12 @@ PERSIST_FN void persist_begin_turns(const persist_args &a, const persist_way &wa
         ptx_arrivals_init(persist_full<S>(a, self, slot), 1);
         ptx_arrivals_init(persist_free<S>(a, self, slot), S::share * S::warps);
     }
-    for (int turn = 0; turn < S::halves; turn++) ptx_arrivals_init(persist_slice_given<S>(a, self, turn), S::warps);
+    for (int turn = 0; turn < S::halves; turn++) ptx_arrivals_init(persist_slice_given<S>(a, self, turn), S::cell_warps);
+    if constexpr (S::apart > 0) {
+        ptx_arrivals_init(persist_summed<S>(a, self), S::warps);
+        for (uint32_t which = 0; which < 2; which++)
+            ptx_arrivals_init(persist_sums_read<S>(a, self, which), S::cell_warps);
+    }
     ptx_arrivals_init_fence();
 }
 
@@ -444,22 +602,38 @@ template <class S> PERSIST_FN void persist_turns_meet() {
         ptx_barrier(2, S::all_threads);
 }
 
+/* Four warps at a time give and take registers; who has fewer than at the launch gives first. */
 template <class S>
 PERSIST_FN void persist_run_turns(const persist_args &a, const persist_way &way, const persist_self &self) {
     static_assert(S::couriers == 4 && S::warps == 8, "whole groups of four warps share registers");
+    typedef persist_registers<S> registers;
     if (self.warp < S::warps) {
-        PTX_REGISTERS_MORE(232);
+        PTX_REGISTERS_MORE(registers::product);
         persist_weights<S> w;
         persist_load_weights<S>(a, way, self, w);
         persist_begin_turns<S>(a, way, self);
         persist_turns_meet<S>();
-        persist_take_turns<S>(a, way, self, w);
+        if constexpr (S::apart > 0)
+            persist_multiply_turns<S>(a, way, self, w);
+        else
+            persist_take_turns<S>(a, way, self, w);
         return;
     }
-    PTX_REGISTERS_FEWER(40);
+    if constexpr (S::apart > 0)
+        if (self.warp < S::warps + S::apart) {
+            PTX_REGISTERS_MORE(registers::cells);
+            persist_self cells = self;
+            cells.warp -= S::warps;
+            cells.thread -= S::threads;
+            persist_turns_meet<S>();
+            persist_cell_turns<S>(a, way, cells);
+            return;
+        }
+    PTX_REGISTERS_FEWER(registers::couriers);
     persist_turns_meet<S>();
-    if (self.warp == S::warps + PERSIST_BRINGS) persist_bring<S>(a, way, self);
-    if (self.warp == S::warps + PERSIST_TELLS) persist_tell<S>(a, way, self);
+    const int courier = self.warp - S::warps - S::apart;
+    if (courier == PERSIST_BRINGS) persist_bring<S>(a, way, self);
+    if (courier == PERSIST_TELLS) persist_tell<S>(a, way, self);
     __syncwarp();
 }
 

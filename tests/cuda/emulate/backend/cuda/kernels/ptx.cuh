@@ -165,6 +165,9 @@ PTX_FN void ptx_mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uin
 PTX_FN uint64_t ptx_operand_of(uint32_t address, uint32_t next_k, uint32_t next) {
     return (uint64_t)(address >> 4) | (uint64_t)(next_k >> 4) << 32 | (uint64_t)(next >> 4) << 48;
 }
+PTX_FN uint32_t ptx_uniform(uint32_t x, EMULATE_HERE) {
+    return __shfl_sync(0xffffffffu, x, 0, 32, at);
+}
 PTX_FN void ptx_together_begin() {}
 template <int N> PTX_FN void ptx_together_sums(float (&)[N][4]) {}
 PTX_FN void ptx_together_commit() {}
