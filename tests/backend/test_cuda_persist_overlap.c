@@ -64,9 +64,9 @@ TEST(cuda_persist_overlap_pieces_are_chunks) {
     CHECK(cut >= 5);
 }
 
-/* Backward of 512 units and 32 rows takes 64 of 132 multiprocessors. */
+/* Backward of 512 units and 16 rows takes 64 of 132 multiprocessors. */
 TEST(cuda_persist_overlap_uses_what_is_idle) {
-    const layer l = layer_of("lstm:b32_t1024_i768_h512_tf32_train", SLI_PERSIST_KIND_GRID, 0);
+    const layer l = layer_of("lstm:b16_t1024_i768_h512_tf32_train", SLI_PERSIST_KIND_GRID, 0);
     const sli_persist_pass forward = pass_of(&l, false), backward = pass_of(&l, true);
     CHECK(backward.idle == 132 - sli_persist_ctas(&l.pair.backward) && backward.idle >= 16);
     CHECK(backward.pieces > 1 &&
@@ -75,7 +75,7 @@ TEST(cuda_persist_overlap_uses_what_is_idle) {
 }
 
 TEST(cuda_persist_overlap_needs_idle_multiprocessors_chunks_and_work) {
-    layer full = layer_of("lstm:b32_t1024_i768_h512_tf32_train", SLI_PERSIST_KIND_GRID, 0);
+    layer full = layer_of("lstm:b16_t1024_i768_h512_tf32_train", SLI_PERSIST_KIND_GRID, 0);
     full.caps.multiprocessors = sli_persist_ctas(&full.pair.backward);
     CHECK(sli_persist_idle(&full.pair.backward, &full.caps) == 0 && pass_of(&full, true).pieces == 1);
     layer waves = layer_of("lstm:b16_t1000_i1024_h256_f32_train", SLI_PERSIST_KIND_CLUSTER, 0);
@@ -139,7 +139,7 @@ TEST(cuda_persist_overlap_books_nothing_but_counters) {
 
 /* `sluice plan` says it. */
 TEST(cuda_persist_overlap_is_described) {
-    const layer l = layer_of("lstm:b32_t1024_i768_h512_tf32_train", SLI_PERSIST_KIND_GRID, 0);
+    const layer l = layer_of("lstm:b16_t1024_i768_h512_tf32_train", SLI_PERSIST_KIND_GRID, 0);
     char text[512] = "";
     sli_cuda_lstm_grid.describe(&l.p, &l.caps, text, sizeof text);
     const char *backward = strstr(text, "; backward: ");
