@@ -606,9 +606,8 @@ template <class S> PERSIST_FN void persist_turns_meet() {
 template <class S>
 PERSIST_FN void persist_run_turns(const persist_args &a, const persist_way &way, const persist_self &self) {
     static_assert(S::couriers == 4 && S::warps == 8, "whole groups of four warps share registers");
-    typedef persist_registers<S> registers;
     if (self.warp < S::warps) {
-        PTX_REGISTERS_MORE(registers::product);
+        PTX_REGISTERS_MORE(persist_registers<S>::product);
         persist_weights<S> w;
         persist_load_weights<S>(a, way, self, w);
         persist_begin_turns<S>(a, way, self);
@@ -621,7 +620,7 @@ PERSIST_FN void persist_run_turns(const persist_args &a, const persist_way &way,
     }
     if constexpr (S::apart > 0)
         if (self.warp < S::warps + S::apart) {
-            PTX_REGISTERS_MORE(registers::cells);
+            PTX_REGISTERS_MORE(persist_registers<S>::cells);
             persist_self cells = self;
             cells.warp -= S::warps;
             cells.thread -= S::threads;
@@ -629,7 +628,7 @@ PERSIST_FN void persist_run_turns(const persist_args &a, const persist_way &way,
             persist_cell_turns<S>(a, way, cells);
             return;
         }
-    PTX_REGISTERS_FEWER(registers::couriers);
+    PTX_REGISTERS_FEWER(persist_registers<S>::couriers);
     persist_turns_meet<S>();
     const int courier = self.warp - S::warps - S::apart;
     if (courier == PERSIST_BRINGS) persist_bring<S>(a, way, self);
