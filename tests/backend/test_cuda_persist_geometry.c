@@ -55,7 +55,10 @@ static const char *broken_cover(const sli_persist_geometry *g, const sli_problem
 
 static const char *broken_fit(const sli_persist_geometry *g, const sli_caps *caps, sli_persist_kind kind) {
     const sli_persist_shared at = sli_persist_shared_of(g);
-    const int limit = g->couriers ? 232 : 65536 / sli_persist_threads(g) / 8 * 8; /* couriers leave theirs */
+    const int turns = g->apart == 0 ? 232
+                      : g->backward ? 160
+                                    : 168; /* of those that multiply: the others leave theirs */
+    const int limit = g->couriers ? turns : 65536 / sli_persist_threads(g) / 8 * 8;
     const int streamed = g->tiles_k - g->in_registers - g->in_shared;
     HOLDS(g->in_registers >= 0 && g->in_shared >= 0 && streamed >= 0);
     HOLDS(g->in_registers % 2 == 0 || g->in_registers == g->tiles_k);
@@ -99,9 +102,11 @@ static const char *broken_shared(const sli_persist_geometry *g) {
         HOLDS(at.arriving - at.partial >= (turns ? 1 : halves) * (size_t)g->warps_k * rows * m * 4);
     if (reduce > 1) HOLDS(at.weights - at.arriving >= (turns ? 4 : halves * 2) * reduce * rows * own * 4);
     HOLDS(at.barriers - at.weights >= (size_t)g->in_shared * slab);
-    HOLDS(at.state - at.barriers >= 8 * (turns ? 2 * (size_t)g->slots + 4 + halves : 8));
-    if (turns)
-        HOLDS(at.ranges - at.state >= halves * (size_t)g->units * rows * sizeof(float)); /* one state, at least */
+    HOLDS(at.state - at.barriers >= 8 * (turns ? 2 * (size_t)g->slots + 4 + (g->apart > 0 ? 3 : 0) + halves : 8));
+    const size_t states = g->gates != 4 ? 1 : g->backward ? 3 : 2;
+    const size_t lanes = 32 * (size_t)sli_persist_cells(g) * (size_t)sli_persist_cell_warps(g);
+    HOLDS(lanes >= (size_t)g->units * rows);
+    if (turns) HOLDS(at.ranges - at.state >= halves * states * lanes * sizeof(float));
     if (turns) HOLDS(at.total - at.ranges >= halves * 2 * sizeof(int32_t));
     HOLDS(sli_persist_packed_bytes(g) == (size_t)sli_persist_group(g) * (size_t)g->tiles_k * slab);
     return NULL;

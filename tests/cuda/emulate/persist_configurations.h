@@ -53,4 +53,8 @@ FORWARD(a2, L, F16, GRID, 32, 1, 2, 2, 3, 8, 1, 1, 4, 0, 4, TURNS, 1, 2, 3, 4)
 BACKWARD(a3, L, BF16, GRID, 16, 4, 2, 2, 3, 4, 2, 1, 4, 2, 2, TURNS, 2, 2, 4, 4)
 BACKWARD(a4, R, TF32, GRID, 32, 2, 2, 4, 2, 4, 2, 1, 8, 2, 6, TURNS, 1, 2, 2, 4)
 BACKWARD(a5, G, F16, GRID, 16, 8, 1, 2, 2, 8, 1, 1, 4, 4, 0, TURNS, 1, 2, 3, 4)
+/* Lanes have cells of several units, and not all the same number. */
+FORWARD(a6, L, BF16, GRID, 24, 1, 2, 2, 2, 8, 1, 1, 4, 4, 0, TURNS, 1, 2, 3, 4)
+BACKWARD(a7, L, BF16, GRID, 12, 8, 1, 2, 3, 8, 1, 1, 4, 4, 0, TURNS, 1, 2, 3, 4)
+BACKWARD(a8, G, TF32, GRID, 12, 8, 1, 2, 3, 8, 1, 1, 6, 4, 2, TURNS, 1, 1, 2)
 #undef TURNS

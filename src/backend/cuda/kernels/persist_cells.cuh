@@ -120,7 +120,7 @@ PERSIST_FN float persist_zone_h(const persist_args &a, const persist_way &way, c
 }
 
 /* ------------------------------------------------------------------------------------------------------ forward -- */
-/* Asks L2 for the gates of a step to come: a warp cell's are at most 32 pieces of 8 units, a lane asks for one. */
+/* Asks L2 for the gates of a step to come: a warp cell's are at most 32 pieces of up to 8 units, a lane asks for one. */
 template <class S>
 PERSIST_FN void persist_prefetch(const persist_args &a, const persist_way &way, const persist_self &self,
                                  const persist_flow &flow, const persist_place &place, int s) {

@@ -83,7 +83,7 @@ template <class C> struct persist_sizes : C {
     static_assert(C::gather != PERSIST_CLUSTER || C::units * operand % 16 == 0, "16 bytes are sent at a time");
 };
 
-/* All warps that compute. */
+/* All warps that multiply. */
 template <class S> PERSIST_FN void persist_sync() {
     if constexpr (S::couriers > 0)
         ptx_barrier(1, S::threads);
