@@ -48,13 +48,10 @@ BACKWARD(w4, R, TF32, GRID, 32, 2, 2, 4, 3, 4, 2, 1, 8, 2, 6, TURNS, 1, 2, 2)
 FORWARD(w5, L, BF16, GRID, 16, 1, 4, 2, 1, 4, 2, 1, 2, 2, 0, TURNS, 4, 1, 2)
 /* Cells have warps of their own. */
 FORWARD(a0, L, BF16, GRID, 16, 1, 4, 2, 2, 4, 2, 1, 2, 2, 0, TURNS, 2, 1, 2, 4)
-FORWARD(a1, G, TF32, GRID, 8, 1, 4, 4, 2, 4, 2, 1, 2, 2, 0, TURNS, 4, 1, 3, 4)
-FORWARD(a2, L, F16, GRID, 32, 1, 2, 2, 3, 8, 1, 1, 4, 0, 4, TURNS, 1, 2, 3, 4)
-BACKWARD(a3, L, BF16, GRID, 16, 4, 2, 2, 3, 4, 2, 1, 4, 2, 2, TURNS, 2, 2, 4, 4)
-BACKWARD(a4, R, TF32, GRID, 32, 2, 2, 4, 2, 4, 2, 1, 8, 2, 6, TURNS, 1, 2, 2, 4)
-BACKWARD(a5, G, F16, GRID, 16, 8, 1, 2, 2, 8, 1, 1, 4, 4, 0, TURNS, 1, 2, 3, 4)
+FORWARD(a1, L, F16, GRID, 32, 1, 2, 2, 3, 8, 1, 1, 4, 0, 4, TURNS, 1, 2, 3, 4)
+BACKWARD(a2, L, BF16, GRID, 16, 4, 2, 2, 3, 4, 2, 1, 4, 2, 2, TURNS, 2, 2, 4, 4)
+BACKWARD(a3, G, F16, GRID, 16, 8, 1, 2, 2, 8, 1, 1, 4, 4, 0, TURNS, 1, 2, 3, 4)
 /* Lanes have cells of several units, and not all the same number. */
-FORWARD(a6, L, BF16, GRID, 24, 1, 2, 2, 2, 8, 1, 1, 4, 4, 0, TURNS, 1, 2, 3, 4)
-BACKWARD(a7, L, BF16, GRID, 12, 8, 1, 2, 3, 8, 1, 1, 4, 4, 0, TURNS, 1, 2, 3, 4)
-BACKWARD(a8, G, TF32, GRID, 12, 8, 1, 2, 3, 8, 1, 1, 6, 4, 2, TURNS, 1, 1, 2)
+FORWARD(a4, L, BF16, GRID, 24, 1, 2, 2, 2, 8, 1, 1, 4, 4, 0, TURNS, 1, 2, 3, 4)
+BACKWARD(a5, L, BF16, GRID, 12, 8, 1, 2, 3, 8, 1, 1, 4, 4, 0, TURNS, 1, 2, 3, 4)
 #undef TURNS
