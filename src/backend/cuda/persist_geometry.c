@@ -5,11 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/cuda/kernels/persist_args.h"
 #include "backend/cuda/persist_geometry.h"
 
 enum {
-    ARRIVING = 4, /* buffers for sums that arrive, in many turns */
-    APART_BARRIERS = 3,
     PART = 128,       /* parts of shared memory begin at multiples of it: one row of banks */
     TILE_BYTES = 512, /* of weights, 16 a lane */
     LEAST_WARPS = 4,
@@ -22,9 +21,6 @@ enum {
     FULL = 132, /* multiprocessors of the H200 that was measured */
     REGISTERS = 65536,
     MOST_REGISTERS = 255,
-    COURIERS_LEAVE = 232, /* of 168 each of twelve warps: eight have more, the couriers 40 */
-    APART_LEAVE = 168,    /* of 128 each of sixteen warps, of which four have the cells */
-    APART_LEAVE_BACKWARD = 160,
     TURN_WARPS = 8,
     MOST_CHUNKS = 16, /* of v in many turns */
     MOST_SLOTS = 12,
@@ -93,10 +89,10 @@ sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
     at.v = take(&end, turns ? (size_t)g->slots * (rows * at.v_row / (size_t)g->chunks)
                             : halves * (size_t)at.v_buffers * rows * at.v_row);
     at.partial = take(&end, (turns ? 1 : halves) * partial_bytes(g));
-    at.arriving = take(&end, (turns ? ARRIVING : 2 * halves) * arriving_bytes(g));
+    at.arriving = take(&end, (turns ? PERSIST_ARRIVING : 2 * halves) * arriving_bytes(g));
     at.weights = take(&end, warps * (size_t)g->in_shared * slab);
-    at.barriers =
-        take(&end, (turns ? 2 * (size_t)g->slots + halves + ARRIVING + APART_BARRIERS : 8) * sizeof(uint64_t));
+    at.barriers = take(&end, (turns ? 2 * (size_t)g->slots + halves + PERSIST_ARRIVING + PERSIST_APART_BARRIERS : 8) *
+                                 sizeof(uint64_t));
     at.state = take(&end, turns ? halves * state_bytes(g) : 0);
     at.ranges = take(&end, turns ? halves * 2 * sizeof(int32_t) : 0);
     at.total = end;
@@ -144,8 +140,8 @@ int sli_persist_registers(const sli_persist_geometry *g) {
 /* Each of four schedulers has a quarter of the registers for its warps. */
 static int register_limit(const sli_persist_geometry *g) {
     const int warps = sli_persist_warps(g);
-    if (g->apart > 0) return g->backward ? APART_LEAVE_BACKWARD : APART_LEAVE;
-    if (g->couriers > 0) return COURIERS_LEAVE;
+    if (g->apart > 0) return g->backward ? PERSIST_APART_REGISTERS_BACKWARD : PERSIST_APART_REGISTERS;
+    if (g->couriers > 0) return PERSIST_TURNS_REGISTERS;
     const int each = REGISTERS / 4 / 32 / up(warps, 4) / 8 * 8;
     return each < MOST_REGISTERS ? each : MOST_REGISTERS;
 }
@@ -184,7 +180,8 @@ int sli_persist_idle(const sli_persist_geometry *g, const sli_caps *caps) {
  *     us = gather + product + reduce + cells,     two halves:  2 (product + cells + turn (gather + reduce))
  * of one half each; of slices in turns as below. Origin of the constants: fitted to 529 geometries of LSTM and GRU, 256 to 2048
  * units, 1 to 256 rows, bf16, tf32, f32, each measured on one H200, 2026-11-21 (bench/results/geometries_h200_*): the middle
- * prediction is 6% off, the geometry predicted to be the best 3% slower than the best that was measured. Those of turns: 219 of them,
+ * prediction is 6% off, the geometry predicted to be the best 3% slower than the best that was measured; those of grids were measured
+ * before a warp had cells of 16 units, and may be too slow. Those of turns: 219 of them,
  * of 512 to 2048 units, bf16 and tf32, the same day (turns_h200_*): 8% and 5%. Others are stated. Times are us, rates bytes a us. */
 static const struct {
     double clock;                            /* cycles a us, under load */
@@ -331,16 +328,15 @@ static double product_us(const sli_persist_geometry *g, const sli_caps *caps) {
 }
 
 static double cells_us(const sli_persist_geometry *g, bool train) {
+    const bool turns = g->couriers > 0, more = train && !g->backward;
     const double cells = sli_persist_cells(g);
     const double sums = sli_persist_ym(g) * (g->reduce == 1 ? g->warps_k : g->reduce);
-    const bool odd = g->units * sli_persist_operand(g->math) % 32 != 0, more = train && !g->backward;
-    const double each = rates.cell[g->backward] + (more ? rates.cell_trains : 0) + rates.addend * sums;
-    const double of_turns =
-        rates.turn_cell[g->backward] + (more ? rates.turn_cell_trains : 0) + rates.turn_addend * sums;
-    if (g->couriers > 0)
-        return rates.turn_cells + of_turns * cells + rates.turn_cell_more * cells * cells + (odd ? rates.odd : 0);
-    return rates.cells + rates.cells_warp * sli_persist_warps(g) + each * cells + rates.cell_more * cells * cells +
-           (odd ? rates.odd : 0);
+    const double odd = g->units * sli_persist_operand(g->math) % 32 != 0 ? rates.odd : 0;
+    const double each =
+        turns ? rates.turn_cell[g->backward] + (more ? rates.turn_cell_trains : 0) + rates.turn_addend * sums
+              : rates.cell[g->backward] + (more ? rates.cell_trains : 0) + rates.addend * sums;
+    const double once = turns ? rates.turn_cells : rates.cells + rates.cells_warp * sli_persist_warps(g);
+    return once + each * cells + (turns ? rates.turn_cell_more : rates.cell_more) * cells * cells + odd;
 }
 
 /* Bytes of memory that a step reads and writes: sums of the input side, gates and states for backward. */
@@ -462,8 +458,6 @@ static void try_warps(search *s, sli_persist_geometry g, int all_m, int all_k) {
         if (!place(s, &g)) continue;
         if (g.couriers > 0) add_slots(s, &g);
         if (g.apart > 0 && !sli_persist_together(&g)) continue;
-        /* Sums on their way hold up the v that is needed next. */
-        if (g.couriers > 0 && g.reduce > 1 && g.halves == 2 && g.apart == 0) continue;
         keep_faster(s, &g);
     }
 }
@@ -472,7 +466,9 @@ static void try_tiles(search *s, sli_persist_geometry g) {
     const int all_m = up(sli_persist_m(&g), sli_persist_tile_rows(g.math));
     const int all_k = up(sli_persist_k(&g), sli_persist_tile_k(g.math));
     if (g.couriers > 0) {
-        for (g.apart = 0; g.apart <= SLI_PERSIST_APART; g.apart += SLI_PERSIST_APART)
+        /* Of two turns, sums on their way hold up the v that is needed next, unless cells are apart. */
+        const int least = g.reduce > 1 && g.halves == 2 ? SLI_PERSIST_APART : 0;
+        for (g.apart = least; g.apart <= SLI_PERSIST_APART; g.apart += SLI_PERSIST_APART)
             for (g.warps_m = 1; g.warps_m <= TURN_WARPS; g.warps_m *= 2) {
                 g.warps_k = TURN_WARPS / g.warps_m;
                 try_warps(s, g, all_m, all_k);

@@ -20,6 +20,15 @@ typedef struct persist_zone {
 
 enum { PERSIST_VALID = 1, PERSIST_SHOWN = 2 }; /* of flags: not masked; the output is h, not 0 */
 enum { PERSIST_MAX_DIRECTIONS = 2 };
+/* Slices in many turns, what the kernel and its geometry both count with: buffers for sums that arrive; barriers of cells apart;
+ * registers a lane of the warps that multiply, beside couriers alone and beside warps of cells as well. */
+enum {
+    PERSIST_ARRIVING = 4,
+    PERSIST_APART_BARRIERS = 3,
+    PERSIST_TURNS_REGISTERS = 232,
+    PERSIST_APART_REGISTERS = 168,
+    PERSIST_APART_REGISTERS_BACKWARD = 160
+};
 /* What a launch reads and writes in every step, a constant of most kernels: flags; lengths; y or dy; c, h, operand of every step;
  * gates, s_n; v; the sums; random delays. */
 enum {

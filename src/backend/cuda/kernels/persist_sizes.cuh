@@ -14,7 +14,6 @@ enum persist_math { PERSIST_F32, PERSIST_TF32, PERSIST_BF16, PERSIST_F16, PERSIS
 enum persist_gather { PERSIST_LOCAL, PERSIST_CLUSTER, PERSIST_GRID };
 /* Of shared memory's barriers: arrivals of v, of sums; [half][buffer]. */
 enum { PERSIST_BARRIERS_V = 0, PERSIST_BARRIERS_SUMS = 4 };
-enum { PERSIST_ARRIVING = 4 }; /* in many turns: buffers for sums that arrive */
 
 template <class C> struct persist_sizes : C {
     static constexpr bool narrow = C::math == PERSIST_BF16 || C::math == PERSIST_F16;

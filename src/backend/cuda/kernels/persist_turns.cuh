@@ -19,7 +19,9 @@
 enum { PERSIST_BRINGS = 0, PERSIST_TELLS = 1 };
 /* Registers a lane of those that multiply, of cells apart, of couriers: multiples of 8, together what the launch has. */
 template <class S> struct persist_registers {
-    static constexpr int product = S::apart == 0 ? 232 : S::backward ? 160 : 168;
+    static constexpr int product = S::apart == 0   ? PERSIST_TURNS_REGISTERS
+                                   : S::backward ? PERSIST_APART_REGISTERS_BACKWARD
+                                                 : PERSIST_APART_REGISTERS;
     static constexpr int cells = S::backward ? 152 : 136, couriers = 40;
     static_assert(S::warps * product + S::apart * cells + S::couriers * couriers <= 65536 / 32,
                   "more registers than there are");
