@@ -148,7 +148,7 @@ extern "C" void sli_gpu_dense_forward(const sli_call *call) {
         product.split_bytes = places.split_bytes;
         product.m = rows;
         product.n = H;
-        product.k = I;
+        product.k = sli_dense_row(p, I); /* whole padded rows, zeros in both: cuBLASLt's fast kernels want them */
         product.a = matrix(operand(call, x, scratch + places.x, rows, I), sli_dense_row(p, I), false);
         product.b = matrix(kernel_of(call), sli_dense_row(p, I), true);
         product.d = y;
