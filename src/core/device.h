@@ -46,6 +46,8 @@ struct sli_device_ops {
     /* The call is copied; `function` is a row's pack, forward or backward. call->threads is set by the queue. */
     sl_status (*submit)(sli_queue *queue, sli_kernel_fn function, const sli_call *call);
     sl_status (*wait)(sli_queue *queue);
+    /* What calls with sli_call.late or .beside have begun comes before whatever is queued from now on. NULL: they are like others. */
+    sl_status (*settle)(sli_queue *queue);
     /* Recording: NULL where the device has none. Between begin and end, copy, zero and submit are recorded instead of done;
      * upload, download and wait are not allowed. record_end ends it whatever happened. A recording belongs to its queue. */
     sl_status (*record_begin)(sli_queue *queue);

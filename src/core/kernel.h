@@ -156,6 +156,11 @@ typedef struct sli_call {
     int planned_batch;   /* the plan's, which packed copies were laid out for; 0: problem.batch */
     bool training;       /* dropout and zoneout draw; saved data will be used */
     bool recompute;      /* the segment's forward is being repeated: write no metrics */
+    /* Backward: sums into d_param may go on beside the calls that follow, up to the next one with this bit or to the device's
+     * `settle`. The call's scratch, saved, in and d_out stay as they are until then. */
+    bool late;
+    bool
+        beside; /* independent of the calls with this bit before and after it: they may run side by side, up to `settle` */
     sl_dtype
         operands; /* the reference rounds what enters products to it: bf16, i8, and f64 in proofs; SL_DTYPE_DEFAULT: nothing */
     /* layer << 8 | direction bit, to be or-ed with a purpose: see sli_call_rng. Of a bidirectional problem it is the forward
@@ -274,6 +279,10 @@ typedef struct sli_kernel {
     /* Parameters' gradients are summed over the whole call at once: segments of time would change their last bits, so the
      * planner does not take the row where a memory limit wants segments, unless it is required by its name. */
     bool whole_sums;
+    /* Rows whose backward can leave its sums to sli_call.late; and the share of the device that a recurrent row's backward leaves
+     * idle for such sums, if any: where there is none nothing is late. */
+    bool sums_late;
+    double (*idle)(const sli_problem *problem, const sli_caps *caps);
     /* Takes problems with +recompute, for which it keeps no gates (the reference, which is the oracle, keeps what it always does). */
     bool takes_recompute;
     const char *only; /* rows of a test device: its name; they are unknown to all others. NULL: none */

@@ -211,12 +211,13 @@ sl_status sli_params_pack(sl_params *params, sli_queue *queue, int index) {
         call.problem = step->problem;
         call.planned_batch = step->problem.batch;
         call.chunk = plan->chunk;
+        call.beside = true;
         call.packed = packed + step->packed;
         for (int k = 0; k < SLI_MAX_PARAM; k++)
             if (step->emit.param[k] >= 0) call.param[k] = sli_params_at(params, -1, step->emit.param[k]);
         SLI_TRY(plan->ops->submit(queue, step->kernel->pack, &call));
     }
-    return SL_OK;
+    return plan->ops->settle ? plan->ops->settle(queue) : SL_OK;
 }
 
 /* What takes long is shared by threads, the program's or as many as the plan has on a CPU; NULL: one is enough. */

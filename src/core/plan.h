@@ -80,6 +80,7 @@ typedef struct sli_step {
     size_t packed;                                /* offset in the params block */
     unsigned gradient_in;                         /* bit k: the gradient of in[k] is wanted */
     unsigned accumulate;                          /* bit k: somebody wrote it before */
+    bool late; /* backward's sums go on beside a recurrence that follows: sli_call.late */
 } sli_step;
 
 /* Neighbouring steps that can run segment by segment of time. */
@@ -106,6 +107,7 @@ struct sl_plan {
     bool train;
     size_t element; /* bytes of a number: 4, or 8 in f64 plans */
     int chunk, segment_steps, segments;
+    bool no_late;   /* late sums keep memory longer than a limit allows */
     size_t guard;   /* proofs: bytes left free behind every piece of memory, none of which is shared then; 0 */
     size_t *guards; /* their offsets in the run block */
     int guard_count, guard_capacity;

@@ -91,6 +91,9 @@ static void explain_steps(const sl_plan *plan, sli_text *text, int width) {
             const char *label = plan->caps.kind == SLI_DEVICE_CUDA ? "cut" : "how";
             if (*how) sli_text_printf(text, "    %s     %-*s %s\n", label, width, step->kernel->name, how);
         }
+        if (step->late)
+            sli_text_printf(text, "    late    %-*s its gradients' sums over time run beside the recurrence below\n",
+                            width, step->kernel->name);
         explain_saved(plan, text, step, width);
         explain_choice(text, step, width);
         explain_refusals(text, step->refusals, width);

@@ -27,6 +27,13 @@ static int backward_event(const sl_plan *plan, int step) {
     int g = plan->steps[step].group, count = plan->groups[g].count;
     return group_backward_start(plan, g) + 2 * count - 1 - (step - plan->groups[g].first);
 }
+/* Until then memory that the step's backward uses is in use: its own event, or where late sums are settled. */
+static int release_event(const sl_plan *plan, int step) {
+    if (!plan->steps[step].late) return backward_event(plan, step);
+    for (int i = step - 1; i >= 0; i--)
+        if (plan->steps[i].late) return backward_event(plan, i);
+    return group_backward_end(plan, 0) + 1;
+}
 static bool is_segmented(const sl_plan *plan, int g) {
     return sli_plan_is_segmented(plan, &plan->groups[g]);
 }
@@ -141,12 +148,12 @@ static void tensor_uses(const sl_plan *plan, int index, int *forward, int *backw
         if (cut)
             *backward =
                 max_int(*backward, tensor->crossing ? group_backward_end(plan, step->group) : repeat_event(plan, c));
-        if (step->backward && backward_reads(step, index)) *backward = max_int(*backward, backward_event(plan, c));
+        if (step->backward && backward_reads(step, index)) *backward = max_int(*backward, release_event(plan, c));
     }
     if (!plan->train || tensor->producer < 0) return;
     bool cut = is_segmented(plan, tensor->group);
     if (producer_backward_reads(plan, tensor, index) || tensor->in_place)
-        *backward = max_int(*backward, backward_event(plan, tensor->producer));
+        *backward = max_int(*backward, release_event(plan, tensor->producer));
     if (cut && tensor->crossing) *backward = max_int(*backward, group_backward_end(plan, tensor->group));
 }
 
@@ -184,7 +191,7 @@ static void gradient_interval(const sl_plan *plan, int index, const timeline *ti
     buffer->to[0] = time->end;
     if (tensor->producer < 0) return;
     bool cut = (tensor->crossing || tensor->state >= 0) && is_segmented(plan, tensor->group);
-    buffer->to[0] = cut ? group_backward_end(plan, tensor->group) : backward_event(plan, tensor->producer);
+    buffer->to[0] = cut ? group_backward_end(plan, tensor->group) : release_event(plan, tensor->producer);
 }
 
 static sl_status book_tensors(sl_plan *plan, const timeline *time) {
@@ -225,12 +232,13 @@ static sl_status book_step(sl_plan *plan, int index) {
     sli_buffer *saved = &plan->buffers[step->saved], *forward = &plan->buffers[step->scratch_forward],
                *backward = &plan->buffers[step->scratch_backward];
     saved->from[0] = saved->to[0] = forward->from[0] = forward->to[0] = index;
-    backward->from[0] = backward->to[0] = backward_event(plan, index);
+    backward->from[0] = backward_event(plan, index);
+    backward->to[0] = release_event(plan, index);
     if (cut && plan->train) {
         forward->from[1] = forward->to[1] = saved->from[1] = repeat_event(plan, index);
         saved->to[1] = step->backward ? backward_event(plan, index) : saved->from[1];
     } else if (step->backward) {
-        saved->to[0] = backward_event(plan, index);
+        saved->to[0] = release_event(plan, index);
     }
     plan->memory.saved += saved->bytes;
     plan->memory.scratch += forward->bytes + backward->bytes;
@@ -337,9 +345,27 @@ static void place_fixed(sl_plan *plan) {
     plan->overlapped = at;
 }
 
+/* ---------------------------------------------------------------------------------------------------- late sums --
+ * Sums over time of a layer's gradients fill the part of the device that the recurrence of the layer below leaves idle. */
+static bool leaves_idle(const sl_plan *plan, const sli_step *step) {
+    const double least = 0.1; /* of less there is no gain: the sums would wait for the recurrence to end */
+    return step->backward && step->kernel->idle && step->kernel->idle(&step->problem, &plan->caps) >= least;
+}
+
+static void choose_late(sl_plan *plan) {
+    bool idle_follows = false; /* in the order of backward, after step i */
+    for (int i = 0; i < plan->step_count; i++) {
+        sli_step *step = &plan->steps[i];
+        const bool sums = step->backward && step->kernel->sums_late;
+        step->late = idle_follows && sums && plan->segments == 1 && !plan->no_late;
+        if (sli_op_is_recurrent(step->problem.op) && step->backward) idle_follows = leaves_idle(plan, step);
+    }
+}
+
 sl_status sli_plan_place(sl_plan *plan, int segment_steps) {
     plan->segment_steps = segment_steps;
     plan->segments = (plan->options.steps + segment_steps - 1) / segment_steps;
+    choose_late(plan);
     plan->buffer_count = plan->guard_count = 0;
     memset(&plan->memory, 0, sizeof plan->memory);
     timeline time = {plan, plan->step_count, plan->step_count + 1};
@@ -382,7 +408,10 @@ static size_t need_of(const sl_plan *plan) {
 static sl_status fit(sl_plan *plan, bool *fits) {
     int steps = plan->options.steps, best_steps = steps, chunks = (steps + plan->chunk - 1) / plan->chunk;
     size_t limit = plan->memory_limit, best = 0;
+    plan->no_late = false;
     SLI_TRY(sli_plan_place(plan, steps));
+    plan->no_late = limit > 0 && need_of(plan) > limit;
+    if (plan->no_late) SLI_TRY(sli_plan_place(plan, steps));
     while (limit > 0 && need_of(plan) > limit) {
         if (best == 0 || need_of(plan) < best) {
             best = need_of(plan);

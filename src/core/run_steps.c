@@ -294,6 +294,7 @@ static sl_status backward_segment(sl_run *run, const sli_group *group, const seg
         sli_call call;
         build_call(run, step, segment, &call);
         call.training = true;
+        call.late = step->late;
         set_scratch(run, step->scratch_backward, step->booking.scratch_backward, &call);
         SLI_TRY(sli_run_submit(run, i, true, step->kernel->backward, &call));
     }
@@ -315,7 +316,7 @@ sl_status sli_run_backward_steps(sl_run *run) {
         }
         SLI_TRY(end_state_gradients(run, group));
     }
-    return SL_OK;
+    return plan->ops->settle ? plan->ops->settle(run->queue) : SL_OK;
 }
 
 /* ----------------------------------------------------------------------------------------------- diagnosis -- */

@@ -166,6 +166,54 @@ TEST(plan_memory_shares_only_what_is_dead) {
     sl_model_free(model);
 }
 
+/* Two LSTMs below a softmax on a GPU that need not be there. */
+static sl_plan *plan_late(const char *require, size_t limit) {
+    sl_model *model = language_model(1000, 650, 2);
+    sl_plan_options options = training(20, 35);
+    options.device = "cuda:sm_90";
+    options.dtype = SL_BF16;
+    options.require = require;
+    options.memory_limit = limit;
+    sl_plan *plan;
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    sl_model_free(model);
+    return plan;
+}
+
+static const sli_step *recurrent_step(const sl_plan *plan, int number) {
+    for (int i = 0; i < plan->step_count; i++)
+        if (sli_op_is_recurrent(plan->steps[i].problem.op) && number-- == 0) return &plan->steps[i];
+    return NULL;
+}
+
+/* While a recurrence runs, what is above it adds up its gradients: to be settled where the next ones begin, or at the end. */
+TEST(plan_late_sums_keep_their_memory) {
+    sl_plan *plan = plan_late("cuda:", 0);
+    const sli_step *below = recurrent_step(plan, 0), *above = recurrent_step(plan, 1), *dense = above + 1;
+    REQUIRE(below && above && dense->problem.op == SLI_OP_DENSE);
+    CHECK(dense->late && above->late && !below->late);
+    CHECK(strstr(sl_plan_explain(plan), "sums over time run beside the recurrence below") != NULL);
+    check_no_overlap(plan);
+    const sli_buffer *b = plan->buffers;
+    const int of_below = b[below->scratch_backward].from[0], of_above = b[above->scratch_backward].from[0];
+    CHECK(of_above < of_below && b[dense->scratch_backward].from[0] < of_above);
+    CHECK(b[dense->scratch_backward].to[0] == of_above && b[below->scratch_backward].to[0] == of_below);
+    CHECK(b[above->scratch_backward].to[0] > of_below && b[above->saved].to[0] > of_below);
+    CHECK(b[plan->tensors[above->emit.in[SLI_RNN_X]].buffer].to[0] > of_below);
+    CHECK(b[plan->tensors[dense->emit.in[SLI_DENSE_X]].buffer].to[0] >= of_above);
+    const size_t needs = plan->memory.params_block + plan->memory.run_block;
+    sl_plan_free(plan);
+    /* Where a limit does not leave the memory that it takes, nothing is late. */
+    plan = plan_late("cuda:", needs - 1);
+    for (int i = 0; i < plan->step_count; i++) CHECK(!plan->steps[i].late);
+    CHECK(plan->segments == 1 && plan->memory.params_block + plan->memory.run_block < needs);
+    sl_plan_free(plan);
+    /* Step by step the GPU is idle nowhere for long. */
+    plan = plan_late("cuda:step", 0);
+    for (int i = 0; i < plan->step_count; i++) CHECK(!plan->steps[i].late);
+    sl_plan_free(plan);
+}
+
 typedef struct counter {
     size_t live, largest;
     long calls;

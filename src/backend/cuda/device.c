@@ -276,6 +276,10 @@ static void cuda_profile_tagged(const sli_queue *queue, double seconds[SLI_PROFI
     ops()->profile_tagged(queue, seconds);
 }
 
+static sl_status cuda_settle(sli_queue *queue) {
+    return ops()->settle(queue);
+}
+
 static sl_status cuda_borrow_stream(sli_queue *queue, void *stream) {
     return ops()->borrow_stream(queue, stream);
 }
@@ -295,6 +299,7 @@ const sli_device_ops sli_cuda_device = {.name = "cuda",
                                         .zero = cuda_zero,
                                         .submit = cuda_submit,
                                         .wait = cuda_wait,
+                                        .settle = cuda_settle,
                                         .record_begin = cuda_record_begin,
                                         .record_end = cuda_record_end,
                                         .replay = cuda_replay,

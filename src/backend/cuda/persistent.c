@@ -111,6 +111,15 @@ static bool cut(const sli_problem *p, const sli_caps *caps, sli_persist_kind kin
     return true;
 }
 
+/* Of one direction: beside both of them, and beside pieces of time, products of the layer itself are computed. */
+static double idle(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind) {
+    sli_persist_pair pair;
+    if (p->bidirectional || !sli_persist_pair_of(p, 0, caps, kind, &pair, NULL) || pair.backward_in_steps) return 0;
+    const sli_persist_pass pass = sli_persist_pass_of(p, caps, &pair, sli_caps_chunk(caps, p->batch, p->steps), true);
+    const int all = caps->multiprocessors > 0 ? caps->multiprocessors : sli_persist_ctas(&pair.backward) + pass.idle;
+    return pass.pieces > 1 ? 0 : (double)pass.idle / all;
+}
+
 #define PERSIST_ROWS(NAME, KIND)                                                                           \
     static bool NAME##_eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {                \
         return eligible(p, caps, KIND, why);                                                               \
@@ -124,6 +133,9 @@ static bool cut(const sli_problem *p, const sli_caps *caps, sli_persist_kind kin
     static void NAME##_describe(const sli_problem *p, const sli_caps *caps, char *text, size_t capacity) { \
         describe(p, caps, KIND, text, capacity);                                                           \
     }                                                                                                      \
+    static double NAME##_idle(const sli_problem *p, const sli_caps *caps) {                                \
+        return idle(p, caps, KIND);                                                                        \
+    }                                                                                                      \
     static bool NAME##_cut(const sli_problem *p, const sli_caps *caps, char *name, size_t capacity) {      \
         return cut(p, caps, KIND, name, capacity);                                                         \
     }
@@ -132,7 +144,8 @@ static bool cut(const sli_problem *p, const sli_caps *caps, sli_persist_kind kin
         .name = "cuda:" #NAME, .op = OP, .device = SLI_DEVICE_CUDA, .eligible = NAME##_eligible, .cost = cost,        \
         .book = NAME##_book, .seconds = NAME##_seconds, .cut = NAME##_cut, .describe = NAME##_describe,               \
         .pack = sli_cuda_##NAME##_pack, .forward = sli_cuda_##NAME##_forward, .backward = sli_cuda_##NAME##_backward, \
-        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true    \
+        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true,   \
+        .sums_late = true, .idle = NAME##_idle                                                                        \
     }
 
 PERSIST_ROWS(cluster, SLI_PERSIST_KIND_CLUSTER)

@@ -40,6 +40,11 @@ void sli_cuda_pass_lane(sli_queue *queue);
 void sli_cuda_wait_lane(sli_queue *queue, int lane);
 void sli_cuda_close_lanes(sli_queue *queue);
 bool sli_cuda_in_lanes(const sli_queue *queue);
+/* Late sums (sli_call.late): a stream that goes on beside the calls that follow; what was late before is settled first. Settling:
+ * the queue's stream waits for it. Only outside of lanes. */
+cudaStream_t sli_cuda_begin_late(sli_queue *queue);
+void sli_cuda_settle(sli_queue *queue);
+bool sli_cuda_is_late(const sli_queue *queue);
 /* From here on the time counts as `phase` (a mark in the stream; nothing unless profiling). Also an NVTX range. */
 void sli_cuda_phase(sli_queue *queue, sli_phase phase);
 /* An opaque object that lives as long as the queue, made at the first call of this key (cuDNN handles and descriptors). */

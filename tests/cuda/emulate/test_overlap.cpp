@@ -35,10 +35,11 @@ struct range {
     uintptr_t first, end;
     bool writes;
 };
+enum { MAIN, SIDE, LATE, STREAMS };
 struct work {
     std::string name;
     int stream, number; /* of its stream */
-    int seen[2];        /* how much of each stream was done before */
+    int seen[STREAMS];  /* how much of each stream was done before */
     std::vector<range> ranges;
 };
 
@@ -47,8 +48,10 @@ struct bench {
     const sli_call *call;
     sli_persist_kind kind;
     bool backward;
-    int piece;               /* chunks; 0: whole spans */
-    int done[2], seen[2][2]; /* of each stream: work queued; how much of both is done before what comes next */
+    int piece; /* chunks; 0: whole spans */
+    int done[STREAMS],
+        seen[STREAMS][STREAMS]; /* of each stream: work queued; how much of all is done before what comes next */
+    bool late;                  /* has begun and is not settled */
     std::vector<work> all;
     std::map<uintptr_t, std::string> holds;              /* what lies at an address, by name */
     std::map<uintptr_t, std::vector<std::string>> given; /* to gradients, in order */
@@ -61,7 +64,7 @@ void complain(const std::string &text) {
 }
 
 int number_of(cudaStream_t stream) {
-    return stream == reinterpret_cast<cudaStream_t>(2) ? 1 : 0;
+    return (int)reinterpret_cast<uintptr_t>(stream) - 1;
 }
 
 range at(const void *from, size_t bytes, bool writes) {
@@ -78,18 +81,26 @@ bool conflict(const work &a, const work &b) {
 
 void note(cudaStream_t stream, const std::string &name, const std::vector<range> &ranges) {
     const int s = number_of(stream);
-    work now = {name, s, ++world.done[s], {world.seen[s][0], world.seen[s][1]}, ranges};
+    work now = {name, s, ++world.done[s], {}, ranges};
+    memcpy(now.seen, world.seen[s], sizeof now.seen);
     now.seen[s] = now.number;
     for (const work &before : world.all)
         if (before.stream != s && before.number > now.seen[before.stream] && conflict(before, now))
             complain(before.name + " and " + name + " are not ordered");
     world.seen[s][s] = now.number;
-    world.beside += s == 1;
+    world.beside += s == SIDE;
     world.all.push_back(now);
 }
 
 std::string name_of(const char *what, int direction, int64_t t) {
     return emulate_say("%s of step %" PRId64 ", direction %d", what, t, direction);
+}
+
+/* The stream, for which what another has queued so far comes first. */
+cudaStream_t wait(int stream, int for_stream) {
+    for (int s = 0; s < STREAMS; s++)
+        if (world.seen[for_stream][s] > world.seen[stream][s]) world.seen[stream][s] = world.seen[for_stream][s];
+    return reinterpret_cast<cudaStream_t>((uintptr_t)stream + 1);
 }
 
 void put(const void *address, const std::string &what) {
@@ -133,16 +144,25 @@ bool sli_cuda_in_lanes(const sli_queue *) {
     return false;
 }
 cudaStream_t sli_cuda_stream(sli_queue *) {
-    return reinterpret_cast<cudaStream_t>(1);
+    return wait(MAIN, MAIN);
 }
 cudaStream_t sli_cuda_fork(sli_queue *) {
-    for (int s = 0; s < 2; s++)
-        if (world.seen[0][s] > world.seen[1][s]) world.seen[1][s] = world.seen[0][s];
-    return reinterpret_cast<cudaStream_t>(2);
+    return wait(SIDE, MAIN);
 }
 void sli_cuda_join(sli_queue *) {
-    for (int s = 0; s < 2; s++)
-        if (world.seen[1][s] > world.seen[0][s]) world.seen[0][s] = world.seen[1][s];
+    wait(MAIN, SIDE);
+}
+cudaStream_t sli_cuda_begin_late(sli_queue *queue) {
+    sli_cuda_settle(queue);
+    world.late = true;
+    return wait(LATE, MAIN);
+}
+bool sli_cuda_is_late(const sli_queue *) {
+    return world.late;
+}
+void sli_cuda_settle(sli_queue *) {
+    if (world.late) wait(MAIN, LATE);
+    world.late = false;
 }
 cudaKernel_t sli_cuda_compile(sli_queue *, const char *, const char *, const char *, sli_why *) {
     return &world;
@@ -235,7 +255,8 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *, 
     note(config->stream, "a launch", ranges);
     for (unsigned i = 0; i < config->numAttrs; i++)
         first_of_all |= config->attrs[i].id == cudaLaunchAttributePriority && config->attrs[i].val.priority == -5;
-    if (first_of_all != (p.chunks_of_piece < p.chunks_of_span)) complain("a launch has the wrong priority");
+    if (first_of_all != (p.chunks_of_piece < p.chunks_of_span || world.late))
+        complain("a launch has the wrong priority");
     world.launches++;
     return cudaSuccess;
 }
@@ -391,6 +412,53 @@ EMULATE_CASE("overlap: pieces with products beside them do what one piece does, 
         }
         if (!world.wrong.empty())
             return emulate_say("%s, pieces of %d chunks: %s", t.text, world.piece, world.wrong.c_str());
+    }
+    return "";
+}
+
+/* What the plan keeps for late sums: scratch, saved, inputs, and the parameters' gradients, which nobody else looks at. */
+static bool is_kept(const sli_call *call, const range &r) {
+    const uintptr_t region_of = r.first >> 40;
+    bool kept =
+        r.first == r.end || region_of == (uintptr_t)call->scratch >> 40 ||
+        (!r.writes && (region_of == (uintptr_t)call->saved >> 40 || region_of == (uintptr_t)call->in[SLI_RNN_X] >> 40));
+    for (void *gradient : call->d_param) kept |= gradient && region_of == (uintptr_t)gradient >> 40;
+    return kept;
+}
+
+EMULATE_CASE("overlap: late sums are those of a call without, and read what is kept") {
+    for (const auto &t : trials) {
+        sli_problem p;
+        if (sli_problem_parse(t.text, &p) != SL_OK) return emulate_say("%s is no problem", t.text);
+        if (!p.train) continue;
+        world = bench();
+        world.caps.kind = SLI_DEVICE_CUDA;
+        world.caps.compute_capability = 90;
+        world.caps.multiprocessors = 132;
+        world.caps.shared_memory = 227 << 10;
+        world.caps.l2_bytes = 50 << 20;
+        world.kind = t.kind;
+        const int planned = p.batch;
+        if (t.batch > 0) p.batch = t.batch;
+        sli_call call = call_of(p, planned);
+        const gradients at_once = run(&call, 0);
+        call.late = true;
+        int late = 0, sums = 0;
+        /* The second time sums of the first, of another layer, are still under way. */
+        for (int time = 0; time < 2 && world.wrong.empty(); time++) {
+            world.late = time == 1 && !p.bidirectional;
+            if (run(&call, 0) != at_once) complain("gradients are summed in another order");
+            if (world.late == (bool)p.bidirectional) complain("late sums are left by one direction");
+            for (const work &w : world.all) {
+                if (w.stream != LATE) continue;
+                late++;
+                for (const range &r : w.ranges)
+                    if (!is_kept(&call, r)) complain(w.name + " is late and uses what is not kept");
+            }
+            for (const auto &given : world.given) sums += given.first >> 40 != (uintptr_t)call.d_in[SLI_RNN_X] >> 40;
+        }
+        if ((late == 0) != (bool)p.bidirectional || sums == 0) complain("nothing was late");
+        if (!world.wrong.empty()) return emulate_say("%s, late: %s", t.text, world.wrong.c_str());
     }
     return "";
 }

@@ -124,11 +124,11 @@ static const void *kernel_of(const sli_call *call) {
 }
 
 /* from[rows][columns] as an operand: itself, or its copy in `place`. */
-static const void *operand(const sli_call *call, const float *from, void *place, int64_t rows, int64_t columns) {
+static const void *operand(const sli_call *call, cudaStream_t stream, const float *from, void *place, int64_t rows,
+                           int64_t columns) {
     const sli_problem *p = &call->problem;
     if (!sli_dense_copies(p, columns)) return from;
-    sli_cuda_narrow_rows(call->queue, sli_cuda_stream(call->queue), p->dtype, place, sli_dense_row(p, columns), from,
-                         columns, rows, columns);
+    sli_cuda_narrow_rows(call->queue, stream, p->dtype, place, sli_dense_row(p, columns), from, columns, rows, columns);
     return place;
 }
 
@@ -138,6 +138,7 @@ extern "C" void sli_gpu_dense_forward(const sli_call *call) {
     sli_dense_forward_places places;
     sli_dense_forward_layout(p, sli_cuda_caps_of(call->queue), chunk_of(call), &places);
     char *scratch = (char *)call->scratch;
+    cudaStream_t stream = sli_cuda_stream(call->queue);
     sli_cuda_phase(call->queue, SLI_PHASE_PRODUCT);
     for (int t = 0; t < steps_of(call); t += chunk_of(call)) {
         const int64_t row = (int64_t)t * p->batch, rows = rows_from(call, t);
@@ -149,12 +150,12 @@ extern "C" void sli_gpu_dense_forward(const sli_call *call) {
         product.m = rows;
         product.n = H;
         product.k = sli_dense_row(p, I); /* whole padded rows, zeros in both: cuBLASLt's fast kernels want them */
-        product.a = matrix(operand(call, x, scratch + places.x, rows, I), sli_dense_row(p, I), false);
+        product.a = matrix(operand(call, stream, x, scratch + places.x, rows, I), sli_dense_row(p, I), false);
         product.b = matrix(kernel_of(call), sli_dense_row(p, I), true);
         product.d = y;
         product.d_row = H;
         product.bias = (const float *)call->param[SLI_DENSE_BIAS];
-        sli_cuda_multiply(call->queue, sli_cuda_stream(call->queue), &product);
+        sli_cuda_multiply(call->queue, stream, &product);
         if (sli_cuda_failed(call->queue)) return;
         /* A copy for backward, so that y's memory can go to others: the loss writes its gradient over the logits. */
         float *saved = p->train && call->saved ? (float *)call->saved + row * H : NULL;
@@ -179,8 +180,8 @@ static void backward_input(const sli_call *call, const sli_cuda_product *common,
 }
 
 /* d W += dz^T x */
-static void backward_kernel(const sli_call *call, const sli_cuda_product *common, const void *dz, const void *x,
-                            int64_t rows) {
+static void backward_kernel(const sli_call *call, cudaStream_t stream, const sli_cuda_product *common, const void *dz,
+                            const void *x, int64_t rows) {
     const int64_t I = call->problem.inputs, H = call->problem.units;
     sli_cuda_product product = *common;
     product.m = H;
@@ -191,7 +192,7 @@ static void backward_kernel(const sli_call *call, const sli_cuda_product *common
     product.d = call->d_param[SLI_DENSE_KERNEL];
     product.d_row = I;
     product.beta = 1.0f;
-    sli_cuda_multiply(call->queue, sli_cuda_stream(call->queue), &product);
+    sli_cuda_multiply(call->queue, stream, &product);
 }
 
 static void backward_chunk(const sli_call *call, const sli_dense_backward_places *places, int t) {
@@ -208,23 +209,27 @@ static void backward_chunk(const sli_call *call, const sli_dense_backward_places
     const bool products = call->d_in[SLI_DENSE_X] || call->d_param[SLI_DENSE_KERNEL];
     const void *dz_operand = dz;
     if (sli_dense_is_linear(p)) {
-        if (products) dz_operand = operand(call, dz, scratch + places->dz_copy, rows, H);
+        if (products) dz_operand = operand(call, stream, dz, scratch + places->dz_copy, rows, H);
     } else {
         float *own = (float *)(scratch + places->dz);
         void *narrow = sli_dense_is_narrow(p) ? scratch + places->dz_copy : NULL;
         const float *y = (const float *)call->saved + row * H;
         FOR_ACTIVATION(p, run_slope, call, own, narrow, dz, y, rows)
         dz = own;
-        dz_operand = narrow ? narrow : products ? operand(call, own, scratch + places->dz_copy, rows, H) : own;
+        dz_operand = narrow ? narrow : products ? operand(call, stream, own, scratch + places->dz_copy, rows, H) : own;
     }
     if (call->d_in[SLI_DENSE_X]) backward_input(call, &common, dz_operand, row, rows);
-    if (call->d_param[SLI_DENSE_KERNEL]) {
-        const float *x = (const float *)call->in[SLI_DENSE_X] + row * I;
-        backward_kernel(call, &common, dz_operand, operand(call, x, scratch + places->x, rows, I), rows);
-    }
+    /* The layers below wait for d x alone. The bias, which leaves room on the GPU, comes before the product, which fills it: in
+     * that time a recurrence below begins. */
+    if (call->late && t == 0) stream = sli_cuda_begin_late(call->queue);
     if (call->d_param[SLI_DENSE_BIAS])
         sli_cuda_add_columns(call->queue, stream, (float *)call->d_param[SLI_DENSE_BIAS], dz, rows, H,
                              scratch + places->columns);
+    if (call->d_param[SLI_DENSE_KERNEL]) {
+        const float *x = (const float *)call->in[SLI_DENSE_X] + row * I;
+        const void *x_operand = operand(call, stream, x, scratch + places->x, rows, I);
+        backward_kernel(call, stream, &common, dz_operand, x_operand, rows);
+    }
 }
 
 /* Chunks from the last to the first. */

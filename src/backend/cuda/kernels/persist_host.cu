@@ -211,6 +211,25 @@ static void multiply(const persist_call *p, int first, int end, int order, const
         }
 }
 
+/* The gradients of x first, which the layer below waits for; then the sums, beside whatever comes. Small ones come before the
+ * products, which fill the GPU: in that time the next recurrence begins. Of one direction. */
+static void multiply_late(const persist_call *p, int first, int end, int order) {
+    const persist_call piece = sli_persist_piece_at(p, first, end, order);
+    const bool accumulate = p->call->accumulate >> SLI_RNN_X & 1u;
+    for (int i = end - 1; i >= first && !sli_cuda_failed(p->queue); i--) {
+        const step_way chunk = sli_persist_chunk(&piece, 0, i);
+        sli_step_give_inputs(&chunk, accumulate);
+    }
+    const cudaStream_t late = sli_cuda_begin_late(p->queue);
+    for (int i = end - 1; i >= first && !sli_cuda_failed(p->queue); i--) {
+        step_way chunk = sli_persist_chunk(&piece, 0, i);
+        chunk.stream = late;
+        add_sums(&piece, &chunk, end - 1 - i);
+        sli_step_add_kernel(&chunk);
+        sli_step_add_recurrent(&chunk);
+    }
+}
+
 /* All parts of a direction one after the other in its stream. */
 static void multiply_in_turn(const persist_call *p, int first, int end, int order, cudaStream_t forward,
                              cudaStream_t reverse) {
@@ -252,6 +271,10 @@ static void give_both_inputs(const persist_call *p, int first, int end) {
 /* The products that no recurrence runs beside: the parts, or the directions, side by side. */
 static void multiply_last(const persist_call *p, int first, int end, int order) {
     sli_cuda_phase(p->queue, SLI_PHASE_PRODUCT);
+    if (p->call->late && first == 0 && p->directions == 1 && !sli_cuda_in_lanes(p->queue)) {
+        multiply_late(p, first, end, order);
+        return;
+    }
     if (p->scratch.beside_bytes > 0 && !sli_cuda_in_lanes(p->queue)) {
         multiply_beside(p, first, end, order);
         return;

@@ -224,7 +224,8 @@ void sli_persist_launch(const persist_call *p, persist_args *a) {
         attributes[config.numAttrs].id = cudaLaunchAttributeCooperative;
         attributes[config.numAttrs++].val.cooperative = 1;
     }
-    if (p->chunks_of_piece < p->chunks_of_span && !set_priority(p, &attributes[config.numAttrs++])) return;
+    const bool beside = p->chunks_of_piece < p->chunks_of_span || sli_cuda_is_late(p->queue);
+    if (beside && !set_priority(p, &attributes[config.numAttrs++])) return;
     void *arguments[] = {(void *)a};
     sli_cuda_try(p->queue, sli_cuda_injected(cudaLaunchKernelExC(&config, kernel, arguments)),
                  "launch of the persistent recurrence");

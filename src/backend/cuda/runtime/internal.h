@@ -120,7 +120,11 @@ struct sli_queue {
     cudaStream_t lane[SLI_CUDA_LANES]; /* lanes.cu; 0: `stream` before they were opened */
     cudaEvent_t lane_passed[SLI_CUDA_LANES];
     int lanes_made, lanes_open, lane_in_use; /* lanes_open 0: none are */
-    bool in_range;                           /* an NVTX range of a phase is open */
+    cudaStream_t late;                       /* lanes.cu; made when it is first needed */
+    cudaEvent_t late_begun, late_done;
+    bool late_open, late_began_here; /* it has not been settled; it was begun by the call that is being submitted */
+    int beside;                      /* calls side by side that have not been settled, each in the next lane */
+    bool in_range;                   /* an NVTX range of a phase is open */
     bool profiling;
     int last_phase;
     sli_marks marks;
@@ -149,6 +153,9 @@ sl_status sli_cuda_read_slot(sli_queue *queue, int slot, void *to_host, size_t b
 sl_status sli_cuda_borrow_stream(sli_queue *queue, void *stream);
 /* lanes.cu */
 void sli_cuda_free_lanes(sli_queue *queue);
+bool sli_lanes_begin_beside(sli_queue *queue); /* the call that comes now is in a lane of its own; false: a failure */
+void sli_lanes_end_beside(sli_queue *queue);
+sl_status sli_cuda_settle_queue(sli_queue *queue);
 /* recording.cu */
 sl_status sli_cuda_record_begin(sli_queue *queue);
 sl_status sli_cuda_record_end(sli_queue *queue, sli_recording **recording);

@@ -61,7 +61,69 @@ bool sli_cuda_in_lanes(const sli_queue *queue) {
     return queue->lanes_open > 0;
 }
 
+/* --------------------------------------------------------------------------------------------------------- late --
+ * One stream beside the queue's, from a call with sli_call.late to the next, or to the end of backward. */
+static bool make_late(sli_queue *queue) {
+    if (queue->late) return true;
+    return SLI_CU(queue, cudaEventCreateWithFlags(&queue->late_begun, cudaEventDisableTiming)) &&
+           SLI_CU(queue, cudaEventCreateWithFlags(&queue->late_done, cudaEventDisableTiming)) &&
+           SLI_CU(queue, cudaStreamCreateWithFlags(&queue->late, cudaStreamNonBlocking));
+}
+
+cudaStream_t sli_cuda_begin_late(sli_queue *queue) {
+    sli_cuda_settle(queue);
+    if (queue->failed != SL_OK || !make_late(queue) ||
+        !SLI_CU(queue, cudaEventRecord(queue->late_begun, queue->stream)))
+        return queue->stream;
+    queue->late_open = queue->late_began_here = true;
+    (void)SLI_CU(queue, cudaStreamWaitEvent(queue->late, queue->late_begun, 0));
+    return queue->late;
+}
+
+bool sli_cuda_is_late(const sli_queue *queue) {
+    return queue->late_open;
+}
+
+/* More calls than lanes: in turn. */
+enum { BESIDE = 3 };
+
+bool sli_lanes_begin_beside(sli_queue *queue) {
+    if (queue->beside == 0 && !sli_cuda_open_lanes(queue, BESIDE)) {
+        sli_cuda_close_lanes(queue);
+        return false;
+    }
+    sli_cuda_use_lane(queue, queue->beside++ % BESIDE);
+    return true;
+}
+
+void sli_lanes_end_beside(sli_queue *queue) {
+    sli_cuda_use_lane(queue, 0);
+}
+
+void sli_cuda_settle(sli_queue *queue) {
+    if (queue->beside > 0) sli_cuda_close_lanes(queue);
+    queue->beside = 0;
+    if (!queue->late_open) return;
+    /* Also after a failure: a recording cannot be ended before all of its streams have joined. */
+    (void)(SLI_CU(queue, cudaEventRecord(queue->late_done, queue->late)) &&
+           SLI_CU(queue, cudaStreamWaitEvent(queue->stream, queue->late_done, 0)));
+    queue->late_open = false;
+}
+
+sl_status sli_cuda_settle_queue(sli_queue *queue) {
+    SLI_TRY(sli_queue_enter(queue));
+    sli_cuda_settle(queue);
+    return sli_queue_status(queue);
+}
+
+/* ------------------------------------------------------------------------------------------------------- the end -- */
 void sli_cuda_free_lanes(sli_queue *queue) {
+    if (queue->late_begun) (void)cudaEventDestroy(queue->late_begun);
+    if (queue->late_done) (void)cudaEventDestroy(queue->late_done);
+    if (queue->late) {
+        (void)cudaStreamSynchronize(queue->late);
+        (void)cudaStreamDestroy(queue->late);
+    }
     for (int lane = 0; lane < queue->lanes_made; lane++) {
         (void)cudaEventDestroy(queue->lane_passed[lane]);
         if (lane == 0) continue; /* the queue's own, or borrowed */

@@ -113,6 +113,7 @@ static void fill_table(void) {
     ops->zero = KEPT(sli_cuda_zero);
     ops->submit = KEPT(sli_cuda_submit);
     ops->wait = KEPT(sli_cuda_wait);
+    ops->settle = KEPT(sli_cuda_settle_queue);
     ops->record_begin = KEPT(sli_cuda_record_begin);
     ops->record_end = KEPT(sli_cuda_record_end);
     ops->replay = KEPT(sli_cuda_replay);

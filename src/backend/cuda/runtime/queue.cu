@@ -221,7 +221,12 @@ sl_status sli_cuda_submit(sli_queue *queue, sli_kernel_fn function, const sli_ca
     copy.threads = NULL;
     copy.cpu = NULL;
     sli_cuda_phase(queue, SLI_PHASE_OTHER);
+    queue->late_began_here = false;
+    if (copy.beside && !sli_lanes_begin_beside(queue)) return sli_queue_status(queue);
     function(&copy);
+    if (copy.beside) sli_lanes_end_beside(queue);
+    /* Memory of what is late is kept up to this call's end, whether or not it has sums of its own to leave. */
+    if (copy.late && !queue->late_began_here) sli_cuda_settle(queue);
     sli_profile_mark(queue, SLI_PHASE_GAP, NULL);
     return sli_queue_status(queue);
 }

@@ -38,6 +38,7 @@ sl_status sli_cuda_record_end(sli_queue *queue, sli_recording **recording) {
     if (!queue->recording_now) return sli_cuda_host.fail(SL_ERR_INTERNAL, "this queue records nothing");
     sli_recording *made = queue->recorded;
     sli_queue_put_now(queue);
+    sli_cuda_settle(queue);
     sli_profile_mark(queue, SLI_PHASE_OTHER, NULL);
     queue->recorded = NULL;
     queue->recording_now = false;
