@@ -41,6 +41,10 @@ static int streamed(const sli_persist_geometry *g) { /* tiles_k that do not stay
     return g->tiles_k - g->in_registers - g->in_shared;
 }
 
+static size_t ring(const sli_persist_geometry *g) { /* pairs of tiles that a warp has asked for */
+    return (size_t)PERSIST_RING(sli_persist_warps(g), g->tiles_m, streamed(g));
+}
+
 bool sli_persist_together(const sli_persist_geometry *g) {
     const bool type = g->math == SL_BF16 || g->math == SL_F16 || g->math == SL_TF32;
     return g->couriers > 0 && type && g->warps_m % 4 == 0 && streamed(g) == 0 && (g->tiles_n == 2 || g->tiles_n == 4);
@@ -91,6 +95,7 @@ sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
     at.partial = take(&end, (turns ? 1 : halves) * partial_bytes(g));
     at.arriving = take(&end, (turns ? PERSIST_ARRIVING : 2 * halves) * arriving_bytes(g));
     at.weights = take(&end, warps * (size_t)g->in_shared * slab);
+    at.ring = take(&end, 2 * ring(g) * warps * slab);
     at.barriers = take(&end, (turns ? 2 * (size_t)g->slots + halves + PERSIST_ARRIVING + PERSIST_APART_BARRIERS : 8) *
                                  sizeof(uint64_t));
     at.state = take(&end, turns ? halves * state_bytes(g) : 0);
@@ -121,8 +126,7 @@ static int together_registers(const sli_persist_geometry *g) {
     return 40 + 50 * cells + (g->gates == 3 ? 12 : 0) + (later ? 15 : 0);
 }
 
-/* Beside weights and sums: rows of v, weights that pass through (a pair of tiles of k from shared memory, two pairs on their way
- * from global memory). f32x3 keeps weights as high and low parts. Compared with what nvcc 13.0 spills, LSTM of 128 to 2048
+/* Beside weights and sums: rows of v, weights that pass through (a pair of tiles of k from shared memory). f32x3 keeps weights as high and low parts. Compared with what nvcc 13.0 spills, LSTM of 128 to 2048
  * units, all types: at most a few registers. */
 int sli_persist_registers(const sli_persist_geometry *g) {
     const bool ffma = g->math == SL_F32, split = g->math == SL_F32X3, together = sli_persist_together(g);
@@ -132,7 +136,7 @@ int sli_persist_registers(const sli_persist_geometry *g) {
     const int sums = (ffma ? 8 : 4) * g->tiles_m * g->tiles_n * (twice ? 2 : 1);
     if (together) return kept + sums + together_registers(g);
     const int rows = ffma ? 24 : (split ? 8 : 4) * g->tiles_n;
-    const int passing = 4 * g->tiles_m * (streamed(g) > 0 ? 4 : g->in_shared > 0 ? 2 : 0);
+    const int passing = 4 * g->tiles_m * (streamed(g) > 0 || g->in_shared > 0 ? 2 : 0);
     const int of_cells = cell_registers(g) * cells * (g->couriers ? 1 : g->halves) + (twice ? 8 : 0);
     return addresses + kept + sums + passing + rows + (split ? 32 : 0) + of_cells;
 }
@@ -261,8 +265,8 @@ static const struct {
            .apart_cells = 0.275,
            .backward = 0.82,
            .reduce_rate = 31e3,
-           .l2_rate = 20e3,
-           .memory_rate = 19e3,
+           .l2_rate = 36e3,
+           .memory_rate = 30e3,
            .l2_part = 0.7,
            .memory_flow = 3.5e6};
 
@@ -291,7 +295,8 @@ static double exchange_us(const sli_persist_geometry *g, const sli_caps *caps) {
 }
 
 static double stream_us(const sli_persist_geometry *g, const sli_caps *caps) {
-    const double slab = (double)sli_persist_warps(g) * g->tiles_m * TILE_BYTES, bytes = slab * streamed(g);
+    const double slab = (double)sli_persist_warps(g) * g->tiles_m * TILE_BYTES,
+                 bytes = slab * (streamed(g) - 2 * (double)ring(g));
     if (streamed(g) <= 0) return 0;
     const bool in_l2 =
         bytes * sli_persist_group(g) * g->directions < rates.l2_part * (double)(caps->l2_bytes ? caps->l2_bytes : 1);

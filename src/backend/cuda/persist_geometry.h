@@ -120,6 +120,7 @@ typedef struct sli_persist_shared {
     size_t
         arriving; /* float [halves][2][reduce][tiles_n][units ym][8]: sums from the cluster, reduce > 1; couriers: no [2] */
     size_t weights;  /* [warps][in_shared][tiles_m][512] */
+    size_t ring;     /* [warps][PERSIST_RING][2][tiles_m][512]: weights that stream */
     size_t barriers; /* uint64 [...] */
     size_t state;    /* couriers: float [halves][states][cells][threads of cells]: what cells keep between turns */
     size_t ranges;   /* couriers: int [halves][2]: steps of each */

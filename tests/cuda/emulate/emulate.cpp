@@ -37,6 +37,7 @@ struct late_copy {
     uint32_t to;
     const void *from;
     place at;
+    int group;
 };
 
 struct fiber {
@@ -55,6 +56,7 @@ struct fiber {
     long detail[2] = {0, 0};
     place at = {"", 0};
     std::vector<late_copy> copies;
+    int groups = 0;                   /* of copies that are complete as such */
     const uint32_t *polled = nullptr; /* counter that it read last, what it saw, how often in a row */
     uint32_t seen = 0;
     int polls = 0;
@@ -805,12 +807,20 @@ void copy_later(uint32_t to, const void *from, place at) {
     if (chance(run->at_once))
         memcpy(host, from, 16);
     else
-        current->copies.push_back({to, from, at});
+        current->copies.push_back({to, from, at, current->groups});
 }
-void copies_wait(place at) {
+void copies_group() {
+    current->groups++;
+}
+void copies_wait(int but, place at) {
     called(at);
-    for (const late_copy &c : current->copies) memcpy(host_of(c.to, 16, 16, c.at), c.from, 16);
-    current->copies.clear();
+    std::vector<late_copy> left;
+    for (const late_copy &c : current->copies)
+        if (c.group < current->groups - but)
+            memcpy(host_of(c.to, 16, 16, c.at), c.from, 16);
+        else
+            left.push_back(c);
+    current->copies.swap(left);
 }
 
 void arrive_at(uint32_t barrier, place at) {

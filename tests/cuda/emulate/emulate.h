@@ -104,7 +104,8 @@ void load_global(void *to, const void *from, size_t bytes, place at);
 uint32_t shared_address(const void *pointer, place at);
 uint32_t map_shared(uint32_t address, uint32_t rank, place at);
 void copy_later(uint32_t to, const void *from, place at);
-void copies_wait(place at);
+void copies_group();
+void copies_wait(int but, place at); /* for all groups but the last so many */
 void arrive_at(uint32_t barrier, place at);
 void arrivals_init(uint32_t barrier, uint32_t count, place at);
 void arrivals_expect(uint32_t barrier, uint32_t bytes, place at);

@@ -26,6 +26,9 @@ BACKWARD(b7, G, F32, GRID, 4, 2, 2, 1, 1, 1, 2, 1, 3, 2, 0)
 BACKWARD(b8, G, TF32, GRID, 4, 1, 3, 1, 1, 1, 1, 1, 5, 2, 2)
 BACKWARD(b9, R, TF32, LOCAL, 8, 2, 1, 1, 2, 1, 1, 1, 1, 1, 0)
 BACKWARD(b10, R, F16, GRID, 4, 1, 3, 1, 1, 1, 1, 1, 1, 1, 0)
+/* More pairs of tiles stream than the ring has. */
+FORWARD(s0, L, TF32, GRID, 8, 1, 17, 1, 1, 2, 1, 1, 17, 0, 0)
+BACKWARD(s1, G, BF16, GRID, 8, 1, 13, 1, 2, 1, 1, 1, 20, 2, 0)
 /* Many turns; then share, chunks, slots. */
 #define TURNS -1, -1, -1, SLI_PERSIST_COURIERS
 FORWARD(t0, L, BF16, GRID, 8, 1, 3, 1, 3, 2, 4, 1, 1, 1, 0, TURNS, 1, 1, 2)

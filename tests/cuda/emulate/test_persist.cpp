@@ -92,6 +92,7 @@ template <class C> std::string check(const persist_problem &asked, uint64_t seed
     a.shared_partial = (int)at.partial;
     a.shared_arriving = (int)at.arriving;
     a.shared_weights = (int)at.weights;
+    a.shared_ring = (int)at.ring;
     a.shared_barriers = (int)at.barriers;
     a.shared_state = (int)at.state;
     a.shared_ranges = (int)at.ranges;

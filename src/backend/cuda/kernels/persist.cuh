@@ -19,6 +19,7 @@ PERSIST_FN void persist_run_way(const persist_args &a, const persist_way &way, c
             persist_backward<S>(a, way, self, w);
         else
             persist_forward<S>(a, way, self, w);
+        if constexpr (S::streamed > 0) ptx_copies_wait(); /* for a product that does not come */
     }
 }
 

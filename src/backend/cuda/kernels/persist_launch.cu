@@ -150,6 +150,7 @@ void sli_persist_args(const persist_call *p, persist_args *a) {
     a->shared_partial = (int)shared.partial;
     a->shared_arriving = (int)shared.arriving;
     a->shared_weights = (int)shared.weights;
+    a->shared_ring = (int)shared.ring;
     a->shared_barriers = (int)shared.barriers;
     a->shared_state = (int)shared.state;
     a->shared_ranges = (int)shared.ranges;

@@ -5,9 +5,10 @@
 
 #include "backend/cuda/kernels/persist_sizes.cuh"
 
-enum { PERSIST_AHEAD = 4 }; /* streamed tiles of k that a warp has asked for */
-
-template <class S> struct persist_weights { uint32_t tile[S::tiles_m][S::in_registers > 0 ? S::in_registers : 1][4]; };
+template <class S> struct persist_weights {
+    uint32_t tile[S::tiles_m][S::in_registers > 0 ? S::in_registers : 1][4];
+    mutable int slot; /* of the ring: that of the next pair of tiles */
+};
 template <class S> struct persist_sums { float of[S::tiles_m][S::tiles_n][S::columns]; };
 
 /* The lane's 16 bytes of tile (km = k tiles_m + m) in global memory. */
@@ -21,6 +22,25 @@ PERSIST_FN const unsigned char *persist_packed(const persist_way &way, const per
 /* Where the lane's tiles begin that stay in shared memory. */
 template <class S> PERSIST_FN uint32_t persist_kept(const persist_args &a, const persist_self &self) {
     return self.at + a.shared_weights + self.warp * (S::in_shared * S::tiles_m * 512) + self.lane * 16;
+}
+
+/* Streamed tiles come by pairs of k, the same ones in every product, one behind the other: while a product uses one the lane asks
+ * for that which comes `ring` pairs later, the last for the next product, whose first ones so arrive before its v. Each lane
+ * reads what it has asked for itself. */
+template <class S> PERSIST_FN uint32_t persist_ring_at(const persist_args &a, const persist_self &self, int slot) {
+    return self.at + a.shared_ring + (self.warp * S::ring + slot) * (2 * S::tiles_m * 512) + self.lane * 16;
+}
+template <class S>
+PERSIST_FN void persist_ask(const persist_way &way, const persist_self &self, uint32_t to, int pair) {
+#pragma unroll
+    for (int second = 0; second < 2; second++)
+#pragma unroll
+        for (int m = 0; m < S::tiles_m; m++) {
+            const int k = S::in_registers + S::in_shared + 2 * pair + second;
+            if (S::streamed % 2 == 0 || k < S::tiles_k)
+                ptx_copy16(to + (second * S::tiles_m + m) * 512, persist_packed<S>(way, self, k * S::tiles_m + m));
+        }
+    ptx_copies_group();
 }
 
 /* Tile (k, m) of four warps that multiply together, in shared memory: [2 pieces of 16 bytes of k][8 times 8 rows][8][16], which
@@ -57,6 +77,8 @@ PERSIST_FN void persist_load_weights(const persist_args &a, const persist_way &w
     const uint32_t to = persist_kept<S>(a, self);
     for (int km = 0; km < S::in_shared * S::tiles_m; km++)
         ptx_copy16(to + km * 512, persist_packed<S>(way, self, S::in_registers * S::tiles_m + km));
+    for (int pair = 0; pair < S::ring; pair++) persist_ask<S>(way, self, persist_ring_at<S>(a, self, pair), pair);
+    w.slot = 0;
 }
 
 /* ---------------------------------------------------------------------------------------------------- multiply -- */
@@ -175,37 +197,28 @@ template <class S> PERSIST_FN uint32_t persist_rows_begin(const persist_self &se
     return v + wk * S::v_stride_k + (S::math == PERSIST_F32 ? 0 : self.lane * 16);
 }
 
-/* A piece of the streamed tiles: two tiles of k. */
+/* The tiles that do not stay on chip. v: where the first of them is multiplied. */
 template <class S>
-PERSIST_FN void persist_ask(const persist_way &way, const persist_self &self, uint32_t (&tile)[2][S::tiles_m][4], int k,
-                            int end) {
+PERSIST_FN void persist_multiply_streamed(const persist_args &a, const persist_way &way, const persist_self &self,
+                                          const persist_weights<S> &w, persist_two_sums<S> &sums, uint32_t v) {
+    constexpr int pairs = (S::streamed + 1) / 2;
+    int slot = w.slot;
+#pragma unroll 2
+    for (int i = 0; i < pairs; i++) {
+        const uint32_t from = persist_ring_at<S>(a, self, slot);
+        const bool pair = S::streamed % 2 == 0 || i + 1 < pairs;
+        uint32_t tile[2][S::tiles_m][4];
+        ptx_copies_wait_but<S::ring - 1>();
 #pragma unroll
-    for (int second = 0; second < 2; second++)
-#pragma unroll
-        for (int m = 0; m < S::tiles_m; m++)
-            if (k + second < end)
-                ptx_load16_constant(tile[second][m], persist_packed<S>(way, self, (k + second) * S::tiles_m + m));
-}
-
-/* Tiles [first, end) that do not stay on chip: PERSIST_AHEAD of them on their way while others are multiplied. v: where tile
- * `first` is multiplied. */
-template <class S>
-PERSIST_FN void persist_multiply_streamed(const persist_way &way, const persist_self &self, persist_two_sums<S> &sums,
-                                          uint32_t v, int first, int end) {
-    constexpr int ahead = PERSIST_AHEAD / 2;
-    const int pieces = (end - first + 1) / 2;
-    uint32_t tile[ahead][2][S::tiles_m][4];
-#pragma unroll
-    for (int i = 0; i < ahead; i++)
-        if (i < pieces) persist_ask<S>(way, self, tile[i], first + 2 * i, end);
-    for (int at = 0; at < pieces; at += ahead)
-#pragma unroll
-        for (int i = 0; i < ahead; i++)
-            if (at + i < pieces) {
-                const int k = 2 * (at + i);
-                persist_multiply_pair<S>(sums, tile[i], v, k, first + k + 1 < end);
-                if (at + i + ahead < pieces) persist_ask<S>(way, self, tile[i], first + k + 2 * ahead, end);
-            }
+        for (int m = 0; m < S::tiles_m; m++) {
+            ptx_load_shared(tile[0][m], from + m * 512);
+            if (pair) ptx_load_shared(tile[1][m], from + (S::tiles_m + m) * 512);
+        }
+        persist_multiply_pair<S>(sums, tile, v, 2 * i, pair);
+        persist_ask<S>(way, self, from, i + S::ring < pairs ? i + S::ring : i + S::ring - pairs);
+        slot = slot + 1 == S::ring ? 0 : slot + 1;
+    }
+    w.slot = slot;
 }
 
 /* sums += the warp's tiles [first, end) of k x v; v: address of tile `first`. Both are known to the compiler. */
@@ -243,10 +256,8 @@ PERSIST_FN void persist_multiply_range(const persist_args &a, const persist_way 
             persist_multiply_pair<S>(sums, tile, v, k - first, pair);
         }
     }
-    const int from_memory = first > kept ? first : kept;
-    if (S::streamed > 0 && from_memory < end)
-        persist_multiply_streamed<S>(way, self, sums, v + (from_memory - first) * (S::tile_bytes * 8), from_memory,
-                                     end);
+    if constexpr (S::streamed > 0)
+        persist_multiply_streamed<S>(a, way, self, w, sums, v + kept * (S::tile_bytes * 8)); /* there is one chunk */
 }
 
 template <class S> PERSIST_FN void persist_add_two(const persist_two_sums<S> &sums, persist_sums<S> &total) {
@@ -276,8 +287,7 @@ template <class S>
 PERSIST_FN void persist_multiply_together(const persist_args &a, const persist_self &self, const persist_weights<S> &w,
                                           uint32_t v, int first, int end, persist_sums<S> &sums) {
     const uint64_t rows = ptx_operand_of(ptx_uniform(v), 128, S::v_stride_n);
-    const uint64_t kept =
-        ptx_operand_of(ptx_uniform(persist_together_at<S>(a, self, S::in_registers, 0)), 1024, 128);
+    const uint64_t kept = ptx_operand_of(ptx_uniform(persist_together_at<S>(a, self, S::in_registers, 0)), 1024, 128);
     constexpr int step = S::tile_bytes * 8 / 16; /* of a descriptor, from tile to tile */
     ptx_together_begin();
 #pragma unroll

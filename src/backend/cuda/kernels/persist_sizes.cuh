@@ -64,6 +64,7 @@ template <class C> struct persist_sizes : C {
         C::reduce > 1 ? C::reduce : C::warps_k;                      /* partial sums of a value of y that cells add */
     static constexpr bool direct = C::reduce > 1 && C::warps_k == 1; /* accumulators go to their owners as they are */
     static constexpr int streamed = C::tiles_k - C::in_registers - C::in_shared;
+    static constexpr int ring = PERSIST_RING(warps, C::tiles_m, streamed); /* pairs of tiles; 0: nothing streams */
     /* Four warps multiply together, one matrix instruction: wgmma. */
     static constexpr bool together = PTX_TOGETHER && couriers > 0 && C::warps_m % 4 == 0 && streamed == 0 &&
                                      (narrow || C::math == PERSIST_TF32) && (C::tiles_n == 2 || C::tiles_n == 4);

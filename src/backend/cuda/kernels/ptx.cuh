@@ -46,6 +46,13 @@ PTX_FN void ptx_copy16(uint32_t to, const void *from) {
 PTX_FN void ptx_copies_wait() {
     asm volatile("cp.async.commit_group;\ncp.async.wait_group 0;" ::: "memory");
 }
+/* The thread's copies since the last call are a group; and the wait until all of its groups but the last `count` are complete. */
+PTX_FN void ptx_copies_group() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int count> PTX_FN void ptx_copies_wait_but() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(count) : "memory");
+}
 /* Waits for `threads` threads of the CTA at its barrier `id`; 0 is __syncthreads. */
 PTX_FN void ptx_barrier(int id, int threads) {
     asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");

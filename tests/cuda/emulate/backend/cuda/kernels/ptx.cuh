@@ -52,7 +52,14 @@ PTX_FN void ptx_load16_constant(uint32_t (&to)[4], const void *from, EMULATE_HER
     emulate::load_global(to, from, 16, at);
 }
 PTX_FN void ptx_copies_wait(EMULATE_HERE) {
-    emulate::copies_wait(at);
+    emulate::copies_group();
+    emulate::copies_wait(0, at);
+}
+PTX_FN void ptx_copies_group() {
+    emulate::copies_group();
+}
+template <int count> PTX_FN void ptx_copies_wait_but(EMULATE_HERE) {
+    emulate::copies_wait(count, at);
 }
 PTX_FN void ptx_barrier(int id, int threads, EMULATE_HERE) {
     emulate::block_barrier("ptx_barrier", id, threads, at);
