@@ -99,6 +99,7 @@ static void set_params(const sl_run *run, const sli_step *step, sli_call *call) 
         call->d_param[k] =
             borrowed ? borrowed : run->block + plan->gradients + plan->params[index].offset * plan->element;
     }
+    if (run->fresh) memcpy(call->fresh, step->fresh, sizeof call->fresh);
     char *packed = run->params->block + (size_t)(plan->slots + 1) * plan->param_elements * plan->element;
     if (step->booking.packed > 0) call->packed = packed + step->packed;
 }
@@ -368,6 +369,7 @@ sl_status sli_run_find_nonfinite(sl_run *run, const char **layer) {
 sl_status sli_run_find_bad_gradient(sl_run *run, const char **layer) {
     const sl_plan *plan = run->plan;
     *layer = NULL;
+    SLI_TRY(sli_run_begin_sums(run));
     SLI_TRY(forward_steps(run, true, true));
     SLI_TRY(sli_run_backward_steps(run));
     for (int i = plan->step_count - 1; i >= 0; i--) {

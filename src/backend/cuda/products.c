@@ -35,4 +35,5 @@ const sli_kernel sli_cuda_dense = {.name = "cuda:dense",
                                    .pack = sli_cuda_dense_pack,
                                    .forward = sli_cuda_dense_forward,
                                    .backward = sli_cuda_dense_backward,
-                                   .backward_reads_in = 1u << SLI_DENSE_X};
+                                   .backward_reads_in = 1u << SLI_DENSE_X,
+                                   .writes_fresh = true};
