@@ -174,7 +174,7 @@ static void compare(const sl_model *model, sl_plan_options options) {
         const sl_result a = step(&whole, &d.batch, k), b = gradients_and_update(&parts, &d.batch, k);
         CHECK(a.loss == b.loss && a.loss_sum == b.loss_sum && a.count == b.count && a.correct == b.correct);
         CHECK(a.gradient_norm == b.gradient_norm && a.gradient_norm > 0);
-        if (whole.plan->any_fresh && k == 1) check_leftovers(&whole);
+        if (whole.plan->any_fresh && k == 1 && options.dtype != SL_F64) check_leftovers(&whole);
         disturb(&whole, &d.batch, k);
         disturb(&parts, &d.batch, k);
         same_params(&whole, &parts, k);
@@ -193,6 +193,7 @@ TEST(fresh_steps_equal_gradients_and_update) {
                 options.clip = (sl_clip){(sl_clip_kind)clip, 0.1};
                 if (clip == SL_CLIP_NONE) options.optimizer = (sl_optimizer){.kind = SL_SGD}; /* looks for zeros */
                 if (clip == SL_CLIP_VALUE) options.optimizer = (sl_optimizer){.kind = SL_ADAM};
+                if (clip == SL_CLIP_VALUE && i == 2) options.dtype = SL_F64; /* the reference's optimizer */
                 if (clip == SL_CLIP_NORM) options.optimizer = (sl_optimizer){.kind = SL_RMSPROP};
                 compare(model, options);
             }
