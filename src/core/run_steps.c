@@ -369,7 +369,6 @@ sl_status sli_run_find_nonfinite(sl_run *run, const char **layer) {
 sl_status sli_run_find_bad_gradient(sl_run *run, const char **layer) {
     const sl_plan *plan = run->plan;
     *layer = NULL;
-    SLI_TRY(sli_run_begin_sums(run));
     SLI_TRY(forward_steps(run, true, true));
     SLI_TRY(sli_run_backward_steps(run));
     for (int i = plan->step_count - 1; i >= 0; i--) {
