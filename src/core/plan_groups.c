@@ -173,7 +173,7 @@ sl_status sli_plan_gradients(sl_plan *plan) {
 }
 
 /* ---------------------------------------------------------------------------------------------- fresh gradients -- */
-/* Where the step has the parameter; -1: nowhere, or twice, and then the second place adds. */
+/* Where the step has the parameter; -1: in two places, which add. */
 static int place_of(const sli_step *step, int param) {
     int place = -1, count = 0;
     for (int k = 0; k < SLI_MAX_PARAM; k++) {

@@ -36,11 +36,11 @@ typedef struct sli_run_pending {
 } sli_run_pending;
 
 /* What the gradients of parameters hold between calls. */
-typedef enum sli_run_gradients {
+typedef enum sli_gradients_state {
     SLI_GRADIENTS_ZEROS,
     SLI_GRADIENTS_SUMS,     /* that no update has taken */
     SLI_GRADIENTS_LEFTOVERS /* of a whole step: fresh ones (sli_call.fresh) are what its update took, the others zeros */
-} sli_run_gradients;
+} sli_gradients_state;
 
 struct sl_run {
     const sl_plan *plan;
@@ -59,7 +59,7 @@ struct sl_run {
     int pending_count, next_slot;
     double skipped; /* updates that the device left out, as far as results were collected: sli_metrics.skipped */
     double scale;   /* result.loss = loss_sum * scale */
-    sli_run_gradients gradients;
+    sli_gradients_state gradients;
     bool fresh;       /* calls being built are a whole step's */
     bool training;    /* of the last call */
     bool has_targets; /* of the last call */
