@@ -108,7 +108,7 @@ enum {
 };
 enum {
     SLI_OPTIM_PARAM = 0 /* out [n] */,
-    SLI_OPTIM_GRAD = 1 /* out [n]: read, then zeroed */,
+    SLI_OPTIM_GRAD = 1 /* out [n]: read, then zeroed unless call.keep_gradient */,
     SLI_OPTIM_SLOT0 = 2,
     SLI_OPTIM_SLOT1 = 3 /* out [n] */,
     SLI_OPTIM_SQUARES = 0 /* in double: sum of squares that the norm clips compare with; NULL without */
@@ -178,14 +178,18 @@ typedef struct sli_call {
     const void *d_out[SLI_MAX_OUT];
     void *d_in[SLI_MAX_IN];
     unsigned accumulate;          /* bit k: d_in[k] += ; else d_in[k] = */
-    void *d_param[SLI_MAX_PARAM]; /* always += */
-    const sli_scalars *scalars;   /* device memory */
-    sli_metrics *metrics;         /* device memory */
-    sli_scaling *scaling;         /* device memory; NULL unless the plan trains in f16 */
-    const int32_t *host_lengths;  /* [b] host copy of the lengths; NULL where caps.graphs */
-    sli_queue *queue;             /* set by submit: a device's rows reach their stream through it */
-    sli_threads *threads;         /* cpu */
-    const struct sli_cpu *cpu;    /* cpu: instruction set and BLAS, set by the queue; NULL = base, own loops */
+    void *d_param[SLI_MAX_PARAM]; /* += , or = where fresh */
+    /* Bit k of a part's (of other ops' the first): what d_param[part * SLI_PART_PARAMS + k] holds is of no use; all of it is to be
+     * written, whatever there is to add. Only of rows with writes_fresh. */
+    uint8_t fresh[SLI_MAX_PARTS];
+    bool keep_gradient;          /* optimizers: leave the gradient as it is, else zero it */
+    const sli_scalars *scalars;  /* device memory */
+    sli_metrics *metrics;        /* device memory */
+    sli_scaling *scaling;        /* device memory; NULL unless the plan trains in f16 */
+    const int32_t *host_lengths; /* [b] host copy of the lengths; NULL where caps.graphs */
+    sli_queue *queue;            /* set by submit: a device's rows reach their stream through it */
+    sli_threads *threads;        /* cpu */
+    const struct sli_cpu *cpu;   /* cpu: instruction set and BLAS, set by the queue; NULL = base, own loops */
 } sli_call;
 
 typedef void (*sli_kernel_fn)(const sli_call *call);
@@ -213,7 +217,9 @@ static inline sli_call sli_call_of_layer(const sli_call *call, int layer) {
     memset(own.out, 0, sizeof own.out);
     memset(own.d_out, 0, sizeof own.d_out);
     memset(own.d_in, 0, sizeof own.d_in);
+    memset(own.fresh, 0, sizeof own.fresh);
     own.accumulate = 0;
+    own.fresh[0] = call->fresh[layer];
     for (int k = 0; k < SLI_MAX_PARAM; k++) {
         const bool is_own = k < SLI_PART_PARAMS;
         own.param[k] = is_own ? call->param[layer * SLI_PART_PARAMS + k] : NULL;
@@ -283,6 +289,7 @@ typedef struct sli_kernel {
      * idle for such sums, if any: where there is none nothing is late. */
     bool sums_late;
     double (*idle)(const sli_problem *problem, const sli_caps *caps);
+    bool writes_fresh; /* backward obeys sli_call.fresh; other rows find zeros, or what steps before them added */
     /* Takes problems with +recompute, for which it keeps no gates (the reference, which is the oracle, keeps what it always does). */
     bool takes_recompute;
     const char *only; /* rows of a test device: its name; they are unknown to all others. NULL: none */

@@ -558,6 +558,7 @@ static sl_status plan_model(sl_plan *plan, const sl_model *model) {
     SLI_FAIL_IF(model->layer_count == 0, SL_ERR_INPUT,
                 "the model has no layers; add an input and a layer before planning");
     SLI_TRY(build_to_fit(plan, model));
+    sli_plan_fresh(plan);
     for (int i = 0; i < plan->step_count; i++) plan->flops += plan->steps[i].cost.flops;
     SLI_TRY(sli_choices_note(plan));
     SLI_TRY(sli_choices_write(plan));

@@ -80,7 +80,8 @@ typedef struct sli_step {
     size_t packed;                                /* offset in the params block */
     unsigned gradient_in;                         /* bit k: the gradient of in[k] is wanted */
     unsigned accumulate;                          /* bit k: somebody wrote it before */
-    bool late; /* backward's sums go on beside a recurrence that follows: sli_call.late */
+    bool late;                    /* backward's sums go on beside a recurrence that follows: sli_call.late */
+    uint8_t fresh[SLI_MAX_PARTS]; /* sli_call.fresh in a whole training step */
 } sli_step;
 
 /* Neighbouring steps that can run segment by segment of time. */
@@ -94,6 +95,7 @@ typedef struct sli_group {
 typedef struct sli_param_place {
     sli_param param;
     size_t offset; /* elements from the start of parameters, gradients and each slot array */
+    bool fresh;    /* in a whole training step the first to come to its gradient writes it: nobody zeroes it */
 } sli_param_place;
 
 struct sl_plan {
@@ -126,6 +128,7 @@ struct sl_plan {
     int group_count, group_capacity;
     sli_param_place *params;
     int param_count, param_capacity;
+    bool any_fresh;
     sli_buffer *buffers;
     int buffer_count, buffer_capacity;
     int *inputs, *outputs;     /* tensors */
@@ -224,6 +227,8 @@ sl_status sli_plan_keep_out(sl_plan *plan, const sli_kernel *kernel, const sli_p
 /* src/core/plan_groups.c: cuts steps into groups, finds gradients wanted, crossing tensors. */
 sl_status sli_plan_groups(sl_plan *plan);
 sl_status sli_plan_gradients(sl_plan *plan);
+/* Which parameters' gradients are fresh, once everything has its place. */
+void sli_plan_fresh(sl_plan *plan);
 /* src/core/plan_memory.c: places everything for segments of `segment_steps`; fills plan->memory. */
 sl_status sli_plan_place(sl_plan *plan, int segment_steps);
 sl_status sli_plan_fit_memory(sl_plan *plan);

@@ -171,3 +171,34 @@ sl_status sli_plan_gradients(sl_plan *plan) {
     find_in_place(plan);
     return choose_adder(plan);
 }
+
+/* ---------------------------------------------------------------------------------------------- fresh gradients -- */
+/* Where the step has the parameter; -1: in two places, which add. */
+static int place_of(const sli_step *step, int param) {
+    int place = -1, count = 0;
+    for (int k = 0; k < SLI_MAX_PARAM; k++) {
+        if (step->emit.param[k] != param) continue;
+        place = k;
+        count++;
+    }
+    return count == 1 ? place : -1;
+}
+
+/* The step that comes to the parameter's gradient first, in backward order; NULL: none does. */
+static sli_step *first_writer(const sl_plan *plan, int param) {
+    for (int i = plan->step_count - 1; i >= 0; i--)
+        for (int k = 0; k < SLI_MAX_PARAM; k++)
+            if (plan->steps[i].backward && plan->steps[i].emit.param[k] == param) return &plan->steps[i];
+    return NULL;
+}
+
+void sli_plan_fresh(sl_plan *plan) {
+    if (!plan->optimizer || plan->loss_step < 0 || plan->segments > 1) return;
+    for (int p = 0; p < plan->param_count; p++) {
+        sli_step *step = first_writer(plan, p);
+        const int place = step && step->kernel->writes_fresh ? place_of(step, p) : -1;
+        if (place < 0) continue;
+        step->fresh[place / SLI_PART_PARAMS] |= (uint8_t)(1u << place % SLI_PART_PARAMS);
+        plan->params[p].fresh = plan->any_fresh = true;
+    }
+}

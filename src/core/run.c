@@ -227,6 +227,23 @@ static sl_status backward_work(sl_run *run) {
     return sli_run_complete_report(run);
 }
 
+static sl_status zero_gradients(sl_run *run) {
+    const sl_plan *plan = run->plan;
+    SLI_TRY(plan->ops->zero(run->queue, run->block + plan->gradients, plan->param_elements * plan->element));
+    run->gradients = SLI_GRADIENTS_ZEROS;
+    return SL_OK;
+}
+
+sl_status sli_run_clear_leftovers(sl_run *run) {
+    return run->gradients == SLI_GRADIENTS_LEFTOVERS ? zero_gradients(run) : SL_OK;
+}
+
+sl_status sli_run_begin_sums(sl_run *run) {
+    SLI_TRY(sli_run_clear_leftovers(run));
+    run->gradients = SLI_GRADIENTS_SUMS;
+    return SL_OK;
+}
+
 sl_status sli_run_gradients_work(sl_run *run) {
     SLI_TRY(forward_work(run));
     return backward_work(run);
@@ -241,6 +258,7 @@ sl_status sl_run_gradients(sl_run *run, const sl_batch *batch, const void *const
     SLI_FAIL_IF(!loss && !d_outputs, SL_ERR_USAGE,
                 "the plan has no loss: give the gradients of the outputs in d_outputs");
     SLI_TRY(sli_run_upload_batch(run, batch));
+    SLI_TRY(sli_run_begin_sums(run));
     run->training = true;
     run->scalars.step = step;
     run->scalars.micro_step = micro_step;
@@ -260,9 +278,8 @@ sl_status sl_run_gradients(sl_run *run, const sl_batch *batch, const void *const
 
 sl_status sl_run_zero_gradients(sl_run *run) {
     SLI_TRY(sli_run_check_training(run));
-    const sl_plan *plan = run->plan;
-    SLI_TRY(plan->ops->zero(run->queue, run->block + plan->gradients, plan->param_elements * plan->element));
-    return plan->ops->wait(run->queue);
+    SLI_TRY(zero_gradients(run));
+    return run->plan->ops->wait(run->queue);
 }
 
 /* What the run's gradients are multiplied by: 1 without loss scaling. */
@@ -285,6 +302,7 @@ sl_status sl_run_gradient(sl_run *run, const char *parameter, double *values, si
     SLI_FAIL_IF(!values || count != size, SL_ERR_SHAPE, "the gradient of %s has %zu values, not %zu", parameter, size,
                 count);
     double scale = 1;
+    SLI_TRY(sli_run_clear_leftovers(run));
     SLI_TRY(gradient_scale(run, &scale));
     const char *from = run->block + plan->gradients + place->offset * plan->element;
     if (plan->element == sizeof(double)) return plan->ops->download(run->queue, values, from, count * sizeof(double));

@@ -35,6 +35,13 @@ typedef struct sli_run_pending {
     sli_report report; /* on devices that work at once */
 } sli_run_pending;
 
+/* What the gradients of parameters hold between calls. */
+typedef enum sli_gradients_state {
+    SLI_GRADIENTS_ZEROS,
+    SLI_GRADIENTS_SUMS,     /* that no update has taken */
+    SLI_GRADIENTS_LEFTOVERS /* of a whole step: fresh ones (sli_call.fresh) are what its update took, the others zeros */
+} sli_gradients_state;
+
 struct sl_run {
     const sl_plan *plan;
     sl_params *params;
@@ -50,8 +57,10 @@ struct sl_run {
     sli_recording *recordings[SLI_RUN_KINDS];
     sli_run_pending pending[SLI_RUN_DEPTH]; /* uncollected steps, the oldest first */
     int pending_count, next_slot;
-    double skipped;   /* updates that the device left out, as far as results were collected: sli_metrics.skipped */
-    double scale;     /* result.loss = loss_sum * scale */
+    double skipped; /* updates that the device left out, as far as results were collected: sli_metrics.skipped */
+    double scale;   /* result.loss = loss_sum * scale */
+    sli_gradients_state gradients;
+    bool fresh;       /* calls being built are a whole step's */
     bool training;    /* of the last call */
     bool has_targets; /* of the last call */
     int batch, steps; /* of the last call; 0 before */
@@ -93,6 +102,10 @@ void sli_run_count_steps(sl_run *run, bool forward, bool backward);
 sl_status sli_run_check_training(const sl_run *run);
 sl_status sli_run_send_scalars(sl_run *run);
 sl_status sli_run_gradients_work(sl_run *run);
+/* Leftovers become zeros. To be called before anything but a whole step reads gradients or adds to them. */
+sl_status sli_run_clear_leftovers(sl_run *run);
+/* Gradients are about to be added to. */
+sl_status sli_run_begin_sums(sl_run *run);
 /* Bytes of the report; copies the loss scaling into it; makes a result of it. */
 size_t sli_run_report_bytes(const sl_run *run);
 sl_status sli_run_complete_report(sl_run *run);

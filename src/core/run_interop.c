@@ -295,6 +295,7 @@ sl_status sl_interop_backward(sl_run *run, const sl_dl_tensor *const *d_outputs,
     for (int k = 0; d_inputs && k < plan->input_count; k++)
         SLI_TRY(set_input_gradient(run, plan->inputs[k], d_inputs[k]));
     sli_run_count_steps(run, false, true);
+    SLI_TRY(sli_run_begin_sums(run));
     SLI_TRY(sli_run_backward_steps(run));
     run->input_gradients_valid = false;
     return SL_OK;

@@ -99,6 +99,7 @@ static void set_params(const sl_run *run, const sli_step *step, sli_call *call) 
         call->d_param[k] =
             borrowed ? borrowed : run->block + plan->gradients + plan->params[index].offset * plan->element;
     }
+    if (run->fresh) memcpy(call->fresh, step->fresh, sizeof call->fresh);
     char *packed = run->params->block + (size_t)(plan->slots + 1) * plan->param_elements * plan->element;
     if (step->booking.packed > 0) call->packed = packed + step->packed;
 }

@@ -6,48 +6,89 @@
 #include "core/run.h"
 
 /* ----------------------------------------------------------------------------------------------------- update -- */
-/* One norm and one optimizer call over elements [offset, offset + count) of every array. */
-static sl_status submit_update(sl_run *run, size_t offset, size_t count, size_t squares_offset, bool norm,
-                               bool update) {
+/* Elements [offset, offset + count) of every array, and the sum of squares that clips compare with, in sli_metrics. */
+typedef struct piece {
+    size_t offset, count, squares;
+} piece;
+
+/* What calls of norm and optimizer have in common. */
+static sli_call call_of(const sl_run *run, const sli_problem *problem, const piece *piece) {
     const sl_plan *plan = run->plan;
-    size_t array = plan->param_elements * plan->element, at = offset * plan->element;
     const size_t norm_scratch = plan->norm_booking.scratch_forward;
     const size_t optimizer_scratch = plan->optimizer_booking.scratch_forward;
     sli_call call;
     memset(&call, 0, sizeof call);
+    call.problem = *problem;
+    call.problem.elements = (int64_t)piece->count;
     call.scalars = (const sli_scalars *)(run->block + plan->scalars);
     call.metrics = (sli_metrics *)(run->block + plan->metrics);
     call.scaling = sli_params_scaling_at(run->params);
     call.scratch = run->block + plan->update_scratch;
     call.scratch_bytes = norm_scratch > optimizer_scratch ? norm_scratch : optimizer_scratch;
-    char *squares = (char *)call.metrics + squares_offset, *gradients = run->block + plan->gradients + at;
-    if (norm) {
-        call.problem = plan->norm_problem;
-        call.problem.elements = (int64_t)count;
-        call.out[SLI_NORM_GRAD] = gradients;
-        call.out[SLI_NORM_SQUARES] = squares;
-        SLI_TRY(plan->ops->submit(run->queue, plan->norm->forward, &call));
-    }
-    if (!update) return SL_OK;
-    call.problem = plan->optimizer_problem;
-    call.problem.elements = (int64_t)count;
+    return call;
+}
+
+static char *gradient_at(const sl_run *run, const piece *piece) {
+    return run->block + run->plan->gradients + piece->offset * run->plan->element;
+}
+
+static sl_status submit_norm(sl_run *run, const piece *piece) {
+    const sl_plan *plan = run->plan;
+    sli_call call = call_of(run, &plan->norm_problem, piece);
+    call.out[SLI_NORM_GRAD] = gradient_at(run, piece);
+    call.out[SLI_NORM_SQUARES] = (char *)call.metrics + piece->squares;
+    return plan->ops->submit(run->queue, plan->norm->forward, &call);
+}
+
+/* `keep`: the gradient is left as it is; else it is zero afterwards. */
+static sl_status submit_optimizer(sl_run *run, const piece *piece, bool keep) {
+    const sl_plan *plan = run->plan;
+    const size_t array = plan->param_elements * plan->element, at = piece->offset * plan->element;
+    sli_call call = call_of(run, &plan->optimizer_problem, piece);
     call.out[SLI_OPTIM_PARAM] = run->params->block + at;
-    call.out[SLI_OPTIM_GRAD] = gradients;
+    call.out[SLI_OPTIM_GRAD] = gradient_at(run, piece);
     for (int s = 0; s < plan->slots; s++)
         call.out[SLI_OPTIM_SLOT0 + s] = run->params->block + (size_t)(s + 1) * array + at;
-    call.in[SLI_OPTIM_SQUARES] = squares;
+    call.in[SLI_OPTIM_SQUARES] = (char *)call.metrics + piece->squares;
+    call.keep_gradient = keep;
     return plan->ops->submit(run->queue, plan->optimizer->forward, &call);
+}
+
+/* Nobody needs zeros in the gradients that the next whole step writes. */
+static bool keeps(const sl_run *run, int param) {
+    return run->fresh && run->plan->params[param].fresh;
+}
+
+/* Neighbours of which all gradients are kept, or none is, in one call. */
+static sl_status update_all(sl_run *run) {
+    const sl_plan *plan = run->plan;
+    for (int i = 0, end; i < plan->param_count; i = end) {
+        for (end = i + 1; end < plan->param_count && keeps(run, end) == keeps(run, i);) end++;
+        const size_t from = plan->params[i].offset;
+        const size_t to = end < plan->param_count ? plan->params[end].offset : plan->param_elements;
+        const piece piece = {from, to - from, offsetof(sli_metrics, squares)};
+        SLI_TRY(submit_optimizer(run, &piece, keeps(run, i)));
+    }
+    return SL_OK;
+}
+
+static sl_status update_each(sl_run *run) {
+    const sl_plan *plan = run->plan;
+    for (int i = 0; i < plan->param_count; i++) {
+        const sli_param_place *place = &plan->params[i];
+        const size_t count = (size_t)place->param.rows * (size_t)place->param.columns;
+        const piece piece = {place->offset, count, offsetof(sli_metrics, tensor_squares)};
+        SLI_TRY(submit_norm(run, &piece));
+        SLI_TRY(submit_optimizer(run, &piece, keeps(run, i)));
+    }
+    return SL_OK;
 }
 
 static sl_status update_work(sl_run *run) {
     const sl_plan *plan = run->plan;
-    bool each = plan->options.clip.kind == SL_CLIP_NORM;
-    SLI_TRY(submit_update(run, 0, plan->param_elements, offsetof(sli_metrics, squares), true, !each));
-    for (int i = 0; each && i < plan->param_count; i++) {
-        const sli_param_place *place = &plan->params[i];
-        size_t count = (size_t)place->param.rows * (size_t)place->param.columns;
-        SLI_TRY(submit_update(run, place->offset, count, offsetof(sli_metrics, tensor_squares), true, true));
-    }
+    const piece all = {0, plan->param_elements, offsetof(sli_metrics, squares)};
+    SLI_TRY(submit_norm(run, &all));
+    SLI_TRY(plan->options.clip.kind == SL_CLIP_NORM ? update_each(run) : update_all(run));
     SLI_TRY(sli_params_pack(run->params, run->queue, -1));
     return sli_run_complete_report(run);
 }
@@ -80,7 +121,9 @@ sl_status sl_run_update(sl_run *run, double learning_rate, sl_result *result) {
     if (!plan->optimizer) return SL_OK;
     SLI_TRY(set_rate(run, learning_rate));
     SLI_TRY(sli_run_send_scalars(run));
+    SLI_TRY(sli_run_clear_leftovers(run));
     SLI_TRY(sli_run_do(run, SLI_RUN_UPDATE, update_work));
+    run->gradients = SLI_GRADIENTS_ZEROS;
     SLI_TRY(plan->ops->download(run->queue, &report, run->block + plan->metrics, sli_run_report_bytes(run)));
     run->params->optimizer_steps += 1;
     count_update(run, &report);
@@ -99,6 +142,32 @@ int sl_run_depth(const sl_run *run) {
 static sl_status step_work(sl_run *run) {
     SLI_TRY(sli_run_gradients_work(run));
     return run->plan->optimizer ? update_work(run) : sli_run_complete_report(run);
+}
+
+static sl_status fresh_step_work(sl_run *run) {
+    run->fresh = true;
+    const sl_status status = step_work(run);
+    run->fresh = false;
+    return status;
+}
+
+/* Fresh gradients forget what was there: sums that no update has taken are added to and taken by calls that know nothing of
+ * them. */
+static sl_status do_step(sl_run *run) {
+    const sl_plan *plan = run->plan;
+    if (!plan->any_fresh) {
+        SLI_TRY(sli_run_do(run, SLI_RUN_STEP, step_work));
+        run->gradients = plan->optimizer ? SLI_GRADIENTS_ZEROS : SLI_GRADIENTS_SUMS;
+        return SL_OK;
+    }
+    if (run->gradients != SLI_GRADIENTS_SUMS) {
+        run->gradients = SLI_GRADIENTS_LEFTOVERS;
+        return sli_run_do(run, SLI_RUN_STEP, fresh_step_work);
+    }
+    SLI_TRY(sli_run_do(run, SLI_RUN_GRADIENTS, sli_run_gradients_work));
+    SLI_TRY(sli_run_do(run, SLI_RUN_UPDATE, update_work));
+    run->gradients = SLI_GRADIENTS_ZEROS;
+    return SL_OK;
 }
 
 /* Queues the copy of the step's report, or takes it at once. */
@@ -131,7 +200,7 @@ sl_status sl_run_step(sl_run *run, const sl_batch *batch, uint32_t step, double 
     run->scalars.micro_step = 0;
     run->scalars.loss_scale = run->scale;
     SLI_TRY(sli_run_send_scalars(run));
-    SLI_TRY(sli_run_do(run, SLI_RUN_STEP, step_work));
+    SLI_TRY(do_step(run));
     if (run->plan->optimizer) run->params->optimizer_steps += 1;
     run->outputs_valid = false;
     run->input_gradients_valid = true;

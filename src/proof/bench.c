@@ -96,6 +96,7 @@ static sl_status add_entries(bench *b) {
 static sl_status repeat_call(sl_run *run, bool training) {
     const sli_device_ops *ops = run->plan->ops;
     bool loss = run->has_targets;
+    if (training) SLI_TRY(sli_run_begin_sums(run));
     if (training && run->plan->caps.graphs) return sli_run_do(run, SLI_RUN_GRADIENTS, sli_run_gradients_work);
     sli_recording *whole = run->recordings[loss ? SLI_RUN_EVALUATE : SLI_RUN_INFER];
     if (whole && !training) return ops->replay(run->queue, whole);

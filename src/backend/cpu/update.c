@@ -85,6 +85,7 @@ static sli_isa_update update_of(const sli_call *call) {
     const double rate = call->scalars->learning_rate, step = sli_call_optimizer_step(call);
     const double beta1 = otherwise(o->beta1, 0.9), beta2 = otherwise(o->beta2, 0.999), rho = otherwise(o->rho, 0.9);
     sli_isa_update u = {.nesterov = o->nesterov != 0,
+                        .keep = call->keep_gradient,
                         .factor = (float)clip_factor(call),
                         .rate = (float)rate,
                         .weight_decay = o->kind == SL_ADAMW ? 0.0f : (float)o->weight_decay,
@@ -120,7 +121,7 @@ static void update_slice(void *context, int index) {
 /* Gradients that are not finite leave the parameters as they are; the squares of all are there before any update. */
 static void optim_forward(const sli_call *call) {
     if (call->metrics && !isfinite(call->metrics->squares)) {
-        memset(call->out[SLI_OPTIM_GRAD], 0, (size_t)call->problem.elements * sizeof(float));
+        if (!call->keep_gradient) memset(call->out[SLI_OPTIM_GRAD], 0, (size_t)call->problem.elements * sizeof(float));
         return;
     }
     update_work w = {call, update_of(call)};

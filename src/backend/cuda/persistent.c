@@ -145,7 +145,7 @@ static double idle(const sli_problem *p, const sli_caps *caps, sli_persist_kind 
         .book = NAME##_book, .seconds = NAME##_seconds, .cut = NAME##_cut, .describe = NAME##_describe,               \
         .pack = sli_cuda_##NAME##_pack, .forward = sli_cuda_##NAME##_forward, .backward = sli_cuda_##NAME##_backward, \
         .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true,   \
-        .sums_late = true, .idle = NAME##_idle                                                                        \
+        .sums_late = true, .idle = NAME##_idle, .writes_fresh = true                                                  \
     }
 
 PERSIST_ROWS(cluster, SLI_PERSIST_KIND_CLUSTER)

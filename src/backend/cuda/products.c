@@ -36,4 +36,5 @@ const sli_kernel sli_cuda_dense = {.name = "cuda:dense",
                                    .forward = sli_cuda_dense_forward,
                                    .backward = sli_cuda_dense_backward,
                                    .backward_reads_in = 1u << SLI_DENSE_X,
-                                   .sums_late = true};
+                                   .sums_late = true,
+                                   .writes_fresh = true};

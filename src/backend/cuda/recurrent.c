@@ -50,7 +50,8 @@ static double seconds(const sli_problem *p, const sli_caps *caps) {
         .name = "cuda:step", .op = OP, .device = SLI_DEVICE_CUDA, .eligible = eligible, .cost = cost, .book = book, \
         .seconds = seconds, .pack = sli_cuda_step_pack, .forward = sli_cuda_step_forward,                           \
         .backward = sli_cuda_step_backward,                                                                         \
-        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true  \
+        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true, \
+        .writes_fresh = true                                                                                        \
     }
 
 const sli_kernel sli_cuda_lstm = STEP_ROW(SLI_OP_LSTM);

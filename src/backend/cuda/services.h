@@ -108,9 +108,10 @@ void sli_cuda_move_rows(sli_queue *queue, cudaStream_t stream, float *to, int64_
 void sli_cuda_widen(sli_queue *queue, cudaStream_t stream, sl_dtype math, float *to, const void *from, size_t count);
 /* to[count] += from[count] of math's type. */
 void sli_cuda_add(sli_queue *queue, cudaStream_t stream, sl_dtype math, float *to, const void *from, size_t count);
-/* to[n] += sum over rows of from[rows][n] (row stride n), in a fixed order; `scratch`: sli_cuda_column_scratch bytes. */
+/* to[n] =, += where `add`, sum over rows of from[rows][n] (row stride n), in a fixed order; `scratch`: sli_cuda_column_scratch
+ * bytes. */
 void sli_cuda_add_columns(sli_queue *queue, cudaStream_t stream, float *to, const float *from, int64_t rows, int64_t n,
-                          void *scratch);
+                          void *scratch, bool add);
 
 /* ----------------------------------------------------------------------------------- for the cuDNN plug-in -- */
 typedef struct sli_cuda_services {

@@ -64,8 +64,9 @@ struct sli_queue {
 
 /* ----------------------------------------------------------------------------------------------- capabilities -- */
 static sl_status far_caps(const char *device_name, int threads, sli_caps *caps) {
-    SLI_FAIL_IF(strcmp(device_name, "far") != 0 && strcmp(device_name, SLI_FAR_WIDE) != 0, SL_ERR_UNKNOWN,
-                "device \"%s\" is unknown: the test device is called far", device_name);
+    const bool known = strcmp(device_name, "far") == 0 || strcmp(device_name, SLI_FAR_WIDE) == 0 ||
+                       strcmp(device_name, SLI_FAR_FRESH) == 0;
+    SLI_FAIL_IF(!known, SL_ERR_UNKNOWN, "device \"%s\" is unknown: the test device is called far", device_name);
     SLI_TRY(sli_cpu_caps("cpu", threads, caps));
     snprintf(caps->name, sizeof caps->name, "%s", device_name);
     caps->graphs = true;

@@ -5,12 +5,6 @@
 #include <string.h>
 #include "backend/far/far.h"
 
-static const sli_kernel *reference(sli_op op) {
-    for (const sli_kernel *const *row = sli_registry_get()->kernels; *row; row++)
-        if ((*row)->op == op && strcmp((*row)->name, "ref") == 0) return *row;
-    return NULL;
-}
-
 /* ----------------------------------------------------------------------------------------------------- layouts -- */
 static size_t element(const sli_problem *p) {
     return p->dtype == SL_F64 ? sizeof(double) : sizeof(float);
@@ -30,7 +24,7 @@ static sli_booking book_of_parts(const sli_problem *p, const sli_caps *caps, int
     for (int l = 0; l < p->layers; l++) {
         sli_problem part = sli_problem_part(p, l, 0);
         sli_booking one = {0};
-        reference(p->op)->book(&part, caps, chunk, &one);
+        sli_far_reference(p->op)->book(&part, caps, chunk, &one);
         if (one.saved > most.saved) most.saved = one.saved;
         if (one.scratch_forward > most.scratch_forward) most.scratch_forward = one.scratch_forward;
     }
@@ -73,7 +67,7 @@ static wide begin(const sli_call *call) {
     const sli_problem *p = &call->problem;
     sli_caps caps = {.kind = SLI_DEVICE_CPU};
     sli_booking part = book_of_parts(p, &caps, call->chunk);
-    wide w = {.call = call, .row = reference(p->op), .scratch = call->scratch, .saved_each = part.saved};
+    wide w = {.call = call, .row = sli_far_reference(p->op), .scratch = call->scratch, .saved_each = part.saved};
     char *after = w.scratch + part.scratch_forward;
     w.saved = p->train ? call->saved : NULL;
     w.outputs = p->train ? w.saved + part.saved * (size_t)sli_problem_parts(p) : after;
@@ -91,6 +85,8 @@ static sli_call part_call(const wide *w, int layer, int direction) {
     own.scratch = w->scratch;
     own.saved = w->saved ? w->saved + w->saved_each * (size_t)part : NULL;
     own.accumulate = 0;
+    memset(own.fresh, 0, sizeof own.fresh);
+    own.fresh[0] = call->fresh[part];
     for (int k = 0; k < 2; k++) {
         own.in[SLI_RNN_H0 + k] = call->in[SLI_RNN_STATE_IN(part, k)];
         own.d_in[SLI_RNN_H0 + k] = call->d_in[SLI_RNN_STATE_IN(part, k)];
@@ -164,6 +160,7 @@ static void backward(const sli_call *call) {
             own.d_out[SLI_RNN_Y] = output_gradient(&w, l, d);
             own.d_in[SLI_RNN_X] = l > 0 ? w.gradients + joined_at(p, l - 1) : call->d_in[SLI_RNN_X];
             if (d < count - 1 || (l == 0 && call->accumulate & 1u)) own.accumulate = 1u << SLI_RNN_X;
+            sli_far_zero_fresh(&own);
             w.row->backward(&own);
         }
 }
@@ -177,7 +174,7 @@ static bool eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
     NEED(p->dropout == 0, "far:wide has no dropout between layers (drop=%g)", p->dropout);
     NEED(p->layers == 1 || (p->recurrent_dropout == 0 && p->zoneout_h == 0 && p->zoneout_c == 0),
          "far:wide draws random masks for one layer, not for %d", p->layers);
-    return reference(p->op)->eligible(&part, caps, why);
+    return sli_far_reference(p->op)->eligible(&part, caps, why);
 }
 
 static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
@@ -186,7 +183,7 @@ static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
         for (int d = 0; d < sli_problem_directions(p); d++) {
             sli_problem part = sli_problem_part(p, l, d);
             sli_cost one = {0};
-            reference(p->op)->cost(&part, caps, &one);
+            sli_far_reference(p->op)->cost(&part, caps, &one);
             cost->flops += one.flops;
             cost->bytes += one.bytes;
         }
@@ -208,7 +205,8 @@ static bool cut(const sli_problem *p, const sli_caps *caps, char *name, size_t c
     {                                                                                                             \
         .name = "far:wide", .op = OP, .device = SLI_DEVICE_CPU, .eligible = eligible, .cost = cost, .book = book, \
         .cut = cut, .forward = forward, .backward = backward, .only = SLI_FAR_WIDE,                               \
-        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK                         \
+        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .writes_fresh = true   \
     }
 static const sli_kernel lstm = WIDE_ROW(SLI_OP_LSTM), gru = WIDE_ROW(SLI_OP_GRU), rnn = WIDE_ROW(SLI_OP_RNN);
-const sli_kernel *const sli_far_kernels[] = {&lstm, &gru, &rnn, NULL};
+const sli_kernel *const sli_far_kernels[] = {
+    &lstm, &gru, &rnn, &sli_far_fresh_lstm, &sli_far_fresh_gru, &sli_far_fresh_rnn, &sli_far_fresh_dense, NULL};

@@ -50,7 +50,7 @@ static void NAME(rmsprop)(const sl_optimizer *o, double lr, REAL g, REAL *param,
     *param -= (REAL)lr * g / (M(sqrt)(*v) + (REAL)o->epsilon);
 }
 
-/* Scales the gradient by the norm clip, steps, zeroes the gradient. Gradients that are not finite leave the parameters as they
+/* Scales the gradient by the norm clip, steps, zeroes the gradient where it is not kept. Gradients that are not finite leave the parameters as they
  * are; the squares of all are there before any update. */
 static void NAME(optim_forward)(const sli_call *call) {
     const sl_optimizer o = with_defaults(&call->problem.optimizer);
@@ -61,7 +61,7 @@ static void NAME(optim_forward)(const sli_call *call) {
     const bool skip = call->metrics && !isfinite(call->metrics->squares);
     for (int64_t k = 0; k < call->problem.elements; k++) {
         REAL g = grad[k] * factor;
-        grad[k] = 0;
+        if (!call->keep_gradient) grad[k] = 0;
         if (skip) continue;
         switch (o.kind) {
         case SL_SGD:

@@ -2,7 +2,8 @@
  * streams that only note what each launch and product reads and writes. However a span is cut into pieces:
  *  - two pieces of work that touch the same memory, one of them writing, are ordered by streams and their events;
  *  - each step finds its own input side, each product the gradients of its own chunk, each sum that of its chunk;
- *  - the products that add to a parameter's gradient, or write d x, are those of one piece, in the same order.
+ *  - the products that add to a parameter's gradient, or write d x, are those of one piece, in the same order; of what touches a
+ *    fresh gradient the first writes, whole, and the others add.
  * Memory is addresses alone; nothing is computed. */
 #include <inttypes.h>
 #include <string.h>
@@ -55,8 +56,10 @@ struct bench {
     std::vector<work> all;
     std::map<uintptr_t, std::string> holds;              /* what lies at an address, by name */
     std::map<uintptr_t, std::vector<std::string>> given; /* to gradients, in order */
+    std::map<uintptr_t, size_t> begun; /* bytes of parts of parameters' gradients that something was given to */
     std::string wrong;
     int launches, beside;
+    bool fresh; /* all parameters' gradients are */
 } world;
 
 void complain(const std::string &text) {
@@ -105,6 +108,12 @@ cudaStream_t wait(int stream, int for_stream) {
 
 void put(const void *address, const std::string &what) {
     world.holds[reinterpret_cast<uintptr_t>(address)] = what;
+}
+
+/* Something is given to a part of a parameter's gradient. */
+void give(const range &part, bool adds) {
+    const bool first = world.begun.insert({part.first, part.end - part.first}).second;
+    if (adds != !(first && world.fresh)) complain(adds ? "a fresh gradient is added to" : "a gradient is lost");
 }
 
 void need(const void *address, const std::string &what, const char *by) {
@@ -186,6 +195,7 @@ void sli_cuda_multiply(sli_queue *, cudaStream_t stream, const sli_cuda_product 
          {stored(p->a, p->m, p->k), stored(p->b, p->k, p->n), d, at(p->workspace, p->workspace_bytes, true),
           at(p->pad, p->pad_bytes, true), at(p->split, p->split_bytes, true)});
     const auto a = world.holds.find(reinterpret_cast<uintptr_t>(p->a.data));
+    if (world.backward && p->a.transposed) give(d, p->beta != 0); /* a sum over time */
     if (world.backward && a != world.holds.end())
         world.given[d.first].push_back(a->second + (p->beta != 0 ? " added" : " written"));
 }
@@ -280,16 +290,23 @@ void sli_step_rows(sli_queue *, cudaStream_t stream, sl_dtype math, void *to, in
          {at(to, (size_t)(rows_to * stride) * operand, true),
           at(from, (size_t)(rows * columns) * sizeof(float), false)});
 }
-void sli_step_columns(const step_way *way, float *to0, float *to1, const float *from, int64_t stride, int64_t rows,
-                      int64_t columns) {
+void sli_step_columns(const step_way *way, int k0, int k1, int64_t first, const float *from, int64_t stride,
+                      int64_t rows, int64_t columns) {
     const size_t bytes = (size_t)columns * sizeof(float);
-    if (!to0 && !to1) return;
+    const int k[2] = {k0, k1};
+    float *to[2] = {nullptr, nullptr};
+    for (int i = 0; i < 2; i++) {
+        if (k[i] < 0 || !way->d_param[k[i]]) continue;
+        to[i] = static_cast<float *>(way->d_param[k[i]]) + first;
+        give(at(to[i], bytes, true), sli_step_adds(way, k[i]));
+    }
+    if (!to[0] && !to[1]) return;
     note(way->stream, "sums",
-         {at(from, (size_t)((rows - 1) * stride + columns) * sizeof(float), false), at(to0, bytes, true),
-          at(to1, bytes, true), at(way->work + way->scratch.columns, 16, true)});
+         {at(from, (size_t)((rows - 1) * stride + columns) * sizeof(float), false), at(to[0], bytes, true),
+          at(to[1], bytes, true), at(way->work + way->scratch.columns, 16, true)});
     const auto found = world.holds.find(reinterpret_cast<uintptr_t>(from));
     if (columns > way->s.H || way->s.gates == 1) need(from, name_of("sum", way->part, way->c0 / way->chunk), "a bias");
-    if (found != world.holds.end()) world.given[reinterpret_cast<uintptr_t>(to0)].push_back(found->second);
+    if (found != world.holds.end()) world.given[reinterpret_cast<uintptr_t>(to[0])].push_back(found->second);
 }
 void sli_step_masks(const step_way *) {}
 void sli_step_begin(const step_way *) {}
@@ -335,10 +352,12 @@ sli_call call_of(const sli_problem &p, int planned_batch) {
     call.d_out[SLI_RNN_Y] = region<float>(number++);
     for (int part = 0; part < sli_problem_directions(&p); part++)
         for (int k = 0; k < SLI_PART_PARAMS; k++) {
-            const bool there = k <= SLI_RNN_BIAS || (k == SLI_RNN_RECURRENT_BIAS && p.bias == SL_BIAS_DOUBLE);
+            const bool there = k <= SLI_RNN_RECURRENT || (k == SLI_RNN_BIAS && p.bias != SL_BIAS_NONE) ||
+                               (k == SLI_RNN_RECURRENT_BIAS && p.bias == SL_BIAS_DOUBLE);
             if (!there) continue;
             call.param[part * SLI_PART_PARAMS + k] = region<float>(number++);
             call.d_param[part * SLI_PART_PARAMS + k] = region<float>(number++);
+            if (world.fresh) call.fresh[part] |= (uint8_t)(1u << k);
         }
     return call;
 }
@@ -350,8 +369,20 @@ void begin(const sli_call *call, bool backward) {
     world.backward = backward;
     world.all.clear();
     world.given.clear();
+    world.begun.clear();
     memset(world.done, 0, sizeof world.done);
     memset(world.seen, 0, sizeof world.seen);
+}
+
+/* Bytes of all parameters' gradients. */
+size_t all_gradients(const sli_call *call) {
+    const sli_problem &p = call->problem;
+    const size_t rows = (size_t)(sli_op_gates(p.op) * p.units), O = (size_t)sli_problem_output(&p);
+    const size_t sizes[] = {rows * (size_t)p.inputs, rows * O, rows, rows};
+    size_t sum = 0;
+    for (int k = 0; k < 2 * SLI_PART_PARAMS; k++)
+        if (call->d_param[k]) sum += sizes[k % SLI_PART_PARAMS] * sizeof(float);
+    return sum;
 }
 
 /* Both passes in pieces of so many chunks; gives what was added to gradients. */
@@ -364,6 +395,9 @@ gradients run(const sli_call *call, int piece) {
     if (!call->problem.train) return {};
     begin(call, true);
     backward(call, world.kind);
+    size_t begun = 0;
+    for (const auto &part : world.begun) begun += part.second;
+    if (begun != all_gradients(call)) complain("a gradient is not complete");
     return world.given;
 }
 
@@ -401,6 +435,7 @@ EMULATE_CASE("overlap: pieces with products beside them do what one piece does, 
         world.kind = t.kind;
         const int planned = p.batch;
         if (t.batch > 0) p.batch = t.batch;
+        world.fresh = (seed + (uint64_t)(&t - trials)) % 2 == 0;
         sli_call call = call_of(p, planned);
         if (t.adds) call.accumulate = 1u << SLI_RNN_X;
         const gradients whole = run(&call, 0);

@@ -1,8 +1,9 @@
 /* cuda:step on the CPU: the kernels of its plain steps and their host side as they are, products as loops. Recomputed gates must
- * give what kept ones give, to the bit: a product's sums are in one order here, whatever rows are multiplied together. Memory is
- * NaN before each pass, and as large as it was booked. */
+ * give what kept ones give, to the bit: a product's sums are in one order here, whatever rows are multiplied together; and gradients that
+ * are fresh, NaN before, what zeros give. Memory is NaN before each pass, and as large as it was booked. */
 #include <math.h>
 #include <string.h>
+#include <algorithm>
 #include <random>
 
 #include "cases.h"
@@ -16,6 +17,7 @@
 #define sli_cuda_fork recompute_fork
 #define sli_cuda_join recompute_join
 #define sli_cuda_narrow recompute_narrow
+#define sli_cuda_put recompute_put
 #define sli_cuda_multiply recompute_multiply
 #define sli_gpu_step_pack recompute_pack
 #define sli_gpu_step_forward recompute_forward
@@ -114,6 +116,11 @@ cudaStream_t sli_cuda_fork(sli_queue *) {
 }
 void sli_cuda_join(sli_queue *) {}
 
+bool sli_cuda_put(sli_queue *, cudaStream_t, void *, const void *, size_t) {
+    complain("a call of no steps, which is not part of this test");
+    return false;
+}
+
 static bool is_16_bit(sl_dtype math) {
     return math == SL_BF16 || math == SL_F16;
 }
@@ -165,9 +172,10 @@ struct memory { /* as booked, NaN, and a guard behind it */
 struct results {
     std::vector<std::string> names;
     std::vector<floats> values;
-    float *add(const std::string &name, size_t count) {
+    float *add(const std::string &name, size_t count, float before = 0.25f) {
         names.push_back(name);
-        values.push_back(floats(count + 1, 0.25f)); /* gradients of parameters are added to what is there */
+        values.push_back(floats(count + 1, 0.25f));
+        std::fill_n(values.back().begin(), count, before);
         return values.back().data();
     }
 };
@@ -196,8 +204,8 @@ size_t param_size(const sli_problem &p, int k) {
     }
 }
 
-/* Forward and backward of one training call; all results, by name. */
-results compute(const sli_problem &p, int chunk) {
+/* Forward and backward of one training call; all results, by name. `before`: what lies in the gradients of parameters. */
+results compute(const sli_problem &p, int chunk, float before, bool fresh) {
     std::mt19937 random(7);
     const int directions = p.bidirectional ? 2 : 1, states = sli_problem_states(&p);
     const size_t rows = (size_t)p.steps * (size_t)p.batch, O = (size_t)sli_problem_output(&p);
@@ -238,7 +246,9 @@ results compute(const sli_problem &p, int chunk) {
             if (size == 0) continue;
             given.push_back(drawn(random, size, 0.4));
             call.param[part * SLI_PART_PARAMS + k] = given.back().data();
-            call.d_param[part * SLI_PART_PARAMS + k] = r.add("gradient of parameter " + std::to_string(k), size);
+            call.d_param[part * SLI_PART_PARAMS + k] =
+                r.add("gradient of parameter " + std::to_string(k), size, before);
+            if (fresh) call.fresh[part] |= (uint8_t)(1u << k);
         }
         for (int k = 0; k < states; k++) {
             const size_t size = (size_t)p.batch * (k == 0 ? O : (size_t)p.units);
@@ -276,6 +286,17 @@ const char *const trials[] = {
     "rnn:b66_t3_i3_h5_f16_train+mask=left",
 };
 
+/* To the bit, but for the sign of zeros. */
+void same(const results &a, const results &b) {
+    for (size_t k = 0; k < a.values.size() && world.wrong.empty(); k++)
+        for (size_t i = 0; i < a.values[k].size(); i++) {
+            const float x = a.values[k][i], y = b.values[k][i];
+            if (!(fabsf(x) < 1e6f && x == y))
+                complain(a.names[k] + " " + std::to_string(i) + " is " + std::to_string(x) + ", not " +
+                         std::to_string(y));
+        }
+}
+
 std::string run_trial(const char *text, uint64_t seed) {
     enum { CHUNK = 3 };
     sli_problem p;
@@ -287,16 +308,11 @@ std::string run_trial(const char *text, uint64_t seed) {
     world.caps.l2_bytes = 40 << 20;
     if (sli_problem_parse(text, &p) != SL_OK) return sl_error_detail();
     if (sli_step_fused(&p, false) || sli_step_fused(&p, true)) return "steps are fused: not what is tested here";
-    const results kept = compute(p, CHUNK);
+    const results kept = compute(p, CHUNK, 0.25f, false), added = compute(p, CHUNK, 0, false);
+    same(compute(p, CHUNK, NAN, true), added);
     p.recompute = true;
-    const results again = compute(p, CHUNK);
-    for (size_t k = 0; k < kept.values.size() && world.wrong.empty(); k++)
-        for (size_t i = 0; i < kept.values[k].size(); i++) {
-            const float a = kept.values[k][i], b = again.values[k][i];
-            if (!(fabsf(a) < 1e6f) || memcmp(&a, &b, sizeof a) != 0)
-                complain(kept.names[k] + " " + std::to_string(i) + " is " + std::to_string(b) + ", not " +
-                         std::to_string(a));
-        }
+    same(compute(p, CHUNK, 0.25f, false), kept);
+    same(compute(p, CHUNK, NAN, true), added);
     return world.wrong;
 }
 

@@ -3,6 +3,7 @@
  * reference layer by layer, over the whole sequence. */
 #include <math.h>
 #include <string.h>
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <random>
@@ -55,7 +56,16 @@ std::vector<char> bytes_at(const void *from, size_t bytes) {
     return from ? std::vector<char>(first, first + bytes) : std::vector<char>();
 }
 
-/* The reference for this call, with its own scratch. */
+size_t param_size(const sli_problem &p, int k) {
+    const size_t rows = (size_t)sli_op_gates(p.op) * (size_t)p.units, H = (size_t)p.units;
+    if (k == SLI_RNN_KERNEL) return rows * (size_t)p.inputs;
+    if (k == SLI_RNN_RECURRENT) return rows * H;
+    if (k == SLI_RNN_BIAS) return p.bias == SL_BIAS_NONE ? 0 : rows;
+    if (k == SLI_RNN_RECURRENT_BIAS) return p.bias == SL_BIAS_DOUBLE ? rows : 0;
+    return k == SLI_RNN_PEEPHOLE && p.peephole ? 3 * H : 0;
+}
+
+/* The reference for this call, with its own scratch. It knows no fresh gradients. */
 void compute(sli_call call, bool backward) {
     const sli_kernel *row = reference(call.problem.op);
     sli_booking booking = {};
@@ -63,6 +73,10 @@ void compute(sli_call call, bool backward) {
     std::vector<char> scratch((backward ? booking.scratch_backward : booking.scratch_forward) + 8);
     call.scratch = scratch.data();
     call.queue = nullptr;
+    for (size_t k = 0; backward && k < SLI_PART_PARAMS; k++) {
+        if (call.fresh[0] >> k & 1u)
+            std::fill_n(static_cast<float *>(call.d_param[k]), param_size(call.problem, (int)k), 0.0f);
+    }
     (backward ? row->backward : row->forward)(&call);
 }
 
@@ -204,15 +218,6 @@ struct layer_data {
     floats param[SLI_PART_PARAMS], d_param[2][SLI_PART_PARAMS], in[2], out[2][2], d_out[2], d_in[2][2], y, dx;
 };
 
-size_t param_size(const sli_problem &p, int k) {
-    const size_t rows = (size_t)sli_op_gates(p.op) * (size_t)p.units, H = (size_t)p.units;
-    if (k == SLI_RNN_KERNEL) return rows * (size_t)p.inputs;
-    if (k == SLI_RNN_RECURRENT) return rows * H;
-    if (k == SLI_RNN_BIAS) return p.bias == SL_BIAS_NONE ? 0 : rows;
-    if (k == SLI_RNN_RECURRENT_BIAS) return p.bias == SL_BIAS_DOUBLE ? rows : 0;
-    return k == SLI_RNN_PEEPHOLE && p.peephole ? 3 * H : 0;
-}
-
 void compare(const floats &a, const floats &b, size_t count, const std::string &what) {
     double scale = 1e-3;
     for (size_t i = 0; i < count; i++) scale = fmax(scale, fabs((double)b[i]));
@@ -241,6 +246,7 @@ std::string run_trial(const trial &t, uint64_t seed) {
     const size_t L = (size_t)p.layers, rows = (size_t)p.steps * (size_t)p.batch, I = (size_t)p.inputs;
     const size_t H = (size_t)p.units, state = (size_t)p.batch * H;
     const int states = sli_problem_states(&p);
+    const bool fresh = seed % 2 == 1;
     sli_call call = {};
     call.problem = p;
     call.planned_batch = plan.batch;
@@ -271,7 +277,9 @@ std::string run_trial(const trial &t, uint64_t seed) {
             const size_t size = param_size(part, k), at = l * SLI_PART_PARAMS + (size_t)k;
             if (size == 0) continue;
             d.param[k] = drawn(size, 0.3);
-            d.d_param[0][k] = d.d_param[1][k] = floats(size + 1);
+            d.d_param[0][k] = floats(size + 1, fresh ? NAN : 0.0f);
+            d.d_param[1][k] = floats(size + 1);
+            if (fresh) call.fresh[l] |= (uint8_t)(1u << k);
             call.param[at] = d.param[k].data();
             call.d_param[at] = d.d_param[0][k].data();
         }

@@ -28,8 +28,8 @@ typedef struct sli_gemm {
 typedef enum sli_update_kind { SLI_UPDATE_SGD, SLI_UPDATE_ADAM, SLI_UPDATE_RMSPROP } sli_update_kind;
 typedef struct sli_isa_update {
     sli_update_kind kind;
-    bool nesterov;
-    float factor; /* of the norm clip */
+    bool nesterov, keep; /* keep: g is left as it is */
+    float factor;        /* of the norm clip */
     float rate, weight_decay /* L2 */, decay /* AdamW: 1 - lr * wd, else 1 */;
     float momentum, one_beta1, beta2 /* RMSprop: rho */, one_beta2, root2, epsilon;
 } sli_isa_update;
@@ -74,7 +74,7 @@ typedef struct sli_isa_ops {
                     float *y, bool add);
     /* sum of squares; then clips to +-limit in place where limit > 0 */
     double (*squares)(size_t n, float *g, float limit);
-    /* one optimizer step; zeroes g */
+    /* one optimizer step; zeroes g where it is not kept */
     void (*update)(const sli_isa_update *o, size_t n, float *p, float *g, float *slot0, float *slot1);
 } sli_isa_ops;
 

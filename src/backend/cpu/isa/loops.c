@@ -138,5 +138,5 @@ void ISA(update)(const sli_isa_update *o, size_t n, float *p, float *g, float *s
         adam(o, n, p, g, slot0, slot1);
     else
         rmsprop(o, n, p, g, slot0);
-    for (size_t i = 0; i < n; i++) g[i] = 0.0f;
+    for (size_t i = 0; i < n && !o->keep; i++) g[i] = 0.0f;
 }

@@ -199,22 +199,22 @@ __global__ void __launch_bounds__(COLUMNS *ROWS)
 }
 
 __global__ void __launch_bounds__(THREADS)
-    add_slabs(float *__restrict__ to, const float *__restrict__ parts, int64_t n, int slabs) {
+    add_slabs(float *__restrict__ to, const float *__restrict__ parts, int64_t n, int slabs, bool add) {
     const int64_t column = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (column >= n) return;
     float sum = 0;
     for (int s = 0; s < slabs; s++) sum += parts[s * n + column];
-    to[column] += sum;
+    to[column] = add ? to[column] + sum : sum;
 }
 
 extern "C" void sli_cuda_add_columns(sli_queue *queue, cudaStream_t stream, float *to, const float *from, int64_t rows,
-                                     int64_t n, void *scratch) {
+                                     int64_t n, void *scratch, bool add) {
     if (rows <= 0 || n <= 0 || sli_cuda_failed(queue)) return;
     const int slabs = (int)sli_cuda_column_slabs(rows);
     const unsigned blocks = (unsigned)((n + COLUMNS - 1) / COLUMNS * slabs);
     float *parts = slabs > 1 ? (float *)scratch : to;
-    slab_sums<<<blocks, dim3(COLUMNS, ROWS), 0, stream>>>(parts, from, rows, n, slabs, slabs == 1);
+    slab_sums<<<blocks, dim3(COLUMNS, ROWS), 0, stream>>>(parts, from, rows, n, slabs, add && slabs == 1);
     if (!SLI_LAUNCHED(queue, "column sums") || slabs == 1) return;
-    add_slabs<<<(unsigned)((n + THREADS - 1) / THREADS), THREADS, 0, stream>>>(to, parts, n, slabs);
+    add_slabs<<<(unsigned)((n + THREADS - 1) / THREADS), THREADS, 0, stream>>>(to, parts, n, slabs, add);
     (void)SLI_LAUNCHED(queue, "sum of column sums");
 }

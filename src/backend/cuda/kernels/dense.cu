@@ -179,9 +179,9 @@ static void backward_input(const sli_call *call, const sli_cuda_product *common,
     sli_cuda_multiply(call->queue, sli_cuda_stream(call->queue), &product);
 }
 
-/* d W += dz^T x */
+/* d W = or += dz^T x */
 static void backward_kernel(const sli_call *call, cudaStream_t stream, const sli_cuda_product *common, const void *dz,
-                            const void *x, int64_t rows) {
+                            const void *x, int64_t rows, bool add) {
     const int64_t I = call->problem.inputs, H = call->problem.units;
     sli_cuda_product product = *common;
     product.m = H;
@@ -191,8 +191,13 @@ static void backward_kernel(const sli_call *call, cudaStream_t stream, const sli
     product.b = matrix(x, sli_dense_row(&call->problem, I), false);
     product.d = call->d_param[SLI_DENSE_KERNEL];
     product.d_row = I;
-    product.beta = 1.0f;
+    product.beta = add ? 1.0f : 0.0f;
     sli_cuda_multiply(call->queue, stream, &product);
+}
+
+/* The last chunk in time comes first: it is the one that writes fresh gradients. */
+static bool adds(const sli_call *call, int param, int t) {
+    return t + chunk_of(call) < steps_of(call) || !(call->fresh[0] >> param & 1u);
 }
 
 static void backward_chunk(const sli_call *call, const sli_dense_backward_places *places, int t) {
@@ -224,12 +229,25 @@ static void backward_chunk(const sli_call *call, const sli_dense_backward_places
     if (call->late && t == 0) stream = sli_cuda_begin_late(call->queue);
     if (call->d_param[SLI_DENSE_BIAS])
         sli_cuda_add_columns(call->queue, stream, (float *)call->d_param[SLI_DENSE_BIAS], dz, rows, H,
-                             scratch + places->columns);
+                             scratch + places->columns, adds(call, SLI_DENSE_BIAS, t));
     if (call->d_param[SLI_DENSE_KERNEL]) {
         const float *x = (const float *)call->in[SLI_DENSE_X] + row * I;
         const void *x_operand = operand(call, stream, x, scratch + places->x, rows, I);
-        backward_kernel(call, stream, &common, dz_operand, x_operand, rows);
+        backward_kernel(call, stream, &common, dz_operand, x_operand, rows, adds(call, SLI_DENSE_KERNEL, t));
     }
+}
+
+/* y has no gradient: zeros wherever something is to be written. */
+static void backward_nothing(const sli_call *call) {
+    const sli_problem *p = &call->problem;
+    const size_t rows = (size_t)steps_of(call) * (size_t)p->batch, I = (size_t)p->inputs, H = (size_t)p->units;
+    const cudaStream_t stream = sli_cuda_stream(call->queue);
+    if (call->d_in[SLI_DENSE_X] && !(call->accumulate >> SLI_DENSE_X & 1))
+        (void)sli_cuda_put(call->queue, stream, call->d_in[SLI_DENSE_X], NULL, rows * I * sizeof(float));
+    if (call->fresh[0] >> SLI_DENSE_KERNEL & 1)
+        (void)sli_cuda_put(call->queue, stream, call->d_param[SLI_DENSE_KERNEL], NULL, H * I * sizeof(float));
+    if (call->fresh[0] >> SLI_DENSE_BIAS & 1)
+        (void)sli_cuda_put(call->queue, stream, call->d_param[SLI_DENSE_BIAS], NULL, H * sizeof(float));
 }
 
 /* Chunks from the last to the first. */
@@ -237,9 +255,7 @@ extern "C" void sli_gpu_dense_backward(const sli_call *call) {
     const sli_problem *p = &call->problem;
     sli_cuda_phase(call->queue, SLI_PHASE_PRODUCT);
     if (!call->d_out[SLI_DENSE_Y]) {
-        const size_t bytes = (size_t)steps_of(call) * (size_t)p->batch * (size_t)p->inputs * sizeof(float);
-        if (call->d_in[SLI_DENSE_X] && !(call->accumulate >> SLI_DENSE_X & 1))
-            (void)sli_cuda_put(call->queue, sli_cuda_stream(call->queue), call->d_in[SLI_DENSE_X], NULL, bytes);
+        backward_nothing(call);
         return;
     }
     sli_dense_backward_places places;

@@ -157,22 +157,20 @@ static void set_backward(const persist_call *p, int d, persist_gradient *g, pers
     *g = persist_gradient{to->pw_to, to->dp_to, to->dc_to};
 }
 
-/* Biases and peepholes += the sums over time of chunk number `order` in order of processing, summed over rows. */
+/* Biases and peepholes +=, or = where fresh, the sums over time of chunk number `order` in order of processing, summed over rows. */
 static void add_sums(const persist_call *p, const step_way *way, int order) {
     const sli_step_shape *s = &way->s;
-    float *const bias = (float *)way->d_param[SLI_RNN_BIAS], *const recurrent =
-                                                                 (float *)way->d_param[SLI_RNN_RECURRENT_BIAS];
     const float *sums = (const float *)(way->work + p->scratch.sums) + (size_t)order * (size_t)(s->B * s->us);
     if (p->call->problem.bias != SL_BIAS_NONE) {
-        sli_step_columns(way, bias, recurrent, sums, s->us, s->B, s->gru ? 2 * s->H : s->GH);
+        sli_step_columns(way, SLI_RNN_BIAS, SLI_RNN_RECURRENT_BIAS, 0, sums, s->us, s->B, s->gru ? 2 * s->H : s->GH);
         if (s->gru) {
             const float *n = (const float *)(way->work + p->scratch.sums_n) + (size_t)order * (size_t)(s->B * s->H);
-            sli_step_columns(way, bias ? bias + 2 * s->H : NULL, NULL, sums + 2 * s->H, s->us, s->B, s->H);
-            sli_step_columns(way, recurrent ? recurrent + 2 * s->H : NULL, NULL, n, s->H, s->B, s->H);
+            sli_step_columns(way, SLI_RNN_BIAS, -1, 2 * s->H, sums + 2 * s->H, s->us, s->B, s->H);
+            sli_step_columns(way, SLI_RNN_RECURRENT_BIAS, -1, 2 * s->H, n, s->H, s->B, s->H);
         }
     }
     if (p->call->problem.peephole)
-        sli_step_columns(way, (float *)way->d_param[SLI_RNN_PEEPHOLE], NULL,
+        sli_step_columns(way, SLI_RNN_PEEPHOLE, -1, 0,
                          (const float *)(way->work + p->scratch.sums_peep) + (size_t)order * (size_t)(s->B * 3 * s->H),
                          3 * s->H, s->B, 3 * s->H);
 }
@@ -340,6 +338,7 @@ static void backward(const sli_call *call, sli_persist_kind kind) {
     for (int d = 0; d < p.directions; d++) {
         const int part = p.ways[d].part;
         sli_step_masks(&p.ways[d]);
+        if (p.ways[d].chunks == 0) sli_step_zero_fresh(&p.ways[d]);
         gradients[d].pw = (const float *)call->d_out[SLI_RNN_STATE_OUT(part, 0)];
         gradients[d].dp = NULL;
         gradients[d].dc = p.ways[d].s.lstm ? (const float *)call->d_out[SLI_RNN_STATE_OUT(part, 1)] : NULL;

@@ -102,6 +102,7 @@ static void run_piece(const stack_call *s, int layer, int c) {
     sli_call piece = layer_call(s, layer, left < s->cut.piece ? left : s->cut.piece);
     piece.t0 = s->call->t0 + t;
     piece.saved = at(s->call->saved, s->saved.own[layer] + (size_t)c * s->saved.stride[layer]);
+    if (c + 1 < s->pieces) piece.fresh[0] = 0; /* the last piece, which backward comes to first, has written them */
     set_tensors(s, layer, t, &piece);
     set_states(s, layer, c, &piece);
     if (s->backward)

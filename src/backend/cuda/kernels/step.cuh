@@ -94,12 +94,19 @@ typedef struct step_way {
     int64_t y_row;
     const void *const *param; /* of this part */
     void *const *d_param;
+    unsigned fresh; /* bit k: the chunk at work writes d_param[k], = */
     step_common common;
 } step_way;
 
 /* Fills ways[directions], forks nothing yet; returns their number. */
 int sli_step_ways(const sli_call *call, bool backward, step_way ways[2]);
 void sli_step_enter_chunk(step_way *way, int index);
+/* Whether the chunk at work adds to d_param[k]. */
+static inline bool sli_step_adds(const step_way *way, int k) {
+    return !(way->fresh >> k & 1u);
+}
+/* Without any step: fresh gradients = 0. */
+void sli_step_zero_fresh(const step_way *way);
 /* The s-th step in order of processing of the chunk. */
 int sli_step_at(const step_way *way, int s);
 /* Slots of the states around step t. */
@@ -147,11 +154,12 @@ void sli_step_fused_forward(const step_way *way, const step_forward_args *args, 
 /* dr: operand of the step processed before, or NULL: then args->dp. dp_to: instead of a step, only = [B][hs] dr R. */
 void sli_step_fused_backward(const step_way *way, const step_backward_args *args, const void *dr, float *dp_to,
                              bool dependent);
-/* Products over the way's steps c0 .. c1: u = x W^T + b; d W, d R, d W_p += from dz, dr; d x = dz W, += where `add`. */
+/* Products over the way's steps c0 .. c1: u = x W^T + b; d W, d R, d W_p += (fresh ones =) from dz, dr; d x = dz W, += where
+ * `add`. */
 void sli_step_project_inputs(const step_way *way);
 /* Gates, s_n and v of the way's steps c0 .. c1, which forward did not keep, from the states that it did. */
 void sli_step_recompute(const step_way *way);
-/* d kernel, d recurrent += their sums over the way's steps. */
+/* d kernel, d recurrent +=, or = where fresh, their sums over the way's steps. */
 void sli_step_add_kernel(const step_way *way);
 void sli_step_add_recurrent(const step_way *way);
 void sli_step_give_inputs(const step_way *way, bool add);
@@ -167,9 +175,10 @@ void sli_step_finish(const step_way *way, const float *pw, const float *dp, cons
 /* to operand [rows_to][stride] = from float [rows][columns], zeros beyond. */
 void sli_step_rows(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *to, int64_t stride, int64_t rows_to,
                    const float *from, int64_t rows, int64_t columns);
-/* to0, to1 [columns] += column sums of from [rows][stride]; each may be NULL. */
-void sli_step_columns(const step_way *way, float *to0, float *to1, const float *from, int64_t stride, int64_t rows,
-                      int64_t columns);
+/* Of parameters k0 and, unless it is negative, k1: [columns] of d_param from element `first` on +=, or = where fresh, column sums of
+ * from [rows][stride]. Either may be NULL. */
+void sli_step_columns(const step_way *way, int k0, int k1, int64_t first, const float *from, int64_t stride,
+                      int64_t rows, int64_t columns);
 
 /* Whether all 16-byte accesses of a plain cell are aligned. */
 static inline bool sli_step_aligned(const void *pointer) {

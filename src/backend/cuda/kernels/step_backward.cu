@@ -1,5 +1,5 @@
 /* cuda:step, backward, chunks in the opposite order: gates that were not kept; per step the cell's gradient and the product with R; then the sums over
- * the chunk's time as products and column sums that add to the gradients, and d x. */
+ * the chunk's time as products and column sums that add to the gradients, or write them where they are fresh, and d x. */
 #include "backend/cuda/kernels/step.cuh"
 #include "cell/activations.h"
 
@@ -139,66 +139,64 @@ static void set_pad(const step_way *way, sli_cuda_product *product) {
     product->pad_bytes = way->scratch.pad_bytes;
 }
 
-/* to[m][columns] += a^T b over `rows`; a operand [rows][a_row], b operand [rows][b_row]. */
-static void add_over_time(const step_way *way, float *to, int64_t m, int64_t columns, const void *a, int64_t a_row,
-                          const void *b, int64_t b_row) {
+/* d_param[k] from row `first` on, [m][columns], += or = a^T b over the chunk's rows; a operand [rows][a_row], b operand
+ * [rows][b_row]. */
+static void add_over_time(const step_way *way, int k, int64_t first, int64_t m, int64_t columns, const void *a,
+                          int64_t a_row, const void *b, int64_t b_row) {
     sli_cuda_product product = sli_step_product(way, m, columns, (int64_t)(way->c1 - way->c0) * way->s.B);
     product.a = sli_step_matrix(a, a_row, true);
     product.b = sli_step_matrix(b, b_row, false);
-    product.d = to;
+    product.d = (float *)way->d_param[k] + first * columns;
     product.d_row = columns;
-    product.beta = 1;
+    product.beta = sli_step_adds(way, k) ? 1.0f : 0.0f;
     set_pad(way, &product);
     sli_cuda_multiply(way->queue, way->stream, &product);
 }
 
 void sli_step_add_kernel(const step_way *way) {
     const sli_step_shape *s = &way->s;
-    float *to = (float *)way->d_param[SLI_RNN_KERNEL];
-    if (to) add_over_time(way, to, s->GH, s->I, way->work + way->scratch.dz, s->zs, sli_step_inputs(way), s->xs);
+    if (!way->d_param[SLI_RNN_KERNEL]) return;
+    add_over_time(way, SLI_RNN_KERNEL, 0, s->GH, s->I, way->work + way->scratch.dz, s->zs, sli_step_inputs(way), s->xs);
 }
 
 void sli_step_add_recurrent(const step_way *way) {
     const sli_step_shape *s = &way->s;
-    float *to = (float *)way->d_param[SLI_RNN_RECURRENT];
-    if (!to) return;
+    if (!way->d_param[SLI_RNN_RECURRENT]) return;
     const void *dz = way->work + way->scratch.dz, *dr = s->gru && !s->before ? way->work + way->scratch.dr : dz;
     const int first = way->reverse ? way->c0 + 1 : way->c0; /* lowest slot that a step of the chunk enters from */
-    add_over_time(way, to, s->before ? 2 * s->H : s->GH, s->O, dr, s->zs, sli_step_operand_h(way, first), s->hs);
+    add_over_time(way, SLI_RNN_RECURRENT, 0, s->before ? 2 * s->H : s->GH, s->O, dr, s->zs,
+                  sli_step_operand_h(way, first), s->hs);
     if (s->before)
-        add_over_time(way, to + 2 * s->H * s->O, s->H, s->O, sli_step_offset(way, dz, 2 * s->H), s->zs,
+        add_over_time(way, SLI_RNN_RECURRENT, 2 * s->H, s->H, s->O, sli_step_offset(way, dz, 2 * s->H), s->zs,
                       way->work + way->scratch.resets, s->hs);
 }
 
-static void add_biases(const step_way *way, float *bias, float *recurrent_bias) {
+static void add_biases(const step_way *way) {
     const sli_step_shape *s = &way->s;
     const int64_t rows = (int64_t)(way->c1 - way->c0) * s->B, stride = s->narrow ? s->us : s->zs;
     const float *dz = (const float *)(way->work + (s->narrow ? way->scratch.dz_sum : way->scratch.dz));
     if (!s->gru || s->before) {
-        sli_step_columns(way, bias, recurrent_bias, dz, stride, rows, s->GH);
+        sli_step_columns(way, SLI_RNN_BIAS, SLI_RNN_RECURRENT_BIAS, 0, dz, stride, rows, s->GH);
         return;
     }
-    sli_step_columns(way, bias, recurrent_bias, dz, stride, rows, 2 * s->H);
-    sli_step_columns(way, bias ? bias + 2 * s->H : NULL, NULL, dz + 2 * s->H, stride, rows, s->H);
+    sli_step_columns(way, SLI_RNN_BIAS, SLI_RNN_RECURRENT_BIAS, 0, dz, stride, rows, 2 * s->H);
+    sli_step_columns(way, SLI_RNN_BIAS, -1, 2 * s->H, dz + 2 * s->H, stride, rows, s->H);
     const float *dn = s->narrow ? (const float *)(way->work + way->scratch.dn_sum)
                                 : (const float *)(way->work + way->scratch.dr) + 2 * s->H;
-    sli_step_columns(way, recurrent_bias ? recurrent_bias + 2 * s->H : NULL, NULL, dn, s->narrow ? s->H : s->zs, rows,
-                     s->H);
+    sli_step_columns(way, SLI_RNN_RECURRENT_BIAS, -1, 2 * s->H, dn, s->narrow ? s->H : s->zs, rows, s->H);
 }
 
 static void add_parameters(const step_way *way) {
     const sli_step_shape *s = &way->s;
-    float *const projection = (float *)way->d_param[SLI_RNN_PROJECTION];
     sli_step_add_kernel(way);
     sli_step_add_recurrent(way);
-    if (s->project && projection)
-        add_over_time(way, projection, s->O, s->H, way->work + way->scratch.dq, s->hs, way->work + way->scratch.m,
-                      s->ms);
-    add_biases(way, (float *)way->d_param[SLI_RNN_BIAS], (float *)way->d_param[SLI_RNN_RECURRENT_BIAS]);
+    if (s->project && way->d_param[SLI_RNN_PROJECTION])
+        add_over_time(way, SLI_RNN_PROJECTION, 0, s->O, s->H, way->work + way->scratch.dq, s->hs,
+                      way->work + way->scratch.m, s->ms);
+    add_biases(way);
     if (way->call->problem.peephole)
-        sli_step_columns(way, (float *)way->d_param[SLI_RNN_PEEPHOLE], NULL,
-                         (const float *)(way->work + way->scratch.dpeep), 3 * s->H, (int64_t)(way->c1 - way->c0) * s->B,
-                         3 * s->H);
+        sli_step_columns(way, SLI_RNN_PEEPHOLE, -1, 0, (const float *)(way->work + way->scratch.dpeep), 3 * s->H,
+                         (int64_t)(way->c1 - way->c0) * s->B, 3 * s->H);
 }
 
 void sli_step_give_inputs(const step_way *way, bool add) {
@@ -248,6 +246,7 @@ extern "C" void sli_gpu_step_backward(const sli_call *call) {
     sli_cuda_phase(call->queue, SLI_PHASE_RECURRENCE);
     for (int d = 0; d < directions; d++) {
         sli_step_masks(&ways[d]);
+        if (ways[d].chunks == 0) sli_step_zero_fresh(&ways[d]);
         gradients[d].pw = (const float *)call->d_out[SLI_RNN_STATE_OUT(ways[d].part, 0)];
         gradients[d].dp = NULL;
         gradients[d].dr = NULL;

@@ -259,14 +259,15 @@ enum { COLUMN_X = 32, COLUMN_Y = 8 };
 typedef struct columns_args {
     const float *from; /* [rows][stride] */
     float *partial;    /* [slices][columns] */
-    float *to0, *to1;  /* += [columns] */
+    float *to0, *to1;  /* = or += [columns], or NULL */
+    bool add0, add1;
     int64_t stride, rows, columns;
     int64_t slices;
 } columns_args;
 
-static __device__ void columns_add(const columns_args &a, int64_t column, float sum) {
-    if (a.to0) a.to0[column] += sum;
-    if (a.to1) a.to1[column] += sum;
+static __device__ void columns_give(const columns_args &a, int64_t column, float sum) {
+    if (a.to0) a.to0[column] = a.add0 ? a.to0[column] + sum : sum;
+    if (a.to1) a.to1[column] = a.add1 ? a.to1[column] + sum : sum;
 }
 
 /* partial[slice][column] = sum of the slice's rows: thread y takes rows y, y + 8, ..., then the eight sums in order. A single
@@ -285,7 +286,7 @@ static __global__ void __launch_bounds__(COLUMN_X *COLUMN_Y) columns_partial(con
         if (threadIdx.y == 0 && column < a.columns) {
             for (int y = 1; y < COLUMN_Y; y++) sum += sums[y][threadIdx.x];
             if (a.slices == 1)
-                columns_add(a, column, sum);
+                columns_give(a, column, sum);
             else
                 a.partial[slice * a.columns + column] = sum;
         }
@@ -298,17 +299,24 @@ static __global__ void __launch_bounds__(STEP_THREADS) columns_total(const __gri
     if (column >= a.columns) return;
     float sum = 0.0f;
     for (int64_t slice = 0; slice < a.slices; slice++) sum += a.partial[slice * a.columns + column];
-    columns_add(a, column, sum);
+    columns_give(a, column, sum);
 }
 
-void sli_step_columns(const step_way *way, float *to0, float *to1, const float *from, int64_t stride, int64_t rows,
-                      int64_t columns) {
-    if (!to0 && !to1) return;
+static float *column_gradients(const step_way *way, int k, int64_t first) {
+    float *to = k < 0 ? NULL : (float *)way->d_param[k];
+    return to ? to + first : NULL;
+}
+
+void sli_step_columns(const step_way *way, int k0, int k1, int64_t first, const float *from, int64_t stride,
+                      int64_t rows, int64_t columns) {
     columns_args a = {};
+    a.to0 = column_gradients(way, k0, first);
+    a.to1 = column_gradients(way, k1, first);
+    if (!a.to0 && !a.to1) return;
+    a.add0 = sli_step_adds(way, k0);
+    a.add1 = k1 >= 0 && sli_step_adds(way, k1);
     a.from = from;
     a.partial = (float *)(way->work + way->scratch.columns);
-    a.to0 = to0;
-    a.to1 = to1;
     a.stride = stride;
     a.rows = rows;
     a.columns = columns;

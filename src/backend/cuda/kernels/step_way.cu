@@ -99,11 +99,20 @@ int sli_step_ways(const sli_call *call, bool backward, step_way ways[2]) {
     return directions;
 }
 
+void sli_step_zero_fresh(const step_way *way) {
+    const sli_step_shape *s = &way->s;
+    const int64_t sizes[SLI_PART_PARAMS] = {s->GH * s->I, s->GH * s->O, s->GH, s->GH, 3 * s->H, s->O * s->H};
+    for (int k = 0; k < SLI_PART_PARAMS; k++)
+        if (way->call->fresh[way->part] >> k & 1u)
+            (void)sli_cuda_put(way->queue, way->stream, way->d_param[k], NULL, (size_t)sizes[k] * sizeof(float));
+}
+
 /* -------------------------------------------------------------------------------------------------------- time -- */
 void sli_step_enter_chunk(step_way *way, int index) {
     const int at = way->reverse ? way->chunks - 1 - index : index, T = (int)way->s.T;
     way->c0 = at * way->chunk;
     way->c1 = T - way->c0 < way->chunk ? T : way->c0 + way->chunk;
+    way->fresh = index + 1 == way->chunks ? way->call->fresh[way->part] : 0;
 }
 
 int sli_step_at(const step_way *way, int s) {

@@ -1,6 +1,7 @@
 /* cuda:norm and cuda:optim over one array of all parameters, or one tensor's part of it. The norm is slices of a fixed size,
  * summed by one block each in a fixed order, then the slices by one block. The optimizer is one pass: clip factor and
- * bias corrections are computed on the device, the gradient is read and zeroed, parameter and slots are updated. */
+ * bias corrections are computed on the device, the gradient is read and, unless it is kept, zeroed, parameter and slots are
+ * updated. */
 #include "backend/cuda/kernels/common.cuh"
 #include "backend/cuda/updates_layout.h"
 
@@ -97,6 +98,7 @@ struct optim_args {
     sl_optimizer optimizer;
     sl_clip clip;
     size_t count;
+    bool keep; /* the gradient is left as it is */
 };
 
 __device__ __forceinline__ sli_update_numbers numbers_of(const optim_args &a) {
@@ -108,7 +110,7 @@ __device__ __forceinline__ sli_update_numbers numbers_of(const optim_args &a) {
                                  squares, a.scaling ? a.scaling->carried : 1.0, isfinite(all) && isfinite(squares));
 }
 
-/* Item i of N elements: parameters and slots =, gradient = 0. */
+/* Item i of N elements: parameters and slots =, gradient = 0 unless it is kept. */
 template <int RULE, int N>
 __device__ __forceinline__ void update_item(const optim_args &a, const sli_update_numbers &u, size_t i) {
     constexpr bool has_slot0 = RULE != SLI_RULE_SGD, has_slot1 = RULE == SLI_RULE_ADAM;
@@ -127,7 +129,7 @@ __device__ __forceinline__ void update_item(const optim_args &a, const sli_updat
         if (has_slot0) sli_store<N>(a.slot0, i, slot0);
         if (has_slot1) sli_store<N>(a.slot1, i, slot1);
     }
-    sli_store<N>(a.grad, i, zero);
+    if (!a.keep) sli_store<N>(a.grad, i, zero);
 }
 
 template <int RULE, int N> __global__ void __launch_bounds__(SLI_THREADS) optim_update(optim_args a) {
@@ -175,7 +177,7 @@ template <int N> __global__ void __launch_bounds__(SLI_THREADS) optim_sgd(optim_
             for (int n = 0; n < N; n++)
                 sli_update_element(SLI_RULE_SGD, &u, grad[k].v[n], &param[k].v[n], &none, &none);
             if (!u.skip) sli_store<N>(a.param, first + k * stride, param[k]);
-            sli_store<N>(a.grad, first + k * stride, zero);
+            if (!a.keep) sli_store<N>(a.grad, first + k * stride, zero);
         }
     }
     for (size_t i = items * N + sli_first(); i < a.count; i += stride) update_item<SLI_RULE_SGD, 1>(a, u, i);
@@ -216,6 +218,7 @@ extern "C" void sli_gpu_optim_forward(const sli_call *call) {
     a.optimizer = p->optimizer;
     a.clip = p->clip;
     a.count = (size_t)p->elements;
+    a.keep = call->keep_gradient;
     if (a.count == 0 || !sli_begin(call, SLI_PHASE_OPTIMIZER)) return;
     switch (sli_update_rule_of(&p->optimizer)) {
     case SLI_RULE_SGD:
