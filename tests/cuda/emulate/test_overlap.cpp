@@ -14,6 +14,12 @@
 #define sli_cuda_failed overlap_failed
 #define sli_cuda_fail overlap_fail
 #define sli_cuda_phase overlap_phase
+#define sli_cuda_open_lanes overlap_open_lanes
+#define sli_cuda_use_lane overlap_use_lane
+#define sli_cuda_pass_lane overlap_pass_lane
+#define sli_cuda_wait_lane overlap_wait_lane
+#define sli_cuda_close_lanes overlap_close_lanes
+#define sli_cuda_transpose overlap_transpose
 #define sli_gpu_cluster_pack overlap_cluster_pack
 #define sli_gpu_cluster_forward overlap_cluster_forward
 #define sli_gpu_cluster_backward overlap_cluster_backward
@@ -35,10 +41,11 @@ struct range {
     uintptr_t first, end;
     bool writes;
 };
+enum { SIDE = 1, LANES = 3, STREAMS = 2 + LANES - 1 }; /* the queue's, the side stream, lanes from 1 on */
 struct work {
     std::string name;
     int stream, number; /* of its stream */
-    int seen[2];        /* how much of each stream was done before */
+    int seen[STREAMS];  /* how much of each stream was done before */
     std::vector<range> ranges;
 };
 
@@ -47,13 +54,16 @@ struct bench {
     const sli_call *call;
     sli_persist_kind kind;
     bool backward;
-    int piece;               /* chunks; 0: whole spans */
-    int done[2], seen[2][2]; /* of each stream: work queued; how much of both is done before what comes next */
+    int piece; /* chunks; 0: whole spans */
+    /* Of each stream: work queued; how much of all is done before what comes next; that at the last point of each lane. */
+    int done[STREAMS], seen[STREAMS][STREAMS], passed[LANES][STREAMS];
+    bool has_passed[LANES];
+    int lanes, lane; /* open, in use */
     std::vector<work> all;
     std::map<uintptr_t, std::string> holds;              /* what lies at an address, by name */
     std::map<uintptr_t, std::vector<std::string>> given; /* to gradients, in order */
     std::string wrong;
-    int launches, beside;
+    int launches, beside, transposed, transposed_in_lanes;
 } world;
 
 void complain(const std::string &text) {
@@ -61,7 +71,21 @@ void complain(const std::string &text) {
 }
 
 int number_of(cudaStream_t stream) {
-    return stream == reinterpret_cast<cudaStream_t>(2) ? 1 : 0;
+    return (int)reinterpret_cast<uintptr_t>(stream) - 1;
+}
+
+cudaStream_t stream_of(int number) {
+    return reinterpret_cast<cudaStream_t>((uintptr_t)number + 1);
+}
+
+int stream_of_lane(int lane) {
+    return lane == 0 ? 0 : SIDE + lane;
+}
+
+/* What comes next in stream `later` does so after all of `seen`. */
+void after(int later, const int *seen) {
+    for (int s = 0; s < STREAMS; s++)
+        if (seen[s] > world.seen[later][s]) world.seen[later][s] = seen[s];
 }
 
 range at(const void *from, size_t bytes, bool writes) {
@@ -78,13 +102,14 @@ bool conflict(const work &a, const work &b) {
 
 void note(cudaStream_t stream, const std::string &name, const std::vector<range> &ranges) {
     const int s = number_of(stream);
-    work now = {name, s, ++world.done[s], {world.seen[s][0], world.seen[s][1]}, ranges};
+    work now = {name, s, ++world.done[s], {}, ranges};
+    memcpy(now.seen, world.seen[s], sizeof now.seen);
     now.seen[s] = now.number;
     for (const work &before : world.all)
         if (before.stream != s && before.number > now.seen[before.stream] && conflict(before, now))
             complain(before.name + " and " + name + " are not ordered");
     world.seen[s][s] = now.number;
-    world.beside += s == 1;
+    world.beside += s == SIDE;
     world.all.push_back(now);
 }
 
@@ -130,19 +155,40 @@ cudaError_t sli_cuda_injected(cudaError_t error) {
     return error;
 }
 bool sli_cuda_in_lanes(const sli_queue *) {
-    return false;
+    return world.lanes > 0;
 }
 cudaStream_t sli_cuda_stream(sli_queue *) {
-    return reinterpret_cast<cudaStream_t>(1);
+    return stream_of(stream_of_lane(world.lane));
 }
 cudaStream_t sli_cuda_fork(sli_queue *) {
-    for (int s = 0; s < 2; s++)
-        if (world.seen[0][s] > world.seen[1][s]) world.seen[1][s] = world.seen[0][s];
-    return reinterpret_cast<cudaStream_t>(2);
+    if (world.lanes > 0) complain("a fork in lanes");
+    after(SIDE, world.seen[0]);
+    return stream_of(SIDE);
 }
 void sli_cuda_join(sli_queue *) {
-    for (int s = 0; s < 2; s++)
-        if (world.seen[1][s] > world.seen[0][s]) world.seen[0][s] = world.seen[1][s];
+    after(0, world.seen[SIDE]);
+}
+bool sli_cuda_open_lanes(sli_queue *, int count) {
+    if (count > LANES) complain("too many lanes");
+    world.lanes = count;
+    memset(world.has_passed, 0, sizeof world.has_passed);
+    for (int lane = 1; lane < count; lane++) after(stream_of_lane(lane), world.seen[0]);
+    return true;
+}
+void sli_cuda_use_lane(sli_queue *, int lane) {
+    world.lane = lane;
+}
+void sli_cuda_pass_lane(sli_queue *) {
+    world.has_passed[world.lane] = true;
+    memcpy(world.passed[world.lane], world.seen[stream_of_lane(world.lane)], sizeof world.passed[0]);
+}
+void sli_cuda_wait_lane(sli_queue *, int lane) {
+    if (!world.has_passed[lane]) complain("waits for a lane that has not come to any point");
+    after(stream_of_lane(world.lane), world.passed[lane]);
+}
+void sli_cuda_close_lanes(sli_queue *) {
+    for (int lane = 1; lane < world.lanes; lane++) after(0, world.seen[stream_of_lane(lane)]);
+    world.lanes = world.lane = 0;
 }
 cudaKernel_t sli_cuda_compile(sli_queue *, const char *, const char *, const char *, sli_why *) {
     return &world;
@@ -153,6 +199,21 @@ bool sli_cuda_put(sli_queue *, cudaStream_t stream, void *to, const void *, size
     note(stream, "zeroed counters", {at(to, bytes, true)});
     for (size_t i = 0; i < bytes; i += sizeof(uint32_t)) put(static_cast<char *>(to) + i, "zero");
     return true;
+}
+
+/* A copy holds what its original does. */
+void sli_cuda_transpose(sli_queue *, cudaStream_t stream, const sli_cuda_transposition *each, int count) {
+    std::vector<range> ranges;
+    for (int i = 0; i < count; i++) {
+        const sli_cuda_transposition &t = each[i];
+        ranges.push_back(at(t.from, sizeof(float) * (size_t)((t.rows - 1) * t.from_row + t.columns), false));
+        ranges.push_back(at(t.to, sizeof(float) * (size_t)(t.lines * t.to_row), true));
+        const auto held = world.holds.find(reinterpret_cast<uintptr_t>(t.from));
+        put(t.to, held == world.holds.end() ? "nothing" : held->second);
+    }
+    note(stream, "transposed copies", ranges);
+    world.transposed++;
+    world.transposed_in_lanes += world.lanes > 0;
 }
 
 /* D = or += A B: what it reads and writes; of gradients, in which order. */
@@ -337,7 +398,7 @@ void begin(const sli_call *call, bool backward) {
 gradients run(const sli_call *call, int piece) {
     world.piece = piece;
     world.holds.clear();
-    world.launches = world.beside = 0;
+    world.launches = world.beside = world.transposed = world.transposed_in_lanes = 0;
     begin(call, false);
     forward(call, world.kind);
     if (!call->problem.train) return {};
@@ -351,18 +412,21 @@ const struct {
     sli_persist_kind kind;
     int batch; /* of the call; 0: the plan's */
     bool adds;
+    int transposes; /* sums over time read transposed copies: 1, and in lanes: 2 */
 } trials[] = {
-    {"lstm:b16_t1000_i40_h64_tf32_train", SLI_PERSIST_KIND_CLUSTER, 0, false},
-    {"gru:b64_t900_i33_h65_bf16_train+bias=double", SLI_PERSIST_KIND_GRID, 0, true},
-    {"rnn:b300_t200_i20_h48_f32_train+reverse", SLI_PERSIST_KIND_CLUSTER, 7, false},
-    {"lstm:b64_t500_i20_h64_f32x3_bi_train", SLI_PERSIST_KIND_GRID, 0, true},
-    {"gru:b200_t333_i9_h40_f16_bi_train+bias=none", SLI_PERSIST_KIND_CLUSTER, 0, false},
-    {"lstm:b64_t2600_i64_h512_bf16_train", SLI_PERSIST_KIND_GRID, 0, false}, /* three spans */
-    {"lstm:b64_t2600_i64_h512_tf32_bi_train", SLI_PERSIST_KIND_GRID, 0, false},
-    {"gru:b64_t2900_i64_h512_bf16", SLI_PERSIST_KIND_CLUSTER, 0, false},
-    {"lstm:b33_t900_i64_h100_f32_bi", SLI_PERSIST_KIND_CLUSTER, 0, false},
-    {"lstm:b64_t900_i64_h100_f16_bi_train+recompute", SLI_PERSIST_KIND_CLUSTER, 0, false},
-    {"gru:b64_t900_i64_h100_tf32_train+recompute", SLI_PERSIST_KIND_GRID, 0, false},
+    {"lstm:b16_t1000_i40_h64_tf32_train", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},
+    {"gru:b64_t900_i33_h65_bf16_train+bias=double", SLI_PERSIST_KIND_GRID, 0, true, 0},
+    {"rnn:b300_t200_i20_h48_f32_train+reverse", SLI_PERSIST_KIND_CLUSTER, 7, false, 0},
+    {"lstm:b64_t500_i20_h64_f32x3_bi_train", SLI_PERSIST_KIND_GRID, 0, true, 0},
+    {"gru:b200_t333_i9_h40_f16_bi_train+bias=none", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},
+    {"lstm:b64_t2600_i64_h512_bf16_train", SLI_PERSIST_KIND_GRID, 0, false, 0}, /* three spans */
+    {"lstm:b64_t2600_i64_h512_tf32_bi_train", SLI_PERSIST_KIND_GRID, 0, false, 0},
+    {"gru:b64_t2900_i64_h512_bf16", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},
+    {"lstm:b33_t900_i64_h100_f32_bi", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},
+    {"lstm:b64_t900_i64_h100_f16_bi_train+recompute", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},
+    {"gru:b64_t900_i64_h100_tf32_train+recompute", SLI_PERSIST_KIND_GRID, 0, false, 0},
+    {"lstm:b64_t768_i512_h512_tf32_train", SLI_PERSIST_KIND_GRID, 0, false, 2},
+    {"lstm:b64_t700_i509_h511_tf32_bi_train", SLI_PERSIST_KIND_GRID, 0, false, 1},
 };
 
 } // namespace
@@ -388,6 +452,8 @@ EMULATE_CASE("overlap: pieces with products beside them do what one piece does, 
             const gradients cut = run(&call, piece);
             if (cut != whole) complain("gradients are summed in another order");
             if (piece == 1 && (world.launches <= spans || world.beside == 0)) complain("nothing was cut");
+            if ((world.transposed > 0) != (t.transposes > 0)) complain("copies were made, or not");
+            if (piece == 2 && (world.transposed_in_lanes > 1) != (t.transposes > 1)) complain("lanes, or none");
         }
         if (!world.wrong.empty())
             return emulate_say("%s, pieces of %d chunks: %s", t.text, world.piece, world.wrong.c_str());

@@ -4,6 +4,7 @@
 #include "backend/cuda/runtime/narrow.h"
 #include "cell/activations.h"
 extern "C" {
+#include "backend/cuda/cuda.h"
 #include "backend/cuda/dense_layout.h"
 }
 
@@ -178,16 +179,36 @@ static void backward_input(const sli_call *call, const sli_cuda_product *common,
     sli_cuda_multiply(call->queue, sli_cuda_stream(call->queue), &product);
 }
 
-/* d W += dz^T x */
-static void backward_kernel(const sli_call *call, const sli_cuda_product *common, const void *dz, const void *x,
-                            int64_t rows) {
-    const int64_t I = call->problem.inputs, H = call->problem.units;
+/* Transposed copies of dz and x, a and b of the product that gives d W. */
+static void transpose(const sli_call *call, const sli_dense_backward_places *places, const void *dz, const float *x,
+                      int64_t rows, sli_cuda_product *product) {
+    const sli_problem *p = &call->problem;
+    const int64_t I = p->inputs, H = p->units, row = sli_cuda_transposed_row(rows);
+    float *dz_t = (float *)((char *)call->scratch + places->dz_t),
+          *x_t = (float *)((char *)call->scratch + places->x_t);
+    const sli_cuda_transposition each[] = {{(const float *)dz, sli_dense_row(p, H), rows, H, dz_t, row, H},
+                                           {x, I, rows, I, x_t, row, sli_dense_row(p, I)}};
+    sli_cuda_transpose(call->queue, sli_cuda_stream(call->queue), each, 2);
+    product->k = row; /* with the zeros behind */
+    product->a = matrix(dz_t, row, false);
+    product->b = matrix(x_t, row, true);
+}
+
+/* d W += dz^T x; dz operand [rows][H'], x [rows][I] */
+static void backward_kernel(const sli_call *call, const sli_cuda_product *common,
+                            const sli_dense_backward_places *places, const void *dz, const float *x, int64_t rows) {
+    const sli_problem *p = &call->problem;
+    const int64_t I = p->inputs, H = p->units;
     sli_cuda_product product = *common;
     product.m = H;
     product.n = I;
-    product.k = rows;
-    product.a = matrix(dz, sli_dense_row(&call->problem, H), true);
-    product.b = matrix(x, sli_dense_row(&call->problem, I), false);
+    if (sli_dense_transposes(p, sli_cuda_caps_of(call->queue), rows)) {
+        transpose(call, places, dz, x, rows, &product);
+    } else {
+        product.k = rows;
+        product.a = matrix(dz, sli_dense_row(p, H), true);
+        product.b = matrix(operand(call, x, (char *)call->scratch + places->x, rows, I), sli_dense_row(p, I), false);
+    }
     product.d = call->d_param[SLI_DENSE_KERNEL];
     product.d_row = I;
     product.beta = 1.0f;
@@ -218,10 +239,8 @@ static void backward_chunk(const sli_call *call, const sli_dense_backward_places
         dz_operand = narrow ? narrow : products ? operand(call, own, scratch + places->dz_copy, rows, H) : own;
     }
     if (call->d_in[SLI_DENSE_X]) backward_input(call, &common, dz_operand, row, rows);
-    if (call->d_param[SLI_DENSE_KERNEL]) {
-        const float *x = (const float *)call->in[SLI_DENSE_X] + row * I;
-        backward_kernel(call, &common, dz_operand, operand(call, x, scratch + places->x, rows, I), rows);
-    }
+    if (call->d_param[SLI_DENSE_KERNEL])
+        backward_kernel(call, &common, places, dz_operand, (const float *)call->in[SLI_DENSE_X] + row * I, rows);
     if (call->d_param[SLI_DENSE_BIAS])
         sli_cuda_add_columns(call->queue, stream, (float *)call->d_param[SLI_DENSE_BIAS], dz, rows, H,
                              scratch + places->columns);
