@@ -26,8 +26,8 @@ static inline size_t sli_cuda_rows_of(const sli_problem *p) {
 
 /* workspace.c, compiled into both sides: bytes of scratch that one stream's products of at most these sizes are given. */
 size_t sli_cuda_workspace(const sli_caps *caps, int64_t m, int64_t n, int64_t k);
-/* D[m][n] = A B with B stored [k][n], or a padded [n][k]: the columns that the product is given instead of n, so that it is multiplied by the
- * fast kernels and then moved into D; n where that does not pay or need not be. By shape, type and GPU alone. It pays for a
+/* D[m][n] = A B with B stored [k][n], or a padded [n][k]: the columns that the product is given instead of n, so that it is
+ * multiplied by the fast kernels and then moved into D; n where that does not pay or need not be. By shape, type and GPU alone. It pays for a
  * larger m or k too, so that what is booked for a plan is enough for its smaller calls. */
 int64_t sli_cuda_pad_columns(const sli_caps *caps, sl_dtype math, int64_t m, int64_t n, int64_t k);
 /* Bytes of sli_cuda_product's pad, 0 where there is none. */

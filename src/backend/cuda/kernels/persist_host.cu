@@ -195,9 +195,9 @@ static step_way part_of(const persist_call *p, const step_way *chunk, const cuda
 
 /* The transposed copies of a chunk, which PART_RECURRENT and PART_KERNEL read, in the stream of the first; where the parts are in
  * lanes, after the second has read those of the chunk before it. */
-static void transpose(const persist_call *p, const step_way *way, bool lanes, bool first) {
+static void transpose(const persist_call *p, const step_way *way, bool lanes, bool again) {
     if (lanes) sli_cuda_use_lane(p->queue, PART_RECURRENT);
-    if (lanes && !first) sli_cuda_wait_lane(p->queue, PART_KERNEL);
+    if (lanes && again) sli_cuda_wait_lane(p->queue, PART_KERNEL);
     sli_step_transpose(way);
     if (!lanes) return;
     sli_cuda_pass_lane(p->queue);
@@ -209,13 +209,15 @@ static void transpose(const persist_call *p, const step_way *way, bool lanes, bo
 static void multiply(const persist_call *p, int first, int end, int order, const part_streams streams) {
     const persist_call piece = sli_persist_piece_at(p, first, end, order);
     const bool accumulate = p->call->accumulate >> SLI_RNN_X & 1u;
-    for (int d = 0; d < p->directions; d++)
+    for (int d = 0; d < p->directions; d++) {
+        bool transposed = false; /* a chunk before this one: a last, short one need not be */
         for (int i = end - 1; i >= first && !sli_cuda_failed(p->queue); i--) {
             const step_way chunk = sli_persist_chunk(&piece, d, i);
             const bool lanes = streams[d][PART_RECURRENT] != streams[d][PART_KERNEL];
             step_way way = part_of(p, &chunk, streams[d], PART_RECURRENT);
             const bool transposes = sli_step_transposes(&way);
-            if (transposes) transpose(p, &way, lanes, i == end - 1);
+            if (transposes) transpose(p, &way, lanes, transposed);
+            transposed |= transposes;
             sli_step_add_recurrent(&way);
             add_sums(&piece, &way, end - 1 - i);
             way = part_of(p, &chunk, streams[d], PART_KERNEL);
@@ -225,6 +227,7 @@ static void multiply(const persist_call *p, int first, int end, int order, const
             way = part_of(p, &chunk, streams[d], PART_INPUTS);
             sli_step_give_inputs(&way, accumulate);
         }
+    }
 }
 
 /* All parts of a direction one after the other in its stream. */
