@@ -86,7 +86,9 @@ static void check_places(const sli_problem *p, const sli_caps *caps, int chunk) 
     sli_dense_backward_layout(p, caps, chunk, &b);
     CHECK(b.dz + (linear ? 0 : 4 * y) <= b.dz_copy);
     CHECK(b.dz_copy + dz_copy <= b.x);
-    CHECK(b.x + x_copy <= b.columns);
+    const size_t row = sli_dense_transposes(p, caps, (int64_t)rows) ? (rows + 3) / 4 * 16 : 0;
+    CHECK(b.x + x_copy <= b.dz_t && b.dz_t % SLI_DENSE_PLACE == 0 && b.x_t % SLI_DENSE_PLACE == 0);
+    CHECK(b.dz_t + (size_t)p->units * row <= b.x_t && b.x_t + I * row <= b.columns);
     CHECK(b.columns + (p->no_bias ? 0 : sli_cuda_column_scratch((int64_t)rows, p->units)) <= b.pad);
     CHECK(b.pad + b.pad_bytes <= b.split && b.split + b.split_bytes <= b.workspace);
     CHECK(sli_cuda_split_bytes(caps, p->dtype, (int64_t)rows, p->inputs, p->units) <= b.split_bytes);
@@ -115,6 +117,10 @@ TEST(cuda_dense_places_do_not_overlap) {
         const sli_caps caps = invented(i % 2 ? 80 : 100);
         check_places(&p, &caps, sli_chunk_steps(p.batch, p.steps));
     }
+    const sli_problem large = problem("dense:b20_t35_i1501_h10000_tf32_train");
+    const sli_caps hopper = invented(90);
+    REQUIRE(sli_dense_transposes(&large, &hopper, 700));
+    check_places(&large, &hopper, 35);
 }
 
 /* A call with fewer rows than the plan's fits into what was booked for the plan. */
@@ -141,6 +147,7 @@ static void check_smaller_calls(const char *text) {
 
 TEST(cuda_dense_smaller_calls_fit) {
     check_smaller_calls("dense:b33_t50_i650_h1021_bf16_train+act=hard_sigmoid");
+    check_smaller_calls("dense:b33_t50_i3650_h3021_tf32_train+act=hard_sigmoid");
     check_smaller_calls("dense:b33_t50_i3650_h3021_f32x3_train+act=hard_sigmoid");
 }
 
@@ -192,6 +199,49 @@ TEST(cuda_pads_grow_with_the_product) {
                 CHECK(m >= by_m && k >= by_k);
                 by_m = m;
                 by_k = k;
+            }
+        }
+}
+
+/* What measured products won by copies, less what copying took of two operands, within a factor of two. */
+TEST(cuda_products_are_transposed_where_it_pays) {
+    const sli_caps ampere = invented(80), hopper = invented(90);
+    const struct {
+        int64_t m, n, k;
+        double as_they_are, from_copies; /* us */
+    } cases[] = {
+        {4096, 1024, 1600, 63.4, 42.1}, {4096, 1024, 3200, 111.5, 70.4}, {8192, 2048, 1600, 243, 175},
+        {8192, 2048, 3200, 434, 338},   {2048, 512, 1600, 26.1, 14.4},   {2048, 512, 3200, 48, 23.1},
+        {6000, 1500, 700, 95.1, 60.7},  {10000, 1500, 700, 148.5, 98.7},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int64_t m = cases[i].m, k = cases[i].k, n[2] = {cases[i].n, 0}, none[2] = {0, 0};
+        const double paid = -sli_cuda_transpose_gain(&hopper, SL_TF32, m, none, m + n[0], k);
+        const double won = sli_cuda_transpose_gain(&hopper, SL_TF32, m, n, m + n[0], k) + paid;
+        const double measured = cases[i].as_they_are - cases[i].from_copies;
+        CHECK_NEAR(paid, 2 + 8.0 * (double)((m + n[0]) * k) / 4e6, 1e-9);
+        if (won < 0.4 * measured || won > 1.4 * measured)
+            test_fail(__FILE__, __LINE__, "case %zu: %g us, not %g", i, won, measured);
+        CHECK(sli_cuda_transpose_gain(&ampere, SL_TF32, m, n, m + n[0], k) <= 0);
+        CHECK(sli_cuda_transpose_gain(&hopper, SL_BF16, m, n, m + n[0], k) <= 0);
+        CHECK(sli_cuda_transpose_gain(&hopper, SL_F32X3, m, n, m + n[0], k) <= 0);
+    }
+    const int64_t small[2] = {7, 11};
+    CHECK(sli_cuda_transpose_gain(&hopper, SL_TF32, 13, small, 31, 0) <= 0);
+    CHECK(sli_cuda_transpose_gain(&hopper, SL_TF32, 13, small, 31, 100000) <= 0);
+}
+
+/* What is transposed for some rows is for more: a plan has booked for its smaller calls. */
+TEST(cuda_transposing_gains_more_of_more_rows) {
+    const sli_caps caps = invented(90);
+    for (int64_t n = 5; n < 4000; n += 97)
+        for (int64_t m = 1; m < 30000; m *= 3) {
+            const int64_t both[2] = {n, 650};
+            bool gained = false;
+            for (int64_t k = 1; k < 20000; k += 251) {
+                const bool gains = sli_cuda_transpose_gain(&caps, SL_TF32, m, both, m + n + 650, k) > 0;
+                CHECK(gains || !gained);
+                gained = gains;
             }
         }
 }

@@ -96,6 +96,8 @@ static const char *const layouts[] = {
     "lstm:b5_t7_i65_h11_p3_tf32_train+rdrop=0.2+mask=holes",
     "lstm:b1_t1_i1_h1_f16",
     "lstm:b900_t7_i2001_h1101_p801_f32x3_train",
+    "lstm:b900_t7_i2001_h1101_p801_tf32_train",
+    "gru:b900_t7_i901_h1001_tf32_bi_train",
     "gru:b900_t7_i901_h1001_f32x3_bi+reset=before",
     "gru:b3_t7_i9_h13_f32_train",
     "gru:b3_t7_i9_h13_bf16_train+rdrop=0.1",
@@ -138,7 +140,9 @@ static void check_scratch(const char *text, const sli_problem *p, const sli_caps
     const size_t B = (size_t)p->batch, T = (size_t)p->steps, H = (size_t)p->units, O = (size_t)sli_problem_output(p);
     const size_t rows = CHUNK * B, hs = (size_t)s.hs, ms = (size_t)s.ms, zs = (size_t)s.zs, us = (size_t)s.us;
     const bool bias = p->bias != SL_BIAS_NONE, after = s.gru && !s.before;
-    const size_t gates = rows * us * 4;
+    const size_t gates = rows * us * 4, GH = (size_t)s.GH;
+    const bool transposes = sli_step_transpose_gain(&s, p->dtype, caps, s.rows) > 0;
+    const size_t row_t = transposes ? (rows + 3) / 4 * 16 : 0;
     const size_t x = s.copy_x ? rows * (size_t)s.xs * s.operand : 0, flags = s.mask ? T * B : 0;
     const size_t factor = s.drop ? B * O * 4 : 0;
     const sli_step_scratch f = sli_step_layout_forward(p, caps, CHUNK),
@@ -176,6 +180,10 @@ static void check_scratch(const char *text, const sli_problem *p, const sli_caps
         {b.m, s.project ? rows * ms * s.operand : 0},
         {b.dm, s.project || s.before ? B * ms * 4 : 0},
         {b.resets, s.before ? rows * hs * s.operand : 0},
+        {b.dz_t, GH * row_t},
+        {b.dr_t, after ? GH * row_t : 0},
+        {b.x_t, (size_t)s.xs * row_t},
+        {b.h_t, hs * row_t},
         {b.columns, bias || p->peephole ? (rows + 127) / 128 * 4 * H * 4 : 0},
         {b.pad, b.pad_bytes},
         {b.split, b.split_bytes},
@@ -219,6 +227,46 @@ TEST(cuda_step_pads_gradients_of_large_products) {
         if (at.pad_bytes != cases[i].bytes)
             test_fail(__FILE__, __LINE__, "%s: %zu bytes, not %zu", cases[i].text, at.pad_bytes, cases[i].bytes);
         CHECK(at.pad + at.pad_bytes <= at.workspace);
+    }
+}
+
+/* Sums over time of large layers in tf32 read transposed copies of their operands. */
+TEST(cuda_step_transposes_large_layers) {
+    const struct {
+        const char *text;
+        int capability, chunk;
+        bool gains;
+    } cases[] = {
+        {"lstm:b32_t100_i2048_h2048_tf32_train", 90, 100, true},
+        {"lstm:b33_t97_i1021_h1023_tf32_bi_train", 90, 97, true}, /* rows of d kernel and d recurrent are padded */
+        {"lstm:b20_t35_i1500_h1500_tf32_train", 100, 35, true},
+        {"gru:b64_t50_i1024_h1024_tf32_train", 90, 50, true},
+        {"lstm:b64_t50_i1024_h2048_p1024_tf32_train", 90, 50, true},
+        {"lstm:b64_t50_i3_h2048_tf32_train", 90, 50, true}, /* what d recurrent wins is enough */
+        {"lstm:b32_t100_i2048_h2048_tf32_train", 80, 100, false},
+        {"lstm:b32_t100_i2048_h2048_f32_train", 90, 100, false},
+        {"lstm:b32_t100_i2048_h2048_f32x3_train", 90, 100, false},
+        {"lstm:b32_t100_i2048_h2048_bf16_train", 90, 100, false},
+        {"gru:b64_t50_i1024_h1024_tf32_train+reset=before", 90, 50, false},
+        {"lstm:b64_t50_i128_h128_tf32_train", 90, 50, false},
+        {"lstm:b1_t50_i1024_h1024_tf32_train", 90, 50, false}, /* not worth a launch */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const sli_caps caps = invented(cases[i].capability);
+        sli_problem p = problem(cases[i].text);
+        const sli_step_shape s = sli_step_shape_of(&p, cases[i].chunk);
+        const sli_step_scratch at = sli_step_layout_backward(&p, &caps, cases[i].chunk, cases[i].chunk);
+        const size_t row = (size_t)sli_cuda_transposed_row(s.rows) * sizeof(float);
+        const bool gains = sli_step_transpose_gain(&s, p.dtype, &caps, s.rows) > 0;
+        if (gains != cases[i].gains) test_fail(__FILE__, __LINE__, "%s: %d", cases[i].text, (int)gains);
+        CHECK(!gains == (at.columns == at.dz_t));
+        if (!gains) continue;
+        CHECK((s.gru ? at.dr_t : at.x_t) - at.dz_t >= (size_t)s.GH * row);
+        CHECK(at.x_t - at.dr_t >= (s.gru ? (size_t)s.GH * row : 0));
+        CHECK(at.h_t - at.x_t >= (size_t)s.xs * row && at.columns - at.h_t >= (size_t)s.hs * row);
+        CHECK(at.dz_t % 16 == 0 && at.dr_t % 16 == 0 && at.x_t % 16 == 0 && at.h_t % 16 == 0);
+        for (p.batch--; p.batch > 0; p.batch -= 3) /* smaller calls of the plan */
+            CHECK(sli_step_layout_backward(&p, &caps, cases[i].chunk, cases[i].chunk).total <= at.total);
     }
 }
 

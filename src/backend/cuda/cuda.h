@@ -26,12 +26,21 @@ static inline size_t sli_cuda_rows_of(const sli_problem *p) {
 
 /* workspace.c, compiled into both sides: bytes of scratch that one stream's products of at most these sizes are given. */
 size_t sli_cuda_workspace(const sli_caps *caps, int64_t m, int64_t n, int64_t k);
-/* D[m][n] = A B with B stored [k][n]: the columns that the product is given instead of n, so that it is multiplied by the
- * fast kernels and then moved into D; n where that does not pay or need not be. By shape, type and GPU alone. It pays for a
+/* D[m][n] = A B with B stored [k][n], or a padded [n][k]: the columns that the product is given instead of n, so that it is
+ * multiplied by the fast kernels and then moved into D; n where that does not pay or need not be. By shape, type and GPU alone. It pays for a
  * larger m or k too, so that what is booked for a plan is enough for its smaller calls. */
 int64_t sli_cuda_pad_columns(const sli_caps *caps, sl_dtype math, int64_t m, int64_t n, int64_t k);
 /* Bytes of sli_cuda_product's pad, 0 where there is none. */
 size_t sli_cuda_pad_bytes(const sli_caps *caps, sl_dtype math, int64_t m, int64_t n, int64_t k);
+/* Sums over k rows, D_i[m][n_i] += A^T B_i, A stored [k][m] and B_i [k][n_i]: us that are won where the products read transposed
+ * copies instead, of `width` floats a row in all; not above 0: they do not. n_i 0: there is none. By shape, type and GPU alone;
+ * what is won for some k is won for a larger one too. */
+double sli_cuda_transpose_gain(const sli_caps *caps, sl_dtype math, int64_t m, const int64_t n[2], int64_t width,
+                               int64_t k);
+/* Floats of a row of such a copy: k, up to whole 16 bytes. */
+static inline int64_t sli_cuda_transposed_row(int64_t k) {
+    return (k + 3) / 4 * 4;
+}
 /* f32x3 (runtime/split.h): bytes of sli_cuda_product's split, 0 where the product is multiplied exactly in f32 because that is
  * faster. By shape and GPU alone; as with pads, it pays for a larger m, n or k too, and takes no less. */
 size_t sli_cuda_split_bytes(const sli_caps *caps, sl_dtype math, int64_t m, int64_t n, int64_t k);

@@ -30,6 +30,11 @@ void sli_dense_forward_layout(const sli_problem *p, const sli_caps *caps, int ch
     places->bytes = at;
 }
 
+bool sli_dense_transposes(const sli_problem *p, const sli_caps *caps, int64_t rows) {
+    const int64_t n[2] = {p->inputs, 0};
+    return sli_cuda_transpose_gain(caps, p->dtype, p->units, n, p->units + sli_dense_row(p, p->inputs), rows) > 0;
+}
+
 void sli_dense_backward_layout(const sli_problem *p, const sli_caps *caps, int chunk,
                                sli_dense_backward_places *places) {
     const int64_t rows = sli_dense_chunk_rows(p, chunk);
@@ -38,6 +43,9 @@ void sli_dense_backward_layout(const sli_problem *p, const sli_caps *caps, int c
     places->dz = take(&at, sli_dense_is_linear(p) ? 0 : (size_t)rows * (size_t)p->units * sizeof(float));
     places->dz_copy = take(&at, copy_bytes(p, rows, p->units));
     places->x = take(&at, copy_bytes(p, rows, p->inputs));
+    const size_t row = sli_dense_transposes(p, caps, rows) ? (size_t)sli_cuda_transposed_row(rows) * sizeof(float) : 0;
+    places->dz_t = take(&at, (size_t)p->units * row);
+    places->x_t = take(&at, (size_t)sli_dense_row(p, p->inputs) * row);
     places->columns = take(&at, p->no_bias ? 0 : sli_cuda_column_scratch(rows, p->units));
     const size_t for_x = sli_cuda_pad_bytes(caps, p->dtype, rows, p->inputs, p->units);
     const size_t for_kernel = sli_cuda_pad_bytes(caps, p->dtype, p->units, p->inputs, rows);

@@ -16,6 +16,8 @@ typedef struct sli_dense_backward_places {
     size_t dz;      /* float [rows][H] of one chunk, where there is an activation */
     size_t dz_copy; /* operand copy [rows][H'] */
     size_t x;       /* operand copy [rows][I'] */
+    size_t dz_t;    /* float [H][rows']: transposed dz, rows' = sli_cuda_transposed_row(rows), where that gains */
+    size_t x_t;     /* float [I'][rows'] */
     size_t columns; /* scratch of the bias's gradient */
     size_t pad;     /* float [rows][I'] or [H][I']: a product on its way into d x or d W */
     size_t pad_bytes;
@@ -45,6 +47,8 @@ void sli_dense_forward_layout(const sli_problem *problem, const sli_caps *caps, 
                               sli_dense_forward_places *places);
 void sli_dense_backward_layout(const sli_problem *problem, const sli_caps *caps, int chunk,
                                sli_dense_backward_places *places);
+/* Whether d W of a chunk of so many rows is multiplied from transposed copies of dz and x. */
+bool sli_dense_transposes(const sli_problem *problem, const sli_caps *caps, int64_t rows);
 size_t sli_dense_saved(const sli_problem *problem);  /* float y [t][b][H], where act' is taken from it */
 size_t sli_dense_packed(const sli_problem *problem); /* operand copy of W [H][I'] */
 

@@ -185,8 +185,8 @@ int sli_persist_idle(const sli_persist_geometry *g, const sli_caps *caps) {
  * of one half each; of slices in turns as below. Origin of the constants: fitted to 529 geometries of LSTM and GRU, 256 to 2048
  * units, 1 to 256 rows, bf16, tf32, f32, each measured on one H200, 2026-11-21 (bench/results/geometries_h200_*): the middle
  * prediction is 6% off, the geometry predicted to be the best 3% slower than the best that was measured; those of grids were measured
- * before a warp had cells of 16 units, and may be too slow. Those of turns: 219 of them,
- * of 512 to 2048 units, bf16 and tf32, the same day (turns_h200_*): 8% and 5%. Others are stated. Times are us, rates bytes a us. */
+ * before a warp had cells of 16 units (of 204 measured since the choice is 3% behind as well). Those of turns: 219 of them, of 512
+ * to 2048 units, bf16 and tf32 (turns_h200_*): 8% and 5%. Those of streams: 82 of them, 1024 to 4096 units (streams_h200_*): 6%. Times are us, rates bytes a us. */
 static const struct {
     double clock;                            /* cycles a us, under load */
     double cluster, cluster_block;           /* exchange through a cluster, and a block of it more */
@@ -214,8 +214,10 @@ static const struct {
     double apart_product, apart_cells; /* cells apart: what an item is longer than its product, its cells */
     double backward;                   /* times what is predicted so */
     double reduce_rate;                /* bytes of sums that arrive in a block */
-    double l2_rate, memory_rate;       /* weights a multiprocessor; an estimate */
-    double l2_part, memory_flow;       /* of L2 that is ours; states and gates */
+    /* Streamed weights: of a block; us from asking to arriving; of L2 and memory, beyond a part of L2; of the shorter of product and
+     * stream, what the other does not hide (FFMA: the second); times what is predicted backward. */
+    double stream_rate, stream_latency, stream_memory, stream_near, stream_beside[2], stream_backward;
+    double memory_flow; /* states and gates */
 } rates = {.clock = 1850,
            .cluster = 0.12,
            .cluster_block = 0.004,
@@ -265,9 +267,12 @@ static const struct {
            .apart_cells = 0.275,
            .backward = 0.82,
            .reduce_rate = 31e3,
-           .l2_rate = 36e3,
-           .memory_rate = 30e3,
-           .l2_part = 0.7,
+           .stream_rate = 54e3,
+           .stream_latency = 0.764,
+           .stream_memory = 3.43e6,
+           .stream_near = 0.178,
+           .stream_beside = {0.363, 0.163},
+           .stream_backward = 0.937,
            .memory_flow = 3.5e6};
 
 static double cluster_us(int size, double bytes) {
@@ -294,13 +299,13 @@ static double exchange_us(const sli_persist_geometry *g, const sli_caps *caps) {
     return gather_us(g, caps) + reduce_us(g);
 }
 
+/* Weights that come through the ring in a product: a pair of tiles later than it was asked for; what is left of L2 for them. */
 static double stream_us(const sli_persist_geometry *g, const sli_caps *caps) {
-    const double slab = (double)sli_persist_warps(g) * g->tiles_m * TILE_BYTES,
-                 bytes = slab * (streamed(g) - 2 * (double)ring(g));
+    const double slab = (double)sli_persist_warps(g) * g->tiles_m * TILE_BYTES, asked = 2 * slab * (double)ring(g);
     if (streamed(g) <= 0) return 0;
-    const bool in_l2 =
-        bytes * sli_persist_group(g) * g->directions < rates.l2_part * (double)(caps->l2_bytes ? caps->l2_bytes : 1);
-    return bytes / (in_l2 ? rates.l2_rate : rates.memory_rate);
+    const double bytes = slab * streamed(g) - asked, all = bytes * sli_persist_group(g) * g->directions;
+    const double near = rates.stream_near * (double)(caps->l2_bytes ? caps->l2_bytes : 1);
+    return fmax(bytes / fmin(rates.stream_rate, asked / rates.stream_latency), (all - near) / rates.stream_memory);
 }
 
 static double flops_a_cycle(sl_dtype math, bool turns) {
@@ -325,11 +330,12 @@ static double product_us(const sli_persist_geometry *g, const sli_caps *caps) {
     const double uneven = 4 * ceil(warps / 4) / warps; /* some schedulers have a warp more */
     const double multiplied = 2 * m * k * rows / flops_a_cycle(g->math, g->couriers > 0) * uneven;
     const double read = g->warps_m * k * rows * sli_persist_operand(g->math) * (ffma ? rates.ffma_reads : 1);
-    const double weights = warps * (g->in_shared + 2.0 * streamed(g)) * g->tiles_m * TILE_BYTES;
+    const double weights = warps * (g->tiles_k - g->in_registers) * g->tiles_m * TILE_BYTES;
     const double both = ffma ? 1 : g->couriers > 0 ? rates.turn_product : rates.product;
     const double work = (multiplied + (read + weights) / rates.shared_rate) * both;
     const double sums = (2 * (double)partial_bytes(g) + (double)arriving_bytes(g)) / rates.shared_rate;
-    return fmax((fmax(work, rates.chain * g->tiles_k) + sums) / rates.clock, stream_us(g, caps));
+    const double own = (fmax(work, rates.chain * g->tiles_k) + sums) / rates.clock, stream = stream_us(g, caps);
+    return fmax(own, stream) + rates.stream_beside[ffma] * fmin(own, stream);
 }
 
 static double cells_us(const sli_persist_geometry *g, bool train) {
@@ -379,7 +385,8 @@ double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem
     const double product = product_us(g, caps), cells = cells_us(g, problem->train), computed = product + cells;
     const double us =
         g->halves == 1 ? exchange_us(g, caps) + computed : 2 * (computed + rates.turn * exchange_us(g, caps));
-    const double all = g->couriers > 0 ? turns_us(g, product, cells) : us * (g->backward ? rates.backward : 1);
+    const double backward = !g->backward ? 1 : streamed(g) > 0 ? rates.stream_backward : rates.backward;
+    const double all = g->couriers > 0 ? turns_us(g, product, cells) : us * backward;
     return 1e-6 * fmax(all * waves(g, caps), flow_us(g, problem));
 }
 

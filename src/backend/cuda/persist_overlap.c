@@ -58,7 +58,8 @@ static parts parts_of(const sli_problem *p, const sli_caps *caps, const sli_pers
     const double each_us = chunk_us[backward] + (again > 0 ? recompute_us : 0);
     of.pass.launches_us = call_us + ceil((double)s.T / chunk) * each_us + ceil(of.spans) * of.launch_us;
     of.pass.steps_us = (double)s.T * 1e6 * sli_persist_step_seconds(g, p, caps);
-    of.pass.products_us = FULL / (double)of.all * flops / product_rate(p->dtype);
+    const double won = backward ? sli_step_transposed_us(p, caps, chunk) : 0;
+    of.pass.products_us = FULL / (double)of.all * (flops / product_rate(p->dtype) - won);
     of.pass.idle = sli_persist_idle(g, caps);
     of.pass.pieces = 1;
     of.pass.us = of.pass.launches_us + of.pass.steps_us + of.pass.products_us;

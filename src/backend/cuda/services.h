@@ -74,7 +74,8 @@ typedef struct sli_cuda_product {
     void *workspace;   /* sli_cuda_workspace bytes, one a stream; from the row's booked scratch */
     size_t workspace_bytes;
     /* Scratch for a product whose D has an n that the fast kernels do not take: sli_cuda_pad_bytes, booked, aligned to 16
-     * bytes; or NULL. Says too that B's rows may be read up to b.row: the columns from n on are anything. */
+     * bytes; or NULL. Says too that B may be read up to b.row in its rows, of a transposed one as many rows as D is padded to:
+     * the columns from n on are anything. */
     void *pad;
     size_t pad_bytes;
     /* Scratch of f32x3: sli_cuda_split_bytes, booked, aligned to 16 bytes. NULL: multiplied exactly in f32. */
@@ -104,6 +105,16 @@ bool sli_cuda_put(sli_queue *queue, cudaStream_t stream, void *to, const void *f
 /* to[rows][columns] = from, += where `add`; to_row and from_row elements from row to row. */
 void sli_cuda_move_rows(sli_queue *queue, cudaStream_t stream, float *to, int64_t to_row, const float *from,
                         int64_t from_row, int64_t rows, int64_t columns, bool add);
+/* to[lines][to_row] = transposed from[rows][columns], zeros beyond: to_row >= rows, a multiple of 4, lines >= columns. Rows of
+ * `from` are from_row apart; `to` is aligned to 16 bytes. */
+typedef struct sli_cuda_transposition {
+    const float *from;
+    int64_t from_row, rows, columns;
+    float *to;
+    int64_t to_row, lines;
+} sli_cuda_transposition;
+enum { SLI_CUDA_TRANSPOSITIONS = 4 }; /* at once */
+void sli_cuda_transpose(sli_queue *queue, cudaStream_t stream, const sli_cuda_transposition *each, int count);
 /* to[count] = from[count] of math's type. */
 void sli_cuda_widen(sli_queue *queue, cudaStream_t stream, sl_dtype math, float *to, const void *from, size_t count);
 /* to[count] += from[count] of math's type. */

@@ -89,6 +89,12 @@ double sli_step_step_seconds(const sli_problem *p, const sli_caps *caps, bool ba
     return 1e-6 * (beside * us + (backward ? sums_us * (double)s.B : 0));
 }
 
+double sli_step_transposed_us(const sli_problem *p, const sli_caps *caps, int chunk) {
+    const sli_step_shape s = sli_step_shape_of(p, chunk);
+    const double gain = sli_step_transpose_gain(&s, p->dtype, caps, s.rows);
+    return gain > 0 ? gain * s.directions * (double)s.T / chunk : 0;
+}
+
 double sli_step_pass_seconds(const sli_problem *p, const sli_caps *caps, int chunk, bool backward) {
     const sli_step_shape s = sli_step_shape_of(p, 1);
     const double rows = (double)s.T * (double)s.B;
@@ -97,7 +103,8 @@ double sli_step_pass_seconds(const sli_problem *p, const sli_caps *caps, int chu
     const double over_time = 2.0 * s.directions * rows * recurrent_matrix(&s);
     const bool again = backward && s.recompute; /* the gates: both products over time and a launch */
     const double flops = (again ? inputs + over_time : 0) + (backward ? 2 * inputs + over_time : inputs);
+    const double won = backward ? sli_step_transposed_us(p, caps, chunk) : 0;
     const double us = (again ? chunks * recompute_us : 0) + call_us + chunks * chunk_us[backward] +
-                      scale_of(caps) * flops / rates_of(p->dtype)->flops;
+                      scale_of(caps) * (flops / rates_of(p->dtype)->flops - won);
     return 1e-6 * us + (double)s.T * sli_step_step_seconds(p, caps, backward);
 }

@@ -147,6 +147,21 @@ static size_t split_of(const sli_step_shape *s, sl_dtype math, const sli_caps *c
                     : largest(forward, sizeof forward / sizeof *forward);
 }
 
+double sli_step_transpose_gain(const sli_step_shape *s, sl_dtype math, const sli_caps *caps, int64_t rows) {
+    const int64_t n[2] = {s->I, s->O}, width = (s->gru ? 2 : 1) * s->GH + s->xs + s->hs;
+    return s->before ? 0 : sli_cuda_transpose_gain(caps, math, s->GH, n, width, rows); /* before: h' of three kinds */
+}
+
+static void take_transposed(const sli_step_shape *s, sl_dtype math, const sli_caps *caps, sli_step_scratch *at,
+                            size_t *end) {
+    const bool gains = sli_step_transpose_gain(s, math, caps, s->rows) > 0;
+    const int64_t row = gains ? sli_cuda_transposed_row(s->rows) : 0;
+    at->dz_t = take(end, reals(s->GH, row));
+    at->dr_t = take(end, s->gru ? reals(s->GH, row) : 0);
+    at->x_t = take(end, reals(s->xs, row));
+    at->h_t = take(end, reals(s->hs, row));
+}
+
 static void take_split(const sli_step_shape *s, sl_dtype math, const sli_caps *caps, bool backward,
                        sli_step_scratch *at, size_t *end) {
     at->split_bytes = split_of(s, math, caps, backward);
@@ -204,6 +219,7 @@ sli_step_scratch sli_step_layout_backward(const sli_problem *p, const sli_caps *
     at.m = take(&end, s.project ? elements(s.operand, s.rows, s.ms) : 0);
     at.dm = take(&end, s.project || s.before ? reals(s.B, s.ms) : 0);
     at.resets = take(&end, s.before ? elements(s.operand, s.rows, s.hs) : 0);
+    take_transposed(&s, p->dtype, caps, &at, &end);
     at.columns = take(&end, bias || p->peephole ? reals(sli_step_slices(s.rows), 4 * s.H) : 0);
     at.pad_bytes = pad_of(&s, p->dtype, caps);
     at.pad = take(&end, at.pad_bytes);

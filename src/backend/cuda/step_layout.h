@@ -84,6 +84,10 @@ typedef struct sli_step_scratch {
     size_t dq;      /* operand [rows][hs]: gradient of W_p m */
     size_t dm;      /* float [B][ms]: of m; with reset before: R_n^T ds_n */
     size_t resets;  /* operand [rows][hs]: r d h' */
+    size_t dz_t;    /* float [GH][rows']: transposed dz, rows' = sli_cuda_transposed_row(rows), where that gains */
+    size_t dr_t;    /* float [GH][rows']: dr */
+    size_t x_t;     /* float [xs][rows'] */
+    size_t h_t;     /* float [hs][rows']: d h' */
     size_t columns; /* float [slices][4 H]: partial column sums */
     size_t pad;     /* float [GH][xs or hs], [O][ms] or [rows][xs]: a product on its way into a gradient */
     size_t pad_bytes;
@@ -98,6 +102,10 @@ sli_step_scratch sli_step_layout_forward(const sli_problem *problem, const sli_c
 sli_step_scratch sli_step_layout_backward(const sli_problem *problem, const sli_caps *caps, int chunk, int span);
 
 enum { SLI_STEP_VALID = 1, SLI_STEP_SHOWN = 2 }; /* not masked; the output is h, not 0 */
+
+/* us that the sums over time of a chunk of so many rows, d kernel and d recurrent, win by transposed copies of their operands;
+ * not above 0: they are multiplied as they are. */
+double sli_step_transpose_gain(const sli_step_shape *shape, sl_dtype math, const sli_caps *caps, int64_t rows);
 
 /* Blocks of `bx` by `by` threads: x goes along units, `vector` a thread, y along rows, in strides of gy * by. */
 typedef struct sli_step_grid {

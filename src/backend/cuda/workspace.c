@@ -35,6 +35,25 @@ size_t sli_cuda_pad_bytes(const sli_caps *caps, sl_dtype math, int64_t m, int64_
     return columns == n ? 0 : (size_t)m * (size_t)columns * sizeof(float);
 }
 
+/* Tensor cores read tf32 operands along k alone: of operands stored [k][m] and [k][n], cuBLASLt's kernels transpose every tile in
+ * shared memory. cuBLASLt 13.1 on an H200, m x n x k, us as they are and from transposed copies: 2048 x 512 x 1600: 26 and 14,
+ * x 3200: 48 and 23; 4096 x 1024 x 3200: 112 and 70; 10000 x 1500 x 700: 149 and 99; 8192 x 2048 x 1600: 243 and 175, x 3200:
+ * 434 and 338. Small products go from 140 FLOP a ps to 210, of large ones each further element of D wins less. Rows that are no
+ * multiple of 16 bytes in D win nothing. A copy is read and written at 4 MB a us; one launch makes all. */
+double sli_cuda_transpose_gain(const sli_caps *caps, sl_dtype math, int64_t m, const int64_t n[2], int64_t width,
+                               int64_t k) {
+    const double small = 2 / 140e6 - 2 / 210e6, base = 6e-3, further = 1.9e-9; /* us an element and k; us a k */
+    const double launch = 2, bytes_a_us = 4e6;
+    if (caps->compute_capability < 90 || math != SL_TF32) return 0;
+    double saved = 0;
+    for (int i = 0; i < 2; i++) {
+        if (sli_cuda_pad_columns(caps, math, m, n[i], k) % 4 != 0) continue;
+        const double elements = (double)m * (double)n[i], few = small * elements, many = base + further * elements;
+        saved += (double)k * (few < many ? few : many);
+    }
+    return saved - 2 * sizeof(float) * (double)width * (double)k / bytes_a_us - launch;
+}
+
 /* Three tf32 products and the splitting beside one in f32. cuBLASLt multiplies 55 FLOP a ps in f32 and 257 in tf32 on an H200
  * (the rates of step_cost.c); A and B are read and written three times, D is read and written for every piece of k. */
 static bool split_pays(const sli_caps *caps, int64_t m, int64_t n, int64_t k) {

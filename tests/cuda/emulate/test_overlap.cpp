@@ -15,6 +15,12 @@
 #define sli_cuda_failed overlap_failed
 #define sli_cuda_fail overlap_fail
 #define sli_cuda_phase overlap_phase
+#define sli_cuda_open_lanes overlap_open_lanes
+#define sli_cuda_use_lane overlap_use_lane
+#define sli_cuda_pass_lane overlap_pass_lane
+#define sli_cuda_wait_lane overlap_wait_lane
+#define sli_cuda_close_lanes overlap_close_lanes
+#define sli_cuda_transpose overlap_transpose
 #define sli_gpu_cluster_pack overlap_cluster_pack
 #define sli_gpu_cluster_forward overlap_cluster_forward
 #define sli_gpu_cluster_backward overlap_cluster_backward
@@ -36,7 +42,13 @@ struct range {
     uintptr_t first, end;
     bool writes;
 };
-enum { MAIN, SIDE, LATE, STREAMS };
+enum {
+    MAIN,
+    SIDE,
+    LANES = 3,
+    LATE = SIDE + LANES,
+    STREAMS
+}; /* the queue's, the side stream, lanes from 1 on, the late one */
 struct work {
     std::string name;
     int stream, number; /* of its stream */
@@ -50,15 +62,17 @@ struct bench {
     sli_persist_kind kind;
     bool backward;
     int piece; /* chunks; 0: whole spans */
-    int done[STREAMS],
-        seen[STREAMS][STREAMS]; /* of each stream: work queued; how much of all is done before what comes next */
-    bool late;                  /* has begun and is not settled */
+    /* Of each stream: work queued; how much of all is done before what comes next; that at the last point of each lane. */
+    int done[STREAMS], seen[STREAMS][STREAMS], passed[LANES][STREAMS];
+    bool has_passed[LANES];
+    int lanes, lane; /* open, in use */
+    bool late;       /* has begun and is not settled */
     std::vector<work> all;
     std::map<uintptr_t, std::string> holds;              /* what lies at an address, by name */
     std::map<uintptr_t, std::vector<std::string>> given; /* to gradients, in order */
     std::map<uintptr_t, size_t> begun; /* bytes of parts of parameters' gradients that something was given to */
     std::string wrong;
-    int launches, beside;
+    int launches, beside, transposed, transposed_in_lanes;
     bool fresh; /* all parameters' gradients are */
 } world;
 
@@ -68,6 +82,20 @@ void complain(const std::string &text) {
 
 int number_of(cudaStream_t stream) {
     return (int)reinterpret_cast<uintptr_t>(stream) - 1;
+}
+
+cudaStream_t stream_of(int number) {
+    return reinterpret_cast<cudaStream_t>((uintptr_t)number + 1);
+}
+
+int stream_of_lane(int lane) {
+    return lane == 0 ? 0 : SIDE + lane;
+}
+
+/* What comes next in stream `later` does so after all of `seen`. */
+void after(int later, const int *seen) {
+    for (int s = 0; s < STREAMS; s++)
+        if (seen[s] > world.seen[later][s]) world.seen[later][s] = seen[s];
 }
 
 range at(const void *from, size_t bytes, bool writes) {
@@ -97,13 +125,6 @@ void note(cudaStream_t stream, const std::string &name, const std::vector<range>
 
 std::string name_of(const char *what, int direction, int64_t t) {
     return emulate_say("%s of step %" PRId64 ", direction %d", what, t, direction);
-}
-
-/* The stream, for which what another has queued so far comes first. */
-cudaStream_t wait(int stream, int for_stream) {
-    for (int s = 0; s < STREAMS; s++)
-        if (world.seen[for_stream][s] > world.seen[stream][s]) world.seen[stream][s] = world.seen[for_stream][s];
-    return reinterpret_cast<cudaStream_t>((uintptr_t)stream + 1);
 }
 
 void put(const void *address, const std::string &what) {
@@ -150,27 +171,53 @@ cudaError_t sli_cuda_injected(cudaError_t error) {
     return error;
 }
 bool sli_cuda_in_lanes(const sli_queue *) {
-    return false;
+    return world.lanes > 0;
 }
 cudaStream_t sli_cuda_stream(sli_queue *) {
-    return wait(MAIN, MAIN);
+    return stream_of(stream_of_lane(world.lane));
 }
 cudaStream_t sli_cuda_fork(sli_queue *) {
-    return wait(SIDE, MAIN);
+    if (world.lanes > 0) complain("a fork in lanes");
+    after(SIDE, world.seen[0]);
+    return stream_of(SIDE);
 }
 void sli_cuda_join(sli_queue *) {
-    wait(MAIN, SIDE);
+    after(0, world.seen[SIDE]);
+}
+bool sli_cuda_open_lanes(sli_queue *, int count) {
+    if (count > LANES) complain("too many lanes");
+    world.lanes = count;
+    memset(world.has_passed, 0, sizeof world.has_passed);
+    for (int lane = 1; lane < count; lane++) after(stream_of_lane(lane), world.seen[0]);
+    return true;
+}
+void sli_cuda_use_lane(sli_queue *, int lane) {
+    world.lane = lane;
+}
+void sli_cuda_pass_lane(sli_queue *) {
+    world.has_passed[world.lane] = true;
+    memcpy(world.passed[world.lane], world.seen[stream_of_lane(world.lane)], sizeof world.passed[0]);
+}
+void sli_cuda_wait_lane(sli_queue *, int lane) {
+    if (!world.has_passed[lane]) complain("waits for a lane that has not come to any point");
+    after(stream_of_lane(world.lane), world.passed[lane]);
+}
+void sli_cuda_close_lanes(sli_queue *) {
+    for (int lane = 1; lane < world.lanes; lane++) after(0, world.seen[stream_of_lane(lane)]);
+    world.lanes = world.lane = 0;
 }
 cudaStream_t sli_cuda_begin_late(sli_queue *queue) {
+    if (world.lanes > 0) complain("late sums in lanes");
     sli_cuda_settle(queue);
     world.late = true;
-    return wait(LATE, MAIN);
+    after(LATE, world.seen[MAIN]);
+    return stream_of(LATE);
 }
 bool sli_cuda_is_late(const sli_queue *) {
     return world.late;
 }
 void sli_cuda_settle(sli_queue *) {
-    if (world.late) wait(MAIN, LATE);
+    if (world.late) after(MAIN, world.seen[LATE]);
     world.late = false;
 }
 cudaKernel_t sli_cuda_compile(sli_queue *, const char *, const char *, const char *, sli_why *) {
@@ -184,6 +231,27 @@ bool sli_cuda_put(sli_queue *, cudaStream_t stream, void *to, const void *, size
     return true;
 }
 
+/* A copy holds what its original does. */
+void sli_cuda_transpose(sli_queue *, cudaStream_t stream, const sli_cuda_transposition *each, int count) {
+    std::vector<range> ranges;
+    for (int i = 0; i < count; i++) {
+        const sli_cuda_transposition &t = each[i];
+        ranges.push_back(at(t.from, sizeof(float) * (size_t)((t.rows - 1) * t.from_row + t.columns), false));
+        ranges.push_back(at(t.to, sizeof(float) * (size_t)(t.lines * t.to_row), true));
+        const auto held = world.holds.find(reinterpret_cast<uintptr_t>(t.from));
+        put(t.to, held == world.holds.end() ? "nothing" : held->second);
+    }
+    note(stream, "transposed copies", ranges);
+    world.transposed++;
+    world.transposed_in_lanes += world.lanes > 0;
+}
+
+static bool is_of_parameter(const range &r) {
+    for (const void *gradient : world.call->d_param)
+        if (gradient && r.first >> 40 == reinterpret_cast<uintptr_t>(gradient) >> 40) return true;
+    return false;
+}
+
 /* D = or += A B: what it reads and writes; of gradients, in which order. */
 void sli_cuda_multiply(sli_queue *, cudaStream_t stream, const sli_cuda_product *p) {
     const size_t operand = p->math == SL_BF16 || p->math == SL_F16 ? 2 : 4;
@@ -195,7 +263,7 @@ void sli_cuda_multiply(sli_queue *, cudaStream_t stream, const sli_cuda_product 
          {stored(p->a, p->m, p->k), stored(p->b, p->k, p->n), d, at(p->workspace, p->workspace_bytes, true),
           at(p->pad, p->pad_bytes, true), at(p->split, p->split_bytes, true)});
     const auto a = world.holds.find(reinterpret_cast<uintptr_t>(p->a.data));
-    if (world.backward && p->a.transposed) give(d, p->beta != 0); /* a sum over time */
+    if (world.backward && is_of_parameter(d)) give(d, p->beta != 0); /* a sum over time */
     if (world.backward && a != world.holds.end())
         world.given[d.first].push_back(a->second + (p->beta != 0 ? " added" : " written"));
 }
@@ -389,7 +457,7 @@ size_t all_gradients(const sli_call *call) {
 gradients run(const sli_call *call, int piece) {
     world.piece = piece;
     world.holds.clear();
-    world.launches = world.beside = 0;
+    world.launches = world.beside = world.transposed = world.transposed_in_lanes = 0;
     begin(call, false);
     forward(call, world.kind);
     if (!call->problem.train) return {};
@@ -406,18 +474,21 @@ const struct {
     sli_persist_kind kind;
     int batch; /* of the call; 0: the plan's */
     bool adds;
+    int transposes; /* sums over time read transposed copies: 1, and in lanes: 2 */
 } trials[] = {
-    {"lstm:b16_t1000_i40_h64_tf32_train", SLI_PERSIST_KIND_CLUSTER, 0, false},
-    {"gru:b64_t900_i33_h65_bf16_train+bias=double", SLI_PERSIST_KIND_GRID, 0, true},
-    {"rnn:b300_t200_i20_h48_f32_train+reverse", SLI_PERSIST_KIND_CLUSTER, 7, false},
-    {"lstm:b64_t500_i20_h64_f32x3_bi_train", SLI_PERSIST_KIND_GRID, 0, true},
-    {"gru:b200_t333_i9_h40_f16_bi_train+bias=none", SLI_PERSIST_KIND_CLUSTER, 0, false},
-    {"lstm:b64_t2600_i64_h512_bf16_train", SLI_PERSIST_KIND_GRID, 0, false}, /* three spans */
-    {"lstm:b64_t2600_i64_h512_tf32_bi_train", SLI_PERSIST_KIND_GRID, 0, false},
-    {"gru:b64_t2900_i64_h512_bf16", SLI_PERSIST_KIND_CLUSTER, 0, false},
-    {"lstm:b33_t900_i64_h100_f32_bi", SLI_PERSIST_KIND_CLUSTER, 0, false},
-    {"lstm:b64_t900_i64_h100_f16_bi_train+recompute", SLI_PERSIST_KIND_CLUSTER, 0, false},
-    {"gru:b64_t900_i64_h100_tf32_train+recompute", SLI_PERSIST_KIND_GRID, 0, false},
+    {"lstm:b16_t1000_i40_h64_tf32_train", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},
+    {"gru:b64_t900_i33_h65_bf16_train+bias=double", SLI_PERSIST_KIND_GRID, 0, true, 0},
+    {"rnn:b300_t200_i20_h48_f32_train+reverse", SLI_PERSIST_KIND_CLUSTER, 7, false, 0},
+    {"lstm:b64_t500_i20_h64_f32x3_bi_train", SLI_PERSIST_KIND_GRID, 0, true, 0},
+    {"gru:b200_t333_i9_h40_f16_bi_train+bias=none", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},
+    {"lstm:b64_t2600_i64_h512_bf16_train", SLI_PERSIST_KIND_GRID, 0, false, 0}, /* three spans */
+    {"lstm:b64_t2600_i64_h512_tf32_bi_train", SLI_PERSIST_KIND_GRID, 0, false, 0},
+    {"gru:b64_t2900_i64_h512_bf16", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},
+    {"lstm:b33_t900_i64_h100_f32_bi", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},
+    {"lstm:b64_t900_i64_h100_f16_bi_train+recompute", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},
+    {"gru:b64_t900_i64_h100_tf32_train+recompute", SLI_PERSIST_KIND_GRID, 0, false, 0},
+    {"lstm:b64_t768_i512_h512_tf32_train", SLI_PERSIST_KIND_GRID, 0, false, 2},
+    {"lstm:b64_t700_i509_h511_tf32_bi_train", SLI_PERSIST_KIND_GRID, 0, false, 1},
 };
 
 } // namespace
@@ -444,6 +515,8 @@ EMULATE_CASE("overlap: pieces with products beside them do what one piece does, 
             const gradients cut = run(&call, piece);
             if (cut != whole) complain("gradients are summed in another order");
             if (piece == 1 && (world.launches <= spans || world.beside == 0)) complain("nothing was cut");
+            if ((world.transposed > 0) != (t.transposes > 0)) complain("copies were made, or not");
+            if (piece == 2 && (world.transposed_in_lanes > 1) != (t.transposes > 1)) complain("lanes, or none");
         }
         if (!world.wrong.empty())
             return emulate_say("%s, pieces of %d chunks: %s", t.text, world.piece, world.wrong.c_str());

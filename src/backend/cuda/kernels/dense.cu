@@ -4,6 +4,7 @@
 #include "backend/cuda/runtime/narrow.h"
 #include "cell/activations.h"
 extern "C" {
+#include "backend/cuda/cuda.h"
 #include "backend/cuda/dense_layout.h"
 }
 
@@ -179,16 +180,38 @@ static void backward_input(const sli_call *call, const sli_cuda_product *common,
     sli_cuda_multiply(call->queue, sli_cuda_stream(call->queue), &product);
 }
 
-/* d W = or += dz^T x */
-static void backward_kernel(const sli_call *call, cudaStream_t stream, const sli_cuda_product *common, const void *dz,
-                            const void *x, int64_t rows, bool add) {
-    const int64_t I = call->problem.inputs, H = call->problem.units;
+/* Transposed copies of dz and x, a and b of the product that gives d W. */
+static void transpose(const sli_call *call, cudaStream_t stream, const sli_dense_backward_places *places,
+                      const void *dz, const float *x, int64_t rows, sli_cuda_product *product) {
+    const sli_problem *p = &call->problem;
+    const int64_t I = p->inputs, H = p->units, row = sli_cuda_transposed_row(rows);
+    float *dz_t = (float *)((char *)call->scratch + places->dz_t),
+          *x_t = (float *)((char *)call->scratch + places->x_t);
+    const sli_cuda_transposition each[] = {{(const float *)dz, sli_dense_row(p, H), rows, H, dz_t, row, H},
+                                           {x, I, rows, I, x_t, row, sli_dense_row(p, I)}};
+    sli_cuda_transpose(call->queue, stream, each, 2);
+    product->k = row; /* with the zeros behind */
+    product->a = matrix(dz_t, row, false);
+    product->b = matrix(x_t, row, true);
+}
+
+/* d W = or += dz^T x; dz operand [rows][H'], x [rows][I] */
+static void backward_kernel(const sli_call *call, cudaStream_t stream, const sli_cuda_product *common,
+                            const sli_dense_backward_places *places, const void *dz, const float *x, int64_t rows,
+                            bool add) {
+    const sli_problem *p = &call->problem;
+    const int64_t I = p->inputs, H = p->units;
     sli_cuda_product product = *common;
     product.m = H;
     product.n = I;
-    product.k = rows;
-    product.a = matrix(dz, sli_dense_row(&call->problem, H), true);
-    product.b = matrix(x, sli_dense_row(&call->problem, I), false);
+    if (sli_dense_transposes(p, sli_cuda_caps_of(call->queue), rows)) {
+        transpose(call, stream, places, dz, x, rows, &product);
+    } else {
+        product.k = rows;
+        product.a = matrix(dz, sli_dense_row(p, H), true);
+        product.b =
+            matrix(operand(call, stream, x, (char *)call->scratch + places->x, rows, I), sli_dense_row(p, I), false);
+    }
     product.d = call->d_param[SLI_DENSE_KERNEL];
     product.d_row = I;
     product.beta = add ? 1.0f : 0.0f;
@@ -232,8 +255,7 @@ static void backward_chunk(const sli_call *call, const sli_dense_backward_places
                              scratch + places->columns, adds(call, SLI_DENSE_BIAS, t));
     if (call->d_param[SLI_DENSE_KERNEL]) {
         const float *x = (const float *)call->in[SLI_DENSE_X] + row * I;
-        const void *x_operand = operand(call, stream, x, scratch + places->x, rows, I);
-        backward_kernel(call, stream, &common, dz_operand, x_operand, rows, adds(call, SLI_DENSE_KERNEL, t));
+        backward_kernel(call, stream, &common, places, dz_operand, x, rows, adds(call, SLI_DENSE_KERNEL, t));
     }
 }
 

@@ -191,22 +191,41 @@ static step_way part_of(const persist_call *p, const step_way *chunk, const cuda
     return way;
 }
 
+/* The transposed copies of a chunk, which PART_RECURRENT and PART_KERNEL read, in the stream of the first; where the parts are in
+ * lanes, after the second has read those of the chunk before it. */
+static void transpose(const persist_call *p, const step_way *way, bool lanes, bool again) {
+    if (lanes) sli_cuda_use_lane(p->queue, PART_RECURRENT);
+    if (lanes && again) sli_cuda_wait_lane(p->queue, PART_KERNEL);
+    sli_step_transpose(way);
+    if (!lanes) return;
+    sli_cuda_pass_lane(p->queue);
+    sli_cuda_use_lane(p->queue, PART_KERNEL);
+    sli_cuda_wait_lane(p->queue, PART_RECURRENT);
+}
+
 /* Sums over the time of chunks end - 1 .. first, chunk by chunk in order of processing. Of one direction dx too. */
 static void multiply(const persist_call *p, int first, int end, int order, const part_streams streams) {
     const persist_call piece = sli_persist_piece_at(p, first, end, order);
     const bool accumulate = p->call->accumulate >> SLI_RNN_X & 1u;
-    for (int d = 0; d < p->directions; d++)
+    for (int d = 0; d < p->directions; d++) {
+        bool transposed = false; /* a chunk before this one: a last, short one need not be */
         for (int i = end - 1; i >= first && !sli_cuda_failed(p->queue); i--) {
             const step_way chunk = sli_persist_chunk(&piece, d, i);
+            const bool lanes = streams[d][PART_RECURRENT] != streams[d][PART_KERNEL];
             step_way way = part_of(p, &chunk, streams[d], PART_RECURRENT);
+            const bool transposes = sli_step_transposes(&way);
+            if (transposes) transpose(p, &way, lanes, transposed);
+            transposed |= transposes;
             sli_step_add_recurrent(&way);
             add_sums(&piece, &way, end - 1 - i);
             way = part_of(p, &chunk, streams[d], PART_KERNEL);
             sli_step_add_kernel(&way);
+            if (transposes && lanes) sli_cuda_pass_lane(p->queue);
             if (p->directions == 2) continue;
             way = part_of(p, &chunk, streams[d], PART_INPUTS);
             sli_step_give_inputs(&way, accumulate);
         }
+    }
 }
 
 /* The gradients of x first, which the layer below waits for; then the sums, beside whatever comes. Small ones come before the
@@ -223,6 +242,7 @@ static void multiply_late(const persist_call *p, int first, int end, int order) 
         step_way chunk = sli_persist_chunk(&piece, 0, i);
         chunk.stream = late;
         add_sums(&piece, &chunk, end - 1 - i);
+        if (sli_step_transposes(&chunk)) sli_step_transpose(&chunk);
         sli_step_add_kernel(&chunk);
         sli_step_add_recurrent(&chunk);
     }

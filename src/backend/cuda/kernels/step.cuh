@@ -159,7 +159,10 @@ void sli_step_fused_backward(const step_way *way, const step_backward_args *args
 void sli_step_project_inputs(const step_way *way);
 /* Gates, s_n and v of the way's steps c0 .. c1, which forward did not keep, from the states that it did. */
 void sli_step_recompute(const step_way *way);
-/* d kernel, d recurrent +=, or = where fresh, their sums over the way's steps. */
+/* Whether the sums of the way's steps are multiplied from transposed copies, by shape alone; makes these copies. */
+bool sli_step_transposes(const step_way *way);
+void sli_step_transpose(const step_way *way);
+/* d kernel, d recurrent +=, or = where fresh, their sums over the way's steps, from transposed copies where the way has them. */
 void sli_step_add_kernel(const step_way *way);
 void sli_step_add_recurrent(const step_way *way);
 void sli_step_give_inputs(const step_way *way, bool add);

@@ -139,33 +139,92 @@ static void set_pad(const step_way *way, sli_cuda_product *product) {
     product->pad_bytes = way->scratch.pad_bytes;
 }
 
+static int64_t rows_of(const step_way *way) {
+    return (int64_t)(way->c1 - way->c0) * way->s.B;
+}
+
+/* The operand d h' of the chunk's steps, [rows][hs]: from the lowest slot that one of them enters from. */
+static const void *entering_h(const step_way *way) {
+    return sli_step_operand_h(way, way->reverse ? way->c0 + 1 : way->c0);
+}
+
+bool sli_step_transposes(const step_way *way) {
+    const sli_caps *caps = sli_cuda_caps_of(way->queue);
+    return sli_step_transpose_gain(&way->s, way->common.math, caps, rows_of(way)) > 0;
+}
+
+void sli_step_transpose(const step_way *way) {
+    const sli_step_shape *s = &way->s;
+    const sli_step_scratch *at = &way->scratch;
+    const int64_t rows = rows_of(way), row = sli_cuda_transposed_row(rows);
+    const bool kernel = way->d_param[SLI_RNN_KERNEL], recurrent = way->d_param[SLI_RNN_RECURRENT];
+    const struct {
+        bool wanted;
+        const void *from;
+        int64_t from_row, columns, lines;
+        size_t to;
+    } operands[SLI_CUDA_TRANSPOSITIONS] = {
+        {kernel || (recurrent && !s->gru), way->work + at->dz, s->zs, s->GH, s->GH, at->dz_t},
+        {recurrent && s->gru, way->work + at->dr, s->zs, s->GH, s->GH, at->dr_t},
+        {kernel, way->x + (size_t)way->c0 * (size_t)(s->B * s->I), s->I, s->I, s->xs, at->x_t},
+        {recurrent, entering_h(way), s->hs, s->O, s->hs, at->h_t},
+    };
+    sli_cuda_transposition each[SLI_CUDA_TRANSPOSITIONS];
+    int count = 0;
+    for (const auto &o : operands)
+        if (o.wanted)
+            each[count++] = {(const float *)o.from,       o.from_row, rows,   o.columns,
+                             (float *)(way->work + o.to), row,        o.lines};
+    sli_cuda_transpose(way->queue, way->stream, each, count);
+}
+
+/* d_param[k] from row `first` on, [m][n], += or = the product */
+static void add_product(const step_way *way, sli_cuda_product *product, int k, int64_t first) {
+    product->d = (float *)way->d_param[k] + first * product->n;
+    product->d_row = product->n;
+    product->beta = sli_step_adds(way, k) ? 1.0f : 0.0f;
+    set_pad(way, product);
+    sli_cuda_multiply(way->queue, way->stream, product);
+}
+
 /* d_param[k] from row `first` on, [m][columns], += or = a^T b over the chunk's rows; a operand [rows][a_row], b operand
  * [rows][b_row]. */
 static void add_over_time(const step_way *way, int k, int64_t first, int64_t m, int64_t columns, const void *a,
                           int64_t a_row, const void *b, int64_t b_row) {
-    sli_cuda_product product = sli_step_product(way, m, columns, (int64_t)(way->c1 - way->c0) * way->s.B);
+    sli_cuda_product product = sli_step_product(way, m, columns, rows_of(way));
     product.a = sli_step_matrix(a, a_row, true);
     product.b = sli_step_matrix(b, b_row, false);
-    product.d = (float *)way->d_param[k] + first * columns;
-    product.d_row = columns;
-    product.beta = sli_step_adds(way, k) ? 1.0f : 0.0f;
-    set_pad(way, &product);
-    sli_cuda_multiply(way->queue, way->stream, &product);
+    add_product(way, &product, k, first);
+}
+
+/* The same from transposed copies of both, whole rows with the zeros behind. */
+static void add_transposed(const step_way *way, int k, int64_t columns, size_t a, size_t b) {
+    const int64_t row = sli_cuda_transposed_row(rows_of(way));
+    sli_cuda_product product = sli_step_product(way, way->s.GH, columns, row);
+    product.a = sli_step_matrix(way->work + a, row, false);
+    product.b = sli_step_matrix(way->work + b, row, true);
+    add_product(way, &product, k, 0);
 }
 
 void sli_step_add_kernel(const step_way *way) {
     const sli_step_shape *s = &way->s;
     if (!way->d_param[SLI_RNN_KERNEL]) return;
-    add_over_time(way, SLI_RNN_KERNEL, 0, s->GH, s->I, way->work + way->scratch.dz, s->zs, sli_step_inputs(way), s->xs);
+    if (sli_step_transposes(way))
+        add_transposed(way, SLI_RNN_KERNEL, s->I, way->scratch.dz_t, way->scratch.x_t);
+    else
+        add_over_time(way, SLI_RNN_KERNEL, 0, s->GH, s->I, way->work + way->scratch.dz, s->zs, sli_step_inputs(way),
+                      s->xs);
 }
 
 void sli_step_add_recurrent(const step_way *way) {
     const sli_step_shape *s = &way->s;
     if (!way->d_param[SLI_RNN_RECURRENT]) return;
+    if (sli_step_transposes(way)) {
+        add_transposed(way, SLI_RNN_RECURRENT, s->O, s->gru ? way->scratch.dr_t : way->scratch.dz_t, way->scratch.h_t);
+        return;
+    }
     const void *dz = way->work + way->scratch.dz, *dr = s->gru && !s->before ? way->work + way->scratch.dr : dz;
-    const int first = way->reverse ? way->c0 + 1 : way->c0; /* lowest slot that a step of the chunk enters from */
-    add_over_time(way, SLI_RNN_RECURRENT, 0, s->before ? 2 * s->H : s->GH, s->O, dr, s->zs,
-                  sli_step_operand_h(way, first), s->hs);
+    add_over_time(way, SLI_RNN_RECURRENT, 0, s->before ? 2 * s->H : s->GH, s->O, dr, s->zs, entering_h(way), s->hs);
     if (s->before)
         add_over_time(way, SLI_RNN_RECURRENT, 2 * s->H, s->H, s->O, sli_step_offset(way, dz, 2 * s->H), s->zs,
                       way->work + way->scratch.resets, s->hs);
@@ -188,6 +247,7 @@ static void add_biases(const step_way *way) {
 
 static void add_parameters(const step_way *way) {
     const sli_step_shape *s = &way->s;
+    if (sli_step_transposes(way)) sli_step_transpose(way);
     sli_step_add_kernel(way);
     sli_step_add_recurrent(way);
     if (s->project && way->d_param[SLI_RNN_PROJECTION])
@@ -203,7 +263,7 @@ void sli_step_give_inputs(const step_way *way, bool add) {
     const sli_step_shape *s = &way->s;
     float *dx = (float *)way->call->d_in[SLI_RNN_X];
     if (!dx) return;
-    sli_cuda_product product = sli_step_product(way, (int64_t)(way->c1 - way->c0) * s->B, s->I, s->zs);
+    sli_cuda_product product = sli_step_product(way, rows_of(way), s->I, s->zs);
     product.a = sli_step_matrix(way->work + way->scratch.dz, s->zs, false);
     product.b = sli_step_matrix(sli_step_kernel(way), s->xs, false);
     product.d = dx + (size_t)way->c0 * (size_t)(s->B * s->I);

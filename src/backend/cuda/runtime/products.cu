@@ -296,10 +296,10 @@ static bool multiply_blas(sli_queue *queue, cudaStream_t stream, const sli_cuda_
 
 /* Columns that the product is given in its pad; n: it goes into D as it is. */
 static int64_t padded_columns(sli_queue *queue, const sli_cuda_product *p) {
-    if (!p->pad || p->b.transposed || p->d_narrow || p->bias || p->batch > 1) return p->n;
+    if (!p->pad || p->d_narrow || p->bias || p->batch > 1) return p->n;
     const int64_t columns = sli_cuda_pad_columns(sli_cuda_caps_of(queue), p->math, p->m, p->n, p->k);
-    const bool fits = columns <= p->b.row && (size_t)p->m * (size_t)columns * sizeof(float) <= p->pad_bytes;
-    return fits ? columns : p->n;
+    const bool there = p->b.transposed || columns <= p->b.row;
+    return there && (size_t)p->m * (size_t)columns * sizeof(float) <= p->pad_bytes ? columns : p->n;
 }
 
 /* pad[m][columns] = A B, D = beta D + pad */
