@@ -219,6 +219,7 @@ static const sli_cuda_plugin plugin = {
             .zero = zero,
             .submit = submit,
             .wait = wait_done,
+            .settle = wait_done,
             .record_begin = record_begin,
             .record_end = record_end,
             .replay = replay,

@@ -19,6 +19,7 @@ extern "C" {
     X(status_text, cublasLtGetStatusString)                   \
     X(matmul, cublasLtMatmul)                                 \
     X(heuristic, cublasLtMatmulAlgoGetHeuristic)              \
+    X(configuration, cublasLtMatmulAlgoConfigGetAttribute)    \
     X(layout_init, cublasLtMatrixLayoutInit_internal)         \
     X(layout_set, cublasLtMatrixLayoutSetAttribute)           \
     X(desc_init, cublasLtMatmulDescInit_internal)             \
@@ -178,8 +179,45 @@ static uint64_t usable_workspace(const product_key *key) {
     return key->workspace > WORKSPACE_ALIGN ? key->workspace - WORKSPACE_ALIGN : 0;
 }
 
-/* The first of cuBLASLt's algorithms that is content with the workspace; false: there is none. `promised`: bytes of workspace
- * that cuBLASLt is told of. */
+/* The tile of an algorithm that leaves k whole; else -1. */
+static int tile_of(const cublasLtMatmulAlgo_t *algo) {
+    uint32_t tile = 0;
+    int32_t pieces = 0;
+    size_t written;
+    const bool known =
+        well(blas.configuration(algo, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile, sizeof tile, &written)) &&
+        well(blas.configuration(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &pieces, sizeof pieces, &written));
+    return known && pieces == 1 ? (int)tile : -1;
+}
+
+static int find_tile(const cublasLtMatmulHeuristicResult_t *result, int results, const product_key *key, int tile) {
+    for (int i = 0; i < results; i++)
+        if (well(result[i].state) && result[i].workspaceSize <= usable_workspace(key) &&
+            tile_of(&result[i].algo) == tile)
+            return i;
+    return -1;
+}
+
+/* Of 16-bit operands and sums in f32 cuBLASLt 13.1 puts large tiles first, which on an H200 are slower than smaller ones further
+ * down: of 33 products of 105 that had both, by 0 to 25% (cublaslt_tiles_h200_*). `first`: the first that fits. */
+static int better_tile(const cublasLtMatmulHeuristicResult_t *result, int results, const product_key *key, int first) {
+    static const int better[][3] = {
+        {CUBLASLT_MATMUL_TILE_128x256, CUBLASLT_MATMUL_TILE_128x128, -2},
+        {CUBLASLT_MATMUL_TILE_256x128, CUBLASLT_MATMUL_TILE_128x128, -2},
+        {CUBLASLT_MATMUL_TILE_192x192, CUBLASLT_MATMUL_TILE_128x160, CUBLASLT_MATMUL_TILE_96x128},
+        {CUBLASLT_MATMUL_TILE_320x128, CUBLASLT_MATMUL_TILE_128x160, CUBLASLT_MATMUL_TILE_96x128}};
+    if ((key->math != SL_BF16 && key->math != SL_F16) || key->d_narrow) return first;
+    const int tile = tile_of(&result[first].algo);
+    for (size_t k = 0; k < sizeof better / sizeof *better; k++)
+        for (int other = 1; other < 3 && better[k][0] == tile; other++) {
+            const int found = find_tile(result, results, key, better[k][other]);
+            if (found >= 0) return found;
+        }
+    return first;
+}
+
+/* The first of cuBLASLt's algorithms that is content with the workspace, or a better one; false: there is none. `promised`:
+ * bytes of workspace that cuBLASLt is told of. */
 static bool ask(cublasLtHandle_t handle, const product_key *key, product_description *d, uint64_t promised,
                 cublasLtMatmulAlgo_t *algo) {
     cublasLtMatmulPreferenceOpaque_t preference;
@@ -206,7 +244,7 @@ static bool ask(cublasLtHandle_t handle, const product_key *key, product_descrip
         return false;
     for (int i = 0; i < results; i++) {
         if (!well(result[i].state) || result[i].workspaceSize > usable_workspace(key)) continue;
-        *algo = result[i].algo;
+        *algo = result[better_tile(result, results, key, i)].algo;
         return true;
     }
     return false;
@@ -315,6 +353,15 @@ static void multiply_padded(sli_queue *queue, cudaStream_t stream, const sli_cud
                        p->beta != 0.0f);
 }
 
+/* All columns but four by cuBLASLt, into D itself, which no pad and no copy costs. */
+static void multiply_but_four(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *p) {
+    sli_cuda_product most = *p;
+    most.n = p->n / 8 * 8;
+    most.pad = NULL;
+    sli_cuda_multiply(queue, stream, &most);
+    sli_few_columns_multiply(queue, stream, p);
+}
+
 /* Split where that pays, else exactly. */
 static void multiply_f32x3(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *p) {
     if (sli_split_fits(queue, p)) {
@@ -338,6 +385,10 @@ extern "C" void sli_cuda_multiply(sli_queue *queue, cudaStream_t stream, const s
         return;
     }
     const int64_t columns = padded_columns(queue, product);
+    if (columns != product->n && product->k > 0 && sli_few_columns_fit(product)) {
+        multiply_but_four(queue, stream, product);
+        return;
+    }
     if (columns != product->n) {
         multiply_padded(queue, stream, product, columns);
         return;

@@ -1,0 +1,41 @@
+/* Sums over time whose D has four columns more than cuBLASLt's fast kernels take: 100, 300, 1500 units in 16 bits. What they take they
+ * write into D itself; the four are added up here. */
+#include <stdint.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "backend/cuda/runtime/tiles.h"
+
+template <bool bf16> static __device__ __forceinline__ float few_columns_wide(uint32_t bits) {
+    if (bf16) return __uint_as_float(bits << 16);
+    return __half2float(__ushort_as_half((uint16_t)bits));
+}
+
+#include "backend/cuda/runtime/few_columns.cuh"
+
+bool sli_few_columns_fit(const sli_cuda_product *p) {
+    const bool narrow = p->math == SL_BF16 || p->math == SL_F16;
+    const bool shape = p->a.transposed && !p->b.transposed && p->n > 8 && p->n % 8 == FEW_COLUMNS && p->batch <= 1;
+    return narrow && shape && !p->d_narrow && !p->bias && p->a.row % 2 == 0 && p->b.row % 8 == 0 &&
+           p->a.row >= (p->m + 1) / 2 * 2 && sli_alignment(p->d, p->d_row, 0, sizeof(float)) == 16 &&
+           sli_alignment(p->b.data, p->b.row, 0, 2) == 16 && sli_alignment(p->a.data, p->a.row, 0, 2) >= 4;
+}
+
+void sli_few_columns_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *p) {
+    const int64_t at = p->n - FEW_COLUMNS;
+    const few_columns_args a = {(const uint16_t *)p->a.data,
+                                (const uint16_t *)p->b.data + at,
+                                (float *)p->d + at,
+                                p->m,
+                                p->k,
+                                p->a.row,
+                                p->b.row,
+                                p->d_row,
+                                p->beta != 0.0f};
+    const unsigned blocks = (unsigned)((p->m + FEW_COLUMNS_M - 1) / FEW_COLUMNS_M);
+    if (p->math == SL_BF16)
+        few_columns<true><<<blocks, 32 * FEW_COLUMNS_WARPS, 0, stream>>>(a);
+    else
+        few_columns<false><<<blocks, 32 * FEW_COLUMNS_WARPS, 0, stream>>>(a);
+    (void)SLI_LAUNCHED(queue, "last columns of a product");
+}

@@ -1,0 +1,47 @@
+/* The last four columns of a sum over time, D[m][4] = or += A^T B: the kernel without its launch. Row k of A has m 16-bit operands side by
+ * side, of B four. */
+#ifndef SLI_CUDA_FEW_COLUMNS_CUH
+#define SLI_CUDA_FEW_COLUMNS_CUH
+
+enum { FEW_COLUMNS = 4, FEW_COLUMNS_WARPS = 16, FEW_COLUMNS_M = 64 };
+
+typedef struct few_columns_args {
+    const uint16_t *a, *b; /* [k][a_row], pairs are read whole; [k][b_row], aligned to 8 bytes */
+    float *d;              /* [m][d_row] */
+    int64_t m, k, a_row, b_row, d_row;
+    bool add;
+} few_columns_args;
+
+/* A block has 64 rows of D, a lane two of them; warps take every 16th k, and their sums are added in order. */
+template <bool bf16>
+static __global__ void __launch_bounds__(32 * FEW_COLUMNS_WARPS)
+    few_columns(const __grid_constant__ few_columns_args a) {
+    __shared__ float part[FEW_COLUMNS_WARPS][FEW_COLUMNS_M][FEW_COLUMNS];
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int64_t first = (int64_t)blockIdx.x * FEW_COLUMNS_M, row = first + 2 * lane;
+    float sum[2][FEW_COLUMNS] = {};
+    if (row < a.m)
+#pragma unroll 4
+        for (int64_t k = warp; k < a.k; k += FEW_COLUMNS_WARPS) {
+            const uint32_t pair = *reinterpret_cast<const uint32_t *>(a.a + k * a.a_row + row);
+            const uint2 four = *reinterpret_cast<const uint2 *>(a.b + k * a.b_row);
+            const float x[2] = {few_columns_wide<bf16>(pair), few_columns_wide<bf16>(pair >> 16)};
+            const float y[FEW_COLUMNS] = {few_columns_wide<bf16>(four.x), few_columns_wide<bf16>(four.x >> 16),
+                                          few_columns_wide<bf16>(four.y), few_columns_wide<bf16>(four.y >> 16)};
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+#pragma unroll
+                for (int j = 0; j < FEW_COLUMNS; j++) sum[i][j] = fmaf(x[i], y[j], sum[i][j]);
+        }
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < FEW_COLUMNS; j++) part[warp][2 * lane + i][j] = sum[i][j];
+    __syncthreads();
+    const int mine = (int)threadIdx.x / FEW_COLUMNS, column = (int)threadIdx.x % FEW_COLUMNS;
+    if (mine >= FEW_COLUMNS_M || first + mine >= a.m) return;
+    float total = 0;
+    for (int w = 0; w < FEW_COLUMNS_WARPS; w++) total += part[w][mine][column];
+    float *to = a.d + (first + mine) * a.d_row + column;
+    *to = a.add ? *to + total : total;
+}
+
+#endif
