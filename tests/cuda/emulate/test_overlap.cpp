@@ -469,7 +469,7 @@ gradients run(const sli_call *call, int piece) {
     return world.given;
 }
 
-const struct {
+const struct trial {
     const char *text;
     sli_persist_kind kind;
     int batch; /* of the call; 0: the plan's */
@@ -491,24 +491,31 @@ const struct {
     {"lstm:b64_t700_i509_h511_tf32_bi_train", SLI_PERSIST_KIND_GRID, 0, false, 1},
 };
 
+/* An empty world, and the trial's call in it; every other one has fresh gradients. */
+bool begin_trial(const trial &t, uint64_t seed, sli_problem *p, sli_call *call) {
+    if (sli_problem_parse(t.text, p) != SL_OK) return false;
+    world = bench();
+    world.caps.kind = SLI_DEVICE_CUDA;
+    world.caps.compute_capability = 90;
+    world.caps.multiprocessors = 132;
+    world.caps.shared_memory = 227 << 10;
+    world.caps.l2_bytes = 50 << 20;
+    world.kind = t.kind;
+    world.fresh = (seed + (uint64_t)(&t - trials)) % 2 == 0;
+    const int planned = p->batch;
+    if (t.batch > 0) p->batch = t.batch;
+    *call = call_of(*p, planned);
+    if (t.adds) call->accumulate = 1u << SLI_RNN_X;
+    return true;
+}
+
 } // namespace
 
 EMULATE_CASE("overlap: pieces with products beside them do what one piece does, in order") {
     for (const auto &t : trials) {
         sli_problem p;
-        if (sli_problem_parse(t.text, &p) != SL_OK) return emulate_say("%s is no problem", t.text);
-        world = bench();
-        world.caps.kind = SLI_DEVICE_CUDA;
-        world.caps.compute_capability = 90;
-        world.caps.multiprocessors = 132;
-        world.caps.shared_memory = 227 << 10;
-        world.caps.l2_bytes = 50 << 20;
-        world.kind = t.kind;
-        const int planned = p.batch;
-        if (t.batch > 0) p.batch = t.batch;
-        world.fresh = (seed + (uint64_t)(&t - trials)) % 2 == 0;
-        sli_call call = call_of(p, planned);
-        if (t.adds) call.accumulate = 1u << SLI_RNN_X;
+        sli_call call;
+        if (!begin_trial(t, seed, &p, &call)) return emulate_say("%s is no problem", t.text);
         const gradients whole = run(&call, 0);
         const int spans = world.launches;
         for (int piece = 1; piece <= 5 && world.wrong.empty(); piece++) {
@@ -537,18 +544,9 @@ static bool is_kept(const sli_call *call, const range &r) {
 EMULATE_CASE("overlap: late sums are those of a call without, and read what is kept") {
     for (const auto &t : trials) {
         sli_problem p;
-        if (sli_problem_parse(t.text, &p) != SL_OK) return emulate_say("%s is no problem", t.text);
+        sli_call call;
+        if (!begin_trial(t, seed, &p, &call)) return emulate_say("%s is no problem", t.text);
         if (!p.train) continue;
-        world = bench();
-        world.caps.kind = SLI_DEVICE_CUDA;
-        world.caps.compute_capability = 90;
-        world.caps.multiprocessors = 132;
-        world.caps.shared_memory = 227 << 10;
-        world.caps.l2_bytes = 50 << 20;
-        world.kind = t.kind;
-        const int planned = p.batch;
-        if (t.batch > 0) p.batch = t.batch;
-        sli_call call = call_of(p, planned);
         const gradients at_once = run(&call, 0);
         call.late = true;
         int late = 0, sums = 0;
