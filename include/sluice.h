@@ -480,7 +480,8 @@ typedef struct sl_profile_part {
 SL_API sl_status sl_run_profile_begin(sl_run *run);
 SL_API sl_status sl_run_profile_end(sl_run *run, sl_profile_part parts[SL_PROFILE_PARTS]);
 /* What a recurrent layer (a stack, one direction) took of a time step in the last profile; in seconds, with the products that
- * belong to it. 0 if `index` is past the last. */
+ * belong to it, but for a layer's weight gradients that run beside the layer below ("late" in the plan). 0 if `index` is past the
+ * last. */
 typedef struct sl_step_time {
     const char *layer, *problem, *kernel; /* the plan's */
     double predicted;                     /* forward and backward, if the plan trains; negative: no prediction */

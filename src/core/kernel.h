@@ -157,7 +157,7 @@ typedef struct sli_call {
     bool training;       /* dropout and zoneout draw; saved data will be used */
     bool recompute;      /* the segment's forward is being repeated: write no metrics */
     /* Backward: sums into d_param may go on beside the calls that follow, up to the next one with this bit or to the device's
-     * `settle`. The call's scratch, saved, in and d_out stay as they are until then. */
+     * `settle`. The call's scratch, saved, in and d_out stay as they are until then, and nobody else looks at d_param. */
     bool late;
     bool
         beside; /* independent of the calls with this bit before and after it: they may run side by side, up to `settle` */

@@ -352,11 +352,22 @@ static bool leaves_idle(const sl_plan *plan, const sli_step *step) {
     return step->backward && step->kernel->idle && step->kernel->idle(&step->problem, &plan->caps) >= least;
 }
 
+/* A step that comes later in backward adds to the gradient of one of this step's parameters: of tied weights. */
+static bool is_tied_below(const sl_plan *plan, int step) {
+    for (int i = 0; i < step; i++)
+        for (int k = 0; k < SLI_MAX_PARAM && plan->steps[i].backward; k++)
+            for (int own = 0; own < SLI_MAX_PARAM; own++) {
+                const int parameter = plan->steps[step].emit.param[own];
+                if (parameter >= 0 && parameter == plan->steps[i].emit.param[k]) return true;
+            }
+    return false;
+}
+
 static void choose_late(sl_plan *plan) {
     bool idle_follows = false; /* in the order of backward, after step i */
     for (int i = 0; i < plan->step_count; i++) {
         sli_step *step = &plan->steps[i];
-        const bool sums = step->backward && step->kernel->sums_late;
+        const bool sums = step->backward && step->kernel->sums_late && !is_tied_below(plan, i);
         step->late = idle_follows && sums && plan->segments == 1 && !plan->no_late;
         if (sli_op_is_recurrent(step->problem.op) && step->backward) idle_follows = leaves_idle(plan, step);
     }

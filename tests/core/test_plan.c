@@ -214,6 +214,31 @@ TEST(plan_late_sums_keep_their_memory) {
     sl_plan_free(plan);
 }
 
+/* An embedding that the logits are tied to adds to the gradient that they would still be adding to. */
+TEST(plan_tied_sums_are_not_late) {
+    for (int tied = 0; tied < 2; tied++) {
+        sl_model *model;
+        sl_plan *plan;
+        REQUIRE_OK(sl_model_new(NULL, &model));
+        REQUIRE_OK(sl_model_add_tokens(model, "tokens", 1000));
+        sl_embedding embedding = {.vocabulary = 1000, .units = 650};
+        REQUIRE_OK(sl_model_add_embedding(model, "embedding", &embedding, NULL));
+        sl_recurrent lstm = {.units = 650, .return_sequences = 1};
+        REQUIRE_OK(sl_model_add_recurrent(model, "lstm", SL_LSTM, &lstm, NULL));
+        sl_dense logits = {.units = 1000, .tied_to = tied ? "embedding" : NULL};
+        REQUIRE_OK(sl_model_add_dense(model, "logits", &logits, NULL));
+        sl_plan_options options = training(20, 35);
+        options.device = "cuda:sm_90";
+        options.dtype = SL_BF16;
+        options.require = "cuda:";
+        REQUIRE_OK(sl_plan_new(model, &options, &plan));
+        const sli_step *dense = recurrent_step(plan, 0) + 1;
+        CHECK(dense->problem.op == SLI_OP_DENSE && dense->late == !tied);
+        sl_plan_free(plan);
+        sl_model_free(model);
+    }
+}
+
 typedef struct counter {
     size_t live, largest;
     long calls;

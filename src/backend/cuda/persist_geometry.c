@@ -303,9 +303,10 @@ static double exchange_us(const sli_persist_geometry *g, const sli_caps *caps) {
 static double stream_us(const sli_persist_geometry *g, const sli_caps *caps) {
     const double slab = (double)sli_persist_warps(g) * g->tiles_m * TILE_BYTES, asked = 2 * slab * (double)ring(g);
     if (streamed(g) <= 0) return 0;
-    const double bytes = slab * streamed(g) - asked, all = bytes * sli_persist_group(g) * g->directions;
+    const double bytes = fmax(0, slab * streamed(g) - asked), all = bytes * sli_persist_group(g) * g->directions;
     const double near = rates.stream_near * (double)(caps->l2_bytes ? caps->l2_bytes : 1);
-    return fmax(bytes / fmin(rates.stream_rate, asked / rates.stream_latency), (all - near) / rates.stream_memory);
+    const double brought = bytes / fmin(rates.stream_rate, asked / rates.stream_latency);
+    return fmax(brought, (all - near) / rates.stream_memory);
 }
 
 static double flops_a_cycle(sl_dtype math, bool turns) {
