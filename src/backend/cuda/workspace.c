@@ -36,21 +36,18 @@ size_t sli_cuda_pad_bytes(const sli_caps *caps, sl_dtype math, int64_t m, int64_
 }
 
 /* Tensor cores read tf32 operands along k alone: of operands stored [k][m] and [k][n], cuBLASLt's kernels transpose every tile in
- * shared memory. cuBLASLt 13.1 on an H200, m x n x k, us as they are and from transposed copies: 2048 x 512 x 1600: 26 and 14,
- * x 3200: 48 and 23; 4096 x 1024 x 3200: 112 and 70; 10000 x 1500 x 700: 149 and 99; 8192 x 2048 x 1600: 243 and 175, x 3200:
- * 434 and 338. Small products go from 140 FLOP a ps to 210, of large ones each further element of D wins less. Rows that are no
- * multiple of 16 bytes in D win nothing. A copy is read and written at 4 MB a us; one launch makes all. */
+ * shared memory. cuBLASLt 13.1 on an H200, m x n x k of random operands, us as they are and from transposed copies: 4096 x 1024 x
+ * 1600: 64 and 43; 8192 x 2048 x 1600: 281 and 180, x 3200: 558 and 352; 16384 x 4096 x 800: 695 and 375: 3 to 6 us for 10^9
+ * multiplied elements. Rows that are no multiple of 16 bytes in D win nothing. What copying costs is from whole training passes with
+ * copies and without (31 shapes, layers_h200_2026-11-22 beside the day before): 1 to 1.5 MB a us, 0.6 to 0.9 of rows of more than
+ * 24 KB. By these constants all shapes of which copies made a pass slower by more than 1% go without, and those that gained most with. */
 double sli_cuda_transpose_gain(const sli_caps *caps, sl_dtype math, int64_t m, const int64_t n[2], int64_t width,
                                int64_t k) {
-    const double small = 2 / 140e6 - 2 / 210e6, base = 6e-3, further = 1.9e-9; /* us an element and k; us a k */
-    const double launch = 2, bytes_a_us = 4e6;
+    const double won = 5e-9, launch = 2, bytes_a_us = m > 6144 ? 0.7e6 : 1.0e6; /* us an element and k; us */
     if (caps->compute_capability < 90 || math != SL_TF32) return 0;
     double saved = 0;
-    for (int i = 0; i < 2; i++) {
-        if (sli_cuda_pad_columns(caps, math, m, n[i], k) % 4 != 0) continue;
-        const double elements = (double)m * (double)n[i], few = small * elements, many = base + further * elements;
-        saved += (double)k * (few < many ? few : many);
-    }
+    for (int i = 0; i < 2; i++)
+        if (sli_cuda_pad_columns(caps, math, m, n[i], k) % 4 == 0) saved += won * (double)m * (double)n[i] * (double)k;
     return saved - 2 * sizeof(float) * (double)width * (double)k / bytes_a_us - launch;
 }
 

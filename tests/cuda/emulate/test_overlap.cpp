@@ -487,8 +487,8 @@ const struct trial {
     {"lstm:b33_t900_i64_h100_f32_bi", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},
     {"lstm:b64_t900_i64_h100_f16_bi_train+recompute", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},
     {"gru:b64_t900_i64_h100_tf32_train+recompute", SLI_PERSIST_KIND_GRID, 0, false, 0},
-    {"lstm:b64_t768_i512_h512_tf32_train", SLI_PERSIST_KIND_GRID, 0, false, 2},
-    {"lstm:b64_t700_i509_h511_tf32_bi_train", SLI_PERSIST_KIND_GRID, 0, false, 1},
+    {"lstm:b20_t410_i1500_h1500_tf32_train", SLI_PERSIST_KIND_GRID, 0, false, 1},
+    {"lstm:b20_t35_i1500_h1500_tf32_train", SLI_PERSIST_KIND_GRID, 0, false, 2}, /* one chunk */
 };
 
 /* An empty world, and the trial's call in it; every other one has fresh gradients. */
@@ -521,9 +521,10 @@ EMULATE_CASE("overlap: pieces with products beside them do what one piece does, 
         for (int piece = 1; piece <= 5 && world.wrong.empty(); piece++) {
             const gradients cut = run(&call, piece);
             if (cut != whole) complain("gradients are summed in another order");
-            if (piece == 1 && (world.launches <= spans || world.beside == 0)) complain("nothing was cut");
+            if (piece == 1 && p.steps > call.chunk && (world.launches <= spans || world.beside == 0))
+                complain("nothing was cut");
             if ((world.transposed > 0) != (t.transposes > 0)) complain("copies were made, or not");
-            if (piece == 2 && (world.transposed_in_lanes > 1) != (t.transposes > 1)) complain("lanes, or none");
+            if ((world.transposed_in_lanes > 0) != (t.transposes > 1)) complain("lanes, or none");
         }
         if (!world.wrong.empty())
             return emulate_say("%s, pieces of %d chunks: %s", t.text, world.piece, world.wrong.c_str());
