@@ -367,8 +367,8 @@ static void choose_late(sl_plan *plan) {
     bool idle_follows = false; /* in the order of backward, after step i */
     for (int i = 0; i < plan->step_count; i++) {
         sli_step *step = &plan->steps[i];
-        const bool sums = step->backward && step->kernel->sums_late && !is_tied_below(plan, i);
-        step->late = idle_follows && sums && plan->segments == 1 && !plan->no_late;
+        const bool sums = step->backward && step->kernel->sums_late;
+        step->late = idle_follows && sums && plan->segments == 1 && !plan->no_late && !is_tied_below(plan, i);
         if (sli_op_is_recurrent(step->problem.op) && step->backward) idle_follows = leaves_idle(plan, step);
     }
 }

@@ -1,31 +1,8 @@
 /* Fresh gradients: in a whole training step the first to come to a parameter's gradient writes it, and the update leaves it. However
  * steps are mixed with other calls, all must be as if gradients began with zeros: as with gradients and update one by one. */
-#include "core/run.h"
-#include "test.h"
+#include "run_rig.h"
 
-enum { B = 3, T = 40, LONG = 1400, V = 5, UNITS = 6, MOST = 512 };
-
-typedef struct rig {
-    sl_plan *plan;
-    sl_params *params;
-    sl_run *run;
-} rig;
-
-static rig make_rig(const sl_model *model, sl_plan_options options) {
-    rig r;
-    REQUIRE_OK(sl_plan_new(model, &options, &r.plan));
-    REQUIRE_OK(sl_params_new(r.plan, &r.params));
-    REQUIRE_OK(sl_params_init(r.params, 3));
-    REQUIRE_OK(sl_run_new(r.plan, r.params, &r.run));
-    REQUIRE_OK(sl_run_set_seed(r.run, 8));
-    return r;
-}
-
-static void free_rig(rig *r) {
-    sl_run_free(r->run);
-    sl_params_free(r->params);
-    sl_plan_free(r->plan);
-}
+enum { T = 40, UNITS = 6, MOST = 512 };
 
 /* tokens -> embedding -> recurrent layers of many kinds -> dense, whose weights are the embedding's if `tied` */
 static sl_model *model_of(bool tied) {
@@ -61,21 +38,11 @@ static sl_plan_options options_on(const char *device) {
                              .device = device};
 }
 
-typedef struct batch_data {
-    int32_t tokens[LONG * B], labels[LONG * B], lengths[B];
-    const void *inputs[1];
-    sl_batch batch;
-} batch_data;
-
 /* Number k; the fifth is smaller than the plan, and so not replayed. Token 0 does not come in all of them. */
 static void fill(batch_data *d, int k, int most) {
     const int rows = k == 5 ? B - 1 : B, steps = k == 5 ? most - 3 : most;
+    fill_batch(d, k, rows, steps);
     for (int i = 0; i < LONG * B; i++) d->tokens[i] = 1 + (i * i + 3 * k) % (V - 1 - k % 2);
-    for (int i = 0; i < LONG * B; i++) d->labels[i] = (i + k) % V;
-    for (int b = 0; b < B; b++) d->lengths[b] = b == k % B ? steps - 1 : steps;
-    d->inputs[0] = d->tokens;
-    d->batch =
-        (sl_batch){.batch = rows, .steps = steps, .inputs = d->inputs, .lengths = d->lengths, .targets = d->labels};
 }
 
 static bool is_fresh(const rig *r, const char *name) {
@@ -165,7 +132,7 @@ static void disturb(const rig *r, const sl_batch *batch, int k) {
 }
 
 static void compare(const sl_model *model, sl_plan_options options) {
-    rig whole = make_rig(model, options), parts = make_rig(model, options);
+    rig whole = make_rig_on(model, options, options.device), parts = make_rig_on(model, options, options.device);
     for (int k = 0; k < 12; k++) {
         batch_data d;
         fill(&d, k, options.steps);
@@ -204,23 +171,23 @@ TEST(fresh_steps_equal_gradients_and_update) {
 TEST(fresh_parameters_are_those_that_rows_come_to_first) {
     for (int tied = 0; tied < 2; tied++) {
         sl_model *model = model_of(tied);
-        rig r = make_rig(model, options_on("far:fresh"));
+        rig r = make_rig_on(model, options_on("far:fresh"), "far:fresh");
         CHECK(r.plan->any_fresh && is_fresh(&r, "before.bias") && is_fresh(&r, "projected.peephole"));
         CHECK(!is_fresh(&r, "both.forward.kernel")); /* a row of the CPU takes both directions */
         CHECK(is_fresh(&r, "hidden.bias") && is_fresh(&r, "logits.bias"));
         CHECK(is_fresh(&r, "embedding.embeddings") == tied);
         free_rig(&r);
-        r = make_rig(model, options_on("far:wide"));
+        r = make_rig_on(model, options_on("far:wide"), "far:wide");
         CHECK(r.plan->any_fresh && is_fresh(&r, "both.forward.kernel") && is_fresh(&r, "both.backward.recurrent_bias"));
         CHECK(!is_fresh(&r, "plain.kernel") && !is_fresh(&r, "hidden.kernel"));
         CHECK(!is_fresh(&r, "embedding.embeddings"));
         free_rig(&r);
-        r = make_rig(model, options_on("far"));
+        r = make_rig_on(model, options_on("far"), "far");
         CHECK(!r.plan->any_fresh);
         free_rig(&r);
         sl_plan_options options = options_on("far:fresh");
         options.loss = SL_LOSS_NONE;
-        r = make_rig(model, options);
+        r = make_rig_on(model, options, options.device);
         CHECK(!r.plan->any_fresh);
         free_rig(&r);
         sl_model_free(model);
@@ -238,12 +205,12 @@ TEST(fresh_is_nothing_where_time_is_cut) {
     sl_plan_options options = options_on("far:fresh");
     options.loss = SL_LOSS_MSE;
     options.steps = LONG;
-    rig r = make_rig(model, options);
+    rig r = make_rig_on(model, options, options.device);
     CHECK(r.plan->any_fresh && r.plan->segments == 1);
     sl_plan_memory(r.plan, &memory);
     free_rig(&r);
     options.memory_limit = memory.params_block + memory.run_block - 1;
-    r = make_rig(model, options);
+    r = make_rig_on(model, options, options.device);
     CHECK(!r.plan->any_fresh && r.plan->segments > 1);
     free_rig(&r);
     sl_model_free(model);
@@ -263,7 +230,7 @@ TEST(fresh_gradients_that_are_not_finite_are_forgotten) {
                                    .optimizer = {.kind = SL_ADAM},
                                    .clip = {(sl_clip_kind)clip, 1},
                                    .device = "far:fresh"};
-        rig whole = make_rig(model, options), parts = make_rig(model, options);
+        rig whole = make_rig_on(model, options, options.device), parts = make_rig_on(model, options, options.device);
         CHECK(whole.plan->any_fresh);
         for (int k = 0; k < 5; k++) {
             const float target = 2;

@@ -1,35 +1,11 @@
 /* Whole training steps and recordings: replays equal work done anew, results are collected late and in order, what is not
  * finite changes nothing, nothing is uploaded twice. */
-#include "core/run.h"
-#include "test.h"
+#include "run_rig.h"
 
-enum { B = 3, T = 700, LONG = 1400, V = 5, STEPS = 7 }; /* LONG: enough rows for two chunks on any device */
-
-typedef struct rig {
-    sl_plan *plan;
-    sl_params *params;
-    sl_run *run;
-} rig;
-
-static rig make_rig_on(const sl_model *model, sl_plan_options options, const char *device) {
-    rig r;
-    options.device = device;
-    REQUIRE_OK(sl_plan_new(model, &options, &r.plan));
-    REQUIRE_OK(sl_params_new(r.plan, &r.params));
-    REQUIRE_OK(sl_params_init(r.params, 3));
-    REQUIRE_OK(sl_run_new(r.plan, r.params, &r.run));
-    REQUIRE_OK(sl_run_set_seed(r.run, 8));
-    return r;
-}
+enum { T = 700, STEPS = 7 };
 
 static rig make_rig(const sl_model *model, sl_plan_options options) {
     return make_rig_on(model, options, test_device);
-}
-
-static void free_rig(rig *r) {
-    sl_run_free(r->run);
-    sl_params_free(r->params);
-    sl_plan_free(r->plan);
 }
 
 /* tokens -> embedding -> dropout -> LSTM with recurrent dropout, stateful -> dense */
@@ -55,22 +31,6 @@ static const sl_plan_options training_options = {.batch = B,
                                                  .optimizer = {.kind = SL_ADAM},
                                                  .clip = {SL_CLIP_GLOBAL_NORM, 0.5}};
 
-/* One batch; call k of a training has other tokens, labels and lengths. */
-typedef struct batch_data {
-    int32_t tokens[LONG * B], labels[LONG * B], lengths[B];
-    const void *inputs[1];
-    sl_batch batch;
-} batch_data;
-
-static void fill(batch_data *d, int k, int rows, int steps) {
-    for (int i = 0; i < LONG * B; i++) d->tokens[i] = (i * i + 3 * k) % V;
-    for (int i = 0; i < LONG * B; i++) d->labels[i] = (i + k) % V;
-    for (int b = 0; b < B; b++) d->lengths[b] = b == k % B ? steps - 1 : steps;
-    d->inputs[0] = d->tokens;
-    d->batch =
-        (sl_batch){.batch = rows, .steps = steps, .inputs = d->inputs, .lengths = d->lengths, .targets = d->labels};
-}
-
 static void same_params(const rig *a, const rig *b) {
     for (int i = 0; i < sl_params_count(a->params); i++) {
         int rows, columns;
@@ -95,7 +55,7 @@ static void same_states(const rig *a, const rig *b) {
 
 /* A last batch of the text is shorter, one of an array has fewer rows: these are not replayed. */
 static void fill_kth(batch_data *d, int k, int steps) {
-    fill(d, k, k == 4 ? B - 1 : B, k == 5 ? steps - 2 : steps);
+    fill_batch(d, k, k == 4 ? B - 1 : B, k == 5 ? steps - 2 : steps);
 }
 
 TEST(run_step_equals_gradients_and_update) {
@@ -255,7 +215,7 @@ TEST(run_steps_are_collected_in_order) {
     same_states(&late, &at_once);
     CHECK_FAILS(sl_run_step_result(late.run, &result), SL_ERR_USAGE, "no step waits");
     batch_data d;
-    fill(&d, 0, B, T);
+    fill_batch(&d, 0, B, T);
     CHECK_FAILS(sl_run_step(late.run, &d.batch, 0, NAN), SL_ERR_NUMBERS, "learning rate");
     d.batch.targets = NULL;
     CHECK_FAILS(sl_run_step(late.run, &d.batch, 0, 0.1), SL_ERR_USAGE, "targets");
@@ -401,7 +361,7 @@ TEST(run_replays_submit_nothing_and_upload_what_changed) {
     count_ops(&r, &counted);
     for (int k = 0; k < 3; k++) {
         int uploaded = uploads, submitted = submissions;
-        fill(&d, k, B, T);
+        fill_batch(&d, k, B, T);
         REQUIRE_OK(sl_run_step(r.run, &d.batch, (uint32_t)k, 0.05));
         REQUIRE_OK(sl_run_step_result(r.run, &result));
         CHECK(uploads - uploaded == 4); /* tokens, labels, lengths, scalars */
@@ -415,7 +375,7 @@ TEST(run_replays_submit_nothing_and_upload_what_changed) {
         CHECK((submissions > submitted) == (k == 0));
     }
     CHECK(recordings == 2);
-    fill(&d, 0, B, T - 1);
+    fill_batch(&d, 0, B, T - 1);
     int submitted = submissions;
     REQUIRE_OK(sl_run_evaluate(r.run, &d.batch, &result)); /* not of full size */
     CHECK(recordings == 2 && submissions > submitted && unbooked == 0);
@@ -432,7 +392,7 @@ TEST(run_replays_submit_nothing_and_upload_what_changed) {
         int uploaded = uploads;
         submitted = submissions;
         float y[V];
-        fill(&d, k, 1, 1);
+        fill_batch(&d, k, 1, 1);
         d.batch.lengths = NULL;
         d.batch.targets = NULL;
         REQUIRE_OK(sl_run_forward(r.run, &d.batch));
@@ -461,7 +421,7 @@ TEST(run_recording_that_fails_is_ended) {
     sli_device_ops failing;
     batch_data d;
     sl_result a, b;
-    fill(&d, 0, B, T);
+    fill_batch(&d, 0, B, T);
     count_ops(&r, &failing);
     failing.submit = fail_submit;
     CHECK_FAILS(sl_run_step(r.run, &d.batch, 0, 0.1), SL_ERR_DEVICE, "the device fell off");
@@ -512,7 +472,7 @@ TEST(run_loss_scaling_is_kept_beside_the_parameters) {
     batch_data d;
     sl_result a, b;
     double x[V * 6], y[V * 6];
-    fill(&d, 0, B, T);
+    fill_batch(&d, 0, B, T);
     REQUIRE_OK(sl_run_gradients(plain.run, &d.batch, NULL, 0, 0, 1, &a));
     REQUIRE_OK(sl_run_gradient(plain.run, "logits.kernel", x, V * 6));
     for (int k = 0; k < 2; k++) {
