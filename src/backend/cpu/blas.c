@@ -115,7 +115,7 @@ const sli_blas *sli_blas_get(const char **why) {
 #endif
 
 const sli_blas *sli_blas_for(sli_isa isa, const char **why) {
-    if (isa != SLI_ISA_BASE && isa != SLI_ISA_AVX2) return sli_blas_get(why);
+    if (isa == SLI_ISA_NEON) return sli_blas_get(why);
     if (why) *why = "own matrix products";
     return NULL;
 }

@@ -1,27 +1,26 @@
-/* What a call of cpu:fused is predicted to take: W x of each chunk, its steps, and backward the sums over its time. */
+/* What a call of cpu:fused is predicted to take: W x, the steps, and backward the sums over its time. */
+#include <math.h>
 #include "backend/cpu/fused.h"
 
-/* Of `rows` rows of a chunk of chunk_rows. */
-static double input_product(const sli_problem *p, const sli_panel_ops *ops, const sli_cpu_machine *machine, double rows,
-                            double chunk_rows) {
+/* W x of so many rows, by all threads. */
+static double input_product(const sli_problem *p, const sli_panel_ops *ops, const sli_cpu_machine *machine,
+                            double rows) {
     const double columns = (double)sli_op_gates(p->op) * p->units, bytes = columns * p->inputs * sizeof(float);
     const int threads = machine->threads;
-    if (!sli_fused_packs_inputs(p) || (p->dtype == SL_F32 && chunk_rows > SLI_FUSED_FEW_INPUTS))
-        return sli_cost_product(machine, p->dtype, rows, columns, p->inputs);
+    const double piece = fmin(rows, (double)sli_fused_input_steps(p, ops) * p->batch);
     const sli_cost_panels panels = {.threads = threads,
-                                    .rows = (int)rows,
-                                    .flops = 2 * rows / threads * columns * p->inputs,
+                                    .rows = (int)piece,
+                                    .flops = 2 * piece / threads * columns * p->inputs,
                                     .bytes = bytes / threads,
                                     .all_bytes = bytes,
                                     .speed = ops->speed};
-    return sli_cost_step(machine, &panels) + sli_cost_team(machine, threads);
+    return rows / fmax(piece, 1) * sli_cost_step(machine, &panels);
 }
 
 double sli_fused_piece_seconds(const sli_problem *p, const sli_panel_ops *ops, const sli_cpu_machine *machine,
                                double rows, bool backward) {
-    const double chunk_rows = (double)sli_chunk_steps(p->batch, p->steps) * p->batch;
     return rows / p->batch * sli_fused_shares(p, ops, machine, backward).seconds +
-           (backward ? sli_cost_inputs(machine, p, rows) : input_product(p, ops, machine, rows, chunk_rows));
+           (backward ? sli_cost_inputs(machine, p, rows) : input_product(p, ops, machine, rows));
 }
 
 static double pass_seconds(const sli_problem *p, const sli_panel_ops *ops, const sli_cpu_machine *machine,
@@ -30,7 +29,7 @@ static double pass_seconds(const sli_problem *p, const sli_panel_ops *ops, const
     const int directions = sli_problem_directions(p);
     const double rows = (double)chunk * p->batch;
     const double beside = backward ? sli_cost_inputs(machine, p, rows) + sli_cost_sums(machine, p, rows)
-                                   : input_product(p, ops, machine, rows, rows);
+                                   : input_product(p, ops, machine, rows);
     return p->steps * sli_fused_shares(p, ops, machine, backward).seconds + (double)chunks * directions * beside;
 }
 

@@ -1,8 +1,8 @@
 /* cpu:fused: LSTM, GRU and simple RNN, forward and backward, on any instruction set.
  *
- * Forward, for every fixed chunk of steps: W x of the chunk is one product, cut over the threads. Then threads go through its
- * steps: R h' by panels (isa/panel.h), in which the gates of a unit lie side by side, and the cell on each tile while it is in L1.
- * Backward, chunks in the opposite order: dz of a step, then dh' = dz R by panels of R^T; the sums over the chunk's time
+ * Forward: threads go through the steps, each with its rows and units. W x of some steps comes first (fused_inputs.c); then, step by
+ * step, R h' by panels (isa/panel.h), in which the gates of a unit lie side by side, and the cell on each tile while it is in L1.
+ * Backward, by fixed chunks of steps, the last first: dz of a step, then dh' = dz R by panels of R^T; the sums over the chunk's time
  * afterwards, as products (sums.h).
  *
  * Threads share a step by directions, by rows of the batch, which need not wait for each other, or by units, with one barrier a
@@ -19,7 +19,7 @@
 typedef struct packing {
     const sli_problem *p;
     const sli_panel_ops *ops;
-    sli_fused_panels forward, backward;
+    sli_fused_panels forward, inputs, backward;
     sli_fused_packed at;
     const sli_call *call;
 } packing;
@@ -42,31 +42,38 @@ static sli_panel_source units_source(const packing *w, const sli_fused_panels *p
     return source;
 }
 
-/* The gates of `lanes` units: R is [G*H][H]. */
-static sli_panel_source gates_source(const packing *w, int index, const float *r) {
-    const int lanes = w->ops->lanes, h = w->p->units, unit = index * lanes;
-    sli_panel_source source = {.k = h, .vectors = w->forward.vectors, .lane_stride = h, .k_stride = 1};
+/* The gates of `lanes` units: the matrix is [G*H][k]. */
+static sli_panel_source gates_source(const packing *w, const sli_fused_panels *panels, int index, const float *from) {
+    const int lanes = w->ops->lanes, h = w->p->units, unit = index * lanes, k = panels->k;
+    sli_panel_source source = {.k = k, .vectors = panels->vectors, .lane_stride = k, .k_stride = 1};
+    if (w->p->op == SLI_OP_RNN) return units_source(w, panels, index, from, k, 1);
     for (int v = 0; v < source.vectors; v++) {
-        source.from[v] = r + ((size_t)v * (size_t)h + (size_t)unit) * (size_t)h;
+        source.from[v] = from + ((size_t)v * (size_t)h + (size_t)unit) * (size_t)k;
         source.valid[v] = h - unit < lanes ? h - unit : lanes;
     }
     return source;
 }
 
+static int panels_each(const packing *w) {
+    return all_panels(&w->forward) + all_panels(&w->inputs) + (w->p->train ? all_panels(&w->backward) : 0);
+}
+
 static void pack_panel(void *context, int index) {
     const packing *w = context;
-    const int forward = all_panels(&w->forward), each = forward + (w->p->train ? all_panels(&w->backward) : 0);
+    const int forward = all_panels(&w->forward), each = panels_each(w);
     const int part = index / each, panel = index % each, h = w->p->units;
-    const float *r = w->call->param[part * SLI_PART_PARAMS + SLI_RNN_RECURRENT];
+    const void *const *param = w->call->param + part * SLI_PART_PARAMS;
     char *packed = (char *)w->call->packed + (size_t)part * w->at.total;
-    sli_panel_source source;
-    if (panel < forward) {
-        source = w->p->op == SLI_OP_RNN ? units_source(w, &w->forward, panel, r, h, 1) : gates_source(w, panel, r);
-        w->ops->pack(packed + w->at.forward + (size_t)panel * w->forward.bytes, &source);
+    if (panel < 2 * forward) { /* there are as many of W */
+        const bool of_w = panel >= forward;
+        const sli_fused_panels *panels = of_w ? &w->inputs : &w->forward;
+        const int at = of_w ? panel - forward : panel;
+        const sli_panel_source source = gates_source(w, panels, at, param[of_w ? SLI_RNN_KERNEL : SLI_RNN_RECURRENT]);
+        w->ops->pack(packed + (of_w ? w->at.inputs : w->at.forward) + (size_t)at * panels->bytes, &source);
         return;
     }
-    source = units_source(w, &w->backward, panel - forward, r, 1, h);
-    w->ops->pack(packed + w->at.backward + (size_t)(panel - forward) * w->backward.bytes, &source);
+    const sli_panel_source source = units_source(w, &w->backward, panel - 2 * forward, param[SLI_RNN_RECURRENT], 1, h);
+    w->ops->pack(packed + w->at.backward + (size_t)(panel - 2 * forward) * w->backward.bytes, &source);
 }
 
 /* All that is added to the pre-activations; GRU: r z n s, where b'_n is s's. */
@@ -88,17 +95,15 @@ static void pack_bias(const packing *w, int part) {
 void sli_fused_pack(const sli_call *call) {
     const sli_problem *p = &call->problem;
     const sli_panel_ops *ops = sli_cpu_panels(sli_cpu_of(call), p->dtype);
-    packing w = {
-        p, ops, sli_fused_forward_panels(p, ops), sli_fused_backward_panels(p, ops), sli_fused_packed_of(p, ops), call};
-    const int each = all_panels(&w.forward) + (p->train ? all_panels(&w.backward) : 0);
-    sli_threads_for(call->threads, each * sli_problem_directions(p), pack_panel, &w);
-    for (int part = 0; part < sli_problem_directions(p); part++) {
-        pack_bias(&w, part);
-        if (sli_fused_packs_inputs(p))
-            sli_panel_gemm_pack(call->threads, ops, sli_op_gates(p->op) * p->units, p->inputs,
-                                call->param[part * SLI_PART_PARAMS + SLI_RNN_KERNEL],
-                                (char *)call->packed + (size_t)part * w.at.total + w.at.inputs);
-    }
+    packing w = {.p = p,
+                 .ops = ops,
+                 .forward = sli_fused_forward_panels(p, ops),
+                 .inputs = sli_fused_input_panels(p, ops),
+                 .backward = sli_fused_backward_panels(p, ops),
+                 .at = sli_fused_packed_of(p, ops),
+                 .call = call};
+    sli_threads_for(call->threads, panels_each(&w) * sli_problem_directions(p), pack_panel, &w);
+    for (int part = 0; part < sli_problem_directions(p); part++) pack_bias(&w, part);
 }
 
 /* --------------------------------------------------------------------------------------------------------- row -- */
@@ -133,9 +138,8 @@ void sli_fused_book(const sli_problem *p, const sli_panel_ops *ops, int threads,
     const size_t operands = (size_t)threads * sli_fused_operand_bytes(p, ops);
     booking->saved = p->train ? parts * sli_fused_saved_of(p).total : 0;
     booking->scratch_forward = parts * sli_fused_scratch_of(p, chunk, false).total + operands;
-    booking->scratch_forward += sli_fused_input_bytes(p, ops, chunk);
+    booking->scratch_forward += sli_fused_input_bytes(p, ops, threads);
     booking->scratch_backward = p->train ? parts * sli_fused_scratch_of(p, chunk, true).total + operands : 0;
-    booking->scratch_forward += sli_cpu_products_bytes(p, chunk);
     if (p->train) booking->scratch_backward += sli_cpu_products_bytes(p, chunk);
     booking->packed = parts * sli_fused_packed_of(p, ops).total;
 }

@@ -3,7 +3,7 @@
 #define SLI_CPU_FUSED_H
 
 #include "backend/cpu/fused_split.h"
-#include "backend/cpu/panel_gemm.h"
+#include "backend/cpu/isa/panel.h"
 #include "backend/cpu/sums.h"
 
 /* ----------------------------------------------------------------------------------------------------- layouts -- */
@@ -22,6 +22,8 @@ bool sli_fused_masked(const sli_problem *p);
 bool sli_fused_repeats(const sli_problem *p); /* masked steps repeat the output */
 
 sli_fused_panels sli_fused_forward_panels(const sli_problem *p, const sli_panel_ops *ops);
+/* Of W, beside those of R: the same columns. */
+sli_fused_panels sli_fused_input_panels(const sli_problem *p, const sli_panel_ops *ops);
 sli_fused_panels sli_fused_backward_panels(const sli_problem *p, const sli_panel_ops *ops);
 
 /* Offsets in bytes, for one direction; `total` is the distance to the next. */
@@ -35,20 +37,19 @@ typedef struct sli_fused_saved {
 } sli_fused_saved;
 
 typedef struct sli_fused_scratch {
-    size_t gates;            /* [chunk][B][W*H] inference: gates; backward: dz */
+    size_t gates;            /* [chunk][B][W*H] backward: dz */
     size_t c, h;             /* [B][H] inference: running c, and [2][B][H] h with masks; backward: dc, dh */
     size_t multiplied;       /* [chunk][B][H] backward: what R multiplied, where it does not lie side by side */
     size_t drop;             /* [B][H] factors of recurrent dropout */
     size_t fresh_h, fresh_c; /* [B][H] what zoneout drew for a step */
     size_t valid_from;       /* int32 [B] with repeated outputs */
     size_t place;            /* int32 [chunk][B] with masks */
-    size_t x, dx;            /* [chunk][B][I] with masks: of the valid rows alone */
+    size_t x, dx;            /* [chunk][B][I] backward with masks: of the valid rows alone */
     size_t total;
 } sli_fused_scratch;
 
 typedef struct sli_fused_packed {
-    size_t forward, backward, bias;
-    size_t inputs; /* W, for panel_gemm.h */
+    size_t forward, inputs, backward, bias;
     size_t total;
 } sli_fused_packed;
 
@@ -58,11 +59,10 @@ sli_fused_packed sli_fused_packed_of(const sli_problem *p, const sli_panel_ops *
 /* Of each thread, behind the scratch of all directions, where operands are converted: rows of one product. */
 enum { SLI_FUSED_ROWS = 64 };
 size_t sli_fused_operand_bytes(const sli_problem *p, const sli_panel_ops *ops);
-/* W is packed as well: i8, and bf16 where weights do not change in every step, so that rounding them once pays. */
-bool sli_fused_packs_inputs(const sli_problem *p);
-enum { SLI_FUSED_FEW_INPUTS = 32 }; /* rows of a chunk at most, where W in panels is faster in f32 too */
-/* With that: before those, x of a chunk, rounded, of one direction. */
-size_t sli_fused_input_bytes(const sli_problem *p, const sli_panel_ops *ops, int chunk);
+/* W x (fused_inputs.c): steps of a piece, and, forward, behind the operands of all threads: W x of a piece of all directions,
+ * [directions][panels][piece's rows][columns of a panel] in some order, and x of it, converted, of each thread. */
+int sli_fused_input_steps(const sli_problem *p, const sli_panel_ops *ops);
+size_t sli_fused_input_bytes(const sli_problem *p, const sli_panel_ops *ops, int threads);
 
 /* -------------------------------------------------------------------------------------------------------- call -- */
 /* One direction of the layer. Pointers are to step 0 of the call, unless said otherwise. */
@@ -75,8 +75,7 @@ typedef struct sli_fused_direction {
     const float *dy;  /* NULL: zero */
     int first, end;   /* steps of the chunk at work */
     int step0, step1; /* of those, in order of processing, the piece at work: all of them, or, in stack.c, some */
-    float *gates;     /* of step gates_from on; with masks those of a chunk's valid rows, one after the other */
-    int gates_from;
+    float *gates;     /* training: of step 0 on; with masks those of a chunk's valid rows, one after the other */
     float *c, *v, *h, *dropped;
     float *drop, *fresh_h, *fresh_c;
     int32_t *valid_from;
@@ -104,7 +103,11 @@ typedef struct sli_fused_work {
     sli_fused_split split;
     char *operands; /* of thread 0 */
     size_t operand_bytes;
-    char *inputs; /* x of a chunk, rounded */
+    sli_fused_panels inputs; /* forward */
+    int input_steps;
+    float *projected;
+    char *x_operands; /* of thread 0 */
+    size_t x_operand_bytes;
 } sli_fused_work;
 
 /* What one thread computes of each step: rows first_row, + row_step, ..., panels [panel0, panel1) with the tail as the last. */
@@ -113,7 +116,10 @@ typedef struct sli_fused_share {
     int first_row, row_step, rows;
     int panel0, panel1, unit0, unit1;
     int sweeps; /* how often its panels were multiplied */
-    char *operands;
+    char *operands, *x_operands;
+    float *projected[2];       /* of a direction: W x of the piece at work, its valid rows in order of processing */
+    int taken[2];              /* rows of those whose step is done */
+    ptrdiff_t projected_panel; /* floats from panel to panel */
 } sli_fused_share;
 
 /* How threads share a step, as predicted. */
@@ -163,6 +169,8 @@ bool sli_fused_repeated(const sli_fused_work *w, const sli_fused_direction *d, i
 typedef struct sli_fused_rows {
     int count;
     int row[SLI_FUSED_ROWS], at[SLI_FUSED_ROWS]; /* in the batch; in gates and dz */
+    const float *projected;                      /* forward: the share's W x, */
+    int first;                                   /* and these rows' first in it */
 } sli_fused_rows;
 /* Of rows from..: those that are valid at step t; returns where to go on. */
 int sli_fused_active(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
@@ -178,11 +186,15 @@ typedef void (*sli_fused_tile_fn)(const sli_fused_work *w, const sli_cell_step *
 void sli_fused_products(const sli_fused_work *w, const sli_fused_panels *panels, const char *weights,
                         sli_fused_share *share, const void *const *a, const sli_fused_rows *rows,
                         const sli_cell_step *step, sli_fused_tile_fn use);
+/* Where that is in the scratch. */
+void sli_fused_place_inputs(sli_fused_work *w);
+/* W x of the share's rows and units, of steps [i0, i1) of the piece. */
+void sli_fused_project(const sli_fused_work *w, int direction, const sli_fused_share *share, int i0, int i1);
 /* a[rows] = what R multiplies: rows row[] of `from`, converted where the product wants that. */
 void sli_fused_operands(const sli_fused_work *w, const sli_fused_share *share, const float *from, ptrdiff_t ld, int k,
                         const int *row, int rows, const void **a);
 
-/* The parts of a pass: a piece's W x and steps, the final states; initial gradients of states, a piece's steps; then d x of a piece
+/* The parts of a pass: a piece's steps, the final states; initial gradients of states, a piece's steps; then d x of a piece
  * alone, and the parameters' sums of a chunk without it; the states' gradients. */
 void sli_fused_forward_piece(const sli_fused_work *w);
 void sli_fused_forward_end(const sli_fused_work *w);

@@ -1,4 +1,4 @@
-/* cpu:fused, forward: W x of a chunk, then its steps. */
+/* cpu:fused, forward: steps, with W x of some before them. */
 #include <string.h>
 #include "backend/cpu/fused.h"
 
@@ -28,8 +28,8 @@ static void use_cell(const sli_fused_work *w, const sli_cell_step *step, const s
 }
 
 /* The share of step t: z = R (d h'), tile by tile, and the cell on each. */
-static void forward_step(const sli_fused_work *w, const sli_fused_direction *d, sli_fused_share *share, int t,
-                         sli_cell_step *step) {
+static void forward_step(const sli_fused_work *w, int direction, sli_fused_share *share, int t, sli_cell_step *step) {
+    const sli_fused_direction *d = &w->direction[direction];
     const size_t state = sli_fused_state(w), units = (size_t)(share->unit1 - share->unit0);
     float *const dropped = dropped_after(w, d, t);
     sli_fused_enter_step(w, d, t, step);
@@ -52,6 +52,9 @@ static void forward_step(const sli_fused_work *w, const sli_fused_direction *d, 
         const void *a[SLI_FUSED_ROWS];
         r = sli_fused_active(w, d, share, t, r, &rows);
         if (rows.count == 0) continue;
+        rows.projected = share->projected[direction];
+        rows.first = share->taken[direction];
+        share->taken[direction] += rows.count;
         sli_fused_draw(w, d, share, t, &rows);
         sli_fused_operands(w, share, from, ld, w->H, rows.row, rows.count, a);
         sli_fused_products(w, &w->forward, d->forward_panels, share, a, &rows, step, use_cell);
@@ -69,43 +72,15 @@ static void forward_steps(void *context, const sli_team *team, int member) {
         for (int k = share.direction0; k < share.direction1; k++) {
             const sli_fused_direction *d = &w->direction[k];
             const int s = d->step0 + i;
-            if (s < d->step1) forward_step(w, d, &share, sli_fused_step(d, s), &step[k]);
+            if (i % w->input_steps == 0) {
+                sli_fused_project(w, k, &share, i, i + w->input_steps);
+                share.taken[k] = 0;
+            }
+            if (s < d->step1) forward_step(w, k, &share, sli_fused_step(d, s), &step[k]);
         }
         if (w->split.units > 1) sli_team_wait(team, member);
     }
     if (w->panels->end) w->panels->end();
-}
-
-/* Gates of the chunk = W x. Where W is packed: of i8 the product was measured beside a BLAS's in f32 (Zen 3): 1.5 times as fast
- * over 100 to 700 rows, and 17 times for the one row of a step. In f32 panels are faster for few rows: 2.5 times for one. */
-static void project(const sli_fused_work *w, const sli_fused_direction *d) {
-    if (d->valid == 0) return;
-    /* A piece's product is of the chunk's kind: its sums have the same order. */
-    const bool few = d->valid <= SLI_FUSED_FEW_INPUTS, piece = d->step1 - d->step0 < d->end - d->first;
-    const int first = piece ? d->first + d->step0 : d->first, rows = piece ? (d->step1 - d->step0) * w->B : d->valid;
-    const float *x = sli_fused_inputs(w, d) + (size_t)(first - d->first) * (size_t)w->B * (size_t)w->I;
-    float *gates = sli_fused_gates_at(w, d, first);
-    if (sli_fused_packs_inputs(w->p) && (w->p->dtype != SL_F32 || few)) {
-        const sli_panel_gemm g = {.ops = w->panels,
-                                  .rows = rows,
-                                  .n = sli_op_gates(w->p->op) * w->H,
-                                  .k = w->I,
-                                  .x = x,
-                                  .w = d->input_panels,
-                                  .y = gates,
-                                  .ldy = (ptrdiff_t)w->W * w->H,
-                                  .operands = w->inputs};
-        sli_panel_gemm_run(w->call, &g);
-        return;
-    }
-    const sli_sums sums = {.call = w->call,
-                           .part = d->part,
-                           .steps = d->step1 - d->step0,
-                           .rows = rows,
-                           .x = x,
-                           .gates = gates,
-                           .ld = (ptrdiff_t)w->W * w->H};
-    sli_sums_project(&sums);
 }
 
 /* The state after the last step. */
@@ -129,7 +104,6 @@ static void drop_initial(const sli_fused_work *w, const sli_fused_direction *d) 
 }
 
 void sli_fused_forward_piece(const sli_fused_work *w) {
-    for (int k = 0; k < w->directions; k++) project(w, &w->direction[k]);
     (w->split.units > 1 ? sli_threads_run : sli_threads_run_apart)(
         w->call->threads, w->split.directions * w->split.rows * w->split.units, forward_steps, (void *)w);
 }

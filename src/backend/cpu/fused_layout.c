@@ -30,14 +30,22 @@ static sli_fused_panels panels_of_units(int units, int k, const sli_panel_ops *o
     return at;
 }
 
-sli_fused_panels sli_fused_forward_panels(const sli_problem *p, const sli_panel_ops *ops) {
+static sli_fused_panels gates_panels(const sli_problem *p, const sli_panel_ops *ops, int k) {
     const int gates = sli_op_gates(p->op), h = p->units;
-    if (gates == 1) return panels_of_units(h, h, ops);
-    return (sli_fused_panels){.k = h,
+    if (gates == 1) return panels_of_units(h, k, ops);
+    return (sli_fused_panels){.k = k,
                               .vectors = gates,
                               .count = (h + ops->lanes - 1) / ops->lanes,
                               .units = ops->lanes,
-                              .bytes = ops->panel_bytes(h, gates)};
+                              .bytes = ops->panel_bytes(k, gates)};
+}
+
+sli_fused_panels sli_fused_forward_panels(const sli_problem *p, const sli_panel_ops *ops) {
+    return gates_panels(p, ops, p->units);
+}
+
+sli_fused_panels sli_fused_input_panels(const sli_problem *p, const sli_panel_ops *ops) {
+    return gates_panels(p, ops, p->inputs);
 }
 
 sli_fused_panels sli_fused_backward_panels(const sli_problem *p, const sli_panel_ops *ops) {
@@ -68,7 +76,7 @@ sli_fused_scratch sli_fused_scratch_of(const sli_problem *p, int chunk, bool bac
     const bool runs = backward || !p->train, lstm = p->op == SLI_OP_LSTM;
     const bool two = !backward && sli_fused_masked(p);
     sli_fused_scratch at = {0};
-    at.gates = place(&at.total, runs ? (size_t)chunk * state * (size_t)sli_fused_width(p) : 0);
+    at.gates = place(&at.total, backward ? (size_t)chunk * state * (size_t)sli_fused_width(p) : 0);
     at.c = place(&at.total, runs && lstm ? state : 0);
     at.h = place(&at.total, !runs ? 0 : two ? 2 * state : backward ? state : 0);
     at.multiplied =
@@ -79,7 +87,7 @@ sli_fused_scratch sli_fused_scratch_of(const sli_problem *p, int chunk, bool bac
     at.valid_from = place(&at.total, sli_fused_repeats(p) ? (size_t)p->batch : 0);
     const size_t rows = sli_fused_masked(p) ? (size_t)chunk * (size_t)p->batch : 0;
     at.place = place(&at.total, rows);
-    at.x = place(&at.total, rows * (size_t)p->inputs);
+    at.x = place(&at.total, backward ? rows * (size_t)p->inputs : 0);
     at.dx = place(&at.total, backward ? rows * (size_t)p->inputs : 0);
     return at;
 }
@@ -90,33 +98,21 @@ static size_t panels_bytes(const sli_fused_panels *panels) {
 
 sli_fused_packed sli_fused_packed_of(const sli_problem *p, const sli_panel_ops *ops) {
     const sli_fused_panels forward = sli_fused_forward_panels(p, ops), backward = sli_fused_backward_panels(p, ops);
+    const sli_fused_panels inputs = sli_fused_input_panels(p, ops);
     sli_fused_packed at = {0};
     at.forward = 0;
-    at.backward = sli_round_up(panels_bytes(&forward), SLI_ALIGN);
+    at.inputs = sli_round_up(panels_bytes(&forward), SLI_ALIGN);
+    at.backward = at.inputs + sli_round_up(panels_bytes(&inputs), SLI_ALIGN);
     at.bias = at.backward + (p->train ? sli_round_up(panels_bytes(&backward), SLI_ALIGN) : 0);
     at.total = at.bias;
     place(&at.total, (size_t)sli_fused_width(p) * (size_t)p->units);
-    at.inputs = at.total;
-    if (sli_fused_packs_inputs(p))
-        at.total += sli_round_up(sli_panel_gemm_packed(ops, sli_op_gates(p->op) * p->units, p->inputs), SLI_ALIGN);
     return at;
-}
-
-bool sli_fused_packs_inputs(const sli_problem *p) {
-    enum { SMALL = 1024 * 1024 }; /* bytes of f32's, which is multiplied so only where there are few rows */
-    const size_t bytes = (size_t)sli_op_gates(p->op) * (size_t)p->units * (size_t)p->inputs * sizeof(float);
-    return p->dtype == SL_I8 || (!p->train && (p->dtype == SL_BF16 || bytes <= SMALL));
 }
 
 size_t sli_fused_operand_bytes(const sli_problem *p, const sli_panel_ops *ops) {
     if (!ops->convert) return 0;
     const int k = p->train ? sli_op_gates(p->op) * p->units : p->units;
     return SLI_FUSED_ROWS * ops->operand_bytes(k);
-}
-
-size_t sli_fused_input_bytes(const sli_problem *p, const sli_panel_ops *ops, int chunk) {
-    const int steps = chunk < p->steps ? chunk : p->steps;
-    return sli_fused_packs_inputs(p) ? sli_panel_gemm_operands(ops, steps * p->batch, p->inputs) : 0;
 }
 
 /* -------------------------------------------------------------------------------------------------------- call -- */
@@ -134,7 +130,6 @@ static void place_scratch(const sli_fused_work *w, sli_fused_direction *d, int i
     const sli_fused_scratch at = sli_fused_scratch_of(w->p, w->call->chunk, backward);
     char *base = (char *)w->call->scratch + (size_t)index * at.total;
     if (!w->keep) {
-        d->gates = (float *)(base + at.gates);
         d->c = (float *)(base + at.c);
         d->h = (float *)(base + at.h);
     }
@@ -270,9 +265,9 @@ sli_fused_work sli_fused_begin(const sli_call *call, bool backward) {
     w.forward = sli_fused_forward_panels(p, w.panels);
     w.backward = sli_fused_backward_panels(p, w.panels);
     w.operand_bytes = sli_fused_operand_bytes(p, w.panels);
-    w.inputs = (char *)call->scratch + (size_t)w.directions * sli_fused_scratch_of(p, call->chunk, backward).total;
-    w.operands = w.inputs + sli_fused_input_bytes(p, w.panels, call->chunk);
+    w.operands = (char *)call->scratch + (size_t)w.directions * sli_fused_scratch_of(p, call->chunk, backward).total;
     w.split = split_of(&w, cpu, backward);
+    if (!backward) sli_fused_place_inputs(&w);
     for (int i = 0; i < w.directions; i++) w.direction[i] = direction_of(&w, i, backward);
     return w;
 }
@@ -297,7 +292,6 @@ void sli_fused_enter_chunk(sli_fused_work *w, int index) {
         sli_fused_direction *d = &w->direction[i];
         d->first = (d->reverse ? count - 1 - index : index) * chunk;
         d->end = d->first + chunk < w->T ? d->first + chunk : w->T;
-        d->gates_from = w->keep ? 0 : d->first;
         d->step0 = 0;
         d->step1 = d->end - d->first;
         place_rows(w, d);
@@ -353,7 +347,7 @@ size_t sli_fused_state(const sli_fused_work *w) {
 }
 
 float *sli_fused_gates_at(const sli_fused_work *w, const sli_fused_direction *d, int t) {
-    return d->gates + (size_t)((w->mask ? d->first : t) - d->gates_from) * sli_fused_state(w) * (size_t)w->W;
+    return d->gates + (size_t)(w->mask ? d->first : t) * sli_fused_state(w) * (size_t)w->W;
 }
 
 float *sli_fused_c_at(const sli_fused_work *w, const sli_fused_direction *d, int t) {

@@ -14,7 +14,7 @@ static void fetch_floats(const float *from, int count) {
     __builtin_prefetch(end - 1, 1, 2);
 }
 
-/* While the product runs: what the cell will read of these units, pieces of many rows. */
+/* While the product runs: what the cell reads or writes of these units that is kept for backward, pieces of many rows. */
 static void fetch(const sli_cell_step *s, const sli_fused_rows *rows, int first, int end) {
     for (int r = 0; r < rows->count; r++) {
         const float *gates = s->gates + rows->at[r] * s->ld_gates + first;
@@ -53,6 +53,12 @@ static group group_of(const groups *g, int index) {
     return (group){g->first + at, count, panels->vectors, count * panels->units};
 }
 
+/* W x of the rows in a panel of so many columns. */
+static const float *projected_of(const sli_fused_share *share, const sli_fused_rows *rows, int panel, int columns) {
+    if (!rows->projected) return NULL;
+    return rows->projected + (panel - share->panel0) * share->projected_panel + (ptrdiff_t)rows->first * columns;
+}
+
 /* Every other time from the last group to the first: what is left in L2 of the last weights (in L3, of more than that holds) is
  * used again. */
 void sli_fused_products(const sli_fused_work *w, const sli_fused_panels *panels, const char *weights,
@@ -80,8 +86,10 @@ void sli_fused_products(const sli_fused_work *w, const sli_fused_panels *panels,
                                       .first = first,
                                       .last = end < w->H ? end : w->H,
                                       .tile = tile,
+                                      .in = projected_of(share, rows, at.panel, at.vectors * w->panels->lanes),
+                                      .in_panel = share->projected_panel,
                                       .vectors = at.vectors};
-        fetch(step, rows, first, cells.last);
+        if (w->keep) fetch(step, rows, first, cells.last);
         w->panels->product(&product);
         use(w, step, &cells);
     }

@@ -3,6 +3,26 @@
 #include "backend/cpu/fused.h"
 #include "cell/activations.h"
 
+/* Rows of the batch before those of group `row`. */
+static int rows_before(const sli_fused_work *w, int row) {
+    const int groups = w->split.rows;
+    int before = 0;
+    if (!w->mask) return (int)((long)w->B * row / groups);
+    for (int i = 0; i < row; i++) before += (w->B - i + groups - 1) / groups;
+    return before;
+}
+
+static void place_projected(const sli_fused_work *w, const sli_fused_panels *panels, int row, sli_fused_share *share) {
+    const size_t count = (size_t)(panels->count + (panels->tail > 0));
+    const size_t columns = (size_t)(panels->vectors * w->panels->lanes), steps = (size_t)w->input_steps;
+    if (!w->projected) return;
+    share->projected_panel = (ptrdiff_t)(steps * (size_t)share->rows * columns);
+    for (size_t k = 0; k < (size_t)w->directions; k++)
+        share->projected[k] = w->projected +
+                              steps * columns * count * (k * (size_t)w->B + (size_t)rows_before(w, row)) +
+                              share->panel0 * share->projected_panel;
+}
+
 sli_fused_share sli_fused_share_of(const sli_fused_work *w, const sli_fused_panels *panels, int member) {
     const sli_fused_split *split = &w->split;
     const int unit = member % split->units, row = member / split->units % split->rows;
@@ -18,6 +38,8 @@ sli_fused_share sli_fused_share_of(const sli_fused_work *w, const sli_fused_pane
     share.unit0 = share.panel0 * panels->units;
     share.unit1 = share.panel1 == count ? w->H : share.panel1 * panels->units;
     share.operands = w->operands + (size_t)member * w->operand_bytes;
+    share.x_operands = w->x_operands + (size_t)member * w->x_operand_bytes;
+    place_projected(w, panels, row, &share);
     return share;
 }
 

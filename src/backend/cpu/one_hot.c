@@ -85,6 +85,23 @@ bool sli_one_hot_project(const sli_sums *s) {
     return true;
 }
 
+bool sli_one_hot_rows(const sli_panel_ops *panels, const void *const *x, int rows, int inputs, int *column) {
+    if (!panels->floats || inputs < LEAST_INPUTS) return false;
+    for (int r = 0; r < rows; r++)
+        if ((column[r] = column_of(x[r], inputs)) < 0) return false;
+    return true;
+}
+
+void sli_one_hot_lines(int columns, int count, const char *panels, size_t bytes, const int *column, int rows, float *to,
+                       ptrdiff_t apart) {
+    for (int i = 0; i < count; i++, panels += bytes) {
+        const float *panel = (const float *)(const void *)panels;
+        for (int r = 0; r < rows; r++)
+            memcpy(to + i * apart + (ptrdiff_t)r * columns, panel + (ptrdiff_t)column[r] * columns,
+                   (size_t)columns * sizeof *to);
+    }
+}
+
 /* ----------------------------------------------------------------------------------------------------- backward -- */
 /* Some columns of dz of a piece of gates: their sums, then into d W. */
 static void sum_rows(void *context, int index) {

@@ -14,7 +14,7 @@ typedef struct sli_cell_step {
     int act, gate_act; /* CELL_ACT_* */
     unsigned options;  /* CELL_PEEPHOLE, CELL_CLIP, CELL_ZONEOUT_H, CELL_ZONEOUT_C */
     bool keep;         /* training: gates and v stay for backward */
-    float *gates;      /* [][ld_gates] in: W x; out: activated where they are kept */
+    float *gates;      /* [][ld_gates] = activated, where they are kept; backward: those */
     ptrdiff_t ld_gates;
     const float *bias; /* [4H] or [H]: all that is added to the pre-activations; GRU r z n s */
     const float *h_prev;
@@ -48,6 +48,8 @@ typedef struct sli_cell_share {
     int rows;
     int first, last; /* units */
     float *tile;     /* forward: [panels][rows][vectors * lanes], see panel.h; may be overwritten */
+    const float *in; /* forward: W x, as in the tile, but `in_panel` floats from panel to panel */
+    ptrdiff_t in_panel;
     int vectors;
 } sli_cell_share;
 

@@ -76,26 +76,31 @@ enum { LSTM_OPTIONS = CELL_PEEPHOLE | CELL_CLIP | CELL_ZONEOUT_H | CELL_ZONEOUT_
 VF_INLINE cell_lstm_gates lstm_sums(const sli_cell_step *s, const float *x, int u, const float *z, int n) {
     const int H = s->units;
     const float *b = s->bias + u;
-    return (cell_lstm_gates){vf_load(z) + load(x, n) + load(b, n), vf_load(z + VL) + load(x + H, n) + load(b + H, n),
-                             vf_load(z + 2 * VL) + load(x + 2 * H, n) + load(b + 2 * H, n),
-                             vf_load(z + 3 * VL) + load(x + 3 * H, n) + load(b + 3 * H, n)};
+    return (cell_lstm_gates){vf_load(z) + vf_load(x) + load(b, n), vf_load(z + VL) + vf_load(x + VL) + load(b + H, n),
+                             vf_load(z + 2 * VL) + vf_load(x + 2 * VL) + load(b + 2 * H, n),
+                             vf_load(z + 3 * VL) + vf_load(x + 3 * VL) + load(b + 3 * H, n)};
 }
 
-VF_INLINE void lstm_keep(const sli_cell_step *s, float *x, cell_lstm_gates gates, int n) {
+VF_INLINE float *gates_of(const sli_cell_step *s, int at, int u) {
+    return s->gates + at * s->ld_gates + u;
+}
+
+VF_INLINE void lstm_keep(const sli_cell_step *s, int at, int u, cell_lstm_gates gates, int n) {
     const int H = s->units;
+    float *x = gates_of(s, at, u);
     store(x, gates.i, n);
     store(x + H, gates.f, n);
     store(x + 2 * H, gates.g, n);
     store(x + 3 * H, gates.o, n);
 }
 
-VF_INLINE void lstm_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, int n) {
+VF_INLINE void lstm_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, const float *x,
+                         int n) {
     const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
-    float *x = s->gates + at * s->ld_gates + u;
     const cell_lstm_forward_result r =
         cell_lstm_forward(LSTM_OPTIONS, s->act, s->gate_act, lstm_sums(s, x, u, z, n), load(s->c_prev + i, n),
                           load(s->h_prev + row * s->ld_h_prev + u, n), lstm_args(s, u, i, n));
-    if (s->keep) lstm_keep(s, x, r.gates, n);
+    if (s->keep) lstm_keep(s, at, u, r.gates, n);
     if (kind == ANY && s->v) store(s->v + i, r.v, n);
     store(s->c + i, r.c, n);
     store_h(s, row, u, i, r.h, n);
@@ -103,21 +108,22 @@ VF_INLINE void lstm_cell(const int kind, const sli_cell_step *s, int row, int at
 
 /* Without options, all cells of a call in two loops: first c, and o into the tile, then h = o act(c). In one, a processor would wait
  * for act(c) at the end of each vector: it does not look far enough ahead. */
-VF_INLINE void lstm_open(const int kind, const sli_cell_step *s, int row, int at, int u, float *z, int n) {
+VF_INLINE void lstm_open(const int kind, const sli_cell_step *s, int row, int at, int u, float *z, const float *x,
+                         int n) {
     const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
-    float *x = s->gates + at * s->ld_gates + u;
     const vf zero = vf_set(0.0f);
     const cell_lstm_forward_result cell =
         cell_lstm_forward(0, TANH(kind), SIGMOID(kind), lstm_sums(s, x, u, z, n), load(s->c_prev + i, n), zero,
                           (cell_lstm_args){.clip = zero});
-    if (s->keep) lstm_keep(s, x, cell.gates, n);
+    if (s->keep) lstm_keep(s, at, u, cell.gates, n);
     vf_store(z, cell.gates.o);
     vf_store(z + VL, cell.c);
     store(s->c + i, cell.c, n);
 }
 
-VF_INLINE void lstm_close(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, int n) {
-    (void)at;
+VF_INLINE void lstm_close(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z,
+                          const float *x, int n) {
+    (void)at, (void)x;
     const vf h = vf_load(z) * cell_act(TANH(kind), vf_load(z + VL));
     store_h(s, row, u, (size_t)row * (size_t)s->units + (size_t)u, h, n);
 }
@@ -151,47 +157,48 @@ VF_INLINE cell_gru_args gru_args(const sli_cell_step *s, size_t i, int n) {
 VF_INLINE cell_gru_pre gru_sums(const sli_cell_step *s, const float *x, int u, const float *z, int n) {
     const int H = s->units;
     const float *b = s->bias + u;
-    return (cell_gru_pre){vf_load(z) + load(x, n) + load(b, n), vf_load(z + VL) + load(x + H, n) + load(b + H, n),
-                          load(x + 2 * H, n) + load(b + 2 * H, n), vf_load(z + 2 * VL) + load(b + 3 * H, n)};
+    return (cell_gru_pre){vf_load(z) + vf_load(x) + load(b, n), vf_load(z + VL) + vf_load(x + VL) + load(b + H, n),
+                          vf_load(x + 2 * VL) + load(b + 2 * H, n), vf_load(z + 2 * VL) + load(b + 3 * H, n)};
 }
 
-VF_INLINE void gru_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, int n) {
+VF_INLINE void gru_keep(const sli_cell_step *s, int at, int u, vf reset, vf update, vf side, int n) {
+    float *x = gates_of(s, at, u);
+    store(x, reset, n);
+    store(x + s->units, update, n);
+    store(x + 3 * s->units, side, n);
+}
+
+VF_INLINE void gru_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, const float *x,
+                        int n) {
     const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
-    const int H = s->units;
-    float *x = s->gates + at * s->ld_gates + u;
     const cell_gru_pre pre = gru_sums(s, x, u, z, n);
     const cell_gru_forward_result r = cell_gru_forward(CELL_ZONEOUT_H, s->act, s->gate_act, pre,
                                                        load(s->h_prev + row * s->ld_h_prev + u, n), gru_args(s, i, n));
     (void)kind;
     if (s->keep) {
-        store(x, r.gates.r, n);
-        store(x + H, r.gates.z, n);
-        store(x + 2 * H, r.gates.n, n);
-        store(x + 3 * H, pre.s, n);
+        gru_keep(s, at, u, r.gates.r, r.gates.z, pre.s, n);
+        store(gates_of(s, at, u) + 2 * s->units, r.gates.n, n);
     }
     store_h(s, row, u, i, r.h, n);
 }
 
 /* As of LSTM, in two loops: first z and n's sum into the tile, then n and h. See cell/gru.h. */
-VF_INLINE void gru_open(const int kind, const sli_cell_step *s, int row, int at, int u, float *z, int n) {
+VF_INLINE void gru_open(const int kind, const sli_cell_step *s, int row, int at, int u, float *z, const float *x,
+                        int n) {
     (void)row;
-    const int H = s->units;
-    float *x = s->gates + at * s->ld_gates + u;
     const cell_gru_pre pre = gru_sums(s, x, u, z, n);
     const vf reset = cell_act(SIGMOID(kind), pre.r), update = cell_act(SIGMOID(kind), pre.z);
-    if (s->keep) {
-        store(x, reset, n);
-        store(x + H, update, n);
-        store(x + 3 * H, pre.s, n);
-    }
+    if (s->keep) gru_keep(s, at, u, reset, update, pre.s, n);
     vf_store(z, update);
     vf_store(z + VL, pre.n + reset * pre.s);
 }
 
-VF_INLINE void gru_close(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, int n) {
+VF_INLINE void gru_close(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, const float *x,
+                         int n) {
+    (void)x;
     const vf update = vf_load(z), fresh = cell_act(TANH(kind), vf_load(z + VL));
     const vf h = (1.0f - update) * fresh + update * load(s->h_prev + row * s->ld_h_prev + u, n);
-    if (s->keep) store(s->gates + at * s->ld_gates + u + 2 * s->units, fresh, n);
+    if (s->keep) store(gates_of(s, at, u) + 2 * s->units, fresh, n);
     store_h(s, row, u, (size_t)row * (size_t)s->units + (size_t)u, h, n);
 }
 
@@ -219,15 +226,15 @@ VF_INLINE cell_rnn_args rnn_args(const sli_cell_step *s, size_t i, int n) {
     return (cell_rnn_args){.zone_h = zone(s->fresh_h, s->options & CELL_ZONEOUT_H ? s->zone_h : 0.0f, i, n)};
 }
 
-VF_INLINE void rnn_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, int n) {
+VF_INLINE void rnn_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, const float *x,
+                        int n) {
     const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
-    float *x = s->gates + at * s->ld_gates + u;
-    const vf sum = vf_load(z) + load(x, n) + load(s->bias + u, n);
+    const vf sum = vf_load(z) + vf_load(x) + load(s->bias + u, n);
     const cell_rnn_forward_result r =
         kind != ANY ? cell_rnn_forward(0, TANH(kind), sum, sum, (cell_rnn_args){.zone_h = sum})
                     : cell_rnn_forward(CELL_ZONEOUT_H, s->act, sum, load(s->h_prev + row * s->ld_h_prev + u, n),
                                        rnn_args(s, i, n));
-    if (s->keep) store(x, r.q, n);
+    if (s->keep) store(gates_of(s, at, u), r.q, n);
     store_h(s, row, u, i, r.h, n);
 }
 
@@ -243,15 +250,17 @@ VF_INLINE void rnn_cell_back(const int kind, const sli_cell_step *s, int row, in
 
 /* -------------------------------------------------------------------------------------------------------- loops -- */
 /* Forward: panels of VL units that have `gates` vectors each, or, of one gate, of `vectors` vectors of units. */
-#define FORWARD(cell, kind, gates)                                                                         \
-    for (int u0 = share->first, step = gates > 1 ? VL : share->vectors * VL; u0 < share->last; u0 += step) \
-        for (int r = 0; r < share->rows; r++)                                                              \
-            for (int u = u0; u < u0 + step; u += VL, tile += (gates)*VL) {                                 \
-                if (u + VL <= share->last)                                                                 \
-                    cell(kind, s, share->row[r], share->at[r], u, tile, VL);                               \
-                else if (u < share->last)                                                                  \
-                    cell(kind, s, share->row[r], share->at[r], u, tile, share->last - u);                  \
-            }
+#define FORWARD(cell, kind, gates)                                                                           \
+    for (int u0 = share->first, step = gates > 1 ? VL : share->vectors * VL; u0 < share->last; u0 += step) { \
+        const float *x = share->in + (ptrdiff_t)((u0 - share->first) / step) * share->in_panel;              \
+        for (int r = 0; r < share->rows; r++)                                                                \
+            for (int u = u0; u < u0 + step; u += VL, tile += (gates)*VL, x += (gates)*VL) {                  \
+                if (u + VL <= share->last)                                                                   \
+                    cell(kind, s, share->row[r], share->at[r], u, tile, x, VL);                              \
+                else if (u < share->last)                                                                    \
+                    cell(kind, s, share->row[r], share->at[r], u, tile, x, share->last - u);                 \
+            }                                                                                                \
+    }
 #define BACKWARD(cell, kind)                                                                      \
     for (int r = 0; r < share->rows; r++) {                                                       \
         int u = share->first;                                                                     \

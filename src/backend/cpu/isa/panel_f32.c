@@ -51,6 +51,7 @@ static void pack(void *panel, const sli_panel_source *s) {
 
 const sli_panel_ops ISA(panel_f32) = {.name = "f32",
                                       .lanes = VL,
+                                      .floats = true,
                                       .panels = 12,
                                       .panel_bytes = panel_bytes,
                                       .operand_bytes = operand_bytes,

@@ -1,0 +1,139 @@
+/* W x of cpu:fused, forward: of a piece of a chunk at a time, by the thread that reads it, for its rows and units alone, as panels
+ * (panel.h) whose columns are those of R. So it is read out of the nearest caches, in the order it was written, nobody waits for
+ * anybody, and it is never as large as a chunk. A row's sums are the same in any piece. */
+#include <string.h>
+#include "backend/cpu/fused.h"
+#include "backend/cpu/one_hot.h"
+
+enum {
+    PIECE_BYTES = 512 * 1024, /* of all units: a quarter of an L2 or less */
+    WEIGHT_BYTES = 1 << 20,   /* larger W does not stay in L2 from piece to piece: */
+    INPUTS_A_ROW = 4,         /* then there are as many rows as make its bytes a few times theirs */
+    LEAST_ROWS = 64,
+    MOST_ROWS = 512
+};
+
+int sli_fused_input_steps(const sli_problem *p, const sli_panel_ops *ops) {
+    const sli_fused_panels panels = sli_fused_input_panels(p, ops);
+    const size_t columns = (size_t)sli_op_gates(p->op) * (size_t)p->units;
+    int rows = (int)(PIECE_BYTES / (columns * sizeof(float)));
+    if ((size_t)panels.count * panels.bytes > WEIGHT_BYTES && rows < p->inputs / INPUTS_A_ROW)
+        rows = p->inputs / INPUTS_A_ROW;
+    rows = rows < LEAST_ROWS ? LEAST_ROWS : rows > MOST_ROWS ? MOST_ROWS : rows;
+    const int steps = p->batch > 0 ? rows / p->batch : 1, chunk = sli_chunk_steps(p->batch, p->steps);
+    return steps < 1 ? 1 : steps < chunk ? steps : chunk;
+}
+
+/* Rows of a piece. */
+static size_t piece_rows(const sli_problem *p, const sli_panel_ops *ops) {
+    return (size_t)sli_fused_input_steps(p, ops) * (size_t)p->batch;
+}
+
+/* Floats of a row in all panels. */
+static size_t row_floats(const sli_fused_panels *panels, const sli_panel_ops *ops) {
+    return (size_t)(panels->count + (panels->tail > 0)) * (size_t)(panels->vectors * ops->lanes);
+}
+
+static size_t operand_bytes(const sli_problem *p, const sli_panel_ops *ops) {
+    return ops->convert ? piece_rows(p, ops) * ops->operand_bytes(p->inputs) : 0;
+}
+
+static size_t projected_bytes(const sli_problem *p, const sli_panel_ops *ops) {
+    const sli_fused_panels panels = sli_fused_input_panels(p, ops);
+    return sli_round_up(piece_rows(p, ops) * row_floats(&panels, ops) * sizeof(float), SLI_ALIGN);
+}
+
+size_t sli_fused_input_bytes(const sli_problem *p, const sli_panel_ops *ops, int threads) {
+    return (size_t)sli_problem_directions(p) * projected_bytes(p, ops) + (size_t)threads * operand_bytes(p, ops);
+}
+
+void sli_fused_place_inputs(sli_fused_work *w) {
+    const size_t threads = (size_t)sli_threads_count(w->call->threads);
+    w->inputs = sli_fused_input_panels(w->p, w->panels);
+    w->input_steps = sli_fused_input_steps(w->p, w->panels);
+    w->projected = (float *)(void *)(w->operands + threads * w->operand_bytes);
+    w->x_operands = (char *)w->projected + (size_t)w->directions * projected_bytes(w->p, w->panels);
+    w->x_operand_bytes = operand_bytes(w->p, w->panels);
+}
+
+/* A walk over the share's rows of a piece, in order of processing, without the masked ones. */
+typedef struct walk {
+    int step, end, row; /* steps of the piece; of the share's rows */
+} walk;
+
+/* The next rows of x, at most MOST_ROWS; how many. */
+static int next_rows(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, walk *at,
+                     const void **x) {
+    int count = 0;
+    for (; at->step < at->end; at->step++, at->row = 0) {
+        const int t = sli_fused_step(d, d->step0 + at->step);
+        for (; at->row < share->rows; at->row++) {
+            const int row = share->first_row + at->row * share->row_step;
+            if (sli_fused_place(w, d, t, row) < 0) continue;
+            if (count == MOST_ROWS) return count;
+            x[count++] = d->x + ((size_t)t * (size_t)w->B + (size_t)row) * (size_t)w->I;
+        }
+    }
+    return count;
+}
+
+static void convert_rows(const sli_fused_work *w, const sli_fused_share *share, int count, const void **x) {
+    const size_t bytes = w->panels->operand_bytes(w->I);
+    for (int r = 0; r < count; r++) {
+        char *to = share->x_operands + (size_t)r * bytes;
+        w->panels->convert(to, x[r], w->I);
+        x[r] = to;
+    }
+}
+
+/* Rows whose tiles follow each other, panels `apart` floats from one to the next. */
+static void multiply(const sli_fused_work *w, int vectors, int panels, const char *weights, const void *const *x,
+                     int rows, float *to, ptrdiff_t apart) {
+    const int columns = vectors * w->panels->lanes, blocks = (rows + SLI_FUSED_ROWS - 1) / SLI_FUSED_ROWS;
+    const bool together = blocks == 1 && apart == (ptrdiff_t)rows * columns;
+    sli_panel_product product = {.vectors = vectors, .k = w->I, .panels = together ? panels : 1};
+    for (int i = 0; i < panels; i += product.panels)
+        for (int b = 0; b < blocks; b++) {
+            const int first = (int)((long)rows * b / blocks);
+            product.rows = (int)((long)rows * (b + 1) / blocks) - first;
+            product.a = x + first;
+            product.w = weights + (size_t)i * w->inputs.bytes;
+            product.next = b + 1 < blocks ? product.w : NULL;
+            product.tile = to + i * apart + (ptrdiff_t)first * columns;
+            w->panels->product(&product);
+        }
+}
+
+/* Rows from number `first` of the share's on. */
+static void project_rows(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share,
+                         float *projected, int first, const void **x, int rows) {
+    const sli_fused_panels *panels = &w->inputs;
+    const int lanes = w->panels->lanes, tail = share->panel1 > panels->count;
+    const ptrdiff_t apart = share->projected_panel;
+    const struct {
+        int panel, count, vectors;
+    } parts[] = {{share->panel0, share->panel1 - tail - share->panel0, panels->vectors},
+                 {panels->count, tail, panels->tail}};
+    int column[MOST_ROWS];
+    const bool one_hot = sli_one_hot_rows(w->panels, x, rows, w->I, column);
+    if (w->panels->convert) convert_rows(w, share, rows, x);
+    for (int i = 0; i < 2; i++) {
+        const char *weights = d->input_panels + (size_t)parts[i].panel * panels->bytes;
+        float *to = projected + (parts[i].panel - share->panel0) * apart + (ptrdiff_t)first * parts[i].vectors * lanes;
+        if (parts[i].count == 0) continue;
+        if (one_hot)
+            sli_one_hot_lines(parts[i].vectors * lanes, parts[i].count, weights, panels->bytes, column, rows, to,
+                              apart);
+        else
+            multiply(w, parts[i].vectors, parts[i].count, weights, x, rows, to, apart);
+    }
+}
+
+void sli_fused_project(const sli_fused_work *w, int direction, const sli_fused_share *share, int i0, int i1) {
+    const sli_fused_direction *d = &w->direction[direction];
+    const int steps = d->step1 - d->step0;
+    const void *x[MOST_ROWS];
+    walk at = {i0, i1 < steps ? i1 : steps, 0};
+    for (int first = 0, rows; (rows = next_rows(w, d, share, &at, x)) > 0; first += rows)
+        project_rows(w, d, share, share->projected[direction], first, x, rows);
+}
