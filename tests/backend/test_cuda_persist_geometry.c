@@ -63,6 +63,7 @@ static const char *broken_fit(const sli_persist_geometry *g, const sli_caps *cap
     HOLDS(g->in_registers >= 0 && g->in_shared >= 0 && streamed >= 0);
     HOLDS(g->in_registers % 2 == 0 || g->in_registers == g->tiles_k);
     HOLDS(g->in_shared % 2 == 0 || streamed == 0);
+    HOLDS((g->ring > 0) == (streamed > 0) && g->ring <= (streamed + 1) / 2);
     HOLDS(streamed == 0 || (kind == SLI_PERSIST_KIND_GRID && g->couriers == 0)); /* in turns sums were wrong */
     HOLDS(at.total <= caps->shared_memory);
     HOLDS(sli_persist_registers(g) <= (limit < 255 ? limit : 255));
@@ -101,7 +102,8 @@ static const char *broken_shared(const sli_persist_geometry *g) {
     if (reduce == 1 || g->warps_k > 1)
         HOLDS(at.arriving - at.partial >= (turns ? 1 : halves) * (size_t)g->warps_k * rows * m * 4);
     if (reduce > 1) HOLDS(at.weights - at.arriving >= (turns ? 4 : halves * 2) * reduce * rows * own * 4);
-    HOLDS(at.barriers - at.weights >= (size_t)g->in_shared * slab);
+    HOLDS(at.ring - at.weights >= (size_t)g->in_shared * slab);
+    HOLDS(at.barriers - at.ring >= 2 * (size_t)g->ring * slab);
     HOLDS(at.state - at.barriers >= 8 * (turns ? 2 * (size_t)g->slots + 4 + (g->apart > 0 ? 3 : 0) + halves : 8));
     const size_t states = g->gates != 4 ? 1 : g->backward ? 3 : 2;
     const size_t lanes = 32 * (size_t)sli_persist_cells(g) * (size_t)sli_persist_cell_warps(g);
@@ -321,6 +323,74 @@ TEST(cuda_persist_geometry_predicts_turns) {
             test_fail(__FILE__, __LINE__, "h%d b%d in %d turns: %.2f us, measured %.2f", measured[i].H,
                       measured[i].batch, measured[i].halves, us, measured[i].us);
     }
+}
+
+/* Weights that stream, as measured on an H200 (streams_h200_2026-11-22.txt), less what a launch takes. */
+TEST(cuda_persist_geometry_predicts_streams) {
+    static const struct {
+        sli_op op;
+        int H, batch, units, reduce, spread, tiles_n, warps_m, warps_k, tiles_m, tiles_k, in_registers, in_shared, ring;
+        double us;
+    } measured[] = {{SLI_OP_LSTM, 2048, 16, 16, 2, 64, 2, 4, 2, 2, 64, 18, 6, 5, 10.71},
+                    {SLI_OP_LSTM, 2048, 1, 16, 2, 64, 1, 4, 2, 2, 64, 18, 12, 5, 7.26},
+                    {SLI_OP_GRU, 2048, 32, 32, 2, 32, 2, 4, 2, 3, 64, 10, 2, 3, 16.60},
+                    {SLI_OP_LSTM, 2048, 32, 32, 2, 32, 2, 4, 2, 4, 64, 6, 2, 2, 24.98}};
+    const sli_caps caps = invented(90);
+    for (size_t i = 0; i < sizeof measured / sizeof *measured; i++) {
+        sli_persist_geometry g = {.math = SL_TF32, .gather = SLI_PERSIST_GRID, .halves = 1, .share = 1, .chunks = 1};
+        g.gates = gates_of(measured[i].op);
+        g.units = measured[i].units;
+        g.reduce = measured[i].reduce;
+        g.spread = measured[i].spread;
+        g.tiles_n = measured[i].tiles_n;
+        g.warps_m = measured[i].warps_m;
+        g.warps_k = measured[i].warps_k;
+        g.tiles_m = measured[i].tiles_m;
+        g.tiles_k = measured[i].tiles_k;
+        g.in_registers = measured[i].in_registers;
+        g.in_shared = measured[i].in_shared;
+        g.ring = measured[i].ring;
+        g.groups = (measured[i].batch + 8 * g.tiles_n - 1) / (8 * g.tiles_n);
+        g.directions = 1;
+        sli_problem p = problem(measured[i].op, measured[i].H, measured[i].batch, SL_TF32, false);
+        const char *broken = broken_cover(&g, &p, false, false);
+        if (!broken) broken = broken_fit(&g, &caps, SLI_PERSIST_KIND_GRID);
+        const double us = 1e6 * sli_persist_step_seconds(&g, &p, &caps);
+        if (broken || us < 0.8 * measured[i].us || us > 1.25 * measured[i].us)
+            test_fail(__FILE__, __LINE__, "h%d b%d: %.2f us, measured %.2f; %s", measured[i].H, measured[i].batch, us,
+                      measured[i].us, broken ? broken : "it fits");
+    }
+}
+
+/* A ring is as deep as v and sums leave room for, and no cut is given up for a deeper one: where a slice of all rows has room for a
+ * shallow ring alone, it still reads its weights once a step, which two slices of half the rows read twice. */
+TEST(cuda_persist_geometry_rings_take_the_room_there_is) {
+    static const struct {
+        sli_op op;
+        int units, batch;
+        sl_dtype dtype;
+        bool backward, one_slice;
+    } cases[] = {{SLI_OP_LSTM, 2048, 32, SL_TF32, false, true}, {SLI_OP_LSTM, 2048, 16, SL_TF32, false, true},
+                 {SLI_OP_GRU, 2048, 32, SL_TF32, false, true},  {SLI_OP_GRU, 2048, 32, SL_TF32, true, true},
+                 {SLI_OP_GRU, 2816, 32, SL_BF16, true, true},   {SLI_OP_LSTM, 4096, 20, SL_BF16, false, true},
+                 {SLI_OP_LSTM, 1280, 64, SL_TF32, false, false}};
+    const sli_caps caps = invented(90);
+    int shallow = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sli_problem p = problem(cases[i].op, cases[i].units, cases[i].batch, cases[i].dtype, false);
+        sli_persist_geometry g;
+        sli_why why = {""};
+        p.train = cases[i].backward;
+        REQUIRE(sli_persist_choose(&p, &caps, SLI_PERSIST_KIND_GRID, cases[i].backward, &g, &why));
+        CHECK(g.ring > 0 && g.groups == (cases[i].one_slice ? 1 : 2));
+        const int pair = 2 * sli_persist_warps(&g) * g.tiles_m * 512, most = 80 * 1024 / pair;
+        if (g.ring >= most || g.ring >= 8 || 2 * g.ring >= g.tiles_k - g.in_registers - g.in_shared) continue;
+        shallow++;
+        g.ring++;
+        g.in_shared = 0;
+        CHECK(sli_persist_shared_of(&g).total > caps.shared_memory);
+    }
+    CHECK(shallow >= 4);
 }
 
 /* More of anything takes no less. */

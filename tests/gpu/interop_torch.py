@@ -15,37 +15,16 @@ import argparse
 import ctypes
 import os
 import sys
-from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_int, c_size_t, c_uint32, c_void_p
+from ctypes import byref, c_char_p, c_void_p
 
 import torch
+from sluice_types import Call, PlanOptions
 
 # Of the largest element: sums of float32 in another order; and where PyTorch takes cuDNN's kernels for small layers, their
 # activations are approximate (6e-6 measured, docs/GPU.md).
 TOLERANCE = 3e-5
 SHAPES = [(5, 7, 6, 12), (33, 20, 65, 96), (64, 35, 256, 256)]  # B, T, I, H
 GATES = {"lstm": 4, "gru": 3}
-
-
-class Optimizer(Structure):
-    _fields_ = [("kind", c_int), ("momentum", c_double), ("nesterov", c_int), ("beta1", c_double), ("beta2", c_double),
-                ("rho", c_double), ("epsilon", c_double), ("weight_decay", c_double)]
-
-
-class Clip(Structure):
-    _fields_ = [("kind", c_int), ("value", c_double)]
-
-
-class PlanOptions(Structure):
-    _fields_ = [("batch", c_int), ("steps", c_int), ("train", c_int), ("dtype", c_int), ("device", c_char_p),
-                ("require", c_char_p), ("memory_limit", c_size_t), ("threads", c_int), ("masking", c_int),
-                ("batch_major", c_int), ("input_gradients", c_int), ("loss", c_int), ("reduction", c_int),
-                ("optimizer", Optimizer), ("clip", Clip), ("no_graph", c_int), ("allocator", c_void_p)]
-
-
-class Call(Structure):
-    _fields_ = [("batch", c_int), ("steps", c_int), ("training", c_int), ("parameters_changed", c_int),
-                ("step", c_uint32), ("inputs", POINTER(c_void_p)), ("outputs", POINTER(c_void_p)),
-                ("lengths", c_void_p)]
 
 
 class Refused(Exception):

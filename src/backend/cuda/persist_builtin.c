@@ -53,7 +53,7 @@ static bool same(const sli_persist_geometry *a, const sli_persist_geometry *b) {
            a->halves == b->halves && a->couriers == b->couriers && a->apart == b->apart && a->share == b->share &&
            a->chunks == b->chunks && a->slots == b->slots && a->warps_m == b->warps_m && a->warps_k == b->warps_k &&
            a->tiles_m == b->tiles_m && a->tiles_k == b->tiles_k && a->in_registers == b->in_registers &&
-           a->in_shared == b->in_shared;
+           a->in_shared == b->in_shared && a->ring == b->ring;
 }
 
 int sli_persist_builtin_index(const sli_persist_geometry *geometry) {

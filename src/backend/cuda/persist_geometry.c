@@ -25,11 +25,17 @@ enum {
     MOST_CHUNKS = 16, /* of v in many turns */
     MOST_SLOTS = 12,
     MOST_SHARE = 8,
+    MOST_RING = 8,
+    MOST_RING_BYTES = 80 * 1024, /* more under way brings no more */
     ALONE_UNITS = 32
 };
 
 static int up(int count, int each) { /* ceil(count / each) */
     return (count + each - 1) / each;
+}
+
+static int least(int a, int b) {
+    return a < b ? a : b;
 }
 
 static int gates_of(sli_op op) {
@@ -39,10 +45,6 @@ static int gates_of(sli_op op) {
 /* ------------------------------------------------------------------------------------------------------ on chip -- */
 static int streamed(const sli_persist_geometry *g) { /* tiles_k that do not stay on chip */
     return g->tiles_k - g->in_registers - g->in_shared;
-}
-
-static size_t ring(const sli_persist_geometry *g) { /* pairs of tiles that a warp has asked for */
-    return (size_t)PERSIST_RING(sli_persist_warps(g), g->tiles_m, streamed(g));
 }
 
 bool sli_persist_together(const sli_persist_geometry *g) {
@@ -95,7 +97,7 @@ sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
     at.partial = take(&end, (turns ? 1 : halves) * partial_bytes(g));
     at.arriving = take(&end, (turns ? PERSIST_ARRIVING : 2 * halves) * arriving_bytes(g));
     at.weights = take(&end, warps * (size_t)g->in_shared * slab);
-    at.ring = take(&end, 2 * ring(g) * warps * slab);
+    at.ring = take(&end, 2 * (size_t)g->ring * warps * slab);
     at.barriers = take(&end, (turns ? 2 * (size_t)g->slots + halves + PERSIST_ARRIVING + PERSIST_APART_BARRIERS : 8) *
                                  sizeof(uint64_t));
     at.state = take(&end, turns ? halves * state_bytes(g) : 0);
@@ -301,7 +303,7 @@ static double exchange_us(const sli_persist_geometry *g, const sli_caps *caps) {
 
 /* Weights that come through the ring in a product: a pair of tiles later than it was asked for; what is left of L2 for them. */
 static double stream_us(const sli_persist_geometry *g, const sli_caps *caps) {
-    const double slab = (double)sli_persist_warps(g) * g->tiles_m * TILE_BYTES, asked = 2 * slab * (double)ring(g);
+    const double slab = (double)sli_persist_warps(g) * g->tiles_m * TILE_BYTES, asked = 2 * slab * g->ring;
     if (streamed(g) <= 0) return 0;
     const double bytes = fmax(0, slab * streamed(g) - asked), all = bytes * sli_persist_group(g) * g->directions;
     const double near = rates.stream_near * (double)(caps->l2_bytes ? caps->l2_bytes : 1);
@@ -413,32 +415,46 @@ static void add_slots(const search *s, sli_persist_geometry *g) {
     while (!fits_shared(s, g)) g->slots--;
 }
 
+/* What streams: weights that are left over by registers, by a ring and by the rest of shared memory. A deep ring brings more a us, but
+ * v and sums come first: a slice of twice the rows reads the weights once, not twice, which a shallow ring is the smaller loss for
+ * (LSTM of 2048 units, 32 rows, tf32 inference: 25.2 us a step in two slices of 16 rows with the deepest ring, 18.8 in one slice
+ * with none, 2026-11-22). */
+static bool place_stream(const search *s, sli_persist_geometry *g) {
+    const int pair = (g->math == SL_F32X3 ? 16 : 8) * g->tiles_m; /* registers of two tiles of k */
+    const size_t slab = (size_t)sli_persist_warps(g) * (size_t)g->tiles_m * TILE_BYTES;
+    g->in_registers = g->in_shared = 0;
+    const int left = register_limit(g) - sli_persist_registers(g);
+    if (left < 0) return false;
+    g->ring = least(MOST_RING, (int)(MOST_RING_BYTES / (2 * slab)));
+    if (g->ring < 1) g->ring = 1;
+    while (g->ring > 0 && !fits_shared(s, g)) g->ring--;
+    if (g->ring == 0) return false;
+    g->in_registers = left / pair * 2 < g->tiles_k ? left / pair * 2 : (g->tiles_k - 1) / 2 * 2;
+    const int rest = streamed(g);
+    const size_t slabs = (s->shared - sli_persist_shared_of(g).total) / slab;
+    g->in_shared = (slabs < (size_t)rest ? (int)slabs : rest - 1) / 2 * 2;
+    g->ring = least(g->ring, up(streamed(g), 2));
+    return true;
+}
+
 /* Weights go into registers first, which are read for nothing, then into shared memory; what is left streams, in a grid. Tiles
  * are read in pairs: a part of them is even. */
 static bool place(const search *s, sli_persist_geometry *g) {
     const int limit = register_limit(g);
     const int pair = (g->math == SL_F32X3 ? 16 : 8) * g->tiles_m; /* registers of two tiles of k */
     g->in_registers = g->tiles_k;
-    g->in_shared = 0;
+    g->in_shared = g->ring = 0;
     if (sli_persist_registers(g) <= limit) return fits_shared(s, g);
     g->in_registers = 0;
     g->in_shared = g->tiles_k;
-    int left = limit - sli_persist_registers(g);
+    const int left = limit - sli_persist_registers(g);
     if (left < 0) return false;
     g->in_registers = left / pair * 2;
     g->in_shared = g->tiles_k - g->in_registers;
     if (fits_shared(s, g)) return true;
     /* In turns blocks that stream gave wrong sums on an H200 (2026-11-21; not in the emulation, not understood). */
     if (s->kind == SLI_PERSIST_KIND_CLUSTER || g->couriers > 0) return false;
-    g->in_registers = g->in_shared = 0;
-    left = limit - sli_persist_registers(g);
-    if (left < 0 || !fits_shared(s, g)) return false;
-    g->in_registers = left / pair * 2 < g->tiles_k ? left / pair * 2 : (g->tiles_k - 1) / 2 * 2;
-    const int rest = streamed(g);
-    const size_t slabs =
-        (s->shared - sli_persist_shared_of(g).total) / ((size_t)sli_persist_warps(g) * (size_t)g->tiles_m * TILE_BYTES);
-    g->in_shared = (slabs < (size_t)rest ? (int)slabs : rest - 1) / 2 * 2;
-    return true;
+    return place_stream(s, g);
 }
 
 static void keep_faster(search *s, const sli_persist_geometry *g) {
@@ -657,7 +673,7 @@ void sli_persist_describe(const sli_persist_geometry *g, char *text, size_t capa
 }
 
 /* Units x P x Q, rows of a CTA in tiles x turns, warps m x k, tiles of weights in registers + shared memory; of turns by couriers
- * chunks x slots x share, + warps of the cells apart. */
+ * chunks x slots x share, + warps of the cells apart. A ring has the room that these leave. */
 void sli_persist_name(const sli_persist_geometry *g, char *name, size_t capacity) {
     char turns[40] = "";
     if (g->couriers > 0) snprintf(turns, sizeof turns, ",c%dx%dx%d", g->chunks, g->slots, g->share);
@@ -699,6 +715,7 @@ void sli_persist_defines(const sli_persist_geometry *g, int form, int options, i
               {"TILES_K", g->tiles_k},
               {"IN_REGISTERS", g->in_registers},
               {"IN_SHARED", g->in_shared},
+              {"RING", g->ring},
               {"DIRECTIONS", g->directions},
               {"FORM", form},
               {"OPTIONS", options},

@@ -45,6 +45,7 @@ typedef struct sli_persist_geometry {
     int tiles_m, tiles_k; /* of a warp */
     /* Of tiles_k: the first ones, the next ones; any rest streams from global memory. Each is even, or all that is left. */
     int in_registers, in_shared;
+    int ring; /* of weights that stream: the pairs of tiles of k that a warp has asked for, in shared memory; else 0 */
     int groups;     /* slices of the batch, each with its own copy of M on chip */
     int directions; /* computed by one launch */
 } sli_persist_geometry;
@@ -120,7 +121,7 @@ typedef struct sli_persist_shared {
     size_t
         arriving; /* float [halves][2][reduce][tiles_n][units ym][8]: sums from the cluster, reduce > 1; couriers: no [2] */
     size_t weights;  /* [warps][in_shared][tiles_m][512] */
-    size_t ring;     /* [warps][PERSIST_RING][2][tiles_m][512]: weights that stream */
+    size_t ring;     /* [warps][ring][2][tiles_m][512]: weights that stream */
     size_t barriers; /* uint64 [...] */
     size_t state;    /* couriers: float [halves][states][cells][threads of cells]: what cells keep between turns */
     size_t ranges;   /* couriers: int [halves][2]: steps of each */

@@ -59,18 +59,15 @@ typedef struct sli_cuda_matrix {
     const void *data;
     int64_t row;
     bool transposed;
-    int64_t batch_stride; /* elements to the next of `batch` */
 } sli_cuda_matrix;
 typedef struct sli_cuda_product {
     sl_dtype math; /* SL_F32, SL_TF32, SL_F32X3: A and B float; SL_BF16, SL_F16: A and B 16-bit */
     int64_t m, n, k;
     sli_cuda_matrix a, b;
-    void *d; /* float, or `math`'s type if d_narrow */
-    int64_t d_row, d_batch_stride;
-    bool d_narrow;
+    float *d;
+    int64_t d_row;
     float beta;        /* 0 or 1 */
     const float *bias; /* [n] or NULL */
-    int batch;         /* independent products; 0 = 1 */
     void *workspace;   /* sli_cuda_workspace bytes, one a stream; from the row's booked scratch */
     size_t workspace_bytes;
     /* Scratch for a product whose D has an n that the fast kernels do not take: sli_cuda_pad_bytes, booked, aligned to 16

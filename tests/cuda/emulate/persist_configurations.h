@@ -29,6 +29,11 @@ BACKWARD(b10, R, F16, GRID, 4, 1, 3, 1, 1, 1, 1, 1, 1, 1, 0)
 /* More pairs of tiles stream than the ring has. */
 FORWARD(s0, L, TF32, GRID, 8, 1, 17, 1, 1, 2, 1, 1, 17, 0, 0)
 BACKWARD(s1, G, BF16, GRID, 8, 1, 13, 1, 2, 1, 1, 1, 20, 2, 0)
+/* Little room for a ring. */
+#define RING -1, -1, -1, 0, 1, 1, 0, 0
+FORWARD(s2, L, TF32, GRID, 8, 1, 9, 2, 1, 2, 1, 1, 9, 2, 0, RING, 2)
+BACKWARD(s3, L, BF16, GRID, 8, 2, 5, 1, 2, 1, 2, 1, 5, 0, 0, RING, 1)
+#undef RING
 /* Many turns; then share, chunks, slots. */
 #define TURNS -1, -1, -1, SLI_PERSIST_COURIERS
 FORWARD(t0, L, BF16, GRID, 8, 1, 3, 1, 3, 2, 4, 1, 1, 1, 0, TURNS, 1, 1, 2)

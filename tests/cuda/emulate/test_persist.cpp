@@ -12,7 +12,7 @@ namespace {
 template <int GATES, int MATH, bool BACKWARD, int GATHER, int UNITS, int REDUCE, int SPREAD, int TILES_N, int HALVES,
           int WARPS_M, int WARPS_K, int TILES_M, int TILES_K, int IN_REGISTERS, int IN_SHARED, int OPTIONS = -1,
           int ACT = -1, int GATE_ACT = -1, int COURIERS = 0, int SHARE = 1, int CHUNKS = 1, int SLOTS = 0,
-          int APART = 0>
+          int APART = 0, int RING = -1>
 struct configuration {
     static constexpr int gates = GATES, math = MATH, gather = GATHER, units = UNITS, reduce = REDUCE, spread = SPREAD;
     static constexpr bool backward = BACKWARD;
@@ -21,6 +21,8 @@ struct configuration {
     static constexpr int tiles_m = TILES_M, tiles_k = TILES_K, in_registers = IN_REGISTERS, in_shared = IN_SHARED;
     static constexpr int options = OPTIONS, act = ACT, gate_act = GATE_ACT, couriers = COURIERS;
     static constexpr int share = SHARE, chunks = CHUNKS, slots = SLOTS, apart = APART;
+    static constexpr int pairs = (TILES_K - IN_REGISTERS - IN_SHARED + 1) / 2; /* that stream */
+    static constexpr int ring = RING >= 0 ? RING : pairs < 8 ? pairs : 8;
 };
 
 template <class C> sli_persist_geometry geometry_of(int groups, int directions) {
@@ -46,6 +48,7 @@ template <class C> sli_persist_geometry geometry_of(int groups, int directions) 
     g.tiles_k = C::tiles_k;
     g.in_registers = C::in_registers;
     g.in_shared = C::in_shared;
+    g.ring = C::ring;
     g.groups = groups;
     g.directions = directions;
     return g;
@@ -201,10 +204,10 @@ template <class C> struct problems {
         const char *cell = C::gates == 4 ? "lstm" : C::gates == 3 ? "gru" : "rnn";
         const std::string name =
             emulate_say("persist: %s %s %s %s units=%d P=%d Q=%d NT=%d halves=%d warps=%dx%d tiles=%dx%d in=%d+%d "
-                        "apart=%d share=%d chunks=%d: %s",
+                        "apart=%d share=%d chunks=%d ring=%d: %s",
                         cell, math_names[C::math], C::backward ? "backward" : "forward", gather_names[C::gather],
                         C::units, C::reduce, C::spread, C::tiles_n, C::halves, C::warps_m, C::warps_k, C::tiles_m,
-                        C::tiles_k, C::in_registers, C::in_shared, C::apart, C::share, C::chunks, what);
+                        C::tiles_k, C::in_registers, C::in_shared, C::apart, C::share, C::chunks, C::ring, what);
         const std::shared_ptr<persist_directions> before(new persist_directions);
         emulate_register(name, [p, before](uint64_t seed) { return check<C>(p, seed, before.get()); });
     }

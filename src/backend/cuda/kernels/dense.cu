@@ -98,7 +98,7 @@ static int64_t rows_from(const sli_call *call, int t) {
 }
 
 static sli_cuda_matrix matrix(const void *data, int64_t row, bool transposed) {
-    const sli_cuda_matrix made = {data, row, transposed, 0};
+    const sli_cuda_matrix made = {data, row, transposed};
     return made;
 }
 
@@ -212,7 +212,7 @@ static void backward_kernel(const sli_call *call, cudaStream_t stream, const sli
         product.b =
             matrix(operand(call, stream, x, (char *)call->scratch + places->x, rows, I), sli_dense_row(p, I), false);
     }
-    product.d = call->d_param[SLI_DENSE_KERNEL];
+    product.d = (float *)call->d_param[SLI_DENSE_KERNEL];
     product.d_row = I;
     product.beta = add ? 1.0f : 0.0f;
     sli_cuda_multiply(call->queue, stream, &product);

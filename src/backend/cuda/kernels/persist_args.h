@@ -29,13 +29,6 @@ enum {
     PERSIST_APART_REGISTERS = 168,
     PERSIST_APART_REGISTERS_BACKWARD = 160
 };
-/* Weights that stream go through a ring in shared memory: the pairs of tiles of k that a warp has asked for. */
-enum { PERSIST_RING_BYTES = 80 * 1024, PERSIST_RING_MOST = 8 };
-#define PERSIST_LESS(a, b) ((a) < (b) ? (a) : (b))
-#define PERSIST_RING_FITS(warps, tiles_m) (PERSIST_RING_BYTES / ((warps) * (tiles_m)*1024))
-#define PERSIST_RING(warps, tiles_m, streamed)                               \
-    PERSIST_LESS(PERSIST_LESS(((streamed) + 1) / 2, (int)PERSIST_RING_MOST), \
-                 PERSIST_RING_FITS(warps, tiles_m) > 1 ? PERSIST_RING_FITS(warps, tiles_m) : 1)
 /* What a launch reads and writes in every step, a constant of most kernels: flags; lengths; y or dy; c, h, operand of every step;
  * gates, s_n; v; the sums; random delays. */
 enum {

@@ -10,11 +10,12 @@ struct persist_configuration {
     static constexpr int apart = PERSIST_APART, share = PERSIST_SHARE, chunks = PERSIST_CHUNKS, slots = PERSIST_SLOTS;
     static constexpr int warps_m = PERSIST_WARPS_M, warps_k = PERSIST_WARPS_K;
     static constexpr int tiles_m = PERSIST_TILES_M, tiles_k = PERSIST_TILES_K;
-    static constexpr int in_registers = PERSIST_IN_REGISTERS, in_shared = PERSIST_IN_SHARED;
+    static constexpr int in_registers = PERSIST_IN_REGISTERS, in_shared = PERSIST_IN_SHARED, ring = PERSIST_RING;
     static constexpr int options = PERSIST_OPTIONS, act = PERSIST_ACT, gate_act = PERSIST_GATE_ACT;
 };
 
-extern "C" __global__ void __launch_bounds__((PERSIST_WARPS_M * PERSIST_WARPS_K + PERSIST_APART + PERSIST_COURIERS) * 32, 1)
-    persist_instance(const __grid_constant__ persist_args a) {
+extern "C" __global__ void __launch_bounds__((PERSIST_WARPS_M * PERSIST_WARPS_K + PERSIST_APART + PERSIST_COURIERS) *
+                                                 32,
+                                             1) persist_instance(const __grid_constant__ persist_args a) {
     persist_run<persist_configuration>(a);
 }

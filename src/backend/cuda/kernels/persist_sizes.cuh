@@ -64,7 +64,6 @@ template <class C> struct persist_sizes : C {
         C::reduce > 1 ? C::reduce : C::warps_k;                      /* partial sums of a value of y that cells add */
     static constexpr bool direct = C::reduce > 1 && C::warps_k == 1; /* accumulators go to their owners as they are */
     static constexpr int streamed = C::tiles_k - C::in_registers - C::in_shared;
-    static constexpr int ring = PERSIST_RING(warps, C::tiles_m, streamed); /* pairs of tiles; 0: nothing streams */
     /* Four warps multiply together, one matrix instruction: wgmma. */
     static constexpr bool together = PTX_TOGETHER && couriers > 0 && C::warps_m % 4 == 0 && streamed == 0 &&
                                      (narrow || C::math == PERSIST_TF32) && (C::tiles_n == 2 || C::tiles_n == 4);
@@ -76,6 +75,8 @@ template <class C> struct persist_sizes : C {
     static_assert(couriers == 0 || C::gather == PERSIST_GRID, "turns are taken in a grid");
     static_assert(C::tiles_k % C::chunks == 0 && C::spread % C::share == 0, "chunks and shares are equal");
     static_assert(C::chunks == 1 || chunk_tiles % 2 == 0, "tiles go by pairs");
+    static_assert((C::ring > 0) == (streamed > 0) && C::ring <= (streamed + 1) / 2,
+                  "what streams has a ring, once around at most");
     static_assert(couriers == 0 || streamed == 0, "in turns all weights stay on chip");
     static_assert(C::apart == 0 || (C::apart == 4 && couriers > 0), "in turns four warps may have the cells");
     static_assert(couriers == 0 || slot_bytes % (16 * C::share) == 0, "16 bytes are brought at a time");

@@ -130,7 +130,7 @@ step_common sli_step_common_at(const step_way *way, int t);
 /* A product of the way: math, workspace and stream filled in. */
 sli_cuda_product sli_step_product(const step_way *way, int64_t m, int64_t n, int64_t k);
 static inline sli_cuda_matrix sli_step_matrix(const void *data, int64_t row, bool transposed) {
-    sli_cuda_matrix matrix = {data, row, transposed, 0};
+    sli_cuda_matrix matrix = {data, row, transposed};
     return matrix;
 }
 /* `count` elements on from an operand pointer. */

@@ -61,7 +61,7 @@ static void recurrent_product(const step_way *way, const void *dr) {
     sli_cuda_product product = sli_step_product(way, s->B, s->hs, s->before ? 2 * s->H : s->zs);
     product.a = sli_step_matrix(dr, s->zs, false);
     product.b = sli_step_matrix(sli_step_recurrent(way), s->hs, false);
-    product.d = way->work + way->scratch.dp;
+    product.d = (float *)(way->work + way->scratch.dp);
     product.d_row = s->hs;
     sli_cuda_multiply(way->queue, way->stream, &product);
 }
@@ -72,7 +72,7 @@ static void reset_product(const step_way *way, const void *dz) {
     sli_cuda_product product = sli_step_product(way, s->B, s->ms, s->H);
     product.a = sli_step_matrix(sli_step_offset(way, dz, 2 * s->H), s->zs, false);
     product.b = sli_step_matrix(sli_step_offset(way, sli_step_recurrent(way), 2 * s->H * s->hs), s->hs, false);
-    product.d = way->work + way->scratch.dm;
+    product.d = (float *)(way->work + way->scratch.dm);
     product.d_row = s->ms;
     sli_cuda_multiply(way->queue, way->stream, &product);
 }
@@ -83,7 +83,7 @@ static void projection_product(const step_way *way, const void *dq) {
     sli_cuda_product product = sli_step_product(way, s->B, s->ms, s->O);
     product.a = sli_step_matrix(dq, s->hs, false);
     product.b = sli_step_matrix(sli_step_projection(way), s->ms, false);
-    product.d = way->work + way->scratch.dm;
+    product.d = (float *)(way->work + way->scratch.dm);
     product.d_row = s->ms;
     sli_cuda_multiply(way->queue, way->stream, &product);
 }

@@ -32,7 +32,7 @@ static void projection_product(const step_way *way) {
     sli_cuda_product product = sli_step_product(way, s->B, s->O, s->ms);
     product.a = sli_step_matrix(way->work + way->scratch.m, s->ms, false);
     product.b = sli_step_matrix(sli_step_projection(way), s->ms, true);
-    product.d = way->work + way->scratch.q;
+    product.d = (float *)(way->work + way->scratch.q);
     product.d_row = s->O;
     sli_cuda_multiply(way->queue, way->stream, &product);
 }

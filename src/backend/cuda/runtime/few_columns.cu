@@ -15,17 +15,17 @@ template <bool bf16> static __device__ __forceinline__ float few_columns_wide(ui
 
 bool sli_few_columns_fit(const sli_cuda_product *p) {
     const bool narrow = p->math == SL_BF16 || p->math == SL_F16;
-    const bool shape = p->a.transposed && !p->b.transposed && p->n > 8 && p->n % 8 == FEW_COLUMNS && p->batch <= 1;
-    return narrow && shape && !p->d_narrow && !p->bias && p->a.row % 2 == 0 && p->b.row % 8 == 0 &&
-           p->a.row >= (p->m + 1) / 2 * 2 && sli_alignment(p->d, p->d_row, 0, sizeof(float)) == 16 &&
-           sli_alignment(p->b.data, p->b.row, 0, 2) == 16 && sli_alignment(p->a.data, p->a.row, 0, 2) >= 4;
+    const bool shape = p->a.transposed && !p->b.transposed && p->n > 8 && p->n % 8 == FEW_COLUMNS;
+    return narrow && shape && !p->bias && p->a.row % 2 == 0 && p->b.row % 8 == 0 && p->a.row >= (p->m + 1) / 2 * 2 &&
+           sli_alignment(p->d, p->d_row, sizeof(float)) == 16 && sli_alignment(p->b.data, p->b.row, 2) == 16 &&
+           sli_alignment(p->a.data, p->a.row, 2) >= 4;
 }
 
 void sli_few_columns_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *p) {
     const int64_t at = p->n - FEW_COLUMNS;
     const few_columns_args a = {(const uint16_t *)p->a.data,
                                 (const uint16_t *)p->b.data + at,
-                                (float *)p->d + at,
+                                p->d + at,
                                 p->m,
                                 p->k,
                                 p->a.row,

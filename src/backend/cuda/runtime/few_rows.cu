@@ -10,14 +10,13 @@ template <typename T, int count> struct alignas(count * sizeof(T)) piece { T x[c
 typedef struct few_args {
     int64_t n, k, a_row, b_row, d_row;
     const void *a, *b;
-    void *d;
+    float *d;
     const float *bias;
     bool add;
 } few_args;
 
 /* D[i][column] = or += sum over k of A[i][k] B[column][k] (+ bias[column]), i < rows. Pieces of `each` elements. */
-template <typename T, typename D, int rows, int each>
-__global__ void __launch_bounds__(LANES *WARPS) multiply_few(few_args args) {
+template <typename T, int rows, int each> __global__ void __launch_bounds__(LANES *WARPS) multiply_few(few_args args) {
     const int lane = (int)threadIdx.x;
     const int64_t column = (int64_t)blockIdx.x * WARPS + threadIdx.y;
     if (column >= args.n) return;
@@ -43,42 +42,41 @@ __global__ void __launch_bounds__(LANES *WARPS) multiply_few(few_args args) {
 #pragma unroll
         for (int offset = LANES / 2; offset > 0; offset /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], offset);
         if (lane > 0) continue;
-        D *place = (D *)args.d + i * args.d_row + column;
-        sli_assign(place, (args.add ? sli_wide(*place) : 0.0f) + sum[i] + (args.bias ? args.bias[column] : 0.0f));
+        float *place = args.d + i * args.d_row + column;
+        *place = (args.add ? *place : 0.0f) + sum[i] + (args.bias ? args.bias[column] : 0.0f);
     }
 }
 
-template <typename T, typename D, int each>
-static void launch_rows(cudaStream_t stream, const few_args *args, int64_t rows) {
+template <typename T, int each> static void launch_rows(cudaStream_t stream, const few_args *args, int64_t rows) {
     const unsigned blocks = (unsigned)((args->n + WARPS - 1) / WARPS);
     const dim3 threads(LANES, WARPS);
     switch (rows) {
     case 1:
-        multiply_few<T, D, 1, each><<<blocks, threads, 0, stream>>>(*args);
+        multiply_few<T, 1, each><<<blocks, threads, 0, stream>>>(*args);
         break;
     case 2:
-        multiply_few<T, D, 2, each><<<blocks, threads, 0, stream>>>(*args);
+        multiply_few<T, 2, each><<<blocks, threads, 0, stream>>>(*args);
         break;
     case 3:
-        multiply_few<T, D, 3, each><<<blocks, threads, 0, stream>>>(*args);
+        multiply_few<T, 3, each><<<blocks, threads, 0, stream>>>(*args);
         break;
     default:
-        multiply_few<T, D, 4, each><<<blocks, threads, 0, stream>>>(*args);
+        multiply_few<T, 4, each><<<blocks, threads, 0, stream>>>(*args);
         break;
     }
 }
 
-template <typename T, typename D>
+template <typename T>
 static void launch(sli_queue *queue, cudaStream_t stream, const few_args *args, int64_t rows, bool aligned) {
     if (aligned)
-        launch_rows<T, D, 16 / sizeof(T)>(stream, args, rows);
+        launch_rows<T, 16 / sizeof(T)>(stream, args, rows);
     else
-        launch_rows<T, D, 1>(stream, args, rows);
+        launch_rows<T, 1>(stream, args, rows);
     (void)SLI_LAUNCHED(queue, "own product of few rows");
 }
 
 bool sli_few_rows_fit(const sli_cuda_product *p) {
-    return p->m <= 4 && p->batch <= 1 && !p->a.transposed && p->b.transposed && p->n <= (int64_t)1 << 30;
+    return p->m <= 4 && !p->a.transposed && p->b.transposed && p->n <= (int64_t)1 << 30;
 }
 
 void sli_few_rows_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *p) {
@@ -95,15 +93,11 @@ void sli_few_rows_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda
     args.add = p->beta != 0.0f;
     const size_t element = sli_cuda_operand_bytes(p->math);
     const bool aligned =
-        sli_alignment(p->a.data, p->a.row, 0, element) == 16 && sli_alignment(p->b.data, p->b.row, 0, element) == 16;
-    if (p->math == SL_BF16 && p->d_narrow)
-        launch<__nv_bfloat16, __nv_bfloat16>(queue, stream, &args, p->m, aligned);
-    else if (p->math == SL_BF16)
-        launch<__nv_bfloat16, float>(queue, stream, &args, p->m, aligned);
-    else if (p->math == SL_F16 && p->d_narrow)
-        launch<__half, __half>(queue, stream, &args, p->m, aligned);
+        sli_alignment(p->a.data, p->a.row, element) == 16 && sli_alignment(p->b.data, p->b.row, element) == 16;
+    if (p->math == SL_BF16)
+        launch<__nv_bfloat16>(queue, stream, &args, p->m, aligned);
     else if (p->math == SL_F16)
-        launch<__half, float>(queue, stream, &args, p->m, aligned);
+        launch<__half>(queue, stream, &args, p->m, aligned);
     else
-        launch<float, float>(queue, stream, &args, p->m, aligned);
+        launch<float>(queue, stream, &args, p->m, aligned);
 }

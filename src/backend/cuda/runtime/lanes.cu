@@ -112,7 +112,9 @@ void sli_cuda_settle(sli_queue *queue) {
 
 sl_status sli_cuda_settle_queue(sli_queue *queue) {
     SLI_TRY(sli_queue_enter(queue));
+    if (queue->late_open) sli_cuda_phase(queue, SLI_PHASE_PRODUCT); /* the wait for them */
     sli_cuda_settle(queue);
+    sli_profile_mark(queue, SLI_PHASE_GAP, NULL);
     return sli_queue_status(queue);
 }
 

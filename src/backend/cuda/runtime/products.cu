@@ -21,7 +21,6 @@ extern "C" {
     X(heuristic, cublasLtMatmulAlgoGetHeuristic)              \
     X(configuration, cublasLtMatmulAlgoConfigGetAttribute)    \
     X(layout_init, cublasLtMatrixLayoutInit_internal)         \
-    X(layout_set, cublasLtMatrixLayoutSetAttribute)           \
     X(desc_init, cublasLtMatmulDescInit_internal)             \
     X(desc_set, cublasLtMatmulDescSetAttribute)               \
     X(preference_init, cublasLtMatmulPreferenceInit_internal) \
@@ -38,11 +37,11 @@ enum { BUCKETS = 1024 };
 
 /* Everything that an algorithm depends on; compared byte by byte. */
 typedef struct product_key {
-    int64_t m, n, k, a_row, b_row, d_row, a_batch, b_batch, d_batch;
+    int64_t m, n, k, a_row, b_row, d_row;
     uint64_t workspace;
-    int32_t math, batch;
-    uint8_t a_transposed, b_transposed, d_narrow, add, bias, reserved[3];
-    uint32_t a_align, b_align, d_align, reserved_too;
+    int32_t math;
+    uint8_t a_transposed, b_transposed, add, bias;
+    uint32_t a_align, b_align, d_align, reserved; /* no bytes between members */
 } product_key;
 
 typedef struct choice {
@@ -108,12 +107,8 @@ static bool well(cublasStatus_t status) {
 }
 
 static bool describe_matrix(cublasLtMatrixLayoutOpaque_t *layout, cudaDataType type, int64_t rows, int64_t columns,
-                            int64_t row, int batch, int64_t batch_stride) {
-    if (!well(blas.layout_init(layout, sizeof *layout, type, (uint64_t)rows, (uint64_t)columns, row))) return false;
-    const int32_t count = batch;
-    return batch == 1 || (well(blas.layout_set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count)) &&
-                          well(blas.layout_set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &batch_stride,
-                                               sizeof batch_stride)));
+                            int64_t row) {
+    return well(blas.layout_init(layout, sizeof *layout, type, (uint64_t)rows, (uint64_t)columns, row));
 }
 
 static bool describe_operation(cublasLtMatmulDescOpaque_t *operation, const product_key *key, const float *bias) {
@@ -131,43 +126,33 @@ static bool describe_operation(cublasLtMatmulDescOpaque_t *operation, const prod
 
 static bool describe(product_description *d, const product_key *key, const float *bias) {
     const cudaDataType type = key->math == SL_BF16 ? CUDA_R_16BF : key->math == SL_F16 ? CUDA_R_16F : CUDA_R_32F;
-    const cudaDataType out = key->d_narrow ? type : CUDA_R_32F;
     const bool at = key->a_transposed, bt = key->b_transposed;
     return describe_operation(&d->operation, key, bias) &&
-           describe_matrix(&d->a, type, bt ? key->k : key->n, bt ? key->n : key->k, key->b_row, key->batch,
-                           key->b_batch) &&
-           describe_matrix(&d->b, type, at ? key->m : key->k, at ? key->k : key->m, key->a_row, key->batch,
-                           key->a_batch) &&
-           describe_matrix(&d->d, out, key->n, key->m, key->d_row, key->batch, key->d_batch);
+           describe_matrix(&d->a, type, bt ? key->k : key->n, bt ? key->n : key->k, key->b_row) &&
+           describe_matrix(&d->b, type, at ? key->m : key->k, at ? key->k : key->m, key->a_row) &&
+           describe_matrix(&d->d, CUDA_R_32F, key->n, key->m, key->d_row);
 }
 
 /* ---------------------------------------------------------------------------------------------------- algorithms -- */
 static void fill_key(product_key *key, const sli_cuda_product *p) {
     memset(key, 0, sizeof *key);
-    const size_t element = sli_cuda_operand_bytes(p->math), out = p->d_narrow ? element : 4;
+    const size_t element = sli_cuda_operand_bytes(p->math);
     key->m = p->m;
     key->n = p->n;
     key->k = p->k;
     key->a_row = p->a.row;
     key->b_row = p->b.row;
     key->d_row = p->d_row;
-    key->batch = p->batch > 1 ? p->batch : 1;
-    if (key->batch > 1) {
-        key->a_batch = p->a.batch_stride;
-        key->b_batch = p->b.batch_stride;
-        key->d_batch = p->d_batch_stride;
-    }
     key->math = (int32_t)p->math;
     key->a_transposed = p->a.transposed;
     key->b_transposed = p->b.transposed;
-    key->d_narrow = p->d_narrow;
     key->add = p->beta != 0.0f;
     key->bias = p->bias != NULL;
-    key->a_align = sli_alignment(p->a.data, p->a.row, key->a_batch, element);
-    key->b_align = sli_alignment(p->b.data, p->b.row, key->b_batch, element);
-    key->d_align = sli_alignment(p->d, p->d_row, key->d_batch, out);
+    key->a_align = sli_alignment(p->a.data, p->a.row, element);
+    key->b_align = sli_alignment(p->b.data, p->b.row, element);
+    key->d_align = sli_alignment(p->d, p->d_row, sizeof(float));
     /* cuBLASLt has no preference for the bias: it is taken to be aligned as D is. */
-    if (p->bias) key->d_align = sli_alignment(p->bias, key->d_align, 0, 1);
+    if (p->bias) key->d_align = sli_alignment(p->bias, key->d_align, 1);
     /* The workspace is used from its first multiple of WORKSPACE_ALIGN. */
     key->workspace = p->workspace ? p->workspace_bytes : 0;
 }
@@ -206,7 +191,7 @@ static int better_tile(const cublasLtMatmulHeuristicResult_t *result, int result
         {CUBLASLT_MATMUL_TILE_256x128, CUBLASLT_MATMUL_TILE_128x128, -2},
         {CUBLASLT_MATMUL_TILE_192x192, CUBLASLT_MATMUL_TILE_128x160, CUBLASLT_MATMUL_TILE_96x128},
         {CUBLASLT_MATMUL_TILE_320x128, CUBLASLT_MATMUL_TILE_128x160, CUBLASLT_MATMUL_TILE_96x128}};
-    if ((key->math != SL_BF16 && key->math != SL_F16) || key->d_narrow) return first;
+    if (key->math != SL_BF16 && key->math != SL_F16) return first;
     const int tile = tile_of(&result[first].algo);
     for (size_t k = 0; k < sizeof better / sizeof *better; k++)
         for (int other = 1; other < 3 && better[k][0] == tile; other++) {
@@ -300,8 +285,6 @@ static bool multiply_blas(sli_queue *queue, cudaStream_t stream, const sli_cuda_
     const int index = sli_cuda_caps_of(queue)->index;
     const cublasLtHandle_t handle = (cublasLtHandle_t)queue->device->blas;
     if (!handle) return false;
-    /* Narrow output with a float bias: cuBLASLt would want the bias narrow. */
-    if (p->d_narrow && p->bias) return false;
     product_key key;
     fill_key(&key, p);
     product_description d;
@@ -334,7 +317,7 @@ static bool multiply_blas(sli_queue *queue, cudaStream_t stream, const sli_cuda_
 
 /* Columns that the product is given in its pad; n: it goes into D as it is. */
 static int64_t padded_columns(sli_queue *queue, const sli_cuda_product *p) {
-    if (!p->pad || p->d_narrow || p->bias || p->batch > 1) return p->n;
+    if (!p->pad || p->bias) return p->n;
     const int64_t columns = sli_cuda_pad_columns(sli_cuda_caps_of(queue), p->math, p->m, p->n, p->k);
     const bool there = p->b.transposed || columns <= p->b.row;
     return there && (size_t)p->m * (size_t)columns * sizeof(float) <= p->pad_bytes ? columns : p->n;
@@ -344,13 +327,12 @@ static int64_t padded_columns(sli_queue *queue, const sli_cuda_product *p) {
 static void multiply_padded(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *p, int64_t columns) {
     sli_cuda_product wide = *p;
     wide.n = columns;
-    wide.d = p->pad;
+    wide.d = (float *)p->pad;
     wide.d_row = columns;
     wide.beta = 0.0f;
     wide.pad = NULL;
     sli_cuda_multiply(queue, stream, &wide);
-    sli_cuda_move_rows(queue, stream, (float *)p->d, p->d_row, (const float *)p->pad, columns, p->m, p->n,
-                       p->beta != 0.0f);
+    sli_cuda_move_rows(queue, stream, p->d, p->d_row, (const float *)p->pad, columns, p->m, p->n, p->beta != 0.0f);
 }
 
 /* All columns but four by cuBLASLt, into D itself, which no pad and no copy costs. */

@@ -220,7 +220,8 @@ sl_status sli_cuda_submit(sli_queue *queue, sli_kernel_fn function, const sli_ca
     copy.queue = queue;
     copy.threads = NULL;
     copy.cpu = NULL;
-    sli_cuda_phase(queue, SLI_PHASE_OTHER);
+    /* In lanes nothing is marked: what runs side by side are packed copies. */
+    sli_cuda_phase(queue, copy.beside ? SLI_PHASE_OPTIMIZER : SLI_PHASE_OTHER);
     queue->late_began_here = false;
     if (copy.beside && !sli_lanes_begin_beside(queue)) return sli_queue_status(queue);
     function(&copy);
@@ -276,7 +277,9 @@ static void drop_oldest(sli_queue *queue) {
     sli_kept **oldest = NULL;
     for (sli_kept **at = &queue->kept; *at; at = &(*at)->next, count++)
         if (!(*at)->recorded) oldest = at;
-    if (count < SLI_MOST_KEPT || !oldest || queue->recording_now || queue->lanes_open > 0 || is_captured(queue)) return;
+    /* What runs beside the queue's stream is not waited for below, and may be using it. */
+    const bool beside = queue->lanes_open > 0 || queue->late_open;
+    if (count < SLI_MOST_KEPT || !oldest || queue->recording_now || beside || is_captured(queue)) return;
     if (!SLI_CU(queue, cudaStreamSynchronize(queue->stream))) return;
     sli_kept *kept = *oldest;
     *oldest = kept->next;

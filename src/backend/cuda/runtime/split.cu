@@ -69,7 +69,7 @@ static split_operand operand_of(const sli_cuda_matrix *matrix, bool k_in_row, in
     o.to_row = k_in_row ? 3 * long_k : o.width;
     o.apart = k_in_row ? long_k : long_k * o.width;
     o.low = low;
-    o.vector = sli_alignment(o.from, o.from_row, 0, sizeof(float)) == 16;
+    o.vector = sli_alignment(o.from, o.from_row, sizeof(float)) == 16;
     return o;
 }
 
@@ -85,7 +85,7 @@ static void launch(sli_queue *queue, cudaStream_t stream, const split_args *args
 }
 
 bool sli_split_fits(const sli_queue *queue, const sli_cuda_product *p) {
-    if (!queue->device->blas || !p->split || p->batch > 1 || p->d_narrow) return false;
+    if (!queue->device->blas || !p->split) return false;
     const size_t bytes = sli_cuda_split_bytes(sli_cuda_caps_of(queue), SL_F32X3, p->m, p->n, p->k);
     return bytes > 0 && bytes <= p->split_bytes;
 }

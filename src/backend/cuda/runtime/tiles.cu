@@ -7,9 +7,9 @@ enum { TILE = 64, DEPTH = 16, EACH = 4, THREADS = 256, PAD = 4 };
 
 /* A at a[i * am + p * ak], B at b[p * bk + j * bn]. */
 typedef struct tiles_args {
-    int64_t m, n, k, am, ak, bk, bn, d_row, a_batch, b_batch, d_batch, tiles_m, tiles_n;
+    int64_t m, n, k, am, ak, bk, bn, d_row, tiles_m, tiles_n;
     const void *a, *b;
-    void *d;
+    float *d;
     const float *bias;
     bool add;
 } tiles_args;
@@ -29,13 +29,11 @@ __device__ __forceinline__ void load_tile(float (*tile)[TILE + PAD], const T *__
     }
 }
 
-template <typename T, typename D> __global__ void __launch_bounds__(THREADS) multiply_tiles(tiles_args args) {
+template <typename T> __global__ void __launch_bounds__(THREADS) multiply_tiles(tiles_args args) {
     __shared__ float a_tile[DEPTH][TILE + PAD], b_tile[DEPTH][TILE + PAD];
-    const int64_t tiles = args.tiles_m * args.tiles_n, batch = (int64_t)blockIdx.x / tiles;
-    const int64_t tile = (int64_t)blockIdx.x % tiles;
+    const int64_t tile = blockIdx.x;
     const int64_t i0 = tile / args.tiles_n * TILE, j0 = tile % args.tiles_n * TILE;
-    const T *a = (const T *)args.a + batch * args.a_batch, *b = (const T *)args.b + batch * args.b_batch;
-    D *d = (D *)args.d + batch * args.d_batch;
+    const T *a = (const T *)args.a, *b = (const T *)args.b;
     const int row = (int)threadIdx.x / (TILE / EACH) * EACH, column = (int)threadIdx.x % (TILE / EACH) * EACH;
     float sum[EACH][EACH] = {};
     for (int64_t p0 = 0; p0 < args.k; p0 += DEPTH) {
@@ -63,25 +61,21 @@ template <typename T, typename D> __global__ void __launch_bounds__(THREADS) mul
         for (int j = 0; j < EACH; j++) {
             const int64_t r = i0 + row + i, c = j0 + column + j;
             if (r >= args.m || c >= args.n) continue;
-            D *place = d + r * args.d_row + c;
-            const float old = args.add ? sli_wide(*place) : 0.0f, bias = args.bias ? args.bias[c] : 0.0f;
-            sli_assign(place, old + sum[i][j] + bias);
+            float *place = args.d + r * args.d_row + c;
+            const float old = args.add ? *place : 0.0f, bias = args.bias ? args.bias[c] : 0.0f;
+            *place = old + sum[i][j] + bias;
         }
     }
 }
 
-template <typename T>
-static void launch(sli_queue *queue, cudaStream_t stream, const tiles_args *args, int batch, bool narrow) {
-    const int64_t blocks = args->tiles_m * args->tiles_n * batch;
+template <typename T> static void launch(sli_queue *queue, cudaStream_t stream, const tiles_args *args) {
+    const int64_t blocks = args->tiles_m * args->tiles_n;
     if (blocks > 0x7fffffff) {
         sli_cuda_fail(queue, SL_ERR_SHAPE, "a product of %lld x %lld is too large for one launch; use a smaller batch",
                       (long long)args->m, (long long)args->n);
         return;
     }
-    if (narrow)
-        multiply_tiles<T, T><<<(unsigned)blocks, THREADS, 0, stream>>>(*args);
-    else
-        multiply_tiles<T, float><<<(unsigned)blocks, THREADS, 0, stream>>>(*args);
+    multiply_tiles<T><<<(unsigned)blocks, THREADS, 0, stream>>>(*args);
     (void)SLI_LAUNCHED(queue, "own matrix product");
 }
 
@@ -95,9 +89,6 @@ void sli_tiles_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_pr
     args.bk = p->b.transposed ? 1 : p->b.row;
     args.bn = p->b.transposed ? p->b.row : 1;
     args.d_row = p->d_row;
-    args.a_batch = p->a.batch_stride;
-    args.b_batch = p->b.batch_stride;
-    args.d_batch = p->d_batch_stride;
     args.tiles_m = (p->m + TILE - 1) / TILE;
     args.tiles_n = (p->n + TILE - 1) / TILE;
     args.a = p->a.data;
@@ -105,11 +96,10 @@ void sli_tiles_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_pr
     args.d = p->d;
     args.bias = p->bias;
     args.add = p->beta != 0.0f;
-    const int batch = p->batch > 0 ? p->batch : 1;
     if (p->math == SL_BF16)
-        launch<__nv_bfloat16>(queue, stream, &args, batch, p->d_narrow);
+        launch<__nv_bfloat16>(queue, stream, &args);
     else if (p->math == SL_F16)
-        launch<__half>(queue, stream, &args, batch, p->d_narrow);
+        launch<__half>(queue, stream, &args);
     else
-        launch<float>(queue, stream, &args, batch, false);
+        launch<float>(queue, stream, &args);
 }

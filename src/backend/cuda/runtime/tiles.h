@@ -18,11 +18,10 @@ void sli_few_columns_multiply(sli_queue *queue, cudaStream_t stream, const sli_c
 bool sli_split_fits(const sli_queue *queue, const sli_cuda_product *product);
 void sli_split_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *product);
 
-/* The alignment in bytes that rows, batches and the address have in common, at most 16. As the address of a later row of an
+/* The alignment in bytes that rows and the address have in common, at most 16. As the address of a later row of an
  * aligned tensor has what its rows have, a segment of time that begins at another row is multiplied by the same algorithm. */
-static inline uint32_t sli_alignment(const void *address, int64_t row, int64_t batch_stride, size_t element) {
-    const uint64_t bits =
-        (uint64_t)row * element | (uint64_t)batch_stride * element | (uint64_t)(uintptr_t)address | 16;
+static inline uint32_t sli_alignment(const void *address, int64_t row, size_t element) {
+    const uint64_t bits = (uint64_t)row * element | (uint64_t)(uintptr_t)address | 16;
     return (uint32_t)(bits & (~bits + 1));
 }
 
