@@ -125,8 +125,9 @@ void sli_cpu_jobs(const sli_call *call, sli_job *jobs, int count) {
     const job_list list = {sli_cpu_of(call), jobs, count};
     int tasks = 0;
     for (int i = 0; i < count; i++) {
-        if (jobs[i].parts > 0 && !for_blas(list.cpu, call, &jobs[i])) {
-            sli_cpu_products(call, &jobs[i]);
+        const bool done = i > 0 && jobs[i - 1].same_a && jobs[i - 1].cut_n == 0; /* with the job before */
+        if (done || (jobs[i].parts > 0 && !for_blas(list.cpu, call, &jobs[i]))) {
+            if (!done) sli_cpu_products(call, &jobs[i]);
             jobs[i].cut_m = jobs[i].cut_n = 0; /* nothing is left of it */
         } else {
             cut_job(&jobs[i]);

@@ -62,6 +62,8 @@ static void read_facts(sli_cpu_facts *f) {
     f->avx2 = avx && fma && (b >> 5 & 1);
     f->avx512 = (b >> 16 & 1) && (b >> 17 & 1) && (b >> 30 & 1) && (b >> 31 & 1); /* F, DQ, BW, VL */
     f->amx = (d >> 22 & 1) && (d >> 24 & 1);                                      /* BF16, TILE */
+    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d)) a = 0;
+    f->amx = f->amx && (a >> 5 & 1); /* rounding to bf16, too */
 }
 
 /* Once asked for, tiles are every thread's of this process, for ever. Signal stacks must have room for them: what the program

@@ -114,9 +114,10 @@ static void cut_tasks(piece *p) {
     } while (side > 0 && p->tasks_m * p->tasks_n < LEAST_TASKS);
 }
 
-static void run_piece(const sli_call *call, piece *p) {
+/* packs: a is not packed yet. */
+static void run_piece(const sli_call *call, piece *p, bool packs) {
     sli_threads *threads = 2.0 * p->a.lines * p->b.lines * p->a.k < 4e6 ? NULL : call->threads;
-    p->pack_a = divide_up(p->a.lines, SLI_PRODUCT_LINES);
+    p->pack_a = packs ? divide_up(p->a.lines, SLI_PRODUCT_LINES) : 0;
     p->pack_b = divide_up(p->b.lines, SLI_PRODUCT_LINES);
     sli_threads_for(threads, p->pack_a + p->pack_b, pack_task, p);
     cut_tasks(p);
@@ -160,32 +161,42 @@ static void run_few(const sli_call *call, const sli_job *job, const sli_gemm *g,
     sli_threads_for(tasks > 2 ? call->threads : NULL, tasks, few_task, (void *)&w);
 }
 
-/* One product of a job; `last`: what comes after the job's last product is done with it. */
-static void run_product(const sli_call *call, const sli_job *job, const sli_gemm *g, bool last, char *space) {
+/* All columns of some rows and of some of k, from `k` on. */
+static void run_columns(const sli_call *call, const sli_job *job, const sli_gemm *g, piece p, int k, bool packs) {
+    const int step_n = even_piece(g->n, PIECE_LINES, SLI_PRODUCT_LINES);
+    p.job = job;
+    for (int n = 0; n < g->n; n += step_n) {
+        p.c = g->c + p.m * g->ldc + n;
+        p.ldc = g->ldc;
+        p.n = n;
+        p.b = (sli_operand){g->b + n * g->bn + k * g->bk, g->bn, g->bk, least(step_n, g->n - n), p.a.k};
+        run_piece(call, &p, packs && n == 0);
+    }
+}
+
+/* Product `part` of a job, and, with `same_a`, that of the next one. `last`: what comes after the job's last product is done with it. */
+static void run_product(const sli_call *call, const sli_job *job, int part, char *space) {
     const sli_cpu *cpu = sli_cpu_of(call);
     const sl_dtype dtype = call->problem.dtype;
+    const sli_gemm *g = &job->part[part];
     const int step_m = even_piece(g->m, PIECE_LINES, SLI_PRODUCT_LINES);
-    const int step_n = even_piece(g->n, PIECE_LINES, SLI_PRODUCT_LINES);
     const int step_k = even_piece(g->k, piece_k(dtype), PADDED);
-    for (int n = 0; n < g->n; n += step_n)
-        for (int m = 0; m < g->m; m += step_m)
-            for (int k = 0; k < g->k || k == 0; k += step_k) {
-                piece p = {.ops = dtype == SL_BF16 ? cpu->ops->product_bf16 : cpu->ops->product_f32,
-                           .packed_a = space,
-                           .packed_b = space + piece_bytes(dtype, g->m, g->k),
-                           .c = g->c + m * g->ldc + n,
-                           .ldc = g->ldc,
-                           .cpu = cpu,
-                           .job = job,
-                           .m = m,
-                           .n = n};
-                p.a = (sli_operand){g->a + m * g->am + k * g->ak, g->am, g->ak, least(step_m, g->m - m),
-                                    least(step_k, g->k - k)};
-                p.b = (sli_operand){g->b + n * g->bn + k * g->bk, g->bn, g->bk, least(step_n, g->n - n), p.a.k};
-                p.add = g->add || k > 0;
-                p.last = last && k + step_k >= g->k;
-                run_piece(call, &p);
+    for (int m = 0; m < g->m; m += step_m)
+        for (int k = 0; k < g->k || k == 0; k += step_k) {
+            piece p = {.ops = dtype == SL_BF16 ? cpu->ops->product_bf16 : cpu->ops->product_f32,
+                       .packed_a = space,
+                       .packed_b = space + piece_bytes(dtype, g->m, g->k),
+                       .cpu = cpu,
+                       .m = m};
+            p.a = (sli_operand){g->a + m * g->am + k * g->ak, g->am, g->ak, least(step_m, g->m - m),
+                                least(step_k, g->k - k)};
+            for (int i = 0; i <= job->same_a; i++) {
+                const sli_gemm *own = &job[i].part[part];
+                p.add = own->add || k > 0;
+                p.last = part == job[i].parts - 1 && k + step_k >= g->k;
+                run_columns(call, &job[i], own, p, k, i == 0);
             }
+        }
 }
 
 void *sli_cpu_products_space(const sli_call *call, size_t *bytes) {
@@ -200,10 +211,12 @@ void sli_cpu_products(const sli_call *call, const sli_job *job) {
     size_t bytes;
     char *space = sli_cpu_products_space(call, &bytes);
     for (int i = 0; i < job->parts; i++) {
-        if (job->part[i].m <= 0 || job->part[i].n <= 0) continue;
-        if (call->problem.dtype == SL_F32 && job->part[i].m <= FEW_ROWS && job->part[i].ak == 1)
-            run_few(call, job, &job->part[i], i == job->parts - 1);
-        else
-            run_product(call, job, &job->part[i], i == job->parts - 1, space);
+        const sli_gemm *g = &job->part[i];
+        if (g->m <= 0 || g->n <= 0) continue;
+        if (call->problem.dtype != SL_F32 || g->m > FEW_ROWS || g->ak != 1) {
+            run_product(call, job, i, space);
+            continue;
+        }
+        for (int j = 0; j <= job->same_a; j++) run_few(call, &job[j], &job[j].part[i], i == job[j].parts - 1);
     }
 }

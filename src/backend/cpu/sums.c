@@ -126,7 +126,11 @@ void sli_sums_backward(const sli_sums *s) {
         if (!same && bias) jobs[count++] = bias_job(s, s->input[i], bias, NULL);
     }
     for (int i = 0; i < 2 && s->recurrent[i].count > 0; i++) {
-        if (d_param(s, SLI_RNN_RECURRENT)) jobs[count++] = recurrent_job(s, s->recurrent[i]);
+        if (d_param(s, SLI_RNN_RECURRENT)) {
+            jobs[count] = recurrent_job(s, s->recurrent[i]);
+            if (same && kernel) jobs[count - 1].same_a = jobs[count].parts == 1 && jobs[count].part[0].k == rows(s);
+            count++;
+        }
         if (!same && recurrent_bias) jobs[count++] = bias_job(s, s->recurrent[i], recurrent_bias, NULL);
     }
     if (same && (bias || recurrent_bias))

@@ -20,9 +20,11 @@
 
 #ifdef SLI_AMX_EMULATED
 #define AMX_FN
+#define BF16_FN
 #else
 #include <immintrin.h>
 #define AMX_FN __attribute__((target("amx-tile,amx-bf16")))
+#define BF16_FN __attribute__((target("avx512bf16")))
 #endif
 
 enum { AMX_K = 32, AMX_LANES = 16, AMX_ROWS = 16, AMX_TILE = 1024 /* bytes */, AMX_LINE = 64 };
@@ -175,10 +177,33 @@ static inline void amx_transpose(uint32_t to[16][16], uint32_t from[16][16]) {
 #endif
 }
 
+/* Rounded: to[p] = x[2 p], x[2 p + 1]; and to[i] = low[i], high[i]. Processors with AMX have an instruction for it, which takes
+ * denormal numbers for 0, as products do. */
+BF16_FN static inline void amx_pairs_along(uint32_t *to, const float *x) {
+#ifdef SLI_AMX_EMULATED
+    for (int p = 0; p < 16; p++) to[p] = bf16_pair(x[2 * p], x[2 * p + 1]);
+#else
+    _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + 16), _mm512_loadu_ps(x)));
+#endif
+}
+
+BF16_FN static inline void amx_pairs_across(uint32_t *to, const float *low, const float *high) {
+#ifdef SLI_AMX_EMULATED
+    for (int i = 0; i < 16; i++) to[i] = bf16_pair(low[i], high[i]);
+#else
+    const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(high), _mm512_loadu_ps(low));
+    const __m512i halves =
+        _mm512_setr_epi32(16 << 16 | 0, 17 << 16 | 1, 18 << 16 | 2, 19 << 16 | 3, 20 << 16 | 4, 21 << 16 | 5,
+                          22 << 16 | 6, 23 << 16 | 7, 24 << 16 | 8, 25 << 16 | 9, 26 << 16 | 10, 27 << 16 | 11,
+                          28 << 16 | 12, 29 << 16 | 13, 30 << 16 | 14, 31 << 16 | 15);
+    _mm512_storeu_si512(to, _mm512_permutexvar_epi16(halves, both));
+#endif
+}
+
 /* A tile of line i (a row of a, a column of b) and k:  x[i * line + k * depth],  0 beyond `lines` and `count`.
  * `pairs_first` (b): [pair][line], else (a): [line][pair]. */
-static inline void amx_pack_tile(uint32_t *tile, const float *x, ptrdiff_t line, ptrdiff_t depth, int lines, int count,
-                                 bool pairs_first) {
+BF16_FN static inline void amx_pack_tile(uint32_t *tile, const float *x, ptrdiff_t line, ptrdiff_t depth, int lines,
+                                         int count, bool pairs_first) {
     float padded[16][AMX_K];
     uint32_t words[16][16], turned[16][16];
     if (lines < 16 || count < AMX_K) {
@@ -190,11 +215,9 @@ static inline void amx_pack_tile(uint32_t *tile, const float *x, ptrdiff_t line,
         depth = 1;
     }
     if (depth == 1)
-        for (int i = 0; i < 16; i++)
-            for (int p = 0; p < 16; p++) words[i][p] = bf16_pair(x[i * line + 2 * p], x[i * line + 2 * p + 1]);
+        for (int i = 0; i < 16; i++) amx_pairs_along(words[i], x + i * line);
     else if (line == 1)
-        for (int p = 0; p < 16; p++)
-            for (int i = 0; i < 16; i++) words[p][i] = bf16_pair(x[2 * p * depth + i], x[(2 * p + 1) * depth + i]);
+        for (int p = 0; p < 16; p++) amx_pairs_across(words[p], x + 2 * p * depth, x + (2 * p + 1) * depth);
     else
         for (int p = 0; p < 16; p++)
             for (int i = 0; i < 16; i++)

@@ -25,10 +25,12 @@ static void pack(void *panel, const sli_panel_source *s) {
                           s->k_stride, s->valid[v], s->k - k, true);
 }
 
-static void convert(void *operand, const float *restrict from, int k) {
+BF16_FN static void convert(void *operand, const float *restrict from, int k) {
     uint16_t *restrict to = operand;
-    for (int i = 0; i < k; i++) to[i] = bf16_of(from[i]);
-    for (int i = k; i < amx_blocks(k) * AMX_K; i++) to[i] = 0;
+    int i = 0;
+    for (; i + AMX_K <= k; i += AMX_K) amx_pairs_along((uint32_t *)(void *)(to + i), from + i);
+    for (; i < k; i++) to[i] = bf16_of(from[i]);
+    for (; i < amx_blocks(k) * AMX_K; i++) to[i] = 0;
 }
 
 /* Rows that the calling thread's tiles are configured for; 0: none. */
@@ -60,33 +62,35 @@ typedef struct piece {
     int k0, k;        /* tiles along k: first, how many */
 } piece;
 
-/* Blocks of columns [j, j + wide). */
-AMX_FN static void multiply_columns(const piece *t, int j, int wide) {
+/* Blocks of columns, whatever panels they are of: two for two tiles of rows, four for one, the last ones alone. */
+AMX_FN static void multiply(const piece *t) {
     const sli_panel_product *p = t->product;
-    const size_t column = (size_t)amx_blocks(p->k) * AMX_TILE;
+    const size_t column = (size_t)amx_blocks(p->k) * AMX_TILE, row = (size_t)p->vectors * AMX_LANES;
+    const int columns = p->panels * p->vectors, most = t->tiles == 2 ? 2 : 4;
     amx_block block = {.k = t->k,
                        .a = {t->a[0], t->a[1]},
                        .a_row = t->stride,
                        .a_step = AMX_LINE,
-                       .c_row = (ptrdiff_t)sizeof(float) * p->vectors * AMX_LANES,
+                       .c_row = (ptrdiff_t)(sizeof(float) * row),
                        .add = t->k0 > 0};
-    for (int i = 0; i < wide; i++) {
-        const size_t panel = (size_t)((j + i) / p->vectors), vector = (size_t)((j + i) % p->vectors);
-        float *c = p->tile + (panel * (size_t)p->rows * (size_t)p->vectors + vector) * AMX_LANES;
-        block.b[i] = (const char *)p->w + (size_t)(j + i) * column + (size_t)t->k0 * AMX_TILE;
-        for (int r = 0; r < t->tiles; r++) block.c[r][i] = c + (size_t)t->row[r] * (size_t)p->vectors * AMX_LANES;
-    }
-    if (t->tiles == 2)
-        (wide == 2 ? amx_2x2 : amx_2x1)(&block);
-    else
-        (wide == 4 ? amx_1x4 : amx_1x1)(&block);
-}
-
-AMX_FN static void multiply(const piece *t) {
-    const int columns = t->product->panels * t->product->vectors, most = t->tiles == 2 ? 2 : 4;
-    for (int j = 0, wide; j < columns; j += wide) {
+    const char *b = (const char *)p->w + (size_t)t->k0 * AMX_TILE;
+    float *c = p->tile + (size_t)t->row[0] * row;
+    const size_t lower = (size_t)(t->row[t->tiles - 1] - t->row[0]) * row;
+    for (int j = 0, vector = 0, wide; j < columns; j += wide) {
         wide = columns - j < most ? 1 : most;
-        multiply_columns(t, j, wide);
+        for (int i = 0; i < wide; i++, b += column, c += AMX_LANES) {
+            block.b[i] = b;
+            block.c[0][i] = c;
+            block.c[1][i] = c + lower;
+            if (++vector == p->vectors) {
+                vector = 0;
+                c += (size_t)(p->rows - 1) * row;
+            }
+        }
+        if (t->tiles == 2)
+            wide == 2 ? amx_2x2(&block) : amx_2x1(&block);
+        else
+            wide == 4 ? amx_1x4(&block) : amx_1x1(&block);
     }
 }
 
