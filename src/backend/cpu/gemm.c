@@ -24,7 +24,7 @@ static void blas_gemm(const sli_blas *blas, const sli_gemm *g) {
                 g->add ? 1.0f : 0.0f, g->c, (int)g->ldc);
 }
 
-enum { SUM_COLUMNS = 64 };
+enum { SUM_COLUMNS = 256 };
 
 static int divide_up(int value, int by) {
     return (value + by - 1) / by;
@@ -62,19 +62,13 @@ static void slice(int n, int count, int i, int *first, int *size) {
     *size = (to < n ? to : n) - from;
 }
 
-static void sum_columns(const sli_job *job, int index) {
+static void sum_columns(const sli_cpu *cpu, const sli_job *job, int index) {
     const int first = index * SUM_COLUMNS, left = job->columns - first;
-    const int count = left < SUM_COLUMNS ? left : SUM_COLUMNS;
+    const size_t count = (size_t)(left < SUM_COLUMNS ? left : SUM_COLUMNS);
     float sum[SUM_COLUMNS] = {0};
-    for (int r = 0; r < job->rows; r++) {
-        const float *from = job->from + r * job->ld + first;
-        if (count == SUM_COLUMNS)
-            for (int j = 0; j < SUM_COLUMNS; j++) sum[j] += from[j];
-        else
-            for (int j = 0; j < count; j++) sum[j] += from[j];
-    }
+    for (int r = 0; r < job->rows; r++) cpu->ops->add(count, sum, job->from + r * job->ld + first);
     for (int k = 0; k < 2; k++)
-        for (int j = 0; job->to[k] && j < count; j++) job->to[k][first + j] += sum[j];
+        if (job->to[k]) cpu->ops->add(count, job->to[k] + first, sum);
 }
 
 typedef struct job_list {
@@ -99,7 +93,7 @@ static void run_slice(void *context, int index) {
     while (index < job->first) job--;
     index -= job->first;
     if (job->parts == 0) {
-        sum_columns(job, index);
+        sum_columns(list->cpu, job, index);
         return;
     }
     for (int i = 0; i < job->parts; i++) {

@@ -8,14 +8,22 @@
 #if defined(__AVX512F__) || defined(SLI_AMX_EMULATED)
 #include "backend/cpu/isa/amx.h"
 
-static void pack(void *packed, const sli_operand *x, int first, int last, bool pairs_first) {
+/* A tile of 16 lines from l on, from k on. */
+static void pack_tile(void *packed, const sli_operand *x, int l, int k, int last, bool pairs_first) {
     const size_t line = (size_t)amx_blocks(x->k) * AMX_TILE; /* bytes of 16 lines */
-    for (int k = 0; k < x->k; k += AMX_K) /* neighbouring lines first: they may be neighbours in memory */
-        for (int l = first; l < last; l += 16) {
-            char *tile = (char *)packed + (size_t)(l / 16) * line + (size_t)(k / AMX_K) * AMX_TILE;
-            amx_pack_tile((uint32_t *)tile, x->x + l * x->line + k * x->depth, x->line, x->depth, last - l, x->k - k,
-                          pairs_first);
-        }
+    char *tile = (char *)packed + (size_t)(l / 16) * line + (size_t)(k / AMX_K) * AMX_TILE;
+    amx_pack_tile((uint32_t *)tile, x->x + l * x->line + k * x->depth, x->line, x->depth, last - l, x->k - k, pairs_first);
+}
+
+/* Neighbours in memory one after the other. */
+static void pack(void *packed, const sli_operand *x, int first, int last, bool pairs_first) {
+    if (x->depth == 1) {
+        for (int l = first; l < last; l += 16)
+            for (int k = 0; k < x->k; k += AMX_K) pack_tile(packed, x, l, k, last, pairs_first);
+        return;
+    }
+    for (int k = 0; k < x->k; k += AMX_K)
+        for (int l = first; l < last; l += 16) pack_tile(packed, x, l, k, last, pairs_first);
 }
 
 static void pack_a(void *packed, const sli_operand *a, int first, int last) {
