@@ -43,7 +43,7 @@ static const rates rates_avx2 = {.flops = 91e9,
                                  .beside = 0.94};
 static const rates rates_avx512 = {.flops = 155e9,
                                    .few = {0.9, 0.9, 0.95},
-                                   .product = 106e9,
+                                   .product = 130e9,
                                    .product_bf16 = 500e9,
                                    .most_speed = 3.5,
                                    .pack = 0.2e-9,

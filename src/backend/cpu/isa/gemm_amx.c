@@ -12,7 +12,8 @@
 static void pack_tile(void *packed, const sli_operand *x, int l, int k, int last, bool pairs_first) {
     const size_t line = (size_t)amx_blocks(x->k) * AMX_TILE; /* bytes of 16 lines */
     char *tile = (char *)packed + (size_t)(l / 16) * line + (size_t)(k / AMX_K) * AMX_TILE;
-    amx_pack_tile((uint32_t *)tile, x->x + l * x->line + k * x->depth, x->line, x->depth, last - l, x->k - k, pairs_first);
+    amx_pack_tile((uint32_t *)tile, x->x + l * x->line + k * x->depth, x->line, x->depth, last - l, x->k - k,
+                  pairs_first);
 }
 
 /* Neighbours in memory one after the other. */
