@@ -23,6 +23,11 @@ VF_INLINE vf vf_load(const float *p) {
 VF_INLINE void vf_store(float *p, vf v) {
     memcpy(p, &v, sizeof v);
 }
+#define STREAMS VL
+VF_INLINE void vf_stream(float *p, vf v) {
+    vf_store(p, v);
+}
+VF_INLINE void vf_streamed(void) {}
 VF_INLINE vf vf_set(float x) {
     vf v = {0};
     return v + x;

@@ -1,9 +1,9 @@
 /* OpenBLAS by dlopen: one process-wide handle, single-threaded. SLI_BLAS: 0 = use it if it is there, 1 = the same, and the
  * build refuses to configure without it, 2 = never.
  *
- * Used where our own products (products.c) were not measured to be faster: on AVX-512 and NEON. On AVX2 they are faster than slices
- * on OpenBLAS on every shape of bench/cpu/gemm.sh but one or two that are equal (bench/results/gemm_cpu_2026-11-21.txt): they
- * pack once for all threads, a library once for each slice.
+ * Used where our own products (products.c) were not measured: on arm64. On AVX2 and AVX-512 they are faster than slices on OpenBLAS
+ * on every shape of bench/cpu/gemm.sh but one or two that are equal (bench/results/gemm_cpu_*.txt): they pack once for all
+ * threads, a library once for each slice; and Debian's OpenBLAS takes a virtual Xeon for a Haswell, whatever it is told.
  * Why OpenBLAS, of Debian's OpenBLAS and BLIS and of oneDNN: no library is ahead of the others on all shapes. A slice must be one
  * product on the calling thread, with nothing compiled or allocated for it (threads, bits: gemm.c): OpenBLAS is a function for
  * that; oneDNN runs on OpenMP's threads and makes a primitive a shape. Products in bf16 run on our own tiles: OpenBLAS 0.3.21 has
@@ -48,20 +48,14 @@ static void env_pop(const char *name, const char *old, bool had) {
         unsetenv(name);
 }
 
-/* OpenBLAS reads its environment once, in its constructor, so the variables are needed only around dlopen:
- * - OPENBLAS_NUM_THREADS=1: it would start a pool of its own, which must never be used: a GEMM is called from our threads
- *   on slices cut by shape, so that the thread count changes no bit.
- * - OPENBLAS_CORETYPE=SkylakeX on any CPU with AVX-512, unless the user chose: releases before the CPU's brand (and virtual
- *   machines with a generic one) fall back to the Haswell kernels, at 55-80% of the speed. The sgemm kernels of the
- *   later core types are SkylakeX's.
- * The environment belongs to the process: it is changed inside the once and put back at once. */
+/* OpenBLAS reads its environment once, in its constructor. OPENBLAS_NUM_THREADS=1: it would start a pool of its own, which must
+ * never be used: a product is called from our threads on slices cut by shape, so that the thread count changes no bit. The
+ * environment belongs to the process: it is changed inside the once and put back at once. */
 static void *open_library(void) {
     static const char *const names[] = {"libopenblas.so.0", "libopenblas.so", "libblas.so.3"};
-    char threads[32], core[32], lacks[SLI_ISA_WHY];
-    bool had_threads, had_core = false;
-    const bool force_core = sli_cpu_has(SLI_ISA_AVX512, lacks) && getenv("OPENBLAS_CORETYPE") == NULL;
+    char threads[32];
+    bool had_threads;
     env_push("OPENBLAS_NUM_THREADS", "1", threads, sizeof threads, &had_threads);
-    if (force_core) env_push("OPENBLAS_CORETYPE", "SkylakeX", core, sizeof core, &had_core);
     void *library = NULL;
     for (size_t i = 0; i < sizeof names / sizeof names[0] && library == NULL; i++) {
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
@@ -72,7 +66,6 @@ static void *open_library(void) {
             library = NULL;
         }
     }
-    if (force_core) env_pop("OPENBLAS_CORETYPE", core, had_core);
     env_pop("OPENBLAS_NUM_THREADS", threads, had_threads);
     return library;
 }

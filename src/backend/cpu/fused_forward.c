@@ -80,6 +80,7 @@ static void forward_steps(void *context, const sli_team *team, int member) {
         }
         if (w->split.units > 1) sli_team_wait(team, member);
     }
+    if (step[share.direction0].stream) w->ops->fused->streamed();
     if (w->panels->end) w->panels->end();
 }
 

@@ -13,20 +13,26 @@ enum {
     MOST_ROWS = 512
 };
 
-int sli_fused_input_steps(const sli_problem *p, const sli_panel_ops *ops) {
+/* Rows that are best. */
+static int wanted_rows(const sli_problem *p, const sli_panel_ops *ops) {
     const sli_fused_panels panels = sli_fused_input_panels(p, ops);
     const size_t columns = (size_t)sli_op_gates(p->op) * (size_t)p->units;
     int rows = (int)(PIECE_BYTES / (columns * sizeof(float)));
     if ((size_t)panels.count * panels.bytes > WEIGHT_BYTES && rows < p->inputs / INPUTS_A_ROW)
         rows = p->inputs / INPUTS_A_ROW;
-    rows = rows < LEAST_ROWS ? LEAST_ROWS : rows > MOST_ROWS ? MOST_ROWS : rows;
-    const int steps = p->batch > 0 ? rows / p->batch : 1, chunk = sli_chunk_steps(p->batch, p->steps);
+    return rows < LEAST_ROWS ? LEAST_ROWS : rows > MOST_ROWS ? MOST_ROWS : rows;
+}
+
+int sli_fused_input_steps(const sli_problem *p, const sli_panel_ops *ops) {
+    const int steps = p->batch > 0 ? wanted_rows(p, ops) / p->batch : 1, chunk = sli_chunk_steps(p->batch, p->steps);
     return steps < 1 ? 1 : steps < chunk ? steps : chunk;
 }
 
-/* Rows of a piece. */
-static size_t piece_rows(const sli_problem *p, const sli_panel_ops *ops) {
-    return (size_t)sli_fused_input_steps(p, ops) * (size_t)p->batch;
+/* Rows of a piece of the problem at most, and of one with fewer rows and steps, whose piece may have more steps. */
+static size_t most_rows(const sli_problem *p, const sli_panel_ops *ops) {
+    const size_t batch = (size_t)p->batch, all = batch * (size_t)p->steps, wanted = (size_t)wanted_rows(p, ops);
+    const size_t rows = wanted < all ? wanted : all;
+    return rows > batch ? rows : batch;
 }
 
 /* Floats of a row in all panels. */
@@ -35,12 +41,12 @@ static size_t row_floats(const sli_fused_panels *panels, const sli_panel_ops *op
 }
 
 static size_t operand_bytes(const sli_problem *p, const sli_panel_ops *ops) {
-    return ops->convert ? piece_rows(p, ops) * ops->operand_bytes(p->inputs) : 0;
+    return ops->convert ? most_rows(p, ops) * ops->operand_bytes(p->inputs) : 0;
 }
 
 static size_t projected_bytes(const sli_problem *p, const sli_panel_ops *ops) {
     const sli_fused_panels panels = sli_fused_input_panels(p, ops);
-    return sli_round_up(piece_rows(p, ops) * row_floats(&panels, ops) * sizeof(float), SLI_ALIGN);
+    return sli_round_up(most_rows(p, ops) * row_floats(&panels, ops) * sizeof(float), SLI_ALIGN);
 }
 
 size_t sli_fused_input_bytes(const sli_problem *p, const sli_panel_ops *ops, int threads) {

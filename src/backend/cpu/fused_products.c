@@ -89,7 +89,7 @@ void sli_fused_products(const sli_fused_work *w, const sli_fused_panels *panels,
                                       .in = projected_of(share, rows, at.panel, at.vectors * w->panels->lanes),
                                       .in_panel = share->projected_panel,
                                       .vectors = at.vectors};
-        if (w->keep && rows->projected) fetch(step, rows, first, cells.last);
+        if (w->keep && rows->projected && !step->stream) fetch(step, rows, first, cells.last);
         w->panels->product(&product);
         use(w, step, &cells);
     }

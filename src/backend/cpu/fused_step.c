@@ -46,6 +46,8 @@ sli_fused_share sli_fused_share_of(const sli_fused_work *w, const sli_fused_pane
 int sli_fused_active(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
                      int from, sli_fused_rows *rows) {
     rows->count = 0;
+    rows->projected = NULL;
+    rows->first = 0;
     for (; from < share->rows && rows->count < SLI_FUSED_ROWS; from++) {
         const int row = share->first_row + from * share->row_step, at = sli_fused_place(w, d, t, row);
         if (at < 0) continue;
@@ -82,6 +84,14 @@ static int activation(const sli_problem *p, sl_activation act) {
     return (int)act;
 }
 
+/* Whether gates that are kept are written past the caches: whole lines, and more of them than caches hold until backward. */
+static bool streams(const sli_fused_work *w, const sli_fused_direction *d) {
+    enum { LEAST = 4 << 20 };
+    const int line = w->ops->fused->streams;
+    const size_t bytes = (size_t)w->T * sli_fused_state(w) * (size_t)w->W * sizeof(float);
+    return line > 0 && w->H % line == 0 && (uintptr_t)d->gates % SLI_ALIGN == 0 && bytes >= LEAST;
+}
+
 sli_cell_step sli_fused_every_step(const sli_fused_work *w, const sli_fused_direction *d) {
     const sli_problem *p = w->p;
     sli_cell_step s = {.units = w->H, .options = w->options, .keep = w->keep};
@@ -89,6 +99,7 @@ sli_cell_step sli_fused_every_step(const sli_fused_work *w, const sli_fused_dire
     s.gate_act = activation(p, p->recurrent_act == SL_ACT_DEFAULT ? SL_ACT_SIGMOID : p->recurrent_act);
     s.ld_gates = (ptrdiff_t)w->W * w->H;
     s.bias = d->bias;
+    s.stream = w->keep && streams(w, d);
     s.drop = d->drop;
     s.peephole = d->peephole;
     s.clip = (float)p->cell_clip;

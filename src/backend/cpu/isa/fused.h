@@ -14,6 +14,7 @@ typedef struct sli_cell_step {
     int act, gate_act; /* CELL_ACT_* */
     unsigned options;  /* CELL_PEEPHOLE, CELL_CLIP, CELL_ZONEOUT_H, CELL_ZONEOUT_C */
     bool keep;         /* training: gates and v stay for backward */
+    bool stream;       /* those gates past the caches */
     float *gates;      /* [][ld_gates] = activated, where they are kept; backward: those */
     ptrdiff_t ld_gates;
     const float *bias; /* [4H] or [H]: all that is added to the pre-activations; GRU r z n s */
@@ -60,6 +61,8 @@ typedef struct sli_fused_cell {
 
 typedef struct sli_fused_ops {
     sli_fused_cell lstm, gru, rnn;
+    int streams;            /* gates of which so many floats fill a line may be written past the caches; 0: none */
+    void (*streamed)(void); /* after steps with `stream`, before others read gates */
     /* dh = (add: +=) d tile, with d = drop or 1: what came back through R, tile of [panels][rows][vectors * lanes] units */
     void (*take)(const sli_cell_step *step, const sli_cell_share *share, bool add);
 } sli_fused_ops;

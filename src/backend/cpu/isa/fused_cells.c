@@ -38,6 +38,15 @@ VF_INLINE void store(float *to, vf v, int n) {
     for (int l = 0; l < n; l++) to[l] = lanes[l];
 }
 
+/* Gates that are kept are not read before backward: to write them past the caches leaves those to weights, and memory is not read
+ * for what is overwritten. */
+VF_INLINE void keep_gate(const sli_cell_step *s, float *to, vf v, int n) {
+    if (STREAMS && s->stream)
+        vf_stream(to, v);
+    else
+        store(to, v, n);
+}
+
 /* The new h, and its copies: y, and what the next step multiplies. i: row and unit in [B][H]. */
 VF_INLINE void store_h(const sli_cell_step *s, int row, int u, size_t i, vf h, int n) {
     store(s->h + row * s->ld_h + u, h, n);
@@ -88,10 +97,10 @@ VF_INLINE float *gates_of(const sli_cell_step *s, int at, int u) {
 VF_INLINE void lstm_keep(const sli_cell_step *s, int at, int u, cell_lstm_gates gates, int n) {
     const int H = s->units;
     float *x = gates_of(s, at, u);
-    store(x, gates.i, n);
-    store(x + H, gates.f, n);
-    store(x + 2 * H, gates.g, n);
-    store(x + 3 * H, gates.o, n);
+    keep_gate(s, x, gates.i, n);
+    keep_gate(s, x + H, gates.f, n);
+    keep_gate(s, x + 2 * H, gates.g, n);
+    keep_gate(s, x + 3 * H, gates.o, n);
 }
 
 VF_INLINE void lstm_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, const float *x,
@@ -163,9 +172,9 @@ VF_INLINE cell_gru_pre gru_sums(const sli_cell_step *s, const float *x, int u, c
 
 VF_INLINE void gru_keep(const sli_cell_step *s, int at, int u, vf reset, vf update, vf side, int n) {
     float *x = gates_of(s, at, u);
-    store(x, reset, n);
-    store(x + s->units, update, n);
-    store(x + 3 * s->units, side, n);
+    keep_gate(s, x, reset, n);
+    keep_gate(s, x + s->units, update, n);
+    keep_gate(s, x + 3 * s->units, side, n);
 }
 
 VF_INLINE void gru_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, const float *x,
@@ -177,7 +186,7 @@ VF_INLINE void gru_cell(const int kind, const sli_cell_step *s, int row, int at,
     (void)kind;
     if (s->keep) {
         gru_keep(s, at, u, r.gates.r, r.gates.z, pre.s, n);
-        store(gates_of(s, at, u) + 2 * s->units, r.gates.n, n);
+        keep_gate(s, gates_of(s, at, u) + 2 * s->units, r.gates.n, n);
     }
     store_h(s, row, u, i, r.h, n);
 }
@@ -198,7 +207,7 @@ VF_INLINE void gru_close(const int kind, const sli_cell_step *s, int row, int at
     (void)x;
     const vf update = vf_load(z), fresh = cell_act(TANH(kind), vf_load(z + VL));
     const vf h = (1.0f - update) * fresh + update * load(s->h_prev + row * s->ld_h_prev + u, n);
-    if (s->keep) store(gates_of(s, at, u) + 2 * s->units, fresh, n);
+    if (s->keep) keep_gate(s, gates_of(s, at, u) + 2 * s->units, fresh, n);
     store_h(s, row, u, (size_t)row * (size_t)s->units + (size_t)u, h, n);
 }
 
@@ -234,7 +243,7 @@ VF_INLINE void rnn_cell(const int kind, const sli_cell_step *s, int row, int at,
         kind != ANY ? cell_rnn_forward(0, TANH(kind), sum, sum, (cell_rnn_args){.zone_h = sum})
                     : cell_rnn_forward(CELL_ZONEOUT_H, s->act, sum, load(s->h_prev + row * s->ld_h_prev + u, n),
                                        rnn_args(s, i, n));
-    if (s->keep) store(gates_of(s, at, u), r.q, n);
+    if (s->keep) keep_gate(s, gates_of(s, at, u), r.q, n);
     store_h(s, row, u, i, r.h, n);
 }
 
@@ -321,4 +330,6 @@ static void take(const sli_cell_step *s, const sli_cell_share *share, bool add) 
 const sli_fused_ops ISA(fused) = {.lstm = {lstm_forward, lstm_backward},
                                   .gru = {gru_forward, gru_backward},
                                   .rnn = {rnn_forward, rnn_backward},
+                                  .streams = STREAMS,
+                                  .streamed = vf_streamed,
                                   .take = take};

@@ -3,6 +3,8 @@
  *     VF_REGISTERS   vector registers
  *     vf             the type; + - * / work on it
  *     vf_load, vf_store (any alignment), vf_set (one number everywhere), vf_fma (a * b + c; see the portable one)
+ *     vf_stream      vf_store of a whole line of memory, past the caches, where there is that (STREAMS, the floats of a line), and
+ *     vf_streamed    before others read it
  *     vf_zip         low: a0 b0 a1 b1 ... of the lower halves; high: of the upper ones */
 #ifndef SLI_VECTOR_H
 #define SLI_VECTOR_H
@@ -17,6 +19,14 @@
 #include "backend/cpu/isa/vector_neon.h"
 #else
 #include "backend/cpu/isa/vector_portable.h"
+#endif
+
+#ifndef STREAMS
+enum { STREAMS = 0 };
+static inline void vf_stream(float *p, vf v) {
+    vf_store(p, v);
+}
+static inline void vf_streamed(void) {}
 #endif
 
 /* Before a loop whose iterations are independent though its pointers may be equal. */

@@ -13,6 +13,13 @@ static inline vf vf_load(const float *p) {
 static inline void vf_store(float *p, vf v) {
     _mm512_storeu_ps(p, v);
 }
+#define STREAMS VL
+static inline void vf_stream(float *p, vf v) {
+    _mm512_stream_ps(p, v);
+}
+static inline void vf_streamed(void) {
+    _mm_sfence();
+}
 static inline vf vf_set(float x) {
     return _mm512_set1_ps(x);
 }
