@@ -35,7 +35,6 @@ if(NOT blas STREQUAL "OFF")
     elseif(blas STREQUAL "ON")
         message(FATAL_ERROR "SLUICE_BLAS=ON, but libopenblas.so.0 was not found: install libopenblas0, or take AUTO or OFF")
     else()
-        message(STATUS "OpenBLAS: not found; Sluice's own matrix products are used on AVX-512 and NEON, too "
-                       "(install libopenblas0)")
+        message(STATUS "OpenBLAS: not found; Sluice's own matrix products are used on NEON, too (install libopenblas0)")
     endif()
 endif()

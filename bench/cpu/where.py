@@ -21,8 +21,10 @@ from lines import known_lines  # noqa: E402
 PARTS = [
     ("waiting", r"wait|barrier|spin|futex|yield|pthread_cond|pthread_mutex"),
     ("the system, which parks and wakes threads", r"^\[kernel"),
+    ("packing", r"amx_pack|strips_down|panels_down|side_sluice (pack|pack_a|pack_b|transpose|convert)$"),
+    ("products on tiles", r"side_sluice multiply|amx_[12]x[124]"),
     ("products over time", r"openblas|gemm|tile_along|tile_down|edge_tile|isa_pack|product_few|run_slice"),
-    ("products of steps", r"block_\d+x\d+x\d+|halves_\d|many_rows|few_rows|side_sluice product|amx|panel"),
+    ("products of panels", r"block_\d+x\d+x\d+|halves_\d|many_rows|few_rows|side_sluice product|panel"),
     ("the cell", r"(lstm|gru|rnn)_(forward|backward)|cell"),
     ("product and cell in one loop", r"side_sluice (lstm|gru|rnn)$"),
     ("the call of a step", r"sl_stream|side_call|side_sluice step"),
@@ -58,8 +60,8 @@ def sentence(line, shares):
     rows, h, gates = sum(report.rows_alive(line)), line["h"], report.GATES[line["cell"]]
     every = report.flops_of(line)
     train = line["mode"] == "train"
-    steps = 2 * rows * gates * h * h * line["l"] * (2 if train else 1)
-    flops = {"products of steps": steps, "products over time": every - steps}
+    panels = every / 3 + 2 * rows * gates * h * h * line["l"] if train else every  # W x and R h', dz R
+    flops = {"products of panels": panels, "products over time": every - panels, "products on tiles": every}
     words = []
     for part, share in sorted(shares.items(), key=lambda item: -item[1]):
         if share >= 0.04:

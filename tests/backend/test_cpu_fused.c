@@ -14,6 +14,7 @@ static const char *const problems[] = {
     "lstm:b6_t9_i4_h40_train+lengths+maskout=repeat+rdrop=0.3+zoneout_c=0.2+zoneout_h=0.1",
     "lstm:b9_t10_i7_h24+mask=holes+zoneout_c=0.2+zoneout_h=0.1",
     "lstm:b9_t10_i7_h24+lengths+reverse",
+    "lstm:b129_t9_i3_h16_train", /* several pieces of W x */
     "gru:b1_t6_i3_h37_train",
     "gru:b20_t11_i17_h33_train+bias=double+rdrop=0.2",
     "gru:b7_t11_i17_h21_train+bias=none+zoneout_h=0.3",
@@ -24,6 +25,7 @@ static const char *const problems[] = {
     "rnn:b6_t9_i4_h19_train+act=relu+lengths+zoneout_h=0.2",
     "rnn:b3_t9_i4_h100_train+mask=left+rdrop=0.3+reverse",
     "rnn:b9_t10_i7_h24",
+    "rnn:b200_t7_i5_h70+lengths",
 };
 enum { COUNT = sizeof problems / sizeof problems[0] };
 

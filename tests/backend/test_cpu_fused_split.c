@@ -37,6 +37,25 @@ TEST(fused_split_many_rows_need_no_barrier) {
     CHECK(is(lstm(1, 64, 128, 4, 4), 1, 4, 1));
 }
 
+/* Inputs many times as long as the state: W x is worth what the steps alone are not. */
+TEST(fused_split_counts_inputs) {
+    sli_fused_shape shape = {.directions = 1,
+                             .batch = 1,
+                             .steps = 100,
+                             .panels = 4,
+                             .columns = 32,
+                             .k = 32,
+                             .panel_bytes = 32 * 32 * sizeof(float),
+                             .input_rows = 64,
+                             .units = 32,
+                             .machine = {SLI_ISA_AVX2, 2, 2, 512 * 1024, 32 << 20, 0}};
+    const sli_fused_split without = sli_fused_split_of(&shape);
+    shape.inputs = 2048;
+    shape.input_panel_bytes = 2048 * 32 * sizeof(float);
+    const sli_fused_split with = sli_fused_split_of(&shape);
+    CHECK(is(without, 1, 1, 1) && is(with, 1, 1, 2) && with.seconds > without.seconds);
+}
+
 TEST(fused_split_directions_go_apart) {
     CHECK(is(lstm(2, 1, 128, 2, 2), 2, 1, 1));
     const sli_fused_split four = lstm(2, 1, 256, 4, 4);

@@ -1,26 +1,10 @@
 /* What a call of cpu:fused is predicted to take: W x, the steps, and backward the sums over its time. */
-#include <math.h>
 #include "backend/cpu/fused.h"
-
-/* W x of so many rows, by all threads. */
-static double input_product(const sli_problem *p, const sli_panel_ops *ops, const sli_cpu_machine *machine,
-                            double rows) {
-    const double columns = (double)sli_op_gates(p->op) * p->units, bytes = columns * p->inputs * sizeof(float);
-    const int threads = machine->threads;
-    const double piece = fmin(rows, (double)sli_fused_input_steps(p, ops) * p->batch);
-    const sli_cost_panels panels = {.threads = threads,
-                                    .rows = (int)piece,
-                                    .flops = 2 * piece / threads * columns * p->inputs,
-                                    .bytes = bytes / threads,
-                                    .all_bytes = bytes,
-                                    .speed = ops->speed};
-    return rows / fmax(piece, 1) * sli_cost_step(machine, &panels);
-}
 
 double sli_fused_piece_seconds(const sli_problem *p, const sli_panel_ops *ops, const sli_cpu_machine *machine,
                                double rows, bool backward) {
     return rows / p->batch * sli_fused_shares(p, ops, machine, backward).seconds +
-           (backward ? sli_cost_inputs(machine, p, rows) : input_product(p, ops, machine, rows));
+           (backward ? sli_cost_inputs(machine, p, rows) : 0);
 }
 
 static double pass_seconds(const sli_problem *p, const sli_panel_ops *ops, const sli_cpu_machine *machine,
@@ -28,8 +12,7 @@ static double pass_seconds(const sli_problem *p, const sli_panel_ops *ops, const
     const int chunk = sli_chunk_steps(p->batch, p->steps), chunks = chunk > 0 ? (p->steps + chunk - 1) / chunk : 0;
     const int directions = sli_problem_directions(p);
     const double rows = (double)chunk * p->batch;
-    const double beside = backward ? sli_cost_inputs(machine, p, rows) + sli_cost_sums(machine, p, rows)
-                                   : input_product(p, ops, machine, rows);
+    const double beside = backward ? sli_cost_inputs(machine, p, rows) + sli_cost_sums(machine, p, rows) : 0;
     return p->steps * sli_fused_shares(p, ops, machine, backward).seconds + (double)chunks * directions * beside;
 }
 

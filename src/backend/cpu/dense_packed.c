@@ -24,7 +24,6 @@ static void forward(const sli_call *call) {
                               .bias = call->param[SLI_DENSE_BIAS],
                               .act = p->act == SL_ACT_LINEAR ? 0 : (int)p->act,
                               .y = call->out[SLI_DENSE_Y],
-                              .ldy = p->units,
                               .operands = call->scratch};
     sli_panel_gemm_run(call, &g);
 }

@@ -59,9 +59,9 @@ sli_fused_packed sli_fused_packed_of(const sli_problem *p, const sli_panel_ops *
 /* Of each thread, behind the scratch of all directions, where operands are converted: rows of one product. */
 enum { SLI_FUSED_ROWS = 64 };
 size_t sli_fused_operand_bytes(const sli_problem *p, const sli_panel_ops *ops);
-/* W x (fused_inputs.c): steps of a piece, and, forward, behind the operands of all threads: W x of a piece of all directions,
- * [directions][panels][piece's rows][columns of a panel] in some order, and x of it, converted, of each thread. */
-int sli_fused_input_steps(const sli_problem *p, const sli_panel_ops *ops);
+/* W x (fused_inputs.c): rows of a thread that are best at a time; and, forward, behind the operands of all threads: W x of a piece of
+ * all directions, [directions][panels][piece's rows][columns of a panel] in some order, and x of it, converted, of each thread. */
+int sli_fused_input_rows(const sli_problem *p, const sli_panel_ops *ops);
 size_t sli_fused_input_bytes(const sli_problem *p, const sli_panel_ops *ops, int threads);
 
 /* -------------------------------------------------------------------------------------------------------- call -- */
@@ -104,7 +104,7 @@ typedef struct sli_fused_work {
     char *operands; /* of thread 0 */
     size_t operand_bytes;
     sli_fused_panels inputs; /* forward */
-    int input_steps;
+    int input_steps;         /* of a piece of W x */
     float *projected;
     char *x_operands; /* of thread 0 */
     size_t x_operand_bytes;

@@ -1,4 +1,4 @@
-/* W x of cpu:fused, forward: of a piece of a chunk at a time, by the thread that reads it, for its rows and units alone, as panels
+/* W x of cpu:fused, forward: of a piece of time at a time, by the thread that reads it, for its rows and units alone, as panels
  * (panel.h) whose columns are those of R. So it is read out of the nearest caches, in the order it was written, nobody waits for
  * anybody, and it is never as large as a chunk. A row's sums are the same in any piece. */
 #include <string.h>
@@ -6,15 +6,14 @@
 #include "backend/cpu/one_hot.h"
 
 enum {
-    PIECE_BYTES = 512 * 1024, /* of all units: a quarter of an L2 or less */
+    PIECE_BYTES = 512 * 1024, /* of all units and a thread's rows: half of an L2 or less */
     WEIGHT_BYTES = 1 << 20,   /* larger W does not stay in L2 from piece to piece: */
     INPUTS_A_ROW = 4,         /* then there are as many rows as make its bytes a few times theirs */
     LEAST_ROWS = 64,
     MOST_ROWS = 512
 };
 
-/* Rows that are best. */
-static int wanted_rows(const sli_problem *p, const sli_panel_ops *ops) {
+int sli_fused_input_rows(const sli_problem *p, const sli_panel_ops *ops) {
     const sli_fused_panels panels = sli_fused_input_panels(p, ops);
     const size_t columns = (size_t)sli_op_gates(p->op) * (size_t)p->units;
     int rows = (int)(PIECE_BYTES / (columns * sizeof(float)));
@@ -23,15 +22,17 @@ static int wanted_rows(const sli_problem *p, const sli_panel_ops *ops) {
     return rows < LEAST_ROWS ? LEAST_ROWS : rows > MOST_ROWS ? MOST_ROWS : rows;
 }
 
-int sli_fused_input_steps(const sli_problem *p, const sli_panel_ops *ops) {
-    const int steps = p->batch > 0 ? wanted_rows(p, ops) / p->batch : 1, chunk = sli_chunk_steps(p->batch, p->steps);
-    return steps < 1 ? 1 : steps < chunk ? steps : chunk;
+/* Steps of a piece, where rows are shared by so many groups of threads. */
+static int piece_steps(const sli_problem *p, const sli_panel_ops *ops, int groups) {
+    const long rows = (long)sli_fused_input_rows(p, ops) * groups, steps = p->batch > 0 ? rows / p->batch : 1;
+    const int chunk = sli_chunk_steps(p->batch, p->steps);
+    return steps < 1 ? 1 : steps < chunk ? (int)steps : chunk;
 }
 
 /* Rows of a piece of the problem at most, and of one with fewer rows and steps, whose piece may have more steps. */
-static size_t most_rows(const sli_problem *p, const sli_panel_ops *ops) {
-    const size_t batch = (size_t)p->batch, all = batch * (size_t)p->steps, wanted = (size_t)wanted_rows(p, ops);
-    const size_t rows = wanted < all ? wanted : all;
+static size_t most_rows(const sli_problem *p, const sli_panel_ops *ops, int groups) {
+    const size_t batch = (size_t)p->batch, all = batch * (size_t)p->steps;
+    const size_t wanted = (size_t)sli_fused_input_rows(p, ops) * (size_t)groups, rows = wanted < all ? wanted : all;
     return rows > batch ? rows : batch;
 }
 
@@ -40,26 +41,30 @@ static size_t row_floats(const sli_fused_panels *panels, const sli_panel_ops *op
     return (size_t)(panels->count + (panels->tail > 0)) * (size_t)(panels->vectors * ops->lanes);
 }
 
-static size_t operand_bytes(const sli_problem *p, const sli_panel_ops *ops) {
-    return ops->convert ? most_rows(p, ops) * ops->operand_bytes(p->inputs) : 0;
+static size_t operand_bytes(const sli_problem *p, const sli_panel_ops *ops, int groups) {
+    return ops->convert ? most_rows(p, ops, groups) * ops->operand_bytes(p->inputs) : 0;
 }
 
-static size_t projected_bytes(const sli_problem *p, const sli_panel_ops *ops) {
+static size_t projected_bytes(const sli_problem *p, const sli_panel_ops *ops, int groups) {
     const sli_fused_panels panels = sli_fused_input_panels(p, ops);
-    return sli_round_up(most_rows(p, ops) * row_floats(&panels, ops) * sizeof(float), SLI_ALIGN);
+    return sli_round_up(most_rows(p, ops, groups) * row_floats(&panels, ops) * sizeof(float), SLI_ALIGN);
 }
 
+/* However many of the threads share rows. */
 size_t sli_fused_input_bytes(const sli_problem *p, const sli_panel_ops *ops, int threads) {
-    return (size_t)sli_problem_directions(p) * projected_bytes(p, ops) + (size_t)threads * operand_bytes(p, ops);
+    const int groups = threads < p->batch ? threads : p->batch > 0 ? p->batch : 1;
+    return (size_t)sli_problem_directions(p) * projected_bytes(p, ops, groups) +
+           (size_t)threads * operand_bytes(p, ops, groups);
 }
 
 void sli_fused_place_inputs(sli_fused_work *w) {
     const size_t threads = (size_t)sli_threads_count(w->call->threads);
+    const int groups = w->split.rows;
     w->inputs = sli_fused_input_panels(w->p, w->panels);
-    w->input_steps = sli_fused_input_steps(w->p, w->panels);
+    w->input_steps = piece_steps(w->p, w->panels, groups);
     w->projected = (float *)(void *)(w->operands + threads * w->operand_bytes);
-    w->x_operands = (char *)w->projected + (size_t)w->directions * projected_bytes(w->p, w->panels);
-    w->x_operand_bytes = operand_bytes(w->p, w->panels);
+    w->x_operands = (char *)w->projected + (size_t)w->directions * projected_bytes(w->p, w->panels, groups);
+    w->x_operand_bytes = operand_bytes(w->p, w->panels, groups);
 }
 
 /* A walk over the share's rows of a piece, in order of processing, without the masked ones. */
@@ -110,7 +115,7 @@ static void multiply(const sli_fused_work *w, int vectors, int panels, const cha
         }
 }
 
-/* Rows from number `first` of the share's on. */
+/* Rows from number `first` of the share's on. One-hot rows take lines of W: to the bit what the product has, as long as W is finite. */
 static void project_rows(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share,
                          float *projected, int first, const void **x, int rows) {
     const sli_fused_panels *panels = &w->inputs;

@@ -207,6 +207,7 @@ static sli_fused_direction direction_of(const sli_fused_work *w, int index, bool
 sli_fused_split sli_fused_shares(const sli_problem *p, const sli_panel_ops *ops, const sli_cpu_machine *machine,
                                  bool backward) {
     const sli_fused_panels panels = backward ? sli_fused_backward_panels(p, ops) : sli_fused_forward_panels(p, ops);
+    const sli_fused_panels inputs = sli_fused_input_panels(p, ops);
     const sli_fused_shape shape = {.directions = sli_problem_directions(p),
                                    .batch = p->batch,
                                    .steps = sli_chunk_steps(p->batch, p->steps),
@@ -214,6 +215,9 @@ sli_fused_split sli_fused_shares(const sli_problem *p, const sli_panel_ops *ops,
                                    .columns = panels.vectors * ops->lanes,
                                    .k = panels.k,
                                    .panel_bytes = panels.count ? panels.bytes : panels.tail_bytes,
+                                   .inputs = backward ? 0 : p->inputs,
+                                   .input_panel_bytes = inputs.count ? inputs.bytes : inputs.tail_bytes,
+                                   .input_rows = sli_fused_input_rows(p, ops),
                                    .speed = ops->speed,
                                    .op = p->op,
                                    .backward = backward,

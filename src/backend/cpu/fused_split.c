@@ -4,6 +4,18 @@ static int divide_up(int value, int by) {
     return (value + by - 1) / by;
 }
 
+/* W x of one step, of which a thread computes several at once. */
+static double input_seconds(const sli_fused_shape *s, int threads, int directions, int rows, int panels) {
+    const int most = rows > 0 ? s->input_rows / rows : 1, steps = most < 1 ? 1 : most < s->steps ? most : s->steps;
+    const sli_cost_panels weights = {.threads = threads,
+                                     .rows = rows * steps,
+                                     .flops = 2.0 * directions * rows * steps * panels * s->columns * s->inputs,
+                                     .bytes = (double)directions * panels * (double)s->input_panel_bytes,
+                                     .all_bytes = (double)s->directions * s->panels * (double)s->input_panel_bytes,
+                                     .speed = s->speed};
+    return s->inputs > 0 ? sli_cost_step(&s->machine, &weights) / steps : 0;
+}
+
 /* One step of the busiest thread, and its part of what a team costs. */
 static double split_seconds(const sli_fused_shape *s, const sli_fused_split *way) {
     const int directions = divide_up(s->directions, way->directions), rows = divide_up(s->batch, way->rows);
@@ -17,8 +29,9 @@ static double split_seconds(const sli_fused_shape *s, const sli_fused_split *way
                                      .speed = s->speed};
     const double cells = sli_cost_cell(&s->machine, s->op, s->backward) * directions * rows * units;
     const double barrier = way->units > 1 ? sli_cost_barrier(&s->machine, threads) : 0;
-    return sli_cost_step(&s->machine, &weights) + cells + directions * sli_cost_entry(&s->machine, s->backward) +
-           barrier + sli_cost_team(&s->machine, threads) / (s->steps > 0 ? s->steps : 1);
+    return sli_cost_step(&s->machine, &weights) + input_seconds(s, threads, directions, rows, panels) + cells +
+           directions * sli_cost_entry(&s->machine, s->backward) + barrier +
+           sli_cost_team(&s->machine, threads) / (s->steps > 0 ? s->steps : 1);
 }
 
 /* Ways without a barrier come first: others must be clearly better. */

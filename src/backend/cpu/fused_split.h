@@ -10,7 +10,10 @@ typedef struct sli_fused_shape {
     int directions, batch, steps; /* steps: that a team takes at a time */
     int panels, columns, k;       /* of one product: panels of so many columns, summed over k */
     size_t panel_bytes;
-    double speed; /* of the product beside that of floats; 0: the same */
+    int inputs; /* W x comes first, of as many panels, summed over so many; 0: it does not */
+    size_t input_panel_bytes;
+    int input_rows; /* of a thread at a time, at least a step's */
+    double speed;   /* of the product beside that of floats; 0: the same */
     sli_op op;
     bool backward;
     int units; /* cells of a row */

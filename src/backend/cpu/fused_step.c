@@ -12,10 +12,12 @@ static int rows_before(const sli_fused_work *w, int row) {
     return before;
 }
 
-static void place_projected(const sli_fused_work *w, const sli_fused_panels *panels, int row, sli_fused_share *share) {
+/* Forward. */
+static void place_projected(const sli_fused_work *w, const sli_fused_panels *panels, int member, int row,
+                            sli_fused_share *share) {
     const size_t count = (size_t)(panels->count + (panels->tail > 0));
     const size_t columns = (size_t)(panels->vectors * w->panels->lanes), steps = (size_t)w->input_steps;
-    if (!w->projected) return;
+    share->x_operands = w->x_operands + (size_t)member * w->x_operand_bytes;
     share->projected_panel = (ptrdiff_t)(steps * (size_t)share->rows * columns);
     for (size_t k = 0; k < (size_t)w->directions; k++)
         share->projected[k] = w->projected +
@@ -38,8 +40,7 @@ sli_fused_share sli_fused_share_of(const sli_fused_work *w, const sli_fused_pane
     share.unit0 = share.panel0 * panels->units;
     share.unit1 = share.panel1 == count ? w->H : share.panel1 * panels->units;
     share.operands = w->operands + (size_t)member * w->operand_bytes;
-    share.x_operands = w->x_operands + (size_t)member * w->x_operand_bytes;
-    place_projected(w, panels, row, &share);
+    if (w->projected) place_projected(w, panels, member, row, &share);
     return share;
 }
 
@@ -111,7 +112,7 @@ sli_cell_step sli_fused_every_step(const sli_fused_work *w, const sli_fused_dire
 }
 
 void sli_fused_enter_step(const sli_fused_work *w, const sli_fused_direction *d, int t, sli_cell_step *s) {
-    s->gates = sli_fused_gates_at(w, d, t);
+    s->gates = w->keep ? sli_fused_gates_at(w, d, t) : NULL;
     s->h_prev = sli_fused_h_before(w, d, t);
     s->ld_h_prev = sli_fused_ld_h(w, d, t);
     if (w->lstm) {

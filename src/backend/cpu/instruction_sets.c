@@ -39,7 +39,7 @@ bool sli_cpu_facts_allow(const sli_cpu_facts *f, sli_isa isa, char why[SLI_ISA_W
                refused(why, "the system does not save AVX-512 registers (XCR0)");
     case SLI_ISA_AMX:
         if (!sli_cpu_facts_allow(f, SLI_ISA_AVX512, why)) return false;
-        if (!f->amx) return refused(why, "this CPU has no AMX with bf16");
+        if (!f->amx) return refused(why, "this CPU has no AMX with bf16, or cannot round to it (AVX512_BF16)");
         if ((f->saved & SAVES_AMX) != SAVES_AMX) return refused(why, "the system does not save AMX tiles (XCR0)");
         if (!f->amx_permission) return true;
         snprintf(why, SLI_ISA_WHY, "Linux refuses AMX to this process (arch_prctl: %s)", strerror(f->amx_permission));

@@ -21,7 +21,7 @@ size_t sli_panel_gemm_packed(const sli_panel_ops *ops, int n, int k) {
 }
 
 size_t sli_panel_gemm_operands(const sli_panel_ops *ops, int rows, int k) {
-    return ops->convert ? (size_t)rows * ops->operand_bytes(k) : 0;
+    return (size_t)rows * ops->operand_bytes(k);
 }
 
 typedef struct packing {
@@ -68,7 +68,7 @@ static void finish(const work *w, const float *tile, int row, int rows, int pane
     const int width = VECTORS * g->ops->lanes, first = panel * width;
     const int columns = g->n - first < width ? g->n - first : width;
     for (int r = 0; r < rows; r++, tile += width) {
-        float *y = g->y + (row + r) * g->ldy + first;
+        float *y = g->y + (size_t)(row + r) * (size_t)g->n + first;
         for (int j = 0; j < columns; j++) y[j] = g->bias ? tile[j] + g->bias[first + j] : tile[j];
         if (g->act) w->isa->act(g->act, (size_t)columns, y);
     }
@@ -102,9 +102,9 @@ static void multiply(void *context, int task) {
 void sli_panel_gemm_run(const sli_call *call, const sli_panel_gemm *g) {
     const work w = {.g = g,
                     .isa = sli_cpu_of(call)->ops,
-                    .operands = g->ops->convert ? g->operands : (const void *)g->x,
-                    .operand = g->ops->convert ? g->ops->operand_bytes(g->k) : (size_t)g->k * sizeof *g->x,
+                    .operands = g->operands,
+                    .operand = g->ops->operand_bytes(g->k),
                     .panel_groups = divide_up(panels_of(g->ops, g->n), TASK_PANELS)};
-    if (g->ops->convert) sli_threads_for(call->threads, divide_up(g->rows, CONVERT_ROWS), convert_rows, (void *)&w);
+    sli_threads_for(call->threads, divide_up(g->rows, CONVERT_ROWS), convert_rows, (void *)&w);
     sli_threads_for(call->threads, divide_up(g->rows, TASK_ROWS) * w.panel_groups, multiply, (void *)&w);
 }

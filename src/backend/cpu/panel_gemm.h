@@ -1,5 +1,5 @@
-/* Products of many rows with weights packed into panels (isa/panel.h): y[rows][n] = act(x[rows][k] w^T + bias), the operands
- * converted row by row. For types of weights that a BLAS does not know. */
+/* Products of many rows with rounded weights packed into panels (isa/panel.h): y[rows][n] = act(x[rows][k] w^T + bias), the operands
+ * converted row by row. */
 #ifndef SLI_PANEL_GEMM_H
 #define SLI_PANEL_GEMM_H
 
@@ -12,9 +12,8 @@ typedef struct sli_panel_gemm {
     const void *w;     /* sli_panel_gemm_pack */
     const float *bias; /* [n] or NULL */
     int act;           /* sl_activation; 0 = linear */
-    float *y;          /* [rows][ldy] = */
-    ptrdiff_t ldy;
-    void *operands; /* sli_panel_gemm_operands bytes of scratch; 0 where operands are the floats themselves */
+    float *y;          /* [rows][n] = */
+    void *operands;    /* sli_panel_gemm_operands bytes of scratch */
 } sli_panel_gemm;
 
 size_t sli_panel_gemm_packed(const sli_panel_ops *ops, int n, int k);

@@ -34,7 +34,7 @@ typedef struct sli_panel_product {
     const void *const *a; /* [rows]: operand rows as `convert` wrote them; float: k floats */
     const void *w;        /* first panel; the others follow, `panel_bytes(k, vectors)` apart */
     const void *next;     /* what the next product begins with, fetched meanwhile; NULL: what follows the last panel */
-    float *tile;          /* [panels][rows][vectors * lanes], aligned to 64 */
+    float *tile;          /* [panels][rows][vectors * lanes], aligned to a float: vectors need not be */
 } sli_panel_product;
 
 typedef struct sli_panel_ops {

@@ -76,16 +76,18 @@ AMX_FN static void multiply(const piece *t) {
     const char *b = (const char *)p->w + (size_t)t->k0 * AMX_TILE;
     float *c = p->tile + (size_t)t->row[0] * row;
     const size_t lower = (size_t)(t->row[t->tiles - 1] - t->row[0]) * row;
+    size_t at = 0, panel = 0; /* of a column, of its panel */
     for (int j = 0, vector = 0, wide; j < columns; j += wide) {
         wide = columns - j < most ? 1 : most;
-        for (int i = 0; i < wide; i++, b += column, c += AMX_LANES) {
-            block.b[i] = b;
-            block.c[0][i] = c;
-            block.c[1][i] = c + lower;
-            if (++vector == p->vectors) {
-                vector = 0;
-                c += (size_t)(p->rows - 1) * row;
-            }
+        for (int i = 0; i < wide; i++) {
+            block.b[i] = b + (size_t)(j + i) * column;
+            block.c[0][i] = c + at;
+            block.c[1][i] = c + at + lower;
+            at += AMX_LANES;
+            if (++vector < p->vectors) continue;
+            vector = 0;
+            panel += (size_t)p->rows * row;
+            at = panel;
         }
         if (t->tiles == 2)
             wide == 2 ? amx_2x2(&block) : amx_2x1(&block);
