@@ -61,7 +61,9 @@ def sentence(line, shares):
     every = report.flops_of(line)
     train = line["mode"] == "train"
     panels = every / 3 + 2 * rows * gates * h * h * line["l"] if train else every  # W x and R h', dz R
-    flops = {"products of panels": panels, "products over time": every - panels, "products on tiles": every}
+    flops = {"products of panels": panels, "products over time": every - panels}
+    if "products on tiles" in shares:
+        flops = {"products on tiles": every}
     words = []
     for part, share in sorted(shares.items(), key=lambda item: -item[1]):
         if share >= 0.04:
