@@ -41,7 +41,7 @@ VF_INLINE void store(float *to, vf v, int n) {
 /* Gates that are kept are not read before backward: to write them past the caches leaves those to weights, and memory is not read
  * for what is overwritten. */
 VF_INLINE void keep_gate(const sli_cell_step *s, float *to, vf v, int n) {
-    if (STREAMS && s->stream)
+    if (STREAMS > 0 && s->stream)
         vf_stream(to, v);
     else
         store(to, v, n);
