@@ -222,9 +222,11 @@ TEST(cpu_gemm_of_every_isa) {
                 for (int i = 0; i < m * k; i++) a[i] = (float)test_random(&seed);
                 for (int i = 0; i < k * n; i++) b[i] = (float)test_random(&seed);
                 for (int i = 0; i < m * n; i++) expected[i] = (double)(c[i] = (float)test_random(&seed)) * add;
-                sli_gemm g = {
-                    m, n, k,  a, a_columns ? 1 : k, a_columns ? m : 1, b, b_columns ? 1 : n, b_columns ? k : 1,
-                    c, n, add};
+                sli_gemm g = {.m = m, .n = n, .k = k, .a = a, .b = b, .c = c, .ldc = n, .add = add};
+                g.am = a_columns ? 1 : k;
+                g.ak = a_columns ? m : 1;
+                g.bk = b_columns ? 1 : n;
+                g.bn = b_columns ? k : 1;
                 for (int i = 0; i < m; i++)
                     for (int j = 0; j < n; j++)
                         for (int l = 0; l < k; l++)

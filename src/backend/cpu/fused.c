@@ -137,9 +137,9 @@ void sli_fused_book(const sli_problem *p, const sli_panel_ops *ops, int threads,
     const size_t parts = (size_t)sli_problem_directions(p);
     const size_t operands = (size_t)threads * sli_fused_operand_bytes(p, ops);
     booking->saved = p->train ? parts * sli_fused_saved_of(p).total : 0;
-    booking->scratch_forward = parts * sli_fused_scratch_of(p, chunk, false).total + operands;
+    booking->scratch_forward = parts * sli_fused_scratch_of(p, ops, chunk, false).total + operands;
     booking->scratch_forward += sli_fused_input_bytes(p, ops, threads);
-    booking->scratch_backward = p->train ? parts * sli_fused_scratch_of(p, chunk, true).total + operands : 0;
+    booking->scratch_backward = p->train ? parts * sli_fused_scratch_of(p, ops, chunk, true).total + operands : 0;
     if (p->train) booking->scratch_backward += sli_cpu_products_bytes(p, chunk);
     booking->packed = parts * sli_fused_packed_of(p, ops).total;
 }

@@ -37,7 +37,7 @@ typedef struct sli_fused_saved {
 } sli_fused_saved;
 
 typedef struct sli_fused_scratch {
-    size_t gates;            /* [chunk][B][W*H] backward: dz */
+    size_t gates;            /* backward: dz, [chunk][B] rows of sli_fused_dz */
     size_t c, h;             /* [B][H] inference: running c, and [2][B][H] h with masks; backward: dc, dh */
     size_t multiplied;       /* [chunk][B][H] backward: what R multiplied, where it does not lie side by side */
     size_t drop;             /* [B][H] factors of recurrent dropout */
@@ -54,10 +54,17 @@ typedef struct sli_fused_packed {
 } sli_fused_packed;
 
 sli_fused_saved sli_fused_saved_of(const sli_problem *p);
-sli_fused_scratch sli_fused_scratch_of(const sli_problem *p, int chunk, bool backward);
+sli_fused_scratch sli_fused_scratch_of(const sli_problem *p, const sli_panel_ops *ops, int chunk, bool backward);
 sli_fused_packed sli_fused_packed_of(const sli_problem *p, const sli_panel_ops *ops);
 /* Of each thread, behind the scratch of all directions, where operands are converted: rows of one product. */
 enum { SLI_FUSED_ROWS = 64 };
+/* A row of dz backward: numbers from row to row; bf16 where panels multiply that, then with `zeros` behind the last block, where
+ * products read on. */
+typedef struct sli_fused_dz {
+    bool halves;
+    int ld, zeros;
+} sli_fused_dz;
+sli_fused_dz sli_fused_dz_of(const sli_problem *p, const sli_panel_ops *ops);
 size_t sli_fused_operand_bytes(const sli_problem *p, const sli_panel_ops *ops);
 /* W x (fused_inputs.c): rows of a thread that are best at a time; and, forward, behind the operands of all threads: W x of a piece of
  * all directions, [directions][panels][piece's rows][columns of a panel] in some order, and x of it, converted, of each thread. */
@@ -79,10 +86,11 @@ typedef struct sli_fused_direction {
     float *c, *v, *h, *dropped;
     float *drop, *fresh_h, *fresh_c;
     int32_t *valid_from;
-    int32_t *place;      /* [chunk][B] with masks: number of a valid row of the chunk, -1 where masked; else NULL */
-    int valid;           /* rows of the chunk that are not masked */
-    float *dz, *dh, *dc; /* dz of the chunk's first step on, rows as in gates */
-    float *multiplied;   /* [valid][H] what R multiplied */
+    int32_t *place; /* [chunk][B] with masks: number of a valid row of the chunk, -1 where masked; else NULL */
+    int valid;      /* rows of the chunk that are not masked */
+    void *dz;       /* sli_fused_dz of the chunk's first step on, rows as in gates */
+    float *dh, *dc;
+    float *multiplied;         /* [valid][H] what R multiplied */
     float *x_valid, *dx_valid; /* [valid][I], where some are masked */
     const char *forward_panels, *backward_panels, *input_panels;
     const float *bias, *peephole;
@@ -99,6 +107,7 @@ typedef struct sli_fused_work {
     bool lstm, keep, mask, repeat, rdrop;
     unsigned options; /* CELL_* */
     sli_fused_panels forward, backward;
+    sli_fused_dz dz;
     sli_fused_direction direction[2];
     sli_fused_split split;
     char *operands; /* of thread 0 */

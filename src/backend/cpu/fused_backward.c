@@ -3,8 +3,17 @@
 #include "backend/cpu/fused.h"
 #include "cell/activations.h"
 
-static float *dz_at(const sli_fused_work *w, const sli_fused_direction *d, int t) {
-    return d->dz + (size_t)(w->mask ? 0 : t - d->first) * sli_fused_state(w) * (size_t)w->W;
+/* The first number of step t in dz, or, with masks, of the chunk. */
+static size_t dz_at(const sli_fused_work *w, const sli_fused_direction *d, int t) {
+    return (size_t)(w->mask ? 0 : t - d->first) * (size_t)w->B * (size_t)w->dz.ld;
+}
+
+static float *floats_of(const sli_fused_work *w, const sli_fused_direction *d, size_t at) {
+    return w->dz.halves ? NULL : (float *)d->dz + at;
+}
+
+static uint16_t *halves_of(const sli_fused_work *w, const sli_fused_direction *d, size_t at) {
+    return w->dz.halves ? (uint16_t *)d->dz + at : NULL;
 }
 
 /* A masked step has no dz; its state was carried, so dh and dc stay, but for dy where y was the carried h. */
@@ -20,6 +29,7 @@ static sli_cell_step cell_of(const sli_fused_work *w, const sli_fused_direction 
     step.ld_dy = d->ld_y;
     step.dh = d->dh;
     step.dc = d->dc;
+    step.ld_dz = w->dz.ld;
     return step;
 }
 
@@ -28,7 +38,8 @@ static void gates_back(const sli_fused_work *w, const sli_fused_direction *d, co
                        sli_cell_step *step) {
     sli_fused_enter_step(w, d, t, step);
     step->dy = d->dy ? d->dy + (ptrdiff_t)t * w->B * d->ld_y : NULL;
-    step->dz = dz_at(w, d, t);
+    step->dz = floats_of(w, d, dz_at(w, d, t));
+    step->dz_half = halves_of(w, d, dz_at(w, d, t));
     for (int r = 0; r < share->rows && w->mask; r++) {
         const int row = share->first_row + r * share->row_step;
         if (sli_fused_place(w, d, t, row) < 0) skip_row(w, d, share, t, row);
@@ -40,6 +51,9 @@ static void gates_back(const sli_fused_work *w, const sli_fused_direction *d, co
         const sli_cell_share cells = {
             .row = rows.row, .at = rows.at, .rows = rows.count, .first = share->unit0, .last = share->unit1};
         w->cell->backward(step, &cells);
+        for (int i = 0; i < rows.count && share->unit1 == w->H && w->dz.zeros > 0; i++)
+            memset(step->dz_half + rows.at[i] * step->ld_dz + w->W * w->H, 0,
+                   (size_t)w->dz.zeros * sizeof *step->dz_half);
     }
 }
 
@@ -50,13 +64,16 @@ static void use_take(const sli_fused_work *w, const sli_cell_step *step, const s
 /* dh' = d dz R, and what does not pass through R. */
 static void state_back(const sli_fused_work *w, const sli_fused_direction *d, sli_fused_share *share, int t,
                        const sli_cell_step *step) {
-    const float *from = step->dz + sli_fused_recurrent_block(w->p) * w->H;
+    const int from = sli_fused_recurrent_block(w->p) * w->H;
     for (int r = 0; r < share->rows;) {
         sli_fused_rows rows;
         const void *a[SLI_FUSED_ROWS];
         r = sli_fused_active(w, d, share, t, r, &rows);
         if (rows.count == 0) continue;
-        sli_fused_operands(w, share, from, step->ld_gates, w->backward.k, rows.at, rows.count, a);
+        if (w->dz.halves)
+            for (int i = 0; i < rows.count; i++) a[i] = step->dz_half + rows.at[i] * step->ld_dz + from;
+        else
+            sli_fused_operands(w, share, step->dz + from, step->ld_dz, w->backward.k, rows.at, rows.count, a);
         sli_fused_products(w, &w->backward, d->backward_panels, share, a, &rows, step, use_take);
     }
 }
@@ -92,6 +109,14 @@ typedef struct peephole_work {
 } peephole_work;
 enum { PEEPHOLE_UNITS = 64 };
 
+static void read_dz(const sli_fused_work *w, const sli_fused_direction *d, size_t at, int n, float *to) {
+    memset(to, 0, (size_t)n * sizeof *to);
+    if (w->dz.halves)
+        w->ops->add_half((size_t)n, to, halves_of(w, d, at));
+    else
+        w->ops->add((size_t)n, to, floats_of(w, d, at));
+}
+
 /* d p_i += dz_i c', d p_f += dz_f c', d p_o += dz_o v, from the last step of the chunk to the first, rows ascending. */
 static void peephole_sums(void *context, int index) {
     const peephole_work *job = context;
@@ -101,16 +126,18 @@ static void peephole_sums(void *context, int index) {
     float *to = job->to + u0;
     for (int i = d->end - d->first - 1; i >= 0; i--) {
         const int t = sli_fused_step(d, i);
-        const float *c_prev = sli_fused_c_before(w, d, t) + u0, *dz0 = dz_at(w, d, t) + u0;
+        const float *c_prev = sli_fused_c_before(w, d, t) + u0;
         const float *v = (d->v ? d->v + (size_t)t * sli_fused_state(w) : sli_fused_c_at(w, d, t)) + u0;
         for (int row = 0; row < w->B; row++, c_prev += H, v += H) {
             const int at = sli_fused_place(w, d, t, row);
             if (at < 0) continue;
-            const float *dz = dz0 + (size_t)at * 4 * (size_t)H;
+            float dz[3][PEEPHOLE_UNITS];
+            const size_t first = dz_at(w, d, t) + (size_t)at * (size_t)w->dz.ld + (size_t)u0;
+            for (int k = 0; k < 3; k++) read_dz(w, d, first + (size_t)(k < 2 ? k : 3) * (size_t)H, n, dz[k]);
             for (int u = 0; u < n; u++) {
-                to[u] += dz[u] * c_prev[u];
-                to[H + u] += dz[H + u] * c_prev[u];
-                to[2 * H + u] += dz[3 * H + u] * v[u];
+                to[u] += dz[0][u] * c_prev[u];
+                to[H + u] += dz[1][u] * c_prev[u];
+                to[2 * H + u] += dz[2][u] * v[u];
             }
         }
     }
@@ -156,7 +183,7 @@ static void scatter_dx(void *context, int index) {
 }
 
 static sli_sums sums_of(const sli_fused_work *w, const sli_fused_direction *d) {
-    sli_sums sums = {.call = w->call, .part = d->part, .ld = (ptrdiff_t)w->W * w->H};
+    sli_sums sums = {.call = w->call, .part = d->part, .ld = w->dz.ld};
     sums.input[0] = sums.recurrent[0] = (sli_gates){.count = sli_op_gates(w->p->op)};
     if (w->p->op == SLI_OP_GRU) { /* dz: n r z s */
         sums.input[0] = (sli_gates){.from = 1, .to = 0, .count = 2};
@@ -182,7 +209,8 @@ static void sum_chunk(const sli_fused_work *w, const sli_fused_direction *d, flo
     sums.steps = steps;
     sums.rows = d->valid;
     if (d->valid > 0) sums.x = sli_fused_inputs(w, d);
-    sums.dz = d->dz;
+    sums.dz = floats_of(w, d, 0);
+    sums.dz_half = halves_of(w, d, 0);
     sums.h_rest = in_place ? d->dropped + (size_t)d->first * sli_fused_state(w) : d->multiplied;
     sums.ld_h_rest = w->H;
     if (!in_place) sli_threads_for(call->threads, steps, gather_h, (void *)&g);
@@ -222,7 +250,8 @@ void sli_fused_backward_inputs(const sli_fused_work *w) {
     sli_sums sums = sums_of(w, d);
     sums.steps = d->step1 - d->step0;
     sums.rows = sums.steps * w->B;
-    sums.dz = dz_at(w, d, first);
+    sums.dz = floats_of(w, d, dz_at(w, d, first));
+    sums.dz_half = halves_of(w, d, dz_at(w, d, first));
     sums.dx = dx_at(w, first);
     sums.add_dx = w->call->accumulate >> SLI_RNN_X & 1;
     if (sums.dx) sli_sums_inputs(&sums);

@@ -71,12 +71,28 @@ sli_fused_saved sli_fused_saved_of(const sli_problem *p) {
     return at;
 }
 
-sli_fused_scratch sli_fused_scratch_of(const sli_problem *p, int chunk, bool backward) {
+/* Of bf16, an odd number of lines, to spread over the sets of L1. */
+sli_fused_dz sli_fused_dz_of(const sli_problem *p, const sli_panel_ops *ops) {
+    enum { LINE = 32, BLOCK = 32 };
+    const int width = sli_fused_width(p) * p->units, multiplied = sli_op_gates(p->op) * p->units;
+    if (!ops->halves) return (sli_fused_dz){.ld = width};
+    const int zeros = (BLOCK - multiplied % BLOCK) % BLOCK;
+    return (sli_fused_dz){.halves = true, .ld = ((width + zeros + LINE - 1) / LINE | 1) * LINE, .zeros = zeros};
+}
+
+static size_t dz_floats(const sli_problem *p, const sli_panel_ops *ops, int chunk) {
+    enum { TILE = 16 }; /* rows of bf16 are read in tiles */
+    const sli_fused_dz dz = sli_fused_dz_of(p, ops);
+    const size_t rows = (size_t)chunk * (size_t)p->batch + (dz.halves ? TILE - 1 : 0);
+    return rows * (size_t)dz.ld / (dz.halves ? 2 : 1);
+}
+
+sli_fused_scratch sli_fused_scratch_of(const sli_problem *p, const sli_panel_ops *ops, int chunk, bool backward) {
     const size_t state = (size_t)p->batch * (size_t)p->units;
     const bool runs = backward || !p->train, lstm = p->op == SLI_OP_LSTM;
     const bool two = !backward && sli_fused_masked(p);
     sli_fused_scratch at = {0};
-    at.gates = place(&at.total, backward ? (size_t)chunk * state * (size_t)sli_fused_width(p) : 0);
+    at.gates = place(&at.total, backward ? dz_floats(p, ops, chunk) : 0);
     at.c = place(&at.total, runs && lstm ? state : 0);
     at.h = place(&at.total, !runs ? 0 : two ? 2 * state : backward ? state : 0);
     at.multiplied =
@@ -111,7 +127,7 @@ sli_fused_packed sli_fused_packed_of(const sli_problem *p, const sli_panel_ops *
 
 size_t sli_fused_operand_bytes(const sli_problem *p, const sli_panel_ops *ops) {
     if (!ops->convert) return 0;
-    const int k = p->train ? sli_op_gates(p->op) * p->units : p->units;
+    const int k = p->train && !ops->halves ? sli_op_gates(p->op) * p->units : p->units;
     return SLI_FUSED_ROWS * ops->operand_bytes(k);
 }
 
@@ -127,14 +143,14 @@ static void place_saved(const sli_fused_work *w, sli_fused_direction *d, int ind
 }
 
 static void place_scratch(const sli_fused_work *w, sli_fused_direction *d, int index, bool backward) {
-    const sli_fused_scratch at = sli_fused_scratch_of(w->p, w->call->chunk, backward);
+    const sli_fused_scratch at = sli_fused_scratch_of(w->p, w->panels, w->call->chunk, backward);
     char *base = (char *)w->call->scratch + (size_t)index * at.total;
     if (!w->keep) {
         d->c = (float *)(base + at.c);
         d->h = (float *)(base + at.h);
     }
     if (backward) {
-        d->dz = (float *)(base + at.gates);
+        d->dz = base + at.gates;
         d->multiplied = (float *)(base + at.multiplied);
         d->dc = (float *)(base + at.c);
         d->dh = (float *)(base + at.h);
@@ -268,8 +284,10 @@ sli_fused_work sli_fused_begin(const sli_call *call, bool backward) {
     w.cell = w.lstm ? &w.ops->fused->lstm : p->op == SLI_OP_GRU ? &w.ops->fused->gru : &w.ops->fused->rnn;
     w.forward = sli_fused_forward_panels(p, w.panels);
     w.backward = sli_fused_backward_panels(p, w.panels);
+    w.dz = sli_fused_dz_of(p, w.panels);
     w.operand_bytes = sli_fused_operand_bytes(p, w.panels);
-    w.operands = (char *)call->scratch + (size_t)w.directions * sli_fused_scratch_of(p, call->chunk, backward).total;
+    w.operands =
+        (char *)call->scratch + (size_t)w.directions * sli_fused_scratch_of(p, w.panels, call->chunk, backward).total;
     w.split = split_of(&w, cpu, backward);
     if (!backward) sli_fused_place_inputs(&w);
     for (int i = 0; i < w.directions; i++) w.direction[i] = direction_of(&w, i, backward);

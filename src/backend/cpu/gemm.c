@@ -66,7 +66,11 @@ static void sum_columns(const sli_cpu *cpu, const sli_job *job, int index) {
     const int first = index * SUM_COLUMNS, left = job->columns - first;
     const size_t count = (size_t)(left < SUM_COLUMNS ? left : SUM_COLUMNS);
     float sum[SUM_COLUMNS] = {0};
-    for (int r = 0; r < job->rows; r++) cpu->ops->add(count, sum, job->from + r * job->ld + first);
+    for (int r = 0; r < job->rows; r++)
+        if (job->from_half)
+            cpu->ops->add_half(count, sum, job->from_half + r * job->ld + first);
+        else
+            cpu->ops->add(count, sum, job->from + r * job->ld + first);
     for (int k = 0; k < 2; k++)
         if (job->to[k]) cpu->ops->add(count, job->to[k] + first, sum);
 }

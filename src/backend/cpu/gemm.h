@@ -36,6 +36,7 @@ typedef struct sli_job {
     float *copy;       /* the finished c once more, ld = ldc; NULL = not wanted */
     /* to[k][columns] += sum over rows of from[rows][ld], in the order of rows; to[1] may be NULL */
     const float *from;
+    const uint16_t *from_half; /* instead of from: bf16 */
     ptrdiff_t ld;
     int rows, columns;
     float *to[2];

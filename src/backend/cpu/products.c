@@ -55,6 +55,7 @@ typedef struct piece {
     const sli_product_ops *ops;
     sli_operand a, b; /* of the piece */
     char *packed_a, *packed_b;
+    ptrdiff_t a_line;   /* a is multiplied as it is: bytes from row to row; 0: packed */
     int pack_a, pack_b; /* tasks of packing */
     int side_m, side_n; /* rows and columns of a task */
     int tasks_m, tasks_n;
@@ -79,9 +80,10 @@ static void pack_task(void *context, int index) {
 static void multiply_task(void *context, int index) {
     const piece *p = context;
     const int m = index % p->tasks_m * p->side_m, n = index / p->tasks_m * p->side_n;
-    const sli_product_block block = {.a = p->packed_a,
+    const sli_product_block block = {.a = p->a_line ? (const void *)p->a.half : p->packed_a,
                                      .b = p->packed_b,
                                      .a_along = p->a.depth == 1,
+                                     .a_line = p->a_line,
                                      .k = p->a.k,
                                      .m0 = m,
                                      .m1 = least(m + p->side_m, p->a.lines),
@@ -169,9 +171,24 @@ static void run_columns(const sli_call *call, const sli_job *job, const sli_gemm
         p.c = g->c + p.m * g->ldc + n;
         p.ldc = g->ldc;
         p.n = n;
-        p.b = (sli_operand){g->b + n * g->bn + k * g->bk, g->bn, g->bk, least(step_n, g->n - n), p.a.k};
-        run_piece(call, &p, packs && n == 0);
+        p.b = (sli_operand){.x = g->b + n * g->bn + k * g->bk,
+                            .line = g->bn,
+                            .depth = g->bk,
+                            .lines = least(step_n, g->n - n),
+                            .k = p.a.k};
+        run_piece(call, &p, packs && n == 0 && !p.a_line);
     }
+}
+
+/* a from number `at` on. Of bf16 along k nothing is packed. */
+static void set_a(piece *p, const sli_gemm *g, ptrdiff_t at) {
+    p->a = (sli_operand){.line = g->am, .depth = g->ak};
+    if (!g->a_half) {
+        p->a.x = g->a + at;
+        return;
+    }
+    p->a.half = g->a_half + at;
+    if (g->ak == 1) p->a_line = g->am * (ptrdiff_t)sizeof *p->a.half;
 }
 
 /* Product `part` of a job, and, with `same_a`, that of the next one. `last`: what comes after the job's last product is done with it. */
@@ -188,8 +205,9 @@ static void run_product(const sli_call *call, const sli_job *job, int part, char
                        .packed_b = space + piece_bytes(dtype, g->m, g->k),
                        .cpu = cpu,
                        .m = m};
-            p.a = (sli_operand){g->a + m * g->am + k * g->ak, g->am, g->ak, least(step_m, g->m - m),
-                                least(step_k, g->k - k)};
+            set_a(&p, g, m * g->am + k * g->ak);
+            p.a.lines = least(step_m, g->m - m);
+            p.a.k = least(step_k, g->k - k);
             for (int i = 0; i <= job->same_a; i++) {
                 const sli_gemm *own = &job[i].part[part];
                 p.add = own->add || k > 0;

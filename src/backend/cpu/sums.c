@@ -35,15 +35,20 @@ void sli_sums_project(const sli_sums *s) {
     sli_cpu_jobs(s->call, &job, 1);
 }
 
+/* a of a product = dz from number `at` on. */
+static void multiply_dz(const sli_sums *s, size_t at, sli_gemm *g) {
+    g->a = s->dz_half ? NULL : s->dz + at;
+    g->a_half = s->dz_half ? s->dz_half + at : NULL;
+}
+
 /* d x = or += dz kernel, piece by piece */
 static sli_job input_job(const sli_sums *s) {
     const sli_problem *p = &s->call->problem;
     sli_job job = {.parts = s->input[1].count > 0 ? 2 : 1};
-    for (int i = 0; i < job.parts; i++)
+    for (int i = 0; i < job.parts; i++) {
         job.part[i] = (sli_gemm){.m = rows(s),
                                  .n = p->inputs,
                                  .k = s->input[i].count * p->units,
-                                 .a = s->dz + s->input[i].from * p->units,
                                  .am = s->ld,
                                  .ak = 1,
                                  .b = (const float *)param(s, SLI_RNN_KERNEL) +
@@ -53,6 +58,8 @@ static sli_job input_job(const sli_sums *s) {
                                  .c = s->dx,
                                  .ldc = p->inputs,
                                  .add = i > 0 || s->add_dx};
+        multiply_dz(s, (size_t)(s->input[i].from * p->units), &job.part[i]);
+    }
     return job;
 }
 
@@ -63,7 +70,6 @@ static sli_job kernel_job(const sli_sums *s, sli_gates g) {
     job.part[0] = (sli_gemm){.m = g.count * p->units,
                              .n = p->inputs,
                              .k = rows(s),
-                             .a = s->dz + g.from * p->units,
                              .am = 1,
                              .ak = s->ld,
                              .b = s->x,
@@ -72,24 +78,26 @@ static sli_job kernel_job(const sli_sums *s, sli_gates g) {
                              .c = d_param(s, SLI_RNN_KERNEL) + (size_t)g.to * (size_t)p->units * (size_t)p->inputs,
                              .ldc = p->inputs,
                              .add = true};
+    multiply_dz(s, (size_t)(g.from * p->units), &job.part[0]);
     return job;
 }
 
 /* d R += dz^T h' over `count` rows from `first` on, of the gates `g` */
 static sli_gemm recurrent_product(const sli_sums *s, sli_gates g, int first, int count, const float *h, ptrdiff_t ld) {
     const sli_problem *p = &s->call->problem;
-    return (sli_gemm){.m = g.count * p->units,
-                      .n = p->units,
-                      .k = count,
-                      .a = s->dz + (size_t)first * (size_t)s->ld + g.from * p->units,
-                      .am = 1,
-                      .ak = s->ld,
-                      .b = h,
-                      .bk = ld,
-                      .bn = 1,
-                      .c = d_param(s, SLI_RNN_RECURRENT) + (size_t)g.to * (size_t)p->units * (size_t)p->units,
-                      .ldc = p->units,
-                      .add = true};
+    sli_gemm product = {.m = g.count * p->units,
+                        .n = p->units,
+                        .k = count,
+                        .am = 1,
+                        .ak = s->ld,
+                        .b = h,
+                        .bk = ld,
+                        .bn = 1,
+                        .c = d_param(s, SLI_RNN_RECURRENT) + (size_t)g.to * (size_t)p->units * (size_t)p->units,
+                        .ldc = p->units,
+                        .add = true};
+    multiply_dz(s, (size_t)first * (size_t)s->ld + (size_t)(g.from * p->units), &product);
+    return product;
 }
 
 static sli_job recurrent_job(const sli_sums *s, sli_gates g) {
@@ -108,7 +116,11 @@ static sli_job recurrent_job(const sli_sums *s, sli_gates g) {
 /* d bias += column sums of dz, of the gates `g` */
 static sli_job bias_job(const sli_sums *s, sli_gates g, float *to0, float *to1) {
     const int units = s->call->problem.units;
-    sli_job job = {.from = s->dz + g.from * units, .ld = s->ld, .rows = rows(s), .columns = g.count * units};
+    sli_job job = {.ld = s->ld, .rows = rows(s), .columns = g.count * units};
+    if (s->dz_half)
+        job.from_half = s->dz_half + g.from * units;
+    else
+        job.from = s->dz + g.from * units;
     job.to[0] = to0 + g.to * units;
     job.to[1] = to1 ? to1 + g.to * units : NULL;
     return job;

@@ -20,7 +20,8 @@ typedef struct sli_sums {
     float *gates;
     ptrdiff_t ld;
     /* Backward. */
-    const float *dz; /* [steps][B][ld] */
+    const float *dz;         /* [steps][B][ld] */
+    const uint16_t *dz_half; /* instead of dz: bf16, see sli_operand */
     /* What the gates' gradients are of: of the input side, and of the recurrent side. One piece of gates, or two. */
     sli_gates input[2], recurrent[2];
     /* What R multiplied: h_rest [steps][B][ld_h_rest], with h_edge NULL. Or in the step that is processed first, which may be the

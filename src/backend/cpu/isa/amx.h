@@ -230,4 +230,31 @@ BF16_FN static inline void amx_pack_tile(uint32_t *tile, const float *x, ptrdiff
     }
 }
 
+/* to[i] = low[i], high[i] */
+static inline void amx_halves_across(uint32_t *to, const uint16_t *low, const uint16_t *high) {
+#if defined(__AVX512F__)
+    const __m512i lower = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)low)),
+                  upper = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)high));
+    _mm512_storeu_si512(to, _mm512_or_si512(lower, _mm512_slli_epi32(upper, 16)));
+#else
+    for (int i = 0; i < 16; i++) to[i] = (uint32_t)low[i] | (uint32_t)high[i] << 16;
+#endif
+}
+
+/* The same for rows of a that are bf16 and lie across: x[i + k * depth], tile [line][pair]. */
+static inline void amx_turn_tile(uint32_t *tile, const uint16_t *x, ptrdiff_t depth, int lines, int count) {
+    uint16_t padded[AMX_K][16];
+    uint32_t words[16][16], turned[16][16];
+    if (lines < 16 || count < AMX_K) {
+        memset(padded, 0, sizeof padded);
+        for (int k = 0; k < count && k < AMX_K; k++)
+            for (int i = 0; i < lines && i < 16; i++) padded[k][i] = x[i + k * depth];
+        x = padded[0];
+        depth = 16;
+    }
+    for (int p = 0; p < 16; p++) amx_halves_across(words[p], x + 2 * p * depth, x + (2 * p + 1) * depth);
+    amx_transpose(turned, words);
+    memcpy(tile, turned, AMX_TILE);
+}
+
 #endif

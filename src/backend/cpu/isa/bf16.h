@@ -24,6 +24,13 @@ static inline uint16_t bf16_of(float x) {
     return (uint16_t)(bf16_round_bits(x) >> 16);
 }
 
+static inline float bf16_value(uint16_t half) {
+    const uint32_t bits = (uint32_t)half << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 /* Two neighbours in k, as bf16 products take them: the first in the lower half. */
 static inline uint32_t bf16_pair(float first, float second) {
     return bf16_round_bits(first) >> 16 | bf16_round_bits(second);

@@ -1,5 +1,6 @@
 /* Gate loops of one row at one step, over units; the mathematics is src/cell. tanh and sigmoid, the usual functions, are one
  * loop; others go through arrays, one loop an activation, which is slower but still vector code. */
+#include "backend/cpu/isa/bf16.h"
 #include "backend/cpu/isa/isa.h"
 #include "backend/cpu/isa/vector.h"
 #include "cell/gru.h"
@@ -42,6 +43,10 @@ void ISA(act_slope)(int act, size_t n, const float *restrict y, float *restrict 
 
 void ISA(add)(size_t n, float *restrict to, const float *restrict from) {
     for (size_t i = 0; i < n; i++) to[i] += from[i];
+}
+
+void ISA(add_half)(size_t n, float *restrict to, const uint16_t *restrict from) {
+    for (size_t i = 0; i < n; i++) to[i] += bf16_value(from[i]);
 }
 
 /* -------------------------------------------------------------------------------------------------------- LSTM -- */

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* One time step of one direction of a layer. Pointers are to row 0 and unit 0; [B][H] where no stride is named.
  * Blocks of a row of gates:  forward  LSTM i f g o   GRU r z n s   RNN q       s = R_n h' + b'_n
@@ -38,8 +39,10 @@ typedef struct sli_cell_step {
     ptrdiff_t ld_dy;
     float
         *dh; /* in: gradient of h but for dy; out: the pointwise part of that of h' where there is one (GRU, zoneout) */
-    float *dc; /* in: gradient of c, out: of c' */
-    float *dz; /* [][ld_gates] = */
+    float *dc;         /* in: gradient of c, out: of c' */
+    float *dz;         /* [][ld_dz] = */
+    uint16_t *dz_half; /* instead of dz: rounded to bf16 */
+    ptrdiff_t ld_dz;
 } sli_cell_step;
 
 /* The rows and units of a call: units in panels of the tile, of which the last may be shorter. */

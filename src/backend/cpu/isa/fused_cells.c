@@ -38,6 +38,17 @@ VF_INLINE void store(float *to, vf v, int n) {
     for (int l = 0; l < n; l++) to[l] = lanes[l];
 }
 
+typedef uint16_t half_lanes __attribute__((vector_size(VL * sizeof(uint16_t))));
+
+/* As bf16_of (bf16.h). */
+VF_INLINE void store_half(uint16_t *to, vf v, int n) {
+    const cell_word bits = cell_bits(v), rounded = bits + 0x7fff + (bits >> 16 & 1);
+    const cell_word no_number = (cell_word)((bits & 0x7fffffff) > 0x7f800000);
+    const half_lanes halves = __builtin_convertvector(
+        cell_bits(cell_select(no_number, cell_from_bits(bits | 0x400000), cell_from_bits(rounded))) >> 16, half_lanes);
+    memcpy(to, &halves, (size_t)n * sizeof *to);
+}
+
 /* Gates that are kept are not read before backward: to write them past the caches leaves those to weights, and memory is not read
  * for what is overwritten. */
 VF_INLINE void keep_gate(const sli_cell_step *s, float *to, vf v, int n) {
@@ -59,6 +70,14 @@ VF_INLINE vf zone(const float *fresh, float expected, size_t i, int n) {
     vf zone = vf_set(expected);
     if (fresh) zone = 1.0f - load(fresh + i, n);
     return zone;
+}
+
+/* i: row and column in dz. */
+VF_INLINE void store_dz(const sli_cell_step *s, ptrdiff_t i, vf v, int n) {
+    if (s->dz_half)
+        store_half(s->dz_half + i, v, n);
+    else
+        store(s->dz + i, v, n);
 }
 
 VF_INLINE vf gradient_of_h(const sli_cell_step *s, int row, int u, size_t i, int n) {
@@ -141,7 +160,7 @@ VF_INLINE void lstm_cell_back(const int kind, const sli_cell_step *s, int row, i
     const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
     const int H = s->units;
     const float *x = s->gates + at * s->ld_gates + u;
-    float *dz = s->dz + at * s->ld_gates + u;
+    const ptrdiff_t dz = at * s->ld_dz + u;
     const cell_lstm_gates gates = {load(x, n), load(x + H, n), load(x + 2 * H, n), load(x + 3 * H, n)};
     const vf c_prev = load(s->c_prev + i, n), dh = gradient_of_h(s, row, u, i, n), dc = load(s->dc + i, n);
     const vf v = load((kind == ANY && s->v ? s->v : s->c) + i, n);
@@ -149,10 +168,10 @@ VF_INLINE void lstm_cell_back(const int kind, const sli_cell_step *s, int row, i
         kind != ANY
             ? cell_lstm_backward(0, TANH(kind), SIGMOID(kind), gates, v, c_prev, dh, dc, (cell_lstm_args){.clip = v})
             : cell_lstm_backward(LSTM_OPTIONS, s->act, s->gate_act, gates, v, c_prev, dh, dc, lstm_args(s, u, i, n));
-    store(dz, r.dz.i, n);
-    store(dz + H, r.dz.f, n);
-    store(dz + 2 * H, r.dz.g, n);
-    store(dz + 3 * H, r.dz.o, n);
+    store_dz(s, dz, r.dz.i, n);
+    store_dz(s, dz + H, r.dz.f, n);
+    store_dz(s, dz + 2 * H, r.dz.g, n);
+    store_dz(s, dz + 3 * H, r.dz.o, n);
     store(s->dc + i, r.dc_prev, n);
     if (kind == ANY && s->options & CELL_ZONEOUT_H) store(s->dh + i, r.dh_prev, n);
 }
@@ -215,7 +234,7 @@ VF_INLINE void gru_cell_back(const int kind, const sli_cell_step *s, int row, in
     const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
     const int H = s->units;
     const float *x = s->gates + at * s->ld_gates + u;
-    float *dz = s->dz + at * s->ld_gates + u;
+    const ptrdiff_t dz = at * s->ld_dz + u;
     const cell_gru_gates gates = {load(x, n), load(x + H, n), load(x + 2 * H, n)};
     const vf h_prev = load(s->h_prev + row * s->ld_h_prev + u, n), dh = gradient_of_h(s, row, u, i, n);
     const vf side = load(x + 3 * H, n);
@@ -223,10 +242,10 @@ VF_INLINE void gru_cell_back(const int kind, const sli_cell_step *s, int row, in
         kind != ANY
             ? cell_gru_backward(0, TANH(kind), SIGMOID(kind), gates, side, h_prev, dh, (cell_gru_args){.zone_h = dh})
             : cell_gru_backward(CELL_ZONEOUT_H, s->act, s->gate_act, gates, side, h_prev, dh, gru_args(s, i, n));
-    store(dz, r.dz.n, n);
-    store(dz + H, r.dz.r, n);
-    store(dz + 2 * H, r.dz.z, n);
-    store(dz + 3 * H, r.ds_n, n);
+    store_dz(s, dz, r.dz.n, n);
+    store_dz(s, dz + H, r.dz.r, n);
+    store_dz(s, dz + 2 * H, r.dz.z, n);
+    store_dz(s, dz + 3 * H, r.ds_n, n);
     store(s->dh + i, r.dh_prev, n);
 }
 
@@ -253,7 +272,7 @@ VF_INLINE void rnn_cell_back(const int kind, const sli_cell_step *s, int row, in
     const cell_rnn_backward_result r = kind != ANY
                                            ? cell_rnn_backward(0, TANH(kind), q, dh, (cell_rnn_args){.zone_h = q})
                                            : cell_rnn_backward(CELL_ZONEOUT_H, s->act, q, dh, rnn_args(s, i, n));
-    store(s->dz + at * s->ld_gates + u, r.dz, n);
+    store_dz(s, at * s->ld_dz + u, r.dz, n);
     if (kind == ANY && s->options & CELL_ZONEOUT_H) store(s->dh + i, r.dh_prev, n);
 }
 

@@ -28,7 +28,16 @@ static void pack(void *packed, const sli_operand *x, int first, int last, bool p
 }
 
 static void pack_a(void *packed, const sli_operand *a, int first, int last) {
-    pack(packed, a, first, last, false);
+    if (!a->half) {
+        pack(packed, a, first, last, false);
+        return;
+    }
+    const size_t line = (size_t)amx_blocks(a->k) * AMX_TILE;
+    for (int k = 0; k < a->k; k += AMX_K)
+        for (int l = first; l < last; l += 16) {
+            char *tile = (char *)packed + (size_t)(l / 16) * line + (size_t)(k / AMX_K) * AMX_TILE;
+            amx_turn_tile((uint32_t *)(void *)tile, a->half + l + k * a->depth, a->depth, last - l, a->k - k);
+        }
 }
 
 static void pack_b(void *packed, const sli_operand *b, int first, int last) {
@@ -65,18 +74,18 @@ AMX_FN static void multiply_edge(const sli_product_block *p, amx_block *block, i
 }
 
 AMX_FN static void multiply(const sli_product_block *p) {
-    const size_t line = (size_t)amx_blocks(p->k) * AMX_TILE;
+    const size_t line = (size_t)amx_blocks(p->k) * AMX_TILE; /* bytes of 16 lines */
+    const ptrdiff_t a_row = p->a_line ? p->a_line : AMX_LINE, upper = p->a_line ? 16 * a_row : (ptrdiff_t)line;
     amx_configure(AMX_ROWS);
     AMX_WRITTEN();
     for (int n = p->n0; n < p->n1; n += SIDE) /* two blocks of columns stay in L1 while the rows pass */
         for (int m = p->m0; m < p->m1; m += SIDE) {
-            const char *a = (const char *)p->a + (size_t)(m / 16) * line,
-                       *b = (const char *)p->b + (size_t)(n / 16) * line;
+            const char *a = (const char *)p->a + m / 16 * upper, *b = (const char *)p->b + (size_t)(n / 16) * line;
             float *c = p->c + m * p->ldc + n;
             amx_block block = {.k = amx_blocks(p->k),
-                               .a = {a, a + line},
-                               .a_row = AMX_LINE,
-                               .a_step = AMX_TILE,
+                               .a = {a, a + upper},
+                               .a_row = a_row,
+                               .a_step = p->a_line ? AMX_LINE : AMX_TILE,
                                .b = {b, b + line},
                                .c_row = p->ldc * (ptrdiff_t)sizeof(float),
                                .add = p->add};

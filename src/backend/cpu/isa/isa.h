@@ -16,7 +16,8 @@
 typedef struct sli_gemm {
     int m, n, k;
     const float *a;
-    ptrdiff_t am, ak; /* one of them is 1 */
+    const uint16_t *a_half; /* instead of a: bf16, see sli_operand */
+    ptrdiff_t am, ak;       /* one of them is 1 */
     const float *b;
     ptrdiff_t bk, bn; /* one of them is 1 */
     float *c;
@@ -50,6 +51,7 @@ typedef struct sli_isa_ops {
     void (*act)(int act, size_t n, float *x);                       /* x = act(x) */
     void (*act_slope)(int act, size_t n, const float *y, float *d); /* d *= act'(.) from y = act(.) */
     void (*add)(size_t n, float *to, const float *from);            /* to += from */
+    void (*add_half)(size_t n, float *to, const uint16_t *from);    /* the same, from bf16 */
     /* gates [4H]: in z without bias, out activated; c may be c_prev */
     void (*lstm_forward)(int units, int act, int gate_act, float *gates, const float *bias, const float *c_prev,
                          float *c, float *h);
@@ -109,6 +111,7 @@ extern const sli_product_ops ISA(product_f32), ISA(product_bf16);
 void ISA(act)(int act, size_t n, float *x);
 void ISA(act_slope)(int act, size_t n, const float *y, float *d);
 void ISA(add)(size_t n, float *to, const float *from);
+void ISA(add_half)(size_t n, float *to, const uint16_t *from);
 void ISA(lstm_forward)(int units, int act, int gate_act, float *gates, const float *bias, const float *c_prev, float *c,
                        float *h);
 void ISA(lstm_backward)(int units, int act, int gate_act, const float *gates, const float *c, const float *c_prev,

@@ -41,6 +41,7 @@ typedef struct sli_panel_ops {
     const char *name; /* "f32", "bf16 (AMX)", "i8 (VNNI)" */
     int lanes;        /* columns of one vector */
     bool floats;      /* a panel is [k][vectors * lanes] of the floats themselves */
+    bool halves;      /* an operand is k numbers of bf16, and zeros up to a multiple of 32 */
     double speed;     /* of many rows, beside floats on the same processor; 0: the same */
     int panels;       /* most panels worth one call with few rows: enough sums to hide the latency of multiply-adds */
     /* Bytes of one packed panel (a multiple of 64), and of one operand row of k numbers (a multiple of 64). */

@@ -144,6 +144,7 @@ AMX_FN static void product(const sli_panel_product *p) {
 
 const sli_panel_ops sli_panel_bf16_amx = {.name = "bf16 (AMX)",
                                           .lanes = AMX_LANES,
+                                          .halves = true,
                                           .speed = 10,
                                           .panels = 1,
                                           .panel_bytes = panel_bytes,

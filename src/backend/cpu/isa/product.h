@@ -6,19 +6,23 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum { SLI_PRODUCT_LINES = 96 }; /* lines are packed, and results cut, in multiples of this */
 
-/* x[line][depth]: rows of a, or columns of b, along k. */
+/* x[line][depth]: rows of a, or columns of b, along k. Of bf16 along rows, k up to a multiple of 32 and rows up to one of 16 are read:
+ * numbers behind k meet zeros, and rows behind the last are of no use. */
 typedef struct sli_operand {
     const float *x;
-    ptrdiff_t line, depth; /* strides in floats; one of them is 1 */
+    const uint16_t *half;  /* instead of x, of a, on AMX: bf16 */
+    ptrdiff_t line, depth; /* strides in numbers; one of them is 1 */
     int lines, k;
 } sli_operand;
 
 typedef struct sli_product_block {
     const void *a, *b;
     bool a_along;          /* the depth of a was 1 */
+    ptrdiff_t a_line;      /* bf16 that runs along rows is not packed: bytes from row to row; 0: packed */
     int k, m0, m1, n0, n1; /* rows and columns to compute; m0 and n0 are multiples of SLI_PRODUCT_LINES */
     float *c;              /* element (0, 0) */
     ptrdiff_t ldc;
