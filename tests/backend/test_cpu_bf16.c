@@ -7,7 +7,7 @@ static const char *const problems[] = {
     "lstm:b3_t7_i5_h6_bf16_train",
     "lstm:b20_t11_i17_h33_bf16_train+bias=double",
     "lstm:b37_t5_i40_h70_bf16_train",
-    "lstm:b3_t6_i40_h200_bf16_train+peephole",
+    "lstm:b3_t6_i40_h200_bf16_train",
     "lstm:b6_t9_i4_h19_bf16_train+mask=holes",
     "lstm:b6_t9_i4_h19_bf16_train+lengths+reverse",
     "lstm:b1_t9_i40_h50_bf16",
