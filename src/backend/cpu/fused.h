@@ -45,6 +45,7 @@ typedef struct sli_fused_scratch {
     size_t valid_from;       /* int32 [B] with repeated outputs */
     size_t place;            /* int32 [chunk][B] with masks */
     size_t x, dx;            /* [chunk][B][I] backward with masks: of the valid rows alone */
+    size_t kernel[2];        /* backward: W as sli_sums_pack packs it for d x */
     size_t total;
 } sli_fused_scratch;
 
@@ -92,6 +93,7 @@ typedef struct sli_fused_direction {
     float *dh, *dc;
     float *multiplied;         /* [valid][H] what R multiplied */
     float *x_valid, *dx_valid; /* [valid][I], where some are masked */
+    void *kernel[2];           /* backward: packed W */
     const char *forward_panels, *backward_panels, *input_panels;
     const float *bias, *peephole;
     sli_rng rng_h, rng_c;
@@ -203,11 +205,14 @@ void sli_fused_project(const sli_fused_work *w, int direction, const sli_fused_s
 void sli_fused_operands(const sli_fused_work *w, const sli_fused_share *share, const float *from, ptrdiff_t ld, int k,
                         const int *row, int rows, const void **a);
 
-/* The parts of a pass: a piece's steps, the final states; initial gradients of states, a piece's steps; then d x of a piece
+/* The input side's gates, see sli_sums. */
+void sli_fused_input_gates(const sli_problem *p, sli_gates gates[2]);
+/* The parts of a pass: a piece's steps, the final states; initial gradients of states, W for d x, a piece's steps; then d x of a piece
  * alone, and the parameters' sums of a chunk without it; the states' gradients. */
 void sli_fused_forward_piece(const sli_fused_work *w);
 void sli_fused_forward_end(const sli_fused_work *w);
 void sli_fused_backward_begin(const sli_fused_work *w);
+void sli_fused_backward_pack(const sli_fused_work *w); /* before the first d x */
 void sli_fused_backward_piece(const sli_fused_work *w);
 void sli_fused_backward_inputs(const sli_fused_work *w);
 void sli_fused_backward_sums(const sli_fused_work *w);

@@ -182,14 +182,16 @@ static void scatter_dx(void *context, int index) {
     }
 }
 
+/* A BLAS packs itself. */
+static bool packs_kernel(const sli_fused_work *w) {
+    return w->call->d_in[SLI_RNN_X] && !sli_cpu_of(w->call)->blas;
+}
+
 static sli_sums sums_of(const sli_fused_work *w, const sli_fused_direction *d) {
     sli_sums sums = {.call = w->call, .part = d->part, .ld = w->dz.ld};
-    sums.input[0] = sums.recurrent[0] = (sli_gates){.count = sli_op_gates(w->p->op)};
-    if (w->p->op == SLI_OP_GRU) { /* dz: n r z s */
-        sums.input[0] = (sli_gates){.from = 1, .to = 0, .count = 2};
-        sums.input[1] = (sli_gates){.from = 0, .to = 2, .count = 1};
-        sums.recurrent[0] = (sli_gates){.from = 1, .to = 0, .count = 3};
-    }
+    sli_fused_input_gates(w->p, sums.input);
+    sums.recurrent[0] = (sli_gates){.from = sli_fused_recurrent_block(w->p), .count = sli_op_gates(w->p->op)};
+    for (int i = 0; i < 2 && packs_kernel(w); i++) sums.kernel[i] = d->kernel[i];
     return sums;
 }
 
@@ -239,6 +241,13 @@ void sli_fused_backward_begin(const sli_fused_work *w) {
     }
 }
 
+void sli_fused_backward_pack(const sli_fused_work *w) {
+    for (int k = 0; k < w->directions && packs_kernel(w); k++) {
+        const sli_sums sums = sums_of(w, &w->direction[k]);
+        for (int i = 0; i < 2; i++) sli_sums_pack(&sums, i, w->direction[k].kernel[i]);
+    }
+}
+
 void sli_fused_backward_piece(const sli_fused_work *w) {
     (w->split.units > 1 ? sli_threads_run : sli_threads_run_apart)(
         w->call->threads, w->split.directions * w->split.rows * w->split.units, backward_steps, (void *)w);
@@ -273,6 +282,7 @@ void sli_fused_backward_end(const sli_fused_work *w) {
 void sli_fused_backward(const sli_call *call) {
     sli_fused_work w = sli_fused_begin(call, true);
     sli_fused_backward_begin(&w);
+    sli_fused_backward_pack(&w);
     for (int i = sli_fused_chunks(&w) - 1; i >= 0; i--) {
         sli_fused_enter_chunk(&w, i);
         sli_fused_backward_piece(&w);

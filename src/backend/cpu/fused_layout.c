@@ -19,6 +19,13 @@ bool sli_fused_repeats(const sli_problem *p) {
     return p->masked_repeat && sli_fused_masked(p);
 }
 
+/* dz of GRU: n r z s. */
+void sli_fused_input_gates(const sli_problem *p, sli_gates gates[2]) {
+    const bool gru = p->op == SLI_OP_GRU;
+    gates[0] = gru ? (sli_gates){.from = 1, .to = 0, .count = 2} : (sli_gates){.count = sli_op_gates(p->op)};
+    gates[1] = gru ? (sli_gates){.from = 0, .to = 2, .count = 1} : (sli_gates){0};
+}
+
 /* Panels of `vectors` vectors of consecutive units. */
 static sli_fused_panels panels_of_units(int units, int k, const sli_panel_ops *ops) {
     enum { VECTORS = 4 };
@@ -105,6 +112,10 @@ sli_fused_scratch sli_fused_scratch_of(const sli_problem *p, const sli_panel_ops
     at.place = place(&at.total, rows);
     at.x = place(&at.total, backward ? rows * (size_t)p->inputs : 0);
     at.dx = place(&at.total, backward ? rows * (size_t)p->inputs : 0);
+    sli_gates gates[2];
+    sli_fused_input_gates(p, gates);
+    for (int i = 0; i < 2; i++)
+        at.kernel[i] = place(&at.total, backward ? sli_sums_packed_bytes(p, gates[i].count) / sizeof(float) : 0);
     return at;
 }
 
@@ -151,6 +162,7 @@ static void place_scratch(const sli_fused_work *w, sli_fused_direction *d, int i
     }
     if (backward) {
         d->dz = base + at.gates;
+        for (int i = 0; i < 2; i++) d->kernel[i] = base + at.kernel[i];
         d->multiplied = (float *)(base + at.multiplied);
         d->dc = (float *)(base + at.c);
         d->dh = (float *)(base + at.h);

@@ -54,6 +54,9 @@ size_t sli_cpu_products_bytes(const sli_problem *problem, int chunk);
 void *sli_cpu_products_space(const sli_call *call, size_t *bytes);
 /* The products of one job. */
 void sli_cpu_products(const sli_call *call, const sli_job *job);
+/* b of products of the same n, k, bk and bn, packed once for all of them: its bytes; in b_packed's place. */
+size_t sli_cpu_packed_b_bytes(sl_dtype dtype, int n, int k);
+void sli_cpu_pack_b(const sli_call *call, const sli_gemm *g, void *packed);
 /* Rows [m, m + rows), columns [n, n + columns) of a job's c are summed up: bias, activation, copy, while they are in cache. */
 void sli_cpu_finish(const sli_cpu *cpu, const sli_job *job, int m, int n, int rows, int columns);
 

@@ -26,6 +26,12 @@ static int piece_k(sl_dtype dtype) {
     return dtype == SL_BF16 ? PIECE_K_BF16 : PIECE_K_F32;
 }
 
+/* Even pieces of at most `most`, in multiples of `unit`: the size of one. */
+static int even_piece(int size, int most, int unit) {
+    const int count = divide_up(size, most);
+    return count < 2 ? size : divide_up(divide_up(size, count), unit) * unit;
+}
+
 /* Bytes of an operand's piece. */
 static size_t piece_bytes(sl_dtype dtype, int lines, int k) {
     const size_t padded = (size_t)divide_up(least(lines, PIECE_LINES), PADDED) * PADDED;
@@ -55,9 +61,10 @@ typedef struct piece {
     const sli_product_ops *ops;
     sli_operand a, b; /* of the piece */
     char *packed_a, *packed_b;
-    ptrdiff_t a_line;   /* a is multiplied as it is: bytes from row to row; 0: packed */
-    int pack_a, pack_b; /* tasks of packing */
-    int side_m, side_n; /* rows and columns of a task */
+    const char *b_lines; /* packed_b, or what was packed before */
+    ptrdiff_t a_line;    /* a is multiplied as it is: bytes from row to row; 0: packed */
+    int pack_a, pack_b;  /* tasks of packing; 0: it is packed */
+    int side_m, side_n;  /* rows and columns of a task */
     int tasks_m, tasks_n;
     float *c; /* the piece's element (0, 0) */
     ptrdiff_t ldc;
@@ -81,7 +88,7 @@ static void multiply_task(void *context, int index) {
     const piece *p = context;
     const int m = index % p->tasks_m * p->side_m, n = index / p->tasks_m * p->side_n;
     const sli_product_block block = {.a = p->a_line ? (const void *)p->a.half : p->packed_a,
-                                     .b = p->packed_b,
+                                     .b = p->b_lines,
                                      .a_along = p->a.depth == 1,
                                      .a_line = p->a_line,
                                      .k = p->a.k,
@@ -116,20 +123,14 @@ static void cut_tasks(piece *p) {
     } while (side > 0 && p->tasks_m * p->tasks_n < LEAST_TASKS);
 }
 
-/* packs: a is not packed yet. */
-static void run_piece(const sli_call *call, piece *p, bool packs) {
+/* packs_a, packs_b: they are not packed yet. */
+static void run_piece(const sli_call *call, piece *p, bool packs_a, bool packs_b) {
     sli_threads *threads = 2.0 * p->a.lines * p->b.lines * p->a.k < 4e6 ? NULL : call->threads;
-    p->pack_a = packs ? divide_up(p->a.lines, SLI_PRODUCT_LINES) : 0;
-    p->pack_b = divide_up(p->b.lines, SLI_PRODUCT_LINES);
+    p->pack_a = packs_a ? divide_up(p->a.lines, SLI_PRODUCT_LINES) : 0;
+    p->pack_b = packs_b ? divide_up(p->b.lines, SLI_PRODUCT_LINES) : 0;
     sli_threads_for(threads, p->pack_a + p->pack_b, pack_task, p);
     cut_tasks(p);
     sli_threads_for(threads, p->tasks_m * p->tasks_n, multiply_task, p);
-}
-
-/* Even pieces of at most `most`, in multiples of `unit`: the size of one. */
-static int even_piece(int size, int most, int unit) {
-    const int count = divide_up(size, most);
-    return count < 2 ? size : divide_up(divide_up(size, count), unit) * unit;
 }
 
 /* ----------------------------------------------------------------------------------------------------- few rows -- */
@@ -163,20 +164,61 @@ static void run_few(const sli_call *call, const sli_job *job, const sli_gemm *g,
     sli_threads_for(tasks > 2 ? call->threads : NULL, tasks, few_task, (void *)&w);
 }
 
+/* How b is cut: [pieces of k][pieces of columns], each of `bytes` where it is packed once. */
+typedef struct b_pieces {
+    int step_n, step_k, count_n, count_k;
+    size_t bytes;
+} b_pieces;
+
+static b_pieces b_pieces_of(sl_dtype dtype, int n, int k) {
+    b_pieces at = {.step_n = even_piece(n, PIECE_LINES, SLI_PRODUCT_LINES),
+                   .step_k = even_piece(k, piece_k(dtype), PADDED)};
+    at.count_n = divide_up(n, at.step_n);
+    at.count_k = divide_up(k, at.step_k);
+    at.bytes = piece_bytes(dtype, at.step_n, at.step_k);
+    return at;
+}
+
+static sli_operand b_piece(const sli_gemm *g, const b_pieces *at, int n, int k) {
+    return (sli_operand){.x = g->b + n * g->bn + k * g->bk,
+                         .line = g->bn,
+                         .depth = g->bk,
+                         .lines = least(at->step_n, g->n - n),
+                         .k = least(at->step_k, g->k - k)};
+}
+
+size_t sli_cpu_packed_b_bytes(sl_dtype dtype, int n, int k) {
+    const b_pieces at = b_pieces_of(dtype, n, k);
+    return (size_t)at.count_n * (size_t)at.count_k * at.bytes;
+}
+
+static const sli_product_ops *product_ops(const sli_call *call) {
+    const sli_isa_ops *ops = sli_cpu_of(call)->ops;
+    return call->problem.dtype == SL_BF16 ? ops->product_bf16 : ops->product_f32;
+}
+
+void sli_cpu_pack_b(const sli_call *call, const sli_gemm *g, void *packed) {
+    const b_pieces at = b_pieces_of(call->problem.dtype, g->n, g->k);
+    piece p = {.ops = product_ops(call), .packed_b = packed};
+    for (int k = 0; k < g->k; k += at.step_k)
+        for (int n = 0; n < g->n; n += at.step_n, p.packed_b += at.bytes) {
+            p.b = b_piece(g, &at, n, k);
+            sli_threads_for(call->threads, divide_up(p.b.lines, SLI_PRODUCT_LINES), pack_task, &p);
+        }
+}
+
 /* All columns of some rows and of some of k, from `k` on. */
 static void run_columns(const sli_call *call, const sli_job *job, const sli_gemm *g, piece p, int k, bool packs) {
-    const int step_n = even_piece(g->n, PIECE_LINES, SLI_PRODUCT_LINES);
+    const b_pieces at = b_pieces_of(call->problem.dtype, g->n, g->k);
     p.job = job;
-    for (int n = 0; n < g->n; n += step_n) {
+    p.b_lines = g->b_packed ? (const char *)g->b_packed + (size_t)(k / at.step_k * at.count_n) * at.bytes : p.packed_b;
+    for (int n = 0; n < g->n; n += at.step_n) {
         p.c = g->c + p.m * g->ldc + n;
         p.ldc = g->ldc;
         p.n = n;
-        p.b = (sli_operand){.x = g->b + n * g->bn + k * g->bk,
-                            .line = g->bn,
-                            .depth = g->bk,
-                            .lines = least(step_n, g->n - n),
-                            .k = p.a.k};
-        run_piece(call, &p, packs && n == 0 && !p.a_line);
+        p.b = b_piece(g, &at, n, k);
+        run_piece(call, &p, packs && n == 0 && !p.a_line, !g->b_packed);
+        if (g->b_packed) p.b_lines += at.bytes;
     }
 }
 
@@ -200,7 +242,7 @@ static void run_product(const sli_call *call, const sli_job *job, int part, char
     const int step_k = even_piece(g->k, piece_k(dtype), PADDED);
     for (int m = 0; m < g->m; m += step_m)
         for (int k = 0; k < g->k || k == 0; k += step_k) {
-            piece p = {.ops = dtype == SL_BF16 ? cpu->ops->product_bf16 : cpu->ops->product_f32,
+            piece p = {.ops = product_ops(call),
                        .packed_a = space,
                        .packed_b = space + piece_bytes(dtype, g->m, g->k),
                        .cpu = cpu,

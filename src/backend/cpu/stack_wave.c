@@ -105,6 +105,7 @@ static void run_piece(wave *w, lane *lane) {
     sli_fused_work *layer = &w->work[lane->layer];
     const int j = enter_piece(w, layer, w->backward ? w->all - 1 - done : done);
     if (w->backward) {
+        if (done == 0) sli_fused_backward_pack(layer);
         sli_fused_backward_piece(layer);
         sli_fused_backward_inputs(layer);
     } else {

@@ -56,6 +56,7 @@ static sli_job input_job(const sli_sums *s) {
                                  .bk = p->inputs,
                                  .bn = 1,
                                  .c = s->dx,
+                                 .b_packed = s->kernel[i],
                                  .ldc = p->inputs,
                                  .add = i > 0 || s->add_dx};
         multiply_dz(s, (size_t)(s->input[i].from * p->units), &job.part[i]);
@@ -153,6 +154,15 @@ void sli_sums_backward(const sli_sums *s) {
 void sli_sums_inputs(const sli_sums *s) {
     sli_job job = input_job(s);
     sli_cpu_jobs(s->call, &job, 1);
+}
+
+size_t sli_sums_packed_bytes(const sli_problem *p, int count) {
+    return count > 0 ? sli_cpu_packed_b_bytes(p->dtype, p->inputs, count * p->units) : 0;
+}
+
+void sli_sums_pack(const sli_sums *s, int i, void *packed) {
+    const sli_job job = input_job(s);
+    if (i < job.parts) sli_cpu_pack_b(s->call, &job.part[i], packed);
 }
 
 void sli_state_load(float *to, const float *from, size_t count) {

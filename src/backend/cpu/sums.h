@@ -31,12 +31,17 @@ typedef struct sli_sums {
     const float *h_edge, *h_rest;
     ptrdiff_t ld_h_edge, ld_h_rest;
     float *dx; /* [steps][B][I], NULL: not wanted */
+    /* W for d x, packed by sli_sums_pack, of input[0] and input[1]; NULL: it is packed with the product. */
+    const void *kernel[2];
     bool add_dx;
 } sli_sums;
 
 void sli_sums_project(const sli_sums *sums);
 void sli_sums_backward(const sli_sums *sums);
 void sli_sums_inputs(const sli_sums *sums); /* d x alone */
+/* W of input[i], packed once for d x of several chunks or pieces; its bytes, of `count` gates. */
+size_t sli_sums_packed_bytes(const sli_problem *problem, int count);
+void sli_sums_pack(const sli_sums *sums, int i, void *packed);
 
 /* to = from, or zeros without; d_in[slot] = or += from */
 void sli_state_load(float *to, const float *from, size_t count);

@@ -19,7 +19,8 @@ typedef struct sli_gemm {
     const uint16_t *a_half; /* instead of a: bf16, see sli_operand */
     ptrdiff_t am, ak;       /* one of them is 1 */
     const float *b;
-    ptrdiff_t bk, bn; /* one of them is 1 */
+    ptrdiff_t bk, bn;     /* one of them is 1 */
+    const void *b_packed; /* b as sli_cpu_pack_b left it; NULL: it is packed with the product */
     float *c;
     ptrdiff_t ldc;
     bool add; /* false: = ; true: += */
