@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#include "core/rounding.h"
 #undef __SSE2__ /* nor minimum and maximum by its instructions */
 #undef __AVX2__
 #undef __AVX512F__
@@ -28,6 +29,28 @@ VF_INLINE void vf_stream(float *p, vf v) {
     vf_store(p, v);
 }
 VF_INLINE void vf_streamed(void) {}
+#define F16_LANES VL
+/* Of gates: finite, at most 65504. */
+VF_INLINE vf vf_load_f16(const uint16_t *p) {
+    vf v;
+    for (int i = 0; i < VL; i++) {
+        const int exponent = p[i] >> 10 & 31, digits = p[i] & 1023;
+        const double size = exponent ? ldexp(1024 + digits, exponent - 25) : ldexp(digits, -24);
+        v[i] = (float)(p[i] >> 15 ? -size : size);
+    }
+    return v;
+}
+VF_INLINE void vf_store_f16(uint16_t *p, vf v, bool stream) {
+    (void)stream;
+    for (int i = 0; i < VL; i++) {
+        int exponent = 0;
+        const double size = fabs(sli_round_to(SL_F16, (double)v[i]));
+        if (size > 0) frexp(size, &exponent);
+        const bool normal = size >= ldexp(1, -14);
+        const int digits = (int)ldexp(size, normal ? 11 - exponent : 24); /* with the leading one of a normal number */
+        p[i] = (uint16_t)((v[i] < 0) << 15 | (normal ? (exponent + 14) << 10 | (digits & 1023) : digits));
+    }
+}
 VF_INLINE vf vf_set(float x) {
     vf v = {0};
     return v + x;

@@ -136,7 +136,7 @@ static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
 void sli_fused_book(const sli_problem *p, const sli_panel_ops *ops, int threads, int chunk, sli_booking *booking) {
     const size_t parts = (size_t)sli_problem_directions(p);
     const size_t operands = (size_t)threads * sli_fused_operand_bytes(p, ops);
-    booking->saved = p->train ? parts * sli_fused_saved_of(p).total : 0;
+    booking->saved = p->train ? parts * sli_fused_saved_of(p, ops).total : 0;
     booking->scratch_forward = parts * sli_fused_scratch_of(p, ops, chunk, false).total + operands;
     booking->scratch_forward += sli_fused_input_bytes(p, ops, threads);
     booking->scratch_backward = p->train ? parts * sli_fused_scratch_of(p, ops, chunk, true).total + operands : 0;

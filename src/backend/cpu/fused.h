@@ -26,9 +26,16 @@ sli_fused_panels sli_fused_forward_panels(const sli_problem *p, const sli_panel_
 sli_fused_panels sli_fused_input_panels(const sli_problem *p, const sli_panel_ops *ops);
 sli_fused_panels sli_fused_backward_panels(const sli_problem *p, const sli_panel_ops *ops);
 
+/* A row of gates that are kept: numbers from row to row; f16 where products are in bf16 and activations between -1 and 1. */
+typedef struct sli_fused_kept {
+    bool halves;
+    int ld;
+} sli_fused_kept;
+sli_fused_kept sli_fused_kept_of(const sli_problem *p, const sli_panel_ops *ops);
+
 /* Offsets in bytes, for one direction; `total` is the distance to the next. */
 typedef struct sli_fused_saved {
-    size_t gates;   /* [T][B][W*H] activated */
+    size_t gates;   /* [T][B] rows of sli_fused_kept, activated */
     size_t c;       /* [T][B][H] LSTM */
     size_t v;       /* [T][B][H] LSTM with zoneout of c: c before it */
     size_t h;       /* [T][B][H] with masks, where y is not h */
@@ -54,7 +61,7 @@ typedef struct sli_fused_packed {
     size_t total;
 } sli_fused_packed;
 
-sli_fused_saved sli_fused_saved_of(const sli_problem *p);
+sli_fused_saved sli_fused_saved_of(const sli_problem *p, const sli_panel_ops *ops);
 sli_fused_scratch sli_fused_scratch_of(const sli_problem *p, const sli_panel_ops *ops, int chunk, bool backward);
 sli_fused_packed sli_fused_packed_of(const sli_problem *p, const sli_panel_ops *ops);
 /* Of each thread, behind the scratch of all directions, where operands are converted: rows of one product. */
@@ -83,7 +90,8 @@ typedef struct sli_fused_direction {
     const float *dy;  /* NULL: zero */
     int first, end;   /* steps of the chunk at work */
     int step0, step1; /* of those, in order of processing, the piece at work: all of them, or, in stack.c, some */
-    float *gates;     /* training: of step 0 on; with masks those of a chunk's valid rows, one after the other */
+    void *
+        gates; /* training: sli_fused_kept of step 0 on; with masks those of a chunk's valid rows, one after the other */
     float *c, *v, *h, *dropped;
     float *drop, *fresh_h, *fresh_c;
     int32_t *valid_from;
@@ -109,6 +117,7 @@ typedef struct sli_fused_work {
     bool lstm, keep, mask, repeat, rdrop;
     unsigned options; /* CELL_* */
     sli_fused_panels forward, backward;
+    sli_fused_kept kept;
     sli_fused_dz dz;
     sli_fused_direction direction[2];
     sli_fused_split split;
@@ -167,7 +176,7 @@ static inline int sli_fused_chunk_rows(const sli_fused_work *w, const sli_fused_
 }
 
 /* Of step t, or, with masks, of the chunk. */
-float *sli_fused_gates_at(const sli_fused_work *w, const sli_fused_direction *d, int t);
+void *sli_fused_gates_at(const sli_fused_work *w, const sli_fused_direction *d, int t);
 float *sli_fused_c_at(const sli_fused_work *w, const sli_fused_direction *d, int t);
 const float *sli_fused_c_before(const sli_fused_work *w, const sli_fused_direction *d, int t);
 float *sli_fused_h_at(const sli_fused_work *w, const sli_fused_direction *d, int t);

@@ -66,11 +66,24 @@ static size_t place(size_t *end, size_t floats) {
     return at;
 }
 
-sli_fused_saved sli_fused_saved_of(const sli_problem *p) {
+/* Rows of f16 are whole lines. */
+sli_fused_kept sli_fused_kept_of(const sli_problem *p, const sli_panel_ops *ops) {
+    enum { LINE = 32 };
+    const sl_activation act = p->act == SL_ACT_DEFAULT ? SL_ACT_TANH : p->act;
+    const sl_activation gate = p->recurrent_act == SL_ACT_DEFAULT ? SL_ACT_SIGMOID : p->recurrent_act;
+    const bool bounded = act == SL_ACT_TANH && (p->op == SLI_OP_RNN || gate == SL_ACT_SIGMOID);
+    const int blocks = sli_fused_width(p), units = (p->units + ops->lanes - 1) / ops->lanes * ops->lanes;
+    if (!ops->halves || !bounded) return (sli_fused_kept){.ld = blocks * p->units};
+    return (sli_fused_kept){.halves = true, .ld = (blocks * units + LINE - 1) / LINE * LINE};
+}
+
+sli_fused_saved sli_fused_saved_of(const sli_problem *p, const sli_panel_ops *ops) {
     const size_t states = (size_t)p->steps * (size_t)p->batch * (size_t)p->units;
     const bool lstm = p->op == SLI_OP_LSTM;
     sli_fused_saved at = {0};
-    at.gates = place(&at.total, states * (size_t)sli_fused_width(p));
+    const sli_fused_kept kept = sli_fused_kept_of(p, ops);
+    const size_t rows = (size_t)p->steps * (size_t)p->batch;
+    at.gates = place(&at.total, rows * (size_t)kept.ld / (kept.halves ? 2 : 1));
     at.c = place(&at.total, lstm ? states : 0);
     at.v = place(&at.total, lstm && p->zoneout_c > 0 ? states : 0);
     at.h = place(&at.total, sli_fused_masked(p) ? states : 0);
@@ -144,9 +157,9 @@ size_t sli_fused_operand_bytes(const sli_problem *p, const sli_panel_ops *ops) {
 
 /* -------------------------------------------------------------------------------------------------------- call -- */
 static void place_saved(const sli_fused_work *w, sli_fused_direction *d, int index) {
-    const sli_fused_saved at = sli_fused_saved_of(w->p);
+    const sli_fused_saved at = sli_fused_saved_of(w->p, w->panels);
     char *base = (char *)w->call->saved + (size_t)index * at.total;
-    d->gates = (float *)(base + at.gates);
+    d->gates = base + at.gates;
     d->c = (float *)(base + at.c);
     d->v = w->lstm && w->p->zoneout_c > 0 ? (float *)(base + at.v) : NULL;
     d->h = (float *)(base + at.h);
@@ -296,6 +309,7 @@ sli_fused_work sli_fused_begin(const sli_call *call, bool backward) {
     w.cell = w.lstm ? &w.ops->fused->lstm : p->op == SLI_OP_GRU ? &w.ops->fused->gru : &w.ops->fused->rnn;
     w.forward = sli_fused_forward_panels(p, w.panels);
     w.backward = sli_fused_backward_panels(p, w.panels);
+    w.kept = sli_fused_kept_of(p, w.panels);
     w.dz = sli_fused_dz_of(p, w.panels);
     w.operand_bytes = sli_fused_operand_bytes(p, w.panels);
     w.operands =
@@ -380,8 +394,9 @@ size_t sli_fused_state(const sli_fused_work *w) {
     return (size_t)w->B * (size_t)w->H;
 }
 
-float *sli_fused_gates_at(const sli_fused_work *w, const sli_fused_direction *d, int t) {
-    return d->gates + (size_t)(w->mask ? d->first : t) * sli_fused_state(w) * (size_t)w->W;
+void *sli_fused_gates_at(const sli_fused_work *w, const sli_fused_direction *d, int t) {
+    const size_t row = (size_t)w->kept.ld * (w->kept.halves ? sizeof(uint16_t) : sizeof(float));
+    return (char *)d->gates + (size_t)(w->mask ? d->first : t) * (size_t)w->B * row;
 }
 
 float *sli_fused_c_at(const sli_fused_work *w, const sli_fused_direction *d, int t) {

@@ -7,19 +7,26 @@ enum {
     LINE = 64           /* bytes */
 };
 
-/* The lines of `count` floats from `from` on, into L2. */
-static void fetch_floats(const float *from, int count) {
-    const char *const end = (const char *)(from + count);
-    for (const char *at = (const char *)from; at < end; at += LINE) __builtin_prefetch(at, 1, 2);
+/* The lines of so many bytes, into L2. */
+static void fetch_lines(const void *from, size_t bytes) {
+    const char *const end = (const char *)from + bytes;
+    for (const char *at = from; at < end; at += LINE) __builtin_prefetch(at, 1, 2);
     __builtin_prefetch(end - 1, 1, 2);
 }
 
 /* While the product runs: what the cell reads or writes of these units that is kept for backward, pieces of many rows. */
 static void fetch(const sli_cell_step *s, const sli_fused_rows *rows, int first, int end) {
     for (int r = 0; r < rows->count; r++) {
-        const float *gates = s->gates + rows->at[r] * s->ld_gates + first;
-        for (ptrdiff_t g = 0; g < s->ld_gates; g += s->units) fetch_floats(gates + g, end - first);
-        if (s->c_prev) fetch_floats(s->c_prev + (size_t)rows->row[r] * (size_t)s->units + first, end - first);
+        const ptrdiff_t row = rows->at[r] * s->ld_gates;
+        if (s->gates_half) {
+            const ptrdiff_t blocks = s->ld_gates / s->units;
+            fetch_lines(s->gates_half + row + blocks * first, (size_t)(blocks * (end - first)) * sizeof *s->gates_half);
+        }
+        for (ptrdiff_t g = 0; g < s->ld_gates && s->gates; g += s->units)
+            fetch_lines(s->gates + row + g + first, (size_t)(end - first) * sizeof *s->gates);
+        if (s->c_prev)
+            fetch_lines(s->c_prev + (size_t)rows->row[r] * (size_t)s->units + first,
+                        (size_t)(end - first) * sizeof *s->c_prev);
     }
 }
 

@@ -89,8 +89,9 @@ static int activation(const sli_problem *p, sl_activation act) {
 static bool streams(const sli_fused_work *w, const sli_fused_direction *d) {
     enum { LEAST = 4 << 20 };
     const int line = w->ops->fused->streams;
-    const size_t bytes = (size_t)w->T * sli_fused_state(w) * (size_t)w->W * sizeof(float);
-    return line > 0 && w->H % line == 0 && (uintptr_t)d->gates % SLI_ALIGN == 0 && bytes >= LEAST;
+    const size_t numbers = (size_t)w->T * (size_t)w->B * (size_t)w->kept.ld;
+    if (line == 0 || (uintptr_t)d->gates % SLI_ALIGN != 0) return false;
+    return w->kept.halves ? numbers * sizeof(uint16_t) >= LEAST : w->H % line == 0 && numbers * sizeof(float) >= LEAST;
 }
 
 sli_cell_step sli_fused_every_step(const sli_fused_work *w, const sli_fused_direction *d) {
@@ -98,7 +99,7 @@ sli_cell_step sli_fused_every_step(const sli_fused_work *w, const sli_fused_dire
     sli_cell_step s = {.units = w->H, .options = w->options, .keep = w->keep};
     s.act = activation(p, p->act == SL_ACT_DEFAULT ? SL_ACT_TANH : p->act);
     s.gate_act = activation(p, p->recurrent_act == SL_ACT_DEFAULT ? SL_ACT_SIGMOID : p->recurrent_act);
-    s.ld_gates = (ptrdiff_t)w->W * w->H;
+    s.ld_gates = w->kept.ld;
     s.bias = d->bias;
     s.stream = w->keep && streams(w, d);
     s.drop = d->drop;
@@ -112,7 +113,9 @@ sli_cell_step sli_fused_every_step(const sli_fused_work *w, const sli_fused_dire
 }
 
 void sli_fused_enter_step(const sli_fused_work *w, const sli_fused_direction *d, int t, sli_cell_step *s) {
-    s->gates = w->keep ? sli_fused_gates_at(w, d, t) : NULL;
+    void *gates = w->keep ? sli_fused_gates_at(w, d, t) : NULL;
+    s->gates = w->kept.halves ? NULL : gates;
+    s->gates_half = w->kept.halves ? gates : NULL;
     s->h_prev = sli_fused_h_before(w, d, t);
     s->ld_h_prev = sli_fused_ld_h(w, d, t);
     if (w->lstm) {

@@ -17,6 +17,8 @@ typedef struct sli_cell_step {
     bool keep;         /* training: gates and v stay for backward */
     bool stream;       /* those gates past the caches */
     float *gates;      /* [][ld_gates] = activated, where they are kept; backward: those */
+    /* instead of gates: f16, the blocks of as many units as a vector has side by side, rows on lines of memory */
+    uint16_t *gates_half;
     ptrdiff_t ld_gates;
     const float *bias; /* [4H] or [H]: all that is added to the pre-activations; GRU r z n s */
     const float *h_prev;

@@ -49,13 +49,25 @@ VF_INLINE void store_half(uint16_t *to, vf v, int n) {
     memcpy(to, &halves, (size_t)n * sizeof *to);
 }
 
-/* Gates that are kept are not read before backward: to write them past the caches leaves those to weights, and memory is not read
- * for what is overwritten. */
-VF_INLINE void keep_gate(const sli_cell_step *s, float *to, vf v, int n) {
-    if (STREAMS > 0 && s->stream)
-        vf_stream(to, v);
+/* Block k of `blocks` of a row of gates that are kept. They are not read before backward: to write them past the caches leaves those to
+ * weights, and memory is not read for what is overwritten. Of f16, the blocks of VL units lie side by side. */
+VF_INLINE ptrdiff_t kept_at(const sli_cell_step *s, const int blocks, int at, int k, int u) {
+    return at * s->ld_gates + (F16_LANES && s->gates_half ? blocks * u + k * VL : k * s->units + u);
+}
+
+VF_INLINE void keep_gate(const sli_cell_step *s, const int blocks, int at, int k, int u, vf v, int n) {
+    const ptrdiff_t i = kept_at(s, blocks, at, k, u);
+    if (F16_LANES && s->gates_half)
+        vf_store_f16(s->gates_half + i, v, s->stream);
+    else if (STREAMS > 0 && s->stream)
+        vf_stream(s->gates + i, v);
     else
-        store(to, v, n);
+        store(s->gates + i, v, n);
+}
+
+VF_INLINE vf kept_gate(const sli_cell_step *s, const int blocks, int at, int k, int u, int n) {
+    const ptrdiff_t i = kept_at(s, blocks, at, k, u);
+    return F16_LANES && s->gates_half ? vf_load_f16(s->gates_half + i) : load(s->gates + i, n);
 }
 
 /* The new h, and its copies: y, and what the next step multiplies. i: row and unit in [B][H]. */
@@ -109,17 +121,11 @@ VF_INLINE cell_lstm_gates lstm_sums(const sli_cell_step *s, const float *x, int 
                              vf_load(z + 3 * VL) + vf_load(x + 3 * VL) + load(b + 3 * H, n)};
 }
 
-VF_INLINE float *gates_of(const sli_cell_step *s, int at, int u) {
-    return s->gates + at * s->ld_gates + u;
-}
-
 VF_INLINE void lstm_keep(const sli_cell_step *s, int at, int u, cell_lstm_gates gates, int n) {
-    const int H = s->units;
-    float *x = gates_of(s, at, u);
-    keep_gate(s, x, gates.i, n);
-    keep_gate(s, x + H, gates.f, n);
-    keep_gate(s, x + 2 * H, gates.g, n);
-    keep_gate(s, x + 3 * H, gates.o, n);
+    keep_gate(s, 4, at, 0, u, gates.i, n);
+    keep_gate(s, 4, at, 1, u, gates.f, n);
+    keep_gate(s, 4, at, 2, u, gates.g, n);
+    keep_gate(s, 4, at, 3, u, gates.o, n);
 }
 
 VF_INLINE void lstm_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, const float *x,
@@ -159,9 +165,9 @@ VF_INLINE void lstm_close(const int kind, const sli_cell_step *s, int row, int a
 VF_INLINE void lstm_cell_back(const int kind, const sli_cell_step *s, int row, int at, int u, int n) {
     const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
     const int H = s->units;
-    const float *x = s->gates + at * s->ld_gates + u;
     const ptrdiff_t dz = at * s->ld_dz + u;
-    const cell_lstm_gates gates = {load(x, n), load(x + H, n), load(x + 2 * H, n), load(x + 3 * H, n)};
+    const cell_lstm_gates gates = {kept_gate(s, 4, at, 0, u, n), kept_gate(s, 4, at, 1, u, n),
+                                   kept_gate(s, 4, at, 2, u, n), kept_gate(s, 4, at, 3, u, n)};
     const vf c_prev = load(s->c_prev + i, n), dh = gradient_of_h(s, row, u, i, n), dc = load(s->dc + i, n);
     const vf v = load((kind == ANY && s->v ? s->v : s->c) + i, n);
     const cell_lstm_backward_result r =
@@ -189,11 +195,12 @@ VF_INLINE cell_gru_pre gru_sums(const sli_cell_step *s, const float *x, int u, c
                           vf_load(x + 2 * VL) + load(b + 2 * H, n), vf_load(z + 2 * VL) + load(b + 3 * H, n)};
 }
 
+/* f16 takes gates, but of the side sum only what has any effect: beyond its numbers n is +-1. */
 VF_INLINE void gru_keep(const sli_cell_step *s, int at, int u, vf reset, vf update, vf side, int n) {
-    float *x = gates_of(s, at, u);
-    keep_gate(s, x, reset, n);
-    keep_gate(s, x + s->units, update, n);
-    keep_gate(s, x + 3 * s->units, side, n);
+    const vf most = vf_set(65504.0f);
+    keep_gate(s, 4, at, 0, u, reset, n);
+    keep_gate(s, 4, at, 1, u, update, n);
+    keep_gate(s, 4, at, 3, u, F16_LANES && s->gates_half ? cell_clamp(side, -most, most) : side, n);
 }
 
 VF_INLINE void gru_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, const float *x,
@@ -205,7 +212,7 @@ VF_INLINE void gru_cell(const int kind, const sli_cell_step *s, int row, int at,
     (void)kind;
     if (s->keep) {
         gru_keep(s, at, u, r.gates.r, r.gates.z, pre.s, n);
-        keep_gate(s, gates_of(s, at, u) + 2 * s->units, r.gates.n, n);
+        keep_gate(s, 4, at, 2, u, r.gates.n, n);
     }
     store_h(s, row, u, i, r.h, n);
 }
@@ -226,18 +233,18 @@ VF_INLINE void gru_close(const int kind, const sli_cell_step *s, int row, int at
     (void)x;
     const vf update = vf_load(z), fresh = cell_act(TANH(kind), vf_load(z + VL));
     const vf h = (1.0f - update) * fresh + update * load(s->h_prev + row * s->ld_h_prev + u, n);
-    if (s->keep) keep_gate(s, gates_of(s, at, u) + 2 * s->units, fresh, n);
+    if (s->keep) keep_gate(s, 4, at, 2, u, fresh, n);
     store_h(s, row, u, (size_t)row * (size_t)s->units + (size_t)u, h, n);
 }
 
 VF_INLINE void gru_cell_back(const int kind, const sli_cell_step *s, int row, int at, int u, int n) {
     const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
     const int H = s->units;
-    const float *x = s->gates + at * s->ld_gates + u;
     const ptrdiff_t dz = at * s->ld_dz + u;
-    const cell_gru_gates gates = {load(x, n), load(x + H, n), load(x + 2 * H, n)};
+    const cell_gru_gates gates = {kept_gate(s, 4, at, 0, u, n), kept_gate(s, 4, at, 1, u, n),
+                                  kept_gate(s, 4, at, 2, u, n)};
     const vf h_prev = load(s->h_prev + row * s->ld_h_prev + u, n), dh = gradient_of_h(s, row, u, i, n);
-    const vf side = load(x + 3 * H, n);
+    const vf side = kept_gate(s, 4, at, 3, u, n);
     const cell_gru_backward_result r =
         kind != ANY
             ? cell_gru_backward(0, TANH(kind), SIGMOID(kind), gates, side, h_prev, dh, (cell_gru_args){.zone_h = dh})
@@ -262,13 +269,13 @@ VF_INLINE void rnn_cell(const int kind, const sli_cell_step *s, int row, int at,
         kind != ANY ? cell_rnn_forward(0, TANH(kind), sum, sum, (cell_rnn_args){.zone_h = sum})
                     : cell_rnn_forward(CELL_ZONEOUT_H, s->act, sum, load(s->h_prev + row * s->ld_h_prev + u, n),
                                        rnn_args(s, i, n));
-    if (s->keep) keep_gate(s, gates_of(s, at, u), r.q, n);
+    if (s->keep) keep_gate(s, 1, at, 0, u, r.q, n);
     store_h(s, row, u, i, r.h, n);
 }
 
 VF_INLINE void rnn_cell_back(const int kind, const sli_cell_step *s, int row, int at, int u, int n) {
     const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
-    const vf q = load(s->gates + at * s->ld_gates + u, n), dh = gradient_of_h(s, row, u, i, n);
+    const vf q = kept_gate(s, 1, at, 0, u, n), dh = gradient_of_h(s, row, u, i, n);
     const cell_rnn_backward_result r = kind != ANY
                                            ? cell_rnn_backward(0, TANH(kind), q, dh, (cell_rnn_args){.zone_h = q})
                                            : cell_rnn_backward(CELL_ZONEOUT_H, s->act, q, dh, rnn_args(s, i, n));

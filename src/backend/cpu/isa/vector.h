@@ -9,6 +9,9 @@
 #ifndef SLI_VECTOR_H
 #define SLI_VECTOR_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #if defined(__AVX512F__)
 #include "backend/cpu/isa/vector_avx512.h"
 #elif defined(__AVX2__) && defined(__FMA__)
@@ -27,6 +30,17 @@ static inline void vf_stream(float *p, vf v) {
     vf_store(p, v);
 }
 static inline void vf_streamed(void) {}
+#endif
+
+/* Vectors of f16, VL * 2 bytes (F16_LANES = VL), where there are such; stored past the caches with `stream`. */
+#ifndef F16_LANES
+enum { F16_LANES = 0 };
+static inline vf vf_load_f16(const uint16_t *p) {
+    return (void)p, vf_set(0.0f);
+}
+static inline void vf_store_f16(uint16_t *p, vf v, bool stream) {
+    (void)p, (void)v, (void)stream;
+}
 #endif
 
 /* Before a loop whose iterations are independent though its pointers may be equal. */

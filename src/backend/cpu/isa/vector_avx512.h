@@ -20,6 +20,17 @@ static inline void vf_stream(float *p, vf v) {
 static inline void vf_streamed(void) {
     _mm_sfence();
 }
+#define F16_LANES VL
+static inline vf vf_load_f16(const uint16_t *p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+static inline void vf_store_f16(uint16_t *p, vf v, bool stream) {
+    const __m256i halves = _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    if (stream)
+        _mm256_stream_si256((__m256i *)(void *)p, halves);
+    else
+        _mm256_storeu_si256((__m256i *)(void *)p, halves);
+}
 static inline vf vf_set(float x) {
     return _mm512_set1_ps(x);
 }
