@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#include "backend/cpu/isa/bf16.h"
 #include "core/rounding.h"
 #undef __SSE2__ /* nor minimum and maximum by its instructions */
 #undef __AVX2__
@@ -29,7 +30,10 @@ VF_INLINE void vf_stream(float *p, vf v) {
     vf_store(p, v);
 }
 VF_INLINE void vf_streamed(void) {}
-#define F16_LANES VL
+#define LANES_16 VL
+VF_INLINE void vf_store_bf16(uint16_t *p, vf v) {
+    for (int i = 0; i < VL; i++) p[i] = bf16_of(v[i]);
+}
 /* Of gates: finite, at most 65504. */
 VF_INLINE vf vf_load_f16(const uint16_t *p) {
     vf v;

@@ -38,26 +38,15 @@ VF_INLINE void store(float *to, vf v, int n) {
     for (int l = 0; l < n; l++) to[l] = lanes[l];
 }
 
-typedef uint16_t half_lanes __attribute__((vector_size(VL * sizeof(uint16_t))));
-
-/* As bf16_of (bf16.h). */
-VF_INLINE void store_half(uint16_t *to, vf v, int n) {
-    const cell_word bits = cell_bits(v), rounded = bits + 0x7fff + (bits >> 16 & 1);
-    const cell_word no_number = (cell_word)((bits & 0x7fffffff) > 0x7f800000);
-    const half_lanes halves = __builtin_convertvector(
-        cell_bits(cell_select(no_number, cell_from_bits(bits | 0x400000), cell_from_bits(rounded))) >> 16, half_lanes);
-    memcpy(to, &halves, (size_t)n * sizeof *to);
-}
-
 /* Block k of `blocks` of a row of gates that are kept. They are not read before backward: to write them past the caches leaves those to
  * weights, and memory is not read for what is overwritten. Of f16, the blocks of VL units lie side by side. */
 VF_INLINE ptrdiff_t kept_at(const sli_cell_step *s, const int blocks, int at, int k, int u) {
-    return at * s->ld_gates + (F16_LANES && s->gates_half ? blocks * u + k * VL : k * s->units + u);
+    return at * s->ld_gates + (LANES_16 && s->gates_half ? blocks * u + k * VL : k * s->units + u);
 }
 
 VF_INLINE void keep_gate(const sli_cell_step *s, const int blocks, int at, int k, int u, vf v, int n) {
     const ptrdiff_t i = kept_at(s, blocks, at, k, u);
-    if (F16_LANES && s->gates_half)
+    if (LANES_16 && s->gates_half)
         vf_store_f16(s->gates_half + i, v, s->stream);
     else if (STREAMS > 0 && s->stream)
         vf_stream(s->gates + i, v);
@@ -67,7 +56,7 @@ VF_INLINE void keep_gate(const sli_cell_step *s, const int blocks, int at, int k
 
 VF_INLINE vf kept_gate(const sli_cell_step *s, const int blocks, int at, int k, int u, int n) {
     const ptrdiff_t i = kept_at(s, blocks, at, k, u);
-    return F16_LANES && s->gates_half ? vf_load_f16(s->gates_half + i) : load(s->gates + i, n);
+    return LANES_16 && s->gates_half ? vf_load_f16(s->gates_half + i) : load(s->gates + i, n);
 }
 
 /* The new h, and its copies: y, and what the next step multiplies. i: row and unit in [B][H]. */
@@ -86,10 +75,13 @@ VF_INLINE vf zone(const float *fresh, float expected, size_t i, int n) {
 
 /* i: row and column in dz. */
 VF_INLINE void store_dz(const sli_cell_step *s, ptrdiff_t i, vf v, int n) {
-    if (s->dz_half)
-        store_half(s->dz_half + i, v, n);
-    else
+    uint16_t halves[VL];
+    if (!LANES_16 || !s->dz_half) {
         store(s->dz + i, v, n);
+        return;
+    }
+    vf_store_bf16(n == VL ? s->dz_half + i : halves, v);
+    if (n < VL) memcpy(s->dz_half + i, halves, (size_t)n * sizeof *halves);
 }
 
 VF_INLINE vf gradient_of_h(const sli_cell_step *s, int row, int u, size_t i, int n) {
@@ -200,7 +192,7 @@ VF_INLINE void gru_keep(const sli_cell_step *s, int at, int u, vf reset, vf upda
     const vf most = vf_set(65504.0f);
     keep_gate(s, 4, at, 0, u, reset, n);
     keep_gate(s, 4, at, 1, u, update, n);
-    keep_gate(s, 4, at, 3, u, F16_LANES && s->gates_half ? cell_clamp(side, -most, most) : side, n);
+    keep_gate(s, 4, at, 3, u, LANES_16 && s->gates_half ? cell_clamp(side, -most, most) : side, n);
 }
 
 VF_INLINE void gru_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, const float *x,

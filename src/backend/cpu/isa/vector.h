@@ -32,9 +32,12 @@ static inline void vf_stream(float *p, vf v) {
 static inline void vf_streamed(void) {}
 #endif
 
-/* Vectors of f16, VL * 2 bytes (F16_LANES = VL), where there are such; stored past the caches with `stream`. */
-#ifndef F16_LANES
-enum { F16_LANES = 0 };
+/* Vectors of f16 and bf16, VL * 2 bytes (LANES_16 = VL), for processors with AMX; of f16 past the caches with `stream`. */
+#ifndef LANES_16
+enum { LANES_16 = 0 };
+static inline void vf_store_bf16(uint16_t *p, vf v) {
+    (void)p, (void)v;
+}
 static inline vf vf_load_f16(const uint16_t *p) {
     return (void)p, vf_set(0.0f);
 }

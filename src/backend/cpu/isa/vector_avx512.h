@@ -20,7 +20,13 @@ static inline void vf_stream(float *p, vf v) {
 static inline void vf_streamed(void) {
     _mm_sfence();
 }
-#define F16_LANES VL
+#define LANES_16 VL
+/* Rounded to nearest. As an instruction: this file is compiled for processors without it as well. */
+static inline void vf_store_bf16(uint16_t *p, vf v) {
+    __m256i halves;
+    __asm__("vcvtneps2bf16 %1, %0" : "=v"(halves) : "v"(v));
+    _mm256_storeu_si256((__m256i *)(void *)p, halves);
+}
 static inline vf vf_load_f16(const uint16_t *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
