@@ -37,13 +37,12 @@ size_t sli_cuda_pad_bytes(const sli_caps *caps, sl_dtype math, int64_t m, int64_
 
 /* Tensor cores read tf32 operands along k alone: of operands stored [k][m] and [k][n], cuBLASLt's kernels transpose every tile in
  * shared memory. cuBLASLt 13.1 on an H200, m x n x k of random operands, us as they are and from transposed copies: 4096 x 1024 x
- * 1600: 64 and 43; 8192 x 2048 x 1600: 281 and 180, x 3200: 558 and 352; 16384 x 4096 x 800: 695 and 375: 3 to 6 us for 10^9
- * multiplied elements. Rows that are no multiple of 16 bytes in D win nothing. What copying costs is from whole training passes with
- * copies and without (31 shapes, layers_h200_2026-11-22 beside the day before): 1 to 1.5 MB a us, 0.6 to 0.9 of rows of more than
- * 24 KB. By these constants all shapes of which copies made a pass slower by more than 1% go without, and those that gained most with. */
+ * 1600: 64 and 43; 8192 x 2048 x 1600: 281 and 180, x 3200: 558 and 352; 16384 x 4096 x 800: 695 and 375: 3 to 7 us for 10^9
+ * multiplied elements. Rows that are no multiple of 16 bytes in D win nothing. Copies come at 2 to 3.4 MB a us of what they read and
+ * write, the more the larger (transpose_h200_*). */
 double sli_cuda_transpose_gain(const sli_caps *caps, sl_dtype math, int64_t m, const int64_t n[2], int64_t width,
                                int64_t k) {
-    const double won = 5e-9, launch = 2, bytes_a_us = m > 6144 ? 0.7e6 : 1.0e6; /* us an element and k; us */
+    const double won = 3.9e-9, launch = 1.5, bytes_a_us = 3.5e6; /* us an element and k; us */
     if (caps->compute_capability < 90 || math != SL_TF32) return 0;
     double saved = 0;
     for (int i = 0; i < 2; i++)

@@ -13,6 +13,7 @@ extern "C" {
 }
 #include "backend/cuda/services.h"
 
+#define __shared__ static /* one block at a time */
 #include "backend/cuda/kernels/transpose.cuh"
 
 namespace {
@@ -22,7 +23,7 @@ std::string launch_transpose(const sli_cuda_transposition *each, int count, uint
     emulate::launch_config config;
     config.grid = dim3(args.first[SLI_CUDA_TRANSPOSITIONS]);
     config.block = dim3(TRANSPOSE_THREADS);
-    config.resident = 2;
+    config.resident = 1;
     config.seed = seed;
     return emulate::launch(config, [&] { transpose(args); }).failure;
 }

@@ -1,5 +1,5 @@
-/* Transposed copies: the kernel without its launch. A thread moves a square of 4 x 4 floats through its registers, so that it reads
- * and writes 16 bytes at a time; a warp reads whole lines of 128 bytes and writes halves, whose others its block writes. */
+/* Transposed copies: the kernel without its launch. A tile goes through shared memory, so that half a warp reads 256 bytes of a row,
+ * and writes 256 of a line. */
 #ifndef SLI_CUDA_TRANSPOSE_CUH
 #define SLI_CUDA_TRANSPOSE_CUH
 
@@ -38,33 +38,45 @@ static __device__ float4 transpose_edge(const sli_cuda_transposition &t, int64_t
     return x;
 }
 
-static __device__ void transpose_store(const sli_cuda_transposition &t, int64_t line, int64_t row, float4 x) {
-    if (line < t.lines) *reinterpret_cast<float4 *>(t.to + line * t.to_row + row) = x;
+/* The tile in shared memory, by pieces of 4 columns that change places within a row: lanes that read 4 rows of a column each, and those
+ * that write a row, are at most two to a bank. */
+static __device__ int transpose_at(int row, int piece) {
+    return row * TRANSPOSE_TILE + 4 * (piece ^ row / 4);
 }
 
-/* Lanes are 8 squares along a row, 4 down; warps 2 and 4. */
 static __global__ void __launch_bounds__(TRANSPOSE_THREADS) transpose(const __grid_constant__ transpose_args args) {
+    enum { PIECES = TRANSPOSE_TILE / 4, ROWS = TRANSPOSE_THREADS / PIECES, EACH = TRANSPOSE_TILE / ROWS };
+    __shared__ float tile[TRANSPOSE_TILE * TRANSPOSE_TILE];
     int copy = 0;
     for (int i = 1; i < SLI_CUDA_TRANSPOSITIONS; i++) copy += blockIdx.x >= args.first[i];
     const sli_cuda_transposition &t = args.each[copy];
-    const unsigned tile = blockIdx.x - args.first[copy], down = transpose_tiles(t.to_row);
-    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int64_t row = (int64_t)(tile % down) * TRANSPOSE_TILE + 4 * (lane / 8 + 4 * (warp / 2));
-    const int64_t column = (int64_t)(tile / down) * TRANSPOSE_TILE + 4 * (lane % 8 + 8 * (warp % 2));
-    if (row >= t.to_row) return;
+    const unsigned index = blockIdx.x - args.first[copy], down = transpose_tiles(t.to_row);
+    const int piece = (int)threadIdx.x % PIECES, line = (int)threadIdx.x / PIECES;
+    const int64_t first_row = (int64_t)(index % down) * TRANSPOSE_TILE;
+    const int64_t first_line = (int64_t)(index / down) * TRANSPOSE_TILE;
     const bool aligned = (reinterpret_cast<uintptr_t>(t.from) & 15) == 0 && (t.from_row & 3) == 0;
-    float4 x[4];
-    if (aligned && row + 4 <= t.rows && column + 4 <= t.columns) {
+    const bool whole = aligned && first_row + TRANSPOSE_TILE <= t.rows && first_line + TRANSPOSE_TILE <= t.columns;
+    float4 x[EACH];
 #pragma unroll
-        for (int i = 0; i < 4; i++) x[i] = *reinterpret_cast<const float4 *>(t.from + (row + i) * t.from_row + column);
-    } else {
-#pragma unroll
-        for (int i = 0; i < 4; i++) x[i] = transpose_edge(t, row + i, column);
+    for (int i = 0; i < EACH; i++) {
+        const int64_t row = first_row + line + i * ROWS, column = first_line + 4 * piece;
+        x[i] = whole ? *reinterpret_cast<const float4 *>(t.from + row * t.from_row + column)
+                     : transpose_edge(t, row, column);
     }
-    transpose_store(t, column, row, make_float4(x[0].x, x[1].x, x[2].x, x[3].x));
-    transpose_store(t, column + 1, row, make_float4(x[0].y, x[1].y, x[2].y, x[3].y));
-    transpose_store(t, column + 2, row, make_float4(x[0].z, x[1].z, x[2].z, x[3].z));
-    transpose_store(t, column + 3, row, make_float4(x[0].w, x[1].w, x[2].w, x[3].w));
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+        *reinterpret_cast<float4 *>(tile + transpose_at(line + i * ROWS, piece)) = x[i];
+    __syncthreads();
+    const int64_t row = first_row + 4 * piece;
+    if (row >= t.to_row) return;
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        const int column = line + i * ROWS;
+        const float *from = tile + transpose_at(4 * piece, column / 4) + column % 4;
+        if (first_line + column >= t.lines) break;
+        *reinterpret_cast<float4 *>(t.to + (first_line + column) * t.to_row + row) =
+            make_float4(from[0], from[TRANSPOSE_TILE], from[2 * TRANSPOSE_TILE], from[3 * TRANSPOSE_TILE]);
+    }
 }
 
 #endif
