@@ -30,6 +30,7 @@ static inline size_t sli_cpu_rows(const sli_problem *p) {
 typedef struct sli_job {
     sli_gemm part[2];
     int parts;         /* 0: column sums */
+    float *sums[2];    /* a is bf16, of one part, and packed: [m] += its sums over k; NULL: not wanted */
     bool same_a;       /* the next job in the list multiplies the same a, of one part: it is packed once for both */
     const float *bias; /* [n] or NULL: added to the finished c */
     int act;           /* sl_activation applied after it; 0 = linear */

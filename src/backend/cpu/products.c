@@ -248,6 +248,7 @@ static void run_product(const sli_call *call, const sli_job *job, int part, char
                        .cpu = cpu,
                        .m = m};
             set_a(&p, g, m * g->am + k * g->ak);
+            for (int i = 0; i < 2; i++) p.a.sums[i] = job->sums[i] ? job->sums[i] + m : NULL;
             p.a.lines = least(step_m, g->m - m);
             p.a.k = least(step_k, g->k - k);
             for (int i = 0; i <= job->same_a; i++) {

@@ -114,41 +114,55 @@ static sli_job recurrent_job(const sli_sums *s, sli_gates g) {
     return job;
 }
 
-/* d bias += column sums of dz, of the gates `g` */
-static sli_job bias_job(const sli_sums *s, sli_gates g, float *to0, float *to1) {
+/* A list of jobs that grows. */
+typedef struct job_list {
+    sli_job jobs[SLI_JOBS_MAX];
+    int count;
+} job_list;
+
+/* d bias += column sums of dz, of the gates `g`: by the job, NULL: none, that packs those gates, where packing sums. */
+static void add_bias(const sli_sums *s, job_list *list, sli_job *packs, sli_gates g, float *to0, float *to1) {
     const int units = s->call->problem.units;
-    sli_job job = {.ld = s->ld, .rows = rows(s), .columns = g.count * units};
-    if (s->dz_half)
-        job.from_half = s->dz_half + g.from * units;
-    else
-        job.from = s->dz + g.from * units;
-    job.to[0] = to0 + g.to * units;
-    job.to[1] = to1 ? to1 + g.to * units : NULL;
-    return job;
+    float *const to[2] = {to0 ? to0 + g.to * units : NULL, to1 ? to1 + g.to * units : NULL};
+    if (!to0 && !to1) return;
+    if (!packs || !s->dz_half || packs->parts > 1) {
+        packs = &list->jobs[list->count++];
+        *packs = (sli_job){.ld = s->ld, .rows = rows(s), .columns = g.count * units};
+        if (s->dz_half)
+            packs->from_half = s->dz_half + g.from * units;
+        else
+            packs->from = s->dz + g.from * units;
+        memcpy(packs->to, to, sizeof to);
+        return;
+    }
+    memcpy(packs->sums, to, sizeof to);
+}
+
+static sli_job *add_job(job_list *list, bool wanted, sli_job job) {
+    if (!wanted) return NULL;
+    list->jobs[list->count] = job;
+    return &list->jobs[list->count++];
 }
 
 void sli_sums_backward(const sli_sums *s) {
-    sli_job jobs[SLI_JOBS_MAX];
-    int count = 0;
+    job_list list = {.count = 0};
     float *bias = d_param(s, SLI_RNN_BIAS), *recurrent_bias = d_param(s, SLI_RNN_RECURRENT_BIAS);
     const bool same = s->input[0].count == s->recurrent[0].count && s->input[0].from == s->recurrent[0].from;
     const bool kernel = d_param(s, SLI_RNN_KERNEL) && !sli_one_hot_kernel(s);
-    if (s->dx) jobs[count++] = input_job(s);
+    sli_job *of_kernel = NULL, *of_recurrent = NULL;
+    if (s->dx) add_job(&list, true, input_job(s));
     for (int i = 0; i < 2 && s->input[i].count > 0; i++) {
-        if (kernel) jobs[count++] = kernel_job(s, s->input[i]);
-        if (!same && bias) jobs[count++] = bias_job(s, s->input[i], bias, NULL);
+        of_kernel = add_job(&list, kernel, kernel_job(s, s->input[i]));
+        if (!same) add_bias(s, &list, of_kernel, s->input[i], bias, NULL);
     }
     for (int i = 0; i < 2 && s->recurrent[i].count > 0; i++) {
-        if (d_param(s, SLI_RNN_RECURRENT)) {
-            jobs[count] = recurrent_job(s, s->recurrent[i]);
-            if (same && kernel) jobs[count - 1].same_a = jobs[count].parts == 1 && jobs[count].part[0].k == rows(s);
-            count++;
-        }
-        if (!same && recurrent_bias) jobs[count++] = bias_job(s, s->recurrent[i], recurrent_bias, NULL);
+        of_recurrent = add_job(&list, d_param(s, SLI_RNN_RECURRENT), recurrent_job(s, s->recurrent[i]));
+        if (!same) add_bias(s, &list, of_recurrent, s->recurrent[i], recurrent_bias, NULL);
     }
-    if (same && (bias || recurrent_bias))
-        jobs[count++] = bias_job(s, s->input[0], bias ? bias : recurrent_bias, bias ? recurrent_bias : NULL);
-    sli_cpu_jobs(s->call, jobs, count);
+    if (same && of_kernel && of_recurrent)
+        of_kernel->same_a = of_recurrent->parts == 1 && of_recurrent->part[0].k == rows(s);
+    if (same) add_bias(s, &list, of_kernel ? of_kernel : of_recurrent, s->input[0], bias, recurrent_bias);
+    sli_cpu_jobs(s->call, list.jobs, list.count);
 }
 
 void sli_sums_inputs(const sli_sums *s) {

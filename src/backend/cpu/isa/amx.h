@@ -241,8 +241,23 @@ static inline void amx_halves_across(uint32_t *to, const uint16_t *low, const ui
 #endif
 }
 
-/* The same for rows of a that are bf16 and lie across: x[i + k * depth], tile [line][pair]. */
-static inline void amx_turn_tile(uint32_t *tile, const uint16_t *x, ptrdiff_t depth, int lines, int count) {
+/* sums[i] += both numbers of words[p][i], p upwards */
+BF16_FN static inline void amx_sum_pairs(float *sums, uint32_t words[16][16]) {
+#ifdef SLI_AMX_EMULATED
+    for (int p = 0; p < 16; p++)
+        for (int i = 0; i < 16; i++)
+            sums[i] += bf16_value((uint16_t)words[p][i]) + bf16_value((uint16_t)(words[p][i] >> 16));
+#else
+    const __m512bh ones = (__m512bh)_mm512_set1_epi32(0x3f803f80);
+    __m512 sum = _mm512_loadu_ps(sums);
+    for (int p = 0; p < 16; p++) sum = _mm512_dpbf16_ps(sum, (__m512bh)_mm512_loadu_si512(words[p]), ones);
+    _mm512_storeu_ps(sums, sum);
+#endif
+}
+
+/* The same for rows of a that are bf16 and lie across: x[i + k * depth], tile [line][pair]; and sums[16] += those over k. */
+BF16_FN static inline void amx_turn_tile(uint32_t *tile, const uint16_t *x, ptrdiff_t depth, int lines, int count,
+                                         float *sums) {
     uint16_t padded[AMX_K][16];
     uint32_t words[16][16], turned[16][16];
     if (lines < 16 || count < AMX_K) {
@@ -253,6 +268,7 @@ static inline void amx_turn_tile(uint32_t *tile, const uint16_t *x, ptrdiff_t de
         depth = 16;
     }
     for (int p = 0; p < 16; p++) amx_halves_across(words[p], x + 2 * p * depth, x + (2 * p + 1) * depth);
+    amx_sum_pairs(sums, words);
     amx_transpose(turned, words);
     memcpy(tile, turned, AMX_TILE);
 }

@@ -27,17 +27,25 @@ static void pack(void *packed, const sli_operand *x, int first, int last, bool p
         for (int l = first; l < last; l += 16) pack_tile(packed, x, l, k, last, pairs_first);
 }
 
+static void pack_halves(void *packed, const sli_operand *a, int first, int last) {
+    const size_t line = (size_t)amx_blocks(a->k) * AMX_TILE;
+    float sums[SLI_PRODUCT_LINES] = {0};
+    for (int k = 0; k < a->k; k += AMX_K)
+        for (int l = first; l < last; l += 16) {
+            char *tile = (char *)packed + (size_t)(l / 16) * line + (size_t)(k / AMX_K) * AMX_TILE;
+            amx_turn_tile((uint32_t *)(void *)tile, a->half + l + k * a->depth, a->depth, last - l, a->k - k,
+                          sums + (l - first));
+        }
+    for (int i = 0; i < 2; i++)
+        for (int l = first; l < last && a->sums[i]; l++) a->sums[i][l] += sums[l - first];
+}
+
 static void pack_a(void *packed, const sli_operand *a, int first, int last) {
     if (!a->half) {
         pack(packed, a, first, last, false);
         return;
     }
-    const size_t line = (size_t)amx_blocks(a->k) * AMX_TILE;
-    for (int k = 0; k < a->k; k += AMX_K)
-        for (int l = first; l < last; l += 16) {
-            char *tile = (char *)packed + (size_t)(l / 16) * line + (size_t)(k / AMX_K) * AMX_TILE;
-            amx_turn_tile((uint32_t *)(void *)tile, a->half + l + k * a->depth, a->depth, last - l, a->k - k);
-        }
+    pack_halves(packed, a, first, last);
 }
 
 static void pack_b(void *packed, const sli_operand *b, int first, int last) {
