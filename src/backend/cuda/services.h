@@ -40,9 +40,17 @@ void sli_cuda_pass_lane(sli_queue *queue);
 void sli_cuda_wait_lane(sli_queue *queue, int lane);
 void sli_cuda_close_lanes(sli_queue *queue);
 bool sli_cuda_in_lanes(const sli_queue *queue);
-/* Late sums (sli_call.late): a stream that goes on beside the calls that follow; what was late before is settled first. Settling:
- * the queue's stream waits for it. Only outside of lanes. */
-cudaStream_t sli_cuda_begin_late(sli_queue *queue);
+/* Late sums (sli_call.late): sums(call, numbers, stream) is called when the next recurrence has been launched, for a stream that
+ * goes on beside it from the point that was marked: products that begin before it would hold up its blocks. What was late before is
+ * settled first; settling, the queue's stream waits for it. Only outside of lanes. */
+enum { SLI_LATE_NUMBERS = 3 };
+typedef void (*sli_late_sums)(const sli_call *call, const int numbers[SLI_LATE_NUMBERS], cudaStream_t stream);
+void sli_cuda_leave_late(sli_queue *queue, sli_late_sums sums, const sli_call *call,
+                         const int numbers[SLI_LATE_NUMBERS]);
+/* Behind those that are late now, in their stream. false: none are. */
+bool sli_cuda_follow_late(sli_queue *queue, sli_late_sums sums, const sli_call *call);
+void sli_cuda_mark_late(sli_queue *queue);
+void sli_cuda_start_late(sli_queue *queue);
 void sli_cuda_settle(sli_queue *queue);
 bool sli_cuda_is_late(const sli_queue *queue);
 /* From here on the time counts as `phase` (a mark in the stream; nothing unless profiling). Also an NVTX range. */
@@ -120,6 +128,12 @@ void sli_cuda_add(sli_queue *queue, cudaStream_t stream, sl_dtype math, float *t
  * bytes. */
 void sli_cuda_add_columns(sli_queue *queue, cudaStream_t stream, float *to, const float *from, int64_t rows, int64_t n,
                           void *scratch, bool add);
+/* In two: 16-bit rows as by sli_cuda_narrow_rows, of which the sums of more than one slab stay in `scratch`; to[n] =, or +=, the sum of
+ * those. The same bits. */
+void sli_cuda_narrow_slabs(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *to, int64_t to_row,
+                           const float *from, int64_t rows, int64_t n, void *scratch);
+void sli_cuda_add_slabs(sli_queue *queue, cudaStream_t stream, float *to, int64_t rows, int64_t n, const void *scratch,
+                        bool add);
 
 /* ----------------------------------------------------------------------------------- for the cuDNN plug-in -- */
 typedef struct sli_cuda_services {

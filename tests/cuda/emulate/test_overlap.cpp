@@ -206,12 +206,17 @@ void sli_cuda_close_lanes(sli_queue *) {
     for (int lane = 1; lane < world.lanes; lane++) after(0, world.seen[stream_of_lane(lane)]);
     world.lanes = world.lane = 0;
 }
-cudaStream_t sli_cuda_begin_late(sli_queue *queue) {
+/* At once: nothing is launched behind the call that leaves them. */
+void sli_cuda_leave_late(sli_queue *queue, sli_late_sums sums, const sli_call *call, const int *numbers) {
     if (world.lanes > 0) complain("late sums in lanes");
     sli_cuda_settle(queue);
     world.late = true;
     after(LATE, world.seen[MAIN]);
-    return stream_of(LATE);
+    sums(call, numbers, stream_of(LATE));
+}
+void sli_cuda_mark_late(sli_queue *) {
+}
+void sli_cuda_start_late(sli_queue *) {
 }
 bool sli_cuda_is_late(const sli_queue *) {
     return world.late;

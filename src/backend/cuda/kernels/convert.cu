@@ -177,25 +177,71 @@ extern "C" void sli_cuda_move_rows(sli_queue *queue, cudaStream_t stream, float 
 }
 
 /* ------------------------------------------------------------------------------------------------- column sums --
- * Slab s has rows [s R / slabs, (s + 1) R / slabs). Within a block, ROWS rows of threads take every ROWS-th row of the slab;
- * their sums are added in order, and then the slabs in order. */
-enum { COLUMNS = 32, ROWS = 8 };
+ * Slab s has rows [s R / slabs, (s + 1) R / slabs). Within a block, ROWS rows of threads take every ROWS-th row of the slab, four
+ * columns a thread; their sums are added in order, and then the slabs in order. */
+enum { COLUMNS = 32, ROWS = 8, AHEAD = 4 };
 
-__global__ void __launch_bounds__(COLUMNS *ROWS)
-    slab_sums(float *__restrict__ to, const float *__restrict__ from, int64_t rows, int64_t n, int slabs, bool add) {
-    __shared__ float part[ROWS][COLUMNS];
-    const int64_t tiles = (n + COLUMNS - 1) / COLUMNS, slab = (int64_t)blockIdx.x / tiles;
-    const int64_t column = (int64_t)blockIdx.x % tiles * COLUMNS + threadIdx.x;
+/* Four columns of a row, of which those from n on are zeros. */
+static __device__ quad<float> four_of(const float *row, int64_t column, int64_t n) {
+    quad<float> in = {};
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+        if (column + j < n) in.x[j] = row[column + j];
+    return in;
+}
+
+/* sums[slab][n] =, += where `add`; where it `converts`, `to` = the rows and zeros behind. `vector`: rows are whole 16 bytes. */
+template <typename To, bool converts>
+__global__ void __launch_bounds__(COLUMNS *ROWS, 6)
+    slab_sums(To *__restrict__ to, int64_t to_row, const float *__restrict__ from, int64_t rows, int64_t n,
+              float *__restrict__ sums, bool vector, bool add) {
+    __shared__ quad<float> part[ROWS][COLUMNS];
+    const int64_t column = ((int64_t)blockIdx.x * COLUMNS + threadIdx.x) * 4, slab = blockIdx.y, slabs = gridDim.y;
     const int64_t first = slab * rows / slabs, last = (slab + 1) * rows / slabs;
-    float sum = 0;
-    if (column < n)
-        for (int64_t r = first + threadIdx.y; r < last; r += ROWS) sum += from[r * n + column];
+    const bool whole = vector && column + 4 <= n;
+    quad<float> sum = {};
+    for (int64_t r = first + threadIdx.y; r < last && column < to_row; r += ROWS * AHEAD) {
+        quad<float> in[AHEAD] = {};
+        if (whole) { /* apart, so that all are on their way before the first is used */
+            const float *row = from + r * n + column;
+#pragma unroll
+            for (int e = 0; e < AHEAD; e++)
+                if (r + e * ROWS < last) in[e] = *reinterpret_cast<const quad<float> *>(row + e * ROWS * n);
+        } else {
+#pragma unroll
+            for (int e = 0; e < AHEAD; e++)
+                if (r + e * ROWS < last) in[e] = four_of(from + (r + e * ROWS) * n, column, n);
+        }
+#pragma unroll
+        for (int e = 0; e < AHEAD; e++) {
+            if (r + e * ROWS >= last) continue;
+            quad<To> out;
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                sum.x[j] += in[e].x[j];
+                if (converts) sli_assign(&out.x[j], in[e].x[j]);
+            }
+            if (converts) *reinterpret_cast<quad<To> *>(to + (r + e * ROWS) * to_row + column) = out;
+        }
+    }
     part[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
-    if (threadIdx.y > 0 || column >= n) return;
-    for (int i = 1; i < ROWS; i++) sum += part[i][threadIdx.x];
-    float *place = to + slab * n + column;
-    *place = add ? *place + sum : sum;
+    if (threadIdx.y > 0) return;
+    for (int i = 1; i < ROWS; i++)
+        for (int j = 0; j < 4; j++) sum.x[j] += part[i][threadIdx.x].x[j];
+    float *place = sums + slab * n + column;
+    for (int j = 0; j < 4; j++)
+        if (column + j < n) place[j] = add ? place[j] + sum.x[j] : sum.x[j];
+}
+
+template <typename To, bool converts>
+static bool launch_slabs(sli_queue *queue, cudaStream_t stream, To *to, int64_t to_row, const float *from, int64_t rows,
+                         int64_t n, float *sums, bool add) {
+    const bool vector = (uintptr_t)from % 16 == 0 && n % 4 == 0;
+    const dim3 blocks((unsigned)((to_row + 4 * COLUMNS - 1) / (4 * COLUMNS)), (unsigned)sli_cuda_column_slabs(rows));
+    slab_sums<To, converts>
+        <<<blocks, dim3(COLUMNS, ROWS), 0, stream>>>(to, to_row, from, rows, n, sums, vector, add);
+    return SLI_LAUNCHED(queue, "column sums");
 }
 
 __global__ void __launch_bounds__(THREADS)
@@ -207,14 +253,29 @@ __global__ void __launch_bounds__(THREADS)
     to[column] = add ? to[column] + sum : sum;
 }
 
+extern "C" void sli_cuda_add_slabs(sli_queue *queue, cudaStream_t stream, float *to, int64_t rows, int64_t n,
+                                   const void *scratch, bool add) {
+    if (n <= 0 || sli_cuda_failed(queue)) return;
+    add_slabs<<<(unsigned)((n + THREADS - 1) / THREADS), THREADS, 0, stream>>>(
+        to, (const float *)scratch, n, (int)sli_cuda_column_slabs(rows), add);
+    (void)SLI_LAUNCHED(queue, "sum of column sums");
+}
+
 extern "C" void sli_cuda_add_columns(sli_queue *queue, cudaStream_t stream, float *to, const float *from, int64_t rows,
                                      int64_t n, void *scratch, bool add) {
     if (rows <= 0 || n <= 0 || sli_cuda_failed(queue)) return;
-    const int slabs = (int)sli_cuda_column_slabs(rows);
-    const unsigned blocks = (unsigned)((n + COLUMNS - 1) / COLUMNS * slabs);
-    float *parts = slabs > 1 ? (float *)scratch : to;
-    slab_sums<<<blocks, dim3(COLUMNS, ROWS), 0, stream>>>(parts, from, rows, n, slabs, add && slabs == 1);
-    if (!SLI_LAUNCHED(queue, "column sums") || slabs == 1) return;
-    add_slabs<<<(unsigned)((n + THREADS - 1) / THREADS), THREADS, 0, stream>>>(to, parts, n, slabs, add);
-    (void)SLI_LAUNCHED(queue, "sum of column sums");
+    const bool one = sli_cuda_column_slabs(rows) == 1;
+    float *sums = one ? to : (float *)scratch, *none = NULL;
+    if (launch_slabs<float, false>(queue, stream, none, n, from, rows, n, sums, add && one) && !one)
+        sli_cuda_add_slabs(queue, stream, to, rows, n, scratch, add);
+}
+
+extern "C" void sli_cuda_narrow_slabs(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *to, int64_t to_row,
+                                      const float *from, int64_t rows, int64_t n, void *scratch) {
+    if (rows <= 0 || n <= 0 || sli_cuda_failed(queue)) return;
+    if (math == SL_F16)
+        (void)launch_slabs<__half, true>(queue, stream, (__half *)to, to_row, from, rows, n, (float *)scratch, false);
+    else
+        (void)launch_slabs<__nv_bfloat16, true>(queue, stream, (__nv_bfloat16 *)to, to_row, from, rows, n,
+                                                (float *)scratch, false);
 }

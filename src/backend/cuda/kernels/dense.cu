@@ -104,7 +104,7 @@ static sli_cuda_matrix matrix(const void *data, int64_t row, bool transposed) {
 
 extern "C" void sli_gpu_dense_pack(const sli_call *call) {
     const sli_problem *p = &call->problem;
-    if (!call->packed || !sli_dense_copies(p, p->inputs)) return;
+    if (!call->packed || call->copied || !sli_dense_copies(p, p->inputs)) return;
     sli_cuda_phase(call->queue, SLI_PHASE_OPTIMIZER);
     sli_cuda_narrow_rows(call->queue, sli_cuda_stream(call->queue), p->dtype, call->packed, sli_dense_row(p, p->inputs),
                          (const float *)call->param[SLI_DENSE_KERNEL], p->inputs, p->units, p->inputs);
@@ -223,40 +223,94 @@ static bool adds(const sli_call *call, int param, int t) {
     return t + chunk_of(call) < steps_of(call) || !(call->fresh[0] >> param & 1u);
 }
 
-static void backward_chunk(const sli_call *call, const sli_dense_backward_places *places, int t) {
+/* A chunk of the rows: dz in f32, and as an operand. */
+typedef struct dense_chunk {
+    sli_dense_backward_places places;
+    sli_cuda_product common;
+    int64_t row, rows;
+    const float *dz;
+    const void *operand;
+} dense_chunk;
+
+static dense_chunk chunk_at(const sli_call *call, int t) {
     const sli_problem *p = &call->problem;
-    const int64_t I = p->inputs, H = p->units, row = (int64_t)t * p->batch, rows = rows_from(call, t);
-    cudaStream_t stream = sli_cuda_stream(call->queue);
+    dense_chunk c = {};
+    sli_dense_backward_places *places = &c.places;
+    sli_dense_backward_layout(p, sli_cuda_caps_of(call->queue), chunk_of(call), places);
     char *scratch = (char *)call->scratch;
-    sli_cuda_product common = product_of(call, scratch + places->workspace, places->workspace_bytes);
-    if (places->pad_bytes > 0) common.pad = scratch + places->pad;
-    common.pad_bytes = places->pad_bytes;
-    if (places->split_bytes > 0) common.split = scratch + places->split;
-    common.split_bytes = places->split_bytes;
-    const float *dz = (const float *)call->d_out[SLI_DENSE_Y] + row * H;
+    c.common = product_of(call, scratch + places->workspace, places->workspace_bytes);
+    if (places->pad_bytes > 0) c.common.pad = scratch + places->pad;
+    c.common.pad_bytes = places->pad_bytes;
+    if (places->split_bytes > 0) c.common.split = scratch + places->split;
+    c.common.split_bytes = places->split_bytes;
+    c.row = (int64_t)t * p->batch;
+    c.rows = rows_from(call, t);
+    c.dz = sli_dense_is_linear(p) ? (const float *)call->d_out[SLI_DENSE_Y] + c.row * p->units
+                                  : (const float *)(scratch + places->dz);
+    c.operand = sli_dense_copies(p, p->units) ? scratch + places->dz_copy : (const void *)c.dz;
+    return c;
+}
+
+/* Sums of slabs for the bias come with dz's operand. */
+static bool sums_slabs(const sli_call *call, const dense_chunk *c) {
+    const sli_problem *p = &call->problem;
+    return sli_dense_is_linear(p) && sli_dense_is_narrow(p) && call->d_param[SLI_DENSE_BIAS] &&
+           sli_cuda_column_slabs(c->rows) > 1;
+}
+
+/* dz and its operand =. */
+static void fill_dz(const sli_call *call, const dense_chunk *c) {
+    const sli_problem *p = &call->problem;
+    const int64_t H = p->units;
+    char *scratch = (char *)call->scratch;
     const bool products = call->d_in[SLI_DENSE_X] || call->d_param[SLI_DENSE_KERNEL];
-    const void *dz_operand = dz;
-    if (sli_dense_is_linear(p)) {
-        if (products) dz_operand = operand(call, stream, dz, scratch + places->dz_copy, rows, H);
-    } else {
-        float *own = (float *)(scratch + places->dz);
-        void *narrow = sli_dense_is_narrow(p) ? scratch + places->dz_copy : NULL;
-        const float *y = (const float *)call->saved + row * H;
-        FOR_ACTIVATION(p, run_slope, call, own, narrow, dz, y, rows)
-        dz = own;
-        dz_operand = narrow ? narrow : products ? operand(call, stream, own, scratch + places->dz_copy, rows, H) : own;
+    bool narrow = false;
+    if (!sli_dense_is_linear(p)) {
+        narrow = sli_dense_is_narrow(p);
+        const float *dy = (const float *)call->d_out[SLI_DENSE_Y] + c->row * H;
+        const float *y = (const float *)call->saved + c->row * H;
+        FOR_ACTIVATION(p, run_slope, call, (float *)(scratch + c->places.dz),
+                       narrow ? scratch + c->places.dz_copy : NULL, dy, y, c->rows)
     }
-    if (call->d_in[SLI_DENSE_X]) backward_input(call, &common, dz_operand, row, rows);
-    /* The layers below wait for d x alone. The bias, which leaves room on the GPU, comes before the product, which fills it: in
-     * that time a recurrence below begins. */
-    if (call->late && t == 0) stream = sli_cuda_begin_late(call->queue);
-    if (call->d_param[SLI_DENSE_BIAS])
-        sli_cuda_add_columns(call->queue, stream, (float *)call->d_param[SLI_DENSE_BIAS], dz, rows, H,
-                             scratch + places->columns, adds(call, SLI_DENSE_BIAS, t));
+    if (sums_slabs(call, c))
+        sli_cuda_narrow_slabs(call->queue, sli_cuda_stream(call->queue), p->dtype, scratch + c->places.dz_copy,
+                              sli_dense_row(p, H), c->dz, c->rows, H, scratch + c->places.columns);
+    else if (products && !narrow)
+        (void)operand(call, sli_cuda_stream(call->queue), c->dz, scratch + c->places.dz_copy, c->rows, H);
+}
+
+/* d bias and d W of the chunk at step t. The bias, which leaves room on the GPU, comes before the product, which fills it: in that
+ * time a recurrence below begins. */
+static void sums_of(const sli_call *call, const dense_chunk *c, int t, cudaStream_t stream) {
+    const sli_problem *p = &call->problem;
+    float *bias = (float *)call->d_param[SLI_DENSE_BIAS];
+    void *columns = (char *)call->scratch + c->places.columns;
+    if (sums_slabs(call, c))
+        sli_cuda_add_slabs(call->queue, stream, bias, c->rows, p->units, columns, adds(call, SLI_DENSE_BIAS, t));
+    else if (bias)
+        sli_cuda_add_columns(call->queue, stream, bias, c->dz, c->rows, p->units, columns,
+                             adds(call, SLI_DENSE_BIAS, t));
     if (call->d_param[SLI_DENSE_KERNEL]) {
-        const float *x = (const float *)call->in[SLI_DENSE_X] + row * I;
-        backward_kernel(call, stream, &common, places, dz_operand, x, rows, adds(call, SLI_DENSE_KERNEL, t));
+        const float *x = (const float *)call->in[SLI_DENSE_X] + c->row * p->inputs;
+        backward_kernel(call, stream, &c->common, &c->places, c->operand, x, c->rows, adds(call, SLI_DENSE_KERNEL, t));
     }
+}
+
+static void late_sums(const sli_call *call, const int *numbers, cudaStream_t stream) {
+    const dense_chunk c = chunk_at(call, numbers[0]);
+    sums_of(call, &c, numbers[0], stream);
+}
+
+/* The layers below wait for d x alone: the sums of the last chunk that is computed may be late. */
+static void backward_chunk(const sli_call *call, int t) {
+    const dense_chunk c = chunk_at(call, t);
+    const int numbers[SLI_LATE_NUMBERS] = {t};
+    fill_dz(call, &c);
+    if (call->d_in[SLI_DENSE_X]) backward_input(call, &c.common, c.operand, c.row, c.rows);
+    if (call->late && t == 0)
+        sli_cuda_leave_late(call->queue, late_sums, call, numbers);
+    else
+        sums_of(call, &c, t, sli_cuda_stream(call->queue));
 }
 
 /* y has no gradient: zeros wherever something is to be written. */
@@ -274,16 +328,13 @@ static void backward_nothing(const sli_call *call) {
 
 /* Chunks from the last to the first. */
 extern "C" void sli_gpu_dense_backward(const sli_call *call) {
-    const sli_problem *p = &call->problem;
     sli_cuda_phase(call->queue, SLI_PHASE_PRODUCT);
     if (!call->d_out[SLI_DENSE_Y]) {
         backward_nothing(call);
         return;
     }
-    sli_dense_backward_places places;
-    sli_dense_backward_layout(p, sli_cuda_caps_of(call->queue), chunk_of(call), &places);
     for (int t = (steps_of(call) - 1) / chunk_of(call) * chunk_of(call); t >= 0; t -= chunk_of(call)) {
         if (sli_cuda_failed(call->queue)) return;
-        backward_chunk(call, &places, t);
+        backward_chunk(call, t);
     }
 }

@@ -228,24 +228,35 @@ static void multiply(const persist_call *p, int first, int end, int order, const
     }
 }
 
-/* The gradients of x first, which the layer below waits for; then the sums, beside whatever comes. Small ones come before the
- * products, which fill the GPU: in that time the next recurrence begins. Of one direction. */
-static void multiply_late(const persist_call *p, int first, int end, int order) {
-    const persist_call piece = sli_persist_piece_at(p, first, end, order);
-    const bool accumulate = p->call->accumulate >> SLI_RNN_X & 1u;
-    for (int i = end - 1; i >= first && !sli_cuda_failed(p->queue); i--) {
-        const step_way chunk = sli_persist_chunk(&piece, 0, i);
-        sli_step_give_inputs(&chunk, accumulate);
-    }
-    const cudaStream_t late = sli_cuda_begin_late(p->queue);
-    for (int i = end - 1; i >= first && !sli_cuda_failed(p->queue); i--) {
+enum { LATE_KIND, LATE_END, LATE_ORDER };
+
+/* The sums that the last piece of a call left. Small ones come before the products, which fill the GPU. */
+static void late_sums(const sli_call *call, const int *numbers, cudaStream_t stream) {
+    persist_call p;
+    if (!sli_persist_enter(call, (sli_persist_kind)numbers[LATE_KIND], true, &p)) return;
+    const int chunks = p.ways[0].chunks, end = numbers[LATE_END];
+    sli_persist_enter_span(&p, 0, p.chunks_of_span < chunks ? p.chunks_of_span : chunks);
+    const persist_call piece = sli_persist_piece_at(&p, 0, end, numbers[LATE_ORDER]);
+    for (int i = end - 1; i >= 0 && !sli_cuda_failed(p.queue); i--) {
         step_way chunk = sli_persist_chunk(&piece, 0, i);
-        chunk.stream = late;
+        chunk.stream = stream;
         add_sums(&piece, &chunk, end - 1 - i);
         if (sli_step_transposes(&chunk)) sli_step_transpose(&chunk);
         sli_step_add_kernel(&chunk);
         sli_step_add_recurrent(&chunk);
     }
+}
+
+/* The gradients of x, which the layer below waits for; then the sums, beside whatever comes. Of one direction. */
+static void multiply_late(const persist_call *p, int end, int order) {
+    const persist_call piece = sli_persist_piece_at(p, 0, end, order);
+    const bool accumulate = p->call->accumulate >> SLI_RNN_X & 1u;
+    for (int i = end - 1; i >= 0 && !sli_cuda_failed(p->queue); i--) {
+        const step_way chunk = sli_persist_chunk(&piece, 0, i);
+        sli_step_give_inputs(&chunk, accumulate);
+    }
+    const int numbers[SLI_LATE_NUMBERS] = {(int)p->kind, end, order};
+    sli_cuda_leave_late(p->queue, late_sums, p->call, numbers);
 }
 
 /* All parts of a direction one after the other in its stream. */
@@ -290,7 +301,7 @@ static void give_both_inputs(const persist_call *p, int first, int end) {
 static void multiply_last(const persist_call *p, int first, int end, int order) {
     sli_cuda_phase(p->queue, SLI_PHASE_PRODUCT);
     if (p->call->late && first == 0 && p->directions == 1 && !sli_cuda_in_lanes(p->queue)) {
-        multiply_late(p, first, end, order);
+        multiply_late(p, end, order);
         return;
     }
     if (p->scratch.beside_bytes > 0 && !sli_cuda_in_lanes(p->queue)) {

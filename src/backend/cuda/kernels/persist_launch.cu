@@ -229,6 +229,8 @@ void sli_persist_launch(const persist_call *p, persist_args *a) {
     const bool beside = p->chunks_of_piece < p->chunks_of_span || sli_cuda_is_late(p->queue);
     if (beside && !set_priority(p, &attributes[config.numAttrs++])) return;
     void *arguments[] = {(void *)a};
+    sli_cuda_mark_late(p->queue);
     sli_cuda_try(p->queue, sli_cuda_injected(cudaLaunchKernelExC(&config, kernel, arguments)),
                  "launch of the persistent recurrence");
+    sli_cuda_start_late(p->queue);
 }

@@ -304,6 +304,7 @@ extern "C" void sli_gpu_step_backward(const sli_call *call) {
     step_gradient gradients[2];
     const int directions = sli_step_ways(call, true, ways);
     sli_cuda_phase(call->queue, SLI_PHASE_RECURRENCE);
+    sli_cuda_start_late(call->queue); /* many launches, none of which is held up for long */
     for (int d = 0; d < directions; d++) {
         sli_step_masks(&ways[d]);
         if (ways[d].chunks == 0) sli_step_zero_fresh(&ways[d]);

@@ -95,6 +95,26 @@ typedef struct sli_put {
     size_t bytes;
 } sli_put;
 
+/* What goes between two replays: small uploads, whose bytes travel in a kernel's arguments, and reports to be read. */
+enum { SLI_SENDS = 8, SLI_SEND_WORDS = 2048 };
+typedef struct sli_sends {
+    struct {
+        uint32_t *to;
+        const uint32_t *from; /* NULL: words[first] and those behind */
+        uint32_t first, words;
+    } of[SLI_SENDS];
+    uint32_t count, used; /* of `of`, of `words` */
+    uint32_t words[SLI_SEND_WORDS];
+} sli_sends;
+
+/* Late sums that wait for the recurrence beside which they are to run, and what follows them. */
+enum { SLI_LATE_MOST = 2 };
+typedef struct sli_late {
+    sli_late_sums sums;
+    sli_call call;
+    int numbers[SLI_LATE_NUMBERS];
+} sli_late;
+
 struct sli_queue {
     sli_device *device;
     cudaStream_t own, stream, side; /* stream: own, or a borrowed one */
@@ -108,6 +128,8 @@ struct sli_queue {
     bool ring_waits[SLI_RING_SLOTS];
     unsigned char *slots; /* pinned, SLI_READ_SLOTS of SLI_READ_BYTES */
     cudaEvent_t slot_done[SLI_READ_SLOTS];
+    sli_sends sends;        /* to come before whatever is queued next */
+    unsigned slots_to_pass; /* bit k: slot k is read with them */
     sl_status failed;
     bool fatal;
     char sentence[SLI_SENTENCE];
@@ -123,8 +145,11 @@ struct sli_queue {
     cudaStream_t late;                       /* lanes.cu; made when it is first needed */
     cudaEvent_t late_begun, late_done;
     bool late_open, late_began_here; /* it has not been settled; it was begun by the call that is being submitted */
-    int beside;                      /* calls side by side that have not been settled, each in the next lane */
-    bool in_range;                   /* an NVTX range of a phase is open */
+    bool late_marked;                /* the point is set from which late sums may run */
+    sli_late waiting[SLI_LATE_MOST];
+    int waiting_count;
+    int beside;    /* calls side by side that have not been settled, each in the next lane */
+    bool in_range; /* an NVTX range of a phase is open */
     bool profiling;
     int last_phase;
     sli_marks marks;
@@ -132,7 +157,13 @@ struct sli_queue {
     sli_profile seconds;
 };
 
+/* What was to be sent is sent first. */
 sl_status sli_queue_enter(sli_queue *queue);
+/* kernels/send.cu: `bytes` of the host, or, into memory that the GPU reads and the host too, of the GPU. false: they are too many, or
+ * odd. now: those that wait. */
+bool sli_queue_send(sli_queue *queue, void *to, const void *source, size_t bytes);
+bool sli_queue_send_back(sli_queue *queue, void *to_host, const void *from, size_t bytes);
+void sli_queue_send_now(sli_queue *queue);
 /* kernels/copy.cu: sli_cuda_put into the queue's stream, recorded in as few kernels as its order allows; now: those that wait. */
 void sli_queue_put(sli_queue *queue, void *to, const void *from, size_t bytes);
 void sli_queue_put_now(sli_queue *queue);

@@ -62,7 +62,8 @@ bool sli_cuda_in_lanes(const sli_queue *queue) {
 }
 
 /* --------------------------------------------------------------------------------------------------------- late --
- * One stream beside the queue's, from a call with sli_call.late to the next, or to the end of backward. */
+ * One stream beside the queue's, from the recurrence that follows a call with sli_call.late to the next such call, or to the end of
+ * backward. */
 static bool make_late(sli_queue *queue) {
     if (queue->late) return true;
     return SLI_CU(queue, cudaEventCreateWithFlags(&queue->late_begun, cudaEventDisableTiming)) &&
@@ -70,14 +71,48 @@ static bool make_late(sli_queue *queue) {
            SLI_CU(queue, cudaStreamCreateWithFlags(&queue->late, cudaStreamNonBlocking));
 }
 
-cudaStream_t sli_cuda_begin_late(sli_queue *queue) {
+static void wait_with(sli_queue *queue, sli_late_sums sums, const sli_call *call, const int *numbers) {
+    sli_late *late = &queue->waiting[queue->waiting_count++];
+    late->sums = sums;
+    late->call = *call;
+    for (int i = 0; i < SLI_LATE_NUMBERS; i++) late->numbers[i] = numbers ? numbers[i] : 0;
+}
+
+void sli_cuda_leave_late(sli_queue *queue, sli_late_sums sums, const sli_call *call, const int *numbers) {
     sli_cuda_settle(queue);
-    if (queue->failed != SL_OK || !make_late(queue) ||
-        !SLI_CU(queue, cudaEventRecord(queue->late_begun, queue->stream)))
-        return queue->stream;
+    if (queue->failed != SL_OK || !make_late(queue)) return;
     queue->late_open = queue->late_began_here = true;
-    (void)SLI_CU(queue, cudaStreamWaitEvent(queue->late, queue->late_begun, 0));
-    return queue->late;
+    wait_with(queue, sums, call, numbers);
+}
+
+bool sli_cuda_follow_late(sli_queue *queue, sli_late_sums sums, const sli_call *call) {
+    const int none[SLI_LATE_NUMBERS] = {0};
+    if (!queue->late_open) return false;
+    queue->late_began_here = true;
+    if (queue->waiting_count > 0 && queue->waiting_count < SLI_LATE_MOST) {
+        wait_with(queue, sums, call, none);
+        return true;
+    }
+    sli_cuda_start_late(queue);
+    sums(call, none, queue->late);
+    return true;
+}
+
+void sli_cuda_mark_late(sli_queue *queue) {
+    if (queue->waiting_count == 0 || queue->late_marked) return;
+    queue->late_marked = SLI_CU(queue, cudaEventRecord(queue->late_begun, queue->stream)) &&
+                         SLI_CU(queue, cudaStreamWaitEvent(queue->late, queue->late_begun, 0));
+}
+
+void sli_cuda_start_late(sli_queue *queue) {
+    const int count = queue->waiting_count;
+    sli_cuda_mark_late(queue);
+    queue->waiting_count = 0; /* what is late now launches no recurrence, and leaves nothing */
+    queue->late_marked = false;
+    for (int i = 0; i < count && queue->failed == SL_OK; i++) {
+        const sli_late *late = &queue->waiting[i];
+        late->sums(&late->call, late->numbers, queue->late);
+    }
 }
 
 bool sli_cuda_is_late(const sli_queue *queue) {
@@ -104,6 +139,7 @@ void sli_cuda_settle(sli_queue *queue) {
     if (queue->beside > 0) sli_cuda_close_lanes(queue);
     queue->beside = 0;
     if (!queue->late_open) return;
+    sli_cuda_start_late(queue); /* no recurrence came */
     /* Also after a failure: a recording cannot be ended before all of its streams have joined. */
     (void)(SLI_CU(queue, cudaEventRecord(queue->late_done, queue->late)) &&
            SLI_CU(queue, cudaStreamWaitEvent(queue->stream, queue->late_done, 0)));

@@ -9,8 +9,15 @@ sl_status sli_queue_status(const sli_queue *queue) {
     return queue->failed == SL_OK ? SL_OK : sli_cuda_host.fail(queue->failed, "%s", queue->sentence);
 }
 
-sl_status sli_queue_enter(sli_queue *queue) {
+/* Without what waits to be sent. */
+static sl_status enter(sli_queue *queue) {
     if (queue->failed == SL_OK) (void)SLI_CU(queue, cudaSetDevice(queue->device->index));
+    return sli_queue_status(queue);
+}
+
+sl_status sli_queue_enter(sli_queue *queue) {
+    SLI_TRY(enter(queue));
+    sli_queue_send_now(queue);
     return sli_queue_status(queue);
 }
 
@@ -76,6 +83,7 @@ static void free_event(cudaEvent_t event) {
 void sli_cuda_queue_free(sli_queue *queue) {
     if (!queue) return;
     (void)cudaSetDevice(queue->device->index);
+    if (queue->stream) sli_queue_send_now(queue);
     if (queue->own) (void)cudaStreamSynchronize(queue->own);
     if (queue->stream && queue->stream != queue->own) (void)cudaStreamSynchronize(queue->stream);
     if (queue->side) (void)cudaStreamSynchronize(queue->side);
@@ -134,12 +142,14 @@ static bool is_captured(sli_queue *queue) {
 
 sl_status sli_cuda_upload(sli_queue *queue, void *to, const void *source, size_t bytes) {
     SLI_TRY(refuse_recording(queue, "an upload"));
-    SLI_TRY(sli_queue_enter(queue));
+    SLI_TRY(enter(queue));
     if (bytes == 0) return SL_OK;
     if (is_captured(queue)) /* replays would copy what then lies in the ring */
         return sli_cuda_host.fail(SL_ERR_USAGE,
                                   "numbers of the host cannot be sent while the stream is captured; do the same call, "
                                   "with the same step, before the capture, and give tensors of the GPU");
+    if (sli_queue_send(queue, to, source, bytes)) return sli_queue_status(queue);
+    sli_queue_send_now(queue);
     sli_profile_mark(queue, SLI_PHASE_COPY, NULL);
     for (size_t done = 0, piece; done < bytes; done += piece) {
         unsigned char *staged = ring_room(queue, bytes - done, &piece);
@@ -181,11 +191,16 @@ static sl_status check_slot(int slot, size_t bytes) {
 sl_status sli_cuda_read_later(sli_queue *queue, int slot, const void *from, size_t bytes) {
     SLI_TRY(check_slot(slot, bytes));
     SLI_TRY(refuse_recording(queue, "reading later"));
-    SLI_TRY(sli_queue_enter(queue));
+    SLI_TRY(enter(queue));
     if (!queue->slots && !SLI_CU(queue, cudaHostAlloc((void **)&queue->slots, (size_t)SLI_READ_SLOTS * SLI_READ_BYTES,
                                                       cudaHostAllocDefault)))
         return sli_queue_status(queue);
     unsigned char *place = queue->slots + (size_t)slot * SLI_READ_BYTES;
+    if (bytes > 0 && !is_captured(queue) && sli_queue_send_back(queue, place, from, bytes)) {
+        queue->slots_to_pass |= 1u << slot;
+        return sli_queue_status(queue);
+    }
+    sli_queue_send_now(queue);
     if (bytes > 0) (void)SLI_CU(queue, cudaMemcpyAsync(place, from, bytes, cudaMemcpyDeviceToHost, queue->stream));
     (void)SLI_CU(queue, cudaEventRecord(queue->slot_done[slot], queue->stream));
     return sli_queue_status(queue);
@@ -193,7 +208,8 @@ sl_status sli_cuda_read_later(sli_queue *queue, int slot, const void *from, size
 
 sl_status sli_cuda_read_slot(sli_queue *queue, int slot, void *to_host, size_t bytes) {
     SLI_TRY(check_slot(slot, bytes));
-    SLI_TRY(sli_queue_enter(queue));
+    SLI_TRY(enter(queue));
+    if (queue->slots_to_pass >> slot & 1u) sli_queue_send_now(queue);
     if (!queue->slots) return sli_cuda_host.fail(SL_ERR_INTERNAL, "read slot %d was never written", slot);
     if (SLI_CU(queue, cudaEventSynchronize(queue->slot_done[slot])))
         memcpy(to_host, queue->slots + (size_t)slot * SLI_READ_BYTES, bytes);
