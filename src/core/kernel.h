@@ -148,6 +148,22 @@ typedef struct sli_metrics {
 
 typedef struct sli_queue sli_queue; /* device.h */
 
+/* Some of the slices that the array of all gradients is cut into, sli_kernel.norm_slice elements each. */
+typedef struct sli_slices {
+    int64_t first, end;
+} sli_slices;
+enum { SLI_NORM_PARTS = 8 }; /* of sli_call.slices, at most */
+
+/* A copy of a parameter in the type of its products' operands, element by element: rows of `columns` elements, `row` apart. `at`: bytes
+ * from the start of the row's packed copies; in a call of an optimizer `to` is where it is, and its parameter's elements are
+ * [first, end) of the call's. */
+typedef struct sli_copy {
+    size_t at;
+    void *to;
+    int64_t first, end, columns, row;
+} sli_copy;
+enum { SLI_COPIES = 8 };
+
 typedef struct sli_call {
     sli_problem problem; /* batch and steps are those of this call: t, b above; steps 0 where there is no time */
     int chunk;           /* fixed chunk of steps, counted from step 0 of the sequence; t0 is a multiple of it */
@@ -182,7 +198,21 @@ typedef struct sli_call {
     /* Bit k of a part's (of other ops' the first): what d_param[part * SLI_PART_PARAMS + k] holds is of no use; all of it is to be
      * written, whatever there is to add. Only of rows with writes_fresh. */
     uint8_t fresh[SLI_MAX_PARTS];
-    bool keep_gradient;          /* optimizers: leave the gradient as it is, else zero it */
+    bool keep_gradient; /* optimizers: leave the gradient as it is, else zero it */
+    /* The norm of all gradients, of rows with norm_slice: `parts` of slices to be summed, NULL: all. `part`: their sums stay in
+     * scratch, and that is all; the call without it does its own and adds up. */
+    const sli_slices *slices;
+    int parts;
+    bool part;
+    /* A byte a slice, of a table whose gradient is summed by rows: the row with marks_touched sets those that it adds to. Slices
+     * `sparse` whose byte is 0 hold zeros. NULL: not known. `first_element`: of the gradient (d_param[0]) in the array of all. */
+    uint8_t *touched;
+    int64_t first_element;
+    sli_slices sparse;
+    /* Optimizers with writes_copies: what they write beside the parameters. Packs: it is there already. */
+    sli_copy copies[SLI_COPIES];
+    int copy_count;
+    bool copied;
     const sli_scalars *scalars;  /* device memory */
     sli_metrics *metrics;        /* device memory */
     sli_scaling *scaling;        /* device memory; NULL unless the plan trains in f16 */
@@ -289,7 +319,13 @@ typedef struct sli_kernel {
      * idle for such sums, if any: where there is none nothing is late. */
     bool sums_late;
     double (*idle)(const sli_problem *problem, const sli_caps *caps);
-    bool writes_fresh; /* backward obeys sli_call.fresh; other rows find zeros, or what steps before them added */
+    bool writes_fresh;  /* backward obeys sli_call.fresh; other rows find zeros, or what steps before them added */
+    bool marks_touched; /* backward obeys sli_call.touched */
+    bool writes_copies; /* optimizer rows that obey sli_call.copies */
+    /* Of the first parameter the packed copies hold one element by element, which pack leaves out where sli_call.copied; false: of this
+     * problem they do not. */
+    bool (*copy_of)(const sli_problem *problem, const sli_caps *caps, sli_copy *copy);
+    int64_t norm_slice; /* norm rows that obey sli_call.slices and .part: elements of a slice; 0: others */
     /* Takes problems with +recompute, for which it keeps no gates (the reference, which is the oracle, keeps what it always does). */
     bool takes_recompute;
     const char *only; /* rows of a test device: its name; they are unknown to all others. NULL: none */

@@ -200,9 +200,13 @@ static bool uses(const sli_step *step, int index) {
     return false;
 }
 
-sl_status sli_params_pack(sl_params *params, sli_queue *queue, int index) {
+char *sli_params_packed(const sl_params *params) {
     const sl_plan *plan = params->plan;
-    char *packed = params->block + (size_t)(plan->slots + 1) * plan->param_elements * plan->element;
+    return params->block + (size_t)(plan->slots + 1) * plan->param_elements * plan->element;
+}
+
+static sl_status pack(sl_params *params, sli_queue *queue, int index, bool updated) {
+    const sl_plan *plan = params->plan;
     for (int i = 0; i < plan->step_count; i++) {
         const sli_step *step = &plan->steps[i];
         if (!step->kernel->pack || !uses(step, index)) continue;
@@ -212,12 +216,21 @@ sl_status sli_params_pack(sl_params *params, sli_queue *queue, int index) {
         call.planned_batch = step->problem.batch;
         call.chunk = plan->chunk;
         call.beside = true;
-        call.packed = packed + step->packed;
+        call.copied = updated && step->copied;
+        call.packed = sli_params_packed(params) + step->packed;
         for (int k = 0; k < SLI_MAX_PARAM; k++)
             if (step->emit.param[k] >= 0) call.param[k] = sli_params_at(params, -1, step->emit.param[k]);
         SLI_TRY(plan->ops->submit(queue, step->kernel->pack, &call));
     }
     return plan->ops->settle ? plan->ops->settle(queue) : SL_OK;
+}
+
+sl_status sli_params_pack(sl_params *params, sli_queue *queue, int index) {
+    return pack(params, queue, index, false);
+}
+
+sl_status sli_params_pack_updated(sl_params *params, sli_queue *queue) {
+    return pack(params, queue, -1, true);
 }
 
 /* What takes long is shared by threads, the program's or as many as the plan has on a CPU; NULL: one is enough. */

@@ -32,6 +32,9 @@ double sli_params_optimizer_steps(const sl_params *params);
 void sli_params_set_optimizer_steps(sl_params *params, double steps);
 /* Rewrites the packed copies that depend on parameter `index` (-1: all) through `queue`. */
 sl_status sli_params_pack(sl_params *params, sli_queue *queue, int index);
+/* All, but for what the optimizer has written. */
+sl_status sli_params_pack_updated(sl_params *params, sli_queue *queue);
+char *sli_params_packed(const sl_params *params); /* device address of the packed copies */
 /* Loss scaling in device memory; NULL unless sli_plan_is_scaled. */
 sli_scaling *sli_params_scaling_at(const sl_params *params);
 /* For checkpoints. SL_ERR_USAGE where there is none. */

@@ -559,6 +559,8 @@ static sl_status plan_model(sl_plan *plan, const sl_model *model) {
                 "the model has no layers; add an input and a layer before planning");
     SLI_TRY(build_to_fit(plan, model));
     sli_plan_fresh(plan);
+    sli_plan_early(plan);
+    sli_plan_copies(plan);
     for (int i = 0; i < plan->step_count; i++) plan->flops += plan->steps[i].cost.flops;
     SLI_TRY(sli_choices_note(plan));
     SLI_TRY(sli_choices_write(plan));

@@ -82,6 +82,9 @@ typedef struct sli_step {
     unsigned accumulate;                          /* bit k: somebody wrote it before */
     bool late;                    /* backward's sums go on beside a recurrence that follows: sli_call.late */
     uint8_t fresh[SLI_MAX_PARTS]; /* sli_call.fresh in a whole training step */
+    bool copied;                  /* updates write the copy of its first parameter: sli_call.copied */
+    sli_slices
+        early; /* of its parameters' gradients: their squares are summed behind late sums; first == end: none are */
 } sli_step;
 
 /* Neighbouring steps that can run segment by segment of time. */
@@ -129,6 +132,10 @@ struct sl_plan {
     sli_param_place *params;
     int param_count, param_capacity;
     bool any_fresh;
+    int sparse; /* the parameter whose gradient sli_call.touched is about; -1: none */
+    sli_slices sparse_slices;
+    sli_slices rest[SLI_NORM_PARTS]; /* slices that no step's `early` has */
+    int rest_count;
     sli_buffer *buffers;
     int buffer_count, buffer_capacity;
     int *inputs, *outputs;     /* tensors */
@@ -144,7 +151,7 @@ struct sl_plan {
     int slots;
     size_t packed_bytes;
     /* Offsets in the run block, before the overlapped part. */
-    size_t scalars, metrics, gradients, lengths, mask, targets, update_scratch, overlapped;
+    size_t scalars, metrics, gradients, touched, lengths, mask, targets, update_scratch, overlapped;
     size_t state_bytes; /* blob of carried states, [B][features] each, in order */
     /* Where all states are carried and time is not cut, the states' entries 0 lie side by side, so do entries 1, the carried
      * ones and the gradients, of these bytes each: one copy moves all of them. 0: they do not. */
@@ -229,6 +236,11 @@ sl_status sli_plan_groups(sl_plan *plan);
 sl_status sli_plan_gradients(sl_plan *plan);
 /* Which parameters' gradients are fresh, once everything has its place. */
 void sli_plan_fresh(sl_plan *plan);
+/* src/core/plan_update.c: what an update need not look at; slices of all gradients. */
+void sli_plan_sparse(sl_plan *plan);
+int64_t sli_plan_slices(const sl_plan *plan);
+void sli_plan_early(sl_plan *plan);
+void sli_plan_copies(sl_plan *plan); /* which packed copies the optimizer writes */
 /* src/core/plan_memory.c: places everything for segments of `segment_steps`; fills plan->memory. */
 sl_status sli_plan_place(sl_plan *plan, int segment_steps);
 sl_status sli_plan_fit_memory(sl_plan *plan);

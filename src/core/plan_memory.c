@@ -329,6 +329,7 @@ static void place_fixed(sl_plan *plan) {
     plan->metrics = take(plan, &at, sizeof(sli_metrics) + (sli_plan_is_scaled(plan) ? sizeof(sli_scaling) : 0));
     size_t before = at;
     plan->gradients = take(plan, &at, plan->train ? plan->param_elements * plan->element : 0);
+    plan->touched = take(plan, &at, plan->sparse >= 0 ? sli_round_up((size_t)sli_plan_slices(plan), SLI_ALIGN) : 0);
     plan->memory.gradients += at - before;
     before = at;
     plan->lengths = take(plan, &at, plan->options.masking == SL_MASK_LENGTHS ? batch * sizeof(int32_t) : 0);
@@ -377,6 +378,7 @@ sl_status sli_plan_place(sl_plan *plan, int segment_steps) {
     plan->segment_steps = segment_steps;
     plan->segments = (plan->options.steps + segment_steps - 1) / segment_steps;
     choose_late(plan);
+    sli_plan_sparse(plan);
     plan->buffer_count = plan->guard_count = 0;
     memset(&plan->memory, 0, sizeof plan->memory);
     timeline time = {plan, plan->step_count, plan->step_count + 1};

@@ -114,6 +114,10 @@ void sli_run_fill_result(const sli_report *report, double scale, sl_result *resu
 sl_status sli_run_forward_steps(sl_run *run, bool training);
 sl_status sli_run_backward_steps(sl_run *run);
 sl_status sli_run_carry_states(sl_run *run);
+/* sli_call.touched, or NULL. */
+uint8_t *sli_run_touched(const sl_run *run);
+/* src/core/run_update.c: squares of gradients of a late step, where the plan has them summed behind it. */
+sl_status sli_run_early_squares(sl_run *run, const sli_step *step);
 char *sli_run_tensor_at(const sl_run *run, const sli_tensor *tensor);
 char *sli_run_gradient_at(const sl_run *run, const sli_tensor *tensor);
 sl_status sli_run_find_nonfinite(sl_run *run, const char **layer);

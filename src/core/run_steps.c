@@ -37,6 +37,10 @@ char *sli_run_gradient_at(const sl_run *run, const sli_tensor *tensor) {
     return run->block + run->plan->overlapped + run->plan->buffers[tensor->gradient_buffer].offset;
 }
 
+uint8_t *sli_run_touched(const sl_run *run) {
+    return run->plan->sparse >= 0 ? (uint8_t *)run->block + run->plan->touched : NULL;
+}
+
 /* ------------------------------------------------------------------------------------------- building calls -- */
 typedef struct segment {
     int index;        /* as processed: 0 is the first */
@@ -98,10 +102,12 @@ static void set_params(const sl_run *run, const sli_step *step, sli_call *call) 
         char *borrowed = run->bound ? run->bound[2 * plan->tensor_count + index] : NULL;
         call->d_param[k] =
             borrowed ? borrowed : run->block + plan->gradients + plan->params[index].offset * plan->element;
+        if (index != plan->sparse || borrowed) continue;
+        call->touched = sli_run_touched(run);
+        call->first_element = (int64_t)plan->params[index].offset;
     }
     if (run->fresh) memcpy(call->fresh, step->fresh, sizeof call->fresh);
-    char *packed = run->params->block + (size_t)(plan->slots + 1) * plan->param_elements * plan->element;
-    if (step->booking.packed > 0) call->packed = packed + step->packed;
+    if (step->booking.packed > 0) call->packed = sli_params_packed(run->params) + step->packed;
 }
 
 /* Both losses and recurrent steps take lengths and mask in slots 3 and 4. */
@@ -298,6 +304,7 @@ static sl_status backward_segment(sl_run *run, const sli_group *group, const seg
         call.late = step->late;
         set_scratch(run, step->scratch_backward, step->booking.scratch_backward, &call);
         SLI_TRY(sli_run_submit(run, i, true, step->kernel->backward, &call));
+        SLI_TRY(sli_run_early_squares(run, step));
     }
     return SL_OK;
 }

@@ -25,6 +25,9 @@ static sli_call call_of(const sl_run *run, const sli_problem *problem, const pie
     call.scaling = sli_params_scaling_at(run->params);
     call.scratch = run->block + plan->update_scratch;
     call.scratch_bytes = norm_scratch > optimizer_scratch ? norm_scratch : optimizer_scratch;
+    call.first_element = (int64_t)piece->offset;
+    call.touched = sli_run_touched(run);
+    call.sparse = plan->sparse_slices;
     return call;
 }
 
@@ -32,12 +35,63 @@ static char *gradient_at(const sl_run *run, const piece *piece) {
     return run->block + run->plan->gradients + piece->offset * run->plan->element;
 }
 
-static sl_status submit_norm(sl_run *run, const piece *piece) {
-    const sl_plan *plan = run->plan;
-    sli_call call = call_of(run, &plan->norm_problem, piece);
+static sli_call norm_of(const sl_run *run, const piece *piece) {
+    sli_call call = call_of(run, &run->plan->norm_problem, piece);
     call.out[SLI_NORM_GRAD] = gradient_at(run, piece);
     call.out[SLI_NORM_SQUARES] = (char *)call.metrics + piece->squares;
+    return call;
+}
+
+static sl_status submit_norm(sl_run *run, const piece *piece) {
+    const sl_plan *plan = run->plan;
+    sli_call call = norm_of(run, piece);
     return plan->ops->submit(run->queue, plan->norm->forward, &call);
+}
+
+static piece all_of(const sl_plan *plan) {
+    return (piece){0, plan->param_elements, offsetof(sli_metrics, squares)};
+}
+
+sl_status sli_run_early_squares(sl_run *run, const sli_step *step) {
+    const sl_plan *plan = run->plan;
+    if (!run->fresh || step->early.end == step->early.first) return SL_OK;
+    const piece all = all_of(plan);
+    sli_call call = norm_of(run, &all);
+    call.slices = &step->early;
+    call.parts = 1;
+    call.part = call.late = true;
+    return plan->ops->submit(run->queue, plan->norm->forward, &call);
+}
+
+/* Of all gradients, without the squares that are there already. */
+static sl_status submit_whole_norm(sl_run *run) {
+    const sl_plan *plan = run->plan;
+    const piece all = all_of(plan);
+    sli_call call = norm_of(run, &all);
+    if (run->fresh && plan->rest_count > 0) {
+        call.slices = plan->rest;
+        call.parts = plan->rest_count;
+    }
+    return plan->ops->submit(run->queue, plan->norm->forward, &call);
+}
+
+/* Copies of parameters that lie in the piece. */
+static void set_copies(const sl_run *run, const piece *piece, sli_call *call) {
+    const sl_plan *plan = run->plan;
+    char *packed = sli_params_packed(run->params);
+    for (int i = 0; i < plan->step_count; i++) {
+        const sli_step *step = &plan->steps[i];
+        sli_copy *copy = &call->copies[call->copy_count];
+        if (!step->copied) continue;
+        const sli_param_place *place = &plan->params[step->emit.param[0]];
+        if (place->offset < piece->offset || place->offset >= piece->offset + piece->count ||
+            !step->kernel->copy_of(&step->problem, &plan->caps, copy))
+            continue;
+        copy->to = packed + step->packed + copy->at;
+        copy->first = (int64_t)(place->offset - piece->offset);
+        copy->end = copy->first + place->param.rows * place->param.columns;
+        call->copy_count++;
+    }
 }
 
 /* `keep`: the gradient is left as it is; else it is zero afterwards. */
@@ -51,6 +105,7 @@ static sl_status submit_optimizer(sl_run *run, const piece *piece, bool keep) {
         call.out[SLI_OPTIM_SLOT0 + s] = run->params->block + (size_t)(s + 1) * array + at;
     call.in[SLI_OPTIM_SQUARES] = (char *)call.metrics + piece->squares;
     call.keep_gradient = keep;
+    set_copies(run, piece, &call);
     return plan->ops->submit(run->queue, plan->optimizer->forward, &call);
 }
 
@@ -86,10 +141,9 @@ static sl_status update_each(sl_run *run) {
 
 static sl_status update_work(sl_run *run) {
     const sl_plan *plan = run->plan;
-    const piece all = {0, plan->param_elements, offsetof(sli_metrics, squares)};
-    SLI_TRY(submit_norm(run, &all));
+    SLI_TRY(submit_whole_norm(run));
     SLI_TRY(plan->options.clip.kind == SL_CLIP_NORM ? update_each(run) : update_all(run));
-    SLI_TRY(sli_params_pack(run->params, run->queue, -1));
+    SLI_TRY(sli_params_pack_updated(run->params, run->queue));
     return sli_run_complete_report(run);
 }
 
@@ -144,7 +198,15 @@ static sl_status step_work(sl_run *run) {
     return run->plan->optimizer ? update_work(run) : sli_run_complete_report(run);
 }
 
+/* All gradients are zeros, or will be written. */
+static sl_status touch_nothing(sl_run *run) {
+    uint8_t *touched = sli_run_touched(run);
+    const size_t bytes = sli_round_up((size_t)sli_plan_slices(run->plan), SLI_ALIGN);
+    return touched ? run->plan->ops->zero(run->queue, touched, bytes) : SL_OK;
+}
+
 static sl_status fresh_step_work(sl_run *run) {
+    SLI_TRY(touch_nothing(run));
     run->fresh = true;
     const sl_status status = step_work(run);
     run->fresh = false;

@@ -234,9 +234,76 @@ TEST(plan_tied_sums_are_not_late) {
         REQUIRE_OK(sl_plan_new(model, &options, &plan));
         const sli_step *dense = recurrent_step(plan, 0) + 1;
         CHECK(dense->problem.op == SLI_OP_DENSE && dense->late == !tied);
+        CHECK((plan->sparse < 0) == tied); /* the logits' gradient is in every row */
         sl_plan_free(plan);
         sl_model_free(model);
     }
+}
+
+/* Every slice of the gradients is looked at once: early, behind late sums, or at the end. */
+static void check_slices(const sl_plan *plan) {
+    const int64_t slices = sli_plan_slices(plan);
+    int *seen = calloc((size_t)slices, sizeof *seen);
+    REQUIRE(seen);
+    for (int i = 0; i < plan->step_count; i++)
+        for (int64_t s = plan->steps[i].early.first; s < plan->steps[i].early.end; s++) seen[s]++;
+    for (int i = 0; i < plan->rest_count; i++)
+        for (int64_t s = plan->rest[i].first; s < plan->rest[i].end; s++) seen[s]++;
+    for (int64_t s = 0; s < slices; s++)
+        if (seen[s] != 1) test_fail(__FILE__, __LINE__, "slice %d is summed %d times", (int)s, seen[s]);
+    free(seen);
+}
+
+TEST(plan_updates_leave_out_what_is_known) {
+    sl_plan *plan = plan_late("cuda:", 0);
+    const sli_step *below = recurrent_step(plan, 0), *above = recurrent_step(plan, 1), *dense = above + 1;
+    const int64_t each = plan->norm->norm_slice;
+    check_slices(plan);
+    CHECK(below->early.first == below->early.end);
+    CHECK(above->early.end > above->early.first && dense->early.end > dense->early.first);
+    CHECK(dense->early.end == sli_plan_slices(plan)); /* the last one, which is short */
+    REQUIRE(plan->sparse >= 0);
+    const sli_param_place *table = &plan->params[plan->sparse];
+    CHECK(strcmp(table->param.name, "embedding.embeddings") == 0 && !table->fresh);
+    CHECK(plan->sparse_slices.first * each >= (int64_t)table->offset);
+    CHECK(plan->sparse_slices.end * each <= (int64_t)table->offset + (int64_t)1000 * 650);
+    CHECK(plan->sparse_slices.end - plan->sparse_slices.first >= 1000 * 650 / each - 1);
+    for (int i = 0; i < plan->step_count; i++) CHECK(!plan->steps[i].copied); /* rows of 650 are no whole fours */
+    sl_plan_free(plan);
+    /* Step by step nothing is late, and nothing early. */
+    plan = plan_late("cuda:step", 0);
+    check_slices(plan);
+    CHECK(plan->rest_count == 1 && plan->sparse >= 0);
+    sl_plan_free(plan);
+}
+
+TEST(plan_updates_write_copies_of_operands) {
+    for (int dtype = SL_F32; dtype <= SL_F16; dtype++) {
+        sl_model *model = language_model(1000, 64, 2);
+        sl_plan_options options = training(20, 35);
+        options.device = "cuda:sm_90";
+        options.dtype = (sl_dtype)dtype;
+        options.require = "cuda:cluster";
+        sl_plan *plan;
+        REQUIRE_OK(sl_plan_new(model, &options, &plan));
+        for (int i = 0; i < plan->step_count; i++) {
+            const sli_op op = plan->steps[i].problem.op;
+            const bool narrow = dtype == SL_BF16 || dtype == SL_F16;
+            CHECK(plan->steps[i].copied == (narrow && (op == SLI_OP_LSTM || op == SLI_OP_DENSE)));
+        }
+        sl_plan_free(plan);
+        sl_model_free(model);
+    }
+    /* A CPU's rows have slices, marks and copies of none of them. */
+    sl_model *model = language_model(1000, 64, 2);
+    sl_plan_options options = training(20, 35);
+    options.device = "cpu";
+    sl_plan *plan;
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    CHECK(plan->sparse == -1 && plan->rest_count == 0);
+    for (int i = 0; i < plan->step_count; i++) CHECK(!plan->steps[i].copied && plan->steps[i].early.end == 0);
+    sl_plan_free(plan);
+    sl_model_free(model);
 }
 
 typedef struct counter {

@@ -42,7 +42,8 @@ const sli_kernel sli_cuda_embed = {.name = "cuda:embed",
                                    .book = embed_book,
                                    .forward = sli_cuda_embed_forward,
                                    .backward = sli_cuda_embed_backward,
-                                   .backward_reads_in = 1u << SLI_EMBED_TOKENS};
+                                   .backward_reads_in = 1u << SLI_EMBED_TOKENS,
+                                   .marks_touched = true};
 
 /* ----------------------------------------------------------------------------------------------------- one-hot -- */
 static void onehot_cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {

@@ -120,6 +120,16 @@ static double idle(const sli_problem *p, const sli_caps *caps, sli_persist_kind 
     return pass.pieces > 1 ? 0 : (double)pass.idle / all;
 }
 
+/* W in 16 bits, whole fours, of one direction. */
+static bool copy_of(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind, sli_copy *copy) {
+    sli_persist_pair pair;
+    const sli_step_shape s = sli_step_shape_of(p, 1);
+    if (!s.narrow || s.I % 4 != 0 || s.directions > 1 || !sli_persist_pair_of(p, 0, caps, kind, &pair, NULL))
+        return false;
+    *copy = (sli_copy){.at = sli_persist_layout_packed(p, &pair).step.kernel, .columns = s.I, .row = s.xs};
+    return true;
+}
+
 #define PERSIST_ROWS(NAME, KIND)                                                                           \
     static bool NAME##_eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {                \
         return eligible(p, caps, KIND, why);                                                               \
@@ -136,6 +146,9 @@ static double idle(const sli_problem *p, const sli_caps *caps, sli_persist_kind 
     static double NAME##_idle(const sli_problem *p, const sli_caps *caps) {                                \
         return idle(p, caps, KIND);                                                                        \
     }                                                                                                      \
+    static bool NAME##_copy_of(const sli_problem *p, const sli_caps *caps, sli_copy *copy) {               \
+        return copy_of(p, caps, KIND, copy);                                                               \
+    }                                                                                                      \
     static bool NAME##_cut(const sli_problem *p, const sli_caps *caps, char *name, size_t capacity) {      \
         return cut(p, caps, KIND, name, capacity);                                                         \
     }
@@ -145,7 +158,7 @@ static double idle(const sli_problem *p, const sli_caps *caps, sli_persist_kind 
         .book = NAME##_book, .seconds = NAME##_seconds, .cut = NAME##_cut, .describe = NAME##_describe,               \
         .pack = sli_cuda_##NAME##_pack, .forward = sli_cuda_##NAME##_forward, .backward = sli_cuda_##NAME##_backward, \
         .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true,   \
-        .sums_late = true, .idle = NAME##_idle, .writes_fresh = true                                                  \
+        .sums_late = true, .idle = NAME##_idle, .writes_fresh = true, .copy_of = NAME##_copy_of                       \
     }
 
 PERSIST_ROWS(cluster, SLI_PERSIST_KIND_CLUSTER)

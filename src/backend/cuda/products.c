@@ -26,6 +26,14 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_book
     booking->scratch_backward = backward.bytes;
 }
 
+/* In 16 bits, whole fours: what straddles rows costs the optimizer as much as it saves pack. */
+static bool copy_of(const sli_problem *p, const sli_caps *caps, sli_copy *copy) {
+    (void)caps;
+    if (!sli_dense_is_narrow(p) || p->inputs % 4 != 0) return false;
+    *copy = (sli_copy){.columns = p->inputs, .row = sli_dense_row(p, p->inputs)};
+    return true;
+}
+
 const sli_kernel sli_cuda_dense = {.name = "cuda:dense",
                                    .op = SLI_OP_DENSE,
                                    .device = SLI_DEVICE_CUDA,
@@ -37,4 +45,5 @@ const sli_kernel sli_cuda_dense = {.name = "cuda:dense",
                                    .backward = sli_cuda_dense_backward,
                                    .backward_reads_in = 1u << SLI_DENSE_X,
                                    .sums_late = true,
-                                   .writes_fresh = true};
+                                   .writes_fresh = true,
+                                   .copy_of = copy_of};

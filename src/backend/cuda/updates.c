@@ -26,7 +26,8 @@ const sli_kernel sli_cuda_norm = {.name = "cuda:norm",
                                   .eligible = update_eligible,
                                   .cost = norm_cost,
                                   .book = norm_book,
-                                  .forward = sli_cuda_norm_forward};
+                                  .forward = sli_cuda_norm_forward,
+                                  .norm_slice = SLI_NORM_SLICE};
 
 static void optim_cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
     (void)caps;
@@ -39,4 +40,5 @@ const sli_kernel sli_cuda_optim = {.name = "cuda:optim",
                                    .device = SLI_DEVICE_CUDA,
                                    .eligible = update_eligible,
                                    .cost = optim_cost,
-                                   .forward = sli_cuda_optim_forward};
+                                   .forward = sli_cuda_optim_forward,
+                                   .writes_copies = true};

@@ -3,6 +3,7 @@
  * so segments of time change no bit. */
 #include "backend/cuda/kernels/common.cuh"
 #include "backend/cuda/elements_layout.h"
+#include "backend/cuda/updates_layout.h"
 
 /* ----------------------------------------------------------------------------------------------------- forward -- */
 /* Tokens that the host gave were checked there; what another library owns may hold anything: such rows become NaN, so that it is
@@ -225,18 +226,30 @@ __device__ __forceinline__ void add_rows(sli_pack<N> &sum, const float *dy, uint
 
 enum { ADD_WARPS = SLI_THREADS / 32 };
 
+/* Slices of all gradients that hold a row of the table, of `width` elements: sli_call.touched. */
+struct marks {
+    uint8_t *touched; /* or NULL */
+    size_t first, width;
+};
+__device__ __forceinline__ void mark_row(const marks &m, size_t token, int lane) {
+    const size_t begin = m.first + token * m.width, end = begin + m.width;
+    if (!m.touched || m.width == 0) return;
+    for (size_t slice = begin / SLI_NORM_SLICE + lane; slice * SLI_NORM_SLICE < end; slice += 32) m.touched[slice] = 1;
+}
+
 /* d table[token] += its rows of dy. The warp of a run's first position adds the run, 32 packs of N columns at a time; `width`
  * packs a row. */
 template <int N>
 __global__ void __launch_bounds__(SLI_THREADS)
     embed_add(const int32_t *tokens, uint32_t vocabulary, const uint32_t *rows, size_t count, const float *dy,
-              float *table, size_t width) {
+              float *table, size_t width, marks mark) {
     const size_t start = (size_t)blockIdx.x * ADD_WARPS + threadIdx.x / 32;
     const int lane = threadIdx.x % 32;
     if (start >= count) return;
     const int32_t token = tokens[start];
     if ((uint32_t)token >= vocabulary) return;
     if (start > 0 && tokens[start - 1] == token) return;
+    if (blockIdx.y == 0) mark_row(mark, (size_t)token, lane);
     for (size_t tile = blockIdx.y; tile * 32 < width; tile += gridDim.y) {
         const size_t column = tile * 32 + lane, at = (size_t)token * width + column;
         const bool live = column < width;
@@ -272,9 +285,10 @@ extern "C" void sli_gpu_embed_backward(const sli_call *call) {
     const dim3 grid((unsigned)((rows + ADD_WARPS - 1) / ADD_WARPS), (unsigned)(tiles < 65535 ? tiles : 65535));
     const uint32_t vocabulary = (uint32_t)call->problem.inputs;
     const cudaStream_t stream = sli_cuda_stream(call->queue);
+    const marks mark = {call->touched, (size_t)call->first_element, width};
     if (vectors)
-        embed_add<4><<<grid, SLI_THREADS, 0, stream>>>(tokens, vocabulary, order, rows, dy, table, packs);
+        embed_add<4><<<grid, SLI_THREADS, 0, stream>>>(tokens, vocabulary, order, rows, dy, table, packs, mark);
     else
-        embed_add<1><<<grid, SLI_THREADS, 0, stream>>>(tokens, vocabulary, order, rows, dy, table, packs);
+        embed_add<1><<<grid, SLI_THREADS, 0, stream>>>(tokens, vocabulary, order, rows, dy, table, packs, mark);
     SLI_LAUNCHED(call->queue, "embed_add");
 }

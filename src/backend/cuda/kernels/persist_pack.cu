@@ -196,7 +196,7 @@ void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const s
     a.math = pair->forward.math;
     a.GH = (int)s->GH;
     a.I = (int)s->I;
-    if (s->copy_w) {
+    if (s->copy_w && !way->call->copied) {
         a.kernel_to = (uint4 *)(way->weights + way->packed.kernel);
         a.kernel = (const float *)way->param[SLI_RNN_KERNEL];
         a.quads = s->I % 4 == 0 && (uintptr_t)a.kernel % 16 == 0;

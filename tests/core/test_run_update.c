@@ -1,0 +1,126 @@
+/* Updates that leave out what they know of gradients, and write copies of parameters: of a model whose table is large and whose tokens
+ * are few, norms and parameters are those of gradients as a caller reads them. */
+#include "run_rig.h"
+
+enum { WORDS = 3000, UNITS = 64, STEPS = 20, LARGEST = WORDS * UNITS };
+
+typedef struct tokens {
+    int32_t words[STEPS * B], labels[STEPS * B];
+    const void *inputs[1];
+    sl_batch batch;
+} tokens;
+
+/* Other words in every batch, some of them again. */
+static void fill(tokens *t, int k) {
+    for (int i = 0; i < STEPS * B; i++) t->words[i] = (i * 37 % 11 * 251 + k * 97) % WORDS;
+    for (int i = 0; i < STEPS * B; i++) t->labels[i] = (i * 53 + k) % WORDS;
+    t->inputs[0] = t->words;
+    t->batch = (sl_batch){.batch = B, .steps = STEPS, .inputs = t->inputs, .targets = t->labels};
+}
+
+static sl_model *model_of(void) {
+    sl_model *model;
+    const sl_embedding embedding = {.vocabulary = WORDS, .units = UNITS};
+    const sl_recurrent lstm = {.units = UNITS, .return_sequences = 1};
+    const sl_dense logits = {.units = WORDS};
+    REQUIRE_OK(sl_model_new(NULL, &model));
+    REQUIRE_OK(sl_model_add_tokens(model, "tokens", WORDS));
+    REQUIRE_OK(sl_model_add_embedding(model, "embedding", &embedding, NULL));
+    REQUIRE_OK(sl_model_add_recurrent(model, "below", SL_LSTM, &lstm, NULL));
+    REQUIRE_OK(sl_model_add_recurrent(model, "above", SL_LSTM, &lstm, NULL));
+    REQUIRE_OK(sl_model_add_dense(model, "logits", &logits, NULL));
+    return model;
+}
+
+static sl_plan_options options_of(sl_dtype dtype, sl_optimizer optimizer, sl_clip clip) {
+    return (sl_plan_options){.batch = B,
+                             .steps = STEPS,
+                             .train = 1,
+                             .loss = SL_LOSS_SOFTMAX,
+                             .dtype = dtype,
+                             .optimizer = optimizer,
+                             .clip = clip};
+}
+
+static const char *param_of(const rig *r, int index, size_t *count) {
+    int rows, columns;
+    const char *name = sl_params_name(r->params, index, &rows, &columns);
+    *count = (size_t)rows * (size_t)columns;
+    REQUIRE(*count <= LARGEST);
+    return name;
+}
+
+static void same_params(const rig *a, const rig *b, int k) {
+    static double x[LARGEST], y[LARGEST];
+    for (int i = 0; i < sl_params_count(a->params); i++) {
+        size_t count;
+        const char *name = param_of(a, i, &count);
+        REQUIRE_OK(sl_params_get(a->params, name, x, count));
+        REQUIRE_OK(sl_params_get(b->params, name, y, count));
+        if (memcmp(x, y, count * sizeof *x) != 0) test_fail(__FILE__, __LINE__, "%s differs after step %d", name, k);
+    }
+}
+
+/* Gradients that lie in the run, all of them: their norm. */
+static double norm_of(const rig *r) {
+    static double g[LARGEST];
+    double squares = 0;
+    for (int i = 0; i < sl_params_count(r->params); i++) {
+        size_t count;
+        const char *name = param_of(r, i, &count);
+        REQUIRE_OK(sl_run_gradient(r->run, name, g, count));
+        for (size_t k = 0; k < count; k++) squares += g[k] * g[k];
+    }
+    return sqrt(squares);
+}
+
+/* The same parameters, handed over anew, so that all copies of them are made anew: the loss must not change in a bit. */
+static void check_copies(const rig *r, const sl_batch *batch) {
+    static double x[LARGEST];
+    sl_result before, after;
+    REQUIRE_OK(sl_run_evaluate(r->run, batch, &before));
+    for (int i = 0; i < sl_params_count(r->params); i++) {
+        size_t count;
+        const char *name = param_of(r, i, &count);
+        REQUIRE_OK(sl_params_get(r->params, name, x, count));
+        REQUIRE_OK(sl_params_set(r->params, name, x, count));
+    }
+    REQUIRE_OK(sl_run_evaluate(r->run, batch, &after));
+    CHECK(before.loss_sum == after.loss_sum && before.loss_sum > 0);
+}
+
+/* Whole steps beside gradients and update, whose gradients are looked at in between. */
+static void compare(const sl_model *model, sl_plan_options options) {
+    rig whole = make_rig_on(model, options, test_device), parts = make_rig_on(model, options, test_device);
+    tokens t;
+    for (int k = 0; k < 5; k++) {
+        sl_result a, b, updated;
+        fill(&t, k);
+        REQUIRE_OK(sl_run_step(whole.run, &t.batch, (uint32_t)k, 0.1));
+        REQUIRE_OK(sl_run_step_result(whole.run, &a));
+        REQUIRE_OK(sl_run_gradients(parts.run, &t.batch, NULL, (uint32_t)k, 0, 1, &b));
+        const double norm = norm_of(&parts);
+        REQUIRE_OK(sl_run_update(parts.run, 0.1, &updated));
+        CHECK(a.loss_sum == b.loss_sum && a.gradient_norm == updated.gradient_norm);
+        CHECK_NEAR(a.gradient_norm / norm, 1.0, 1e-6);
+        same_params(&whole, &parts, k);
+    }
+    check_copies(&whole, &t.batch);
+    same_params(&whole, &parts, 5);
+    free_rig(&whole);
+    free_rig(&parts);
+}
+
+TEST(update_is_of_all_gradients_that_there_are) {
+    static const sl_optimizer optimizers[] = {
+        {.kind = SL_SGD}, {.kind = SL_SGD, .momentum = 0.9}, {.kind = SL_SGD, .weight_decay = 0.01}, {.kind = SL_ADAM}};
+    static const sl_clip clips[] = {
+        {SL_CLIP_GLOBAL_NORM, 0.05}, {SL_CLIP_NORM, 0.02}, {SL_CLIP_VALUE, 1e3}, {SL_CLIP_NONE, 0}};
+    sl_model *model = model_of();
+    for (int i = 0; i < 4; i++) {
+        compare(model, options_of(SL_F32, optimizers[i], clips[i]));
+        compare(model, options_of(SL_BF16, optimizers[i], clips[3 - i]));
+        if (test_on_gpu()) compare(model, options_of(SL_F16, optimizers[i], clips[i]));
+    }
+    sl_model_free(model);
+}
