@@ -150,6 +150,15 @@ typedef struct gathering {
     bool add_dx;
 } gathering;
 
+/* What R multiplied in the chunk, where its steps follow each other in memory: all but that which came after the initial state. */
+static const float *multiplied_in_place(const sli_fused_work *w, const sli_fused_direction *d, ptrdiff_t *ld) {
+    *ld = w->H;
+    if (d->dropped) return d->dropped + (size_t)d->first * sli_fused_state(w);
+    if (sli_fused_before(w, d, sli_fused_step(d, 0)) < 0) return NULL;
+    *ld = sli_fused_ld_h(w, d, d->first);
+    return sli_fused_h_before(w, d, d->first);
+}
+
 /* What R multiplied in a step of the chunk, side by side with the others': one product for all of them. */
 static void gather_h(void *context, int index) {
     const gathering *g = context;
@@ -206,16 +215,19 @@ static void sum_chunk(const sli_fused_work *w, const sli_fused_direction *d, flo
     const sli_call *call = w->call;
     const int steps = d->end - d->first;
     const gathering g = {w, d, dx, add_dx};
-    const bool all = d->valid == sli_fused_chunk_rows(w, d), in_place = all && d->dropped;
+    const bool all = d->valid == sli_fused_chunk_rows(w, d);
     sli_sums sums = sums_of(w, d);
     sums.steps = steps;
     sums.rows = d->valid;
     if (d->valid > 0) sums.x = sli_fused_inputs(w, d);
     sums.dz = floats_of(w, d, 0);
     sums.dz_half = halves_of(w, d, 0);
-    sums.h_rest = in_place ? d->dropped + (size_t)d->first * sli_fused_state(w) : d->multiplied;
-    sums.ld_h_rest = w->H;
-    if (!in_place) sli_threads_for(call->threads, steps, gather_h, (void *)&g);
+    sums.h_rest = all ? multiplied_in_place(w, d, &sums.ld_h_rest) : NULL;
+    if (!sums.h_rest) {
+        sli_threads_for(call->threads, steps, gather_h, (void *)&g);
+        sums.h_rest = d->multiplied;
+        sums.ld_h_rest = w->H;
+    }
     sums.dx = g.dx && !all ? d->dx_valid : g.dx;
     sums.add_dx = all && add_dx;
     if (d->valid > 0) sli_sums_backward(&sums);
