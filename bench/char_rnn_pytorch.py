@@ -81,7 +81,7 @@ def main():
             key = name if way == "f32" else f"{name}, {way}"
             results[key] = (B * T / statistics.median(times), loss, B * T * len(times) / sum(times))
     best = max(results, key=lambda name: results[name][0])
-    print(json.dumps({"system": "pytorch", "version": torch.__version__, "threads": a.threads, "steps": a.steps,
+    print(json.dumps({"system": "pytorch", "version": torch.__version__, "dtype": a.dtype, "threads": a.threads, "steps": a.steps,
                       "onednn": best, "chars_per_second": round(results[best][0]),
                       "chars_per_second_mean": round(results[best][2]), "last_loss": round(results[best][1], 4),
                       "all": {name: round(r[0]) for name, r in results.items()}}))

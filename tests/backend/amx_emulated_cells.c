@@ -34,12 +34,14 @@ VF_INLINE void vf_streamed(void) {}
 VF_INLINE void vf_store_bf16(uint16_t *p, vf v) {
     for (int i = 0; i < VL; i++) p[i] = bf16_of(v[i]);
 }
-/* Of gates: finite, at most 65504. */
+/* What is no number stays none; infinity does not occur. */
 VF_INLINE vf vf_load_f16(const uint16_t *p) {
     vf v;
     for (int i = 0; i < VL; i++) {
         const int exponent = p[i] >> 10 & 31, digits = p[i] & 1023;
-        const double size = exponent ? ldexp(1024 + digits, exponent - 25) : ldexp(digits, -24);
+        const double size = exponent == 31 ? (double)NAN
+                            : exponent     ? ldexp(1024 + digits, exponent - 25)
+                                           : ldexp(digits, -24);
         v[i] = (float)(p[i] >> 15 ? -size : size);
     }
     return v;
@@ -48,6 +50,10 @@ VF_INLINE void vf_store_f16(uint16_t *p, vf v, bool stream) {
     (void)stream;
     for (int i = 0; i < VL; i++) {
         int exponent = 0;
+        if (isnan(v[i])) {
+            p[i] = 0x7e00;
+            continue;
+        }
         const double size = fabs(sli_round_to(SL_F16, (double)v[i]));
         if (size > 0) frexp(size, &exponent);
         const bool normal = size >= ldexp(1, -14);

@@ -30,6 +30,7 @@ typedef struct call_setup {
     const sli_isa_ops *ops;              /* in place of the instruction set's; NULL */
     const struct sli_fused_split *split; /* of cpu:fused; NULL: as predicted */
     unsigned accumulate;
+    unsigned frozen; /* bit k: the gradient of recurrent parameter k is not wanted */
 } call_setup;
 
 /* The row of this name, or, NULL, the first one. */
@@ -98,7 +99,7 @@ static inline void call_book(const sli_kernel *row, const sli_problem *p, const 
     for (int i = 0; i < 3; i++) {
         /* Exactly as booked, from malloc, so that an overrun is found by asan. */
         *blocks[i] = sizes[i] ? aligned_alloc(SLI_ALIGN, sli_round_up(sizes[i], SLI_ALIGN)) : NULL;
-        if (*blocks[i]) memset(*blocks[i], 0x7b, sizes[i]);
+        if (*blocks[i]) memset(*blocks[i], 0xff, sizes[i]); /* no number, of 32 bits or of 16 */
     }
 }
 
@@ -221,12 +222,16 @@ static inline void call_set_params(const call_rnn *r, sli_call *call) {
     call->param[SLI_RNN_RECURRENT] = r->recurrent;
     call->d_param[SLI_RNN_KERNEL] = r->d_kernel;
     call->d_param[SLI_RNN_RECURRENT] = r->d_recurrent;
-    if (p->bias == SL_BIAS_NONE) return;
-    call->param[SLI_RNN_BIAS] = r->bias;
-    call->d_param[SLI_RNN_BIAS] = r->d_bias;
-    if (p->bias != SL_BIAS_DOUBLE) return;
-    call->param[SLI_RNN_RECURRENT_BIAS] = r->recurrent_bias;
-    call->d_param[SLI_RNN_RECURRENT_BIAS] = r->d_recurrent_bias;
+    if (p->bias != SL_BIAS_NONE) {
+        call->param[SLI_RNN_BIAS] = r->bias;
+        call->d_param[SLI_RNN_BIAS] = r->d_bias;
+    }
+    if (p->bias == SL_BIAS_DOUBLE) {
+        call->param[SLI_RNN_RECURRENT_BIAS] = r->recurrent_bias;
+        call->d_param[SLI_RNN_RECURRENT_BIAS] = r->d_recurrent_bias;
+    }
+    for (int k = 0; k < SLI_PART_PARAMS; k++)
+        if (r->engine.setup->frozen >> k & 1) call->d_param[k] = NULL;
 }
 
 /* Segment s in order of processing: its forward, or, on the way back, that again and its backward. */

@@ -1,6 +1,7 @@
 /* Recurrent and dense rows in bf16, in f32 arithmetic and on emulated AMX: against the reference with rounded
  * operands, and their bits across threads and segments. */
 #include "backend/amx_emulated.h"
+#include "backend/cpu/fused_split.h"
 #include "backend/cpu_call.h"
 
 static const char *const problems[] = {
@@ -8,15 +9,22 @@ static const char *const problems[] = {
     "lstm:b20_t11_i17_h33_bf16_train+bias=double",
     "lstm:b37_t5_i40_h70_bf16_train",
     "lstm:b3_t6_i40_h200_bf16_train",
+    "lstm:b2_t3_i5_h510_bf16_train", /* dz in several pieces of columns */
+    "lstm:b5_t7_i3_h1_bf16_train+reverse",
+    "lstm:b18_t8_i9_h35_bf16_train+rdrop=0.3+zoneout_c=0.2+zoneout_h=0.1",
+    "lstm:b7_t6_i9_h40_bf16_train+act=relu+ract=hard_sigmoid", /* gates in f32 */
+    "lstm:b7_t6_i9_h40_bf16_train+clip=0.4+maskout=repeat+lengths",
     "lstm:b6_t9_i4_h19_bf16_train+mask=holes",
     "lstm:b6_t9_i4_h19_bf16_train+lengths+reverse",
     "lstm:b1_t9_i40_h50_bf16",
     "lstm:b20_t9_i33_h17_bf16",
     "gru:b20_t11_i17_h33_bf16_train",
     "gru:b5_t6_i9_h270_bf16_train",
+    "gru:b9_t7_i9_h24_bf16_train+bias=double+zoneout_h=0.2+reverse",
     "gru:b18_t9_i4_h19_bf16_train+lengths",
     "gru:b1_t9_i40_h50_bf16",
     "rnn:b17_t9_i5_h70_bf16_train",
+    "rnn:b5_t9_i40_h35_bf16_train+mask=left+rdrop=0.2",
     "rnn:b2_t9_i5_h70_bf16+lengths",
     "dense:b7_t9_i33_h41_bf16_train+act=tanh",
     "dense:b7_t9_i33_h41_bf16",
@@ -46,7 +54,14 @@ static void compute(const sli_kernel *const *rows, const call_setup *setup, call
 }
 
 static void check_rows(sli_isa isa, const sli_isa_ops *ops) {
-    static const int ways[][2] = {{2, 0}, {3, 4}, {1, 8}}; /* threads, segment */
+    static const struct {
+        int threads, segment;
+        sli_fused_split split; /* directions 0: as predicted */
+    } ways[] = {{.threads = 2},
+                {.threads = 3, .segment = 4},
+                {.threads = 1, .segment = 8},
+                {.threads = 2, .split = {.directions = 1, .rows = 1, .units = 2}},
+                {.threads = 3, .segment = 4, .split = {.directions = 1, .rows = 3, .units = 1}}};
     for (int i = 0; i < COUNT; i++) {
         call_setup setup = {.text = problems[i], .chunk = 4, .threads = 1, .isa = isa, .ops = ops, .accumulate = i & 1};
         call_result got, expected, other;
@@ -56,8 +71,9 @@ static void check_rows(sli_isa isa, const sli_isa_ops *ops) {
          * up. */
         call_compare(&got, &expected, 2e-2, problems[i]);
         for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
-            setup.threads = ways[w][0];
-            setup.segment = ways[w][1];
+            setup.threads = ways[w].threads;
+            setup.segment = ways[w].segment;
+            setup.split = ways[w].split.directions > 0 ? &ways[w].split : NULL;
             compute(sli_cpu_kernels, &setup, &other);
             call_same_bits(&other, &got, problems[i]);
             call_free(&other);
@@ -81,4 +97,50 @@ TEST(cpu_bf16_rows_amx_emulated) {
 #else
     test_skip("cells on emulated AMX are compiled for x86-64 alone, and not for the thread sanitizer");
 #endif
+}
+
+/* Gradients of some parameters alone: those of biases are summed with the first product that packs dz, if there is one. */
+static void check_frozen(sli_isa isa, const sli_isa_ops *ops, const char *problem) {
+    static const unsigned frozen[] = {1u << SLI_RNN_KERNEL, 1u << SLI_RNN_RECURRENT,
+                                      1u << SLI_RNN_KERNEL | 1u << SLI_RNN_RECURRENT,
+                                      1u << SLI_RNN_BIAS | 1u << SLI_RNN_KERNEL, 1u << SLI_RNN_RECURRENT_BIAS};
+    for (size_t i = 0; i < sizeof frozen / sizeof frozen[0]; i++) {
+        const call_setup setup = {
+            .text = problem, .chunk = 4, .threads = 2, .isa = isa, .ops = ops, .frozen = frozen[i], .no_dx = i & 1};
+        call_result got, expected;
+        compute(sli_cpu_kernels, &setup, &got);
+        compute(sli_ref_kernels, &setup, &expected);
+        call_compare(&got, &expected, 2e-2, problem);
+        call_free(&got);
+        call_free(&expected);
+    }
+}
+
+TEST(cpu_bf16_frozen_parameters) {
+    static const char *const texts[] = {"lstm:b9_t7_i9_h24_bf16_train+bias=double", "gru:b9_t7_i9_h24_bf16_train",
+                                        "rnn:b9_t7_i9_h24_bf16_train", "gru:b9_t7_i9_h24_train+bias=double"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        check_frozen(SLI_ISA_BASE, NULL, texts[i]);
+        check_frozen(sli_cpu_isa(), NULL, texts[i]);
+#ifdef AMX_EMULATED_CELLS
+        sli_isa_ops ops;
+        amx_emulated_ops(&ops);
+        if (strstr(texts[i], "bf16")) check_frozen(SLI_ISA_AMX, &ops, texts[i]);
+#endif
+    }
+}
+
+/* Gates of megabytes, which are written past the caches, and sums over more rows than a piece takes. */
+TEST(cpu_bf16_many_rows) {
+    static const char *const texts[] = {"lstm:b129_t100_i1_h40_bf16_train", "gru:b129_t130_i1_h32_bf16_train",
+                                        "rnn:b8200_t4_i1_h64_bf16_train"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        const call_setup setup = {.text = texts[i], .chunk = 8, .threads = 2, .isa = sli_cpu_isa()};
+        call_result got, expected;
+        compute(sli_cpu_kernels, &setup, &got);
+        compute(sli_ref_kernels, &setup, &expected);
+        call_compare(&got, &expected, 2e-2, texts[i]);
+        call_free(&got);
+        call_free(&expected);
+    }
 }

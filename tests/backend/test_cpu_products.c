@@ -118,6 +118,25 @@ static void check_numbers(const shape *s, sl_dtype dtype, const product *p, cons
         test_fail(__FILE__, __LINE__, "%s: %d x %d x %d+%d: error %g", isa, s->m, s->n, s->k, s->k2, worst);
 }
 
+/* The same bits with b packed before. */
+static void check_packed_b(const shape *s, sl_dtype dtype, const sli_cpu *cpu, const product *expected) {
+    product p = product_new(s);
+    sli_call call = call_of(s, dtype, cpu, &p);
+    void *packed[2] = {NULL, NULL};
+    for (int i = 0; i < p.job.parts && sli_cpu_packs_b(&call, s->m); i++) {
+        sli_gemm *g = &p.job.part[i];
+        packed[i] = malloc(sli_cpu_packed_b_bytes(dtype, g->n, g->k));
+        REQUIRE(packed[i] != NULL);
+        sli_cpu_pack_b(&call, g, packed[i]);
+        g->b_packed = packed[i];
+    }
+    sli_cpu_jobs(&call, &p.job, 1);
+    CHECK(memcmp(p.c, expected->c, (size_t)s->m * (size_t)p.job.part[0].ldc * sizeof(float)) == 0);
+    free(packed[0]);
+    free(packed[1]);
+    product_free(&p);
+}
+
 static void check_shape(const shape *s, sl_dtype dtype, const sli_cpu *cpu) {
     product one = product_new(s), three = product_new(s);
     sli_call call = call_of(s, dtype, cpu, &one);
@@ -128,6 +147,7 @@ static void check_shape(const shape *s, sl_dtype dtype, const sli_cpu *cpu) {
     sli_cpu_jobs(&spread, &three.job, 1);
     CHECK(memcmp(one.c, three.c, (size_t)s->m * (size_t)one.job.part[0].ldc * sizeof(float)) == 0);
     sli_threads_free(spread.threads);
+    check_packed_b(s, dtype, cpu, &one);
     product_free(&one);
     product_free(&three);
 }
@@ -176,6 +196,73 @@ TEST(cpu_products_bf16_amx_emulated) {
     amx_emulated_ops(&ops);
     check_cpu(SL_BF16, &(sli_cpu){.isa = SLI_ISA_AMX, .ops = &ops});
 }
+/* a in bf16 is multiplied as its floats are, to the bit; down its columns the sums of its lines come with it. Its memory ends where it
+ * may be read to. */
+static void check_halves(const shape *s, const sli_cpu *cpu) {
+    product floats = product_new(s), halves = product_new(s);
+    sli_call call = call_of(s, SL_BF16, cpu, &floats), other = call_of(s, SL_BF16, cpu, &halves);
+    sli_gemm *g = &halves.job.part[0];
+    const int rows = s->a_down ? s->k : (s->m + 15) / 16 * 16, line = s->a_down ? s->m + 7 : (s->k + 31) / 32 * 32;
+    uint16_t *a = calloc((size_t)rows * (size_t)line, sizeof *a);
+    float *sums = calloc((size_t)s->m, sizeof *sums);
+    REQUIRE(a && sums);
+    memset(a, s->a_down ? 0 : 0x11, (size_t)rows * (size_t)line * sizeof *a); /* behind k: any number */
+    for (int m = 0; m < s->m; m++)
+        for (int k = 0; k < s->k; k++) {
+            const float x = (float)sli_round_to(SL_BF16, (double)g->a[m * g->am + k * g->ak]);
+            uint32_t bits;
+            memcpy(&bits, &x, sizeof bits);
+            a[s->a_down ? k * line + m : m * line + k] = (uint16_t)(bits >> 16);
+        }
+    g->a_half = a;
+    g->am = s->a_down ? 1 : line;
+    g->ak = s->a_down ? line : 1;
+    if (s->a_down) halves.job.sums[0] = halves.job.sums[1] = sums;
+    sli_cpu_jobs(&call, &floats.job, 1);
+    sli_cpu_jobs(&other, &halves.job, 1);
+    CHECK(memcmp(floats.c, halves.c, (size_t)s->m * (size_t)g->ldc * sizeof(float)) == 0);
+    for (int m = 0; m < s->m && s->a_down; m++) {
+        double sum = 0, size = 1e-3;
+        for (int k = 0; k < s->k; k++) {
+            const double x = sli_round_to(SL_BF16, (double)floats.a[0][k * s->m + m]);
+            sum += 2 * x; /* both places are the same */
+            size += fabs(2 * x);
+        }
+        if (!(fabs((double)sums[m] - sum) <= 1e-6 * size))
+            test_fail(__FILE__, __LINE__, "%s: %d x %d x %d: sum %d is %g, not %g (of %g)", cpu->ops->name, s->m, s->n,
+                      s->k, m, (double)sums[m], sum, size);
+    }
+    free(a);
+    free(sums);
+    product_free(&floats);
+    product_free(&halves);
+}
+
+static void check_all_halves(const sli_cpu *cpu) {
+    for (int down = 0; down < 2; down++) {
+        check_halves(&(shape){.m = 1, .n = 1, .k = 1, .a_down = down}, cpu);
+        check_halves(&(shape){.m = 17, .n = 33, .k = 31, .a_down = down, .b_down = true}, cpu);
+        check_halves(&(shape){.m = 97, .n = 20, .k = 65, .a_down = down, .add = true}, cpu);
+        check_halves(&(shape){.m = 50, .n = 70, .k = 1601, .a_down = down, .b_down = true, .add = true}, cpu);
+        check_halves(&(shape){.m = 2100, .n = 3, .k = 40, .a_down = down}, cpu);
+        check_halves(&(shape){.m = 33, .n = 2100, .k = 7, .a_down = down}, cpu);
+    }
+}
+
+TEST(cpu_products_of_bf16_amx_emulated) {
+    sli_isa_ops ops;
+    amx_emulated_ops(&ops);
+    check_all_halves(&(sli_cpu){.isa = SLI_ISA_AMX, .ops = &ops});
+}
+TEST(cpu_products_amx) {
+    char why[SLI_ISA_WHY];
+    sli_cpu cpu;
+    if (!sli_cpu_has(SLI_ISA_AMX, why)) test_skip(why);
+    sli_cpu_engine(SLI_ISA_AMX, false, &cpu);
+    check_cpu(SL_BF16, &cpu);
+    check_all_halves(&cpu);
+}
+
 /* Slices on a BLAS, where there is one. */
 TEST(cpu_products_blas) {
     sli_cpu cpu;

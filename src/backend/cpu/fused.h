@@ -64,8 +64,6 @@ typedef struct sli_fused_packed {
 sli_fused_saved sli_fused_saved_of(const sli_problem *p, const sli_panel_ops *ops);
 sli_fused_scratch sli_fused_scratch_of(const sli_problem *p, const sli_panel_ops *ops, int chunk, bool backward);
 sli_fused_packed sli_fused_packed_of(const sli_problem *p, const sli_panel_ops *ops);
-/* Of each thread, behind the scratch of all directions, where operands are converted: rows of one product. */
-enum { SLI_FUSED_ROWS = 64 };
 /* A row of dz backward: numbers from row to row; bf16 where panels multiply that, then with `zeros` behind the last block, where
  * products read on. */
 typedef struct sli_fused_dz {
@@ -73,6 +71,8 @@ typedef struct sli_fused_dz {
     int ld, zeros;
 } sli_fused_dz;
 sli_fused_dz sli_fused_dz_of(const sli_problem *p, const sli_panel_ops *ops);
+/* Of each thread, behind the scratch of all directions, where operands are converted: rows of one product. */
+enum { SLI_FUSED_ROWS = 64 };
 size_t sli_fused_operand_bytes(const sli_problem *p, const sli_panel_ops *ops);
 /* W x (fused_inputs.c): rows of a thread that are best at a time; and, forward, behind the operands of all threads: W x of a piece of
  * all directions, [directions][panels][piece's rows][columns of a panel] in some order, and x of it, converted, of each thread. */

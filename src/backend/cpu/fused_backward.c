@@ -191,9 +191,9 @@ static void scatter_dx(void *context, int index) {
     }
 }
 
-/* A BLAS packs itself. */
 static bool packs_kernel(const sli_fused_work *w) {
-    return w->call->d_in[SLI_RNN_X] && !sli_cpu_of(w->call)->blas;
+    const int steps = w->call->chunk < w->T ? w->call->chunk : w->T;
+    return w->call->d_in[SLI_RNN_X] && sli_cpu_packs_b(w->call, steps * w->B);
 }
 
 static sli_sums sums_of(const sli_fused_work *w, const sli_fused_direction *d) {

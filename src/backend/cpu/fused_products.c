@@ -15,12 +15,12 @@ static void fetch_lines(const void *from, size_t bytes) {
 }
 
 /* While the product runs: what the cell reads or writes of these units that is kept for backward, pieces of many rows. */
-static void fetch(const sli_cell_step *s, const sli_fused_rows *rows, int first, int end) {
+static void fetch(const sli_fused_work *w, const sli_cell_step *s, const sli_fused_rows *rows, int first, int end) {
     for (int r = 0; r < rows->count; r++) {
         const ptrdiff_t row = rows->at[r] * s->ld_gates;
         if (s->gates_half) {
-            const ptrdiff_t blocks = s->ld_gates / s->units;
-            fetch_lines(s->gates_half + row + blocks * first, (size_t)(blocks * (end - first)) * sizeof *s->gates_half);
+            const int lanes = w->panels->lanes, units = (end - first + lanes - 1) / lanes * lanes;
+            fetch_lines(s->gates_half + row + w->W * first, (size_t)(w->W * units) * sizeof *s->gates_half);
         }
         for (ptrdiff_t g = 0; g < s->ld_gates && s->gates; g += s->units)
             fetch_lines(s->gates + row + g + first, (size_t)(end - first) * sizeof *s->gates);
@@ -96,7 +96,7 @@ void sli_fused_products(const sli_fused_work *w, const sli_fused_panels *panels,
                                       .in = projected_of(share, rows, at.panel, at.vectors * w->panels->lanes),
                                       .in_panel = share->projected_panel,
                                       .vectors = at.vectors};
-        if (w->keep && rows->projected && !step->stream) fetch(step, rows, first, cells.last);
+        if (w->keep && rows->projected && !step->stream) fetch(w, step, rows, first, cells.last);
         w->panels->product(&product);
         use(w, step, &cells);
     }

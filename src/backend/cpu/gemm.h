@@ -46,7 +46,8 @@ typedef struct sli_job {
 
 enum { SLI_JOBS_MAX = 8 };
 /* All jobs, in no order: they must not write the same memory. How they are cut depends on shapes alone. Products pack their operands,
- * rounded in problems of bf16, in sli_cpu_products_bytes at the end of the call's scratch. */
+ * rounded in problems of bf16, in sli_cpu_products_bytes at the end of the call's scratch, but for what is packed before and for a in
+ * bf16 along k. */
 void sli_cpu_jobs(const sli_call *call, sli_job *jobs, int count);
 
 /* What a row that has jobs books at the end of its scratch, forward and backward. */
@@ -55,7 +56,9 @@ size_t sli_cpu_products_bytes(const sli_problem *problem, int chunk);
 void *sli_cpu_products_space(const sli_call *call, size_t *bytes);
 /* The products of one job. */
 void sli_cpu_products(const sli_call *call, const sli_job *job);
-/* b of products of the same n, k, bk and bn, packed once for all of them: its bytes; in b_packed's place. */
+/* b of products of the same n, k, bk and bn, packed once for all of them: whether products of so many rows read it there; its bytes
+ * (4 a number, of which AMX uses half); b_packed = b. */
+bool sli_cpu_packs_b(const sli_call *call, int rows);
 size_t sli_cpu_packed_b_bytes(sl_dtype dtype, int n, int k);
 void sli_cpu_pack_b(const sli_call *call, const sli_gemm *g, void *packed);
 /* Rows [m, m + rows), columns [n, n + columns) of a job's c are summed up: bias, activation, copy, while they are in cache. */

@@ -1,5 +1,5 @@
-/* Products of jobs on our own kernels (isa/product.h): the operands are packed into the end of the call's scratch, by all
- * threads, a piece of k, rows and columns at a time; then all threads multiply. Pieces and tasks are cut by shape
+/* Products of jobs on our own kernels (isa/product.h): operands that are not packed yet, nor read as they are, are packed into the end
+ * of the call's scratch, by all threads, a piece of k, rows and columns at a time; then all threads multiply. Pieces and tasks are cut by shape
  * alone, and k goes up from piece to piece, so the number of threads changes no bit. */
 #include <string.h>
 #include "backend/cpu/gemm.h"
@@ -197,14 +197,32 @@ static const sli_product_ops *product_ops(const sli_call *call) {
     return call->problem.dtype == SL_BF16 ? ops->product_bf16 : ops->product_f32;
 }
 
+bool sli_cpu_packs_b(const sli_call *call, int rows) {
+    return !sli_cpu_of(call)->blas && (call->problem.dtype != SL_F32 || rows > FEW_ROWS);
+}
+
+typedef struct packing {
+    const sli_product_ops *ops;
+    const sli_gemm *g;
+    b_pieces at;
+    char *packed;
+} packing;
+
+/* A block of lines of a piece of k. */
+static void pack_b_task(void *context, int index) {
+    const packing *w = context;
+    const int blocks = divide_up(w->g->n, SLI_PRODUCT_LINES), first = index % blocks * SLI_PRODUCT_LINES;
+    const int k = index / blocks, n = first / w->at.step_n;
+    const sli_operand b = b_piece(w->g, &w->at, n * w->at.step_n, k * w->at.step_k);
+    const int line = first - n * w->at.step_n;
+    w->ops->pack_b(w->packed + (size_t)(k * w->at.count_n + n) * w->at.bytes, &b, line,
+                   least(line + SLI_PRODUCT_LINES, b.lines));
+}
+
 void sli_cpu_pack_b(const sli_call *call, const sli_gemm *g, void *packed) {
-    const b_pieces at = b_pieces_of(call->problem.dtype, g->n, g->k);
-    piece p = {.ops = product_ops(call), .packed_b = packed};
-    for (int k = 0; k < g->k; k += at.step_k)
-        for (int n = 0; n < g->n; n += at.step_n, p.packed_b += at.bytes) {
-            p.b = b_piece(g, &at, n, k);
-            sli_threads_for(call->threads, divide_up(p.b.lines, SLI_PRODUCT_LINES), pack_task, &p);
-        }
+    packing w = {product_ops(call), g, b_pieces_of(call->problem.dtype, g->n, g->k), packed};
+    sli_threads *threads = (double)g->n * g->k < 1e5 ? NULL : call->threads;
+    sli_threads_for(threads, divide_up(g->n, SLI_PRODUCT_LINES) * w.at.count_k, pack_b_task, &w);
 }
 
 /* All columns of some rows and of some of k, from `k` on. */

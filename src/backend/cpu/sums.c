@@ -37,7 +37,7 @@ void sli_sums_project(const sli_sums *s) {
 
 /* a of a product = dz from number `at` on. */
 static void multiply_dz(const sli_sums *s, size_t at, sli_gemm *g) {
-    g->a = s->dz_half ? NULL : s->dz + at;
+    g->a = s->dz ? s->dz + at : NULL;
     g->a_half = s->dz_half ? s->dz_half + at : NULL;
 }
 
@@ -138,8 +138,7 @@ static void add_bias(const sli_sums *s, job_list *list, sli_job *packs, sli_gate
     memcpy(packs->sums, to, sizeof to);
 }
 
-static sli_job *add_job(job_list *list, bool wanted, sli_job job) {
-    if (!wanted) return NULL;
+static sli_job *add_job(job_list *list, sli_job job) {
     list->jobs[list->count] = job;
     return &list->jobs[list->count++];
 }
@@ -148,15 +147,15 @@ void sli_sums_backward(const sli_sums *s) {
     job_list list = {.count = 0};
     float *bias = d_param(s, SLI_RNN_BIAS), *recurrent_bias = d_param(s, SLI_RNN_RECURRENT_BIAS);
     const bool same = s->input[0].count == s->recurrent[0].count && s->input[0].from == s->recurrent[0].from;
-    const bool kernel = d_param(s, SLI_RNN_KERNEL) && !sli_one_hot_kernel(s);
+    const bool kernel = d_param(s, SLI_RNN_KERNEL) && !sli_one_hot_kernel(s), recurrent = d_param(s, SLI_RNN_RECURRENT);
     sli_job *of_kernel = NULL, *of_recurrent = NULL;
-    if (s->dx) add_job(&list, true, input_job(s));
+    if (s->dx) add_job(&list, input_job(s));
     for (int i = 0; i < 2 && s->input[i].count > 0; i++) {
-        of_kernel = add_job(&list, kernel, kernel_job(s, s->input[i]));
+        of_kernel = kernel ? add_job(&list, kernel_job(s, s->input[i])) : NULL;
         if (!same) add_bias(s, &list, of_kernel, s->input[i], bias, NULL);
     }
     for (int i = 0; i < 2 && s->recurrent[i].count > 0; i++) {
-        of_recurrent = add_job(&list, d_param(s, SLI_RNN_RECURRENT), recurrent_job(s, s->recurrent[i]));
+        of_recurrent = recurrent ? add_job(&list, recurrent_job(s, s->recurrent[i])) : NULL;
         if (!same) add_bias(s, &list, of_recurrent, s->recurrent[i], recurrent_bias, NULL);
     }
     if (same && of_kernel && of_recurrent)

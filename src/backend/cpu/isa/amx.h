@@ -255,7 +255,7 @@ BF16_FN static inline void amx_sum_pairs(float *sums, uint32_t words[16][16]) {
 #endif
 }
 
-/* The same for rows of a that are bf16 and lie across: x[i + k * depth], tile [line][pair]; and sums[16] += those over k. */
+/* amx_pack_tile for rows of a that are bf16 and lie across: x[i + k * depth], tile [line][pair]; and sums[16] += those over k. */
 BF16_FN static inline void amx_turn_tile(uint32_t *tile, const uint16_t *x, ptrdiff_t depth, int lines, int count,
                                          float *sums) {
     uint16_t padded[AMX_K][16];

@@ -187,11 +187,16 @@ VF_INLINE cell_gru_pre gru_sums(const sli_cell_step *s, const float *x, int u, c
                           vf_load(x + 2 * VL) + load(b + 2 * H, n), vf_load(z + 2 * VL) + load(b + 3 * H, n)};
 }
 
-/* f16 takes gates, but of the side sum only what has any effect: beyond its numbers n is +-1. */
-VF_INLINE void gru_keep(const sli_cell_step *s, int at, int u, vf reset, vf update, vf side, int n) {
-    const vf most = vf_set(65504.0f);
+VF_INLINE void gru_keep(const sli_cell_step *s, int at, int u, vf reset, vf update, int n) {
     keep_gate(s, 4, at, 0, u, reset, n);
     keep_gate(s, 4, at, 1, u, update, n);
+}
+
+/* The other two together, for they share a line of f16; which takes of the side sum only what has any effect: beyond its numbers n
+ * is +-1. */
+VF_INLINE void gru_keep_fresh(const sli_cell_step *s, int at, int u, vf fresh, vf side, int n) {
+    const vf most = vf_set(65504.0f);
+    keep_gate(s, 4, at, 2, u, fresh, n);
     keep_gate(s, 4, at, 3, u, LANES_16 && s->gates_half ? cell_clamp(side, -most, most) : side, n);
 }
 
@@ -203,21 +208,22 @@ VF_INLINE void gru_cell(const int kind, const sli_cell_step *s, int row, int at,
                                                        load(s->h_prev + row * s->ld_h_prev + u, n), gru_args(s, i, n));
     (void)kind;
     if (s->keep) {
-        gru_keep(s, at, u, r.gates.r, r.gates.z, pre.s, n);
-        keep_gate(s, 4, at, 2, u, r.gates.n, n);
+        gru_keep(s, at, u, r.gates.r, r.gates.z, n);
+        gru_keep_fresh(s, at, u, r.gates.n, pre.s, n);
     }
     store_h(s, row, u, i, r.h, n);
 }
 
-/* As of LSTM, in two loops: first z and n's sum into the tile, then n and h. See cell/gru.h. */
+/* As of LSTM, in two loops: first z, n's sum and s into the tile, then n and h. See cell/gru.h. */
 VF_INLINE void gru_open(const int kind, const sli_cell_step *s, int row, int at, int u, float *z, const float *x,
                         int n) {
     (void)row;
     const cell_gru_pre pre = gru_sums(s, x, u, z, n);
     const vf reset = cell_act(SIGMOID(kind), pre.r), update = cell_act(SIGMOID(kind), pre.z);
-    if (s->keep) gru_keep(s, at, u, reset, update, pre.s, n);
+    if (s->keep) gru_keep(s, at, u, reset, update, n);
     vf_store(z, update);
     vf_store(z + VL, pre.n + reset * pre.s);
+    vf_store(z + 2 * VL, pre.s);
 }
 
 VF_INLINE void gru_close(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, const float *x,
@@ -225,7 +231,7 @@ VF_INLINE void gru_close(const int kind, const sli_cell_step *s, int row, int at
     (void)x;
     const vf update = vf_load(z), fresh = cell_act(TANH(kind), vf_load(z + VL));
     const vf h = (1.0f - update) * fresh + update * load(s->h_prev + row * s->ld_h_prev + u, n);
-    if (s->keep) keep_gate(s, 4, at, 2, u, fresh, n);
+    if (s->keep) gru_keep_fresh(s, at, u, fresh, vf_load(z + 2 * VL), n);
     store_h(s, row, u, (size_t)row * (size_t)s->units + (size_t)u, h, n);
 }
 

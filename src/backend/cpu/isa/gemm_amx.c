@@ -1,4 +1,5 @@
-/* Large products in bf16 on AMX. Both operands lie in tiles, [lines / 16][k / 32] of 1 KB, so that a load reads 16
+/* Large products in bf16 on AMX. Operands lie in tiles, [lines / 16][k / 32] of 1 KB (but rows of a in bf16, which are read where
+ * they are), so that a load reads 16
  * lines in a row; 32 x 32 sums stay in tiles while k runs. Own tiles, not a library: the packing is the larger part
  * of it, and that has to transpose for the gradients of weights, round, and be shared by the threads of a run, which
  * no library does for us; oneDNN, the one with kernels for AMX, reaches about a third of its peak on shapes of
