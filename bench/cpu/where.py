@@ -21,7 +21,7 @@ from lines import known_lines  # noqa: E402
 PARTS = [
     ("waiting", r"wait|barrier|spin|futex|yield|pthread_cond|pthread_mutex"),
     ("the system, which parks and wakes threads", r"^\[kernel"),
-    ("packing", r"amx_pack|strips_down|panels_down|side_sluice (pack|pack_a|pack_b|transpose|convert)$"),
+    ("packing", r"amx_pack|amx_turn|strips_down|panels_down|side_sluice (pack|pack_a|pack_b|transpose|convert)$"),
     ("products on tiles", r"side_sluice multiply|amx_[12]x[124]"),
     ("products over time", r"openblas|gemm|tile_along|tile_down|edge_tile|isa_pack|product_few|run_slice"),
     ("products of panels", r"block_\d+x\d+x\d+|halves_\d|many_rows|few_rows|side_sluice product|panel"),
