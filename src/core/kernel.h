@@ -205,7 +205,8 @@ typedef struct sli_call {
     int parts;
     bool part;
     /* A byte a slice, of a table whose gradient is summed by rows: the row with marks_touched sets those that it adds to. Slices
-     * `sparse` whose byte is 0 hold zeros. NULL: not known. `first_element`: of the gradient (d_param[0]) in the array of all. */
+     * `sparse` whose byte is 0 hold zeros: whatever else should ever write gradients, as sums over ranks would, has to set them all.
+     * NULL: not known. `first_element`: of the gradient (d_param[0]) in the array of all. */
     uint8_t *touched;
     int64_t first_element;
     sli_slices sparse;

@@ -257,7 +257,7 @@ TEST(cpu_products_of_bf16_amx_emulated) {
 TEST(cpu_products_amx) {
     char why[SLI_ISA_WHY];
     sli_cpu cpu;
-    if (!sli_cpu_has(SLI_ISA_AMX, why)) test_skip(why);
+    if (!sli_cpu_has(SLI_ISA_AMX, why)) test_skip("%s", why);
     sli_cpu_engine(SLI_ISA_AMX, false, &cpu);
     check_cpu(SL_BF16, &cpu);
     check_all_halves(&cpu);

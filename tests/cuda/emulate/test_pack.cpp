@@ -9,6 +9,7 @@ namespace {
 using floats = std::vector<float>;
 
 struct layer {
+    sli_call call;
     sli_persist_pair pair;
     step_way way;
     floats w, r, b, rb;
@@ -67,6 +68,7 @@ std::string check(const char *text, sli_persist_kind kind, uint64_t seed) {
     l.b = drawn((size_t)s.GH, random);
     l.rb = drawn((size_t)s.GH, random);
     l.params = {l.w.data(), l.r.data(), l.b.data(), p.bias == SL_BIAS_DOUBLE ? l.rb.data() : nullptr, nullptr, nullptr};
+    l.way.call = &l.call;
     l.way.s = s;
     l.way.packed = at.step;
     l.way.param = l.params.data();
@@ -84,6 +86,13 @@ std::string check(const char *text, sli_persist_kind kind, uint64_t seed) {
         if (memcmp(&one[there.forward], &both[there.forward], sli_persist_packed_bytes(&alone.forward)) != 0)
             return backward ? "R^T differs" : "R differs";
     }
+    /* W is left as it is where the optimizer has written its copy. */
+    l.call.copied = true;
+    const std::vector<char> rest = packed(&l, l.pair, true, at);
+    if (memcmp(rest.data(), both.data(), (size_t)at.step.kernel) != 0) return "what lies before W differs without it";
+    for (size_t k = 0; s.copy_w && k < (size_t)(s.zs * s.xs) * s.operand; k++)
+        if (rest[at.step.kernel + k] != (char)~0) return "W was packed though it is copied";
+    l.call.copied = false;
     for (int64_t row = 0; s.copy_w && row < s.zs; row++)
         for (int64_t i = 0; i < s.xs; i++) {
             const float given = widened(&both[at.step.kernel], p.dtype, (size_t)(row * s.xs + i));

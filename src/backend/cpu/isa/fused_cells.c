@@ -41,12 +41,12 @@ VF_INLINE void store(float *to, vf v, int n) {
 /* Block k of `blocks` of a row of gates that are kept. They are not read before backward: to write them past the caches leaves those to
  * weights, and memory is not read for what is overwritten. Of f16, the blocks of VL units lie side by side. */
 VF_INLINE ptrdiff_t kept_at(const sli_cell_step *s, const int blocks, int at, int k, int u) {
-    return at * s->ld_gates + (LANES_16 && s->gates_half ? blocks * u + k * VL : k * s->units + u);
+    return at * s->ld_gates + (LANES_16 > 0 && s->gates_half ? blocks * u + k * VL : k * s->units + u);
 }
 
 VF_INLINE void keep_gate(const sli_cell_step *s, const int blocks, int at, int k, int u, vf v, int n) {
     const ptrdiff_t i = kept_at(s, blocks, at, k, u);
-    if (LANES_16 && s->gates_half)
+    if (LANES_16 > 0 && s->gates_half)
         vf_store_f16(s->gates_half + i, v, s->stream);
     else if (STREAMS > 0 && s->stream)
         vf_stream(s->gates + i, v);
@@ -56,7 +56,7 @@ VF_INLINE void keep_gate(const sli_cell_step *s, const int blocks, int at, int k
 
 VF_INLINE vf kept_gate(const sli_cell_step *s, const int blocks, int at, int k, int u, int n) {
     const ptrdiff_t i = kept_at(s, blocks, at, k, u);
-    return LANES_16 && s->gates_half ? vf_load_f16(s->gates_half + i) : load(s->gates + i, n);
+    return LANES_16 > 0 && s->gates_half ? vf_load_f16(s->gates_half + i) : load(s->gates + i, n);
 }
 
 /* The new h, and its copies: y, and what the next step multiplies. i: row and unit in [B][H]. */
@@ -76,7 +76,7 @@ VF_INLINE vf zone(const float *fresh, float expected, size_t i, int n) {
 /* i: row and column in dz. */
 VF_INLINE void store_dz(const sli_cell_step *s, ptrdiff_t i, vf v, int n) {
     uint16_t halves[VL];
-    if (!LANES_16 || !s->dz_half) {
+    if (LANES_16 == 0 || !s->dz_half) {
         store(s->dz + i, v, n);
         return;
     }
@@ -197,7 +197,7 @@ VF_INLINE void gru_keep(const sli_cell_step *s, int at, int u, vf reset, vf upda
 VF_INLINE void gru_keep_fresh(const sli_cell_step *s, int at, int u, vf fresh, vf side, int n) {
     const vf most = vf_set(65504.0f);
     keep_gate(s, 4, at, 2, u, fresh, n);
-    keep_gate(s, 4, at, 3, u, LANES_16 && s->gates_half ? cell_clamp(side, -most, most) : side, n);
+    keep_gate(s, 4, at, 3, u, LANES_16 > 0 && s->gates_half ? cell_clamp(side, -most, most) : side, n);
 }
 
 VF_INLINE void gru_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, const float *x,

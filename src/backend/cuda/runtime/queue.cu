@@ -148,7 +148,10 @@ sl_status sli_cuda_upload(sli_queue *queue, void *to, const void *source, size_t
         return sli_cuda_host.fail(SL_ERR_USAGE,
                                   "numbers of the host cannot be sent while the stream is captured; do the same call, "
                                   "with the same step, before the capture, and give tensors of the GPU");
-    if (sli_queue_send(queue, to, source, bytes)) return sli_queue_status(queue);
+    if (sli_queue_send(queue, to, source, bytes)) {
+        if (queue->stream != queue->own) sli_queue_send_now(queue); /* its owner may capture it next */
+        return sli_queue_status(queue);
+    }
     sli_queue_send_now(queue);
     sli_profile_mark(queue, SLI_PHASE_COPY, NULL);
     for (size_t done = 0, piece; done < bytes; done += piece) {
@@ -198,6 +201,7 @@ sl_status sli_cuda_read_later(sli_queue *queue, int slot, const void *from, size
     unsigned char *place = queue->slots + (size_t)slot * SLI_READ_BYTES;
     if (bytes > 0 && !is_captured(queue) && sli_queue_send_back(queue, place, from, bytes)) {
         queue->slots_to_pass |= 1u << slot;
+        if (queue->stream != queue->own) sli_queue_send_now(queue); /* its owner may capture it next */
         return sli_queue_status(queue);
     }
     sli_queue_send_now(queue);

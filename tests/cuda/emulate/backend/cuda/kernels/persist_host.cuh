@@ -3,9 +3,11 @@
 #define SLI_CUDA_PERSIST_HOST_CUH
 
 #include "backend/cuda/persist_layout.h"
+#include "core/kernel.h"
 #include "emulate.h"
 
 typedef struct step_way {
+    const sli_call *call;
     sli_step_shape s;
     sli_step_packed packed;
     char *weights;
