@@ -90,8 +90,7 @@ typedef struct sli_fused_direction {
     const float *dy;  /* NULL: zero */
     int first, end;   /* steps of the chunk at work */
     int step0, step1; /* of those, in order of processing, the piece at work: all of them, or, in stack.c, some */
-    void *
-        gates; /* training: sli_fused_kept of step 0 on; with masks those of a chunk's valid rows, one after the other */
+    void *gates;      /* training: sli_fused_kept of step 0 on; with masks a chunk's valid rows side by side */
     float *c, *v, *h, *dropped;
     float *drop, *fresh_h, *fresh_c;
     int32_t *valid_from;
