@@ -23,6 +23,9 @@ static const char *const problems[] = {
     "gru:b9_t7_i9_h24_bf16_train+bias=double+zoneout_h=0.2+reverse",
     "gru:b18_t9_i4_h19_bf16_train+lengths",
     "gru:b1_t9_i40_h50_bf16",
+    "gru:b18_t9_i4_h19_bf16_train+reset=before+lengths+rdrop=0.2",
+    "gru:b5_t6_i9_h270_bf16_train+reset=before+bias=double",
+    "gru:b20_t9_i40_h50_bf16+reset=before",
     "rnn:b17_t9_i5_h70_bf16_train",
     "rnn:b5_t9_i40_h35_bf16_train+mask=left+rdrop=0.2",
     "rnn:b2_t9_i5_h70_bf16+lengths",
@@ -117,8 +120,12 @@ static void check_frozen(sli_isa isa, const sli_isa_ops *ops, const char *proble
 }
 
 TEST(cpu_bf16_frozen_parameters) {
-    static const char *const texts[] = {"lstm:b9_t7_i9_h24_bf16_train+bias=double", "gru:b9_t7_i9_h24_bf16_train",
-                                        "rnn:b9_t7_i9_h24_bf16_train", "gru:b9_t7_i9_h24_train+bias=double"};
+    static const char *const texts[] = {"lstm:b9_t7_i9_h24_bf16_train+bias=double",
+                                        "gru:b9_t7_i9_h24_bf16_train",
+                                        "rnn:b9_t7_i9_h24_bf16_train",
+                                        "gru:b9_t7_i9_h24_train+bias=double",
+                                        "gru:b9_t7_i9_h24_train+reset=before+bias=double",
+                                        "gru:b9_t7_i9_h24_bf16_train+reset=before+bias=double"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         check_frozen(SLI_ISA_BASE, NULL, texts[i]);
         check_frozen(sli_cpu_isa(), NULL, texts[i]);
@@ -133,6 +140,7 @@ TEST(cpu_bf16_frozen_parameters) {
 /* Gates of megabytes, which are written past the caches, and sums over more rows than a piece takes. */
 TEST(cpu_bf16_many_rows) {
     static const char *const texts[] = {"lstm:b129_t100_i1_h40_bf16_train", "gru:b129_t130_i1_h32_bf16_train",
+                                        "gru:b129_t130_i1_h32_bf16_train+reset=before",
                                         "rnn:b8200_t4_i1_h64_bf16_train"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         const call_setup setup = {.text = texts[i], .chunk = 8, .threads = 2, .isa = sli_cpu_isa()};

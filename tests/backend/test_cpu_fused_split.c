@@ -7,6 +7,7 @@ static sli_fused_split lstm(int directions, int batch, int units, int threads, i
     const sli_fused_shape shape = {.directions = directions,
                                    .batch = batch,
                                    .steps = 100,
+                                   .stages = 1,
                                    .panels = (units + 7) / 8,
                                    .columns = 32,
                                    .k = units,

@@ -167,6 +167,7 @@ static const struct {
               {"rnn:l2_b11_t9_i3_h17_train+bias=none", 4},
               {"lstm:l3_b1_t64_i16_h32", 64},
               {"gru:l2_b5_t23_i6_h9+bias=single", 23},
+              {"gru:l3_b2_t30_i9_h35_train+reset=before", 13},
               {"lstm:l2_b2_t40_i8_h16_bf16_train", 20},
               {"lstm:l2_b2_t40_i8_h16_i8", 20},
               {"lstm:l2_b3_t1_i4_h5_train", 1},

@@ -16,77 +16,87 @@
 #include "backend/cpu/rows.h"
 
 /* -------------------------------------------------------------------------------------------------------- pack -- */
+/* Panels of one matrix: the column of a unit's gate g, of depth k, is from[g * gate + unit * lane + k * depth]. */
+typedef struct matrix {
+    sli_fused_panels panels;
+    size_t packed; /* where they go */
+    int param;
+    size_t from;
+    ptrdiff_t gate, lane, depth;
+} matrix;
+
+enum { MATRICES = 3 * SLI_FUSED_STAGES };
 typedef struct packing {
-    const sli_problem *p;
     const sli_panel_ops *ops;
-    sli_fused_panels forward, inputs, backward;
-    sli_fused_packed at;
     const sli_call *call;
+    sli_fused_packed at;
+    matrix matrix[MATRICES];
+    int matrices, each; /* panels of all matrices */
 } packing;
-
-static int all_panels(const sli_fused_panels *panels) {
-    return panels->count + (panels->tail > 0);
-}
-
-/* Columns of consecutive units from `unit` on: column u of depth k is from[u * lane_stride + k * k_stride]. */
-static sli_panel_source units_source(const packing *w, const sli_fused_panels *panels, int index, const float *from,
-                                     ptrdiff_t lane_stride, ptrdiff_t k_stride) {
-    const int lanes = w->ops->lanes;
-    sli_panel_source source = {.k = panels->k, .lane_stride = lane_stride, .k_stride = k_stride};
-    source.vectors = index < panels->count ? panels->vectors : panels->tail;
-    for (int v = 0; v < source.vectors; v++) {
-        const int unit = index * panels->units + v * lanes, left = w->p->units - unit;
-        source.from[v] = from + unit * lane_stride;
-        source.valid[v] = left < lanes ? left : lanes;
-    }
-    return source;
-}
-
-/* The gates of `lanes` units: the matrix is [G*H][k]. */
-static sli_panel_source gates_source(const packing *w, const sli_fused_panels *panels, int index, const float *from) {
-    const int lanes = w->ops->lanes, h = w->p->units, unit = index * lanes, k = panels->k;
-    sli_panel_source source = {.k = k, .vectors = panels->vectors, .lane_stride = k, .k_stride = 1};
-    if (w->p->op == SLI_OP_RNN) return units_source(w, panels, index, from, k, 1);
-    for (int v = 0; v < source.vectors; v++) {
-        source.from[v] = from + ((size_t)v * (size_t)h + (size_t)unit) * (size_t)k;
-        source.valid[v] = h - unit < lanes ? h - unit : lanes;
-    }
-    return source;
-}
-
-static int panels_each(const packing *w) {
-    return all_panels(&w->forward) + all_panels(&w->inputs) + (w->p->train ? all_panels(&w->backward) : 0);
-}
 
 static void pack_panel(void *context, int index) {
     const packing *w = context;
-    const int forward = all_panels(&w->forward), each = panels_each(w);
-    const int part = index / each, panel = index % each, h = w->p->units;
-    const void *const *param = w->call->param + part * SLI_PART_PARAMS;
-    char *packed = (char *)w->call->packed + (size_t)part * w->at.total;
-    if (panel < 2 * forward) { /* there are as many of W */
-        const bool of_w = panel >= forward;
-        const sli_fused_panels *panels = of_w ? &w->inputs : &w->forward;
-        const int at = of_w ? panel - forward : panel;
-        const sli_panel_source source = gates_source(w, panels, at, param[of_w ? SLI_RNN_KERNEL : SLI_RNN_RECURRENT]);
-        w->ops->pack(packed + (of_w ? w->at.inputs : w->at.forward) + (size_t)at * panels->bytes, &source);
-        return;
+    const matrix *m = w->matrix;
+    const int part = index / w->each, lanes = w->ops->lanes;
+    int panel = index % w->each;
+    for (; panel >= sli_fused_all_panels(&m->panels); m++) panel -= sli_fused_all_panels(&m->panels);
+    const float *from = (const float *)w->call->param[part * SLI_PART_PARAMS + m->param] + m->from;
+    sli_panel_source source = {.k = m->panels.k, .lane_stride = m->lane, .k_stride = m->depth};
+    source.vectors = panel < m->panels.count ? m->panels.vectors : m->panels.tail;
+    for (int v = 0; v < source.vectors; v++) {
+        const int unit = panel * m->panels.units + v / m->panels.gates * lanes, left = m->panels.all - unit;
+        source.from[v] = from + v % m->panels.gates * m->gate + unit * m->lane;
+        source.valid[v] = left < lanes ? left : lanes;
     }
-    const sli_panel_source source = units_source(w, &w->backward, panel - 2 * forward, param[SLI_RNN_RECURRENT], 1, h);
-    w->ops->pack(packed + w->at.backward + (size_t)(panel - 2 * forward) * w->backward.bytes, &source);
+    char *packed = (char *)w->call->packed + (size_t)part * w->at.total + m->packed;
+    w->ops->pack(packed + (size_t)panel * m->panels.bytes, &source);
 }
 
-/* All that is added to the pre-activations; GRU: r z n s, where b'_n is s's. */
+static void add_matrix(packing *w, matrix matrix) {
+    w->matrix[w->matrices++] = matrix;
+    w->each += sli_fused_all_panels(&matrix.panels);
+}
+
+/* R and W are [G*H][k]; backward, of R, k are the rows. */
+static void add_stage(packing *w, int stage) {
+    const sli_problem *p = &w->call->problem;
+    const int H = p->units, I = p->inputs, back = sli_fused_stages(p) - 1 - stage;
+    const size_t gate = (size_t)sli_fused_stage_gate(p, stage) * (size_t)H;
+    add_matrix(w, (matrix){.panels = sli_fused_forward_panels(p, w->ops, stage),
+                           .packed = w->at.forward[stage],
+                           .param = SLI_RNN_RECURRENT,
+                           .from = gate * (size_t)H,
+                           .gate = (ptrdiff_t)H * H,
+                           .lane = H,
+                           .depth = 1});
+    add_matrix(w, (matrix){.panels = sli_fused_input_panels(p, w->ops, stage),
+                           .packed = w->at.inputs[stage],
+                           .param = SLI_RNN_KERNEL,
+                           .from = gate * (size_t)I,
+                           .gate = (ptrdiff_t)H * I,
+                           .lane = I,
+                           .depth = 1});
+    if (!p->train) return;
+    add_matrix(w, (matrix){.panels = sli_fused_backward_panels(p, w->ops, back),
+                           .packed = w->at.backward[back],
+                           .param = SLI_RNN_RECURRENT,
+                           .from = gate * (size_t)H,
+                           .lane = 1,
+                           .depth = H});
+}
+
+/* All that is added to the pre-activations; GRU: r z n s, where b'_n is s's; with reset before the product r z n. */
 static void pack_bias(const packing *w, int part) {
-    const sli_problem *p = w->p;
+    const sli_problem *p = &w->call->problem;
     const void *const *param = w->call->param + part * SLI_PART_PARAMS;
     const float *b = param[SLI_RNN_BIAS], *rb = param[SLI_RNN_RECURRENT_BIAS];
     float *bias = (float *)(void *)((char *)w->call->packed + (size_t)part * w->at.total + w->at.bias);
     const int h = p->units;
+    const bool aside = p->op == SLI_OP_GRU && !p->reset_before;
     memset(bias, 0, (size_t)sli_fused_width(p) * (size_t)h * sizeof *bias);
     for (int j = 0; j < sli_op_gates(p->op) * h; j++) {
         if (b) bias[j] += b[j];
-        if (rb) bias[p->op == SLI_OP_GRU && j >= 2 * h ? j + h : j] += rb[j];
+        if (rb) bias[aside && j >= 2 * h ? j + h : j] += rb[j];
     }
     if (p->op == SLI_OP_LSTM && p->forget_at_run)
         for (int j = h; j < 2 * h; j++) bias[j] += (float)p->forget_bias;
@@ -95,14 +105,9 @@ static void pack_bias(const packing *w, int part) {
 void sli_fused_pack(const sli_call *call) {
     const sli_problem *p = &call->problem;
     const sli_panel_ops *ops = sli_cpu_panels(sli_cpu_of(call), p->dtype);
-    packing w = {.p = p,
-                 .ops = ops,
-                 .forward = sli_fused_forward_panels(p, ops),
-                 .inputs = sli_fused_input_panels(p, ops),
-                 .backward = sli_fused_backward_panels(p, ops),
-                 .at = sli_fused_packed_of(p, ops),
-                 .call = call};
-    sli_threads_for(call->threads, panels_each(&w) * sli_problem_directions(p), pack_panel, &w);
+    packing w = {.ops = ops, .call = call, .at = sli_fused_packed_of(p, ops)};
+    for (int stage = 0; stage < sli_fused_stages(p); stage++) add_stage(&w, stage);
+    sli_threads_for(call->threads, w.each * sli_problem_directions(p), pack_panel, &w);
     for (int part = 0; part < sli_problem_directions(p); part++) pack_bias(&w, part);
 }
 
@@ -117,7 +122,6 @@ static bool eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
     NEED(p->layers == 1, "cpu:fused takes one layer at a time, not a stack of %d", p->layers);
     NEED(!p->bidirectional || !caps->recomputes, "cpu:fused takes both directions only over the whole sequence");
     NEED(p->projection == 0, "cpu:fused has no projection (p%d)", p->projection);
-    NEED(!p->reset_before, "cpu:fused has GRU with reset after the product, not before");
     return true;
 }
 
@@ -151,12 +155,14 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_book
 }
 
 /* "4 threads, rows by 2, units by 2, one barrier a step: 6.9 us a step, other ways 11 or more" */
-static int print_split(char *text, size_t capacity, const sli_fused_split *split) {
+static int print_split(char *text, size_t capacity, int stages, const sli_fused_split *split) {
     const int threads = split->directions * split->rows * split->units;
     char directions[40] = "", rows[40] = "", units[56] = "", others[48] = "";
     if (split->directions > 1) snprintf(directions, sizeof directions, ", directions by %d", split->directions);
     if (split->rows > 1) snprintf(rows, sizeof rows, ", rows by %d", split->rows);
-    if (split->units > 1) snprintf(units, sizeof units, ", units by %d, one barrier a step", split->units);
+    if (split->units > 1)
+        snprintf(units, sizeof units, ", units by %d, %s a step", split->units,
+                 stages == 1 ? "one barrier" : "two barriers");
     if (split->others > 0) snprintf(others, sizeof others, ", other ways %.3g or more", 1e6 * split->others);
     if (threads == 1) return snprintf(text, capacity, "one thread: %.3g us a step%s", 1e6 * split->seconds, others);
     return snprintf(text, capacity, "%d threads%s%s%s: %.3g us a step%s", threads, directions, rows, units,
@@ -169,13 +175,14 @@ static void describe(const sli_problem *p, const sli_caps *caps, char *text, siz
     const sli_panel_ops *ops = sli_cpu_panels(&cpu, p->dtype);
     const sli_cpu_machine machine = sli_cpu_machine_of(caps);
     const sli_fused_split forward = sli_fused_shares(p, ops, &machine, false);
+    const int stages = sli_fused_stages(p);
     const int length = snprintf(text, capacity, "panels of %s, %d lanes; ", ops->name, ops->lanes);
     if (length < 0 || (size_t)length >= capacity) return;
-    const int more = print_split(text + length, capacity - (size_t)length, &forward);
+    const int more = print_split(text + length, capacity - (size_t)length, stages, &forward);
     const sli_fused_split back = sli_fused_shares(p, ops, &machine, true);
     if (!p->train || more < 0 || (size_t)(length + more) + 12 >= capacity) return;
     snprintf(text + length + more, capacity - (size_t)(length + more), "; backward ");
-    print_split(text + length + more + 11, capacity - (size_t)(length + more) - 11, &back);
+    print_split(text + length + more + 11, capacity - (size_t)(length + more) - 11, stages, &back);
 }
 
 #define FUSED_ROW(OP)                                                                                              \

@@ -7,24 +7,39 @@
 #include "backend/cpu/sums.h"
 
 /* ----------------------------------------------------------------------------------------------------- layouts -- */
-/* Panels of one product: all of `vectors` vectors, but for a last narrower one (tail, 0: none). */
+/* Panels of one product of units that have `gates` columns each: all of `vectors` vectors, the gates of a group of `lanes` units side
+ * by side, then those of the next group, but for a last narrower one (tail, 0: none). */
 typedef struct sli_fused_panels {
-    int k, vectors, count, tail; /* count: without the tail */
-    int units;                   /* of a panel: `lanes` where gates lie side by side, else vectors * lanes */
-    size_t bytes, tail_bytes;    /* of one */
+    int k, gates, all;        /* all: units */
+    int vectors, count, tail; /* count: without the tail */
+    int units, tail_units;    /* of a panel */
+    size_t bytes, tail_bytes; /* of one */
 } sli_fused_panels;
+
+static inline int sli_fused_all_panels(const sli_fused_panels *panels) {
+    return panels->count + (panels->tail > 0);
+}
+
+/* The products of a step, one after the other: GRU with reset before the product has that of r and z, then of n; backward of n, then
+ * of r and z. All others have one. */
+enum { SLI_FUSED_STAGES = 2 };
+int sli_fused_stages(const sli_problem *p);
+/* Gates of a stage: the first one, as in R; how many. */
+int sli_fused_stage_gate(const sli_problem *p, int stage);
+int sli_fused_stage_gates(const sli_problem *p, int stage);
+/* Backward, the block of dz that a stage's gates begin with. GRU's n, of the input side alone or of the first stage, is the first. */
+int sli_fused_stage_block(const sli_problem *p, int stage);
 
 /* Blocks of H of one row: of gates, and of dz. */
 int sli_fused_width(const sli_problem *p);
-/* Blocks of dz that R multiplies begin here: GRU's n, of the input side alone, is the first. */
-int sli_fused_recurrent_block(const sli_problem *p);
 bool sli_fused_masked(const sli_problem *p);
 bool sli_fused_repeats(const sli_problem *p); /* masked steps repeat the output */
 
-sli_fused_panels sli_fused_forward_panels(const sli_problem *p, const sli_panel_ops *ops);
+sli_fused_panels sli_fused_forward_panels(const sli_problem *p, const sli_panel_ops *ops, int stage);
 /* Of W, beside those of R: the same columns. */
-sli_fused_panels sli_fused_input_panels(const sli_problem *p, const sli_panel_ops *ops);
-sli_fused_panels sli_fused_backward_panels(const sli_problem *p, const sli_panel_ops *ops);
+sli_fused_panels sli_fused_input_panels(const sli_problem *p, const sli_panel_ops *ops, int stage);
+sli_fused_panels sli_fused_backward_panels(const sli_problem *p, const sli_panel_ops *ops, int stage);
+size_t sli_fused_panels_bytes(const sli_fused_panels *panels);
 
 /* A row of gates that are kept: numbers from row to row; f16 where products are in bf16 and activations between -1 and 1. */
 typedef struct sli_fused_kept {
@@ -49,15 +64,17 @@ typedef struct sli_fused_scratch {
     size_t multiplied;       /* [chunk][B][H] backward: what R multiplied, where it does not lie side by side */
     size_t drop;             /* [B][H] factors of recurrent dropout */
     size_t fresh_h, fresh_c; /* [B][H] what zoneout drew for a step */
-    size_t valid_from;       /* int32 [B] with repeated outputs */
-    size_t place;            /* int32 [chunk][B] with masks */
-    size_t x, dx;            /* [chunk][B][I] backward with masks: of the valid rows alone */
-    size_t kernel[2];        /* backward: W as sli_sums_pack packs it for d x */
+    size_t update;           /* GRU, reset before, forward: [B][H] u_z + s_z */
+    size_t reset;      /* the same: [B][H] what R_n multiplies, r d h'; backward: [chunk][B][H] what it multiplied */
+    size_t valid_from; /* int32 [B] with repeated outputs */
+    size_t place;      /* int32 [chunk][B] with masks */
+    size_t x, dx;      /* [chunk][B][I] backward with masks: of the valid rows alone */
+    size_t kernel[2];  /* backward: W as sli_sums_pack packs it for d x */
     size_t total;
 } sli_fused_scratch;
 
 typedef struct sli_fused_packed {
-    size_t forward, inputs, backward, bias;
+    size_t forward[SLI_FUSED_STAGES], inputs[SLI_FUSED_STAGES], backward[SLI_FUSED_STAGES], bias;
     size_t total;
 } sli_fused_packed;
 
@@ -100,8 +117,9 @@ typedef struct sli_fused_direction {
     float *dh, *dc;
     float *multiplied;         /* [valid][H] what R multiplied */
     float *x_valid, *dx_valid; /* [valid][I], where some are masked */
+    float *update, *reset;     /* GRU, reset before: see sli_fused_scratch */
     void *kernel[2];           /* backward: packed W */
-    const char *forward_panels, *backward_panels, *input_panels;
+    const char *forward_panels[SLI_FUSED_STAGES], *backward_panels[SLI_FUSED_STAGES], *input_panels[SLI_FUSED_STAGES];
     const float *bias, *peephole;
     sli_rng rng_h, rng_c;
 } sli_fused_direction;
@@ -112,25 +130,27 @@ typedef struct sli_fused_work {
     const sli_isa_ops *ops;
     const sli_panel_ops *panels;
     const sli_fused_cell *cell;
-    int T, B, I, H, W, directions;
+    int T, B, I, H, W, directions, stages;
     bool lstm, keep, mask, repeat, rdrop;
     unsigned options; /* CELL_* */
-    sli_fused_panels forward, backward;
+    sli_fused_panels forward[SLI_FUSED_STAGES], backward[SLI_FUSED_STAGES];
     sli_fused_kept kept;
     sli_fused_dz dz;
     sli_fused_direction direction[2];
     sli_fused_split split;
     char *operands; /* of thread 0 */
     size_t operand_bytes;
-    sli_fused_panels inputs; /* forward */
-    int input_steps;         /* of a piece of W x */
+    sli_fused_panels inputs[SLI_FUSED_STAGES]; /* forward */
+    int input_steps;                           /* of a piece of W x */
     float *projected;
     char *x_operands; /* of thread 0 */
     size_t x_operand_bytes;
 } sli_fused_work;
 
-/* What one thread computes of each step: rows first_row, + row_step, ..., panels [panel0, panel1) with the tail as the last. */
+/* What one thread computes of a stage of each step: rows first_row, + row_step, ..., panels [panel0, panel1) with the tail as the
+ * last. */
 typedef struct sli_fused_share {
+    int stage;
     int direction0, direction1;
     int first_row, row_step, rows;
     int panel0, panel1, unit0, unit1;
@@ -151,7 +171,8 @@ double sli_fused_seconds(const sli_problem *p, const sli_caps *caps);
 double sli_fused_piece_seconds(const sli_problem *p, const sli_panel_ops *ops, const sli_cpu_machine *machine,
                                double rows, bool backward);
 sli_fused_work sli_fused_begin(const sli_call *call, bool backward);
-sli_fused_share sli_fused_share_of(const sli_fused_work *w, const sli_fused_panels *panels, int member);
+/* Of the forward or the backward panels. */
+sli_fused_share sli_fused_share_of(const sli_fused_work *w, const sli_fused_panels *all, int stage, int member);
 int sli_fused_chunks(const sli_fused_work *w);
 void sli_fused_enter_chunk(sli_fused_work *w, int index); /* in order of processing */
 /* Some of the chunk's steps, in order of processing; of one direction that is not reversed and has no masks. */
@@ -205,9 +226,10 @@ typedef void (*sli_fused_tile_fn)(const sli_fused_work *w, const sli_cell_step *
 void sli_fused_products(const sli_fused_work *w, const sli_fused_panels *panels, const char *weights,
                         sli_fused_share *share, const void *const *a, const sli_fused_rows *rows,
                         const sli_cell_step *step, sli_fused_tile_fn use);
-/* Where that is in the scratch. */
+/* Where W x is in the scratch; floats of a row of it. */
 void sli_fused_place_inputs(sli_fused_work *w);
-/* W x of the share's rows and units, of steps [i0, i1) of the piece. */
+size_t sli_fused_projected_floats(const sli_fused_panels *inputs, const sli_panel_ops *ops);
+/* W x of the share's rows and units, for its stage, of steps [i0, i1) of the piece. */
 void sli_fused_project(const sli_fused_work *w, int direction, const sli_fused_share *share, int i0, int i1);
 /* a[rows] = what R multiplies: rows row[] of `from`, converted where the product wants that. */
 void sli_fused_operands(const sli_fused_work *w, const sli_fused_share *share, const float *from, ptrdiff_t ld, int k,

@@ -40,6 +40,7 @@ static void gates_back(const sli_fused_work *w, const sli_fused_direction *d, co
     step->dy = d->dy ? d->dy + (ptrdiff_t)t * w->B * d->ld_y : NULL;
     step->dz = floats_of(w, d, dz_at(w, d, t));
     step->dz_half = halves_of(w, d, dz_at(w, d, t));
+    if (w->stages > 1) step->reset = d->reset + (size_t)(w->mask ? 0 : t - d->first) * sli_fused_state(w);
     for (int r = 0; r < share->rows && w->mask; r++) {
         const int row = share->first_row + r * share->row_step;
         if (sli_fused_place(w, d, t, row) < 0) skip_row(w, d, share, t, row);
@@ -61,10 +62,15 @@ static void use_take(const sli_fused_work *w, const sli_cell_step *step, const s
     w->ops->fused->take(step, cells, w->p->op == SLI_OP_GRU || (w->options & CELL_ZONEOUT_H));
 }
 
-/* dh' = d dz R, and what does not pass through R. */
+static void use_second(const sli_fused_work *w, const sli_cell_step *step, const sli_cell_share *cells) {
+    w->cell->second(step, cells);
+}
+
+/* dh' = d dz R, and what does not pass through R: a stage of it. */
 static void state_back(const sli_fused_work *w, const sli_fused_direction *d, sli_fused_share *share, int t,
                        const sli_cell_step *step) {
-    const int from = sli_fused_recurrent_block(w->p) * w->H;
+    const int stage = share->stage, from = sli_fused_stage_block(w->p, stage) * w->H;
+    const sli_fused_panels *panels = &w->backward[stage];
     for (int r = 0; r < share->rows;) {
         sli_fused_rows rows;
         const void *a[SLI_FUSED_ROWS];
@@ -73,31 +79,34 @@ static void state_back(const sli_fused_work *w, const sli_fused_direction *d, sl
         if (w->dz.halves)
             for (int i = 0; i < rows.count; i++) a[i] = step->dz_half + rows.at[i] * step->ld_dz + from;
         else
-            sli_fused_operands(w, share, step->dz + from, step->ld_dz, w->backward.k, rows.at, rows.count, a);
-        sli_fused_products(w, &w->backward, d->backward_panels, share, a, &rows, step, use_take);
+            sli_fused_operands(w, share, step->dz + from, step->ld_dz, panels->k, rows.at, rows.count, a);
+        sli_fused_products(w, panels, d->backward_panels[stage], share, a, &rows, step,
+                           stage == w->stages - 1 ? use_take : use_second);
     }
 }
 
 static void backward_steps(void *context, const sli_team *team, int member) {
     const sli_fused_work *w = context;
-    sli_fused_share share = sli_fused_share_of(w, &w->backward, member);
     const int steps = sli_fused_piece_steps(w);
+    sli_fused_share shares[SLI_FUSED_STAGES];
     sli_cell_step step[2];
-    for (int k = share.direction0; k < share.direction1; k++) step[k] = cell_of(w, &w->direction[k]);
+    for (int stage = 0; stage < w->stages; stage++) shares[stage] = sli_fused_share_of(w, w->backward, stage, member);
+    const int k0 = shares[0].direction0, k1 = shares[0].direction1;
+    for (int k = k0; k < k1; k++) step[k] = cell_of(w, &w->direction[k]);
     if (w->panels->begin) w->panels->begin();
-    for (int i = 0; i < steps; i++) {
-        for (int k = share.direction0; k < share.direction1; k++) {
-            const sli_fused_direction *d = &w->direction[k];
-            const int s = d->step1 - 1 - i;
-            if (s >= d->step0) gates_back(w, d, &share, sli_fused_step(d, s), &step[k]);
+    for (int i = 0; i < steps; i++)
+        for (int stage = -1; stage < w->stages; stage++) {
+            for (int k = k0; k < k1; k++) {
+                const sli_fused_direction *d = &w->direction[k];
+                const int s = d->step1 - 1 - i, t = s >= d->step0 ? sli_fused_step(d, s) : -1;
+                if (t < 0) continue;
+                if (stage < 0)
+                    gates_back(w, d, &shares[0], t, &step[k]);
+                else
+                    state_back(w, d, &shares[stage], t, &step[k]);
+            }
+            if (w->split.units > 1 && stage < w->stages - 1) sli_team_wait(team, member);
         }
-        if (w->split.units > 1) sli_team_wait(team, member);
-        for (int k = share.direction0; k < share.direction1; k++) {
-            const sli_fused_direction *d = &w->direction[k];
-            const int s = d->step1 - 1 - i;
-            if (s >= d->step0) state_back(w, d, &share, sli_fused_step(d, s), &step[k]);
-        }
-    }
     if (w->panels->end) w->panels->end();
 }
 
@@ -199,7 +208,10 @@ static bool packs_kernel(const sli_fused_work *w) {
 static sli_sums sums_of(const sli_fused_work *w, const sli_fused_direction *d) {
     sli_sums sums = {.call = w->call, .part = d->part, .ld = w->dz.ld};
     sli_fused_input_gates(w->p, sums.input);
-    sums.recurrent[0] = (sli_gates){.from = sli_fused_recurrent_block(w->p), .count = sli_op_gates(w->p->op)};
+    for (int i = 0; i < w->stages; i++) /* the gates that R multiplies with h', then those with r h' */
+        sums.recurrent[i] = (sli_gates){.from = sli_fused_stage_block(w->p, w->stages - 1 - i),
+                                        .to = sli_fused_stage_gate(w->p, i),
+                                        .count = sli_fused_stage_gates(w->p, i)};
     for (int i = 0; i < 2 && packs_kernel(w); i++) sums.kernel[i] = d->kernel[i];
     return sums;
 }
@@ -228,6 +240,7 @@ static void sum_chunk(const sli_fused_work *w, const sli_fused_direction *d, flo
         sums.h_rest = d->multiplied;
         sums.ld_h_rest = w->H;
     }
+    sums.h_reset = w->stages > 1 ? d->reset : NULL;
     sums.dx = g.dx && !all ? d->dx_valid : g.dx;
     sums.add_dx = all && add_dx;
     if (d->valid > 0) sli_sums_backward(&sums);

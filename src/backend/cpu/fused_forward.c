@@ -23,30 +23,39 @@ static float *dropped_after(const sli_fused_work *w, const sli_fused_direction *
     return d->dropped && next >= 0 && next < w->T ? d->dropped + (size_t)next * sli_fused_state(w) : NULL;
 }
 
+static void use_first(const sli_fused_work *w, const sli_cell_step *step, const sli_cell_share *cells) {
+    w->cell->first(step, cells);
+}
+
 static void use_cell(const sli_fused_work *w, const sli_cell_step *step, const sli_cell_share *cells) {
     w->cell->forward(step, cells);
 }
 
-/* The share of step t: z = R (d h'), tile by tile, and the cell on each. */
-static void forward_step(const sli_fused_work *w, int direction, sli_fused_share *share, int t, sli_cell_step *step) {
-    const sli_fused_direction *d = &w->direction[direction];
-    const size_t state = sli_fused_state(w), units = (size_t)(share->unit1 - share->unit0);
-    float *const dropped = dropped_after(w, d, t);
-    sli_fused_enter_step(w, d, t, step);
-    step->h = sli_fused_h_at(w, d, t);
-    step->ld_h = w->mask ? w->H : d->ld_y;
-    step->y = w->mask ? d->y + (ptrdiff_t)t * w->B * d->ld_y : NULL;
-    step->ld_y = d->ld_y;
-    step->dropped = dropped;
-    const float *from = d->dropped ? d->dropped + (size_t)t * state : step->h_prev;
-    const ptrdiff_t ld = d->dropped ? w->H : step->ld_h_prev;
+/* The share's masked rows of step t. */
+static void carry_rows(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
+                       const sli_cell_step *step) {
+    const size_t units = (size_t)(share->unit1 - share->unit0);
     for (int r = 0; r < share->rows && w->mask; r++) {
         const int row = share->first_row + r * share->row_step;
         if (sli_fused_place(w, d, t, row) >= 0) continue;
         const size_t at = (size_t)row * (size_t)w->H + (size_t)share->unit0;
         carry(w, d, share, t, row);
-        if (dropped) memcpy(dropped + at, from + at, units * sizeof(float));
+        if (step->dropped) memcpy(step->dropped + at, step->multiplied + at, units * sizeof(float));
     }
+}
+
+/* The share of a stage of step t: z = R (d h'), tile by tile, and the cell on each. */
+static void forward_stage(const sli_fused_work *w, int direction, sli_fused_share *share, int t, sli_cell_step *step) {
+    const sli_fused_direction *d = &w->direction[direction];
+    const int stage = share->stage;
+    const bool first = stage == 0, last = stage == w->stages - 1;
+    sli_fused_enter_step(w, d, t, step);
+    step->h = sli_fused_h_at(w, d, t);
+    step->ld_h = w->mask ? w->H : d->ld_y;
+    step->y = w->mask ? d->y + (ptrdiff_t)t * w->B * d->ld_y : NULL;
+    step->ld_y = d->ld_y;
+    step->dropped = dropped_after(w, d, t);
+    if (last) carry_rows(w, d, share, t, step);
     for (int r = 0; r < share->rows;) {
         sli_fused_rows rows;
         const void *a[SLI_FUSED_ROWS];
@@ -55,32 +64,38 @@ static void forward_step(const sli_fused_work *w, int direction, sli_fused_share
         rows.projected = share->projected[direction];
         rows.first = share->taken[direction];
         share->taken[direction] += rows.count;
-        sli_fused_draw(w, d, share, t, &rows);
-        sli_fused_operands(w, share, from, ld, w->H, rows.row, rows.count, a);
-        sli_fused_products(w, &w->forward, d->forward_panels, share, a, &rows, step, use_cell);
+        if (last) sli_fused_draw(w, d, share, t, &rows);
+        sli_fused_operands(w, share, first ? step->multiplied : d->reset, first ? step->ld_multiplied : w->H, w->H,
+                           rows.row, rows.count, a);
+        sli_fused_products(w, &w->forward[stage], d->forward_panels[stage], share, a, &rows, step,
+                           last ? use_cell : use_first);
     }
 }
 
 static void forward_steps(void *context, const sli_team *team, int member) {
     const sli_fused_work *w = context;
-    sli_fused_share share = sli_fused_share_of(w, &w->forward, member);
     const int steps = sli_fused_piece_steps(w);
+    sli_fused_share shares[SLI_FUSED_STAGES];
     sli_cell_step step[2];
-    for (int k = share.direction0; k < share.direction1; k++) step[k] = sli_fused_every_step(w, &w->direction[k]);
+    for (int stage = 0; stage < w->stages; stage++) shares[stage] = sli_fused_share_of(w, w->forward, stage, member);
+    const int k0 = shares[0].direction0, k1 = shares[0].direction1;
+    for (int k = k0; k < k1; k++) step[k] = sli_fused_every_step(w, &w->direction[k]);
     if (w->panels->begin) w->panels->begin();
-    for (int i = 0; i < steps; i++) {
-        for (int k = share.direction0; k < share.direction1; k++) {
-            const sli_fused_direction *d = &w->direction[k];
-            const int s = d->step0 + i;
-            if (i % w->input_steps == 0) {
-                sli_fused_project(w, k, &share, i, i + w->input_steps);
-                share.taken[k] = 0;
+    for (int i = 0; i < steps; i++)
+        for (int stage = 0; stage < w->stages; stage++) {
+            sli_fused_share *share = &shares[stage];
+            for (int k = k0; k < k1; k++) {
+                const sli_fused_direction *d = &w->direction[k];
+                const int s = d->step0 + i;
+                if (i % w->input_steps == 0) {
+                    sli_fused_project(w, k, share, i, i + w->input_steps);
+                    share->taken[k] = 0;
+                }
+                if (s < d->step1) forward_stage(w, k, share, sli_fused_step(d, s), &step[k]);
             }
-            if (s < d->step1) forward_step(w, k, &share, sli_fused_step(d, s), &step[k]);
+            if (w->split.units > 1) sli_team_wait(team, member);
         }
-        if (w->split.units > 1) sli_team_wait(team, member);
-    }
-    if (step[share.direction0].stream) w->ops->fused->streamed();
+    if (step[k0].stream) w->ops->fused->streamed();
     if (w->panels->end) w->panels->end();
 }
 

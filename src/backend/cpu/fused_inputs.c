@@ -14,11 +14,14 @@ enum {
 };
 
 int sli_fused_input_rows(const sli_problem *p, const sli_panel_ops *ops) {
-    const sli_fused_panels panels = sli_fused_input_panels(p, ops);
     const size_t columns = (size_t)sli_op_gates(p->op) * (size_t)p->units;
     int rows = (int)(PIECE_BYTES / (columns * sizeof(float)));
-    if ((size_t)panels.count * panels.bytes > WEIGHT_BYTES && rows < p->inputs / INPUTS_A_ROW)
-        rows = p->inputs / INPUTS_A_ROW;
+    size_t weights = 0;
+    for (int stage = 0; stage < sli_fused_stages(p); stage++) {
+        const sli_fused_panels panels = sli_fused_input_panels(p, ops, stage);
+        weights += (size_t)panels.count * panels.bytes;
+    }
+    if (weights > WEIGHT_BYTES && rows < p->inputs / INPUTS_A_ROW) rows = p->inputs / INPUTS_A_ROW;
     return rows < LEAST_ROWS ? LEAST_ROWS : rows > MOST_ROWS ? MOST_ROWS : rows;
 }
 
@@ -36,9 +39,8 @@ static size_t most_rows(const sli_problem *p, const sli_panel_ops *ops, int grou
     return rows > batch ? rows : batch;
 }
 
-/* Floats of a row in all panels. */
-static size_t row_floats(const sli_fused_panels *panels, const sli_panel_ops *ops) {
-    return (size_t)(panels->count + (panels->tail > 0)) * (size_t)(panels->vectors * ops->lanes);
+size_t sli_fused_projected_floats(const sli_fused_panels *inputs, const sli_panel_ops *ops) {
+    return (size_t)sli_fused_all_panels(inputs) * (size_t)(inputs->vectors * ops->lanes);
 }
 
 static size_t operand_bytes(const sli_problem *p, const sli_panel_ops *ops, int groups) {
@@ -46,8 +48,12 @@ static size_t operand_bytes(const sli_problem *p, const sli_panel_ops *ops, int 
 }
 
 static size_t projected_bytes(const sli_problem *p, const sli_panel_ops *ops, int groups) {
-    const sli_fused_panels panels = sli_fused_input_panels(p, ops);
-    return sli_round_up(most_rows(p, ops, groups) * row_floats(&panels, ops) * sizeof(float), SLI_ALIGN);
+    size_t floats = 0; /* of a row */
+    for (int stage = 0; stage < sli_fused_stages(p); stage++) {
+        const sli_fused_panels panels = sli_fused_input_panels(p, ops, stage);
+        floats += sli_fused_projected_floats(&panels, ops);
+    }
+    return sli_round_up(most_rows(p, ops, groups) * floats * sizeof(float), SLI_ALIGN);
 }
 
 /* However many of the threads share rows. */
@@ -60,7 +66,7 @@ size_t sli_fused_input_bytes(const sli_problem *p, const sli_panel_ops *ops, int
 void sli_fused_place_inputs(sli_fused_work *w) {
     const size_t threads = (size_t)sli_threads_count(w->call->threads);
     const int groups = w->split.rows;
-    w->inputs = sli_fused_input_panels(w->p, w->panels);
+    for (int stage = 0; stage < w->stages; stage++) w->inputs[stage] = sli_fused_input_panels(w->p, w->panels, stage);
     w->input_steps = piece_steps(w->p, w->panels, groups);
     w->projected = (float *)(void *)(w->operands + threads * w->operand_bytes);
     w->x_operands = (char *)w->projected + (size_t)w->directions * projected_bytes(w->p, w->panels, groups);
@@ -97,9 +103,9 @@ static void convert_rows(const sli_fused_work *w, const sli_fused_share *share, 
     }
 }
 
-/* Rows whose tiles follow each other, panels `apart` floats from one to the next. */
-static void multiply(const sli_fused_work *w, int vectors, int panels, const char *weights, const void *const *x,
-                     int rows, float *to, ptrdiff_t apart) {
+/* Rows whose tiles follow each other, panels of `bytes` and `apart` floats from one to the next. */
+static void multiply(const sli_fused_work *w, int vectors, int panels, const char *weights, size_t bytes,
+                     const void *const *x, int rows, float *to, ptrdiff_t apart) {
     const int columns = vectors * w->panels->lanes, blocks = (rows + SLI_FUSED_ROWS - 1) / SLI_FUSED_ROWS;
     const bool together = blocks == 1 && apart == (ptrdiff_t)rows * columns;
     sli_panel_product product = {.vectors = vectors, .k = w->I, .panels = together ? panels : 1};
@@ -108,7 +114,7 @@ static void multiply(const sli_fused_work *w, int vectors, int panels, const cha
             const int first = (int)((long)rows * b / blocks);
             product.rows = (int)((long)rows * (b + 1) / blocks) - first;
             product.a = x + first;
-            product.w = weights + (size_t)i * w->inputs.bytes;
+            product.w = weights + (size_t)i * bytes;
             product.next = b + 1 < blocks ? product.w : NULL;
             product.tile = to + i * apart + (ptrdiff_t)first * columns;
             w->panels->product(&product);
@@ -118,7 +124,7 @@ static void multiply(const sli_fused_work *w, int vectors, int panels, const cha
 /* Rows from number `first` of the share's on. One-hot rows take lines of W: to the bit what the product has, as long as W is finite. */
 static void project_rows(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share,
                          float *projected, int first, const void **x, int rows) {
-    const sli_fused_panels *panels = &w->inputs;
+    const sli_fused_panels *panels = &w->inputs[share->stage];
     const int lanes = w->panels->lanes, tail = share->panel1 > panels->count;
     const ptrdiff_t apart = share->projected_panel;
     const struct {
@@ -129,14 +135,14 @@ static void project_rows(const sli_fused_work *w, const sli_fused_direction *d, 
     const bool one_hot = sli_one_hot_rows(w->panels, x, rows, w->I, column);
     if (w->panels->convert) convert_rows(w, share, rows, x);
     for (int i = 0; i < 2; i++) {
-        const char *weights = d->input_panels + (size_t)parts[i].panel * panels->bytes;
+        const char *weights = d->input_panels[share->stage] + (size_t)parts[i].panel * panels->bytes;
         float *to = projected + (parts[i].panel - share->panel0) * apart + (ptrdiff_t)first * parts[i].vectors * lanes;
         if (parts[i].count == 0) continue;
         if (one_hot)
             sli_one_hot_lines(parts[i].vectors * lanes, parts[i].count, weights, panels->bytes, column, rows, to,
                               apart);
         else
-            multiply(w, parts[i].vectors, parts[i].count, weights, x, rows, to, apart);
+            multiply(w, parts[i].vectors, parts[i].count, weights, panels->bytes, x, rows, to, apart);
     }
 }
 

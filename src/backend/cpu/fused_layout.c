@@ -3,12 +3,27 @@
 #include "backend/cpu/fused.h"
 #include "cell/lstm.h"
 
-int sli_fused_width(const sli_problem *p) {
-    return p->op == SLI_OP_RNN ? 1 : 4;
+int sli_fused_stages(const sli_problem *p) {
+    return p->reset_before ? 2 : 1;
 }
 
-int sli_fused_recurrent_block(const sli_problem *p) {
+int sli_fused_stage_gate(const sli_problem *p, int stage) {
+    (void)p;
+    return stage == 0 ? 0 : 2;
+}
+
+int sli_fused_stage_gates(const sli_problem *p, int stage) {
+    if (!p->reset_before) return sli_op_gates(p->op);
+    return stage == 0 ? 2 : 1;
+}
+
+int sli_fused_stage_block(const sli_problem *p, int stage) {
+    if (p->reset_before) return stage == 0 ? 0 : 1;
     return p->op == SLI_OP_GRU ? 1 : 0;
+}
+
+int sli_fused_width(const sli_problem *p) {
+    return p->op == SLI_OP_RNN ? 1 : p->reset_before ? 3 : 4;
 }
 
 bool sli_fused_masked(const sli_problem *p) {
@@ -19,44 +34,41 @@ bool sli_fused_repeats(const sli_problem *p) {
     return p->masked_repeat && sli_fused_masked(p);
 }
 
-/* dz of GRU: n r z s. */
+/* dz of GRU: n r z s, or, with reset before the product, n r z. */
 void sli_fused_input_gates(const sli_problem *p, sli_gates gates[2]) {
     const bool gru = p->op == SLI_OP_GRU;
     gates[0] = gru ? (sli_gates){.from = 1, .to = 0, .count = 2} : (sli_gates){.count = sli_op_gates(p->op)};
     gates[1] = gru ? (sli_gates){.from = 0, .to = 2, .count = 1} : (sli_gates){0};
 }
 
-/* Panels of `vectors` vectors of consecutive units. */
-static sli_fused_panels panels_of_units(int units, int k, const sli_panel_ops *ops) {
+/* Three or four gates fill a panel; of fewer, several groups of units. */
+static sli_fused_panels panels_of(int units, int gates, int k, const sli_panel_ops *ops) {
     enum { VECTORS = 4 };
-    const int vectors = (units + ops->lanes - 1) / ops->lanes;
-    sli_fused_panels at = {.k = k, .vectors = VECTORS, .count = vectors / VECTORS, .tail = vectors % VECTORS};
-    at.units = VECTORS * ops->lanes;
-    at.bytes = ops->panel_bytes(k, VECTORS);
+    const int groups = (units + ops->lanes - 1) / ops->lanes, side = VECTORS / gates, rest = groups % side;
+    sli_fused_panels at = {.k = k, .gates = gates, .all = units, .vectors = side * gates, .count = groups / side};
+    at.tail = rest * gates;
+    at.units = side * ops->lanes;
+    at.tail_units = rest * ops->lanes;
+    at.bytes = ops->panel_bytes(k, at.vectors);
     at.tail_bytes = at.tail ? ops->panel_bytes(k, at.tail) : 0;
     return at;
 }
 
-static sli_fused_panels gates_panels(const sli_problem *p, const sli_panel_ops *ops, int k) {
-    const int gates = sli_op_gates(p->op), h = p->units;
-    if (gates == 1) return panels_of_units(h, k, ops);
-    return (sli_fused_panels){.k = k,
-                              .vectors = gates,
-                              .count = (h + ops->lanes - 1) / ops->lanes,
-                              .units = ops->lanes,
-                              .bytes = ops->panel_bytes(k, gates)};
+sli_fused_panels sli_fused_forward_panels(const sli_problem *p, const sli_panel_ops *ops, int stage) {
+    return panels_of(p->units, sli_fused_stage_gates(p, stage), p->units, ops);
 }
 
-sli_fused_panels sli_fused_forward_panels(const sli_problem *p, const sli_panel_ops *ops) {
-    return gates_panels(p, ops, p->units);
+sli_fused_panels sli_fused_input_panels(const sli_problem *p, const sli_panel_ops *ops, int stage) {
+    return panels_of(p->units, sli_fused_stage_gates(p, stage), p->inputs, ops);
 }
 
-sli_fused_panels sli_fused_input_panels(const sli_problem *p, const sli_panel_ops *ops) {
-    return gates_panels(p, ops, p->inputs);
+/* In the opposite order. */
+sli_fused_panels sli_fused_backward_panels(const sli_problem *p, const sli_panel_ops *ops, int stage) {
+    return panels_of(p->units, 1, sli_fused_stage_gates(p, sli_fused_stages(p) - 1 - stage) * p->units, ops);
 }
 
-sli_fused_panels sli_fused_backward_panels(const sli_problem *p, const sli_panel_ops *ops) {
-    return panels_of_units(p->units, sli_op_gates(p->op) * p->units, ops);
+size_t sli_fused_panels_bytes(const sli_fused_panels *panels) {
+    return (size_t)panels->count * panels->bytes + panels->tail_bytes;
 }
 
 /* The next place of `floats` floats; moves *end behind it. */
@@ -94,7 +106,8 @@ sli_fused_saved sli_fused_saved_of(const sli_problem *p, const sli_panel_ops *op
 /* Of bf16, an odd number of lines, to spread over the sets of L1. */
 sli_fused_dz sli_fused_dz_of(const sli_problem *p, const sli_panel_ops *ops) {
     enum { LINE = 32, BLOCK = 32 };
-    const int width = sli_fused_width(p) * p->units, multiplied = sli_op_gates(p->op) * p->units;
+    const int last = sli_fused_stages(p) - 1, width = sli_fused_width(p) * p->units;
+    const int multiplied = sli_fused_backward_panels(p, ops, last).k;
     if (!ops->halves) return (sli_fused_dz){.ld = width};
     const int zeros = (BLOCK - multiplied % BLOCK) % BLOCK;
     return (sli_fused_dz){.halves = true, .ld = ((width + zeros + LINE - 1) / LINE | 1) * LINE, .zeros = zeros};
@@ -120,6 +133,8 @@ sli_fused_scratch sli_fused_scratch_of(const sli_problem *p, const sli_panel_ops
     at.drop = place(&at.total, p->train && p->recurrent_dropout > 0 ? state : 0);
     at.fresh_h = place(&at.total, p->train && p->zoneout_h > 0 ? state : 0);
     at.fresh_c = place(&at.total, p->train && p->zoneout_c > 0 ? state : 0);
+    at.update = place(&at.total, p->reset_before && !backward ? state : 0);
+    at.reset = place(&at.total, !p->reset_before ? 0 : backward ? (size_t)chunk * state : state);
     at.valid_from = place(&at.total, sli_fused_repeats(p) ? (size_t)p->batch : 0);
     const size_t rows = sli_fused_masked(p) ? (size_t)chunk * (size_t)p->batch : 0;
     at.place = place(&at.total, rows);
@@ -132,19 +147,18 @@ sli_fused_scratch sli_fused_scratch_of(const sli_problem *p, const sli_panel_ops
     return at;
 }
 
-static size_t panels_bytes(const sli_fused_panels *panels) {
-    return (size_t)panels->count * panels->bytes + panels->tail_bytes;
-}
-
 sli_fused_packed sli_fused_packed_of(const sli_problem *p, const sli_panel_ops *ops) {
-    const sli_fused_panels forward = sli_fused_forward_panels(p, ops), backward = sli_fused_backward_panels(p, ops);
-    const sli_fused_panels inputs = sli_fused_input_panels(p, ops);
     sli_fused_packed at = {0};
-    at.forward = 0;
-    at.inputs = sli_round_up(panels_bytes(&forward), SLI_ALIGN);
-    at.backward = at.inputs + sli_round_up(panels_bytes(&inputs), SLI_ALIGN);
-    at.bias = at.backward + (p->train ? sli_round_up(panels_bytes(&backward), SLI_ALIGN) : 0);
-    at.total = at.bias;
+    for (int stage = 0; stage < sli_fused_stages(p); stage++) {
+        const sli_fused_panels forward = sli_fused_forward_panels(p, ops, stage);
+        const sli_fused_panels inputs = sli_fused_input_panels(p, ops, stage);
+        const sli_fused_panels backward = sli_fused_backward_panels(p, ops, stage);
+        at.forward[stage] = at.total;
+        at.inputs[stage] = at.forward[stage] + sli_round_up(sli_fused_panels_bytes(&forward), SLI_ALIGN);
+        at.backward[stage] = at.inputs[stage] + sli_round_up(sli_fused_panels_bytes(&inputs), SLI_ALIGN);
+        at.total = at.backward[stage] + (p->train ? sli_round_up(sli_fused_panels_bytes(&backward), SLI_ALIGN) : 0);
+    }
+    at.bias = at.total;
     place(&at.total, (size_t)sli_fused_width(p) * (size_t)p->units);
     return at;
 }
@@ -183,6 +197,8 @@ static void place_scratch(const sli_fused_work *w, sli_fused_direction *d, int i
     d->drop = w->rdrop ? (float *)(base + at.drop) : NULL;
     d->fresh_h = w->call->training && w->p->zoneout_h > 0 ? (float *)(base + at.fresh_h) : NULL;
     d->fresh_c = w->call->training && w->p->zoneout_c > 0 ? (float *)(base + at.fresh_c) : NULL;
+    d->update = (float *)(base + at.update);
+    d->reset = (float *)(base + at.reset);
     d->valid_from = w->repeat ? (int32_t *)(void *)(base + at.valid_from) : NULL;
     d->place = w->mask ? (int32_t *)(void *)(base + at.place) : NULL;
     d->x_valid = (float *)(base + at.x);
@@ -231,9 +247,11 @@ static sli_fused_direction direction_of(const sli_fused_work *w, int index, bool
     d.ld_y = aside ? 2 * w->H : w->H;
     d.y = (float *)call->out[y] + column;
     if (backward && call->d_out[y]) d.dy = (const float *)call->d_out[y] + column;
-    d.forward_panels = packed + at.forward;
-    d.backward_panels = packed + at.backward;
-    d.input_panels = packed + at.inputs;
+    for (int stage = 0; stage < w->stages; stage++) {
+        d.forward_panels[stage] = packed + at.forward[stage];
+        d.backward_panels[stage] = packed + at.backward[stage];
+        d.input_panels[stage] = packed + at.inputs[stage];
+    }
     d.bias = (const float *)(const void *)(packed + at.bias);
     d.peephole = call->param[index * SLI_PART_PARAMS + SLI_RNN_PEEPHOLE];
     if (w->keep) place_saved(w, &d, index);
@@ -245,19 +263,45 @@ static sli_fused_direction direction_of(const sli_fused_work *w, int index, bool
     return d;
 }
 
+/* The panels of all stages, as if they were of one product: as many as the stage with the fewest has. */
+static sli_fused_panels together(const sli_problem *p, const sli_panel_ops *ops,
+                                 sli_fused_panels (*of)(const sli_problem *, const sli_panel_ops *, int)) {
+    sli_fused_panels sum = of(p, ops, 0);
+    size_t bytes = sli_fused_panels_bytes(&sum);
+    double products = (double)sli_fused_all_panels(&sum) * sum.vectors * sum.k;
+    int count = sli_fused_all_panels(&sum);
+    if (sli_fused_stages(p) == 1) {
+        sum.bytes = sum.count ? sum.bytes : sum.tail_bytes;
+        sum.count = count;
+        return sum;
+    }
+    for (int stage = 1; stage < sli_fused_stages(p); stage++) {
+        const sli_fused_panels more = of(p, ops, stage);
+        const int panels = sli_fused_all_panels(&more);
+        bytes += sli_fused_panels_bytes(&more);
+        products += (double)panels * more.vectors * more.k;
+        if (panels < count) count = panels;
+    }
+    sum.count = count;
+    sum.vectors = (int)(products / ((double)count * sum.k) + 0.5);
+    sum.bytes = bytes / (size_t)(count > 0 ? count : 1);
+    return sum;
+}
+
 sli_fused_split sli_fused_shares(const sli_problem *p, const sli_panel_ops *ops, const sli_cpu_machine *machine,
                                  bool backward) {
-    const sli_fused_panels panels = backward ? sli_fused_backward_panels(p, ops) : sli_fused_forward_panels(p, ops);
-    const sli_fused_panels inputs = sli_fused_input_panels(p, ops);
+    const sli_fused_panels panels = together(p, ops, backward ? sli_fused_backward_panels : sli_fused_forward_panels);
+    const sli_fused_panels inputs = together(p, ops, sli_fused_input_panels);
     const sli_fused_shape shape = {.directions = sli_problem_directions(p),
                                    .batch = p->batch,
                                    .steps = sli_chunk_steps(p->batch, p->steps),
-                                   .panels = panels.count + (panels.tail > 0),
+                                   .stages = sli_fused_stages(p),
+                                   .panels = panels.count,
                                    .columns = panels.vectors * ops->lanes,
                                    .k = panels.k,
-                                   .panel_bytes = panels.count ? panels.bytes : panels.tail_bytes,
+                                   .panel_bytes = panels.bytes,
                                    .inputs = backward ? 0 : p->inputs,
-                                   .input_panel_bytes = inputs.count ? inputs.bytes : inputs.tail_bytes,
+                                   .input_panel_bytes = inputs.bytes,
                                    .input_rows = sli_fused_input_rows(p, ops),
                                    .speed = ops->speed,
                                    .op = p->op,
@@ -281,12 +325,18 @@ sli_cpu_machine sli_fused_machine(const sli_call *call) {
 static sli_fused_split split_of(const sli_fused_work *w, const sli_cpu *cpu, bool backward) {
     const sli_cpu_machine machine = sli_fused_machine(w->call);
     if (!cpu->split) return sli_fused_shares(w->p, w->panels, &machine, backward);
-    const sli_fused_panels *panels = backward ? &w->backward : &w->forward;
     sli_fused_split split = *cpu->split; /* as far as there is something to share */
     split.directions = least(split.directions, w->directions);
     split.rows = least(split.rows, w->B);
-    split.units = least(split.units, panels->count + (panels->tail > 0));
+    for (int stage = 0; stage < w->stages; stage++)
+        split.units = least(split.units, sli_fused_all_panels(&(backward ? w->backward : w->forward)[stage]));
     return split;
+}
+
+static const sli_fused_cell *cell_of(const sli_fused_work *w) {
+    const sli_fused_ops *ops = w->ops->fused;
+    if (w->p->op == SLI_OP_RNN) return &ops->rnn;
+    return w->lstm ? &ops->lstm : w->p->reset_before ? &ops->gru_before : &ops->gru;
 }
 
 sli_fused_work sli_fused_begin(const sli_call *call, bool backward) {
@@ -299,6 +349,7 @@ sli_fused_work sli_fused_begin(const sli_call *call, bool backward) {
     w.H = p->units;
     w.W = sli_fused_width(p);
     w.directions = sli_problem_directions(p);
+    w.stages = sli_fused_stages(p);
     w.lstm = p->op == SLI_OP_LSTM;
     w.keep = p->train;
     w.mask = sli_fused_masked(p);
@@ -306,9 +357,11 @@ sli_fused_work sli_fused_begin(const sli_call *call, bool backward) {
     w.rdrop = call->training && p->recurrent_dropout > 0;
     w.options = (p->peephole ? CELL_PEEPHOLE : 0u) | (p->cell_clip > 0 ? CELL_CLIP : 0u) |
                 (p->zoneout_h > 0 ? CELL_ZONEOUT_H : 0u) | (p->zoneout_c > 0 ? CELL_ZONEOUT_C : 0u);
-    w.cell = w.lstm ? &w.ops->fused->lstm : p->op == SLI_OP_GRU ? &w.ops->fused->gru : &w.ops->fused->rnn;
-    w.forward = sli_fused_forward_panels(p, w.panels);
-    w.backward = sli_fused_backward_panels(p, w.panels);
+    w.cell = cell_of(&w);
+    for (int stage = 0; stage < w.stages; stage++) {
+        w.forward[stage] = sli_fused_forward_panels(p, w.panels, stage);
+        w.backward[stage] = sli_fused_backward_panels(p, w.panels, stage);
+    }
     w.kept = sli_fused_kept_of(p, w.panels);
     w.dz = sli_fused_dz_of(p, w.panels);
     w.operand_bytes = sli_fused_operand_bytes(p, w.panels);

@@ -38,15 +38,15 @@ typedef struct group {
 /* The groups of a share: of as many panels as a tile takes, the tail as the last one of its own. */
 typedef struct groups {
     const sli_fused_panels *panels;
-    int lanes, first, full; /* full: panels of the share without the tail */
-    int size, count;        /* panels of a group; groups, that of the tail included */
+    int first, full; /* full: panels of the share without the tail */
+    int size, count; /* panels of a group; groups, that of the tail included */
 } groups;
 
 static groups groups_of(const sli_fused_work *w, const sli_fused_panels *panels, const sli_fused_share *share,
                         int rows) {
     const int lanes = w->panels->lanes, near = NEAR / (rows * panels->vectors * lanes);
     const int tail = share->panel1 > panels->count;
-    groups g = {.panels = panels, .lanes = lanes, .first = share->panel0};
+    groups g = {.panels = panels, .first = share->panel0};
     g.full = share->panel1 - tail - share->panel0;
     g.size = near < 1 ? 1 : near < w->panels->panels ? near : w->panels->panels;
     g.count = (g.full + g.size - 1) / g.size + tail;
@@ -56,7 +56,7 @@ static groups groups_of(const sli_fused_work *w, const sli_fused_panels *panels,
 static group group_of(const groups *g, int index) {
     const sli_fused_panels *panels = g->panels;
     const int at = index * g->size, left = g->full - at, count = left < g->size ? left : g->size;
-    if (left <= 0) return (group){panels->count, 1, panels->tail, panels->tail * g->lanes};
+    if (left <= 0) return (group){panels->count, 1, panels->tail, panels->tail_units};
     return (group){g->first + at, count, panels->vectors, count * panels->units};
 }
 
@@ -91,7 +91,7 @@ void sli_fused_products(const sli_fused_work *w, const sli_fused_panels *panels,
                                       .at = rows->at,
                                       .rows = rows->count,
                                       .first = first,
-                                      .last = end < w->H ? end : w->H,
+                                      .last = end < panels->all ? end : panels->all,
                                       .tile = tile,
                                       .in = projected_of(share, rows, at.panel, at.vectors * w->panels->lanes),
                                       .in_panel = share->projected_panel,

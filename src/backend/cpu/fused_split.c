@@ -28,7 +28,7 @@ static double split_seconds(const sli_fused_shape *s, const sli_fused_split *way
                                      .all_bytes = (double)s->directions * s->panels * (double)s->panel_bytes,
                                      .speed = s->speed};
     const double cells = sli_cost_cell(&s->machine, s->op, s->backward) * directions * rows * units;
-    const double barrier = way->units > 1 ? sli_cost_barrier(&s->machine, threads) : 0;
+    const double barrier = way->units > 1 ? s->stages * sli_cost_barrier(&s->machine, threads) : 0;
     return sli_cost_step(&s->machine, &weights) + input_seconds(s, threads, directions, rows, panels) + cells +
            directions * sli_cost_entry(&s->machine, s->backward) + barrier +
            sli_cost_team(&s->machine, threads) / (s->steps > 0 ? s->steps : 1);

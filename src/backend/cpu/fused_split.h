@@ -8,6 +8,7 @@
 
 typedef struct sli_fused_shape {
     int directions, batch, steps; /* steps: that a team takes at a time */
+    int stages;                   /* products of a step, one after the other */
     int panels, columns, k;       /* of one product: panels of so many columns, summed over k */
     size_t panel_bytes;
     int inputs; /* W x comes first, of as many panels, summed over so many; 0: it does not */
@@ -22,7 +23,7 @@ typedef struct sli_fused_shape {
 
 /* directions * rows * units threads: some take one direction, then groups of rows, then groups of panels. */
 typedef struct sli_fused_split {
-    int directions, rows, units; /* groups; units > 1: one barrier a step */
+    int directions, rows, units; /* groups; units > 1: a barrier a stage of a step */
     double seconds;              /* predicted, of one step of all directions */
     double others;               /* of the best of the other ways; 0: there is none */
 } sli_fused_split;

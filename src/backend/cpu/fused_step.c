@@ -12,24 +12,30 @@ static int rows_before(const sli_fused_work *w, int row) {
     return before;
 }
 
-/* Forward. */
+/* Forward: of each direction and group of rows W x of all stages. */
 static void place_projected(const sli_fused_work *w, const sli_fused_panels *panels, int member, int row,
                             sli_fused_share *share) {
-    const size_t count = (size_t)(panels->count + (panels->tail > 0));
     const size_t columns = (size_t)(panels->vectors * w->panels->lanes), steps = (size_t)w->input_steps;
+    size_t all = 0, before = 0; /* floats of a row of W x */
+    for (int stage = 0; stage < w->stages; stage++) {
+        if (stage == share->stage) before = all;
+        all += sli_fused_projected_floats(&w->inputs[stage], w->panels);
+    }
     share->x_operands = w->x_operands + (size_t)member * w->x_operand_bytes;
     share->projected_panel = (ptrdiff_t)(steps * (size_t)share->rows * columns);
     for (size_t k = 0; k < (size_t)w->directions; k++)
-        share->projected[k] = w->projected +
-                              steps * columns * count * (k * (size_t)w->B + (size_t)rows_before(w, row)) +
-                              share->panel0 * share->projected_panel;
+        share->projected[k] =
+            w->projected +
+            steps * (all * (k * (size_t)w->B + (size_t)rows_before(w, row)) + before * (size_t)share->rows) +
+            share->panel0 * share->projected_panel;
 }
 
-sli_fused_share sli_fused_share_of(const sli_fused_work *w, const sli_fused_panels *panels, int member) {
+sli_fused_share sli_fused_share_of(const sli_fused_work *w, const sli_fused_panels *all, int stage, int member) {
     const sli_fused_split *split = &w->split;
+    const sli_fused_panels *panels = &all[stage];
     const int unit = member % split->units, row = member / split->units % split->rows;
-    const int direction = member / (split->units * split->rows), count = panels->count + (panels->tail > 0);
-    sli_fused_share share = {.row_step = w->mask ? split->rows : 1};
+    const int direction = member / (split->units * split->rows), count = sli_fused_all_panels(panels);
+    sli_fused_share share = {.stage = stage, .row_step = w->mask ? split->rows : 1};
     share.direction0 = split->directions == 1 ? 0 : direction;
     share.direction1 = split->directions == 1 ? w->directions : direction + 1;
     const int first = (int)((long)w->B * row / split->rows), end = (int)((long)w->B * (row + 1) / split->rows);
@@ -38,7 +44,7 @@ sli_fused_share sli_fused_share_of(const sli_fused_work *w, const sli_fused_pane
     share.panel0 = (int)((long)count * unit / split->units);
     share.panel1 = (int)((long)count * (unit + 1) / split->units);
     share.unit0 = share.panel0 * panels->units;
-    share.unit1 = share.panel1 == count ? w->H : share.panel1 * panels->units;
+    share.unit1 = share.panel1 == count ? panels->all : share.panel1 * panels->units;
     share.operands = w->operands + (size_t)member * w->operand_bytes;
     if (w->projected) place_projected(w, panels, member, row, &share);
     return share;
@@ -90,7 +96,8 @@ static bool streams(const sli_fused_work *w, const sli_fused_direction *d) {
     enum { LEAST = 4 << 20 };
     const int line = w->ops->fused->streams;
     const size_t numbers = (size_t)w->T * (size_t)w->B * (size_t)w->kept.ld;
-    if (line == 0 || (uintptr_t)d->gates % SLI_ALIGN != 0) return false;
+    const bool apart = w->kept.halves && w->stages > 1; /* gates that share a line come one after the other */
+    if (line == 0 || (uintptr_t)d->gates % SLI_ALIGN != 0 || apart) return false;
     return w->kept.halves ? numbers * sizeof(uint16_t) >= LEAST : w->H % line == 0 && numbers * sizeof(float) >= LEAST;
 }
 
@@ -109,6 +116,8 @@ sli_cell_step sli_fused_every_step(const sli_fused_work *w, const sli_fused_dire
     s.zone_c = (float)p->zoneout_c;
     s.fresh_h = d->fresh_h;
     s.fresh_c = d->fresh_c;
+    s.update = d->update;
+    s.reset = d->reset;
     return s;
 }
 
@@ -122,6 +131,8 @@ void sli_fused_enter_step(const sli_fused_work *w, const sli_fused_direction *d,
         s->c_prev = sli_fused_c_before(w, d, t);
         s->c = sli_fused_c_at(w, d, t);
     }
+    s->multiplied = d->dropped ? d->dropped + (size_t)t * sli_fused_state(w) : s->h_prev;
+    s->ld_multiplied = d->dropped ? w->H : s->ld_h_prev;
     s->v = d->v ? d->v + (size_t)t * sli_fused_state(w) : NULL;
 }
 

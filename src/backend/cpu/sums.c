@@ -101,8 +101,13 @@ static sli_gemm recurrent_product(const sli_sums *s, sli_gates g, int first, int
     return product;
 }
 
-static sli_job recurrent_job(const sli_sums *s, sli_gates g) {
+static sli_job recurrent_job(const sli_sums *s, int i) {
+    const sli_gates g = s->recurrent[i];
     sli_job job = {.parts = 1};
+    if (i > 0 && s->h_reset) {
+        job.part[0] = recurrent_product(s, g, 0, rows(s), s->h_reset, s->call->problem.units);
+        return job;
+    }
     if (!s->h_edge) {
         job.part[0] = recurrent_product(s, g, 0, rows(s), s->h_rest, s->ld_h_rest);
         return job;
@@ -143,24 +148,24 @@ static sli_job *add_job(job_list *list, sli_job job) {
     return &list->jobs[list->count++];
 }
 
+/* The jobs of input[i] and recurrent[i], one after the other: of the same gates they pack dz once. */
+static void add_gates(const sli_sums *s, job_list *list, int i, bool kernel, bool recurrent) {
+    const sli_gates of_input = s->input[i], of_recurrent = s->recurrent[i];
+    const bool same = of_input.count == of_recurrent.count && of_input.from == of_recurrent.from;
+    float *bias = d_param(s, SLI_RNN_BIAS), *recurrent_bias = d_param(s, SLI_RNN_RECURRENT_BIAS);
+    sli_job *in = kernel && of_input.count > 0 ? add_job(list, kernel_job(s, of_input)) : NULL;
+    sli_job *back = recurrent && of_recurrent.count > 0 ? add_job(list, recurrent_job(s, i)) : NULL;
+    if (same && in && back) in->same_a = back->parts == 1 && back->part[0].k == rows(s);
+    if (same && of_input.count > 0) add_bias(s, list, in ? in : back, of_input, bias, recurrent_bias);
+    if (!same && of_input.count > 0) add_bias(s, list, in, of_input, bias, NULL);
+    if (!same && of_recurrent.count > 0) add_bias(s, list, back, of_recurrent, recurrent_bias, NULL);
+}
+
 void sli_sums_backward(const sli_sums *s) {
     job_list list = {.count = 0};
-    float *bias = d_param(s, SLI_RNN_BIAS), *recurrent_bias = d_param(s, SLI_RNN_RECURRENT_BIAS);
-    const bool same = s->input[0].count == s->recurrent[0].count && s->input[0].from == s->recurrent[0].from;
     const bool kernel = d_param(s, SLI_RNN_KERNEL) && !sli_one_hot_kernel(s), recurrent = d_param(s, SLI_RNN_RECURRENT);
-    sli_job *of_kernel = NULL, *of_recurrent = NULL;
     if (s->dx) add_job(&list, input_job(s));
-    for (int i = 0; i < 2 && s->input[i].count > 0; i++) {
-        of_kernel = kernel ? add_job(&list, kernel_job(s, s->input[i])) : NULL;
-        if (!same) add_bias(s, &list, of_kernel, s->input[i], bias, NULL);
-    }
-    for (int i = 0; i < 2 && s->recurrent[i].count > 0; i++) {
-        of_recurrent = recurrent ? add_job(&list, recurrent_job(s, s->recurrent[i])) : NULL;
-        if (!same) add_bias(s, &list, of_recurrent, s->recurrent[i], recurrent_bias, NULL);
-    }
-    if (same && of_kernel && of_recurrent)
-        of_kernel->same_a = of_recurrent->parts == 1 && of_recurrent->part[0].k == rows(s);
-    if (same) add_bias(s, &list, of_kernel ? of_kernel : of_recurrent, s->input[0], bias, recurrent_bias);
+    for (int i = 0; i < 2; i++) add_gates(s, &list, i, kernel, recurrent);
     sli_cpu_jobs(s->call, list.jobs, list.count);
 }
 

@@ -9,7 +9,8 @@
 
 /* One time step of one direction of a layer. Pointers are to row 0 and unit 0; [B][H] where no stride is named.
  * Blocks of a row of gates:  forward  LSTM i f g o   GRU r z n s   RNN q       s = R_n h' + b'_n
- * and of dz:                          LSTM i f g o   GRU n r z s   RNN z       so that what R multiplies lies side by side */
+ * and of dz:                          LSTM i f g o   GRU n r z s   RNN z       so that what R multiplies lies side by side
+ * GRU with reset before the product has no s. */
 typedef struct sli_cell_step {
     int units;         /* H */
     int act, gate_act; /* CELL_ACT_* */
@@ -20,13 +21,17 @@ typedef struct sli_cell_step {
     /* instead of gates: f16, the blocks of as many units as a vector has side by side, rows on lines of memory */
     uint16_t *gates_half;
     ptrdiff_t ld_gates;
-    const float *bias; /* [4H] or [H]: all that is added to the pre-activations; GRU r z n s */
+    const float *bias; /* [4H] or [H]: all that is added to the pre-activations; GRU r z n s, or, reset before, r z n */
     const float *h_prev;
     ptrdiff_t ld_h_prev;
     float *h; /* = */
     ptrdiff_t ld_h;
     float *y; /* = h; NULL where h is y */
     ptrdiff_t ld_y;
+    const float *multiplied; /* d h', what R multiplies in this step */
+    ptrdiff_t ld_multiplied;
+    float *update;     /* GRU, reset before, forward: u_z + s_z, from the first stage to the second */
+    float *reset;      /* the same: r d h', which R_n multiplies; backward: [][H] = it again, rows as in dz */
     float *dropped;    /* = drop h, what the next step multiplies; NULL without recurrent dropout */
     const float *drop; /* 0 or 1/(1-p) */
     const float *c_prev;
@@ -59,13 +64,17 @@ typedef struct sli_cell_share {
     int vectors;
 } sli_cell_share;
 
+/* Of two products in a step: `first` is on the tiles of the first one, `forward` on those of the last; backward `second` is on the tiles
+ * of that before the last, after `backward`. */
 typedef struct sli_fused_cell {
     void (*forward)(const sli_cell_step *step, const sli_cell_share *share);
     void (*backward)(const sli_cell_step *step, const sli_cell_share *share);
+    void (*first)(const sli_cell_step *step, const sli_cell_share *share);
+    void (*second)(const sli_cell_step *step, const sli_cell_share *share);
 } sli_fused_cell;
 
 typedef struct sli_fused_ops {
-    sli_fused_cell lstm, gru, rnn;
+    sli_fused_cell lstm, gru, gru_before, rnn;
     int streams;            /* gates of which so many floats fill a line may be written past the caches; 0: none */
     void (*streamed)(void); /* after steps with `stream`, before others read gates */
     /* dh = (add: +=) d tile, with d = drop or 1: what came back through R, tile of [panels][rows][vectors * lanes] units */

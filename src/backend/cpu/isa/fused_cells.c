@@ -254,6 +254,68 @@ VF_INLINE void gru_cell_back(const int kind, const sli_cell_step *s, int row, in
     store(s->dh + i, r.dh_prev, n);
 }
 
+/* Reset before the product, first stage, of r and z: r, and what R_n multiplies. */
+VF_INLINE void gru_first_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z,
+                              const float *x, int n) {
+    const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
+    const float *b = s->bias + u;
+    const vf reset = cell_gru_reset(kind != ANY ? SIGMOID(kind) : s->gate_act, vf_load(z) + vf_load(x) + load(b, n));
+    if (s->keep) keep_gate(s, 3, at, 0, u, reset, n);
+    store(s->update + i, vf_load(z + VL) + vf_load(x + VL) + load(b + s->units, n), n);
+    store(s->reset + i, reset * load(s->multiplied + row * s->ld_multiplied + u, n), n);
+}
+
+/* Second stage, of n. */
+VF_INLINE void gru_before_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z,
+                               const float *x, int n) {
+    const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
+    const vf zero = vf_set(0.0f), h_prev = load(s->h_prev + row * s->ld_h_prev + u, n);
+    const cell_gru_pre pre = {zero, load(s->update + i, n), vf_load(x) + load(s->bias + 2 * s->units + u, n),
+                              vf_load(z)};
+    const cell_gru_forward_result r = kind != ANY ? cell_gru_forward(CELL_RESET_BEFORE, TANH(kind), SIGMOID(kind), pre,
+                                                                     h_prev, (cell_gru_args){.zone_h = zero})
+                                                  : cell_gru_forward(CELL_RESET_BEFORE | CELL_ZONEOUT_H, s->act,
+                                                                     s->gate_act, pre, h_prev, gru_args(s, i, n));
+    if (s->keep) {
+        keep_gate(s, 3, at, 1, u, r.gates.z, n);
+        keep_gate(s, 3, at, 2, u, r.gates.n, n);
+    }
+    store_h(s, row, u, i, r.h, n);
+}
+
+/* Up to the gradient of s_n, which is that of n; that of r, 0 as yet, is read beside it. */
+VF_INLINE void gru_before_cell_back(const int kind, const sli_cell_step *s, int row, int at, int u, int n) {
+    const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
+    const int H = s->units;
+    const ptrdiff_t dz = at * s->ld_dz + u;
+    const vf zero = vf_set(0.0f), h_prev = load(s->h_prev + row * s->ld_h_prev + u, n);
+    const vf dh = gradient_of_h(s, row, u, i, n);
+    const cell_gru_gates gates = {zero, kept_gate(s, 3, at, 1, u, n), kept_gate(s, 3, at, 2, u, n)};
+    const cell_gru_backward_result r = kind != ANY
+                                           ? cell_gru_backward(CELL_RESET_BEFORE, TANH(kind), SIGMOID(kind), gates,
+                                                               zero, h_prev, dh, (cell_gru_args){.zone_h = dh})
+                                           : cell_gru_backward(CELL_RESET_BEFORE | CELL_ZONEOUT_H, s->act, s->gate_act,
+                                                               gates, zero, h_prev, dh, gru_args(s, i, n));
+    store_dz(s, dz, r.dz.n, n);
+    store_dz(s, dz + H, r.dz.r, n);
+    store_dz(s, dz + 2 * H, r.dz.z, n);
+    store(s->dh + i, r.dh_prev, n);
+}
+
+/* e = R_n^T ds_n: the gradient of r, and what comes back to h' by r d h'. */
+VF_INLINE void gru_second_cell_back(const int kind, const sli_cell_step *s, int row, int at, int u, const float *e,
+                                    int n) {
+    const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
+    const vf reset = kept_gate(s, 3, at, 0, u, n), dropped = load(s->multiplied + row * s->ld_multiplied + u, n);
+    const cell_gru_reset_backward_result r =
+        cell_gru_reset_backward(kind != ANY ? SIGMOID(kind) : s->gate_act, reset, vf_load(e), dropped);
+    vf d_h = r.d_dropped;
+    if (s->drop) d_h *= load(s->drop + i, n);
+    store_dz(s, at * s->ld_dz + s->units + u, r.dz_r, n);
+    store(s->reset + at * s->units + u, reset * dropped, n);
+    store(s->dh + i, load(s->dh + i, n) + d_h, n);
+}
+
 /* ---------------------------------------------------------------------------------------------------------- RNN -- */
 VF_INLINE cell_rnn_args rnn_args(const sli_cell_step *s, size_t i, int n) {
     return (cell_rnn_args){.zone_h = zone(s->fresh_h, s->options & CELL_ZONEOUT_H ? s->zone_h : 0.0f, i, n)};
@@ -282,17 +344,17 @@ VF_INLINE void rnn_cell_back(const int kind, const sli_cell_step *s, int row, in
 }
 
 /* -------------------------------------------------------------------------------------------------------- loops -- */
-/* Forward: panels of VL units that have `gates` vectors each, or, of one gate, of `vectors` vectors of units. */
-#define FORWARD(cell, kind, gates)                                                                           \
-    for (int u0 = share->first, step = gates > 1 ? VL : share->vectors * VL; u0 < share->last; u0 += step) { \
-        const float *x = share->in + (ptrdiff_t)((u0 - share->first) / step) * share->in_panel;              \
-        for (int r = 0; r < share->rows; r++)                                                                \
-            for (int u = u0; u < u0 + step; u += VL, tile += (gates)*VL, x += (gates)*VL) {                  \
-                if (u + VL <= share->last)                                                                   \
-                    cell(kind, s, share->row[r], share->at[r], u, tile, x, VL);                              \
-                else if (u < share->last)                                                                    \
-                    cell(kind, s, share->row[r], share->at[r], u, tile, x, share->last - u);                 \
-            }                                                                                                \
+/* Forward: panels of `vectors` vectors, `gates` of each VL units side by side. */
+#define FORWARD(cell, kind, gates)                                                                  \
+    for (int u0 = share->first, step = share->vectors / gates * VL; u0 < share->last; u0 += step) { \
+        const float *x = share->in + (ptrdiff_t)((u0 - share->first) / step) * share->in_panel;     \
+        for (int r = 0; r < share->rows; r++)                                                       \
+            for (int u = u0; u < u0 + step; u += VL, tile += (gates)*VL, x += (gates)*VL) {         \
+                if (u + VL <= share->last)                                                          \
+                    cell(kind, s, share->row[r], share->at[r], u, tile, x, VL);                     \
+                else if (u < share->last)                                                           \
+                    cell(kind, s, share->row[r], share->at[r], u, tile, x, share->last - u);        \
+            }                                                                                       \
     }
 #define BACKWARD(cell, kind)                                                                      \
     for (int r = 0; r < share->rows; r++) {                                                       \
@@ -331,9 +393,45 @@ VF_INLINE void rnn_cell_back(const int kind, const sli_cell_step *s, int row, in
             BACKWARD(name##_cell_back, ANY)                                            \
         }                                                                              \
     }
+#define GRU_BEFORE_CELLS(kind) FORWARD(gru_before_cell, kind, 1)
 CELL(lstm, 4, LSTM_CELLS)
 CELL(gru, 3, GRU_CELLS)
+CELL(gru_before, 1, GRU_BEFORE_CELLS)
 CELL(rnn, 1, RNN_CELLS)
+
+static void gru_first(const sli_cell_step *s, const sli_cell_share *share) {
+    float *tile = share->tile;
+    switch (kind_of(s)) {
+    case USUAL:
+        FORWARD(gru_first_cell, USUAL, 2)
+        break;
+    case SHORT:
+        FORWARD(gru_first_cell, SHORT, 2)
+        break;
+    default:
+        FORWARD(gru_first_cell, ANY, 2)
+    }
+}
+
+#define SECOND(cell, kind)                                                                \
+    for (int u0 = share->first, step = share->vectors * VL; u0 < share->last; u0 += step) \
+        for (int r = 0; r < share->rows; r++, tile += step)                               \
+            for (int u = u0; u < u0 + step && u < share->last; u += VL)                   \
+                cell(kind, s, share->row[r], share->at[r], u, tile + u - u0,              \
+                     share->last - u < VL ? share->last - u : VL);
+static void gru_second(const sli_cell_step *s, const sli_cell_share *share) {
+    const float *tile = share->tile;
+    switch (kind_of(s)) {
+    case USUAL:
+        SECOND(gru_second_cell_back, USUAL)
+        break;
+    case SHORT:
+        SECOND(gru_second_cell_back, SHORT)
+        break;
+    default:
+        SECOND(gru_second_cell_back, ANY)
+    }
+}
 
 /* dh = (add: +=) d tile */
 static void take(const sli_cell_step *s, const sli_cell_share *share, bool add) {
@@ -353,6 +451,7 @@ static void take(const sli_cell_step *s, const sli_cell_share *share, bool add) 
 
 const sli_fused_ops ISA(fused) = {.lstm = {lstm_forward, lstm_backward},
                                   .gru = {gru_forward, gru_backward},
+                                  .gru_before = {gru_before_forward, gru_before_backward, gru_first, gru_second},
                                   .rnn = {rnn_forward, rnn_backward},
                                   .streams = STREAMS,
                                   .streamed = vf_streamed,
