@@ -8,7 +8,7 @@
 #include "backend/ref/ref.h"
 #include "test.h"
 
-enum { CALL_PARTS = 24 };
+enum { CALL_PARTS = 32 };
 typedef struct call_part {
     const char *name;
     float *data;
@@ -166,29 +166,30 @@ static inline sli_call call_base(call_engine *e, const sli_scalars *scalars, sli
 typedef struct call_rnn {
     call_engine engine;
     call_result in;
-    size_t x_step, y_step; /* elements of a step */
-    float *x, *h0, *c0, *kernel, *recurrent, *bias, *recurrent_bias, *dy, *dht, *dct;
+    size_t x_step, y_step, c_step; /* elements of a step */
+    float *x, *h0, *c0, *kernel, *recurrent, *bias, *recurrent_bias, *projection, *dy, *dht, *dct;
     int32_t *lengths;
     uint8_t *mask;
-    float *y, *ht, *ct, *dx, *d_kernel, *d_recurrent, *d_bias, *d_recurrent_bias, *dh, *dc;
+    float *y, *ht, *ct, *dx, *d_kernel, *d_recurrent, *d_bias, *d_recurrent_bias, *d_projection, *dh, *dc;
     float *hs, *cs; /* states between segments */
     bool lstm;
 } call_rnn;
 
 static inline void call_draw_inputs(call_rnn *r, uint64_t *seed) {
     const sli_problem *p = &r->engine.p;
-    const size_t tb = (size_t)p->steps * (size_t)p->batch, bh = r->y_step, H = (size_t)p->units;
-    const size_t gates = (size_t)sli_op_gates(p->op) * H;
+    const size_t tb = (size_t)p->steps * (size_t)p->batch, bh = r->y_step, bc = r->c_step, H = (size_t)p->units;
+    const size_t gates = (size_t)sli_op_gates(p->op) * H, O = (size_t)sli_problem_output(p);
     r->x = call_keep(&r->in, "x", tb * (size_t)p->inputs, seed, 1);
     r->h0 = call_keep(&r->in, "h0", bh, seed, 0.5);
-    r->c0 = call_keep(&r->in, "c0", bh, seed, 0.5);
+    r->c0 = call_keep(&r->in, "c0", bc, seed, 0.5);
     r->kernel = call_keep(&r->in, "kernel", gates * (size_t)p->inputs, seed, 0.4);
-    r->recurrent = call_keep(&r->in, "recurrent", gates * H, seed, 0.3);
+    r->recurrent = call_keep(&r->in, "recurrent", gates * O, seed, 0.3);
     r->bias = call_keep(&r->in, "bias", gates, seed, 0.3);
     r->recurrent_bias = call_keep(&r->in, "recurrent_bias", gates, seed, 0.3);
-    r->dy = call_keep(&r->in, "dy", tb * H, seed, 0.5);
+    r->projection = call_keep(&r->in, "projection", (size_t)p->projection * H, seed, 0.3);
+    r->dy = call_keep(&r->in, "dy", tb * O, seed, 0.5);
     r->dht = call_keep(&r->in, "dht", bh, seed, 0.5);
-    r->dct = call_keep(&r->in, "dct", bh, seed, 0.5);
+    r->dct = call_keep(&r->in, "dct", bc, seed, 0.5);
     r->lengths = calloc((size_t)p->batch, sizeof *r->lengths);
     r->mask = calloc(tb, 1);
     for (int b = 0; b < p->batch; b++)
@@ -198,22 +199,24 @@ static inline void call_draw_inputs(call_rnn *r, uint64_t *seed) {
 
 static inline void call_make_outputs(call_rnn *r, call_result *result, uint64_t *seed) {
     const sli_problem *p = &r->engine.p;
-    const size_t tb = (size_t)p->steps * (size_t)p->batch, bh = r->y_step, H = (size_t)p->units;
-    const size_t gates = (size_t)sli_op_gates(p->op) * H, states = (size_t)r->engine.segments + 1;
-    r->y = call_keep(result, "y", tb * H, NULL, 0);
+    const size_t tb = (size_t)p->steps * (size_t)p->batch, bh = r->y_step, bc = r->c_step, H = (size_t)p->units;
+    const size_t gates = (size_t)sli_op_gates(p->op) * H, O = (size_t)sli_problem_output(p),
+                 states = (size_t)r->engine.segments + 1;
+    r->y = call_keep(result, "y", tb * O, NULL, 0);
     r->ht = call_keep(result, "ht", bh, NULL, 0);
-    r->ct = call_keep(result, "ct", r->lstm ? bh : 0, NULL, 0);
+    r->ct = call_keep(result, "ct", r->lstm ? bc : 0, NULL, 0);
     r->dx = call_keep(result, "dx", p->train && !r->engine.setup->no_dx ? tb * (size_t)p->inputs : 0, seed, 1);
     r->d_kernel = call_keep(result, "d_kernel", gates * (size_t)p->inputs, seed, 1);
-    r->d_recurrent = call_keep(result, "d_recurrent", gates * H, seed, 1);
+    r->d_recurrent = call_keep(result, "d_recurrent", gates * O, seed, 1);
     r->d_bias = call_keep(result, "d_bias", gates, seed, 1);
     r->d_recurrent_bias = call_keep(result, "d_recurrent_bias", gates, seed, 1);
+    r->d_projection = call_keep(result, "d_projection", (size_t)p->projection * H, seed, 1);
     r->dh = call_keep(result, "dh0", bh, NULL, 0);
-    r->dc = call_keep(result, "dc0", r->lstm ? bh : 0, NULL, 0);
+    r->dc = call_keep(result, "dc0", r->lstm ? bc : 0, NULL, 0);
     r->hs = calloc(states * bh, sizeof *r->hs);
-    r->cs = calloc(states * bh, sizeof *r->cs);
+    r->cs = calloc(states * bc, sizeof *r->cs);
     memcpy(r->hs, r->h0, bh * sizeof *r->hs);
-    memcpy(r->cs, r->c0, bh * sizeof *r->cs);
+    memcpy(r->cs, r->c0, bc * sizeof *r->cs);
 }
 
 static inline void call_set_params(const call_rnn *r, sli_call *call) {
@@ -230,6 +233,10 @@ static inline void call_set_params(const call_rnn *r, sli_call *call) {
         call->param[SLI_RNN_RECURRENT_BIAS] = r->recurrent_bias;
         call->d_param[SLI_RNN_RECURRENT_BIAS] = r->d_recurrent_bias;
     }
+    if (p->projection > 0) {
+        call->param[SLI_RNN_PROJECTION] = r->projection;
+        call->d_param[SLI_RNN_PROJECTION] = r->d_projection;
+    }
     for (int k = 0; k < SLI_PART_PARAMS; k++)
         if (r->engine.setup->frozen >> k & 1) call->d_param[k] = NULL;
 }
@@ -237,7 +244,7 @@ static inline void call_set_params(const call_rnn *r, sli_call *call) {
 /* Segment s in order of processing: its forward, or, on the way back, that again and its backward. */
 static inline void call_segment(call_rnn *r, sli_call call, int s, bool back) {
     const sli_problem *p = &r->engine.p;
-    const size_t bh = r->y_step;
+    const size_t bh = r->y_step, bc = r->c_step;
     const int segment = r->engine.segment, segments = r->engine.segments;
     const int place = p->reverse ? segments - 1 - s : s, t0 = place * segment; /* in time */
     call.problem.steps = t0 + segment < p->steps ? segment : p->steps - t0;
@@ -245,17 +252,17 @@ static inline void call_segment(call_rnn *r, sli_call call, int s, bool back) {
     call.recompute = back;
     call.in[SLI_RNN_X] = r->x + (size_t)t0 * r->x_step;
     call.in[SLI_RNN_H0] = r->hs + (size_t)s * bh;
-    call.in[SLI_RNN_C0] = r->lstm ? r->cs + (size_t)s * bh : NULL;
+    call.in[SLI_RNN_C0] = r->lstm ? r->cs + (size_t)s * bc : NULL;
     if (p->mask == SLI_MASK_LENGTHS) call.in[SLI_RNN_LENGTHS] = r->lengths;
     if (p->mask > SLI_MASK_LENGTHS) call.in[SLI_RNN_MASK] = r->mask + (size_t)t0 * (size_t)p->batch;
     call.out[SLI_RNN_Y] = r->y + (size_t)t0 * bh;
     call.out[SLI_RNN_HT] = r->hs + (size_t)(s + 1) * bh;
-    call.out[SLI_RNN_CT] = r->lstm ? r->cs + (size_t)(s + 1) * bh : NULL;
+    call.out[SLI_RNN_CT] = r->lstm ? r->cs + (size_t)(s + 1) * bc : NULL;
     if (!back || segments > 1) r->engine.row->forward(&call);
     if (!back) return;
     if (s == segments - 1) {
         memcpy(r->dh, r->dht, bh * sizeof *r->dh);
-        if (r->lstm) memcpy(r->dc, r->dct, bh * sizeof *r->dc);
+        if (r->lstm) memcpy(r->dc, r->dct, bc * sizeof *r->dc);
     }
     call.d_out[SLI_RNN_Y] = r->dy + (size_t)t0 * bh;
     call.d_out[SLI_RNN_HT] = call.d_in[SLI_RNN_H0] = r->dh;
@@ -273,7 +280,8 @@ static inline void call_recurrent(const sli_kernel *row, const call_setup *setup
     const sli_problem *p = &r.engine.p;
     r.lstm = p->op == SLI_OP_LSTM;
     r.x_step = (size_t)p->batch * (size_t)p->inputs;
-    r.y_step = (size_t)p->batch * (size_t)p->units;
+    r.y_step = (size_t)p->batch * (size_t)sli_problem_output(p);
+    r.c_step = (size_t)p->batch * (size_t)p->units;
     call_draw_inputs(&r, &seed);
     call_make_outputs(&r, result, &seed);
     const sli_scalars scalars = {.seed = 5, .step = 3, .loss_scale = 1};
@@ -285,7 +293,7 @@ static inline void call_recurrent(const sli_kernel *row, const call_setup *setup
     for (int s = 0; s < segments; s++) call_segment(&r, base, s, false);
     for (int s = segments - 1; s >= 0 && p->train; s--) call_segment(&r, base, s, true);
     memcpy(r.ht, r.hs + (size_t)segments * r.y_step, r.y_step * sizeof *r.ht);
-    if (r.lstm) memcpy(r.ct, r.cs + (size_t)segments * r.y_step, r.y_step * sizeof *r.ct);
+    if (r.lstm) memcpy(r.ct, r.cs + (size_t)segments * r.c_step, r.c_step * sizeof *r.ct);
     free(r.hs);
     free(r.cs);
     free(r.lengths);

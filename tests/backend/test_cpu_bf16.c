@@ -18,6 +18,9 @@ static const char *const problems[] = {
     "lstm:b6_t9_i4_h19_bf16_train+lengths+reverse",
     "lstm:b1_t9_i40_h50_bf16",
     "lstm:b20_t9_i33_h17_bf16",
+    "lstm:b18_t9_i4_h35_p19_bf16_train+lengths+rdrop=0.2+zoneout_c=0.2+zoneout_h=0.1",
+    "lstm:b5_t6_i9_h70_p200_bf16_train+bias=double",
+    "lstm:b20_t9_i33_h50_p17_bf16",
     "gru:b20_t11_i17_h33_bf16_train",
     "gru:b5_t6_i9_h270_bf16_train",
     "gru:b9_t7_i9_h24_bf16_train+bias=double+zoneout_h=0.2+reverse",
@@ -104,9 +107,9 @@ TEST(cpu_bf16_rows_amx_emulated) {
 
 /* Gradients of some parameters alone: those of biases are summed with the first product that packs dz, if there is one. */
 static void check_frozen(sli_isa isa, const sli_isa_ops *ops, const char *problem) {
-    static const unsigned frozen[] = {1u << SLI_RNN_KERNEL, 1u << SLI_RNN_RECURRENT,
-                                      1u << SLI_RNN_KERNEL | 1u << SLI_RNN_RECURRENT,
-                                      1u << SLI_RNN_BIAS | 1u << SLI_RNN_KERNEL, 1u << SLI_RNN_RECURRENT_BIAS};
+    static const unsigned frozen[] = {
+        1u << SLI_RNN_KERNEL, 1u << SLI_RNN_RECURRENT, 1u << SLI_RNN_KERNEL | 1u << SLI_RNN_RECURRENT,
+        1u << SLI_RNN_BIAS | 1u << SLI_RNN_KERNEL, 1u << SLI_RNN_RECURRENT_BIAS | 1u << SLI_RNN_PROJECTION};
     for (size_t i = 0; i < sizeof frozen / sizeof frozen[0]; i++) {
         const call_setup setup = {
             .text = problem, .chunk = 4, .threads = 2, .isa = isa, .ops = ops, .frozen = frozen[i], .no_dx = i & 1};
@@ -125,6 +128,8 @@ TEST(cpu_bf16_frozen_parameters) {
                                         "rnn:b9_t7_i9_h24_bf16_train",
                                         "gru:b9_t7_i9_h24_train+bias=double",
                                         "gru:b9_t7_i9_h24_train+reset=before+bias=double",
+                                        "lstm:b9_t7_i9_h24_p10_train+bias=double",
+                                        "lstm:b9_t7_i9_h24_p10_bf16_train",
                                         "gru:b9_t7_i9_h24_bf16_train+reset=before+bias=double"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         check_frozen(SLI_ISA_BASE, NULL, texts[i]);
@@ -141,7 +146,7 @@ TEST(cpu_bf16_frozen_parameters) {
 TEST(cpu_bf16_many_rows) {
     static const char *const texts[] = {"lstm:b129_t100_i1_h40_bf16_train", "gru:b129_t130_i1_h32_bf16_train",
                                         "gru:b129_t130_i1_h32_bf16_train+reset=before",
-                                        "rnn:b8200_t4_i1_h64_bf16_train"};
+                                        "lstm:b129_t100_i1_h40_p8_bf16_train", "rnn:b8200_t4_i1_h64_bf16_train"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         const call_setup setup = {.text = texts[i], .chunk = 8, .threads = 2, .isa = sli_cpu_isa()};
         call_result got, expected;

@@ -15,6 +15,11 @@ static const char *const problems[] = {
     "lstm:b9_t10_i7_h24+mask=holes+zoneout_c=0.2+zoneout_h=0.1",
     "lstm:b9_t10_i7_h24+lengths+reverse",
     "lstm:b129_t9_i3_h16_train", /* several pieces of W x */
+    "lstm:b1_t6_i3_h9_p4_train",
+    "lstm:b20_t7_i9_h37_p150_train+bias=double+rdrop=0.2", /* more outputs than units */
+    "lstm:b7_t9_i5_h130_p66_train+zoneout_c=0.2+zoneout_h=0.1+clip=0.5+reverse",
+    "lstm:b6_t9_i4_h40_p33_train+lengths+maskout=repeat+zoneout_h=0.1+rdrop=0.3+act=softsign",
+    "lstm:b9_t8_i4_h20_p130+mask=holes+zoneout_c=0.2",
     "gru:b1_t6_i3_h37_train",
     "gru:b20_t11_i17_h33_train+bias=double+rdrop=0.2",
     "gru:b7_t11_i17_h21_train+bias=none+zoneout_h=0.3",
@@ -71,6 +76,7 @@ TEST(cpu_fused_many_rows_equal_reference) {
         "gru:b129_t130_i1_h16_train",
         "gru:b129_t130_i1_h16_train+zoneout_h=0.1",
         "gru:b129_t130_i1_h16_train+reset=before",
+        "lstm:b129_t130_i1_h16_p8_train",
         "rnn:b1100_t16_i1_h64_train+mask=left",
         "lstm:b1100_t3_i5_h3",
         "rnn:b600_t2_i3_h70+lengths",
@@ -110,7 +116,6 @@ TEST(cpu_fused_bits_do_not_depend_on_shares_or_segments) {
 TEST(cpu_fused_says_why_it_refuses) {
     static const char *const refused[][2] = {
         {"lstm:b2_t3_i4_h5_f64", "f64"},
-        {"lstm:b2_t3_i4_h5_p3", "projection"},
         {"lstm:l2_b2_t3_i4_h5", "stack of 2"},
     };
     sli_caps caps;

@@ -43,6 +43,7 @@ TEST(fused_split_counts_inputs) {
     sli_fused_shape shape = {.directions = 1,
                              .batch = 1,
                              .steps = 100,
+                             .stages = 1,
                              .panels = 4,
                              .columns = 32,
                              .k = 32,

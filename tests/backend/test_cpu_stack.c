@@ -11,8 +11,9 @@ static const sli_kernel *row_named(const sli_problem *p, const char *name) {
 
 /* ------------------------------------------------------------------------------------------- calls without a plan -- */
 typedef struct layer_data {
-    float *kernel, *recurrent, *bias, *h0, *c0, *dht, *dct;                  /* drawn */
-    float *y, *dy, *ht, *ct, *d_kernel, *d_recurrent, *d_bias, *d_h0, *d_c0; /* written; y, dy between layers too */
+    float *kernel, *recurrent, *bias, *projection, *h0, *c0, *dht, *dct; /* drawn */
+    float *y, *dy, *ht, *ct, *d_kernel, *d_recurrent, *d_bias, *d_projection, *d_h0,
+        *d_c0; /* written; y, dy between layers too */
 } layer_data;
 
 typedef struct stack_data {
@@ -25,28 +26,31 @@ typedef struct stack_data {
 static void draw(stack_data *s, call_result *result) {
     const sli_problem *p = &s->p;
     const size_t rows = (size_t)p->steps * (size_t)p->batch, H = (size_t)p->units, state = (size_t)p->batch * H;
+    const size_t O = (size_t)sli_problem_output(p), projection = (size_t)p->projection * H, h = (size_t)p->batch * O;
     uint64_t seed = test_seed;
     s->x = call_keep(&s->in, "x", rows * (size_t)p->inputs, &seed, 1);
     s->dx = call_keep(result, "dx", p->train ? rows * (size_t)p->inputs : 0, &seed, 1);
     for (int l = 0; l < p->layers; l++) {
         layer_data *d = &s->layer[l];
-        const size_t gates = (size_t)sli_op_gates(p->op) * H, inputs = l == 0 ? (size_t)p->inputs : H;
+        const size_t gates = (size_t)sli_op_gates(p->op) * H, inputs = l == 0 ? (size_t)p->inputs : O;
         call_result *y = l + 1 == p->layers ? result : &s->between;
         d->kernel = call_keep(&s->in, "kernel", gates * inputs, &seed, 0.4);
-        d->recurrent = call_keep(&s->in, "recurrent", gates * H, &seed, 0.3);
+        d->recurrent = call_keep(&s->in, "recurrent", gates * O, &seed, 0.3);
         d->bias = call_keep(&s->in, "bias", gates, &seed, 0.3);
-        d->h0 = call_keep(&s->in, "h0", state, &seed, 0.5);
+        d->projection = call_keep(&s->in, "projection", projection, &seed, 0.3);
+        d->h0 = call_keep(&s->in, "h0", h, &seed, 0.5);
         d->c0 = call_keep(&s->in, "c0", state, &seed, 0.5);
-        d->dht = call_keep(&s->in, "dht", state, &seed, 0.5);
+        d->dht = call_keep(&s->in, "dht", h, &seed, 0.5);
         d->dct = call_keep(&s->in, "dct", state, &seed, 0.5);
-        d->y = call_keep(y, "y", rows * H, NULL, 0);
-        d->dy = call_keep(l + 1 == p->layers ? &s->in : &s->between, "dy", rows * H, &seed, 0.5);
-        d->ht = call_keep(result, "ht", state, NULL, 0);
+        d->y = call_keep(y, "y", rows * O, NULL, 0);
+        d->dy = call_keep(l + 1 == p->layers ? &s->in : &s->between, "dy", rows * O, &seed, 0.5);
+        d->ht = call_keep(result, "ht", h, NULL, 0);
         d->ct = call_keep(result, "ct", state, NULL, 0);
         d->d_kernel = call_keep(result, "d_kernel", p->train ? gates * inputs : 0, &seed, 1);
-        d->d_recurrent = call_keep(result, "d_recurrent", p->train ? gates * H : 0, &seed, 1);
+        d->d_recurrent = call_keep(result, "d_recurrent", p->train ? gates * O : 0, &seed, 1);
         d->d_bias = call_keep(result, "d_bias", p->train ? gates : 0, &seed, 1);
-        d->d_h0 = call_keep(result, "d_h0", p->train ? state : 0, NULL, 0);
+        d->d_projection = call_keep(result, "d_projection", p->train ? projection : 0, &seed, 1);
+        d->d_h0 = call_keep(result, "d_h0", p->train ? h : 0, NULL, 0);
         d->d_c0 = call_keep(result, "d_c0", p->train && p->op == SLI_OP_LSTM ? state : 0, NULL, 0);
     }
 }
@@ -63,6 +67,8 @@ static void set_layer(const stack_data *s, int l, int part, sli_call *call) {
     d_param[SLI_RNN_RECURRENT] = d->d_recurrent;
     param[SLI_RNN_BIAS] = s->p.bias == SL_BIAS_NONE ? NULL : d->bias;
     d_param[SLI_RNN_BIAS] = s->p.bias == SL_BIAS_NONE ? NULL : d->d_bias;
+    param[SLI_RNN_PROJECTION] = s->p.projection > 0 ? d->projection : NULL;
+    d_param[SLI_RNN_PROJECTION] = s->p.projection > 0 ? d->d_projection : NULL;
     call->in[SLI_RNN_STATE_IN(part, 0)] = d->h0;
     call->out[SLI_RNN_STATE_OUT(part, 0)] = d->ht;
     call->d_out[SLI_RNN_STATE_OUT(part, 0)] = d->dht;
@@ -168,6 +174,7 @@ static const struct {
               {"lstm:l3_b1_t64_i16_h32", 64},
               {"gru:l2_b5_t23_i6_h9+bias=single", 23},
               {"gru:l3_b2_t30_i9_h35_train+reset=before", 13},
+              {"lstm:l3_b2_t30_i9_h20_p35_train+bias=single", 13},
               {"lstm:l2_b2_t40_i8_h16_bf16_train", 20},
               {"lstm:l2_b2_t40_i8_h16_i8", 20},
               {"lstm:l2_b3_t1_i4_h5_train", 1},
@@ -258,11 +265,13 @@ TEST(cpu_stack_is_chosen_where_it_was_measured_to_be_faster) {
 }
 
 TEST(cpu_stack_says_why_it_refuses) {
-    static const char *const refused[][2] = {
-        {"lstm:b2_t3_i4_h5", "there is one"},          {"lstm:l2_b2_t3_i4_h5_bi", "two directions"},
-        {"lstm:l2_b2_t3_i4_h5_train+drop=0.5", "0.5"}, {"lstm:l2_b2_t3_i4_h5_train+rdrop=0.5", "layer by layer"},
-        {"gru:l2_b2_t3_i4_h5+lengths", "lengths"},     {"lstm:l2_b2_t3_i4_h5_p3", "projection"},
-        {"rnn:l13_b2_t3_i4_h5", "at most 12"},         {"lstm:l2_b2_t3_i4_h5_f64", "f64"}};
+    static const char *const refused[][2] = {{"lstm:b2_t3_i4_h5", "there is one"},
+                                             {"lstm:l2_b2_t3_i4_h5_bi", "two directions"},
+                                             {"lstm:l2_b2_t3_i4_h5_train+drop=0.5", "0.5"},
+                                             {"lstm:l2_b2_t3_i4_h5_train+rdrop=0.5", "layer by layer"},
+                                             {"gru:l2_b2_t3_i4_h5+lengths", "lengths"},
+                                             {"rnn:l13_b2_t3_i4_h5", "at most 12"},
+                                             {"lstm:l2_b2_t3_i4_h5_f64", "f64"}};
     sli_caps caps;
     REQUIRE_OK(sli_cpu_caps("cpu", 2, &caps));
     caps.have_blas = false;

@@ -57,17 +57,19 @@ static void add_matrix(packing *w, matrix matrix) {
     w->each += sli_fused_all_panels(&matrix.panels);
 }
 
-/* R and W are [G*H][k]; backward, of R, k are the rows. */
+/* R [G*H][O], W [G*H][I], W_p [O][H]: columns are rows of these; backward columns. */
 static void add_stage(packing *w, int stage) {
     const sli_problem *p = &w->call->problem;
+    const bool projects = p->projection > 0 && stage > 0;
     const int H = p->units, I = p->inputs, back = sli_fused_stages(p) - 1 - stage;
+    const int O = projects ? H : sli_problem_output(p), param = projects ? SLI_RNN_PROJECTION : SLI_RNN_RECURRENT;
     const size_t gate = (size_t)sli_fused_stage_gate(p, stage) * (size_t)H;
     add_matrix(w, (matrix){.panels = sli_fused_forward_panels(p, w->ops, stage),
                            .packed = w->at.forward[stage],
-                           .param = SLI_RNN_RECURRENT,
-                           .from = gate * (size_t)H,
-                           .gate = (ptrdiff_t)H * H,
-                           .lane = H,
+                           .param = param,
+                           .from = gate * (size_t)O,
+                           .gate = (ptrdiff_t)H * O,
+                           .lane = O,
                            .depth = 1});
     add_matrix(w, (matrix){.panels = sli_fused_input_panels(p, w->ops, stage),
                            .packed = w->at.inputs[stage],
@@ -79,10 +81,10 @@ static void add_stage(packing *w, int stage) {
     if (!p->train) return;
     add_matrix(w, (matrix){.panels = sli_fused_backward_panels(p, w->ops, back),
                            .packed = w->at.backward[back],
-                           .param = SLI_RNN_RECURRENT,
-                           .from = gate * (size_t)H,
+                           .param = param,
+                           .from = gate * (size_t)O,
                            .lane = 1,
-                           .depth = H});
+                           .depth = O});
 }
 
 /* All that is added to the pre-activations; GRU: r z n s, where b'_n is s's; with reset before the product r z n. */
@@ -121,7 +123,6 @@ static bool eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
          p->units);
     NEED(p->layers == 1, "cpu:fused takes one layer at a time, not a stack of %d", p->layers);
     NEED(!p->bidirectional || !caps->recomputes, "cpu:fused takes both directions only over the whole sequence");
-    NEED(p->projection == 0, "cpu:fused has no projection (p%d)", p->projection);
     return true;
 }
 
@@ -130,8 +131,9 @@ static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
     (void)caps;
     const double rows = (double)p->batch * p->steps, gates = sli_op_gates(p->op) * (double)p->units;
     const double parts = sli_problem_directions(p);
-    const double forward_flops = rows * (2.0 * gates * (p->inputs + p->units) + 30.0 * p->units);
-    const double weights = gates * (p->inputs + p->units) * 4.0,
+    const double outputs = sli_problem_output(p), projected = (double)p->projection * p->units;
+    const double forward_flops = rows * (2.0 * (gates * (p->inputs + outputs) + projected) + 30.0 * p->units);
+    const double weights = (gates * (p->inputs + outputs) + projected) * 4.0,
                  moved = rows * (p->inputs + p->units + 2 * gates) * 4.0;
     cost->flops = parts * (p->train ? 3 * forward_flops : forward_flops);
     cost->bytes = parts * (p->train ? 3 : 1) * (weights + moved);

@@ -20,13 +20,15 @@ static inline int sli_fused_all_panels(const sli_fused_panels *panels) {
     return panels->count + (panels->tail > 0);
 }
 
-/* The products of a step, one after the other: GRU with reset before the product has that of r and z, then of n; backward of n, then
- * of r and z. All others have one. */
+/* The products of a step, one after the other. GRU with reset before the product: of r and z, then of n; backward of n, then of r and z.
+ * LSTM with a projection: of R, then of W_p; backward of W_p, then of R. All others have one. O: outputs, H but with a projection. */
 enum { SLI_FUSED_STAGES = 2 };
 int sli_fused_stages(const sli_problem *p);
-/* Gates of a stage: the first one, as in R; how many. */
+/* Gates of a stage: the first one, as in R; how many. A projection counts as one. */
 int sli_fused_stage_gate(const sli_problem *p, int stage);
 int sli_fused_stage_gates(const sli_problem *p, int stage);
+/* Backward, whether a stage multiplies the gradient of W_p m: floats, not dz. */
+bool sli_fused_multiplies_dq(const sli_problem *p, int stage);
 /* Backward, the block of dz that a stage's gates begin with. GRU's n, of the input side alone or of the first stage, is the first. */
 int sli_fused_stage_block(const sli_problem *p, int stage);
 
@@ -36,7 +38,7 @@ bool sli_fused_masked(const sli_problem *p);
 bool sli_fused_repeats(const sli_problem *p); /* masked steps repeat the output */
 
 sli_fused_panels sli_fused_forward_panels(const sli_problem *p, const sli_panel_ops *ops, int stage);
-/* Of W, beside those of R: the same columns. */
+/* Of W, beside those of R: the same columns. None in the stage of a projection. */
 sli_fused_panels sli_fused_input_panels(const sli_problem *p, const sli_panel_ops *ops, int stage);
 sli_fused_panels sli_fused_backward_panels(const sli_problem *p, const sli_panel_ops *ops, int stage);
 size_t sli_fused_panels_bytes(const sli_fused_panels *panels);
@@ -53,19 +55,21 @@ typedef struct sli_fused_saved {
     size_t gates;   /* [T][B] rows of sli_fused_kept, activated */
     size_t c;       /* [T][B][H] LSTM */
     size_t v;       /* [T][B][H] LSTM with zoneout of c: c before it */
-    size_t h;       /* [T][B][H] with masks, where y is not h */
-    size_t dropped; /* [T][B][H] with recurrent dropout: what R multiplied in step t */
+    size_t h;       /* [T][B][O] with masks, where y is not h */
+    size_t dropped; /* [T][B][O] with recurrent dropout: what R multiplied in step t */
     size_t total;
 } sli_fused_saved;
 
 typedef struct sli_fused_scratch {
     size_t gates;            /* backward: dz, [chunk][B] rows of sli_fused_dz */
-    size_t c, h;             /* [B][H] inference: running c, and [2][B][H] h with masks; backward: dc, dh */
-    size_t multiplied;       /* [chunk][B][H] backward: what R multiplied, where it does not lie side by side */
-    size_t drop;             /* [B][H] factors of recurrent dropout */
-    size_t fresh_h, fresh_c; /* [B][H] what zoneout drew for a step */
+    size_t c, h;             /* inference: running c [B][H], and h [2][B][O] with masks; backward: dc, and dh [B][O] */
+    size_t multiplied;       /* [chunk][B][O] backward: what R multiplied, where it does not lie side by side */
+    size_t drop;             /* [B][O] factors of recurrent dropout */
+    size_t fresh_h, fresh_c; /* [B][O], [B][H] what zoneout drew for a step */
     size_t update;           /* GRU, reset before, forward: [B][H] u_z + s_z */
-    size_t reset;      /* the same: [B][H] what R_n multiplies, r d h'; backward: [chunk][B][H] what it multiplied */
+    size_t
+        between; /* of two stages: [B][H] what the second multiplies, r d h', or LSTM's m; backward: [chunk][B][H] it again */
+    size_t dq;         /* projection, backward: [chunk][B][O] the gradient of W_p m */
     size_t valid_from; /* int32 [B] with repeated outputs */
     size_t place;      /* int32 [chunk][B] with masks */
     size_t x, dx;      /* [chunk][B][I] backward with masks: of the valid rows alone */
@@ -115,9 +119,10 @@ typedef struct sli_fused_direction {
     int valid;      /* rows of the chunk that are not masked */
     void *dz;       /* sli_fused_dz of the chunk's first step on, rows as in gates */
     float *dh, *dc;
-    float *multiplied;         /* [valid][H] what R multiplied */
+    float *multiplied;         /* [valid][O] what R multiplied */
     float *x_valid, *dx_valid; /* [valid][I], where some are masked */
-    float *update, *reset;     /* GRU, reset before: see sli_fused_scratch */
+    float *update, *between;   /* of two stages, see sli_fused_scratch */
+    float *dq;                 /* projection, backward: of the chunk's first step on, rows as in gates */
     void *kernel[2];           /* backward: packed W */
     const char *forward_panels[SLI_FUSED_STAGES], *backward_panels[SLI_FUSED_STAGES], *input_panels[SLI_FUSED_STAGES];
     const float *bias, *peephole;
@@ -130,8 +135,8 @@ typedef struct sli_fused_work {
     const sli_isa_ops *ops;
     const sli_panel_ops *panels;
     const sli_fused_cell *cell;
-    int T, B, I, H, W, directions, stages;
-    bool lstm, keep, mask, repeat, rdrop;
+    int T, B, I, H, O, W, directions, stages;
+    bool lstm, keep, mask, repeat, rdrop, projects;
     unsigned options; /* CELL_* */
     sli_fused_panels forward[SLI_FUSED_STAGES], backward[SLI_FUSED_STAGES];
     sli_fused_kept kept;
@@ -185,7 +190,8 @@ const float *sli_fused_inputs(const sli_fused_work *w, const sli_fused_direction
 int sli_fused_step(const sli_fused_direction *d, int i);
 int sli_fused_before(const sli_fused_work *w, const sli_fused_direction *d, int t);
 
-size_t sli_fused_state(const sli_fused_work *w); /* floats of [B][H] */
+size_t sli_fused_state(const sli_fused_work *w);   /* floats of [B][H]: c */
+size_t sli_fused_outputs(const sli_fused_work *w); /* floats of [B][O]: h */
 /* Row `row` of step t in gates and dz: of the step, or, with masks, of the chunk; see sli_fused_gates_at. */
 static inline int sli_fused_place(const sli_fused_work *w, const sli_fused_direction *d, int t, int row) {
     return w->mask ? d->place[(t - d->first) * w->B + row] : row;
@@ -215,9 +221,11 @@ typedef struct sli_fused_rows {
 /* Of rows from..: those that are valid at step t; returns where to go on. */
 int sli_fused_active(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
                      int from, sli_fused_rows *rows);
-/* Draws the share's zoneout of step t for `rows`. */
-void sli_fused_draw(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
-                    const sli_fused_rows *rows);
+/* Draws the share's zoneout of step t for `rows`, of h in the last stage forward, of c in the first. */
+void sli_fused_draw_h(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
+                      const sli_fused_rows *rows);
+void sli_fused_draw_c(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
+                      const sli_fused_rows *rows);
 /* What is the same in all steps, and, in both passes, of step t. */
 sli_cell_step sli_fused_every_step(const sli_fused_work *w, const sli_fused_direction *d);
 void sli_fused_enter_step(const sli_fused_work *w, const sli_fused_direction *d, int t, sli_cell_step *step);

@@ -20,7 +20,7 @@ static uint16_t *halves_of(const sli_fused_work *w, const sli_fused_direction *d
 static void skip_row(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
                      int row) {
     if (d->dy && sli_fused_repeated(w, d, t, row))
-        w->ops->add((size_t)(share->unit1 - share->unit0), d->dh + (size_t)row * (size_t)w->H + share->unit0,
+        w->ops->add((size_t)(share->unit1 - share->unit0), d->dh + (size_t)row * (size_t)w->O + share->unit0,
                     d->dy + ((ptrdiff_t)t * w->B + row) * d->ld_y + share->unit0);
 }
 
@@ -40,7 +40,9 @@ static void gates_back(const sli_fused_work *w, const sli_fused_direction *d, co
     step->dy = d->dy ? d->dy + (ptrdiff_t)t * w->B * d->ld_y : NULL;
     step->dz = floats_of(w, d, dz_at(w, d, t));
     step->dz_half = halves_of(w, d, dz_at(w, d, t));
-    if (w->stages > 1) step->reset = d->reset + (size_t)(w->mask ? 0 : t - d->first) * sli_fused_state(w);
+    const size_t before = (size_t)(w->mask ? 0 : t - d->first);
+    if (w->stages > 1) step->between = d->between + before * sli_fused_state(w);
+    if (w->projects) step->dq = d->dq + before * sli_fused_outputs(w);
     for (int r = 0; r < share->rows && w->mask; r++) {
         const int row = share->first_row + r * share->row_step;
         if (sli_fused_place(w, d, t, row) < 0) skip_row(w, d, share, t, row);
@@ -48,11 +50,12 @@ static void gates_back(const sli_fused_work *w, const sli_fused_direction *d, co
     for (int r = 0; r < share->rows;) {
         sli_fused_rows rows;
         r = sli_fused_active(w, d, share, t, r, &rows);
-        sli_fused_draw(w, d, share, t, &rows);
+        sli_fused_draw_h(w, d, share, t, &rows);
+        if (!w->projects) sli_fused_draw_c(w, d, share, t, &rows);
         const sli_cell_share cells = {
             .row = rows.row, .at = rows.at, .rows = rows.count, .first = share->unit0, .last = share->unit1};
         w->cell->backward(step, &cells);
-        for (int i = 0; i < rows.count && share->unit1 == w->H && w->dz.zeros > 0; i++)
+        for (int i = 0; i < rows.count && share->unit1 == w->O && w->dz.zeros > 0; i++)
             memset(step->dz_half + rows.at[i] * step->ld_dz + w->W * w->H, 0,
                    (size_t)w->dz.zeros * sizeof *step->dz_half);
     }
@@ -66,20 +69,31 @@ static void use_second(const sli_fused_work *w, const sli_cell_step *step, const
     w->cell->second(step, cells);
 }
 
+/* What a stage multiplies, of those rows. */
+static void operands_back(const sli_fused_work *w, const sli_fused_share *share, const sli_cell_step *step,
+                          const sli_fused_rows *rows, const void **a) {
+    const int stage = share->stage, from = sli_fused_stage_block(w->p, stage) * w->H, k = w->backward[stage].k;
+    if (sli_fused_multiplies_dq(w->p, stage)) {
+        sli_fused_operands(w, share, step->dq, w->O, k, rows->at, rows->count, a);
+    } else if (w->dz.halves) {
+        for (int i = 0; i < rows->count; i++) a[i] = step->dz_half + rows->at[i] * step->ld_dz + from;
+    } else {
+        sli_fused_operands(w, share, step->dz + from, step->ld_dz, k, rows->at, rows->count, a);
+    }
+}
+
 /* dh' = d dz R, and what does not pass through R: a stage of it. */
 static void state_back(const sli_fused_work *w, const sli_fused_direction *d, sli_fused_share *share, int t,
                        const sli_cell_step *step) {
-    const int stage = share->stage, from = sli_fused_stage_block(w->p, stage) * w->H;
+    const int stage = share->stage;
     const sli_fused_panels *panels = &w->backward[stage];
     for (int r = 0; r < share->rows;) {
         sli_fused_rows rows;
         const void *a[SLI_FUSED_ROWS];
         r = sli_fused_active(w, d, share, t, r, &rows);
         if (rows.count == 0) continue;
-        if (w->dz.halves)
-            for (int i = 0; i < rows.count; i++) a[i] = step->dz_half + rows.at[i] * step->ld_dz + from;
-        else
-            sli_fused_operands(w, share, step->dz + from, step->ld_dz, panels->k, rows.at, rows.count, a);
+        if (sli_fused_multiplies_dq(w->p, stage)) sli_fused_draw_c(w, d, share, t, &rows);
+        operands_back(w, share, step, &rows, a);
         sli_fused_products(w, panels, d->backward_panels[stage], share, a, &rows, step,
                            stage == w->stages - 1 ? use_take : use_second);
     }
@@ -101,7 +115,7 @@ static void backward_steps(void *context, const sli_team *team, int member) {
                 const int s = d->step1 - 1 - i, t = s >= d->step0 ? sli_fused_step(d, s) : -1;
                 if (t < 0) continue;
                 if (stage < 0)
-                    gates_back(w, d, &shares[0], t, &step[k]);
+                    gates_back(w, d, &shares[w->stages - 1], t, &step[k]);
                 else
                     state_back(w, d, &shares[stage], t, &step[k]);
             }
@@ -161,8 +175,8 @@ typedef struct gathering {
 
 /* What R multiplied in the chunk, where its steps follow each other in memory: all but that which came after the initial state. */
 static const float *multiplied_in_place(const sli_fused_work *w, const sli_fused_direction *d, ptrdiff_t *ld) {
-    *ld = w->H;
-    if (d->dropped) return d->dropped + (size_t)d->first * sli_fused_state(w);
+    *ld = w->O;
+    if (d->dropped) return d->dropped + (size_t)d->first * sli_fused_outputs(w);
     if (sli_fused_before(w, d, sli_fused_step(d, 0)) < 0) return NULL;
     *ld = sli_fused_ld_h(w, d, d->first);
     return sli_fused_h_before(w, d, d->first);
@@ -173,12 +187,13 @@ static void gather_h(void *context, int index) {
     const gathering *g = context;
     const sli_fused_work *w = g->w;
     const int t = g->d->first + index;
-    const float *from = g->d->dropped ? g->d->dropped + (size_t)t * sli_fused_state(w) : sli_fused_h_before(w, g->d, t);
-    const ptrdiff_t ld = g->d->dropped ? w->H : sli_fused_ld_h(w, g->d, t);
-    float *to = g->d->multiplied + (w->mask ? 0 : (size_t)index * sli_fused_state(w));
+    const float *from =
+        g->d->dropped ? g->d->dropped + (size_t)t * sli_fused_outputs(w) : sli_fused_h_before(w, g->d, t);
+    const ptrdiff_t ld = g->d->dropped ? w->O : sli_fused_ld_h(w, g->d, t);
+    float *to = g->d->multiplied + (w->mask ? 0 : (size_t)index * sli_fused_outputs(w));
     for (int row = 0; row < w->B; row++) {
         const int at = sli_fused_place(w, g->d, t, row);
-        if (at >= 0) memcpy(to + (size_t)at * (size_t)w->H, from + row * ld, (size_t)w->H * sizeof *to);
+        if (at >= 0) memcpy(to + (size_t)at * (size_t)w->O, from + row * ld, (size_t)w->O * sizeof *to);
     }
 }
 
@@ -208,7 +223,7 @@ static bool packs_kernel(const sli_fused_work *w) {
 static sli_sums sums_of(const sli_fused_work *w, const sli_fused_direction *d) {
     sli_sums sums = {.call = w->call, .part = d->part, .ld = w->dz.ld};
     sli_fused_input_gates(w->p, sums.input);
-    for (int i = 0; i < w->stages; i++) /* the gates that R multiplies with h', then those with r h' */
+    for (int i = 0; i < w->stages && !(w->projects && i > 0); i++) /* what R multiplies with h', then with r h' */
         sums.recurrent[i] = (sli_gates){.from = sli_fused_stage_block(w->p, w->stages - 1 - i),
                                         .to = sli_fused_stage_gate(w->p, i),
                                         .count = sli_fused_stage_gates(w->p, i)};
@@ -238,9 +253,10 @@ static void sum_chunk(const sli_fused_work *w, const sli_fused_direction *d, flo
     if (!sums.h_rest) {
         sli_threads_for(call->threads, steps, gather_h, (void *)&g);
         sums.h_rest = d->multiplied;
-        sums.ld_h_rest = w->H;
+        sums.ld_h_rest = w->O;
     }
-    sums.h_reset = w->stages > 1 ? d->reset : NULL;
+    sums.between = w->stages > 1 ? d->between : NULL;
+    sums.dq = w->projects ? d->dq : NULL;
     sums.dx = g.dx && !all ? d->dx_valid : g.dx;
     sums.add_dx = all && add_dx;
     if (d->valid > 0) sli_sums_backward(&sums);
@@ -261,7 +277,7 @@ void sli_fused_backward_begin(const sli_fused_work *w) {
     const size_t state = sli_fused_state(w);
     for (int k = 0; k < w->directions; k++) {
         const sli_fused_direction *d = &w->direction[k];
-        sli_state_load(d->dh, w->call->d_out[SLI_RNN_STATE_OUT(k, 0)], state);
+        sli_state_load(d->dh, w->call->d_out[SLI_RNN_STATE_OUT(k, 0)], sli_fused_outputs(w));
         if (w->lstm) sli_state_load(d->dc, w->call->d_out[SLI_RNN_STATE_OUT(k, 1)], state);
     }
 }
@@ -299,7 +315,7 @@ void sli_fused_backward_end(const sli_fused_work *w) {
     const size_t state = sli_fused_state(w);
     for (int k = 0; k < w->directions; k++) {
         const sli_fused_direction *d = &w->direction[k];
-        sli_state_store(w->call, SLI_RNN_STATE_IN(k, 0), d->dh, state);
+        sli_state_store(w->call, SLI_RNN_STATE_IN(k, 0), d->dh, sli_fused_outputs(w));
         if (w->lstm) sli_state_store(w->call, SLI_RNN_STATE_IN(k, 1), d->dc, state);
     }
 }

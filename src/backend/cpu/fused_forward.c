@@ -2,9 +2,19 @@
 #include <string.h>
 #include "backend/cpu/fused.h"
 
-/* y of a masked row, and the state that it carries, for the share's units. */
-static void carry(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t, int row) {
+/* c of a masked row, for the share's units. */
+static void carry_c(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
+                    int row) {
     const size_t at = (size_t)row * (size_t)w->H + (size_t)share->unit0;
+    if (w->lstm && sli_fused_c_at(w, d, t) != sli_fused_c_before(w, d, t))
+        memcpy(sli_fused_c_at(w, d, t) + at, sli_fused_c_before(w, d, t) + at,
+               (size_t)(share->unit1 - share->unit0) * sizeof(float));
+}
+
+/* The same of y and h, and of what the next step multiplies. */
+static void carry_h(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t, int row,
+                    const sli_cell_step *step) {
+    const size_t at = (size_t)row * (size_t)w->O + (size_t)share->unit0;
     const size_t bytes = (size_t)(share->unit1 - share->unit0) * sizeof(float);
     const float *h = sli_fused_h_before(w, d, t) + at;
     float *y = d->y + ((ptrdiff_t)t * w->B + row) * d->ld_y + share->unit0;
@@ -13,14 +23,13 @@ static void carry(const sli_fused_work *w, const sli_fused_direction *d, const s
     else
         memset(y, 0, bytes);
     memcpy(sli_fused_h_at(w, d, t) + at, h, bytes);
-    if (w->lstm && sli_fused_c_at(w, d, t) != sli_fused_c_before(w, d, t))
-        memcpy(sli_fused_c_at(w, d, t) + at, sli_fused_c_before(w, d, t) + at, bytes);
+    if (step->dropped) memcpy(step->dropped + at, step->multiplied + at, bytes);
 }
 
 /* What R multiplies in the step after t, or NULL: recurrent dropout is off, or that step is not of this call. */
 static float *dropped_after(const sli_fused_work *w, const sli_fused_direction *d, int t) {
     const int next = d->reverse ? t - 1 : t + 1;
-    return d->dropped && next >= 0 && next < w->T ? d->dropped + (size_t)next * sli_fused_state(w) : NULL;
+    return d->dropped && next >= 0 && next < w->T ? d->dropped + (size_t)next * sli_fused_outputs(w) : NULL;
 }
 
 static void use_first(const sli_fused_work *w, const sli_cell_step *step, const sli_cell_share *cells) {
@@ -31,16 +40,14 @@ static void use_cell(const sli_fused_work *w, const sli_cell_step *step, const s
     w->cell->forward(step, cells);
 }
 
-/* The share's masked rows of step t. */
+/* The share's masked rows of step t, in one of its stages. */
 static void carry_rows(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
                        const sli_cell_step *step) {
-    const size_t units = (size_t)(share->unit1 - share->unit0);
     for (int r = 0; r < share->rows && w->mask; r++) {
         const int row = share->first_row + r * share->row_step;
         if (sli_fused_place(w, d, t, row) >= 0) continue;
-        const size_t at = (size_t)row * (size_t)w->H + (size_t)share->unit0;
-        carry(w, d, share, t, row);
-        if (step->dropped) memcpy(step->dropped + at, step->multiplied + at, units * sizeof(float));
+        if (share->stage == 0) carry_c(w, d, share, t, row);
+        if (share->stage == w->stages - 1) carry_h(w, d, share, t, row, step);
     }
 }
 
@@ -51,22 +58,23 @@ static void forward_stage(const sli_fused_work *w, int direction, sli_fused_shar
     const bool first = stage == 0, last = stage == w->stages - 1;
     sli_fused_enter_step(w, d, t, step);
     step->h = sli_fused_h_at(w, d, t);
-    step->ld_h = w->mask ? w->H : d->ld_y;
+    step->ld_h = w->mask ? w->O : d->ld_y;
     step->y = w->mask ? d->y + (ptrdiff_t)t * w->B * d->ld_y : NULL;
     step->ld_y = d->ld_y;
     step->dropped = dropped_after(w, d, t);
-    if (last) carry_rows(w, d, share, t, step);
+    carry_rows(w, d, share, t, step);
     for (int r = 0; r < share->rows;) {
         sli_fused_rows rows;
         const void *a[SLI_FUSED_ROWS];
         r = sli_fused_active(w, d, share, t, r, &rows);
         if (rows.count == 0) continue;
-        rows.projected = share->projected[direction];
+        rows.projected = sli_fused_all_panels(&w->inputs[stage]) > 0 ? share->projected[direction] : NULL;
         rows.first = share->taken[direction];
         share->taken[direction] += rows.count;
-        if (last) sli_fused_draw(w, d, share, t, &rows);
-        sli_fused_operands(w, share, first ? step->multiplied : d->reset, first ? step->ld_multiplied : w->H, w->H,
-                           rows.row, rows.count, a);
+        if (first) sli_fused_draw_c(w, d, share, t, &rows);
+        if (last) sli_fused_draw_h(w, d, share, t, &rows);
+        sli_fused_operands(w, share, first ? step->multiplied : d->between, first ? step->ld_multiplied : w->H,
+                           w->forward[stage].k, rows.row, rows.count, a);
         sli_fused_products(w, &w->forward[stage], d->forward_panels[stage], share, a, &rows, step,
                            last ? use_cell : use_first);
     }
@@ -103,17 +111,17 @@ static void forward_steps(void *context, const sli_team *team, int member) {
 static void give_state(const sli_fused_work *w, const sli_fused_direction *d) {
     const int last = w->T == 0 ? -1 : d->reverse ? 0 : w->T - 1;
     const float *h = last < 0 ? d->h0 : sli_fused_h_at(w, d, last), *c = last < 0 ? d->c0 : sli_fused_c_at(w, d, last);
-    const ptrdiff_t ld = last < 0 || w->mask ? w->H : d->ld_y;
+    const ptrdiff_t ld = last < 0 || w->mask ? w->O : d->ld_y;
     float *ht = w->call->out[SLI_RNN_STATE_OUT(d->part, 0)];
     float *ct = w->lstm ? w->call->out[SLI_RNN_STATE_OUT(d->part, 1)] : NULL;
     for (int row = 0; row < w->B && ht; row++)
-        memmove(ht + (size_t)row * (size_t)w->H, h + row * ld, (size_t)w->H * sizeof *h);
+        memmove(ht + (size_t)row * (size_t)w->O, h + row * ld, (size_t)w->O * sizeof *h);
     if (ct) memmove(ct, c, sli_fused_state(w) * sizeof *c);
 }
 
 /* What R multiplies in the call's first step. */
 static void drop_initial(const sli_fused_work *w, const sli_fused_direction *d) {
-    const size_t state = sli_fused_state(w);
+    const size_t state = sli_fused_outputs(w);
     if (!d->dropped || w->T == 0) return;
     float *to = d->dropped + (d->reverse ? (size_t)(w->T - 1) * state : 0);
     for (size_t i = 0; i < state; i++) to[i] = d->drop[i] * d->h0[i];

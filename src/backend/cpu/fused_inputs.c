@@ -150,6 +150,7 @@ void sli_fused_project(const sli_fused_work *w, int direction, const sli_fused_s
     const sli_fused_direction *d = &w->direction[direction];
     const int steps = d->step1 - d->step0;
     const void *x[MOST_ROWS];
+    if (sli_fused_all_panels(&w->inputs[share->stage]) == 0) return;
     walk at = {i0, i1 < steps ? i1 : steps, 0};
     for (int first = 0, rows; (rows = next_rows(w, d, share, &at, x)) > 0; first += rows)
         project_rows(w, d, share, share->projected[direction], first, x, rows);

@@ -4,22 +4,24 @@
 #include "cell/lstm.h"
 
 int sli_fused_stages(const sli_problem *p) {
-    return p->reset_before ? 2 : 1;
+    return p->reset_before || p->projection > 0 ? 2 : 1;
 }
 
 int sli_fused_stage_gate(const sli_problem *p, int stage) {
-    (void)p;
-    return stage == 0 ? 0 : 2;
+    return p->reset_before && stage > 0 ? 2 : 0;
 }
 
 int sli_fused_stage_gates(const sli_problem *p, int stage) {
-    if (!p->reset_before) return sli_op_gates(p->op);
-    return stage == 0 ? 2 : 1;
+    if (stage > 0) return 1;
+    return p->reset_before ? 2 : sli_op_gates(p->op);
 }
 
 int sli_fused_stage_block(const sli_problem *p, int stage) {
-    if (p->reset_before) return stage == 0 ? 0 : 1;
-    return p->op == SLI_OP_GRU ? 1 : 0;
+    return p->op == SLI_OP_GRU && stage == sli_fused_stages(p) - 1 ? 1 : 0;
+}
+
+bool sli_fused_multiplies_dq(const sli_problem *p, int stage) {
+    return p->projection > 0 && stage == 0;
 }
 
 int sli_fused_width(const sli_problem *p) {
@@ -55,16 +57,20 @@ static sli_fused_panels panels_of(int units, int gates, int k, const sli_panel_o
 }
 
 sli_fused_panels sli_fused_forward_panels(const sli_problem *p, const sli_panel_ops *ops, int stage) {
-    return panels_of(p->units, sli_fused_stage_gates(p, stage), p->units, ops);
+    if (p->projection > 0 && stage > 0) return panels_of(p->projection, 1, p->units, ops);
+    return panels_of(p->units, sli_fused_stage_gates(p, stage), sli_problem_output(p), ops);
 }
 
 sli_fused_panels sli_fused_input_panels(const sli_problem *p, const sli_panel_ops *ops, int stage) {
-    return panels_of(p->units, sli_fused_stage_gates(p, stage), p->inputs, ops);
+    const int units = p->projection > 0 && stage > 0 ? 0 : p->units;
+    return panels_of(units, sli_fused_stage_gates(p, stage), p->inputs, ops);
 }
 
 /* In the opposite order. */
 sli_fused_panels sli_fused_backward_panels(const sli_problem *p, const sli_panel_ops *ops, int stage) {
-    return panels_of(p->units, 1, sli_fused_stage_gates(p, sli_fused_stages(p) - 1 - stage) * p->units, ops);
+    const int forward = sli_fused_stages(p) - 1 - stage;
+    if (p->projection > 0 && forward > 0) return panels_of(p->units, 1, p->projection, ops);
+    return panels_of(sli_problem_output(p), 1, sli_fused_stage_gates(p, forward) * p->units, ops);
 }
 
 size_t sli_fused_panels_bytes(const sli_fused_panels *panels) {
@@ -90,16 +96,16 @@ sli_fused_kept sli_fused_kept_of(const sli_problem *p, const sli_panel_ops *ops)
 }
 
 sli_fused_saved sli_fused_saved_of(const sli_problem *p, const sli_panel_ops *ops) {
-    const size_t states = (size_t)p->steps * (size_t)p->batch * (size_t)p->units;
+    const size_t rows = (size_t)p->steps * (size_t)p->batch, states = rows * (size_t)p->units;
+    const size_t outputs = rows * (size_t)sli_problem_output(p);
     const bool lstm = p->op == SLI_OP_LSTM;
     sli_fused_saved at = {0};
     const sli_fused_kept kept = sli_fused_kept_of(p, ops);
-    const size_t rows = (size_t)p->steps * (size_t)p->batch;
     at.gates = place(&at.total, rows * (size_t)kept.ld / (kept.halves ? 2 : 1));
     at.c = place(&at.total, lstm ? states : 0);
     at.v = place(&at.total, lstm && p->zoneout_c > 0 ? states : 0);
-    at.h = place(&at.total, sli_fused_masked(p) ? states : 0);
-    at.dropped = place(&at.total, p->recurrent_dropout > 0 ? states : 0);
+    at.h = place(&at.total, sli_fused_masked(p) ? outputs : 0);
+    at.dropped = place(&at.total, p->recurrent_dropout > 0 ? outputs : 0);
     return at;
 }
 
@@ -122,19 +128,21 @@ static size_t dz_floats(const sli_problem *p, const sli_panel_ops *ops, int chun
 
 sli_fused_scratch sli_fused_scratch_of(const sli_problem *p, const sli_panel_ops *ops, int chunk, bool backward) {
     const size_t state = (size_t)p->batch * (size_t)p->units;
+    const size_t output = (size_t)p->batch * (size_t)sli_problem_output(p);
     const bool runs = backward || !p->train, lstm = p->op == SLI_OP_LSTM;
     const bool two = !backward && sli_fused_masked(p);
     sli_fused_scratch at = {0};
     at.gates = place(&at.total, backward ? dz_floats(p, ops, chunk) : 0);
     at.c = place(&at.total, runs && lstm ? state : 0);
-    at.h = place(&at.total, !runs ? 0 : two ? 2 * state : backward ? state : 0);
+    at.h = place(&at.total, !runs ? 0 : two ? 2 * output : backward ? output : 0);
     at.multiplied =
-        place(&at.total, backward && (sli_fused_masked(p) || !(p->recurrent_dropout > 0)) ? (size_t)chunk * state : 0);
-    at.drop = place(&at.total, p->train && p->recurrent_dropout > 0 ? state : 0);
-    at.fresh_h = place(&at.total, p->train && p->zoneout_h > 0 ? state : 0);
+        place(&at.total, backward && (sli_fused_masked(p) || !(p->recurrent_dropout > 0)) ? (size_t)chunk * output : 0);
+    at.drop = place(&at.total, p->train && p->recurrent_dropout > 0 ? output : 0);
+    at.fresh_h = place(&at.total, p->train && p->zoneout_h > 0 ? output : 0);
     at.fresh_c = place(&at.total, p->train && p->zoneout_c > 0 ? state : 0);
     at.update = place(&at.total, p->reset_before && !backward ? state : 0);
-    at.reset = place(&at.total, !p->reset_before ? 0 : backward ? (size_t)chunk * state : state);
+    at.between = place(&at.total, sli_fused_stages(p) == 1 ? 0 : backward ? (size_t)chunk * state : state);
+    at.dq = place(&at.total, p->projection > 0 && backward ? (size_t)chunk * output : 0);
     at.valid_from = place(&at.total, sli_fused_repeats(p) ? (size_t)p->batch : 0);
     const size_t rows = sli_fused_masked(p) ? (size_t)chunk * (size_t)p->batch : 0;
     at.place = place(&at.total, rows);
@@ -165,7 +173,13 @@ sli_fused_packed sli_fused_packed_of(const sli_problem *p, const sli_panel_ops *
 
 size_t sli_fused_operand_bytes(const sli_problem *p, const sli_panel_ops *ops) {
     if (!ops->convert) return 0;
-    const int k = p->train && !ops->halves ? sli_op_gates(p->op) * p->units : p->units;
+    int k = 0;
+    for (int stage = 0; stage < sli_fused_stages(p); stage++) {
+        const int forward = sli_fused_forward_panels(p, ops, stage).k;
+        const int back = sli_fused_backward_panels(p, ops, stage).k;
+        if (forward > k) k = forward;
+        if (back > k && p->train && (!ops->halves || sli_fused_multiplies_dq(p, stage))) k = back;
+    }
     return SLI_FUSED_ROWS * ops->operand_bytes(k);
 }
 
@@ -198,7 +212,8 @@ static void place_scratch(const sli_fused_work *w, sli_fused_direction *d, int i
     d->fresh_h = w->call->training && w->p->zoneout_h > 0 ? (float *)(base + at.fresh_h) : NULL;
     d->fresh_c = w->call->training && w->p->zoneout_c > 0 ? (float *)(base + at.fresh_c) : NULL;
     d->update = (float *)(base + at.update);
-    d->reset = (float *)(base + at.reset);
+    d->between = (float *)(base + at.between);
+    d->dq = (float *)(base + at.dq);
     d->valid_from = w->repeat ? (int32_t *)(void *)(base + at.valid_from) : NULL;
     d->place = w->mask ? (int32_t *)(void *)(base + at.place) : NULL;
     d->x_valid = (float *)(base + at.x);
@@ -215,7 +230,7 @@ static sli_rng rng_of(const sli_call *call, int index, enum sli_purpose purpose)
 static void draw_dropout(const sli_fused_work *w, const sli_fused_direction *d, int index) {
     const sli_rng rng = rng_of(w->call, index, SLI_PURPOSE_RECURRENT_DROPOUT);
     const double rate = w->p->recurrent_dropout;
-    const size_t count = sli_fused_state(w);
+    const size_t count = sli_fused_outputs(w);
     for (size_t i = 0; i < count; i++) d->drop[i] = 1;
     w->ops->dropout(&rng, 0, count, sli_drop_threshold(rate), (float)(1 / (1 - rate)), d->drop, d->drop, false);
 }
@@ -239,12 +254,12 @@ static sli_fused_direction direction_of(const sli_fused_work *w, int index, bool
     const bool aside = w->directions == 2 && w->p->direction_merge == SL_BI_CONCAT;
     const sli_fused_packed at = sli_fused_packed_of(w->p, w->panels);
     const char *packed = (const char *)call->packed + (size_t)index * at.total;
-    const int y = index == 1 && !aside ? SLI_RNN_Y_BACK : SLI_RNN_Y, column = aside ? index * w->H : 0;
+    const int y = index == 1 && !aside ? SLI_RNN_Y_BACK : SLI_RNN_Y, column = aside ? index * w->O : 0;
     sli_fused_direction d = {.part = index, .reverse = w->directions == 2 ? index == 1 : w->p->reverse};
     d.x = call->in[SLI_RNN_X];
     d.h0 = call->in[SLI_RNN_STATE_IN(index, 0)];
     d.c0 = w->lstm ? call->in[SLI_RNN_STATE_IN(index, 1)] : NULL;
-    d.ld_y = aside ? 2 * w->H : w->H;
+    d.ld_y = aside ? 2 * w->O : w->O;
     d.y = (float *)call->out[y] + column;
     if (backward && call->d_out[y]) d.dy = (const float *)call->d_out[y] + column;
     for (int stage = 0; stage < w->stages; stage++) {
@@ -278,6 +293,7 @@ static sli_fused_panels together(const sli_problem *p, const sli_panel_ops *ops,
     for (int stage = 1; stage < sli_fused_stages(p); stage++) {
         const sli_fused_panels more = of(p, ops, stage);
         const int panels = sli_fused_all_panels(&more);
+        if (panels == 0) continue;
         bytes += sli_fused_panels_bytes(&more);
         products += (double)panels * more.vectors * more.k;
         if (panels < count) count = panels;
@@ -336,7 +352,8 @@ static sli_fused_split split_of(const sli_fused_work *w, const sli_cpu *cpu, boo
 static const sli_fused_cell *cell_of(const sli_fused_work *w) {
     const sli_fused_ops *ops = w->ops->fused;
     if (w->p->op == SLI_OP_RNN) return &ops->rnn;
-    return w->lstm ? &ops->lstm : w->p->reset_before ? &ops->gru_before : &ops->gru;
+    if (w->lstm) return w->projects ? &ops->lstm_projected : &ops->lstm;
+    return w->p->reset_before ? &ops->gru_before : &ops->gru;
 }
 
 sli_fused_work sli_fused_begin(const sli_call *call, bool backward) {
@@ -347,6 +364,8 @@ sli_fused_work sli_fused_begin(const sli_call *call, bool backward) {
     w.B = p->batch;
     w.I = p->inputs;
     w.H = p->units;
+    w.O = sli_problem_output(p);
+    w.projects = p->projection > 0;
     w.W = sli_fused_width(p);
     w.directions = sli_problem_directions(p);
     w.stages = sli_fused_stages(p);
@@ -447,6 +466,10 @@ size_t sli_fused_state(const sli_fused_work *w) {
     return (size_t)w->B * (size_t)w->H;
 }
 
+size_t sli_fused_outputs(const sli_fused_work *w) {
+    return (size_t)w->B * (size_t)w->O;
+}
+
 void *sli_fused_gates_at(const sli_fused_work *w, const sli_fused_direction *d, int t) {
     const size_t row = (size_t)w->kept.ld * (w->kept.halves ? sizeof(uint16_t) : sizeof(float));
     return (char *)d->gates + (size_t)(w->mask ? d->first : t) * (size_t)w->B * row;
@@ -464,7 +487,7 @@ const float *sli_fused_c_before(const sli_fused_work *w, const sli_fused_directi
 /* Without masks h is y; with them it is kept, or runs through two buffers: others may still read the old one. */
 float *sli_fused_h_at(const sli_fused_work *w, const sli_fused_direction *d, int t) {
     if (!w->mask) return d->y + (ptrdiff_t)t * w->B * d->ld_y;
-    return d->h + (size_t)(w->keep ? t : t & 1) * sli_fused_state(w);
+    return d->h + (size_t)(w->keep ? t : t & 1) * sli_fused_outputs(w);
 }
 
 const float *sli_fused_h_before(const sli_fused_work *w, const sli_fused_direction *d, int t) {
@@ -473,7 +496,7 @@ const float *sli_fused_h_before(const sli_fused_work *w, const sli_fused_directi
 }
 
 ptrdiff_t sli_fused_ld_h(const sli_fused_work *w, const sli_fused_direction *d, int t) {
-    return sli_fused_before(w, d, t) < 0 || w->mask ? w->H : d->ld_y;
+    return sli_fused_before(w, d, t) < 0 || w->mask ? w->O : d->ld_y;
 }
 
 bool sli_fused_repeated(const sli_fused_work *w, const sli_fused_direction *d, int t, int row) {

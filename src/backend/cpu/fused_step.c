@@ -64,22 +64,26 @@ int sli_fused_active(const sli_fused_work *w, const sli_fused_direction *d, cons
     return from;
 }
 
-/* fresh = 0 where the old value is kept, which is where a dropout of that rate would drop. */
+/* fresh [B][width] = 0 where the old value is kept, which is where a dropout of that rate would drop. */
 static void draw(const sli_fused_work *w, const sli_rng *rng, double rate, const sli_fused_share *share, int t,
-                 const sli_fused_rows *rows, float *fresh) {
+                 const sli_fused_rows *rows, int width, float *fresh) {
     for (int r = 0; r < rows->count; r++) {
-        const size_t at = (size_t)rows->row[r] * (size_t)w->H + (size_t)share->unit0;
+        const size_t at = (size_t)rows->row[r] * (size_t)width + (size_t)share->unit0;
         const size_t count = (size_t)(share->unit1 - share->unit0);
-        const uint64_t element = (uint64_t)(w->call->t0 + t) * sli_fused_state(w) + at;
+        const uint64_t element = (uint64_t)(w->call->t0 + t) * (uint64_t)w->B * (uint64_t)width + at;
         for (size_t i = 0; i < count; i++) fresh[at + i] = 1;
         w->ops->dropout(rng, element, count, sli_drop_threshold(rate), 1, fresh + at, fresh + at, false);
     }
 }
 
-void sli_fused_draw(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
-                    const sli_fused_rows *rows) {
-    if (d->fresh_h) draw(w, &d->rng_h, w->p->zoneout_h, share, t, rows, d->fresh_h);
-    if (d->fresh_c) draw(w, &d->rng_c, w->p->zoneout_c, share, t, rows, d->fresh_c);
+void sli_fused_draw_h(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
+                      const sli_fused_rows *rows) {
+    if (d->fresh_h) draw(w, &d->rng_h, w->p->zoneout_h, share, t, rows, w->O, d->fresh_h);
+}
+
+void sli_fused_draw_c(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
+                      const sli_fused_rows *rows) {
+    if (d->fresh_c) draw(w, &d->rng_c, w->p->zoneout_c, share, t, rows, w->H, d->fresh_c);
 }
 
 /* CELL_ACT_*: in bf16, tanh and sigmoid need not be closer than the operands that they become; but where c is clipped a small error
@@ -96,14 +100,14 @@ static bool streams(const sli_fused_work *w, const sli_fused_direction *d) {
     enum { LEAST = 4 << 20 };
     const int line = w->ops->fused->streams;
     const size_t numbers = (size_t)w->T * (size_t)w->B * (size_t)w->kept.ld;
-    const bool apart = w->kept.halves && w->stages > 1; /* gates that share a line come one after the other */
+    const bool apart = w->kept.halves && w->p->reset_before; /* gates that share a line come one after the other */
     if (line == 0 || (uintptr_t)d->gates % SLI_ALIGN != 0 || apart) return false;
     return w->kept.halves ? numbers * sizeof(uint16_t) >= LEAST : w->H % line == 0 && numbers * sizeof(float) >= LEAST;
 }
 
 sli_cell_step sli_fused_every_step(const sli_fused_work *w, const sli_fused_direction *d) {
     const sli_problem *p = w->p;
-    sli_cell_step s = {.units = w->H, .options = w->options, .keep = w->keep};
+    sli_cell_step s = {.units = w->H, .outputs = w->O, .options = w->options, .keep = w->keep};
     s.act = activation(p, p->act == SL_ACT_DEFAULT ? SL_ACT_TANH : p->act);
     s.gate_act = activation(p, p->recurrent_act == SL_ACT_DEFAULT ? SL_ACT_SIGMOID : p->recurrent_act);
     s.ld_gates = w->kept.ld;
@@ -117,7 +121,7 @@ sli_cell_step sli_fused_every_step(const sli_fused_work *w, const sli_fused_dire
     s.fresh_h = d->fresh_h;
     s.fresh_c = d->fresh_c;
     s.update = d->update;
-    s.reset = d->reset;
+    s.between = d->between;
     return s;
 }
 
@@ -131,8 +135,8 @@ void sli_fused_enter_step(const sli_fused_work *w, const sli_fused_direction *d,
         s->c_prev = sli_fused_c_before(w, d, t);
         s->c = sli_fused_c_at(w, d, t);
     }
-    s->multiplied = d->dropped ? d->dropped + (size_t)t * sli_fused_state(w) : s->h_prev;
-    s->ld_multiplied = d->dropped ? w->H : s->ld_h_prev;
+    s->multiplied = d->dropped ? d->dropped + (size_t)t * sli_fused_outputs(w) : s->h_prev;
+    s->ld_multiplied = d->dropped ? w->O : s->ld_h_prev;
     s->v = d->v ? d->v + (size_t)t * sli_fused_state(w) : NULL;
 }
 

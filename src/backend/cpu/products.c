@@ -52,6 +52,8 @@ size_t sli_cpu_products_bytes(const sli_problem *p, int chunk) {
     if (p->train) {
         bytes = product_bytes(bytes, p->dtype, rows, inputs, outputs);
         bytes = product_bytes(bytes, p->dtype, outputs, inputs > p->units ? inputs : p->units, rows);
+        if (p->projection > 0) bytes = product_bytes(bytes, p->dtype, outputs, p->projection, rows);
+        if (p->projection > 0) bytes = product_bytes(bytes, p->dtype, p->projection, p->units, rows);
     }
     return bytes + SLI_ALIGN;
 }

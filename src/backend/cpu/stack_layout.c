@@ -12,7 +12,8 @@ sli_problem sli_cpu_stack_layer(const sli_problem *stack, int layer) {
 }
 
 static size_t between_bytes(const sli_problem *p, int layer) {
-    return layer + 1 < p->layers ? sizeof(float) * (size_t)p->steps * (size_t)p->batch * (size_t)p->units : 0;
+    const size_t outputs = (size_t)sli_problem_output(p);
+    return layer + 1 < p->layers ? sizeof(float) * (size_t)p->steps * (size_t)p->batch * outputs : 0;
 }
 
 sli_cpu_stack_places sli_cpu_stack_packed(const sli_problem *p, const sli_panel_ops *ops) {

@@ -87,15 +87,16 @@ static sli_job kernel_job(const sli_sums *s, sli_gates g) {
 static sli_gemm recurrent_product(const sli_sums *s, sli_gates g, int first, int count, const float *h, ptrdiff_t ld) {
     const sli_problem *p = &s->call->problem;
     sli_gemm product = {.m = g.count * p->units,
-                        .n = p->units,
+                        .n = sli_problem_output(p),
                         .k = count,
                         .am = 1,
                         .ak = s->ld,
                         .b = h,
                         .bk = ld,
                         .bn = 1,
-                        .c = d_param(s, SLI_RNN_RECURRENT) + (size_t)g.to * (size_t)p->units * (size_t)p->units,
-                        .ldc = p->units,
+                        .c = d_param(s, SLI_RNN_RECURRENT) +
+                             (size_t)g.to * (size_t)p->units * (size_t)sli_problem_output(p),
+                        .ldc = sli_problem_output(p),
                         .add = true};
     multiply_dz(s, (size_t)first * (size_t)s->ld + (size_t)(g.from * p->units), &product);
     return product;
@@ -104,8 +105,8 @@ static sli_gemm recurrent_product(const sli_sums *s, sli_gates g, int first, int
 static sli_job recurrent_job(const sli_sums *s, int i) {
     const sli_gates g = s->recurrent[i];
     sli_job job = {.parts = 1};
-    if (i > 0 && s->h_reset) {
-        job.part[0] = recurrent_product(s, g, 0, rows(s), s->h_reset, s->call->problem.units);
+    if (i > 0 && s->between) {
+        job.part[0] = recurrent_product(s, g, 0, rows(s), s->between, s->call->problem.units);
         return job;
     }
     if (!s->h_edge) {
@@ -116,6 +117,25 @@ static sli_job recurrent_job(const sli_sums *s, int i) {
     job.part[0] = recurrent_product(s, g, s->edge * B, B, s->h_edge, s->ld_h_edge);
     if (s->steps > 1)
         job.part[job.parts++] = recurrent_product(s, g, s->rest * B, (s->steps - 1) * B, s->h_rest, s->ld_h_rest);
+    return job;
+}
+
+/* d W_p += dq^T m */
+static sli_job projection_job(const sli_sums *s) {
+    const sli_problem *p = &s->call->problem;
+    sli_job job = {.parts = 1};
+    job.part[0] = (sli_gemm){.m = p->projection,
+                             .n = p->units,
+                             .k = rows(s),
+                             .a = s->dq,
+                             .am = 1,
+                             .ak = p->projection,
+                             .b = s->between,
+                             .bk = p->units,
+                             .bn = 1,
+                             .c = d_param(s, SLI_RNN_PROJECTION),
+                             .ldc = p->units,
+                             .add = true};
     return job;
 }
 
@@ -166,6 +186,7 @@ void sli_sums_backward(const sli_sums *s) {
     const bool kernel = d_param(s, SLI_RNN_KERNEL) && !sli_one_hot_kernel(s), recurrent = d_param(s, SLI_RNN_RECURRENT);
     if (s->dx) add_job(&list, input_job(s));
     for (int i = 0; i < 2; i++) add_gates(s, &list, i, kernel, recurrent);
+    if (s->dq && d_param(s, SLI_RNN_PROJECTION)) add_job(&list, projection_job(s));
     sli_cpu_jobs(s->call, list.jobs, list.count);
 }
 

@@ -30,7 +30,8 @@ typedef struct sli_sums {
     int edge, rest; /* steps of the chunk: 0 or steps - 1; the first of the others */
     const float *h_edge, *h_rest;
     ptrdiff_t ld_h_edge, ld_h_rest;
-    const float *h_reset; /* [steps][B][H] instead, for recurrent[1] */
+    const float *between; /* [steps][B][H] instead, for recurrent[1]; with dq what a projection multiplied */
+    const float *dq;      /* [steps][B][O] the gradient of what a projection gave; NULL: there is none */
     float *dx;            /* [steps][B][I], NULL: not wanted */
     /* W for d x, packed by sli_sums_pack, of input[0] and input[1]; NULL: it is packed with the product. */
     const void *kernel[2];

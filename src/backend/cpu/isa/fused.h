@@ -7,12 +7,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One time step of one direction of a layer. Pointers are to row 0 and unit 0; [B][H] where no stride is named.
+/* One time step of one direction of a layer. Pointers are to row 0 and unit 0; [B][H], of h and its gradient [B][O], where no stride is named.
  * Blocks of a row of gates:  forward  LSTM i f g o   GRU r z n s   RNN q       s = R_n h' + b'_n
  * and of dz:                          LSTM i f g o   GRU n r z s   RNN z       so that what R multiplies lies side by side
- * GRU with reset before the product has no s. */
+ * GRU with reset before the product has no s.
+ * Two products a step: GRU with reset before the product r and z, then n; LSTM with a projection the gates, then q = W_p m. */
 typedef struct sli_cell_step {
-    int units;         /* H */
+    int units;   /* H */
+    int outputs; /* O: H, but with a projection; width of h, its copies and gradients, and of what is drawn for it */
     int act, gate_act; /* CELL_ACT_* */
     unsigned options;  /* CELL_PEEPHOLE, CELL_CLIP, CELL_ZONEOUT_H, CELL_ZONEOUT_C */
     bool keep;         /* training: gates and v stay for backward */
@@ -30,8 +32,10 @@ typedef struct sli_cell_step {
     ptrdiff_t ld_y;
     const float *multiplied; /* d h', what R multiplies in this step */
     ptrdiff_t ld_multiplied;
-    float *update;     /* GRU, reset before, forward: u_z + s_z, from the first stage to the second */
-    float *reset;      /* the same: r d h', which R_n multiplies; backward: [][H] = it again, rows as in dz */
+    float *update; /* GRU, reset before, forward: u_z + s_z, from the first stage to the second */
+    float *
+        between; /* what the second product multiplies, GRU r d h', LSTM m; backward: [][H] = it again, rows as in dz */
+    float *dq;   /* projection, backward: [][O] the gradient of q, rows as in dz */
     float *dropped;    /* = drop h, what the next step multiplies; NULL without recurrent dropout */
     const float *drop; /* 0 or 1/(1-p) */
     const float *c_prev;
@@ -74,7 +78,7 @@ typedef struct sli_fused_cell {
 } sli_fused_cell;
 
 typedef struct sli_fused_ops {
-    sli_fused_cell lstm, gru, gru_before, rnn;
+    sli_fused_cell lstm, lstm_projected, gru, gru_before, rnn;
     int streams;            /* gates of which so many floats fill a line may be written past the caches; 0: none */
     void (*streamed)(void); /* after steps with `stream`, before others read gates */
     /* dh = (add: +=) d tile, with d = drop or 1: what came back through R, tile of [panels][rows][vectors * lanes] units */

@@ -174,6 +174,70 @@ VF_INLINE void lstm_cell_back(const int kind, const sli_cell_step *s, int row, i
     if (kind == ANY && s->options & CELL_ZONEOUT_H) store(s->dh + i, r.dh_prev, n);
 }
 
+/* With a projection, first stage: c and m. */
+VF_INLINE void lstm_first_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z,
+                               const float *x, int n) {
+    const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
+    const vf zero = vf_set(0.0f), c_prev = load(s->c_prev + i, n);
+    const cell_lstm_gates sums = lstm_sums(s, x, u, z, n);
+    const cell_lstm_forward_result r =
+        kind != ANY
+            ? cell_lstm_forward(0, TANH(kind), SIGMOID(kind), sums, c_prev, zero, (cell_lstm_args){.clip = zero})
+            : cell_lstm_forward(LSTM_OPTIONS | CELL_PROJECTION, s->act, s->gate_act, sums, c_prev, zero,
+                                lstm_args(s, u, i, n));
+    if (s->keep) lstm_keep(s, at, u, r.gates, n);
+    if (kind == ANY && s->v) store(s->v + i, r.v, n);
+    store(s->c + i, r.c, n);
+    store(s->between + i, r.m, n);
+}
+
+/* dm: the tile of the projection, W_p^T dq. m is computed again. */
+VF_INLINE void lstm_second_cell_back(const int kind, const sli_cell_step *s, int row, int at, int u, const float *dm,
+                                     int n) {
+    const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
+    const int H = s->units, act = kind != ANY ? TANH(kind) : s->act;
+    const ptrdiff_t dz = at * s->ld_dz + u;
+    const cell_lstm_gates gates = {kept_gate(s, 4, at, 0, u, n), kept_gate(s, 4, at, 1, u, n),
+                                   kept_gate(s, 4, at, 2, u, n), kept_gate(s, 4, at, 3, u, n)};
+    const vf c_prev = load(s->c_prev + i, n), dc = load(s->dc + i, n);
+    const vf v = load((kind == ANY && s->v ? s->v : s->c) + i, n);
+    const cell_lstm_backward_result r =
+        kind != ANY
+            ? cell_lstm_backward(0, act, SIGMOID(kind), gates, v, c_prev, vf_load(dm), dc, (cell_lstm_args){.clip = v})
+            : cell_lstm_backward(LSTM_OPTIONS | CELL_PROJECTION, act, s->gate_act, gates, v, c_prev, vf_load(dm), dc,
+                                 lstm_args(s, u, i, n));
+    store_dz(s, dz, r.dz.i, n);
+    store_dz(s, dz + H, r.dz.f, n);
+    store_dz(s, dz + 2 * H, r.dz.g, n);
+    store_dz(s, dz + 3 * H, r.dz.o, n);
+    store(s->dc + i, r.dc_prev, n);
+    store(s->between + at * H + u, gates.o * cell_act(act, v), n);
+}
+
+/* Second stage: q, and h by zoneout of it; backward dq = (1 - zone_h) dh, and what of dh goes to h' beside R. u: an output. */
+VF_INLINE void lstm_projected_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *q,
+                                   int n) {
+    const size_t i = (size_t)row * (size_t)s->outputs + (size_t)u;
+    vf h = vf_load(q);
+    (void)at;
+    if (kind == ANY && s->options & CELL_ZONEOUT_H) {
+        const vf old = zone(s->fresh_h, s->zone_h, i, n);
+        h = old * load(s->h_prev + row * s->ld_h_prev + u, n) + (1.0f - old) * h;
+    }
+    store_h(s, row, u, i, h, n);
+}
+
+VF_INLINE void lstm_projected_cell_back(const int kind, const sli_cell_step *s, int row, int at, int u, int n) {
+    const size_t i = (size_t)row * (size_t)s->outputs + (size_t)u;
+    vf dq = gradient_of_h(s, row, u, i, n);
+    if (kind == ANY && s->options & CELL_ZONEOUT_H) {
+        const vf old = zone(s->fresh_h, s->zone_h, i, n);
+        store(s->dh + i, old * dq, n);
+        dq *= 1.0f - old;
+    }
+    store(s->dq + (size_t)at * (size_t)s->outputs + u, dq, n);
+}
+
 /* ---------------------------------------------------------------------------------------------------------- GRU -- */
 VF_INLINE cell_gru_args gru_args(const sli_cell_step *s, size_t i, int n) {
     return (cell_gru_args){.zone_h = zone(s->fresh_h, s->options & CELL_ZONEOUT_H ? s->zone_h : 0.0f, i, n)};
@@ -262,7 +326,7 @@ VF_INLINE void gru_first_cell(const int kind, const sli_cell_step *s, int row, i
     const vf reset = cell_gru_reset(kind != ANY ? SIGMOID(kind) : s->gate_act, vf_load(z) + vf_load(x) + load(b, n));
     if (s->keep) keep_gate(s, 3, at, 0, u, reset, n);
     store(s->update + i, vf_load(z + VL) + vf_load(x + VL) + load(b + s->units, n), n);
-    store(s->reset + i, reset * load(s->multiplied + row * s->ld_multiplied + u, n), n);
+    store(s->between + i, reset * load(s->multiplied + row * s->ld_multiplied + u, n), n);
 }
 
 /* Second stage, of n. */
@@ -312,7 +376,7 @@ VF_INLINE void gru_second_cell_back(const int kind, const sli_cell_step *s, int 
     vf d_h = r.d_dropped;
     if (s->drop) d_h *= load(s->drop + i, n);
     store_dz(s, at * s->ld_dz + s->units + u, r.dz_r, n);
-    store(s->reset + at * s->units + u, reset * dropped, n);
+    store(s->between + at * s->units + u, reset * dropped, n);
     store(s->dh + i, load(s->dh + i, n) + d_h, n);
 }
 
@@ -362,76 +426,64 @@ VF_INLINE void rnn_cell_back(const int kind, const sli_cell_step *s, int row, in
         for (; u + VL <= share->last; u += VL) cell(kind, s, share->row[r], share->at[r], u, VL); \
         if (u < share->last) cell(kind, s, share->row[r], share->at[r], u, share->last - u);      \
     }
-#define LSTM_CELLS(kind)        \
-    FORWARD(lstm_open, kind, 4) \
-    tile = share->tile;         \
-    FORWARD(lstm_close, kind, 4)
-#define GRU_CELLS(kind)        \
-    FORWARD(gru_open, kind, 3) \
-    tile = share->tile;        \
-    FORWARD(gru_close, kind, 3)
-#define RNN_CELLS(kind) FORWARD(rnn_cell, kind, 1)
-#define CELL(name, gates, CELLS)                                                       \
-    static void name##_forward(const sli_cell_step *s, const sli_cell_share *share) {  \
-        float *tile = share->tile;                                                     \
-        switch (kind_of(s)) {                                                          \
-        case USUAL:                                                                    \
-            CELLS(USUAL) break;                                                        \
-        case SHORT:                                                                    \
-            CELLS(SHORT) break;                                                        \
-        default:                                                                       \
-            FORWARD(name##_cell, ANY, gates)                                           \
-        }                                                                              \
-    }                                                                                  \
-    static void name##_backward(const sli_cell_step *s, const sli_cell_share *share) { \
-        switch (kind_of(s)) {                                                          \
-        case USUAL:                                                                    \
-            BACKWARD(name##_cell_back, USUAL) break;                                   \
-        case SHORT:                                                                    \
-            BACKWARD(name##_cell_back, SHORT) break;                                   \
-        default:                                                                       \
-            BACKWARD(name##_cell_back, ANY)                                            \
-        }                                                                              \
-    }
-#define GRU_BEFORE_CELLS(kind) FORWARD(gru_before_cell, kind, 1)
-CELL(lstm, 4, LSTM_CELLS)
-CELL(gru, 3, GRU_CELLS)
-CELL(gru_before, 1, GRU_BEFORE_CELLS)
-CELL(rnn, 1, RNN_CELLS)
-
-static void gru_first(const sli_cell_step *s, const sli_cell_share *share) {
-    float *tile = share->tile;
-    switch (kind_of(s)) {
-    case USUAL:
-        FORWARD(gru_first_cell, USUAL, 2)
-        break;
-    case SHORT:
-        FORWARD(gru_first_cell, SHORT, 2)
-        break;
-    default:
-        FORWARD(gru_first_cell, ANY, 2)
-    }
-}
-
-#define SECOND(cell, kind)                                                                \
+/* On the tile of units that have one column each. */
+#define TILE(cell, kind)                                                                  \
     for (int u0 = share->first, step = share->vectors * VL; u0 < share->last; u0 += step) \
         for (int r = 0; r < share->rows; r++, tile += step)                               \
             for (int u = u0; u < u0 + step && u < share->last; u += VL)                   \
                 cell(kind, s, share->row[r], share->at[r], u, tile + u - u0,              \
                      share->last - u < VL ? share->last - u : VL);
-static void gru_second(const sli_cell_step *s, const sli_cell_share *share) {
-    const float *tile = share->tile;
-    switch (kind_of(s)) {
-    case USUAL:
-        SECOND(gru_second_cell_back, USUAL)
-        break;
-    case SHORT:
-        SECOND(gru_second_cell_back, SHORT)
-        break;
-    default:
-        SECOND(gru_second_cell_back, ANY)
+#define LSTM_CELLS(kind)        \
+    FORWARD(lstm_open, kind, 4) \
+    tile = share->tile;         \
+    FORWARD(lstm_close, kind, 4)
+#define LSTM_ANY(kind) FORWARD(lstm_cell, kind, 4)
+#define LSTM_BACK(kind) BACKWARD(lstm_cell_back, kind)
+#define LSTM_FIRST(kind) FORWARD(lstm_first_cell, kind, 4)
+#define LSTM_PROJECTED(kind) TILE(lstm_projected_cell, kind)
+#define LSTM_PROJECTED_BACK(kind) BACKWARD(lstm_projected_cell_back, kind)
+#define LSTM_SECOND(kind) TILE(lstm_second_cell_back, kind)
+#define GRU_CELLS(kind)        \
+    FORWARD(gru_open, kind, 3) \
+    tile = share->tile;        \
+    FORWARD(gru_close, kind, 3)
+#define GRU_ANY(kind) FORWARD(gru_cell, kind, 3)
+#define GRU_BACK(kind) BACKWARD(gru_cell_back, kind)
+#define GRU_FIRST(kind) FORWARD(gru_first_cell, kind, 2)
+#define GRU_BEFORE(kind) FORWARD(gru_before_cell, kind, 1)
+#define GRU_BEFORE_BACK(kind) BACKWARD(gru_before_cell_back, kind)
+#define GRU_SECOND(kind) TILE(gru_second_cell_back, kind)
+#define RNN_CELLS(kind) FORWARD(rnn_cell, kind, 1)
+#define RNN_BACK(kind) BACKWARD(rnn_cell_back, kind)
+
+/* The loops of a function, for the usual cells and for the others. */
+#define CELLS(name, usual, any)                                             \
+    static void name(const sli_cell_step *s, const sli_cell_share *share) { \
+        float *tile = share->tile;                                          \
+        (void)tile;                                                         \
+        switch (kind_of(s)) {                                               \
+        case USUAL:                                                         \
+            usual(USUAL) break;                                             \
+        case SHORT:                                                         \
+            usual(SHORT) break;                                             \
+        default:                                                            \
+            any(ANY)                                                        \
+        }                                                                   \
     }
-}
+CELLS(lstm_forward, LSTM_CELLS, LSTM_ANY)
+CELLS(lstm_backward, LSTM_BACK, LSTM_BACK)
+CELLS(lstm_first, LSTM_FIRST, LSTM_FIRST)
+CELLS(lstm_projected_forward, LSTM_PROJECTED, LSTM_PROJECTED)
+CELLS(lstm_projected_backward, LSTM_PROJECTED_BACK, LSTM_PROJECTED_BACK)
+CELLS(lstm_second, LSTM_SECOND, LSTM_SECOND)
+CELLS(gru_forward, GRU_CELLS, GRU_ANY)
+CELLS(gru_backward, GRU_BACK, GRU_BACK)
+CELLS(gru_first, GRU_FIRST, GRU_FIRST)
+CELLS(gru_before_forward, GRU_BEFORE, GRU_BEFORE)
+CELLS(gru_before_backward, GRU_BEFORE_BACK, GRU_BEFORE_BACK)
+CELLS(gru_second, GRU_SECOND, GRU_SECOND)
+CELLS(rnn_forward, RNN_CELLS, RNN_CELLS)
+CELLS(rnn_backward, RNN_BACK, RNN_BACK)
 
 /* dh = (add: +=) d tile */
 static void take(const sli_cell_step *s, const sli_cell_share *share, bool add) {
@@ -440,7 +492,7 @@ static void take(const sli_cell_step *s, const sli_cell_share *share, bool add) 
     for (int u0 = share->first; u0 < share->last; u0 += width)
         for (int r = 0; r < share->rows; r++, tile += width)
             for (int u = u0; u < u0 + width && u < share->last; u += VL) {
-                const size_t i = (size_t)share->row[r] * (size_t)s->units + (size_t)u;
+                const size_t i = (size_t)share->row[r] * (size_t)s->outputs + (size_t)u;
                 const int n = share->last - u < VL ? share->last - u : VL;
                 vf d = vf_load(tile + u - u0);
                 if (s->drop) d *= load(s->drop + i, n);
@@ -449,10 +501,12 @@ static void take(const sli_cell_step *s, const sli_cell_share *share, bool add) 
             }
 }
 
-const sli_fused_ops ISA(fused) = {.lstm = {lstm_forward, lstm_backward},
-                                  .gru = {gru_forward, gru_backward},
-                                  .gru_before = {gru_before_forward, gru_before_backward, gru_first, gru_second},
-                                  .rnn = {rnn_forward, rnn_backward},
-                                  .streams = STREAMS,
-                                  .streamed = vf_streamed,
-                                  .take = take};
+const sli_fused_ops ISA(fused) = {
+    .lstm = {lstm_forward, lstm_backward},
+    .lstm_projected = {lstm_projected_forward, lstm_projected_backward, lstm_first, lstm_second},
+    .gru = {gru_forward, gru_backward},
+    .gru_before = {gru_before_forward, gru_before_backward, gru_first, gru_second},
+    .rnn = {rnn_forward, rnn_backward},
+    .streams = STREAMS,
+    .streamed = vf_streamed,
+    .take = take};
