@@ -409,16 +409,16 @@ VF_INLINE void rnn_cell_back(const int kind, const sli_cell_step *s, int row, in
 
 /* -------------------------------------------------------------------------------------------------------- loops -- */
 /* Forward: panels of `vectors` vectors, `gates` of each VL units side by side. */
-#define FORWARD(cell, kind, gates)                                                                  \
-    for (int u0 = share->first, step = share->vectors / gates * VL; u0 < share->last; u0 += step) { \
-        const float *x = share->in + (ptrdiff_t)((u0 - share->first) / step) * share->in_panel;     \
-        for (int r = 0; r < share->rows; r++)                                                       \
-            for (int u = u0; u < u0 + step; u += VL, tile += (gates)*VL, x += (gates)*VL) {         \
-                if (u + VL <= share->last)                                                          \
-                    cell(kind, s, share->row[r], share->at[r], u, tile, x, VL);                     \
-                else if (u < share->last)                                                           \
-                    cell(kind, s, share->row[r], share->at[r], u, tile, x, share->last - u);        \
-            }                                                                                       \
+#define FORWARD(cell, kind, gates)                                                                                   \
+    for (int u0 = share->first, step = gates > 2 ? VL : share->vectors / gates * VL; u0 < share->last; u0 += step) { \
+        const float *x = share->in + (ptrdiff_t)((u0 - share->first) / step) * share->in_panel;                      \
+        for (int r = 0; r < share->rows; r++)                                                                        \
+            for (int u = u0; u < u0 + step; u += VL, tile += (gates)*VL, x += (gates)*VL) {                          \
+                if (u + VL <= share->last)                                                                           \
+                    cell(kind, s, share->row[r], share->at[r], u, tile, x, VL);                                      \
+                else if (u < share->last)                                                                            \
+                    cell(kind, s, share->row[r], share->at[r], u, tile, x, share->last - u);                         \
+            }                                                                                                        \
     }
 #define BACKWARD(cell, kind)                                                                      \
     for (int r = 0; r < share->rows; r++) {                                                       \
