@@ -21,6 +21,7 @@ static const char *const problems[] = {
     "lstm:b18_t9_i4_h35_p19_bf16_train+lengths+rdrop=0.2+zoneout_c=0.2+zoneout_h=0.1",
     "lstm:b5_t6_i9_h70_p200_bf16_train+bias=double",
     "lstm:b20_t9_i33_h50_p17_bf16",
+    "lstm:b18_t9_i4_h35_bf16_train+recompute+lengths",
     "gru:b20_t11_i17_h33_bf16_train",
     "gru:b5_t6_i9_h270_bf16_train",
     "gru:b9_t7_i9_h24_bf16_train+bias=double+zoneout_h=0.2+reverse",

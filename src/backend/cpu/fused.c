@@ -135,8 +135,9 @@ static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
     const double forward_flops = rows * (2.0 * (gates * (p->inputs + outputs) + projected) + 30.0 * p->units);
     const double weights = (gates * (p->inputs + outputs) + projected) * 4.0,
                  moved = rows * (p->inputs + p->units + 2 * gates) * 4.0;
-    cost->flops = parts * (p->train ? 3 * forward_flops : forward_flops);
-    cost->bytes = parts * (p->train ? 3 : 1) * (weights + moved);
+    const int passes = !p->train ? 1 : p->recompute ? 4 : 3;
+    cost->flops = parts * passes * forward_flops;
+    cost->bytes = parts * passes * (weights + moved);
 }
 
 void sli_fused_book(const sli_problem *p, const sli_panel_ops *ops, int threads, int chunk, sli_booking *booking) {
@@ -146,6 +147,7 @@ void sli_fused_book(const sli_problem *p, const sli_panel_ops *ops, int threads,
     booking->scratch_forward = parts * sli_fused_scratch_of(p, ops, chunk, false).total + operands;
     booking->scratch_forward += sli_fused_input_bytes(p, ops, threads);
     booking->scratch_backward = p->train ? parts * sli_fused_scratch_of(p, ops, chunk, true).total + operands : 0;
+    if (p->recompute) booking->scratch_backward += booking->scratch_forward;
     if (p->train) booking->scratch_backward += sli_cpu_products_bytes(p, chunk);
     booking->packed = parts * sli_fused_packed_of(p, ops).total;
 }
@@ -191,7 +193,7 @@ static void describe(const sli_problem *p, const sli_caps *caps, char *text, siz
     {                                                                                                              \
         .name = "cpu:fused", .op = OP, .device = SLI_DEVICE_CPU, .eligible = eligible, .cost = cost, .book = book, \
         .seconds = sli_fused_seconds, .describe = describe, .pack = sli_fused_pack, .forward = sli_fused_forward,  \
-        .backward = sli_fused_backward,                                                                            \
+        .backward = sli_fused_backward, .takes_recompute = true,                                                   \
         .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_H0 | (OP == SLI_OP_LSTM ? 1u << SLI_RNN_C0 : 0u) |    \
                              1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK | 1u << SLI_RNN_STATE_IN(1, 0) |           \
                              1u << SLI_RNN_STATE_IN(1, 1),                                                         \

@@ -52,7 +52,7 @@ sli_fused_kept sli_fused_kept_of(const sli_problem *p, const sli_panel_ops *ops)
 
 /* Offsets in bytes, for one direction; `total` is the distance to the next. */
 typedef struct sli_fused_saved {
-    size_t gates;   /* [T][B] rows of sli_fused_kept, activated */
+    size_t gates;   /* [T][B] rows of sli_fused_kept, activated, unless they are recomputed */
     size_t c;       /* [T][B][H] LSTM */
     size_t v;       /* [T][B][H] LSTM with zoneout of c: c before it */
     size_t h;       /* [T][B][O] with masks, where y is not h */
@@ -62,6 +62,7 @@ typedef struct sli_fused_saved {
 
 typedef struct sli_fused_scratch {
     size_t gates;            /* backward: dz, [chunk][B] rows of sli_fused_dz */
+    size_t again;            /* backward: gates that are recomputed, [chunk][B] rows of sli_fused_kept */
     size_t c, h;             /* inference: running c [B][H], and h [2][B][O] with masks; backward: dc, and dh [B][O] */
     size_t multiplied;       /* [chunk][B][O] backward: what R multiplied, where it does not lie side by side */
     size_t drop;             /* [B][O] factors of recurrent dropout */
@@ -111,7 +112,8 @@ typedef struct sli_fused_direction {
     const float *dy;  /* NULL: zero */
     int first, end;   /* steps of the chunk at work */
     int step0, step1; /* of those, in order of processing, the piece at work: all of them, or, in stack.c, some */
-    void *gates;      /* training: sli_fused_kept of step 0 on; with masks a chunk's valid rows side by side */
+    void *gates;      /* training: sli_fused_kept of step gates_from on; with masks a chunk's valid rows side by side */
+    int gates_from;
     float *c, *v, *h, *dropped;
     float *drop, *fresh_h, *fresh_c;
     int32_t *valid_from;
@@ -136,8 +138,9 @@ typedef struct sli_fused_work {
     const sli_panel_ops *panels;
     const sli_fused_cell *cell;
     int T, B, I, H, O, W, directions, stages;
-    bool lstm, keep, mask, repeat, rdrop, projects;
-    unsigned options; /* CELL_* */
+    bool lstm, mask, repeat, rdrop, projects;
+    bool keep, keeps_gates; /* training: states; gates, which with recompute backward alone does */
+    unsigned options;       /* CELL_* */
     sli_fused_panels forward[SLI_FUSED_STAGES], backward[SLI_FUSED_STAGES];
     sli_fused_kept kept;
     sli_fused_dz dz;
@@ -176,6 +179,10 @@ double sli_fused_seconds(const sli_problem *p, const sli_caps *caps);
 double sli_fused_piece_seconds(const sli_problem *p, const sli_panel_ops *ops, const sli_cpu_machine *machine,
                                double rows, bool backward);
 sli_fused_work sli_fused_begin(const sli_call *call, bool backward);
+/* For a backward call with recompute: the forward work, in the scratch behind backward's, that computes a chunk's gates again. What
+ * else it writes is there already, to the bit. */
+sli_call sli_fused_call_again(const sli_fused_work *w);
+sli_fused_work sli_fused_begin_again(const sli_fused_work *w, const sli_call *again);
 /* Of the forward or the backward panels. */
 sli_fused_share sli_fused_share_of(const sli_fused_work *w, const sli_fused_panels *all, int stage, int member);
 int sli_fused_chunks(const sli_fused_work *w);

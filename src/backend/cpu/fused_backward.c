@@ -321,11 +321,17 @@ void sli_fused_backward_end(const sli_fused_work *w) {
 }
 
 void sli_fused_backward(const sli_call *call) {
-    sli_fused_work w = sli_fused_begin(call, true);
+    sli_fused_work w = sli_fused_begin(call, true), forward = {0};
+    const sli_call again = sli_fused_call_again(&w);
+    if (w.p->recompute) forward = sli_fused_begin_again(&w, &again);
     sli_fused_backward_begin(&w);
     sli_fused_backward_pack(&w);
     for (int i = sli_fused_chunks(&w) - 1; i >= 0; i--) {
         sli_fused_enter_chunk(&w, i);
+        if (w.p->recompute) {
+            sli_fused_enter_chunk(&forward, i);
+            sli_fused_forward_piece(&forward);
+        }
         sli_fused_backward_piece(&w);
         for (int k = 0; k < w.directions; k++) {
             const sli_fused_direction *d = &w.direction[k];

@@ -95,13 +95,17 @@ sli_fused_kept sli_fused_kept_of(const sli_problem *p, const sli_panel_ops *ops)
     return (sli_fused_kept){.halves = true, .ld = (blocks * units + LINE - 1) / LINE * LINE};
 }
 
+static size_t kept_floats(sli_fused_kept kept, size_t rows) {
+    return rows * (size_t)kept.ld / (kept.halves ? 2 : 1);
+}
+
 sli_fused_saved sli_fused_saved_of(const sli_problem *p, const sli_panel_ops *ops) {
     const size_t rows = (size_t)p->steps * (size_t)p->batch, states = rows * (size_t)p->units;
     const size_t outputs = rows * (size_t)sli_problem_output(p);
     const bool lstm = p->op == SLI_OP_LSTM;
     sli_fused_saved at = {0};
     const sli_fused_kept kept = sli_fused_kept_of(p, ops);
-    at.gates = place(&at.total, rows * (size_t)kept.ld / (kept.halves ? 2 : 1));
+    at.gates = place(&at.total, p->recompute ? 0 : kept_floats(kept, rows));
     at.c = place(&at.total, lstm ? states : 0);
     at.v = place(&at.total, lstm && p->zoneout_c > 0 ? states : 0);
     at.h = place(&at.total, sli_fused_masked(p) ? outputs : 0);
@@ -132,7 +136,9 @@ sli_fused_scratch sli_fused_scratch_of(const sli_problem *p, const sli_panel_ops
     const bool runs = backward || !p->train, lstm = p->op == SLI_OP_LSTM;
     const bool two = !backward && sli_fused_masked(p);
     sli_fused_scratch at = {0};
+    const size_t again = kept_floats(sli_fused_kept_of(p, ops), (size_t)chunk * (size_t)p->batch);
     at.gates = place(&at.total, backward ? dz_floats(p, ops, chunk) : 0);
+    at.again = place(&at.total, backward && p->recompute ? again : 0);
     at.c = place(&at.total, runs && lstm ? state : 0);
     at.h = place(&at.total, !runs ? 0 : two ? 2 * output : backward ? output : 0);
     at.multiplied =
@@ -203,6 +209,7 @@ static void place_scratch(const sli_fused_work *w, sli_fused_direction *d, int i
     }
     if (backward) {
         d->dz = base + at.gates;
+        if (w->p->recompute) d->gates = base + at.again;
         for (int i = 0; i < 2; i++) d->kernel[i] = base + at.kernel[i];
         d->multiplied = (float *)(base + at.multiplied);
         d->dc = (float *)(base + at.c);
@@ -371,6 +378,7 @@ sli_fused_work sli_fused_begin(const sli_call *call, bool backward) {
     w.stages = sli_fused_stages(p);
     w.lstm = p->op == SLI_OP_LSTM;
     w.keep = p->train;
+    w.keeps_gates = p->train && (backward || !p->recompute);
     w.mask = sli_fused_masked(p);
     w.repeat = sli_fused_repeats(p);
     w.rdrop = call->training && p->recurrent_dropout > 0;
@@ -390,6 +398,21 @@ sli_fused_work sli_fused_begin(const sli_call *call, bool backward) {
     if (!backward) sli_fused_place_inputs(&w);
     for (int i = 0; i < w.directions; i++) w.direction[i] = direction_of(&w, i, backward);
     return w;
+}
+
+sli_call sli_fused_call_again(const sli_fused_work *w) {
+    const size_t own = sli_fused_scratch_of(w->p, w->panels, w->call->chunk, true).total;
+    const size_t operands = (size_t)sli_threads_count(w->call->threads) * w->operand_bytes;
+    sli_call again = *w->call;
+    again.scratch = (char *)again.scratch + (size_t)w->directions * own + operands;
+    return again;
+}
+
+sli_fused_work sli_fused_begin_again(const sli_fused_work *w, const sli_call *again) {
+    sli_fused_work forward = sli_fused_begin(again, false);
+    forward.keeps_gates = true;
+    for (int k = 0; k < forward.directions; k++) forward.direction[k].gates = w->direction[k].gates;
+    return forward;
 }
 
 /* ------------------------------------------------------------------------------------------------------- steps -- */
@@ -414,6 +437,7 @@ void sli_fused_enter_chunk(sli_fused_work *w, int index) {
         d->end = d->first + chunk < w->T ? d->first + chunk : w->T;
         d->step0 = 0;
         d->step1 = d->end - d->first;
+        d->gates_from = w->p->recompute ? d->first : 0;
         place_rows(w, d);
     }
 }
@@ -472,7 +496,7 @@ size_t sli_fused_outputs(const sli_fused_work *w) {
 
 void *sli_fused_gates_at(const sli_fused_work *w, const sli_fused_direction *d, int t) {
     const size_t row = (size_t)w->kept.ld * (w->kept.halves ? sizeof(uint16_t) : sizeof(float));
-    return (char *)d->gates + (size_t)(w->mask ? d->first : t) * (size_t)w->B * row;
+    return (char *)d->gates + (size_t)((w->mask ? d->first : t) - d->gates_from) * (size_t)w->B * row;
 }
 
 float *sli_fused_c_at(const sli_fused_work *w, const sli_fused_direction *d, int t) {

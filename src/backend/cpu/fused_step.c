@@ -101,13 +101,13 @@ static bool streams(const sli_fused_work *w, const sli_fused_direction *d) {
     const int line = w->ops->fused->streams;
     const size_t numbers = (size_t)w->T * (size_t)w->B * (size_t)w->kept.ld;
     const bool apart = w->kept.halves && w->p->reset_before; /* gates that share a line come one after the other */
-    if (line == 0 || (uintptr_t)d->gates % SLI_ALIGN != 0 || apart) return false;
+    if (line == 0 || (uintptr_t)d->gates % SLI_ALIGN != 0 || apart || w->p->recompute) return false;
     return w->kept.halves ? numbers * sizeof(uint16_t) >= LEAST : w->H % line == 0 && numbers * sizeof(float) >= LEAST;
 }
 
 sli_cell_step sli_fused_every_step(const sli_fused_work *w, const sli_fused_direction *d) {
     const sli_problem *p = w->p;
-    sli_cell_step s = {.units = w->H, .outputs = w->O, .options = w->options, .keep = w->keep};
+    sli_cell_step s = {.units = w->H, .outputs = w->O, .options = w->options, .keep = w->keeps_gates};
     s.act = activation(p, p->act == SL_ACT_DEFAULT ? SL_ACT_TANH : p->act);
     s.gate_act = activation(p, p->recurrent_act == SL_ACT_DEFAULT ? SL_ACT_SIGMOID : p->recurrent_act);
     s.ld_gates = w->kept.ld;
@@ -126,7 +126,7 @@ sli_cell_step sli_fused_every_step(const sli_fused_work *w, const sli_fused_dire
 }
 
 void sli_fused_enter_step(const sli_fused_work *w, const sli_fused_direction *d, int t, sli_cell_step *s) {
-    void *gates = w->keep ? sli_fused_gates_at(w, d, t) : NULL;
+    void *gates = w->keeps_gates ? sli_fused_gates_at(w, d, t) : NULL;
     s->gates = w->kept.halves ? NULL : gates;
     s->gates_half = w->kept.halves ? gates : NULL;
     s->h_prev = sli_fused_h_before(w, d, t);
