@@ -5,7 +5,7 @@ kernels() { grep -E '^(plan:|  rnn|exit|sluice:)|refused' | sed -E 's/ +[0-9.]+ 
 # What this machine has, and does not have.
 instructions() { sed -E 's/^(instruction set:) [a-z0-9]+ \((the|this|Linux) [^)]*\)+/\1 THE BEST/; s/but this CPU [^:]*/but LACKS/'; }
 try plan lstm:l2_b20_t35_i650_h650_train --device cpu --threads 2 | kernels
-try plan gru:b3_t5_i4_h8_bi+reset=before --threads 2 --device cpu:base | kernels
+try plan gru:b3_t5_i4_h8_bi_f64+reset=before --threads 2 --device cpu:base | kernels
 try plan lstm:b3_t5_i4_h8 --device cpu:avx2 --threads 2 | kernels
 try plan rnn:b1_t1_i8_h8 --batch 7 --steps 9 --train --device cpu --threads 1 | kernels
 try plan lstm:l2_b3_t5_i4_h8_bf16_train --device cuda:sm_90 | grep -E '^(plan|device):|graph'
@@ -18,7 +18,7 @@ SLUICE_CPU_ISA=base try plan lstm:b3_t5_i4_h8 --device cpu:avx2 | grep '^instruc
 try plan lstm:b3_t5_i4_h8 --device cuda:sm_75
 try plan lstm:b3_t5_i4_h8 --device tpu
 try plan lstm:b3_t5_i4_h8 --require ref --threads 1 | kernels
-try plan lstm:b3_t5_i4_h8_p3 --require fused --device cpu --threads 1
+try plan lstm:b3_t5_i4_h8_f64 --require fused --device cpu --threads 1
 try plan lstm:b3_t5_i4_h8 --require cuda: --device cpu
 exits plan lstm:b64_t512_i64_h64_train --device cpu --memory-limit 1M
 grep -o 'memory limit' stderr.txt | head -n 1
