@@ -30,6 +30,9 @@ GOALS = [
     ("lengths, strongest peer / Sluice", "lengths", None, "f32", SIDES, None, None),
     ("per step, H <= 64, ONNX Runtime's call a step / Sluice's", "steps", None, "f32", ["onnxruntime"], 2.0, None),
     ("recurrent dropout, PyTorch loop / Sluice", "rdrop", None, "f32", ["torch"], None, None),
+    ("GRU, reset before, fp32 inference", "before", "infer", "f32", SIDES, None, None),
+    ("GRU, reset before, fp32 training", "before", "train", "f32", SIDES, None, None),
+    ("LSTM with a projection, fp32", "proj", None, "f32", SIDES, None, None),
 ]
 
 
@@ -46,12 +49,22 @@ def rows_alive(line):
     return [sum(end > t for end in ends) for t in range(line["t"])]
 
 
+def outputs_of(line):
+    return line["h"] // 2 if line["option"] == "proj" else line["h"]
+
+
+def recurrent_weights(line):
+    """Of a layer: R, and a projection."""
+    matrices = GATES[line["cell"]] + (line["option"] == "proj")
+    return line["h"] * outputs_of(line) * matrices
+
+
 def flops_of(line):
     rows, inputs = sum(rows_alive(line)), line["i"]
     total = 0
     for _ in range(line["l"]):
-        total += 2 * rows * GATES[line["cell"]] * line["h"] * (inputs + line["h"])
-        inputs = line["h"]
+        total += 2 * rows * (line["h"] * GATES[line["cell"]] * inputs + recurrent_weights(line))
+        inputs = outputs_of(line)
     return total * (3 if line["mode"] == "train" else 1)
 
 
@@ -74,13 +87,13 @@ def stream_seconds(limits, rates, mine, all_bytes):
 def recurrence_seconds(line, split_batch):
     limits, threads = line["limits"], line["threads"]
     rates = limits[str(threads)]
-    h, gates = line["h"], GATES[line["cell"]]
-    every = h * h * gates * (2 if line["dtype"] == "bf16" else 4)
+    h, weights = line["h"], recurrent_weights(line)
+    every = weights * (2 if line["dtype"] == "bf16" else 4)
     read = stream_seconds(limits, rates, every if split_batch else every / threads, every)
     peak = peak_of(line, rates) * threads
     maths = max(value for key, value in rates.items() if key.startswith("fma_")) * 1e9 * threads
     barrier = 0 if split_batch else rates["barrier_ns"] * 1e-9
-    return sum(max(2 * rows * gates * h * h / peak, read) + rows * h * CELL_FLOPS[line["cell"]] / maths + barrier
+    return sum(max(2 * rows * weights / peak, read) + rows * h * CELL_FLOPS[line["cell"]] / maths + barrier
                for rows in rows_alive(line))
 
 
@@ -96,8 +109,8 @@ def limit_seconds(line):
         product = 2 * rows * gates * line["h"] / peak
         total += product * inputs + steps
         if train:  # the recurrence backward; d x and d kernel; d recurrent kernel
-            total += steps + product * (2 * inputs + line["h"])
-        inputs = line["h"]
+            total += steps + product * 2 * inputs + 2 * rows * recurrent_weights(line) / peak
+        inputs = outputs_of(line)
     return total
 
 

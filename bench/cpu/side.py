@@ -7,7 +7,7 @@ import time
 from types import SimpleNamespace
 
 SAMPLES = 64
-SEED_KERNEL, SEED_RECURRENT, SEED_BIAS, SEED_RECURRENT_BIAS, SEED_X, SEED_DY = 1, 2, 3, 4, 1001, 1002
+SEED_KERNEL, SEED_RECURRENT, SEED_BIAS, SEED_RECURRENT_BIAS, SEED_PROJECTION, SEED_X, SEED_DY = 1, 2, 3, 4, 5, 1001, 1002
 FIELDS = ["cell", "mode", "dtype", "t", "b", "i", "h", "l", "threads", "option", "require"]
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
@@ -19,6 +19,11 @@ def numbers(arange, shape, seed, scale):
     x = x * 2246822519 & 0xffffffff
     x = x ^ x >> 13
     return (((x >> 8) / 8388608.0 - 1.0) * scale).reshape(shape)
+
+
+def outputs(s):
+    """Outputs of a layer: with a projection half its units."""
+    return s.h // 2 if s.option == "proj" else s.h
 
 
 def lengths(batch, steps):

@@ -1,4 +1,4 @@
-// oneDNN as a side of compare.py, its versions 2 and 3: LSTM, LBR GRU (reset after, as in PyTorch) and RNN primitives. Weights are
+// oneDNN as a side of compare.py, its versions 2 and 3: LSTM, GRU (LBR: reset after, as in PyTorch; option before: its other one) and RNN primitives. Weights are
 // reordered into the formats that the primitives want before the clock starts; states begin at zero (given as
 // such: without them version 2.6.3 gives a wrong gradient of the recurrent weights). Layers are one primitive
 // where their inputs are as wide as their outputs, else the first is one of its own.
@@ -70,13 +70,15 @@ struct block {
     arguments forward_args, backward_args;
     memory src, dst, diff_src, diff_dst, diff_wl, diff_wi;
     std::string what;
+    bool lbr; // reset after the product
 
     block(const side_shape &shape, int first_, int l_, int inputs_)
         : s(shape), first(first_), l(l_), inputs(inputs_),
           t(shape.dtype == std::string("f32") ? type::f32 : type::bf16) {
         const std::string cell = s.cell;
         gates = cell == "lstm" ? 4 : cell == "gru" ? 3 : 1;
-        biases = cell == "gru" ? 4 : gates;
+        lbr = cell == "gru" && s.option != std::string("before");
+        biases = lbr ? 4 : gates;
         const memory::dims state = {l, 1, s.b, s.h};
         const memory::dims in = {s.t, s.b, inputs}, out = {s.t, s.b, s.h}, k = {l, 1, inputs, gates, s.h},
                            r = {l, 1, s.h, gates, s.h}, b = {l, 1, biases, s.h};
@@ -101,7 +103,6 @@ struct block {
         return m;
     }
     memory biases_memory() const {
-        const bool gru = s.cell == std::string("gru");
         const float scale = 1 / std::sqrt(float(s.h));
         memory m = zeros(bias);
         for (int layer = 0; layer < l; layer++)
@@ -111,7 +112,7 @@ struct block {
                     const uint32_t seed = 10 * (first + layer);
                     float &to = floats(m)[(size_t(layer) * biases + g) * s.h + o];
                     if (g < gates) to = side_number(size_t(ours) * s.h + o, seed + SEED_BIAS, scale);
-                    if (gru && (g < 2 || g == 3))
+                    if (lbr && (g < 2 || g == 3))
                         to += side_number(size_t(ours) * s.h + o, seed + SEED_RECURRENT_BIAS, scale);
                 }
         return m;
@@ -161,6 +162,13 @@ struct block {
             auto bd = describe_backward<dnnl::lstm_backward>(pd, back, DIRECTION, x, h0, c0, wl, wi, bias, y, none,
                                                              none, dx, dh0, dh0, dwl, dwi, d_bias, dy, none, none);
             build_backward(bd), backward = dnnl::lstm_backward(bd);
+        } else if (cell == "gru" && !lbr) {
+            auto pd = describe<dnnl::gru_forward>(kind, DIRECTION, x, h0, wl, wi, bias, y, none);
+            build_forward(pd), forward = dnnl::gru_forward(pd);
+            if (!is_training()) return;
+            auto bd = describe_backward<dnnl::gru_backward>(pd, back, DIRECTION, x, h0, wl, wi, bias, y, none, dx, dh0, dwl,
+                                                            dwi, d_bias, dy, none);
+            build_backward(bd), backward = dnnl::gru_backward(bd);
         } else if (cell == "gru") {
             auto pd = describe<dnnl::lbr_gru_forward>(kind, DIRECTION, x, h0, wl, wi, bias, y, none);
             build_forward(pd), forward = dnnl::lbr_gru_forward(pd);
@@ -210,7 +218,7 @@ static void make(const side_shape &s) {
 static const char *side_open(const side_shape *s, const char **text) {
     static std::string what, why;
     blocks.clear();
-    if (s->option != std::string("none")) return "not in oneDNN";
+    if (s->option != std::string("none") && s->option != std::string("before")) return "not in oneDNN";
     omp_set_num_threads(s->threads);
     try {
         make(*s);

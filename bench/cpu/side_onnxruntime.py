@@ -26,12 +26,13 @@ def layer_nodes(s, layer, source, states):
         return in_order(numbers(shape, 10 * layer + kind, scale), s.cell, s.h)
 
     bias = tensor(side.SEED_BIAS, gates * s.h)
-    recurrent_bias = tensor(side.SEED_RECURRENT_BIAS, gates * s.h) if s.cell == "gru" else np.zeros_like(bias)
+    after = s.cell == "gru" and s.option != "before"
+    recurrent_bias = tensor(side.SEED_RECURRENT_BIAS, gates * s.h) if after else np.zeros_like(bias)
     values = {"w": tensor(side.SEED_KERNEL, gates * s.h, inputs)[None], "b": np.concatenate([bias, recurrent_bias])[None],
               "r": tensor(side.SEED_RECURRENT, gates * s.h, s.h)[None]}
     initialisers = [numpy_helper.from_array(value, f"{name}{layer}") for name, value in values.items()]
     ins = [source, f"w{layer}", f"r{layer}", f"b{layer}", "lengths" if s.option == "lengths" else ""]
-    attributes = {"linear_before_reset": 1} if s.cell == "gru" else {}
+    attributes = {"linear_before_reset": 1} if after else {}
     node = helper.make_node(s.cell.upper(), ins + [f"{name}_in" for name in states],
                             [f"all{layer}"] + [f"{name}_out" for name in states], hidden_size=s.h, **attributes)
     squeeze = helper.make_node("Squeeze", [f"all{layer}", "axis"], [f"y{layer}"])
@@ -57,7 +58,7 @@ def build(s, steps, states):
 
 class OnnxRuntime:
     def __init__(self, s):
-        if s.mode == "train" or s.dtype != "f32" or s.option not in ("none", "lengths", "per_step"):
+        if s.mode == "train" or s.dtype != "f32" or s.option not in ("none", "lengths", "before", "per_step"):
             raise ValueError("not in ONNX Runtime")
         self.states = (["h", "c"] if s.cell == "lstm" else ["h"]) if s.option == "per_step" else []
         self.steps, steps = s.t, 1 if self.states else s.t

@@ -54,6 +54,7 @@ static sl_status set_parameters(void) {
         const int kind = strcmp(part, "kernel") == 0             ? SEED_KERNEL
                          : strcmp(part, "recurrent_kernel") == 0 ? SEED_RECURRENT
                          : strcmp(part, "bias") == 0             ? SEED_BIAS
+                         : strcmp(part, "projection") == 0       ? SEED_PROJECTION
                                                                  : SEED_RECURRENT_BIAS;
         const size_t count = (size_t)rows * (size_t)columns;
         double *values = malloc(count * sizeof *values);
@@ -86,7 +87,7 @@ static const char *side_call(void) {
     for (size_t t = 0; stream && t < (size_t)shape.t; t++)
         sl_stream_step(stream, x + t * (size_t)shape.i, y + t * (size_t)shape.h);
     if (stream) return NULL;
-    int64_t in_dims[] = {shape.t, shape.b, shape.i}, out_dims[] = {shape.t, shape.b, shape.h}, rows[] = {shape.b};
+    int64_t in_dims[] = {shape.t, shape.b, shape.i}, out_dims[] = {shape.t, shape.b, side_outputs(&shape)}, rows[] = {shape.b};
     const sl_dl_tensor in = tensor(x, 3, in_dims, SL_DL_FLOAT), out = tensor(y, 3, out_dims, SL_DL_FLOAT),
                        d_out = tensor(dy, 3, out_dims, SL_DL_FLOAT), d_in = tensor(dx, 3, in_dims, SL_DL_FLOAT),
                        steps = tensor(lengths, 1, rows, SL_DL_INT);
@@ -104,12 +105,14 @@ static const char *side_call(void) {
 }
 
 static const char *open_steps(void) {
-    char problem[256], output[16];
-    snprintf(problem, sizeof problem, "%s:l%d_b%d_t%d_i%d_h%d%s_%s%s", shape.cell, shape.l, shape.b, shape.t, shape.i,
-             shape.h, strcmp(shape.mode, "train") == 0 ? "_train" : "", shape.dtype,
-             strcmp(shape.option, "lengths") == 0 ? "+lengths"
-             : strcmp(shape.option, "rdrop") == 0 ? "+rdrop=0.5"
-                                                  : "");
+    char problem[256], output[16], projection[24] = "";
+    if (side_outputs(&shape) != shape.h) snprintf(projection, sizeof projection, "_p%d", side_outputs(&shape));
+    snprintf(problem, sizeof problem, "%s:l%d_b%d_t%d_i%d_h%d%s%s_%s%s", shape.cell, shape.l, shape.b, shape.t, shape.i,
+             shape.h, projection, strcmp(shape.mode, "train") == 0 ? "_train" : "", shape.dtype,
+             strcmp(shape.option, "lengths") == 0  ? "+lengths"
+             : strcmp(shape.option, "rdrop") == 0  ? "+rdrop=0.5"
+             : strcmp(shape.option, "before") == 0 ? "+reset=before"
+                                                   : "");
     sl_plan_options options = {0};
     snprintf(output, sizeof output, "rnn%d", shape.l);
     const char *const outputs[] = {output, NULL}; /* the final states are not wanted */
@@ -167,14 +170,14 @@ static void side_check(void) {
     if (run) sl_run_zero_gradients(run);
     const char *why = side_call();
     if (why) return;
-    const size_t rows = (size_t)shape.t * (size_t)shape.b, h = (size_t)shape.h;
+    const size_t rows = (size_t)shape.t * (size_t)shape.b, h = (size_t)shape.h, out = (size_t)side_outputs(&shape);
     const size_t gates = strcmp(shape.cell, "lstm") == 0 ? 4 : strcmp(shape.cell, "gru") == 0 ? 3 : 1;
-    side_tell("y", y, rows * h);
+    side_tell("y", y, rows * out);
     if (strcmp(shape.mode, "train") != 0) return;
     printf(", ");
     side_tell("dx", dx, rows * (size_t)shape.i);
     tell_gradient("d_kernel", "rnn1.kernel", gates * h * (size_t)shape.i);
-    tell_gradient("d_recurrent", "rnn1.recurrent_kernel", gates * h * h);
+    tell_gradient("d_recurrent", "rnn1.recurrent_kernel", gates * h * out);
 }
 
 int main(void) {

@@ -16,7 +16,7 @@ typedef struct side_shape {
     char cell[NAME_MAX_BYTES];    /* lstm, gru, rnn */
     char mode[NAME_MAX_BYTES];    /* infer, train */
     char dtype[NAME_MAX_BYTES];   /* f32, bf16 */
-    char option[NAME_MAX_BYTES];  /* none, lengths, rdrop */
+    char option[NAME_MAX_BYTES];  /* none, lengths, rdrop, before, proj, per_step */
     char require[NAME_MAX_BYTES]; /* a kernel row of Sluice, "-": the plan's choice */
     int t, b, i, h, l, threads;
 } side_shape;
@@ -35,7 +35,12 @@ static inline void side_fill(float *to, size_t count, uint32_t seed, float scale
 }
 
 /* Seeds of the tensors; those of layer l (from 0) are 10 l + 1 ... */
-enum { SEED_KERNEL = 1, SEED_RECURRENT, SEED_BIAS, SEED_RECURRENT_BIAS, SEED_X = 1001, SEED_DY = 1002 };
+enum { SEED_KERNEL = 1, SEED_RECURRENT, SEED_BIAS, SEED_RECURRENT_BIAS, SEED_PROJECTION, SEED_X = 1001, SEED_DY = 1002 };
+
+/* Outputs of a layer: with a projection half its units. */
+static inline int side_outputs(const side_shape *s) {
+    return strcmp(s->option, "proj") == 0 ? s->h / 2 : s->h;
+}
 
 /* Steps of row b, the longest first: evenly from T down to 1. */
 static inline int side_length(int b, int batch, int steps) {
