@@ -29,8 +29,9 @@ static inline size_t sli_cpu_rows(const sli_problem *p) {
 /* A product, or two in a row into the same c, or sums of columns. */
 typedef struct sli_job {
     sli_gemm part[2];
-    int parts;         /* 0: column sums */
-    float *sums[2];    /* a is bf16, of one part, and packed: [m] += its sums over k; NULL: not wanted */
+    int parts; /* 0: column sums */
+    float *sums
+        [2]; /* a, of one part, runs along rows and is packed (sli_cpu_packs): [m] += its sums over k; NULL: not wanted */
     bool same_a;       /* the next job in the list multiplies the same a, of one part: it is packed once for both */
     const float *bias; /* [n] or NULL: added to the finished c */
     int act;           /* sl_activation applied after it; 0 = linear */
@@ -49,6 +50,9 @@ enum { SLI_JOBS_MAX = 8 };
  * rounded in problems of bf16, in sli_cpu_products_bytes at the end of the call's scratch, but for what is packed before and for a in
  * bf16 along k. */
 void sli_cpu_jobs(const sli_call *call, sli_job *jobs, int count);
+
+/* Whether jobs with a along rows pack it, so that they can sum it up: all do where there is no BLAS. */
+bool sli_cpu_packs(const sli_call *call);
 
 /* What a row that has jobs books at the end of its scratch, forward and backward. */
 size_t sli_cpu_products_bytes(const sli_problem *problem, int chunk);

@@ -199,8 +199,12 @@ static const sli_product_ops *product_ops(const sli_call *call) {
     return call->problem.dtype == SL_BF16 ? ops->product_bf16 : ops->product_f32;
 }
 
+bool sli_cpu_packs(const sli_call *call) {
+    return !sli_cpu_of(call)->blas;
+}
+
 bool sli_cpu_packs_b(const sli_call *call, int rows) {
-    return !sli_cpu_of(call)->blas && (call->problem.dtype != SL_F32 || rows > FEW_ROWS);
+    return sli_cpu_packs(call) && (call->problem.dtype != SL_F32 || rows > FEW_ROWS);
 }
 
 typedef struct packing {

@@ -150,7 +150,8 @@ static void add_bias(const sli_sums *s, job_list *list, sli_job *packs, sli_gate
     const int units = s->call->problem.units;
     float *const to[2] = {to0 ? to0 + g.to * units : NULL, to1 ? to1 + g.to * units : NULL};
     if (!to0 && !to1) return;
-    if (!packs || !s->dz_half || packs->parts > 1) {
+    const bool along = s->ld == 1; /* one unit: dz^T lies as dz does, and may not be packed */
+    if (!packs || !sli_cpu_packs(s->call) || packs->parts > 1 || along) {
         packs = &list->jobs[list->count++];
         *packs = (sli_job){.ld = s->ld, .rows = rows(s), .columns = g.count * units};
         if (s->dz_half)

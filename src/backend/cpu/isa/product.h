@@ -17,7 +17,8 @@ typedef struct sli_operand {
     const uint16_t *half;  /* instead of x, of a, on AMX: bf16 */
     ptrdiff_t line, depth; /* strides in numbers; one of them is 1 */
     int lines, k;
-    float *sums[2]; /* of a in bf16 that is packed: [lines] += its sums over k; NULL: not wanted */
+    float *sums
+        [2]; /* of a that is packed, line 1: [lines] += its sums over k, of floats before they are rounded; NULL: not wanted */
 } sli_operand;
 
 typedef struct sli_product_block {

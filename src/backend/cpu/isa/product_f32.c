@@ -51,22 +51,24 @@ static void strip_along(float *to, const float *x, ptrdiff_t line, int rows, int
         }
 }
 
-/* `count` strips of `width` rows together: a line of memory holds rows of several. */
+/* `count` strips of `width` rows together: a line of memory holds rows of several. sums[rows] += those over k; NULL: not wanted. */
 VF_INLINE void strips_of_width(const int width, int count, float *to, size_t padded, const float *x, ptrdiff_t depth,
-                               int k) {
+                               int k, float *restrict sums) {
     for (int i = 0; i < k; i++, x += depth, to += width) {
         float *strip = to;
         for (int r = 0; r < count * width; r += 16) __builtin_prefetch(x + AHEAD_K * depth + r);
         for (int s = 0; s < count; s++, strip += (size_t)width * padded)
             memcpy(strip, x + s * width, (size_t)width * sizeof *x);
+        for (int r = 0; r < count * width && sums; r++) sums[r] += x[r];
     }
 }
 
-static void strips_down(int count, int width, float *to, size_t padded, const float *x, ptrdiff_t depth, int k) {
+static void strips_down(int count, int width, float *to, size_t padded, const float *x, ptrdiff_t depth, int k,
+                        float *sums) {
     switch (width) { /* three times as fast with a width that folds */
-#define WIDTH(n)                                            \
-    case n:                                                 \
-        strips_of_width(n, count, to, padded, x, depth, k); \
+#define WIDTH(n)                                                  \
+    case n:                                                       \
+        strips_of_width(n, count, to, padded, x, depth, k, sums); \
         break;
         /* clang-format off */
         WIDTH(1) WIDTH(2) WIDTH(3) WIDTH(4) WIDTH(5) WIDTH(6)
@@ -77,6 +79,18 @@ static void strips_down(int count, int width, float *to, size_t padded, const fl
     }
 }
 
+/* All strips of a block. */
+static void pack_down(const sli_operand *a, const strips *at, int block, float *to, const float *x) {
+    const size_t padded = strip_depth(a->k);
+    const int narrow = strip_begin(at, at->wide), rows = strip_begin(at, at->count);
+    float sums[SLI_PRODUCT_LINES] = {0}, *const wanted = a->sums[0] || a->sums[1] ? sums : NULL;
+    if (at->wide > 0) strips_down(at->wide, at->width + 1, to, padded, x, a->depth, a->k, wanted);
+    strips_down(at->count - at->wide, at->width, to + (size_t)narrow * padded, padded, x + narrow, a->depth, a->k,
+                wanted ? wanted + narrow : NULL);
+    for (int i = 0; i < 2; i++)
+        for (int r = 0; r < rows && a->sums[i]; r++) a->sums[i][block + r] += sums[r];
+}
+
 static void pack_a(void *packed, const sli_operand *a, int first, int last) {
     const size_t padded = strip_depth(a->k);
     for (int block = first; block < last; block += SLI_PRODUCT_LINES) {
@@ -84,9 +98,7 @@ static void pack_a(void *packed, const sli_operand *a, int first, int last) {
         const float *x = a->x + block * a->line;
         float *to = (float *)packed + (size_t)block * padded;
         if (a->depth != 1) {
-            const int narrow = strip_begin(&at, at.wide);
-            if (at.wide > 0) strips_down(at.wide, at.width + 1, to, padded, x, a->depth, a->k);
-            strips_down(at.count - at.wide, at.width, to + (size_t)narrow * padded, padded, x + narrow, a->depth, a->k);
+            pack_down(a, &at, block, to, x);
             continue;
         }
         for (int s = 0; s < at.count; s++) {
