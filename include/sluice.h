@@ -340,8 +340,8 @@ struct sl_plan_options {
     sl_optimizer optimizer;
     sl_clip clip;
     int no_graph; /* GPU: launch every kernel anew instead of replaying calls of full size as one CUDA graph each */
-    /* Training: recurrent layers keep h and c of every step, not the gates, and compute those again in backward by one more
-     * product with each weight matrix over a chunk of steps. Memory for time; gradients may differ in their last bits. Kernels
+    /* Training: recurrent layers keep h and c of every step, not the gates, and compute those again in backward, a chunk of steps at a
+     * time: one more product with each weight matrix. Memory for time; gradients may differ in their last bits. Kernels
      * that cannot do it refuse. */
     int recompute_gates;
     const sl_allocator *allocator;

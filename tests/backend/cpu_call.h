@@ -154,7 +154,7 @@ static inline sli_call call_base(call_engine *e, const sli_scalars *scalars, sli
                       .saved = e->memory.saved,
                       .scratch = e->memory.scratch,
                       .scratch_bytes = call_scratch(&e->memory.booking),
-                      .operands = e->p.dtype == SL_BF16 ? SL_BF16 : SL_DTYPE_DEFAULT,
+                      .operands = e->p.dtype == SL_BF16 || e->p.dtype == SL_I8 ? e->p.dtype : SL_DTYPE_DEFAULT,
                       .packed = e->memory.packed,
                       .scalars = scalars,
                       .metrics = metrics,

@@ -53,6 +53,8 @@ TEST(fused_split_counts_inputs) {
                              .machine = {SLI_ISA_AVX2, 2, 2, 512 * 1024, 32 << 20, 0}};
     const sli_fused_split without = sli_fused_split_of(&shape);
     shape.inputs = 2048;
+    shape.input_panels = 4;
+    shape.input_columns = 32;
     shape.input_panel_bytes = 2048 * 32 * sizeof(float);
     const sli_fused_split with = sli_fused_split_of(&shape);
     CHECK(is(without, 1, 1, 1) && is(with, 1, 1, 2) && with.seconds > without.seconds);

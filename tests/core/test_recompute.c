@@ -19,11 +19,11 @@ static sl_model *model_of(sl_cell cell, int layers, int units) {
     return model;
 }
 
-static sl_plan *plan_of(const sl_model *model, const sl_plan_options *options, bool recompute) {
+static sl_plan *plan_of(const sl_model *model, const sl_plan_options *options, const char *kernel, bool recompute) {
     sl_plan *plan;
     sl_plan_options o = *options;
     o.device = test_device;
-    o.require = test_on_gpu() ? "cuda:step" : "cpu:step";
+    o.require = test_on_gpu() ? "cuda:step" : kernel;
     o.recompute_gates = recompute;
     REQUIRE_OK(sl_plan_new(model, &o, &plan));
     return plan;
@@ -60,7 +60,7 @@ static sl_batch batch_of(const void **inputs) {
 }
 
 /* Kernels of the CPU sum the same products in the same order: not a bit differs, in one piece or in segments. */
-TEST(recomputed_gates_give_the_same_gradients) {
+static void same_gradients(const char *kernel) {
     static double kept[MOST], again[MOST];
     const void *inputs[1];
     const sl_batch batch = batch_of(inputs);
@@ -70,16 +70,16 @@ TEST(recomputed_gates_give_the_same_gradients) {
             sl_model *model = model_of((sl_cell)cell, 2, 7);
             sl_plan_options options = {
                 .batch = B, .steps = T, .train = 1, .loss = SL_LOSS_MSE, .masking = SL_MASK_LENGTHS};
-            sl_plan *plan = plan_of(model, &options, false);
+            sl_plan *plan = plan_of(model, &options, kernel, false);
             sl_memory memory;
             const size_t count = gradients(plan, &batch, kept);
             sl_plan_free(plan);
-            plan = plan_of(model, &options, true);
+            plan = plan_of(model, &options, kernel, true);
             sl_plan_memory(plan, &memory);
             if (cut && !test_on_gpu()) {
                 sl_plan_free(plan);
                 options.memory_limit = memory.params_block + memory.run_block - 1;
-                plan = plan_of(model, &options, true);
+                plan = plan_of(model, &options, kernel, true);
                 sl_plan_memory(plan, &memory);
                 CHECK(memory.segments > 1);
             }
@@ -91,6 +91,11 @@ TEST(recomputed_gates_give_the_same_gradients) {
             sl_plan_free(plan);
             sl_model_free(model);
         }
+}
+
+TEST(recomputed_gates_give_the_same_gradients) {
+    same_gradients("cpu:step");
+    if (!test_on_gpu()) same_gradients("cpu:fused");
 }
 
 /* cpu:step keeps c of every step, and one chunk of gates in scratch. */
@@ -120,7 +125,7 @@ TEST(recomputed_gates_are_not_saved) {
 TEST(recomputed_gates_mean_nothing_in_inference) {
     sl_model *model = model_of(SL_GRU, 1, 5);
     const sl_plan_options options = {.batch = B, .steps = T};
-    sl_plan *plan = plan_of(model, &options, true);
+    sl_plan *plan = plan_of(model, &options, "cpu:fused", true);
     CHECK(!plan->steps[0].problem.recompute && strstr(plan->steps[0].text, "recompute") == NULL);
     sl_plan_free(plan);
     sl_model_free(model);

@@ -169,7 +169,8 @@ double sli_cost_inputs(const sli_cpu_machine *machine, const sli_problem *p, dou
 }
 
 double sli_cost_sums(const sli_cpu_machine *machine, const sli_problem *p, double rows) {
-    const double gates = (double)sli_op_gates(p->op) * p->units;
-    return sli_cost_product(machine, p->dtype, gates, p->inputs, rows) +
-           sli_cost_product(machine, p->dtype, gates, p->units, rows) + moved(machine, rows * (gates + p->units));
+    const double gates = (double)sli_op_gates(p->op) * p->units, outputs = sli_problem_output(p);
+    const double projection = p->projection > 0 ? sli_cost_product(machine, p->dtype, outputs, p->units, rows) : 0;
+    return sli_cost_product(machine, p->dtype, gates, p->inputs, rows) + projection +
+           sli_cost_product(machine, p->dtype, gates, outputs, rows) + moved(machine, rows * (gates + p->units));
 }

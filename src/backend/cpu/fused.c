@@ -5,8 +5,8 @@
  * Backward, by fixed chunks of steps, the last first: dz of a step, then dh' = dz R by panels of R^T; the sums over the chunk's time
  * afterwards, as products (sums.h).
  *
- * Threads share a step by directions, by rows of the batch, which need not wait for each other, or by units, with one barrier a
- * step (fused_split.h). Rows that are masked at a step are left out of it.
+ * Threads share a step by directions, by rows of the batch, which need not wait for each other, or by units, with a barrier a
+ * product of a step (fused_split.h). Rows that are masked at a step are left out of it.
  *
  * Bits: a column of a panel is summed over k in one order whatever goes with it, and everything else belongs to one unit of one
  * row; products over time are cut by shape. Hence neither threads nor segments of time change a bit. */
@@ -118,9 +118,10 @@ static bool eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
     NEED(p->dtype == SL_F32 || p->dtype == SL_BF16 || p->dtype == SL_I8, "cpu:fused computes f32, bf16 and i8, not %s",
          sli_dtype_name(p->dtype));
     NEED(p->dtype != SL_I8 || !p->train, "8 bits are for inference");
-    NEED(p->dtype != SL_I8 || (p->inputs <= SLI_PANEL_I8_MOST && p->units <= SLI_PANEL_I8_MOST),
-         "sums of more than %d products of 8 bits may not fit into 32 bits (i%d, h%d)", SLI_PANEL_I8_MOST, p->inputs,
-         p->units);
+    const int most = p->units > p->projection ? p->units : p->projection;
+    NEED(p->dtype != SL_I8 || (p->inputs <= SLI_PANEL_I8_MOST && most <= SLI_PANEL_I8_MOST),
+         "sums of more than %d products of 8 bits may not fit into 32 bits (i%d, h%d, p%d)", SLI_PANEL_I8_MOST,
+         p->inputs, p->units, p->projection);
     NEED(p->layers == 1, "cpu:fused takes one layer at a time, not a stack of %d", p->layers);
     NEED(!p->bidirectional || !caps->recomputes, "cpu:fused takes both directions only over the whole sequence");
     return true;

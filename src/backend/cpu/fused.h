@@ -108,7 +108,7 @@ typedef struct sli_fused_direction {
     bool reverse;
     const float *x, *h0, *c0;
     float *y;         /* [T][B][ld_y] */
-    ptrdiff_t ld_y;   /* 2H where both directions lie side by side */
+    ptrdiff_t ld_y;   /* 2O where both directions lie side by side */
     const float *dy;  /* NULL: zero */
     int first, end;   /* steps of the chunk at work */
     int step0, step1; /* of those, in order of processing, the piece at work: all of them, or, in stack.c, some */
@@ -168,6 +168,11 @@ typedef struct sli_fused_share {
     int taken[2];              /* rows of those whose step is done */
     ptrdiff_t projected_panel; /* floats from panel to panel */
 } sli_fused_share;
+
+/* Of a stage with fewer panels than others some threads have none. */
+static inline bool sli_fused_has_tail(const sli_fused_share *share, const sli_fused_panels *panels) {
+    return share->panel0 < share->panel1 && share->panel1 > panels->count;
+}
 
 /* How threads share a step, as predicted. */
 sli_fused_split sli_fused_shares(const sli_problem *p, const sli_panel_ops *ops, const sli_cpu_machine *machine,
@@ -244,8 +249,8 @@ void sli_fused_products(const sli_fused_work *w, const sli_fused_panels *panels,
 /* Where W x is in the scratch; floats of a row of it. */
 void sli_fused_place_inputs(sli_fused_work *w);
 size_t sli_fused_projected_floats(const sli_fused_panels *inputs, const sli_panel_ops *ops);
-/* W x of the share's rows and units, for its stage, of steps [i0, i1) of the piece. */
-void sli_fused_project(const sli_fused_work *w, int direction, const sli_fused_share *share, int i0, int i1);
+/* W x of the rows and units of a thread's shares, of all stages, of steps [i0, i1) of the piece. */
+void sli_fused_project(const sli_fused_work *w, int direction, const sli_fused_share *shares, int i0, int i1);
 /* a[rows] = what R multiplies: rows row[] of `from`, converted where the product wants that. */
 void sli_fused_operands(const sli_fused_work *w, const sli_fused_share *share, const float *from, ptrdiff_t ld, int k,
                         const int *row, int rows, const void **a);

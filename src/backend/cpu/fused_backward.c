@@ -69,12 +69,26 @@ static void use_second(const sli_fused_work *w, const sli_cell_step *step, const
     w->cell->second(step, cells);
 }
 
+/* dz of a stage that is not the last, k numbers with zeros behind them: what follows there is being written. */
+static void copy_halves(const sli_fused_work *w, const sli_fused_share *share, const uint16_t *dz, ptrdiff_t ld, int k,
+                        const sli_fused_rows *rows, const void **a) {
+    const size_t bytes = w->panels->operand_bytes(k), used = (size_t)k * sizeof *dz;
+    for (int i = 0; i < rows->count; i++) {
+        char *to = share->operands + (size_t)i * bytes;
+        memcpy(to, dz + rows->at[i] * ld, used);
+        memset(to + used, 0, bytes - used);
+        a[i] = to;
+    }
+}
+
 /* What a stage multiplies, of those rows. */
 static void operands_back(const sli_fused_work *w, const sli_fused_share *share, const sli_cell_step *step,
                           const sli_fused_rows *rows, const void **a) {
     const int stage = share->stage, from = sli_fused_stage_block(w->p, stage) * w->H, k = w->backward[stage].k;
     if (sli_fused_multiplies_dq(w->p, stage)) {
         sli_fused_operands(w, share, step->dq, w->O, k, rows->at, rows->count, a);
+    } else if (w->dz.halves && stage < w->stages - 1) {
+        copy_halves(w, share, step->dz_half + from, step->ld_dz, k, rows, a);
     } else if (w->dz.halves) {
         for (int i = 0; i < rows->count; i++) a[i] = step->dz_half + rows->at[i] * step->ld_dz + from;
     } else {

@@ -96,7 +96,7 @@ static void forward_steps(void *context, const sli_team *team, int member) {
                 const sli_fused_direction *d = &w->direction[k];
                 const int s = d->step0 + i;
                 if (i % w->input_steps == 0) {
-                    sli_fused_project(w, k, share, i, i + w->input_steps);
+                    if (stage == 0) sli_fused_project(w, k, shares, i, i + w->input_steps);
                     share->taken[k] = 0;
                 }
                 if (s < d->step1) forward_stage(w, k, share, sli_fused_step(d, s), &step[k]);

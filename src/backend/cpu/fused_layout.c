@@ -184,7 +184,7 @@ size_t sli_fused_operand_bytes(const sli_problem *p, const sli_panel_ops *ops) {
         const int forward = sli_fused_forward_panels(p, ops, stage).k;
         const int back = sli_fused_backward_panels(p, ops, stage).k;
         if (forward > k) k = forward;
-        if (back > k && p->train && (!ops->halves || sli_fused_multiplies_dq(p, stage))) k = back;
+        if (back > k && p->train && (!ops->halves || stage < sli_fused_stages(p) - 1)) k = back;
     }
     return SLI_FUSED_ROWS * ops->operand_bytes(k);
 }
@@ -285,29 +285,29 @@ static sli_fused_direction direction_of(const sli_fused_work *w, int index, bool
     return d;
 }
 
-/* The panels of all stages, as if they were of one product: as many as the stage with the fewest has. */
+/* The panels of all stages, as if they were of one product: as many as the stage with the most has. */
 static sli_fused_panels together(const sli_problem *p, const sli_panel_ops *ops,
                                  sli_fused_panels (*of)(const sli_problem *, const sli_panel_ops *, int)) {
     sli_fused_panels sum = of(p, ops, 0);
-    size_t bytes = sli_fused_panels_bytes(&sum);
-    double products = (double)sli_fused_all_panels(&sum) * sum.vectors * sum.k;
     int count = sli_fused_all_panels(&sum);
     if (sli_fused_stages(p) == 1) {
         sum.bytes = sum.count ? sum.bytes : sum.tail_bytes;
         sum.count = count;
         return sum;
     }
+    size_t bytes = sli_fused_panels_bytes(&sum);
+    double products = (double)count * sum.vectors * sum.k;
     for (int stage = 1; stage < sli_fused_stages(p); stage++) {
         const sli_fused_panels more = of(p, ops, stage);
         const int panels = sli_fused_all_panels(&more);
-        if (panels == 0) continue;
         bytes += sli_fused_panels_bytes(&more);
         products += (double)panels * more.vectors * more.k;
-        if (panels < count) count = panels;
+        if (panels > count) count = panels;
     }
+    const int divisor = count > 0 ? count : 1;
     sum.count = count;
-    sum.vectors = (int)(products / ((double)count * sum.k) + 0.5);
-    sum.bytes = bytes / (size_t)(count > 0 ? count : 1);
+    sum.vectors = (int)(products / ((double)divisor * sum.k) + 0.5);
+    sum.bytes = bytes / (size_t)divisor;
     return sum;
 }
 
@@ -324,6 +324,8 @@ sli_fused_split sli_fused_shares(const sli_problem *p, const sli_panel_ops *ops,
                                    .k = panels.k,
                                    .panel_bytes = panels.bytes,
                                    .inputs = backward ? 0 : p->inputs,
+                                   .input_panels = inputs.count,
+                                   .input_columns = inputs.vectors * ops->lanes,
                                    .input_panel_bytes = inputs.bytes,
                                    .input_rows = sli_fused_input_rows(p, ops),
                                    .speed = ops->speed,
@@ -351,8 +353,12 @@ static sli_fused_split split_of(const sli_fused_work *w, const sli_cpu *cpu, boo
     sli_fused_split split = *cpu->split; /* as far as there is something to share */
     split.directions = least(split.directions, w->directions);
     split.rows = least(split.rows, w->B);
-    for (int stage = 0; stage < w->stages; stage++)
-        split.units = least(split.units, sli_fused_all_panels(&(backward ? w->backward : w->forward)[stage]));
+    int most = 0;
+    for (int stage = 0; stage < w->stages; stage++) {
+        const int panels = sli_fused_all_panels(&(backward ? w->backward : w->forward)[stage]);
+        if (panels > most) most = panels;
+    }
+    split.units = least(split.units, most);
     return split;
 }
 

@@ -45,7 +45,7 @@ typedef struct groups {
 static groups groups_of(const sli_fused_work *w, const sli_fused_panels *panels, const sli_fused_share *share,
                         int rows) {
     const int lanes = w->panels->lanes, near = NEAR / (rows * panels->vectors * lanes);
-    const int tail = share->panel1 > panels->count;
+    const int tail = sli_fused_has_tail(share, panels);
     groups g = {.panels = panels, .first = share->panel0};
     g.full = share->panel1 - tail - share->panel0;
     g.size = near < 1 ? 1 : near < w->panels->panels ? near : w->panels->panels;

@@ -5,13 +5,15 @@ static int divide_up(int value, int by) {
 }
 
 /* W x of one step, of which a thread computes several at once. */
-static double input_seconds(const sli_fused_shape *s, int threads, int directions, int rows, int panels) {
+static double input_seconds(const sli_fused_shape *s, const sli_fused_split *way, int directions, int rows) {
+    const int threads = way->directions * way->rows * way->units, panels = divide_up(s->input_panels, way->units);
     const int most = rows > 0 ? s->input_rows / rows : 1, steps = most < 1 ? 1 : most < s->steps ? most : s->steps;
     const sli_cost_panels weights = {.threads = threads,
                                      .rows = rows * steps,
-                                     .flops = 2.0 * directions * rows * steps * panels * s->columns * s->inputs,
+                                     .flops = 2.0 * directions * rows * steps * panels * s->input_columns * s->inputs,
                                      .bytes = (double)directions * panels * (double)s->input_panel_bytes,
-                                     .all_bytes = (double)s->directions * s->panels * (double)s->input_panel_bytes,
+                                     .all_bytes =
+                                         (double)s->directions * s->input_panels * (double)s->input_panel_bytes,
                                      .speed = s->speed};
     return s->inputs > 0 ? sli_cost_step(&s->machine, &weights) / steps : 0;
 }
@@ -29,7 +31,7 @@ static double split_seconds(const sli_fused_shape *s, const sli_fused_split *way
                                      .speed = s->speed};
     const double cells = sli_cost_cell(&s->machine, s->op, s->backward) * directions * rows * units;
     const double barrier = way->units > 1 ? s->stages * sli_cost_barrier(&s->machine, threads) : 0;
-    return sli_cost_step(&s->machine, &weights) + input_seconds(s, threads, directions, rows, panels) + cells +
+    return sli_cost_step(&s->machine, &weights) + input_seconds(s, way, directions, rows) + cells +
            directions * sli_cost_entry(&s->machine, s->backward) + barrier +
            sli_cost_team(&s->machine, threads) / (s->steps > 0 ? s->steps : 1);
 }

@@ -11,7 +11,8 @@ typedef struct sli_fused_shape {
     int stages;                   /* products of a step, one after the other */
     int panels, columns, k;       /* of one product: panels of so many columns, summed over k */
     size_t panel_bytes;
-    int inputs; /* W x comes first, of as many panels, summed over so many; 0: it does not */
+    int inputs; /* W x comes first, summed over so many; 0: it does not */
+    int input_panels, input_columns;
     size_t input_panel_bytes;
     int input_rows; /* of a thread at a time, at least a step's */
     double speed;   /* of the product beside that of floats; 0: the same */

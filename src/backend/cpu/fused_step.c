@@ -43,8 +43,9 @@ sli_fused_share sli_fused_share_of(const sli_fused_work *w, const sli_fused_pane
     share.rows = w->mask ? (w->B - row + split->rows - 1) / split->rows : end - first;
     share.panel0 = (int)((long)count * unit / split->units);
     share.panel1 = (int)((long)count * (unit + 1) / split->units);
-    share.unit0 = share.panel0 * panels->units;
-    share.unit1 = share.panel1 == count ? panels->all : share.panel1 * panels->units;
+    const bool none = share.panel0 == share.panel1;
+    share.unit0 = none ? 0 : share.panel0 * panels->units;
+    share.unit1 = none ? 0 : share.panel1 == count ? panels->all : share.panel1 * panels->units;
     share.operands = w->operands + (size_t)member * w->operand_bytes;
     if (w->projected) place_projected(w, panels, member, row, &share);
     return share;

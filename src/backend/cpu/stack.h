@@ -24,7 +24,7 @@ sli_problem sli_cpu_stack_layer(const sli_problem *stack, int layer);
 /* Offsets in bytes, per layer. */
 typedef struct sli_cpu_stack_places {
     size_t own[SLI_MAX_PARTS], bytes[SLI_MAX_PARTS]; /* what cpu:fused has there */
-    size_t between[SLI_MAX_PARTS];                   /* float [T][B][H], not of the last layer */
+    size_t between[SLI_MAX_PARTS];                   /* float [T][B][O], not of the last layer */
     size_t total;
 } sli_cpu_stack_places;
 sli_cpu_stack_places sli_cpu_stack_packed(const sli_problem *stack, const sli_panel_ops *ops);

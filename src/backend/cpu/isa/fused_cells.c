@@ -59,7 +59,7 @@ VF_INLINE vf kept_gate(const sli_cell_step *s, const int blocks, int at, int k, 
     return LANES_16 > 0 && s->gates_half ? vf_load_f16(s->gates_half + i) : load(s->gates + i, n);
 }
 
-/* The new h, and its copies: y, and what the next step multiplies. i: row and unit in [B][H]. */
+/* The new h, and its copies: y, and what the next step multiplies. i: row and output in [B][O]. */
 VF_INLINE void store_h(const sli_cell_step *s, int row, int u, size_t i, vf h, int n) {
     store(s->h + row * s->ld_h + u, h, n);
     if (s->y) store(s->y + row * s->ld_y + u, h, n);
@@ -91,14 +91,14 @@ VF_INLINE vf gradient_of_h(const sli_cell_step *s, int row, int u, size_t i, int
 }
 
 /* --------------------------------------------------------------------------------------------------------- LSTM -- */
-VF_INLINE cell_lstm_args lstm_args(const sli_cell_step *s, int u, size_t i, int n) {
+VF_INLINE cell_lstm_args lstm_args(const sli_cell_step *s, const float *fresh_h, int u, size_t i, int n) {
     const vf zero = vf_set(0.0f);
     const float *p = s->options & CELL_PEEPHOLE ? s->peephole + u : NULL;
     cell_lstm_args a = {.peep_i = p ? load(p, n) : zero,
                         .peep_f = p ? load(p + s->units, n) : zero,
                         .peep_o = p ? load(p + 2 * s->units, n) : zero,
                         .clip = vf_set(s->options & CELL_CLIP ? s->clip : INFINITY)};
-    a.zone_h = zone(s->fresh_h, s->options & CELL_ZONEOUT_H ? s->zone_h : 0.0f, i, n);
+    a.zone_h = zone(fresh_h, s->options & CELL_ZONEOUT_H ? s->zone_h : 0.0f, i, n);
     a.zone_c = zone(s->fresh_c, s->options & CELL_ZONEOUT_C ? s->zone_c : 0.0f, i, n);
     return a;
 }
@@ -125,7 +125,7 @@ VF_INLINE void lstm_cell(const int kind, const sli_cell_step *s, int row, int at
     const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
     const cell_lstm_forward_result r =
         cell_lstm_forward(LSTM_OPTIONS, s->act, s->gate_act, lstm_sums(s, x, u, z, n), load(s->c_prev + i, n),
-                          load(s->h_prev + row * s->ld_h_prev + u, n), lstm_args(s, u, i, n));
+                          load(s->h_prev + row * s->ld_h_prev + u, n), lstm_args(s, s->fresh_h, u, i, n));
     if (s->keep) lstm_keep(s, at, u, r.gates, n);
     if (kind == ANY && s->v) store(s->v + i, r.v, n);
     store(s->c + i, r.c, n);
@@ -165,7 +165,8 @@ VF_INLINE void lstm_cell_back(const int kind, const sli_cell_step *s, int row, i
     const cell_lstm_backward_result r =
         kind != ANY
             ? cell_lstm_backward(0, TANH(kind), SIGMOID(kind), gates, v, c_prev, dh, dc, (cell_lstm_args){.clip = v})
-            : cell_lstm_backward(LSTM_OPTIONS, s->act, s->gate_act, gates, v, c_prev, dh, dc, lstm_args(s, u, i, n));
+            : cell_lstm_backward(LSTM_OPTIONS, s->act, s->gate_act, gates, v, c_prev, dh, dc,
+                                 lstm_args(s, s->fresh_h, u, i, n));
     store_dz(s, dz, r.dz.i, n);
     store_dz(s, dz + H, r.dz.f, n);
     store_dz(s, dz + 2 * H, r.dz.g, n);
@@ -184,7 +185,7 @@ VF_INLINE void lstm_first_cell(const int kind, const sli_cell_step *s, int row, 
         kind != ANY
             ? cell_lstm_forward(0, TANH(kind), SIGMOID(kind), sums, c_prev, zero, (cell_lstm_args){.clip = zero})
             : cell_lstm_forward(LSTM_OPTIONS | CELL_PROJECTION, s->act, s->gate_act, sums, c_prev, zero,
-                                lstm_args(s, u, i, n));
+                                lstm_args(s, NULL, u, i, n));
     if (s->keep) lstm_keep(s, at, u, r.gates, n);
     if (kind == ANY && s->v) store(s->v + i, r.v, n);
     store(s->c + i, r.c, n);
@@ -205,13 +206,13 @@ VF_INLINE void lstm_second_cell_back(const int kind, const sli_cell_step *s, int
         kind != ANY
             ? cell_lstm_backward(0, act, SIGMOID(kind), gates, v, c_prev, vf_load(dm), dc, (cell_lstm_args){.clip = v})
             : cell_lstm_backward(LSTM_OPTIONS | CELL_PROJECTION, act, s->gate_act, gates, v, c_prev, vf_load(dm), dc,
-                                 lstm_args(s, u, i, n));
+                                 lstm_args(s, NULL, u, i, n));
     store_dz(s, dz, r.dz.i, n);
     store_dz(s, dz + H, r.dz.f, n);
     store_dz(s, dz + 2 * H, r.dz.g, n);
     store_dz(s, dz + 3 * H, r.dz.o, n);
     store(s->dc + i, r.dc_prev, n);
-    store(s->between + at * H + u, gates.o * cell_act(act, v), n);
+    store(s->between + (size_t)at * (size_t)H + u, gates.o * cell_act(act, v), n);
 }
 
 /* Second stage: q, and h by zoneout of it; backward dq = (1 - zone_h) dh, and what of dh goes to h' beside R. u: an output. */
@@ -376,7 +377,7 @@ VF_INLINE void gru_second_cell_back(const int kind, const sli_cell_step *s, int 
     vf d_h = r.d_dropped;
     if (s->drop) d_h *= load(s->drop + i, n);
     store_dz(s, at * s->ld_dz + s->units + u, r.dz_r, n);
-    store(s->between + at * s->units + u, reset * dropped, n);
+    store(s->between + (size_t)at * (size_t)s->units + u, reset * dropped, n);
     store(s->dh + i, load(s->dh + i, n) + d_h, n);
 }
 
