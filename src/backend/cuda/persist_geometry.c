@@ -27,7 +27,7 @@ enum {
     MOST_SHARE = 8,
     MOST_RING = 8,
     MOST_RING_BYTES = 80 * 1024, /* more under way brings no more */
-    ALONE_UNITS = 32
+    ALONE_UNITS = 64
 };
 
 static int up(int count, int each) { /* ceil(count / each) */
@@ -50,6 +50,15 @@ static int streamed(const sli_persist_geometry *g) { /* tiles_k that do not stay
 bool sli_persist_together(const sli_persist_geometry *g) {
     const bool type = g->math == SL_BF16 || g->math == SL_F16 || g->math == SL_TF32;
     return g->couriers > 0 && type && g->warps_m % 4 == 0 && streamed(g) == 0 && (g->tiles_n == 2 || g->tiles_n == 4);
+}
+
+int sli_persist_taken(const sli_persist_geometry *g) {
+    const int row = up(sli_persist_k(g) * sli_persist_operand(g->math), 16), warps = sli_persist_warps(g);
+    return up(row * sli_persist_rows(g), 32 * (warps > 1 ? warps - 1 : 1));
+}
+
+bool sli_persist_words_tell(const sli_persist_geometry *g) {
+    return g->gather == SLI_PERSIST_GRID && g->couriers == 0 && sli_persist_taken(g) <= PERSIST_TAKEN;
 }
 
 static size_t take(size_t *at, size_t bytes) {
@@ -140,7 +149,9 @@ int sli_persist_registers(const sli_persist_geometry *g) {
     const int rows = ffma ? 24 : (split ? 8 : 4) * g->tiles_n;
     const int passing = 4 * g->tiles_m * (streamed(g) > 0 || g->in_shared > 0 ? 2 : 0);
     const int of_cells = cell_registers(g) * cells * (g->couriers ? 1 : g->halves) + (twice ? 8 : 0);
-    return addresses + kept + sums + passing + rows + (split ? 32 : 0) + of_cells;
+    const int taken = sli_persist_words_tell(g) ? 4 * sli_persist_taken(g) + 8 : 0; /* of v, while nothing is multiplied */
+    const int working = sums + passing + rows + (split ? 32 : 0);
+    return addresses + kept + (working > taken ? working : taken) + of_cells;
 }
 
 /* Each of four schedulers has a quarter of the registers for its warps. */
@@ -193,7 +204,7 @@ static const struct {
     double clock;                            /* cycles a us, under load */
     double cluster, cluster_block;           /* exchange through a cluster, and a block of it more */
     double cluster_rate, cluster_rate_block; /* bytes that arrive in a block; less by a block of the cluster more */
-    double grid, grid_full;                  /* counter, and more of it over the whole GPU */
+    double grid, grid_words, grid_full;      /* counter; words that tell; and more of both over the whole GPU */
     double grid_rate, grid_l2_rate;          /* reading of v: by a block, and of L2 by all of them */
     double flops_16, flops_tf32, flops_ffma; /* FLOP a cycle and multiprocessor */
     double shared_rate, ffma_reads;          /* bytes a cycle; times that FFMA reads v */
@@ -226,6 +237,7 @@ static const struct {
            .cluster_rate = 40e3,
            .cluster_rate_block = 0.47e3,
            .grid = 0.94,
+           .grid_words = 0.66,
            .grid_full = 0.13,
            .grid_rate = 122e3,
            .grid_l2_rate = 7.2e6,
@@ -282,12 +294,14 @@ static double cluster_us(int size, double bytes) {
     return rates.cluster + rates.cluster_block * size + bytes / (rates.cluster_rate - rates.cluster_rate_block * size);
 }
 
-static double gather_us(const sli_persist_geometry *g, const sli_caps *caps) {
-    const double bytes = (double)sli_persist_k(g) * sli_persist_rows(g) * sli_persist_operand(g->math);
+static double gather_us(const sli_persist_geometry *g, int batch, const sli_caps *caps) {
+    const bool words = sli_persist_words_tell(g);
+    const int rows = words && batch < 8 ? batch : sli_persist_rows(g); /* that are exchanged */
+    const double bytes = (double)sli_persist_k(g) * rows * sli_persist_operand(g->math);
     if (g->gather == SLI_PERSIST_LOCAL) return 0;
     if (g->gather == SLI_PERSIST_CLUSTER) return cluster_us(g->spread, bytes);
-    return rates.grid + rates.grid_full * sli_persist_ctas(g) / multiprocessors_of(caps) + bytes / rates.grid_rate +
-           bytes * sli_persist_ctas(g) / rates.grid_l2_rate;
+    return (words ? rates.grid_words : rates.grid) + rates.grid_full * sli_persist_ctas(g) / multiprocessors_of(caps) +
+           bytes / rates.grid_rate + bytes * sli_persist_ctas(g) / rates.grid_l2_rate;
 }
 
 /* Sums on their way to their owners: every CTA sends to every other. */
@@ -297,8 +311,8 @@ static double reduce_us(const sli_persist_geometry *g) {
 }
 
 /* What a half waits for others. */
-static double exchange_us(const sli_persist_geometry *g, const sli_caps *caps) {
-    return gather_us(g, caps) + reduce_us(g);
+static double exchange_us(const sli_persist_geometry *g, int batch, const sli_caps *caps) {
+    return gather_us(g, batch, caps) + reduce_us(g);
 }
 
 /* Weights that come through the ring in a product: a pair of tiles later than it was asked for; what is left of L2 for them. */
@@ -386,8 +400,8 @@ static double turns_us(const sli_persist_geometry *g, double product, double cel
 
 double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
     const double product = product_us(g, caps), cells = cells_us(g, problem->train), computed = product + cells;
-    const double us =
-        g->halves == 1 ? exchange_us(g, caps) + computed : 2 * (computed + rates.turn * exchange_us(g, caps));
+    const double exchange = exchange_us(g, problem->batch, caps);
+    const double us = g->halves == 1 ? exchange + computed : 2 * (computed + rates.turn * exchange);
     const double backward = !g->backward ? 1 : streamed(g) > 0 ? rates.stream_backward : rates.backward;
     const double all = g->couriers > 0 ? turns_us(g, product, cells) : us * backward;
     return 1e-6 * fmax(all * waves(g, caps), flow_us(g, problem));
@@ -518,7 +532,7 @@ static void try_rows(search *s, sli_persist_geometry g) {
             if (g.tiles_n > 1 && g.groups == up(batch, 8 * g.halves * (g.tiles_n - 1))) continue;
             if (g.halves > 1 && up(batch, g.groups) <= 8) continue;
             if (s->kind == SLI_PERSIST_KIND_GRID && waves(&g, s->caps) > 1) continue;
-            if (s->seconds >= 0 && 1e-6 * exchange_us(&g, s->caps) * waves(&g, s->caps) >= s->seconds) continue;
+            if (s->seconds >= 0 && 1e-6 * exchange_us(&g, batch, s->caps) * waves(&g, s->caps) >= s->seconds) continue;
             try_tiles(s, g);
         }
 }
@@ -552,6 +566,7 @@ static void try_clusters(search *s, sli_persist_geometry g) {
         if (blocks == 1 && s->problem->units > ALONE_UNITS && sli_persist_operand(g.math) == 4) continue;
         if (blocks == before || resident(blocks, multiprocessors_of(s->caps)) < 1) continue;
         before = blocks;
+        g.gather = g.backward || blocks == 1 ? SLI_PERSIST_LOCAL : SLI_PERSIST_CLUSTER;
         g.reduce = g.backward ? blocks : 1;
         g.spread = g.backward ? 1 : blocks;
         try_rows(s, g);
