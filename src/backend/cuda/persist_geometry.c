@@ -21,7 +21,7 @@ enum {
     FULL = 132, /* multiprocessors of the H200 that was measured */
     REGISTERS = 65536,
     MOST_REGISTERS = 255,
-    TURN_WARPS = 8,
+    TURN_WARPS = 8, /* that multiply */
     MOST_CHUNKS = 16, /* of v in many turns */
     MOST_SLOTS = 12,
     MOST_SHARE = 8,
@@ -205,6 +205,7 @@ static const struct {
     double cluster, cluster_block;           /* exchange through a cluster, and a block of it more */
     double cluster_rate, cluster_rate_block; /* bytes that arrive in a block; less by a block of the cluster more */
     double grid, grid_words, grid_full;      /* counter; words that tell; and more of both over the whole GPU */
+    double words_few, words_many;            /* a warp fewer than eight, a piece a lane more than four */
     double grid_rate, grid_l2_rate;          /* reading of v: by a block, and of L2 by all of them */
     double flops_16, flops_tf32, flops_ffma; /* FLOP a cycle and multiprocessor */
     double shared_rate, ffma_reads;          /* bytes a cycle; times that FFMA reads v */
@@ -238,6 +239,8 @@ static const struct {
            .cluster_rate_block = 0.47e3,
            .grid = 0.94,
            .grid_words = 0.66,
+           .words_few = 0.05,
+           .words_many = 0.06,
            .grid_full = 0.13,
            .grid_rate = 122e3,
            .grid_l2_rate = 7.2e6,
@@ -256,7 +259,7 @@ static const struct {
            .addend = 0.0057,
            .odd = 0.1,
            .turn = 0.93,
-           .turn_exchange = 1.77,
+           .turn_exchange = 1.42,
            .turn_chunk = 0.0187,
            .turn_rate = 212e3,
            .turn_l2_rate = 13.7e6,
@@ -300,8 +303,10 @@ static double gather_us(const sli_persist_geometry *g, int batch, const sli_caps
     const double bytes = (double)sli_persist_k(g) * rows * sli_persist_operand(g->math);
     if (g->gather == SLI_PERSIST_LOCAL) return 0;
     if (g->gather == SLI_PERSIST_CLUSTER) return cluster_us(g->spread, bytes);
-    return (words ? rates.grid_words : rates.grid) + rates.grid_full * sli_persist_ctas(g) / multiprocessors_of(caps) +
-           bytes / rates.grid_rate + bytes * sli_persist_ctas(g) / rates.grid_l2_rate;
+    const double few = fmax(0, TURN_WARPS - sli_persist_warps(g)), many = fmax(0, sli_persist_taken(g) - 4);
+    const double told = words ? rates.grid_words + rates.words_few * few + rates.words_many * many : rates.grid;
+    return told + rates.grid_full * sli_persist_ctas(g) / multiprocessors_of(caps) + bytes / rates.grid_rate +
+           bytes * sli_persist_ctas(g) / rates.grid_l2_rate;
 }
 
 /* Sums on their way to their owners: every CTA sends to every other. */

@@ -27,6 +27,10 @@ typedef struct step_common {
     step_zone zone_h, zone_c;
     const sli_scalars *scalars;
     uint64_t first_row; /* absolute step * B: element row of the masks */
+    /* What the next product reads first of weights that L2 does not hold: parts of so many lines; NULL: nothing is asked for. */
+    const char *ahead;
+    int64_t ahead_stride; /* bytes */
+    uint32_t ahead_parts, ahead_lines;
 } step_common;
 
 typedef struct step_forward_args {
@@ -66,8 +70,9 @@ typedef struct step_backward_args {
     float *dc_to;         /* = */
     float *pw_to;         /* = (second stage of reset before: +=) */
     void *dz, *dr;        /* = operand [B][zs] */
-    float *dz_sum;        /* = [B][us] */
-    float *dn_sum;        /* = [B][H] */
+    float *dz_sum;        /* = [B][us], += where sums_add */
+    float *dn_sum;        /* = [B][H] likewise */
+    bool sums_add;
     float *dpeep;         /* = [B][3 H] */
     void *dq;             /* = operand [B][hs] */
     void *operand_m;      /* = operand [B][ms] m, or [B][hs] r d h' */
@@ -126,6 +131,8 @@ const void *sli_step_kernel(const step_way *way);
 const void *sli_step_recurrent(const step_way *way);
 const void *sli_step_projection(const step_way *way);
 step_common sli_step_common_at(const step_way *way, int t);
+/* Sets what the cell asks memory for, of the recurrent product that comes after it. */
+void sli_step_ask_ahead(const step_way *way, bool backward, step_common *common);
 
 /* A product of the way: math, workspace and stream filled in. */
 sli_cuda_product sli_step_product(const step_way *way, int64_t m, int64_t n, int64_t k);
