@@ -120,7 +120,8 @@ static void check_booked(const char *text) {
     if (!sli_persist_words_tell(g))
         CHECK(at.zeros == at.counters && at.zeros_bytes == sizeof(uint32_t) * slices);
     else
-        CHECK(at.zeros == at.exchange && at.zeros_bytes >= 2 * slices * (size_t)(sli_persist_rows(g) * sli_persist_k(g)));
+        CHECK(at.zeros == at.exchange &&
+              at.zeros_bytes >= 2 * slices * (size_t)(sli_persist_rows(g) * sli_persist_k(g)));
     CHECK(at.exchange >= at.counters);
     for (int steps = 1; steps <= l.p.steps; steps += 93)
         for (int batch = 1; batch <= l.p.batch; batch += 5) {

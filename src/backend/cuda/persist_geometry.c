@@ -21,7 +21,7 @@ enum {
     FULL = 132, /* multiprocessors of the H200 that was measured */
     REGISTERS = 65536,
     MOST_REGISTERS = 255,
-    TURN_WARPS = 8, /* that multiply */
+    TURN_WARPS = 8,   /* that multiply */
     MOST_CHUNKS = 16, /* of v in many turns */
     MOST_SLOTS = 12,
     MOST_SHARE = 8,
@@ -149,7 +149,8 @@ int sli_persist_registers(const sli_persist_geometry *g) {
     const int rows = ffma ? 24 : (split ? 8 : 4) * g->tiles_n;
     const int passing = 4 * g->tiles_m * (streamed(g) > 0 || g->in_shared > 0 ? 2 : 0);
     const int of_cells = cell_registers(g) * cells * (g->couriers ? 1 : g->halves) + (twice ? 8 : 0);
-    const int taken = sli_persist_words_tell(g) ? 4 * sli_persist_taken(g) + 8 : 0; /* of v, while nothing is multiplied */
+    const int taken =
+        sli_persist_words_tell(g) ? 4 * sli_persist_taken(g) + 8 : 0; /* of v, while nothing is multiplied */
     const int working = sums + passing + rows + (split ? 32 : 0);
     return addresses + kept + (working > taken ? working : taken) + of_cells;
 }
