@@ -37,7 +37,7 @@ static const char *const layers[] = {
 };
 enum { LAYERS = (int)(sizeof layers / sizeof *layers) };
 
-/* Pieces are whole chunks, at most as many as there are counters for, and only where the prediction says that they gain. */
+/* Pieces are whole chunks, at most SLI_PERSIST_MOST_PIECES, and only where the prediction says that they gain. */
 TEST(cuda_persist_overlap_pieces_are_chunks) {
     int cut = 0;
     for (int i = 0; i < LAYERS; i++)

@@ -27,7 +27,7 @@ enum {
     MOST_SHARE = 8,
     MOST_RING = 8,
     MOST_RING_BYTES = 80 * 1024, /* more under way brings no more */
-    ALONE_UNITS = 64
+    ALONE_UNITS = 32
 };
 
 static int up(int count, int each) { /* ceil(count / each) */
@@ -200,7 +200,8 @@ int sli_persist_idle(const sli_persist_geometry *g, const sli_caps *caps) {
  * units, 1 to 256 rows, bf16, tf32, f32, each measured on one H200, 2026-11-21 (bench/results/geometries_h200_*): the middle
  * prediction is 6% off, the geometry predicted to be the best 3% slower than the best that was measured; those of grids were measured
  * before a warp had cells of 16 units (of 204 measured since the choice is 3% behind as well). Those of turns: 219 of them, of 512
- * to 2048 units, bf16 and tf32 (turns_h200_*): 8% and 5%. Those of streams: 104 of them, 1024 to 4096 units (streams_h200_*): 6%. Times are us, rates bytes a us. */
+ * to 2048 units, bf16 and tf32 (turns_h200_*): 8% and 5%. Those of streams: 104 of them, 1024 to 4096 units (streams_h200_*): 6%. Words that tell, and turn_exchange
+ * forward: by hand, from 91 of 650 to 2048 units (exchange_h200_2026-11-22.txt). Times are us, rates bytes a us. */
 static const struct {
     double clock;                            /* cycles a us, under load */
     double cluster, cluster_block;           /* exchange through a cluster, and a block of it more */
@@ -217,10 +218,10 @@ static const struct {
         cell_more;      /* cells a warp: forward, backward; forward in training more; times squared */
     double addend, odd; /* a sum that a cell adds up; units whose v shares 32 bytes with others' */
     double turn;        /* of an exchange, what two halves do not hide of it */
-    /* Turns: until all that was given can be brought; a chunk; v: by a block, and of L2 by all, and what of it holds up the
+    /* Turns: until all that was given can be brought (forward, backward); a chunk; v: by a block, and of L2 by all, and what of it holds up the
      * item; of sums on their way: bytes that arrive in a block, an item, times an item whose cells wait for them; cells: of an item,
      * of a warp (forward, backward, forward in training more), times squared, a sum that is added. */
-    double turn_exchange, turn_chunk, turn_rate, turn_l2_rate, turn_beside;
+    double turn_exchange[2], turn_chunk, turn_rate, turn_l2_rate, turn_beside;
     double turn_reduce_rate, turn_reduce, turn_reduced, turn_product;
     double turn_cells, turn_cell[2], turn_cell_trains, turn_cell_more, turn_addend;
     double turn_flops_16, turn_flops_tf32;
@@ -260,7 +261,7 @@ static const struct {
            .addend = 0.0057,
            .odd = 0.1,
            .turn = 0.93,
-           .turn_exchange = 1.42,
+           .turn_exchange = {1.42, 1.77},
            .turn_chunk = 0.0187,
            .turn_rate = 212e3,
            .turn_l2_rate = 13.7e6,
@@ -401,7 +402,7 @@ static double turns_us(const sli_persist_geometry *g, double product, double cel
     const double item = item_us(g, product, cells), sums = (double)arriving_bytes(g) / rates.turn_reduce_rate;
     const double reduced = g->reduce > 1 ? rates.cluster + rates.cluster_block * g->reduce + sums : 0;
     const double first = g->apart > 0 ? product + cells : item;
-    return fmax(rates.turn_exchange + bring_us(g) + reduced + first, g->halves * item);
+    return fmax(rates.turn_exchange[g->backward] + bring_us(g) + reduced + first, g->halves * item);
 }
 
 double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {

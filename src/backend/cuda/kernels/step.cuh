@@ -27,10 +27,6 @@ typedef struct step_common {
     step_zone zone_h, zone_c;
     const sli_scalars *scalars;
     uint64_t first_row; /* absolute step * B: element row of the masks */
-    /* What the next product reads first of weights that L2 does not hold: parts of so many lines; NULL: nothing is asked for. */
-    const char *ahead;
-    int64_t ahead_stride; /* bytes */
-    uint32_t ahead_parts, ahead_lines;
 } step_common;
 
 typedef struct step_forward_args {
@@ -131,8 +127,6 @@ const void *sli_step_kernel(const step_way *way);
 const void *sli_step_recurrent(const step_way *way);
 const void *sli_step_projection(const step_way *way);
 step_common sli_step_common_at(const step_way *way, int t);
-/* Sets what the cell asks memory for, of the recurrent product that comes after it. */
-void sli_step_ask_ahead(const step_way *way, bool backward, step_common *common);
 
 /* A product of the way: math, workspace and stream filled in. */
 sli_cuda_product sli_step_product(const step_way *way, int64_t m, int64_t n, int64_t k);

@@ -104,8 +104,7 @@ static void fused_step(const step_way *way, const step_backward_args *a, bool la
 
 static void backward_step(const step_way *way, int t, step_gradient *g) {
     const sli_step_shape *s = &way->s;
-    step_backward_args a = args_at(way, t, g);
-    if (!way->fused) sli_step_ask_ahead(way, true, &a.k);
+    const step_backward_args a = args_at(way, t, g);
     if (way->fused) {
         fused_step(way, &a, t == sli_step_at(way, 0), g);
         return;

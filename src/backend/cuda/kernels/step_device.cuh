@@ -20,18 +20,6 @@ static __device__ __forceinline__ void step_wait() {
 #endif
 }
 
-/* Lines of the next product's weights from memory to L2. */
-static __device__ __forceinline__ void step_ask_ahead([[maybe_unused]] const step_common &k) {
-#if __CUDA_ARCH__ >= 800
-    if (!k.ahead) return;
-    const uint32_t threads = blockDim.x * blockDim.y, block = blockIdx.y * gridDim.x + blockIdx.x;
-    const uint32_t all = k.ahead_parts * k.ahead_lines, step = threads * gridDim.x * gridDim.y;
-    for (uint32_t i = block * threads + threadIdx.y * blockDim.x + threadIdx.x; i < all; i += step)
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(k.ahead + (int64_t)(i / k.ahead_lines) * k.ahead_stride +
-                                                     (size_t)(i % k.ahead_lines) * 128));
-#endif
-}
-
 /* The V units of a thread begin at `j`, its rows at `row`, in strides of `step_row_stride`. */
 template <int V> static __device__ __forceinline__ int step_unit() {
     return (int)(blockIdx.x * blockDim.x + threadIdx.x) * V;

@@ -74,8 +74,7 @@ static step_forward_args args_at(const step_way *way, int t, bool last) {
 
 static void forward_step(const step_way *way, int t, bool last) {
     const sli_step_shape *s = &way->s;
-    step_forward_args a = args_at(way, t, last);
-    if (!last && !way->fused) sli_step_ask_ahead(way, false, &a.k);
+    const step_forward_args a = args_at(way, t, last);
     const void *h = sli_step_operand_h(way, sli_step_entering(way, t));
     if (way->fused) {
         sli_step_fused_forward(way, &a, h, t != sli_step_at(way, 0));

@@ -24,7 +24,6 @@ static __global__ void __launch_bounds__(STEP_THREADS) gru_forward(const __grid_
     const int options = PLAIN ? 0 : a.k.options, act = PLAIN ? (int)CELL_ACT_TANH : a.k.act;
     const int gate_act = PLAIN ? (int)CELL_ACT_SIGMOID : a.k.gate_act, j = step_unit<V>(), H = a.k.H;
     const bool before = !PLAIN && (options & CELL_RESET_BEFORE);
-    step_ask_ahead(a.k);
     if (j >= H) return;
     float bias[V];
     step_load_or_zero<V>(bias, a.bias_n, (size_t)j);
@@ -64,7 +63,6 @@ static __global__ void __launch_bounds__(STEP_THREADS) gru_backward(const __grid
     const int options = PLAIN ? 0 : a.k.options, act = PLAIN ? (int)CELL_ACT_TANH : a.k.act;
     const int gate_act = PLAIN ? (int)CELL_ACT_SIGMOID : a.k.gate_act, j = step_unit<V>(), H = a.k.H;
     const bool before = !PLAIN && (options & CELL_RESET_BEFORE);
-    step_ask_ahead(a.k);
     if (j >= H) return;
     for (int row = step_row(); row < a.k.B; row += step_row_stride()) {
         const size_t at = (size_t)row * a.k.us + j, state = (size_t)row * H + j, to = (size_t)row * a.k.zs;

@@ -6,7 +6,6 @@ template <int V, bool PLAIN>
 static __global__ void __launch_bounds__(STEP_THREADS) lstm_forward(const __grid_constant__ step_forward_args a) {
     const int options = PLAIN ? 0 : a.k.options, act = PLAIN ? (int)CELL_ACT_TANH : a.k.act;
     const int gate_act = PLAIN ? (int)CELL_ACT_SIGMOID : a.k.gate_act, j = step_unit<V>(), H = a.k.H;
-    step_ask_ahead(a.k);
     if (j >= H) return;
     for (int row = step_row(); row < a.k.B; row += step_row_stride()) {
         const size_t at = (size_t)row * a.k.us + j, state = (size_t)row * H + j;
@@ -73,7 +72,6 @@ static __global__ void __launch_bounds__(STEP_THREADS) lstm_backward(const __gri
     const int options = PLAIN ? 0 : a.k.options, act = PLAIN ? (int)CELL_ACT_TANH : a.k.act;
     const int gate_act = PLAIN ? (int)CELL_ACT_SIGMOID : a.k.gate_act, j = step_unit<V>(), H = a.k.H;
     const bool project = !PLAIN && (options & CELL_PROJECTION);
-    step_ask_ahead(a.k);
     if (j >= H) return;
     for (int row = step_row(); row < a.k.B; row += step_row_stride()) {
         const size_t at = (size_t)row * a.k.us + j, state = (size_t)row * H + j, to = (size_t)row * a.k.zs + j;

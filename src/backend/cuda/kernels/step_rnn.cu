@@ -4,7 +4,6 @@
 template <int V, bool PLAIN>
 static __global__ void __launch_bounds__(STEP_THREADS) rnn_forward(const __grid_constant__ step_forward_args a) {
     const int options = PLAIN ? 0 : a.k.options, act = PLAIN ? (int)CELL_ACT_TANH : a.k.act, j = step_unit<V>();
-    step_ask_ahead(a.k);
     if (j >= a.k.H) return;
     for (int row = step_row(); row < a.k.B; row += step_row_stride()) {
         const size_t at = (size_t)row * a.k.us + j;
@@ -29,7 +28,6 @@ static __global__ void __launch_bounds__(STEP_THREADS) rnn_forward(const __grid_
 template <int V, bool PLAIN>
 static __global__ void __launch_bounds__(STEP_THREADS) rnn_backward(const __grid_constant__ step_backward_args a) {
     const int options = PLAIN ? 0 : a.k.options, act = PLAIN ? (int)CELL_ACT_TANH : a.k.act, j = step_unit<V>();
-    step_ask_ahead(a.k);
     if (j >= a.k.H) return;
     for (int row = step_row(); row < a.k.B; row += step_row_stride()) {
         const size_t at = (size_t)row * a.k.us + j, to = (size_t)row * a.k.zs;

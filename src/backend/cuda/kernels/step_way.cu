@@ -193,20 +193,6 @@ step_common sli_step_common_at(const step_way *way, int t) {
     return k;
 }
 
-/* A cell leaves memory idle for some 4 us, a product of few rows waits for its weights alone. Forward all blocks of the product begin
- * at the rows' beginnings, backward at the beginnings of the pieces that k is cut into. */
-void sli_step_ask_ahead(const step_way *way, bool backward, step_common *common) {
-    const size_t line = 128, pieces = 4, bytes = (size_t)12 << 20;
-    const sli_step_shape *s = &way->s;
-    const size_t row = (size_t)s->hs * s->operand, all = (size_t)s->GH * row;
-    if (s->project || s->before || all <= sli_cuda_caps_of(way->queue)->l2_bytes / 2) return;
-    const size_t parts = backward ? pieces : (size_t)s->GH;
-    common->ahead = (const char *)sli_step_recurrent(way);
-    common->ahead_stride = (int64_t)(all / parts);
-    common->ahead_parts = (uint32_t)parts;
-    common->ahead_lines = (uint32_t)(bytes / line / parts);
-}
-
 sli_cuda_product sli_step_product(const step_way *way, int64_t m, int64_t n, int64_t k) {
     sli_cuda_product product = {};
     product.math = way->common.math;
