@@ -167,8 +167,8 @@ PERSIST_FN void persist_give(const persist_args &a, const persist_way &way, cons
 
 /* Rows of the half that exist; only these are exchanged where words tell. */
 template <class S> PERSIST_FN int persist_rows_here(const persist_args &a, const persist_self &self, int half) {
-    const int first = (self.group * S::halves + half) * S::rows;
-    return a.B - first < S::rows ? a.B - first : S::rows;
+    const int left = a.B - (self.group * S::halves + half) * S::rows;
+    return left < 0 ? 0 : left < S::rows ? left : S::rows;
 }
 
 /* The CTA's own words for product number `count`: none has come. By the first warp. */
@@ -220,7 +220,7 @@ template <class S>
 PERSIST_FN void persist_take(const persist_args &a, const persist_way &way, const persist_self &self, int half,
                              int count) {
     const int rows = persist_rows_here<S>(a, self, half);
-    const int shift = S::tiles_n > 1 || rows > 4 ? 3 : rows > 2 ? 2 : rows - 1;
+    const int shift = S::tiles_n > 1 || rows > 4 ? 3 : rows > 2 ? 2 : rows > 1 ? 1 : 0;
     const int all = (S::tiles_n * S::exchange_pieces) << shift, thread = self.thread - 32 * S::fencing;
     const unsigned char *from = persist_exchange<S>(a, way, self, half, count);
     const uint32_t to = self.at + persist_v<S>(half, count);
