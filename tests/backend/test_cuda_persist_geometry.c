@@ -75,7 +75,7 @@ static const char *broken_fit(const sli_persist_geometry *g, const sli_caps *cap
         HOLDS(g->gather == SLI_PERSIST_GRID);
         HOLDS(sli_persist_ctas(g) <= caps->multiprocessors);
         HOLDS(clusters <= most_clusters(g->reduce * g->share, caps->multiprocessors));
-    } else if (g->backward) {
+    } else if (g->backward || sli_persist_group(g) == 1) {
         HOLDS(g->gather == SLI_PERSIST_LOCAL && g->spread == 1);
     } else {
         HOLDS(g->gather == SLI_PERSIST_CLUSTER && g->reduce == 1);

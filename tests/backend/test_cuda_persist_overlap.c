@@ -37,7 +37,7 @@ static const char *const layers[] = {
 };
 enum { LAYERS = (int)(sizeof layers / sizeof *layers) };
 
-/* Pieces are whole chunks, at most as many as there are counters for, and only where the prediction says that they gain. */
+/* Pieces are whole chunks, at most SLI_PERSIST_MOST_PIECES, and only where the prediction says that they gain. */
 TEST(cuda_persist_overlap_pieces_are_chunks) {
     int cut = 0;
     for (int i = 0; i < LAYERS; i++)
@@ -116,8 +116,13 @@ static void check_booked(const char *text) {
     const sli_persist_scratch at = sli_persist_layout_backward(&l.p, &l.caps, &l.pair, l.chunk);
     const sli_persist_geometry *g = &l.pair.backward;
     REQUIRE(!l.pair.backward_in_steps);
-    CHECK(at.counters_bytes == sizeof(uint32_t) * (size_t)(g->groups * g->halves * g->reduce));
-    CHECK(at.exchange >= at.counters + SLI_PERSIST_MOST_PIECES * at.counters_bytes);
+    const size_t slices = (size_t)(g->groups * g->halves * g->reduce);
+    if (!sli_persist_words_tell(g))
+        CHECK(at.zeros == at.counters && at.zeros_bytes == sizeof(uint32_t) * slices);
+    else
+        CHECK(at.zeros == at.exchange &&
+              at.zeros_bytes >= 2 * slices * (size_t)(sli_persist_rows(g) * sli_persist_k(g)));
+    CHECK(at.exchange >= at.counters);
     for (int steps = 1; steps <= l.p.steps; steps += 93)
         for (int batch = 1; batch <= l.p.batch; batch += 5) {
             sli_problem shorter = l.p;

@@ -21,7 +21,7 @@ enum {
     FULL = 132, /* multiprocessors of the H200 that was measured */
     REGISTERS = 65536,
     MOST_REGISTERS = 255,
-    TURN_WARPS = 8,
+    TURN_WARPS = 8,   /* that multiply */
     MOST_CHUNKS = 16, /* of v in many turns */
     MOST_SLOTS = 12,
     MOST_SHARE = 8,
@@ -50,6 +50,15 @@ static int streamed(const sli_persist_geometry *g) { /* tiles_k that do not stay
 bool sli_persist_together(const sli_persist_geometry *g) {
     const bool type = g->math == SL_BF16 || g->math == SL_F16 || g->math == SL_TF32;
     return g->couriers > 0 && type && g->warps_m % 4 == 0 && streamed(g) == 0 && (g->tiles_n == 2 || g->tiles_n == 4);
+}
+
+int sli_persist_taken(const sli_persist_geometry *g) {
+    const int row = up(sli_persist_k(g) * sli_persist_operand(g->math), 16), warps = sli_persist_warps(g);
+    return up(row * sli_persist_rows(g), 32 * (warps > 1 ? warps - 1 : 1));
+}
+
+bool sli_persist_words_tell(const sli_persist_geometry *g) {
+    return g->gather == SLI_PERSIST_GRID && g->couriers == 0 && sli_persist_taken(g) <= PERSIST_TAKEN;
 }
 
 static size_t take(size_t *at, size_t bytes) {
@@ -140,7 +149,10 @@ int sli_persist_registers(const sli_persist_geometry *g) {
     const int rows = ffma ? 24 : (split ? 8 : 4) * g->tiles_n;
     const int passing = 4 * g->tiles_m * (streamed(g) > 0 || g->in_shared > 0 ? 2 : 0);
     const int of_cells = cell_registers(g) * cells * (g->couriers ? 1 : g->halves) + (twice ? 8 : 0);
-    return addresses + kept + sums + passing + rows + (split ? 32 : 0) + of_cells;
+    const int taken =
+        sli_persist_words_tell(g) ? 4 * sli_persist_taken(g) + 8 : 0; /* of v, while nothing is multiplied */
+    const int working = sums + passing + rows + (split ? 32 : 0);
+    return addresses + kept + (working > taken ? working : taken) + of_cells;
 }
 
 /* Each of four schedulers has a quarter of the registers for its warps. */
@@ -188,12 +200,14 @@ int sli_persist_idle(const sli_persist_geometry *g, const sli_caps *caps) {
  * units, 1 to 256 rows, bf16, tf32, f32, each measured on one H200, 2026-11-21 (bench/results/geometries_h200_*): the middle
  * prediction is 6% off, the geometry predicted to be the best 3% slower than the best that was measured; those of grids were measured
  * before a warp had cells of 16 units (of 204 measured since the choice is 3% behind as well). Those of turns: 219 of them, of 512
- * to 2048 units, bf16 and tf32 (turns_h200_*): 8% and 5%. Those of streams: 104 of them, 1024 to 4096 units (streams_h200_*): 6%. Times are us, rates bytes a us. */
+ * to 2048 units, bf16 and tf32 (turns_h200_*): 8% and 5%. Those of streams: 104 of them, 1024 to 4096 units (streams_h200_*): 6%. Words that tell, and turn_exchange
+ * forward: by hand, from 91 of 650 to 2048 units (exchange_h200_2026-11-22.txt). Times are us, rates bytes a us. */
 static const struct {
     double clock;                            /* cycles a us, under load */
     double cluster, cluster_block;           /* exchange through a cluster, and a block of it more */
     double cluster_rate, cluster_rate_block; /* bytes that arrive in a block; less by a block of the cluster more */
-    double grid, grid_full;                  /* counter, and more of it over the whole GPU */
+    double grid, grid_words, grid_full;      /* counter; words that tell; and more of both over the whole GPU */
+    double words_few, words_many;            /* a warp fewer than eight, a piece a lane more than four */
     double grid_rate, grid_l2_rate;          /* reading of v: by a block, and of L2 by all of them */
     double flops_16, flops_tf32, flops_ffma; /* FLOP a cycle and multiprocessor */
     double shared_rate, ffma_reads;          /* bytes a cycle; times that FFMA reads v */
@@ -204,10 +218,10 @@ static const struct {
         cell_more;      /* cells a warp: forward, backward; forward in training more; times squared */
     double addend, odd; /* a sum that a cell adds up; units whose v shares 32 bytes with others' */
     double turn;        /* of an exchange, what two halves do not hide of it */
-    /* Turns: until all that was given can be brought; a chunk; v: by a block, and of L2 by all, and what of it holds up the
+    /* Turns: until all that was given can be brought (forward, backward); a chunk; v: by a block, and of L2 by all, and what of it holds up the
      * item; of sums on their way: bytes that arrive in a block, an item, times an item whose cells wait for them; cells: of an item,
      * of a warp (forward, backward, forward in training more), times squared, a sum that is added. */
-    double turn_exchange, turn_chunk, turn_rate, turn_l2_rate, turn_beside;
+    double turn_exchange[2], turn_chunk, turn_rate, turn_l2_rate, turn_beside;
     double turn_reduce_rate, turn_reduce, turn_reduced, turn_product;
     double turn_cells, turn_cell[2], turn_cell_trains, turn_cell_more, turn_addend;
     double turn_flops_16, turn_flops_tf32;
@@ -226,6 +240,9 @@ static const struct {
            .cluster_rate = 40e3,
            .cluster_rate_block = 0.47e3,
            .grid = 0.94,
+           .grid_words = 0.66,
+           .words_few = 0.05,
+           .words_many = 0.06,
            .grid_full = 0.13,
            .grid_rate = 122e3,
            .grid_l2_rate = 7.2e6,
@@ -244,7 +261,7 @@ static const struct {
            .addend = 0.0057,
            .odd = 0.1,
            .turn = 0.93,
-           .turn_exchange = 1.77,
+           .turn_exchange = {1.42, 1.77},
            .turn_chunk = 0.0187,
            .turn_rate = 212e3,
            .turn_l2_rate = 13.7e6,
@@ -282,11 +299,15 @@ static double cluster_us(int size, double bytes) {
     return rates.cluster + rates.cluster_block * size + bytes / (rates.cluster_rate - rates.cluster_rate_block * size);
 }
 
-static double gather_us(const sli_persist_geometry *g, const sli_caps *caps) {
-    const double bytes = (double)sli_persist_k(g) * sli_persist_rows(g) * sli_persist_operand(g->math);
+static double gather_us(const sli_persist_geometry *g, int batch, const sli_caps *caps) {
+    const bool words = sli_persist_words_tell(g);
+    const int rows = words && batch < 8 ? batch : sli_persist_rows(g); /* that are exchanged */
+    const double bytes = (double)sli_persist_k(g) * rows * sli_persist_operand(g->math);
     if (g->gather == SLI_PERSIST_LOCAL) return 0;
     if (g->gather == SLI_PERSIST_CLUSTER) return cluster_us(g->spread, bytes);
-    return rates.grid + rates.grid_full * sli_persist_ctas(g) / multiprocessors_of(caps) + bytes / rates.grid_rate +
+    const double few = fmax(0, TURN_WARPS - sli_persist_warps(g)), many = fmax(0, sli_persist_taken(g) - 4);
+    const double told = words ? rates.grid_words + rates.words_few * few + rates.words_many * many : rates.grid;
+    return told + rates.grid_full * sli_persist_ctas(g) / multiprocessors_of(caps) + bytes / rates.grid_rate +
            bytes * sli_persist_ctas(g) / rates.grid_l2_rate;
 }
 
@@ -297,8 +318,8 @@ static double reduce_us(const sli_persist_geometry *g) {
 }
 
 /* What a half waits for others. */
-static double exchange_us(const sli_persist_geometry *g, const sli_caps *caps) {
-    return gather_us(g, caps) + reduce_us(g);
+static double exchange_us(const sli_persist_geometry *g, int batch, const sli_caps *caps) {
+    return gather_us(g, batch, caps) + reduce_us(g);
 }
 
 /* Weights that come through the ring in a product: a pair of tiles later than it was asked for; what is left of L2 for them. */
@@ -381,13 +402,13 @@ static double turns_us(const sli_persist_geometry *g, double product, double cel
     const double item = item_us(g, product, cells), sums = (double)arriving_bytes(g) / rates.turn_reduce_rate;
     const double reduced = g->reduce > 1 ? rates.cluster + rates.cluster_block * g->reduce + sums : 0;
     const double first = g->apart > 0 ? product + cells : item;
-    return fmax(rates.turn_exchange + bring_us(g) + reduced + first, g->halves * item);
+    return fmax(rates.turn_exchange[g->backward] + bring_us(g) + reduced + first, g->halves * item);
 }
 
 double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
     const double product = product_us(g, caps), cells = cells_us(g, problem->train), computed = product + cells;
-    const double us =
-        g->halves == 1 ? exchange_us(g, caps) + computed : 2 * (computed + rates.turn * exchange_us(g, caps));
+    const double exchange = exchange_us(g, problem->batch, caps);
+    const double us = g->halves == 1 ? exchange + computed : 2 * (computed + rates.turn * exchange);
     const double backward = !g->backward ? 1 : streamed(g) > 0 ? rates.stream_backward : rates.backward;
     const double all = g->couriers > 0 ? turns_us(g, product, cells) : us * backward;
     return 1e-6 * fmax(all * waves(g, caps), flow_us(g, problem));
@@ -518,7 +539,7 @@ static void try_rows(search *s, sli_persist_geometry g) {
             if (g.tiles_n > 1 && g.groups == up(batch, 8 * g.halves * (g.tiles_n - 1))) continue;
             if (g.halves > 1 && up(batch, g.groups) <= 8) continue;
             if (s->kind == SLI_PERSIST_KIND_GRID && waves(&g, s->caps) > 1) continue;
-            if (s->seconds >= 0 && 1e-6 * exchange_us(&g, s->caps) * waves(&g, s->caps) >= s->seconds) continue;
+            if (s->seconds >= 0 && 1e-6 * exchange_us(&g, batch, s->caps) * waves(&g, s->caps) >= s->seconds) continue;
             try_tiles(s, g);
         }
 }
@@ -552,6 +573,7 @@ static void try_clusters(search *s, sli_persist_geometry g) {
         if (blocks == 1 && s->problem->units > ALONE_UNITS && sli_persist_operand(g.math) == 4) continue;
         if (blocks == before || resident(blocks, multiprocessors_of(s->caps)) < 1) continue;
         before = blocks;
+        g.gather = g.backward || blocks == 1 ? SLI_PERSIST_LOCAL : SLI_PERSIST_CLUSTER;
         g.reduce = g.backward ? blocks : 1;
         g.spread = g.backward ? 1 : blocks;
         try_rows(s, g);

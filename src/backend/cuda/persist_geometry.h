@@ -21,7 +21,7 @@ extern "C" {
 
 /* How v comes to the CTAs that multiply it. */
 typedef enum sli_persist_gather {
-    SLI_PERSIST_LOCAL,   /* spread 1: v stays in the CTA; cluster of `reduce` */
+    SLI_PERSIST_LOCAL,   /* spread 1: v stays in the CTA; cluster of `reduce`; forward 1 */
     SLI_PERSIST_CLUSTER, /* reduce 1: v goes through distributed shared memory; cluster of `spread` */
     SLI_PERSIST_GRID     /* v goes through global memory and a counter; clusters of `reduce`; launched cooperatively */
 } sli_persist_gather;
@@ -134,6 +134,9 @@ sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g);
 size_t sli_persist_packed_bytes(const sli_persist_geometry *g);
 /* Four warps multiply together by wgmma, which reads v in shared memory itself; else each for itself by mma, or FFMA. */
 bool sli_persist_together(const sli_persist_geometry *g);
+/* v over the grid tells by itself that it has come, no counter does (kernels/persist_exchange.cuh); so many pieces a lane. */
+bool sli_persist_words_tell(const sli_persist_geometry *g);
+int sli_persist_taken(const sli_persist_geometry *g);
 /* Registers a thread will need, estimated from above; what more than the limit of the launch would spill. */
 int sli_persist_registers(const sli_persist_geometry *g);
 

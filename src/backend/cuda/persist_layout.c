@@ -1,6 +1,7 @@
 /* cuda:cluster and cuda:grid: layouts of their memory. */
 #include <string.h>
 
+#include "backend/cuda/kernels/persist_args.h"
 #include "backend/cuda/persist_layout.h"
 #include "backend/cuda/step_cost.h"
 
@@ -112,18 +113,15 @@ sli_persist_packed sli_persist_layout_packed(const sli_problem *p, const sli_per
 }
 
 static void take_exchange(const sli_persist_geometry *g, sli_persist_scratch *at, size_t *end) {
-    size_t counters = 0, exchange = 0;
-    if (g->gather == SLI_PERSIST_GRID) {
-        const size_t each = (size_t)g->groups * (size_t)g->halves * (size_t)g->reduce;
-        const size_t row = g->couriers > 0
-                               ? sli_persist_shared_of(g).v_row
-                               : sli_round_up((size_t)sli_persist_k(g) * (size_t)sli_persist_operand(g->math), 16);
-        counters = each * sizeof(uint32_t);
-        exchange = each * 2 * (size_t)sli_persist_rows(g) * row;
-    }
-    at->counters_bytes = counters;
-    at->counters = take(end, SLI_PERSIST_MOST_PIECES * counters);
-    at->exchange = take(end, exchange);
+    const bool grid = g->gather == SLI_PERSIST_GRID, turns = g->couriers > 0, words = sli_persist_words_tell(g);
+    const size_t slices = grid ? (size_t)g->groups * (size_t)g->halves * (size_t)g->reduce : 0;
+    const size_t packed = sli_round_up((size_t)sli_persist_k(g) * (size_t)sli_persist_operand(g->math), 16);
+    const size_t v = slices * (size_t)sli_persist_rows(g) * (turns ? sli_persist_shared_of(g).v_row : packed);
+    const size_t counters = words ? 0 : slices * sizeof(uint32_t);
+    at->counters = take(end, counters);
+    at->exchange = take(end, (words ? (size_t)PERSIST_EXCHANGE : 2) * v);
+    at->zeros = words ? at->exchange : at->counters;
+    at->zeros_bytes = words ? 2 * v : counters;
 }
 
 sli_persist_scratch sli_persist_layout_forward(const sli_problem *p, const sli_caps *caps, const sli_persist_pair *pair,

@@ -41,11 +41,12 @@ typedef struct sli_persist_scratch {
     size_t sums;           /* float [chunks of a span][B][us]: dz of a chunk summed over time */
     size_t sums_n;         /* float [chunks][B][H]: n's part of dr, GRU */
     size_t sums_peep;      /* float [chunks][B][3 H] */
-    size_t counters; /* uint32 [MOST_PIECES][groups][halves][reduce], gather over the grid: of each piece's launch */
-    size_t counters_bytes; /* of one launch */
-    size_t exchange;       /* operand [groups][halves][2][reduce][rows][exchange row] */
-    size_t beside;         /* [2] of beside_bytes: pad, split, workspace of products beside others; 0 bytes: none are */
-    size_t beside_bytes;   /* in lanes none are: there memory ends at `beside` */
+    size_t counters;       /* uint32 [groups][halves][reduce], gather over the grid */
+    size_t
+        exchange; /* operand [groups][halves][2][reduce][rows][exchange row]; where words tell [PERSIST_EXCHANGE][groups]... */
+    size_t zeros, zeros_bytes; /* what of them is zeros before a launch */
+    size_t beside;       /* [2] of beside_bytes: pad, split, workspace of products beside others; 0 bytes: none are */
+    size_t beside_bytes; /* in lanes none are: there memory ends at `beside` */
     size_t stride, total;
 } sli_persist_scratch;
 sli_persist_scratch sli_persist_layout_forward(const sli_problem *problem, const sli_caps *caps,

@@ -60,6 +60,7 @@ struct fiber {
     const uint32_t *polled = nullptr; /* counter that it read last, what it saw, how often in a row */
     uint32_t seen = 0;
     int polls = 0;
+    std::vector<std::pair<void *, size_t>> cleared; /* given as zeros since its last fence */
 };
 
 struct warp {
@@ -907,6 +908,36 @@ uint32_t count_acquire(const uint32_t *counter, place at) {
     }
     self->seen = *counter;
     return self->seen;
+}
+/* Seen by others at once, but zeros, which nobody waits for: at the thread's next fence. */
+void give(void *to, const void *words, size_t bytes, place at) {
+    const uint32_t zeros[4] = {0, 0, 0, 0};
+    called(at);
+    if ((uintptr_t)to % bytes != 0) fail(at, "%zu bytes to %p, which is not aligned to it", bytes, to);
+    if (memcmp(words, zeros, bytes) == 0) {
+        current->cleared.push_back({to, bytes});
+        return;
+    }
+    memcpy(to, words, bytes);
+    wake_pollers();
+}
+void fence_given(place at) {
+    called(at);
+    for (const auto &c : current->cleared) memset(c.first, 0, c.second);
+    current->cleared.clear();
+}
+void take(uint32_t (&to)[4], const void *from, place at) {
+    fiber *self = current;
+    load_global(to, from, 16, at);
+    for (int word = 0; word < 4; word++) {
+        if (to[word] != 0) continue;
+        self->polled = static_cast<const uint32_t *>(from) + word; /* nothing will change until somebody gives it */
+        self->seen = 0;
+        run->pollers.push_back(self);
+        wait_for("ptx_take16", word, 0, at);
+        load_global(to, from, 16, at);
+        return;
+    }
 }
 void pause(place at) {
     fiber *self = current;

@@ -113,6 +113,9 @@ void arrivals_wait(uint32_t barrier, uint32_t parity, place at);
 void send_later(uint32_t to, const void *data, const void *from, uint32_t bytes, uint32_t barrier, place at);
 void count_release(uint32_t *counter, place at);
 uint32_t count_acquire(const uint32_t *counter, place at);
+void give(void *to, const void *words, size_t bytes, place at);
+void take(uint32_t (&to)[4], const void *from, place at);
+void fence_given(place at);
 void pause(place at);
 [[noreturn]] void fail(place at, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

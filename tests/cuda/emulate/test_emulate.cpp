@@ -244,6 +244,56 @@ EMULATE_CASE("emulate: finds a counter that stays too low") {
     });
 }
 
+/* Blocks hand a number around by words that tell: 0 is none yet, and what is cleared is so from the fence on. */
+static std::string words_that_tell(bool fence, uint64_t seed) {
+    enum { BLOCKS = 5, STEPS = 9, BUFFERS = 4 };
+    alignas(16) static uint32_t words[BUFFERS][BLOCKS][4];
+    static uint32_t sums[BLOCKS];
+    memset(words, 0, sizeof words);
+    const std::string failure = launch(config_of(BLOCKS, 1, 1, 0, seed), [&] {
+                                    uint32_t own = blockIdx.x + 1;
+                                    for (int s = 0; s < STEPS; s++) {
+                                        const uint32_t given[4] = {own, own, own, own}, none[4] = {0, 0, 0, 0};
+                                        ptx_give(words[s % BUFFERS][blockIdx.x], given);
+                                        ptx_give(words[(s + 2) % BUFFERS][blockIdx.x], none);
+                                        if (fence) ptx_fence_given();
+                                        own = 1;
+                                        for (int b = 0; b < BLOCKS; b++) {
+                                            uint32_t taken[4] = {0, 0, 0, 0};
+                                            while (taken[3] == 0) ptx_take16(taken, words[s % BUFFERS][b]);
+                                            own += taken[b % 4] * (uint32_t)(b + 1) % 1000;
+                                        }
+                                        own += blockIdx.x;
+                                    }
+                                    sums[blockIdx.x] = own;
+                                    ptx_fence_given();
+                                }).failure;
+    if (!failure.empty()) return failure;
+    uint32_t v[BLOCKS];
+    for (uint32_t b = 0; b < BLOCKS; b++) v[b] = b + 1;
+    for (int s = 0; s < STEPS; s++) {
+        uint32_t sum = 1;
+        for (uint32_t b = 0; b < BLOCKS; b++) sum += v[b] * (b + 1) % 1000;
+        for (uint32_t b = 0; b < BLOCKS; b++) v[b] = sum + b;
+    }
+    for (uint32_t b = 0; b < BLOCKS; b++)
+        if (sums[b] != v[b]) return emulate_say("block %u: %u, not %u", b, sums[b], v[b]);
+    return "";
+}
+EMULATE_CASE("emulate: words that tell over a grid") {
+    return words_that_tell(true, seed);
+}
+EMULATE_CASE("emulate: finds words that are cleared without a fence") {
+    return words_that_tell(false, seed).empty() ? "words that were not cleared gave the right numbers" : "";
+}
+EMULATE_CASE("emulate: finds a word that is never given") {
+    alignas(16) static uint32_t words[4] = {1, 1, 0, 1};
+    return expect_failure(config_of(2, 32, 1, 0, seed), "wait for ever", [&] {
+        uint32_t taken[4] = {0, 0, 0, 0};
+        while (taken[2] == 0) ptx_take16(taken, words);
+    });
+}
+
 EMULATE_CASE("emulate: copies from global memory") {
     alignas(16) float from[256];
     float got[256];

@@ -229,9 +229,9 @@ cudaKernel_t sli_cuda_compile(sli_queue *, const char *, const char *, const cha
     return &world;
 }
 
-/* Zeros alone are asked for: of counters. */
+/* Zeros alone are asked for: of counters and exchange. */
 bool sli_cuda_put(sli_queue *, cudaStream_t stream, void *to, const void *, size_t bytes) {
-    note(stream, "zeroed counters", {at(to, bytes, true)});
+    note(stream, "zeros", {at(to, bytes, true)});
     for (size_t i = 0; i < bytes; i += sizeof(uint32_t)) put(static_cast<char *>(to) + i, "zero");
     return true;
 }
@@ -306,9 +306,10 @@ void run_way(const persist_call &p, const persist_args &a, int d, std::vector<ra
     ranges->push_back(at(w.dp_to, B * (size_t)s.hs * sizeof(float), true));
     if (p.geometry->gather == SLI_PERSIST_GRID) {
         ranges->push_back(at(w.exchange, 16, true));
-        ranges->push_back(at(w.counters, p.scratch.counters_bytes, true));
-        need(w.counters, "zero", "a launch's counter");
-        put(w.counters, "a count");
+        char *told = p.ways[d].work + p.scratch.zeros; /* by counters, or by v itself */
+        ranges->push_back(at(told, p.scratch.zeros_bytes, true));
+        need(told, "zero", "what tells of v");
+        put(told, "a count");
     }
     int chunk = 0, left = w.first_chunk;
     for (int i = 0; i < w.steps; i++) {

@@ -89,6 +89,7 @@ template <class C> std::string check(const persist_problem &asked, uint64_t seed
     const sli_persist_shared at = sli_persist_shared_of(&geometry);
     if ((int)at.v_row != S::v_bytes || at.v_buffers != S::v_buffers)
         return "persist_sizes.cuh and persist_geometry.c differ in v";
+    if (sli_persist_words_tell(&geometry) != S::words_tell) return "they differ in whether words tell";
 
     persist_args a = {};
     persist_fill_args(&a, p);
@@ -128,8 +129,10 @@ template <class C> std::string check(const persist_problem &asked, uint64_t seed
         sli_persist_pack(&weights, &pair, &at_begin);
         if (!failure.empty()) return "packing: " + failure;
         way->weights = keep.back().at;
-        keep.emplace_back((size_t)p.groups * S::halves * 2 * S::reduce * S::exchange_bytes, 0xff);
+        const size_t buffer = (size_t)p.groups * S::halves * S::reduce * S::exchange_bytes;
+        keep.emplace_back(buffer * S::exchange_buffers, 0xff);
         way->exchange = keep.back().at;
+        if (S::words_tell) memset(way->exchange, 0, 2 * buffer);
         counters.emplace_back((size_t)p.groups * S::halves * S::reduce, 0u);
         way->counters = counters.back().data();
         expected[d]->compute();

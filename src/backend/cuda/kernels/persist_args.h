@@ -20,10 +20,12 @@ typedef struct persist_zone {
 
 enum { PERSIST_VALID = 1, PERSIST_SHOWN = 2 }; /* of flags: not masked; the output is h, not 0 */
 enum { PERSIST_MAX_DIRECTIONS = 2 };
-/* Slices in many turns, what the kernel and its geometry both count with: buffers for sums that arrive; barriers of cells apart;
- * registers a lane of the warps that multiply, beside couriers alone and beside warps of cells as well. */
+/* What the kernel and its geometry both count with: slices in many turns, buffers for sums that arrive; else buffers of the exchange
+ * over the grid whose words tell, and the most pieces of it that a lane takes; in many turns barriers of cells apart; registers a lane of the warps that multiply, beside couriers alone and beside warps of cells as well. */
 enum {
     PERSIST_ARRIVING = 4,
+    PERSIST_EXCHANGE = 4,
+    PERSIST_TAKEN = 8,
     PERSIST_APART_BARRIERS = 3,
     PERSIST_TURNS_REGISTERS = 232,
     PERSIST_APART_REGISTERS = 168,
@@ -92,7 +94,8 @@ typedef struct persist_way {
     float *sums_n;           /* = [chunks][B][H]: n's part of dr */
     float *sums_peep;        /* = [chunks][B][3 H] */
     uint32_t *counters;      /* [groups][halves][reduce], zeros: gather over the grid */
-    unsigned char *exchange; /* [groups][halves][2][reduce][rows / 8][pieces of k][8][16] */
+    unsigned char *exchange; /* [groups][halves][2][reduce][rows / 8][pieces of k][8][16]; where words tell
+                              * [PERSIST_EXCHANGE][groups][halves][reduce]..., the first two zeros */
 } persist_way;
 
 typedef struct persist_args {

@@ -10,11 +10,22 @@ template <class S> PERSIST_FN int persist_v(int half, int count) {
     return (half * S::v_buffers + buffer) * (S::rows * S::v_bytes);
 }
 
-/* v of slice p in pieces, for the half's product number `count`: two, in turns. A row of v is that of the CTAs (0, p), (1, p),
- * ... one after the other. */
+/* v of slice p in pieces, for the half's product number `count`, in buffers by turns. A row of v is that of the CTAs (0, p), (1, p),
+ * ... one after the other.
+ *
+ * Over the grid a counter tells that v has come, or, where each lane can take its part of v at once, v itself: memory has the complement of each word, 0 where nothing has come yet. A word is
+ * never the complement of 0, which no arithmetic gives (a NaN of other bits). A reader asks for pieces until no word is 0: one way
+ * through L2, where values, a fence, a counter, and values that are read behind it take two and a half.
+ *   A CTA that gives number n has v number n - 1 of all others, who therefore have read all of n - 2. So it clears its words of
+ * that buffer, for number n + 2, and its first warp sees to it that this is so before anything of number n + 1 is given, while
+ * the other warps wait for number n. Who asks for n + 2 has n + 1 of all: it meets no word of n - 2. The first two buffers are zeros
+ * before the launch. */
 template <class S>
-PERSIST_FN unsigned char *persist_exchange(const persist_way &way, const persist_self &self, int half, int count) {
-    const int at = (((self.group * S::halves + half) * 2 + (count & 1)) * S::reduce + self.p);
+PERSIST_FN unsigned char *persist_exchange(const persist_args &a, const persist_way &way, const persist_self &self,
+                                           int half, int count) {
+    const int slice = self.group * S::halves + half;
+    const int at = S::words_tell ? ((count - 1) % S::exchange_buffers * a.groups * S::halves + slice) * S::reduce + self.p
+                                 : (slice * S::exchange_buffers + (count & 1)) * S::reduce + self.p;
     return way.exchange + (int64_t)at * S::exchange_bytes;
 }
 template <class S> PERSIST_FN uint32_t *persist_counter(const persist_way &way, const persist_self &self, int half) {
@@ -61,7 +72,7 @@ PERSIST_FN void persist_send(const persist_args &a, const persist_self &self, co
     }
 }
 
-/* The vk values of unit `unit` of a row, to v in shared memory (LOCAL) or in the exchange in global memory (GRID). */
+/* The vk values of unit `unit` of a row, to v in shared memory (LOCAL) or in the exchange. */
 template <class S> PERSIST_FN void persist_put(unsigned char *v, int row, int unit, const uint32_t (&value)[S::vk]) {
     const auto place = [](int of_row, int byte) {
         if constexpr (S::gather == PERSIST_LOCAL) return persist_v_at(S::v_pieces, of_row, byte);
@@ -85,6 +96,55 @@ template <class S> PERSIST_FN void persist_put(unsigned char *v, int row, int un
     }
 }
 
+/* A word as it is given; 0 is given for none. */
+PERSIST_FN uint32_t persist_told(uint32_t word) {
+    return word == 0xFFFFFFFFu ? ~0x7FFFFFFFu : ~word;
+}
+
+/* `count` words of a row, from byte `byte` of v on, which are complements. */
+template <class S, int count>
+PERSIST_FN void persist_give_words(unsigned char *v, int row, int byte, const uint32_t (&word)[count]) {
+    if constexpr (count != 3) {
+        ptx_give(v + persist_v_at(S::exchange_pieces, row, byte), word);
+    } else {
+#pragma unroll
+        for (int i = 0; i < count; i++) {
+            const uint32_t one[1] = {word[i]};
+            ptx_give(v + persist_v_at(S::exchange_pieces, row, byte + 4 * i), one);
+        }
+    }
+}
+
+/* The vk values of a cell to the exchange whose words tell. Values of 16 bits go by words: of two units, or of two gates. */
+template <class S>
+PERSIST_FN void persist_tell_values(const persist_args &a, const persist_self &self, const persist_place &place,
+                                    unsigned char *v, const uint32_t (&value)[S::vk]) {
+    constexpr bool two_units = S::narrow && S::vk != 4;
+    constexpr int count = S::vk == 4 && S::narrow ? 2 : S::vk;
+    uint32_t word[count];
+    if constexpr (two_units) {
+        uint32_t both[2 * S::vk];
+#pragma unroll
+        for (int i = 0; i < S::vk; i++) {
+            both[i] = value[i] & 0xFFFFu;
+            both[S::vk + i] = __shfl_xor_sync(0xFFFFFFFFu, both[i], 1);
+        }
+#pragma unroll
+        for (int i = 0; i < count; i++) word[i] = persist_told(both[2 * i] | both[2 * i + 1] << 16);
+    } else {
+#pragma unroll
+        for (int i = 0; i < count; i++)
+            word[i] = persist_told(S::narrow ? (value[2 * i % S::vk] & 0xFFFFu) | value[(2 * i + 1) % S::vk] << 16
+                                             : value[i]);
+    }
+    if (place.row >= a.B || (two_units && self.lane % 2 == 1)) return;
+    persist_give_words<S>(v, place.own_row, (self.q * S::units + place.own_unit) * (S::vk * S::operand), word);
+    const uint32_t padding[1] = {persist_told(0u)};
+    if (S::k * S::operand % 16 != 0 && self.q + 1 == S::spread && place.own_unit == 0)
+        for (int byte = S::k * S::operand; byte % 16 != 0; byte += 4)
+            persist_give_words<S>(v, place.own_row, byte, padding);
+}
+
 /* The values of a cell that product number `count` of the half will read. A whole warp calls it. */
 template <class S>
 PERSIST_FN void persist_give(const persist_args &a, const persist_way &way, const persist_self &self,
@@ -93,8 +153,10 @@ PERSIST_FN void persist_give(const persist_args &a, const persist_way &way, cons
         persist_send<S>(a, self, place, half, count, value[0]);
     else if constexpr (S::gather == PERSIST_LOCAL)
         persist_put<S>(self.shared + persist_v<S>(half, count), place.own_row, place.own_unit, value);
+    else if constexpr (S::words_tell)
+        persist_tell_values<S>(a, self, place, persist_exchange<S>(a, way, self, half, count), value);
     else {
-        unsigned char *v = persist_exchange<S>(way, self, half, count);
+        unsigned char *v = persist_exchange<S>(a, way, self, half, count);
         persist_put<S>(v, place.own_row, self.q * S::units + place.own_unit, value);
         if (S::couriers == 0 && S::k * S::operand % 16 != 0 && self.q + 1 == S::spread &&
             place.own_unit + 1 == S::units)
@@ -103,10 +165,38 @@ PERSIST_FN void persist_give(const persist_args &a, const persist_way &way, cons
     }
 }
 
-/* After the cells of the half have given. */
-template <class S> PERSIST_FN void persist_given(const persist_way &way, const persist_self &self, int half) {
-    if constexpr (S::gather != PERSIST_CLUSTER) __syncthreads();
-    if constexpr (S::gather == PERSIST_GRID) {
+/* Rows of the half that exist; only these are exchanged where words tell. */
+template <class S> PERSIST_FN int persist_rows_here(const persist_args &a, const persist_self &self, int half) {
+    const int left = a.B - (self.group * S::halves + half) * S::rows;
+    return left < 0 ? 0 : left < S::rows ? left : S::rows;
+}
+
+/* The CTA's own words for product number `count`: none has come. By the first warp. */
+template <class S>
+PERSIST_FN void persist_clear(const persist_args &a, const persist_way &way, const persist_self &self, int half,
+                              int count) {
+    constexpr int each = S::own_words % 4 == 0 ? 4 : 1, padding = S::k * S::operand % 16 == 0 ? 0 : 4 - S::k * S::operand % 16 / 4;
+    const int words = S::own_words + (self.q + 1 == S::spread ? padding : 0), rows = persist_rows_here<S>(a, self, half);
+    unsigned char *v = persist_exchange<S>(a, way, self, half, count);
+    for (int i = self.lane; i < words / each * S::rows; i += 32) {
+        const int row = i % S::rows, word = self.q * S::own_words + i / S::rows * each;
+        if (row >= rows) continue;
+        const uint32_t none[each] = {};
+        ptx_give(v + persist_v_at(S::exchange_pieces, row, word * 4), none);
+    }
+}
+
+/* After the cells of the half have given number `count`. */
+template <class S>
+PERSIST_FN void persist_given(const persist_args &a, const persist_way &way, const persist_self &self, int half,
+                              int count) {
+    /* Where words tell no thread waits: but a warp's sums may be of other CTAs alone, and then none that came say that all have
+     * read v. */
+    if constexpr (S::gather == PERSIST_LOCAL || (S::gather == PERSIST_GRID && (!S::words_tell || S::direct)))
+        __syncthreads();
+    if constexpr (S::words_tell) {
+        if (self.warp == 0) persist_clear<S>(a, way, self, half, count + 2);
+    } else if constexpr (S::gather == PERSIST_GRID) {
         if (self.thread == 0) ptx_count_release(persist_counter<S>(way, self, half));
     }
 }
@@ -119,6 +209,47 @@ PERSIST_FN void persist_await_counter(const persist_way &way, const persist_self
     while (ptx_count_acquire(counter) < (uint32_t)count * S::spread) {}
 }
 
+PERSIST_FN bool persist_has_come(const uint32_t (&piece)[4]) {
+    return piece[0] != 0u && piece[1] != 0u && piece[2] != 0u && piece[3] != 0u;
+}
+
+/* v of product number `count` from the exchange whose words tell to shared memory: all pieces at once, S::taken a lane, asked for
+ * until they have come. A second round of them would cost as much as the counter. Of fewer than eight rows lanes go to those
+ * that exist, or a power of two of them. */
+template <class S>
+PERSIST_FN void persist_take(const persist_args &a, const persist_way &way, const persist_self &self, int half,
+                             int count) {
+    const int rows = persist_rows_here<S>(a, self, half);
+    const int shift = S::tiles_n > 1 || rows > 4 ? 3 : rows > 2 ? 2 : rows > 1 ? 1 : 0;
+    const int all = (S::tiles_n * S::exchange_pieces) << shift, thread = self.thread - 32 * S::fencing;
+    const unsigned char *from = persist_exchange<S>(a, way, self, half, count);
+    const uint32_t to = self.at + persist_v<S>(half, count);
+    const auto row = [&](int j) { return (thread + j * S::takers) & ((1 << shift) - 1); };
+    const auto eight = [&](int j) { return (thread + j * S::takers) >> shift; }; /* of rows: a piece */
+    uint32_t piece[S::taken][4];
+    bool wanted[S::taken], come;
+#pragma unroll
+    for (int j = 0; j < S::taken; j++) {
+        wanted[j] = thread + j * S::takers < all && eight(j) / S::exchange_pieces * 8 + row(j) < rows;
+#pragma unroll
+        for (int word = 0; word < 4; word++) piece[j][word] = wanted[j] ? 0u : 1u;
+    }
+    do {
+        come = true;
+#pragma unroll
+        for (int j = 0; j < S::taken; j++)
+            if (!persist_has_come(piece[j])) ptx_take16(piece[j], from + (eight(j) * 8 + row(j)) * 16);
+#pragma unroll
+        for (int j = 0; j < S::taken; j++) come = come && persist_has_come(piece[j]);
+    } while (!come);
+#pragma unroll
+    for (int j = 0; j < S::taken; j++) {
+        const uint32_t value[4] = {~piece[j][0], ~piece[j][1], ~piece[j][2], ~piece[j][3]};
+        const int n = eight(j) / S::exchange_pieces, of_row = eight(j) % S::exchange_pieces;
+        if (wanted[j]) ptx_store_shared(to + ((n * S::v_pieces + of_row) * 8 + row(j)) * 16, value);
+    }
+}
+
 /* Waits until shared memory has the v of product number `count` > 0 of the half: the count'th that was given. */
 template <class S>
 PERSIST_FN void persist_gather(const persist_args &a, const persist_way &way, const persist_self &self, int half,
@@ -127,11 +258,15 @@ PERSIST_FN void persist_gather(const persist_args &a, const persist_way &way, co
         const uint32_t barrier = persist_barrier<S>(a, self, PERSIST_BARRIERS_V, half, count & 1);
         ptx_arrivals_wait(barrier, (uint32_t)((count - 1) >> 1) & 1u);
         if (self.thread == 0) ptx_arrivals_expect(barrier, S::rows * S::k * S::operand);
+    } else if constexpr (S::words_tell) {
+        if (self.warp == 0) ptx_fence_given();
+        if (self.warp >= S::fencing) persist_take<S>(a, way, self, half, count);
+        __syncthreads();
     } else if constexpr (S::gather == PERSIST_GRID) {
         constexpr int pieces = S::exchange_pieces * 8;
         if (self.thread == 0) persist_await_counter<S>(way, self, half, count);
         __syncthreads();
-        const unsigned char *from = persist_exchange<S>(way, self, half, count);
+        const unsigned char *from = persist_exchange<S>(a, way, self, half, count);
         const uint32_t to = self.at + persist_v<S>(half, count);
         for (int i = self.thread; i < S::tiles_n * pieces; i += S::threads)
             ptx_copy16(to + (i / pieces * (S::v_pieces * 8) + i % pieces) * 16, from + i * 16);

@@ -94,7 +94,7 @@ PERSIST_FN void persist_forward_give(const persist_args &a, const persist_way &w
     if (asks_first) persist_forward_ask<S>(a, way, self, half, s + 1, h);
     if (gives) {
         persist_forward_offer<S>(a, way, self, half, h.turn.given + 1, h);
-        persist_given<S>(way, self, half);
+        persist_given<S>(a, way, self, half, h.turn.given + 1);
         h.turn.given++;
     }
     if (!asks_first) persist_forward_ask<S>(a, way, self, half, s + 1, h);
@@ -196,7 +196,7 @@ PERSIST_FN void persist_backward_give(const persist_args &a, const persist_way &
                                       bool gives, persist_half<S> &h, const float (&dr)[S::cells][S::gates]) {
     if (!gives) return;
     persist_backward_offer<S>(a, way, self, half, h.turn.given + 1, dr);
-    persist_given<S>(way, self, half);
+    persist_given<S>(a, way, self, half, h.turn.given + 1);
     h.turn.given++;
 }
 

@@ -69,26 +69,26 @@ static bool begins_beside(const persist_call *p) {
     return p->directions == 1 && !sli_cuda_in_lanes(p->queue) && p->ways[0].chunks > 0;
 }
 
-/* What the first step needs beside the input side; counters of the first span. */
+/* What the first launch needs beside the input side. */
 static void begin(const persist_call *p) {
     for (int d = 0; d < p->directions; d++) {
         sli_step_masks(&p->ways[d]);
         sli_step_begin(&p->ways[d]);
     }
-    sli_persist_zero_counters(p);
+    sli_persist_zero_exchange(p);
 }
 
 /* Piece by piece; beside each the input side of the next. */
 static void forward_span(const persist_call *p, int first, int end) {
     const int each = p->chunks_of_piece, chunks = p->ways[0].chunks;
     int order = 0, next = first + each < end ? first + each : end;
-    if (first > 0) sli_persist_zero_counters(p);
     project_first(p, first, next);
     if (first == 0 && begins_beside(p)) sli_cuda_join(p->queue);
     for (int from = first; from < end && !sli_cuda_failed(p->queue); from = next, order++) {
         next = from + each < end ? from + each : end;
         const int after = next + each < end ? next + each : end;
         cudaStream_t side = next < end ? sli_cuda_fork(p->queue) : NULL;
+        if (from > 0) sli_persist_zero_exchange(p);
         forward_piece(p, from, next, order, next == chunks);
         if (next == end) continue;
         project(p, next, after, side, side);
@@ -341,11 +341,11 @@ static void backward_span(const persist_call *p, int first, int end, persist_gra
     int order = 0, before = end; /* chunks from .. before - 1 have been computed and not been multiplied */
     if (p->ways[0].s.recompute) recompute(p, first, end);
     sli_cuda_phase(p->queue, SLI_PHASE_RECURRENCE);
-    sli_persist_zero_counters(p);
     for (int from = end; from > first && !sli_cuda_failed(p->queue); order++) {
         const int to = from;
         from = to - each > first ? to - each : first;
         cudaStream_t side = to < end ? sli_cuda_fork(p->queue) : NULL;
+        sli_persist_zero_exchange(p);
         backward_piece(p, from, to, order, gradients);
         if (to < end) {
             multiply_in_turn(p, to, before, order - 1, side, side);

@@ -37,8 +37,8 @@ void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const s
 void sli_persist_args(const persist_call *persist, persist_args *args);
 /* The built-in kernel of this geometry; NULL: there is none. */
 const void *sli_persist_builtin(const sli_persist_geometry *geometry);
-/* Zeros the counters of all launches of a span. */
-void sli_persist_zero_counters(const persist_call *persist);
+/* Zeros what tells of v over the grid: before each launch. */
+void sli_persist_zero_exchange(const persist_call *persist);
 /* One launch over all steps of the span or piece, in all directions; args->form is set here. */
 void sli_persist_launch(const persist_call *persist, persist_args *args);
 

@@ -87,7 +87,6 @@ persist_call sli_persist_piece_at(const persist_call *p, int first, int end, int
     for (int d = 0; d < p->directions; d++) piece.ways[d] = chunks_of(&p->ways[d], first, end);
     const step_way *way = &p->ways[0];
     const size_t sums = (size_t)order * (size_t)p->chunks_of_piece * (size_t)way->s.B * sizeof(float);
-    piece.scratch.counters += (size_t)order * p->scratch.counters_bytes;
     piece.scratch.sums += sums * (size_t)way->s.us;
     piece.scratch.sums_n += sums * (size_t)way->s.H;
     piece.scratch.sums_peep += sums * 3 * (size_t)way->s.H;
@@ -178,12 +177,10 @@ static const void *kernel_of(const persist_call *p, const persist_args *a) {
     return kernel;
 }
 
-void sli_persist_zero_counters(const persist_call *p) {
-    if (p->geometry->gather != SLI_PERSIST_GRID) return;
-    const size_t bytes = SLI_PERSIST_MOST_PIECES * p->scratch.counters_bytes;
+void sli_persist_zero_exchange(const persist_call *p) {
     for (int d = 0; d < p->directions; d++) {
         const step_way *way = &p->ways[d];
-        if (!sli_cuda_put(p->queue, way->stream, way->work + p->scratch.counters, NULL, bytes)) return;
+        if (!sli_cuda_put(p->queue, way->stream, way->work + p->scratch.zeros, NULL, p->scratch.zeros_bytes)) return;
     }
 }
 

@@ -58,6 +58,13 @@ template <class C> struct persist_sizes : C {
     static constexpr int cells = (cell_tiles + cell_warps - 1) / cell_warps;
     static constexpr bool one_unit = cell_warps % cell_columns == 0; /* the cells of a lane are of one unit */
     static constexpr int exchange_bytes = exchange_pieces * 16 * rows;
+    /* Over the grid v itself tells that it has come, where each lane takes few pieces of it: persist_exchange.cuh. The first warp,
+     * which waits for a fence, takes none. */
+    static constexpr int fencing = warps > 1 ? 1 : 0, takers = threads - 32 * fencing;
+    static constexpr int taken = (C::tiles_n * exchange_pieces * 8 + takers - 1) / takers;
+    static constexpr bool words_tell = C::gather == PERSIST_GRID && couriers == 0 && taken <= PERSIST_TAKEN;
+    static constexpr int exchange_buffers = words_tell ? (int)PERSIST_EXCHANGE : 2;
+    static constexpr int own_words = C::units * vk * operand / 4; /* of a row, what a CTA gives */
     static constexpr int cluster = C::gather == PERSIST_CLUSTER ? C::spread : C::reduce * C::share;
     static constexpr int group = C::reduce * C::spread;
     static constexpr int addends =
@@ -82,6 +89,7 @@ template <class C> struct persist_sizes : C {
     static_assert(couriers == 0 || slot_bytes % (16 * C::share) == 0, "16 bytes are brought at a time");
     static_assert(exchange_pieces <= v_pieces && k * operand % 4 == 0, "v has room for the exchange");
     static_assert(C::gather != PERSIST_CLUSTER || C::units * operand % 16 == 0, "16 bytes are sent at a time");
+    static_assert(C::units % 4 == 0, "pairs of units share words");
 };
 
 /* All warps that multiply. */

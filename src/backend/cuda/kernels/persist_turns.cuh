@@ -112,7 +112,7 @@ PERSIST_FN void persist_bring(const persist_args &a, const persist_way &way, con
         if (k < 0) continue;
         persist_await_counter<S>(way, self, item.turn, k + 1);
         ptx_fence_bring();
-        const unsigned char *v = persist_exchange<S>(way, self, item.turn, k + 1) + from;
+        const unsigned char *v = persist_exchange<S>(a, way, self, item.turn, k + 1) + from;
         for (int chunk = 0; chunk < S::chunks; chunk++) {
             const uint32_t full = persist_full<S>(a, self, slot.index),
                            to = self.at + slot.index * S::slot_bytes + from;
@@ -128,13 +128,13 @@ PERSIST_FN void persist_bring(const persist_args &a, const persist_way &way, con
 }
 
 /* Zeros in what no CTA gives of the exchange: k has padding. One does it, before it gives anything. */
-template <class S> PERSIST_FN void persist_pad_exchange(const persist_way &way, const persist_self &self) {
+template <class S> PERSIST_FN void persist_pad_exchange(const persist_args &a, const persist_way &way, const persist_self &self) {
     constexpr int first = S::k * S::operand / 4, words = S::v_bytes / 4 - first;
     if (words == 0 || self.q + 1 != S::spread) return;
     for (int turn = 0; turn < S::halves; turn++)
         for (int buffer = 0; buffer < 2; buffer++)
             for (int i = self.thread; i < S::rows * words; i += S::cell_threads)
-                *(uint32_t *)(persist_exchange<S>(way, self, turn, buffer) +
+                *(uint32_t *)(persist_exchange<S>(a, way, self, turn, buffer) +
                               persist_exchange_at<S>(i / words, (first + i % words) * 4)) = 0u;
 }
 
@@ -472,7 +472,7 @@ PERSIST_FN void persist_turn_cells(const persist_args &a, const persist_way &way
 template <class S>
 PERSIST_FN void persist_turns_begin(const persist_args &a, const persist_way &way, const persist_self &self,
                                     persist_turns<S> &t) {
-    persist_pad_exchange<S>(way, self);
+    persist_pad_exchange<S>(a, way, self);
     t.cell = persist_item{0, 0};
     t.written = persist_item{-1, 0};
     t.summed = 0;

@@ -39,6 +39,10 @@ PTX_FN void ptx_load_shared(uint32_t (&to)[4], uint32_t from) {
                  : "r"(from)
                  : "memory");
 }
+PTX_FN void ptx_store_shared(uint32_t to, const uint32_t (&from)[4]) {
+    asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
+                 : "memory");
+}
 /* 16 bytes of global memory into shared memory, past L1; complete after ptx_copies_wait. */
 PTX_FN void ptx_copy16(uint32_t to, const void *from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
@@ -157,6 +161,28 @@ PTX_FN uint32_t ptx_count_acquire(const uint32_t *counter) {
     uint32_t count;
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(count) : "l"(counter) : "memory");
     return count;
+}
+/* 1, 2 or 4 words to L2, each as a whole; 16 bytes as L2 has them now. */
+PTX_FN void ptx_give(void *to, const uint32_t (&word)[1]) {
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(word[0]) : "memory");
+}
+PTX_FN void ptx_give(void *to, const uint32_t (&word)[2]) {
+    asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1,%2};" ::"l"(to), "r"(word[0]), "r"(word[1]) : "memory");
+}
+PTX_FN void ptx_give(void *to, const uint32_t (&word)[4]) {
+    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(to), "r"(word[0]), "r"(word[1]), "r"(word[2]),
+                 "r"(word[3])
+                 : "memory");
+}
+PTX_FN void ptx_take16(uint32_t (&to)[4], const void *from) {
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "l"(from)
+                 : "memory");
+}
+/* What this thread has given comes before what is given after this, by any thread that a barrier lets know of it. */
+PTX_FN void ptx_fence_given() {
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 PTX_FN void ptx_prefetch(const void *global) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(global));

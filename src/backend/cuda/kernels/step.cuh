@@ -66,8 +66,9 @@ typedef struct step_backward_args {
     float *dc_to;         /* = */
     float *pw_to;         /* = (second stage of reset before: +=) */
     void *dz, *dr;        /* = operand [B][zs] */
-    float *dz_sum;        /* = [B][us] */
-    float *dn_sum;        /* = [B][H] */
+    float *dz_sum;        /* = [B][us], += where sums_add */
+    float *dn_sum;        /* = [B][H] likewise */
+    bool sums_add;
     float *dpeep;         /* = [B][3 H] */
     void *dq;             /* = operand [B][hs] */
     void *operand_m;      /* = operand [B][ms] m, or [B][hs] r d h' */

@@ -20,7 +20,7 @@ static void *work_operand(const step_way *way, size_t offset, int t, int64_t row
 static step_backward_args args_at(const step_way *way, int t, const step_gradient *g) {
     const sli_step_shape *s = &way->s;
     const sli_step_scratch *at = &way->scratch;
-    const int from = sli_step_entering(way, t);
+    const int from = sli_step_entering(way, t), sums = way->fused ? t : way->c0;
     const bool bias = way->call->problem.bias != SL_BIAS_NONE;
     step_backward_args a = {};
     a.k = sli_step_common_at(way, t);
@@ -31,7 +31,8 @@ static step_backward_args args_at(const step_way *way, int t, const step_gradien
     a.pw_from = g->pw;
     a.dp = g->dp;
     a.dz = work_operand(way, at->dz, t, s->zs);
-    if (s->narrow && bias) a.dz_sum = work_floats(way, at->dz_sum, t, s->us);
+    if (s->narrow && bias) a.dz_sum = work_floats(way, at->dz_sum, sums, s->us);
+    a.sums_add = !way->fused && t != sli_step_at(way, way->c1 - way->c0 - 1);
     if (s->pointwise) a.pw_to = (float *)(way->work + at->pw);
     if (s->lstm) {
         a.c_from = sli_step_cell(way, from);
@@ -43,7 +44,7 @@ static step_backward_args args_at(const step_way *way, int t, const step_gradien
     if (s->gru && !s->before) {
         a.sn = sli_step_sn(way, t);
         a.dr = work_operand(way, at->dr, t, s->zs);
-        if (s->narrow && bias) a.dn_sum = work_floats(way, at->dn_sum, t, s->H);
+        if (s->narrow && bias) a.dn_sum = work_floats(way, at->dn_sum, sums, s->H);
     }
     if (s->project) {
         a.dq = work_operand(way, at->dq, t, s->hs);
@@ -232,7 +233,8 @@ void sli_step_add_recurrent(const step_way *way) {
 
 static void add_biases(const step_way *way) {
     const sli_step_shape *s = &way->s;
-    const int64_t rows = (int64_t)(way->c1 - way->c0) * s->B, stride = s->narrow ? s->us : s->zs;
+    /* Cells have added up what is rounded of a chunk's steps, but in fused steps. */
+    const int64_t rows = s->narrow && !way->fused ? s->B : rows_of(way), stride = s->narrow ? s->us : s->zs;
     const float *dz = (const float *)(way->work + (s->narrow ? way->scratch.dz_sum : way->scratch.dz));
     if (!s->gru || s->before) {
         sli_step_columns(way, SLI_RNN_BIAS, SLI_RNN_RECURRENT_BIAS, 0, dz, stride, rows, s->GH);

@@ -64,6 +64,15 @@ template <int V> static __device__ __forceinline__ void step_store(float *to, co
     }
 }
 
+/* to = a + b */
+template <int V>
+static __device__ __forceinline__ void step_store_sum(float *to, const float (&a)[V], const float (&b)[V]) {
+    float sum[V];
+#pragma unroll
+    for (int k = 0; k < V; k++) sum[k] = a[k] + b[k];
+    step_store<V>(to, sum);
+}
+
 /* Operands are 16-bit; else float. */
 static __device__ __forceinline__ bool step_is_narrow(sl_dtype math) {
     return math == SL_BF16 || math == SL_F16;

@@ -165,20 +165,27 @@ struct alignas(8) optim_four {
     uint16_t x[4];
 };
 
+static __device__ __forceinline__ uint16_t rounded(const optim_args &a, float x) {
+    return a.f16 ? __half_as_ushort(__float2half_rn(x)) : __bfloat16_as_ushort(__float2bfloat16_rn(x));
+}
+
 /* Item i of N elements into the copy that has it, if any. Copies are of whole items of four: their rows are, and parameters begin at
- * SLI_ALIGN. */
+ * SLI_ALIGN; single elements are those of parameters that a caller has bound anywhere. */
 template <int N>
 __device__ __forceinline__ void copy_item(const optim_args &a, size_t i, const sli_pack<N> &param) {
-    for (int c = 0; c < a.copy_count && N == 4; c++) {
+    for (int c = 0; c < a.copy_count; c++) {
         const optim_copy &copy = a.copies[c];
         const uint32_t within = (uint32_t)(i * N) - copy.first, row = within / copy.columns;
         if (within >= copy.count) continue;
-        optim_four four;
+        uint16_t *to = copy.to + (size_t)row * copy.row + (within - row * copy.columns);
+        if constexpr (N == 4) {
+            optim_four four;
 #pragma unroll
-        for (int n = 0; n < N; n++)
-            four.x[n] = a.f16 ? __half_as_ushort(__float2half_rn(param.v[n]))
-                              : __bfloat16_as_ushort(__float2bfloat16_rn(param.v[n]));
-        *reinterpret_cast<optim_four *>(copy.to + (size_t)row * copy.row + (within - row * copy.columns)) = four;
+            for (int n = 0; n < N; n++) four.x[n] = rounded(a, param.v[n]);
+            *reinterpret_cast<optim_four *>(to) = four;
+        } else {
+            *to = rounded(a, param.v[0]);
+        }
         return;
     }
 }

@@ -210,8 +210,8 @@ static int fewer_blocks(const cublasLtMatmulHeuristicResult_t *result, int resul
     return first;
 }
 
-/* In tf32, of a few tiles of 128x128 (less than 0.6 of the multiprocessors have one) and a long k, larger ones whose k is cut are
- * a third faster: 700 x 1500 x 10000 takes 140 us, and 92 (cublaslt_tiles_h200_*). */
+/* In tf32, of a few tiles of 128x128 (less than 0.6 of the multiprocessors have one) and a long k, larger ones whose k several blocks
+ * share (stream-K: they want a workspace, and are not listed as cut in pieces) are a third faster: 700 x 1500 x 10000 takes 140 us, and 92 (cublaslt_tiles_h200_*). */
 static int cut_tile(const cublasLtMatmulHeuristicResult_t *result, int results, const product_key *key, int first) {
     if (result[first].wavesCount > 0.6f || cut_of(&result[first].algo).tile != CUBLASLT_MATMUL_TILE_128x128)
         return first;

@@ -83,7 +83,7 @@ static void free_event(cudaEvent_t event) {
 void sli_cuda_queue_free(sli_queue *queue) {
     if (!queue) return;
     (void)cudaSetDevice(queue->device->index);
-    if (queue->stream) sli_queue_send_now(queue);
+    queue->sends.count = 0; /* of no use to anybody, and their memory may be gone */
     if (queue->own) (void)cudaStreamSynchronize(queue->own);
     if (queue->stream && queue->stream != queue->own) (void)cudaStreamSynchronize(queue->stream);
     if (queue->side) (void)cudaStreamSynchronize(queue->side);

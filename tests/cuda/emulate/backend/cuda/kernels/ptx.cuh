@@ -45,6 +45,9 @@ PTX_FN void ptx_load_matrices(uint32_t (&to)[2], uint32_t row, EMULATE_HERE) {
 PTX_FN void ptx_load_shared(uint32_t (&to)[4], uint32_t from, EMULATE_HERE) {
     emulate::load_shared(to, from, at);
 }
+PTX_FN void ptx_store_shared(uint32_t to, const uint32_t (&from)[4], EMULATE_HERE) {
+    memcpy(emulate::at_shared(to, 16, 16, emulate::OWN_BLOCK, at), from, 16);
+}
 PTX_FN void ptx_copy16(uint32_t to, const void *from, EMULATE_HERE) {
     emulate::copy_later(to, from, at);
 }
@@ -115,6 +118,15 @@ PTX_FN void ptx_count_release(uint32_t *counter, EMULATE_HERE) {
 }
 PTX_FN uint32_t ptx_count_acquire(const uint32_t *counter, EMULATE_HERE) {
     return emulate::count_acquire(counter, at);
+}
+template <int N> PTX_FN void ptx_give(void *to, const uint32_t (&word)[N], EMULATE_HERE) {
+    emulate::give(to, word, sizeof word, at);
+}
+PTX_FN void ptx_take16(uint32_t (&to)[4], const void *from, EMULATE_HERE) {
+    emulate::take(to, from, at);
+}
+PTX_FN void ptx_fence_given(EMULATE_HERE) {
+    emulate::fence_given(at);
 }
 PTX_FN void ptx_prefetch(const void *) {}
 PTX_FN void ptx_pause(uint32_t, EMULATE_HERE) {
