@@ -502,12 +502,12 @@ static void take(const sli_cell_step *s, const sli_cell_share *share, bool add) 
             }
 }
 
-const sli_fused_ops ISA(fused) = {
-    .lstm = {lstm_forward, lstm_backward},
-    .lstm_projected = {lstm_projected_forward, lstm_projected_backward, lstm_first, lstm_second},
-    .gru = {gru_forward, gru_backward},
-    .gru_before = {gru_before_forward, gru_before_backward, gru_first, gru_second},
-    .rnn = {rnn_forward, rnn_backward},
-    .streams = STREAMS,
-    .streamed = vf_streamed,
-    .take = take};
+#define STEP(cell) .forward = cell##_forward, .backward = cell##_backward
+const sli_fused_ops ISA(fused) = {.lstm = {STEP(lstm)},
+                                  .lstm_projected = {STEP(lstm_projected), .first = lstm_first, .second = lstm_second},
+                                  .gru = {STEP(gru)},
+                                  .gru_before = {STEP(gru_before), .first = gru_first, .second = gru_second},
+                                  .rnn = {STEP(rnn)},
+                                  .streams = STREAMS,
+                                  .streamed = vf_streamed,
+                                  .take = take};
