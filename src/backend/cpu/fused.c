@@ -16,13 +16,13 @@
 #include "backend/cpu/rows.h"
 
 /* -------------------------------------------------------------------------------------------------------- pack -- */
-/* Panels of one matrix: the column of a unit's gate g, of depth k, is from[g * gate + unit * lane + k * depth]. */
+/* Panels of one matrix, from gate `gate` on: of R [G*H][O], W [G*H][I], W_p [O][H]. Columns of panels are the matrix's rows, a gate H rows
+ * behind the last; backward they are its columns. */
 typedef struct matrix {
     sli_fused_panels panels;
     size_t packed; /* where they go */
-    int param;
-    size_t from;
-    ptrdiff_t gate, lane, depth;
+    int param, gate;
+    bool columns;
 } matrix;
 
 enum { MATRICES = 3 * SLI_FUSED_STAGES };
@@ -40,51 +40,35 @@ static void pack_panel(void *context, int index) {
     const int part = index / w->each, lanes = w->ops->lanes;
     int panel = index % w->each;
     for (; panel >= sli_fused_all_panels(&m->panels); m++) panel -= sli_fused_all_panels(&m->panels);
-    const float *from = (const float *)w->call->param[part * SLI_PART_PARAMS + m->param] + m->from;
-    sli_panel_source source = {.k = m->panels.k, .lane_stride = m->lane, .k_stride = m->depth};
-    source.vectors = panel < m->panels.count ? m->panels.vectors : m->panels.tail;
+    const sli_fused_panels *panels = &m->panels;
+    const ptrdiff_t width = m->columns ? panels->all : panels->k, gate = w->call->problem.units * width;
+    const float *from = (const float *)w->call->param[part * SLI_PART_PARAMS + m->param] + m->gate * gate;
+    sli_panel_source source = {.k = panels->k,
+                               .vectors = panel < panels->count ? panels->vectors : panels->tail,
+                               .lane_stride = m->columns ? 1 : width,
+                               .k_stride = m->columns ? width : 1};
     for (int v = 0; v < source.vectors; v++) {
-        const int unit = panel * m->panels.units + v / m->panels.gates * lanes, left = m->panels.all - unit;
-        source.from[v] = from + v % m->panels.gates * m->gate + unit * m->lane;
+        const int unit = panel * panels->units + v / panels->gates * lanes, left = panels->all - unit;
+        source.from[v] = from + v % panels->gates * gate + unit * source.lane_stride;
         source.valid[v] = left < lanes ? left : lanes;
     }
     char *packed = (char *)w->call->packed + (size_t)part * w->at.total + m->packed;
-    w->ops->pack(packed + (size_t)panel * m->panels.bytes, &source);
+    w->ops->pack(packed + (size_t)panel * panels->bytes, &source);
 }
 
-static void add_matrix(packing *w, matrix matrix) {
-    w->matrix[w->matrices++] = matrix;
-    w->each += sli_fused_all_panels(&matrix.panels);
+static void add_matrix(packing *w, sli_fused_panels panels, size_t packed, int param, int gate, bool columns) {
+    w->matrix[w->matrices++] = (matrix){panels, packed, param, gate, columns};
+    w->each += sli_fused_all_panels(&panels);
 }
 
-/* R [G*H][O], W [G*H][I], W_p [O][H]: columns are rows of these; backward columns. */
 static void add_stage(packing *w, int stage) {
     const sli_problem *p = &w->call->problem;
-    const bool projects = p->projection > 0 && stage > 0;
-    const int H = p->units, I = p->inputs, back = sli_fused_stages(p) - 1 - stage;
-    const int O = projects ? H : sli_problem_output(p), param = projects ? SLI_RNN_PROJECTION : SLI_RNN_RECURRENT;
-    const size_t gate = (size_t)sli_fused_stage_gate(p, stage) * (size_t)H;
-    add_matrix(w, (matrix){.panels = sli_fused_forward_panels(p, w->ops, stage),
-                           .packed = w->at.forward[stage],
-                           .param = param,
-                           .from = gate * (size_t)O,
-                           .gate = (ptrdiff_t)H * O,
-                           .lane = O,
-                           .depth = 1});
-    add_matrix(w, (matrix){.panels = sli_fused_input_panels(p, w->ops, stage),
-                           .packed = w->at.inputs[stage],
-                           .param = SLI_RNN_KERNEL,
-                           .from = gate * (size_t)I,
-                           .gate = (ptrdiff_t)H * I,
-                           .lane = I,
-                           .depth = 1});
-    if (!p->train) return;
-    add_matrix(w, (matrix){.panels = sli_fused_backward_panels(p, w->ops, back),
-                           .packed = w->at.backward[back],
-                           .param = param,
-                           .from = gate * (size_t)O,
-                           .lane = 1,
-                           .depth = O});
+    const sli_fused_packed *at = &w->at;
+    const int back = sli_fused_stages(p) - 1 - stage, gate = sli_fused_stage_gate(p, stage);
+    const int param = p->projection > 0 && stage > 0 ? SLI_RNN_PROJECTION : SLI_RNN_RECURRENT;
+    add_matrix(w, sli_fused_forward_panels(p, w->ops, stage), at->forward[stage], param, gate, false);
+    add_matrix(w, sli_fused_input_panels(p, w->ops, stage), at->inputs[stage], SLI_RNN_KERNEL, gate, false);
+    if (p->train) add_matrix(w, sli_fused_backward_panels(p, w->ops, back), at->backward[back], param, gate, true);
 }
 
 /* All that is added to the pre-activations; GRU: r z n s, where b'_n is s's; with reset before the product r z n. */
