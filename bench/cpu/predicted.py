@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Predicted beside measured times of the CPU's recurrent rows: `sluice bench` alone with each row, all threads numbers asked for.
 
-    predicted.py SLUICE [--threads 1,2] [--rows cpu:fused,cpu:stack,cpu:step] [--seconds S] [--lock FILE] [PROBLEM...]
+    predicted.py SLUICE [--threads 1,2] [--rows cpu:fused,cpu:stack] [--seconds S] [--lock FILE] [PROBLEM...]
 
 Without PROBLEMs: the layers of bench/cpu/shapes.txt that have no option, and stacks of one row, which have a wavefront. Medians and minima
 of `sluice bench`; the ratio is predicted / median; others is what other processes took meanwhile, of one processor. Rows that
@@ -83,7 +83,7 @@ def main():
     parser.add_argument("sluice")
     parser.add_argument("problems", nargs="*")
     parser.add_argument("--threads", default="1,2")
-    parser.add_argument("--rows", default="cpu:fused,cpu:stack,cpu:step")
+    parser.add_argument("--rows", default="cpu:fused,cpu:stack")
     parser.add_argument("--seconds", type=float, default=0.3)
     parser.add_argument("--lock", metavar="FILE", help="held while a problem is timed")
     parser.add_argument("--tries", type=int, default=1, help="of a problem, while other processes take time (default 1)")

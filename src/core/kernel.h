@@ -284,7 +284,7 @@ typedef struct sli_booking {
 enum { SLI_CUTS = 4, SLI_CUT_NAME = 96 }; /* cuts of one pass that have names, and such a name's room */
 
 typedef struct sli_kernel {
-    const char *name; /* "cpu:step" */
+    const char *name; /* "cpu:fused" */
     sli_op op;
     sli_device_kind device;
     /* One NEED per line. */

@@ -54,11 +54,6 @@ static const struct {
     {"lstm:l2_b20_t35_i650_h650_train", "cpu:fused", 2, 172},
     {"lstm:l2_b1_t35_i200_h200", "cpu:fused", 2, 0.4536},
     {"gru:b1_t100_i512_h512", "cpu:fused", 2, 3.417},
-    {"lstm:b32_t128_i256_h256_train", "cpu:step", 1, 163.5},
-    {"lstm:b1_t100_i1024_h1024_train", "cpu:step", 1, 105.9},
-    {"gru:b32_t128_i256_h256", "cpu:step", 1, 43.81},
-    {"lstm:b1_t20_i100_h128_train", "cpu:step", 1, 0.2938},
-    {"gru:l2_b20_t35_i200_h200_train", "cpu:step", 2, 14.12},
 };
 enum { COUNT = sizeof measured / sizeof *measured };
 

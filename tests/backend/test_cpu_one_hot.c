@@ -8,7 +8,7 @@ enum { STEPS = 23, BATCH = 5, ROWS = STEPS * BATCH, INPUTS = 19 };
 typedef struct layer {
     sli_call call;
     sli_sums sums;
-    float *x, *kernel, *gates, *dz, *d_kernel;
+    float *x, *dz, *d_kernel;
     int column[ROWS];
     int outputs;
 } layer;
@@ -35,13 +35,10 @@ static layer layer_new(sli_op op, int units) {
         l.column[r] = (int)(INPUTS * (0.5 + 0.499 * test_random(&seed)));
         l.x[r * INPUTS + l.column[r]] = 1;
     }
-    l.kernel = floats((size_t)(l.outputs * INPUTS), &seed);
     l.d_kernel = floats((size_t)(l.outputs * INPUTS), &seed);
-    l.gates = floats((size_t)(ROWS * width * units), &seed);
     l.dz = floats((size_t)(ROWS * width * units), &seed);
-    l.call.param[SLI_RNN_KERNEL] = l.kernel;
     l.call.d_param[SLI_RNN_KERNEL] = l.d_kernel;
-    l.sums = (sli_sums){.call = &l.call, .steps = STEPS, .x = l.x, .gates = l.gates, .ld = width * units, .dz = l.dz};
+    l.sums = (sli_sums){.call = &l.call, .rows = ROWS, .x = l.x, .ld = width * units, .dz = l.dz};
     l.sums.input[0] = (sli_gates){.count = gates};
     if (op == SLI_OP_GRU) { /* dz: n r z s */
         l.sums.input[0] = (sli_gates){.from = 1, .to = 0, .count = 2};
@@ -51,7 +48,43 @@ static layer layer_new(sli_op op, int units) {
 }
 
 static void layer_free(layer *l) {
-    free(l->call.scratch), free(l->x), free(l->kernel), free(l->d_kernel), free(l->gates), free(l->dz);
+    free(l->call.scratch), free(l->x), free(l->d_kernel), free(l->dz);
+}
+
+/* Two panels of two vectors, of a W of random numbers: its columns in the places of products. false: x is not of that kind. */
+static bool lines_of(const layer *l) {
+    enum { VECTORS = 2, PANELS = 2, MOST = PANELS * VECTORS * 16 };
+    sli_cpu cpu;
+    sli_cpu_engine(sli_cpu_isa(), false, &cpu);
+    const sli_panel_ops *ops = cpu.ops->panel_f32;
+    const int columns = VECTORS * ops->lanes;
+    const size_t bytes = ops->panel_bytes(INPUTS, VECTORS);
+    const void *x[ROWS];
+    int column[ROWS];
+    uint64_t seed = test_seed;
+    float *kernel = floats((size_t)MOST * INPUTS, &seed), *to = floats((size_t)ROWS * MOST, &seed);
+    char *panels = sli_alloc(NULL, PANELS * bytes);
+    REQUIRE(panels != NULL && ops->lanes <= 16);
+    for (int i = 0; i < PANELS; i++) {
+        sli_panel_source source = {.k = INPUTS, .vectors = VECTORS, .lane_stride = INPUTS, .k_stride = 1};
+        for (int v = 0; v < VECTORS; v++) {
+            source.valid[v] = ops->lanes;
+            source.from[v] = kernel + (size_t)((i * VECTORS + v) * ops->lanes) * INPUTS;
+        }
+        ops->pack(panels + (size_t)i * bytes, &source);
+    }
+    for (int r = 0; r < ROWS; r++) x[r] = l->x + r * INPUTS;
+    const bool found = sli_one_hot_rows(ops, x, ROWS, INPUTS, column);
+    if (found) sli_one_hot_lines(columns, PANELS, panels, bytes, column, ROWS, to, (ptrdiff_t)ROWS * columns);
+    for (int j = 0; found && j < PANELS * columns; j++)
+        for (int r = 0; r < ROWS; r++) {
+            const float *at = to + (ptrdiff_t)(j / columns) * ROWS * columns + r * columns + j % columns;
+            CHECK(column[r] == l->column[r] && *at == kernel[j * INPUTS + l->column[r]]);
+        }
+    sli_free(NULL, panels, PANELS * bytes);
+    free(kernel);
+    free(to);
+    return found;
 }
 
 /* Row of dz that belongs to row j of W. */
@@ -68,12 +101,6 @@ static void check_layer(sli_op op, int units, int threads) {
     layer l = layer_new(op, units), before = layer_new(op, units);
     l.sums.call = &l.call;
     if (threads > 1) REQUIRE_OK(sli_threads_new(NULL, threads, &l.call.threads));
-    CHECK(sli_one_hot_project(&l.sums));
-    for (int r = 0; r < ROWS; r++)
-        for (int j = 0; j < l.sums.ld; j++) {
-            const float wanted = j < l.outputs ? l.kernel[j * INPUTS + l.column[r]] : before.gates[r * l.sums.ld + j];
-            CHECK(l.gates[r * l.sums.ld + j] == wanted);
-        }
     CHECK(sli_one_hot_kernel(&l.sums));
     for (int j = 0; j < l.outputs; j++)
         for (int i = 0; i < INPUTS; i++) {
@@ -88,6 +115,9 @@ static void check_layer(sli_op op, int units, int threads) {
 }
 
 TEST(one_hot_inputs) {
+    layer l = layer_new(SLI_OP_RNN, 9);
+    CHECK(lines_of(&l));
+    layer_free(&l);
     check_layer(SLI_OP_LSTM, 37, 1);
     check_layer(SLI_OP_LSTM, 70, 3);
     check_layer(SLI_OP_GRU, 70, 3);
@@ -103,12 +133,11 @@ TEST(one_hot_is_left_to_products_otherwise) {
         const float one = *at;
         if (i == 1) row[(l.column[ROWS - 1] + 1) % INPUTS] = 1;
         *at = others[i];
-        CHECK(!sli_one_hot_project(&l.sums));
+        CHECK(!lines_of(&l));
         CHECK(!sli_one_hot_kernel(&l.sums));
         row[(l.column[ROWS - 1] + 1) % INPUTS] = 0;
         *at = one;
     }
-    CHECK(memcmp(l.gates, before.gates, (size_t)(ROWS * l.sums.ld) * sizeof *l.gates) == 0);
     CHECK(memcmp(l.d_kernel, before.d_kernel, (size_t)(l.outputs * INPUTS) * sizeof *l.d_kernel) == 0);
     layer_free(&l);
     layer_free(&before);

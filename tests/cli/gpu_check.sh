@@ -29,13 +29,13 @@ SLUICE=./dies "$check" --device cpu --only problems --dtypes f32 --problems list
 echo "exit ${PIPESTATUS[0]}"
 
 # The persistent kernels' stages, with the CPU's rows in their place: coverage by row and precision, delays, a soak.
-"$check" --device cpu --only persist,builtin,stress,soak --dtypes f32 --rows "cpu:step ref" --problems list.txt --jobs 2 --out rows \
+"$check" --device cpu --only persist,builtin,stress,soak --dtypes f32 --rows "cpu:fused ref" --problems list.txt --jobs 2 --out rows \
     --soak-seconds 1 --seeds "1 2" | summary | sed -E 's/ +[0-9]+ checks: [0-9]+ passed/ N checks: N passed/; s/[0-9]+ runs of/N runs of/; /^soak|^[0-9]+ passed/s/[0-9]+ passed/N passed/'
 wc -l <rows/stress.jsonl
 # Kernels whose bits change under delays.
 sed -n '/-2", .*"ref"/s/digest": "./digest": "?/p' rows/stress.jsonl >other.txt
 mkdir delays && { grep -v -- '-2", .*"ref"' rows/stress.jsonl; cat other.txt; } >delays/stress.jsonl
-"$check" --device cpu --only stress --dtypes f32 --rows "cpu:step ref" --problems list.txt --jobs 1 --out delays --seeds "1 2" | summary |
+"$check" --device cpu --only stress --dtypes f32 --rows "cpu:fused ref" --problems list.txt --jobs 1 --out delays --seeds "1 2" | summary |
     grep -E 'FAIL|^stress'
 # A problem that hangs is ended, named, and the rest goes on.
 cat >hangs <<END

@@ -27,8 +27,8 @@ awk -F '\t' -v OFS='\t' '/^#/ { print; next } { $4 = $3 == "ref" ? 0.001 : 1000;
 "$SLUICE" train lm "${options[@]}" --epochs 3 --tune --out whole.model | grep -o 'kernel ref'
 "$SLUICE" train lm "${options[@]}" --epochs 3 --resume --out ref.model | grep -oE '^note.*|kernel ref'
 same whole.model.last ref.model.last
-"$SLUICE" train lm "${options[@]}" --epochs 3 --resume --require cpu:step --out ref.model --log log.jsonl | grep -oE '^note.*|kernel cpu:step|^nothing.*'
-"$SLUICE" train lm "${options[@]}" --epochs 4 --resume --require cpu:step --out ref.model --log log.jsonl | grep -oE '^note.*|kernel cpu:step|^nothing.*'
+"$SLUICE" train lm "${options[@]}" --epochs 3 --resume --require cpu:fused --out ref.model --log log.jsonl | grep -oE '^note.*|kernel cpu:fused|^nothing.*'
+"$SLUICE" train lm "${options[@]}" --epochs 4 --resume --require cpu:fused --out ref.model --log log.jsonl | grep -oE '^note.*|kernel cpu:fused|^nothing.*'
 head -n 1 log.jsonl | python3 -c 'import json, sys; print(json.load(sys.stdin)["note"])'
 echo "where the time goes:"
 "$SLUICE" train lm "${options[@]}" --profile --out profile.model >out.txt

@@ -33,7 +33,7 @@ TEST(plan_explains_kernels_and_refusals) {
     REQUIRE_OK(sl_plan_new(model, &options, &plan));
     const char *text = sl_plan_explain(plan);
     CHECK(strstr(text, "lstm:b4_t8_i16_h16_f64_train") != NULL);
-    CHECK(strstr(text, "refused cpu:step") != NULL);
+    CHECK(strstr(text, "refused cpu:fused") != NULL);
     CHECK(strstr(text, "f64") != NULL);
     CHECK(strcmp(sl_plan_kernels(plan), "ref") == 0);
     CHECK(sl_plan_flops(plan) > 0);
@@ -64,8 +64,8 @@ TEST(plan_require_is_an_error_with_reasons) {
 }
 
 TEST(plan_require_matches_names_prefixes_and_fused) {
-    CHECK(sli_kernel_matches("cpu:step", "cpu:step") && !sli_kernel_matches("cpu:st", "cpu:step"));
-    CHECK(sli_kernel_matches("cuda:", "cuda:grid") && !sli_kernel_matches("cuda:", "cpu:step"));
+    CHECK(sli_kernel_matches("cpu:fused", "cpu:fused") && !sli_kernel_matches("cpu:fu", "cpu:fused"));
+    CHECK(sli_kernel_matches("cuda:", "cuda:grid") && !sli_kernel_matches("cuda:", "cpu:fused"));
     CHECK(sli_kernel_matches("fused", "cpu:fused") && sli_kernel_matches("fused", "cuda:cluster"));
     CHECK(!sli_kernel_matches("fused", "ref") && !sli_kernel_matches("fused", "cuda:step"));
     CHECK(!sli_kernel_matches("fused", "cudnn:standard"));

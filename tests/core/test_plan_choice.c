@@ -153,7 +153,7 @@ TEST(choice_of_parts_of_a_wide_problem) {
 
 TEST(choice_of_auto_is_the_cpu_for_what_only_it_computes) {
     static const sl_plan_options cpu_only[] = {
-        {.dtype = SL_F64}, {.require = "ref"}, {.require = "cpu:"}, {.require = "cpu:step", .device = "auto"}};
+        {.dtype = SL_F64}, {.require = "ref"}, {.require = "cpu:"}, {.require = "cpu:fused", .device = "auto"}};
     sl_model *model;
     sl_plan *plan;
     REQUIRE_OK(sl_model_from_problem(NULL, "lstm:b1_t1_i2_h2", &model, NULL));

@@ -94,30 +94,30 @@ static void same_gradients(const char *kernel) {
 }
 
 TEST(recomputed_gates_give_the_same_gradients) {
-    same_gradients("cpu:step");
-    if (!test_on_gpu()) same_gradients("cpu:fused");
+    same_gradients("cpu:fused");
 }
 
-/* cpu:step keeps c of every step, and one chunk of gates in scratch. */
+/* The gates of every step: saved once, or in scratch a chunk at a time. */
 TEST(recomputed_gates_are_not_saved) {
     sl_model *model = model_of(SL_LSTM, 1, 32);
-    const sl_plan_options options = {.batch = B, .steps = T, .train = 1, .device = "cpu", .require = "cpu:step"};
+    const sl_plan_options options = {.batch = B, .steps = T, .train = 1, .device = "cpu", .require = "cpu:fused"};
+    size_t saved[2], scratch[2];
+    const size_t gates = (size_t)B * 4 * 32 * sizeof(float);
     for (int recompute = 0; recompute < 2; recompute++) {
         sl_plan *plan;
         sl_plan_options o = options;
         o.recompute_gates = recompute;
         REQUIRE_OK(sl_plan_new(model, &o, &plan));
-        const sli_booking *booking = &plan->steps[0].booking;
-        const size_t state = (size_t)B * 32 * sizeof(float), gates = 4 * state;
-        CHECK(booking->saved == T * (state + (recompute ? 0 : gates)));
-        const size_t products = sli_cpu_products_bytes(&plan->steps[0].problem, plan->chunk);
-        CHECK(booking->scratch_forward == (recompute ? (size_t)plan->chunk * gates : 0) + products);
-        CHECK(booking->scratch_backward == (size_t)plan->chunk * gates * (recompute ? 2 : 1) + 2 * state + products);
+        saved[recompute] = plan->steps[0].booking.saved;
+        scratch[recompute] = plan->steps[0].booking.scratch_backward;
+        CHECK(plan->chunk < T);
+        CHECK(!recompute || scratch[1] >= scratch[0] + (size_t)plan->chunk * gates);
         CHECK((strstr(sl_plan_explain(plan), "+recompute") != NULL) == recompute);
         CHECK((strstr(sl_plan_explain(plan), "bytes for backward, with its gates") != NULL) == recompute);
         CHECK(strstr(sl_plan_explain_json(plan), "\"saved\": ") != NULL);
         sl_plan_free(plan);
     }
+    CHECK(saved[0] == saved[1] + T * gates);
     sl_model_free(model);
 }
 
@@ -149,7 +149,7 @@ TEST(recomputed_gates_are_proposed_where_they_fit) {
     sl_model *model = model_of(SL_LSTM, 3, 64);
     sl_memory least, memory;
     sl_plan *plan;
-    sl_plan_options options = {.batch = 60, .steps = 17, .train = 1, .device = "cpu", .require = "cpu:step"};
+    sl_plan_options options = {.batch = 60, .steps = 17, .train = 1, .device = "cpu", .require = "cpu:fused"};
     options.recompute_gates = 1;
     REQUIRE_OK(sl_plan_new(model, &options, &plan));
     sl_plan_memory(plan, &least);
@@ -190,9 +190,9 @@ TEST(recomputed_gates_obey_choices_of_kept_ones) {
     sli_arena arena;
     sl_plan *plan, *again;
     sl_plan_options options = {.batch = 2, .steps = 3, .train = 1, .device = "cpu", .recompute_gates = 1};
-    options.require = "cpu:step";
+    options.require = "cpu:fused";
     REQUIRE_OK(sl_plan_new(model, &options, &plan));
-    CHECK(strcmp(sl_plan_choices(plan), "lstm:b2_t3_i3_h4_train+recompute cpu:step\n") == 0);
+    CHECK(strcmp(sl_plan_choices(plan), "lstm:b2_t3_i3_h4_train+recompute cpu:fused\n") == 0);
     sli_arena_init(&arena, &plan->allocator);
     const char *choices = sli_choices_of_kept_gates(&arena, "lstm:b2_t3_i3_h4_train+recompute+reverse ref\n"
                                                             "lstm:b2_t3_i3_h4_train+recompute ref\n");

@@ -375,12 +375,12 @@ TEST(resume_says_which_kernels_it_cannot_have) {
     sl_training training = helper_training(2);
     const char *path = helper_path("gone.sluice");
     train_on_ref(model, &data, path, &whole);
-    training.require = "cpu:step";
+    training.require = "cpu:fused";
     sl_trainer *trainer = helper_trainer(model, &training, &data, path);
     REQUIRE_OK(sl_trainer_resume(trainer));
     CHECK(sl_trainer_note(trainer) && strstr(sl_trainer_note(trainer), "not every kernel") &&
-          strstr(sl_trainer_note(trainer), "not cpu:step"));
-    CHECK(strcmp(sl_plan_kernels(sl_trainer_plan(trainer)), "cpu:step") == 0);
+          strstr(sl_trainer_note(trainer), "not cpu:fused"));
+    CHECK(strcmp(sl_plan_kernels(sl_trainer_plan(trainer)), "cpu:fused") == 0);
     REQUIRE_OK(sl_trainer_fit(trainer, NULL, NULL));
     sl_trainer_free(trainer);
     train_on_ref(model, &data, path, &whole);

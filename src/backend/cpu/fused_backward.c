@@ -258,16 +258,15 @@ static void sum_chunk(const sli_fused_work *w, const sli_fused_direction *d, flo
     const gathering g = {w, d, dx, add_dx};
     const bool all = d->valid == sli_fused_chunk_rows(w, d);
     sli_sums sums = sums_of(w, d);
-    sums.steps = steps;
     sums.rows = d->valid;
     if (d->valid > 0) sums.x = sli_fused_inputs(w, d);
     sums.dz = floats_of(w, d, 0);
     sums.dz_half = halves_of(w, d, 0);
-    sums.h_rest = all ? multiplied_in_place(w, d, &sums.ld_h_rest) : NULL;
-    if (!sums.h_rest) {
+    sums.h = all ? multiplied_in_place(w, d, &sums.ld_h) : NULL;
+    if (!sums.h) {
         sli_threads_for(call->threads, steps, gather_h, (void *)&g);
-        sums.h_rest = d->multiplied;
-        sums.ld_h_rest = w->O;
+        sums.h = d->multiplied;
+        sums.ld_h = w->O;
     }
     sums.between = w->stages > 1 ? d->between : NULL;
     sums.dq = w->projects ? d->dq : NULL;
@@ -312,8 +311,7 @@ void sli_fused_backward_inputs(const sli_fused_work *w) {
     const sli_fused_direction *d = &w->direction[0];
     const int first = d->first + d->step0;
     sli_sums sums = sums_of(w, d);
-    sums.steps = d->step1 - d->step0;
-    sums.rows = sums.steps * w->B;
+    sums.rows = (d->step1 - d->step0) * w->B;
     sums.dz = floats_of(w, d, dz_at(w, d, first));
     sums.dz_half = halves_of(w, d, dz_at(w, d, first));
     sums.dx = dx_at(w, first);

@@ -1,14 +1,13 @@
 /* A row of x with a single 1 takes one column of W, to the bit what the product has: the other terms are 0. Found by looking, which
  * ends at the first number of the first row where x is anything else.
- *     gates[row] = W[:][column of row]            d W[:][i] += sum of dz[row] over the rows with column i, rows ascending
- * Both go through W^T, [I][G*H] in the products' scratch, where a column lies side by side. */
+ *     W x[row] = W[:][column of row]              d W[:][i] += sum of dz[row] over the rows with column i, rows ascending
+ * The latter goes through d W^T, [I][G*H] in the products' scratch, where a column lies side by side. */
 #include "backend/cpu/one_hot.h"
 #include <string.h>
 
 enum {
     LEAST_INPUTS = 16, /* fewer are multiplied as fast */
-    TASK_ROWS = 64,
-    TASK_COLUMNS = 128 /* of W^T: what a task adds up stays in L2 */
+    TASK_COLUMNS = 128 /* of d W^T: what a task adds up stays in L2 */
 };
 
 typedef struct one_hot {
@@ -48,7 +47,7 @@ static bool find_columns(const one_hot *w) {
 
 static bool begin(one_hot *w, const sli_sums *s) {
     const sli_problem *p = &s->call->problem;
-    *w = (one_hot){.s = s, .rows = s->rows > 0 ? s->rows : s->steps * p->batch, .inputs = p->inputs};
+    *w = (one_hot){.s = s, .rows = s->rows, .inputs = p->inputs};
     w->outputs = sli_op_gates(p->op) * p->units;
     const size_t floats = (size_t)w->inputs * (size_t)w->outputs, rows = (size_t)w->rows;
     size_t bytes;
@@ -59,32 +58,6 @@ static bool begin(one_hot *w, const sli_sums *s) {
 }
 
 /* ------------------------------------------------------------------------------------------------------ forward -- */
-static void transpose_columns(void *context, int index) {
-    const one_hot *w = context;
-    const float *kernel = w->s->call->param[w->s->part * SLI_PART_PARAMS + SLI_RNN_KERNEL];
-    const int first = index * TASK_COLUMNS, last = least(first + TASK_COLUMNS, w->outputs);
-    for (int i = 0; i < w->inputs; i++)
-        for (int j = first; j < last; j++)
-            w->transposed[(size_t)i * (size_t)w->outputs + (size_t)j] =
-                kernel[(size_t)j * (size_t)w->inputs + (size_t)i];
-}
-
-static void copy_rows(void *context, int index) {
-    const one_hot *w = context;
-    const int last = least((index + 1) * TASK_ROWS, w->rows);
-    for (int r = index * TASK_ROWS; r < last; r++)
-        memcpy(w->s->gates + r * w->s->ld, w->transposed + (size_t)w->column[r] * (size_t)w->outputs,
-               (size_t)w->outputs * sizeof(float));
-}
-
-bool sli_one_hot_project(const sli_sums *s) {
-    one_hot w;
-    if (!begin(&w, s)) return false;
-    sli_threads_for(s->call->threads, divide_up(w.outputs, TASK_COLUMNS), transpose_columns, &w);
-    sli_threads_for(s->call->threads, divide_up(w.rows, TASK_ROWS), copy_rows, &w);
-    return true;
-}
-
 bool sli_one_hot_rows(const sli_panel_ops *panels, const void *const *x, int rows, int inputs, int *column) {
     if (!panels->floats || inputs < LEAST_INPUTS) return false;
     for (int r = 0; r < rows; r++)

@@ -6,14 +6,12 @@
 #include "backend/cpu/isa/panel.h"
 #include "backend/cpu/sums.h"
 
-/* gates = W x; false, and nothing is done: x is not of that kind, or a product is as good. */
-bool sli_one_hot_project(const sli_sums *sums);
-/* The same for panels of W: column[rows] of x[rows][inputs]; false: not of that kind, or not of floats. */
+/* column[rows] of x[rows][inputs], for panels of W; false: not of that kind, not of floats, or a product is as good. */
 bool sli_one_hot_rows(const sli_panel_ops *panels, const void *const *x, int rows, int inputs, int *column);
 /* to[panel * apart + row * columns] = W[:][column of row]: `count` panels, `bytes` each, of so many columns. */
 void sli_one_hot_lines(int columns, int count, const char *panels, size_t bytes, const int *column, int rows, float *to,
                        ptrdiff_t apart);
-/* d W += dz^T x; likewise. */
+/* d W += dz^T x; false, and nothing is done: likewise. */
 bool sli_one_hot_kernel(const sli_sums *sums);
 
 #endif

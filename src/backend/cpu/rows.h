@@ -6,7 +6,6 @@
 
 extern const sli_kernel sli_cpu_fused_lstm, sli_cpu_fused_gru, sli_cpu_fused_rnn; /* fused.c */
 extern const sli_kernel sli_cpu_stack_lstm, sli_cpu_stack_gru, sli_cpu_stack_rnn; /* stack.c */
-extern const sli_kernel sli_cpu_step_lstm, sli_cpu_step_gru, sli_cpu_step_rnn;    /* step.c */
 extern const sli_kernel sli_cpu_dense, sli_cpu_embed, sli_cpu_onehot;             /* dense.c */
 extern const sli_kernel sli_cpu_dense_i8, sli_cpu_dense_bf16;                     /* dense_packed.c */
 extern const sli_kernel sli_cpu_xent;                                             /* loss.c */

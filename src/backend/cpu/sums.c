@@ -11,30 +11,6 @@ static float *d_param(const sli_sums *s, int k) {
     return s->call->d_param[s->part * SLI_PART_PARAMS + k];
 }
 
-static int rows(const sli_sums *s) {
-    return s->rows > 0 ? s->rows : s->steps * s->call->problem.batch;
-}
-
-/* gates = x kernel^T */
-void sli_sums_project(const sli_sums *s) {
-    const sli_problem *p = &s->call->problem;
-    sli_job job = {.parts = 1};
-    if (sli_one_hot_project(s)) return;
-    job.part[0] = (sli_gemm){.m = rows(s),
-                             .n = sli_op_gates(p->op) * p->units,
-                             .k = p->inputs,
-                             .a = s->x,
-                             .am = p->inputs,
-                             .ak = 1,
-                             .b = param(s, SLI_RNN_KERNEL),
-                             .bk = 1,
-                             .bn = p->inputs,
-                             .c = s->gates,
-                             .ldc = s->ld,
-                             .add = false};
-    sli_cpu_jobs(s->call, &job, 1);
-}
-
 /* a of a product = dz from number `at` on. */
 static void multiply_dz(const sli_sums *s, size_t at, sli_gemm *g) {
     g->a = s->dz ? s->dz + at : NULL;
@@ -46,7 +22,7 @@ static sli_job input_job(const sli_sums *s) {
     const sli_problem *p = &s->call->problem;
     sli_job job = {.parts = s->input[1].count > 0 ? 2 : 1};
     for (int i = 0; i < job.parts; i++) {
-        job.part[i] = (sli_gemm){.m = rows(s),
+        job.part[i] = (sli_gemm){.m = s->rows,
                                  .n = p->inputs,
                                  .k = s->input[i].count * p->units,
                                  .am = s->ld,
@@ -70,7 +46,7 @@ static sli_job kernel_job(const sli_sums *s, sli_gates g) {
     sli_job job = {.parts = 1};
     job.part[0] = (sli_gemm){.m = g.count * p->units,
                              .n = p->inputs,
-                             .k = rows(s),
+                             .k = s->rows,
                              .am = 1,
                              .ak = s->ld,
                              .b = s->x,
@@ -83,40 +59,25 @@ static sli_job kernel_job(const sli_sums *s, sli_gates g) {
     return job;
 }
 
-/* d R += dz^T h' over `count` rows from `first` on, of the gates `g` */
-static sli_gemm recurrent_product(const sli_sums *s, sli_gates g, int first, int count, const float *h, ptrdiff_t ld) {
-    const sli_problem *p = &s->call->problem;
-    sli_gemm product = {.m = g.count * p->units,
-                        .n = sli_problem_output(p),
-                        .k = count,
-                        .am = 1,
-                        .ak = s->ld,
-                        .b = h,
-                        .bk = ld,
-                        .bn = 1,
-                        .c = d_param(s, SLI_RNN_RECURRENT) +
-                             (size_t)g.to * (size_t)p->units * (size_t)sli_problem_output(p),
-                        .ldc = sli_problem_output(p),
-                        .add = true};
-    multiply_dz(s, (size_t)first * (size_t)s->ld + (size_t)(g.from * p->units), &product);
-    return product;
-}
-
+/* d R += dz^T h', of recurrent[i] */
 static sli_job recurrent_job(const sli_sums *s, int i) {
+    const sli_problem *p = &s->call->problem;
     const sli_gates g = s->recurrent[i];
+    const bool between = i > 0 && s->between;
+    const int outputs = sli_problem_output(p);
     sli_job job = {.parts = 1};
-    if (i > 0 && s->between) {
-        job.part[0] = recurrent_product(s, g, 0, rows(s), s->between, s->call->problem.units);
-        return job;
-    }
-    if (!s->h_edge) {
-        job.part[0] = recurrent_product(s, g, 0, rows(s), s->h_rest, s->ld_h_rest);
-        return job;
-    }
-    const int B = s->call->problem.batch;
-    job.part[0] = recurrent_product(s, g, s->edge * B, B, s->h_edge, s->ld_h_edge);
-    if (s->steps > 1)
-        job.part[job.parts++] = recurrent_product(s, g, s->rest * B, (s->steps - 1) * B, s->h_rest, s->ld_h_rest);
+    job.part[0] = (sli_gemm){.m = g.count * p->units,
+                             .n = outputs,
+                             .k = s->rows,
+                             .am = 1,
+                             .ak = s->ld,
+                             .b = between ? s->between : s->h,
+                             .bk = between ? p->units : s->ld_h,
+                             .bn = 1,
+                             .c = d_param(s, SLI_RNN_RECURRENT) + (size_t)g.to * (size_t)p->units * (size_t)outputs,
+                             .ldc = outputs,
+                             .add = true};
+    multiply_dz(s, (size_t)(g.from * p->units), &job.part[0]);
     return job;
 }
 
@@ -126,7 +87,7 @@ static sli_job projection_job(const sli_sums *s) {
     sli_job job = {.parts = 1};
     job.part[0] = (sli_gemm){.m = p->projection,
                              .n = p->units,
-                             .k = rows(s),
+                             .k = s->rows,
                              .a = s->dq,
                              .am = 1,
                              .ak = p->projection,
@@ -151,9 +112,9 @@ static void add_bias(const sli_sums *s, job_list *list, sli_job *packs, sli_gate
     float *const to[2] = {to0 ? to0 + g.to * units : NULL, to1 ? to1 + g.to * units : NULL};
     if (!to0 && !to1) return;
     const bool along = s->ld == 1; /* one unit: dz^T lies as dz does, and may not be packed */
-    if (!packs || !sli_cpu_packs(s->call) || packs->parts > 1 || along) {
+    if (!packs || !sli_cpu_packs(s->call) || along) {
         packs = &list->jobs[list->count++];
-        *packs = (sli_job){.ld = s->ld, .rows = rows(s), .columns = g.count * units};
+        *packs = (sli_job){.ld = s->ld, .rows = s->rows, .columns = g.count * units};
         if (s->dz_half)
             packs->from_half = s->dz_half + g.from * units;
         else
@@ -176,7 +137,7 @@ static void add_gates(const sli_sums *s, job_list *list, int i, bool kernel, boo
     float *bias = d_param(s, SLI_RNN_BIAS), *recurrent_bias = d_param(s, SLI_RNN_RECURRENT_BIAS);
     sli_job *in = kernel && of_input.count > 0 ? add_job(list, kernel_job(s, of_input)) : NULL;
     sli_job *back = recurrent && of_recurrent.count > 0 ? add_job(list, recurrent_job(s, i)) : NULL;
-    if (same && in && back) in->same_a = back->parts == 1 && back->part[0].k == rows(s);
+    if (same && in && back) in->same_a = true;
     if (same && of_input.count > 0) add_bias(s, list, in ? in : back, of_input, bias, recurrent_bias);
     if (!same && of_input.count > 0) add_bias(s, list, in, of_input, bias, NULL);
     if (!same && of_recurrent.count > 0) add_bias(s, list, back, of_recurrent, recurrent_bias, NULL);

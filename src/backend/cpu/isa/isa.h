@@ -38,35 +38,16 @@ typedef struct sli_isa_update {
 
 typedef struct sli_isa_ops {
     const char *name;
-    /* --- products: isa/gemm.c --- */
-    int panel; /* columns of a packed panel */
-    /* packed [ceil(n/panel)][k][panel] = b(k, n), zero-padded; b as in sli_gemm */
-    void (*pack)(float *packed, int k, int n, const float *b, ptrdiff_t bk, ptrdiff_t bn);
-    /* c = or += a * packed, with gemm->b the packed copy (bk, bn unused) */
-    void (*gemm_packed)(const sli_gemm *gemm);
-    void (*product_few)(const sli_gemm *gemm);              /* for few rows; gemm->ak is 1 */
+    /* --- products --- */
+    void (*product_few)(const sli_gemm *gemm);              /* for few rows; gemm->ak is 1: isa/product_few.c */
     const sli_panel_ops *panel_f32, *panel_bf16, *panel_i8; /* products of one step: isa/panel.h */
     const sli_product_ops *product_f32, *product_bf16;      /* large products: isa/product.h */
     const sli_fused_ops *fused;                             /* cells of one step: isa/fused.h */
-    /* --- elements and gates of one row: isa/cells.c --- */
+    /* --- elements of one row: isa/elements.c --- */
     void (*act)(int act, size_t n, float *x);                       /* x = act(x) */
     void (*act_slope)(int act, size_t n, const float *y, float *d); /* d *= act'(.) from y = act(.) */
     void (*add)(size_t n, float *to, const float *from);            /* to += from */
     void (*add_half)(size_t n, float *to, const uint16_t *from);    /* the same, from bf16 */
-    /* gates [4H]: in z without bias, out activated; c may be c_prev */
-    void (*lstm_forward)(int units, int act, int gate_act, float *gates, const float *bias, const float *c_prev,
-                         float *c, float *h);
-    /* dc in: d c, out: d c'; dz [4H] = */
-    void (*lstm_backward)(int units, int act, int gate_act, const float *gates, const float *c, const float *c_prev,
-                          const float *dh, float *dc, float *dz);
-    /* gates [4H]: in u_r + s_r, u_z + s_z, u_n, s_n without bias; out r z n s_n; h may be h_prev */
-    void (*gru_forward)(int units, int act, int gate_act, float *gates, const float *bias, const float *h_prev,
-                        float *h);
-    /* dh in: d h, out: the pointwise part of d h'; dz [4H] = d of u_r, u_z, u_n, s_n */
-    void (*gru_backward)(int units, int act, int gate_act, const float *gates, const float *h_prev, float *dh,
-                         float *dz);
-    void (*rnn_forward)(int units, int act, float *gates, const float *bias, float *h); /* gates in z, out h */
-    void (*rnn_backward)(int units, int act, const float *gates, const float *dh, float *dz);
     /* --- loops over elements: isa/loops.c --- */
     /* *largest = max z; *sum = of exp(z - largest) */
     void (*softmax_sum)(size_t n, const float *z, float *largest, double *sum);
@@ -91,11 +72,7 @@ extern const sli_product_ops sli_product_bf16_amx;
 /* Products of 8 bits on processors with VNNI: lanes of avx512 and of avx2. */
 extern const sli_panel_ops sli_isa_panel_i8_avx512vnni, sli_isa_panel_i8_avxvnni;
 
-static inline size_t sli_isa_packed_floats(int panel, int k, int n) {
-    return (size_t)((n + panel - 1) / panel) * (size_t)panel * (size_t)k;
-}
-
-/* Names of one instruction set's copy: ISA(pack) is sli_isa_pack_avx2. */
+/* Names of one instruction set's copy: ISA(add) is sli_isa_add_avx2. */
 #ifdef SLI_ISA_SUFFIX
 #define SLI_ISA_JOIN2(name, suffix) sli_isa_##name##_##suffix
 #define SLI_ISA_JOIN(name, suffix) SLI_ISA_JOIN2(name, suffix)
@@ -103,8 +80,6 @@ static inline size_t sli_isa_packed_floats(int panel, int k, int n) {
 #define SLI_ISA_STRING2(text) #text
 #define SLI_ISA_STRING(text) SLI_ISA_STRING2(text)
 
-void ISA(pack)(float *packed, int k, int n, const float *b, ptrdiff_t bk, ptrdiff_t bn);
-void ISA(gemm_packed)(const sli_gemm *gemm);
 void ISA(product_few)(const sli_gemm *gemm);
 extern const sli_fused_ops ISA(fused);
 extern const sli_panel_ops ISA(panel_f32), ISA(panel_bf16), ISA(panel_i8);
@@ -113,14 +88,6 @@ void ISA(act)(int act, size_t n, float *x);
 void ISA(act_slope)(int act, size_t n, const float *y, float *d);
 void ISA(add)(size_t n, float *to, const float *from);
 void ISA(add_half)(size_t n, float *to, const uint16_t *from);
-void ISA(lstm_forward)(int units, int act, int gate_act, float *gates, const float *bias, const float *c_prev, float *c,
-                       float *h);
-void ISA(lstm_backward)(int units, int act, int gate_act, const float *gates, const float *c, const float *c_prev,
-                        const float *dh, float *dc, float *dz);
-void ISA(gru_forward)(int units, int act, int gate_act, float *gates, const float *bias, const float *h_prev, float *h);
-void ISA(gru_backward)(int units, int act, int gate_act, const float *gates, const float *h_prev, float *dh, float *dz);
-void ISA(rnn_forward)(int units, int act, float *gates, const float *bias, float *h);
-void ISA(rnn_backward)(int units, int act, const float *gates, const float *dh, float *dz);
 void ISA(softmax_sum)(size_t n, const float *z, float *largest, double *sum);
 void ISA(softmax_gradient)(size_t n, const float *z, float largest, float factor, float *dz, bool add);
 void ISA(dropout)(const sli_rng *rng, uint64_t first, size_t n, uint32_t threshold, float scale, const float *x,

@@ -6,14 +6,11 @@
 #define SLI_ISA_TABLE(suffix) SLI_ISA_TABLE2(suffix)
 
 /* All but products in bf16. */
-#define FUNCTIONS                                                                                                     \
-    .panel = 2 * VL, .pack = ISA(pack), .gemm_packed = ISA(gemm_packed), .product_few = ISA(product_few),             \
-    .product_f32 = &ISA(product_f32), .panel_f32 = &ISA(panel_f32), .panel_i8 = &ISA(panel_i8), .fused = &ISA(fused), \
-    .act = ISA(act), .act_slope = ISA(act_slope), .add = ISA(add), .add_half = ISA(add_half),                         \
-    .lstm_forward = ISA(lstm_forward), .lstm_backward = ISA(lstm_backward), .gru_forward = ISA(gru_forward),          \
-    .gru_backward = ISA(gru_backward), .rnn_forward = ISA(rnn_forward), .rnn_backward = ISA(rnn_backward),            \
-    .softmax_sum = ISA(softmax_sum), .softmax_gradient = ISA(softmax_gradient), .dropout = ISA(dropout),              \
-    .squares = ISA(squares), .update = ISA(update)
+#define FUNCTIONS                                                                                                    \
+    .product_few = ISA(product_few), .product_f32 = &ISA(product_f32), .panel_f32 = &ISA(panel_f32),                 \
+    .panel_i8 = &ISA(panel_i8), .fused = &ISA(fused), .act = ISA(act), .act_slope = ISA(act_slope), .add = ISA(add), \
+    .add_half = ISA(add_half), .softmax_sum = ISA(softmax_sum), .softmax_gradient = ISA(softmax_gradient),           \
+    .dropout = ISA(dropout), .squares = ISA(squares), .update = ISA(update)
 
 const sli_isa_ops SLI_ISA_TABLE(SLI_ISA_SUFFIX) = {.name = SLI_ISA_STRING(SLI_ISA_SUFFIX),
                                                    .panel_bf16 = &ISA(panel_bf16),
