@@ -170,10 +170,8 @@ static void check_scratch(const char *text, const sli_problem *p, const sli_caps
         {b.v, p->recompute && p->zoneout_c > 0 ? rows * H * 4 : 0},
         {b.dz, rows * zs * s.operand},
         {b.dr, after ? rows * zs * s.operand : 0},
-        {b.dz_sum, s.narrow && bias ? rows * us * 4 : 0},
-        {b.dn_sum, s.narrow && bias && after ? rows * H * 4 : 0},
         {b.dpeep, p->peephole ? rows * 3 * H * 4 : 0},
-        {b.dp, B * hs * 4},
+        {b.dp, (size_t)b.dp_pieces * B * hs * 4},
         {b.pw, s.gru || s.mask || p->zoneout_h > 0 ? B * O * 4 : 0},
         {b.dc, s.lstm ? B * H * 4 : 0},
         {b.dq, s.project ? rows * hs * s.operand : 0},
@@ -199,6 +197,29 @@ TEST(cuda_step_layouts_fit_together) {
         const sli_problem p = problem(layouts[i]);
         check_history(layouts[i], &p);
         check_scratch(layouts[i], &p, &caps);
+    }
+}
+
+/* Tiles of 128 x 64 once around 132 multiprocessors: 32 of 2048 units, 64 of 4096, 64 of 256 rows and 2048 units. */
+TEST(cuda_step_cuts_k_of_small_products) {
+    const struct {
+        const char *text;
+        int capability, pieces;
+    } cases[] = {
+        {"lstm:b128_t9_i5_h2048_bf16_train", 90, 4}, {"lstm:b128_t9_i5_h4096_f16_train", 90, 2},
+        {"lstm:b256_t9_i5_h2048_bf16_train", 90, 2}, {"lstm:b256_t9_i5_h4096_bf16_train", 90, 1},
+        {"gru:b128_t9_i5_h2048_bf16_train", 90, 4},  {"lstm:b128_t9_i5_h2048_bf16_train", 80, 1},
+        {"lstm:b128_t9_i5_h2048_tf32_train", 90, 1}, {"lstm:b128_t9_i5_h2048_train", 90, 1},
+        {"lstm:b20_t9_i5_h1500_bf16_train", 90, 1},  {"gru:b32_t9_i5_h1024_bf16_train", 90, 1},
+        {"rnn:b32_t9_i5_h2048_bf16_train", 90, 1},   {"gru:b128_t9_i5_h2048_bf16_train+reset=before", 90, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const sli_problem p = problem(cases[i].text);
+        sli_caps caps = invented(cases[i].capability);
+        caps.multiprocessors = 132;
+        const sli_step_scratch at = sli_step_layout_backward(&p, &caps, 3, 3);
+        if (at.dp_pieces != cases[i].pieces)
+            test_fail(__FILE__, __LINE__, "%s: %d pieces, not %d", cases[i].text, at.dp_pieces, cases[i].pieces);
     }
 }
 

@@ -30,6 +30,10 @@ size_t sli_cuda_workspace(const sli_caps *caps, int64_t m, int64_t n, int64_t k)
  * multiplied by the fast kernels and then moved into D; n where that does not pay or need not be. By shape, type and GPU alone. It pays for a
  * larger m or k too, so that what is booked for a plan is enough for its smaller calls. */
 int64_t sli_cuda_pad_columns(const sli_caps *caps, sl_dtype math, int64_t m, int64_t n, int64_t k);
+/* A step's D[m][n] = A B, B stored [k][n], whose reader can add sums up: the pieces that k is cut in, 1: as a whole. By shape, type and
+ * GPU alone. */
+enum { SLI_CUDA_MOST_PIECES = 4 };
+int sli_cuda_pieces(const sli_caps *caps, sl_dtype math, int64_t m, int64_t n, int64_t k);
 /* Bytes of sli_cuda_product's pad, 0 where there is none. */
 size_t sli_cuda_pad_bytes(const sli_caps *caps, sl_dtype math, int64_t m, int64_t n, int64_t k);
 /* Sums over k rows, D_i[m][n_i] += A^T B_i, A stored [k][m] and B_i [k][n_i]: us that are won where the products read transposed

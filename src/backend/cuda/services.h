@@ -74,6 +74,10 @@ typedef struct sli_cuda_product {
     sli_cuda_matrix a, b;
     float *d;
     int64_t d_row;
+    /* 0 and 1: k as a whole. Else so many pieces of k of the same length, a multiple of 8, each summed apart: D[piece][m][n],
+     * d_apart floats from one to the next, beta 0, no bias. */
+    int pieces;
+    int64_t d_apart;
     float beta;        /* 0 or 1 */
     const float *bias; /* [n] or NULL */
     void *workspace;   /* sli_cuda_workspace bytes, one a stream; from the row's booked scratch */

@@ -197,6 +197,12 @@ sli_step_scratch sli_step_layout_forward(const sli_problem *p, const sli_caps *c
     return at;
 }
 
+/* A fused step's product is none of its own, that of reset before has other k than zs. */
+static int dp_pieces(const sli_step_shape *s, const sli_problem *p, const sli_caps *caps) {
+    if (s->before || sli_step_fused(p, true)) return 1;
+    return sli_cuda_pieces(caps, p->dtype, s->B, s->hs, s->zs);
+}
+
 sli_step_scratch sli_step_layout_backward(const sli_problem *p, const sli_caps *caps, int chunk, int span) {
     const sli_step_shape s = sli_step_shape_of(p, chunk);
     const int64_t rows = span * s.B;
@@ -209,10 +215,9 @@ sli_step_scratch sli_step_layout_backward(const sli_problem *p, const sli_caps *
     at.v = take(&end, s.recompute && s.keep_v ? reals(rows, s.H) : 0);
     at.dz = take(&end, elements(s.operand, rows, s.zs));
     at.dr = take(&end, after ? elements(s.operand, rows, s.zs) : 0);
-    at.dz_sum = take(&end, s.narrow && bias ? reals(s.rows, s.us) : 0);
-    at.dn_sum = take(&end, s.narrow && bias && after ? reals(s.rows, s.H) : 0);
     at.dpeep = take(&end, p->peephole ? reals(s.rows, 3 * s.H) : 0);
-    at.dp = take(&end, reals(s.B, s.hs));
+    at.dp_pieces = dp_pieces(&s, p, caps);
+    at.dp = take(&end, reals(at.dp_pieces * s.B, s.hs));
     at.pw = take(&end, s.pointwise ? reals(s.B, s.O) : 0);
     at.dc = take(&end, s.lstm ? reals(s.B, s.H) : 0);
     at.dq = take(&end, s.project ? elements(s.operand, s.rows, s.hs) : 0);

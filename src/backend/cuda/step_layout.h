@@ -73,13 +73,11 @@ typedef struct sli_step_scratch {
     size_t m;     /* operand: forward [B][ms]; backward [rows][ms] */
     size_t q;     /* float [B][O]: W_p m */
     /* backward */
-    size_t dz; /* operand [rows][zs]: gradient of the input side */
-    size_t dr; /* operand [rows][zs]: of the recurrent side, GRU with reset after */
-    size_t
-        dz_sum; /* float [rows][us]: dz before rounding, for the bias; of a chunk's steps added up [B][us], but in fused steps */
-    size_t dn_sum;  /* float [rows][H]: n's part of dr before rounding, likewise */
-    size_t dpeep;   /* float [rows][3 H] */
-    size_t dp;      /* float [B][hs]: R^T dr */
+    size_t dz;    /* operand [rows][zs]: gradient of the input side */
+    size_t dr;    /* operand [rows][zs]: of the recurrent side, GRU with reset after */
+    size_t dpeep; /* float [rows][3 H] */
+    size_t dp;    /* float [dp_pieces][B][hs]: R^T dr, in sums along k */
+    int dp_pieces;
     size_t pw;      /* float [B][O]: pointwise part of dh' */
     size_t dc;      /* float [B][H] */
     size_t dq;      /* operand [rows][hs]: gradient of W_p m */

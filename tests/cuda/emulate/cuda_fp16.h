@@ -1,4 +1,4 @@
-/* In place of CUDA's: rounding to f16. */
+/* In place of CUDA's: rounding to f16, and back. */
 #ifndef SLI_TESTS_EMULATE_CUDA_FP16_H
 #define SLI_TESTS_EMULATE_CUDA_FP16_H
 
@@ -9,6 +9,12 @@ static inline uint16_t __float2half_rn(float x) {
 }
 static inline uint16_t __half_as_ushort(uint16_t bits) {
     return bits;
+}
+static inline uint16_t __ushort_as_half(uint16_t bits) {
+    return bits;
+}
+static inline float __half2float(uint16_t bits) {
+    return emulate::from_f16(bits);
 }
 
 #endif

@@ -384,7 +384,7 @@ void sli_step_columns(const step_way *way, int k0, int k1, int64_t first, const 
 }
 void sli_step_masks(const step_way *) {}
 void sli_step_begin(const step_way *) {}
-void sli_step_finish(const step_way *, const float *, const float *, const float *) {}
+void sli_step_finish(const step_way *, const float *, step_sums, const float *) {}
 void sli_step_fused_forward(const step_way *, const step_forward_args *, const void *, bool) {}
 void sli_step_fused_backward(const step_way *, const step_backward_args *, const void *, float *, bool) {}
 #define STEP_FORWARD(NAME) \

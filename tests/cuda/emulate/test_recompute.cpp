@@ -1,6 +1,7 @@
 /* cuda:step on the CPU: the kernels of its plain steps and their host side as they are, products as loops. Recomputed gates must
  * give what kept ones give, to the bit: a product's sums are in one order here, whatever rows are multiplied together; and so must
- * transposed copies; gradients that are fresh, NaN before, give what zeros give. Memory is NaN before each pass, and as large as it was
+ * transposed copies; gradients that are fresh, NaN before, give what zeros give. R^T dr in pieces of k, which the cells add, gives the same
+ * within rounding. Memory is NaN before each pass, and as large as it was
  * booked. */
 #include <math.h>
 #include <string.h>
@@ -43,6 +44,7 @@ struct bench {
     sli_caps caps;
     uint64_t seed;
     bool transposes; /* as if it gained for these small shapes */
+    int pieces;      /* of R^T dr; 0: as it is */
     std::string wrong;
 } world;
 
@@ -54,11 +56,17 @@ double gain_of(const sli_step_shape *s, sl_dtype math, const sli_caps *caps, int
     return world.transposes ? 1 : sli_step_transpose_gain(s, math, caps, rows);
 }
 
-/* With places for transposed copies, which are not booked for such shapes, at the end. */
+/* With places for pieces and transposed copies, which are not booked for such shapes, at the end. */
 sli_step_scratch backward_layout(const sli_problem *p, const sli_caps *caps, int chunk, int span) {
     sli_step_scratch at = sli_step_layout_backward(p, caps, chunk, span);
-    if (!world.transposes) return at;
     const sli_step_shape s = sli_step_shape_of(p, chunk);
+    if (world.pieces > 0) {
+        at.dp_pieces = world.pieces;
+        at.dp = at.stride;
+        at.stride += sizeof(float) * (size_t)(world.pieces * s.B * s.hs);
+        at.total = at.stride * (size_t)s.directions;
+    }
+    if (!world.transposes) return at;
     const size_t row = sizeof(float) * (size_t)sli_cuda_transposed_row(s.rows);
     at.dz_t = at.stride;
     at.dr_t = at.dz_t + (size_t)s.GH * row;
@@ -166,13 +174,16 @@ void sli_cuda_narrow(sli_queue *, cudaStream_t, sl_dtype math, void *to, const f
 }
 
 void sli_cuda_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *p) {
+    const int64_t pieces = p->pieces > 1 ? p->pieces : 1, each = p->k / pieces;
+    if (p->k % pieces != 0 || (pieces > 1 && (p->beta != 0.0f || p->bias))) complain("a product in pieces as there is none");
+    for (int64_t piece = 0; piece < pieces; piece++)
     for (int64_t m = 0; m < p->m; m++)
         for (int64_t n = 0; n < p->n; n++) {
             float sum = 0;
-            for (int64_t k = 0; k < p->k; k++)
+            for (int64_t k = piece * each; k < (piece + 1) * each; k++)
                 sum += operand(p->math, p->a.data, p->a.transposed ? k * p->a.row + m : m * p->a.row + k) *
                        operand(p->math, p->b.data, p->b.transposed ? n * p->b.row + k : k * p->b.row + n);
-            float *d = static_cast<float *>(p->d) + m * p->d_row + n;
+            float *d = static_cast<float *>(p->d) + piece * p->d_apart + m * p->d_row + n;
             *d = (p->beta != 0.0f ? *d + sum : sum) + (p->bias ? p->bias[n] : 0.0f);
         }
 }
@@ -239,7 +250,8 @@ results compute(const sli_problem &p, int chunk, float before, bool fresh) {
     sli_booking booking;
     row->book(&p, &world.caps, chunk, &booking);
     memory saved(booking.saved), packed(booking.packed), forward(booking.scratch_forward),
-        backward(world.transposes ? backward_layout(&p, &world.caps, chunk, chunk).total : booking.scratch_backward);
+        backward(world.transposes || world.pieces > 0 ? backward_layout(&p, &world.caps, chunk, chunk).total
+                                                      : booking.scratch_backward);
     sli_scalars scalars = {};
     scalars.seed = 11;
     sli_call call = {};
@@ -330,23 +342,61 @@ const char *const transposed_trials[] = {
     "rnn:b65_t4_i8_h5_tf32_train",
 };
 
-std::string run_trial(const char *text, bool transposes, uint64_t seed) {
-    enum { CHUNK = 3 };
-    sli_problem p;
+/* Gates are a multiple of four: so many pieces have each the same part of k. */
+const char *const pieces_trials[] = {
+    "lstm:b5_t8_i3_h6_train",
+    "lstm:b3_t7_i3_h9_bi_train+lengths+peephole+rdrop=0.3+zoneout_c=0.2+zoneout_h=0.2",
+    "lstm:b4_t7_i5_h7_p3_train+lengths+peephole+reverse",
+    "lstm:b66_t4_i3_h8_tf32_train",
+    "gru:b3_t7_i3_h8_bi_train+bias=single+lengths+maskout=repeat+rdrop=0.3+zoneout_h=0.2",
+    "rnn:b5_t8_i3_h8_train+act=softsign+reverse",
+};
+
+/* Within rounding. */
+void close(const results &a, const results &b) {
+    for (size_t k = 0; k < a.values.size() && world.wrong.empty(); k++)
+        for (size_t i = 0; i < a.values[k].size(); i++) {
+            const float x = a.values[k][i], y = b.values[k][i];
+            if (!(fabsf(x - y) <= 1e-5f * (1 + fabsf(y))))
+                complain(a.names[k] + " " + std::to_string(i) + " is " + std::to_string(x) + ", not " +
+                         std::to_string(y));
+        }
+}
+
+bool enter(const char *text, uint64_t seed, sli_problem *p) {
     world = bench();
     world.seed = seed;
     world.caps.kind = SLI_DEVICE_CUDA;
     world.caps.compute_capability = 80;
     world.caps.multiprocessors = 108;
     world.caps.l2_bytes = 40 << 20;
-    if (sli_problem_parse(text, &p) != SL_OK) return sl_error_detail();
-    if (sli_step_fused(&p, false) || sli_step_fused(&p, true)) return "steps are fused: not what is tested here";
+    if (sli_problem_parse(text, p) != SL_OK)
+        complain(sl_error_detail());
+    else if (sli_step_fused(p, false) || sli_step_fused(p, true))
+        complain("steps are fused: not what is tested here");
+    return world.wrong.empty();
+}
+
+enum { CHUNK = 3 };
+
+std::string run_trial(const char *text, bool transposes, uint64_t seed) {
+    sli_problem p;
+    if (!enter(text, seed, &p)) return world.wrong;
     const results kept = compute(p, CHUNK, 0.25f, false), added = compute(p, CHUNK, 0, false);
     same(compute(p, CHUNK, NAN, true), added, true);
     world.transposes = transposes;
     p.recompute = !transposes;
     same(compute(p, CHUNK, 0.25f, false), kept, false);
     same(compute(p, CHUNK, NAN, true), added, true);
+    return world.wrong;
+}
+
+std::string run_pieces(const char *text, uint64_t seed) {
+    sli_problem p;
+    if (!enter(text, seed, &p)) return world.wrong;
+    const results whole = compute(p, CHUNK, 0.25f, false);
+    for (world.pieces = 2; world.pieces <= SLI_CUDA_MOST_PIECES; world.pieces *= 2)
+        close(compute(p, CHUNK, 0.25f, false), whole);
     return world.wrong;
 }
 
@@ -362,6 +412,13 @@ EMULATE_CASE("recompute: gates of cuda:step computed again give the same bits") 
 EMULATE_CASE("recompute: sums over time from transposed copies have the same bits") {
     for (const char *text : transposed_trials) {
         const std::string wrong = run_trial(text, true, seed);
+        if (!wrong.empty()) return emulate_say("%s: %s", text, wrong.c_str());
+    }
+    return "";
+}
+EMULATE_CASE("recompute: cells add the pieces of a product that is cut along k") {
+    for (const char *text : pieces_trials) {
+        const std::string wrong = run_pieces(text, seed);
         if (!wrong.empty()) return emulate_say("%s: %s", text, wrong.c_str());
     }
     return "";

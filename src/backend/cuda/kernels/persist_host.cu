@@ -382,7 +382,7 @@ static void backward(const sli_call *call, sli_persist_kind kind) {
         backward_span(&p, first, end, gradients);
     }
     for (int d = 0; d < p.directions; d++)
-        sli_step_finish(&p.ways[d], gradients[d].pw, gradients[d].dp, gradients[d].dc);
+        sli_step_finish(&p.ways[d], gradients[d].pw, {gradients[d].dp, 0, 1}, gradients[d].dc);
 }
 
 /* --------------------------------------------------------------------------------------------------------- pack -- */

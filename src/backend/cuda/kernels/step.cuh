@@ -29,6 +29,13 @@ typedef struct step_common {
     uint64_t first_row; /* absolute step * B: element row of the masks */
 } step_common;
 
+/* [B][hs] as `pieces` sums along k, each `apart` elements from the one before, to be added in this order; data NULL: zeros. */
+typedef struct step_sums {
+    const float *data;
+    int64_t apart;
+    int pieces;
+} step_sums;
+
 typedef struct step_forward_args {
     step_common k;
     float *u;            /* [B][us] W x + b in, gates out */
@@ -60,15 +67,12 @@ typedef struct step_backward_args {
     const float *dy; /* [B][dy_row] */
     int64_t dy_row;
     const float *pw_from; /* [B][O]: dh = pw + d dp + dy */
-    const float *dp;      /* [B][hs] */
+    step_sums dp;         /* [B][hs]; in fused steps of one piece */
     const float *dm;      /* [B][ms]: with a projection dm; with reset before e = R_n^T ds_n */
     const float *dc_from; /* [B][H] */
     float *dc_to;         /* = */
     float *pw_to;         /* = (second stage of reset before: +=) */
     void *dz, *dr;        /* = operand [B][zs] */
-    float *dz_sum;        /* = [B][us], += where sums_add */
-    float *dn_sum;        /* = [B][H] likewise */
-    bool sums_add;
     float *dpeep;         /* = [B][3 H] */
     void *dq;             /* = operand [B][hs] */
     void *operand_m;      /* = operand [B][ms] m, or [B][hs] r d h' */
@@ -175,14 +179,16 @@ void sli_step_masks(const step_way *way);
 /* The entering states into their slot; without any step also into the leaving tensors. */
 void sli_step_begin(const step_way *way);
 /* d h0 and d c0 = or += */
-void sli_step_finish(const step_way *way, const float *pw, const float *dp, const float *dc);
+void sli_step_finish(const step_way *way, const float *pw, step_sums dp, const float *dc);
 /* to operand [rows_to][stride] = from float [rows][columns], zeros beyond. */
 void sli_step_rows(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *to, int64_t stride, int64_t rows_to,
                    const float *from, int64_t rows, int64_t columns);
 /* Of parameters k0 and, unless it is negative, k1: [columns] of d_param from element `first` on +=, or = where fresh, column sums of
- * from [rows][stride]. Either may be NULL. */
+ * from [rows][stride]. Either may be NULL. The second: of operands, 16-bit ones from an even column of an even stride on. */
 void sli_step_columns(const step_way *way, int k0, int k1, int64_t first, const float *from, int64_t stride,
                       int64_t rows, int64_t columns);
+void sli_step_operand_columns(const step_way *way, int k0, int k1, int64_t first, const void *from, int64_t stride,
+                              int64_t rows, int64_t columns);
 
 /* Whether all 16-byte accesses of a plain cell are aligned. */
 static inline bool sli_step_aligned(const void *pointer) {

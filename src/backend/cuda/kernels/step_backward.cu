@@ -5,7 +5,8 @@
 
 /* The gradient that a step begins with: what the leaving states' gradients are, then what the step after it left. */
 typedef struct step_gradient {
-    const float *pw, *dp, *dc;
+    const float *pw, *dc;
+    step_sums dp;
     const void *dr; /* fused steps: dp is still to be multiplied from this */
 } step_gradient;
 
@@ -20,8 +21,7 @@ static void *work_operand(const step_way *way, size_t offset, int t, int64_t row
 static step_backward_args args_at(const step_way *way, int t, const step_gradient *g) {
     const sli_step_shape *s = &way->s;
     const sli_step_scratch *at = &way->scratch;
-    const int from = sli_step_entering(way, t), sums = way->fused ? t : way->c0;
-    const bool bias = way->call->problem.bias != SL_BIAS_NONE;
+    const int from = sli_step_entering(way, t);
     step_backward_args a = {};
     a.k = sli_step_common_at(way, t);
     a.gates = sli_step_gates(way, t);
@@ -31,8 +31,6 @@ static step_backward_args args_at(const step_way *way, int t, const step_gradien
     a.pw_from = g->pw;
     a.dp = g->dp;
     a.dz = work_operand(way, at->dz, t, s->zs);
-    if (s->narrow && bias) a.dz_sum = work_floats(way, at->dz_sum, sums, s->us);
-    a.sums_add = !way->fused && t != sli_step_at(way, way->c1 - way->c0 - 1);
     if (s->pointwise) a.pw_to = (float *)(way->work + at->pw);
     if (s->lstm) {
         a.c_from = sli_step_cell(way, from);
@@ -44,7 +42,6 @@ static step_backward_args args_at(const step_way *way, int t, const step_gradien
     if (s->gru && !s->before) {
         a.sn = sli_step_sn(way, t);
         a.dr = work_operand(way, at->dr, t, s->zs);
-        if (s->narrow && bias) a.dn_sum = work_floats(way, at->dn_sum, sums, s->H);
     }
     if (s->project) {
         a.dq = work_operand(way, at->dq, t, s->hs);
@@ -56,15 +53,18 @@ static step_backward_args args_at(const step_way *way, int t, const step_gradien
 }
 
 /* The products of a step give whole padded rows: fast kernels want them, and the weights' padding is zeros. */
-/* dp[B][hs] = dr R over gates [0, gates); all of them: over the padded row. */
-static void recurrent_product(const step_way *way, const void *dr) {
+/* dp[B][hs] = dr R over gates [0, gates); all of them: over the padded row. Cut in pieces, which the cells add. */
+static step_sums recurrent_product(const step_way *way, const void *dr) {
     const sli_step_shape *s = &way->s;
     sli_cuda_product product = sli_step_product(way, s->B, s->hs, s->before ? 2 * s->H : s->zs);
     product.a = sli_step_matrix(dr, s->zs, false);
     product.b = sli_step_matrix(sli_step_recurrent(way), s->hs, false);
     product.d = (float *)(way->work + way->scratch.dp);
     product.d_row = s->hs;
+    product.pieces = way->scratch.dp_pieces;
+    product.d_apart = s->B * s->hs;
     sli_cuda_multiply(way->queue, way->stream, &product);
+    return {product.d, product.d_apart, product.pieces};
 }
 
 /* Reset before: e[B][ms] = dz_n R_n; ms = hs without a projection */
@@ -98,7 +98,7 @@ static void fused_step(const step_way *way, const step_backward_args *a, bool la
     g->dr = a->dr ? a->dr : a->dz;
     if (!last) return;
     sli_step_fused_backward(way, a, g->dr, dp, true);
-    g->dp = dp;
+    g->dp = {dp, 0, 1};
     g->dr = NULL;
 }
 
@@ -111,7 +111,7 @@ static void backward_step(const step_way *way, int t, step_gradient *g) {
     }
     const bool recomputed =
         s->recompute && t == sli_step_at(way, way->c1 - way->c0 - 1); /* gates, by the launch before */
-    const bool after_product = g->dp != NULL && !recomputed;
+    const bool after_product = g->dp.data != NULL && !recomputed;
     if (s->lstm) {
         if (s->project) {
             sli_step_project_backward(way, &a, after_product);
@@ -127,9 +127,8 @@ static void backward_step(const step_way *way, int t, step_gradient *g) {
     } else {
         sli_step_rnn_backward(way, &a, after_product);
     }
-    recurrent_product(way, a.dr ? a.dr : a.dz);
+    g->dp = recurrent_product(way, a.dr ? a.dr : a.dz);
     g->pw = a.pw_to;
-    g->dp = (const float *)(way->work + way->scratch.dp);
     g->dc = a.dc_to;
 }
 
@@ -233,18 +232,15 @@ void sli_step_add_recurrent(const step_way *way) {
 
 static void add_biases(const step_way *way) {
     const sli_step_shape *s = &way->s;
-    /* Cells have added up what is rounded of a chunk's steps, but in fused steps. */
-    const int64_t rows = s->narrow && !way->fused ? s->B : rows_of(way), stride = s->narrow ? s->us : s->zs;
-    const float *dz = (const float *)(way->work + (s->narrow ? way->scratch.dz_sum : way->scratch.dz));
+    const int64_t rows = rows_of(way), n = 2 * s->H;
+    const char *dz = way->work + way->scratch.dz, *dr = way->work + way->scratch.dr;
     if (!s->gru || s->before) {
-        sli_step_columns(way, SLI_RNN_BIAS, SLI_RNN_RECURRENT_BIAS, 0, dz, stride, rows, s->GH);
+        sli_step_operand_columns(way, SLI_RNN_BIAS, SLI_RNN_RECURRENT_BIAS, 0, dz, s->zs, rows, s->GH);
         return;
     }
-    sli_step_columns(way, SLI_RNN_BIAS, SLI_RNN_RECURRENT_BIAS, 0, dz, stride, rows, 2 * s->H);
-    sli_step_columns(way, SLI_RNN_BIAS, -1, 2 * s->H, dz + 2 * s->H, stride, rows, s->H);
-    const float *dn = s->narrow ? (const float *)(way->work + way->scratch.dn_sum)
-                                : (const float *)(way->work + way->scratch.dr) + 2 * s->H;
-    sli_step_columns(way, SLI_RNN_RECURRENT_BIAS, -1, 2 * s->H, dn, s->narrow ? s->H : s->zs, rows, s->H);
+    sli_step_operand_columns(way, SLI_RNN_BIAS, SLI_RNN_RECURRENT_BIAS, 0, dz, s->zs, rows, n);
+    sli_step_operand_columns(way, SLI_RNN_BIAS, -1, n, sli_step_offset(way, dz, n), s->zs, rows, s->H);
+    sli_step_operand_columns(way, SLI_RNN_RECURRENT_BIAS, -1, n, sli_step_offset(way, dr, n), s->zs, rows, s->H);
 }
 
 static void add_parameters(const step_way *way) {
@@ -311,7 +307,7 @@ extern "C" void sli_gpu_step_backward(const sli_call *call) {
         sli_step_masks(&ways[d]);
         if (ways[d].chunks == 0) sli_step_zero_fresh(&ways[d]);
         gradients[d].pw = (const float *)call->d_out[SLI_RNN_STATE_OUT(ways[d].part, 0)];
-        gradients[d].dp = NULL;
+        gradients[d].dp = {NULL, 0, 0};
         gradients[d].dr = NULL;
         gradients[d].dc = ways[d].s.lstm ? (const float *)call->d_out[SLI_RNN_STATE_OUT(ways[d].part, 1)] : NULL;
     }

@@ -153,7 +153,8 @@ void sli_step_begin(const step_way *way) {
 
 typedef struct finish_args {
     float *d_h0, *d_c0;                 /* [B][O], [B][H] */
-    const float *pw, *dp, *factor, *dc; /* [B][O], dp [B][hs], [B][O], [B][H]; NULL = 0 (factor: 1) */
+    const float *pw, *factor, *dc; /* [B][O], [B][O], [B][H]; NULL = 0 (factor: 1) */
+    step_sums dp;
     int64_t hs;
     int B, H, O;
     bool add_h, add_c;
@@ -165,8 +166,9 @@ static __global__ void __launch_bounds__(STEP_THREADS) step_finish(const __grid_
     for (int row = step_row(); row < a.B; row += step_row_stride()) {
         if (a.d_h0 && j < a.O) {
             const size_t at = (size_t)row * a.O + j;
-            const float dh =
-                step_join(a.pw ? a.pw[at] : 0.0f, a.factor, at, a.dp ? a.dp[(size_t)row * a.hs + j] : 0.0f);
+            float dp[1];
+            step_load_sums<1>(dp, a.dp, (size_t)row * a.hs + j);
+            const float dh = step_join(a.pw ? a.pw[at] : 0.0f, a.factor, at, dp[0]);
             a.d_h0[at] = a.add_h ? a.d_h0[at] + dh : dh;
         }
         if (a.d_c0 && j < a.H) {
@@ -177,7 +179,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) step_finish(const __grid_
     }
 }
 
-void sli_step_finish(const step_way *way, const float *pw, const float *dp, const float *dc) {
+void sli_step_finish(const step_way *way, const float *pw, step_sums dp, const float *dc) {
     const sli_call *call = way->call;
     const int h = SLI_RNN_STATE_IN(way->part, 0), c = SLI_RNN_STATE_IN(way->part, 1);
     finish_args a = {};
@@ -257,7 +259,8 @@ void sli_step_rows(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *t
 enum { COLUMN_X = 32, COLUMN_Y = 8 };
 
 typedef struct columns_args {
-    const float *from; /* [rows][stride] */
+    const void *from; /* [rows][stride], float or 16-bit operands */
+    sl_dtype math;    /* of those */
     float *partial;    /* [slices][columns] */
     float *to0, *to1;  /* = or += [columns], or NULL */
     bool add0, add1;
@@ -270,25 +273,40 @@ static __device__ void columns_give(const columns_args &a, int64_t column, float
     if (a.to1) a.to1[column] = a.add1 ? a.to1[column] + sum : sum;
 }
 
+/* EACH columns from `at` on: a float, or two operands. */
+template <int EACH>
+static __device__ __forceinline__ void columns_add(const columns_args &a, int64_t at, float (&sum)[EACH]) {
+    if constexpr (EACH == 1) {
+        sum[0] += static_cast<const float *>(a.from)[at];
+    } else {
+        const uint32_t two = *reinterpret_cast<const uint32_t *>(static_cast<const uint16_t *>(a.from) + at);
+        sum[0] += step_wide(a.math, two & 0xffffu);
+        sum[1] += step_wide(a.math, two >> 16);
+    }
+}
+
 /* partial[slice][column] = sum of the slice's rows: thread y takes rows y, y + 8, ..., then the eight sums in order. A single
  * slice is the total. */
+template <int EACH>
 static __global__ void __launch_bounds__(COLUMN_X *COLUMN_Y) columns_partial(const __grid_constant__ columns_args a) {
-    __shared__ float sums[COLUMN_Y][COLUMN_X];
-    const int64_t column = (int64_t)blockIdx.x * COLUMN_X + threadIdx.x;
+    __shared__ float sums[COLUMN_Y][COLUMN_X * EACH];
+    const int64_t column = ((int64_t)blockIdx.x * COLUMN_X + threadIdx.x) * EACH;
     for (int64_t slice = blockIdx.y; slice < a.slices; slice += gridDim.y) {
         const int64_t first = slice * SLI_STEP_SLICE,
                       end = first + SLI_STEP_SLICE < a.rows ? first + SLI_STEP_SLICE : a.rows;
-        float sum = 0.0f;
+        float sum[EACH] = {};
         if (column < a.columns)
-            for (int64_t row = first + threadIdx.y; row < end; row += COLUMN_Y) sum += a.from[row * a.stride + column];
-        sums[threadIdx.y][threadIdx.x] = sum;
+            for (int64_t row = first + threadIdx.y; row < end; row += COLUMN_Y)
+                columns_add<EACH>(a, row * a.stride + column, sum);
+        for (int e = 0; e < EACH; e++) sums[threadIdx.y][threadIdx.x * EACH + e] = sum[e];
         __syncthreads();
-        if (threadIdx.y == 0 && column < a.columns) {
-            for (int y = 1; y < COLUMN_Y; y++) sum += sums[y][threadIdx.x];
+        for (int e = 0; e < EACH; e++) {
+            if (threadIdx.y > 0 || column + e >= a.columns) continue;
+            for (int y = 1; y < COLUMN_Y; y++) sum[e] += sums[y][threadIdx.x * EACH + e];
             if (a.slices == 1)
-                columns_give(a, column, sum);
+                columns_give(a, column + e, sum[e]);
             else
-                a.partial[slice * a.columns + column] = sum;
+                a.partial[slice * a.columns + column + e] = sum[e];
         }
         __syncthreads();
     }
@@ -307,8 +325,8 @@ static float *column_gradients(const step_way *way, int k, int64_t first) {
     return to ? to + first : NULL;
 }
 
-void sli_step_columns(const step_way *way, int k0, int k1, int64_t first, const float *from, int64_t stride,
-                      int64_t rows, int64_t columns) {
+static void sum_columns(const step_way *way, int k0, int k1, int64_t first, const void *from, int64_t stride,
+                        int64_t rows, int64_t columns, int each) {
     columns_args a = {};
     a.to0 = column_gradients(way, k0, first);
     a.to1 = column_gradients(way, k1, first);
@@ -316,15 +334,28 @@ void sli_step_columns(const step_way *way, int k0, int k1, int64_t first, const 
     a.add0 = sli_step_adds(way, k0);
     a.add1 = k1 >= 0 && sli_step_adds(way, k1);
     a.from = from;
+    a.math = way->common.math;
     a.partial = (float *)(way->work + way->scratch.columns);
     a.stride = stride;
     a.rows = rows;
     a.columns = columns;
     a.slices = sli_step_slices(rows);
-    const sli_step_grid partial = {(unsigned)((columns + COLUMN_X - 1) / COLUMN_X),
+    const int64_t across = COLUMN_X * each;
+    const sli_step_grid partial = {(unsigned)((columns + across - 1) / across),
                                    (unsigned)(a.slices < 65535 ? a.slices : 65535), COLUMN_X, COLUMN_Y};
-    sli_step_launch(way, columns_partial, &partial, &a, false, "launch of column sums");
+    sli_step_launch(way, each == 1 ? columns_partial<1> : columns_partial<2>, &partial, &a, false,
+                    "launch of column sums");
     if (a.slices == 1) return;
     const sli_step_grid total = {(unsigned)((columns + STEP_THREADS - 1) / STEP_THREADS), 1, STEP_THREADS, 1};
     sli_step_launch(way, columns_total, &total, &a, false, "launch of column totals");
+}
+
+void sli_step_columns(const step_way *way, int k0, int k1, int64_t first, const float *from, int64_t stride,
+                      int64_t rows, int64_t columns) {
+    sum_columns(way, k0, k1, first, from, stride, rows, columns, 1);
+}
+
+void sli_step_operand_columns(const step_way *way, int k0, int k1, int64_t first, const void *from, int64_t stride,
+                              int64_t rows, int64_t columns) {
+    sum_columns(way, k0, k1, first, from, stride, rows, columns, way->s.narrow ? 2 : 1);
 }

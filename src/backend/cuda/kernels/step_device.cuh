@@ -55,6 +55,22 @@ static __device__ __forceinline__ void step_load_or_zero(float (&to)[V], const f
     }
 }
 
+/* All pieces are asked for before the first is added. */
+template <int V>
+static __device__ __forceinline__ void step_load_sums(float (&to)[V], const step_sums &from, size_t at) {
+    float more[SLI_CUDA_MOST_PIECES - 1][V];
+    step_load_or_zero<V>(to, from.data, at);
+#pragma unroll
+    for (int p = 1; p < SLI_CUDA_MOST_PIECES; p++)
+        if (p < from.pieces) step_load<V>(more[p - 1], from.data + p * from.apart + at);
+#pragma unroll
+    for (int p = 1; p < SLI_CUDA_MOST_PIECES; p++)
+        if (p < from.pieces) {
+#pragma unroll
+            for (int k = 0; k < V; k++) to[k] += more[p - 1][k];
+        }
+}
+
 template <int V> static __device__ __forceinline__ void step_store(float *to, const float (&from)[V]) {
     if constexpr (V == 4) {
         *reinterpret_cast<float4 *>(to) = make_float4(from[0], from[1], from[2], from[3]);
@@ -62,15 +78,6 @@ template <int V> static __device__ __forceinline__ void step_store(float *to, co
 #pragma unroll
         for (int k = 0; k < V; k++) to[k] = from[k];
     }
-}
-
-/* to = a + b */
-template <int V>
-static __device__ __forceinline__ void step_store_sum(float *to, const float (&a)[V], const float (&b)[V]) {
-    float sum[V];
-#pragma unroll
-    for (int k = 0; k < V; k++) sum[k] = a[k] + b[k];
-    step_store<V>(to, sum);
 }
 
 /* Operands are 16-bit; else float. */
@@ -81,6 +88,11 @@ static __device__ __forceinline__ bool step_is_narrow(sl_dtype math) {
 static __device__ __forceinline__ uint32_t step_bits16(sl_dtype math, float x) {
     if (math == SL_BF16) return __bfloat16_as_ushort(__float2bfloat16_rn(x));
     return __half_as_ushort(__float2half_rn(x));
+}
+
+static __device__ __forceinline__ float step_wide(sl_dtype math, uint32_t bits) {
+    if (math == SL_BF16) return __uint_as_float(bits << 16);
+    return __half2float(__ushort_as_half((uint16_t)bits));
 }
 
 /* to[at ...] = from, rounded to the operand type. */
@@ -163,7 +175,7 @@ static __device__ __forceinline__ void step_dh_late(const step_backward_args &a,
                                                     const float (&dy)[V]) {
     const size_t at = (size_t)row * a.k.O + j;
     float dp[V];
-    step_load_or_zero<V>(dp, a.dp, (size_t)row * a.k.hs + j);
+    step_load_sums<V>(dp, a.dp, (size_t)row * a.k.hs + j);
 #pragma unroll
     for (int n = 0; n < V; n++) dh[n] = step_join(dh[n], a.k.factor, at + n, dp[n]) + dy[n];
 }

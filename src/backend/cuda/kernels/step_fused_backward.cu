@@ -121,10 +121,6 @@ template <bool PLAIN> struct fused_lstm_backward {
         put_gradients(a, a.dz, row, j, dz);
         a.dc_to[state] = r.dc_prev;
         if (!PLAIN && a.pw_to) a.pw_to[state] = r.dh_prev;
-        if (a.dz_sum) {
-#pragma unroll
-            for (int k = 0; k < 4; k++) a.dz_sum[(size_t)row * a.k.us + (size_t)k * H + j] = dz[k];
-        }
         if (!PLAIN && a.dpeep) {
             float *peep = a.dpeep + (size_t)row * 3 * H + j;
             peep[0] = r.dz.i * c;
@@ -157,11 +153,6 @@ template <bool PLAIN> struct fused_gru_backward {
         put_gradients(a, a.dr, row, j, dr);
         put_gradients(a, a.dz, row, j, dz);
         a.pw_to[state] = r.dh_prev;
-        if (a.dz_sum) {
-#pragma unroll
-            for (int k = 0; k < 3; k++) a.dz_sum[(size_t)row * a.k.us + (size_t)k * H + j] = dz[k];
-        }
-        if (a.dn_sum) a.dn_sum[state] = r.ds_n;
     }
 };
 
@@ -181,7 +172,6 @@ template <bool PLAIN> struct fused_rnn_backward {
         const float dz[1] = {r.dz};
         put_gradients(a, a.dz, row, j, dz);
         if (!PLAIN && a.pw_to) a.pw_to[(size_t)row * a.k.H + j] = r.dh_prev;
-        if (a.dz_sum) a.dz_sum[(size_t)row * a.k.us + j] = r.dz;
     }
 };
 
@@ -211,7 +201,7 @@ static __global__ void __launch_bounds__(UNITS *FUSED_ROWS)
     if (step) {
         if (a.pw_from) pw = a.pw_from[state];
         if (a.dc_from) dc = a.dc_from[state];
-        if (a.dp && !f.dr) dp = a.dp[(size_t)row * a.k.hs + j];
+        if (a.dp.data && !f.dr) dp = a.dp.data[(size_t)row * a.k.hs + j];
     }
     if (f.dr) {
         const fused_rows rows = {f.dr, a.k.zs, first_row, min(a.k.B - first_row, (int)FUSED_ROWS), f.count};

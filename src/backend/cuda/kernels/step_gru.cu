@@ -67,13 +67,9 @@ static __global__ void __launch_bounds__(STEP_THREADS) gru_backward(const __grid
     for (int row = step_row(); row < a.k.B; row += step_row_stride()) {
         const size_t at = (size_t)row * a.k.us + j, state = (size_t)row * H + j, to = (size_t)row * a.k.zs;
         const unsigned flags = step_flags_of(a.k, row);
-        float g[3][V], sum[3][V], sum_n[V], sn[V], h[V], dh[V], dy[V], ds[V];
+        float g[3][V], sn[V], h[V], dh[V], dy[V], ds[V];
 #pragma unroll
-        for (int k = 0; k < 3; k++) {
-            step_load<V>(g[k], a.gates + at + (size_t)k * H);
-            step_load_or_zero<V>(sum[k], a.sums_add ? a.dz_sum : nullptr, at + (size_t)k * H);
-        }
-        step_load_or_zero<V>(sum_n, a.sums_add ? a.dn_sum : nullptr, state);
+        for (int k = 0; k < 3; k++) step_load<V>(g[k], a.gates + at + (size_t)k * H);
         step_load_or_zero<V>(sn, a.sn, state);
         step_load<V>(h, a.h_from + (size_t)row * a.h_from_row + j);
         step_dh_early<V>(a, row, j, flags, dh, dy);
@@ -96,9 +92,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) gru_backward(const __grid
             if (k == 0 && before) continue;
             step_operand<V>(a.k.math, a.dz, to + (size_t)k * H + j, g[k]);
             if (a.dr) step_operand<V>(a.k.math, a.dr, to + (size_t)k * H + j, k == 2 ? ds : g[k]);
-            if (a.dz_sum) step_store_sum<V>(a.dz_sum + at + (size_t)k * H, sum[k], g[k]);
         }
-        if (a.dn_sum) step_store_sum<V>(a.dn_sum + state, sum_n, ds);
         if (j + V >= H) {
             step_operand_tail(a.k.math, step_operand_row(a.k.math, a.dz, to), 3 * (int64_t)H, a.k.zs);
             if (a.dr) step_operand_tail(a.k.math, step_operand_row(a.k.math, a.dr, to), 3 * (int64_t)H, a.k.zs);
@@ -121,7 +115,6 @@ static __global__ void __launch_bounds__(STEP_THREADS)
         const float dz[1] = {result.dz_r}, reset[1] = {r * dropped};
         a.pw_to[state] += d * result.d_dropped;
         step_operand<1>(a.k.math, a.dz, (size_t)row * a.k.zs + j, dz);
-        if (a.dz_sum) a.dz_sum[at] = a.sums_add ? a.dz_sum[at] + dz[0] : dz[0];
         step_operand<1>(a.k.math, a.operand_m, operand_at + j, reset);
         if (j + 1 >= H) step_operand_tail(a.k.math, step_operand_row(a.k.math, a.operand_m, operand_at), H, a.k.hs);
     }

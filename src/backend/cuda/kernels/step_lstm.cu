@@ -76,12 +76,9 @@ static __global__ void __launch_bounds__(STEP_THREADS) lstm_backward(const __gri
     for (int row = step_row(); row < a.k.B; row += step_row_stride()) {
         const size_t at = (size_t)row * a.k.us + j, state = (size_t)row * H + j, to = (size_t)row * a.k.zs + j;
         const unsigned flags = step_flags_of(a.k, row);
-        float g[4][V], sum[4][V], c[V], v[V], dc[V], dh[V], dy[V], pw[V], m[V];
+        float g[4][V], c[V], v[V], dc[V], dh[V], dy[V], pw[V], m[V];
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-            step_load<V>(g[k], a.gates + at + (size_t)k * H);
-            step_load_or_zero<V>(sum[k], a.sums_add ? a.dz_sum : nullptr, at + (size_t)k * H);
-        }
+        for (int k = 0; k < 4; k++) step_load<V>(g[k], a.gates + at + (size_t)k * H);
         step_load<V>(c, a.c_from + state);
         step_load<V>(v, a.v + state);
         step_load_or_zero<V>(dc, a.dc_from, state);
@@ -112,10 +109,6 @@ static __global__ void __launch_bounds__(STEP_THREADS) lstm_backward(const __gri
         }
 #pragma unroll
         for (int k = 0; k < 4; k++) step_operand<V>(a.k.math, a.dz, to + (size_t)k * H, g[k]);
-        if (a.dz_sum) {
-#pragma unroll
-            for (int k = 0; k < 4; k++) step_store_sum<V>(a.dz_sum + at + (size_t)k * H, sum[k], g[k]);
-        }
         if (j + V >= H)
             step_operand_tail(a.k.math, step_operand_row(a.k.math, a.dz, (size_t)row * a.k.zs), 4 * (int64_t)H, a.k.zs);
         step_store<V>(a.dc_to + state, dc);

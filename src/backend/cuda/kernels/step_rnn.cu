@@ -32,9 +32,8 @@ static __global__ void __launch_bounds__(STEP_THREADS) rnn_backward(const __grid
     for (int row = step_row(); row < a.k.B; row += step_row_stride()) {
         const size_t at = (size_t)row * a.k.us + j, to = (size_t)row * a.k.zs;
         const unsigned flags = step_flags_of(a.k, row);
-        float q[V], dh[V], dy[V], dz[V], sum[V];
+        float q[V], dh[V], dy[V], dz[V];
         step_load<V>(q, a.gates + at);
-        step_load_or_zero<V>(sum, a.sums_add ? a.dz_sum : nullptr, at);
         step_dh_early<V>(a, row, j, flags, dh, dy);
         step_wait();
         step_dh_late<V>(a, row, j, dh, dy);
@@ -46,7 +45,6 @@ static __global__ void __launch_bounds__(STEP_THREADS) rnn_backward(const __grid
             dh[n] = r.dh_prev;
         }
         step_operand<V>(a.k.math, a.dz, to + j, dz);
-        if (a.dz_sum) step_store_sum<V>(a.dz_sum + at, sum, dz);
         if (!PLAIN && a.pw_to) step_store<V>(a.pw_to + (size_t)row * a.k.H + j, dh);
         if (j + V >= a.k.H) step_operand_tail(a.k.math, step_operand_row(a.k.math, a.dz, to), a.k.H, a.k.zs);
     }

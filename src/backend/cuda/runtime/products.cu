@@ -21,6 +21,7 @@ extern "C" {
     X(heuristic, cublasLtMatmulAlgoGetHeuristic)              \
     X(configuration, cublasLtMatmulAlgoConfigGetAttribute)    \
     X(layout_init, cublasLtMatrixLayoutInit_internal)         \
+    X(layout_set, cublasLtMatrixLayoutSetAttribute)           \
     X(desc_init, cublasLtMatmulDescInit_internal)             \
     X(desc_set, cublasLtMatmulDescSetAttribute)               \
     X(preference_init, cublasLtMatmulPreferenceInit_internal) \
@@ -41,7 +42,7 @@ typedef struct product_key {
     uint64_t workspace;
     int32_t math;
     uint8_t a_transposed, b_transposed, add, bias;
-    uint32_t a_align, b_align, d_align, reserved; /* no bytes between members */
+    uint32_t a_align, b_align, d_align, pieces; /* no bytes between members */
 } product_key;
 
 typedef struct choice {
@@ -106,9 +107,19 @@ static bool well(cublasStatus_t status) {
     return status == CUBLAS_STATUS_SUCCESS;
 }
 
+/* Pieces of k are products of a batch, `apart` elements from one to the next. */
 static bool describe_matrix(cublasLtMatrixLayoutOpaque_t *layout, cudaDataType type, int64_t rows, int64_t columns,
-                            int64_t row) {
-    return well(blas.layout_init(layout, sizeof *layout, type, (uint64_t)rows, (uint64_t)columns, row));
+                            int64_t row, uint32_t pieces, int64_t apart) {
+    if (!well(blas.layout_init(layout, sizeof *layout, type, (uint64_t)rows, (uint64_t)columns, row))) return false;
+    const int32_t count = (int32_t)pieces;
+    return pieces < 2 ||
+           (well(blas.layout_set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count)) &&
+            well(blas.layout_set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &apart, sizeof apart)));
+}
+
+/* Elements that are k values in: k is a row's direction, or the rows'. */
+static int64_t along_k(const sli_cuda_matrix *matrix, bool k_in_row, int64_t k) {
+    return k_in_row ? k : k * matrix->row;
 }
 
 static bool describe_operation(cublasLtMatmulDescOpaque_t *operation, const product_key *key, const float *bias) {
@@ -124,13 +135,16 @@ static bool describe_operation(cublasLtMatmulDescOpaque_t *operation, const prod
            well(blas.desc_set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
 }
 
-static bool describe(product_description *d, const product_key *key, const float *bias) {
+static bool describe(product_description *d, const product_key *key, const sli_cuda_product *p) {
     const cudaDataType type = key->math == SL_BF16 ? CUDA_R_16BF : key->math == SL_F16 ? CUDA_R_16F : CUDA_R_32F;
     const bool at = key->a_transposed, bt = key->b_transposed;
-    return describe_operation(&d->operation, key, bias) &&
-           describe_matrix(&d->a, type, bt ? key->k : key->n, bt ? key->n : key->k, key->b_row) &&
-           describe_matrix(&d->b, type, at ? key->m : key->k, at ? key->k : key->m, key->a_row) &&
-           describe_matrix(&d->d, CUDA_R_32F, key->n, key->m, key->d_row);
+    const uint32_t pieces = key->pieces;
+    return describe_operation(&d->operation, key, p->bias) &&
+           describe_matrix(&d->a, type, bt ? key->k : key->n, bt ? key->n : key->k, key->b_row, pieces,
+                           along_k(&p->b, bt, key->k)) &&
+           describe_matrix(&d->b, type, at ? key->m : key->k, at ? key->k : key->m, key->a_row, pieces,
+                           along_k(&p->a, !at, key->k)) &&
+           describe_matrix(&d->d, CUDA_R_32F, key->n, key->m, key->d_row, pieces, p->d_apart);
 }
 
 /* ---------------------------------------------------------------------------------------------------- algorithms -- */
@@ -139,7 +153,8 @@ static void fill_key(product_key *key, const sli_cuda_product *p) {
     const size_t element = sli_cuda_operand_bytes(p->math);
     key->m = p->m;
     key->n = p->n;
-    key->k = p->k;
+    key->pieces = p->pieces > 1 ? (uint32_t)p->pieces : 1;
+    key->k = p->k / key->pieces;
     key->a_row = p->a.row;
     key->b_row = p->b.row;
     key->d_row = p->d_row;
@@ -328,7 +343,7 @@ static bool multiply_blas(sli_queue *queue, cudaStream_t stream, const sli_cuda_
     product_key key;
     fill_key(&key, p);
     product_description d;
-    if (!describe(&d, &key, p->bias)) return false;
+    if (!describe(&d, &key, p)) return false;
     cublasLtMatmulAlgo_t algo;
     if (!choose(index, &key, &d, &algo)) return false;
     const float one = 1.0f, beta = key.add ? 1.0f : 0.0f;
@@ -395,9 +410,28 @@ static void multiply_f32x3(sli_queue *queue, cudaStream_t stream, const sli_cuda
     sli_cuda_multiply(queue, stream, &exact);
 }
 
+static void multiply_pieces(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *p) {
+    if (p->math != SL_F32X3 && multiply_blas(queue, stream, p)) return;
+    const size_t element = sli_cuda_operand_bytes(p->math);
+    sli_cuda_product piece = *p;
+    piece.pieces = 1;
+    piece.k = p->k / p->pieces;
+    for (int i = 0; i < p->pieces; i++) {
+        const int64_t first = i * piece.k;
+        piece.a.data = (const char *)p->a.data + (size_t)along_k(&p->a, !p->a.transposed, first) * element;
+        piece.b.data = (const char *)p->b.data + (size_t)along_k(&p->b, p->b.transposed, first) * element;
+        piece.d = p->d + i * p->d_apart;
+        sli_cuda_multiply(queue, stream, &piece);
+    }
+}
+
 extern "C" void sli_cuda_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *product) {
     if (sli_cuda_failed(queue) || product->m <= 0 || product->n <= 0) return;
     if (product->k <= 0 && product->beta != 0.0f && !product->bias) return;
+    if (product->pieces > 1) {
+        multiply_pieces(queue, stream, product);
+        return;
+    }
     if (sli_few_rows_fit(product)) {
         sli_few_rows_multiply(queue, stream, product);
         return;
