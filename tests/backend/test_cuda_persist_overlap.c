@@ -78,11 +78,11 @@ TEST(cuda_persist_overlap_needs_idle_multiprocessors_chunks_and_work) {
     layer full = layer_of("lstm:b16_t1024_i768_h512_tf32_train", SLI_PERSIST_KIND_GRID, 0);
     full.caps.multiprocessors = sli_persist_ctas(&full.pair.backward);
     CHECK(sli_persist_idle(&full.pair.backward, &full.caps) == 0 && pass_of(&full, true).pieces == 1);
-    layer waves = layer_of("lstm:b16_t1000_i1024_h256_f32_train", SLI_PERSIST_KIND_CLUSTER, 0);
+    layer waves = layer_of("lstm:b16_t1000_i1024_h256_tf32_train", SLI_PERSIST_KIND_CLUSTER, 0);
     CHECK(pass_of(&waves, true).pieces > 1);
     waves.pair.backward.groups = 40;
     CHECK(sli_persist_idle(&waves.pair.backward, &waves.caps) == 0 && pass_of(&waves, true).pieces == 1);
-    const layer one_chunk = layer_of("lstm:b16_t250_i1024_h256_f32_train", SLI_PERSIST_KIND_CLUSTER, 0);
+    const layer one_chunk = layer_of("lstm:b16_t250_i1024_h256_tf32_train", SLI_PERSIST_KIND_CLUSTER, 0);
     CHECK(one_chunk.chunk >= 250 && pass_of(&one_chunk, true).idle > 0 && pass_of(&one_chunk, true).pieces == 1);
     const layer little = layer_of("lstm:b1_t9000_i3_h64_bf16_train", SLI_PERSIST_KIND_CLUSTER, 0);
     CHECK(chunks_of_span(&little) > 1 && pass_of(&little, true).pieces == 1);

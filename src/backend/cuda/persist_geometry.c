@@ -78,13 +78,13 @@ static int tiled_k(const sli_persist_geometry *g) {
 /* Sums of the warps meet in shared memory, unless each warp has whole sums that it sends to their owners itself. */
 static size_t partial_bytes(const sli_persist_geometry *g) {
     if (g->reduce > 1 && g->warps_k == 1) return 0;
-    return sizeof(float) * (size_t)g->warps_k * (size_t)sli_persist_rows(g) * (size_t)tiled_m(g);
+    return sizeof(float) * (size_t)g->warps_k * (size_t)sli_persist_places(g) * (size_t)tiled_m(g);
 }
 
 /* What comes from the cluster in one step. */
 static size_t arriving_bytes(const sli_persist_geometry *g) {
     if (g->reduce == 1) return 0;
-    return sizeof(float) * (size_t)g->reduce * (size_t)sli_persist_rows(g) * (size_t)(g->units * sli_persist_ym(g));
+    return sizeof(float) * (size_t)g->reduce * (size_t)sli_persist_places(g) * (size_t)(g->units * sli_persist_ym(g));
 }
 
 /* Of the cells of one slice, between its turns. */
@@ -94,7 +94,7 @@ static size_t state_bytes(const sli_persist_geometry *g) {
 }
 
 sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
-    const size_t warps = (size_t)sli_persist_warps(g), halves = (size_t)g->halves, rows = (size_t)sli_persist_rows(g);
+    const size_t warps = (size_t)sli_persist_warps(g), halves = (size_t)g->halves, rows = (size_t)sli_persist_places(g);
     const size_t slab = (size_t)g->tiles_m * TILE_BYTES;
     const size_t row = sli_round_up((size_t)tiled_k(g) * (size_t)sli_persist_operand(g->math), 16);
     const bool turns = g->couriers > 0;
@@ -144,7 +144,8 @@ int sli_persist_registers(const sli_persist_geometry *g) {
     const int cells = sli_persist_cells(g), addresses = g->backward ? 62 : 56;
     const bool twice = !ffma && !together && cells > 1 && g->tiles_m * g->tiles_n <= 4; /* persist_two_sums */
     const int kept = (split ? 8 : 4) * g->tiles_m * g->in_registers;
-    const int sums = (ffma ? 8 : 4) * g->tiles_m * g->tiles_n * (twice ? 2 : 1);
+    const int columns = !ffma ? 4 : g->few > 0 ? g->few : 8;
+    const int sums = columns * g->tiles_m * g->tiles_n * (twice ? 2 : 1);
     if (together) return kept + sums + together_registers(g);
     const int rows = ffma ? 24 : (split ? 8 : 4) * g->tiles_n;
     const int passing = 4 * g->tiles_m * (streamed(g) > 0 || g->in_shared > 0 ? 2 : 0);
@@ -544,6 +545,18 @@ static void try_rows(search *s, sli_persist_geometry g) {
         }
 }
 
+/* In f32 a CTA may have fewer rows than 8: products of a small layer are over sooner, of a small batch FFMA multiplies no rows that
+ * are not there. */
+static void try_few_rows(search *s, sli_persist_geometry g) {
+    const int batch = s->problem->batch;
+    if (g.math != SL_F32) return;
+    g.halves = g.tiles_n = 1;
+    for (g.few = 4; g.few >= 1; g.few /= 2) {
+        g.groups = up(batch, g.few);
+        if (waves(&g, s->caps) == 1) try_tiles(s, g);
+    }
+}
+
 /* More slices than two a group, in turns: the larger the batch, the less their exchange is waited for. */
 static void try_turns(search *s, sli_persist_geometry g) {
     const int most = multiprocessors_of(s->caps) / (sli_persist_group(&g) * g.directions);
@@ -569,13 +582,14 @@ static void try_clusters(search *s, sli_persist_geometry g) {
     for (int size = 1; size <= widest_cluster(s->caps); size++) {
         g.units = up(up(s->problem->units, size), multiple) * multiple;
         const int blocks = up(s->problem->units, g.units);
-        /* Alone a block has too many cells: GRU of 64 units in tf32 1.40 us a step, in two blocks 0.69 (2026-11-21). */
-        if (blocks == 1 && s->problem->units > ALONE_UNITS && sli_persist_operand(g.math) == 4) continue;
         if (blocks == before || resident(blocks, multiprocessors_of(s->caps)) < 1) continue;
         before = blocks;
         g.gather = g.backward || blocks == 1 ? SLI_PERSIST_LOCAL : SLI_PERSIST_CLUSTER;
         g.reduce = g.backward ? blocks : 1;
         g.spread = g.backward ? 1 : blocks;
+        try_few_rows(s, g);
+        /* Alone a block has too many cells: GRU of 64 units in tf32 1.40 us a step, in two blocks 0.69 (2026-11-21). */
+        if (blocks == 1 && s->problem->units > ALONE_UNITS && sli_persist_operand(g.math) == 4) continue;
         try_rows(s, g);
     }
 }
@@ -592,6 +606,7 @@ static void try_grids(search *s, sli_persist_geometry g) {
             g.spread = up(units, g.units * g.reduce);
             if (g.spread == before) continue;
             before = g.spread;
+            try_few_rows(s, g);
             try_rows(s, g);
             try_turns(s, g);
         }
@@ -695,11 +710,12 @@ void sli_persist_describe(const sli_persist_geometry *g, char *text, size_t capa
 }
 
 /* Units x P x Q, rows of a CTA in tiles x turns, warps m x k, tiles of weights in registers + shared memory; of turns by couriers
- * chunks x slots x share, + warps of the cells apart. A ring has the room that these leave. */
+ * chunks x slots x share, + warps of the cells apart; f: few rows. A ring has the room that these leave. */
 void sli_persist_name(const sli_persist_geometry *g, char *name, size_t capacity) {
     char turns[40] = "";
     if (g->couriers > 0) snprintf(turns, sizeof turns, ",c%dx%dx%d", g->chunks, g->slots, g->share);
     if (g->apart > 0) snprintf(turns + strlen(turns), sizeof turns - strlen(turns), "+%d", g->apart);
+    if (g->few > 0) snprintf(turns, sizeof turns, ",f%d", g->few);
     snprintf(name, capacity, "u%dx%dx%d,b%dx%d,w%dx%d,r%d+%d%s", g->units, g->reduce, g->spread, g->tiles_n, g->halves,
              g->warps_m, g->warps_k, g->in_registers, g->in_shared, turns);
 }
@@ -717,31 +733,19 @@ void sli_persist_defines(const sli_persist_geometry *g, int form, int options, i
     const struct {
         const char *name;
         int value;
-    } of[] = {{"GATES", g->gates},
-              {"MATH", math_of(g->math)},
-              {"GATHER", (int)g->gather},
-              {"BACKWARD", g->backward},
-              {"UNITS", g->units},
-              {"REDUCE", g->reduce},
-              {"SPREAD", g->spread},
-              {"TILES_N", g->tiles_n},
-              {"HALVES", g->halves},
-              {"COURIERS", g->couriers},
-              {"APART", g->apart},
-              {"SHARE", g->share},
-              {"CHUNKS", g->chunks},
-              {"SLOTS", g->slots},
-              {"WARPS_M", g->warps_m},
-              {"WARPS_K", g->warps_k},
-              {"TILES_M", g->tiles_m},
-              {"TILES_K", g->tiles_k},
-              {"IN_REGISTERS", g->in_registers},
-              {"IN_SHARED", g->in_shared},
-              {"RING", g->ring},
-              {"DIRECTIONS", g->directions},
-              {"FORM", form},
-              {"OPTIONS", options},
-              {"ACT", act},
+    } of[] = {{"GATES", g->gates},           {"MATH", math_of(g->math)},
+              {"GATHER", (int)g->gather},    {"BACKWARD", g->backward},
+              {"UNITS", g->units},           {"REDUCE", g->reduce},
+              {"SPREAD", g->spread},         {"TILES_N", g->tiles_n},
+              {"HALVES", g->halves},         {"FEW", g->few},
+              {"COURIERS", g->couriers},     {"APART", g->apart},
+              {"SHARE", g->share},           {"CHUNKS", g->chunks},
+              {"SLOTS", g->slots},           {"WARPS_M", g->warps_m},
+              {"WARPS_K", g->warps_k},       {"TILES_M", g->tiles_m},
+              {"TILES_K", g->tiles_k},       {"IN_REGISTERS", g->in_registers},
+              {"IN_SHARED", g->in_shared},   {"RING", g->ring},
+              {"DIRECTIONS", g->directions}, {"FORM", form},
+              {"OPTIONS", options},          {"ACT", act},
               {"GATE_ACT", gate_act}};
     size_t length = 0;
     text[0] = '\0';

@@ -37,6 +37,7 @@ typedef struct sli_persist_geometry {
     int units;           /* of a CTA; a multiple of sli_persist_unit_multiple */
     int reduce, spread;  /* P, Q */
     int tiles_n, halves; /* a CTA has halves x tiles_n x 8 rows of the batch; halves are computed in turns */
+    int few; /* 0, or, in f32, 4, 2 or 1: rows of the batch that a CTA has instead of 8 (1, 1 the above): FFMA multiplies what there is */
     /* 0, or warps beside those that compute, for more turns than two: kernels/persist_turns.cuh. There v comes in `chunks` of k
      * into a ring of `slots`, and `share` CTAs of a cluster that gather the same v bring a part each (else 1, 1, 0). `apart`: 0, or
      * warps of their own that compute the cells, beside the next product. */
@@ -83,6 +84,9 @@ static inline int sli_persist_cell_warps(const sli_persist_geometry *g) {
     return g->apart > 0 ? g->apart : sli_persist_warps(g);
 }
 static inline int sli_persist_rows(const sli_persist_geometry *g) { /* of the batch, in one half */
+    return g->few > 0 ? g->few : 8 * g->tiles_n;
+}
+static inline int sli_persist_places(const sli_persist_geometry *g) { /* room for rows, in v and in sums */
     return 8 * g->tiles_n;
 }
 /* CTAs of a cluster, of a group, of a launch. */
@@ -95,19 +99,22 @@ static inline int sli_persist_group(const sli_persist_geometry *g) {
 static inline int sli_persist_ctas(const sli_persist_geometry *g) {
     return sli_persist_group(g) * g->groups * g->directions;
 }
-/* A warp computes cells of 16 units by 2 rows, 8 by 4 or 4 by 8. `units` is a multiple of it. Forward through a cluster sends 16 bytes
+/* A warp computes cells of 32 units by a row, 16 by 2, 8 by 4 or 4 by 8. `units` is a multiple of it. Forward through a cluster sends 16 bytes
  * of neighbouring units at a time. */
 static inline int sli_persist_unit_multiple(sl_dtype math, sli_persist_gather gather, bool backward) {
     return gather == SLI_PERSIST_CLUSTER && !backward && sli_persist_operand(math) == 2 ? 8 : 4;
 }
 static inline int sli_persist_cell_units(const sli_persist_geometry *g) {
     const bool sends = g->gather == SLI_PERSIST_CLUSTER && !g->backward;
-    if (g->gather == SLI_PERSIST_GRID && g->units % 16 == 0) return 16;
-    return g->units % 8 == 0 && (sli_persist_operand(g->math) == 2 || !sends) ? 8 : 4;
+    int units = g->units % 8 == 0 && (sli_persist_operand(g->math) == 2 || !sends) ? 8 : 4;
+    if (g->gather == SLI_PERSIST_GRID && g->units % 16 == 0) units = 16;
+    while (g->few > 0 && units < 32 / g->few && g->units % (2 * units) == 0) units *= 2;
+    return units;
 }
 /* Warp cells of a half: units / cell_units x rows / (32 / cell_units), the most that a warp has of them. */
 static inline int sli_persist_cells(const sli_persist_geometry *g) {
-    const int each = sli_persist_cell_units(g), tiles = g->units / each * (sli_persist_rows(g) / (32 / each));
+    const int each = sli_persist_cell_units(g), high = sli_persist_rows(g) / (32 / each);
+    const int tiles = g->units / each * (high > 0 ? high : 1);
     return (tiles + sli_persist_cell_warps(g) - 1) / sli_persist_cell_warps(g);
 }
 

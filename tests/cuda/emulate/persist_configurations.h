@@ -38,6 +38,21 @@ BACKWARD(s1, G, BF16, GRID, 8, 1, 13, 1, 2, 1, 1, 1, 20, 2, 0)
 FORWARD(s2, L, TF32, GRID, 8, 1, 9, 2, 1, 2, 1, 1, 9, 2, 0, RING, 2)
 BACKWARD(s3, L, BF16, GRID, 8, 2, 5, 1, 2, 1, 2, 1, 5, 0, 0, RING, 1)
 #undef RING
+/* Few rows: of the whole batch a block alone, a cluster, sums over a cluster, a grid; cells of 4, 8, 16 and 32 units. */
+#define FEW -1, -1, -1, 0, 1, 1, 0, 0, 0
+FORWARD(r0, L, F32, LOCAL, 32, 1, 1, 1, 1, 4, 1, 1, 8, 8, 0, FEW, 2)
+FORWARD(r1, G, F32, LOCAL, 32, 1, 1, 1, 1, 3, 2, 1, 4, 2, 2, FEW, 1)
+FORWARD(r2, L, F32, CLUSTER, 8, 1, 3, 1, 1, 1, 2, 1, 3, 3, 0, FEW, 4)
+FORWARD(r3, L, F32, CLUSTER, 16, 1, 2, 1, 1, 2, 1, 1, 8, 8, 0, FEW, 2)
+FORWARD(r4, R, F32, CLUSTER, 4, 1, 5, 1, 1, 1, 2, 1, 3, 3, 0, FEW, 1)
+FORWARD(r5, L, F32, GRID, 16, 2, 2, 1, 1, 4, 1, 1, 8, 8, 0, FEW, 4)
+FORWARD(r6, G, F32, GRID, 4, 1, 5, 1, 1, 1, 2, 1, 3, 3, 0, FEW, 1)
+BACKWARD(r7, L, F32, LOCAL, 32, 1, 1, 1, 1, 1, 4, 1, 8, 8, 0, FEW, 2)
+BACKWARD(r8, L, F32, LOCAL, 8, 3, 1, 1, 1, 1, 2, 1, 4, 4, 0, FEW, 4)
+BACKWARD(r9, G, F32, LOCAL, 16, 2, 1, 1, 1, 1, 1, 1, 12, 12, 0, FEW, 1)
+BACKWARD(r10, L, F32, GRID, 16, 2, 2, 1, 1, 1, 4, 1, 8, 8, 0, FEW, 2)
+BACKWARD(r11, R, F32, GRID, 4, 1, 5, 1, 1, 1, 2, 1, 3, 3, 0, FEW, 4)
+#undef FEW
 /* Many turns; then share, chunks, slots. */
 #define TURNS -1, -1, -1, SLI_PERSIST_COURIERS
 FORWARD(t0, L, BF16, GRID, 8, 1, 3, 1, 3, 2, 4, 1, 1, 1, 0, TURNS, 1, 1, 2)

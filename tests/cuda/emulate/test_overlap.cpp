@@ -382,6 +382,7 @@ void sli_step_columns(const step_way *way, int k0, int k1, int64_t first, const 
     if (columns > way->s.H || way->s.gates == 1) need(from, name_of("sum", way->part, way->c0 / way->chunk), "a bias");
     if (found != world.holds.end()) world.given[reinterpret_cast<uintptr_t>(to[0])].push_back(found->second);
 }
+void sli_step_operand_columns(const step_way *, int, int, int64_t, const void *, int64_t, int64_t, int64_t) {}
 void sli_step_masks(const step_way *) {}
 void sli_step_begin(const step_way *) {}
 void sli_step_finish(const step_way *, const float *, step_sums, const float *) {}

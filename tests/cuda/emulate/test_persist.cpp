@@ -12,7 +12,7 @@ namespace {
 template <int GATES, int MATH, bool BACKWARD, int GATHER, int UNITS, int REDUCE, int SPREAD, int TILES_N, int HALVES,
           int WARPS_M, int WARPS_K, int TILES_M, int TILES_K, int IN_REGISTERS, int IN_SHARED, int OPTIONS = -1,
           int ACT = -1, int GATE_ACT = -1, int COURIERS = 0, int SHARE = 1, int CHUNKS = 1, int SLOTS = 0,
-          int APART = 0, int RING = -1>
+          int APART = 0, int RING = -1, int FEW = 0>
 struct configuration {
     static constexpr int gates = GATES, math = MATH, gather = GATHER, units = UNITS, reduce = REDUCE, spread = SPREAD;
     static constexpr bool backward = BACKWARD;
@@ -22,6 +22,7 @@ struct configuration {
     static constexpr int options = OPTIONS, act = ACT, gate_act = GATE_ACT, couriers = COURIERS;
     static constexpr int share = SHARE, chunks = CHUNKS, slots = SLOTS, apart = APART;
     static constexpr int pairs = (TILES_K - IN_REGISTERS - IN_SHARED + 1) / 2; /* that stream */
+    static constexpr int few = FEW;
     static constexpr int ring = RING >= 0 ? RING : pairs < 8 ? pairs : 8;
 };
 
@@ -37,6 +38,7 @@ template <class C> sli_persist_geometry geometry_of(int groups, int directions) 
     g.spread = C::spread;
     g.tiles_n = C::tiles_n;
     g.halves = C::halves;
+    g.few = C::few;
     g.couriers = C::couriers;
     g.apart = C::apart;
     g.share = C::share;
@@ -190,7 +192,7 @@ template <class C> struct problems {
         add("options", masked);
         persist_problem two = masked;
         two.H = all - S::units > 0 ? all - S::units : all;
-        two.B = rows - 2;
+        two.B = rows > 2 ? rows - 2 : rows;
         two.directions = 2;
         two.reverse = false;
         two.draws = two.dropout = false;
@@ -207,10 +209,10 @@ template <class C> struct problems {
         const char *cell = C::gates == 4 ? "lstm" : C::gates == 3 ? "gru" : "rnn";
         const std::string name =
             emulate_say("persist: %s %s %s %s units=%d P=%d Q=%d NT=%d halves=%d warps=%dx%d tiles=%dx%d in=%d+%d "
-                        "apart=%d share=%d chunks=%d ring=%d: %s",
+                        "apart=%d share=%d chunks=%d ring=%d few=%d: %s",
                         cell, math_names[C::math], C::backward ? "backward" : "forward", gather_names[C::gather],
                         C::units, C::reduce, C::spread, C::tiles_n, C::halves, C::warps_m, C::warps_k, C::tiles_m,
-                        C::tiles_k, C::in_registers, C::in_shared, C::apart, C::share, C::chunks, C::ring, what);
+                        C::tiles_k, C::in_registers, C::in_shared, C::apart, C::share, C::chunks, C::ring, C::few, what);
         const std::shared_ptr<persist_directions> before(new persist_directions);
         emulate_register(name, [p, before](uint64_t seed) { return check<C>(p, seed, before.get()); });
     }

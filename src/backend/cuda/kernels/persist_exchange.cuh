@@ -7,7 +7,7 @@
 /* Offset in shared memory of the rows of v that the half's product number `count` reads. */
 template <class S> PERSIST_FN int persist_v(int half, int count) {
     const int buffer = S::v_buffers == 2 ? count & 1 : 0;
-    return (half * S::v_buffers + buffer) * (S::rows * S::v_bytes);
+    return (half * S::v_buffers + buffer) * (S::places * S::v_bytes);
 }
 
 /* v of slice p in pieces, for the half's product number `count`, in buffers by turns. A row of v is that of the CTAs (0, p), (1, p),
@@ -61,13 +61,14 @@ PERSIST_FN void persist_send(const persist_args &a, const persist_self &self, co
         four[2] = upper ? a0 : b0;
         four[3] = upper ? a1 : b1;
     }
-    const int first = place.own_unit - self.lane % S::cell_units; /* of the lanes that swapped */
+    constexpr int swapped = 16 / S::operand;
+    const int first = place.own_unit - self.lane % swapped; /* of the lanes that swapped */
     const uint32_t to = self.at + persist_v<S>(half, count) +
                         persist_v_at(S::v_pieces, place.own_row, (self.q * S::units + first) * S::operand);
     const uint32_t barrier = persist_barrier<S>(a, self, PERSIST_BARRIERS_V, half, count & 1);
 #pragma unroll
-    for (int d = 0; d < S::spread; d += S::cell_units) {
-        const uint32_t rank = (uint32_t)(d + self.lane % S::cell_units);
+    for (int d = 0; d < S::spread; d += swapped) {
+        const uint32_t rank = (uint32_t)(d + self.lane % swapped);
         if (rank < S::spread) ptx_send16(ptx_map(to, rank), four, ptx_map(barrier, rank));
     }
 }
@@ -137,7 +138,7 @@ PERSIST_FN void persist_tell_values(const persist_args &a, const persist_self &s
             word[i] = persist_told(S::narrow ? (value[2 * i % S::vk] & 0xFFFFu) | value[(2 * i + 1) % S::vk] << 16
                                              : value[i]);
     }
-    if (place.row >= a.B || (two_units && self.lane % 2 == 1)) return;
+    if (place.row >= a.B || place.own_row >= S::rows || (two_units && self.lane % 2 == 1)) return;
     persist_give_words<S>(v, place.own_row, (self.q * S::units + place.own_unit) * (S::vk * S::operand), word);
     const uint32_t padding[1] = {persist_told(0u)};
     if (S::k * S::operand % 16 != 0 && self.q + 1 == S::spread && place.own_unit == 0)
@@ -257,7 +258,7 @@ PERSIST_FN void persist_gather(const persist_args &a, const persist_way &way, co
     if constexpr (S::gather == PERSIST_CLUSTER) {
         const uint32_t barrier = persist_barrier<S>(a, self, PERSIST_BARRIERS_V, half, count & 1);
         ptx_arrivals_wait(barrier, (uint32_t)((count - 1) >> 1) & 1u);
-        if (self.thread == 0) ptx_arrivals_expect(barrier, S::rows * S::k * S::operand);
+        if (self.thread == 0) ptx_arrivals_expect(barrier, S::given * S::k * S::operand);
     } else if constexpr (S::words_tell) {
         if (self.warp == 0) ptx_fence_given();
         if (self.warp >= S::fencing) persist_take<S>(a, way, self, half, count);
@@ -288,11 +289,11 @@ PERSIST_FN void persist_begin(const persist_args &a, const persist_way &way, con
             const uint32_t of_sums = persist_barrier<S>(a, self, PERSIST_BARRIERS_SUMS, half, buffer);
             if constexpr (S::gather == PERSIST_CLUSTER) {
                 ptx_arrivals_init(of_v, 1);
-                ptx_arrivals_expect(of_v, S::rows * S::k * S::operand);
+                ptx_arrivals_expect(of_v, S::given * S::k * S::operand);
             }
             if constexpr (S::reduce > 1) {
                 ptx_arrivals_init(of_sums, 1);
-                ptx_arrivals_expect(of_sums, S::reduce * S::own * S::rows * 4);
+                ptx_arrivals_expect(of_sums, S::reduce * S::own * S::tiles_n * S::sent * 4);
             }
         }
         if constexpr (S::cluster > 1 || S::gather == PERSIST_CLUSTER) ptx_arrivals_init_fence();

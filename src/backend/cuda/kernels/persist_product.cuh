@@ -152,15 +152,15 @@ PERSIST_FN void persist_multiply_exact(persist_sums<S> &sums, const uint32_t (&t
 #pragma unroll
     for (int n = 0; n < S::tiles_n; n++)
 #pragma unroll
-        for (int column = 0; column < 8; column++) {
+        for (int column = 0; column < S::here; column++) {
             uint32_t x[4];
             ptx_load_shared(x, v + n * S::v_stride_n + k * 128 + column * 16);
 #pragma unroll
             for (int m = 0; m < S::tiles_m; m++) {
-                float sum = sums.of[m][n][S::columns == 8 ? column : 0];
+                float sum = sums.of[m][n][S::columns == S::here ? column : 0];
 #pragma unroll
                 for (int i = 0; i < 4; i++) sum = fmaf(__uint_as_float(tile[m][i]), __uint_as_float(x[i]), sum);
-                sums.of[m][n][S::columns == 8 ? column : 0] = sum;
+                sums.of[m][n][S::columns == S::here ? column : 0] = sum;
             }
         }
 }
@@ -308,10 +308,10 @@ PERSIST_FN void persist_multiply_together(const persist_args &a, const persist_s
 }
 
 /* ---------------------------------------------------------------------------------------------------- partial sums -- */
-/* float [halves, in many turns 1][warps_k][tiles_n][m_tiled][8] */
+/* float [halves, in many turns 1][warps_k][tiles_n][m_tiled][width] */
 template <class S> PERSIST_FN float *persist_partial(const persist_args &a, const persist_self &self, int half) {
     const int which = S::couriers > 0 ? 0 : half;
-    return (float *)(self.shared + a.shared_partial) + which * (S::warps_k * S::tiles_n * S::m_tiled * 8);
+    return (float *)(self.shared + a.shared_partial) + which * (S::warps_k * S::tiles_n * S::m_tiled * S::width);
 }
 /* float [halves][2][reduce][tiles_n][own][8], in many turns [PERSIST_ARRIVING][reduce]...; an offset in bytes */
 template <class S> PERSIST_FN int persist_arriving(const persist_args &a, int half, int buffer, int from) {
@@ -332,12 +332,18 @@ template <class S> PERSIST_FN int persist_column(int value, int column) {
     return column ^ (value / 4 % times * four);
 }
 
+/* Four of a lane's sums; of rows that are not there 0. */
+template <class S> PERSIST_FN float4 persist_four(const float (&sum)[S::columns], int first) {
+    const auto at = [&](int i) { return first + i < S::columns ? sum[(first + i) % S::columns] : 0.0f; };
+    return make_float4(at(0), at(1), at(2), at(3));
+}
+
 /* = the warp's sums, in the CTA's own shared memory. */
 template <class S>
 PERSIST_FN void persist_put_sums(const persist_args &a, const persist_self &self, const persist_sums<S> &sums,
                                  int half) {
     const int wm = self.warp % S::warps_m, wk = self.warp / S::warps_m;
-    float *to = persist_partial<S>(a, self, half) + wk * (S::tiles_n * S::m_tiled * 8);
+    float *to = persist_partial<S>(a, self, half) + wk * (S::tiles_n * S::m_tiled * S::width);
 #pragma unroll
     for (int m = 0; m < S::tiles_m; m++)
 #pragma unroll
@@ -345,9 +351,14 @@ PERSIST_FN void persist_put_sums(const persist_args &a, const persist_self &self
             const int first = n * S::m_tiled + (wm * S::tiles_m + m) * S::tile_rows;
             const float(&sum)[S::columns] = sums.of[m][n];
             if constexpr (S::math == PERSIST_F32) {
-                float4 *row = (float4 *)(to + (first + self.lane) * 8);
-                row[0] = make_float4(sum[0], sum[1], sum[2], sum[3]);
-                row[1] = make_float4(sum[4], sum[5], sum[6], sum[7]);
+                float *row = to + (first + self.lane) * S::width;
+                if constexpr (S::width < 4) {
+#pragma unroll
+                    for (int i = 0; i < S::width; i++) row[i] = sum[i];
+                } else {
+#pragma unroll
+                    for (int i = 0; i < S::width; i += 4) *(float4 *)(row + i) = persist_four<S>(sum, i);
+                }
             } else {
                 const int value = first - n * S::m_tiled + self.lane / 4, column = self.lane % 4 * 2;
                 float *row = to + (first + self.lane / 4) * 8;
@@ -386,9 +397,12 @@ PERSIST_FN void persist_send_direct(const persist_args &a, const persist_self &s
             uint32_t four[4];
             if constexpr (S::math == PERSIST_F32) {
 #pragma unroll
-                for (int column = 0; column < 8; column += 4) {
-#pragma unroll
-                    for (int i = 0; i < 4; i++) four[i] = __float_as_uint(sum[column + i]);
+                for (int column = 0; column < S::sent; column += 4) {
+                    const float4 x = persist_four<S>(sum, column);
+                    four[0] = __float_as_uint(x.x);
+                    four[1] = __float_as_uint(x.y);
+                    four[2] = __float_as_uint(x.z);
+                    four[3] = __float_as_uint(x.w);
                     persist_send_sums<S>(a, self, half, buffer, first + self.lane, n, column, four);
                 }
             } else {
@@ -408,12 +422,13 @@ PERSIST_FN void persist_send_direct(const persist_args &a, const persist_self &s
 template <class S>
 PERSIST_FN void persist_send_added(const persist_args &a, const persist_self &self, int partial, int half, int buffer) {
     const float *from = persist_partial<S>(a, self, partial);
-    for (int i = self.thread; i < S::m * S::tiles_n * 2; i += S::threads) {
-        const int column = i % 2 * 4, row = i / 2 % S::m, n = i / 2 / S::m;
+    constexpr int fours = S::sent / 4;
+    for (int i = self.thread; i < S::m * S::tiles_n * fours; i += S::threads) {
+        const int column = i % fours * 4, row = i / fours % S::m, n = i / fours / S::m;
         float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll
         for (int wk = 0; wk < S::warps_k; wk++) {
-            const float4 x = *(const float4 *)(from + ((wk * S::tiles_n + n) * S::m_tiled + row) * 8 + column);
+            const float4 x = *(const float4 *)(from + ((wk * S::tiles_n + n) * S::m_tiled + row) * S::width + column);
             sum.x += x.x;
             sum.y += x.y;
             sum.z += x.z;
@@ -446,7 +461,7 @@ PERSIST_FN void persist_reduce(const persist_args &a, const persist_self &self, 
         const uint32_t barrier = persist_barrier<S>(a, self, PERSIST_BARRIERS_SUMS, half, buffer);
         window();
         ptx_arrivals_wait(barrier, (uint32_t)(count >> 1) & 1u);
-        if (self.thread == 0) ptx_arrivals_expect(barrier, S::reduce * S::own * S::rows * 4);
+        if (self.thread == 0) ptx_arrivals_expect(barrier, S::reduce * S::own * S::tiles_n * S::sent * 4);
     }
 }
 
@@ -458,9 +473,9 @@ PERSIST_FN float persist_sum(const persist_args &a, const persist_self &self, in
     float sum = 0.0f;
     if constexpr (S::reduce == 1) {
         const float *from =
-            persist_partial<S>(a, self, half) + (n * S::m_tiled + value) * 8 + persist_column<S>(value, column);
+            persist_partial<S>(a, self, half) + (n * S::m_tiled + value) * S::width + persist_column<S>(value, column);
 #pragma unroll
-        for (int i = 0; i < S::addends; i++) sum += from[i * (S::tiles_n * S::m_tiled * 8)];
+        for (int i = 0; i < S::addends; i++) sum += from[i * (S::tiles_n * S::m_tiled * S::width)];
     } else {
         const float *from = (const float *)(self.shared + persist_arriving<S>(a, half, count & 1, 0)) +
                             (n * S::own + value) * 8 + column;

@@ -20,12 +20,17 @@ template <class C> struct persist_sizes : C {
     static constexpr int operand = narrow ? 2 : 4;
     static constexpr int tile_rows = C::math == PERSIST_F32 ? 32 : 16;
     static constexpr int tile_bytes = C::math == PERSIST_F32 ? 16 : 32; /* of a row of v */
-    static constexpr int columns = C::math == PERSIST_F32 ? 8 : 4; /* accumulators of a lane: of a tile and 8 rows */
+    static constexpr int here = C::few > 0 ? (int)C::few : 8; /* of 8 rows those that are multiplied */
+    static constexpr int columns = C::math == PERSIST_F32 ? here : 4; /* accumulators of a lane: of a tile and 8 rows */
     static constexpr int vk = C::backward ? C::gates : 1, ym = C::backward ? 1 : C::gates;
     static constexpr int own = C::units * ym; /* values of y that a CTA owns */
     static constexpr int m = C::reduce * own, k = C::spread * C::units * vk;
     static constexpr int warps = C::warps_m * C::warps_k, threads = 32 * warps;
-    static constexpr int rows = 8 * C::tiles_n; /* of the batch in a half */
+    static constexpr int places = 8 * C::tiles_n; /* for rows, in v and in sums */
+    static constexpr int rows = C::few > 0 ? (int)C::few : places; /* of the batch in a half */
+    /* Of 8 sums of a value, what goes to its owner; and room for them in the CTA's own shared memory: no more, so that lanes of
+     * neighbouring units read neighbouring banks. */
+    static constexpr int sent = here > 4 ? 8 : 4, width = C::reduce > 1 ? sent : here;
     static constexpr int m_tiled = C::warps_m * C::tiles_m * tile_rows;
     static constexpr int v_bytes = C::warps_k * C::tiles_k * tile_bytes;
     /* v lies in pieces of 16 bytes of k by 8 rows, [rows / 8][pieces][8][16]: what matrix instructions read is contiguous, and so
@@ -41,27 +46,32 @@ template <class C> struct persist_sizes : C {
     static constexpr int v_buffers = C::gather == PERSIST_GRID ? 1 : 2; /* others write the next while it is read */
     /* In many turns v comes in `chunks` along k into a ring of `slots`: [warps_k][rows / 8][pieces of the chunk][8][16]; in the
      * exchange one lies behind the other. */
-    static constexpr int chunk_tiles = C::tiles_k / C::chunks, slot_bytes = rows * (v_bytes / C::chunks);
+    static constexpr int chunk_tiles = C::tiles_k / C::chunks, slot_bytes = places * (v_bytes / C::chunks);
     static constexpr int part_bytes = chunk_tiles * tile_bytes * 8;           /* of a warp's k and 8 rows */
     static constexpr int v_stride_n = couriers ? part_bytes : v_pieces * 128; /* from 8 rows to the next */
     static constexpr int v_stride_k = couriers ? C::tiles_n * part_bytes : C::tiles_k * tile_bytes * 8; /* of warps_k */
-    static constexpr int v_all_bytes = couriers ? C::slots * slot_bytes : C::halves * v_buffers * rows * v_bytes;
+    static constexpr int v_all_bytes = couriers ? C::slots * slot_bytes : C::halves * v_buffers * places * v_bytes;
     static constexpr int sum_buffers = couriers ? (int)PERSIST_ARRIVING : 2 * C::halves; /* [half][2], or in turns */
     /* A warp has cells of as many neighbouring units as there are: what it reads and writes of memory are lines, not pieces.
      * Forward through a cluster it sends 16 bytes of them. */
     static constexpr bool sends = C::gather == PERSIST_CLUSTER && !C::backward;
-    static constexpr int cell_units = C::gather == PERSIST_GRID && C::units % 16 == 0 ? 16
+    static constexpr int most_units = C::gather == PERSIST_GRID && C::units % 16 == 0 ? 16
                                       : C::units % 8 == 0 && (narrow || !sends)       ? 8
                                                                                       : 4;
-    static constexpr int cell_rows = 32 / cell_units;
-    static constexpr int cell_columns = C::units / cell_units, cell_tiles = cell_columns * (rows / cell_rows);
+    static constexpr int cell_units = C::few == 1 && C::units % 32 == 0                    ? 32
+                                      : C::few > 0 && C::few <= 2 && C::units % 16 == 0    ? 16
+                                      : C::few > 0 && most_units == 4 && C::units % 8 == 0 ? 8
+                                                                                           : most_units;
+    static constexpr int cell_rows = 32 / cell_units, cells_high = rows > cell_rows ? rows / cell_rows : 1;
+    static constexpr int cell_columns = C::units / cell_units, cell_tiles = cell_columns * cells_high;
+    static constexpr int given = cells_high * cell_rows; /* rows of v that cells give: the last may be of none */
     static constexpr int cells = (cell_tiles + cell_warps - 1) / cell_warps;
     static constexpr bool one_unit = cell_warps % cell_columns == 0; /* the cells of a lane are of one unit */
-    static constexpr int exchange_bytes = exchange_pieces * 16 * rows;
+    static constexpr int exchange_bytes = exchange_pieces * 16 * places;
     /* Over the grid v itself tells that it has come, where each lane takes few pieces of it: persist_exchange.cuh. The first warp,
      * which waits for a fence, takes none. */
     static constexpr int fencing = warps > 1 ? 1 : 0, takers = threads - 32 * fencing;
-    static constexpr int taken = (C::tiles_n * exchange_pieces * 8 + takers - 1) / takers;
+    static constexpr int taken = (exchange_pieces * rows + takers - 1) / takers;
     static constexpr bool words_tell = C::gather == PERSIST_GRID && couriers == 0 && taken <= PERSIST_TAKEN;
     static constexpr int exchange_buffers = words_tell ? (int)PERSIST_EXCHANGE : 2;
     static constexpr int own_words = C::units * vk * operand / 4; /* of a row, what a CTA gives */
@@ -90,6 +100,8 @@ template <class C> struct persist_sizes : C {
     static_assert(exchange_pieces <= v_pieces && k * operand % 4 == 0, "v has room for the exchange");
     static_assert(C::gather != PERSIST_CLUSTER || C::units * operand % 16 == 0, "16 bytes are sent at a time");
     static_assert(C::units % 4 == 0, "pairs of units share words");
+    static_assert(C::few == 0 || (C::math == PERSIST_F32 && rows <= 4 && C::tiles_n * C::halves == 1 && couriers == 0),
+                  "few rows are of FFMA");
 };
 
 /* All warps that multiply. */
@@ -179,6 +191,7 @@ PERSIST_FN persist_place persist_place_of(const persist_args &a, const persist_s
     place.unit = (self.q * S::reduce + self.p) * S::units + place.own_unit;
     place.row = (self.group * S::halves + half) * S::rows + place.own_row;
     place.there = place.here && place.unit < a.H && place.row < a.B;
+    if constexpr (S::given > S::rows) place.there = place.there && place.own_row < S::rows;
     return place;
 }
 
