@@ -546,10 +546,11 @@ static void try_rows(search *s, sli_persist_geometry g) {
 }
 
 /* In f32 a CTA may have fewer rows than 8: products of a small layer are over sooner, of a small batch FFMA multiplies no rows that
- * are not there. */
+ * are not there. So it may in tf32: exact products of a few rows take less time than eight rows on tensor cores. */
 static void try_few_rows(search *s, sli_persist_geometry g) {
     const int batch = s->problem->batch;
-    if (g.math != SL_F32) return;
+    if (g.math != SL_F32 && g.math != SL_TF32) return;
+    g.math = SL_F32;
     g.halves = g.tiles_n = 1;
     for (g.few = 4; g.few >= 1; g.few /= 2) {
         g.groups = up(batch, g.few);
@@ -697,7 +698,7 @@ void sli_persist_describe(const sli_persist_geometry *g, char *text, size_t capa
     if (g->halves > 1)
         snprintf(rows, sizeof rows, "%d x %d rows in turns", g->halves, sli_persist_rows(g));
     else
-        snprintf(rows, sizeof rows, "%d rows", sli_persist_rows(g));
+        snprintf(rows, sizeof rows, "%d row%s", sli_persist_rows(g), sli_persist_rows(g) == 1 ? "" : "s");
     snprintf(text, capacity, "%s, %d units a block, %d slice%s of %s%s, weights %s%s%s", blocks, g->units, g->groups,
              g->groups == 1 ? "" : "s", rows, g->apart > 0 ? ", cells apart" : "",
              g->in_registers > 0 ? "in registers" : "",

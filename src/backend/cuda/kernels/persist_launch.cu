@@ -128,6 +128,12 @@ static void set_way(const persist_call *p, int d, persist_way *to) {
     to->exchange = (unsigned char *)way->work + at->exchange;
 }
 
+/* tf32 whose products FFMA multiplies still has cells of tf32. */
+static int act_of(const persist_call *p, int act) {
+    if (p->call->problem.dtype != SL_TF32 || p->geometry->math == SL_TF32) return act;
+    return act == CELL_ACT_TANH ? (int)CELL_ACT_TANH_FAST : act == CELL_ACT_SIGMOID ? (int)CELL_ACT_SIGMOID_FAST : act;
+}
+
 void sli_persist_args(const persist_call *p, persist_args *a) {
     const step_common *k = &p->ways[0].common;
     const sli_persist_shared shared = sli_persist_shared_of(p->geometry);
@@ -140,8 +146,8 @@ void sli_persist_args(const persist_call *p, persist_args *a) {
     a->hs = k->hs;
     a->zs = k->zs;
     a->options = k->options;
-    a->act = k->act;
-    a->gate_act = k->gate_act;
+    a->act = act_of(p, k->act);
+    a->gate_act = act_of(p, k->gate_act);
     a->forget_bias = k->forget_bias;
     a->clip = k->clip;
     a->scalars = (const persist_scalars *)k->scalars;
