@@ -546,10 +546,10 @@ static void try_rows(search *s, sli_persist_geometry g) {
 }
 
 /* In f32 a CTA may have fewer rows than 8: products of a small layer are over sooner, of a small batch FFMA multiplies no rows that
- * are not there. So it may in tf32: exact products of a few rows take less time than eight rows on tensor cores. */
+ * are not there. So it may in tf32 and f32x3: exact products of a few rows take less time than eight rows on tensor cores. */
 static void try_few_rows(search *s, sli_persist_geometry g) {
     const int batch = s->problem->batch;
-    if (g.math != SL_F32 && g.math != SL_TF32) return;
+    if (sli_persist_operand(g.math) == 2) return;
     g.math = SL_F32;
     g.halves = g.tiles_n = 1;
     for (g.few = 4; g.few >= 1; g.few /= 2) {
