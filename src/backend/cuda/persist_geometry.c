@@ -546,10 +546,12 @@ static void try_rows(search *s, sli_persist_geometry g) {
 }
 
 /* In f32 a CTA may have fewer rows than 8: products of a small layer are over sooner, of a small batch FFMA multiplies no rows that
- * are not there. So it may in tf32 and f32x3: exact products of a few rows take less time than eight rows on tensor cores. */
+ * are not there. So it may in tf32 and f32x3: exact products of a few rows take less time than eight rows on tensor cores; in tf32 but
+ * through a cluster, where the exchange is most of a step (LSTM of 128 units, one row: 0.63 us a step, on tensor cores 0.60). */
 static void try_few_rows(search *s, sli_persist_geometry g) {
     const int batch = s->problem->batch;
-    if (sli_persist_operand(g.math) == 2) return;
+    const bool through_cluster = g.gather != SLI_PERSIST_GRID && sli_persist_cluster(&g) > 1;
+    if (sli_persist_operand(g.math) == 2 || (g.math == SL_TF32 && through_cluster)) return;
     g.math = SL_F32;
     g.halves = g.tiles_n = 1;
     for (g.few = 4; g.few >= 1; g.few /= 2) {
