@@ -18,13 +18,13 @@ static void fill(tokens *t, int k) {
     t->batch = (sl_batch){.batch = B, .steps = STEPS, .inputs = t->inputs, .targets = t->labels};
 }
 
-static sl_model *model_of(void) {
+static sl_model *model_of(int words, int units) {
     sl_model *model;
-    const sl_embedding embedding = {.vocabulary = WORDS, .units = UNITS};
-    const sl_recurrent lstm = {.units = UNITS, .return_sequences = 1};
-    const sl_dense logits = {.units = WORDS};
+    const sl_embedding embedding = {.vocabulary = words, .units = units};
+    const sl_recurrent lstm = {.units = units, .return_sequences = 1};
+    const sl_dense logits = {.units = words};
     REQUIRE_OK(sl_model_new(NULL, &model));
-    REQUIRE_OK(sl_model_add_tokens(model, "tokens", WORDS));
+    REQUIRE_OK(sl_model_add_tokens(model, "tokens", words));
     REQUIRE_OK(sl_model_add_embedding(model, "embedding", &embedding, NULL));
     REQUIRE_OK(sl_model_add_recurrent(model, "below", SL_LSTM, &lstm, NULL));
     REQUIRE_OK(sl_model_add_recurrent(model, "above", SL_LSTM, &lstm, NULL));
@@ -123,11 +123,58 @@ TEST(update_is_of_all_gradients_that_there_are) {
         {.kind = SL_SGD}, {.kind = SL_SGD, .momentum = 0.9}, {.kind = SL_SGD, .weight_decay = 0.01}, {.kind = SL_ADAM}};
     static const sl_clip clips[] = {
         {SL_CLIP_GLOBAL_NORM, 0.05}, {SL_CLIP_NORM, 0.02}, {SL_CLIP_VALUE, 1e-4}, {SL_CLIP_NONE, 0}};
-    sl_model *model = model_of();
+    sl_model *model = model_of(WORDS, UNITS);
     for (int i = 0; i < 4; i++) {
         compare(model, options_of(SL_F32, optimizers[i], clips[i]));
         compare(model, options_of(SL_BF16, optimizers[i], clips[3 - i]));
         if (test_on_gpu()) compare(model, options_of(SL_F16, optimizers[i], clips[i]));
     }
     sl_model_free(model);
+}
+
+/* Each slice of the gradients is summed once, by a late step or at the end. */
+static void check_slices(const sl_plan *plan) {
+    static int times[1 << 16];
+    const int64_t slices = sli_plan_slices(plan);
+    REQUIRE(slices > 0 && slices <= (int64_t)(sizeof times / sizeof *times));
+    memset(times, 0, sizeof times);
+    for (int i = 0; i < plan->rest_count; i++)
+        for (int64_t s = plan->rest[i].first; s < plan->rest[i].end; s++) times[s]++;
+    for (int i = 0; i < plan->step_count; i++)
+        for (int64_t s = plan->steps[i].early.first; s < plan->steps[i].early.end; s++) times[s]++;
+    for (int64_t s = 0; s < slices; s++)
+        if (times[s] != 1) test_fail(__FILE__, __LINE__, "slice %d is summed %d times", (int)s, times[s]);
+}
+
+/* What a plan for a GPU leaves out: the squares of a table's rows that no token named, squares that late steps sum, copies that the
+ * optimizer writes (in 16 bits, where products read copies of the parameters' shape). */
+TEST(update_of_a_gpu_leaves_out_what_it_knows) {
+    const struct {
+        int units;
+        sl_dtype dtype;
+        int early, copied; /* steps */
+    } cases[] = {{650, SL_F32, 2, 0}, {650, SL_BF16, 2, 0}, {1500, SL_F32, 0, 0}, {1500, SL_BF16, 2, 3}};
+    for (int c = 0; c < 4; c++) {
+        sl_model *model = model_of(10000, cases[c].units);
+        sl_plan_options options =
+            options_of(cases[c].dtype, (sl_optimizer){.kind = SL_SGD}, (sl_clip){SL_CLIP_GLOBAL_NORM, 5});
+        sl_plan *plan;
+        int early = 0, copied = 0;
+        options.device = "cuda:sm_90";
+        options.batch = 20;
+        options.steps = 35;
+        REQUIRE_OK(sli_plan_new(model, &options, NULL, &plan));
+        for (int i = 0; i < plan->step_count; i++) {
+            const sli_step *step = &plan->steps[i];
+            early += step->early.end > step->early.first;
+            copied += step->copied;
+            CHECK(step->late || step->early.end == step->early.first);
+        }
+        CHECK(plan->sparse == 0 && plan->sparse_slices.end > plan->sparse_slices.first); /* the embedding */
+        if (early != cases[c].early || copied != cases[c].copied)
+            test_fail(__FILE__, __LINE__, "%d units: %d early, %d copied", cases[c].units, early, copied);
+        check_slices(plan);
+        sl_plan_free(plan);
+        sl_model_free(model);
+    }
 }
