@@ -7,7 +7,8 @@
  * A call: us = call + chunks * (launches of its products) + steps * step + products over time; training adds as much for
  * backward. Origin of all constants: medians of replayed CUDA graphs on one H200 (132 multiprocessors), 2026-11-21, made by
  * `sluice bench bench/shapes.txt --device cuda:0 --dtype D --jsonl FILE` and by the same shapes with fused steps and without. Times
- * are us, rates bytes or FLOP a us, of the whole machine but for blocks. The middle prediction is 6% off, the worst 1.3 times. */
+ * are us, rates bytes or FLOP a us, of the whole machine but for blocks. The middle prediction is 6% off, the worst 1.3 times. Measured before backward
+ * products in 16 bits went in pieces (sli_cuda_pieces), which take 1 to 3 us less. */
 typedef struct pass_rates {
     double product, unit; /* what a step's product takes beyond launch and work; and a unit: its sums are a chain */
     double launch, row;   /* a fused step; and a row of a block: its cells */
