@@ -10,6 +10,7 @@ Layers follow each other."""
 import fnmatch
 import math
 import os
+import statistics
 
 # Multiply-adds count two. A rational tanh or sigmoid: about 12 FLOPs of multiply-adds each way, 24 in all.
 CELL_FLOPS = {"lstm": 5 * 24 + 8, "gru": 3 * 24 + 10, "rnn": 26}
@@ -254,6 +255,16 @@ def limits_text(limits):
     return "; ".join(parts) + ". GFLOP/s and GB/s of a thread, all threads at work."
 
 
+def others_text(lines):
+    """What is known of others at work meanwhile (disturbance.py)."""
+    shares = [line["others"] for line in lines if "others" in line]
+    if not shares:
+        return ""
+    loud = sum(share > 0.02 for share in shares)
+    return (f" While a cell was measured, others took {100 * statistics.median(shares):.1f}% of the CPUs (median), "
+            f"more than 2% in {loud} of {len(shares)} cells, {100 * max(shares):.0f}% at most.")
+
+
 def report(lines, notes_path, statistic="median"):
     """Markdown of all lines of one machine and source; "min": of the fastest calls, where others use the machine."""
     global STATISTIC
@@ -263,7 +274,7 @@ def report(lines, notes_path, statistic="median"):
     notes, threads = read_notes(notes_path), sorted({line["threads"] for line in lines})
     out = [f"# Layers on the CPU beside their peers\n\n{lines[0]['machine']}. {versions(lines)}. Source "
            f"{lines[0]['source']}.\nMilliseconds, {statistic} of all calls. Limits measured in the same run: "
-           f"{limits_text(lines[0]['limits'])}\n"]
+           f"{limits_text(lines[0]['limits'])}{others_text(lines)}\n"]
     out += [goal_table(lines, count) for count in threads]
     groups = {}
     for line in lines:

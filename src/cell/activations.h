@@ -90,14 +90,14 @@ CELL_FN float cell_from_bits(uint32_t bits) {
 }
 #endif
 
-/* a / b for b of 1 to 2^126, within a unit in the last place: a division of its own has cases that do not come here, and takes a GPU three
- * times as long. */
+/* a / b for b of 1 and more, within a unit in the last place, 0 where that is denormal: a division of its own has cases that do not come
+ * here, and takes a GPU three times as long. */
 CELL_FN cell_real cell_divide(cell_real a, cell_real b) {
 #ifdef __CUDA_ARCH__
     float r;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(b));
     const float q = a * r;
-    return q + r * (a - q * b);
+    return fmaf(r, fmaf(-q, b, a), q);
 #else
     return a / b;
 #endif
@@ -108,11 +108,12 @@ CELL_FN cell_real cell_divide(cell_real a, cell_real b) {
  * its Taylor polynomial of degree 7 (remainder < 6e-9 relative), 2^n through the exponent bits. */
 CELL_FN cell_real cell_exp(cell_real x) {
 #ifdef __CUDA_ARCH__
-    /* 2^(x / ln 2) by one instruction, within 2^-22; what x / ln 2 loses in its last digits is multiplied on. */
-    const float high = x * 1.44269504f, low = x * 1.44269504f - high + x * 1.92596299e-8f;
+    /* 2^(x / ln 2) by one instruction, within 2^-22; what x / ln 2 loses in its last digits is multiplied on. By fmaf, where a compiler
+     * might find that a product minus itself is 0. */
+    const float high = x * 1.44269504f, low = fmaf(x, 1.92596299e-8f, fmaf(x, 1.44269504f, -high));
     float e;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(high));
-    return e + e * (low * 0.693147181f);
+    return fmaf(e, low * 0.693147181f, e);
 #else
     const float magic = 12582912.0f; /* its bits: 0x4b400000 */
     cell_real shifted = x * 1.44269504f + magic;
