@@ -6,8 +6,8 @@
 #include "proof/subject.h"
 #include "proof/tolerance.h"
 
-/* rms(value - reference) / rms(reference) of every part. `other`: NULL, or a reference as good as that one, from which it may be as far
- * again as the two are from each other. `call` ("training", "inference of b2 t3") goes into the lines. */
+/* rms(value - reference) / rms(reference) of every part. `other`: NULL, or a reference as good as that one: where the two differ by
+ * more than the tolerance, so may results. `call` ("training", "inference of b2 t3") goes into the lines. */
 void sli_compare(const sli_results *results, const sli_results *reference, const sli_results *other,
                  sli_tolerance tolerance, const char *kernel, const char *call, sli_report *report);
 /* Equal to the bit; `what` says what was changed. */

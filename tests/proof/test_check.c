@@ -131,6 +131,20 @@ TEST(check_allows_what_tf32_operands_do_on_kinks) {
     sli_compare(&results[2], &results[0], &results[1], tolerance, "exact", "test", &both);
     CHECK(alone.failures > 0);
     CHECK(both.findings == alone.findings && both.failures == 0);
+    /* References that differ by what rounding explains allow no more than one of them. */
+    sli_report near = {0}, far = {0};
+    for (int k = 0; k < results[0].count; k++) {
+        const sli_part *from = &results[0].parts[k];
+        const bool output = from->kind == SLI_PART_OUTPUT;
+        const double bound = sli_tolerance_of_few(from->count) * (output ? tolerance.output : tolerance.gradient);
+        for (size_t i = 0; i < from->count && from->kind != SLI_PART_LOSS; i++) {
+            results[1].parts[k].values[i] = (1 + 0.9 * bound) * from->values[i];
+            results[2].parts[k].values[i] = (1 + 1.5 * bound) * from->values[i];
+        }
+    }
+    sli_compare(&results[1], &results[0], NULL, tolerance, "near", "test", &near);
+    sli_compare(&results[2], &results[0], &results[1], tolerance, "far", "test", &far);
+    CHECK(near.failures == 0 && far.findings == near.findings && far.failures > far.findings / 2);
     sli_subject_free(subject);
     sl_model_free(model);
 }
