@@ -154,7 +154,7 @@ TEST(cuda_persist_geometry_covers_and_fits) {
     static const int capabilities[] = {90, 80, 90, 100, 90, 120, 90};
     int turn = 0, taken = 0;
 #ifdef __SANITIZE_ADDRESS__
-    const size_t each = 3;
+    const size_t each = 8;
 #else
     const size_t each = 1;
 #endif
