@@ -4,12 +4,14 @@ set(sluice_stream_flags "") # small: lines for debuggers are most of it
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
     set(sluice_stream_flags -g0)
 endif()
-foreach(isa base neon avx2 avx512)
-    if(NOT isa IN_LIST sluice_isas)
+set(sluice_isa_flags_avx512_half ${sluice_isa_flags_avx512} -DSLI_VECTOR_HALF) # for layers of up to eight units
+foreach(isa base neon avx2 avx512 avx512_half)
+    string(REPLACE "_half" "" name ${isa})
+    if(NOT name IN_LIST sluice_isas)
         continue()
     endif()
     sluice_objects(sluice_stream_${isa} ${PROJECT_SOURCE_DIR}/src/stream/isa/step.c)
-    target_compile_definitions(sluice_stream_${isa} PRIVATE SLI_ISA_SUFFIX=${isa})
+    target_compile_definitions(sluice_stream_${isa} PRIVATE SLI_ISA_SUFFIX=${isa} SLI_ISA_NAME=${name})
     # Products may be contracted here: what is computed one step at a time is compared within rounding, not to the bit.
     target_compile_options(sluice_stream_${isa} PRIVATE -fno-math-errno -fno-trapping-math -ffp-contract=fast
                            ${sluice_isa_flags_${isa}} ${sluice_isa_optimise} ${sluice_stream_flags})

@@ -287,10 +287,8 @@ static const char sigmoid_text[] =
 static const char tanh_text[] =
     "/* tanh x = p / q, a minimax fraction. */\n"
     "@_INLINE @_vector @_tanh_fraction(@_vector x, @_vector *q) {\n"
-    "    @_vector s, s2;\n"
+    "    const @_vector zero = {0}, most = zero + 9.02f * 9.02f, square = x * x, s = @_MIN(most, square), s2 = s * s;\n"
     "    x = @_clamp(x, -9.02f, 9.02f);\n"
-    "    s = x * x;\n"
-    "    s2 = s * s;\n"
     "    *q = (2.544813718e-04f * s + 2.449156488e-02f) * s2 + (4.641652570e-01f * s + 1.0f);\n"
     "    return x * (((1.114467670e-05f * s + 3.103046294e-03f) * s2 + (1.308319868e-01f * s + 9.999999933e-01f)) +\n"
     "                (-8.437000914e-14f * s2 + (5.258301665e-11f * s + -2.018537928e-08f)) * (s2 * s2));\n"

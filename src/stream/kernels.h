@@ -37,7 +37,8 @@ typedef struct sli_stream_isa {
     sli_stream_step_fn usual_lstm, usual_gru;      /* tanh, sigmoid, no options */
     sli_stream_step_fn lstm, gru, rnn, dense, few; /* few: dense of few units, by rows */
 } sli_stream_isa;
-extern const sli_stream_isa sli_stream_isa_base, sli_stream_isa_neon, sli_stream_isa_avx2, sli_stream_isa_avx512;
+extern const sli_stream_isa sli_stream_isa_base, sli_stream_isa_neon, sli_stream_isa_avx2, sli_stream_isa_avx512,
+    sli_stream_isa_avx512_half; /* AVX-512's instructions on vectors of eight */
 
 /* Groups in the next block of a matrix with `gates` vectors a group, of `left` groups. */
 static inline int sli_stream_block(int gates, int left) {

@@ -49,6 +49,21 @@ static sl_status choose_isa(const sli_stream_isa **isa) {
                     wanted);
 }
 
+/* Half as long vectors where they hold all units of every recurrent layer: a step waits for its divisions, which take two thirds of the
+ * time then. */
+static const sli_stream_isa *lanes_for(const sli_stream_layers *layers, const sli_stream_isa *isa) {
+#if defined(__x86_64__)
+    int widest = 0;
+    for (int i = 0; i < layers->count; i++)
+        if (sli_stream_is_recurrent(&layers->layer[i]) && layers->layer[i].units > widest)
+            widest = layers->layer[i].units;
+    if (isa == &sli_stream_isa_avx512 && widest > 0 && widest <= sli_stream_isa_avx512_half.lanes)
+        return &sli_stream_isa_avx512_half;
+#endif
+    (void)layers;
+    return isa;
+}
+
 /* ------------------------------------------------------------------------------------------------------- packing -- */
 /* Memory handed out piece by piece, first counted (base NULL), then given. */
 typedef struct room {
@@ -219,7 +234,7 @@ sl_status sl_stream_model_size(const void *bytes, size_t size, size_t *needed) {
     const sli_stream_isa *isa;
     SLI_TRY(sli_slm_read(bytes, size, &layers));
     SLI_TRY(choose_isa(&isa));
-    *needed = pack_model(&layers, isa, NULL) + SLI_STREAM_ALIGN - 1;
+    *needed = pack_model(&layers, lanes_for(&layers, isa), NULL) + SLI_STREAM_ALIGN - 1;
     return SL_OK;
 }
 
@@ -233,6 +248,7 @@ sl_status sl_stream_model_place(const void *bytes, size_t size, void *memory, si
     const sli_stream_isa *isa;
     SLI_TRY(sli_slm_read(bytes, size, &layers));
     SLI_TRY(choose_isa(&isa));
+    isa = lanes_for(&layers, isa);
     const size_t needed = pack_model(&layers, isa, NULL) + SLI_STREAM_ALIGN - 1;
     SLI_FAIL_IF(memory_size < needed, SL_ERR_MEMORY_LIMIT,
                 "the stream model takes %zu bytes and was given %zu; ask sl_stream_model_size", needed, memory_size);

@@ -77,6 +77,19 @@ const char *stream_case_convert(const stream_case *c, sl_convert_form form) {
     return path;
 }
 
+bool stream_case_have(const char *isa) {
+#if defined(__x86_64__)
+    if (strcmp(isa, "avx2") == 0) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (strcmp(isa, "avx512") == 0)
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#endif
+#if defined(__aarch64__)
+    if (strcmp(isa, "neon") == 0) return true;
+#endif
+    return strcmp(isa, "base") == 0;
+}
+
 sl_stream_model *stream_case_load(const stream_case *c) {
     sl_stream_model *model;
     sli_stream_layers layers;

@@ -28,6 +28,8 @@ const char *stream_case_convert(const stream_case *c, sl_convert_form form);
 /* The stream model, without a file. */
 sl_stream_model *stream_case_load(const stream_case *c);
 void stream_case_step(const stream_case *c, sl_stream *stream, int t, float *y);
+/* Whether streams have kernels for it that this processor runs. */
+bool stream_case_have(const char *isa);
 /* Floats as wide as the model's output. */
 float *stream_case_output(const stream_case *c);
 /* A model of one to three recurrent layers with options drawn from all that streams have, maybe tokens, maybe dense layers. */

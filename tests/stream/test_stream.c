@@ -53,23 +53,13 @@ static void compare(const stream_case *c, const char *isa, int number) {
     sl_stream_model_free(model);
 }
 
-static bool have(const char *isa) {
-#if defined(__x86_64__)
-    if (strcmp(isa, "avx2") == 0) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    if (strcmp(isa, "avx512") == 0)
-        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-#endif
-    return strcmp(isa, "base") == 0;
-}
-
 TEST(stream_random_models_give_the_numbers_of_the_library) {
     uint64_t random = test_seed;
     for (int i = 0; i < 300; i++) {
         stream_case c = stream_case_new(stream_random_model(&random), &random);
         compare(&c, NULL, i);
-        if (have("avx512")) compare(&c, "avx2", i);
-        if (have("avx2")) compare(&c, "base", i);
+        if (stream_case_have("avx512")) compare(&c, "avx2", i);
+        if (stream_case_have("avx2")) compare(&c, "base", i);
         stream_case_free(&c);
     }
 }

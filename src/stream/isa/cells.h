@@ -10,7 +10,7 @@
 typedef int vi __attribute__((vector_size(sizeof(vf))));
 
 /* The smaller and the larger; b where one of them is no number. */
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) && !defined(SLI_VECTOR_HALF)
 #define VF_MIN(a, b) _mm512_min_ps(a, b)
 #define VF_MAX(a, b) _mm512_max_ps(a, b)
 #elif defined(__AVX2__)
@@ -34,13 +34,36 @@ VF_INLINE vf vf_clamp(vf x, float limit) {
     return VF_MIN(vf_set(limit), VF_MAX(vf_set(-limit), x));
 }
 
+/* t - floor(t), 0 of an infinity, and p 2^floor(t), infinite or 0 where that is too large or small: one instruction each. */
+#if defined(__AVX512F__)
+#define FLOOR (_MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)
+#if defined(SLI_VECTOR_HALF)
+#define VF_ABOVE_FLOOR(t) _mm256_reduce_ps(t, FLOOR)
+#define VF_TIMES_POWER(p, t) _mm256_scalef_ps(p, t)
+#else
+#define VF_ABOVE_FLOOR(t) _mm512_reduce_ps(t, FLOOR)
+#define VF_TIMES_POWER(p, t) _mm512_scalef_ps(p, t)
+#endif
+#endif
+
 /* a + b x */
 VF_INLINE vf line(float a, float b, vf x) {
     return vf_fma(vf_set(b), x, vf_set(a));
 }
 
-/* sigmoid x = 1 / D, D = 1 + e^-x. e^-x = 2^t, t = n + r, |r| <= 1/2: n by adding 1.5 * 2^23, 2^r by its Taylor polynomial of degree
- * 7 (remainder < 6e-9 relative), 2^n through the exponent bits. */
+/* sigmoid x = 1 / D, D = 1 + e^-x, e^-x = 2^t = 2^r 2^n. */
+#if defined(VF_ABOVE_FLOOR)
+/* n = floor t, 2^r by our own minimax polynomial of degree 6 on [0, 1) (2e-9 relative, 7e-9 with rounded coefficients). Nothing need
+ * be clamped: beyond 2^127 D is infinite. t is rounded once, 6e-6 relative at |x| = 88, less in proportion. */
+VF_INLINE vf sigmoid_divisor(vf x) {
+    const vf t = x * vf_set(-1.44269504f), r = VF_ABOVE_FLOOR(t), r2 = r * r;
+    const vf low = vf_fma(line(0.240229836f, 0.0554833420f, r), r2, line(1.0f, 0.693146984f, r));
+    const vf high = vf_fma(vf_set(0.000217022557f), r2, line(0.00967884101f, 0.00124396877f, r));
+    return VF_TIMES_POWER(vf_fma(high, r2 * r2, low), t) + vf_set(1.0f);
+}
+#else
+/* |r| <= 1/2: n by adding 1.5 * 2^23, 2^r by its Taylor polynomial of degree 7 (remainder < 6e-9 relative), 2^n through the exponent
+ * bits. */
 VF_INLINE vf sigmoid_divisor(vf x) {
     const vf magic = vf_set(12582912.0f), log2e = vf_set(-1.44269504f);
     x = vf_clamp(x, 88.0f);
@@ -51,6 +74,7 @@ VF_INLINE vf sigmoid_divisor(vf x) {
     const vf power = (vf)(((vi)shifted - ((vi)magic - 127)) << 23);
     return vf_fma(vf_fma(high, r2 * r2, low), power, vf_set(1.0f));
 }
+#endif
 
 /* tanh x = x P / Q of x^2: the fraction of cell_tanh. Rounding may carry the quotient two ulp beyond 1. */
 typedef struct fraction {
@@ -58,8 +82,8 @@ typedef struct fraction {
 } fraction;
 
 VF_INLINE fraction tanh_fraction(vf x) {
+    const vf s = VF_MIN(vf_set(9.02f * 9.02f), x * x), s2 = s * s; /* clamped beside x: nothing waits for that one */
     x = vf_clamp(x, 9.02f);
-    const vf s = x * x, s2 = s * s;
     const vf low = vf_fma(line(3.103046294e-03f, 1.114467670e-05f, s), s2, line(9.999999933e-01f, 1.308319868e-01f, s));
     const vf high = vf_fma(vf_set(-8.437000914e-14f), s2, line(-2.018537928e-08f, 5.258301665e-11f, s));
     const vf q = vf_fma(line(2.449156488e-02f, 2.544813718e-04f, s), s2, line(1.0f, 4.641652570e-01f, s));

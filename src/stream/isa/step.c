@@ -276,4 +276,4 @@ static void few(const sli_stream_op *op, sli_stream_input x, float *h, float *c,
 #define TEXT2(text) #text
 #define TEXT(text) TEXT2(text)
 const sli_stream_isa TABLE(SLI_ISA_SUFFIX) = {
-    TEXT(SLI_ISA_SUFFIX), VL, usual_lstm, usual_gru, lstm, gru, rnn, dense, few};
+    TEXT(SLI_ISA_NAME), VL, usual_lstm, usual_gru, lstm, gru, rnn, dense, few};
