@@ -53,6 +53,10 @@ TEST(cudnn_takes) {
         {"lstm:b20_t35_i200_h128_bf16_train", {true, false, false, false}},
         {"lstm:b20_t35_i200_h1500_f16_train", {true, true, false, false}},
         {"lstm:b20_t35_i200_h1537_f16_train", {true, false, false, false}},
+        {"lstm:b20_t35_i200_h200_f16_train", {true, false, false, false}},
+        {"lstm:b20_t35_i200_h208_f16_train", {true, true, false, false}},
+        {"lstm:b20_t35_i200_h200_f16", {true, true, false, false}},
+        {"gru:b20_t35_i200_h200_f16_train", {true, true, false, false}},
         {"gru:b16_t9_i3_h768_train", {true, true, true, false}},
         {"lstm:b2_t5_i3_h4_p2_train", {true, false, false, false}},
         {"lstm:b2_t5_i3_h4_train+lengths", {true, false, false, false}},
@@ -126,6 +130,8 @@ TEST(cudnn_persistent_refuses_by_its_own_rule) {
     check_refusal("lstm:b2_t5_i3_h4_p2", &caps, SLI_CUDNN_PERSIST_DYNAMIC, "projection to 2: only cudnn:standard");
     check_refusal("lstm:b2_t5_i3_h4+lengths", &caps, SLI_CUDNN_SMALL_H, "lengths: only cudnn:standard");
     check_refusal("gru:b2_t5_i3_h2000", &caps, SLI_CUDNN_PERSIST_STATIC, "2000 units: cuDNN's persistent static");
+    check_refusal("lstm:b2_t5_i3_h200_f16_train", &caps, SLI_CUDNN_PERSIST_STATIC,
+                  "200 units, an odd number of eights");
     check_refusal("gru:b2_t5_i3_h200", &caps, SLI_CUDNN_PERSIST_DYNAMIC, "200 units: cuDNN's persistent dynamic");
     check_refusal("gru:b2_t5_i3_h1024", &caps, SLI_CUDNN_PERSIST_DYNAMIC, "multiples of 128 up to 768");
     check_refusal("rnn:b2_t5_i3_h2561", &caps, SLI_CUDNN_PERSIST_STATIC, "2561 units: cuDNN's persistent static");
