@@ -385,7 +385,9 @@ void sli_step_columns(const step_way *way, int k0, int k1, int64_t first, const 
 void sli_step_operand_columns(const step_way *, int, int, int64_t, const void *, int64_t, int64_t, int64_t) {}
 void sli_step_masks(const step_way *) {}
 void sli_step_begin(const step_way *) {}
-void sli_step_finish(const step_way *, const float *, step_sums, const float *) {}
+void sli_step_finish(const step_way *way, const float *, step_sums dp, const float *) {
+    note(way->stream, "entering states", {at(dp.data, (size_t)(way->s.B * way->s.hs) * sizeof(float), false)});
+}
 void sli_step_fused_forward(const step_way *, const step_forward_args *, const void *, bool) {}
 void sli_step_fused_backward(const step_way *, const step_backward_args *, const void *, float *, bool) {}
 #define STEP_FORWARD(NAME) \
@@ -496,6 +498,7 @@ const struct trial {
     {"gru:b64_t900_i64_h100_tf32_train+recompute", SLI_PERSIST_KIND_GRID, 0, false, 0},
     {"lstm:b20_t410_i1500_h1500_tf32_train", SLI_PERSIST_KIND_GRID, 0, false, 1},
     {"lstm:b20_t35_i1500_h1500_tf32_train", SLI_PERSIST_KIND_GRID, 0, false, 2}, /* one chunk */
+    {"lstm:b16_t25_i40_h64_bf16_train", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},  /* another, whose x is converted */
 };
 
 /* An empty world, and the trial's call in it; every other one has fresh gradients. */
@@ -575,4 +578,21 @@ EMULATE_CASE("overlap: late sums are those of a call without, and read what is k
         if (!world.wrong.empty()) return emulate_say("%s, late: %s", t.text, world.wrong.c_str());
     }
     return "";
+}
+
+EMULATE_CASE("overlap: x of one chunk is converted once and beside the recurrence, as are the entering states beside products") {
+    const trial &t = trials[sizeof trials / sizeof *trials - 1];
+    sli_problem p;
+    sli_call call;
+    if (!begin_trial(t, seed, &p, &call)) return emulate_say("%s is no problem", t.text);
+    run(&call, 0);
+    int converted = 0, finished = 0;
+    for (const work &w : world.all) {
+        converted += w.name == "operand rows";
+        finished += w.name == "entering states";
+        if ((w.name == "operand rows" || w.name == "entering states") && w.stream != SIDE)
+            complain(w.name + " are not beside");
+    }
+    if (converted != 1 || finished != 1) complain(emulate_say("%d and %d times", converted, finished));
+    return world.wrong;
 }

@@ -64,9 +64,9 @@ static void forward_piece(const persist_call *p, int first, int end, int order, 
     sli_persist_launch(&piece, &args);
 }
 
-/* The side stream is free for it. */
-static bool begins_beside(const persist_call *p) {
-    return p->directions == 1 && !sli_cuda_in_lanes(p->queue) && p->ways[0].chunks > 0;
+/* The side stream is free. */
+static bool has_side(const persist_call *p) {
+    return p->directions == 1 && !sli_cuda_in_lanes(p->queue);
 }
 
 /* What the first launch needs beside the input side. */
@@ -78,12 +78,17 @@ static void begin(const persist_call *p) {
     sli_persist_zero_exchange(p);
 }
 
-/* Piece by piece; beside each the input side of the next. */
-static void forward_span(const persist_call *p, int first, int end) {
+/* Piece by piece; beside each the input side of the next. `beside`: what the first launch needs begins in its stream, NULL: it
+ * has begun. The input side, which takes longer, is queued first: a graph keeps what was recorded first where its first node ran, and
+ * begins the other 1 to 4 us later. */
+static void forward_span(const persist_call *p, const persist_call *beside, int first, int end) {
     const int each = p->chunks_of_piece, chunks = p->ways[0].chunks;
     int order = 0, next = first + each < end ? first + each : end;
     project_first(p, first, next);
-    if (first == 0 && begins_beside(p)) sli_cuda_join(p->queue);
+    if (beside) {
+        begin(beside);
+        sli_cuda_join(p->queue);
+    }
     for (int from = first; from < end && !sli_cuda_failed(p->queue); from = next, order++) {
         next = from + each < end ? from + each : end;
         const int after = next + each < end ? next + each : end;
@@ -100,16 +105,19 @@ static void forward(const sli_call *call, sli_persist_kind kind) {
     persist_call p;
     if (!sli_persist_enter(call, kind, false, &p)) return;
     sli_cuda_phase(p.queue, SLI_PHASE_RECURRENCE);
-    persist_call beside = p;
-    if (begins_beside(&p)) beside.ways[0].stream = sli_cuda_fork(p.queue);
-    begin(&beside);
     const int chunks = p.ways[0].chunks;
+    const bool forks = has_side(&p) && chunks > 0;
+    persist_call beside = p;
+    if (forks)
+        beside.ways[0].stream = sli_cuda_fork(p.queue);
+    else
+        begin(&p);
     for (int first = 0; first < chunks && !sli_cuda_failed(p.queue); first += p.chunks_of_span) {
         const int end = first + p.chunks_of_span < chunks ? first + p.chunks_of_span : chunks;
         sli_persist_enter_span(&p, first, end);
-        forward_span(&p, first, end);
+        forward_span(&p, forks && first == 0 ? &beside : NULL, first, end);
     }
-    if (begins_beside(&p) && sli_cuda_failed(p.queue)) sli_cuda_join(p.queue); /* no span may have done it */
+    if (forks && sli_cuda_failed(p.queue)) sli_cuda_join(p.queue); /* no span may have done it */
 }
 
 /* ----------------------------------------------------------------------------------------------------- backward -- */
@@ -313,6 +321,29 @@ static void multiply_last(const persist_call *p, int first, int end, int order) 
     if (both) sli_cuda_join(p->queue);
 }
 
+/* x becomes an operand beside the recurrence of a span that is one chunk, on multiprocessors that this leaves: products need not wait
+ * for it, which beside another product takes several times as long. */
+static bool copies_beside(const persist_call *p, int first, int end) {
+    const step_way *way = &p->ways[0];
+    const bool multiplies = way->d_param[SLI_RNN_KERNEL] && !sli_step_transposes(way);
+    return has_side(p) && end - first == 1 && way->s.copy_x && !way->s.recompute && multiplies &&
+           !(p->call->late && first == 0) && sli_persist_idle(p->geometry, sli_cuda_caps_of(p->queue)) > 0;
+}
+static const void *copy_inputs(const persist_call *p, int index, cudaStream_t stream) {
+    step_way way = sli_persist_chunk(p, 0, index);
+    way.stream = stream;
+    return sli_step_inputs(&way);
+}
+
+/* Gradients of the entering states, which only the last launch of the recurrence has to do with. */
+static void finish(const persist_call *p, const persist_gradient gradients[2], cudaStream_t stream) {
+    for (int d = 0; d < p->directions; d++) {
+        step_way way = p->ways[d];
+        way.stream = stream;
+        sli_step_finish(&way, gradients[d].pw, {gradients[d].dp, 0, 1}, gradients[d].dc);
+    }
+}
+
 static void backward_piece(const persist_call *p, int first, int end, int order, persist_gradient gradients[2]) {
     const persist_call piece = sli_persist_piece_at(p, first, end, order);
     persist_args args;
@@ -336,24 +367,31 @@ static void recompute(const persist_call *p, int first, int end) {
 }
 
 /* Piece by piece, the last first; beside each the products of the one before it. */
-static void backward_span(const persist_call *p, int first, int end, persist_gradient gradients[2]) {
+static void backward_span(persist_call *p, int first, int end, persist_gradient gradients[2]) {
     const int each = p->chunks_of_piece;
     int order = 0, before = end; /* chunks from .. before - 1 have been computed and not been multiplied */
     if (p->ways[0].s.recompute) recompute(p, first, end);
     sli_cuda_phase(p->queue, SLI_PHASE_RECURRENCE);
+    const bool copies = copies_beside(p, first, end);
+    p->ways[0].copied_x = NULL;
     for (int from = end; from > first && !sli_cuda_failed(p->queue); order++) {
         const int to = from;
         from = to - each > first ? to - each : first;
         cudaStream_t side = to < end ? sli_cuda_fork(p->queue) : NULL;
         sli_persist_zero_exchange(p);
+        if (copies) side = sli_cuda_fork(p->queue);
         backward_piece(p, from, to, order, gradients);
-        if (to < end) {
-            multiply_in_turn(p, to, before, order - 1, side, side);
-            sli_cuda_join(p->queue);
-        }
+        if (copies) p->ways[0].copied_x = copy_inputs(p, from, side);
+        if (to < end) multiply_in_turn(p, to, before, order - 1, side, side);
+        if (side) sli_cuda_join(p->queue);
         before = to;
     }
+    cudaStream_t side = first == 0 && has_side(p) ? sli_cuda_fork(p->queue) : NULL;
     multiply_last(p, first, before, order - 1);
+    if (side) {
+        finish(p, gradients, side);
+        sli_cuda_join(p->queue);
+    }
     if (p->directions == 2) give_both_inputs(p, first, end);
 }
 
@@ -381,8 +419,7 @@ static void backward(const sli_call *call, sli_persist_kind kind) {
         sli_persist_enter_span(&p, first, end);
         backward_span(&p, first, end, gradients);
     }
-    for (int d = 0; d < p.directions; d++)
-        sli_step_finish(&p.ways[d], gradients[d].pw, {gradients[d].dp, 0, 1}, gradients[d].dc);
+    if (chunks == 0 || !has_side(&p)) finish(&p, gradients, sli_cuda_stream(p.queue));
 }
 
 /* --------------------------------------------------------------------------------------------------------- pack -- */

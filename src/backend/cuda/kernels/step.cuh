@@ -94,6 +94,7 @@ typedef struct step_way {
     int chunk, chunks;
     int c0, c1;      /* the chunk at work */
     const float *x;  /* [T][B][I] */
+    const void *copied_x; /* operand of the chunk's x where it is there already, or NULL */
     float *y;        /* [T][B][y_row] or NULL */
     const float *dy; /* as y */
     int64_t y_row;

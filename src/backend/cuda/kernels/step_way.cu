@@ -169,6 +169,7 @@ const void *sli_step_inputs(const step_way *way) {
     const int64_t rows = (int64_t)(way->c1 - way->c0) * way->s.B;
     const float *x = way->x + (size_t)way->c0 * (size_t)(way->s.B * way->s.I);
     if (!way->s.copy_x) return x;
+    if (way->copied_x) return way->copied_x;
     void *copy = way->work + way->scratch.x;
     sli_step_rows(way->queue, way->stream, way->common.math, copy, way->s.xs, rows, x, rows, way->s.I);
     return copy;
