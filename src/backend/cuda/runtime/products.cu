@@ -238,12 +238,16 @@ static int cut_tile(const cublasLtMatmulHeuristicResult_t *result, int results, 
 }
 
 /* Of 16-bit operands and sums in f32 cuBLASLt 13.1 puts large tiles first, which on an H200 are slower than smaller ones further
- * down: of 33 products of 105 that had both, by 0 to 25% (cublaslt_tiles_h200_*). `first`: the first that fits. */
+ * down: of 33 products of 105 that had both, by 0 to 25% (cublaslt_tiles_h200_*); and sometimes narrow ones, of 7 products by 4 to
+ * 28% (cublaslt_steps_h200_*). `first`: the first that fits. */
 static int better_tile(const cublasLtMatmulHeuristicResult_t *result, int results, const product_key *key, int first) {
     static const int better[][3] = {
         {CUBLASLT_MATMUL_TILE_128x256, CUBLASLT_MATMUL_TILE_128x128, -2},
         {CUBLASLT_MATMUL_TILE_256x128, CUBLASLT_MATMUL_TILE_128x128, -2},
-        {CUBLASLT_MATMUL_TILE_192x192, CUBLASLT_MATMUL_TILE_128x160, CUBLASLT_MATMUL_TILE_96x128},
+        {CUBLASLT_MATMUL_TILE_224x128, CUBLASLT_MATMUL_TILE_128x128, -2},
+        {CUBLASLT_MATMUL_TILE_64x224, CUBLASLT_MATMUL_TILE_128x128, -2},
+        {CUBLASLT_MATMUL_TILE_144x128, CUBLASLT_MATMUL_TILE_128x80, -2},
+        {CUBLASLT_MATMUL_TILE_192x192, CUBLASLT_MATMUL_TILE_96x128, CUBLASLT_MATMUL_TILE_128x160},
         {CUBLASLT_MATMUL_TILE_320x128, CUBLASLT_MATMUL_TILE_128x160, CUBLASLT_MATMUL_TILE_96x128}};
     if (key->math == SL_TF32) return cut_tile(result, results, key, first);
     if (key->math != SL_BF16 && key->math != SL_F16) return first;
