@@ -202,14 +202,15 @@ int sli_persist_idle(const sli_persist_geometry *g, const sli_caps *caps) {
  * prediction is 6% off, the geometry predicted to be the best 3% slower than the best that was measured; those of grids were measured
  * before a warp had cells of 16 units (of 204 measured since the choice is 3% behind as well). Those of turns: 219 of them, of 512
  * to 2048 units, bf16 and tf32 (turns_h200_*): 8% and 5%. Those of streams: 104 of them, 1024 to 4096 units (streams_h200_*): 6%. Words that tell, and turn_exchange
- * forward: by hand, from 91 of 650 to 2048 units (exchange_h200_2026-11-22.txt). Few rows: not fitted apart; in a
- * cluster they take 0.1 to 0.15 us more than predicted, over the grid 0.1 less (few_rows_h200_2026-11-22.txt). Times are us, rates bytes a us. */
+ * forward: by hand, from 91 of 650 to 2048 units (exchange_h200_2026-11-22.txt). Few rows over the
+ * grid: 0.1 us less, by hand; through a cluster they take 0.1 to 0.15 us more than predicted (few_rows_h200_2026-11-22.txt). Times are us, rates bytes a us. */
 static const struct {
     double clock;                            /* cycles a us, under load */
     double cluster, cluster_block;           /* exchange through a cluster, and a block of it more */
     double cluster_rate, cluster_rate_block; /* bytes that arrive in a block; less by a block of the cluster more */
     double grid, grid_words, grid_full;      /* counter; words that tell; and more of both over the whole GPU */
     double words_few, words_many;            /* a warp fewer than eight, a piece a lane more than four */
+    double words_rows;                       /* few rows less */
     double grid_rate, grid_l2_rate;          /* reading of v: by a block, and of L2 by all of them */
     double flops_16, flops_tf32, flops_ffma; /* FLOP a cycle and multiprocessor */
     double shared_rate, ffma_reads;          /* bytes a cycle; times that FFMA reads v */
@@ -245,6 +246,7 @@ static const struct {
            .grid_words = 0.66,
            .words_few = 0.05,
            .words_many = 0.06,
+           .words_rows = 0.1,
            .grid_full = 0.13,
            .grid_rate = 122e3,
            .grid_l2_rate = 7.2e6,
@@ -308,7 +310,9 @@ static double gather_us(const sli_persist_geometry *g, int batch, const sli_caps
     if (g->gather == SLI_PERSIST_LOCAL) return 0;
     if (g->gather == SLI_PERSIST_CLUSTER) return cluster_us(g->spread, bytes);
     const double few = fmax(0, TURN_WARPS - sli_persist_warps(g)), many = fmax(0, sli_persist_taken(g) - 4);
-    const double told = words ? rates.grid_words + rates.words_few * few + rates.words_many * many : rates.grid;
+    const double told = !words ? rates.grid
+                               : rates.grid_words + rates.words_few * few + rates.words_many * many -
+                                     (g->few > 0 ? rates.words_rows : 0);
     return told + rates.grid_full * sli_persist_ctas(g) / multiprocessors_of(caps) + bytes / rates.grid_rate +
            bytes * sli_persist_ctas(g) / rates.grid_l2_rate;
 }
