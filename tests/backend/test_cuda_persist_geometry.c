@@ -288,6 +288,16 @@ TEST(cuda_persist_geometry_predicts_what_was_measured) {
     }
 }
 
+/* In tf32 one row of 512 units is multiplied as it is, by FFMA, not as one of eight: 41 us for 25 steps on an H200, where 49 were. */
+TEST(cuda_persist_geometry_takes_one_row_for_one) {
+    const sli_caps caps = invented(90);
+    const sli_problem p = problem(SLI_OP_LSTM, 512, 1, SL_TF32, false);
+    sli_persist_geometry g;
+    sli_why why = {""};
+    REQUIRE(sli_persist_choose(&p, &caps, SLI_PERSIST_KIND_GRID, false, &g, &why));
+    CHECK(g.few == 1 && g.math == SL_F32);
+}
+
 /* Forward in many turns, four warps together, cells apart or not, in training, as measured on an H200, 2026-11-21: bf16, two blocks
  * share; less what a launch takes, of 25 steps. */
 TEST(cuda_persist_geometry_predicts_turns) {
