@@ -268,8 +268,24 @@ static const char clamp_text[] = "@_INLINE @_vector @_clamp(@_vector x, float lo
                                  "    return @_MIN(most, x);\n"
                                  "}\n";
 
+/* As isa/cells.h has it: with AVX-512 by two instructions that need no clamp. */
 static const char sigmoid_text[] =
-    "/* sigmoid x = 1 / D, D = 1 + e^-x; e^-x = 2^(n + r), n by adding 1.5 * 2^23, 2^r by its Taylor polynomial. */\n"
+    "#if defined(__AVX512DQ__) && @_LANES == 16\n"
+    "#define @_ABOVE_FLOOR(t) ((@_vector)_mm512_reduce_ps(t, 9))\n"
+    "#define @_TIMES_POWER(p, t) ((@_vector)_mm512_scalef_ps(p, t))\n"
+    "#elif defined(__AVX512DQ__) && defined(__AVX512VL__) && @_LANES == 8\n"
+    "#define @_ABOVE_FLOOR(t) ((@_vector)_mm256_reduce_ps(t, 9))\n"
+    "#define @_TIMES_POWER(p, t) ((@_vector)_mm256_scalef_ps(p, t))\n"
+    "#endif\n"
+    "/* sigmoid x = 1 / D, D = 1 + e^-x; e^-x = 2^(n + r). */\n"
+    "#ifdef @_ABOVE_FLOOR /* n the whole part, 2^r by a minimax polynomial */\n"
+    "@_INLINE @_vector @_sigmoid_divisor(@_vector x) {\n"
+    "    const @_vector t = x * -1.44269504f, r = @_ABOVE_FLOOR(t), r2 = r * r;\n"
+    "    const @_vector low = (0.0554833420f * r + 0.240229836f) * r2 + (0.693146984f * r + 1.0f);\n"
+    "    const @_vector high = 0.000217022557f * r2 + (0.00124396877f * r + 0.00967884101f);\n"
+    "    return @_TIMES_POWER(high * (r2 * r2) + low, t) + 1.0f;\n"
+    "}\n"
+    "#else /* n by adding 1.5 * 2^23, 2^r by its Taylor polynomial */\n"
     "@_INLINE @_vector @_sigmoid_divisor(@_vector x) {\n"
     "    union { @_vector f; @_bits i; } power;\n"
     "    @_vector n, r, r2;\n"
@@ -282,7 +298,8 @@ static const char sigmoid_text[] =
     "    r = ((0.0555041087f * r + 0.240226507f) * r2 + (0.693147181f * r + 1.0f)) +\n"
     "        ((1.52527338e-5f * r + 0.000154035304f) * r2 + (0.00133335581f * r + 0.00961812911f)) * (r2 * r2);\n"
     "    return r * power.f + 1.0f;\n"
-    "}\n";
+    "}\n"
+    "#endif\n";
 
 static const char tanh_text[] =
     "/* tanh x = p / q, a minimax fraction. */\n"
