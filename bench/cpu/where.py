@@ -8,9 +8,11 @@ sentence are a thread's, from the FLOPs, the share of samples and the time in th
 import argparse
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
@@ -37,21 +39,33 @@ def part_of(function):
 
 
 def samples(args, line):
-    """{part: share} of the samples of one cell."""
+    """{part: share} of the samples of one cell, from its second call on: opening it touches all its memory for the first time."""
     sizes = " ".join(str(line[key]) for key in "tbihl")
-    request = (f"open {line['cell']} {line['mode']} {line['dtype']} {sizes} {line['threads']} {line['option']} -\n"
-               f"time {args.seconds} 1\n")
     with tempfile.TemporaryDirectory() as folder:
         data = os.path.join(folder, "perf.data")
-        subprocess.run(["perf", "record", "-q", "-F", "1999", "-o", data, os.path.join(args.peers_folder, "side_sluice")],
-                       input=request, text=True, check=True, stdout=subprocess.DEVNULL)
+        side = subprocess.Popen([os.path.join(args.peers_folder, "side_sluice")], text=True, stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE)
+
+        def ask(request):
+            side.stdin.write(request + "\n")
+            side.stdin.flush()
+            return side.stdout.readline()
+
+        ask(f"open {line['cell']} {line['mode']} {line['dtype']} {sizes} {line['threads']} {line['option']} -")
+        ask("time 0.01 1")
+        perf = subprocess.Popen(["perf", "record", "-q", "-F", "1999", "-o", data, "-p", str(side.pid)])
+        time.sleep(0.3)  # until it listens
+        ask(f"time {args.seconds} 1")
+        perf.send_signal(signal.SIGINT)
+        perf.wait()
+        side.stdin.close()
+        side.wait()
         text = subprocess.run(["perf", "report", "-i", data, "--stdio", "-q", "--sort", "dso,symbol"], check=True, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
     shares = {}
     for percent, library, function in re.findall(r"^\s*([\d.]+)%\s+(\S+)\s+\[.\]\s+(\S+)", text, re.M):
-        if not re.search("ld-linux|side_fill|printf|exp10", f"{library} {function}"):  # before the calls
-            part = part_of(f"{library} {function}")
-            shares[part] = shares.get(part, 0) + float(percent)
+        part = part_of(f"{library} {function}")
+        shares[part] = shares.get(part, 0) + float(percent)
     total = sum(shares.values())
     return {part: share / total for part, share in shares.items()}
 
