@@ -32,12 +32,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 from disturbance import Disturbance  # noqa: E402
 from lines import known_lines  # noqa: E402
-from report import name_of, report  # noqa: E402
+from report import QUIET, name_of, report  # noqa: E402
 
 START = time.monotonic()
 TOLERANCE = {"f32": 1e-3, "bf16": 0.3}
 QUICK = 0.05  # seconds: a call that takes longer is not warmed up again in every turn
-QUIET = 0.02  # of the CPUs' time, that others took while a cell was measured
 LONG = 15  # seconds: a cell that took so long has two rounds
 ROW = ["series", "cell", "mode", "t", "b", "i", "h", "l", "option"]
 

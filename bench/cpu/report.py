@@ -17,6 +17,7 @@ CELL_FLOPS = {"lstm": 5 * 24 + 8, "gru": 3 * 24 + 10, "rnn": 26}
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 SIDES = ["onednn2", "onednn3", "torch", "onnxruntime"]
 TITLES = {"onednn2": "oneDNN 2", "onednn3": "oneDNN 3", "torch": "PyTorch", "onnxruntime": "ONNX Runtime"}
+QUIET = 0.02  # of the CPUs' time, that others may take while a cell is measured
 EXPLAIN = 1.6  # times the limit, from which on a sentence is due
 # Goals: title, series, mode (None: both), dtype, peers, geometric mean, floor of every shape.
 GOALS = [
@@ -260,9 +261,9 @@ def others_text(lines):
     shares = [line["others"] for line in lines if "others" in line]
     if not shares:
         return ""
-    loud = sum(share > 0.02 for share in shares)
+    loud = sum(share > QUIET for share in shares)
     return (f" While a cell was measured, others took {100 * statistics.median(shares):.1f}% of the CPUs (median), "
-            f"more than 2% in {loud} of {len(shares)} cells, {100 * max(shares):.0f}% at most.")
+            f"more than {100 * QUIET:.0f}% in {loud} of {len(shares)} cells, {100 * max(shares):.0f}% at most.")
 
 
 def report(lines, notes_path, statistic="median"):

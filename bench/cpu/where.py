@@ -51,7 +51,7 @@ def samples(args, line):
             side.stdin.flush()
             return side.stdout.readline()
 
-        ask(f"open {line['cell']} {line['mode']} {line['dtype']} {sizes} {line['threads']} {line['option']} -")
+        opened = ask(f"open {line['cell']} {line['mode']} {line['dtype']} {sizes} {line['threads']} {line['option']} -")
         ask("time 0.01 1")
         perf = subprocess.Popen(["perf", "record", "-q", "-F", "1999", "-o", data, "-p", str(side.pid)])
         time.sleep(0.3)  # until it listens
@@ -66,6 +66,9 @@ def samples(args, line):
     for percent, library, function in re.findall(r"^\s*([\d.]+)%\s+(\S+)\s+\[.\]\s+(\S+)", text, re.M):
         part = part_of(f"{library} {function}")
         shares[part] = shares.get(part, 0) + float(percent)
+    if not shares:
+        sys.exit(f"where.py: {report.name_of(line)} gave no samples: side_sluice answered {opened.strip()!r}; perf must be allowed to "
+                 "look at other processes (kernel.perf_event_paranoid)")
     total = sum(shares.values())
     return {part: share / total for part, share in shares.items()}
 

@@ -113,3 +113,15 @@ TEST(stream_cells_of_every_instruction_set_are_accurate) {
         }
     }
 }
+
+/* Sizes of states tell of how many lanes vectors are: those of AVX2 are eight. */
+TEST(stream_layers_of_up_to_eight_units_have_vectors_of_eight) {
+    if (!stream_case_have("avx512")) test_skip("this CPU has no AVX-512");
+    static const int units[] = {8, 17};
+    for (int i = 0; i < 2; i++) {
+        sl_stream_model *whole = one_function(TANH, units[i], "avx512"), *half = one_function(TANH, units[i], "avx2");
+        CHECK((sl_stream_size(whole) == sl_stream_size(half)) == (units[i] <= 8));
+        sl_stream_model_free(whole);
+        sl_stream_model_free(half);
+    }
+}
