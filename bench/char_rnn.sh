@@ -1,5 +1,6 @@
 #!/bin/sh
-# Characters per second of char-rnn training, Sluice beside PyTorch, in alternating runs; f32 and, on a CPU with AMX, bf16; 1 and 2 threads.
+# Characters per second of char-rnn training, Sluice beside PyTorch, in alternating runs; f32 and, on a CPU with AMX, f32x3 (PyTorch: f32) and bf16;
+# 1 and 2 threads.
 #     PYTHON=/path/with/torch/bin/python bench/char_rnn.sh TEXT [ROUNDS] [SECONDS]
 # Writes bench/results/char_rnn_cpu_DATE.json. SLUICE: the program (build/sluice). Leave the machine alone meanwhile.
 set -eu
@@ -13,7 +14,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 dtypes=f32
-grep -q amx_bf16 /proc/cpuinfo && dtypes="f32 bf16"
+grep -q amx_bf16 /proc/cpuinfo && dtypes="f32 f32x3 bf16"
 run() { # DTYPE THREADS ROUND
     "$sluice" train lm --preset char-rnn "$text" --dtype "$1" --threads "$2" --log "$work/sluice.$1.$2.$3" \
         --out "$work/model" >"$work/out" 2>&1 &
@@ -24,7 +25,9 @@ run() { # DTYPE THREADS ROUND
     rm -f "$work"/model*
     onednn=best
     [ "$1" = bf16 ] && onednn=on # its own loop is 25 times slower there
-    OMP_NUM_THREADS=$2 "$python" "$here/bench/char_rnn_pytorch.py" "$text" --dtype "$1" --threads "$2" --steps 100 \
+    theirs=$1
+    [ "$1" = f32x3 ] && theirs=f32
+    OMP_NUM_THREADS=$2 "$python" "$here/bench/char_rnn_pytorch.py" "$text" --dtype "$theirs" --threads "$2" --steps 100 \
         --onednn $onednn >"$work/pytorch.$1.$2.$3" 2>/dev/null
 }
 for dtype in $dtypes; do

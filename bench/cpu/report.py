@@ -23,6 +23,8 @@ EXPLAIN = 1.6  # times the limit, from which on a sentence is due
 GOALS = [
     ("fp32 inference", "page", "infer", "f32", SIDES, 1.3, 1.0),
     ("fp32 training", "page", "train", "f32", SIDES, 1.4, 1.0),
+    ("f32x3 inference, peers in fp32", "page", "infer", "f32x3", SIDES, 1.3, 1.0),
+    ("f32x3 training, peers in fp32", "page", "train", "f32x3", SIDES, 1.4, 1.0),
     ("bf16 inference", "page", "infer", "bf16", SIDES, 1.8, None),
     ("bf16 training", "page", "train", "bf16", SIDES, 3.0, None),
     ("GRU, fp32 inference", "gru", "infer", "f32", SIDES, None, None),
@@ -55,6 +57,10 @@ def outputs_of(line):
     return line["h"] // 2 if line["option"] == "proj" else line["h"]
 
 
+AMX_PRODUCTS = {"bf16": 1, "f32x3": 6}  # of bf16 on AMX for one
+WEIGHT_BYTES = {"f32": 4, "f32x3": 6, "bf16": 2}
+
+
 def recurrent_weights(line):
     """Of a layer: R, and a projection."""
     matrices = GATES[line["cell"]] + (line["option"] == "proj")
@@ -71,8 +77,8 @@ def flops_of(line):
 
 
 def peak_of(line, rates):
-    if line["dtype"] == "bf16" and "amx_bf16" in rates:
-        return rates["amx_bf16"] * 1e9
+    if line["dtype"] in AMX_PRODUCTS and "amx_bf16" in rates:
+        return rates["amx_bf16"] * 1e9 / AMX_PRODUCTS[line["dtype"]]
     return max(value for key, value in rates.items() if key.startswith("fma_")) * 1e9
 
 
@@ -90,7 +96,7 @@ def recurrence_seconds(line, split_batch):
     limits, threads = line["limits"], line["threads"]
     rates = limits[str(threads)]
     h, weights = line["h"], recurrent_weights(line)
-    every = weights * (2 if line["dtype"] == "bf16" else 4)
+    every = weights * WEIGHT_BYTES[line["dtype"]]
     read = stream_seconds(limits, rates, every if split_batch else every / threads, every)
     peak = peak_of(line, rates) * threads
     maths = max(value for key, value in rates.items() if key.startswith("fma_")) * 1e9 * threads

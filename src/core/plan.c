@@ -95,10 +95,20 @@ static bool step_has_time(const sl_plan *plan, const sli_emit *emit) {
     return plan->tensors[tensor].shape.time;
 }
 
-/* The dtype of a plan is that of its products: on CPUs, what multiplies nothing is f32 where they are i8 or bf16. */
+/* Where AMX does not gain by six products of bf16 for one of f32: there is none, or steps multiply few rows. */
+static bool f32x3_is_f32(const sl_plan *plan, sli_op op) {
+    enum { FEW_ROWS = 8 };
+    if (plan->caps.kind != SLI_DEVICE_CPU) return false;
+    return plan->caps.isa != SLI_ISA_AMX || (sli_op_is_recurrent(op) && plan->options.batch < FEW_ROWS);
+}
+
+/* The dtype of a plan is that of its products: on CPUs, what multiplies nothing is f32 where they are i8, bf16 or f32x3; and f32x3 is
+ * f32 where AMX does not gain by it. */
 static sl_dtype dtype_of(const sl_plan *plan, sli_op op) {
     const sl_dtype dtype = plan->options.dtype;
-    const bool products = dtype == SL_I8 || (dtype == SL_BF16 && plan->caps.kind == SLI_DEVICE_CPU);
+    const bool cpu = plan->caps.kind == SLI_DEVICE_CPU;
+    if (dtype == SL_F32X3 && f32x3_is_f32(plan, op)) return SL_F32;
+    const bool products = dtype == SL_I8 || (cpu && (dtype == SL_BF16 || dtype == SL_F32X3));
     return products && !sli_op_multiplies(op) ? SL_F32 : dtype;
 }
 

@@ -140,6 +140,12 @@ static void explain_device(const sl_plan *plan, sli_text *text) {
     bool usable = false;
     if (caps->kind != SLI_DEVICE_CUDA) {
         sli_text_printf(text, "instruction set: %s (%s)\n", sli_isa_name(caps->isa), caps->isa_why);
+        if (plan->options.dtype == SL_F32X3)
+            sli_text_printf(text, "  products in f32x3 %s\n",
+                            caps->isa == SLI_ISA_AMX
+                                ? "by AMX: floats are sums of three bf16, six products of those are "
+                                  "one to 2^-23; steps of fewer than 8 rows are f32"
+                                : "are those of f32: there is no AMX");
         if (plan->options.dtype == SL_BF16)
             sli_text_printf(text, "  products in bf16 %s\n",
                             caps->isa == SLI_ISA_AMX

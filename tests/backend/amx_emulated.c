@@ -15,8 +15,11 @@ void amx_emulated_ops(sli_isa_ops *ops) {
     ops->name = "emulated amx";
     ops->panel_bf16 = &emulated_panel_bf16;
     ops->product_bf16 = &emulated_bf16;
+    ops->panel_f32x3 = &emulated_panel_f32x3;
+    ops->product_f32x3 = &emulated_f32x3;
     ops->fused = &sli_isa_fused_emulated;
 }
 
 #define sli_panel_bf16_amx emulated_panel_bf16
+#define sli_panel_f32x3_amx emulated_panel_f32x3
 #include "backend/cpu/isa/panel_amx.c"

@@ -9,8 +9,8 @@
 #define AMX_EMULATED_CELLS
 #endif
 
-extern const sli_panel_ops emulated_panel_bf16;
-extern const sli_product_ops emulated_bf16;
+extern const sli_panel_ops emulated_panel_bf16, emulated_panel_f32x3;
+extern const sli_product_ops emulated_bf16, emulated_f32x3;
 extern const sli_fused_ops sli_isa_fused_emulated; /* cells on tiles of AMX's 16 lanes */
 /* The portable table with these in it. */
 void amx_emulated_ops(sli_isa_ops *ops);

@@ -2,4 +2,5 @@
 #include "backend/amx_emulated.h"
 #include "backend/amx_tiles.h"
 #define sli_product_bf16_amx emulated_bf16
+#define sli_product_f32x3_amx emulated_f32x3
 #include "backend/cpu/isa/gemm_amx.c"

@@ -1,4 +1,4 @@
-/* Products of f32 and of bf16 problems, the latter on emulated AMX, too: against a loop in double of the operands, rounded where they
+/* Products of f32, bf16 and f32x3 problems, the latter two on emulated AMX, too: against a loop in double of the operands, rounded where they
  * are, at shapes around tiles, tasks and pieces, transposed and not, and their bits on several threads. */
 #include "backend/amx_emulated.h"
 #include "backend/cpu/gemm.h"
@@ -86,7 +86,7 @@ static void product_free(product *p) {
 }
 
 static double operand(sl_dtype dtype, float x) {
-    return dtype == SL_F32 ? (double)x : sli_round_to(dtype, (double)x);
+    return dtype == SL_BF16 ? sli_round_to(dtype, (double)x) : (double)x;
 }
 
 static void check_numbers(const shape *s, sl_dtype dtype, const product *p, const char *isa) {
@@ -185,16 +185,26 @@ static void check_cpu(sl_dtype dtype, const sli_cpu *cpu) {
 TEST(cpu_products_of_every_isa) {
     char why[SLI_ISA_WHY];
     for (int isa = SLI_ISA_BASE; isa <= SLI_ISA_AVX512; isa++)
-        for (int bf16 = 0; sli_cpu_has((sli_isa)isa, why) && bf16 < 2; bf16++) {
+        for (int type = 0; sli_cpu_has((sli_isa)isa, why) && type < 2; type++) {
             sli_cpu cpu;
             sli_cpu_engine((sli_isa)isa, false, &cpu);
-            check_cpu(bf16 ? SL_BF16 : SL_F32, &cpu);
+            check_cpu(type == 0 ? SL_F32 : SL_BF16, &cpu);
         }
 }
 TEST(cpu_products_bf16_amx_emulated) {
     sli_isa_ops ops;
     amx_emulated_ops(&ops);
     check_cpu(SL_BF16, &(sli_cpu){.isa = SLI_ISA_AMX, .ops = &ops});
+}
+TEST(cpu_products_f32x3_amx_emulated) {
+    sli_isa_ops ops;
+    amx_emulated_ops(&ops);
+    check_cpu(SL_F32X3, &(sli_cpu){.isa = SLI_ISA_AMX, .ops = &ops});
+}
+TEST(cpu_products_f32x3_best) {
+    sli_cpu cpu;
+    sli_cpu_engine(sli_cpu_isa(), false, &cpu);
+    check_cpu(SL_F32X3, &cpu);
 }
 /* a in bf16 is multiplied as its floats are, to the bit; down its columns the sums of its lines come with it. Its memory ends where it
  * may be read to. */

@@ -5,21 +5,22 @@
 
 /* Of one core; seconds, FLOP/s, bytes/s. */
 typedef struct rates {
-    double flops;        /* products of steps, many rows */
-    double few[3];       /* of that: one row, two, three to five */
-    double product;      /* products over time, their operands packed */
-    double product_bf16; /* of those of bf16, by AMX; elsewhere they are floats */
-    double most_speed;   /* of forms of weights beside floats, their operands' conversion included; 0: what they say */
-    double pack;         /* a number of those */
-    double result;       /* a number of what they give, for each piece of k */
-    double thin;         /* bytes of b in products of few rows */
-    double l2, l3, dram; /* weights that are read in every step */
-    double cell[3][2];   /* a unit of a row: LSTM, GRU, RNN; forward, backward */
-    double entry[2];     /* a step, beside its product and cells */
-    double barrier[2];   /* of two members; of each further one */
-    double team;         /* starting one, or a list of tasks */
-    double moved;        /* a number that is read and written, or summed up */
-    double beside;       /* what a core does while others are at work, of what it does alone */
+    double flops;         /* products of steps, many rows */
+    double few[3];        /* of that: one row, two, three to five */
+    double product;       /* products over time, their operands packed */
+    double product_bf16;  /* of those of bf16, by AMX; elsewhere they are floats */
+    double product_f32x3; /* of those of floats, by AMX */
+    double most_speed;    /* of forms of weights beside floats, their operands' conversion included; 0: what they say */
+    double pack;          /* a number of those */
+    double result;        /* a number of what they give, for each piece of k */
+    double thin;          /* bytes of b in products of few rows */
+    double l2, l3, dram;  /* weights that are read in every step */
+    double cell[3][2];    /* a unit of a row: LSTM, GRU, RNN; forward, backward */
+    double entry[2];      /* a step, beside its product and cells */
+    double barrier[2];    /* of two members; of each further one */
+    double team;          /* starting one, or a list of tasks */
+    double moved;         /* a number that is read and written, or summed up */
+    double beside;        /* what a core does while others are at work, of what it does alone */
 } rates;
 
 /* avx2, base: measured on a Zen 3 (two virtual CPUs, 512 KB of L2, 32 MB of L3), 2026-11-21: products and cells one by one, what is
@@ -45,6 +46,7 @@ static const rates rates_avx512 = {.flops = 155e9,
                                    .few = {0.9, 0.9, 0.95},
                                    .product = 130e9,
                                    .product_bf16 = 500e9,
+                                   .product_f32x3 = 200e9,
                                    .most_speed = 3.5,
                                    .pack = 0.2e-9,
                                    .result = 0.15e-9,
@@ -151,8 +153,11 @@ double sli_cost_product(const sli_cpu_machine *machine, sl_dtype dtype, double m
     const rates *r = rates_of(machine);
     const int threads = machine->threads;
     const double flops = 2 * m * n * k, t = flops < alone ? 1 : threads, team = sli_cost_team(machine, (int)t);
-    const double rate = machine->isa == SLI_ISA_AMX && dtype == SL_BF16 ? r->product_bf16 : r->product;
-    if (m <= FEW_ROWS && dtype == SL_F32)
+    const bool amx = machine->isa == SLI_ISA_AMX;
+    const double rate = amx && dtype == SL_BF16    ? r->product_bf16
+                        : amx && dtype == SL_F32X3 ? r->product_f32x3
+                                                   : r->product;
+    if (m <= FEW_ROWS && dtype != SL_BF16)
         return fmax(n * k * sizeof(float) / r->thin, flops / (0.5 * r->product)) / threads + team;
     const double pieces = ceil(k / PIECE_K);
     return (flops / rate + (m + n) * k * r->pack + m * n * pieces * r->result) /

@@ -128,8 +128,9 @@ static void dense_backward(const sli_call *call) {
 
 static bool dense_eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
     (void)caps;
-    NEED(p->dtype == SL_F32 || p->dtype == SL_BF16, "cpu:gemm computes f32 and bf16, not %s", sli_dtype_name(p->dtype));
-    NEED(p->dtype == SL_F32 || p->train, "inference in bf16 is cpu:bf16's, which rounds the weights once");
+    NEED(p->dtype == SL_F32 || p->dtype == SL_F32X3 || p->dtype == SL_BF16,
+         "cpu:gemm computes f32, f32x3 and bf16, not %s", sli_dtype_name(p->dtype));
+    NEED(p->dtype != SL_BF16 || p->train, "inference in bf16 is cpu:bf16's, which rounds the weights once");
     return true;
 }
 

@@ -99,8 +99,8 @@ void sli_fused_pack(const sli_call *call) {
 
 /* --------------------------------------------------------------------------------------------------------- row -- */
 static bool eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
-    NEED(p->dtype == SL_F32 || p->dtype == SL_BF16 || p->dtype == SL_I8, "cpu:fused computes f32, bf16 and i8, not %s",
-         sli_dtype_name(p->dtype));
+    NEED(p->dtype == SL_F32 || p->dtype == SL_F32X3 || p->dtype == SL_BF16 || p->dtype == SL_I8,
+         "cpu:fused computes f32, f32x3, bf16 and i8, not %s", sli_dtype_name(p->dtype));
     NEED(p->dtype != SL_I8 || !p->train, "8 bits are for inference");
     const int most = p->units > p->projection ? p->units : p->projection;
     NEED(p->dtype != SL_I8 || (p->inputs <= SLI_PANEL_I8_MOST && most <= SLI_PANEL_I8_MOST),

@@ -61,7 +61,7 @@ void *sli_cpu_products_space(const sli_call *call, size_t *bytes);
 /* The products of one job. */
 void sli_cpu_products(const sli_call *call, const sli_job *job);
 /* b of products of the same n, k, bk and bn, packed once for all of them: whether products of so many rows read it there; its bytes
- * (4 a number, of which AMX uses half); b_packed = b. */
+ * (4 a number, of which AMX uses half; of f32x3 6); b_packed = b. */
 bool sli_cpu_packs_b(const sli_call *call, int rows);
 size_t sli_cpu_packed_b_bytes(sl_dtype dtype, int n, int k);
 void sli_cpu_pack_b(const sli_call *call, const sli_gemm *g, void *packed);

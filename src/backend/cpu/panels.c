@@ -39,6 +39,8 @@ const sli_panel_ops *sli_cpu_panels(const sli_cpu *cpu, sl_dtype dtype) {
     switch (dtype) {
     case SL_F32:
         return cpu->ops->panel_f32;
+    case SL_F32X3:
+        return cpu->ops->panel_f32x3;
     case SL_BF16:
         return cpu->ops->panel_bf16;
     case SL_I8:

@@ -11,7 +11,8 @@ enum {
     PIECE_LINES = 21 * SLI_PRODUCT_LINES,
     PIECE_K_BF16 = 768,
     PIECE_K_F32 = 512,
-    PADDED = 32, /* lines and k of packed operands */
+    PIECE_K_F32X3 = 256, /* of three bf16 */
+    PADDED = 32,         /* lines and k of packed operands */
     LEAST_TASKS = 32
 };
 
@@ -23,7 +24,17 @@ static int least(int a, int b) {
 }
 
 static int piece_k(sl_dtype dtype) {
-    return dtype == SL_BF16 ? PIECE_K_BF16 : PIECE_K_F32;
+    return dtype == SL_BF16 ? PIECE_K_BF16 : dtype == SL_F32X3 ? PIECE_K_F32X3 : PIECE_K_F32;
+}
+
+/* Bytes of a packed number. */
+static size_t packed_number(sl_dtype dtype) {
+    return dtype == SL_F32X3 ? 3 * sizeof(uint16_t) : sizeof(float);
+}
+
+/* Whether few rows are multiplied with floats, wherever they lie. */
+static bool takes_few(sl_dtype dtype) {
+    return dtype == SL_F32 || dtype == SL_F32X3;
 }
 
 /* Even pieces of at most `most`, in multiples of `unit`: the size of one. */
@@ -35,7 +46,7 @@ static int even_piece(int size, int most, int unit) {
 /* Bytes of an operand's piece. */
 static size_t piece_bytes(sl_dtype dtype, int lines, int k) {
     const size_t padded = (size_t)divide_up(least(lines, PIECE_LINES), PADDED) * PADDED;
-    return padded * (size_t)divide_up(least(k, piece_k(dtype)), PADDED) * PADDED * sizeof(float);
+    return padded * (size_t)divide_up(least(k, piece_k(dtype)), PADDED) * PADDED * packed_number(dtype);
 }
 
 static size_t product_bytes(size_t most, sl_dtype dtype, int m, int n, int k) {
@@ -45,7 +56,7 @@ static size_t product_bytes(size_t most, sl_dtype dtype, int m, int n, int k) {
 
 /* Inference in the other types multiplies weights that were packed once. */
 size_t sli_cpu_products_bytes(const sli_problem *p, int chunk) {
-    if (p->dtype != SL_F32 && !p->train) return 0;
+    if (!takes_few(p->dtype) && !p->train) return 0;
     const int rows = p->batch * least(chunk > 0 ? chunk : 1, sli_cpu_steps(p));
     const int inputs = p->inputs, outputs = p->units * (sli_op_is_recurrent(p->op) ? sli_op_gates(p->op) : 1);
     size_t bytes = product_bytes(0, p->dtype, rows, outputs, inputs);
@@ -196,7 +207,8 @@ size_t sli_cpu_packed_b_bytes(sl_dtype dtype, int n, int k) {
 
 static const sli_product_ops *product_ops(const sli_call *call) {
     const sli_isa_ops *ops = sli_cpu_of(call)->ops;
-    return call->problem.dtype == SL_BF16 ? ops->product_bf16 : ops->product_f32;
+    const sl_dtype dtype = call->problem.dtype;
+    return dtype == SL_BF16 ? ops->product_bf16 : dtype == SL_F32X3 ? ops->product_f32x3 : ops->product_f32;
 }
 
 bool sli_cpu_packs(const sli_call *call) {
@@ -204,7 +216,7 @@ bool sli_cpu_packs(const sli_call *call) {
 }
 
 bool sli_cpu_packs_b(const sli_call *call, int rows) {
-    return sli_cpu_packs(call) && (call->problem.dtype != SL_F32 || rows > FEW_ROWS);
+    return sli_cpu_packs(call) && (!takes_few(call->problem.dtype) || rows > FEW_ROWS);
 }
 
 typedef struct packing {
@@ -298,7 +310,7 @@ void sli_cpu_products(const sli_call *call, const sli_job *job) {
     for (int i = 0; i < job->parts; i++) {
         const sli_gemm *g = &job->part[i];
         if (g->m <= 0 || g->n <= 0) continue;
-        if (call->problem.dtype != SL_F32 || g->m > FEW_ROWS || g->ak != 1) {
+        if (!takes_few(call->problem.dtype) || g->m > FEW_ROWS || g->ak != 1) {
             run_product(call, job, i, space);
             continue;
         }

@@ -9,8 +9,9 @@ const sli_kernel *const sli_ref_kernels[] = {
 bool sli_ref_eligible(const sli_problem *problem, const sli_caps *caps, sli_why *why) {
     (void)caps;
     const bool rounds = problem->dtype == SL_BF16 || (problem->dtype == SL_I8 && !problem->train);
-    NEED(problem->dtype == SL_F32 || problem->dtype == SL_F64 || rounds,
-         "the reference computes f32, f64, bf16 and, for inference, i8, not %s", sli_dtype_name(problem->dtype));
+    NEED(problem->dtype == SL_F32 || problem->dtype == SL_F32X3 || problem->dtype == SL_F64 || rounds,
+         "the reference computes f32, f32x3 as f32, f64, bf16 and, for inference, i8, not %s",
+         sli_dtype_name(problem->dtype));
     NEED(problem->layers <= 1, "one layer a call, the problem stacks %d; the planner splits them", problem->layers);
     NEED(!problem->bidirectional, "one direction a call; the planner splits bidirectional layers");
     return true;

@@ -8,6 +8,12 @@
  * are added, and their total is added to the sum. Denormal operands count as 0, denormal results become 0. Across
  * tiles k goes up. So a sum has one order, whatever rows and columns are taken together.
  *
+ * Products of floats. x = x0 + x1 + x2, its *parts*: each the bf16 nearest to what is left, of 8 bits, so that the three
+ * have all 24 (but for what lies below 2^-126; an x that is no number, infinite or rounds to infinity makes all sums none).
+ *     x y = x1 y1 + x1 y0 + x2 y0 + x0 y0 + x0 y1 + x0 y2   but for 2^-23 of |x y| at most
+ * are six products of tiles in place of one, on sums that round once for 32 k each: not less exact than floats
+ * multiplied and added one by one, and on most processors with AMX two to three times as fast.
+ *
  * Tests define SLI_AMX_EMULATED and the intrinsics in plain C. */
 #ifndef SLI_AMX_H
 #define SLI_AMX_H
@@ -36,6 +42,10 @@ static inline int amx_blocks(int k) {
     return (k + AMX_K - 1) / AMX_K;
 }
 
+/* Of an operand: bf16 itself, or a float. Tiles of the same k follow each other, part by part. */
+enum { AMX_HALF = 1, AMX_FLOAT = 3 };
+#define AMX_INLINE static inline __attribute__((always_inline))
+
 /* Tiles 0..3: sums, 4 and 5: rows of a, of `rows` rows each; 6 and 7: columns of b. */
 AMX_FN static inline void amx_configure(int rows) {
     struct {
@@ -57,6 +67,7 @@ typedef struct amx_block {
     const char *a[2]; /* first tile of the upper and of the lower rows */
     ptrdiff_t a_row;  /* from row to row */
     ptrdiff_t a_step; /* from tile to tile along k */
+    ptrdiff_t a_part; /* from part to part */
     const char *b[4]; /* first tile of each block of columns; tiles along k follow each other */
     float *c[2][4];   /* [rows][columns] */
     ptrdiff_t c_row;
@@ -71,33 +82,71 @@ typedef struct amx_block {
             _tile_zero(tile);                  \
     } while (0)
 
-/* The tile of b behind this one into L1. Where another program is at work on the other thread of the core (most clouds), too few
+/* The tile of b behind this one, of the next k, into L1. Where another program is at work on the other thread of the core (most clouds), too few
  * loads are under way beside products to hide L2: this gains a sixth to a half of the time there, and costs a tenth where the core
  * is ours. */
-static inline void amx_fetch(const char *b) {
-    for (int line = 0; line < 16; line++) __builtin_prefetch(b + AMX_TILE + line * AMX_LINE);
+static inline void amx_fetch(const char *b, int parts) {
+    for (int line = 0; line < 16; line++) __builtin_prefetch(b + parts * AMX_TILE + line * AMX_LINE);
 }
 
-/* Two tiles of rows, two blocks of columns: four loads for four products. */
-AMX_FN static inline void amx_2x2(const amx_block *p) {
+/* The products of one k, in this order: parts of a and of b, of which one stays where that is possible. */
+typedef struct amx_pass {
+    int a, b;
+} amx_pass;
+
+AMX_INLINE amx_pass amx_pass_of(int parts, int pass) {
+    static const amx_pass of_floats[] = {{1, 1}, {1, 0}, {2, 0}, {0, 0}, {0, 1}, {0, 2}};
+    return parts == AMX_HALF ? (amx_pass){0, 0} : of_floats[pass];
+}
+
+/* One product: where its tiles lie behind the first ones of k; whether these parts are other ones than before, and this one of b comes
+ * for the first time. */
+typedef struct amx_place {
+    ptrdiff_t a, b;
+    bool new_a, new_b, first;
+} amx_place;
+
+AMX_INLINE amx_place amx_place_of(const amx_block *p, int parts, int k, int pass) {
+    const amx_pass now = amx_pass_of(parts, pass), before = amx_pass_of(parts, pass > 0 ? pass - 1 : 0);
+    return (amx_place){.a = k * p->a_step + now.a * p->a_part,
+                       .b = ((ptrdiff_t)k * parts + now.b) * AMX_TILE,
+                       .new_a = pass == 0 || now.a != before.a,
+                       .new_b = pass == 0 || now.b != before.b,
+                       .first = pass == 0 || pass == 1 || pass == 5};
+}
+
+/* step(p, parts, k, pass) for all products; `parts` is a constant that folds. */
+#define AMX_ALL(step, p, parts)                     \
+    for (int k = 0; k < (p)->k; k++) {              \
+        step(p, parts, k, 0);                       \
+        if ((parts) == AMX_HALF) continue;          \
+        step(p, parts, k, 1), step(p, parts, k, 2); \
+        step(p, parts, k, 3), step(p, parts, k, 4); \
+        step(p, parts, k, 5);                       \
+    }
+
+/* Two tiles of rows, two blocks of columns: four loads for four products; of floats 14 for 24. */
+AMX_FN AMX_INLINE void amx_step_2x2(const amx_block *p, const int parts, int k, const int pass) {
+    const amx_place at = amx_place_of(p, parts, k, pass);
+    if (at.new_b) _tile_loadd(6, p->b[0] + at.b, AMX_LINE);
+    if (at.new_a) _tile_loadd(4, p->a[0] + at.a, p->a_row);
+    if (at.first) amx_fetch(p->b[0] + at.b, parts);
+    _tile_dpbf16ps(0, 4, 6);
+    if (at.new_b) _tile_loadd(7, p->b[1] + at.b, AMX_LINE);
+    if (at.first) amx_fetch(p->b[1] + at.b, parts);
+    _tile_dpbf16ps(1, 4, 7);
+    if (at.new_a) _tile_loadd(5, p->a[1] + at.a, p->a_row);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+}
+
+AMX_FN AMX_INLINE void amx_2x2(const amx_block *block, const int parts) {
+    const amx_block own = *block, *const p = &own;
     AMX_BEGIN(0, p->c[0][0]);
     AMX_BEGIN(1, p->c[0][1]);
     AMX_BEGIN(2, p->c[1][0]);
     AMX_BEGIN(3, p->c[1][1]);
-    const char *a0 = p->a[0], *a1 = p->a[1], *b0 = p->b[0], *b1 = p->b[1];
-    for (int k = 0; k < p->k; k++) {
-        _tile_loadd(6, b0, AMX_LINE);
-        _tile_loadd(4, a0, p->a_row);
-        amx_fetch(b0);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(7, b1, AMX_LINE);
-        amx_fetch(b1);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_loadd(5, a1, p->a_row);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
-        a0 += p->a_step, a1 += p->a_step, b0 += AMX_TILE, b1 += AMX_TILE;
-    }
+    AMX_ALL(amx_step_2x2, p, parts)
     _tile_stored(0, p->c[0][0], p->c_row);
     _tile_stored(1, p->c[0][1], p->c_row);
     _tile_stored(2, p->c[1][0], p->c_row);
@@ -105,58 +154,68 @@ AMX_FN static inline void amx_2x2(const amx_block *p) {
 }
 
 /* Two tiles of rows, the last block of columns. */
-AMX_FN static inline void amx_2x1(const amx_block *p) {
+AMX_FN AMX_INLINE void amx_step_2x1(const amx_block *p, const int parts, int k, const int pass) {
+    const amx_place at = amx_place_of(p, parts, k, pass);
+    if (at.new_b) _tile_loadd(6, p->b[0] + at.b, AMX_LINE);
+    if (at.new_a) _tile_loadd(4, p->a[0] + at.a, p->a_row);
+    if (at.new_a) _tile_loadd(5, p->a[1] + at.a, p->a_row);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(2, 5, 6);
+}
+
+AMX_FN AMX_INLINE void amx_2x1(const amx_block *p, const int parts) {
     AMX_BEGIN(0, p->c[0][0]);
     AMX_BEGIN(2, p->c[1][0]);
-    for (int k = 0; k < p->k; k++) {
-        _tile_loadd(6, p->b[0] + k * AMX_TILE, AMX_LINE);
-        _tile_loadd(4, p->a[0] + k * p->a_step, p->a_row);
-        _tile_loadd(5, p->a[1] + k * p->a_step, p->a_row);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_dpbf16ps(2, 5, 6);
-    }
+    AMX_ALL(amx_step_2x1, p, parts)
     _tile_stored(0, p->c[0][0], p->c_row);
     _tile_stored(2, p->c[1][0], p->c_row);
 }
 
 /* One tile of rows, four blocks of columns: bound by the loads of b, with sums enough to hide the latency of
  * products. */
-AMX_FN static inline void amx_1x4(const amx_block *p) {
+AMX_FN AMX_INLINE void amx_step_1x4(const amx_block *p, const int parts, int k, const int pass) {
+    const amx_place at = amx_place_of(p, parts, k, pass);
+    if (at.new_a) _tile_loadd(4, p->a[0] + at.a, p->a_row);
+    _tile_loadd(6, p->b[0] + at.b, AMX_LINE);
+    if (at.first) amx_fetch(p->b[0] + at.b, parts);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, p->b[1] + at.b, AMX_LINE);
+    if (at.first) amx_fetch(p->b[1] + at.b, parts);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(6, p->b[2] + at.b, AMX_LINE);
+    if (at.first) amx_fetch(p->b[2] + at.b, parts);
+    _tile_dpbf16ps(2, 4, 6);
+    _tile_loadd(7, p->b[3] + at.b, AMX_LINE);
+    if (at.first) amx_fetch(p->b[3] + at.b, parts);
+    _tile_dpbf16ps(3, 4, 7);
+}
+
+AMX_FN AMX_INLINE void amx_1x4(const amx_block *block, const int parts) {
+    const amx_block own = *block, *const p = &own;
     AMX_BEGIN(0, p->c[0][0]);
     AMX_BEGIN(1, p->c[0][1]);
     AMX_BEGIN(2, p->c[0][2]);
     AMX_BEGIN(3, p->c[0][3]);
-    for (int k = 0; k < p->k; k++) {
-        const ptrdiff_t at = (ptrdiff_t)k * AMX_TILE;
-        _tile_loadd(4, p->a[0] + k * p->a_step, p->a_row);
-        _tile_loadd(6, p->b[0] + at, AMX_LINE);
-        amx_fetch(p->b[0] + at);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(7, p->b[1] + at, AMX_LINE);
-        amx_fetch(p->b[1] + at);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_loadd(6, p->b[2] + at, AMX_LINE);
-        amx_fetch(p->b[2] + at);
-        _tile_dpbf16ps(2, 4, 6);
-        _tile_loadd(7, p->b[3] + at, AMX_LINE);
-        amx_fetch(p->b[3] + at);
-        _tile_dpbf16ps(3, 4, 7);
-    }
+    AMX_ALL(amx_step_1x4, p, parts)
     _tile_stored(0, p->c[0][0], p->c_row);
     _tile_stored(1, p->c[0][1], p->c_row);
     _tile_stored(2, p->c[0][2], p->c_row);
     _tile_stored(3, p->c[0][3], p->c_row);
 }
 
-AMX_FN static inline void amx_1x1(const amx_block *p) {
+AMX_FN AMX_INLINE void amx_step_1x1(const amx_block *p, const int parts, int k, const int pass) {
+    const amx_place at = amx_place_of(p, parts, k, pass);
+    if (at.new_a) _tile_loadd(4, p->a[0] + at.a, p->a_row);
+    if (at.new_b) _tile_loadd(6, p->b[0] + at.b, AMX_LINE);
+    _tile_dpbf16ps(0, 4, 6);
+}
+
+AMX_FN AMX_INLINE void amx_1x1(const amx_block *p, const int parts) {
     AMX_BEGIN(0, p->c[0][0]);
-    for (int k = 0; k < p->k; k++) {
-        _tile_loadd(4, p->a[0] + k * p->a_step, p->a_row);
-        _tile_loadd(6, p->b[0] + k * AMX_TILE, AMX_LINE);
-        _tile_dpbf16ps(0, 4, 6);
-    }
+    AMX_ALL(amx_step_1x1, p, parts)
     _tile_stored(0, p->c[0][0], p->c_row);
 }
+#undef AMX_ALL
 #undef AMX_BEGIN
 
 /* ----------------------------------------------------------------------------------------------------- packing -- */
@@ -190,36 +249,94 @@ static inline void amx_transpose(uint32_t to[16][16], uint32_t from[16][16]) {
 #endif
 }
 
-/* Rounded: to[p] = x[2 p], x[2 p + 1]; and to[i] = low[i], high[i]. Processors with AMX have an instruction for it, which takes
- * denormal numbers for 0, as products do. */
-BF16_FN static inline void amx_pairs_along(uint32_t *to, const float *x) {
+/* 32 floats, of which bf16 is taken part by part. */
+typedef struct amx_floats {
 #ifdef SLI_AMX_EMULATED
-    for (int p = 0; p < 16; p++) to[p] = bf16_pair(x[2 * p], x[2 * p + 1]);
+    float low[16], high[16];
 #else
-    _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + 16), _mm512_loadu_ps(x)));
+    __m512 low, high;
+#endif
+} amx_floats;
+
+#ifdef SLI_AMX_EMULATED
+static inline amx_floats amx_floats_of(const float *low, const float *high) {
+    amx_floats x;
+    memcpy(x.low, low, sizeof x.low);
+    memcpy(x.high, high, sizeof x.high);
+    return x;
+}
+#else
+/* Processors with AMX have an instruction that rounds, which takes denormal numbers for 0, as products do. */
+BF16_FN static inline __m512i amx_rounded(const amx_floats *x) {
+    return (__m512i)_mm512_cvtne2ps_pbh(x->high, x->low);
+}
+static inline amx_floats amx_floats_of(const float *low, const float *high) {
+    return (amx_floats){_mm512_loadu_ps(low), _mm512_loadu_ps(high)};
+}
+AMX_INLINE __m512 amx_rest(__m512 x, __m256i rounded) {
+    return _mm512_sub_ps(x, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(rounded), 16)));
+}
+#endif
+
+/* What bf16 leaves of x, exactly. */
+BF16_FN static inline void amx_leave_rest(amx_floats *x) {
+#ifdef SLI_AMX_EMULATED
+    for (int i = 0; i < 16; i++) x->low[i] -= bf16_round(x->low[i]), x->high[i] -= bf16_round(x->high[i]);
+#else
+    const __m512i rounded = amx_rounded(x);
+    x->low = amx_rest(x->low, _mm512_castsi512_si256(rounded));
+    x->high = amx_rest(x->high, _mm512_extracti64x4_epi64(rounded, 1));
 #endif
 }
 
-BF16_FN static inline void amx_pairs_across(uint32_t *to, const float *low, const float *high) {
+/* Rounded: to[p] = x[2 p], x[2 p + 1] of the 32 numbers low, high; */
+BF16_FN static inline void amx_pairs_along(uint32_t *to, const amx_floats *x) {
 #ifdef SLI_AMX_EMULATED
-    for (int i = 0; i < 16; i++) to[i] = bf16_pair(low[i], high[i]);
+    for (int p = 0; p < 8; p++) {
+        to[p] = bf16_pair(x->low[2 * p], x->low[2 * p + 1]);
+        to[8 + p] = bf16_pair(x->high[2 * p], x->high[2 * p + 1]);
+    }
 #else
-    const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(high), _mm512_loadu_ps(low));
+    _mm512_storeu_si512(to, amx_rounded(x));
+#endif
+}
+
+/* and to[i] = low[i], high[i]. */
+BF16_FN static inline void amx_pairs_across(uint32_t *to, const amx_floats *x) {
+#ifdef SLI_AMX_EMULATED
+    for (int i = 0; i < 16; i++) to[i] = bf16_pair(x->low[i], x->high[i]);
+#else
     const __m512i halves =
         _mm512_setr_epi32(16 << 16 | 0, 17 << 16 | 1, 18 << 16 | 2, 19 << 16 | 3, 20 << 16 | 4, 21 << 16 | 5,
                           22 << 16 | 6, 23 << 16 | 7, 24 << 16 | 8, 25 << 16 | 9, 26 << 16 | 10, 27 << 16 | 11,
                           28 << 16 | 12, 29 << 16 | 13, 30 << 16 | 14, 31 << 16 | 15);
-    _mm512_storeu_si512(to, _mm512_permutexvar_epi16(halves, both));
+    _mm512_storeu_si512(to, _mm512_permutexvar_epi16(halves, amx_rounded(x)));
 #endif
 }
 
-/* A tile of line i (a row of a, a column of b) and k:  x[i * line + k * depth],  0 beyond `lines` and `count`.
+/* The parts of k <= 32 numbers, along, 0 behind them: `next` bytes from part to part. */
+BF16_FN static inline void amx_split_along(char *to, ptrdiff_t next, const float *x, int k, int parts) {
+    float padded[AMX_K];
+    if (k < AMX_K) {
+        memset(padded, 0, sizeof padded);
+        memcpy(padded, x, (size_t)k * sizeof *x);
+        x = padded;
+    }
+    amx_floats left = amx_floats_of(x, x + 16);
+    for (int part = 0; part < parts; part++) {
+        if (part > 0) amx_leave_rest(&left);
+        amx_pairs_along((uint32_t *)(void *)(to + part * next), &left);
+    }
+}
+
+/* Tiles, part after part, of line i (a row of a, a column of b) and k:  x[i * line + k * depth],  0 beyond `lines` and `count`.
  * `pairs_first` (b): [pair][line], else (a): [line][pair]. */
-BF16_FN static inline void amx_pack_tile(uint32_t *tile, const float *x, ptrdiff_t line, ptrdiff_t depth, int lines,
-                                         int count, bool pairs_first) {
+BF16_FN static inline void amx_pack_tile(char *tile, const float *x, ptrdiff_t line, ptrdiff_t depth, int lines,
+                                         int count, bool pairs_first, int parts) {
     float padded[16][AMX_K];
-    uint32_t words[16][16], turned[16][16];
-    if (lines < 16 || count < AMX_K) {
+    uint32_t words[AMX_FLOAT][16][16], turned[16][16];
+    const bool square = depth != 1 && line != 1;
+    if (lines < 16 || count < AMX_K || square) {
         memset(padded, 0, sizeof padded);
         for (int i = 0; i < lines && i < 16; i++)
             for (int k = 0; k < count && k < AMX_K; k++) padded[i][k] = x[i * line + k * depth];
@@ -227,19 +344,18 @@ BF16_FN static inline void amx_pack_tile(uint32_t *tile, const float *x, ptrdiff
         line = AMX_K;
         depth = 1;
     }
-    if (depth == 1)
-        for (int i = 0; i < 16; i++) amx_pairs_along(words[i], x + i * line);
-    else if (line == 1)
-        for (int p = 0; p < 16; p++) amx_pairs_across(words[p], x + 2 * p * depth, x + (2 * p + 1) * depth);
-    else
-        for (int p = 0; p < 16; p++)
-            for (int i = 0; i < 16; i++)
-                words[p][i] = bf16_pair(x[2 * p * depth + i * line], x[(2 * p + 1) * depth + i * line]);
-    if ((depth == 1) == pairs_first) {
-        amx_transpose(turned, words);
-        memcpy(tile, turned, AMX_TILE);
-    } else {
-        memcpy(tile, words, AMX_TILE);
+    for (int j = 0; j < 16; j++) { /* lines, or pairs of k */
+        const float *from = depth == 1 ? x + j * line : x + 2 * j * depth;
+        amx_floats left = amx_floats_of(from, depth == 1 ? from + 16 : from + depth);
+        for (int part = 0; part < parts; part++) {
+            if (part > 0) amx_leave_rest(&left);
+            (depth == 1 ? amx_pairs_along : amx_pairs_across)(words[part][j], &left);
+        }
+    }
+    for (int part = 0; part < parts; part++, tile += AMX_TILE) {
+        const bool turn = (depth == 1) == pairs_first;
+        if (turn) amx_transpose(turned, words[part]);
+        memcpy(tile, turn ? turned : words[part], AMX_TILE);
     }
 }
 

@@ -1,31 +1,35 @@
-/* Large products in bf16 on AMX. Operands lie in tiles, [lines / 16][k / 32] of 1 KB (but rows of a in bf16, which are read where
- * they are), so that a load reads 16
+/* Large products on AMX, in bf16 and of floats as sums of three bf16 (amx.h). Operands lie in tiles, [lines / 16][k / 32][parts] of
+ * 1 KB (but rows of a in bf16, which are read where they are), so that a load reads 16
  * lines in a row; 32 x 32 sums stay in tiles while k runs. Own tiles, not a library: the packing is the larger part
  * of it, and that has to transpose for the gradients of weights, round, and be shared by the threads of a run, which
  * no library does for us; oneDNN, the one with kernels for AMX, reaches about a third of its peak on shapes of
- * recurrent layers. */
+ * recurrent layers, and has no products of floats on it. */
 #include "backend/cpu/isa/product.h"
 
 #if defined(__AVX512F__) || defined(SLI_AMX_EMULATED)
 #include "backend/cpu/isa/amx.h"
 
-/* A tile of 16 lines from l on, from k on. */
-static void pack_tile(void *packed, const sli_operand *x, int l, int k, int last, bool pairs_first) {
-    const size_t line = (size_t)amx_blocks(x->k) * AMX_TILE; /* bytes of 16 lines */
-    char *tile = (char *)packed + (size_t)(l / 16) * line + (size_t)(k / AMX_K) * AMX_TILE;
-    amx_pack_tile((uint32_t *)tile, x->x + l * x->line + k * x->depth, x->line, x->depth, last - l, x->k - k,
-                  pairs_first);
+/* Tiles of 16 lines from l on, from k on. */
+static void pack_tile(void *packed, const sli_operand *x, int l, int k, int last, bool pairs_first, int parts) {
+    const size_t line = (size_t)(amx_blocks(x->k) * parts) * AMX_TILE; /* bytes of 16 lines */
+    char *tile = (char *)packed + (size_t)(l / 16) * line + (size_t)(k / AMX_K * parts) * AMX_TILE;
+    amx_pack_tile(tile, x->x + l * x->line + k * x->depth, x->line, x->depth, last - l, x->k - k, pairs_first, parts);
 }
 
 /* Neighbours in memory one after the other. */
-static void pack(void *packed, const sli_operand *x, int first, int last, bool pairs_first) {
+static void pack(void *packed, const sli_operand *x, int first, int last, bool pairs_first, int parts) {
     if (x->depth == 1) {
         for (int l = first; l < last; l += 16)
-            for (int k = 0; k < x->k; k += AMX_K) pack_tile(packed, x, l, k, last, pairs_first);
+            for (int k = 0; k < x->k; k += AMX_K) pack_tile(packed, x, l, k, last, pairs_first, parts);
         return;
     }
     for (int k = 0; k < x->k; k += AMX_K)
-        for (int l = first; l < last; l += 16) pack_tile(packed, x, l, k, last, pairs_first);
+        for (int l = first; l < last; l += 16) pack_tile(packed, x, l, k, last, pairs_first, parts);
+}
+
+static void add_sums(const sli_operand *a, int first, int last, const float *sums) {
+    for (int i = 0; i < 2; i++)
+        for (int l = first; l < last && a->sums[i]; l++) a->sums[i][l] += sums[l - first];
 }
 
 static void pack_halves(void *packed, const sli_operand *a, int first, int last) {
@@ -37,26 +41,44 @@ static void pack_halves(void *packed, const sli_operand *a, int first, int last)
             amx_turn_tile((uint32_t *)(void *)tile, a->half + l + k * a->depth, a->depth, last - l, a->k - k,
                           sums + (l - first));
         }
-    for (int i = 0; i < 2; i++)
-        for (int l = first; l < last && a->sums[i]; l++) a->sums[i][l] += sums[l - first];
+    add_sums(a, first, last, sums);
 }
 
-static void pack_a(void *packed, const sli_operand *a, int first, int last) {
+static void pack_a_half(void *packed, const sli_operand *a, int first, int last) {
     if (!a->half) {
-        pack(packed, a, first, last, false);
+        pack(packed, a, first, last, false, AMX_HALF);
         return;
     }
     pack_halves(packed, a, first, last);
 }
 
-static void pack_b(void *packed, const sli_operand *b, int first, int last) {
-    pack(packed, b, first, last, true);
+/* A block's lines of all k at a time are more than stay near: of 32 k, packed, then summed. */
+static void pack_a_float(void *packed, const sli_operand *a, int first, int last) {
+    float sums[SLI_PRODUCT_LINES] = {0};
+    if (a->depth == 1 || (!a->sums[0] && !a->sums[1])) {
+        pack(packed, a, first, last, false, AMX_FLOAT);
+        return;
+    }
+    for (int k = 0; k < a->k; k += AMX_K) {
+        for (int l = first; l < last; l += 16) pack_tile(packed, a, l, k, last, false, AMX_FLOAT);
+        for (int i = k; i < k + AMX_K && i < a->k; i++)
+            for (int l = first; l < last; l++) sums[l - first] += a->x[l + i * a->depth];
+    }
+    add_sums(a, first, last, sums);
+}
+
+static void pack_b_half(void *packed, const sli_operand *b, int first, int last) {
+    pack(packed, b, first, last, true, AMX_HALF);
+}
+
+static void pack_b_float(void *packed, const sli_operand *b, int first, int last) {
+    pack(packed, b, first, last, true, AMX_FLOAT);
 }
 
 enum { SIDE = 32 };
 
 /* Rows [m, m + rows) and columns [n, n + columns), at most 32 each, that are not whole tiles: through a buffer. */
-AMX_FN static void multiply_edge(const sli_product_block *p, amx_block *block, int m, int n) {
+AMX_FN static void multiply_edge(const sli_product_block *p, amx_block *block, int m, int n, const int parts) {
     _Alignas(64) float edge[SIDE][SIDE];
     const int rows = p->m1 - m < SIDE ? p->m1 - m : SIDE, columns = p->n1 - n < SIDE ? p->n1 - n : SIDE;
     float *c = p->c + m * p->ldc + n;
@@ -69,21 +91,22 @@ AMX_FN static void multiply_edge(const sli_product_block *p, amx_block *block, i
         for (int j = 0; j < 2; j++) block->c[i][j] = &edge[16 * i][16 * j];
     block->c_row = sizeof edge[0];
     if (rows > 16 && columns > 16)
-        amx_2x2(block);
+        amx_2x2(block, parts);
     else if (rows > 16)
-        amx_2x1(block);
+        amx_2x1(block, parts);
     else
         for (int j = 0; 16 * j < columns; j++) {
             amx_block one = *block;
             one.b[0] = block->b[j];
             one.c[0][0] = block->c[0][j];
-            amx_1x1(&one);
+            amx_1x1(&one, parts);
         }
     for (int r = 0; r < rows; r++) memcpy(c + r * p->ldc, edge[r], (size_t)columns * sizeof *c);
 }
 
-AMX_FN static void multiply(const sli_product_block *p) {
-    const size_t line = (size_t)amx_blocks(p->k) * AMX_TILE; /* bytes of 16 lines */
+AMX_FN AMX_INLINE void multiply(const sli_product_block *p, const int parts) {
+    const int blocks = amx_blocks(p->k);
+    const size_t line = (size_t)(blocks * parts) * AMX_TILE; /* bytes of 16 lines */
     const ptrdiff_t a_row = p->a_line ? p->a_line : AMX_LINE, upper = p->a_line ? 16 * a_row : (ptrdiff_t)line;
     amx_configure(AMX_ROWS);
     AMX_WRITTEN();
@@ -91,23 +114,35 @@ AMX_FN static void multiply(const sli_product_block *p) {
         for (int m = p->m0; m < p->m1; m += SIDE) {
             const char *a = (const char *)p->a + m / 16 * upper, *b = (const char *)p->b + (size_t)(n / 16) * line;
             float *c = p->c + m * p->ldc + n;
-            amx_block block = {.k = amx_blocks(p->k),
+            amx_block block = {.k = blocks,
                                .a = {a, a + upper},
                                .a_row = a_row,
-                               .a_step = p->a_line ? AMX_LINE : AMX_TILE,
+                               .a_step = p->a_line ? AMX_LINE : parts * AMX_TILE,
+                               .a_part = AMX_TILE,
                                .b = {b, b + line},
                                .c_row = p->ldc * (ptrdiff_t)sizeof(float),
                                .add = p->add};
             if (m + SIDE > p->m1 || n + SIDE > p->n1) {
-                multiply_edge(p, &block, m, n);
+                multiply_edge(p, &block, m, n, parts);
                 continue;
             }
             for (int i = 0; i < 2; i++)
                 for (int j = 0; j < 2; j++) block.c[i][j] = c + 16 * i * p->ldc + 16 * j;
-            amx_2x2(&block);
+            amx_2x2(&block, parts);
         }
     _tile_release();
 }
 
-const sli_product_ops sli_product_bf16_amx = {.pack_a = pack_a, .pack_b = pack_b, .multiply = multiply};
+AMX_FN static void multiply_halves(const sli_product_block *p) {
+    multiply(p, AMX_HALF);
+}
+
+AMX_FN static void multiply_floats(const sli_product_block *p) {
+    multiply(p, AMX_FLOAT);
+}
+
+const sli_product_ops sli_product_bf16_amx = {
+    .pack_a = pack_a_half, .pack_b = pack_b_half, .multiply = multiply_halves};
+const sli_product_ops sli_product_f32x3_amx = {
+    .pack_a = pack_a_float, .pack_b = pack_b_float, .multiply = multiply_floats};
 #endif

@@ -39,10 +39,11 @@ typedef struct sli_isa_update {
 typedef struct sli_isa_ops {
     const char *name;
     /* --- products --- */
-    void (*product_few)(const sli_gemm *gemm);              /* for few rows; gemm->ak is 1: isa/product_few.c */
-    const sli_panel_ops *panel_f32, *panel_bf16, *panel_i8; /* products of one step: isa/panel.h */
-    const sli_product_ops *product_f32, *product_bf16;      /* large products: isa/product.h */
-    const sli_fused_ops *fused;                             /* cells of one step: isa/fused.h */
+    void (*product_few)(const sli_gemm *gemm); /* for few rows; gemm->ak is 1: isa/product_few.c */
+    /* products of one step: isa/panel.h; f32x3: as f32 but on AMX */
+    const sli_panel_ops *panel_f32, *panel_f32x3, *panel_bf16, *panel_i8;
+    const sli_product_ops *product_f32, *product_f32x3, *product_bf16; /* large products: isa/product.h */
+    const sli_fused_ops *fused;                                        /* cells of one step: isa/fused.h */
     /* --- elements of one row: isa/elements.c --- */
     void (*act)(int act, size_t n, float *x);                       /* x = act(x) */
     void (*act_slope)(int act, size_t n, const float *y, float *d); /* d *= act'(.) from y = act(.) */
@@ -65,10 +66,10 @@ typedef struct sli_isa_ops {
 /* avx2 and avx512 on x86-64, neon on arm64 */
 extern const sli_isa_ops sli_isa_ops_base, sli_isa_ops_avx2, sli_isa_ops_avx512, sli_isa_ops_neon;
 
-/* Those of avx512 with products in bf16 on AMX. */
+/* Those of avx512 with products in bf16 and f32x3 on AMX. */
 extern const sli_isa_ops sli_isa_ops_amx;
-extern const sli_panel_ops sli_panel_bf16_amx;
-extern const sli_product_ops sli_product_bf16_amx;
+extern const sli_panel_ops sli_panel_bf16_amx, sli_panel_f32x3_amx;
+extern const sli_product_ops sli_product_bf16_amx, sli_product_f32x3_amx;
 /* Products of 8 bits on processors with VNNI: lanes of avx512 and of avx2. */
 extern const sli_panel_ops sli_isa_panel_i8_avx512vnni, sli_isa_panel_i8_avxvnni;
 

@@ -1,6 +1,6 @@
-/* Panels in bf16 on AMX (amx.h): operands rounded to bf16, sums in float.
- *     panel    [vectors][k / 32] tiles of 16 columns: a call has `panels * vectors` blocks of columns in a row
- *     operand  [k] of bf16, zeros up to a multiple of 32; an odd number of lines, to spread over the sets of L1
+/* Panels on AMX (amx.h): operands rounded to bf16, or floats as sums of three bf16, their parts; sums in float.
+ *     panel    [vectors][k / 32][parts] tiles of 16 columns: a call has `panels * vectors` blocks of columns in a row
+ *     operand  [parts][k] of bf16, zeros up to a multiple of 32; an odd number of lines, to spread over the sets of L1
  * Tiles all have the same number of rows, so that a thread's tiles are configured once: rows are cut into even tiles
  * of at most 16, and where they do not come out even the last tile overlaps the one before, computing a few sums
  * twice. */
@@ -9,28 +9,27 @@
 #if defined(__AVX512F__) || defined(SLI_AMX_EMULATED)
 #include "backend/cpu/isa/amx.h"
 
-static size_t panel_bytes(int k, int vectors) {
-    return (size_t)amx_blocks(k) * (size_t)vectors * AMX_TILE;
+static size_t bytes_of_panel(int k, int vectors, int parts) {
+    return (size_t)amx_blocks(k) * (size_t)(vectors * parts) * AMX_TILE;
 }
 
-static size_t operand_bytes(int k) {
-    return (size_t)(amx_blocks(k) | 1) * AMX_LINE;
+static size_t bytes_of_operand(int k, int parts) {
+    return (size_t)((amx_blocks(k) * parts) | 1) * AMX_LINE;
 }
 
-static void pack(void *panel, const sli_panel_source *s) {
+static void pack_parts(void *panel, const sli_panel_source *s, int parts) {
     char *to = panel;
     for (int v = 0; v < s->vectors; v++)
-        for (int k = 0; k < s->k; k += AMX_K, to += AMX_TILE)
-            amx_pack_tile((uint32_t *)to, s->valid[v] ? s->from[v] + k * s->k_stride : NULL, s->lane_stride,
-                          s->k_stride, s->valid[v], s->k - k, true);
+        for (int k = 0; k < s->k; k += AMX_K, to += parts * AMX_TILE)
+            amx_pack_tile(to, s->valid[v] ? s->from[v] + k * s->k_stride : NULL, s->lane_stride, s->k_stride,
+                          s->valid[v], s->k - k, true, parts);
 }
 
-BF16_FN static void convert(void *operand, const float *restrict from, int k) {
-    uint16_t *restrict to = operand;
-    int i = 0;
-    for (; i + AMX_K <= k; i += AMX_K) amx_pairs_along((uint32_t *)(void *)(to + i), from + i);
-    for (; i < k; i++) to[i] = bf16_of(from[i]);
-    for (; i < amx_blocks(k) * AMX_K; i++) to[i] = 0;
+static void convert_parts(void *operand, const float *from, int k, int parts) {
+    const ptrdiff_t part = (ptrdiff_t)amx_blocks(k) * AMX_LINE;
+    char *to = operand;
+    for (int i = 0; i < k; i += AMX_K, to += AMX_LINE)
+        amx_split_along(to, part, from + i, k - i < AMX_K ? k - i : AMX_K, parts);
 }
 
 /* Rows that the calling thread's tiles are configured for; 0: none. */
@@ -51,29 +50,31 @@ AMX_FN static void configure(int rows) {
     configured = rows;
 }
 
-enum { COPY_K = 16 /* tiles along k: two tiles of rows are 32 KB */ };
+enum { COPY_K = 16 /* tiles along k, of all parts: two tiles of rows are 32 KB */ };
 
 /* Two tiles of rows, or one, over some of k. */
 typedef struct piece {
     const sli_panel_product *product;
     int tiles, row[2];
     const char *a[2];
-    ptrdiff_t stride; /* bytes from row to row */
+    ptrdiff_t stride; /* bytes from row to row, */
+    ptrdiff_t part;   /* from part to part */
     int k0, k;        /* tiles along k: first, how many */
 } piece;
 
 /* Blocks of columns, whatever panels they are of: two for two tiles of rows, four for one, the last ones alone. */
-AMX_FN static void multiply(const piece *t) {
+AMX_FN AMX_INLINE void multiply(const piece *t, const int parts) {
     const sli_panel_product *p = t->product;
-    const size_t column = (size_t)amx_blocks(p->k) * AMX_TILE, row = (size_t)p->vectors * AMX_LANES;
+    const size_t column = (size_t)(amx_blocks(p->k) * parts) * AMX_TILE, row = (size_t)p->vectors * AMX_LANES;
     const int columns = p->panels * p->vectors, most = t->tiles == 2 ? 2 : 4;
     amx_block block = {.k = t->k,
                        .a = {t->a[0], t->a[1]},
                        .a_row = t->stride,
                        .a_step = AMX_LINE,
+                       .a_part = t->part,
                        .c_row = (ptrdiff_t)(sizeof(float) * row),
                        .add = t->k0 > 0};
-    const char *b = (const char *)p->w + (size_t)t->k0 * AMX_TILE;
+    const char *b = (const char *)p->w + (size_t)(t->k0 * parts) * AMX_TILE;
     float *c = p->tile + (size_t)t->row[0] * row;
     const size_t lower = (size_t)(t->row[t->tiles - 1] - t->row[0]) * row;
     size_t at = 0, panel = 0; /* of a column, of its panel */
@@ -90,27 +91,31 @@ AMX_FN static void multiply(const piece *t) {
             at = panel;
         }
         if (t->tiles == 2)
-            wide == 2 ? amx_2x2(&block) : amx_2x1(&block);
+            wide == 2 ? amx_2x2(&block, parts) : amx_2x1(&block, parts);
         else
-            wide == 4 ? amx_1x4(&block) : amx_1x1(&block);
+            wide == 4 ? amx_1x4(&block, parts) : amx_1x1(&block, parts);
     }
 }
 
 /* Scattered rows are copied, a piece of k at a time; meanwhile sums wait in the result. */
-AMX_FN static void multiply_copies(piece *t, int size) {
-    _Alignas(64) char copy[2][AMX_ROWS][COPY_K * AMX_LINE];
-    const int all = t->k;
+AMX_FN AMX_INLINE void multiply_copies(piece *t, int size, const int parts) {
+    enum { ROW = COPY_K * AMX_LINE };
+    _Alignas(64) char copy[2][AMX_ROWS][ROW];
+    const int all = t->k, most = COPY_K / parts;
     const char *const *a = (const char *const *)t->product->a;
-    t->stride = COPY_K * AMX_LINE;
-    for (t->k0 = 0; t->k0 < all; t->k0 += COPY_K) {
-        t->k = all - t->k0 < COPY_K ? all - t->k0 : COPY_K;
+    const ptrdiff_t part = t->part;
+    t->stride = ROW;
+    t->part = (ptrdiff_t)most * AMX_LINE;
+    for (t->k0 = 0; t->k0 < all; t->k0 += most) {
+        t->k = all - t->k0 < most ? all - t->k0 : most;
         for (int r = 0; r < t->tiles; r++) {
             t->a[r] = copy[r][0];
-            for (int i = 0; i < size; i++)
-                memcpy(copy[r][i], a[t->row[r] + i] + t->k0 * AMX_LINE, (size_t)t->k * AMX_LINE);
+            for (int i = 0; i < size * parts; i++)
+                memcpy(copy[r][i / parts] + i % parts * t->part,
+                       a[t->row[r] + i / parts] + i % parts * part + t->k0 * AMX_LINE, (size_t)t->k * AMX_LINE);
         }
         AMX_WRITTEN();
-        multiply(t);
+        multiply(t, parts);
     }
 }
 
@@ -122,36 +127,56 @@ static bool evenly_spaced(const sli_panel_product *p, ptrdiff_t *stride) {
     return true;
 }
 
-AMX_FN static void product(const sli_panel_product *p) {
+AMX_FN AMX_INLINE void product_of(const sli_panel_product *p, const int parts) {
     if (p->rows == 0) return;
     const int count = (p->rows + AMX_ROWS - 1) / AMX_ROWS, size = (p->rows + count - 1) / count;
+    const int blocks = amx_blocks(p->k);
     ptrdiff_t stride;
     const bool even = evenly_spaced(p, &stride);
     configure(size);
     AMX_WRITTEN();
     for (int i = 0; i < count; i += 2) {
-        piece t = {.product = p, .tiles = count - i < 2 ? 1 : 2, .stride = stride, .k = amx_blocks(p->k)};
+        piece t = {.product = p,
+                   .tiles = count - i < 2 ? 1 : 2,
+                   .stride = stride,
+                   .part = (ptrdiff_t)blocks * AMX_LINE,
+                   .k = blocks};
         for (int r = 0; r < t.tiles; r++) {
             t.row[r] = i + r < count - 1 ? (i + r) * size : p->rows - size;
             t.a[r] = p->a[t.row[r]];
         }
         if (even)
-            multiply(&t);
+            multiply(&t, parts);
         else
-            multiply_copies(&t, size);
+            multiply_copies(&t, size, parts);
     }
 }
 
-const sli_panel_ops sli_panel_bf16_amx = {.name = "bf16 (AMX)",
-                                          .lanes = AMX_LANES,
-                                          .halves = true,
-                                          .speed = 10,
-                                          .panels = 1,
-                                          .panel_bytes = panel_bytes,
-                                          .operand_bytes = operand_bytes,
-                                          .pack = pack,
-                                          .convert = convert,
-                                          .product = product,
-                                          .begin = begin,
-                                          .end = end};
+/* The functions of a number of parts. */
+#define OF_PARTS(name, parts)                                              \
+    static size_t panel_bytes_##name(int k, int vectors) {                 \
+        return bytes_of_panel(k, vectors, parts);                          \
+    }                                                                      \
+    static size_t operand_bytes_##name(int k) {                            \
+        return bytes_of_operand(k, parts);                                 \
+    }                                                                      \
+    static void pack_##name(void *panel, const sli_panel_source *source) { \
+        pack_parts(panel, source, parts);                                  \
+    }                                                                      \
+    static void convert_##name(void *operand, const float *from, int k) {  \
+        convert_parts(operand, from, k, parts);                            \
+    }                                                                      \
+    AMX_FN static void product_##name(const sli_panel_product *p) {        \
+        product_of(p, parts);                                              \
+    }
+#define FUNCTIONS(suffix)                                                                                      \
+    .lanes = AMX_LANES, .panels = 1, .begin = begin, .end = end, .pack = pack_##suffix,                        \
+    .panel_bytes = panel_bytes_##suffix, .operand_bytes = operand_bytes_##suffix, .convert = convert_##suffix, \
+    .product = product_##suffix
+
+OF_PARTS(half, AMX_HALF)
+OF_PARTS(float, AMX_FLOAT)
+
+const sli_panel_ops sli_panel_bf16_amx = {.name = "bf16 (AMX)", .halves = true, .speed = 10, FUNCTIONS(half)};
+const sli_panel_ops sli_panel_f32x3_amx = {.name = "f32x3 (AMX)", .speed = 2, FUNCTIONS(float)};
 #endif

@@ -1,4 +1,4 @@
-/* Large products of f32 and of bf16 problems, with sums in float: pieces of both operands are copied into the order the kernel
+/* Large products of f32, f32x3 and bf16 problems, with sums in float: pieces of both operands are copied into the order the kernel
  * reads, rounded where the problem is bf16, once for all threads, and blocks of the result are computed from the copies. How
  * work is cut: backend/cpu/products.c. */
 #ifndef SLI_PRODUCT_H
@@ -33,7 +33,7 @@ typedef struct sli_product_block {
 
 typedef struct sli_product_ops {
     int task_rows; /* of a block that is best computed at once, against many columns; 0: squares are best */
-    /* At most 4 bytes for each of the lines and of k, both rounded up to 32. */
+    /* At most 4 bytes, of f32x3 6, for each of the lines and of k, both rounded up to 32. */
     void (*pack_a)(void *packed, const sli_operand *a, int first, int last);
     void (*pack_b)(void *packed, const sli_operand *b, int first, int last);
     void (*multiply)(const sli_product_block *block);

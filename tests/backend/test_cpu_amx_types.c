@@ -1,4 +1,4 @@
-/* Recurrent and dense rows in bf16, in f32 arithmetic and on emulated AMX: against the reference with rounded
+/* Recurrent and dense rows in bf16 and f32x3, in f32 arithmetic and on AMX, emulated, too: against the reference, in bf16 with rounded
  * operands, and their bits across threads and segments. */
 #include "backend/amx_emulated.h"
 #include "backend/cpu/fused_split.h"
@@ -60,7 +60,21 @@ static void compute(const sli_kernel *const *rows, const call_setup *setup, call
         call_recurrent(row, setup, result);
 }
 
-static void check_rows(sli_isa isa, const sli_isa_ops *ops) {
+/* `text` in f32x3, if need be. */
+static const char *in_dtype(const char *text, sl_dtype dtype, char to[120]) {
+    const char *at = strstr(text, "_bf16");
+    REQUIRE(at != NULL);
+    if (dtype == SL_BF16) return text;
+    snprintf(to, 120, "%.*s_f32x3%s", (int)(at - text), text, at + 5);
+    return to;
+}
+
+/* Sums of another order: in bf16 they may round an operand of the next step to its other neighbour, 2^-8 away; and it adds up. */
+static double allowed(sl_dtype dtype) {
+    return dtype == SL_BF16 ? 2e-2 : 1e-5;
+}
+
+static void check_rows(sli_isa isa, const sli_isa_ops *ops, sl_dtype dtype) {
     static const struct {
         int threads, segment;
         sli_fused_split split; /* directions 0: as predicted */
@@ -70,26 +84,27 @@ static void check_rows(sli_isa isa, const sli_isa_ops *ops) {
                 {.threads = 2, .split = {.directions = 1, .rows = 1, .units = 2}},
                 {.threads = 3, .segment = 4, .split = {.directions = 1, .rows = 3, .units = 1}}};
     enum { WAYS = sizeof ways / sizeof ways[0] };
+    int each = WAYS, step = 1;
 #ifdef __SANITIZE_ADDRESS__
-    const int each = 1; /* emulated instructions take long there: every problem in a way of its own */
-#else
-    const int each = WAYS;
+    each = 1; /* emulated instructions take long there: every problem in a way of its own */
 #endif
-    for (int i = 0; i < COUNT; i++) {
-        call_setup setup = {.text = problems[i], .chunk = 4, .threads = 1, .isa = isa, .ops = ops, .accumulate = i & 1};
+    if (ops && dtype == SL_F32X3)
+        each = 1, step = 4; /* and here six times as long as in bf16, of which it differs in products alone */
+    for (int i = 0; i < COUNT; i += step) {
+        char text[120];
+        const char *problem = in_dtype(problems[i], dtype, text);
+        call_setup setup = {.text = problem, .chunk = 4, .threads = 1, .isa = isa, .ops = ops, .accumulate = i & 1};
         call_result got, expected, other;
         compute(sli_cpu_kernels, &setup, &got);
         compute(sli_ref_kernels, &setup, &expected);
-        /* Sums of another order may round an operand of the next step to its other neighbour, 2^-8 away; and it adds
-         * up. */
-        call_compare(&got, &expected, 2e-2, problems[i]);
+        call_compare(&got, &expected, allowed(dtype), problem);
         for (int n = 0; n < each; n++) {
             const int w = (i + n) % WAYS;
             setup.threads = ways[w].threads;
             setup.segment = ways[w].segment;
             setup.split = ways[w].split.directions > 0 ? &ways[w].split : NULL;
             compute(sli_cpu_kernels, &setup, &other);
-            call_same_bits(&other, &got, problems[i]);
+            call_same_bits(&other, &got, problem);
             call_free(&other);
         }
         call_free(&got);
@@ -98,19 +113,29 @@ static void check_rows(sli_isa isa, const sli_isa_ops *ops) {
 }
 
 TEST(cpu_bf16_rows_base) {
-    check_rows(SLI_ISA_BASE, NULL);
+    check_rows(SLI_ISA_BASE, NULL, SL_BF16);
 }
 TEST(cpu_bf16_rows_best) {
-    check_rows(sli_cpu_isa(), NULL);
+    check_rows(sli_cpu_isa(), NULL, SL_BF16);
 }
-TEST(cpu_bf16_rows_amx_emulated) {
+TEST(cpu_f32x3_rows_best) {
+    check_rows(sli_cpu_isa(), NULL, SL_F32X3);
+}
+static void check_rows_emulated(sl_dtype dtype) {
 #ifdef AMX_EMULATED_CELLS
     sli_isa_ops ops;
     amx_emulated_ops(&ops);
-    check_rows(SLI_ISA_AMX, &ops);
+    check_rows(SLI_ISA_AMX, &ops, dtype);
 #else
+    (void)dtype;
     test_skip("cells on emulated AMX are compiled for x86-64 alone, and not for the thread sanitizer");
 #endif
+}
+TEST(cpu_bf16_rows_amx_emulated) {
+    check_rows_emulated(SL_BF16);
+}
+TEST(cpu_f32x3_rows_amx_emulated) {
+    check_rows_emulated(SL_F32X3);
 }
 
 /* Gradients of some parameters alone: those of biases are summed with the first product that packs dz, if there is one. */
@@ -124,7 +149,7 @@ static void check_frozen(sli_isa isa, const sli_isa_ops *ops, const char *proble
         call_result got, expected;
         compute(sli_cpu_kernels, &setup, &got);
         compute(sli_ref_kernels, &setup, &expected);
-        call_compare(&got, &expected, 2e-2, problem);
+        call_compare(&got, &expected, strstr(problem, "bf16") ? 2e-2 : 1e-5, problem);
         call_free(&got);
         call_free(&expected);
     }
@@ -132,6 +157,8 @@ static void check_frozen(sli_isa isa, const sli_isa_ops *ops, const char *proble
 
 TEST(cpu_bf16_frozen_parameters) {
     static const char *const texts[] = {"lstm:b9_t7_i9_h24_bf16_train+bias=double",
+                                        "lstm:b9_t7_i9_h24_f32x3_train+bias=double",
+                                        "gru:b9_t7_i9_h24_f32x3_train",
                                         "gru:b9_t7_i9_h24_bf16_train",
                                         "rnn:b9_t7_i9_h24_bf16_train",
                                         "gru:b9_t7_i9_h24_train+bias=double",
@@ -145,16 +172,19 @@ TEST(cpu_bf16_frozen_parameters) {
 #ifdef AMX_EMULATED_CELLS
         sli_isa_ops ops;
         amx_emulated_ops(&ops);
-        if (strstr(texts[i], "bf16")) check_frozen(SLI_ISA_AMX, &ops, texts[i]);
+        if (strstr(texts[i], "bf16") || strstr(texts[i], "f32x3")) check_frozen(SLI_ISA_AMX, &ops, texts[i]);
 #endif
     }
 }
 
 /* Gates of megabytes, which are written past the caches, and sums over more rows than a piece takes. */
 TEST(cpu_bf16_many_rows) {
-    static const char *const texts[] = {"lstm:b129_t100_i1_h40_bf16_train", "gru:b129_t130_i1_h32_bf16_train",
+    static const char *const texts[] = {"lstm:b129_t100_i1_h40_bf16_train",
+                                        "gru:b129_t130_i1_h32_bf16_train",
                                         "gru:b129_t130_i1_h32_bf16_train+reset=before",
-                                        "lstm:b129_t100_i1_h40_p8_bf16_train", "rnn:b8200_t4_i1_h64_bf16_train"};
+                                        "lstm:b129_t100_i1_h40_p8_bf16_train",
+                                        "rnn:b8200_t4_i1_h64_bf16_train",
+                                        "lstm:b129_t100_i1_h40_f32x3_train"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         const call_setup setup = {.text = texts[i], .chunk = 8, .threads = 2, .isa = sli_cpu_isa()};
         call_result got, expected;
