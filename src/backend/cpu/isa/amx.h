@@ -12,7 +12,8 @@
  * have all 24 (but for what lies below 2^-126; an x that is no number, infinite or rounds to infinity makes all sums none).
  *     x y = x1 y1 + x1 y0 + x2 y0 + x0 y0 + x0 y1 + x0 y2   but for 2^-23 of |x y| at most
  * are six products of tiles in place of one, on sums that round once for 32 k each: not less exact than floats
- * multiplied and added one by one, and on most processors with AMX two to three times as fast.
+ * multiplied and added one by one, and 1.4 to 1.7 times as fast in layers where the core is ours,
+ * 0.7 to 1.2 times where it is shared (bench/results/amx_shared_cpu_2026-11-22.txt).
  *
  * Tests define SLI_AMX_EMULATED and the intrinsics in plain C. */
 #ifndef SLI_AMX_H
@@ -259,7 +260,7 @@ typedef struct amx_floats {
 } amx_floats;
 
 #ifdef SLI_AMX_EMULATED
-static inline amx_floats amx_floats_of(const float *low, const float *high) {
+AMX_INLINE amx_floats amx_floats_of(const float *low, const float *high) {
     amx_floats x;
     memcpy(x.low, low, sizeof x.low);
     memcpy(x.high, high, sizeof x.high);
@@ -267,10 +268,10 @@ static inline amx_floats amx_floats_of(const float *low, const float *high) {
 }
 #else
 /* Processors with AMX have an instruction that rounds, which takes denormal numbers for 0, as products do. */
-BF16_FN static inline __m512i amx_rounded(const amx_floats *x) {
+BF16_FN AMX_INLINE __m512i amx_rounded(const amx_floats *x) {
     return (__m512i)_mm512_cvtne2ps_pbh(x->high, x->low);
 }
-static inline amx_floats amx_floats_of(const float *low, const float *high) {
+AMX_INLINE amx_floats amx_floats_of(const float *low, const float *high) {
     return (amx_floats){_mm512_loadu_ps(low), _mm512_loadu_ps(high)};
 }
 AMX_INLINE __m512 amx_rest(__m512 x, __m256i rounded) {
@@ -279,7 +280,7 @@ AMX_INLINE __m512 amx_rest(__m512 x, __m256i rounded) {
 #endif
 
 /* What bf16 leaves of x, exactly. */
-BF16_FN static inline void amx_leave_rest(amx_floats *x) {
+BF16_FN AMX_INLINE void amx_leave_rest(amx_floats *x) {
 #ifdef SLI_AMX_EMULATED
     for (int i = 0; i < 16; i++) x->low[i] -= bf16_round(x->low[i]), x->high[i] -= bf16_round(x->high[i]);
 #else
@@ -290,7 +291,7 @@ BF16_FN static inline void amx_leave_rest(amx_floats *x) {
 }
 
 /* Rounded: to[p] = x[2 p], x[2 p + 1] of the 32 numbers low, high; */
-BF16_FN static inline void amx_pairs_along(uint32_t *to, const amx_floats *x) {
+BF16_FN AMX_INLINE void amx_pairs_along(uint32_t *to, const amx_floats *x) {
 #ifdef SLI_AMX_EMULATED
     for (int p = 0; p < 8; p++) {
         to[p] = bf16_pair(x->low[2 * p], x->low[2 * p + 1]);
@@ -302,7 +303,7 @@ BF16_FN static inline void amx_pairs_along(uint32_t *to, const amx_floats *x) {
 }
 
 /* and to[i] = low[i], high[i]. */
-BF16_FN static inline void amx_pairs_across(uint32_t *to, const amx_floats *x) {
+BF16_FN AMX_INLINE void amx_pairs_across(uint32_t *to, const amx_floats *x) {
 #ifdef SLI_AMX_EMULATED
     for (int i = 0; i < 16; i++) to[i] = bf16_pair(x->low[i], x->high[i]);
 #else
@@ -314,14 +315,8 @@ BF16_FN static inline void amx_pairs_across(uint32_t *to, const amx_floats *x) {
 #endif
 }
 
-/* The parts of k <= 32 numbers, along, 0 behind them: `next` bytes from part to part. */
-BF16_FN static inline void amx_split_along(char *to, ptrdiff_t next, const float *x, int k, int parts) {
-    float padded[AMX_K];
-    if (k < AMX_K) {
-        memset(padded, 0, sizeof padded);
-        memcpy(padded, x, (size_t)k * sizeof *x);
-        x = padded;
-    }
+/* The parts of 32 numbers, along: `next` bytes from part to part. */
+BF16_FN AMX_INLINE void amx_split_along(char *to, ptrdiff_t next, const float *x, const int parts) {
     amx_floats left = amx_floats_of(x, x + 16);
     for (int part = 0; part < parts; part++) {
         if (part > 0) amx_leave_rest(&left);
@@ -331,8 +326,8 @@ BF16_FN static inline void amx_split_along(char *to, ptrdiff_t next, const float
 
 /* Tiles, part after part, of line i (a row of a, a column of b) and k:  x[i * line + k * depth],  0 beyond `lines` and `count`.
  * `pairs_first` (b): [pair][line], else (a): [line][pair]. */
-BF16_FN static inline void amx_pack_tile(char *tile, const float *x, ptrdiff_t line, ptrdiff_t depth, int lines,
-                                         int count, bool pairs_first, int parts) {
+BF16_FN AMX_INLINE void amx_pack_tile(char *tile, const float *x, ptrdiff_t line, ptrdiff_t depth, int lines, int count,
+                                      bool pairs_first, const int parts) {
     float padded[16][AMX_K];
     uint32_t words[AMX_FLOAT][16][16], turned[16][16];
     const bool square = depth != 1 && line != 1;
@@ -349,7 +344,10 @@ BF16_FN static inline void amx_pack_tile(char *tile, const float *x, ptrdiff_t l
         amx_floats left = amx_floats_of(from, depth == 1 ? from + 16 : from + depth);
         for (int part = 0; part < parts; part++) {
             if (part > 0) amx_leave_rest(&left);
-            (depth == 1 ? amx_pairs_along : amx_pairs_across)(words[part][j], &left);
+            if (depth == 1)
+                amx_pairs_along(words[part][j], &left);
+            else
+                amx_pairs_across(words[part][j], &left);
         }
     }
     for (int part = 0; part < parts; part++, tile += AMX_TILE) {

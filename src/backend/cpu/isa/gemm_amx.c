@@ -10,14 +10,16 @@
 #include "backend/cpu/isa/amx.h"
 
 /* Tiles of 16 lines from l on, from k on. */
-static void pack_tile(void *packed, const sli_operand *x, int l, int k, int last, bool pairs_first, int parts) {
+BF16_FN AMX_INLINE void pack_tile(void *packed, const sli_operand *x, int l, int k, int last, const bool pairs_first,
+                                  const int parts) {
     const size_t line = (size_t)(amx_blocks(x->k) * parts) * AMX_TILE; /* bytes of 16 lines */
     char *tile = (char *)packed + (size_t)(l / 16) * line + (size_t)(k / AMX_K * parts) * AMX_TILE;
     amx_pack_tile(tile, x->x + l * x->line + k * x->depth, x->line, x->depth, last - l, x->k - k, pairs_first, parts);
 }
 
 /* Neighbours in memory one after the other. */
-static void pack(void *packed, const sli_operand *x, int first, int last, bool pairs_first, int parts) {
+BF16_FN AMX_INLINE void pack(void *packed, const sli_operand *x, int first, int last, const bool pairs_first,
+                             const int parts) {
     if (x->depth == 1) {
         for (int l = first; l < last; l += 16)
             for (int k = 0; k < x->k; k += AMX_K) pack_tile(packed, x, l, k, last, pairs_first, parts);
@@ -44,7 +46,7 @@ static void pack_halves(void *packed, const sli_operand *a, int first, int last)
     add_sums(a, first, last, sums);
 }
 
-static void pack_a_half(void *packed, const sli_operand *a, int first, int last) {
+BF16_FN static void pack_a_half(void *packed, const sli_operand *a, int first, int last) {
     if (!a->half) {
         pack(packed, a, first, last, false, AMX_HALF);
         return;
@@ -53,7 +55,7 @@ static void pack_a_half(void *packed, const sli_operand *a, int first, int last)
 }
 
 /* A block's lines of all k at a time are more than stay near: of 32 k, packed, then summed. */
-static void pack_a_float(void *packed, const sli_operand *a, int first, int last) {
+BF16_FN static void pack_a_float(void *packed, const sli_operand *a, int first, int last) {
     float sums[SLI_PRODUCT_LINES] = {0};
     if (a->depth == 1 || (!a->sums[0] && !a->sums[1])) {
         pack(packed, a, first, last, false, AMX_FLOAT);
@@ -67,11 +69,11 @@ static void pack_a_float(void *packed, const sli_operand *a, int first, int last
     add_sums(a, first, last, sums);
 }
 
-static void pack_b_half(void *packed, const sli_operand *b, int first, int last) {
+BF16_FN static void pack_b_half(void *packed, const sli_operand *b, int first, int last) {
     pack(packed, b, first, last, true, AMX_HALF);
 }
 
-static void pack_b_float(void *packed, const sli_operand *b, int first, int last) {
+BF16_FN static void pack_b_float(void *packed, const sli_operand *b, int first, int last) {
     pack(packed, b, first, last, true, AMX_FLOAT);
 }
 
