@@ -106,12 +106,12 @@ static sl_status read_result(sl_run *run, sl_result *result) {
     return SL_OK;
 }
 
-/* Inference of an uploaded batch. */
+/* Inference of an uploaded batch. Without targets nothing adds to the metrics, and nobody reads them. */
 static sl_status infer_work(sl_run *run) {
-    SLI_TRY(zero_metrics(run));
+    if (run->has_targets) SLI_TRY(zero_metrics(run));
     SLI_TRY(sli_run_forward_steps(run, false));
     SLI_TRY(sli_run_carry_states(run));
-    return sli_run_complete_report(run);
+    return run->has_targets ? sli_run_complete_report(run) : SL_OK;
 }
 
 static sl_status infer(sl_run *run) {

@@ -80,12 +80,23 @@ static void set_tensors(const sl_run *run, const sli_step *step, const segment *
     call->accumulate = step->accumulate;
 }
 
+/* The tensor that the state's steps read themselves where they begin: one that outlives them, in the run's own memory, so aligned. */
+static const sli_tensor *entering_tensor(const sl_run *run, const sli_state *state) {
+    const sl_plan *plan = run->plan;
+    if (state->initial < 0 || sli_plan_is_segmented(plan, &plan->groups[plan->steps[state->step].group])) return NULL;
+    const sli_tensor *tensor = &plan->tensors[state->initial];
+    bool outlives = !plan->train || tensor->producer < 0;
+    bool borrowed = run->bound && run->bound[state->initial];
+    return outlives && !borrowed && tensor->state < 0 ? tensor : NULL;
+}
+
 static void set_states(const sl_run *run, const sli_step *step, const segment *segment, sli_call *call) {
     int each = sli_problem_states(&step->problem);
     for (int s = 0; s < step->emit.state_count; s++) {
         const sli_state *state = &run->plan->states[step->states[s]];
+        const sli_tensor *tensor = entering_tensor(run, state);
         int in = SLI_RNN_STATE_IN(s / each, s % each), out = SLI_RNN_STATE_OUT(s / each, s % each);
-        call->in[in] = boundary_at(run, state, segment->index);
+        call->in[in] = tensor ? sli_run_tensor_at(run, tensor) : boundary_at(run, state, segment->index);
         call->out[out] = boundary_at(run, state, segment->index + 1);
         if (!run->plan->train) continue;
         call->d_out[out] = call->d_in[in] = run->block + state->gradient;
@@ -160,7 +171,8 @@ static void build_call(const sl_run *run, const sli_step *step, const segment *s
 }
 
 /* ------------------------------------------------------------------------------------------------- forward -- */
-/* `again`: carried states were overwritten at the end of the call, and are still where it began. */
+/* `again`: carried states were overwritten at the end of the call, and are still where it began. Of a state that always begins with zeros
+ * entry 0 has been zeros since it was allocated. */
 static sl_status begin_states(sl_run *run, const sli_group *group, bool again) {
     const sl_plan *plan = run->plan;
     for (int s = 0; s < plan->state_count; s++) {
@@ -169,14 +181,11 @@ static sl_status begin_states(sl_run *run, const sli_group *group, bool again) {
         char *to = boundary_at(run, state, 0);
         const char *from = NULL;
         if (state->initial < 0 && state->stateful && again) continue;
-        if (state->initial >= 0)
+        if (state->initial >= 0 && !entering_tensor(run, state))
             from = sli_run_tensor_at(run, &plan->tensors[state->initial]);
-        else if (state->stateful)
+        else if (state->initial < 0 && state->stateful)
             from = run->block + state->carried;
-        if (from)
-            SLI_TRY(plan->ops->copy(run->queue, to, from, state_bytes(run, state)));
-        else
-            SLI_TRY(plan->ops->zero(run->queue, to, state_bytes(run, state)));
+        if (from) SLI_TRY(plan->ops->copy(run->queue, to, from, state_bytes(run, state)));
     }
     return SL_OK;
 }

@@ -93,21 +93,31 @@ static size_t state_bytes(const sli_persist_geometry *g) {
     return sizeof(float) * (size_t)states * (size_t)sli_persist_cells(g) * 32 * (size_t)sli_persist_cell_warps(g);
 }
 
+/* Where weights stream, room is what they lack: sums take the place of v, which the next one fills anew, but for padding of k. */
+static bool sums_over_v(const sli_persist_geometry *g) {
+    const bool anew = tiled_k(g) == sli_persist_k(g) && !sli_persist_words_tell(g);
+    const bool streams = g->gather == SLI_PERSIST_GRID && g->couriers == 0 && g->halves == 1 && streamed(g) > 0;
+    return streams && anew && partial_bytes(g) > 0;
+}
+
 sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
     const size_t warps = (size_t)sli_persist_warps(g), halves = (size_t)g->halves, rows = (size_t)sli_persist_places(g);
     const size_t slab = (size_t)g->tiles_m * TILE_BYTES;
     const size_t row = sli_round_up((size_t)tiled_k(g) * (size_t)sli_persist_operand(g->math), 16);
-    const bool turns = g->couriers > 0;
+    const size_t partial = partial_bytes(g);
+    const bool turns = g->couriers > 0, over = sums_over_v(g);
     sli_persist_shared at = {.v_buffers = g->gather == SLI_PERSIST_GRID ? 1 : 2};
     size_t end = 0;
     at.v_row = row;
-    at.v = take(&end, turns ? (size_t)g->slots * (rows * at.v_row / (size_t)g->chunks)
-                            : halves * (size_t)at.v_buffers * rows * at.v_row);
-    at.partial = take(&end, (turns ? 1 : halves) * partial_bytes(g));
+    const size_t v = turns ? (size_t)g->slots * (rows * at.v_row / (size_t)g->chunks)
+                           : halves * (size_t)at.v_buffers * rows * at.v_row;
+    at.v = take(&end, over && partial > v ? partial : v);
+    at.partial = over ? at.v : take(&end, (turns ? 1 : halves) * partial);
     at.arriving = take(&end, (turns ? PERSIST_ARRIVING : 2 * halves) * arriving_bytes(g));
     at.weights = take(&end, warps * (size_t)g->in_shared * slab);
     at.ring = take(&end, 2 * (size_t)g->ring * warps * slab);
-    at.barriers = take(&end, (turns ? 2 * (size_t)g->slots + halves + PERSIST_ARRIVING + PERSIST_APART_BARRIERS : 8) *
+    at.barriers = take(&end, (turns ? 2 * (size_t)g->slots + halves + PERSIST_ARRIVING + PERSIST_APART_BARRIERS
+                                    : 8 + warps * (size_t)g->ring) *
                                  sizeof(uint64_t));
     at.state = take(&end, turns ? halves * state_bytes(g) : 0);
     at.ranges = take(&end, turns ? halves * 2 * sizeof(int32_t) : 0);
@@ -233,9 +243,9 @@ static const struct {
     double apart_product, apart_cells; /* cells apart: what an item is longer than its product, its cells */
     double backward;                   /* times what is predicted so */
     double reduce_rate;                /* bytes of sums that arrive in a block */
-    /* Streamed weights: of a block; us from asking to arriving; of L2 and memory, beyond a part of L2; of the shorter of product and
-     * stream, what the other does not hide (FFMA: the second); times what is predicted backward. */
-    double stream_rate, stream_latency, stream_memory, stream_near, stream_beside[2], stream_backward;
+    /* Streamed weights: of a block (FFMA: the second, fitted to copies of 16 bytes); us from asking to arriving; of memory; of the shorter
+     * of product and stream, what the other does not hide; times what is predicted backward. */
+    double stream_rate[2], stream_latency, stream_memory, stream_beside[2], stream_backward;
     double memory_flow; /* states and gates */
 } rates = {.clock = 1850,
            .cluster = 0.12,
@@ -290,10 +300,9 @@ static const struct {
            .apart_cells = 0.275,
            .backward = 0.82,
            .reduce_rate = 31e3,
-           .stream_rate = 54e3,
-           .stream_latency = 0.764,
-           .stream_memory = 3.43e6,
-           .stream_near = 0.178,
+           .stream_rate = {70e3, 54e3},
+           .stream_latency = 0.9,
+           .stream_memory = 4.1e6,
            .stream_beside = {0.363, 0.163},
            .stream_backward = 0.937,
            .memory_flow = 3.5e6};
@@ -328,13 +337,22 @@ static double exchange_us(const sli_persist_geometry *g, int batch, const sli_ca
     return gather_us(g, batch, caps) + reduce_us(g);
 }
 
+/* Of 134 MB that stream again and again 40 are best kept (28.8 us without, 23.3, with 50 MB 24.0), of 67 MB as many; 50 MB all stay by
+ * themselves (one H200 with 63 MB of L2; bench/results/near_h200_2026-11-22.txt). */
+double sli_persist_near(double bytes, double l2) {
+    const double all_fit = 0.8, some = 0.62;
+    return bytes <= all_fit * l2 ? bytes : some * l2;
+}
+
 /* Weights that come through the ring in a product: a pair of tiles later than it was asked for; what is left of L2 for them. */
 static double stream_us(const sli_persist_geometry *g, const sli_caps *caps) {
     const double slab = (double)sli_persist_warps(g) * g->tiles_m * TILE_BYTES, asked = 2 * slab * g->ring;
     if (streamed(g) <= 0) return 0;
-    const double bytes = fmax(0, slab * streamed(g) - asked), all = bytes * sli_persist_group(g) * g->directions;
-    const double near = rates.stream_near * (double)(caps->l2_bytes ? caps->l2_bytes : 1);
-    const double brought = bytes / fmin(rates.stream_rate, asked / rates.stream_latency);
+    const double bytes = fmax(0, slab * streamed(g) - asked);
+    const double all = slab * streamed(g) * sli_persist_group(g) * g->directions;
+    const double near = sli_persist_near(all, (double)caps->l2_bytes);
+    const double rate = rates.stream_rate[g->math == SL_F32];
+    const double brought = bytes / fmin(rate, asked / rates.stream_latency);
     return fmax(brought, (all - near) / rates.stream_memory);
 }
 

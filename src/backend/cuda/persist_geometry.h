@@ -162,6 +162,8 @@ bool sli_persist_choose(const sli_problem *problem, const sli_caps *caps, sli_pe
  * -1: it is not built in. */
 bool sli_persist_builtin_get(sl_dtype math, int index, sli_persist_geometry *geometry);
 int sli_persist_builtin_index(const sli_persist_geometry *geometry);
+/* Of so many bytes of weights that stream in every step, those that are to stay in L2. */
+double sli_persist_near(double bytes, double l2);
 /* Predicted seconds of one step of all its groups. */
 double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps);
 /* Multiprocessors that a launch leaves idle; 0 where its clusters come in waves. */

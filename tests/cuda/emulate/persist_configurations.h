@@ -37,6 +37,9 @@ BACKWARD(s1, G, BF16, GRID, 8, 1, 13, 1, 2, 1, 1, 1, 20, 2, 0)
 #define RING -1, -1, -1, 0, 1, 1, 0, 0
 FORWARD(s2, L, TF32, GRID, 8, 1, 9, 2, 1, 2, 1, 1, 9, 2, 0, RING, 2)
 BACKWARD(s3, L, BF16, GRID, 8, 2, 5, 1, 2, 1, 2, 1, 5, 0, 0, RING, 1)
+/* Sums in the place of v: reduced, backward; s2 not. */
+FORWARD(s4, L, TF32, GRID, 8, 2, 18, 2, 1, 1, 3, 4, 6, 2, 0, RING, 2)
+BACKWARD(s5, G, TF32, GRID, 8, 1, 9, 2, 1, 1, 3, 1, 9, 2, 0, RING, 3)
 #undef RING
 /* Few rows: of the whole batch a block alone, a cluster, sums over a cluster, a grid; cells of 4, 8, 16 and 32 units. */
 #define FEW -1, -1, -1, 0, 1, 1, 0, 0, 0

@@ -130,7 +130,8 @@ persist_direction::persist_direction(const persist_problem &problem, int directi
     }
     /* The states that step 0 of forward enters from. */
     const int64_t first = reverse ? T : 0;
-    const std::vector<float> h0 = values(B * H, 0.5f, salt + 7), c0 = values(B * H, 0.5f, salt + 8);
+    const std::vector<float> c0 = values(B * H, 0.5f, salt + 8);
+    h0 = values(B * H, 0.5f, salt + 7);
     for (int64_t b = 0; b < B; b++)
         for (int64_t j = 0; j < hs; j++) {
             const float d = p.dropout && j < H ? factor[(size_t)(b * H + j)] : 1.0f;
@@ -193,7 +194,10 @@ void persist_direction::fill(persist_way *way) {
     if (!p.backward) {
         unsigned char *operands = (unsigned char *)operand.data();
         const int64_t slot = B * hs * (narrow() ? 2 : 4);
-        way->operand_from = operands + entering(first) * slot;
+        if (kept || p.dropout) /* else the kernel makes h an operand */
+            way->operand_from = operands + entering(first) * slot;
+        else
+            way->h_enters = h0.data();
         way->operand_to = operands + leaving(first) * slot;
         way->h_to = h.data() + leaving(first) * B * H;
         way->y = y.data() + first * B * y_row;

@@ -41,7 +41,7 @@ struct persist_direction {
     int64_t time, time_step;
     bool reverse, keep_v;
     std::vector<float> u, sn, bias_n, v, c, h, factor, peep, y, dy, h_last, c_last;
-    std::vector<float> pw_from, dp_from, dc_from, pw_to, dp_to, dc_to, sums, sums_n, sums_peep;
+    std::vector<float> h0, pw_from, dp_from, dc_from, pw_to, dp_to, dc_to, sums, sums_n, sums_peep;
     std::vector<uint32_t> operand, dz, dr; /* narrow: values of 2 bytes */
     std::vector<uint8_t> flags;
     std::vector<int32_t> lengths;

@@ -358,11 +358,12 @@ void sli_step_recompute(const step_way *way) {
     sli_step_project_inputs(way);
 }
 void sli_step_rows(sli_queue *, cudaStream_t stream, sl_dtype math, void *to, int64_t stride, int64_t rows_to,
-                   const float *from, int64_t rows, int64_t columns) {
+                   const float *from, int64_t rows, int64_t columns, sli_step_zeros zeros) {
     const size_t operand = math == SL_BF16 || math == SL_F16 ? 2 : 4;
     note(stream, "operand rows",
-         {at(to, (size_t)(rows_to * stride) * operand, true),
+         {at(to, (size_t)(rows_to * stride) * operand, true), at(zeros.at, zeros.bytes, true),
           at(from, (size_t)(rows * columns) * sizeof(float), false)});
+    for (size_t i = 0; i < zeros.bytes; i += sizeof(uint32_t)) put(static_cast<char *>(zeros.at) + i, "zero");
 }
 void sli_step_columns(const step_way *way, int k0, int k1, int64_t first, const float *from, int64_t stride,
                       int64_t rows, int64_t columns) {

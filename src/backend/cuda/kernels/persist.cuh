@@ -13,13 +13,14 @@ PERSIST_FN void persist_run_way(const persist_args &a, const persist_way &way, c
         persist_run_turns<S>(a, way, self);
     } else {
         persist_weights<S> w;
+        if constexpr (!S::backward) persist_prefetch_entering<S>(a, way, self);
         persist_load_weights<S>(a, way, self, w);
         persist_begin<S>(a, way, self);
         if constexpr (S::backward)
             persist_backward<S>(a, way, self, w);
         else
             persist_forward<S>(a, way, self, w);
-        if constexpr (S::streamed > 0) ptx_copies_wait(); /* for a product that does not come */
+        if constexpr (S::streamed > 0) persist_end_ring<S>(a, self, w);
     }
 }
 

@@ -72,7 +72,8 @@ typedef struct persist_way {
     const float *c_from; /* [B][H] */
     float *c_to;         /* forward = */
     int c_step;
-    const void *operand_from; /* operand [B][hs]: d h that step 0 enters from; forward */
+    const void *operand_from; /* operand [B][hs]: d h that step 0 enters from; forward. NULL: */
+    const float *h_enters;    /* [B][H]: h that it enters from, with d = 1 */
     void *operand_to;         /* = operand [B][hs]: d h that step 0 leaves */
     int operand_step;
     const float *h_from; /* [B][h_row] h that step 0 enters from, where cells read it */
@@ -106,6 +107,7 @@ typedef struct persist_args {
     int form;                   /* PERSIST_HAS bits */
     float forget_bias, clip;
     const persist_scalars *scalars;
+    int near;       /* of pairs of streamed tiles: so many are to stay in L2 */
     uint32_t delay; /* tests: seed of random delays; 0: none */
     /* Shared memory: offsets of sli_persist_shared. */
     int shared_partial, shared_arriving, shared_weights, shared_ring, shared_barriers, shared_state, shared_ranges,

@@ -277,6 +277,20 @@ PERSIST_FN void persist_gather(const persist_args &a, const persist_way &way, co
 }
 
 /* ----------------------------------------------------------------------------------------------------- beginning -- */
+/* Asks L2 for the states that step 0 enters from, which are read behind the weights: of pages that nobody may have touched. */
+template <class S>
+PERSIST_FN void persist_prefetch_entering(const persist_args &a, const persist_way &way, const persist_self &self) {
+    enum { LINE = 32 }; /* floats */
+    const int lines = (a.H + LINE - 1) / LINE, first = self.group * S::halves * S::rows;
+    if (!way.h_enters) return;
+    for (int i = self.thread; i < S::halves * S::rows * lines; i += S::threads) {
+        const int row = first + i / lines, unit = i % lines * LINE;
+        if (row >= a.B) continue;
+        ptx_prefetch(way.h_enters + (int64_t)row * a.H + unit);
+        if (way.c_from) ptx_prefetch(way.c_from + (int64_t)row * a.H + unit);
+    }
+}
+
 /* Zeros in all of v, then forward the state that step 0 enters from; barriers. */
 template <class S>
 PERSIST_FN void persist_begin(const persist_args &a, const persist_way &way, const persist_self &self) {
@@ -310,11 +324,11 @@ PERSIST_FN void persist_begin(const persist_args &a, const persist_way &way, con
             if (unit >= a.H || row >= a.B) continue;
             unsigned char *to =
                 self.shared + persist_v<S>(half, 0) + persist_v_at(S::v_pieces, own_row, k * S::operand);
-            const int64_t from = (int64_t)row * a.hs + unit;
+            const uint32_t entering = persist_entering<S>(a, way, row, unit);
             if constexpr (S::narrow)
-                *(uint16_t *)to = ((const uint16_t *)way.operand_from)[from];
+                *(uint16_t *)to = (uint16_t)entering;
             else
-                *(uint32_t *)to = persist_operand<S>(((const float *)way.operand_from)[from]);
+                *(uint32_t *)to = entering;
         }
     }
     if constexpr (S::cluster > 1 || S::gather == PERSIST_CLUSTER)

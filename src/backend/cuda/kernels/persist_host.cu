@@ -3,6 +3,21 @@
 #include "backend/cuda/kernels/persist_host.cuh"
 
 /* ------------------------------------------------------------------------------------------------------ forward -- */
+/* The kernel takes the entering states from where the call has them: nobody else asks for copies. In training backward does. */
+static bool takes_states(const step_way *way) {
+    return !way->s.train && !way->common.factor;
+}
+
+static void set_entering(const step_way *way, persist_way *to) {
+    to->operand_from = NULL;
+    to->h_enters = (const float *)way->call->in[SLI_RNN_STATE_IN(way->part, 0)];
+    if (to->h_from) {
+        to->h_from = to->h_enters;
+        to->h_row = way->s.O;
+    }
+    if (way->s.lstm) to->c_from = (const float *)way->call->in[SLI_RNN_STATE_IN(way->part, 1)];
+}
+
 static void set_forward(const persist_call *p, int d, bool last, persist_way *to) {
     const step_way *way = &p->ways[d];
     const sli_step_shape *s = &way->s;
@@ -32,9 +47,15 @@ static void set_forward(const persist_call *p, int d, bool last, persist_way *to
         to->sn_step = step * s->B * s->H;
     }
     if (way->y) to->y = way->y + (size_t)t * (size_t)(s->B * way->y_row);
+    if (takes_states(way) && t == (way->reverse ? (int)s->T - 1 : 0)) set_entering(way, to);
     if (!last) return;
     to->h_last = (float *)p->call->out[SLI_RNN_STATE_OUT(way->part, 0)];
     if (s->lstm) to->c_last = (float *)p->call->out[SLI_RNN_STATE_OUT(way->part, 1)];
+}
+
+/* What the launch that makes x an operand clears on its way, so that no launch of its own does: of one direction, before the first step. */
+static bool clears_with_x(const persist_call *p) {
+    return p->directions == 1 && p->ways[0].s.copy_x && p->scratch.zeros_bytes % 16 == 0;
 }
 
 /* Input sides of chunks first .. end - 1, each direction in its stream. */
@@ -43,6 +64,10 @@ static void project(const persist_call *p, int first, int end, cudaStream_t forw
         for (int i = first; i < end && !sli_cuda_failed(p->queue); i++) {
             step_way chunk = sli_persist_chunk(p, d, i);
             chunk.stream = d == 0 ? forward : reverse;
+            if (i == 0 && clears_with_x(p)) {
+                chunk.zeros = chunk.work + p->scratch.zeros;
+                chunk.zeros_bytes = p->scratch.zeros_bytes;
+            }
             sli_step_project_inputs(&chunk);
         }
 }
@@ -71,11 +96,17 @@ static bool has_side(const persist_call *p) {
 
 /* What the first launch needs beside the input side. */
 static void begin(const persist_call *p) {
+    const bool steps = p->ways[0].chunks > 0;
     for (int d = 0; d < p->directions; d++) {
         sli_step_masks(&p->ways[d]);
-        sli_step_begin(&p->ways[d]);
+        if (!steps || !takes_states(&p->ways[d])) sli_step_begin(&p->ways[d]);
     }
-    sli_persist_zero_exchange(p);
+    if (steps && !clears_with_x(p)) sli_persist_zero_exchange(p);
+}
+
+/* It takes longer than two streams that meet cost, which is 1.3 us where a graph begins with both. */
+static bool begins_beside(const persist_call *p) {
+    return has_side(p) && p->ways[0].chunks > 0 && !takes_states(&p->ways[0]);
 }
 
 /* Piece by piece; beside each the input side of the next. `beside`: what the first launch needs begins in its stream, NULL: it
@@ -106,7 +137,7 @@ static void forward(const sli_call *call, sli_persist_kind kind) {
     if (!sli_persist_enter(call, kind, false, &p)) return;
     sli_cuda_phase(p.queue, SLI_PHASE_RECURRENCE);
     const int chunks = p.ways[0].chunks;
-    const bool forks = has_side(&p) && chunks > 0;
+    const bool forks = begins_beside(&p);
     persist_call beside = p;
     if (forks)
         beside.ways[0].stream = sli_cuda_fork(p.queue);

@@ -128,6 +128,13 @@ static void set_way(const persist_call *p, int d, persist_way *to) {
     to->exchange = (unsigned char *)way->work + at->exchange;
 }
 
+/* Of the pairs of tiles of k that stream in every step, those that are to stay in L2. */
+static int near_pairs(const sli_persist_geometry *g, const sli_caps *caps) {
+    const int tiles = g->tiles_k - g->in_registers - g->in_shared, pairs = (tiles + 1) / 2;
+    const double bytes = 512.0 * tiles * g->tiles_m * sli_persist_warps(g) * sli_persist_group(g) * g->directions;
+    return tiles > 0 ? (int)(pairs * sli_persist_near(bytes, (double)caps->l2_bytes) / bytes) : 0;
+}
+
 /* tf32 whose products FFMA multiplies still has cells of tf32. */
 static int act_of(const persist_call *p, int act) {
     if (p->call->problem.dtype != SL_TF32 || p->geometry->math == SL_TF32) return act;
@@ -153,6 +160,7 @@ void sli_persist_args(const persist_call *p, persist_args *a) {
     a->scalars = (const persist_scalars *)k->scalars;
     const char *delay = getenv("SLUICE_PERSIST_DELAY");
     a->delay = delay ? (uint32_t)strtoul(delay, NULL, 10) : 0u;
+    a->near = near_pairs(p->geometry, sli_cuda_caps_of(p->queue));
     a->shared_partial = (int)shared.partial;
     a->shared_arriving = (int)shared.arriving;
     a->shared_weights = (int)shared.weights;

@@ -7,7 +7,8 @@
 
 template <class S> struct persist_weights {
     uint32_t tile[S::tiles_m][S::in_registers > 0 ? S::in_registers : 1][4];
-    mutable int slot; /* of the ring: that of the next pair of tiles */
+    mutable int slot; /* of the ring: that of the next pair of tiles, */
+    mutable uint32_t parity; /* and how often it has gone around */
 };
 template <class S> struct persist_sums { float of[S::tiles_m][S::tiles_n][S::columns]; };
 
@@ -24,23 +25,83 @@ template <class S> PERSIST_FN uint32_t persist_kept(const persist_args &a, const
     return self.at + a.shared_weights + self.warp * (S::in_shared * S::tiles_m * 512) + self.lane * 16;
 }
 
-/* Streamed tiles come by pairs of k, the same ones in every product, one behind the other: while a product uses one the lane asks
- * for that which comes `ring` pairs later, the last for the next product, whose first ones so arrive before its v. Each lane
- * reads what it has asked for itself. */
+/* Streamed tiles come by pairs of k, the same ones in every product, one behind the other: while a product uses one the warp asks
+ * for that which comes `ring` pairs later, the last for the next product, whose first ones so arrive before its v. A pair is one bulk
+ * copy, or each lane copies what it reads itself. Of more than L2 holds the first `near` pairs stay there, all others leave first: else
+ * each would be gone before it is read again. */
 template <class S> PERSIST_FN uint32_t persist_ring_at(const persist_args &a, const persist_self &self, int slot) {
-    return self.at + a.shared_ring + (self.warp * S::ring + slot) * (2 * S::tiles_m * 512) + self.lane * 16;
+    return self.at + a.shared_ring + (self.warp * S::ring + slot) * (2 * S::tiles_m * 512);
 }
 template <class S>
-PERSIST_FN void persist_ask(const persist_way &way, const persist_self &self, uint32_t to, int pair) {
+PERSIST_FN uint32_t persist_ring_barrier(const persist_args &a, const persist_self &self, int slot) {
+    return self.at + a.shared_barriers + (PERSIST_BARRIERS_RING + self.warp * S::ring + slot) * 8;
+}
+template <class S>
+PERSIST_FN void persist_ask(const persist_args &a, const persist_way &way, const persist_self &self, int slot, int pair) {
+    const uint32_t to = persist_ring_at<S>(a, self, slot);
+    if constexpr (S::brings) {
+        if (self.lane != 0) return;
+        const bool whole = S::streamed % 2 == 0 || 2 * pair + 1 < S::streamed;
+        const uint32_t bytes = (whole ? 2 : 1) * S::tiles_m * 512, barrier = persist_ring_barrier<S>(a, self, slot);
+        const void *from = persist_packed<S>(way, self, (S::in_registers + S::in_shared + 2 * pair) * S::tiles_m);
+        ptx_arrivals_expect(barrier, bytes);
+        if (pair < a.near)
+            ptx_bring(to, from, bytes, barrier);
+        else
+            ptx_bring_once(to, from, bytes, barrier);
+        return;
+    }
 #pragma unroll
     for (int second = 0; second < 2; second++)
 #pragma unroll
         for (int m = 0; m < S::tiles_m; m++) {
             const int k = S::in_registers + S::in_shared + 2 * pair + second;
             if (S::streamed % 2 == 0 || k < S::tiles_k)
-                ptx_copy16(to + (second * S::tiles_m + m) * 512, persist_packed<S>(way, self, k * S::tiles_m + m));
+                ptx_copy16(to + (second * S::tiles_m + m) * 512 + self.lane * 16,
+                           persist_packed<S>(way, self, k * S::tiles_m + m));
         }
     ptx_copies_group();
+}
+
+template <class S>
+PERSIST_FN void persist_begin_ring(const persist_args &a, const persist_way &way, const persist_self &self,
+                                   persist_weights<S> &w) {
+    if constexpr (S::brings) {
+        if (self.lane == 0) {
+            for (int slot = 0; slot < S::ring; slot++) ptx_arrivals_init(persist_ring_barrier<S>(a, self, slot), 1);
+            ptx_arrivals_init_fence();
+        }
+        __syncwarp();
+    }
+    for (int pair = 0; pair < S::ring; pair++) persist_ask<S>(a, way, self, pair, pair);
+    w.slot = 0;
+    w.parity = 0;
+}
+/* Waits for the next pair; each lane, or all for what the first has asked for. */
+template <class S>
+PERSIST_FN void persist_await_ring(const persist_args &a, const persist_self &self, int slot, uint32_t parity) {
+    if constexpr (S::brings)
+        ptx_arrivals_wait(persist_ring_barrier<S>(a, self, slot), parity);
+    else
+        ptx_copies_wait_but<S::ring - 1>();
+}
+template <class S> PERSIST_FN void persist_turn_ring(int &slot, uint32_t &parity) {
+    slot = slot + 1 == S::ring ? 0 : slot + 1;
+    if (slot == 0) parity ^= 1u;
+}
+/* Pairs that were asked for and no product wants: no CTA ends before they have come. */
+template <class S>
+PERSIST_FN void persist_end_ring(const persist_args &a, const persist_self &self, const persist_weights<S> &w) {
+    if constexpr (S::brings) {
+        int slot = w.slot;
+        uint32_t parity = w.parity;
+        for (int i = 0; i < S::ring; i++) {
+            persist_await_ring<S>(a, self, slot, parity);
+            persist_turn_ring<S>(slot, parity);
+        }
+    } else {
+        ptx_copies_wait();
+    }
 }
 
 /* Tile (k, m) of four warps that multiply together, in shared memory: [2 pieces of 16 bytes of k][8 times 8 rows][8][16], which
@@ -77,8 +138,7 @@ PERSIST_FN void persist_load_weights(const persist_args &a, const persist_way &w
     const uint32_t to = persist_kept<S>(a, self);
     for (int km = 0; km < S::in_shared * S::tiles_m; km++)
         ptx_copy16(to + km * 512, persist_packed<S>(way, self, S::in_registers * S::tiles_m + km));
-    for (int pair = 0; pair < S::ring; pair++) persist_ask<S>(way, self, persist_ring_at<S>(a, self, pair), pair);
-    w.slot = 0;
+    if constexpr (S::streamed > 0) persist_begin_ring<S>(a, way, self, w);
 }
 
 /* ---------------------------------------------------------------------------------------------------- multiply -- */
@@ -203,22 +263,25 @@ PERSIST_FN void persist_multiply_streamed(const persist_args &a, const persist_w
                                           const persist_weights<S> &w, persist_two_sums<S> &sums, uint32_t v) {
     constexpr int pairs = (S::streamed + 1) / 2;
     int slot = w.slot;
+    uint32_t parity = w.parity;
 #pragma unroll 2
     for (int i = 0; i < pairs; i++) {
-        const uint32_t from = persist_ring_at<S>(a, self, slot);
+        const uint32_t from = persist_ring_at<S>(a, self, slot) + self.lane * 16;
         const bool pair = S::streamed % 2 == 0 || i + 1 < pairs;
         uint32_t tile[2][S::tiles_m][4];
-        ptx_copies_wait_but<S::ring - 1>();
+        persist_await_ring<S>(a, self, slot, parity);
 #pragma unroll
         for (int m = 0; m < S::tiles_m; m++) {
             ptx_load_shared(tile[0][m], from + m * 512);
             if (pair) ptx_load_shared(tile[1][m], from + (S::tiles_m + m) * 512);
         }
         persist_multiply_pair<S>(sums, tile, v, 2 * i, pair);
-        persist_ask<S>(way, self, from, i + S::ring < pairs ? i + S::ring : i + S::ring - pairs);
-        slot = slot + 1 == S::ring ? 0 : slot + 1;
+        if constexpr (S::brings) __syncwarp(); /* all lanes have read */
+        persist_ask<S>(a, way, self, slot, i + S::ring < pairs ? i + S::ring : i + S::ring - pairs);
+        persist_turn_ring<S>(slot, parity);
     }
     w.slot = slot;
+    w.parity = parity;
 }
 
 /* sums += the warp's tiles [first, end) of k x v; v: address of tile `first`. Both are known to the compiler. */
@@ -445,6 +508,7 @@ PERSIST_FN void persist_send_added(const persist_args &a, const persist_self &se
 template <class S, class F>
 PERSIST_FN void persist_reduce(const persist_args &a, const persist_self &self, const persist_sums<S> &sums, int half,
                                int count, const F &window) {
+    if constexpr (S::over) __syncthreads(); /* all have read v */
     if constexpr (S::reduce == 1) {
         persist_put_sums<S>(a, self, sums, half);
         window();

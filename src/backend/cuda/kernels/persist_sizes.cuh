@@ -13,7 +13,7 @@
 enum persist_math { PERSIST_F32, PERSIST_TF32, PERSIST_BF16, PERSIST_F16, PERSIST_F32X3 };
 enum persist_gather { PERSIST_LOCAL, PERSIST_CLUSTER, PERSIST_GRID };
 /* Of shared memory's barriers: arrivals of v, of sums; [half][buffer]. */
-enum { PERSIST_BARRIERS_V = 0, PERSIST_BARRIERS_SUMS = 4 };
+enum { PERSIST_BARRIERS_V = 0, PERSIST_BARRIERS_SUMS = 4, PERSIST_BARRIERS_RING = 8 }; /* ring: [warp][slot] */
 
 template <class C> struct persist_sizes : C {
     static constexpr bool narrow = C::math == PERSIST_BF16 || C::math == PERSIST_F16;
@@ -81,6 +81,17 @@ template <class C> struct persist_sizes : C {
         C::reduce > 1 ? C::reduce : C::warps_k;                      /* partial sums of a value of y that cells add */
     static constexpr bool direct = C::reduce > 1 && C::warps_k == 1; /* accumulators go to their owners as they are */
     static constexpr int streamed = C::tiles_k - C::in_registers - C::in_shared;
+    /* They come by bulk copies where they are more than L2 keeps, so that what goes first can be said, or where copies are large and many
+     * under way: of 2 KB each, or 48 KB in all, a step took 0.5 to 4 us longer than by copies of 16 bytes (LSTM of 1536 units in tf32, GRU of
+     * 2816 in bf16, backward); of 3 KB, 72 KB in all, 1.2 us less (the latter forward; H200, 2026-11-22). */
+    static constexpr int pair_bytes = 2 * C::tiles_m * 512;
+    static constexpr bool many = C::math != PERSIST_F32 && pair_bytes >= PTX_BRING_LEAST &&
+                                 pair_bytes * warps * C::ring >= PTX_BRING_AHEAD;
+    static constexpr bool far = (int64_t)streamed * C::tiles_m * 512 * warps * group > PTX_L2_KEEPS;
+    static constexpr bool brings = PTX_BRINGS && streamed > 0 && (many || far);
+    /* Sums lie where v did: all of that is filled anew, and nobody fills it before all have read them. */
+    static constexpr bool over = C::gather == PERSIST_GRID && couriers == 0 && C::halves == 1 && streamed > 0 &&
+                                 v_bytes == k * operand && !words_tell && !direct;
     /* Four warps multiply together, one matrix instruction: wgmma. */
     static constexpr bool together = PTX_TOGETHER && couriers > 0 && C::warps_m % 4 == 0 && streamed == 0 &&
                                      (narrow || C::math == PERSIST_TF32) && (C::tiles_n == 2 || C::tiles_n == 4);
@@ -201,6 +212,14 @@ template <class S> PERSIST_FN uint32_t persist_operand(float x) {
     if (S::math == PERSIST_F16) return ptx_pack_f16(x, 0.0f);
     if (S::math == PERSIST_TF32) return ptx_tf32(__float_as_uint(x));
     return __float_as_uint(x);
+}
+
+/* The operand that step 0 enters from. */
+template <class S> PERSIST_FN uint32_t persist_entering(const persist_args &a, const persist_way &way, int row, int unit) {
+    if (way.h_enters) return persist_operand<S>(way.h_enters[(int64_t)row * a.H + unit]);
+    const int64_t at = (int64_t)row * a.hs + unit;
+    if (S::narrow) return ((const uint16_t *)way.operand_from)[at];
+    return persist_operand<S>(((const float *)way.operand_from)[at]);
 }
 
 /* to[at] = x as operand in memory: tf32 products round what they read. */

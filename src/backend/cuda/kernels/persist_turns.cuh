@@ -487,11 +487,8 @@ PERSIST_FN void persist_turns_begin(const persist_args &a, const persist_way &wa
             } else {
                 persist_forward_begin<S>(a, way, place, t.h.cells[i]);
                 if (!place.here) continue;
-                const int64_t from = (int64_t)place.row * a.hs + place.unit;
                 uint32_t value[S::vk] = {};
-                if (place.there)
-                    value[0] = S::narrow ? (uint32_t)((const uint16_t *)way.operand_from)[from]
-                                         : persist_operand<S>(((const float *)way.operand_from)[from]);
+                if (place.there) value[0] = persist_entering<S>(a, way, place.row, place.unit);
                 persist_give<S>(a, way, self, place, turn, 1, value);
             }
         }

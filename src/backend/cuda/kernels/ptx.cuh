@@ -80,8 +80,10 @@ PTX_FN void ptx_load16_constant(uint32_t (&to)[4], const void *from) {
 /* Where there are no clusters (sm_80) geometries have none, and these are not reached. */
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 #define PTX_CLUSTER(code) asm volatile code
+#define PTX_BRINGS true
 #else
 #define PTX_CLUSTER(code) __trap()
+#define PTX_BRINGS false
 #endif
 PTX_FN void ptx_cluster_sync() {
     PTX_CLUSTER(("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory"));
@@ -136,7 +138,15 @@ PTX_FN void ptx_bring(uint32_t to, const void *from, uint32_t bytes, uint32_t ba
                  "l"(from), "r"(bytes), "r"(barrier)
                  : "memory"));
 }
-/* The same to this place in all CTAs of the cluster that `mask` has, each with its own barrier. */
+enum { PTX_BRING_LEAST = 3 * 1024, PTX_BRING_AHEAD = 64 * 1024, PTX_L2_KEEPS = 50000000 }; /* bytes, measured on an H200 */
+/* The same of memory that is the first to leave L2. The number is CUDA's policy of evict_first for all of it. */
+PTX_FN void ptx_bring_once(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
+    PTX_CLUSTER(("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], "
+                 "%4;" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier), "l"(0x12F0000000000000ull)
+                 : "memory"));
+}
+/* To this place in all CTAs of the cluster that `mask` has, each with its own barrier. */
 PTX_FN void ptx_bring_all(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier, uint32_t mask) {
     PTX_CLUSTER(("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, "
                  "[%3], %4;" ::"r"(to),

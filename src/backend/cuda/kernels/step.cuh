@@ -54,6 +54,7 @@ typedef struct step_forward_args {
     float *y;        /* = [B][y_row] */
     int64_t y_row;
     float *h_last, *c_last; /* = [B][O], [B][H] */
+    bool keeps;             /* backward reads the gates */
 } step_forward_args;
 
 typedef struct step_backward_args {
@@ -95,6 +96,8 @@ typedef struct step_way {
     int c0, c1;      /* the chunk at work */
     const float *x;  /* [T][B][I] */
     const void *copied_x; /* operand of the chunk's x where it is there already, or NULL */
+    void *zeros;          /* = zeros, by the launch that makes x an operand; NULL: none */
+    size_t zeros_bytes;
     float *y;        /* [T][B][y_row] or NULL */
     const float *dy; /* as y */
     int64_t y_row;
@@ -181,9 +184,13 @@ void sli_step_masks(const step_way *way);
 void sli_step_begin(const step_way *way);
 /* d h0 and d c0 = or += */
 void sli_step_finish(const step_way *way, const float *pw, step_sums dp, const float *dc);
-/* to operand [rows_to][stride] = from float [rows][columns], zeros beyond. */
+/* to operand [rows_to][stride] = from float [rows][columns], zeros beyond; and on the way `zeros`, whole 16 bytes. */
+typedef struct sli_step_zeros {
+    void *at;
+    size_t bytes;
+} sli_step_zeros;
 void sli_step_rows(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *to, int64_t stride, int64_t rows_to,
-                   const float *from, int64_t rows, int64_t columns);
+                   const float *from, int64_t rows, int64_t columns, sli_step_zeros zeros);
 /* Of parameters k0 and, unless it is negative, k1: [columns] of d_param from element `first` on +=, or = where fresh, column sums of
  * from [rows][stride]. Either may be NULL. The second: of operands, 16-bit ones from an even column of an even stride on. */
 void sli_step_columns(const step_way *way, int k0, int k1, int64_t first, const float *from, int64_t stride,

@@ -205,18 +205,35 @@ typedef struct rows_args {
     void *to; /* operand [rows_to][stride]; a row is whole 16-byte pieces */
     const float *from;
     int64_t stride, rows_to, rows, columns;
+    uint4 *zeros;
+    int64_t zero_pieces;
     sl_dtype math;
+    bool whole; /* rows of whole pieces, aligned */
 } rows_args;
+
+template <int N> static __device__ __forceinline__ void load_row(float (&v)[N], const rows_args &a, int64_t row, int64_t j) {
+    const float *from = a.from + (size_t)row * a.columns + j;
+    if (a.whole && row < a.rows && j + N <= a.columns) {
+#pragma unroll
+        for (int n = 0; n < N; n += 4) {
+            const float4 four = *reinterpret_cast<const float4 *>(from + n);
+            v[n] = four.x, v[n + 1] = four.y, v[n + 2] = four.z, v[n + 3] = four.w;
+        }
+        return;
+    }
+#pragma unroll
+    for (int n = 0; n < N; n++) v[n] = row < a.rows && j + n < a.columns ? from[n] : 0.0f;
+}
 
 /* A thread writes `N` elements, 16 bytes. */
 template <int N> static __global__ void __launch_bounds__(STEP_THREADS) step_rows(const __grid_constant__ rows_args a) {
-    const int64_t j = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N;
+    const int64_t x = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, j = x * N, across = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = step_row() * across + x; i < a.zero_pieces; i += step_row_stride() * across)
+        a.zeros[i] = make_uint4(0, 0, 0, 0);
     if (j >= a.stride) return;
     for (int64_t row = step_row(); row < a.rows_to; row += step_row_stride()) {
         float v[N];
-#pragma unroll
-        for (int n = 0; n < N; n++)
-            v[n] = row < a.rows && j + n < a.columns ? a.from[(size_t)row * a.columns + j + n] : 0.0f;
+        load_row<N>(v, a, row, j);
         uint4 piece;
         if constexpr (N == 8) {
             piece = make_uint4(step_bits16(a.math, v[0]) | step_bits16(a.math, v[1]) << 16,
@@ -233,9 +250,9 @@ template <int N> static __global__ void __launch_bounds__(STEP_THREADS) step_row
 }
 
 void sli_step_rows(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *to, int64_t stride, int64_t rows_to,
-                   const float *from, int64_t rows, int64_t columns) {
+                   const float *from, int64_t rows, int64_t columns, sli_step_zeros zeros) {
     if (rows_to < 1) return;
-    if (stride == columns && rows == rows_to) {
+    if (stride == columns && rows == rows_to && zeros.bytes == 0) {
         sli_cuda_narrow(queue, stream, math, to, from, (size_t)rows * (size_t)columns);
         return;
     }
@@ -246,6 +263,9 @@ void sli_step_rows(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *t
     a.rows_to = rows_to;
     a.rows = rows;
     a.columns = columns;
+    a.zeros = (uint4 *)zeros.at;
+    a.zero_pieces = (int64_t)(zeros.bytes / sizeof(uint4));
+    a.whole = columns % 4 == 0 && sli_step_aligned(from);
     a.math = math;
     const bool narrow = math == SL_BF16 || math == SL_F16;
     const sli_step_grid grid = sli_step_grid_of(stride, rows_to, narrow ? 8 : 4);

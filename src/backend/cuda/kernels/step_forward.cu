@@ -44,6 +44,7 @@ static step_forward_args args_at(const step_way *way, int t, bool last) {
     int64_t row = 0;
     a.k = sli_step_common_at(way, t);
     a.u = sli_step_gates(way, t);
+    a.keeps = s->keep_gates;
     a.s = (const float *)(way->work + way->scratch.s);
     a.h_from = sli_step_hidden(way, from, &a.h_from_row);
     if (s->own_h) a.h_to = (float *)sli_step_hidden(way, to, &row);

@@ -51,7 +51,8 @@ static __global__ void __launch_bounds__(STEP_THREADS) gru_forward(const __grid_
             h[n] = r.h;
         }
 #pragma unroll
-        for (int g = 0; g < 3; g++) step_store<V>(a.u + at + (size_t)g * H, u[g]);
+        for (int g = 0; g < 3; g++)
+            if (a.keeps) step_store<V>(a.u + at + (size_t)g * H, u[g]);
         if (a.sn) step_store<V>(a.sn + state, s[2]);
         step_put_h<V>(a, row, j, flags, h);
     }

@@ -34,7 +34,8 @@ static __global__ void __launch_bounds__(STEP_THREADS) lstm_forward(const __grid
             v[n] = r.v;
         }
 #pragma unroll
-        for (int g = 0; g < 4; g++) step_store<V>(a.u + at + (size_t)g * H, z[g]);
+        for (int g = 0; g < 4; g++)
+            if (a.keeps) step_store<V>(a.u + at + (size_t)g * H, z[g]);
         step_store<V>(a.c_to + state, c);
         if (a.c_last) step_store<V>(a.c_last + state, c);
         if (!PLAIN && a.v) step_store<V>(a.v + state, v);

@@ -20,7 +20,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) rnn_forward(const __grid_
             u[n] = r.q;
             h[n] = r.h;
         }
-        step_store<V>(a.u + at, u);
+        if (a.keeps) step_store<V>(a.u + at, u);
         step_put_h<V>(a, row, j, flags, h);
     }
 }

@@ -171,7 +171,8 @@ const void *sli_step_inputs(const step_way *way) {
     if (!way->s.copy_x) return x;
     if (way->copied_x) return way->copied_x;
     void *copy = way->work + way->scratch.x;
-    sli_step_rows(way->queue, way->stream, way->common.math, copy, way->s.xs, rows, x, rows, way->s.I);
+    const sli_step_zeros zeros = {way->zeros, way->zeros_bytes};
+    sli_step_rows(way->queue, way->stream, way->common.math, copy, way->s.xs, rows, x, rows, way->s.I, zeros);
     return copy;
 }
 
@@ -226,7 +227,7 @@ void sli_step_pack_recurrent(const step_way *way) {
     const sli_step_shape *s = &way->s;
     if (s->copy_r)
         sli_step_rows(way->queue, way->stream, way->common.math, way->weights + way->packed.recurrent, s->hs, s->zs,
-                      (const float *)way->param[SLI_RNN_RECURRENT], s->GH, s->O);
+                      (const float *)way->param[SLI_RNN_RECURRENT], s->GH, s->O, {});
 }
 
 void sli_step_pack(const step_way *way) {
@@ -236,10 +237,10 @@ void sli_step_pack(const step_way *way) {
     const float *projection = (const float *)way->param[SLI_RNN_PROJECTION];
     char *to = way->weights;
     if (s->copy_w)
-        sli_step_rows(way->queue, way->stream, math, to + way->packed.kernel, s->xs, s->zs, kernel, s->GH, s->I);
+        sli_step_rows(way->queue, way->stream, math, to + way->packed.kernel, s->xs, s->zs, kernel, s->GH, s->I, {});
     sli_step_pack_recurrent(way);
     if (s->project)
-        sli_step_rows(way->queue, way->stream, math, to + way->packed.projection, s->ms, s->O, projection, s->O, s->H);
+        sli_step_rows(way->queue, way->stream, math, to + way->packed.projection, s->ms, s->O, projection, s->O, s->H, {});
     bias_args a = {};
     a.to = (float *)(to + way->packed.bias);
     a.bias = (const float *)way->param[SLI_RNN_BIAS];

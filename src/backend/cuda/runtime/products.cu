@@ -440,6 +440,10 @@ extern "C" void sli_cuda_multiply(sli_queue *queue, cudaStream_t stream, const s
         sli_few_rows_multiply(queue, stream, product);
         return;
     }
+    if (sli_small_tf32_fit(product)) {
+        sli_small_tf32_multiply(queue, stream, product);
+        return;
+    }
     if (product->math == SL_F32X3) {
         multiply_f32x3(queue, stream, product);
         return;

@@ -102,6 +102,11 @@ PTX_FN void ptx_send16(uint32_t to, const uint32_t (&v)[4], uint32_t barrier, EM
 PTX_FN void ptx_bring(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier, EMULATE_HERE) {
     emulate::send_later(to, nullptr, from, bytes, barrier, at);
 }
+#define PTX_BRINGS true
+enum { PTX_BRING_LEAST = 1024, PTX_BRING_AHEAD = 8 * 1024, PTX_L2_KEEPS = 50000000 }; /* so that some configurations do, some do not */
+PTX_FN void ptx_bring_once(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier, EMULATE_HERE) {
+    emulate::send_later(to, nullptr, from, bytes, barrier, at);
+}
 PTX_FN void ptx_bring_all(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier, uint32_t mask,
                           EMULATE_HERE) {
     for (uint32_t rank = 0; rank < 32; rank++)

@@ -1,0 +1,93 @@
+/* Small products in tf32 with weights stored [n][k], as the input side of a short call: the kernel without its launch. */
+#ifndef SLI_CUDA_SMALL_TF32_CUH
+#define SLI_CUDA_SMALL_TF32_CUH
+
+enum { SMALL_WARPS = 8, SMALL_N = 16, SMALL_M = 8, SMALL_K = 16 }; /* SMALL_N by SMALL_M by SMALL_K: two matrix instructions */
+
+typedef struct small_tf32_args {
+    const float *a, *b; /* [m][a_row], [n][b_row], aligned to 16 bytes, as are their rows; k is a multiple of four */
+    float *d;           /* [m][d_row] */
+    const float *bias;  /* [n] or NULL */
+    int64_t m, n, k, a_row, b_row, d_row;
+    int warps_k; /* a power of two, SMALL_WARPS at most: so many warps share a sum, each has every so manieth piece of k */
+    bool add;
+} small_tf32_args;
+
+/* Four values of k of a row, as tf32, or zeros: the lanes of a row take 16 between them. In which order instructions are given k is the same
+ * for a and b, and else of no matter. */
+static __device__ __forceinline__ void small_round(uint32_t (&to)[4], const float4 &x, bool there) {
+    to[0] = ptx_tf32(there ? __float_as_uint(x.x) : 0u);
+    to[1] = ptx_tf32(there ? __float_as_uint(x.y) : 0u);
+    to[2] = ptx_tf32(there ? __float_as_uint(x.z) : 0u);
+    to[3] = ptx_tf32(there ? __float_as_uint(x.w) : 0u);
+}
+/* Of a row that is not there the first: nobody takes its sums. */
+static __device__ __forceinline__ const float *small_row(const float *from, int64_t row, int64_t rows, int64_t stride) {
+    return from + (row < rows ? row : 0) * stride;
+}
+
+/* A warp has 16 columns of D, which are rows of the instruction, by `tiles` times 8 rows of D, and takes `pieces` of k at once: all reads go
+ * out before the first is waited for, from where there is something in any case. */
+template <int tiles, int pieces>
+static __device__ __forceinline__ void small_sum(float (&sum)[tiles][4], const small_tf32_args &a, int64_t column,
+                                                 int64_t row, int first, int lane) {
+    const int step = a.warps_k * SMALL_K, end = (int)a.k;
+    const float *low = small_row(a.b, column + lane / 4, a.n, a.b_row);
+    const float *high = small_row(a.b, column + lane / 4 + 8, a.n, a.b_row), *rows[tiles];
+#pragma unroll
+    for (int i = 0; i < tiles; i++) rows[i] = small_row(a.a, row + i * SMALL_M + lane / 4, a.m, a.a_row);
+    for (int from = first * SMALL_K; from < end; from += pieces * step) {
+        float4 b[pieces][2], x[pieces][tiles];
+#pragma unroll
+        for (int p = 0; p < pieces; p++) {
+            const int k = from + p * step + lane % 4 * 4, at = k < end ? k : 0;
+            b[p][0] = *reinterpret_cast<const float4 *>(low + at);
+            b[p][1] = *reinterpret_cast<const float4 *>(high + at);
+#pragma unroll
+            for (int i = 0; i < tiles; i++) x[p][i] = *reinterpret_cast<const float4 *>(rows[i] + at);
+        }
+#pragma unroll
+        for (int p = 0; p < pieces; p++) {
+            const bool there = from + p * step + lane % 4 * 4 < end;
+            uint32_t y[2][4], z[4];
+            small_round(y[0], b[p][0], there);
+            small_round(y[1], b[p][1], there);
+            const uint32_t one[4] = {y[0][0], y[1][0], y[0][1], y[1][1]};
+            const uint32_t two[4] = {y[0][2], y[1][2], y[0][3], y[1][3]};
+#pragma unroll
+            for (int i = 0; i < tiles; i++) {
+                small_round(z, x[p][i], there);
+                ptx_mma_tf32(sum[i], one, z[0], z[1]);
+                ptx_mma_tf32(sum[i], two, z[2], z[3]);
+            }
+        }
+    }
+}
+
+/* D[m][n] = or += A B^T (+ bias): blocks of SMALL_WARPS / warps_k times 16 columns by `tiles` times 8 rows. */
+template <int tiles, int pieces>
+static __global__ void __launch_bounds__(32 * SMALL_WARPS) small_tf32(const __grid_constant__ small_tf32_args a) {
+    enum { ROWS = tiles * SMALL_M, THREADS = 32 * SMALL_WARPS };
+    __shared__ float part[SMALL_WARPS][ROWS][SMALL_N + 1];
+    const int thread = (int)threadIdx.x, lane = thread % 32, warp = thread / 32;
+    const int across = SMALL_WARPS / a.warps_k, width = across * SMALL_N, own = thread % width;
+    const int64_t begin = (int64_t)blockIdx.x * width, row = (int64_t)blockIdx.y * ROWS, column = begin + own;
+    const float bias = a.bias && column < a.n ? a.bias[column] : 0.0f;
+    float sum[tiles][4] = {};
+    small_sum<tiles, pieces>(sum, a, begin + warp % across * SMALL_N, row, warp / across, lane);
+#pragma unroll
+    for (int i = 0; i < tiles; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            part[warp][i * SMALL_M + lane % 4 * 2 + j % 2][lane / 4 + j / 2 * 8] = sum[i][j];
+    __syncthreads();
+    if (column >= a.n) return;
+    for (int i = thread / width; i < ROWS && row + i < a.m; i += THREADS / width) {
+        float total = 0.0f;
+        for (int w = own / SMALL_N; w < SMALL_WARPS; w += across) total += part[w][i][own % SMALL_N];
+        float *to = a.d + (row + i) * a.d_row + column;
+        *to = (a.add ? *to : 0.0f) + total + bias;
+    }
+}
+
+#endif
