@@ -93,8 +93,8 @@ typedef struct sl_allocator {
 } sl_allocator;
 
 /* ----------------------------------------------------------------------------------------------- enumerations -- */
-/* What matrix products are computed in, see sl_plan_options.dtype; the default is f32. CPUs have kernels for f32, bf16, i8 and f64,
- * GPUs for f32, tf32, bf16, f16, f32x3. Another one is SL_ERR_NO_KERNEL.
+/* What matrix products are computed in, see sl_plan_options.dtype; the default is f32. CPUs have kernels for f32, f32x3,
+ * bf16, i8 and f64, GPUs for f32, tf32, bf16, f16, f32x3. Another one is SL_ERR_NO_KERNEL.
  * i8 is for inference: recurrent and dense layers round each row of weights, and each row of what they multiply, to whole numbers
  * from -127 to 127 times a scale of its own, and add products of these exactly; everything else is f32. */
 typedef enum sl_dtype { SL_DTYPE_DEFAULT, SL_F32, SL_F32X3, SL_TF32, SL_BF16, SL_F16, SL_I8, SL_F64 } sl_dtype;

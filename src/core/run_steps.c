@@ -80,7 +80,8 @@ static void set_tensors(const sl_run *run, const sli_step *step, const segment *
     call->accumulate = step->accumulate;
 }
 
-/* The tensor that the state's steps read themselves where they begin: one that outlives them, in the run's own memory, so aligned. */
+/* The tensor that the state's steps read themselves where they begin: one that outlives them, in the run's own memory, so aligned and
+ * written by nobody else (where a caller's tensor enters, its final state may be written before backward). */
 static const sli_tensor *entering_tensor(const sl_run *run, const sli_state *state) {
     const sl_plan *plan = run->plan;
     if (state->initial < 0 || sli_plan_is_segmented(plan, &plan->groups[plan->steps[state->step].group])) return NULL;

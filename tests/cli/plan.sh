@@ -11,7 +11,10 @@ try plan rnn:b1_t1_i8_h8 --batch 7 --steps 9 --train --device cpu --threads 1 | 
 try plan lstm:l2_b3_t5_i4_h8_bf16_train --device cuda:sm_90 | grep -E '^(plan|device):|graph'
 try plan lstm:b3_t5_i4_h8_f16_train --device cuda:sm_86 --no-graph | grep -E '^(plan|device):|graph|  the loss'
 try plan lstm:b3_t5_i4_h8_f32x3_train --device cuda:sm_90 | grep -E '^plan:'
-try plan lstm:b3_t5_i4_h8_f32x3 --device cpu --threads 1
+for device in cpu:amx cpu:avx2; do
+    for rows in 7 8; do try plan "lstm:b${rows}_t5_i4_h8_f32x3" --device $device --threads 1 | kernels; done
+    try plan dense:b7_t5_i4_h8_f32x3 --device $device --threads 1 | grep -oE 'products in f32x3 [^:]*|dense:[^ ]*'
+done
 echo "instruction sets:"
 for isa in '' base sse9 neon; do SLUICE_CPU_ISA=$isa try plan lstm:b3_t5_i4_h8 --device cpu | grep -E '^(instruction|exit|sluice)' | instructions; done
 SLUICE_CPU_ISA=base try plan lstm:b3_t5_i4_h8 --device cpu:avx2 | grep '^instruction'

@@ -148,7 +148,7 @@ double sli_cost_team(const sli_cpu_machine *machine, int members) {
 
 /* How products.c goes about it. */
 double sli_cost_product(const sli_cpu_machine *machine, sl_dtype dtype, double m, double n, double k) {
-    enum { FEW_ROWS = 8, PIECE_K = 512 };
+    enum { FEW_ROWS = 8, PIECE_K = 512, PIECE_K_F32X3 = 256 };
     static const double alone = 4e6;
     const rates *r = rates_of(machine);
     const int threads = machine->threads;
@@ -159,7 +159,7 @@ double sli_cost_product(const sli_cpu_machine *machine, sl_dtype dtype, double m
                                                    : r->product;
     if (m <= FEW_ROWS && dtype != SL_BF16)
         return fmax(n * k * sizeof(float) / r->thin, flops / (0.5 * r->product)) / threads + team;
-    const double pieces = ceil(k / PIECE_K);
+    const double pieces = ceil(k / (dtype == SL_F32X3 ? PIECE_K_F32X3 : PIECE_K));
     return (flops / rate + (m + n) * k * r->pack + m * n * pieces * r->result) /
                (t + machine->others > 1 ? t * r->beside : 1) +
            2 * pieces * team;

@@ -54,6 +54,7 @@ static bool begin(one_hot *w, const sli_sums *s) {
     w->transposed = sli_cpu_products_space(s->call, &bytes);
     w->column = (int32_t *)(void *)(w->transposed + floats);
     const bool fits = floats * sizeof(float) + rows * sizeof(int32_t) <= bytes;
+    /* In f32 alone these sums have the bits of the product. */
     return p->dtype == SL_F32 && w->inputs >= LEAST_INPUTS && w->rows >= w->inputs && fits && find_columns(w);
 }
 

@@ -83,9 +83,9 @@ typedef struct amx_block {
             _tile_zero(tile);                  \
     } while (0)
 
-/* The tile of b behind this one, of the next k, into L1. Where another program is at work on the other thread of the core (most clouds), too few
- * loads are under way beside products to hide L2: this gains a sixth to a half of the time there, and costs a tenth where the core
- * is ours. */
+/* The tile of b behind this one, of the next k, into L1. Where another program is at work on the other thread of the core (most
+ * clouds), too few loads are under way beside products to hide L2: this gains a sixth to a half of the time there, and costs a
+ * tenth where the core is ours. */
 static inline void amx_fetch(const char *b, int parts) {
     for (int line = 0; line < 16; line++) __builtin_prefetch(b + parts * AMX_TILE + line * AMX_LINE);
 }

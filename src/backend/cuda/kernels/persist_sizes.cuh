@@ -81,9 +81,9 @@ template <class C> struct persist_sizes : C {
         C::reduce > 1 ? C::reduce : C::warps_k;                      /* partial sums of a value of y that cells add */
     static constexpr bool direct = C::reduce > 1 && C::warps_k == 1; /* accumulators go to their owners as they are */
     static constexpr int streamed = C::tiles_k - C::in_registers - C::in_shared;
-    /* They come by bulk copies where they are more than L2 keeps, so that what goes first can be said, or where copies are large and many
-     * under way: of 2 KB each, or 48 KB in all, a step took 0.5 to 4 us longer than by copies of 16 bytes (LSTM of 1536 units in tf32, GRU of
-     * 2816 in bf16, backward); of 3 KB, 72 KB in all, 1.2 us less (the latter forward; H200, 2026-11-22). */
+    /* They come by bulk copies where they are more than L2 keeps, so that what goes first can be said, or where copies are large and
+     * many under way. Where they are not, a step took 0.5 to 4 us longer than by copies of 16 bytes, it seems: bench/results/
+     * near_h200_2026-11-22.txt, which says what of this is inferred. Both thresholds lie between what was measured. */
     static constexpr int pair_bytes = 2 * C::tiles_m * 512;
     static constexpr bool many = C::math != PERSIST_F32 && pair_bytes >= PTX_BRING_LEAST &&
                                  pair_bytes * warps * C::ring >= PTX_BRING_AHEAD;

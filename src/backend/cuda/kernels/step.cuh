@@ -54,7 +54,7 @@ typedef struct step_forward_args {
     float *y;        /* = [B][y_row] */
     int64_t y_row;
     float *h_last, *c_last; /* = [B][O], [B][H] */
-    bool keeps;             /* backward reads the gates */
+    bool keeps; /* backward reads the gates; step_fused_forward.cu's cells write them anyhow */
 } step_forward_args;
 
 typedef struct step_backward_args {

@@ -13,8 +13,8 @@ typedef struct small_tf32_args {
     bool add;
 } small_tf32_args;
 
-/* Four values of k of a row, as tf32, or zeros: the lanes of a row take 16 between them. In which order instructions are given k is the same
- * for a and b, and else of no matter. */
+/* Four values of k of a row, as tf32, or zeros: the lanes of a row take 16 between them. In which order instructions are given k is
+ * the same for a and b, and else of no matter. */
 static __device__ __forceinline__ void small_round(uint32_t (&to)[4], const float4 &x, bool there) {
     to[0] = ptx_tf32(there ? __float_as_uint(x.x) : 0u);
     to[1] = ptx_tf32(there ? __float_as_uint(x.y) : 0u);
@@ -26,8 +26,8 @@ static __device__ __forceinline__ const float *small_row(const float *from, int6
     return from + (row < rows ? row : 0) * stride;
 }
 
-/* A warp has 16 columns of D, which are rows of the instruction, by `tiles` times 8 rows of D, and takes `pieces` of k at once: all reads go
- * out before the first is waited for, from where there is something in any case. */
+/* A warp has 16 columns of D, which are rows of the instruction, by `tiles` times 8 rows of D, and takes `pieces` of k at once: all
+ * reads go out before the first is waited for, from where there is something in any case. */
 template <int tiles, int pieces>
 static __device__ __forceinline__ void small_sum(float (&sum)[tiles][4], const small_tf32_args &a, int64_t column,
                                                  int64_t row, int first, int lane) {
