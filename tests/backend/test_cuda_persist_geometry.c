@@ -513,3 +513,11 @@ TEST(cuda_persist_geometry_without_a_compiler) {
         CHECK(strstr(why.text, "no built-in kernel for 300 units, and NVRTC is missing"));
     }
 }
+/* What was measured best on an H200 with 63 MB of L2: of weights that stream, so many stay there. */
+TEST(cuda_persist_streams_that_stay_in_l2) {
+    CHECK(sli_persist_near(30e6, 63e6) == 30e6);
+    CHECK(sli_persist_near(50e6, 63e6) == 50e6);
+    CHECK_NEAR(sli_persist_near(67e6, 63e6), 40e6, 2e6);
+    CHECK_NEAR(sli_persist_near(134e6, 63e6), 40e6, 2e6);
+    CHECK(sli_persist_near(134e6, 0) == 0); /* a GPU that does not say */
+}
