@@ -2,6 +2,7 @@
 #include "backend/cpu/cost.h"
 
 #include <math.h>
+#include "backend/cpu/gemm.h"
 
 /* Of one core; seconds, FLOP/s, bytes/s. */
 typedef struct rates {
@@ -26,7 +27,7 @@ typedef struct rates {
 /* avx2, base: measured on a Zen 3 (two virtual CPUs, 512 KB of L2, 32 MB of L3), 2026-11-21: products and cells one by one, what is
  * around them by fitting whole layers, of which bench/results/cpu_predicted_2026-11-21.txt has predicted beside measured times.
  * avx512, and bf16 on AMX, where small layers take up to twice as long: fitted to bench/results/cpu_layers_xeon_2026-11-21.jsonl
- * (Sapphire Rapids). neon: an estimate. */
+ * (Sapphire Rapids); f32x3 by what bench/results/amx_shared_cpu_2026-11-22.txt measured on a core of its own. neon: an estimate. */
 static const rates rates_avx2 = {.flops = 91e9,
                                  .few = {0.8, 0.8, 0.9},
                                  .product = 90e9,
@@ -157,7 +158,7 @@ double sli_cost_product(const sli_cpu_machine *machine, sl_dtype dtype, double m
     const double rate = amx && dtype == SL_BF16    ? r->product_bf16
                         : amx && dtype == SL_F32X3 ? r->product_f32x3
                                                    : r->product;
-    if (m <= FEW_ROWS && dtype != SL_BF16)
+    if (m <= FEW_ROWS && sli_cpu_takes_few(dtype))
         return fmax(n * k * sizeof(float) / r->thin, flops / (0.5 * r->product)) / threads + team;
     const double pieces = ceil(k / (dtype == SL_F32X3 ? PIECE_K_F32X3 : PIECE_K));
     return (flops / rate + (m + n) * k * r->pack + m * n * pieces * r->result) /

@@ -60,6 +60,8 @@ size_t sli_cpu_products_bytes(const sli_problem *problem, int chunk);
 void *sli_cpu_products_space(const sli_call *call, size_t *bytes);
 /* The products of one job. */
 void sli_cpu_products(const sli_call *call, const sli_job *job);
+/* Whether products of few rows are of floats, which are not packed. */
+bool sli_cpu_takes_few(sl_dtype dtype);
 /* b of products of the same n, k, bk and bn, packed once for all of them: whether products of so many rows read it there; its bytes
  * (4 a number, of which AMX uses half; of f32x3 6); b_packed = b. */
 bool sli_cpu_packs_b(const sli_call *call, int rows);

@@ -32,8 +32,7 @@ static size_t packed_number(sl_dtype dtype) {
     return dtype == SL_F32X3 ? 3 * sizeof(uint16_t) : sizeof(float);
 }
 
-/* Whether few rows are multiplied with floats, wherever they lie. */
-static bool takes_few(sl_dtype dtype) {
+bool sli_cpu_takes_few(sl_dtype dtype) {
     return dtype == SL_F32 || dtype == SL_F32X3;
 }
 
@@ -56,7 +55,7 @@ static size_t product_bytes(size_t most, sl_dtype dtype, int m, int n, int k) {
 
 /* Inference in the other types multiplies weights that were packed once. */
 size_t sli_cpu_products_bytes(const sli_problem *p, int chunk) {
-    if (!takes_few(p->dtype) && !p->train) return 0;
+    if (!sli_cpu_takes_few(p->dtype) && !p->train) return 0;
     const int rows = p->batch * least(chunk > 0 ? chunk : 1, sli_cpu_steps(p));
     const int inputs = p->inputs, outputs = p->units * (sli_op_is_recurrent(p->op) ? sli_op_gates(p->op) : 1);
     size_t bytes = product_bytes(0, p->dtype, rows, outputs, inputs);
@@ -216,7 +215,7 @@ bool sli_cpu_packs(const sli_call *call) {
 }
 
 bool sli_cpu_packs_b(const sli_call *call, int rows) {
-    return sli_cpu_packs(call) && (!takes_few(call->problem.dtype) || rows > FEW_ROWS);
+    return sli_cpu_packs(call) && (!sli_cpu_takes_few(call->problem.dtype) || rows > FEW_ROWS);
 }
 
 typedef struct packing {
@@ -310,7 +309,7 @@ void sli_cpu_products(const sli_call *call, const sli_job *job) {
     for (int i = 0; i < job->parts; i++) {
         const sli_gemm *g = &job->part[i];
         if (g->m <= 0 || g->n <= 0) continue;
-        if (!takes_few(call->problem.dtype) || g->m > FEW_ROWS || g->ak != 1) {
+        if (!sli_cpu_takes_few(call->problem.dtype) || g->m > FEW_ROWS || g->ak != 1) {
             run_product(call, job, i, space);
             continue;
         }

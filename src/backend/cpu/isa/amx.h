@@ -90,18 +90,20 @@ static inline void amx_fetch(const char *b, int parts) {
     for (int line = 0; line < 16; line++) __builtin_prefetch(b + parts * AMX_TILE + line * AMX_LINE);
 }
 
-/* The products of one k, in this order: parts of a and of b, of which one stays where that is possible. */
+/* The products of one k, in this order: parts of a and of b, of which one stays where that is possible; whether that of b comes for the
+ * first time. */
 typedef struct amx_pass {
     int a, b;
+    bool first;
 } amx_pass;
 
 AMX_INLINE amx_pass amx_pass_of(int parts, int pass) {
-    static const amx_pass of_floats[] = {{1, 1}, {1, 0}, {2, 0}, {0, 0}, {0, 1}, {0, 2}};
-    return parts == AMX_HALF ? (amx_pass){0, 0} : of_floats[pass];
+    static const amx_pass of_floats[] = {{1, 1, true},  {1, 0, true},  {2, 0, false},
+                                         {0, 0, false}, {0, 1, false}, {0, 2, true}};
+    return parts == AMX_HALF ? (amx_pass){.first = true} : of_floats[pass];
 }
 
-/* One product: where its tiles lie behind the first ones of k; whether these parts are other ones than before, and this one of b comes
- * for the first time. */
+/* One product: where its tiles lie behind the first ones of k, and whether these parts are other ones than before. */
 typedef struct amx_place {
     ptrdiff_t a, b;
     bool new_a, new_b, first;
@@ -113,7 +115,7 @@ AMX_INLINE amx_place amx_place_of(const amx_block *p, int parts, int k, int pass
                        .b = ((ptrdiff_t)k * parts + now.b) * AMX_TILE,
                        .new_a = pass == 0 || now.a != before.a,
                        .new_b = pass == 0 || now.b != before.b,
-                       .first = pass == 0 || pass == 1 || pass == 5};
+                       .first = now.first};
 }
 
 /* step(p, parts, k, pass) for all products; `parts` is a constant that folds. */
@@ -126,16 +128,20 @@ AMX_INLINE amx_place amx_place_of(const amx_block *p, int parts, int k, int pass
         step(p, parts, k, 5);                       \
     }
 
+/* The upper rows times block `i` of columns. */
+#define AMX_COLUMNS(sum, tile, i, load)                        \
+    do {                                                       \
+        if (load) _tile_loadd(tile, p->b[i] + at.b, AMX_LINE); \
+        if (at.first) amx_fetch(p->b[i] + at.b, parts);        \
+        _tile_dpbf16ps(sum, 4, tile);                          \
+    } while (0)
+
 /* Two tiles of rows, two blocks of columns: four loads for four products; of floats 14 for 24. */
 AMX_FN AMX_INLINE void amx_step_2x2(const amx_block *p, const int parts, int k, const int pass) {
     const amx_place at = amx_place_of(p, parts, k, pass);
-    if (at.new_b) _tile_loadd(6, p->b[0] + at.b, AMX_LINE);
     if (at.new_a) _tile_loadd(4, p->a[0] + at.a, p->a_row);
-    if (at.first) amx_fetch(p->b[0] + at.b, parts);
-    _tile_dpbf16ps(0, 4, 6);
-    if (at.new_b) _tile_loadd(7, p->b[1] + at.b, AMX_LINE);
-    if (at.first) amx_fetch(p->b[1] + at.b, parts);
-    _tile_dpbf16ps(1, 4, 7);
+    AMX_COLUMNS(0, 6, 0, at.new_b);
+    AMX_COLUMNS(1, 7, 1, at.new_b);
     if (at.new_a) _tile_loadd(5, p->a[1] + at.a, p->a_row);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
@@ -177,18 +183,10 @@ AMX_FN AMX_INLINE void amx_2x1(const amx_block *p, const int parts) {
 AMX_FN AMX_INLINE void amx_step_1x4(const amx_block *p, const int parts, int k, const int pass) {
     const amx_place at = amx_place_of(p, parts, k, pass);
     if (at.new_a) _tile_loadd(4, p->a[0] + at.a, p->a_row);
-    _tile_loadd(6, p->b[0] + at.b, AMX_LINE);
-    if (at.first) amx_fetch(p->b[0] + at.b, parts);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, p->b[1] + at.b, AMX_LINE);
-    if (at.first) amx_fetch(p->b[1] + at.b, parts);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(6, p->b[2] + at.b, AMX_LINE);
-    if (at.first) amx_fetch(p->b[2] + at.b, parts);
-    _tile_dpbf16ps(2, 4, 6);
-    _tile_loadd(7, p->b[3] + at.b, AMX_LINE);
-    if (at.first) amx_fetch(p->b[3] + at.b, parts);
-    _tile_dpbf16ps(3, 4, 7);
+    AMX_COLUMNS(0, 6, 0, true);
+    AMX_COLUMNS(1, 7, 1, true);
+    AMX_COLUMNS(2, 6, 2, true);
+    AMX_COLUMNS(3, 7, 3, true);
 }
 
 AMX_FN AMX_INLINE void amx_1x4(const amx_block *block, const int parts) {
@@ -216,6 +214,7 @@ AMX_FN AMX_INLINE void amx_1x1(const amx_block *p, const int parts) {
     AMX_ALL(amx_step_1x1, p, parts)
     _tile_stored(0, p->c[0][0], p->c_row);
 }
+#undef AMX_COLUMNS
 #undef AMX_ALL
 #undef AMX_BEGIN
 
