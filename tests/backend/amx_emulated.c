@@ -10,6 +10,12 @@ int amx_emulated_rows(int tile) {
     return amx.config.rows[tile];
 }
 
+int amx_emulated_most_held(void) {
+    const int most = amx.most_held;
+    amx.most_held = 0;
+    return most;
+}
+
 void amx_emulated_ops(sli_isa_ops *ops) {
     *ops = sli_isa_ops_base;
     ops->name = "emulated amx";

@@ -4,6 +4,7 @@
 #define AMX_TILES_H
 
 #define SLI_AMX_EMULATED 1
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,8 @@ static _Thread_local struct {
     amx_config config;
     unsigned char row[8][16][64];
     int configurations; /* how often they were loaded */
+    bool held[8];       /* loaded or added to since it was zeroed last */
+    int most_held;      /* at a time */
 } amx;
 
 static inline void amx_insist(int condition, const char *what) {
@@ -27,8 +30,16 @@ static inline void amx_insist(int condition, const char *what) {
     abort();
 }
 
+static inline void amx_hold(int t) {
+    int held = 0;
+    amx.held[t] = true;
+    for (int i = 0; i < 8; i++) held += amx.held[i];
+    if (held > amx.most_held) amx.most_held = held;
+}
+
 static inline void _tile_release(void) {
     memset(&amx.config, 0, sizeof amx.config);
+    memset(amx.held, 0, sizeof amx.held);
 }
 
 static inline void _tile_loadconfig(const void *config) {
@@ -37,6 +48,7 @@ static inline void _tile_loadconfig(const void *config) {
     for (int i = 0; i < 8; i++)
         amx_insist(amx.config.rows[i] <= 16 && amx.config.bytes[i] <= 64, "a tile is larger than 16 rows of 64 bytes");
     memset(amx.row, 0, sizeof amx.row);
+    memset(amx.held, 0, sizeof amx.held);
     amx.configurations++;
 }
 
@@ -47,10 +59,12 @@ static inline void amx_insist_tile(int t) {
 static inline void _tile_zero(int t) {
     amx_insist_tile(t);
     memset(amx.row[t], 0, sizeof amx.row[t]);
+    amx.held[t] = false;
 }
 
 static inline void _tile_loadd(int t, const void *base, ptrdiff_t stride) {
     _tile_zero(t);
+    amx_hold(t);
     for (int r = 0; r < amx.config.rows[t]; r++)
         memcpy(amx.row[t][r], (const char *)base + r * stride, amx.config.bytes[t]);
 }
@@ -81,6 +95,8 @@ static inline float amx_widen(const unsigned char *bf16) {
 /* sum[m][n] += the sum over even k + the sum over odd k, each one fused multiply-add after the other */
 static inline void _tile_dpbf16ps(int sum, int a, int b) {
     amx_insist_tile(sum), amx_insist_tile(a), amx_insist_tile(b);
+    amx_insist(amx.held[a] && amx.held[b], "an operand that was not loaded");
+    amx_hold(sum);
     const int pairs = amx.config.bytes[a] / 4, columns = amx.config.bytes[sum] / 4;
     amx_insist(amx.config.rows[sum] == amx.config.rows[a] && amx.config.rows[b] == pairs &&
                    amx.config.bytes[b] == amx.config.bytes[sum],

@@ -143,3 +143,21 @@ TEST(cpu_panel_bf16_amx_configures_once) {
     CHECK(amx_emulated_rows(0) == 0);
     panels_free(&t);
 }
+
+/* Tiles that hold something cost, where another program has the core's other thread (isa/amx.h). */
+static int most_held(const sli_panel_ops *ops, int rows, int vectors) {
+    panels t = panels_new(ops, rows, 1, vectors, 70, 16, true);
+    amx_emulated_most_held();
+    ops->begin();
+    panels_multiply(&t, 0, rows, 0, 1, t.tile);
+    ops->end();
+    panels_free(&t);
+    return amx_emulated_most_held();
+}
+TEST(cpu_panel_amx_holds_few_tiles) {
+    CHECK(most_held(&emulated_panel_bf16, 16, 4) == 4);
+    CHECK(most_held(&emulated_panel_bf16, 16, 3) == 5);
+    CHECK(most_held(&emulated_panel_bf16, 32, 4) == 4);
+    CHECK(most_held(&emulated_panel_f32x3, 16, 4) == 4);
+    CHECK(most_held(&emulated_panel_f32x3, 32, 4) == 5);
+}

@@ -47,32 +47,39 @@ static inline int amx_blocks(int k) {
 enum { AMX_HALF = 1, AMX_FLOAT = 3 };
 #define AMX_INLINE static inline __attribute__((always_inline))
 
-/* Tiles 0..3: sums, 4 and 5: rows of a, of `rows` rows each; 6 and 7: columns of b. */
+/* Few tiles are in use at a time: 0 to 2 hold sums, 2 and 3 rows of a, of `rows` rows each, 4 columns of b, and operands are zeroed
+ * after their last product. Where another program is at work on the core's other thread (most clouds) a product of two tiles takes,
+ * with its loads, 69 cycles if all eight tiles hold something, 33 this way, and 18 either way on a core of our own: few tile registers
+ * are left there for renaming, and a zeroed tile needs none (bench/results/amx_tiles_cpu_2026-11-22.txt). More sums would take fewer
+ * loads, and more time. */
+enum { AMX_MOST_COLUMNS = 3 };
+
 AMX_FN static inline void amx_configure(int rows) {
     struct {
         uint8_t palette, start_row, reserved[14];
         uint16_t bytes[16];
         uint8_t rows[16];
     } shape = {.palette = 1};
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 5; i++) {
         shape.bytes[i] = AMX_LINE;
-        shape.rows[i] = (uint8_t)(i < 6 ? rows : AMX_ROWS);
+        shape.rows[i] = (uint8_t)(i < 4 ? rows : AMX_ROWS);
     }
     AMX_WRITTEN();
     _tile_loadconfig(&shape);
 }
 
-/* One or two tiles of rows times up to four blocks of 16 columns. Strides in bytes. */
+/* Two tiles of rows times a block of 16 columns, or one times up to three blocks. Strides in bytes. */
 typedef struct amx_block {
-    int k;            /* tiles along k */
-    const char *a[2]; /* first tile of the upper and of the lower rows */
-    ptrdiff_t a_row;  /* from row to row */
-    ptrdiff_t a_step; /* from tile to tile along k */
-    ptrdiff_t a_part; /* from part to part */
-    const char *b[4]; /* first tile of each block of columns; tiles along k follow each other */
-    float *c[2][4];   /* [rows][columns] */
+    int k;                           /* tiles along k */
+    const char *a[2];                /* first tile of the upper and of the lower rows */
+    ptrdiff_t a_row;                 /* from row to row */
+    ptrdiff_t a_step;                /* from tile to tile along k */
+    ptrdiff_t a_part;                /* from part to part */
+    const char *b[AMX_MOST_COLUMNS]; /* first tile of each block of columns; tiles along k follow each other */
+    float *c[2][AMX_MOST_COLUMNS];   /* [rows][columns] */
     ptrdiff_t c_row;
-    bool add; /* false: c = ; true: c += */
+    bool add;   /* false: c = ; true: c += */
+    bool fetch; /* the tile of b behind each, of the next k, into L1 */
 } amx_block;
 
 #define AMX_BEGIN(tile, from)                  \
@@ -82,13 +89,6 @@ typedef struct amx_block {
         else                                   \
             _tile_zero(tile);                  \
     } while (0)
-
-/* The tile of b behind this one, of the next k, into L1. Where another program is at work on the other thread of the core (most
- * clouds), too few loads are under way beside products to hide L2: this gains a sixth to a half of the time there, and costs a
- * tenth where the core is ours. */
-static inline void amx_fetch(const char *b, int parts) {
-    for (int line = 0; line < 16; line++) __builtin_prefetch(b + parts * AMX_TILE + line * AMX_LINE);
-}
 
 /* The products of one k, in this order: parts of a and of b, of which one stays where that is possible; whether that of b comes for the
  * first time. */
@@ -103,120 +103,105 @@ AMX_INLINE amx_pass amx_pass_of(int parts, int pass) {
     return parts == AMX_HALF ? (amx_pass){.first = true} : of_floats[pass];
 }
 
-/* One product: where its tiles lie behind the first ones of k, and whether these parts are other ones than before. */
+/* One product: where its tiles lie behind the first ones of k, whether these parts are other ones than before, and than after it. */
 typedef struct amx_place {
     ptrdiff_t a, b;
-    bool new_a, new_b, first;
+    bool new_a, new_b, last_a, last_b, first_b;
 } amx_place;
 
 AMX_INLINE amx_place amx_place_of(const amx_block *p, int parts, int k, int pass) {
-    const amx_pass now = amx_pass_of(parts, pass), before = amx_pass_of(parts, pass > 0 ? pass - 1 : 0);
+    const bool first = pass == 0, last = parts == AMX_HALF || pass == 5;
+    const amx_pass now = amx_pass_of(parts, pass), before = amx_pass_of(parts, first ? pass : pass - 1),
+                   after = amx_pass_of(parts, last ? pass : pass + 1);
     return (amx_place){.a = k * p->a_step + now.a * p->a_part,
                        .b = ((ptrdiff_t)k * parts + now.b) * AMX_TILE,
-                       .new_a = pass == 0 || now.a != before.a,
-                       .new_b = pass == 0 || now.b != before.b,
-                       .first = now.first};
+                       .new_a = first || now.a != before.a,
+                       .new_b = first || now.b != before.b,
+                       .last_a = last || now.a != after.a,
+                       .last_b = last || now.b != after.b,
+                       .first_b = now.first};
 }
 
-/* step(p, parts, k, pass) for all products; `parts` is a constant that folds. */
-#define AMX_ALL(step, p, parts)                     \
-    for (int k = 0; k < (p)->k; k++) {              \
-        step(p, parts, k, 0);                       \
-        if ((parts) == AMX_HALF) continue;          \
-        step(p, parts, k, 1), step(p, parts, k, 2); \
-        step(p, parts, k, 3), step(p, parts, k, 4); \
-        step(p, parts, k, 5);                       \
+AMX_INLINE void amx_fetch(const char *b, int parts) {
+    for (int line = 0; line < 16; line++) __builtin_prefetch(b + parts * AMX_TILE + line * AMX_LINE);
+}
+
+/* step(p, parts, ..., k, pass) for all products; `parts` is a constant that folds. */
+#define AMX_ALL(parts, step, ...)                         \
+    for (int k = 0; k < p->k; k++) {                      \
+        step(__VA_ARGS__, k, 0);                          \
+        if ((parts) == AMX_HALF) continue;                \
+        step(__VA_ARGS__, k, 1), step(__VA_ARGS__, k, 2); \
+        step(__VA_ARGS__, k, 3), step(__VA_ARGS__, k, 4); \
+        step(__VA_ARGS__, k, 5);                          \
     }
 
-/* The upper rows times block `i` of columns. */
-#define AMX_COLUMNS(sum, tile, i, load)                        \
-    do {                                                       \
-        if (load) _tile_loadd(tile, p->b[i] + at.b, AMX_LINE); \
-        if (at.first) amx_fetch(p->b[i] + at.b, parts);        \
-        _tile_dpbf16ps(sum, 4, tile);                          \
-    } while (0)
-
-/* Two tiles of rows, two blocks of columns: four loads for four products; of floats 14 for 24. */
-AMX_FN AMX_INLINE void amx_step_2x2(const amx_block *p, const int parts, int k, const int pass) {
-    const amx_place at = amx_place_of(p, parts, k, pass);
-    if (at.new_a) _tile_loadd(4, p->a[0] + at.a, p->a_row);
-    AMX_COLUMNS(0, 6, 0, at.new_b);
-    AMX_COLUMNS(1, 7, 1, at.new_b);
-    if (at.new_a) _tile_loadd(5, p->a[1] + at.a, p->a_row);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
-}
-
-AMX_FN AMX_INLINE void amx_2x2(const amx_block *block, const int parts) {
-    const amx_block own = *block, *const p = &own;
-    AMX_BEGIN(0, p->c[0][0]);
-    AMX_BEGIN(1, p->c[0][1]);
-    AMX_BEGIN(2, p->c[1][0]);
-    AMX_BEGIN(3, p->c[1][1]);
-    AMX_ALL(amx_step_2x2, p, parts)
-    _tile_stored(0, p->c[0][0], p->c_row);
-    _tile_stored(1, p->c[0][1], p->c_row);
-    _tile_stored(2, p->c[1][0], p->c_row);
-    _tile_stored(3, p->c[1][1], p->c_row);
-}
-
-/* Two tiles of rows, the last block of columns. */
+/* Two tiles of rows, a block of columns: three loads for two products; of floats ten for twelve. */
 AMX_FN AMX_INLINE void amx_step_2x1(const amx_block *p, const int parts, int k, const int pass) {
     const amx_place at = amx_place_of(p, parts, k, pass);
-    if (at.new_b) _tile_loadd(6, p->b[0] + at.b, AMX_LINE);
-    if (at.new_a) _tile_loadd(4, p->a[0] + at.a, p->a_row);
-    if (at.new_a) _tile_loadd(5, p->a[1] + at.a, p->a_row);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(2, 5, 6);
+    if (at.new_b) _tile_loadd(4, p->b[0] + at.b, AMX_LINE);
+    if (p->fetch && at.first_b) amx_fetch(p->b[0] + at.b, parts);
+    if (at.new_a) _tile_loadd(2, p->a[0] + at.a, p->a_row);
+    _tile_dpbf16ps(0, 2, 4);
+    if (at.last_a) _tile_zero(2);
+    if (at.new_a) _tile_loadd(3, p->a[1] + at.a, p->a_row);
+    _tile_dpbf16ps(1, 3, 4);
+    if (at.last_a) _tile_zero(3);
+    if (at.last_b) _tile_zero(4);
 }
 
-AMX_FN AMX_INLINE void amx_2x1(const amx_block *p, const int parts) {
-    AMX_BEGIN(0, p->c[0][0]);
-    AMX_BEGIN(2, p->c[1][0]);
-    AMX_ALL(amx_step_2x1, p, parts)
-    _tile_stored(0, p->c[0][0], p->c_row);
-    _tile_stored(2, p->c[1][0], p->c_row);
-}
-
-/* One tile of rows, four blocks of columns: bound by the loads of b, with sums enough to hide the latency of
- * products. */
-AMX_FN AMX_INLINE void amx_step_1x4(const amx_block *p, const int parts, int k, const int pass) {
-    const amx_place at = amx_place_of(p, parts, k, pass);
-    if (at.new_a) _tile_loadd(4, p->a[0] + at.a, p->a_row);
-    AMX_COLUMNS(0, 6, 0, true);
-    AMX_COLUMNS(1, 7, 1, true);
-    AMX_COLUMNS(2, 6, 2, true);
-    AMX_COLUMNS(3, 7, 3, true);
-}
-
-AMX_FN AMX_INLINE void amx_1x4(const amx_block *block, const int parts) {
+AMX_FN AMX_INLINE void amx_2x1(const amx_block *block, const int parts) {
     const amx_block own = *block, *const p = &own;
     AMX_BEGIN(0, p->c[0][0]);
-    AMX_BEGIN(1, p->c[0][1]);
-    AMX_BEGIN(2, p->c[0][2]);
-    AMX_BEGIN(3, p->c[0][3]);
-    AMX_ALL(amx_step_1x4, p, parts)
+    AMX_BEGIN(1, p->c[1][0]);
+    AMX_ALL(parts, amx_step_2x1, p, parts)
     _tile_stored(0, p->c[0][0], p->c_row);
-    _tile_stored(1, p->c[0][1], p->c_row);
-    _tile_stored(2, p->c[0][2], p->c_row);
-    _tile_stored(3, p->c[0][3], p->c_row);
+    _tile_stored(1, p->c[1][0], p->c_row);
 }
 
-AMX_FN AMX_INLINE void amx_step_1x1(const amx_block *p, const int parts, int k, const int pass) {
+/* One tile of rows, one to three blocks of columns. */
+#define AMX_COLUMNS(i)                                                         \
+    do {                                                                       \
+        if (columns > 1 || at.new_b) _tile_loadd(4, p->b[i] + at.b, AMX_LINE); \
+        if (p->fetch && at.first_b) amx_fetch(p->b[i] + at.b, parts);          \
+        _tile_dpbf16ps(i, 3, 4);                                               \
+        if (columns > 1 || at.last_b) _tile_zero(4);                           \
+    } while (0)
+
+AMX_FN AMX_INLINE void amx_step_1xn(const amx_block *p, const int parts, const int columns, int k, const int pass) {
     const amx_place at = amx_place_of(p, parts, k, pass);
-    if (at.new_a) _tile_loadd(4, p->a[0] + at.a, p->a_row);
-    if (at.new_b) _tile_loadd(6, p->b[0] + at.b, AMX_LINE);
-    _tile_dpbf16ps(0, 4, 6);
+    if (at.new_a) _tile_loadd(3, p->a[0] + at.a, p->a_row);
+    AMX_COLUMNS(0);
+    if (columns > 1) AMX_COLUMNS(1);
+    if (columns > 2) AMX_COLUMNS(2);
+    if (at.last_a) _tile_zero(3);
 }
 
-AMX_FN AMX_INLINE void amx_1x1(const amx_block *p, const int parts) {
+AMX_FN AMX_INLINE void amx_1xn(const amx_block *block, const int parts, const int columns) {
+    const amx_block own = *block, *const p = &own;
     AMX_BEGIN(0, p->c[0][0]);
-    AMX_ALL(amx_step_1x1, p, parts)
+    if (columns > 1) AMX_BEGIN(1, p->c[0][1]);
+    if (columns > 2) AMX_BEGIN(2, p->c[0][2]);
+    AMX_ALL(parts, amx_step_1xn, p, parts, columns)
     _tile_stored(0, p->c[0][0], p->c_row);
+    if (columns > 1) _tile_stored(1, p->c[0][1], p->c_row);
+    if (columns > 2) _tile_stored(2, p->c[0][2], p->c_row);
 }
 #undef AMX_COLUMNS
 #undef AMX_ALL
 #undef AMX_BEGIN
+
+/* Two tiles of rows and a block of columns, or one tile and `columns` blocks. */
+AMX_FN AMX_INLINE void amx_multiply(const amx_block *block, const int parts, int tiles, int columns) {
+    if (tiles == 2)
+        amx_2x1(block, parts);
+    else if (columns == 1)
+        amx_1xn(block, parts, 1);
+    else if (columns == 2)
+        amx_1xn(block, parts, 2);
+    else
+        amx_1xn(block, parts, 3);
+}
 
 /* ----------------------------------------------------------------------------------------------------- packing -- */
 /* to[j][i] = from[i][j] */

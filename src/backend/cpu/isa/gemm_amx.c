@@ -1,6 +1,6 @@
 /* Large products on AMX, in bf16 and of floats as sums of three bf16 (amx.h). Operands lie in tiles, [lines / 16][k / 32][parts] of
  * 1 KB (but rows of a in bf16, which are read where they are), so that a load reads 16
- * lines in a row; 32 x 32 sums stay in tiles while k runs. Own tiles, not a library: the packing is the larger part
+ * lines in a row; 32 x 16 sums stay in tiles while k runs. Own tiles, not a library: the packing is the larger part
  * of it, and that has to transpose for the gradients of weights, round, and be shared by the threads of a run, which
  * no library does for us; oneDNN, the one with kernels for AMX, reaches about a third of its peak on shapes of
  * recurrent layers, and has no products of floats on it. */
@@ -77,13 +77,20 @@ BF16_FN static void pack_b_float(void *packed, const sli_operand *b, int first, 
     pack(packed, b, first, last, true, AMX_FLOAT);
 }
 
-enum { SIDE = 32 };
+/* What tiles compute at once: bf16 16 rows and 32 columns, of which one load more is of rows that are far; floats, whose parts
+ * stay for several products, 32 rows and 16 columns. */
+enum { MOST = 32 };
+AMX_INLINE int rows_at_once(int parts) {
+    return parts == AMX_HALF ? AMX_ROWS : 2 * AMX_ROWS;
+}
+AMX_INLINE int columns_at_once(int parts) {
+    return parts == AMX_HALF ? 2 * AMX_LANES : AMX_LANES;
+}
 
-/* Rows [m, m + rows) and columns [n, n + columns), at most 32 each, that are not whole tiles: through a buffer. */
-AMX_FN static void multiply_edge(const sli_product_block *p, amx_block *block, int m, int n, const int parts) {
-    _Alignas(64) float edge[SIDE][SIDE];
-    const int rows = p->m1 - m < SIDE ? p->m1 - m : SIDE, columns = p->n1 - n < SIDE ? p->n1 - n : SIDE;
-    float *c = p->c + m * p->ldc + n;
+/* Rows and columns that are not whole tiles: through a buffer. */
+AMX_FN AMX_INLINE void multiply_edge(const sli_product_block *p, amx_block *block, float *c, int rows, int columns,
+                                     const int parts) {
+    _Alignas(64) float edge[MOST][MOST];
     if (p->add) {
         memset(edge, 0, sizeof edge);
         for (int r = 0; r < rows; r++) memcpy(edge[r], c + r * p->ldc, (size_t)columns * sizeof *c);
@@ -92,28 +99,19 @@ AMX_FN static void multiply_edge(const sli_product_block *p, amx_block *block, i
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 2; j++) block->c[i][j] = &edge[16 * i][16 * j];
     block->c_row = sizeof edge[0];
-    if (rows > 16 && columns > 16)
-        amx_2x2(block, parts);
-    else if (rows > 16)
-        amx_2x1(block, parts);
-    else
-        for (int j = 0; 16 * j < columns; j++) {
-            amx_block one = *block;
-            one.b[0] = block->b[j];
-            one.c[0][0] = block->c[0][j];
-            amx_1x1(&one, parts);
-        }
+    amx_multiply(block, parts, rows > AMX_ROWS ? 2 : 1, columns > AMX_LANES ? 2 : 1);
     for (int r = 0; r < rows; r++) memcpy(c + r * p->ldc, edge[r], (size_t)columns * sizeof *c);
 }
 
+/* The columns stay in L1 while the rows pass. */
 AMX_FN AMX_INLINE void multiply(const sli_product_block *p, const int parts) {
-    const int blocks = amx_blocks(p->k);
+    const int blocks = amx_blocks(p->k), most_rows = rows_at_once(parts), most_columns = columns_at_once(parts);
     const size_t line = (size_t)(blocks * parts) * AMX_TILE; /* bytes of 16 lines */
     const ptrdiff_t a_row = p->a_line ? p->a_line : AMX_LINE, upper = p->a_line ? 16 * a_row : (ptrdiff_t)line;
     amx_configure(AMX_ROWS);
     AMX_WRITTEN();
-    for (int n = p->n0; n < p->n1; n += SIDE) /* two blocks of columns stay in L1 while the rows pass */
-        for (int m = p->m0; m < p->m1; m += SIDE) {
+    for (int n = p->n0; n < p->n1; n += most_columns)
+        for (int m = p->m0; m < p->m1; m += most_rows) {
             const char *a = (const char *)p->a + m / 16 * upper, *b = (const char *)p->b + (size_t)(n / 16) * line;
             float *c = p->c + m * p->ldc + n;
             amx_block block = {.k = blocks,
@@ -122,15 +120,15 @@ AMX_FN AMX_INLINE void multiply(const sli_product_block *p, const int parts) {
                                .a_step = p->a_line ? AMX_LINE : parts * AMX_TILE,
                                .a_part = AMX_TILE,
                                .b = {b, b + line},
+                               .c = {{c, c + AMX_LANES}, {c + AMX_ROWS * p->ldc}},
                                .c_row = p->ldc * (ptrdiff_t)sizeof(float),
                                .add = p->add};
-            if (m + SIDE > p->m1 || n + SIDE > p->n1) {
-                multiply_edge(p, &block, m, n, parts);
-                continue;
-            }
-            for (int i = 0; i < 2; i++)
-                for (int j = 0; j < 2; j++) block.c[i][j] = c + 16 * i * p->ldc + 16 * j;
-            amx_2x2(&block, parts);
+            const int rows = p->m1 - m < most_rows ? p->m1 - m : most_rows,
+                      columns = p->n1 - n < most_columns ? p->n1 - n : most_columns;
+            if (rows == most_rows && columns == most_columns)
+                amx_multiply(&block, parts, most_rows / AMX_ROWS, most_columns / AMX_LANES);
+            else
+                multiply_edge(p, &block, c, rows, columns, parts);
         }
     _tile_release();
 }

@@ -54,7 +54,9 @@ AMX_FN static void configure(int rows) {
     configured = rows;
 }
 
-enum { COPY_K = 16 /* tiles along k, of all parts: two tiles of rows are 32 KB */ };
+/* Bytes of rows of a that are multiplied with all columns before the next k, so that they stay in L1; and of a column that is fetched:
+ * those of most layers whose weights are more than L2 holds. Fetching nearer ones costs 3 to 10%. */
+enum { NEAR_A = 24 * 1024, FAR_B = 20 * 1024 };
 
 /* Two tiles of rows, or one, over some of k. */
 typedef struct piece {
@@ -66,24 +68,26 @@ typedef struct piece {
     int k0, k;        /* tiles along k: first, how many */
 } piece;
 
-/* Blocks of columns, whatever panels they are of: two for two tiles of rows, four for one, the last ones alone. */
+/* Blocks of columns, whatever panels they are of: each by itself for two tiles of rows, for one in twos, the last ones in threes. */
 AMX_FN AMX_INLINE void multiply(const piece *t, const int parts) {
     const sli_panel_product *p = t->product;
     const size_t column = (size_t)(amx_blocks(p->k) * parts) * AMX_TILE, row = (size_t)p->vectors * AMX_LANES;
-    const int columns = p->panels * p->vectors, most = t->tiles == 2 ? 2 : 4;
+    const int columns = p->panels * p->vectors;
     amx_block block = {.k = t->k,
                        .a = {t->a[0], t->a[1]},
                        .a_row = t->stride,
                        .a_step = AMX_LINE,
                        .a_part = t->part,
                        .c_row = (ptrdiff_t)(sizeof(float) * row),
-                       .add = t->k0 > 0};
+                       .add = t->k0 > 0,
+                       .fetch = column >= FAR_B};
     const char *b = (const char *)p->w + (size_t)(t->k0 * parts) * AMX_TILE;
     float *c = p->tile + (size_t)t->row[0] * row;
     const size_t lower = (size_t)(t->row[t->tiles - 1] - t->row[0]) * row;
     size_t at = 0, panel = 0; /* of a column, of its panel */
     for (int j = 0, vector = 0, wide; j < columns; j += wide) {
-        wide = columns - j < most ? 1 : most;
+        const int left = columns - j;
+        wide = t->tiles == 2 || left == 1 ? 1 : left == 3 ? 3 : 2;
         for (int i = 0; i < wide; i++) {
             block.b[i] = b + (size_t)(j + i) * column;
             block.c[0][i] = c + at;
@@ -94,31 +98,33 @@ AMX_FN AMX_INLINE void multiply(const piece *t, const int parts) {
             panel += (size_t)p->rows * row;
             at = panel;
         }
-        if (t->tiles == 2)
-            wide == 2 ? amx_2x2(&block, parts) : amx_2x1(&block, parts);
-        else
-            wide == 4 ? amx_1x4(&block, parts) : amx_1x1(&block, parts);
+        amx_multiply(&block, parts, t->tiles, wide);
     }
 }
 
-/* Scattered rows are copied, a piece of k at a time; meanwhile sums wait in the result. */
-AMX_FN AMX_INLINE void multiply_copies(piece *t, int size, const int parts) {
-    enum { ROW = COPY_K * AMX_LINE };
-    _Alignas(64) char copy[2][AMX_ROWS][ROW];
-    const int all = t->k, most = COPY_K / parts;
+/* Scattered rows, the k of a piece: copy[row][part][k]. */
+AMX_INLINE void copy_rows(char *copy, piece *t, int size, ptrdiff_t part, const int parts) {
     const char *const *a = (const char *const *)t->product->a;
-    const ptrdiff_t part = t->part;
-    t->stride = ROW;
-    t->part = (ptrdiff_t)most * AMX_LINE;
+    t->part = (ptrdiff_t)t->k * AMX_LINE;
+    t->stride = parts * t->part;
+    for (int r = 0; r < t->tiles; r++) {
+        t->a[r] = copy;
+        for (int i = 0; i < size * parts; i++, copy += t->part)
+            memcpy(copy, a[t->row[r] + i / parts] + i % parts * part + t->k0 * AMX_LINE, (size_t)t->part);
+    }
+    AMX_WRITTEN();
+}
+
+/* A piece of k at a time; meanwhile sums wait in the result. */
+AMX_FN AMX_INLINE void multiply_pieces(piece *t, int size, bool even, const int parts) {
+    _Alignas(64) char copy[NEAR_A];
+    const int all = amx_blocks(t->product->k), most = NEAR_A / (t->tiles * size * parts * AMX_LINE);
+    const ptrdiff_t part = (ptrdiff_t)all * AMX_LINE;
     for (t->k0 = 0; t->k0 < all; t->k0 += most) {
         t->k = all - t->k0 < most ? all - t->k0 : most;
-        for (int r = 0; r < t->tiles; r++) {
-            t->a[r] = copy[r][0];
-            for (int i = 0; i < size * parts; i++)
-                memcpy(copy[r][i / parts] + i % parts * t->part,
-                       a[t->row[r] + i / parts] + i % parts * part + t->k0 * AMX_LINE, (size_t)t->k * AMX_LINE);
-        }
-        AMX_WRITTEN();
+        t->part = part;
+        for (int r = 0; r < t->tiles; r++) t->a[r] = (const char *)t->product->a[t->row[r]] + t->k0 * AMX_LINE;
+        if (!even) copy_rows(copy, t, size, part, parts);
         multiply(t, parts);
     }
 }
@@ -134,25 +140,14 @@ static bool evenly_spaced(const sli_panel_product *p, ptrdiff_t *stride) {
 AMX_FN AMX_INLINE void product_of(const sli_panel_product *p, const int parts) {
     if (p->rows == 0) return;
     const int count = (p->rows + AMX_ROWS - 1) / AMX_ROWS, size = (p->rows + count - 1) / count;
-    const int blocks = amx_blocks(p->k);
     ptrdiff_t stride;
     const bool even = evenly_spaced(p, &stride);
     configure(size);
     AMX_WRITTEN();
     for (int i = 0; i < count; i += 2) {
-        piece t = {.product = p,
-                   .tiles = count - i < 2 ? 1 : 2,
-                   .stride = stride,
-                   .part = (ptrdiff_t)blocks * AMX_LINE,
-                   .k = blocks};
-        for (int r = 0; r < t.tiles; r++) {
-            t.row[r] = i + r < count - 1 ? (i + r) * size : p->rows - size;
-            t.a[r] = p->a[t.row[r]];
-        }
-        if (even)
-            multiply(&t, parts);
-        else
-            multiply_copies(&t, size, parts);
+        piece t = {.product = p, .tiles = count - i < 2 ? 1 : 2, .stride = stride};
+        for (int r = 0; r < t.tiles; r++) t.row[r] = i + r < count - 1 ? (i + r) * size : p->rows - size;
+        multiply_pieces(&t, size, even, parts);
     }
 }
 
