@@ -23,8 +23,8 @@ from lines import known_lines  # noqa: E402
 PARTS = [
     ("waiting", r"wait|barrier|spin|futex|yield|pthread_cond|pthread_mutex"),
     ("the system, which parks and wakes threads", r"^\[kernel"),
-    ("packing", r"amx_pack|amx_turn|strips_down|panels_down|side_sluice (pack|pack_a|pack_b|transpose|convert)$"),
-    ("products on tiles", r"side_sluice multiply|amx_[12]x[124]"),
+    ("packing", r"amx_pack|amx_turn|strips_down|panels_down|side_sluice (pack|transpose|convert)(_\w+)?(\.|$)"),
+    ("products on tiles", r"side_sluice (product|multiply)_(half|halves|floats?)(\.|$)"),
     ("products over time", r"openblas|gemm|tile_along|tile_down|edge_tile|isa_pack|product_few|run_slice"),
     ("products of panels", r"block_\d+x\d+x\d+|halves_\d|many_rows|few_rows|side_sluice product|panel"),
     ("the cell", r"(lstm|gru|rnn)_(forward|backward)|cell"),
@@ -38,8 +38,8 @@ def part_of(function):
     return next((name for name, pattern in PARTS if re.search(pattern, function)), "the rest")
 
 
-def samples(args, line):
-    """{part: share} of the samples of one cell, from its second call on: opening it touches all its memory for the first time."""
+def record(args, line):
+    """perf's report of one cell, from its second call on: opening it touches all its memory for the first time; what the side said."""
     sizes = " ".join(str(line[key]) for key in "tbihl")
     with tempfile.TemporaryDirectory() as folder:
         data = os.path.join(folder, "perf.data")
@@ -62,12 +62,21 @@ def samples(args, line):
         side.wait()
         text = subprocess.run(["perf", "report", "-i", data, "--stdio", "-q", "--sort", "dso,symbol"], check=True, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+    return text, opened.strip()
+
+
+def samples(args, line):
+    """{part: share} of the samples of one cell."""
     shares = {}
+    for _ in range(3):  # perf may begin too late for a short cell
+        text, opened = record(args, line)
+        if text.strip():
+            break
     for percent, library, function in re.findall(r"^\s*([\d.]+)%\s+(\S+)\s+\[.\]\s+(\S+)", text, re.M):
         part = part_of(f"{library} {function}")
         shares[part] = shares.get(part, 0) + float(percent)
     if not shares:
-        sys.exit(f"where.py: {report.name_of(line)} gave no samples: side_sluice answered {opened.strip()!r}; perf must be allowed to "
+        sys.exit(f"where.py: {report.name_of(line)} gave no samples: side_sluice answered {opened!r}; perf must be allowed to "
                  "look at other processes (kernel.perf_event_paranoid)")
     total = sum(shares.values())
     return {part: share / total for part, share in shares.items()}
