@@ -67,7 +67,9 @@ static const char *broken_fit(const sli_persist_geometry *g, const sli_caps *cap
     HOLDS(g->in_registers % 2 == 0 || g->in_registers == g->tiles_k);
     HOLDS(g->in_shared % 2 == 0 || streamed == 0);
     HOLDS((g->ring > 0) == (streamed > 0) && g->ring <= (streamed + 1) / 2);
-    HOLDS(streamed == 0 || (kind == SLI_PERSIST_KIND_GRID && g->couriers == 0)); /* in turns sums were wrong */
+    HOLDS(streamed == 0 || kind == SLI_PERSIST_KIND_GRID);
+    HOLDS(streamed == 0 || g->couriers == 0 || (g->math != SL_F32 && g->math != SL_F32X3));
+    HOLDS(streamed == 0 || g->chunks == 1 || g->in_registers % 2 + g->in_shared % 2 == 0); /* pairs are of one chunk */
     HOLDS(at.total <= caps->shared_memory);
     HOLDS(sli_persist_registers(g) <= (limit < 255 ? limit : 255));
     HOLDS(sli_persist_cluster(g) <= (caps->compute_capability >= 120 ? 8 : 16));
@@ -116,7 +118,7 @@ static const char *broken_shared(const sli_persist_geometry *g) {
     HOLDS(at.barriers - at.ring >= 2 * (size_t)g->ring * slab);
     const size_t of_ring = (size_t)sli_persist_warps(g) * (size_t)g->ring;
     HOLDS(at.state - at.barriers >=
-          8 * (turns ? 2 * (size_t)g->slots + 4 + (g->apart > 0 ? 3 : 0) + halves : 8 + of_ring));
+          8 * (of_ring + (turns ? 2 * (size_t)g->slots + 4 + (g->apart > 0 ? 3 : 0) + halves : 8)));
     const size_t states = g->gates != 4 ? 1 : g->backward ? 3 : 2;
     const size_t lanes = 32 * (size_t)sli_persist_cells(g) * (size_t)sli_persist_cell_warps(g);
     HOLDS(lanes >= (size_t)g->units * rows);
@@ -347,25 +349,33 @@ TEST(cuda_persist_geometry_predicts_turns) {
     }
 }
 
-/* Weights that stream, as measured on an H200 (streams_h200_2026-11-22.txt; the last less what a call then gained by bulk copies), less what
- * a launch takes. */
+/* Weights that stream, as measured on an H200 (streams_h200_2026-11-22.txt; the fourth less what a call then gained by bulk copies), less what a
+ * launch takes; where there are slots in turns, as of in_turns_h200_2026-11-22.txt, less W x and launches. */
 TEST(cuda_persist_geometry_predicts_streams) {
     static const struct {
         sli_op op;
+        sl_dtype math;
         int H, batch, units, reduce, spread, tiles_n, warps_m, warps_k, tiles_m, tiles_k, in_registers, in_shared, ring;
+        int halves, chunks, slots, share;
         double us;
-    } measured[] = {{SLI_OP_LSTM, 2048, 16, 16, 2, 64, 2, 4, 2, 2, 64, 18, 6, 5, 10.71},
-                    {SLI_OP_LSTM, 2048, 1, 16, 2, 64, 1, 4, 2, 2, 64, 18, 12, 5, 7.26},
-                    {SLI_OP_GRU, 2048, 32, 32, 2, 32, 2, 4, 2, 3, 64, 10, 2, 3, 16.60},
-                    {SLI_OP_LSTM, 2048, 32, 32, 2, 32, 2, 4, 2, 4, 64, 6, 2, 2, 21.3}};
+    } measured[] = {{SLI_OP_LSTM, SL_TF32, 2048, 16, 16, 2, 64, 2, 4, 2, 2, 64, 18, 6, 5, 1, 1, 0, 1, 10.71},
+                    {SLI_OP_LSTM, SL_TF32, 2048, 1, 16, 2, 64, 1, 4, 2, 2, 64, 18, 12, 5, 1, 1, 0, 1, 7.26},
+                    {SLI_OP_GRU, SL_TF32, 2048, 32, 32, 2, 32, 2, 4, 2, 3, 64, 10, 2, 3, 1, 1, 0, 1, 16.60},
+                    {SLI_OP_LSTM, SL_TF32, 2048, 32, 32, 2, 32, 2, 4, 2, 4, 64, 6, 2, 2, 1, 1, 0, 1, 21.3},
+                    {SLI_OP_LSTM, SL_TF32, 2048, 16, 16, 1, 128, 2, 2, 4, 2, 64, 14, 12, 5, 1, 16, 4, 2, 9.5},
+                    {SLI_OP_LSTM, SL_TF32, 2048, 32, 16, 2, 64, 4, 4, 2, 2, 64, 10, 2, 5, 1, 16, 3, 1, 14.5},
+                    {SLI_OP_LSTM, SL_TF32, 2048, 64, 16, 1, 128, 4, 2, 4, 2, 64, 10, 4, 5, 2, 16, 4, 2, 20.4},
+                    {SLI_OP_GRU, SL_TF32, 2048, 32, 16, 2, 64, 4, 2, 4, 3, 32, 4, 2, 3, 1, 16, 4, 1, 8.6},
+                    {SLI_OP_LSTM, SL_BF16, 4096, 32, 32, 1, 128, 4, 2, 4, 4, 64, 0, 2, 2, 1, 16, 3, 2, 31.8}};
     const sli_caps caps = invented(90);
     for (size_t i = 0; i < sizeof measured / sizeof *measured; i++) {
-        sli_persist_geometry g = {.math = SL_TF32, .gather = SLI_PERSIST_GRID, .halves = 1, .share = 1, .chunks = 1};
+        sli_persist_geometry g = {.math = measured[i].math, .gather = SLI_PERSIST_GRID, .directions = 1};
         g.gates = gates_of(measured[i].op);
         g.units = measured[i].units;
         g.reduce = measured[i].reduce;
         g.spread = measured[i].spread;
         g.tiles_n = measured[i].tiles_n;
+        g.halves = measured[i].halves;
         g.warps_m = measured[i].warps_m;
         g.warps_k = measured[i].warps_k;
         g.tiles_m = measured[i].tiles_m;
@@ -373,9 +383,13 @@ TEST(cuda_persist_geometry_predicts_streams) {
         g.in_registers = measured[i].in_registers;
         g.in_shared = measured[i].in_shared;
         g.ring = measured[i].ring;
-        g.groups = (measured[i].batch + 8 * g.tiles_n - 1) / (8 * g.tiles_n);
-        g.directions = 1;
-        sli_problem p = problem(measured[i].op, measured[i].H, measured[i].batch, SL_TF32, false);
+        g.chunks = measured[i].chunks;
+        g.slots = measured[i].slots;
+        g.couriers = g.slots > 0 ? SLI_PERSIST_COURIERS : 0;
+        g.share = measured[i].share;
+        const int rows = g.halves * sli_persist_rows(&g);
+        g.groups = (measured[i].batch + rows - 1) / rows;
+        sli_problem p = problem(measured[i].op, measured[i].H, measured[i].batch, measured[i].math, false);
         const char *broken = broken_cover(&g, &p, false, false);
         if (!broken) broken = broken_fit(&g, &caps, SLI_PERSIST_KIND_GRID);
         const double us = 1e6 * sli_persist_step_seconds(&g, &p, &caps);
@@ -516,7 +530,7 @@ TEST(cuda_persist_geometry_without_a_compiler) {
 /* What was measured best on an H200 with 63 MB of L2: of weights that stream, so many stay there. */
 TEST(cuda_persist_streams_that_stay_in_l2) {
     CHECK(sli_persist_near(30e6, 63e6) == 30e6);
-    CHECK(sli_persist_near(50e6, 63e6) == 50e6);
+    CHECK(sli_persist_near(49e6, 63e6) == 49e6);
     CHECK_NEAR(sli_persist_near(67e6, 63e6), 40e6, 2e6);
     CHECK_NEAR(sli_persist_near(134e6, 63e6), 40e6, 2e6);
     CHECK(sli_persist_near(134e6, 0) == 0); /* a GPU that does not say */

@@ -116,9 +116,8 @@ sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
     at.arriving = take(&end, (turns ? PERSIST_ARRIVING : 2 * halves) * arriving_bytes(g));
     at.weights = take(&end, warps * (size_t)g->in_shared * slab);
     at.ring = take(&end, 2 * (size_t)g->ring * warps * slab);
-    at.barriers = take(&end, (turns ? 2 * (size_t)g->slots + halves + PERSIST_ARRIVING + PERSIST_APART_BARRIERS
-                                    : 8 + warps * (size_t)g->ring) *
-                                 sizeof(uint64_t));
+    const size_t of_turns = 2 * (size_t)g->slots + halves + PERSIST_ARRIVING + PERSIST_APART_BARRIERS;
+    at.barriers = take(&end, ((turns ? of_turns : 8) + warps * (size_t)g->ring) * sizeof(uint64_t));
     at.state = take(&end, turns ? halves * state_bytes(g) : 0);
     at.ranges = take(&end, turns ? halves * 2 * sizeof(int32_t) : 0);
     at.total = end;
@@ -238,6 +237,7 @@ static const struct {
     double turn_reduce_rate, turn_reduce, turn_reduced, turn_product;
     double turn_cells, turn_cell[2], turn_cell_trains, turn_cell_more, turn_addend;
     double turn_flops_16, turn_flops_tf32;
+    double turn_fill, turn_fill_rate, turn_streams; /* of streams: a slot, and its bytes; times, of slices in turns */
     double turn_slot, turn_slots; /* wgmma: a chunk waits for its slot, from so many chunks a slot on */
     double together, together_shared, together_item; /* wgmma: cycles; weights in shared memory; of an item */
     double apart_product, apart_cells; /* cells apart: what an item is longer than its product, its cells */
@@ -291,6 +291,9 @@ static const struct {
            .turn_addend = 0.0074,
            .turn_flops_16 = 3600,
            .turn_flops_tf32 = 1800,
+           .turn_fill = 0.6,
+           .turn_fill_rate = 26e3,
+           .turn_streams = 1.26,
            .turn_slot = 0.5,
            .turn_slots = 2,
            .together = 12.8,
@@ -340,8 +343,13 @@ static double exchange_us(const sli_persist_geometry *g, int batch, const sli_ca
 /* Of 134 MB that stream again and again 40 are best kept (28.8 us without, 23.3, with 50 MB 24.0), of 67 MB as many; 50 MB all stay by
  * themselves (one H200 with 63 MB of L2; bench/results/near_h200_2026-11-22.txt). */
 double sli_persist_near(double bytes, double l2) {
-    const double all_fit = 0.8, some = 0.62;
+    const double all_fit = 0.78, some = 0.62;
     return bytes <= all_fit * l2 ? bytes : some * l2;
+}
+
+/* Weights that stream in a product of all blocks; groups read the same ones. */
+static double stream_bytes(const sli_persist_geometry *g) {
+    return (double)sli_persist_packed_bytes(g) / g->tiles_k * streamed(g) * g->directions;
 }
 
 /* Weights that come through the ring in a product: a pair of tiles later than it was asked for; what is left of L2 for them. */
@@ -349,11 +357,11 @@ static double stream_us(const sli_persist_geometry *g, const sli_caps *caps) {
     const double slab = (double)sli_persist_warps(g) * g->tiles_m * TILE_BYTES, asked = 2 * slab * g->ring;
     if (streamed(g) <= 0) return 0;
     const double bytes = fmax(0, slab * streamed(g) - asked);
-    const double all = slab * streamed(g) * sli_persist_group(g) * g->directions;
-    const double near = sli_persist_near(all, (double)caps->l2_bytes);
-    const double rate = rates.stream_rate[g->math == SL_F32];
-    const double brought = bytes / fmin(rate, asked / rates.stream_latency);
-    return fmax(brought, (all - near) / rates.stream_memory);
+    const double all = stream_bytes(g), near = sli_persist_near(all, (double)caps->l2_bytes);
+    const double brought = bytes / fmin(rates.stream_rate[g->math == SL_F32], asked / rates.stream_latency);
+    const double far = (all - near) * g->groups / rates.stream_memory; /* gone before another group reads it */
+    if (g->couriers > 0 && g->halves > 1) return fmax(brought, far); /* no end of it: L2 and memory beside each other */
+    return brought * near / all + far;
 }
 
 static double flops_a_cycle(sl_dtype math, bool turns) {
@@ -410,23 +418,33 @@ static double bring_us(const sli_persist_geometry *g) {
     return bytes / rates.turn_rate + bytes * sli_persist_ctas(g) / g->share / rates.turn_l2_rate;
 }
 
+/* What an item waits for chunks of v behind weights that come by bulk copies, more than L2 keeps: a slot is filled while the others are multiplied. */
+static double behind_us(const sli_persist_geometry *g, const sli_caps *caps, double computed) {
+    const double slot = (double)tiled_k(g) / g->chunks * sli_persist_rows(g) * sli_persist_operand(g->math);
+    const double filled = rates.turn_fill + slot / rates.turn_fill_rate, beside = (g->slots - 1) * computed / g->chunks;
+    const bool near = sli_persist_near(stream_bytes(g), (double)caps->l2_bytes) >= stream_bytes(g);
+    return near ? 0 : g->chunks * fmax(0, filled - beside) / g->slots;
+}
+
 /* In turns a slice's product and cells, apart the longer of both; and its v, of which the most is brought beside them. */
-static double item_us(const sli_persist_geometry *g, double product, double cells) {
+static double item_us(const sli_persist_geometry *g, const sli_caps *caps, double product, double cells) {
     const bool together = sli_persist_together(g);
     const double computed = g->apart > 0 ? fmax(product + rates.apart_product, cells + rates.apart_cells)
                                          : product + cells + (together ? rates.together_item : 0);
     const double waits = together ? rates.turn_slot * fmax(0, (double)g->chunks / g->slots - rates.turn_slots) : 0;
     const double bring = bring_us(g) + waits;
-    const double us = fmax(computed + rates.turn_beside * bring, bring) + rates.turn_chunk * g->chunks;
+    const double us =
+        fmax(computed + rates.turn_beside * bring, bring) + rates.turn_chunk * g->chunks + behind_us(g, caps, computed);
     const bool lag = g->reduce > 1 && g->halves > 1 && g->apart == 0;
     return us * (lag ? rates.turn_reduced : 1) + (g->reduce > 1 ? rates.turn_reduce : 0);
 }
 
-static double turns_us(const sli_persist_geometry *g, double product, double cells) {
-    const double item = item_us(g, product, cells), sums = (double)arriving_bytes(g) / rates.turn_reduce_rate;
+static double turns_us(const sli_persist_geometry *g, const sli_caps *caps, double product, double cells) {
+    const double item = item_us(g, caps, product, cells), sums = (double)arriving_bytes(g) / rates.turn_reduce_rate;
     const double reduced = g->reduce > 1 ? rates.cluster + rates.cluster_block * g->reduce + sums : 0;
     const double first = g->apart > 0 ? product + cells : item;
-    return fmax(rates.turn_exchange[g->backward] + bring_us(g) + reduced + first, g->halves * item);
+    const double alone = rates.turn_exchange[g->backward] + bring_us(g) + reduced + first;
+    return fmax(alone, g->halves * item) * (streamed(g) > 0 && g->halves > 1 ? rates.turn_streams : 1);
 }
 
 double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
@@ -434,7 +452,7 @@ double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem
     const double exchange = exchange_us(g, problem->batch, caps);
     const double us = g->halves == 1 ? exchange + computed : 2 * (computed + rates.turn * exchange);
     const double backward = !g->backward ? 1 : streamed(g) > 0 ? rates.stream_backward : rates.backward;
-    const double all = g->couriers > 0 ? turns_us(g, product, cells) : us * backward;
+    const double all = g->couriers > 0 ? turns_us(g, caps, product, cells) : us * backward;
     return 1e-6 * fmax(all * waves(g, caps), flow_us(g, problem));
 }
 
@@ -497,9 +515,9 @@ static bool place(const search *s, sli_persist_geometry *g) {
     g->in_registers = left / pair * 2;
     g->in_shared = g->tiles_k - g->in_registers;
     if (fits_shared(s, g)) return true;
-    /* In turns blocks that stream gave wrong sums on an H200 (2026-11-21; not in the emulation, not understood). */
-    if (s->kind == SLI_PERSIST_KIND_CLUSTER || g->couriers > 0) return false;
-    return place_stream(s, g);
+    /* In turns f32 and f32x3 gain nothing by it: multiplying takes them longer than v does to come. */
+    if (g->couriers > 0 && (g->math == SL_F32 || g->math == SL_F32X3)) return false;
+    return s->kind != SLI_PERSIST_KIND_CLUSTER && place_stream(s, g);
 }
 
 static void keep_faster(search *s, const sli_persist_geometry *g) {
@@ -528,11 +546,14 @@ static void try_warps(search *s, sli_persist_geometry g, int all_m, int all_k) {
     const int most = g.couriers > 0 ? MOST_CHUNKS : 1;
     for (g.chunks = 1; g.chunks <= most; g.chunks *= 2) {
         if (g.chunks > 1 && (g.tiles_k % g.chunks != 0 || g.tiles_k / g.chunks % 2 != 0)) break;
-        g.slots = g.couriers == 0 ? 0 : g.chunks > 1 ? 3 : 2;
-        if (!place(s, &g)) continue;
-        if (g.couriers > 0) add_slots(s, &g);
-        if (g.apart > 0 && !sli_persist_together(&g)) continue;
-        keep_faster(s, &g);
+        const int few = g.couriers == 0 ? 0 : g.chunks > 1 ? 3 : 2;
+        for (g.slots = few; g.slots <= 2 * few; g.slots++) {
+            if (!place(s, &g)) break;
+            if (g.couriers > 0) add_slots(s, &g);
+            if (g.apart > 0 && !sli_persist_together(&g)) break;
+            keep_faster(s, &g);
+            if (streamed(&g) == 0) break; /* they have all slots that there is room for */
+        }
     }
 }
 

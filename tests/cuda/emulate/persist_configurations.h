@@ -84,4 +84,9 @@ BACKWARD(a3, G, F16, GRID, 16, 8, 1, 2, 2, 8, 1, 1, 4, 4, 0, TURNS, 1, 2, 3, 4)
 /* Lanes have cells of several units, and not all the same number. */
 FORWARD(a4, L, BF16, GRID, 24, 1, 2, 2, 2, 8, 1, 1, 4, 4, 0, TURNS, 1, 2, 3, 4)
 BACKWARD(a5, L, BF16, GRID, 12, 8, 1, 2, 3, 8, 1, 1, 4, 4, 0, TURNS, 1, 2, 3, 4)
+/* In turns weights stream: chunk by chunk through a ring that goes around; behind others, an odd number; sums over a cluster. */
+FORWARD(q0, L, BF16, GRID, 16, 1, 8, 1, 3, 4, 2, 1, 4, 0, 0, TURNS, 2, 2, 3, 0, 1)
+FORWARD(q1, G, TF32, GRID, 8, 1, 9, 1, 2, 2, 4, 1, 3, 0, 0, TURNS, 1, 1, 2, 0, 2)
+BACKWARD(q2, L, BF16, GRID, 16, 2, 6, 1, 3, 2, 4, 1, 6, 2, 2, TURNS, 1, 3, 4, 0, 1)
+BACKWARD(q3, L, F32, GRID, 8, 1, 8, 1, 1, 1, 8, 1, 8, 2, 0, TURNS, 4, 2, 3, 0, 2)
 #undef TURNS

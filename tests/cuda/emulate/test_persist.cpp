@@ -26,6 +26,11 @@ struct configuration {
     static constexpr int ring = RING >= 0 ? RING : pairs < 8 ? pairs : 8;
 };
 
+/* L2 holds what one direction streams, not what two do side by side: then a part of it is to leave first. */
+typedef configuration<4, PERSIST_TF32, false, PERSIST_GRID, 16, 1, 64, 1, 1, 2, 4, 4, 32, 0, 0> streams_both_ways;
+struct streams_one_way : streams_both_ways { static constexpr int directions = 1; };
+static_assert(persist_sizes<streams_both_ways>::far && !persist_sizes<streams_one_way>::far, "far counts directions");
+
 template <class C> sli_persist_geometry geometry_of(int groups, int directions) {
     static const sl_dtype math[5] = {SL_F32, SL_TF32, SL_BF16, SL_F16, SL_F32X3};
     sli_persist_geometry g = {};

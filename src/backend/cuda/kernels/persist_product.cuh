@@ -34,7 +34,7 @@ template <class S> PERSIST_FN uint32_t persist_ring_at(const persist_args &a, co
 }
 template <class S>
 PERSIST_FN uint32_t persist_ring_barrier(const persist_args &a, const persist_self &self, int slot) {
-    return self.at + a.shared_barriers + (PERSIST_BARRIERS_RING + self.warp * S::ring + slot) * 8;
+    return self.at + a.shared_barriers + (S::ring_barriers + self.warp * S::ring + slot) * 8;
 }
 template <class S>
 PERSIST_FN void persist_ask(const persist_args &a, const persist_way &way, const persist_self &self, int slot, int pair) {
@@ -257,15 +257,17 @@ template <class S> PERSIST_FN uint32_t persist_rows_begin(const persist_self &se
     return v + wk * S::v_stride_k + (S::math == PERSIST_F32 ? 0 : self.lane * 16);
 }
 
-/* The tiles that do not stay on chip. v: where the first of them is multiplied. */
+/* Pairs [first, end) of the tiles that stream; v: where pair 0 would be multiplied. Constants to the compiler: in turns of a chunk, else all. */
 template <class S>
 PERSIST_FN void persist_multiply_streamed(const persist_args &a, const persist_way &way, const persist_self &self,
-                                          const persist_weights<S> &w, persist_two_sums<S> &sums, uint32_t v) {
+                                          const persist_weights<S> &w, persist_two_sums<S> &sums, uint32_t v, int first,
+                                          int end) {
     constexpr int pairs = (S::streamed + 1) / 2;
     int slot = w.slot;
     uint32_t parity = w.parity;
+    if constexpr (S::chunks == 1) first = 0, end = pairs;
 #pragma unroll 2
-    for (int i = 0; i < pairs; i++) {
+    for (int i = first; i < end; i++) {
         const uint32_t from = persist_ring_at<S>(a, self, slot) + self.lane * 16;
         const bool pair = S::streamed % 2 == 0 || i + 1 < pairs;
         uint32_t tile[2][S::tiles_m][4];
@@ -319,8 +321,10 @@ PERSIST_FN void persist_multiply_range(const persist_args &a, const persist_way 
             persist_multiply_pair<S>(sums, tile, v, k - first, pair);
         }
     }
-    if constexpr (S::streamed > 0)
-        persist_multiply_streamed<S>(a, way, self, w, sums, v + kept * (S::tile_bytes * 8)); /* there is one chunk */
+    if constexpr (S::streamed > 0) {
+        const int begin = first > kept ? (first - kept) / 2 : 0, till = end > kept ? (end - kept + 1) / 2 : 0;
+        persist_multiply_streamed<S>(a, way, self, w, sums, v + (kept - first) * (S::tile_bytes * 8), begin, till);
+    }
 }
 
 template <class S> PERSIST_FN void persist_add_two(const persist_two_sums<S> &sums, persist_sums<S> &total) {

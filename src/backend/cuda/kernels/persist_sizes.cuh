@@ -12,8 +12,8 @@
 
 enum persist_math { PERSIST_F32, PERSIST_TF32, PERSIST_BF16, PERSIST_F16, PERSIST_F32X3 };
 enum persist_gather { PERSIST_LOCAL, PERSIST_CLUSTER, PERSIST_GRID };
-/* Of shared memory's barriers: arrivals of v, of sums; [half][buffer]. */
-enum { PERSIST_BARRIERS_V = 0, PERSIST_BARRIERS_SUMS = 4, PERSIST_BARRIERS_RING = 8 }; /* ring: [warp][slot] */
+/* Of shared memory's barriers, but in turns: arrivals of v, of sums; [half][buffer]. Then those of the ring. */
+enum { PERSIST_BARRIERS_V = 0, PERSIST_BARRIERS_SUMS = 4, PERSIST_BARRIERS_RING = 8 };
 
 template <class C> struct persist_sizes : C {
     static constexpr bool narrow = C::math == PERSIST_BF16 || C::math == PERSIST_F16;
@@ -81,14 +81,20 @@ template <class C> struct persist_sizes : C {
         C::reduce > 1 ? C::reduce : C::warps_k;                      /* partial sums of a value of y that cells add */
     static constexpr bool direct = C::reduce > 1 && C::warps_k == 1; /* accumulators go to their owners as they are */
     static constexpr int streamed = C::tiles_k - C::in_registers - C::in_shared;
-    /* They come by bulk copies where they are more than L2 keeps, so that what goes first can be said, or where copies are large and
-     * many under way. Where they are not, a step took 0.5 to 4 us longer than by copies of 16 bytes, it seems: bench/results/
-     * near_h200_2026-11-22.txt, which says what of this is inferred. Both thresholds lie between what was measured. */
+    /* They come by bulk copies where they are more than L2 keeps, so that what goes first can be said; else where copies are large and
+     * many under way (both thresholds lie between what was measured) and the launch keeps no gates. GRU of 2816 units, 32 rows, bf16:
+     * by bulk copies 1.9 us a step less than by those of 16 bytes in inference, 3 us more in training. In turns v would wait behind them.
+     * bench/results/in_turns_h200_2026-11-22.txt, near_h200_2026-11-22.txt. */
+    static constexpr bool keeps = C::form < 0 || (C::form & PERSIST_HAS_GATES) != 0;
     static constexpr int pair_bytes = 2 * C::tiles_m * 512;
-    static constexpr bool many = C::math != PERSIST_F32 && pair_bytes >= PTX_BRING_LEAST &&
+    static constexpr bool many = C::math != PERSIST_F32 && couriers == 0 && !keeps && pair_bytes >= PTX_BRING_LEAST &&
                                  pair_bytes * warps * C::ring >= PTX_BRING_AHEAD;
-    static constexpr bool far = (int64_t)streamed * C::tiles_m * 512 * warps * group > PTX_L2_KEEPS;
+    static constexpr bool far =
+        (int64_t)streamed * C::tiles_m * 512 * warps * group * C::directions > PTX_L2_KEEPS;
     static constexpr bool brings = PTX_BRINGS && streamed > 0 && (many || far);
+    /* The first of the ring's barriers, behind all others: [warp][slot]. */
+    static constexpr int ring_barriers =
+        couriers ? 2 * C::slots + C::halves + PERSIST_ARRIVING + PERSIST_APART_BARRIERS : (int)PERSIST_BARRIERS_RING;
     /* Sums lie where v did: all of that is filled anew, and nobody fills it before all have read them. */
     static constexpr bool over = C::gather == PERSIST_GRID && couriers == 0 && C::halves == 1 && streamed > 0 &&
                                  v_bytes == k * operand && !words_tell && !direct;
@@ -105,7 +111,6 @@ template <class C> struct persist_sizes : C {
     static_assert(C::chunks == 1 || chunk_tiles % 2 == 0, "tiles go by pairs");
     static_assert((C::ring > 0) == (streamed > 0) && C::ring <= (streamed + 1) / 2,
                   "what streams has a ring, once around at most");
-    static_assert(couriers == 0 || streamed == 0, "in turns all weights stay on chip");
     static_assert(C::apart == 0 || (C::apart == 4 && couriers > 0), "in turns four warps may have the cells");
     static_assert(couriers == 0 || slot_bytes % (16 * C::share) == 0, "16 bytes are brought at a time");
     static_assert(exchange_pieces <= v_pieces && k * operand % 4 == 0, "v has room for the exchange");

@@ -6,7 +6,7 @@
  * the items to come, chunk by chunk of k, into a ring of slots, and tell the other CTAs what was given: a counter is asked
  * for, and memory waited for, where no product waits. CTAs of a cluster that read the same v (`share`) bring a part each, for all of
  * them. Where sums are reduced over a cluster, an item's product is computed before the cells of the item before it: sums are
- * on their way in the meantime.
+ * on their way in the meantime. Weights that do not stay on the chip stream once an item, whose last tiles of k they are.
  *
  * Cells are computed by the warps that multiply, after the product; or (`apart`) by warps of their own, so that tensor cores work
  * on an item while the cells of the one before are computed: an item takes the longer of both, not their sum. */
@@ -615,6 +615,7 @@ PERSIST_FN void persist_run_turns(const persist_args &a, const persist_way &way,
             persist_multiply_turns<S>(a, way, self, w);
         else
             persist_take_turns<S>(a, way, self, w);
+        if constexpr (S::streamed > 0) persist_end_ring<S>(a, self, w);
         return;
     }
     if constexpr (S::apart > 0)

@@ -138,7 +138,7 @@ PTX_FN void ptx_bring(uint32_t to, const void *from, uint32_t bytes, uint32_t ba
                  "l"(from), "r"(bytes), "r"(barrier)
                  : "memory"));
 }
-enum { PTX_BRING_LEAST = 3 * 1024, PTX_BRING_AHEAD = 64 * 1024, PTX_L2_KEEPS = 50000000 }; /* bytes, of an H200 */
+enum { PTX_BRING_LEAST = 3 * 1024, PTX_BRING_AHEAD = 64 * 1024, PTX_L2_KEEPS = 49000000 }; /* bytes, of an H200 */
 /* The same of memory that is the first to leave L2. The number is CUDA's policy of evict_first for all of it. */
 PTX_FN void ptx_bring_once(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
     PTX_CLUSTER(("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], "
