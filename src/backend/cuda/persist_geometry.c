@@ -340,7 +340,7 @@ static double exchange_us(const sli_persist_geometry *g, int batch, const sli_ca
     return gather_us(g, batch, caps) + reduce_us(g);
 }
 
-/* Of 134 MB that stream again and again 40 are best kept (28.8 us without, 23.3, with 50 MB 24.0), of 67 MB as many; 50 MB all stay by
+/* Of 134 MB that stream again and again 40 are best kept (28.8 us without, 23.3, with 50 MB 24.0), of 67 MB as many; 49 MB all stay by
  * themselves (one H200 with 63 MB of L2; bench/results/near_h200_2026-11-22.txt). */
 double sli_persist_near(double bytes, double l2) {
     const double all_fit = 0.78, some = 0.62;
