@@ -12,8 +12,8 @@
  * have all 24 (but for what lies below 2^-126; an x that is no number, infinite or rounds to infinity makes all sums none).
  *     x y = x1 y1 + x1 y0 + x2 y0 + x0 y0 + x0 y1 + x0 y2   but for 2^-23 of |x y| at most
  * are six products of tiles in place of one, on sums that round once for 32 k each: not less exact than floats
- * multiplied and added one by one, and 1.4 to 1.7 times as fast in layers where the core is ours,
- * 0.7 to 1.2 times where it is shared (bench/results/amx_shared_cpu_2026-11-22.txt).
+ * multiplied and added one by one, and 1.4 to 1.7 times as fast in layers where the core is ours, 0.8 to 1.4 times where it is
+ * shared (bench/results/amx_tiles_cpu_2026-11-22.txt).
  *
  * Tests define SLI_AMX_EMULATED and the intrinsics in plain C. */
 #ifndef SLI_AMX_H
