@@ -27,7 +27,7 @@ struct configuration {
 };
 
 /* L2 holds what one direction streams, not what two do side by side: then a part of it is to leave first. */
-typedef configuration<4, PERSIST_TF32, false, PERSIST_GRID, 16, 1, 64, 1, 1, 2, 4, 4, 32, 0, 0> streams_both_ways;
+typedef configuration<4, PERSIST_TF32, false, PERSIST_GRID, 16, 1, 4, 1, 1, 2, 1, 4, 8, 0, 0> streams_both_ways;
 struct streams_one_way : streams_both_ways { static constexpr int directions = 1; };
 static_assert(persist_sizes<streams_both_ways>::far && !persist_sizes<streams_one_way>::far, "far counts directions");
 

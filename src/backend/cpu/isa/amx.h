@@ -12,8 +12,8 @@
  * have all 24 (but for what lies below 2^-126; an x that is no number, infinite or rounds to infinity makes all sums none).
  *     x y = x1 y1 + x1 y0 + x2 y0 + x0 y0 + x0 y1 + x0 y2   but for 2^-23 of |x y| at most
  * are six products of tiles in place of one, on sums that round once for 32 k each: not less exact than floats
- * multiplied and added one by one, and 1.4 to 1.7 times as fast in layers where the core is ours, 0.8 to 1.4 times where it is
- * shared (bench/results/amx_tiles_cpu_2026-11-22.txt).
+ * multiplied and added one by one, and 0.8 to 1.4 times as fast in layers where the core is shared (bench/results/amx_tiles_cpu_2026-11-22.txt),
+ * 1.4 to 1.7 times where it is ours (amx_shared_cpu_2026-11-22.txt).
  *
  * Tests define SLI_AMX_EMULATED and the intrinsics in plain C. */
 #ifndef SLI_AMX_H
@@ -49,7 +49,7 @@ enum { AMX_HALF = 1, AMX_FLOAT = 3 };
 
 /* Few tiles are in use at a time: 0 to 2 hold sums, 2 and 3 rows of a, of `rows` rows each, 4 columns of b, and operands are zeroed
  * after their last product. Where another program is at work on the core's other thread (most clouds) a product of two tiles takes,
- * with its loads, 69 cycles if all eight tiles hold something, 33 this way, and 18 either way on a core of our own: few tile registers
+ * with its loads, 57 to 81 cycles if all eight tiles hold something, 32 to 36 this way, and 18 either way on a core of our own: few tile registers
  * are left there for renaming, and a zeroed tile needs none (bench/results/amx_tiles_cpu_2026-11-22.txt). More sums would take fewer
  * loads, and more time. */
 enum { AMX_MOST_COLUMNS = 3 };

@@ -1,6 +1,6 @@
 /* Large products on AMX, in bf16 and of floats as sums of three bf16 (amx.h). Operands lie in tiles, [lines / 16][k / 32][parts] of
  * 1 KB (but rows of a in bf16, which are read where they are), so that a load reads 16
- * lines in a row; 32 x 16 sums stay in tiles while k runs. Own tiles, not a library: the packing is the larger part
+ * lines in a row; 16 x 32 or 32 x 16 sums stay in tiles while k runs. Own tiles, not a library: the packing is the larger part
  * of it, and that has to transpose for the gradients of weights, round, and be shared by the threads of a run, which
  * no library does for us; oneDNN, the one with kernels for AMX, reaches about a third of its peak on shapes of
  * recurrent layers, and has no products of floats on it. */
@@ -112,6 +112,8 @@ AMX_FN AMX_INLINE void multiply(const sli_product_block *p, const int parts) {
     AMX_WRITTEN();
     for (int n = p->n0; n < p->n1; n += most_columns)
         for (int m = p->m0; m < p->m1; m += most_rows) {
+            const int rows = p->m1 - m < most_rows ? p->m1 - m : most_rows,
+                      columns = p->n1 - n < most_columns ? p->n1 - n : most_columns;
             const char *a = (const char *)p->a + m / 16 * upper, *b = (const char *)p->b + (size_t)(n / 16) * line;
             float *c = p->c + m * p->ldc + n;
             amx_block block = {.k = blocks,
@@ -120,11 +122,10 @@ AMX_FN AMX_INLINE void multiply(const sli_product_block *p, const int parts) {
                                .a_step = p->a_line ? AMX_LINE : parts * AMX_TILE,
                                .a_part = AMX_TILE,
                                .b = {b, b + line},
-                               .c = {{c, c + AMX_LANES}, {c + AMX_ROWS * p->ldc}},
+                               .c = {{c, columns > AMX_LANES ? c + AMX_LANES : NULL},
+                                     {rows > AMX_ROWS ? c + AMX_ROWS * p->ldc : NULL}},
                                .c_row = p->ldc * (ptrdiff_t)sizeof(float),
                                .add = p->add};
-            const int rows = p->m1 - m < most_rows ? p->m1 - m : most_rows,
-                      columns = p->n1 - n < most_columns ? p->n1 - n : most_columns;
             if (rows == most_rows && columns == most_columns)
                 amx_multiply(&block, parts, most_rows / AMX_ROWS, most_columns / AMX_LANES);
             else

@@ -55,7 +55,7 @@ AMX_FN static void configure(int rows) {
 }
 
 /* Bytes of rows of a that are multiplied with all columns before the next k, so that they stay in L1; and of a column that is fetched:
- * those of most layers whose weights are more than L2 holds. Fetching nearer ones costs 3 to 10%. */
+ * those of most layers whose weights are more than L2 holds. Fetching nearer ones costs 3 to 10% in bf16. */
 enum { NEAR_A = 24 * 1024, FAR_B = 20 * 1024 };
 
 /* Two tiles of rows, or one, over some of k. */

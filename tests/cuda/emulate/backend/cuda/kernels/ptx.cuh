@@ -103,7 +103,7 @@ PTX_FN void ptx_bring(uint32_t to, const void *from, uint32_t bytes, uint32_t ba
     emulate::send_later(to, nullptr, from, bytes, barrier, at);
 }
 #define PTX_BRINGS true
-enum { PTX_BRING_LEAST = 1024, PTX_BRING_AHEAD = 8 * 1024, PTX_L2_KEEPS = 50000000 }; /* so that some configurations do, some do not */
+enum { PTX_BRING_LEAST = 1024, PTX_BRING_AHEAD = 8 * 1024, PTX_L2_KEEPS = 200 * 1024 }; /* so that some cuts do, some do not */
 PTX_FN void ptx_bring_once(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier, EMULATE_HERE) {
     emulate::send_later(to, nullptr, from, bytes, barrier, at);
 }
