@@ -63,9 +63,9 @@ if(NOT SLUICE_CUDA_wanted STREQUAL "OFF")
     enable_language(CUDA)
     # Sizes of scratch and geometry that both sides must agree on.
     file(GLOB sluice_layout_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/workspace.c
-         ${PROJECT_SOURCE_DIR}/src/backend/cuda/persist_geometry.c ${PROJECT_SOURCE_DIR}/src/backend/cuda/persist_builtin.c
-         ${PROJECT_SOURCE_DIR}/src/backend/cuda/persist_overlap.c ${PROJECT_SOURCE_DIR}/src/backend/cuda/step_cost.c
-         ${PROJECT_SOURCE_DIR}/src/backend/cuda/*_layout.c)
+         ${PROJECT_SOURCE_DIR}/src/backend/cuda/persist_geometry.c ${PROJECT_SOURCE_DIR}/src/backend/cuda/persist_describe.c
+         ${PROJECT_SOURCE_DIR}/src/backend/cuda/persist_builtin.c ${PROJECT_SOURCE_DIR}/src/backend/cuda/persist_overlap.c
+         ${PROJECT_SOURCE_DIR}/src/backend/cuda/step_cost.c ${PROJECT_SOURCE_DIR}/src/backend/cuda/*_layout.c)
     set(machine_code "")
     set(architecture_names "")
     foreach(architecture IN LISTS SLUICE_CUDA_ARCHITECTURES)

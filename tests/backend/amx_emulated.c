@@ -11,9 +11,7 @@ int amx_emulated_rows(int tile) {
 }
 
 int amx_emulated_most_held(void) {
-    const int most = amx.most_held;
-    amx.most_held = 0;
-    return most;
+    return amx_most_held();
 }
 
 void amx_emulated_ops(sli_isa_ops *ops) {

@@ -19,7 +19,8 @@ void amx_emulated_ops(sli_isa_ops *ops);
  * back. */
 int amx_emulated_configurations(void);
 int amx_emulated_rows(int tile);
-/* Most tiles that held something at a time since this was asked last. */
+/* Most tiles that held something at a time since this was asked last: of panels, of large products. */
 int amx_emulated_most_held(void);
+int amx_emulated_products_most_held(void);
 
 #endif

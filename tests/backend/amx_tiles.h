@@ -37,6 +37,12 @@ static inline void amx_hold(int t) {
     if (held > amx.most_held) amx.most_held = held;
 }
 
+static inline int amx_most_held(void) {
+    const int most = amx.most_held;
+    amx.most_held = 0;
+    return most;
+}
+
 static inline void _tile_release(void) {
     memset(&amx.config, 0, sizeof amx.config);
     memset(amx.held, 0, sizeof amx.held);

@@ -201,6 +201,18 @@ TEST(cpu_products_f32x3_amx_emulated) {
     amx_emulated_ops(&ops);
     check_cpu(SL_F32X3, &(sli_cpu){.isa = SLI_ISA_AMX, .ops = &ops});
 }
+/* Tiles that hold something cost, where another program has the core's other thread (isa/amx.h). */
+static int most_held(sl_dtype dtype) {
+    sli_isa_ops ops;
+    amx_emulated_ops(&ops);
+    amx_emulated_products_most_held();
+    check_shape(&(shape){.m = 70, .n = 70, .k = 70}, dtype, &(sli_cpu){.isa = SLI_ISA_AMX, .ops = &ops});
+    return amx_emulated_products_most_held();
+}
+TEST(cpu_products_amx_hold_few_tiles) {
+    CHECK(most_held(SL_BF16) == 4);
+    CHECK(most_held(SL_F32X3) == 5);
+}
 TEST(cpu_products_f32x3_best) {
     sli_cpu cpu;
     sli_cpu_engine(sli_cpu_isa(), false, &cpu);

@@ -149,7 +149,6 @@ double sli_cost_team(const sli_cpu_machine *machine, int members) {
 
 /* How products.c goes about it. */
 double sli_cost_product(const sli_cpu_machine *machine, sl_dtype dtype, double m, double n, double k) {
-    enum { FEW_ROWS = 8, PIECE_K = 512, PIECE_K_F32X3 = 256 };
     static const double alone = 4e6;
     const rates *r = rates_of(machine);
     const int threads = machine->threads;
@@ -158,9 +157,9 @@ double sli_cost_product(const sli_cpu_machine *machine, sl_dtype dtype, double m
     const double rate = amx && dtype == SL_BF16    ? r->product_bf16
                         : amx && dtype == SL_F32X3 ? r->product_f32x3
                                                    : r->product;
-    if (m <= FEW_ROWS && sli_cpu_takes_few(dtype))
+    if (m <= sli_cpu_few_rows(dtype))
         return fmax(n * k * sizeof(float) / r->thin, flops / (0.5 * r->product)) / threads + team;
-    const double pieces = ceil(k / (dtype == SL_F32X3 ? PIECE_K_F32X3 : PIECE_K));
+    const double pieces = ceil(k / sli_cpu_piece_k(dtype));
     return (flops / rate + (m + n) * k * r->pack + m * n * pieces * r->result) /
                (t + machine->others > 1 ? t * r->beside : 1) +
            2 * pieces * team;

@@ -60,8 +60,10 @@ size_t sli_cpu_products_bytes(const sli_problem *problem, int chunk);
 void *sli_cpu_products_space(const sli_call *call, size_t *bytes);
 /* The products of one job. */
 void sli_cpu_products(const sli_call *call, const sli_job *job);
-/* Whether products of few rows are of floats, which are not packed. */
-bool sli_cpu_takes_few(sl_dtype dtype);
+/* Products of at most so many rows are of floats, and b is not packed; 0: all pack it. */
+int sli_cpu_few_rows(sl_dtype dtype);
+/* Most k that is packed and multiplied at a time: c is read and written once for each. */
+int sli_cpu_piece_k(sl_dtype dtype);
 /* b of products of the same n, k, bk and bn, packed once for all of them: whether products of so many rows read it there; its bytes
  * (4 a number, of which AMX uses half; of f32x3 6); b_packed = b. */
 bool sli_cpu_packs_b(const sli_call *call, int rows);

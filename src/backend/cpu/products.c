@@ -23,7 +23,7 @@ static int least(int a, int b) {
     return a < b ? a : b;
 }
 
-static int piece_k(sl_dtype dtype) {
+int sli_cpu_piece_k(sl_dtype dtype) {
     return dtype == SL_BF16 ? PIECE_K_BF16 : dtype == SL_F32X3 ? PIECE_K_F32X3 : PIECE_K_F32;
 }
 
@@ -32,8 +32,10 @@ static size_t packed_number(sl_dtype dtype) {
     return dtype == SL_F32X3 ? 3 * sizeof(uint16_t) : sizeof(float);
 }
 
-bool sli_cpu_takes_few(sl_dtype dtype) {
-    return dtype == SL_F32 || dtype == SL_F32X3;
+/* Against batches of 1 to 8, say, packing b would take most of the time: 8 GFLOP/s instead of 30 (Zen 3, one row, b in L3). */
+int sli_cpu_few_rows(sl_dtype dtype) {
+    enum { FEW_ROWS = 8 };
+    return dtype == SL_F32 || dtype == SL_F32X3 ? FEW_ROWS : 0;
 }
 
 /* Even pieces of at most `most`, in multiples of `unit`: the size of one. */
@@ -45,7 +47,7 @@ static int even_piece(int size, int most, int unit) {
 /* Bytes of an operand's piece. */
 static size_t piece_bytes(sl_dtype dtype, int lines, int k) {
     const size_t padded = (size_t)divide_up(least(lines, PIECE_LINES), PADDED) * PADDED;
-    return padded * (size_t)divide_up(least(k, piece_k(dtype)), PADDED) * PADDED * packed_number(dtype);
+    return padded * (size_t)divide_up(least(k, sli_cpu_piece_k(dtype)), PADDED) * PADDED * packed_number(dtype);
 }
 
 static size_t product_bytes(size_t most, sl_dtype dtype, int m, int n, int k) {
@@ -55,7 +57,7 @@ static size_t product_bytes(size_t most, sl_dtype dtype, int m, int n, int k) {
 
 /* Inference in the other types multiplies weights that were packed once. */
 size_t sli_cpu_products_bytes(const sli_problem *p, int chunk) {
-    if (!sli_cpu_takes_few(p->dtype) && !p->train) return 0;
+    if (sli_cpu_few_rows(p->dtype) == 0 && !p->train) return 0;
     const int rows = p->batch * least(chunk > 0 ? chunk : 1, sli_cpu_steps(p));
     const int inputs = p->inputs, outputs = p->units * (sli_op_is_recurrent(p->op) ? sli_op_gates(p->op) : 1);
     size_t bytes = product_bytes(0, p->dtype, rows, outputs, inputs);
@@ -146,8 +148,7 @@ static void run_piece(const sli_call *call, piece *p, bool packs_a, bool packs_b
 }
 
 /* ----------------------------------------------------------------------------------------------------- few rows -- */
-/* Against batches of 1 to 8, say, packing b would take most of the time: 8 GFLOP/s instead of 30 (Zen 3, one row, b in L3). */
-enum { FEW_ROWS = 8, FEW_BYTES = 128 * 1024 };
+enum { FEW_BYTES = 128 * 1024 };
 
 typedef struct few {
     const sli_cpu *cpu;
@@ -184,7 +185,7 @@ typedef struct b_pieces {
 
 static b_pieces b_pieces_of(sl_dtype dtype, int n, int k) {
     b_pieces at = {.step_n = even_piece(n, PIECE_LINES, SLI_PRODUCT_LINES),
-                   .step_k = even_piece(k, piece_k(dtype), PADDED)};
+                   .step_k = even_piece(k, sli_cpu_piece_k(dtype), PADDED)};
     at.count_n = divide_up(n, at.step_n);
     at.count_k = divide_up(k, at.step_k);
     at.bytes = piece_bytes(dtype, at.step_n, at.step_k);
@@ -215,7 +216,7 @@ bool sli_cpu_packs(const sli_call *call) {
 }
 
 bool sli_cpu_packs_b(const sli_call *call, int rows) {
-    return sli_cpu_packs(call) && (!sli_cpu_takes_few(call->problem.dtype) || rows > FEW_ROWS);
+    return sli_cpu_packs(call) && rows > sli_cpu_few_rows(call->problem.dtype);
 }
 
 typedef struct packing {
@@ -274,7 +275,7 @@ static void run_product(const sli_call *call, const sli_job *job, int part, char
     const sl_dtype dtype = call->problem.dtype;
     const sli_gemm *g = &job->part[part];
     const int step_m = even_piece(g->m, PIECE_LINES, SLI_PRODUCT_LINES);
-    const int step_k = even_piece(g->k, piece_k(dtype), PADDED);
+    const int step_k = even_piece(g->k, sli_cpu_piece_k(dtype), PADDED);
     for (int m = 0; m < g->m; m += step_m)
         for (int k = 0; k < g->k || k == 0; k += step_k) {
             piece p = {.ops = product_ops(call),
@@ -309,7 +310,7 @@ void sli_cpu_products(const sli_call *call, const sli_job *job) {
     for (int i = 0; i < job->parts; i++) {
         const sli_gemm *g = &job->part[i];
         if (g->m <= 0 || g->n <= 0) continue;
-        if (!sli_cpu_takes_few(call->problem.dtype) || g->m > FEW_ROWS || g->ak != 1) {
+        if (g->m > sli_cpu_few_rows(call->problem.dtype) || g->ak != 1) {
             run_product(call, job, i, space);
             continue;
         }

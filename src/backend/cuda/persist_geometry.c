@@ -43,13 +43,10 @@ static int gates_of(sli_op op) {
 }
 
 /* ------------------------------------------------------------------------------------------------------ on chip -- */
-static int streamed(const sli_persist_geometry *g) { /* tiles_k that do not stay on chip */
-    return g->tiles_k - g->in_registers - g->in_shared;
-}
-
 bool sli_persist_together(const sli_persist_geometry *g) {
     const bool type = g->math == SL_BF16 || g->math == SL_F16 || g->math == SL_TF32;
-    return g->couriers > 0 && type && g->warps_m % 4 == 0 && streamed(g) == 0 && (g->tiles_n == 2 || g->tiles_n == 4);
+    return g->couriers > 0 && type && g->warps_m % 4 == 0 && sli_persist_streamed(g) == 0 &&
+           (g->tiles_n == 2 || g->tiles_n == 4);
 }
 
 int sli_persist_taken(const sli_persist_geometry *g) {
@@ -96,7 +93,8 @@ static size_t state_bytes(const sli_persist_geometry *g) {
 /* Where weights stream, room is what they lack: sums take the place of v, which the next one fills anew, but for padding of k. */
 static bool sums_over_v(const sli_persist_geometry *g) {
     const bool anew = tiled_k(g) == sli_persist_k(g) && !sli_persist_words_tell(g);
-    const bool streams = g->gather == SLI_PERSIST_GRID && g->couriers == 0 && g->halves == 1 && streamed(g) > 0;
+    const bool streams =
+        g->gather == SLI_PERSIST_GRID && g->couriers == 0 && g->halves == 1 && sli_persist_streamed(g) > 0;
     return streams && anew && partial_bytes(g) > 0;
 }
 
@@ -157,7 +155,7 @@ int sli_persist_registers(const sli_persist_geometry *g) {
     const int sums = columns * g->tiles_m * g->tiles_n * (twice ? 2 : 1);
     if (together) return kept + sums + together_registers(g);
     const int rows = ffma ? 24 : (split ? 8 : 4) * g->tiles_n;
-    const int passing = 4 * g->tiles_m * (streamed(g) > 0 || g->in_shared > 0 ? 2 : 0);
+    const int passing = 4 * g->tiles_m * (sli_persist_streamed(g) > 0 || g->in_shared > 0 ? 2 : 0);
     const int of_cells = cell_registers(g) * cells * (g->couriers ? 1 : g->halves) + (twice ? 8 : 0);
     const int taken =
         sli_persist_words_tell(g) ? 4 * sli_persist_taken(g) + 8 : 0; /* of v, while nothing is multiplied */
@@ -349,14 +347,14 @@ double sli_persist_near(double bytes, double l2) {
 
 /* Weights that stream in a product of all blocks; groups read the same ones. */
 static double stream_bytes(const sli_persist_geometry *g) {
-    return (double)sli_persist_packed_bytes(g) / g->tiles_k * streamed(g) * g->directions;
+    return (double)sli_persist_packed_bytes(g) / g->tiles_k * sli_persist_streamed(g) * g->directions;
 }
 
 /* Weights that come through the ring in a product: a pair of tiles later than it was asked for; what is left of L2 for them. */
 static double stream_us(const sli_persist_geometry *g, const sli_caps *caps) {
     const double slab = (double)sli_persist_warps(g) * g->tiles_m * TILE_BYTES, asked = 2 * slab * g->ring;
-    if (streamed(g) <= 0) return 0;
-    const double bytes = fmax(0, slab * streamed(g) - asked);
+    if (sli_persist_streamed(g) <= 0) return 0;
+    const double bytes = fmax(0, slab * sli_persist_streamed(g) - asked);
     const double all = stream_bytes(g), near = sli_persist_near(all, (double)caps->l2_bytes);
     const double brought = bytes / fmin(rates.stream_rate[g->math == SL_F32], asked / rates.stream_latency);
     const double far = (all - near) * g->groups / rates.stream_memory; /* gone before another group reads it */
@@ -444,14 +442,14 @@ static double turns_us(const sli_persist_geometry *g, const sli_caps *caps, doub
     const double reduced = g->reduce > 1 ? rates.cluster + rates.cluster_block * g->reduce + sums : 0;
     const double first = g->apart > 0 ? product + cells : item;
     const double alone = rates.turn_exchange[g->backward] + bring_us(g) + reduced + first;
-    return fmax(alone, g->halves * item) * (streamed(g) > 0 && g->halves > 1 ? rates.turn_streams : 1);
+    return fmax(alone, g->halves * item) * (sli_persist_streamed(g) > 0 && g->halves > 1 ? rates.turn_streams : 1);
 }
 
 double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
     const double product = product_us(g, caps), cells = cells_us(g, problem->train), computed = product + cells;
     const double exchange = exchange_us(g, problem->batch, caps);
     const double us = g->halves == 1 ? exchange + computed : 2 * (computed + rates.turn * exchange);
-    const double backward = !g->backward ? 1 : streamed(g) > 0 ? rates.stream_backward : rates.backward;
+    const double backward = !g->backward ? 1 : sli_persist_streamed(g) > 0 ? rates.stream_backward : rates.backward;
     const double all = g->couriers > 0 ? turns_us(g, caps, product, cells) : us * backward;
     return 1e-6 * fmax(all * waves(g, caps), flow_us(g, problem));
 }
@@ -493,10 +491,10 @@ static bool place_stream(const search *s, sli_persist_geometry *g) {
     while (g->ring > 0 && !fits_shared(s, g)) g->ring--;
     if (g->ring == 0) return false;
     g->in_registers = left / pair * 2 < g->tiles_k ? left / pair * 2 : (g->tiles_k - 1) / 2 * 2;
-    const int rest = streamed(g);
+    const int rest = sli_persist_streamed(g);
     const size_t slabs = (s->shared - sli_persist_shared_of(g).total) / slab;
     g->in_shared = (slabs < (size_t)rest ? (int)slabs : rest - 1) / 2 * 2;
-    g->ring = least(g->ring, up(streamed(g), 2));
+    g->ring = least(g->ring, up(sli_persist_streamed(g), 2));
     return true;
 }
 
@@ -552,7 +550,7 @@ static void try_warps(search *s, sli_persist_geometry g, int all_m, int all_k) {
             if (g.couriers > 0) add_slots(s, &g);
             if (g.apart > 0 && !sli_persist_together(&g)) break;
             keep_faster(s, &g);
-            if (streamed(&g) == 0) break; /* they have all slots that there is room for */
+            if (sli_persist_streamed(&g) == 0) break; /* they have all slots that there is room for */
         }
     }
 }
@@ -730,73 +728,4 @@ bool sli_persist_choose(const sli_problem *problem, const sli_caps *caps, sli_pe
     if (!find(&s, backward)) return refuse_size(&s, backward, why);
     *geometry = s.best[place];
     return true;
-}
-
-/* --------------------------------------------------------------------------------------------------- describing -- */
-void sli_persist_describe(const sli_persist_geometry *g, char *text, size_t capacity) {
-    char blocks[96], rows[64];
-    if (g->gather != SLI_PERSIST_GRID)
-        snprintf(blocks, sizeof blocks, "cluster of %d", sli_persist_cluster(g));
-    else if (g->reduce > 1)
-        snprintf(blocks, sizeof blocks, "grid of %d blocks in clusters of %d", sli_persist_group(g), g->reduce);
-    else
-        snprintf(blocks, sizeof blocks, "grid of %d blocks", sli_persist_group(g));
-    if (g->halves > 1)
-        snprintf(rows, sizeof rows, "%d x %d rows in turns", g->halves, sli_persist_rows(g));
-    else
-        snprintf(rows, sizeof rows, "%d row%s", sli_persist_rows(g), sli_persist_rows(g) == 1 ? "" : "s");
-    snprintf(text, capacity, "%s, %d units a block, %d slice%s of %s%s, weights %s%s%s", blocks, g->units, g->groups,
-             g->groups == 1 ? "" : "s", rows, g->apart > 0 ? ", cells apart" : "",
-             g->in_registers > 0 ? "in registers" : "",
-             g->in_shared == 0     ? ""
-             : g->in_registers > 0 ? " and shared memory"
-                                   : "in shared memory",
-             streamed(g) == 0                          ? ""
-             : g->in_registers > 0 || g->in_shared > 0 ? ", the rest streams"
-                                                       : "stream");
-}
-
-/* Units x P x Q, rows of a CTA in tiles x turns, warps m x k, tiles of weights in registers + shared memory; of turns by couriers
- * chunks x slots x share, + warps of the cells apart; f: few rows. A ring has the room that these leave. */
-void sli_persist_name(const sli_persist_geometry *g, char *name, size_t capacity) {
-    char turns[40] = "";
-    if (g->couriers > 0) snprintf(turns, sizeof turns, ",c%dx%dx%d", g->chunks, g->slots, g->share);
-    if (g->apart > 0) snprintf(turns + strlen(turns), sizeof turns - strlen(turns), "+%d", g->apart);
-    if (g->few > 0) snprintf(turns, sizeof turns, ",f%d", g->few);
-    snprintf(name, capacity, "u%dx%dx%d,b%dx%d,w%dx%d,r%d+%d%s", g->units, g->reduce, g->spread, g->tiles_n, g->halves,
-             g->warps_m, g->warps_k, g->in_registers, g->in_shared, turns);
-}
-
-/* Numbers of a type as kernels/persist_sizes.cuh has them. */
-static int math_of(sl_dtype dtype) {
-    static const sl_dtype order[] = {SL_F32, SL_TF32, SL_BF16, SL_F16, SL_F32X3};
-    int math = 0;
-    while (order[math] != dtype) math++;
-    return math;
-}
-
-void sli_persist_defines(const sli_persist_geometry *g, int form, int options, int act, int gate_act, char *text,
-                         size_t capacity) {
-    const struct {
-        const char *name;
-        int value;
-    } of[] = {{"GATES", g->gates},           {"MATH", math_of(g->math)},
-              {"GATHER", (int)g->gather},    {"BACKWARD", g->backward},
-              {"UNITS", g->units},           {"REDUCE", g->reduce},
-              {"SPREAD", g->spread},         {"TILES_N", g->tiles_n},
-              {"HALVES", g->halves},         {"FEW", g->few},
-              {"COURIERS", g->couriers},     {"APART", g->apart},
-              {"SHARE", g->share},           {"CHUNKS", g->chunks},
-              {"SLOTS", g->slots},           {"WARPS_M", g->warps_m},
-              {"WARPS_K", g->warps_k},       {"TILES_M", g->tiles_m},
-              {"TILES_K", g->tiles_k},       {"IN_REGISTERS", g->in_registers},
-              {"IN_SHARED", g->in_shared},   {"RING", g->ring},
-              {"DIRECTIONS", g->directions}, {"FORM", form},
-              {"OPTIONS", options},          {"ACT", act},
-              {"GATE_ACT", gate_act}};
-    size_t length = 0;
-    text[0] = '\0';
-    for (size_t i = 0; i < sizeof of / sizeof *of && length < capacity; i++)
-        length +=
-            (size_t)snprintf(text + length, capacity - length, "#define PERSIST_%s %d\n", of[i].name, of[i].value);
 }

@@ -74,6 +74,9 @@ static inline int sli_persist_m(const sli_persist_geometry *g) {
 static inline int sli_persist_k(const sli_persist_geometry *g) {
     return g->spread * g->units * sli_persist_vk(g);
 }
+static inline int sli_persist_streamed(const sli_persist_geometry *g) { /* tiles of k that do not stay on chip */
+    return g->tiles_k - g->in_registers - g->in_shared;
+}
 static inline int sli_persist_warps(const sli_persist_geometry *g) {
     return g->warps_m * g->warps_k;
 }

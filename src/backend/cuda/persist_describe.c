@@ -1,0 +1,73 @@
+/* How a geometry is written: for plans, for names of instances, for the compiler of one. Compiled into libsluice and into the plug-in. */
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/cuda/persist_geometry.h"
+
+void sli_persist_describe(const sli_persist_geometry *g, char *text, size_t capacity) {
+    char blocks[96], rows[64];
+    if (g->gather != SLI_PERSIST_GRID)
+        snprintf(blocks, sizeof blocks, "cluster of %d", sli_persist_cluster(g));
+    else if (g->reduce > 1)
+        snprintf(blocks, sizeof blocks, "grid of %d blocks in clusters of %d", sli_persist_group(g), g->reduce);
+    else
+        snprintf(blocks, sizeof blocks, "grid of %d blocks", sli_persist_group(g));
+    if (g->halves > 1)
+        snprintf(rows, sizeof rows, "%d x %d rows in turns", g->halves, sli_persist_rows(g));
+    else
+        snprintf(rows, sizeof rows, "%d row%s", sli_persist_rows(g), sli_persist_rows(g) == 1 ? "" : "s");
+    snprintf(text, capacity, "%s, %d units a block, %d slice%s of %s%s, weights %s%s%s", blocks, g->units, g->groups,
+             g->groups == 1 ? "" : "s", rows, g->apart > 0 ? ", cells apart" : "",
+             g->in_registers > 0 ? "in registers" : "",
+             g->in_shared == 0     ? ""
+             : g->in_registers > 0 ? " and shared memory"
+                                   : "in shared memory",
+             sli_persist_streamed(g) == 0              ? ""
+             : g->in_registers > 0 || g->in_shared > 0 ? ", the rest streams"
+                                                       : "stream");
+}
+
+/* Units x P x Q, rows of a CTA in tiles x turns, warps m x k, tiles of weights in registers + shared memory; of turns by couriers
+ * chunks x slots x share, + warps of the cells apart; f: few rows. A ring has the room that these leave. */
+void sli_persist_name(const sli_persist_geometry *g, char *name, size_t capacity) {
+    char turns[40] = "";
+    if (g->couriers > 0) snprintf(turns, sizeof turns, ",c%dx%dx%d", g->chunks, g->slots, g->share);
+    if (g->apart > 0) snprintf(turns + strlen(turns), sizeof turns - strlen(turns), "+%d", g->apart);
+    if (g->few > 0) snprintf(turns, sizeof turns, ",f%d", g->few);
+    snprintf(name, capacity, "u%dx%dx%d,b%dx%d,w%dx%d,r%d+%d%s", g->units, g->reduce, g->spread, g->tiles_n, g->halves,
+             g->warps_m, g->warps_k, g->in_registers, g->in_shared, turns);
+}
+
+/* Numbers of a type as kernels/persist_sizes.cuh has them. */
+static int math_of(sl_dtype dtype) {
+    static const sl_dtype order[] = {SL_F32, SL_TF32, SL_BF16, SL_F16, SL_F32X3};
+    int math = 0;
+    while (order[math] != dtype) math++;
+    return math;
+}
+
+void sli_persist_defines(const sli_persist_geometry *g, int form, int options, int act, int gate_act, char *text,
+                         size_t capacity) {
+    const struct {
+        const char *name;
+        int value;
+    } of[] = {{"GATES", g->gates},           {"MATH", math_of(g->math)},
+              {"GATHER", (int)g->gather},    {"BACKWARD", g->backward},
+              {"UNITS", g->units},           {"REDUCE", g->reduce},
+              {"SPREAD", g->spread},         {"TILES_N", g->tiles_n},
+              {"HALVES", g->halves},         {"FEW", g->few},
+              {"COURIERS", g->couriers},     {"APART", g->apart},
+              {"SHARE", g->share},           {"CHUNKS", g->chunks},
+              {"SLOTS", g->slots},           {"WARPS_M", g->warps_m},
+              {"WARPS_K", g->warps_k},       {"TILES_M", g->tiles_m},
+              {"TILES_K", g->tiles_k},       {"IN_REGISTERS", g->in_registers},
+              {"IN_SHARED", g->in_shared},   {"RING", g->ring},
+              {"DIRECTIONS", g->directions}, {"FORM", form},
+              {"OPTIONS", options},          {"ACT", act},
+              {"GATE_ACT", gate_act}};
+    size_t length = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof of / sizeof *of && length < capacity; i++)
+        length +=
+            (size_t)snprintf(text + length, capacity - length, "#define PERSIST_%s %d\n", of[i].name, of[i].value);
+}
