@@ -6,7 +6,7 @@
 #include "backend/cpu/one_hot.h"
 
 enum {
-    PIECE_BYTES = 512 * 1024, /* of all units and a thread's rows: half of an L2 or less */
+    PIECE_BYTES = 256 * 1024, /* of all units and a thread's rows: in L2 beside W and R */
     WEIGHT_BYTES = 1 << 20,   /* larger W does not stay in L2 from piece to piece: */
     INPUTS_A_ROW = 4,         /* then there are as many rows as make its bytes a few times theirs */
     LEAST_ROWS = 64,

@@ -2,9 +2,8 @@
 #include "backend/cpu/fused.h"
 
 enum {
-    TILE_FLOATS = 4096, /* 64 rows of one panel of AVX-512 */
-    NEAR = 2048,        /* floats of a tile that leave room in L1 for weights and operands */
-    LINE = 64           /* bytes */
+    NEAR = 2048, /* floats of a tile that leave room in L1 for weights and operands */
+    LINE = 64    /* bytes */
 };
 
 /* The lines of so many bytes, into L2. */
@@ -40,15 +39,17 @@ typedef struct groups {
     const sli_fused_panels *panels;
     int first, full; /* full: panels of the share without the tail */
     int size, count; /* panels of a group; groups, that of the tail included */
+    int used;        /* panels whose sums are used at a time */
 } groups;
 
 static groups groups_of(const sli_fused_work *w, const sli_fused_panels *panels, const sli_fused_share *share,
                         int rows) {
-    const int lanes = w->panels->lanes, near = NEAR / (rows * panels->vectors * lanes);
+    const int floats = rows * panels->vectors * w->panels->lanes, few = NEAR / floats, many = w->panels->near / floats;
     const int tail = sli_fused_has_tail(share, panels);
     groups g = {.panels = panels, .first = share->panel0};
     g.full = share->panel1 - tail - share->panel0;
-    g.size = near < 1 ? 1 : near < w->panels->panels ? near : w->panels->panels;
+    g.used = few < 1 ? 1 : few < w->panels->panels ? few : w->panels->panels;
+    g.size = many > g.used ? many : g.used;
     g.count = (g.full + g.size - 1) / g.size + tail;
     return g;
 }
@@ -66,19 +67,43 @@ static const float *projected_of(const sli_fused_share *share, const sli_fused_r
     return rows->projected + (panel - share->panel0) * share->projected_panel + (ptrdiff_t)rows->first * columns;
 }
 
+/* The sums of a group, [panels][rows][columns], some panels at a time. */
+typedef struct sums {
+    group of;
+    int used;
+    float *tile;
+} sums;
+
+static void use_sums(const sli_fused_work *w, const sli_fused_panels *panels, const sli_fused_share *share,
+                     const sli_fused_rows *rows, const sli_cell_step *step, const sums *s, sli_fused_tile_fn use) {
+    const int columns = s->of.vectors * w->panels->lanes, all = s->of.panel * panels->units + s->of.units;
+    for (int i = 0; i < s->of.count; i += s->used) {
+        const int panel = s->of.panel + i, end = (panel + s->used) * panels->units, last = end < all ? end : all;
+        const sli_cell_share cells = {.row = rows->row,
+                                      .at = rows->at,
+                                      .rows = rows->count,
+                                      .first = panel * panels->units,
+                                      .last = last < panels->all ? last : panels->all,
+                                      .tile = s->tile + (ptrdiff_t)i * rows->count * columns,
+                                      .in = projected_of(share, rows, panel, columns),
+                                      .in_panel = share->projected_panel,
+                                      .vectors = s->of.vectors};
+        use(w, step, &cells);
+    }
+}
+
 /* Every other time from the last group to the first: what is left in L2 of the last weights (in L3, of more than that holds) is
  * used again. */
 void sli_fused_products(const sli_fused_work *w, const sli_fused_panels *panels, const char *weights,
                         sli_fused_share *share, const void *const *a, const sli_fused_rows *rows,
                         const sli_cell_step *step, sli_fused_tile_fn use) {
-    float tile[TILE_FLOATS] __attribute__((aligned(64)));
+    float tile[SLI_PANEL_TILE] __attribute__((aligned(64)));
     const groups all = groups_of(w, panels, share, rows->count);
     const bool back = share->sweeps++ & 1;
     for (int i = 0; i < all.count; i++) {
         const int after = i + 1 < all.count ? i + 1 : i;
         const group at = group_of(&all, back ? all.count - 1 - i : i);
         const group next = group_of(&all, back ? all.count - 1 - after : after);
-        const int first = at.panel * panels->units, end = first + at.units;
         const sli_panel_product product = {.rows = rows->count,
                                            .panels = at.count,
                                            .vectors = at.vectors,
@@ -87,17 +112,11 @@ void sli_fused_products(const sli_fused_work *w, const sli_fused_panels *panels,
                                            .w = weights + (size_t)at.panel * panels->bytes,
                                            .next = weights + (size_t)next.panel * panels->bytes,
                                            .tile = tile};
-        const sli_cell_share cells = {.row = rows->row,
-                                      .at = rows->at,
-                                      .rows = rows->count,
-                                      .first = first,
-                                      .last = end < panels->all ? end : panels->all,
-                                      .tile = tile,
-                                      .in = projected_of(share, rows, at.panel, at.vectors * w->panels->lanes),
-                                      .in_panel = share->projected_panel,
-                                      .vectors = at.vectors};
-        if (w->keep && rows->projected && !step->stream) fetch(w, step, rows, first, cells.last);
+        if (w->keep && rows->projected) {
+            const int first = at.panel * panels->units, end = first + at.units;
+            fetch(w, step, rows, first, end < panels->all ? end : panels->all);
+        }
         w->panels->product(&product);
-        use(w, step, &cells);
+        use_sums(w, panels, share, rows, step, &(sums){at, all.used, tile}, use);
     }
 }

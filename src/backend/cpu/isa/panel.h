@@ -28,6 +28,8 @@ typedef struct sli_panel_source {
 
 /* Terms of a sum of 8-bit products that 32 bits hold: 127 * 127 * SLI_PANEL_I8_MOST < 2^31. */
 enum { SLI_PANEL_I8_MOST = 131072 };
+/* Most floats of a result that the caller uses panel by panel. */
+enum { SLI_PANEL_TILE = 16384 };
 
 typedef struct sli_panel_product {
     int rows, panels, vectors, k;
@@ -44,6 +46,9 @@ typedef struct sli_panel_ops {
     bool halves;      /* an operand is k numbers of bf16, and zeros up to a multiple of 32 */
     double speed;     /* of many rows, beside floats on the same processor; 0: the same */
     int panels;       /* most panels worth one call with few rows: enough sums to hide the latency of multiply-adds */
+    /* Floats of a call's result, of as many panels as that takes: a call brings its operands into L1, out of which what is done with
+     * the sums of each panel would push them. 0: panels are best multiplied and used one by one. */
+    int near;
     /* Bytes of one packed panel (a multiple of 64), and of one operand row of k numbers (a multiple of 64). */
     size_t (*panel_bytes)(int k, int vectors);
     size_t (*operand_bytes)(int k);

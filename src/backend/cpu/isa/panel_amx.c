@@ -168,9 +168,9 @@ AMX_FN AMX_INLINE void product_of(const sli_panel_product *p, const int parts) {
     AMX_FN static void product_##name(const sli_panel_product *p) {                \
         product_of(p, parts);                                                      \
     }
-#define FUNCTIONS(suffix)                                                                                      \
-    .lanes = AMX_LANES, .panels = 1, .begin = begin, .end = end, .pack = pack_##suffix,                        \
-    .panel_bytes = panel_bytes_##suffix, .operand_bytes = operand_bytes_##suffix, .convert = convert_##suffix, \
+#define FUNCTIONS(suffix)                                                                                       \
+    .lanes = AMX_LANES, .panels = 1, .near = SLI_PANEL_TILE, .begin = begin, .end = end, .pack = pack_##suffix, \
+    .panel_bytes = panel_bytes_##suffix, .operand_bytes = operand_bytes_##suffix, .convert = convert_##suffix,  \
     .product = product_##suffix
 
 OF_PARTS(half, AMX_HALF)
