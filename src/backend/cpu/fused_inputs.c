@@ -6,7 +6,8 @@
 #include "backend/cpu/one_hot.h"
 
 enum {
-    PIECE_BYTES = 256 * 1024, /* of all units and a thread's rows: in L2 beside W and R */
+    PIECE_BYTES = 512 * 1024, /* of all units and a thread's rows: half of an L2 or less, */
+    LEAST_BYTES = 256 * 1024, /* and of W, if that is less */
     WEIGHT_BYTES = 1 << 20,   /* larger W does not stay in L2 from piece to piece: */
     INPUTS_A_ROW = 4,         /* then there are as many rows as make its bytes a few times theirs */
     LEAST_ROWS = 64,
@@ -15,12 +16,13 @@ enum {
 
 int sli_fused_input_rows(const sli_problem *p, const sli_panel_ops *ops) {
     const size_t columns = (size_t)sli_op_gates(p->op) * (size_t)p->units;
-    int rows = (int)(PIECE_BYTES / (columns * sizeof(float)));
     size_t weights = 0;
     for (int stage = 0; stage < sli_fused_stages(p); stage++) {
         const sli_fused_panels panels = sli_fused_input_panels(p, ops, stage);
         weights += (size_t)panels.count * panels.bytes;
     }
+    const size_t half = weights / 2, most = half < PIECE_BYTES ? half : PIECE_BYTES;
+    int rows = (int)((most < LEAST_BYTES ? LEAST_BYTES : most) / (columns * sizeof(float)));
     if (weights > WEIGHT_BYTES && rows < p->inputs / INPUTS_A_ROW) rows = p->inputs / INPUTS_A_ROW;
     return rows < LEAST_ROWS ? LEAST_ROWS : rows > MOST_ROWS ? MOST_ROWS : rows;
 }
