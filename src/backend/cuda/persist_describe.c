@@ -8,6 +8,8 @@ void sli_persist_describe(const sli_persist_geometry *g, char *text, size_t capa
     char blocks[96], rows[64];
     if (g->gather != SLI_PERSIST_GRID)
         snprintf(blocks, sizeof blocks, "cluster of %d", sli_persist_cluster(g));
+    else if (g->meets)
+        snprintf(blocks, sizeof blocks, "grid of %d blocks, %d to a sum", sli_persist_group(g), g->reduce);
     else if (g->reduce > 1)
         snprintf(blocks, sizeof blocks, "grid of %d blocks in clusters of %d", sli_persist_group(g), g->reduce);
     else
@@ -28,11 +30,12 @@ void sli_persist_describe(const sli_persist_geometry *g, char *text, size_t capa
 }
 
 /* Units x P x Q, rows of a CTA in tiles x turns, warps m x k, tiles of weights in registers + shared memory; of turns by couriers
- * chunks x slots x share, + warps of the cells apart; f: few rows. A ring has the room that these leave. */
+ * chunks x slots x share, + warps of the cells apart, m: sums meet in memory; f: few rows. A ring has the room that these leave. */
 void sli_persist_name(const sli_persist_geometry *g, char *name, size_t capacity) {
     char turns[40] = "";
     if (g->couriers > 0) snprintf(turns, sizeof turns, ",c%dx%dx%d", g->chunks, g->slots, g->share);
     if (g->apart > 0) snprintf(turns + strlen(turns), sizeof turns - strlen(turns), "+%d", g->apart);
+    if (g->meets) snprintf(turns + strlen(turns), sizeof turns - strlen(turns), "m");
     if (g->few > 0) snprintf(turns, sizeof turns, ",f%d", g->few);
     snprintf(name, capacity, "u%dx%dx%d,b%dx%d,w%dx%d,r%d+%d%s", g->units, g->reduce, g->spread, g->tiles_n, g->halves,
              g->warps_m, g->warps_k, g->in_registers, g->in_shared, turns);
@@ -56,6 +59,7 @@ void sli_persist_defines(const sli_persist_geometry *g, int form, int options, i
               {"UNITS", g->units},           {"REDUCE", g->reduce},
               {"SPREAD", g->spread},         {"TILES_N", g->tiles_n},
               {"HALVES", g->halves},         {"FEW", g->few},
+              {"MEETS", g->meets},
               {"COURIERS", g->couriers},     {"APART", g->apart},
               {"SHARE", g->share},           {"CHUNKS", g->chunks},
               {"SLOTS", g->slots},           {"WARPS_M", g->warps_m},

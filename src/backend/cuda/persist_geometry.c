@@ -78,15 +78,14 @@ static size_t partial_bytes(const sli_persist_geometry *g) {
     return sizeof(float) * (size_t)g->warps_k * (size_t)sli_persist_places(g) * (size_t)tiled_m(g);
 }
 
-/* What comes from the cluster in one step. */
-static size_t arriving_bytes(const sli_persist_geometry *g) {
+size_t sli_persist_arriving_bytes(const sli_persist_geometry *g) {
     if (g->reduce == 1) return 0;
     return sizeof(float) * (size_t)g->reduce * (size_t)sli_persist_places(g) * (size_t)(g->units * sli_persist_ym(g));
 }
 
 /* Of the cells of one slice, between its turns. */
 static size_t state_bytes(const sli_persist_geometry *g) {
-    const int states = g->gates == 4 ? (g->backward ? 3 : 2) : 1;
+    const int states = g->gates == 4 ? 2 : 1;
     return sizeof(float) * (size_t)states * (size_t)sli_persist_cells(g) * 32 * (size_t)sli_persist_cell_warps(g);
 }
 
@@ -111,10 +110,10 @@ sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
                            : halves * (size_t)at.v_buffers * rows * at.v_row;
     at.v = take(&end, over && partial > v ? partial : v);
     at.partial = over ? at.v : take(&end, (turns ? 1 : halves) * partial);
-    at.arriving = take(&end, (turns ? PERSIST_ARRIVING : 2 * halves) * arriving_bytes(g));
+    at.arriving = take(&end, (g->meets ? PERSIST_MEETING : turns ? PERSIST_ARRIVING : 2 * halves) * sli_persist_arriving_bytes(g));
     at.weights = take(&end, warps * (size_t)g->in_shared * slab);
     at.ring = take(&end, 2 * (size_t)g->ring * warps * slab);
-    const size_t of_turns = 2 * (size_t)g->slots + halves + PERSIST_ARRIVING + PERSIST_APART_BARRIERS;
+    const size_t of_turns = 2 * ((size_t)g->slots + halves) + PERSIST_ARRIVING + PERSIST_APART_BARRIERS;
     at.barriers = take(&end, ((turns ? of_turns : 8) + warps * (size_t)g->ring) * sizeof(uint64_t));
     at.state = take(&end, turns ? halves * state_bytes(g) : 0);
     at.ranges = take(&end, turns ? halves * 2 * sizeof(int32_t) : 0);
@@ -233,6 +232,7 @@ static const struct {
      * of a warp (forward, backward, forward in training more), times squared, a sum that is added. */
     double turn_exchange[2], turn_chunk, turn_rate, turn_l2_rate, turn_beside;
     double turn_reduce_rate, turn_reduce, turn_reduced, turn_product;
+    double meet, meet_item, meet_rate; /* sums that meet in memory: on their way; what they hold up an item, and their bytes a us */
     double turn_cells, turn_cell[2], turn_cell_trains, turn_cell_more, turn_addend;
     double turn_flops_16, turn_flops_tf32;
     double turn_fill, turn_fill_rate, turn_streams; /* of streams: a slot, and its bytes; times, of slices in turns */
@@ -282,6 +282,9 @@ static const struct {
            .turn_reduce = 0.096,
            .turn_reduced = 1.164,
            .turn_product = 0.675,
+           .meet = 3,
+           .meet_item = 0.5,
+           .meet_rate = 23e3,
            .turn_cells = 0.304,
            .turn_cell = {0.09, 0.283},
            .turn_cell_trains = 0.098,
@@ -330,7 +333,7 @@ static double gather_us(const sli_persist_geometry *g, int batch, const sli_caps
 /* Sums on their way to their owners: every CTA sends to every other. */
 static double reduce_us(const sli_persist_geometry *g) {
     if (g->reduce <= 1) return 0;
-    return rates.cluster + rates.cluster_block * g->reduce + (double)arriving_bytes(g) / rates.reduce_rate;
+    return rates.cluster + rates.cluster_block * g->reduce + (double)sli_persist_arriving_bytes(g) / rates.reduce_rate;
 }
 
 /* What a half waits for others. */
@@ -371,7 +374,7 @@ static double flops_a_cycle(sl_dtype math, bool turns) {
 /* Four warps at a time; their sums meet in shared memory. */
 static double together_us(const sli_persist_geometry *g) {
     const double cycles = rates.together * g->tiles_k + rates.together_shared * g->in_shared;
-    const double sums = 2 * (double)partial_bytes(g) + (double)arriving_bytes(g);
+    const double sums = 2 * (double)partial_bytes(g) + (double)sli_persist_arriving_bytes(g);
     return ((double)sli_persist_warps(g) / 4 * g->tiles_m * cycles + sums / rates.shared_rate) / rates.clock;
 }
 
@@ -387,7 +390,7 @@ static double product_us(const sli_persist_geometry *g, const sli_caps *caps) {
     const double weights = warps * (g->tiles_k - g->in_registers) * g->tiles_m * TILE_BYTES;
     const double both = ffma ? 1 : g->couriers > 0 ? rates.turn_product : rates.product;
     const double work = (multiplied + (read + weights) / rates.shared_rate) * both;
-    const double sums = (2 * (double)partial_bytes(g) + (double)arriving_bytes(g)) / rates.shared_rate;
+    const double sums = (2 * (double)partial_bytes(g) + (double)sli_persist_arriving_bytes(g)) / rates.shared_rate;
     const double own = (fmax(work, rates.chain * g->tiles_k) + sums) / rates.clock, stream = stream_us(g, caps);
     return fmax(own, stream) + rates.stream_beside[ffma] * fmin(own, stream);
 }
@@ -434,12 +437,14 @@ static double item_us(const sli_persist_geometry *g, const sli_caps *caps, doubl
     const double us =
         fmax(computed + rates.turn_beside * bring, bring) + rates.turn_chunk * g->chunks + behind_us(g, caps, computed);
     const bool lag = g->reduce > 1 && g->halves > 1 && g->apart == 0;
-    return us * (lag ? rates.turn_reduced : 1) + (g->reduce > 1 ? rates.turn_reduce : 0);
+    const double sums = !g->meets ? rates.turn_reduce : rates.meet_item + (double)sli_persist_arriving_bytes(g) / rates.meet_rate;
+    return us * (lag ? rates.turn_reduced : 1) + (g->reduce > 1 ? sums : 0);
 }
 
 static double turns_us(const sli_persist_geometry *g, const sli_caps *caps, double product, double cells) {
-    const double item = item_us(g, caps, product, cells), sums = (double)arriving_bytes(g) / rates.turn_reduce_rate;
-    const double reduced = g->reduce > 1 ? rates.cluster + rates.cluster_block * g->reduce + sums : 0;
+    const double item = item_us(g, caps, product, cells), sums = (double)sli_persist_arriving_bytes(g) / rates.turn_reduce_rate;
+    const double on_way = g->meets ? rates.meet : rates.cluster + rates.cluster_block * g->reduce;
+    const double reduced = g->reduce > 1 ? on_way + sums : 0;
     const double first = g->apart > 0 ? product + cells : item;
     const double alone = rates.turn_exchange[g->backward] + bring_us(g) + reduced + first;
     return fmax(alone, g->halves * item) * (sli_persist_streamed(g) > 0 && g->halves > 1 ? rates.turn_streams : 1);
@@ -613,9 +618,12 @@ static void try_turns(search *s, sli_persist_geometry g) {
             g.halves = up(slices, groups);
             g.groups = up(slices, g.halves);
             if (g.groups != groups || g.halves > SLI_PERSIST_MOST_TURNS) continue;
-            for (g.share = 1; g.share <= MOST_SHARE; g.share *= 2)
-                if (g.spread % g.share == 0 && g.share * g.reduce <= widest_cluster(s->caps) && waves(&g, s->caps) == 1)
-                    try_tiles(s, g);
+            for (g.share = 1; g.share <= MOST_SHARE; g.share *= 2) {
+                g.meets = false;
+                const bool in_clusters = g.share * g.reduce <= widest_cluster(s->caps) && waves(&g, s->caps) == 1;
+                g.meets = !in_clusters && g.reduce > 1;
+                if (g.spread % g.share == 0 && g.share <= widest_cluster(s->caps) && waves(&g, s->caps) == 1) try_tiles(s, g);
+            }
         }
     }
 }
@@ -643,7 +651,7 @@ static void try_grids(search *s, sli_persist_geometry g) {
     const int multiple = sli_persist_unit_multiple(g.math, g.gather, g.backward), units = s->problem->units;
     const int most = g.backward ? MOST_CLUSTER : 4, all = multiprocessors_of(s->caps);
     for (g.reduce = 1; g.reduce <= most && g.reduce <= widest_cluster(s->caps); g.reduce *= 2) {
-        const int at_once = resident(g.reduce, all);
+        const int at_once = all / g.reduce; /* clusters of four and more are fewer: then sums meet in memory */
         int before = 0;
         if (at_once < 1 || (g.reduce > 1 && units <= multiple * (g.reduce - 1))) continue;
         for (int spread = at_once / g.directions; spread >= 1; spread--) {

@@ -42,6 +42,7 @@ typedef struct sli_persist_geometry {
      * into a ring of `slots`, and `share` CTAs of a cluster that gather the same v bring a part each (else 1, 1, 0). `apart`: 0, or
      * warps of their own that compute the cells, beside the next product. */
     int couriers, apart, share, chunks, slots;
+    bool meets; /* in turns, reduce > 1: sums go to their owners through memory, so no cluster binds who adds them up */
     int warps_m, warps_k; /* warps of a CTA that multiply, and compute cells unless `apart` */
     int tiles_m, tiles_k; /* of a warp */
     /* Of tiles_k: the first ones, the next ones; any rest streams from global memory. Each is even, or all that is left. */
@@ -94,7 +95,8 @@ static inline int sli_persist_places(const sli_persist_geometry *g) { /* room fo
 }
 /* CTAs of a cluster, of a group, of a launch. */
 static inline int sli_persist_cluster(const sli_persist_geometry *g) {
-    return g->gather == SLI_PERSIST_CLUSTER ? g->spread : g->reduce * g->share;
+    if (g->gather == SLI_PERSIST_CLUSTER) return g->spread;
+    return g->meets ? g->share : g->reduce * g->share;
 }
 static inline int sli_persist_group(const sli_persist_geometry *g) {
     return g->reduce * g->spread;
@@ -129,7 +131,7 @@ typedef struct sli_persist_shared {
     int v_buffers;  /* gather over the grid 1, else 2: the next one comes while one is read */
     size_t partial; /* float [halves][warps_k][tiles_n][M tiled][8]: sums of this CTA's warps; couriers: no [halves] */
     size_t
-        arriving; /* float [halves][2][reduce][tiles_n][units ym][8]: sums from the cluster, reduce > 1; couriers: no [2] */
+        arriving; /* float [halves][2][reduce][tiles_n][units ym][8]: sums from others, reduce > 1; couriers: [buffers][reduce]... */
     size_t weights;  /* [warps][in_shared][tiles_m][512] */
     size_t ring;     /* [warps][ring][2][tiles_m][512]: weights that stream */
     size_t barriers; /* uint64 [...] */
@@ -142,6 +144,8 @@ sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g);
 /* Bytes of M of one group, one direction, in the order that the kernel reads:
  * [CTA q reduce + p][warp wk warps_m + wm][tiles_k][tiles_m][lane][16]. */
 size_t sli_persist_packed_bytes(const sli_persist_geometry *g);
+/* Sums that come to an owner in a product. */
+size_t sli_persist_arriving_bytes(const sli_persist_geometry *g);
 /* Four warps multiply together by wgmma, which reads v in shared memory itself; else each for itself by mma, or FFMA. */
 bool sli_persist_together(const sli_persist_geometry *g);
 /* v over the grid tells by itself that it has come, no counter does (kernels/persist_exchange.cuh); so many pieces a lane. */

@@ -12,7 +12,7 @@ namespace {
 template <int GATES, int MATH, bool BACKWARD, int GATHER, int UNITS, int REDUCE, int SPREAD, int TILES_N, int HALVES,
           int WARPS_M, int WARPS_K, int TILES_M, int TILES_K, int IN_REGISTERS, int IN_SHARED, int OPTIONS = -1,
           int ACT = -1, int GATE_ACT = -1, int COURIERS = 0, int SHARE = 1, int CHUNKS = 1, int SLOTS = 0,
-          int APART = 0, int RING = -1, int FEW = 0>
+          int APART = 0, int RING = -1, int FEW = 0, bool MEETS = false>
 struct configuration {
     static constexpr int gates = GATES, math = MATH, gather = GATHER, units = UNITS, reduce = REDUCE, spread = SPREAD;
     static constexpr bool backward = BACKWARD;
@@ -23,6 +23,7 @@ struct configuration {
     static constexpr int share = SHARE, chunks = CHUNKS, slots = SLOTS, apart = APART;
     static constexpr int pairs = (TILES_K - IN_REGISTERS - IN_SHARED + 1) / 2; /* that stream */
     static constexpr int few = FEW;
+    static constexpr bool meets = MEETS;
     static constexpr int ring = RING >= 0 ? RING : pairs < 8 ? pairs : 8;
 };
 
@@ -46,6 +47,7 @@ template <class C> sli_persist_geometry geometry_of(int groups, int directions) 
     g.few = C::few;
     g.couriers = C::couriers;
     g.apart = C::apart;
+    g.meets = C::meets;
     g.share = C::share;
     g.chunks = C::chunks;
     g.slots = C::slots;
@@ -140,8 +142,11 @@ template <class C> std::string check(const persist_problem &asked, uint64_t seed
         keep.emplace_back(buffer * S::exchange_buffers, 0xff);
         way->exchange = keep.back().at;
         if (S::words_tell) memset(way->exchange, 0, 2 * buffer);
-        counters.emplace_back((size_t)p.groups * S::halves * S::reduce, 0u);
+        const size_t slices = (size_t)p.groups * S::halves, owners = S::meets ? slices * S::spread : 0;
+        counters.emplace_back(slices * S::reduce + owners, 0u);
         way->counters = counters.back().data();
+        keep.emplace_back(2 * owners * S::reduce * S::meeting_bytes + 1, 0xff);
+        way->meeting = keep.back().at;
         expected[d]->compute();
     }
     emulate::launch_config config;

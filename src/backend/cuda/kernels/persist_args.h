@@ -20,10 +20,11 @@ typedef struct persist_zone {
 
 enum { PERSIST_VALID = 1, PERSIST_SHOWN = 2 }; /* of flags: not masked; the output is h, not 0 */
 enum { PERSIST_MAX_DIRECTIONS = 2 };
-/* What the kernel and its geometry both count with: slices in many turns, buffers for sums that arrive; else buffers of the exchange
+/* What the kernel and its geometry both count with: in many turns buffers for sums that arrive through the cluster, through memory; else buffers of the exchange
  * over the grid whose words tell, and the most pieces of it that a lane takes; in many turns barriers of cells apart; registers a lane of the warps that multiply, beside couriers alone and beside warps of cells as well. */
 enum {
     PERSIST_ARRIVING = 4,
+    PERSIST_MEETING = 2,
     PERSIST_EXCHANGE = 4,
     PERSIST_TAKEN = 8,
     PERSIST_APART_BARRIERS = 3,
@@ -94,9 +95,10 @@ typedef struct persist_way {
     float *sums;             /* = [chunks][B][us]: dz summed over a chunk's steps, chunks in order of processing */
     float *sums_n;           /* = [chunks][B][H]: n's part of dr */
     float *sums_peep;        /* = [chunks][B][3 H] */
-    uint32_t *counters;      /* [groups][halves][reduce], zeros: gather over the grid */
+    uint32_t *counters;      /* [groups][halves][reduce], zeros: gather over the grid; then, where sums meet in memory, [groups][halves][spread] */
     unsigned char *exchange; /* [groups][halves][2][reduce][rows / 8][pieces of k][8][16]; where words tell
                               * [PERSIST_EXCHANGE][groups][halves][reduce]..., the first two zeros */
+    unsigned char *meeting; /* float [groups][halves][2][spread][reduce, whose][reduce, from][tiles_n][own][8] */
 } persist_way;
 
 typedef struct persist_args {

@@ -76,7 +76,7 @@ template <class S> PERSIST_FN persist_flow persist_backward_flow_of(const persis
     flow.u = way.u;
     flow.flags = way.flags;
     flow.old = S::gates == 4 ? way.c_from : way.h_from;
-    flow.other = S::gates == 4 ? way.v : way.sn;
+    flow.other = S::gates != 4 ? way.sn : S::couriers > 0 && !way.v ? way.c_to : way.v;
     flow.dy = way.dy;
     flow.operand = (unsigned char *)way.dz;
     flow.dr = (unsigned char *)way.dr;
@@ -253,7 +253,7 @@ PERSIST_FN void persist_backward_ahead(const persist_args &a, const persist_way 
     for (int g = 0; g < S::gates; g++) ahead.u[g] = flow.u[of_u + g * a.H];
     if (S::gates == 4) {
         ahead.old = flow.old[at];
-        if (persist_has<S>(a, PERSIST_HAS_V)) ahead.other = flow.other[at];
+        if (S::couriers > 0 || persist_has<S>(a, PERSIST_HAS_V)) ahead.other = flow.other[at];
     } else if (S::gates == 3) {
         ahead.old = flow.old[persist_at(place, (int)way.h_row)];
         ahead.other = flow.other[at];
@@ -264,11 +264,16 @@ PERSIST_FN void persist_backward_ahead(const persist_args &a, const persist_way 
         ahead.dy = flow.dy[persist_at(place, way.y_row)];
 }
 
-template <class S> PERSIST_FN void persist_backward_read_on(const persist_way &way, persist_flow &flow) {
+/* In turns c is read where the step before read it as the old one: shared memory has no room to keep it. */
+template <class S>
+PERSIST_FN void persist_backward_read_on(const persist_args &a, const persist_way &way, persist_flow &flow) {
     flow.u += way.u_step;
     flow.flags += way.flags_step;
+    if (S::gates == 4 && S::couriers > 0 && !persist_has<S>(a, PERSIST_HAS_V))
+        flow.other = flow.old;
+    else
+        flow.other += S::gates == 4 ? way.v_step : way.sn_step;
     flow.old += S::gates == 4 ? way.c_step : way.h_step;
-    flow.other += S::gates == 4 ? way.v_step : way.sn_step;
     flow.dy += way.y_step;
 }
 template <class S> PERSIST_FN void persist_backward_write_on(const persist_way &way, persist_flow &flow) {
@@ -289,7 +294,7 @@ PERSIST_FN void persist_backward_begin(const persist_args &a, const persist_way 
     /* pw + d dp, which step 0 begins with; its own dp is then 0. */
     cell.pw = fmaf(cell.factor, persist_read(way.dp_from, persist_at(place, a.hs)), persist_read(way.pw_from, at));
     cell.dc = persist_read(way.dc_from, at);
-    if (S::gates == 4 && !persist_has<S>(a, PERSIST_HAS_V)) cell.c = way.c_to[at];
+    if (S::gates == 4 && S::couriers == 0 && !persist_has<S>(a, PERSIST_HAS_V)) cell.c = way.c_to[at];
 }
 
 /* to = one step's dz or dr, operand [B][zs]. */
@@ -299,6 +304,8 @@ PERSIST_FN void persist_backward_put(const persist_args &a, const persist_place 
     const uint32_t at = persist_at(place, a.zs);
 #pragma unroll
     for (int g = 0; g < S::gates; g++) persist_store_operand<S>(to, at + g * a.H, dz[g]);
+}
+template <class S> PERSIST_FN void persist_backward_tail(const persist_args &a, const persist_place &place, void *to) {
     if (a.zs > S::gates * a.H && place.unit + 1 == a.H)
         persist_operand_tail<S>(to, (uint32_t)(place.row * a.zs), S::gates * a.H, a.zs);
 }
@@ -314,7 +321,7 @@ PERSIST_FN void persist_backward_cell(const persist_args &a, const persist_way &
     const float dh = fmaf(cell.factor, dp, cell.pw) + (in.flags & PERSIST_SHOWN ? in.dy : 0.0f);
     if constexpr (S::gates == 4) {
         const cell_lstm_gates gates = {in.u[0], in.u[1], in.u[2], in.u[3]};
-        const float v = persist_has<S>(a, PERSIST_HAS_V) ? in.other : cell.c;
+        const float v = S::couriers > 0 || persist_has<S>(a, PERSIST_HAS_V) ? in.other : cell.c;
         const cell_lstm_backward_result r = cell_lstm_backward(options, act, gate_act, gates, v, in.old, dh, cell.dc,
                                                                persist_lstm_args<S>(a, way, place, cell, s, in.flags));
         dz[0] = r.dz.i;

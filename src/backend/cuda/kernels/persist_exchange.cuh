@@ -307,7 +307,8 @@ PERSIST_FN void persist_begin(const persist_args &a, const persist_way &way, con
             }
             if constexpr (S::reduce > 1) {
                 ptx_arrivals_init(of_sums, 1);
-                ptx_arrivals_expect(of_sums, S::reduce * S::own * S::tiles_n * S::sent * 4);
+                if constexpr (!S::meets)
+                    ptx_arrivals_expect(of_sums, S::reduce * S::own * S::tiles_n * S::sent * 4);
             }
         }
         if constexpr (S::cluster > 1 || S::gather == PERSIST_CLUSTER) ptx_arrivals_init_fence();

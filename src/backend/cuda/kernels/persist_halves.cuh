@@ -26,7 +26,7 @@ PERSIST_FN void persist_turn_product(const persist_args &a, const persist_way &w
     if (turn.given > 0) persist_gather<S>(a, way, self, half, turn.given);
     persist_sums<S> sums;
     persist_product<S>(a, way, self, w, self.at + persist_v<S>(half, turn.given), sums);
-    persist_reduce<S>(a, self, sums, half, turn.products, [&]() {
+    persist_reduce<S>(a, way, self, sums, half, turn.products, [&]() {
         if constexpr (S::gather == PERSIST_LOCAL) window();
     });
     turn.products++;
@@ -161,9 +161,9 @@ PERSIST_FN void persist_forward(const persist_args &a, const persist_way &way, c
 template <class S>
 PERSIST_FN void persist_backward_cells(const persist_args &a, const persist_way &way, const persist_self &self,
                                        int half, int sums, int s, bool on, persist_half<S> &h,
-                                       float (&dr)[S::cells][S::gates], int first = 0, int end = S::cells) {
+                                       float (&dr)[S::cells][S::gates]) {
 #pragma unroll
-    for (int i = first; i < end; i++) {
+    for (int i = 0; i < S::cells; i++) {
         const persist_place place = persist_place_of<S>(a, self, half, i);
         if (!place.here) continue;
         const float dp = on ? persist_sum<S>(a, self, sums, h.turn.products - 1, place.own_unit, place.own_row) : 0.0f;
@@ -211,22 +211,23 @@ PERSIST_FN void persist_backward_ask(const persist_args &a, const persist_way &w
             const persist_place place = persist_place_of<S>(a, self, half, i);
             if (place.there) persist_backward_ahead<S>(a, way, h.flow, place, h.cells[i].ahead);
         }
-    persist_backward_read_on<S>(way, h.flow);
+    persist_backward_read_on<S>(a, way, h.flow);
 }
 
 /* dz and dr of step s; chunk >= 0: the sums of the chunk that ends with it. dr is dz but for n of GRU. */
 template <class S>
 PERSIST_FN void persist_backward_write(const persist_args &a, const persist_way &way, const persist_self &self,
-                                       int half, int s, int chunk, persist_half<S> &h, int first = 0,
-                                       int end = S::cells) {
+                                       int half, int s, int chunk, persist_half<S> &h) {
 #pragma unroll
-    for (int i = first; i < end; i++) {
+    for (int i = 0; i < S::cells; i++) {
         const persist_place place = persist_place_of<S>(a, self, half, i);
         if (place.there) {
             persist_backward_put<S>(a, place, h.flow.operand, h.results[i].gates);
+            persist_backward_tail<S>(a, place, h.flow.operand);
             if constexpr (S::gates == 3) {
                 const float dr[3] = {h.results[i].gates[0], h.results[i].gates[1], h.results[i].other};
                 persist_backward_put<S>(a, place, h.flow.dr, dr);
+                persist_backward_tail<S>(a, place, h.flow.dr);
             }
         }
         if (place.here) persist_prefetch<S>(a, way, self, h.flow, place, s);

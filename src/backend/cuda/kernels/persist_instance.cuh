@@ -8,6 +8,7 @@ struct persist_configuration {
     static constexpr int units = PERSIST_UNITS, reduce = PERSIST_REDUCE, spread = PERSIST_SPREAD;
     static constexpr int tiles_n = PERSIST_TILES_N, halves = PERSIST_HALVES, few = PERSIST_FEW;
     static constexpr int couriers = PERSIST_COURIERS;
+    static constexpr bool meets = PERSIST_MEETS;
     static constexpr int apart = PERSIST_APART, share = PERSIST_SHARE, chunks = PERSIST_CHUNKS, slots = PERSIST_SLOTS;
     static constexpr int warps_m = PERSIST_WARPS_M, warps_k = PERSIST_WARPS_K;
     static constexpr int tiles_m = PERSIST_TILES_M, tiles_k = PERSIST_TILES_K;

@@ -126,6 +126,7 @@ static void set_way(const persist_call *p, int d, persist_way *to) {
     to->y_step = step * way->s.B * way->y_row;
     to->counters = (uint32_t *)(way->work + at->counters);
     to->exchange = (unsigned char *)way->work + at->exchange;
+    to->meeting = (unsigned char *)way->work + at->meeting;
 }
 
 /* Of the pairs of tiles of k that stream in every step, those that are to stay in L2. */

@@ -380,7 +380,7 @@ template <class S> PERSIST_FN float *persist_partial(const persist_args &a, cons
     const int which = S::couriers > 0 ? 0 : half;
     return (float *)(self.shared + a.shared_partial) + which * (S::warps_k * S::tiles_n * S::m_tiled * S::width);
 }
-/* float [halves][2][reduce][tiles_n][own][8], in many turns [PERSIST_ARRIVING][reduce]...; an offset in bytes */
+/* float [halves][2][reduce][tiles_n][own][8], in many turns [sum_buffers][reduce]...; an offset in bytes */
 template <class S> PERSIST_FN int persist_arriving(const persist_args &a, int half, int buffer, int from) {
     const int which = S::couriers > 0 ? half : half * 2 + buffer;
     return a.shared_arriving + (which * S::reduce + from) * (S::tiles_n * S::own * 32);
@@ -435,15 +435,29 @@ PERSIST_FN void persist_put_sums(const persist_args &a, const persist_self &self
         }
 }
 
+/* Where sums of a slice meet in memory: those of CTA (q, from) for CTA (q, owner), two buffers in turn. A CTA has multiplied v number
+ * n + 2 only after all whose v it is gave it, itself too: so sums number n + 1 of all owners' were there, which these give v for when they have had those of n. */
+template <class S>
+PERSIST_FN unsigned char *persist_meeting(const persist_way &way, const persist_self &self, int half, int buffer,
+                                          int owner, int from) {
+    const int slice = self.group * S::halves + half;
+    const int64_t at = (int64_t)((slice * 2 + buffer) * S::spread + self.q) * S::reduce + owner;
+    return way.meeting + at * S::meeting_bytes + from * (S::meeting_bytes / S::reduce);
+}
+
 /* Four sums of row `row` of M (columns from `column` on of tile n) to the owner of the row. */
 template <class S>
-PERSIST_FN void persist_send_sums(const persist_args &a, const persist_self &self, int half, int buffer, int row, int n,
-                                  int column, const uint32_t (&four)[4]) {
+PERSIST_FN void persist_send_sums(const persist_args &a, const persist_way &way, const persist_self &self, int half,
+                                  int buffer, int row, int n, int column, const uint32_t (&four)[4]) {
     if (row >= S::m) return;
-    const uint32_t owner = (uint32_t)(self.q % S::share * S::reduce + row / S::own);
-    const int within = row % S::own;
-    const uint32_t to =
-        self.at + persist_arriving<S>(a, half, buffer, self.p) + ((n * S::own + within) * 8 + column) * 4;
+    const int within = ((n * S::own + row % S::own) * 8 + column) * 4;
+    if constexpr (S::meets) {
+        *(uint4 *)(persist_meeting<S>(way, self, half, buffer, row / S::own, self.p) + within) =
+            make_uint4(four[0], four[1], four[2], four[3]);
+        return;
+    }
+    const uint32_t owner = (uint32_t)(row / S::own * S::share + self.q % S::share);
+    const uint32_t to = self.at + persist_arriving<S>(a, half, buffer, self.p) + within;
     ptx_send16(ptx_map(to, owner), four,
                ptx_map(persist_barrier<S>(a, self, PERSIST_BARRIERS_SUMS, half, buffer), owner));
 }
@@ -451,8 +465,8 @@ PERSIST_FN void persist_send_sums(const persist_args &a, const persist_self &sel
 /* One warp has all of k: accumulators go to their owners. Neighbouring lanes swap, so that each sends 16 bytes: the even one
  * of row l / 4, the odd one of row l / 4 + 8. */
 template <class S>
-PERSIST_FN void persist_send_direct(const persist_args &a, const persist_self &self, const persist_sums<S> &sums,
-                                    int half, int buffer) {
+PERSIST_FN void persist_send_direct(const persist_args &a, const persist_way &way, const persist_self &self,
+                                    const persist_sums<S> &sums, int half, int buffer) {
     const int wm = self.warp % S::warps_m;
     const bool odd = self.lane & 1;
 #pragma unroll
@@ -470,7 +484,7 @@ PERSIST_FN void persist_send_direct(const persist_args &a, const persist_self &s
                     four[1] = __float_as_uint(x.y);
                     four[2] = __float_as_uint(x.z);
                     four[3] = __float_as_uint(x.w);
-                    persist_send_sums<S>(a, self, half, buffer, first + self.lane, n, column, four);
+                    persist_send_sums<S>(a, way, self, half, buffer, first + self.lane, n, column, four);
                 }
             } else {
                 const float given0 = __shfl_xor_sync(0xFFFFFFFFu, odd ? sum[0] : sum[2], 1);
@@ -479,7 +493,7 @@ PERSIST_FN void persist_send_direct(const persist_args &a, const persist_self &s
                 four[1] = __float_as_uint(odd ? given1 : sum[1]);
                 four[2] = __float_as_uint(odd ? sum[2] : given0);
                 four[3] = __float_as_uint(odd ? sum[3] : given1);
-                persist_send_sums<S>(a, self, half, buffer, first + self.lane / 4 + (odd ? 8 : 0), n,
+                persist_send_sums<S>(a, way, self, half, buffer, first + self.lane / 4 + (odd ? 8 : 0), n,
                                      self.lane % 4 / 2 * 4, four);
             }
         }
@@ -487,7 +501,8 @@ PERSIST_FN void persist_send_direct(const persist_args &a, const persist_self &s
 
 /* The warps' sums of partial sums number `partial`, added in order, to their owners. */
 template <class S>
-PERSIST_FN void persist_send_added(const persist_args &a, const persist_self &self, int partial, int half, int buffer) {
+PERSIST_FN void persist_send_added(const persist_args &a, const persist_way &way, const persist_self &self, int partial,
+                                   int half, int buffer) {
     const float *from = persist_partial<S>(a, self, partial);
     constexpr int fours = S::sent / 4;
     for (int i = self.thread; i < S::m * S::tiles_n * fours; i += S::threads) {
@@ -503,15 +518,15 @@ PERSIST_FN void persist_send_added(const persist_args &a, const persist_self &se
         }
         const uint32_t four[4] = {__float_as_uint(sum.x), __float_as_uint(sum.y), __float_as_uint(sum.z),
                                   __float_as_uint(sum.w)};
-        persist_send_sums<S>(a, self, half, buffer, row, n, column, four);
+        persist_send_sums<S>(a, way, self, half, buffer, row, n, column, four);
     }
 }
 
 /* After this the cells of the half can add their sums. `count`: products of this half before this one; window(): what can be
  * done while sums are on their way. */
 template <class S, class F>
-PERSIST_FN void persist_reduce(const persist_args &a, const persist_self &self, const persist_sums<S> &sums, int half,
-                               int count, const F &window) {
+PERSIST_FN void persist_reduce(const persist_args &a, const persist_way &way, const persist_self &self,
+                               const persist_sums<S> &sums, int half, int count, const F &window) {
     if constexpr (S::over) __syncthreads(); /* all have read v */
     if constexpr (S::reduce == 1) {
         persist_put_sums<S>(a, self, sums, half);
@@ -520,11 +535,11 @@ PERSIST_FN void persist_reduce(const persist_args &a, const persist_self &self, 
     } else {
         const int buffer = count & 1;
         if constexpr (S::direct) {
-            persist_send_direct<S>(a, self, sums, half, buffer);
+            persist_send_direct<S>(a, way, self, sums, half, buffer);
         } else {
             persist_put_sums<S>(a, self, sums, half);
             __syncthreads();
-            persist_send_added<S>(a, self, half, half, buffer);
+            persist_send_added<S>(a, way, self, half, half, buffer);
         }
         const uint32_t barrier = persist_barrier<S>(a, self, PERSIST_BARRIERS_SUMS, half, buffer);
         window();

@@ -51,7 +51,9 @@ template <class C> struct persist_sizes : C {
     static constexpr int v_stride_n = couriers ? part_bytes : v_pieces * 128; /* from 8 rows to the next */
     static constexpr int v_stride_k = couriers ? C::tiles_n * part_bytes : C::tiles_k * tile_bytes * 8; /* of warps_k */
     static constexpr int v_all_bytes = couriers ? C::slots * slot_bytes : C::halves * v_buffers * places * v_bytes;
-    static constexpr int sum_buffers = couriers ? (int)PERSIST_ARRIVING : 2 * C::halves; /* [half][2], or in turns */
+    static constexpr int sum_buffers = !couriers  ? 2 * C::halves /* [half][2] */
+                                       : C::meets ? (int)PERSIST_MEETING
+                                                  : (int)PERSIST_ARRIVING;
     /* A warp has cells of as many neighbouring units as there are: what it reads and writes of memory are lines, not pieces.
      * Forward through a cluster it sends 16 bytes of them. */
     static constexpr bool sends = C::gather == PERSIST_CLUSTER && !C::backward;
@@ -75,7 +77,8 @@ template <class C> struct persist_sizes : C {
     static constexpr bool words_tell = C::gather == PERSIST_GRID && couriers == 0 && taken <= PERSIST_TAKEN;
     static constexpr int exchange_buffers = words_tell ? (int)PERSIST_EXCHANGE : 2;
     static constexpr int own_words = C::units * vk * operand / 4; /* of a row, what a CTA gives */
-    static constexpr int cluster = C::gather == PERSIST_CLUSTER ? C::spread : C::reduce * C::share;
+    static constexpr int cluster = C::gather == PERSIST_CLUSTER ? C::spread : C::meets ? C::share : C::reduce * C::share;
+    static constexpr int meeting_bytes = C::reduce * C::tiles_n * own * 32; /* of sums, that come to an owner in a product */
     static constexpr int group = C::reduce * C::spread;
     static constexpr int addends =
         C::reduce > 1 ? C::reduce : C::warps_k;                      /* partial sums of a value of y that cells add */
@@ -94,7 +97,7 @@ template <class C> struct persist_sizes : C {
     static constexpr bool brings = PTX_BRINGS && streamed > 0 && (many || far);
     /* The first of the ring's barriers, behind all others: [warp][slot]. */
     static constexpr int ring_barriers =
-        couriers ? 2 * C::slots + C::halves + PERSIST_ARRIVING + PERSIST_APART_BARRIERS : (int)PERSIST_BARRIERS_RING;
+        couriers ? 2 * (C::slots + C::halves) + PERSIST_ARRIVING + PERSIST_APART_BARRIERS : (int)PERSIST_BARRIERS_RING;
     /* Sums lie where v did: all of that is filled anew, and nobody fills it before all have read them. */
     static constexpr bool over = C::gather == PERSIST_GRID && couriers == 0 && C::halves == 1 && streamed > 0 &&
                                  v_bytes == k * operand && !words_tell && !direct;
@@ -108,6 +111,7 @@ template <class C> struct persist_sizes : C {
     static_assert(C::in_shared % 2 == 0 || streamed == 0, "tiles go by pairs");
     static_assert(couriers == 0 || C::gather == PERSIST_GRID, "turns are taken in a grid");
     static_assert(C::tiles_k % C::chunks == 0 && C::spread % C::share == 0, "chunks and shares are equal");
+    static_assert(!C::meets || (couriers > 0 && C::reduce > 1), "couriers bring the sums that meet in memory");
     static_assert(C::chunks == 1 || chunk_tiles % 2 == 0, "tiles go by pairs");
     static_assert((C::ring > 0) == (streamed > 0) && C::ring <= (streamed + 1) / 2,
                   "what streams has a ring, once around at most");
@@ -142,10 +146,12 @@ typedef struct persist_self {
 template <class S> PERSIST_FN persist_self persist_find(const persist_args &a, unsigned char *shared) {
     persist_self self;
     int left = (int)blockIdx.x;
+    const int sharer = left % S::share; /* of those of a cluster that gather the same v */
+    left /= S::share;
     self.p = left % S::reduce;
     left /= S::reduce;
-    self.q = left % S::spread;
-    left /= S::spread;
+    self.q = left % (S::spread / S::share) * S::share + sharer;
+    left /= S::spread / S::share;
     self.group = left % a.groups;
     self.direction = left / a.groups;
     self.thread = ptx_thread();

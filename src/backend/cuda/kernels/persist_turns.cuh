@@ -5,8 +5,8 @@
  * The states of the slices lie in shared memory and are taken to registers in turn. Warps of their own, the couriers, bring v of
  * the items to come, chunk by chunk of k, into a ring of slots, and tell the other CTAs what was given: a counter is asked
  * for, and memory waited for, where no product waits. CTAs of a cluster that read the same v (`share`) bring a part each, for all of
- * them. Where sums are reduced over a cluster, an item's product is computed before the cells of the item before it: sums are
- * on their way in the meantime. Weights that do not stay on the chip stream once an item, whose last tiles of k they are.
+ * them. Where CTAs reduce sums, an item's product is computed before the cells of the item before it: sums are on their way in the
+ * meantime, through a cluster, or (`meets`) through memory by two couriers more, as v goes: an H200 has 15 clusters of eight, not 16. Weights that do not stay on the chip stream once an item, whose last tiles of k they are.
  *
  * Cells are computed by the warps that multiply, after the product; or (`apart`) by warps of their own, so that tensor cores work
  * on an item while the cells of the one before are computed: an item takes the longer of both, not their sum. */
@@ -15,21 +15,21 @@
 
 #include "backend/cuda/kernels/persist_halves.cuh"
 
-/* Of the couriers: who brings v, who tells others. Registers change hands by four warps: two have nothing to do. */
-enum { PERSIST_BRINGS = 0, PERSIST_TELLS = 1 };
+/* Of the couriers: who brings v, who tells others that it was given; the same of sums that meet in memory. */
+enum { PERSIST_BRINGS = 0, PERSIST_TELLS = 1, PERSIST_BRINGS_SUMS = 2, PERSIST_TELLS_SUMS = 3 };
 /* Registers a lane of those that multiply, of cells apart, of couriers: multiples of 8, together what the launch has. */
 template <class S> struct persist_registers {
     static constexpr int product = S::apart == 0   ? PERSIST_TURNS_REGISTERS
                                    : S::backward ? PERSIST_APART_REGISTERS_BACKWARD
                                                  : PERSIST_APART_REGISTERS;
-    static constexpr int cells = S::backward ? 152 : 136, couriers = 40;
+    static constexpr int cells = S::backward ? 160 : 136, couriers = S::backward ? 32 : 40;
     static_assert(S::warps * product + S::apart * cells + S::couriers * couriers <= 65536 / 32,
                   "more registers than there are");
+    static constexpr int side_by_side = S::backward && S::gates == 4 ? 4 : 2; /* cells apart that are computed at once */
 };
-enum { PERSIST_SIDE_BY_SIDE = 2 }; /* cells apart that are computed at once */
 
-/* Shared memory's barriers: a slot's chunk has come, the slot is free, v of a slice was given; behind them those of sums:
- * persist_barrier. */
+/* Shared memory's barriers: a slot's chunk has come, the slot is free, v of a slice was given; behind them those of sums
+ * (persist_barrier), of cells apart, and of slices whose sums are in memory. */
 PERSIST_FN uint32_t persist_turn_barrier(const persist_args &a, const persist_self &self, int index) {
     return self.at + a.shared_barriers + index * 8;
 }
@@ -42,13 +42,17 @@ template <class S> PERSIST_FN uint32_t persist_free(const persist_args &a, const
 template <class S> PERSIST_FN uint32_t persist_slice_given(const persist_args &a, const persist_self &self, int turn) {
     return persist_turn_barrier(a, self, 2 * S::slots + turn);
 }
-/* Cells apart: this CTA's sums are there; of product number `products`: cells have read its sums. */
+/* Cells apart: this CTA's sums are there; of product number `products`: cells, apart or not, have read its sums. */
 template <class S> PERSIST_FN uint32_t persist_summed(const persist_args &a, const persist_self &self) {
     return persist_turn_barrier(a, self, 2 * S::slots + S::halves + PERSIST_ARRIVING);
 }
 template <class S>
 PERSIST_FN uint32_t persist_sums_read(const persist_args &a, const persist_self &self, uint32_t products) {
     return persist_turn_barrier(a, self, 2 * S::slots + S::halves + PERSIST_ARRIVING + 1 + (int)(products & 1u));
+}
+
+template <class S> PERSIST_FN uint32_t persist_slice_summed(const persist_args &a, const persist_self &self, int turn) {
+    return persist_turn_barrier(a, self, 2 * S::slots + S::halves + PERSIST_ARRIVING + PERSIST_APART_BARRIERS + turn);
 }
 
 /* The slot of a chunk, and how often it has been filled before. */
@@ -62,7 +66,7 @@ template <class S> PERSIST_FN persist_slot persist_next(const persist_slot &slot
 }
 /* The place in the cluster of the CTA that shares v as number `sharer`. */
 template <class S> PERSIST_FN uint32_t persist_sharer(const persist_self &self, int sharer) {
-    return (uint32_t)(sharer * S::reduce + self.p);
+    return (uint32_t)((S::meets ? 0 : self.p * S::share) + sharer);
 }
 
 /* int [halves][2] in shared memory: where there are lengths. */
@@ -154,12 +158,56 @@ PERSIST_FN void persist_tell(const persist_args &a, const persist_way &way, cons
     }
 }
 
+/* Of sums that meet in memory, of the slice. */
+template <class S>
+PERSIST_FN uint32_t *persist_sums_counter(const persist_args &a, const persist_way &way, const persist_self &self,
+                                          int turn) {
+    uint32_t *counters = way.counters + a.groups * S::halves * S::reduce;
+    return counters + (self.group * S::halves + turn) * S::spread + self.q;
+}
+
+/* Tells the owners that this CTA's sums of a slice are there. */
+template <class S>
+PERSIST_FN void persist_tell_sums(const persist_args &a, const persist_way &way, const persist_self &self) {
+    const int steps = persist_item_steps<S>(way);
+    if (self.lane != 0) return;
+    for (persist_item item = {0, 0}; item.s < steps; item = persist_next<S>(item)) {
+        const int k = persist_product_of<S>(persist_turn_range<S>(a, way, self, item.turn), item.s);
+        if (k < 0) continue;
+        ptx_arrivals_wait(persist_slice_summed<S>(a, self, item.turn), (uint32_t)k & 1u);
+        ptx_count_release(persist_sums_counter<S>(a, way, self, item.turn));
+    }
+}
+
+/* Sums that this CTA owns, of every product, when all have told of theirs, into a buffer whose sums cells have read. */
+template <class S>
+PERSIST_FN void persist_bring_sums(const persist_args &a, const persist_way &way, const persist_self &self) {
+    const int steps = persist_item_steps<S>(way);
+    uint32_t products = 0;
+    if (self.lane != 0) return;
+    for (persist_item item = {0, 0}; item.s < steps; item = persist_next<S>(item)) {
+        const int k = persist_product_of<S>(persist_turn_range<S>(a, way, self, item.turn), item.s);
+        if (k < 0) continue;
+        const int buffer = (int)(products % S::sum_buffers);
+        const uint32_t barrier = persist_barrier<S>(a, self, 0, buffer, 0);
+        const uint32_t *counter = persist_sums_counter<S>(a, way, self, item.turn);
+        while (ptx_count_acquire(counter) < (uint32_t)(k + 1) * S::reduce) {}
+        ptx_fence_bring();
+        if (products >= S::sum_buffers)
+            ptx_arrivals_wait(persist_sums_read<S>(a, self, products), (products / S::sum_buffers - 1u) & 1u);
+        ptx_arrivals_expect(barrier, S::meeting_bytes);
+        ptx_bring(self.at + persist_arriving<S>(a, buffer, 0, 0),
+                  persist_meeting<S>(way, self, item.turn, k & 1, self.p, 0), S::meeting_bytes, barrier);
+        products++;
+    }
+}
+
 /* ---------------------------------------------------------------------------------------------------- the turns -- */
 /* State of a cell of the slice between its turns: float [halves][states][cells][threads of cells]. These and what follows are of
  * the lane's cells [first, end), constants to the compiler. */
 template <class S>
 PERSIST_FN float *persist_state(const persist_args &a, const persist_self &self, int turn, int cell) {
-    constexpr int states = S::gates == 4 ? (S::backward ? 3 : 2) : 1;
+    constexpr int states = S::gates == 4 ? 2 : 1;
     return (float *)(self.shared + a.shared_state) + (turn * states * S::cells + cell) * S::cell_threads +
            self.thread;
 }
@@ -172,7 +220,6 @@ PERSIST_FN void persist_take_state(const persist_args &a, const persist_self &se
         const float *from = persist_state<S>(a, self, turn, i);
         (S::backward ? h.cells[i].pw : h.cells[i].h) = from[0];
         if (S::gates == 4) (S::backward ? h.cells[i].dc : h.cells[i].c) = from[next];
-        if (S::gates == 4 && S::backward) h.cells[i].c = from[2 * next];
     }
 }
 template <class S>
@@ -184,7 +231,6 @@ PERSIST_FN void persist_keep_state(const persist_args &a, const persist_self &se
         float *to = persist_state<S>(a, self, turn, i);
         to[0] = S::backward ? h.cells[i].pw : h.cells[i].h;
         if (S::gates == 4) to[next] = S::backward ? h.cells[i].dc : h.cells[i].c;
-        if (S::gates == 4 && S::backward) to[2 * next] = h.cells[i].c;
     }
 }
 
@@ -280,20 +326,41 @@ PERSIST_FN void persist_turn_await_read(const persist_args &a, const persist_sel
     ptx_arrivals_wait(persist_sums_read<S>(a, self, read), read / 2 & 1u);
 }
 
-/* Sums of product number `products` of all: in this CTA's partial sums, or on their way to their owners. A CTA is at most two
- * products ahead of others of its cluster, whose cells may be one behind: four buffers for what arrives. */
+/* Sums of the slice's product number k to memory, where their owners' couriers find them. */
+template <class S>
+PERSIST_FN void persist_turn_send(const persist_args &a, const persist_way &way, const persist_self &self, int turn, int k,
+                                  const persist_sums<S> &sums) {
+    if constexpr (S::direct) {
+        persist_send_direct<S>(a, way, self, sums, turn, k & 1);
+    } else {
+        persist_sync<S>(); /* partial sums of the product before have been read */
+        persist_put_sums<S>(a, self, sums, 0);
+        persist_sync<S>();
+        persist_send_added<S>(a, way, self, 0, turn, k & 1);
+    }
+    __syncwarp();
+    if (self.lane == 0) ptx_arrive(persist_slice_summed<S>(a, self, turn));
+}
+
+/* Sums of product number `products` of all, k of the slice's: in this CTA's partial sums, or on their way to their owners. A CTA is at
+ * most two products ahead of others of its cluster, whose cells may be one behind: four buffers for what arrives. */
 template <class S>
 PERSIST_FN void persist_turn_multiply(const persist_args &a, const persist_way &way, const persist_self &self,
-                                      const persist_weights<S> &w, uint32_t products, persist_slot &slot) {
+                                      const persist_weights<S> &w, uint32_t products, int turn, int k,
+                                      persist_slot &slot) {
     const int arriving = (int)(products % PERSIST_ARRIVING);
     persist_sums<S> sums;
     persist_turn_product_of<S>(a, way, self, w, slot, sums);
+    if constexpr (S::meets) {
+        persist_turn_send<S>(a, way, self, turn, k, sums);
+        return;
+    }
     /* Partial sums of the item before have been read; and a warp's sums may be of one owner alone, which could get ahead of
      * the others' cells. */
     if constexpr (S::apart > 0) persist_turn_await_read<S>(a, self, products);
     if constexpr (S::apart == 0 || S::reduce > 1) persist_sync<S>();
     if constexpr (S::direct) {
-        persist_send_direct<S>(a, self, sums, arriving, 0);
+        persist_send_direct<S>(a, way, self, sums, arriving, 0);
         return;
     }
     persist_put_sums<S>(a, self, sums, 0);
@@ -303,16 +370,16 @@ PERSIST_FN void persist_turn_multiply(const persist_args &a, const persist_way &
         return;
     }
     persist_sync<S>();
-    if constexpr (S::reduce > 1) persist_send_added<S>(a, self, 0, arriving, 0);
+    if constexpr (S::reduce > 1) persist_send_added<S>(a, way, self, 0, arriving, 0);
 }
 
 /* Waits for the sums of product number `products`. */
 template <class S>
 PERSIST_FN void persist_turn_sums(const persist_args &a, const persist_self &self, uint32_t products) {
     if constexpr (S::reduce > 1) {
-        const uint32_t barrier = persist_barrier<S>(a, self, 0, (int)(products % PERSIST_ARRIVING), 0);
-        ptx_arrivals_wait(barrier, products / PERSIST_ARRIVING & 1u);
-        if (self.thread == 0) ptx_arrivals_expect(barrier, S::reduce * S::own * S::rows * 4);
+        const uint32_t barrier = persist_barrier<S>(a, self, 0, (int)(products % S::sum_buffers), 0);
+        ptx_arrivals_wait(barrier, products / S::sum_buffers & 1u);
+        if (!S::meets && self.thread == 0) ptx_arrivals_expect(barrier, S::reduce * S::own * S::rows * 4);
     } else if constexpr (S::apart > 0) {
         ptx_arrivals_wait(persist_summed<S>(a, self), products & 1u);
     }
@@ -342,12 +409,41 @@ template <class S> struct persist_turns {
     persist_item written; /* whose results are in registers; s < 0: none */
 };
 
+/* dz and dr of an item's cells [first, end). Here and below, what all cells decide alike stands outside of loops over them: between branches
+ * nvcc computes one cell after the other. */
+template <class S>
+PERSIST_FN void persist_turn_put_backward(const persist_args &a, const persist_way &way, const persist_self &self,
+                                          const persist_item &item, const persist_half<S> &h, int first, int end) {
+#pragma unroll
+    for (int i = first; i < end; i++) {
+        const persist_place place = persist_place_of<S>(a, self, item.turn, i);
+        if (!place.there) continue;
+        persist_backward_put<S>(a, place, h.flow.operand, h.results[i].gates);
+        if constexpr (S::gates == 3) {
+            const float dr[3] = {h.results[i].gates[0], h.results[i].gates[1], h.results[i].other};
+            persist_backward_put<S>(a, place, h.flow.dr, dr);
+        }
+    }
+    if (a.zs > S::gates * a.H)
+#pragma unroll
+        for (int i = first; i < end; i++) {
+            const persist_place place = persist_place_of<S>(a, self, item.turn, i);
+            if (place.there) persist_backward_tail<S>(a, place, h.flow.operand);
+            if (S::gates == 3 && place.there) persist_backward_tail<S>(a, place, h.flow.dr);
+        }
+#pragma unroll
+    for (int i = first; i < end; i++) {
+        const persist_place place = persist_place_of<S>(a, self, item.turn, i);
+        if (place.here) persist_prefetch<S>(a, way, self, h.flow, place, item.s);
+    }
+}
+
 /* The results of an item's cells [first, end) go to memory. */
 template <class S>
 PERSIST_FN void persist_turn_put(const persist_args &a, const persist_way &way, const persist_self &self,
                                  const persist_item &item, persist_half<S> &h, int first = 0, int end = S::cells) {
     if constexpr (S::backward)
-        persist_backward_write<S>(a, way, self, item.turn, item.s, -1, h, first, end);
+        persist_turn_put_backward<S>(a, way, self, item, h, first, end);
     else
         persist_forward_write<S>(a, way, self, item.turn, item.s, h, first, end);
 }
@@ -398,6 +494,34 @@ template <class S> PERSIST_FN void persist_turn_fold(persist_half<S> &h, int fir
         }
 }
 
+/* The item's cells [first, end) backward: dp of all, then the cells. */
+template <class S>
+PERSIST_FN void persist_turn_backward(const persist_args &a, const persist_way &way, const persist_self &self,
+                                      const persist_duty &duty, persist_half<S> &h, float (&dr)[S::cells][S::gates],
+                                      int first, int end) {
+    const int s = duty.item.s, turn = duty.item.turn;
+    float dp[S::cells] = {};
+    if (duty.on)
+#pragma unroll
+        for (int i = first; i < end; i++) {
+            const persist_place place = persist_place_of<S>(a, self, turn, i);
+            if (place.here) dp[i] = persist_sum<S>(a, self, duty.sums, 0, place.own_unit, place.own_row);
+        }
+    if (s == way.steps) {
+#pragma unroll
+        for (int i = first; i < end; i++)
+            persist_backward_end<S>(a, way, persist_place_of<S>(a, self, turn, i), dp[i], h.cells[i]);
+        return;
+    }
+#pragma unroll
+    for (int i = first; i < end; i++) {
+        const persist_place place = persist_place_of<S>(a, self, turn, i);
+        if (!place.here) continue;
+        persist_backward_cell<S>(a, way, place, s, dp[i], h.cells[i], h.results[i].gates, dr[i]);
+        h.results[i].other = dr[i][S::gates - 1];
+    }
+}
+
 /* State, cells and v of the item's cells [first, end). */
 template <class S>
 PERSIST_FN void persist_turn_compute(const persist_args &a, const persist_way &way, const persist_self &self,
@@ -409,7 +533,7 @@ PERSIST_FN void persist_turn_compute(const persist_args &a, const persist_way &w
 #pragma unroll
         for (int i = first; i < end; i++) h.cells[i].factor = h.cells[i].ahead.factor;
     if constexpr (S::backward) {
-        persist_backward_cells<S>(a, way, self, turn, duty.sums, s, duty.on, h, dr, first, end);
+        persist_turn_backward<S>(a, way, self, duty, h, dr, first, end);
         persist_turn_fold<S>(h, first, end);
     } else {
         persist_forward_cells<S>(a, way, self, turn, duty.sums, s, duty.on, h, first, end);
@@ -424,10 +548,11 @@ PERSIST_FN void persist_turn_compute(const persist_args &a, const persist_way &w
 
 /* What is read belongs to the next step after a step's last slice. */
 template <class S>
-PERSIST_FN void persist_turn_read_on(const persist_way &way, const persist_item &next, persist_half<S> &h) {
+PERSIST_FN void persist_turn_read_on(const persist_args &a, const persist_way &way, const persist_item &next,
+                                     persist_half<S> &h) {
     if (next.turn != 0) return;
     if constexpr (S::backward)
-        persist_backward_read_on<S>(way, h.flow);
+        persist_backward_read_on<S>(a, way, h.flow);
     else
         persist_forward_read_on(way, h.flow);
 }
@@ -441,14 +566,15 @@ PERSIST_FN void persist_turn_cells(const persist_args &a, const persist_way &way
     const persist_range range = persist_turn_range<S>(a, way, self, item.turn);
     const uint32_t product = t.summed;
     const persist_duty duty = {item, persist_product_of<S>(range, item.s) >= 0,
-                               (int)(product % (S::reduce > 1 ? PERSIST_ARRIVING : 1)),
+                               (int)(product % (S::reduce > 1 ? S::sum_buffers : 1)),
                                persist_gives<S>(way, range, item.s)};
     if (duty.on) persist_turn_sums<S>(a, self, t.summed++);
     if constexpr (S::apart > 0) {
-        persist_turn_read_on<S>(way, next, t.h);
+        persist_turn_read_on<S>(a, way, next, t.h);
 #pragma unroll
-        for (int i = 0; i < S::cells; i += PERSIST_SIDE_BY_SIDE) {
-            const int end = i + PERSIST_SIDE_BY_SIDE < S::cells ? i + PERSIST_SIDE_BY_SIDE : (int)S::cells;
+        for (int i = 0; i < S::cells; i += persist_registers<S>::side_by_side) {
+            constexpr int many = persist_registers<S>::side_by_side;
+            const int end = i + many < S::cells ? i + many : (int)S::cells;
             persist_turn_compute<S>(a, way, self, duty, t.h, i, end);
             if (item.s < way.steps) persist_turn_put<S>(a, way, self, item, t.h, i, end);
             persist_turn_ahead<S>(a, way, self, next, t.h, i, end);
@@ -460,7 +586,11 @@ PERSIST_FN void persist_turn_cells(const persist_args &a, const persist_way &way
     } else {
         persist_turn_compute<S>(a, way, self, duty, t.h);
         if (duty.gives > 0) persist_turn_given<S>(a, self, item.turn);
-        persist_turn_read_on<S>(way, next, t.h);
+        if constexpr (S::meets) {
+            __syncwarp();
+            if (duty.on && self.lane == 0) ptx_arrive(persist_sums_read<S>(a, self, product));
+        }
+        persist_turn_read_on<S>(a, way, next, t.h);
         persist_turn_ahead<S>(a, way, self, next, t.h);
         t.written = item;
     }
@@ -532,8 +662,8 @@ PERSIST_FN void persist_take_turns(const persist_args &a, const persist_way &way
         t.written.s = -1;
         persist_delay<S>(a, n);
         if (item.s < steps) {
-            if (persist_product_of<S>(persist_turn_range<S>(a, way, self, item.turn), item.s) >= 0)
-                persist_turn_multiply<S>(a, way, self, w, products++, slot);
+            const int k = persist_product_of<S>(persist_turn_range<S>(a, way, self, item.turn), item.s);
+            if (k >= 0) persist_turn_multiply<S>(a, way, self, w, products++, item.turn, k, slot);
             item = persist_next<S>(item);
         }
         if (n >= lag) persist_turn_cells<S>(a, way, self, t);
@@ -551,8 +681,8 @@ PERSIST_FN void persist_multiply_turns(const persist_args &a, const persist_way 
     uint32_t products = 0;
     for (persist_item item = {0, 0}; item.s < steps; item = persist_next<S>(item)) {
         persist_delay<S>(a, item.s * S::halves + item.turn);
-        if (persist_product_of<S>(persist_turn_range<S>(a, way, self, item.turn), item.s) >= 0)
-            persist_turn_multiply<S>(a, way, self, w, products++, slot);
+        const int k = persist_product_of<S>(persist_turn_range<S>(a, way, self, item.turn), item.s);
+        if (k >= 0) persist_turn_multiply<S>(a, way, self, w, products++, item.turn, k, slot);
     }
 }
 
@@ -584,12 +714,14 @@ PERSIST_FN void persist_begin_turns(const persist_args &a, const persist_way &wa
         ptx_arrivals_init(persist_full<S>(a, self, slot), 1);
         ptx_arrivals_init(persist_free<S>(a, self, slot), S::share * S::warps);
     }
-    for (int turn = 0; turn < S::halves; turn++) ptx_arrivals_init(persist_slice_given<S>(a, self, turn), S::cell_warps);
-    if constexpr (S::apart > 0) {
-        ptx_arrivals_init(persist_summed<S>(a, self), S::warps);
+    for (int turn = 0; turn < S::halves; turn++) {
+        ptx_arrivals_init(persist_slice_given<S>(a, self, turn), S::cell_warps);
+        if constexpr (S::meets) ptx_arrivals_init(persist_slice_summed<S>(a, self, turn), S::warps);
+    }
+    if constexpr (S::apart > 0) ptx_arrivals_init(persist_summed<S>(a, self), S::warps);
+    if constexpr (S::apart > 0 || S::meets)
         for (uint32_t which = 0; which < 2; which++)
             ptx_arrivals_init(persist_sums_read<S>(a, self, which), S::cell_warps);
-    }
     ptx_arrivals_init_fence();
 }
 
@@ -633,6 +765,10 @@ PERSIST_FN void persist_run_turns(const persist_args &a, const persist_way &way,
     const int courier = self.warp - S::warps - S::apart;
     if (courier == PERSIST_BRINGS) persist_bring<S>(a, way, self);
     if (courier == PERSIST_TELLS) persist_tell<S>(a, way, self);
+    if constexpr (S::meets) {
+        if (courier == PERSIST_BRINGS_SUMS) persist_bring_sums<S>(a, way, self);
+        if (courier == PERSIST_TELLS_SUMS) persist_tell_sums<S>(a, way, self);
+    }
     __syncwarp();
 }
 
