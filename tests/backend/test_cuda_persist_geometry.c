@@ -44,6 +44,7 @@ static const char *broken_cover(const sli_persist_geometry *g, const sli_problem
     HOLDS(g->apart == 0 || (g->apart == SLI_PERSIST_APART && sli_persist_together(g)));
     HOLDS(g->couriers == 0 || (g->couriers == SLI_PERSIST_COURIERS && sli_persist_warps(g) == 8));
     HOLDS(g->couriers > 0 || (g->share == 1 && g->chunks == 1));
+    HOLDS(!g->meets || (g->couriers > 0 && g->reduce > 1));
     HOLDS(g->couriers == 0 || (g->slots >= 2 && g->tiles_k % g->chunks == 0 && g->spread % g->share == 0));
     HOLDS(g->chunks == 1 || g->tiles_k / g->chunks % 2 == 0);
     HOLDS((int64_t)g->groups * g->halves * sli_persist_rows(g) >= p->batch);
@@ -76,10 +77,10 @@ static const char *broken_fit(const sli_persist_geometry *g, const sli_caps *cap
     HOLDS(sli_persist_cluster(g) == 1 || caps->compute_capability >= 90);
     HOLDS(g->couriers == 0 || (caps->compute_capability == 90 && kind == SLI_PERSIST_KIND_GRID));
     if (kind == SLI_PERSIST_KIND_GRID) {
-        const int clusters = g->spread / g->share * g->groups * g->directions;
+        const int clusters = sli_persist_ctas(g) / sli_persist_cluster(g);
         HOLDS(g->gather == SLI_PERSIST_GRID);
         HOLDS(sli_persist_ctas(g) <= caps->multiprocessors);
-        HOLDS(clusters <= most_clusters(g->reduce * g->share, caps->multiprocessors));
+        HOLDS(clusters <= most_clusters(sli_persist_cluster(g), caps->multiprocessors));
     } else if (g->backward || sli_persist_group(g) == 1) {
         HOLDS(g->gather == SLI_PERSIST_LOCAL && g->spread == 1);
     } else {
@@ -113,13 +114,16 @@ static const char *broken_shared(const sli_persist_geometry *g) {
     HOLDS(at.arriving - at.v >= v);
     if (reduce == 1 || g->warps_k > 1)
         HOLDS(at.arriving - at.partial >= (turns ? 1 : halves) * (size_t)g->warps_k * rows * m * 4);
-    if (reduce > 1) HOLDS(at.weights - at.arriving >= (turns ? 4 : halves * 2) * reduce * rows * own * 4);
+    if (reduce > 1)
+        HOLDS(at.weights - at.arriving >= (g->meets ? 2 : turns ? 4 : halves * 2) * reduce * rows * own * 4);
     HOLDS(at.ring - at.weights >= (size_t)g->in_shared * slab);
     HOLDS(at.barriers - at.ring >= 2 * (size_t)g->ring * slab);
     const size_t of_ring = (size_t)sli_persist_warps(g) * (size_t)g->ring;
     HOLDS(at.state - at.barriers >=
-          8 * (of_ring + (turns ? 2 * (size_t)g->slots + 4 + (g->apart > 0 ? 3 : 0) + halves : 8)));
-    const size_t states = g->gates != 4 ? 1 : g->backward ? 3 : 2;
+          8 * (of_ring +
+               (turns ? 2 * (size_t)g->slots + 4 + (g->apart > 0 || g->meets ? 3 : 0) + (g->meets ? 2 : 1) * halves
+                      : 8)));
+    const size_t states = g->gates != 4 ? 1 : 2;
     const size_t lanes = 32 * (size_t)sli_persist_cells(g) * (size_t)sli_persist_cell_warps(g);
     HOLDS(lanes >= (size_t)g->units * rows);
     if (turns) HOLDS(at.ranges - at.state >= halves * states * lanes * sizeof(float));

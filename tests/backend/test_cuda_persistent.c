@@ -208,12 +208,12 @@ TEST(cuda_persistent_recompute_books_states_and_one_span) {
 TEST(cuda_persistent_backward_step_by_step) {
     enum { CHUNK = 16 };
     const sli_caps caps = invented(90);
-    const sli_problem p = problem("lstm:b128_t64_i2048_h2048_bf16_train");
-    const sli_problem few = problem("lstm:b16_t64_i2048_h2048_bf16_train"),
-                      both = problem("lstm:b128_t64_i2048_h2048_bf16_bi_train"),
-                      again = problem("lstm:b128_t64_i2048_h2048_bf16_train+recompute");
+    const sli_problem p = problem("lstm:b128_t64_i2048_h2048_tf32_train");
+    const sli_problem few = problem("lstm:b16_t64_i2048_h2048_tf32_train"),
+                      both = problem("lstm:b128_t64_i2048_h2048_tf32_bi_train"),
+                      again = problem("lstm:b128_t64_i2048_h2048_tf32_train+recompute");
     const sli_kernel *grid = row_of(&p, true), *step = step_of(&p);
-    const size_t matrix = (size_t)4 * 2048 * 2048 * 2;
+    const size_t matrix = (size_t)4 * 2048 * 2048 * 4;
     sli_persist_pair pair;
     sli_booking of_grid, of_step;
     char text[512] = "";
@@ -231,4 +231,23 @@ TEST(cuda_persistent_backward_step_by_step) {
         if (sli_persist_pair_of(others[i], 0, &caps, SLI_PERSIST_KIND_GRID, &pair, NULL))
             CHECK(!pair.backward_in_steps && pair.backward.units > 0);
     CHECK(!sli_persist_pair_of(&p, 0, &caps, SLI_PERSIST_KIND_CLUSTER, &pair, NULL) || !pair.backward_in_steps);
+}
+
+/* Sixteen clusters of eight blocks are not resident on an H200: sums of eight meet in memory, and two buffers of them are booked. */
+TEST(cuda_persistent_sums_meet_in_memory) {
+    enum { CHUNK = 16 };
+    const sli_caps caps = invented(90);
+    const sli_problem p = problem("lstm:b128_t64_i2048_h2048_bf16_train");
+    sli_persist_pair pair;
+    char text[512] = "";
+    REQUIRE(sli_persist_pair_of(&p, 0, &caps, SLI_PERSIST_KIND_GRID, &pair, NULL));
+    const sli_persist_geometry *g = &pair.backward;
+    REQUIRE(!pair.backward_in_steps && g->meets);
+    CHECK(g->reduce == 8 && sli_persist_ctas(g) == 128 && sli_persist_cluster(g) == g->share);
+    const sli_persist_scratch at = sli_persist_layout_backward(&p, &caps, &pair, CHUNK);
+    const size_t sums = (size_t)2048 * 128 * sizeof(float) * (size_t)g->reduce;
+    CHECK(at.meeting > at.exchange && at.beside >= at.meeting + 2 * sums);
+    CHECK(at.zeros_bytes == sizeof(uint32_t) * (size_t)(g->groups * g->halves * (g->reduce + g->spread)));
+    row_of(&p, true)->describe(&p, &caps, text, sizeof text);
+    CHECK(strstr(text, "; backward: grid of 128 blocks, 8 to a sum, 16 units a block") != NULL);
 }

@@ -110,7 +110,10 @@ sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
                            : halves * (size_t)at.v_buffers * rows * at.v_row;
     at.v = take(&end, over && partial > v ? partial : v);
     at.partial = over ? at.v : take(&end, (turns ? 1 : halves) * partial);
-    at.arriving = take(&end, (g->meets ? PERSIST_MEETING : turns ? PERSIST_ARRIVING : 2 * halves) * sli_persist_arriving_bytes(g));
+    at.arriving = take(&end, (g->meets ? PERSIST_MEETING
+                              : turns  ? PERSIST_ARRIVING
+                                       : 2 * halves) *
+                                 sli_persist_arriving_bytes(g));
     at.weights = take(&end, warps * (size_t)g->in_shared * slab);
     at.ring = take(&end, 2 * (size_t)g->ring * warps * slab);
     const size_t of_turns = 2 * ((size_t)g->slots + halves) + PERSIST_ARRIVING + PERSIST_APART_BARRIERS;
@@ -232,7 +235,8 @@ static const struct {
      * of a warp (forward, backward, forward in training more), times squared, a sum that is added. */
     double turn_exchange[2], turn_chunk, turn_rate, turn_l2_rate, turn_beside;
     double turn_reduce_rate, turn_reduce, turn_reduced, turn_product;
-    double meet, meet_item, meet_rate; /* sums that meet in memory: on their way; what they hold up an item, and their bytes a us */
+    double meet, meet_item,
+        meet_rate; /* sums that meet in memory: on their way; what they hold up an item, and their bytes a us */
     double turn_cells, turn_cell[2], turn_cell_trains, turn_cell_more, turn_addend;
     double turn_flops_16, turn_flops_tf32;
     double turn_fill, turn_fill_rate, turn_streams; /* of streams: a slot, and its bytes; times, of slices in turns */
@@ -437,12 +441,14 @@ static double item_us(const sli_persist_geometry *g, const sli_caps *caps, doubl
     const double us =
         fmax(computed + rates.turn_beside * bring, bring) + rates.turn_chunk * g->chunks + behind_us(g, caps, computed);
     const bool lag = g->reduce > 1 && g->halves > 1 && g->apart == 0;
-    const double sums = !g->meets ? rates.turn_reduce : rates.meet_item + (double)sli_persist_arriving_bytes(g) / rates.meet_rate;
+    const double sums =
+        !g->meets ? rates.turn_reduce : rates.meet_item + (double)sli_persist_arriving_bytes(g) / rates.meet_rate;
     return us * (lag ? rates.turn_reduced : 1) + (g->reduce > 1 ? sums : 0);
 }
 
 static double turns_us(const sli_persist_geometry *g, const sli_caps *caps, double product, double cells) {
-    const double item = item_us(g, caps, product, cells), sums = (double)sli_persist_arriving_bytes(g) / rates.turn_reduce_rate;
+    const double item = item_us(g, caps, product, cells),
+                 sums = (double)sli_persist_arriving_bytes(g) / rates.turn_reduce_rate;
     const double on_way = g->meets ? rates.meet : rates.cluster + rates.cluster_block * g->reduce;
     const double reduced = g->reduce > 1 ? on_way + sums : 0;
     const double first = g->apart > 0 ? product + cells : item;
@@ -622,7 +628,8 @@ static void try_turns(search *s, sli_persist_geometry g) {
                 g.meets = false;
                 const bool in_clusters = g.share * g.reduce <= widest_cluster(s->caps) && waves(&g, s->caps) == 1;
                 g.meets = !in_clusters && g.reduce > 1;
-                if (g.spread % g.share == 0 && g.share <= widest_cluster(s->caps) && waves(&g, s->caps) == 1) try_tiles(s, g);
+                if (g.spread % g.share == 0 && g.share <= widest_cluster(s->caps) && waves(&g, s->caps) == 1)
+                    try_tiles(s, g);
             }
         }
     }

@@ -117,7 +117,8 @@ static void take_exchange(const sli_persist_geometry *g, sli_persist_scratch *at
     const size_t slices = grid ? (size_t)g->groups * (size_t)g->halves * (size_t)g->reduce : 0;
     const size_t packed = sli_round_up((size_t)sli_persist_k(g) * (size_t)sli_persist_operand(g->math), 16);
     const size_t v = slices * (size_t)sli_persist_places(g) * (turns ? sli_persist_shared_of(g).v_row : packed);
-    const size_t owners = g->meets ? (size_t)g->groups * (size_t)g->halves * (size_t)g->spread : 0; /* of sums that meet */
+    const size_t owners =
+        g->meets ? (size_t)g->groups * (size_t)g->halves * (size_t)g->spread : 0; /* of sums that meet */
     const size_t counters = words ? 0 : (slices + owners) * sizeof(uint32_t);
     at->counters = take(end, counters);
     at->exchange = take(end, (words ? (size_t)PERSIST_EXCHANGE : 2) * v);

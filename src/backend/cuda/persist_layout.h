@@ -41,10 +41,12 @@ typedef struct sli_persist_scratch {
     size_t sums;           /* float [chunks of a span][B][us]: dz of a chunk summed over time */
     size_t sums_n;         /* float [chunks][B][H]: n's part of dr, GRU */
     size_t sums_peep;      /* float [chunks][B][3 H] */
-    size_t counters;       /* uint32 [groups][halves][reduce], gather over the grid; then of sums that meet [groups][halves][spread] */
+    size_t
+        counters; /* uint32 [groups][halves][reduce], gather over the grid; then of sums that meet [groups][halves][spread] */
     size_t
         exchange; /* operand [groups][halves][2][reduce][rows][exchange row]; where words tell [PERSIST_EXCHANGE][groups]... */
-    size_t meeting; /* float [groups][halves][2][spread][reduce][reduce][tiles_n][units ym][8]: sums that meet in memory */
+    size_t
+        meeting; /* float [groups][halves][2][spread][reduce][reduce][tiles_n][units ym][8]: sums that meet in memory */
     size_t zeros, zeros_bytes; /* what of them is zeros before a launch */
     size_t beside;       /* [2] of beside_bytes: pad, split, workspace of products beside others; 0 bytes: none are */
     size_t beside_bytes; /* in lanes none are: there memory ends at `beside` */

@@ -219,10 +219,10 @@ template <class C> struct problems {
         const char *cell = C::gates == 4 ? "lstm" : C::gates == 3 ? "gru" : "rnn";
         const std::string name =
             emulate_say("persist: %s %s %s %s units=%d P=%d Q=%d NT=%d halves=%d warps=%dx%d tiles=%dx%d in=%d+%d "
-                        "apart=%d share=%d chunks=%d ring=%d few=%d: %s",
+                        "apart=%d%s share=%d chunks=%d ring=%d few=%d: %s",
                         cell, math_names[C::math], C::backward ? "backward" : "forward", gather_names[C::gather],
                         C::units, C::reduce, C::spread, C::tiles_n, C::halves, C::warps_m, C::warps_k, C::tiles_m,
-                        C::tiles_k, C::in_registers, C::in_shared, C::apart, C::share, C::chunks, C::ring, C::few, what);
+                        C::tiles_k, C::in_registers, C::in_shared, C::apart, C::meets ? " meets" : "", C::share, C::chunks, C::ring, C::few, what);
         const std::shared_ptr<persist_directions> before(new persist_directions);
         emulate_register(name, [p, before](uint64_t seed) { return check<C>(p, seed, before.get()); });
     }

@@ -92,13 +92,14 @@ typedef struct persist_way {
     void *dz;                                 /* = operand [B][zs] of step 0: gradient of the input side */
     void *dr;                                 /* = operand [B][zs] of step 0: of the recurrent side, where it differs */
     int dz_step;
-    float *sums;             /* = [chunks][B][us]: dz summed over a chunk's steps, chunks in order of processing */
-    float *sums_n;           /* = [chunks][B][H]: n's part of dr */
-    float *sums_peep;        /* = [chunks][B][3 H] */
-    uint32_t *counters;      /* [groups][halves][reduce], zeros: gather over the grid; then, where sums meet in memory, [groups][halves][spread] */
+    float *sums;      /* = [chunks][B][us]: dz summed over a chunk's steps, chunks in order of processing */
+    float *sums_n;    /* = [chunks][B][H]: n's part of dr */
+    float *sums_peep; /* = [chunks][B][3 H] */
+    uint32_t *
+        counters; /* [groups][halves][reduce], zeros: gather over the grid; then, where sums meet in memory, [groups][halves][spread] */
     unsigned char *exchange; /* [groups][halves][2][reduce][rows / 8][pieces of k][8][16]; where words tell
                               * [PERSIST_EXCHANGE][groups][halves][reduce]..., the first two zeros */
-    unsigned char *meeting; /* float [groups][halves][2][spread][reduce, whose][reduce, from][tiles_n][own][8] */
+    unsigned char *meeting;  /* float [groups][halves][2][spread][reduce, whose][reduce, from][tiles_n][own][8] */
 } persist_way;
 
 typedef struct persist_args {
