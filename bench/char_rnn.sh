@@ -42,8 +42,8 @@ work, out, rounds, seconds, dtypes = sys.argv[1], sys.argv[2], int(sys.argv[3]),
 def sluice(dtype, threads, r):
     lines = [json.loads(l) for l in open(f"{work}/sluice.{dtype}.{threads}.{r}") if l.rstrip().endswith("}")]
     steps = [l for l in lines if "step" in l and "event" not in l]
-    half = steps[len(steps) // 2:]  # a step is 2500 characters; the first half is warm-up
-    return lines[0], 2500 * (len(half) - 1) / (half[-1]["seconds"] - half[0]["seconds"])
+    half = [l["seconds"] for l in steps[len(steps) // 2:]]  # a step is 2500 characters; the first half is warm-up
+    return lines[0], 2500 / statistics.median(after - before for before, after in zip(half, half[1:]))  # as PyTorch's side
 
 def row(values):
     return {"median": round(statistics.median(values)), "min": round(min(values)), "max": round(max(values))}

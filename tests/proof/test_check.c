@@ -48,11 +48,11 @@ TEST(check_i8_problems) {
 }
 
 /* All on CPUs and GPUs. The far device has the CPU's rows in another memory, and address sanitizers look at addresses: what is
- * new there shows in every twelfth combination of options, and in the quick ones above. */
+ * new there shows in every eleventh combination of options, and in the quick ones above. */
 TEST_SLOW(check_all_problems) {
-    int every = strncmp(test_device, "far", 3) == 0 ? 12 : 1;
+    int every = strncmp(test_device, "far", 3) == 0 ? 11 : 1;
 #ifdef __SANITIZE_ADDRESS__
-    every = 12;
+    every = 11;
 #endif
     CHECK(check_file("full.txt", every) > 400);
 }

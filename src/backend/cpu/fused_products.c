@@ -112,7 +112,7 @@ void sli_fused_products(const sli_fused_work *w, const sli_fused_panels *panels,
                                            .w = weights + (size_t)at.panel * panels->bytes,
                                            .next = weights + (size_t)next.panel * panels->bytes,
                                            .tile = tile};
-        if (w->keep && rows->projected) {
+        if (w->keep && rows->projected && !step->stream) {
             const int first = at.panel * panels->units, end = first + at.units;
             fetch(w, step, rows, first, end < panels->all ? end : panels->all);
         }
