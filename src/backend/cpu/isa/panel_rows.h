@@ -15,7 +15,9 @@ enum {
                     ? SUMS
                     : 10, /* of several rows: fewer where weights need registers of their own */
     MOST_ROWS = 6,
-    BLOCK_K = 160 * WEIGHT_K /* 20 KB of AVX2's weights, 40 KB of AVX-512's: in L1 while all rows pass */
+    TERMS = REGISTERS_32 ? 2 : 4,   /* rows of weights between two jumps */
+    FETCH_K = REGISTERS_32 ? 1 : 4, /* and for each line that is fetched */
+    BLOCK_K = 160 * WEIGHT_K        /* 20 KB of AVX2's weights, 40 KB of AVX-512's: in L1 while all rows pass */
 };
 
 /* One block: k terms of `rows` rows and P panels, `stride` weights apart; the tile of a panel is `next` floats behind
@@ -43,14 +45,21 @@ typedef struct cut {
 VF_INLINE void rows_held(const int R, const int P, const int V, const float *const *a, int i, const weight *w,
                          const int t, size_t stride, vf sum[][SUMS]) {
     vf x[MOST_ROWS];
+    UNROLL_ALL
     for (int r = 0; r < R; r++) {
         x[r] = vf_set(a[r][i]);
         HOLD(x[r]);
     }
+    UNROLL_ALL
     for (int v = 0; v < P * V; v++) {
         vf b = weight_load(w + (size_t)(v / V) * stride + v % V * VL, t);
         if (R > 1) HOLD(b);
-        for (int r = 0; r < R; r++) sum[r][v] = vf_fma(x[r], b, sum[r][v]);
+        UNROLL_ALL
+        for (int r = 0; r < R; r++)
+            if (R > 1)
+                vf_accumulate(&sum[r][v], x[r], b);
+            else
+                sum[r][v] = vf_fma(x[r], b, sum[r][v]); /* out of memory: b is of no other use */
     }
 }
 
@@ -58,15 +67,29 @@ VF_INLINE void rows_held(const int R, const int P, const int V, const float *con
 VF_INLINE void weights_held(const int R, const int V, const float *const *a, int i, const weight *w, const int t,
                             vf sum[][SUMS]) {
     vf b[4];
+    UNROLL_ALL
     for (int v = 0; v < V; v++) {
         b[v] = weight_load(w + v * VL, t);
         HOLD(b[v]);
     }
+    UNROLL_ALL
     for (int r = 0; r < R; r++) {
         vf x = vf_set(a[r][i]);
         if (V > 1) HOLD(x);
-        for (int v = 0; v < V; v++) sum[r][v] = vf_fma(x, b[v], sum[r][v]);
+        UNROLL_ALL
+        for (int v = 0; v < V; v++) vf_accumulate(&sum[r][v], x, b[v]);
     }
+}
+
+/* One row of weights: the terms of WEIGHT_K numbers of k. */
+VF_INLINE void terms(const int R, const int P, const int U, const float *const *a, int i, const weight *w,
+                     size_t stride, vf sum[][SUMS]) {
+    UNROLL_ALL
+    for (int t = 0; t < WEIGHT_K; t++)
+        if (R > P * U)
+            weights_held(R, U, a, i + t, w, t, sum);
+        else
+            rows_held(R, P, U, a, i + t, w, t, stride, sum);
 }
 
 /* P panels, of whose V vectors the first U take part; U < V with one panel only. R, P, V, U and `first` are constants that fold;
@@ -78,28 +101,28 @@ VF_INLINE void block(const int R, const int P, const int V, const int U, const b
     float *const tile = g->tile;
     const int k = g->k;
     const size_t width = (size_t)V * VL, stride = g->stride, next = g->next;
+    UNROLL_ALL
     for (int r = 0; r < R; r++) {
         a[r] = g->a[r];
+        UNROLL_ALL
         for (int v = 0; v < P * U; v++)
             sum[r][v] = first ? vf_set(0.0f) : vf_load(tile + (size_t)(v / U) * next + (size_t)r * width + v % U * VL);
     }
     const char *ahead = g->ahead;
-    const size_t fetched = g->fetched;
+    const size_t fetched = g->fetched * FETCH_K;
     int i = 0;
-    UNROLL_SOME
-    do {
-        if (R > 2) __builtin_prefetch(ahead, 0, 2); /* into L2 */
-        ahead += fetched;
-        for (int t = 0; t < WEIGHT_K; t++)
-            if (R > P * U)
-                weights_held(R, U, a, i + t, w, t, sum);
-            else
-                rows_held(R, P, U, a, i + t, w, t, stride, sum);
-        w += width;
-    } while ((i += WEIGHT_K) < k);
-    for (int r = 0; r < R; r++)
-        for (int v = 0; v < P * U; v++)
-            vf_store(tile + (size_t)(v / U) * next + (size_t)r * width + v % U * VL, sum[r][v]);
+    for (; i + TERMS * WEIGHT_K <= k; i += TERMS * WEIGHT_K, w += TERMS * width) {
+        UNROLL_ALL
+        for (int n = 0; n < TERMS; n++) {
+            if (R > 2 && n % FETCH_K == 0) __builtin_prefetch(ahead + n / FETCH_K * fetched, 0, 2); /* into L2 */
+            terms(R, P, U, a, i + n * WEIGHT_K, w + n * width, stride, sum);
+        }
+        ahead += TERMS / FETCH_K * fetched;
+    }
+    for (; i < k; i += WEIGHT_K, w += width) terms(R, P, U, a, i, w, stride, sum);
+    UNROLL_ALL
+    for (int r = 0; r < R; r++) UNROLL_ALL
+    for (int v = 0; v < P * U; v++) vf_store(tile + (size_t)(v / U) * next + (size_t)r * width + v % U * VL, sum[r][v]);
 }
 
 #define BLOCK(R, P, V)                                \

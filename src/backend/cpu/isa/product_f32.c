@@ -194,8 +194,8 @@ VF_INLINE void terms(const int R, const int row, const int next, const int count
         UNROLL_ALL
         for (int r = 0; r < R; r++) {
             const vf x = vf_set(a[r * row + j * next]);
-            sum[r][0] = vf_fma(x, b0, sum[r][0]);
-            sum[r][1] = vf_fma(x, b1, sum[r][1]);
+            vf_accumulate(&sum[r][0], x, b0);
+            vf_accumulate(&sum[r][1], x, b1);
         }
     }
 }

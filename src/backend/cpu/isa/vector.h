@@ -3,6 +3,7 @@
  *     VF_REGISTERS   vector registers
  *     vf             the type; + - * / work on it
  *     vf_load, vf_store (any alignment), vf_set (one number everywhere), vf_fma (a * b + c; see the portable one)
+ *     vf_accumulate  sum = vf_fma(a, b, sum), in the register of sum
  *     vf_stream      vf_store of a whole line of memory, past the caches, where there is that (STREAMS, the floats of a line), and
  *     vf_streamed    before others read it
  *     vf_zip         low: a0 b0 a1 b1 ... of the lower halves; high: of the upper ones */
@@ -23,6 +24,12 @@
 #include "backend/cpu/isa/vector_neon.h"
 #else
 #include "backend/cpu/isa/vector_portable.h"
+#endif
+
+#ifndef VF_ACCUMULATES
+static inline void vf_accumulate(vf *sum, vf a, vf b) {
+    *sum = vf_fma(a, b, *sum);
+}
 #endif
 
 #ifndef STREAMS
@@ -59,13 +66,6 @@ static inline void vf_store_f16(uint16_t *p, vf v, bool stream) {
 #define UNROLL_ALL _Pragma("unroll")
 #else
 #define UNROLL_ALL _Pragma("GCC unroll 16")
-#endif
-
-/* Before a loop over k: fewer jumps for each term. */
-#if defined(__clang__)
-#define UNROLL_SOME _Pragma("unroll 2")
-#else
-#define UNROLL_SOME _Pragma("GCC unroll 2")
 #endif
 
 #define VF_INLINE static inline __attribute__((always_inline))

@@ -19,6 +19,11 @@ static inline vf vf_set(float x) {
 static inline vf vf_fma(vf a, vf b, vf c) {
     return _mm256_fmadd_ps(a, b, c);
 }
+/* With all 16 registers in use, gcc would move sums about and spill one. */
+#define VF_ACCUMULATES
+static inline void vf_accumulate(vf *sum, vf a, vf b) {
+    __asm__("vfmadd231ps %2, %1, %0" : "+x"(*sum) : "x"(a), "x"(b));
+}
 static inline void vf_zip(vf a, vf b, vf *low, vf *high) {
     const vf even = _mm256_unpacklo_ps(a, b), odd = _mm256_unpackhi_ps(a, b);
     *low = _mm256_permute2f128_ps(even, odd, 0x20);
