@@ -130,10 +130,10 @@ PERSIST_FN void persist_forward_step(const persist_args &a, const persist_way &w
     persist_forward_give<S>(a, way, self, half, s, gives, h);
 }
 
+/* Before the weights are asked for. */
 template <class S>
-PERSIST_FN void persist_forward(const persist_args &a, const persist_way &way, const persist_self &self,
-                                const persist_weights<S> &w) {
-    persist_half<S> h[S::halves];
+PERSIST_FN void persist_forward_enter(const persist_args &a, const persist_way &way, const persist_self &self,
+                                      persist_half<S> (&h)[S::halves]) {
 #pragma unroll
     for (int half = 0; half < S::halves; half++) {
         h[half].turn = persist_turn{persist_range_of<S>(a, way, self, half), 0, 0};
@@ -142,6 +142,16 @@ PERSIST_FN void persist_forward(const persist_args &a, const persist_way &way, c
             const persist_place place = persist_place_of<S>(a, self, half, i);
             persist_forward_begin<S>(a, way, place, h[half].cells[i]);
         }
+    }
+}
+
+/* What step 0 reads is asked for here, before the loop: asked for before the weights, ptxas lets each step wait for what the next one
+ * reads where it begins (a tenth of a step). */
+template <class S>
+PERSIST_FN void persist_forward(const persist_args &a, const persist_way &way, const persist_self &self,
+                                const persist_weights<S> &w, persist_half<S> (&h)[S::halves]) {
+#pragma unroll
+    for (int half = 0; half < S::halves; half++) {
         h[half].flow = persist_flow_of(way);
         persist_forward_ask<S>(a, way, self, half, 0, h[half]);
     }
@@ -257,9 +267,8 @@ PERSIST_FN void persist_backward_step(const persist_args &a, const persist_way &
 }
 
 template <class S>
-PERSIST_FN void persist_backward(const persist_args &a, const persist_way &way, const persist_self &self,
-                                 const persist_weights<S> &w) {
-    persist_half<S> h[S::halves];
+PERSIST_FN void persist_backward_enter(const persist_args &a, const persist_way &way, const persist_self &self,
+                                       persist_half<S> (&h)[S::halves]) {
 #pragma unroll
     for (int half = 0; half < S::halves; half++) {
         h[half].turn = persist_turn{persist_range_of<S>(a, way, self, half), 0, 0};
@@ -271,12 +280,18 @@ PERSIST_FN void persist_backward(const persist_args &a, const persist_way &way, 
         h[half].flow = persist_backward_flow_of<S>(way);
         persist_backward_ask<S>(a, way, self, half, 0, h[half]);
     }
+}
+
+template <class S>
+PERSIST_FN void persist_backward(const persist_args &a, const persist_way &way, const persist_self &self,
+                                 const persist_weights<S> &w, persist_half<S> (&h)[S::halves]) {
     int left = way.first_chunk + 1, chunk = 0; /* steps to the end of the chunk of step s - 1 */
     for (int s = 0; s <= way.steps; s++) {
         const bool ended = --left == 0 || (s > 0 && s == way.steps);
 #pragma unroll
         for (int half = 0; half < S::halves; half++)
             persist_backward_step<S>(a, way, self, w, half, s, ended ? chunk : -1, h[half]);
+        if (S::in_shared > 0 && s == 0) ptx_copies_wait(); /* weights, which step 1 multiplies first */
         if (!ended) continue;
         chunk++;
         left = way.chunk;
