@@ -279,7 +279,7 @@ PERSIST_FN void persist_gather(const persist_args &a, const persist_way &way, co
 /* ----------------------------------------------------------------------------------------------------- beginning -- */
 /* Forward, d h that step 0 enters from, in fours of neighbouring units: a warp has `high` rows by `wide` fours at a time, so that it
  * writes neighbouring bytes of v, and asks for eight such pieces before it needs the first. One value after the other, each a way to
- * L2, took up to an eighth of a call of 25 steps. */
+ * L2, took 3 to 4 us of a call (512 and 1024 units, eight rows a CTA). */
 template <class S> struct persist_entered {
     static constexpr int high = S::rows < 8 ? (int)S::rows : 8, wide = 32 / high;
     static constexpr int across = (S::k + 4 * wide - 1) / (4 * wide), pieces = S::halves * (S::rows / high) * across;

@@ -145,8 +145,11 @@ PERSIST_FN void persist_forward_enter(const persist_args &a, const persist_way &
     }
 }
 
-/* What step 0 reads is asked for here, before the loop: asked for before the weights, ptxas lets each step wait for what the next one
- * reads where it begins (a tenth of a step). */
+/* ptxas counts with one scoreboard what is on its way to registers from memory: weights, and what a step asks for of the next one. So it
+ * matters in which order they are asked for before the loop. Weights are there when the first v is written (persist_begin), or each step's
+ * product waits for them, and so for what the last cells have just asked for: a quarter of a step of 256 units in a cluster. And what
+ * step 0 reads is asked for here: before the weights, each step waits for the next one's where it begins, a tenth of a step.
+ * bench/results/entering_h200_2026-11-23.txt. */
 template <class S>
 PERSIST_FN void persist_forward(const persist_args &a, const persist_way &way, const persist_self &self,
                                 const persist_weights<S> &w, persist_half<S> (&h)[S::halves]) {
