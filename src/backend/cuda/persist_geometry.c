@@ -218,7 +218,7 @@ static const struct {
     double cluster, cluster_block;           /* exchange through a cluster, and a block of it more */
     double cluster_rate, cluster_rate_block; /* bytes that arrive in a block; less by a block of the cluster more */
     double grid, grid_words, grid_full;      /* counter; words that tell; and more of both over the whole GPU */
-    double words_few, words_many;            /* a warp fewer than eight, a piece a lane more than four */
+    double words_few, words_many;            /* a warp fewer than eight, a piece a lane more than five */
     double words_rows;                       /* few rows less */
     double grid_rate, grid_l2_rate;          /* reading of v: by a block, and of L2 by all of them */
     double flops_16, flops_tf32, flops_ffma; /* FLOP a cycle and multiprocessor */
@@ -257,9 +257,9 @@ static const struct {
            .grid = 0.94,
            .grid_words = 0.66,
            .words_few = 0.05,
-           .words_many = 0.06,
+           .words_many = 0.1,
            .words_rows = 0.1,
-           .grid_full = 0.13,
+           .grid_full = 0.03,
            .grid_rate = 122e3,
            .grid_l2_rate = 7.2e6,
            .flops_16 = 2550,
@@ -326,7 +326,7 @@ static double gather_us(const sli_persist_geometry *g, int batch, const sli_caps
     const double bytes = (double)sli_persist_k(g) * rows * sli_persist_operand(g->math);
     if (g->gather == SLI_PERSIST_LOCAL) return 0;
     if (g->gather == SLI_PERSIST_CLUSTER) return cluster_us(g->spread, bytes);
-    const double few = fmax(0, TURN_WARPS - sli_persist_warps(g)), many = fmax(0, sli_persist_taken(g) - 4);
+    const double few = fmax(0, TURN_WARPS - sli_persist_warps(g)), many = fmax(0, sli_persist_taken(g) - 5);
     const double told = !words ? rates.grid
                                : rates.grid_words + rates.words_few * few + rates.words_many * many -
                                      (g->few > 0 ? rates.words_rows : 0);

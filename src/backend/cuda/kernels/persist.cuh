@@ -13,13 +13,20 @@ PERSIST_FN void persist_run_way(const persist_args &a, const persist_way &way, c
         persist_run_turns<S>(a, way, self);
     } else {
         persist_weights<S> w;
-        if constexpr (!S::backward) persist_prefetch_entering<S>(a, way, self);
+        persist_half<S> h[S::halves];
+        persist_entered<S> entered;
+        if constexpr (S::backward) {
+            persist_backward_enter<S>(a, way, self, h);
+        } else {
+            persist_ask_entering<S>(a, way, self, 0, entered);
+            persist_forward_enter<S>(a, way, self, h);
+        }
         persist_load_weights<S>(a, way, self, w);
-        persist_begin<S>(a, way, self);
+        persist_begin<S>(a, way, self, entered);
         if constexpr (S::backward)
-            persist_backward<S>(a, way, self, w);
+            persist_backward<S>(a, way, self, w, h);
         else
-            persist_forward<S>(a, way, self, w);
+            persist_forward<S>(a, way, self, w, h);
         if constexpr (S::streamed > 0) persist_end_ring<S>(a, self, w);
     }
 }

@@ -277,60 +277,146 @@ PERSIST_FN void persist_gather(const persist_args &a, const persist_way &way, co
 }
 
 /* ----------------------------------------------------------------------------------------------------- beginning -- */
-/* Asks L2 for the states that step 0 enters from, which are read behind the weights: of pages that nobody may have touched. */
-template <class S>
-PERSIST_FN void persist_prefetch_entering(const persist_args &a, const persist_way &way, const persist_self &self) {
-    enum { LINE = 32 }; /* floats */
-    const int lines = (a.H + LINE - 1) / LINE, first = self.group * S::halves * S::rows;
-    if (!way.h_enters) return;
-    for (int i = self.thread; i < S::halves * S::rows * lines; i += S::threads) {
-        const int row = first + i / lines, unit = i % lines * LINE;
-        if (row >= a.B) continue;
-        ptx_prefetch(way.h_enters + (int64_t)row * a.H + unit);
-        if (way.c_from) ptx_prefetch(way.c_from + (int64_t)row * a.H + unit);
+/* Forward, d h that step 0 enters from, in fours of neighbouring units: a warp has `high` rows by `wide` fours at a time, so that it
+ * writes neighbouring bytes of v, and asks for eight such pieces before it needs the first. One value after the other, each a way to
+ * L2, took 3 to 4 us of a call (512 and 1024 units, eight rows a CTA). */
+template <class S> struct persist_entered {
+    static constexpr int high = S::rows < 8 ? (int)S::rows : 8, wide = 32 / high;
+    static constexpr int across = (S::k + 4 * wide - 1) / (4 * wide), pieces = S::halves * (S::rows / high) * across;
+    static constexpr int each = (pieces + S::warps - 1) / S::warps, at_once = each < 8 ? each : 8;
+    uint32_t word[at_once][4]; /* floats; of an operand of 16 bits two words */
+};
+enum persist_entry { PERSIST_FOURS, PERSIST_FLOATS, PERSIST_NARROW }; /* four floats at once; one by one; four of 16 bits */
+
+/* Four values of the lane's. */
+struct persist_quad {
+    bool here;           /* of those that the CTA multiplies */
+    int half, own_row, k;
+    int row, unit;       /* of the batch, of the layer: the first */
+};
+template <class S> PERSIST_FN persist_quad persist_quad_of(const persist_self &self, int piece) {
+    typedef persist_entered<S> E;
+    persist_quad quad;
+    const int eight = piece / E::across % (S::rows / E::high);
+    quad.half = piece / E::across / (S::rows / E::high);
+    quad.own_row = eight * E::high + self.lane % E::high;
+    quad.k = (piece % E::across * E::wide + self.lane / E::high) * 4;
+    quad.here = piece < E::pieces && quad.k < S::k;
+    quad.row = (self.group * S::halves + quad.half) * S::rows + quad.own_row;
+    quad.unit = S::reduce > 1 ? (quad.k / S::units * S::reduce + self.p) * S::units + quad.k % S::units : quad.k;
+    return quad;
+}
+
+template <class S, int ENTRY>
+PERSIST_FN void persist_ask_pieces(const persist_args &a, const void *base, int stride, const persist_self &self,
+                                   int first, persist_entered<S> &entered) {
+#pragma unroll
+    for (int j = 0; j < persist_entered<S>::at_once; j++) {
+        const persist_quad quad = persist_quad_of<S>(self, first + j * S::warps + self.warp);
+        const uint32_t at = (uint32_t)(quad.row * stride + quad.unit);
+        uint32_t(&word)[4] = entered.word[j];
+        word[0] = word[1] = word[2] = word[3] = 0u;
+        if (!quad.here || quad.row >= a.B || quad.unit >= a.H) continue;
+        if constexpr (ENTRY == PERSIST_NARROW) {
+            uint32_t two[2];
+            ptx_load8_constant(two, (const uint16_t *)base + at);
+            word[0] = two[0];
+            word[1] = two[1];
+        } else if constexpr (ENTRY == PERSIST_FOURS) {
+            ptx_load16_constant(word, (const float *)base + at);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (quad.unit + i < a.H) ptx_load4_constant(word[i], (const float *)base + at + i);
+        }
     }
 }
 
-/* Zeros in all of v, then forward the state that step 0 enters from; barriers. */
+/* Pieces from `first` on: S::warps times at_once. Behind a row of an operand there are zeros up to a whole four. */
 template <class S>
-PERSIST_FN void persist_begin(const persist_args &a, const persist_way &way, const persist_self &self) {
-    uint32_t *v = (uint32_t *)self.shared;
-    for (int i = self.thread; i < S::v_all_bytes / 4; i += S::threads) v[i] = 0u;
-    if (self.thread == 0) {
-        for (int i = 0; i < S::sum_buffers; i++) {
-            const int half = S::couriers ? i : i / 2, buffer = S::couriers ? 0 : i % 2;
-            const uint32_t of_v = persist_barrier<S>(a, self, PERSIST_BARRIERS_V, half, buffer);
-            const uint32_t of_sums = persist_barrier<S>(a, self, PERSIST_BARRIERS_SUMS, half, buffer);
-            if constexpr (S::gather == PERSIST_CLUSTER) {
-                ptx_arrivals_init(of_v, 1);
-                ptx_arrivals_expect(of_v, S::given * S::k * S::operand);
-            }
-            if constexpr (S::reduce > 1) {
-                ptx_arrivals_init(of_sums, 1);
-                if constexpr (!S::meets)
-                    ptx_arrivals_expect(of_sums, S::reduce * S::own * S::tiles_n * S::sent * 4);
-            }
+PERSIST_FN void persist_ask_entering(const persist_args &a, const persist_way &way, const persist_self &self, int first,
+                                     persist_entered<S> &entered) {
+    const void *base = way.h_enters ? (const void *)way.h_enters : way.operand_from;
+    const int stride = way.h_enters ? a.H : a.hs;
+    if (S::narrow && !way.h_enters)
+        persist_ask_pieces<S, PERSIST_NARROW>(a, base, stride, self, first, entered);
+    else if (stride % 4 == 0 && (uintptr_t)base % 16 == 0)
+        persist_ask_pieces<S, PERSIST_FOURS>(a, base, stride, self, first, entered);
+    else
+        persist_ask_pieces<S, PERSIST_FLOATS>(a, base, stride, self, first, entered);
+}
+
+template <class S>
+PERSIST_FN void persist_put_entering(const persist_way &way, const persist_self &self, int first,
+                                     const persist_entered<S> &entered) {
+    const bool narrow = S::narrow && !way.h_enters;
+#pragma unroll
+    for (int j = 0; j < persist_entered<S>::at_once; j++) {
+        const persist_quad quad = persist_quad_of<S>(self, first + j * S::warps + self.warp);
+        const uint32_t(&word)[4] = entered.word[j];
+        uint32_t x[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) x[i] = narrow ? word[i] : persist_operand<S>(__uint_as_float(word[i]));
+        if (S::narrow && !narrow) {
+            x[0] |= x[1] << 16;
+            x[1] = x[2] | x[3] << 16;
         }
-        if constexpr (S::cluster > 1 || S::gather == PERSIST_CLUSTER) ptx_arrivals_init_fence();
+        unsigned char *to = self.shared + persist_v<S>(quad.half, 0) +
+                            persist_v_at(S::v_pieces, quad.own_row, quad.k * S::operand);
+        if (!quad.here) continue;
+        if constexpr (S::narrow)
+            *(uint2 *)to = make_uint2(x[0], x[1]);
+        else
+            *(uint4 *)to = make_uint4(x[0], x[1], x[2], x[3]);
     }
-    if constexpr (S::in_shared > 0) ptx_copies_wait(); /* weights */
-    if constexpr (S::couriers > 0) ptx_fence_shared();
-    persist_sync<S>();
-    if constexpr (S::couriers > 0) return; /* they begin in persist_turns.cuh */
-    if constexpr (!S::backward) {
-        for (int i = self.thread; i < S::halves * S::rows * S::k; i += S::threads) {
-            const int k = i % S::k, own_row = i / S::k % S::rows, half = i / S::k / S::rows;
-            const int unit = (k / S::units * S::reduce + self.p) * S::units + k % S::units;
-            const int row = (self.group * S::halves + half) * S::rows + own_row;
-            if (unit >= a.H || row >= a.B) continue;
-            unsigned char *to =
-                self.shared + persist_v<S>(half, 0) + persist_v_at(S::v_pieces, own_row, k * S::operand);
-            const uint32_t entering = persist_entering<S>(a, way, row, unit);
-            if constexpr (S::narrow)
-                *(uint16_t *)to = (uint16_t)entering;
-            else
-                *(uint32_t *)to = entering;
+}
+
+/* Zeros in all of v; barriers. */
+template <class S>
+PERSIST_FN void persist_begin_shared(const persist_args &a, const persist_self &self) {
+    const uint32_t zeros[4] = {};
+    static_assert(S::v_all_bytes % 16 == 0, "v is pieces of 16 bytes");
+    for (int i = self.thread; i < S::v_all_bytes / 16; i += S::threads) ptx_store_shared(self.at + i * 16, zeros);
+    if (self.thread != 0) return;
+    for (int i = 0; i < S::sum_buffers; i++) {
+        const int half = S::couriers ? i : i / 2, buffer = S::couriers ? 0 : i % 2;
+        const uint32_t of_v = persist_barrier<S>(a, self, PERSIST_BARRIERS_V, half, buffer);
+        const uint32_t of_sums = persist_barrier<S>(a, self, PERSIST_BARRIERS_SUMS, half, buffer);
+        if constexpr (S::gather == PERSIST_CLUSTER) {
+            ptx_arrivals_init(of_v, 1);
+            ptx_arrivals_expect(of_v, S::given * S::k * S::operand);
         }
+        if constexpr (S::reduce > 1) {
+            ptx_arrivals_init(of_sums, 1);
+            if constexpr (!S::meets) ptx_arrivals_expect(of_sums, S::reduce * S::own * S::tiles_n * S::sent * 4);
+        }
+    }
+    if constexpr (S::cluster > 1 || S::gather == PERSIST_CLUSTER) ptx_arrivals_init_fence();
+}
+
+/* In turns the rest is in persist_turns.cuh. */
+template <class S> PERSIST_FN void persist_begin_turns_shared(const persist_args &a, const persist_self &self) {
+    persist_begin_shared<S>(a, self);
+    if constexpr (S::in_shared > 0) ptx_copies_wait(); /* weights */
+    ptx_fence_shared();
+    persist_sync<S>();
+}
+
+/* Shared memory, forward with the d h that step 0 enters from, of which the first were asked for. What each lane reads of the weights it
+ * has copied itself: backward, where step 0 multiplies nothing, it waits for that after it. */
+template <class S>
+PERSIST_FN void persist_begin(const persist_args &a, const persist_way &way, const persist_self &self,
+                              persist_entered<S> &entered) {
+    persist_begin_shared<S>(a, self);
+    __syncthreads();
+    if constexpr (!S::backward) {
+        constexpr int round = persist_entered<S>::at_once * S::warps;
+#pragma unroll 1
+        for (int first = 0; first < persist_entered<S>::pieces; first += round) {
+            if (first > 0) persist_ask_entering<S>(a, way, self, first, entered);
+            persist_put_entering<S>(way, self, first, entered);
+        }
+        if constexpr (S::in_shared > 0) ptx_copies_wait(); /* weights */
     }
     if constexpr (S::cluster > 1 || S::gather == PERSIST_CLUSTER)
         ptx_cluster_sync();

@@ -130,10 +130,10 @@ PERSIST_FN void persist_forward_step(const persist_args &a, const persist_way &w
     persist_forward_give<S>(a, way, self, half, s, gives, h);
 }
 
+/* Before the weights are asked for. */
 template <class S>
-PERSIST_FN void persist_forward(const persist_args &a, const persist_way &way, const persist_self &self,
-                                const persist_weights<S> &w) {
-    persist_half<S> h[S::halves];
+PERSIST_FN void persist_forward_enter(const persist_args &a, const persist_way &way, const persist_self &self,
+                                      persist_half<S> (&h)[S::halves]) {
 #pragma unroll
     for (int half = 0; half < S::halves; half++) {
         h[half].turn = persist_turn{persist_range_of<S>(a, way, self, half), 0, 0};
@@ -142,6 +142,19 @@ PERSIST_FN void persist_forward(const persist_args &a, const persist_way &way, c
             const persist_place place = persist_place_of<S>(a, self, half, i);
             persist_forward_begin<S>(a, way, place, h[half].cells[i]);
         }
+    }
+}
+
+/* ptxas counts with one scoreboard what is on its way to registers from memory: weights, and what a step asks for of the next one. So it
+ * matters in which order they are asked for before the loop. Weights are there when the first v is written (persist_begin), or each step's
+ * product waits for them, and so for what the last cells have just asked for: a quarter of a step of 256 units in a cluster. And what
+ * step 0 reads is asked for here: before the weights, each step waits for the next one's where it begins, a tenth of a step.
+ * bench/results/entering_h200_2026-11-23.txt. */
+template <class S>
+PERSIST_FN void persist_forward(const persist_args &a, const persist_way &way, const persist_self &self,
+                                const persist_weights<S> &w, persist_half<S> (&h)[S::halves]) {
+#pragma unroll
+    for (int half = 0; half < S::halves; half++) {
         h[half].flow = persist_flow_of(way);
         persist_forward_ask<S>(a, way, self, half, 0, h[half]);
     }
@@ -257,9 +270,8 @@ PERSIST_FN void persist_backward_step(const persist_args &a, const persist_way &
 }
 
 template <class S>
-PERSIST_FN void persist_backward(const persist_args &a, const persist_way &way, const persist_self &self,
-                                 const persist_weights<S> &w) {
-    persist_half<S> h[S::halves];
+PERSIST_FN void persist_backward_enter(const persist_args &a, const persist_way &way, const persist_self &self,
+                                       persist_half<S> (&h)[S::halves]) {
 #pragma unroll
     for (int half = 0; half < S::halves; half++) {
         h[half].turn = persist_turn{persist_range_of<S>(a, way, self, half), 0, 0};
@@ -271,12 +283,18 @@ PERSIST_FN void persist_backward(const persist_args &a, const persist_way &way, 
         h[half].flow = persist_backward_flow_of<S>(way);
         persist_backward_ask<S>(a, way, self, half, 0, h[half]);
     }
+}
+
+template <class S>
+PERSIST_FN void persist_backward(const persist_args &a, const persist_way &way, const persist_self &self,
+                                 const persist_weights<S> &w, persist_half<S> (&h)[S::halves]) {
     int left = way.first_chunk + 1, chunk = 0; /* steps to the end of the chunk of step s - 1 */
     for (int s = 0; s <= way.steps; s++) {
         const bool ended = --left == 0 || (s > 0 && s == way.steps);
 #pragma unroll
         for (int half = 0; half < S::halves; half++)
             persist_backward_step<S>(a, way, self, w, half, s, ended ? chunk : -1, h[half]);
+        if (S::in_shared > 0 && s == 0) ptx_copies_wait(); /* weights, which step 1 multiplies first */
         if (!ended) continue;
         chunk++;
         left = way.chunk;

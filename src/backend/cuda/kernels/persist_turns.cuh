@@ -701,7 +701,7 @@ PERSIST_FN void persist_cell_turns(const persist_args &a, const persist_way &way
 
 template <class S>
 PERSIST_FN void persist_begin_turns(const persist_args &a, const persist_way &way, const persist_self &self) {
-    persist_begin<S>(a, way, self);
+    persist_begin_turns_shared<S>(a, self);
     if (persist_has<S>(a, PERSIST_HAS_LENGTHS))
         for (int turn = self.thread; turn < S::halves; turn += S::threads) {
             int *to = (int *)(self.shared + a.shared_ranges) + 2 * turn;

@@ -76,6 +76,13 @@ PTX_FN void ptx_load16_constant(uint32_t (&to)[4], const void *from) {
                  : "l"(from));
 }
 
+PTX_FN void ptx_load8_constant(uint32_t (&to)[2], const void *from) {
+    asm volatile("ld.global.nc.L1::no_allocate.v2.b32 {%0,%1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "l"(from));
+}
+PTX_FN void ptx_load4_constant(uint32_t &to, const void *from) {
+    asm volatile("ld.global.nc.L1::no_allocate.b32 %0, [%1];" : "=r"(to) : "l"(from));
+}
+
 /* ------------------------------------------------------------------------------------------------------ cluster -- */
 /* Where there are no clusters (sm_80) geometries have none, and these are not reached. */
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900

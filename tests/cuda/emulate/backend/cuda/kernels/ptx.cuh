@@ -54,6 +54,12 @@ PTX_FN void ptx_copy16(uint32_t to, const void *from, EMULATE_HERE) {
 PTX_FN void ptx_load16_constant(uint32_t (&to)[4], const void *from, EMULATE_HERE) {
     emulate::load_global(to, from, 16, at);
 }
+PTX_FN void ptx_load8_constant(uint32_t (&to)[2], const void *from, EMULATE_HERE) {
+    emulate::load_global(to, from, 8, at);
+}
+PTX_FN void ptx_load4_constant(uint32_t &to, const void *from, EMULATE_HERE) {
+    emulate::load_global(&to, from, 4, at);
+}
 PTX_FN void ptx_copies_wait(EMULATE_HERE) {
     emulate::copies_group();
     emulate::copies_wait(0, at);
