@@ -230,7 +230,8 @@ static void few_rows(const sli_panel_product *p) {
 static void many_rows(const sli_panel_product *p, const weight *w, const char *next, float *tile) {
     int size;
     const int halved = halved_blocks(p->rows, p->vectors, &size), rest = p->rows - halved * size;
-    const int most = most_rows(p->vectors), count = halved + (rest + most - 1) / most, width = p->vectors * VL;
+    const int most = most_rows(p->vectors), whole = (rest + most - 1) / most, count = halved + whole;
+    const int each = whole > 0 ? rest / whole : 0, more = rest - each * whole, width = p->vectors * VL;
     const int depth = (p->k + WEIGHT_K - 1) / WEIGHT_K, cuts = (depth + BLOCK_K / WEIGHT_K - 1) / (BLOCK_K / WEIGHT_K);
     const int step = cuts > 1 ? (depth + cuts - 1) / cuts : depth;
     const size_t bytes = (size_t)width * sizeof(weight);
@@ -242,7 +243,7 @@ static void many_rows(const sli_panel_product *p, const weight *w, const char *n
                  .first = d == 0};
         g.ahead = d1 < depth ? (const char *)(g.w + (size_t)(d1 - d) * (size_t)width) : next;
         for (int i = 0, from = 0, to; i < count; i++, from = to) {
-            to = i < halved ? from + size : halved * size + (int)((long)rest * (i + 1 - halved) / (count - halved));
+            to = from + (i < halved ? size : each + (i - halved < more));
             for (int r = from; r < to; r++) g.a[r - from] = (const float *)p->a[r] + k0;
             g.tile = tile + (size_t)from * (size_t)width;
             if (i < halved)
