@@ -15,9 +15,10 @@ enum {
                     ? SUMS
                     : 10, /* of several rows: fewer where weights need registers of their own */
     MOST_ROWS = 6,
-    TERMS = REGISTERS_32 ? 2 : 4,   /* rows of weights between two jumps */
-    FETCH_K = REGISTERS_32 ? 1 : 4, /* and for each line that is fetched */
-    BLOCK_K = 160 * WEIGHT_K        /* 20 KB of AVX2's weights, 40 KB of AVX-512's: in L1 while all rows pass */
+    TERMS = VF_ACCUMULATES ? 4 : 2,   /* rows of weights between two jumps */
+    FETCH_K = VF_ACCUMULATES ? 4 : 1, /* and of which the next are fetched together */
+    LINE = 64,
+    BLOCK_K = 160 * WEIGHT_K /* 20 KB of AVX2's weights, 40 KB of AVX-512's: in L1 while all rows pass */
 };
 
 /* One block: k terms of `rows` rows and P panels, `stride` weights apart; the tile of a panel is `next` floats behind
@@ -92,6 +93,12 @@ VF_INLINE void terms(const int R, const int P, const int U, const float *const *
             rows_held(R, P, U, a, i + t, w, t, stride, sum);
 }
 
+/* Into L2: of few rows, which pass weights less often, more lines each time; with FETCH_K 1 one at most. */
+VF_INLINE void fetch_ahead(const char *from, size_t bytes) {
+    __builtin_prefetch(from, 0, 2);
+    for (size_t at = LINE; at < bytes && FETCH_K > 1; at += LINE) __builtin_prefetch(from + at, 0, 2);
+}
+
 /* P panels, of whose V vectors the first U take part; U < V with one panel only. R, P, V, U and `first` are constants that fold;
  * k >= 1, and operands have zeros up to a multiple of WEIGHT_K. */
 VF_INLINE void block(const int R, const int P, const int V, const int U, const bool first, const cut *g) {
@@ -114,7 +121,7 @@ VF_INLINE void block(const int R, const int P, const int V, const int U, const b
     for (; i + TERMS * WEIGHT_K <= k; i += TERMS * WEIGHT_K, w += TERMS * width) {
         UNROLL_ALL
         for (int n = 0; n < TERMS; n++) {
-            if (R > 2 && n % FETCH_K == 0) __builtin_prefetch(ahead + n / FETCH_K * fetched, 0, 2); /* into L2 */
+            if (R > 2 && n % FETCH_K == 0) fetch_ahead(ahead + n / FETCH_K * fetched, fetched);
             terms(R, P, U, a, i + n * WEIGHT_K, w + n * width, stride, sum);
         }
         ahead += TERMS / FETCH_K * fetched;

@@ -27,6 +27,7 @@
 #endif
 
 #ifndef VF_ACCUMULATES
+#define VF_ACCUMULATES 0
 static inline void vf_accumulate(vf *sum, vf a, vf b) {
     *sum = vf_fma(a, b, *sum);
 }

@@ -20,7 +20,7 @@ static inline vf vf_fma(vf a, vf b, vf c) {
     return _mm256_fmadd_ps(a, b, c);
 }
 /* With all 16 registers in use, gcc would move sums about and spill one. */
-#define VF_ACCUMULATES
+#define VF_ACCUMULATES 1
 static inline void vf_accumulate(vf *sum, vf a, vf b) {
     __asm__("vfmadd231ps %2, %1, %0" : "+x"(*sum) : "x"(a), "x"(b));
 }
