@@ -3,12 +3,14 @@
 
     alternate.py SIDE SIDE... -- 'CELL MODE DTYPE T B I H L THREADS [OPTION]'...
 
-A SIDE is a driver that bench/cpu/setup made, such as side_sluice of two builds, with VARIABLE=VALUE before it if need be. For each
+A SIDE is a driver that bench/cpu/setup made, such as side_sluice of two builds, with VARIABLE=VALUE before it if need be; REQUIRE=KERNEL
+asks for a kernel. For each
 shape: the least milliseconds of each side, and the median over the rounds of the first side's time over the others' (above 1: faster
 than the first). ROUNDS and SECONDS of a burst are taken from the environment.
 """
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -21,10 +23,12 @@ def start(side):
 
 
 def ask(process, request):
+    process.send_signal(signal.SIGCONT)
     process.stdin.write(request + "\n")
     process.stdin.flush()
     for line in process.stdout:
         if line.startswith("{"):
+            process.send_signal(signal.SIGSTOP)  # its threads would go on spinning beside the others' turns
             return json.loads(line)
     sys.exit(f"alternate.py: {process.args[0]} ended at the request '{request}'")
 
@@ -33,8 +37,9 @@ def measure(sides, shape, rounds, seconds):
     words = shape.split()
     processes = [start(side) for side in sides]
     times = [[] for _ in sides]
-    for process in processes:
-        ask(process, f"open {' '.join(words[:9])} {words[9] if len(words) > 9 else 'none'} -")
+    for side, process in zip(sides, processes):
+        required = [setting[8:] for setting in side.split() if setting.startswith("REQUIRE=")]
+        ask(process, f"open {' '.join(words[:9])} {words[9] if len(words) > 9 else 'none'} {(required or ['-'])[0]}")
         ask(process, "time 0.05 1")
     for r in range(rounds):
         order = range(len(sides)) if r % 2 == 0 else reversed(range(len(sides)))

@@ -41,11 +41,6 @@ typedef struct sli_caps {
 
 const char *sli_isa_name(sli_isa isa);
 
-/* Threads of a run that can meet at a barrier: sli_threads_members of its pool. */
-static inline int sli_caps_members(const sli_caps *caps) {
-    return caps->pool.parallel_for ? 1 : caps->threads;
-}
-
 /* Fixed chunk of time steps of a device: a GPU wants more rows in a product than a CPU. */
 static inline int sli_caps_chunk(const sli_caps *caps, int batch, int steps) {
     enum { GPU_ROWS = 4096 };

@@ -4,12 +4,7 @@
  * delays nobody: the caller waits for the tasks, never for the threads. Claims go through one atomic word
  *     ticket = generation << 32 | next index
  * by compare-and-swap. The generation is odd while the caller writes the job and even while it is open; a thread that
- * read the job of one generation can therefore never claim a task of another.
- *
- * A team's barrier is one line of memory a member: it writes there how many barriers it has come to, and reads the others'.
- * A member whose patience ends parks on `released`, one word for all, so that nobody is woken more than once a barrier. It
- * does not yield instead: that is faster among its own (5 us instead of 12, 4 members on 2 CPUs), and loses whole slices of
- * time to other processes. */
+ * read the job of one generation can therefore never claim a task of another. */
 #include "threads.h"
 
 #include <fcntl.h>
@@ -27,12 +22,10 @@
 
 typedef void (*task_fn)(void *context, int index);
 
-/* A thread and its place in a team; number 0 is the caller's. */
+/* A thread; number 0 is the caller's. */
 typedef union member {
     struct {
-        _Atomic uint32_t arrived; /* barriers of this team that it has come to */
-        int patience;             /* pauses before it parks at the next barrier */
-        int idle;                 /* and between jobs, or when it waits for the others' tasks */
+        int idle; /* pauses before it parks between jobs, or when it waits for the others' tasks */
         sli_threads *threads;
         pthread_t thread;
     };
@@ -44,8 +37,7 @@ struct sli_threads {
     size_t bytes;
     int count;           /* the caller included */
     int started;         /* workers member[1 .. started] */
-    int spins;           /* pauses before a thread parks between jobs, at most */
-    int patience;        /* and at a barrier, at most */
+    int spins;           /* pauses before a thread parks, at most */
     sl_thread_pool pool; /* the program's; parallel_for NULL: our own */
     char pad0[SLI_ALIGN];
     _Atomic uint64_t ticket;
@@ -62,9 +54,6 @@ struct sli_threads {
     pthread_mutex_t mutex;
     pthread_cond_t wake, finished;
     char pad3[SLI_ALIGN];
-    _Atomic int sleepers;      /* members on `released` */
-    _Atomic uint32_t released; /* the last barrier at whose end somebody was woken */
-    char pad4[SLI_ALIGN];
     member member[]; /* count */
 };
 
@@ -182,16 +171,16 @@ static void wake_workers(sli_threads *threads, int wanted) {
     pthread_mutex_unlock(&threads->mutex);
 }
 
-static void run_job(sli_threads *threads, int tasks, task_fn task, void *context, bool team) {
+static void run_job(sli_threads *threads, int tasks, task_fn task, void *context, bool by_thread) {
     uint32_t closed = generation_of(atomic_load(&threads->ticket)) + 1;
     atomic_store(&threads->ticket, (uint64_t)closed << 32);
     atomic_store_explicit(&threads->task, task, memory_order_release);
     atomic_store_explicit(&threads->context, context, memory_order_release);
     atomic_store_explicit(&threads->tasks, tasks, memory_order_release);
-    atomic_store_explicit(&threads->by_thread, team && tasks == threads->count, memory_order_release);
+    atomic_store_explicit(&threads->by_thread, by_thread, memory_order_release);
     atomic_store(&threads->done, 0);
     atomic_store(&threads->ticket, (uint64_t)(closed + 1) << 32);
-    wake_workers(threads, team ? threads->count : tasks - 1); /* of a team nobody may be missing */
+    wake_workers(threads, tasks - 1);
     run_tasks(threads, 0);
     wait_for_tasks(threads, tasks);
 }
@@ -205,110 +194,12 @@ void sli_threads_for(sli_threads *threads, int tasks, task_fn task, void *contex
         for (int i = 0; i < tasks; i++) task(context, i);
 }
 
-/* -------------------------------------------------------------------------------------------------------- teams -- */
-struct sli_team {
-    sli_threads *threads;
-    int count;
-    sli_team_fn run;
-    void *context;
-};
-
-static void join_team(void *context, int index) {
-    const sli_team *team = context;
-    sli_team_wait(team, index); /* nobody leaves before all are here: each thread claims one task */
-    team->run(team->context, team, index);
-}
-
-void sli_threads_run(sli_threads *threads, int most, sli_team_fn run, void *context) {
-    const int members = sli_threads_members(threads);
-    sli_team team = {threads, most < members ? most : members, run, context};
-    if (team.count <= 1) {
-        team.count = 1;
-        run(context, &team, 0);
-        return;
-    }
-    atomic_store_explicit(&threads->released, 0, memory_order_relaxed);
-    for (int i = 0; i < team.count; i++) {
-        atomic_store_explicit(&threads->member[i].arrived, 0, memory_order_relaxed);
-        threads->member[i].patience = threads->patience;
-    }
-    run_job(threads, team.count, join_team, &team, true);
-}
-
-static void run_member(void *context, int index) {
-    const sli_team *team = context;
-    team->run(team->context, team, index);
-}
-
-void sli_threads_run_apart(sli_threads *threads, int most, sli_team_fn run, void *context) {
-    const int count = sli_threads_count(threads);
-    sli_team team = {threads, most < count ? most : count, run, context};
-    if (team.count > 1 && threads->pool.parallel_for)
-        threads->pool.parallel_for(threads->pool.context, team.count, run_member, &team);
+void sli_threads_run(sli_threads *threads, int members, task_fn run, void *context) {
+    const bool all = threads && !threads->pool.parallel_for && members == threads->count && members > 1;
+    if (all)
+        run_job(threads, members, run, context, true);
     else
-        sli_threads_run(threads, most, run, context);
-}
-
-int sli_threads_members(const sli_threads *threads) {
-    return threads && threads->pool.parallel_for ? 1 : sli_threads_count(threads);
-}
-
-int sli_team_count(const sli_team *team) {
-    return team->count;
-}
-
-/* `number` has come to the barrier `round`, and may be at the next one already. */
-static inline bool has_arrived(const sli_threads *threads, int number, uint32_t round) {
-    return (int32_t)(atomic_load(&threads->member[number].arrived) - round) >= 0;
-}
-
-static bool all_arrived(const sli_team *team, uint32_t round) {
-    for (int i = 0; i < team->count; i++)
-        if (!has_arrived(team->threads, i, round)) return false;
-    return true;
-}
-
-/* The last to arrive sees that all have, and either sees the sleepers, or they see it arrived: both sides write before they
- * read, in one order for all. `released` never steps back, since who writes `round` has not left that barrier. */
-static void wake_sleepers(sli_threads *threads, uint32_t round) {
-    atomic_store(&threads->released, round);
-    syscall(SYS_futex, &threads->released, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
-}
-
-static void sleep_until_all_arrived(const sli_team *team, uint32_t round) {
-    sli_threads *threads = team->threads;
-    atomic_fetch_add(&threads->sleepers, 1);
-    for (;;) {
-        uint32_t released = atomic_load(&threads->released);
-        if (released == round || all_arrived(team, round)) break;
-        syscall(SYS_futex, &threads->released, FUTEX_WAIT_PRIVATE, released, NULL, NULL, 0);
-    }
-    atomic_fetch_sub(&threads->sleepers, 1);
-}
-
-/* A thread that had to park will probably have to again: its CPU, or another's, is shared. It spins half as long next time,
- * and twice as long after each time that spinning was enough. */
-void sli_team_wait(const sli_team *team, int number) {
-    enum { LEAST_PATIENCE = 4 };
-    if (team->count == 1) return;
-    sli_threads *threads = team->threads;
-    member *own = &threads->member[number];
-    const uint32_t round = atomic_load_explicit(&own->arrived, memory_order_relaxed) + 1;
-    atomic_store(&own->arrived, round);
-    if (atomic_load(&threads->sleepers) > 0 && all_arrived(team, round)) wake_sleepers(threads, round);
-    int spins = 0;
-    for (int i = 0; i < team->count;) {
-        if (has_arrived(threads, i, round)) {
-            i++;
-        } else if (spins++ < own->patience) {
-            relax();
-        } else {
-            sleep_until_all_arrived(team, round);
-            own->patience = own->patience / 2 > LEAST_PATIENCE ? own->patience / 2 : LEAST_PATIENCE;
-            return;
-        }
-    }
-    own->patience = 2 * own->patience < threads->patience ? 2 * own->patience : threads->patience;
+        sli_threads_for(threads, members, run, context);
 }
 
 /* ------------------------------------------------------------------------------------------------------- events -- */
@@ -383,7 +274,6 @@ sl_status sli_threads_new(const sl_allocator *allocator, int count, sli_threads 
      * thread that has no CPU of its own would only keep another from working. */
     const bool alone = count <= sli_threads_default();
     threads->spins = alone ? 5000 : 4;
-    threads->patience = alone ? 1000 : 4;
     for (int i = 0; i < count; i++) threads->member[i].idle = threads->spins;
     for (int i = 1; i < count; i++) {
         int error = start_worker(threads);

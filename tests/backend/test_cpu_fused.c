@@ -93,7 +93,8 @@ TEST(cpu_fused_bits_do_not_depend_on_shares_or_segments) {
         sli_fused_split split;
     } ways[] = {{2, 0, {.directions = 1, .rows = 2, .units = 1}}, {2, 4, {.directions = 1, .rows = 1, .units = 2}},
                 {3, 0, {.directions = 1, .rows = 1, .units = 3}}, {4, 8, {.directions = 1, .rows = 2, .units = 2}},
-                {5, 0, {.directions = 1, .rows = 5, .units = 1}}, {1, 4, {.directions = 1, .rows = 1, .units = 1}}};
+                {5, 0, {.directions = 1, .rows = 5, .units = 1}}, {1, 4, {.directions = 1, .rows = 1, .units = 1}},
+                {4, 0, {.directions = 2, .rows = 1, .units = 2}}};
     for (int i = 0; i < COUNT; i++) {
         const sli_kernel *row = row_of(problems[i]);
         call_setup setup = {.text = problems[i], .chunk = 4, .threads = 1, .isa = sli_cpu_isa()};
@@ -178,7 +179,7 @@ TEST(cpu_fused_says_why_it_refuses) {
 
 TEST(cpu_fused_plans_say_how_threads_share) {
     static const char *const said[][2] = {{"lstm:b1_t4_i3_h8", "one thread"},
-                                          {"lstm:b1_t100_i256_h256", "2 threads, units by 2, one barrier a step"},
+                                          {"lstm:b1_t100_i256_h256", "2 threads, units by 2"},
                                           {"lstm:b32_t50_i16_h64", "2 threads, rows by 2"}};
     sli_caps caps;
     REQUIRE_OK(sli_cpu_caps("cpu:avx2", 2, &caps));

@@ -64,53 +64,30 @@ static void count_task(void *context, int index) {
     atomic_fetch_add(&ran[index], 1);
 }
 
-static void count_member(void *context, const sli_team *team, int member) {
-    atomic_int *ran = context;
-    atomic_fetch_add(&ran[member], sli_team_count(team));
-}
-
-static void count_meetings(void *context, const sli_team *team, int member) {
-    for (int i = 0; i < 10; i++) sli_team_wait(team, member);
-    count_member(context, team, member);
-}
-
 static void expect(const atomic_int *ran, int count, int each) {
     for (int i = 0; i < 8; i++)
         if (ran[i] != (i < count ? each : 0)) test_fail(__FILE__, __LINE__, "%d ran %d times", i, ran[i]);
 }
 
-/* Tasks and members that never meet go to the pool; who would meet is a team of one. */
-TEST(thread_pool_runs_tasks_and_teams_of_one_meet) {
+/* Tasks and members go to the pool; one is the caller's. */
+TEST(thread_pool_runs_tasks_and_members) {
     for (int k = 0; k < 2; k++) {
         pool p = {0};
         const sl_thread_pool borrowed = {loops[k], &p};
         sli_threads *threads = NULL;
         REQUIRE_OK(sli_threads_over(NULL, &borrowed, 4, &threads));
-        CHECK(sli_threads_count(threads) == 4 && sli_threads_members(threads) == 1);
-        atomic_int tasks[8] = {0}, apart[8] = {0}, few[8] = {0}, meeting[8] = {0};
+        CHECK(sli_threads_count(threads) == 4);
+        atomic_int tasks[8] = {0}, members[8] = {0}, one[8] = {0};
         sli_threads_for(threads, 7, count_task, tasks);
         expect(tasks, 7, 1);
-        sli_threads_run_apart(threads, 9, count_member, apart);
-        expect(apart, 4, 4);
+        sli_threads_run(threads, 4, count_task, members);
+        expect(members, 4, 1);
         CHECK(p.calls == 2);
-        sli_threads_run_apart(threads, 1, count_member, few);
-        expect(few, 1, 1);
-        sli_threads_run(threads, 4, count_meetings, meeting);
-        expect(meeting, 1, 1);
+        sli_threads_run(threads, 1, count_task, one);
+        expect(one, 1, 1);
         CHECK(p.calls == 2 && p.nested == 0);
         sli_threads_free(threads);
     }
-}
-
-TEST(thread_pool_apart_on_own_threads) {
-    sli_threads *threads = NULL;
-    REQUIRE_OK(sli_threads_new(NULL, 3, &threads));
-    atomic_int apart[8] = {0}, none[8] = {0};
-    sli_threads_run_apart(threads, 5, count_member, apart);
-    expect(apart, 3, 3);
-    sli_threads_run_apart(NULL, 5, count_member, none);
-    expect(none, 1, 1);
-    sli_threads_free(threads);
 }
 
 /* ------------------------------------------------------------------------------------------------------- plans -- */

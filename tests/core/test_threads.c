@@ -117,109 +117,55 @@ TEST(threads_work_at_the_same_time) {
     sli_threads_free(threads);
 }
 
-/* -------------------------------------------------------------------------------------------------------- teams -- */
-enum { MOST_MEMBERS = 16 };
-typedef struct assembly {
-    int rounds, expected;
-    bool naps;                 /* a member now and then sleeps: the others park */
-    int written[MOST_MEMBERS]; /* plain: the barrier orders them */
-    int wrong[MOST_MEMBERS];   /* sums that a member found wrong */
+/* ------------------------------------------------------------------------------------------------------ members -- */
+enum { MOST_MEMBERS = 16, PIECES = 1000 };
+typedef struct sharing {
+    atomic_int next, done[PIECES];
     pthread_t thread[MOST_MEMBERS];
-} assembly;
+    bool came[MOST_MEMBERS];
+} sharing;
 
-/* Each round every member writes its own number of the round and, behind the barrier, adds up what all wrote. */
-static void assemble(void *context, const sli_team *team, int member) {
-    assembly *a = context;
-    const int count = sli_team_count(team);
-    a->thread[member] = pthread_self();
-    a->wrong[member] = count != a->expected;
-    for (int round = 1; round <= a->rounds; round++) {
-        if (a->naps && (round * 7 + member * 5) % 11 == 0) pause_a_little();
-        a->written[member] = round * (member + 1);
-        sli_team_wait(team, member);
-        int sum = 0;
-        for (int i = 0; i < count; i++) sum += a->written[i];
-        a->wrong[member] += sum != round * count * (count + 1) / 2;
-        sli_team_wait(team, member); /* all have read before anyone writes again */
-    }
+/* Whatever is left, whoever's it is. */
+static void share_pieces(void *context, int member) {
+    sharing *s = context;
+    s->thread[member] = pthread_self();
+    s->came[member] = true;
+    for (int i; (i = atomic_fetch_add(&s->next, 1)) < PIECES;) atomic_fetch_add(&s->done[i], 1);
 }
 
-static void run_team(sli_threads *threads, int most, int expected, int rounds, bool naps) {
-    assembly a = {.rounds = rounds, .expected = expected, .naps = naps};
-    for (int i = 0; i < MOST_MEMBERS; i++) a.wrong[i] = i < expected ? -1 : 0;
-    sli_threads_run(threads, most, assemble, &a);
-    for (int i = 0; i < MOST_MEMBERS; i++) {
-        if (a.wrong[i]) test_fail(__FILE__, __LINE__, "%d members, %d: %d wrong", expected, i, a.wrong[i]);
-        for (int j = 0; j < i && i < expected; j++) CHECK(!pthread_equal(a.thread[i], a.thread[j]));
-    }
+static void run_members(sli_threads *threads, int members, sharing *s) {
+    memset(s, 0, sizeof *s);
+    sli_threads_run(threads, members, share_pieces, s);
+    for (int i = 0; i < PIECES; i++) CHECK(atomic_load(&s->done[i]) == 1);
 }
 
-TEST(threads_team_meets_at_barriers) {
-    static const int counts[] = {1, 2, 4, 16};
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+/* In a pool of that many a member is always the same thread, 0 the caller; whoever is missing, the others do it all. */
+TEST(threads_members_share_and_keep_their_places) {
+    static const int counts[] = {1, 2, 3, MOST_MEMBERS};
+    sharing *s = calloc(1, sizeof *s);
+    REQUIRE(s);
+    for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++) {
         sli_threads *threads = NULL;
-        REQUIRE_OK(sli_threads_new(NULL, counts[i], &threads));
-        CHECK(sli_threads_members(threads) == counts[i]);
-        for (int run = 0; run < 20; run++) run_team(threads, counts[i], counts[i], 100, false);
-        run_team(threads, 1000, counts[i], 10, false);
-        run_team(threads, 1, 1, 10, false);
-        run_team(threads, 0, 1, 10, false);
-        run_team(threads, counts[i], counts[i], 20, true);
+        pthread_t place[MOST_MEMBERS];
+        bool known[MOST_MEMBERS] = {0};
+        REQUIRE_OK(sli_threads_new(NULL, counts[k], &threads));
+        for (int run = 0; run < 100; run++) {
+            if (run % 30 == 0) pause_a_little();
+            run_members(threads, counts[k], s);
+            for (int i = 0; i < counts[k]; i++) {
+                if (!s->came[i]) continue;
+                CHECK(!known[i] || pthread_equal(place[i], s->thread[i]));
+                CHECK(i > 0 || pthread_equal(s->thread[i], pthread_self()));
+                place[i] = s->thread[i];
+                known[i] = true;
+            }
+        }
+        run_members(threads, 1, s);
+        CHECK(s->came[0] && !s->came[1]);
         sli_threads_free(threads);
     }
-    run_team(NULL, 4, 1, 10, false);
-    CHECK(sli_threads_members(NULL) == 1);
-}
-
-/* Teams smaller than the pool, and tasks in between: nobody is missing at the start, whoever is parked. */
-TEST(threads_team_is_a_part_of_the_pool) {
-    sli_threads *threads = NULL;
-    REQUIRE_OK(sli_threads_new(NULL, 5, &threads));
-    job *j = calloc(1, sizeof *j);
-    REQUIRE(j);
-    j->round = 1;
-    for (int run = 0; run < 300; run++) {
-        int most = 1 + run % 6;
-        if (run % 50 == 0) pause_a_little();
-        run_team(threads, most, most < 5 ? most : 5, 3, false);
-        sli_threads_for(threads, run % 9, count_task, j);
-    }
-    free(j);
-    sli_threads_free(threads);
-}
-
-static void remember_thread(void *context, const sli_team *team, int member) {
-    pthread_t *thread = context;
-    thread[member] = pthread_self();
-    (void)team; /* not one barrier: members start together all the same */
-}
-
-/* In a team of the whole pool a member is always the same thread, and member 0 the caller. */
-TEST(threads_team_keeps_its_places) {
-    sli_threads *threads = NULL;
-    pthread_t first[3], now[3];
-    REQUIRE_OK(sli_threads_new(NULL, 3, &threads));
-    sli_threads_run(threads, 3, remember_thread, first);
-    CHECK(pthread_equal(first[0], pthread_self()));
-    for (int run = 0; run < 50; run++) {
-        sli_threads_run(threads, 3, remember_thread, now);
-        for (int i = 0; i < 3; i++) CHECK(pthread_equal(first[i], now[i]));
-    }
-    sli_threads_free(threads);
-}
-
-/* Threads without a CPU of their own: spinning through their slices of time would take some 20 ms a barrier. */
-TEST(threads_team_larger_than_the_machine_is_no_cliff) {
-    sli_threads *threads = NULL;
-    assembly a = {.rounds = 100, .expected = 16};
-    REQUIRE_OK(sli_threads_new(NULL, 16, &threads));
-    struct timespec from, to;
-    clock_gettime(CLOCK_MONOTONIC, &from);
-    sli_threads_run(threads, 16, assemble, &a);
-    clock_gettime(CLOCK_MONOTONIC, &to);
-    double seconds = (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
-    if (!(seconds < 200 * 5e-3)) test_fail(__FILE__, __LINE__, "%g us a barrier", seconds / 200 * 1e6);
-    sli_threads_free(threads);
+    run_members(NULL, 4, s);
+    free(s);
 }
 
 typedef struct masks {

@@ -18,9 +18,10 @@ typedef struct rates {
     double l2, l3, dram;  /* weights that are read in every step */
     double cell[3][2];    /* a unit of a row: LSTM, GRU, RNN; forward, backward */
     double entry[2];      /* a step, beside its product and cells */
-    double barrier[2];    /* of two members; of each further one */
+    double round[2];      /* of two members; of each further one */
     double team;          /* starting one, or a list of tasks */
     double moved;         /* a number that is read and written, or summed up */
+    double uneven;        /* the slowest thread's time of the mean, where each has its own part */
     double beside;        /* what a core does while others are at work, of what it does alone */
 } rates;
 
@@ -39,9 +40,10 @@ static const rates rates_avx2 = {.flops = 91e9,
                                  .dram = 18e9,
                                  .cell = {{2.6e-9, 1.6e-9}, {1.7e-9, 1.2e-9}, {2.2e-9, 1.6e-9}},
                                  .entry = {0.06e-6, 0.12e-6},
-                                 .barrier = {0.24e-6, 0.05e-6},
+                                 .round = {0.24e-6, 0.05e-6},
                                  .team = 1.5e-6,
                                  .moved = 0.15e-9,
+                                 .uneven = 1.07,
                                  .beside = 0.94};
 static const rates rates_avx512 = {.flops = 155e9,
                                    .few = {0.9, 0.9, 0.95},
@@ -57,9 +59,10 @@ static const rates rates_avx512 = {.flops = 155e9,
                                    .dram = 18e9,
                                    .cell = {{1.7e-9, 1.2e-9}, {1.4e-9, 0.9e-9}, {1.0e-9, 0.8e-9}},
                                    .entry = {0.06e-6, 0.12e-6},
-                                   .barrier = {0.24e-6, 0.05e-6},
+                                   .round = {0.24e-6, 0.05e-6},
                                    .team = 1.5e-6,
                                    .moved = 0.15e-9,
+                                   .uneven = 1,
                                    .beside = 0.97};
 static const rates rates_base = {.flops = 26e9,
                                  .few = {1, 1, 1},
@@ -72,9 +75,10 @@ static const rates rates_base = {.flops = 26e9,
                                  .dram = 18e9,
                                  .cell = {{7e-9, 4e-9}, {6e-9, 3e-9}, {5e-9, 3e-9}},
                                  .entry = {0.06e-6, 0.12e-6},
-                                 .barrier = {0.24e-6, 0.05e-6},
+                                 .round = {0.24e-6, 0.05e-6},
                                  .team = 1.5e-6,
                                  .moved = 0.2e-9,
+                                 .uneven = 1.07,
                                  .beside = 0.94};
 static const rates rates_neon = {.flops = 40e9,
                                  .few = {0.8, 0.8, 0.9},
@@ -87,9 +91,10 @@ static const rates rates_neon = {.flops = 40e9,
                                  .dram = 15e9,
                                  .cell = {{5e-9, 3e-9}, {4e-9, 2.5e-9}, {3e-9, 2e-9}},
                                  .entry = {0.06e-6, 0.12e-6},
-                                 .barrier = {0.24e-6, 0.05e-6},
+                                 .round = {0.24e-6, 0.05e-6},
                                  .team = 1.5e-6,
                                  .moved = 0.2e-9,
+                                 .uneven = 1.07,
                                  .beside = 0.95};
 
 static const rates *rates_of(const sli_cpu_machine *machine) {
@@ -107,7 +112,7 @@ static const rates *rates_of(const sli_cpu_machine *machine) {
 }
 
 sli_cpu_machine sli_cpu_machine_of(const sli_caps *caps) {
-    return (sli_cpu_machine){caps->isa, caps->threads, sli_caps_members(caps), caps->l2_bytes, caps->l3_bytes, 0};
+    return (sli_cpu_machine){caps->isa, caps->threads, caps->l2_bytes, caps->l3_bytes, 0};
 }
 
 /* Of a cache of so many bytes, what stays there from step to step. */
@@ -138,9 +143,13 @@ double sli_cost_entry(const sli_cpu_machine *machine, bool backward) {
     return rates_of(machine)->entry[backward];
 }
 
-double sli_cost_barrier(const sli_cpu_machine *machine, int members) {
+double sli_cost_round(const sli_cpu_machine *machine, int members) {
     const rates *r = rates_of(machine);
-    return members < 2 ? 0 : r->barrier[0] + r->barrier[1] * (members - 2);
+    return members < 2 ? 0 : r->round[0] + r->round[1] * (members - 2);
+}
+
+double sli_cost_uneven(const sli_cpu_machine *machine, int members) {
+    return members < 2 ? 1 : rates_of(machine)->uneven;
 }
 
 double sli_cost_team(const sli_cpu_machine *machine, int members) {

@@ -8,7 +8,6 @@
 typedef struct sli_cpu_machine {
     sli_isa isa;
     int threads;
-    int members;     /* of these can meet at a barrier: all, or 1 in a program's pool */
     size_t l2_bytes; /* of a core; 0: not known */
     size_t l3_bytes; /* of those that share it; 0: not known */
     int others;      /* threads that compute something else meanwhile */
@@ -27,7 +26,10 @@ typedef struct sli_cost_panels {
 double sli_cost_step(const sli_cpu_machine *machine, const sli_cost_panels *panels);
 double sli_cost_cell(const sli_cpu_machine *machine, sli_op op, bool backward); /* of a unit of a row */
 double sli_cost_entry(const sli_cpu_machine *machine, bool backward); /* of a step, beside product and cells */
-double sli_cost_barrier(const sli_cpu_machine *machine, int members);
+/* Threads that hand panels to each other: a product's begin and end; of threads that have parts of their own, what the slowest needs of
+ * what they need in the mean. */
+double sli_cost_round(const sli_cpu_machine *machine, int members);
+double sli_cost_uneven(const sli_cpu_machine *machine, int members);
 double sli_cost_team(const sli_cpu_machine *machine, int members); /* starts and ends */
 /* On all threads: a product over time, c[m][n] of sums over k, */
 double sli_cost_product(const sli_cpu_machine *machine, sl_dtype dtype, double m, double n, double k);

@@ -5,8 +5,8 @@
  * Backward, by fixed chunks of steps, the last first: dz of a step, then dh' = dz R by panels of R^T; the sums over the chunk's time
  * afterwards, as products (sums.h).
  *
- * Threads share a step by directions, by rows of the batch, which need not wait for each other, or by units, with a barrier a
- * product of a step (fused_split.h). Rows that are masked at a step are left out of it.
+ * Threads share a step by directions, by rows of the batch, which need not wait for each other, or by units, where they lend each other
+ * what they have left (fused_split.h, panel_queue.h). Rows that are masked at a step are left out of it.
  *
  * Bits: a column of a panel is summed over k in one order whatever goes with it, and everything else belongs to one unit of one
  * row; products over time are cut by shape. Hence neither threads nor segments of time change a bit. */
@@ -143,15 +143,13 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_book
     sli_fused_book(p, sli_cpu_panels(&cpu, p->dtype), caps->threads, chunk, booking);
 }
 
-/* "4 threads, rows by 2, units by 2, one barrier a step: 6.9 us a step, other ways 11 or more" */
-static int print_split(char *text, size_t capacity, int stages, const sli_fused_split *split) {
+/* "4 threads, rows by 2, units by 2: 6.9 us a step, other ways 11 or more" */
+static int print_split(char *text, size_t capacity, const sli_fused_split *split) {
     const int threads = split->directions * split->rows * split->units;
-    char directions[40] = "", rows[40] = "", units[56] = "", others[48] = "";
+    char directions[40] = "", rows[40] = "", units[40] = "", others[48] = "";
     if (split->directions > 1) snprintf(directions, sizeof directions, ", directions by %d", split->directions);
     if (split->rows > 1) snprintf(rows, sizeof rows, ", rows by %d", split->rows);
-    if (split->units > 1)
-        snprintf(units, sizeof units, ", units by %d, %s a step", split->units,
-                 stages == 1 ? "one barrier" : "two barriers");
+    if (split->units > 1) snprintf(units, sizeof units, ", units by %d", split->units);
     if (split->others > 0) snprintf(others, sizeof others, ", other ways %.3g or more", 1e6 * split->others);
     if (threads == 1) return snprintf(text, capacity, "one thread: %.3g us a step%s", 1e6 * split->seconds, others);
     return snprintf(text, capacity, "%d threads%s%s%s: %.3g us a step%s", threads, directions, rows, units,
@@ -164,14 +162,13 @@ static void describe(const sli_problem *p, const sli_caps *caps, char *text, siz
     const sli_panel_ops *ops = sli_cpu_panels(&cpu, p->dtype);
     const sli_cpu_machine machine = sli_cpu_machine_of(caps);
     const sli_fused_split forward = sli_fused_shares(p, ops, &machine, false);
-    const int stages = sli_fused_stages(p);
     const int length = snprintf(text, capacity, "panels of %s, %d lanes; ", ops->name, ops->lanes);
     if (length < 0 || (size_t)length >= capacity) return;
-    const int more = print_split(text + length, capacity - (size_t)length, stages, &forward);
+    const int more = print_split(text + length, capacity - (size_t)length, &forward);
     const sli_fused_split back = sli_fused_shares(p, ops, &machine, true);
     if (!p->train || more < 0 || (size_t)(length + more) + 12 >= capacity) return;
     snprintf(text + length + more, capacity - (size_t)(length + more), "; backward ");
-    print_split(text + length + more + 11, capacity - (size_t)(length + more) - 11, stages, &back);
+    print_split(text + length + more + 11, capacity - (size_t)(length + more) - 11, &back);
 }
 
 #define FUSED_ROW(OP)                                                                                              \

@@ -4,6 +4,7 @@
 
 #include "backend/cpu/fused_split.h"
 #include "backend/cpu/isa/panel.h"
+#include "backend/cpu/panel_queue.h"
 #include "backend/cpu/sums.h"
 
 /* ----------------------------------------------------------------------------------------------------- layouts -- */
@@ -155,24 +156,53 @@ typedef struct sli_fused_work {
     size_t x_operand_bytes;
 } sli_fused_work;
 
-/* What one thread computes of a stage of each step: rows first_row, + row_step, ..., panels [panel0, panel1) with the tail as the
- * last. */
+/* What one thread computes of a stage of each step: rows first_row, + row_step, ..., and part `unit` of `units` of the panels. */
 typedef struct sli_fused_share {
     int stage;
     int direction0, direction1;
     int first_row, row_step, rows;
-    int panel0, panel1, unit0, unit1;
-    int sweeps; /* how often its panels were multiplied */
+    int unit, units;            /* the thread's number among those that share rows, and how many those are */
+    sli_panel_lending *lending; /* of those; NULL: there is one */
+    uint32_t *round;            /* the thread's last round of it, of any stage */
+    int sweeps;                 /* how often its panels were multiplied */
     char *operands, *x_operands;
-    float *projected[2];       /* of a direction: W x of the piece at work, its valid rows in order of processing */
-    int taken[2];              /* rows of those whose step is done */
+    float *projected[2]; /* of a direction: W x of the piece at work, its valid rows in order of processing, panel 0 */
+    int taken[2];        /* rows of those whose step is done */
     ptrdiff_t projected_panel; /* floats from panel to panel */
 } sli_fused_share;
 
-/* Of a stage with fewer panels than others some threads have none. */
-static inline bool sli_fused_has_tail(const sli_fused_share *share, const sli_fused_panels *panels) {
-    return share->panel0 < share->panel1 && share->panel1 > panels->count;
-}
+/* Panels of a product: the first, how many without the tail, and whether that is one of them. Of a stage with fewer panels than
+ * others some threads have none. */
+typedef struct sli_fused_part {
+    int first, full, tail;
+} sli_fused_part;
+sli_fused_part sli_fused_part_of(const sli_fused_panels *panels, int unit, int units);
+
+/* Panels [panel, panel + count), all of `vectors` vectors. */
+typedef struct sli_fused_group {
+    int panel, count, vectors;
+    int first, last; /* units */
+} sli_fused_group;
+/* A walk over groups of panels, `size` together and the tail alone: those of the thread's own part, then others' that are left. */
+typedef struct sli_fused_walk {
+    const sli_fused_panels *panels;
+    int size, used; /* used: panels of a product whose sums are used at a time */
+    bool back;      /* from the last group of a part to the first */
+    uint32_t round;
+    bool over;                /* of lent panels nothing is left */
+    int owner;                /* whose part is at work */
+    sli_fused_part part;      /* of which these are the groups */
+    int groups, taken;        /* taken: by this thread, of all parts */
+    sli_fused_group at, next; /* the group at work, and the one that probably comes after it */
+} sli_fused_walk;
+/* At most `size` panels a group, fewer where they may be lent, but not fewer than `least`. Waits for the walk before, of all threads that
+ * share rows. */
+sli_fused_walk sli_fused_walk_of(sli_fused_share *share, const sli_fused_panels *panels, int least, int size,
+                                 bool back);
+/* Of all that is to be done for the units of the panels, beside their product. */
+sli_fused_walk sli_fused_walk_units(sli_fused_share *share, const sli_fused_panels *panels);
+/* On to the next group; false: nothing is left, which must be seen. */
+bool sli_fused_take(const sli_fused_share *share, sli_fused_walk *walk);
 
 /* How threads share a step, as predicted. */
 sli_fused_split sli_fused_shares(const sli_problem *p, const sli_panel_ops *ops, const sli_cpu_machine *machine,
@@ -188,7 +218,10 @@ sli_fused_work sli_fused_begin(const sli_call *call, bool backward);
  * else it writes is there already, to the bit. */
 sli_call sli_fused_call_again(const sli_fused_work *w);
 sli_fused_work sli_fused_begin_again(const sli_fused_work *w, const sli_call *again);
-/* Of the forward or the backward panels. */
+/* A pass's steps on all threads of the split: `steps` with the thread's shares of all stages, of the forward or the backward panels. */
+typedef void (*sli_fused_steps_fn)(const sli_fused_work *w, sli_fused_share *shares);
+void sli_fused_run(const sli_fused_work *w, const sli_fused_panels *panels, sli_fused_steps_fn steps);
+/* One stage's, but for lending, round and operands. */
 sli_fused_share sli_fused_share_of(const sli_fused_work *w, const sli_fused_panels *all, int stage, int member);
 int sli_fused_chunks(const sli_fused_work *w);
 void sli_fused_enter_chunk(sli_fused_work *w, int index); /* in order of processing */
@@ -233,24 +266,27 @@ typedef struct sli_fused_rows {
 /* Of rows from..: those that are valid at step t; returns where to go on. */
 int sli_fused_active(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
                      int from, sli_fused_rows *rows);
-/* Draws the share's zoneout of step t for `rows`, of h in the last stage forward, of c in the first. */
-void sli_fused_draw_h(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
-                      const sli_fused_rows *rows);
-void sli_fused_draw_c(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
-                      const sli_fused_rows *rows);
+/* Draws zoneout of step t for `rows` and units [first, last), of h or of c; where there is none nothing. */
+void sli_fused_draw_h(const sli_fused_work *w, const sli_fused_direction *d, int t, const sli_fused_rows *rows,
+                      int first, int last);
+void sli_fused_draw_c(const sli_fused_work *w, const sli_fused_direction *d, int t, const sli_fused_rows *rows,
+                      int first, int last);
 /* What is the same in all steps, and, in both passes, of step t. */
 sli_cell_step sli_fused_every_step(const sli_fused_work *w, const sli_fused_direction *d);
 void sli_fused_enter_step(const sli_fused_work *w, const sli_fused_direction *d, int t, sli_cell_step *step);
-/* All panels of the share times operand rows a, tile by tile. */
+/* A walk over the share's panels of a product of so many rows; and, if there are any, all of them times operand rows a, tile by tile. a is
+ * made after the first group was taken: until then its source may be of a step that is over. */
 typedef void (*sli_fused_tile_fn)(const sli_fused_work *w, const sli_cell_step *step, const sli_cell_share *cells);
-void sli_fused_products(const sli_fused_work *w, const sli_fused_panels *panels, const char *weights,
-                        sli_fused_share *share, const void *const *a, const sli_fused_rows *rows,
+sli_fused_walk sli_fused_walk_rows(const sli_fused_work *w, sli_fused_share *share, const sli_fused_panels *panels,
+                                   int rows);
+void sli_fused_products(const sli_fused_work *w, const char *weights, const sli_fused_share *share,
+                        sli_fused_walk *walk, const void *const *a, const sli_fused_rows *rows,
                         const sli_cell_step *step, sli_fused_tile_fn use);
 /* Where W x is in the scratch; floats of a row of it. */
 void sli_fused_place_inputs(sli_fused_work *w);
 size_t sli_fused_projected_floats(const sli_fused_panels *inputs, const sli_panel_ops *ops);
-/* W x of the rows and units of a thread's shares, of all stages, of steps [i0, i1) of the piece. */
-void sli_fused_project(const sli_fused_work *w, int direction, const sli_fused_share *shares, int i0, int i1);
+/* W x of the rows and units of a thread's shares, of all stages, of steps [i0, i1) of the piece, of which none is taken yet. */
+void sli_fused_project(const sli_fused_work *w, int direction, sli_fused_share *shares, int i0, int i1);
 /* a[rows] = what R multiplies: rows row[] of `from`, converted where the product wants that. */
 void sli_fused_operands(const sli_fused_work *w, const sli_fused_share *share, const float *from, ptrdiff_t ld, int k,
                         const int *row, int rows, const void **a);

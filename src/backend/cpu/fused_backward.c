@@ -17,11 +17,10 @@ static uint16_t *halves_of(const sli_fused_work *w, const sli_fused_direction *d
 }
 
 /* A masked step has no dz; its state was carried, so dh and dc stay, but for dy where y was the carried h. */
-static void skip_row(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
-                     int row) {
+static void skip_row(const sli_fused_work *w, const sli_fused_direction *d, int t, int row, int first, int last) {
     if (d->dy && sli_fused_repeated(w, d, t, row))
-        w->ops->add((size_t)(share->unit1 - share->unit0), d->dh + (size_t)row * (size_t)w->O + share->unit0,
-                    d->dy + ((ptrdiff_t)t * w->B + row) * d->ld_y + share->unit0);
+        w->ops->add((size_t)(last - first), d->dh + (size_t)row * (size_t)w->O + first,
+                    d->dy + ((ptrdiff_t)t * w->B + row) * d->ld_y + first);
 }
 
 static sli_cell_step cell_of(const sli_fused_work *w, const sli_fused_direction *d) {
@@ -33,8 +32,27 @@ static sli_cell_step cell_of(const sli_fused_work *w, const sli_fused_direction 
     return step;
 }
 
-/* dz of step t, for the share's units. */
-static void gates_back(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
+/* dz of step t, for units [first, last). */
+static void units_back(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
+                       const sli_cell_step *step, int first, int last) {
+    for (int r = 0; r < share->rows && w->mask; r++) {
+        const int row = share->first_row + r * share->row_step;
+        if (sli_fused_place(w, d, t, row) < 0) skip_row(w, d, t, row, first, last);
+    }
+    for (int r = 0; r < share->rows;) {
+        sli_fused_rows rows;
+        r = sli_fused_active(w, d, share, t, r, &rows);
+        sli_fused_draw_h(w, d, t, &rows, first, last);
+        if (!w->projects) sli_fused_draw_c(w, d, t, &rows, first, last);
+        const sli_cell_share cells = {.row = rows.row, .at = rows.at, .rows = rows.count, .first = first, .last = last};
+        w->cell->backward(step, &cells);
+        for (int i = 0; i < rows.count && last == w->O && w->dz.zeros > 0; i++)
+            memset(step->dz_half + rows.at[i] * step->ld_dz + w->W * w->H, 0,
+                   (size_t)w->dz.zeros * sizeof *step->dz_half);
+    }
+}
+
+static void gates_back(const sli_fused_work *w, const sli_fused_direction *d, sli_fused_share *share, int t,
                        sli_cell_step *step) {
     sli_fused_enter_step(w, d, t, step);
     step->dy = d->dy ? d->dy + (ptrdiff_t)t * w->B * d->ld_y : NULL;
@@ -43,22 +61,8 @@ static void gates_back(const sli_fused_work *w, const sli_fused_direction *d, co
     const size_t before = (size_t)(w->mask ? 0 : t - d->first);
     if (w->stages > 1) step->between = d->between + before * sli_fused_state(w);
     if (w->projects) step->dq = d->dq + before * sli_fused_outputs(w);
-    for (int r = 0; r < share->rows && w->mask; r++) {
-        const int row = share->first_row + r * share->row_step;
-        if (sli_fused_place(w, d, t, row) < 0) skip_row(w, d, share, t, row);
-    }
-    for (int r = 0; r < share->rows;) {
-        sli_fused_rows rows;
-        r = sli_fused_active(w, d, share, t, r, &rows);
-        sli_fused_draw_h(w, d, share, t, &rows);
-        if (!w->projects) sli_fused_draw_c(w, d, share, t, &rows);
-        const sli_cell_share cells = {
-            .row = rows.row, .at = rows.at, .rows = rows.count, .first = share->unit0, .last = share->unit1};
-        w->cell->backward(step, &cells);
-        for (int i = 0; i < rows.count && share->unit1 == w->O && w->dz.zeros > 0; i++)
-            memset(step->dz_half + rows.at[i] * step->ld_dz + w->W * w->H, 0,
-                   (size_t)w->dz.zeros * sizeof *step->dz_half);
-    }
+    sli_fused_walk walk = sli_fused_walk_units(share, &w->backward[share->stage]);
+    while (sli_fused_take(share, &walk)) units_back(w, d, share, t, step, walk.at.first, walk.at.last);
 }
 
 static void use_take(const sli_fused_work *w, const sli_cell_step *step, const sli_cell_share *cells) {
@@ -96,34 +100,42 @@ static void operands_back(const sli_fused_work *w, const sli_fused_share *share,
     }
 }
 
+/* Zoneout of c, which the cells behind the product with W_p read. */
+static void draw_back(const sli_fused_work *w, const sli_fused_direction *d, sli_fused_share *share, int t) {
+    if (!d->fresh_c) return;
+    sli_fused_walk walk = sli_fused_walk_units(share, &w->backward[share->stage]);
+    while (sli_fused_take(share, &walk))
+        for (int r = 0; r < share->rows;) {
+            sli_fused_rows rows;
+            r = sli_fused_active(w, d, share, t, r, &rows);
+            sli_fused_draw_c(w, d, t, &rows, walk.at.first, walk.at.last);
+        }
+}
+
 /* dh' = d dz R, and what does not pass through R: a stage of it. */
 static void state_back(const sli_fused_work *w, const sli_fused_direction *d, sli_fused_share *share, int t,
                        const sli_cell_step *step) {
     const int stage = share->stage;
-    const sli_fused_panels *panels = &w->backward[stage];
+    if (sli_fused_multiplies_dq(w->p, stage)) draw_back(w, d, share, t);
     for (int r = 0; r < share->rows;) {
         sli_fused_rows rows;
         const void *a[SLI_FUSED_ROWS];
         r = sli_fused_active(w, d, share, t, r, &rows);
         if (rows.count == 0) continue;
-        if (sli_fused_multiplies_dq(w->p, stage)) sli_fused_draw_c(w, d, share, t, &rows);
+        sli_fused_walk walk = sli_fused_walk_rows(w, share, &w->backward[stage], rows.count);
+        if (!sli_fused_take(share, &walk)) continue;
         operands_back(w, share, step, &rows, a);
-        sli_fused_products(w, panels, d->backward_panels[stage], share, a, &rows, step,
+        sli_fused_products(w, d->backward_panels[stage], share, &walk, a, &rows, step,
                            stage == w->stages - 1 ? use_take : use_second);
     }
 }
 
-static void backward_steps(void *context, const sli_team *team, int member) {
-    const sli_fused_work *w = context;
-    const int steps = sli_fused_piece_steps(w);
-    sli_fused_share shares[SLI_FUSED_STAGES];
+static void backward_steps(const sli_fused_work *w, sli_fused_share *shares) {
+    const int steps = sli_fused_piece_steps(w), k0 = shares[0].direction0, k1 = shares[0].direction1;
     sli_cell_step step[2];
-    for (int stage = 0; stage < w->stages; stage++) shares[stage] = sli_fused_share_of(w, w->backward, stage, member);
-    const int k0 = shares[0].direction0, k1 = shares[0].direction1;
     for (int k = k0; k < k1; k++) step[k] = cell_of(w, &w->direction[k]);
-    if (w->panels->begin) w->panels->begin();
     for (int i = 0; i < steps; i++)
-        for (int stage = -1; stage < w->stages; stage++) {
+        for (int stage = -1; stage < w->stages; stage++)
             for (int k = k0; k < k1; k++) {
                 const sli_fused_direction *d = &w->direction[k];
                 const int s = d->step1 - 1 - i, t = s >= d->step0 ? sli_fused_step(d, s) : -1;
@@ -133,9 +145,6 @@ static void backward_steps(void *context, const sli_team *team, int member) {
                 else
                     state_back(w, d, &shares[stage], t, &step[k]);
             }
-            if (w->split.units > 1 && stage < w->stages - 1) sli_team_wait(team, member);
-        }
-    if (w->panels->end) w->panels->end();
 }
 
 /* ------------------------------------------------------------------------------------------------ sums over time -- */
@@ -303,8 +312,7 @@ void sli_fused_backward_pack(const sli_fused_work *w) {
 }
 
 void sli_fused_backward_piece(const sli_fused_work *w) {
-    (w->split.units > 1 ? sli_threads_run : sli_threads_run_apart)(
-        w->call->threads, w->split.directions * w->split.rows * w->split.units, backward_steps, (void *)w);
+    sli_fused_run(w, w->backward, backward_steps);
 }
 
 void sli_fused_backward_inputs(const sli_fused_work *w) {

@@ -2,22 +2,19 @@
 #include <string.h>
 #include "backend/cpu/fused.h"
 
-/* c of a masked row, for the share's units. */
-static void carry_c(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
-                    int row) {
-    const size_t at = (size_t)row * (size_t)w->H + (size_t)share->unit0;
+/* c of a masked row, for units [first, last). */
+static void carry_c(const sli_fused_work *w, const sli_fused_direction *d, int t, int row, int first, int last) {
+    const size_t at = (size_t)row * (size_t)w->H + (size_t)first;
     if (w->lstm && sli_fused_c_at(w, d, t) != sli_fused_c_before(w, d, t))
-        memcpy(sli_fused_c_at(w, d, t) + at, sli_fused_c_before(w, d, t) + at,
-               (size_t)(share->unit1 - share->unit0) * sizeof(float));
+        memcpy(sli_fused_c_at(w, d, t) + at, sli_fused_c_before(w, d, t) + at, (size_t)(last - first) * sizeof(float));
 }
 
 /* The same of y and h, and of what the next step multiplies. */
-static void carry_h(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t, int row,
+static void carry_h(const sli_fused_work *w, const sli_fused_direction *d, int t, int row, int first, int last,
                     const sli_cell_step *step) {
-    const size_t at = (size_t)row * (size_t)w->O + (size_t)share->unit0;
-    const size_t bytes = (size_t)(share->unit1 - share->unit0) * sizeof(float);
+    const size_t at = (size_t)row * (size_t)w->O + (size_t)first, bytes = (size_t)(last - first) * sizeof(float);
     const float *h = sli_fused_h_before(w, d, t) + at;
-    float *y = d->y + ((ptrdiff_t)t * w->B + row) * d->ld_y + share->unit0;
+    float *y = d->y + ((ptrdiff_t)t * w->B + row) * d->ld_y + first;
     if (sli_fused_repeated(w, d, t, row))
         memcpy(y, h, bytes);
     else
@@ -40,14 +37,27 @@ static void use_cell(const sli_fused_work *w, const sli_cell_step *step, const s
     w->cell->forward(step, cells);
 }
 
-/* The share's masked rows of step t, in one of its stages. */
-static void carry_rows(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
-                       const sli_cell_step *step) {
-    for (int r = 0; r < share->rows && w->mask; r++) {
-        const int row = share->first_row + r * share->row_step;
-        if (sli_fused_place(w, d, t, row) >= 0) continue;
-        if (share->stage == 0) carry_c(w, d, share, t, row);
-        if (share->stage == w->stages - 1) carry_h(w, d, share, t, row, step);
+/* What a stage of step t has to do beside its product: masked rows are carried, zoneout is drawn. */
+static void prepare(const sli_fused_work *w, const sli_fused_direction *d, sli_fused_share *share, int t,
+                    const sli_cell_step *step) {
+    const bool first = share->stage == 0, last = share->stage == w->stages - 1;
+    const bool draws = (first && d->fresh_c) || (last && d->fresh_h);
+    if (!w->mask && !draws) return;
+    sli_fused_walk walk = sli_fused_walk_units(share, &w->forward[share->stage]);
+    while (sli_fused_take(share, &walk)) {
+        const int unit0 = walk.at.first, unit1 = walk.at.last;
+        for (int r = 0; r < share->rows && w->mask; r++) {
+            const int row = share->first_row + r * share->row_step;
+            if (sli_fused_place(w, d, t, row) >= 0) continue;
+            if (first) carry_c(w, d, t, row, unit0, unit1);
+            if (last) carry_h(w, d, t, row, unit0, unit1, step);
+        }
+        for (int r = 0; r < share->rows && draws;) {
+            sli_fused_rows rows;
+            r = sli_fused_active(w, d, share, t, r, &rows);
+            if (first) sli_fused_draw_c(w, d, t, &rows, unit0, unit1);
+            if (last) sli_fused_draw_h(w, d, t, &rows, unit0, unit1);
+        }
     }
 }
 
@@ -62,7 +72,7 @@ static void forward_stage(const sli_fused_work *w, int direction, sli_fused_shar
     step->y = w->mask ? d->y + (ptrdiff_t)t * w->B * d->ld_y : NULL;
     step->ld_y = d->ld_y;
     step->dropped = dropped_after(w, d, t);
-    carry_rows(w, d, share, t, step);
+    prepare(w, d, share, t, step);
     for (int r = 0; r < share->rows;) {
         sli_fused_rows rows;
         const void *a[SLI_FUSED_ROWS];
@@ -71,40 +81,28 @@ static void forward_stage(const sli_fused_work *w, int direction, sli_fused_shar
         rows.projected = sli_fused_all_panels(&w->inputs[stage]) > 0 ? share->projected[direction] : NULL;
         rows.first = share->taken[direction];
         share->taken[direction] += rows.count;
-        if (first) sli_fused_draw_c(w, d, share, t, &rows);
-        if (last) sli_fused_draw_h(w, d, share, t, &rows);
+        sli_fused_walk walk = sli_fused_walk_rows(w, share, &w->forward[stage], rows.count);
+        if (!sli_fused_take(share, &walk)) continue;
         sli_fused_operands(w, share, first ? step->multiplied : d->between, first ? step->ld_multiplied : w->H,
                            w->forward[stage].k, rows.row, rows.count, a);
-        sli_fused_products(w, &w->forward[stage], d->forward_panels[stage], share, a, &rows, step,
-                           last ? use_cell : use_first);
+        sli_fused_products(w, d->forward_panels[stage], share, &walk, a, &rows, step, last ? use_cell : use_first);
     }
 }
 
-static void forward_steps(void *context, const sli_team *team, int member) {
-    const sli_fused_work *w = context;
-    const int steps = sli_fused_piece_steps(w);
-    sli_fused_share shares[SLI_FUSED_STAGES];
+static void forward_steps(const sli_fused_work *w, sli_fused_share *shares) {
+    const int steps = sli_fused_piece_steps(w), k0 = shares[0].direction0, k1 = shares[0].direction1;
     sli_cell_step step[2];
-    for (int stage = 0; stage < w->stages; stage++) shares[stage] = sli_fused_share_of(w, w->forward, stage, member);
-    const int k0 = shares[0].direction0, k1 = shares[0].direction1;
     for (int k = k0; k < k1; k++) step[k] = sli_fused_every_step(w, &w->direction[k]);
-    if (w->panels->begin) w->panels->begin();
-    for (int i = 0; i < steps; i++)
-        for (int stage = 0; stage < w->stages; stage++) {
-            sli_fused_share *share = &shares[stage];
+    for (int i = 0; i < steps; i++) {
+        for (int k = k0; k < k1 && i % w->input_steps == 0; k++) sli_fused_project(w, k, shares, i, i + w->input_steps);
+        for (int stage = 0; stage < w->stages; stage++)
             for (int k = k0; k < k1; k++) {
                 const sli_fused_direction *d = &w->direction[k];
                 const int s = d->step0 + i;
-                if (i % w->input_steps == 0) {
-                    if (stage == 0) sli_fused_project(w, k, shares, i, i + w->input_steps);
-                    share->taken[k] = 0;
-                }
-                if (s < d->step1) forward_stage(w, k, share, sli_fused_step(d, s), &step[k]);
+                if (s < d->step1) forward_stage(w, k, &shares[stage], sli_fused_step(d, s), &step[k]);
             }
-            if (w->split.units > 1) sli_team_wait(team, member);
-        }
+    }
     if (step[k0].stream) w->ops->fused->streamed();
-    if (w->panels->end) w->panels->end();
 }
 
 /* The state after the last step. */
@@ -128,8 +126,7 @@ static void drop_initial(const sli_fused_work *w, const sli_fused_direction *d) 
 }
 
 void sli_fused_forward_piece(const sli_fused_work *w) {
-    (w->split.units > 1 ? sli_threads_run : sli_threads_run_apart)(
-        w->call->threads, w->split.directions * w->split.rows * w->split.units, forward_steps, (void *)w);
+    sli_fused_run(w, w->forward, forward_steps);
 }
 
 void sli_fused_forward_end(const sli_fused_work *w) {

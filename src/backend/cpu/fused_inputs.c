@@ -125,33 +125,30 @@ static void multiply(const sli_fused_work *w, int vectors, int panels, const cha
 
 /* Rows from number `first` of the share's on, converted, or one-hot: those take lines of W, to the bit what the product has, as long as
  * W is finite. */
-static void project_rows(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share,
+static void project_rows(const sli_fused_work *w, const sli_fused_direction *d, sli_fused_share *share,
                          float *projected, int first, const void **x, int rows, const int *one_hot) {
     const sli_fused_panels *panels = &w->inputs[share->stage];
-    const int lanes = w->panels->lanes, tail = sli_fused_has_tail(share, panels);
     const ptrdiff_t apart = share->projected_panel;
-    const struct {
-        int panel, count, vectors;
-    } parts[] = {{share->panel0, share->panel1 - tail - share->panel0, panels->vectors},
-                 {panels->count, tail, panels->tail}};
-    for (int i = 0; i < 2; i++) {
-        const char *weights = d->input_panels[share->stage] + (size_t)parts[i].panel * panels->bytes;
-        float *to = projected + (parts[i].panel - share->panel0) * apart + (ptrdiff_t)first * parts[i].vectors * lanes;
-        if (parts[i].count == 0) continue;
+    sli_fused_walk walk = sli_fused_walk_units(share, panels);
+    while (sli_fused_take(share, &walk)) {
+        const sli_fused_group *at = &walk.at;
+        const char *weights = d->input_panels[share->stage] + (size_t)at->panel * panels->bytes;
+        const int columns = at->vectors * w->panels->lanes;
+        float *to = projected + at->panel * apart + (ptrdiff_t)first * columns;
         if (one_hot)
-            sli_one_hot_lines(parts[i].vectors * lanes, parts[i].count, weights, panels->bytes, one_hot, rows, to,
-                              apart);
+            sli_one_hot_lines(columns, at->count, weights, panels->bytes, one_hot, rows, to, apart);
         else
-            multiply(w, parts[i].vectors, parts[i].count, weights, panels->bytes, x, rows, to, apart);
+            multiply(w, at->vectors, at->count, weights, panels->bytes, x, rows, to, apart);
     }
 }
 
-void sli_fused_project(const sli_fused_work *w, int direction, const sli_fused_share *shares, int i0, int i1) {
+void sli_fused_project(const sli_fused_work *w, int direction, sli_fused_share *shares, int i0, int i1) {
     const sli_fused_direction *d = &w->direction[direction];
     const int steps = d->step1 - d->step0;
     const void *x[MOST_ROWS];
     int column[MOST_ROWS];
     walk at = {i0, i1 < steps ? i1 : steps, 0};
+    for (int stage = 0; stage < w->stages; stage++) shares[stage].taken[direction] = 0;
     for (int first = 0, rows; (rows = next_rows(w, d, shares, &at, x)) > 0; first += rows) {
         const bool one_hot = sli_one_hot_rows(w->panels, x, rows, w->I, column);
         if (w->panels->convert) convert_rows(w, shares, rows, x);

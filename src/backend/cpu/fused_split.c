@@ -1,5 +1,7 @@
 #include "backend/cpu/fused_split.h"
 
+#include "backend/cpu/panel_queue.h"
+
 static int divide_up(int value, int by) {
     return (value + by - 1) / by;
 }
@@ -18,36 +20,40 @@ static double input_seconds(const sli_fused_shape *s, const sli_fused_split *way
     return s->inputs > 0 ? sli_cost_step(&s->machine, &weights) / steps : 0;
 }
 
-/* One step of the busiest thread, and its part of what a team costs. */
+/* One step of the busiest thread, and its part of what starting threads costs. Threads that share units end together, but for half a panel;
+ * others may be slowed down differently. */
 static double split_seconds(const sli_fused_shape *s, const sli_fused_split *way) {
     const int directions = divide_up(s->directions, way->directions), rows = divide_up(s->batch, way->rows);
-    const int panels = divide_up(s->panels, way->units), units = divide_up(s->units * panels, s->panels);
     const int threads = way->directions * way->rows * way->units;
+    const double panels = way->units > 1 ? s->panels / (double)way->units + 0.5 : s->panels;
     const sli_cost_panels weights = {.threads = threads,
                                      .rows = rows,
                                      .flops = 2.0 * directions * rows * panels * s->columns * s->k,
-                                     .bytes = (double)directions * panels * (double)s->panel_bytes,
+                                     .bytes = directions * panels * (double)s->panel_bytes,
                                      .all_bytes = (double)s->directions * s->panels * (double)s->panel_bytes,
                                      .speed = s->speed};
-    const double cells = sli_cost_cell(&s->machine, s->op, s->backward) * directions * rows * units;
-    const double barrier = way->units > 1 ? s->stages * sli_cost_barrier(&s->machine, threads) : 0;
-    return sli_cost_step(&s->machine, &weights) + input_seconds(s, way, directions, rows) + cells +
-           directions * sli_cost_entry(&s->machine, s->backward) + barrier +
+    const double cells =
+        sli_cost_cell(&s->machine, s->op, s->backward) * directions * rows * s->units * panels / s->panels;
+    const int rounds = directions * (s->stages + s->backward); /* backward the cells of a step are one */
+    const double step = sli_cost_step(&s->machine, &weights) + input_seconds(s, way, directions, rows) + cells;
+    return step * (way->units > 1 ? 1 : sli_cost_uneven(&s->machine, threads)) +
+           directions * sli_cost_entry(&s->machine, s->backward) +
+           (way->units > 1 ? rounds * sli_cost_round(&s->machine, way->units) : 0) +
            sli_cost_team(&s->machine, threads) / (s->steps > 0 ? s->steps : 1);
 }
 
-/* Ways without a barrier come first: others must be clearly better. */
 sli_fused_split sli_fused_split_of(const sli_fused_shape *s) {
-    sli_fused_split best = {1, 1, 1, 0, 0};
+    const int most = s->panels <= SLI_PANEL_QUEUE_MOST ? s->panels : 1;
+    sli_fused_split best = {.directions = 1, .rows = 1, .units = 1};
     best.seconds = split_seconds(s, &best);
-    for (int u = 1; u <= s->panels && u <= s->machine.members; u++) {
-        const int threads = u > 1 ? s->machine.members : s->machine.threads;
+    for (int u = 1; u <= most && u <= s->machine.threads; u++) {
+        const int threads = u > 1 && s->machine.threads > SLI_PANEL_QUEUES ? SLI_PANEL_QUEUES : s->machine.threads;
         for (int d = 1; d <= s->directions && d * u <= threads; d++)
             for (int r = 1; r <= s->batch && d * r * u <= threads; r++) {
                 if (d * r * u == 1) continue;
-                sli_fused_split way = {d, r, u, 0, 0};
+                sli_fused_split way = {.directions = d, .rows = r, .units = u};
                 way.seconds = split_seconds(s, &way);
-                const bool better = way.seconds < (u > 1 ? 0.98 : 1) * best.seconds;
+                const bool better = way.seconds < best.seconds;
                 const double lost = better ? best.seconds : way.seconds;
                 way.others = best.others > 0 && best.others < lost ? best.others : lost;
                 if (better)

@@ -24,7 +24,7 @@ typedef struct sli_fused_shape {
 
 /* directions * rows * units threads: some take one direction, then groups of rows, then groups of panels. */
 typedef struct sli_fused_split {
-    int directions, rows, units; /* groups; units > 1: a barrier a stage of a step */
+    int directions, rows, units; /* groups; units > 1: who has no panels left takes others' (panel_queue.h) */
     double seconds;              /* predicted, of one step of all directions */
     double others;               /* of the best of the other ways; 0: there is none */
 } sli_fused_split;

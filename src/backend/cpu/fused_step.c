@@ -13,41 +13,32 @@ static int rows_before(const sli_fused_work *w, int row) {
 }
 
 /* Forward: of each direction and group of rows W x of all stages. */
-static void place_projected(const sli_fused_work *w, const sli_fused_panels *panels, int member, int row,
-                            sli_fused_share *share) {
+static void place_projected(const sli_fused_work *w, const sli_fused_panels *panels, int row, sli_fused_share *share) {
     const size_t columns = (size_t)(panels->vectors * w->panels->lanes), steps = (size_t)w->input_steps;
     size_t all = 0, before = 0; /* floats of a row of W x */
     for (int stage = 0; stage < w->stages; stage++) {
         if (stage == share->stage) before = all;
         all += sli_fused_projected_floats(&w->inputs[stage], w->panels);
     }
-    share->x_operands = w->x_operands + (size_t)member * w->x_operand_bytes;
     share->projected_panel = (ptrdiff_t)(steps * (size_t)share->rows * columns);
     for (size_t k = 0; k < (size_t)w->directions; k++)
-        share->projected[k] =
-            w->projected +
-            steps * (all * (k * (size_t)w->B + (size_t)rows_before(w, row)) + before * (size_t)share->rows) +
-            share->panel0 * share->projected_panel;
+        share->projected[k] = w->projected + steps * (all * (k * (size_t)w->B + (size_t)rows_before(w, row)) +
+                                                      before * (size_t)share->rows);
 }
 
 sli_fused_share sli_fused_share_of(const sli_fused_work *w, const sli_fused_panels *all, int stage, int member) {
     const sli_fused_split *split = &w->split;
     const sli_fused_panels *panels = &all[stage];
     const int unit = member % split->units, row = member / split->units % split->rows;
-    const int direction = member / (split->units * split->rows), count = sli_fused_all_panels(panels);
-    sli_fused_share share = {.stage = stage, .row_step = w->mask ? split->rows : 1};
+    const int direction = member / (split->units * split->rows);
+    sli_fused_share share = {
+        .stage = stage, .row_step = w->mask ? split->rows : 1, .unit = unit, .units = split->units};
     share.direction0 = split->directions == 1 ? 0 : direction;
     share.direction1 = split->directions == 1 ? w->directions : direction + 1;
     const int first = (int)((long)w->B * row / split->rows), end = (int)((long)w->B * (row + 1) / split->rows);
     share.first_row = w->mask ? row : first; /* dealt out in turn: short and long sequences to everybody */
     share.rows = w->mask ? (w->B - row + split->rows - 1) / split->rows : end - first;
-    share.panel0 = (int)((long)count * unit / split->units);
-    share.panel1 = (int)((long)count * (unit + 1) / split->units);
-    const bool none = share.panel0 == share.panel1;
-    share.unit0 = none ? 0 : share.panel0 * panels->units;
-    share.unit1 = none ? 0 : share.panel1 == count ? panels->all : share.panel1 * panels->units;
-    share.operands = w->operands + (size_t)member * w->operand_bytes;
-    if (w->projected) place_projected(w, panels, member, row, &share);
+    if (w->projected) place_projected(w, panels, row, &share);
     return share;
 }
 
@@ -66,25 +57,24 @@ int sli_fused_active(const sli_fused_work *w, const sli_fused_direction *d, cons
 }
 
 /* fresh [B][width] = 0 where the old value is kept, which is where a dropout of that rate would drop. */
-static void draw(const sli_fused_work *w, const sli_rng *rng, double rate, const sli_fused_share *share, int t,
-                 const sli_fused_rows *rows, int width, float *fresh) {
+static void draw(const sli_fused_work *w, const sli_rng *rng, double rate, int t, const sli_fused_rows *rows, int width,
+                 int first, int last, float *fresh) {
     for (int r = 0; r < rows->count; r++) {
-        const size_t at = (size_t)rows->row[r] * (size_t)width + (size_t)share->unit0;
-        const size_t count = (size_t)(share->unit1 - share->unit0);
+        const size_t at = (size_t)rows->row[r] * (size_t)width + (size_t)first, count = (size_t)(last - first);
         const uint64_t element = (uint64_t)(w->call->t0 + t) * (uint64_t)w->B * (uint64_t)width + at;
         for (size_t i = 0; i < count; i++) fresh[at + i] = 1;
         w->ops->dropout(rng, element, count, sli_drop_threshold(rate), 1, fresh + at, fresh + at, false);
     }
 }
 
-void sli_fused_draw_h(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
-                      const sli_fused_rows *rows) {
-    if (d->fresh_h) draw(w, &d->rng_h, w->p->zoneout_h, share, t, rows, w->O, d->fresh_h);
+void sli_fused_draw_h(const sli_fused_work *w, const sli_fused_direction *d, int t, const sli_fused_rows *rows,
+                      int first, int last) {
+    if (d->fresh_h) draw(w, &d->rng_h, w->p->zoneout_h, t, rows, w->O, first, last, d->fresh_h);
 }
 
-void sli_fused_draw_c(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,
-                      const sli_fused_rows *rows) {
-    if (d->fresh_c) draw(w, &d->rng_c, w->p->zoneout_c, share, t, rows, w->H, d->fresh_c);
+void sli_fused_draw_c(const sli_fused_work *w, const sli_fused_direction *d, int t, const sli_fused_rows *rows,
+                      int first, int last) {
+    if (d->fresh_c) draw(w, &d->rng_c, w->p->zoneout_c, t, rows, w->H, first, last, d->fresh_c);
 }
 
 /* CELL_ACT_*: in bf16, tanh and sigmoid need not be closer than the operands that they become; but where c is clipped a small error

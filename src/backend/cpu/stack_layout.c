@@ -68,7 +68,7 @@ static double cut_seconds(const sli_problem *p, const sli_panel_ops *ops, const 
     static const double meeting = 0.5e-6; /* a piece is looked for, claimed and told */
     const int chunk = sli_chunk_steps(p->batch, p->steps), chunks = (p->steps + chunk - 1) / chunk;
     sli_cpu_machine one = *machine;
-    one.threads = one.members = 1;
+    one.threads = 1;
     one.others = members - 1;
     const double rows = (double)p->batch * chunk / pieces, all = (double)chunks * pieces;
     double sum = 0, most = 0, sums = 0;
@@ -80,7 +80,8 @@ static double cut_seconds(const sli_problem *p, const sli_panel_ops *ops, const 
         if (backward) sums += chunks * sli_cost_sums(&one, &layer, (double)p->batch * chunk);
     }
     const double each = sum / members, stage = each > most ? each : most;
-    return all * stage + (members - 1) * each + sums / members + sli_cost_team(machine, members);
+    return sli_cost_uneven(machine, members) * (all * stage + (members - 1) * each + sums / members) +
+           sli_cost_team(machine, members);
 }
 
 sli_cpu_stack_cut sli_cpu_stack_cut_of(const sli_problem *p, const sli_panel_ops *ops, const sli_cpu_machine *machine,

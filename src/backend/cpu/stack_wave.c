@@ -17,7 +17,7 @@ typedef struct wave {
     sli_call layer_call[SLI_MAX_PARTS];
     sli_fused_work work[SLI_MAX_PARTS]; /* of a layer */
     bool backward;
-    int lanes, chunks, chunk;
+    int members, lanes, chunks, chunk;
     int pieces, last_pieces; /* of a chunk, of the last one */
     int all;                 /* pieces of a layer */
     sli_event event;         /* a piece is done */
@@ -152,9 +152,9 @@ static bool is_over(wave *w) {
 }
 
 /* Nobody waits for a member that is not there: a piece that can be computed is anybody's. */
-static void ride(void *context, const sli_team *team, int member) {
+static void ride(void *context, int member) {
     wave *w = context;
-    const int count = sli_team_count(team);
+    const int count = w->members;
     const int first = w->lanes * member / count, end = w->lanes * (member + 1) / count;
     for (;;) {
         const uint32_t seen = sli_event_count(&w->event);
@@ -173,7 +173,8 @@ static void run(const sli_call *call, bool backward) {
     const sli_problem *p = &call->problem;
     const sli_cpu_machine machine = sli_fused_machine(call);
     const sli_cpu_stack_cut cut = sli_cpu_stack_cut_of(p, panels_of(call), &machine, backward);
-    wave w = {.call = call, .p = p, .backward = backward, .lanes = p->layers, .chunk = call->chunk};
+    wave w = {
+        .call = call, .p = p, .backward = backward, .members = cut.members, .lanes = p->layers, .chunk = call->chunk};
     const int wanted = cpu->pieces > 0 ? cpu->pieces : cut.pieces;
     enter_layers(&w);
     w.chunks = sli_fused_chunks(&w.work[0]);
@@ -183,7 +184,7 @@ static void run(const sli_call *call, bool backward) {
         w.all = (w.chunks - 1) * w.pieces + w.last_pieces;
     }
     for (int l = 0; l < w.lanes && backward; l++) sli_fused_backward_begin(&w.work[l]);
-    sli_threads_run_apart(call->threads, cut.members, ride, &w);
+    sli_threads_run(call->threads, cut.members, ride, &w);
     for (int l = 0; l < w.lanes; l++) (backward ? sli_fused_backward_end : sli_fused_forward_end)(&w.work[l]);
 }
 
