@@ -10,7 +10,7 @@ enum { THREADS = 4, ROUNDS = 3000, MOST_GROUPS = 7 };
 typedef struct sharing {
     sli_panel_lending lending;
     sli_panel_queue queues[THREADS];
-    int written[THREADS * MOST_GROUPS]; /* plain: rounds order them */
+    int written[2][THREADS * MOST_GROUPS]; /* of even and odd rounds; plain: rounds order them */
     atomic_int groups, early, sleepers;
     int members;
 } sharing;
@@ -30,8 +30,8 @@ static int all_groups(const sharing *s, int round) {
 static void write_group(sharing *s, int owner, int group, int round) {
     for (int m = 0; m < s->members; m++)
         for (int g = 0; g < groups_of(m, round - 1) && round > 1; g++)
-            if (s->written[m * MOST_GROUPS + g] < round - 1) atomic_fetch_add(&s->early, 1);
-    int *own = &s->written[owner * MOST_GROUPS + group];
+            if (s->written[(round - 1) & 1][m * MOST_GROUPS + g] != round - 1) atomic_fetch_add(&s->early, 1);
+    int *own = &s->written[round & 1][owner * MOST_GROUPS + group];
     if (*own >= round) atomic_fetch_add(&s->early, 1); /* twice */
     atomic_fetch_add(&s->groups, 1);
     *own = round;
