@@ -50,7 +50,8 @@ enum {
 
 /* One direction. B rows; O = H. */
 typedef struct persist_way {
-    int steps;              /* of this launch */
+    int steps; /* of this launch */
+    int multiplied; /* backward: those whose dr is multiplied: all, or not the last one's, where nobody wants what that gives */
     int chunk, first_chunk; /* backward: steps of a chunk, of the first that is processed */
     const void *weights;    /* packed, sli_persist_packed_bytes */
     const uint8_t *flags;   /* [B] of step 0; NULL: all valid and shown */
@@ -88,9 +89,9 @@ typedef struct persist_way {
     float *h_last, *c_last; /* forward = [B][H] after the last step */
     /* backward */
     const float *pw_from, *dp_from, *dc_from; /* [B][H], [B][hs], [B][H]: of the state after step 0: dh = pw + d dp */
-    float *pw_to, *dp_to, *dc_to;             /* = the same before the last step; may be the same memory */
-    void *dz;                                 /* = operand [B][zs] of step 0: gradient of the input side */
-    void *dr;                                 /* = operand [B][zs] of step 0: of the recurrent side, where it differs */
+    float *pw_to, *dp_to, *dc_to; /* = the same before the last step; may be the same memory; dp_to NULL: none of it */
+    void *dz;                     /* = operand [B][zs] of step 0: gradient of the input side */
+    void *dr;                     /* = operand [B][zs] of step 0: of the recurrent side, where it differs */
     int dz_step;
     float *sums;      /* = [chunks][B][us]: dz summed over a chunk's steps, chunks in order of processing */
     float *sums_n;    /* = [chunks][B][H]: n's part of dr */
