@@ -170,7 +170,6 @@ void persist_direction::fill(persist_way *way) {
     const int64_t first = time, sign = time_step;
     memset(way, 0, sizeof *way);
     way->steps = p.T;
-    way->multiplied = p.ends ? p.T - 1 : p.T;
     way->chunk = p.chunk;
     way->first_chunk = p.first_chunk ? p.first_chunk : p.chunk;
     way->flags = p.lengths ? flags.data() + first * B : nullptr;

@@ -33,7 +33,7 @@ enum {
     PERSIST_APART_REGISTERS_BACKWARD = 160
 };
 /* What a launch reads and writes in every step, a constant of most kernels: flags; lengths; y or dy; c, h, operand of every step;
- * gates, s_n; v; the sums; random delays. */
+ * gates, s_n; v; the sums; random delays; backward what comes after the last step. */
 enum {
     PERSIST_HAS_FLAGS = 1,
     PERSIST_HAS_LENGTHS = 2,
@@ -45,13 +45,13 @@ enum {
     PERSIST_HAS_V = 128,
     PERSIST_HAS_SUMS = 256,
     PERSIST_HAS_SUMS_PEEP = 512,
-    PERSIST_HAS_DELAY = 1024
+    PERSIST_HAS_DELAY = 1024,
+    PERSIST_HAS_DP = 2048
 };
 
 /* One direction. B rows; O = H. */
 typedef struct persist_way {
-    int steps; /* of this launch */
-    int multiplied; /* backward: those whose dr is multiplied: all, or not the last one's, where nobody wants what that gives */
+    int steps;              /* of this launch */
     int chunk, first_chunk; /* backward: steps of a chunk, of the first that is processed */
     const void *weights;    /* packed, sli_persist_packed_bytes */
     const uint8_t *flags;   /* [B] of step 0; NULL: all valid and shown */
@@ -132,6 +132,7 @@ static inline int persist_form_of(const persist_args *a, int directions, int bac
     if (backward) {
         if (way->sums) form |= PERSIST_HAS_SUMS;
         if (way->sums_peep) form |= PERSIST_HAS_SUMS_PEEP;
+        if (way->dp_to) form |= PERSIST_HAS_DP;
         return form;
     }
     if (keep_gates) form |= PERSIST_HAS_GATES;

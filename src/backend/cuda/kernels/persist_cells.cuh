@@ -386,7 +386,7 @@ PERSIST_FN void persist_backward_sums(const persist_args &a, const persist_way &
 template <class S>
 PERSIST_FN void persist_backward_end(const persist_args &a, const persist_way &way, const persist_place &place,
                                      float dp, const persist_cell<S> &cell) {
-    if (!place.there || !way.dp_to) return;
+    if (!place.there || !persist_has<S>(a, PERSIST_HAS_DP)) return;
     const uint32_t at = persist_at(place, a.H);
     way.dp_to[persist_at(place, a.hs)] = dp;
     if (way.pw_to) way.pw_to[at] = cell.pw;

@@ -171,15 +171,15 @@ PERSIST_FN bool persist_in(const persist_range &range, int s) {
     return s >= range.first && s < range.end;
 }
 
-/* Steps whose v is multiplied. */
-template <class S> PERSIST_FN int persist_multiplied(const persist_way &way) {
-    return S::backward ? way.multiplied : way.steps;
+/* Steps whose v is multiplied. Backward not the last one's, where nobody wants what that gives: d h of the entering state. */
+template <class S> PERSIST_FN int persist_multiplied(const persist_args &a, const persist_way &way) {
+    return S::backward && !persist_has<S>(a, PERSIST_HAS_DP) ? way.steps - 1 : way.steps;
 }
 
 template <class S>
 PERSIST_FN persist_range persist_range_of(const persist_args &a, const persist_way &way, const persist_self &self,
                                           int half) {
-    const int steps = persist_multiplied<S>(way);
+    const int steps = persist_multiplied<S>(a, way);
     persist_range range = {0, steps};
     if (!persist_has<S>(a, PERSIST_HAS_LENGTHS)) return range;
     const int first_row = (self.group * S::halves + half) * S::rows;
