@@ -16,7 +16,8 @@ typedef struct check_options {
 } check_options;
 
 static const option check_table[] = {
-    {OPTION_SEED, "seed", offsetof(check_options, seed), "N", 0, 0, "draws the inputs and parameters (default 1)"},
+    {OPTION_SEED, "seed", offsetof(check_options, seed), "N", 0, 0,
+     "draws the inputs and parameters (default 1); of an even one layers begin without states"},
     {0}};
 static const option_group check_group = {"options", check_table};
 

@@ -315,6 +315,7 @@ typedef struct sli_kernel {
      * idle for such sums, if any: where there is none nothing is late. */
     bool sums_late;
     double (*idle)(const sli_problem *problem, const sli_caps *caps);
+    bool null_states;   /* backward takes NULL for gradients of states: d_out of zeros, d_in that nobody wants */
     bool writes_fresh;  /* backward obeys sli_call.fresh; other rows find zeros, or what steps before them added */
     bool marks_touched; /* backward obeys sli_call.touched */
     bool writes_copies; /* optimizer rows that obey sli_call.copies */

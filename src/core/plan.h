@@ -236,6 +236,8 @@ sl_status sli_plan_groups(sl_plan *plan);
 sl_status sli_plan_gradients(sl_plan *plan);
 /* Which parameters' gradients are fresh, once everything has its place. */
 void sli_plan_fresh(sl_plan *plan);
+/* The same without a look at whether a step updates them: of time in one segment. */
+void sli_plan_mark_fresh(sl_plan *plan);
 /* src/core/plan_update.c: what an update need not look at; slices of all gradients. */
 void sli_plan_sparse(sl_plan *plan);
 int64_t sli_plan_slices(const sl_plan *plan);

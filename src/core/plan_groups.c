@@ -192,8 +192,7 @@ static sli_step *first_writer(const sl_plan *plan, int param) {
     return NULL;
 }
 
-void sli_plan_fresh(sl_plan *plan) {
-    if (!plan->optimizer || plan->loss_step < 0 || plan->segments > 1) return;
+void sli_plan_mark_fresh(sl_plan *plan) {
     for (int p = 0; p < plan->param_count; p++) {
         sli_step *step = first_writer(plan, p);
         const int place = step && step->kernel->writes_fresh ? place_of(step, p) : -1;
@@ -201,4 +200,8 @@ void sli_plan_fresh(sl_plan *plan) {
         step->fresh[place / SLI_PART_PARAMS] |= (uint8_t)(1u << place % SLI_PART_PARAMS);
         plan->params[p].fresh = plan->any_fresh = true;
     }
+}
+
+void sli_plan_fresh(sl_plan *plan) {
+    if (plan->optimizer && plan->loss_step >= 0 && plan->segments <= 1) sli_plan_mark_fresh(plan);
 }

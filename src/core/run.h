@@ -16,9 +16,9 @@ typedef enum sli_run_kind {
     SLI_RUN_EVALUATE, /* forward with targets */
     SLI_RUN_FORWARD,  /* training's halves, where the caller gives the outputs' gradients between them */
     SLI_RUN_BACKWARD,
-    SLI_RUN_GRADIENTS, /* both in one: with the plan's loss, or timed by sluice bench */
+    SLI_RUN_GRADIENTS, /* both in one: with the plan's loss */
     SLI_RUN_UPDATE,
-    SLI_RUN_STEP, /* gradients and update */
+    SLI_RUN_STEP, /* gradients and update; sluice bench: gradients as such a step asks for them */
     SLI_RUN_KINDS
 } sli_run_kind;
 

@@ -91,6 +91,16 @@ static const sli_tensor *entering_tensor(const sl_run *run, const sli_state *sta
     return outlives && !borrowed && tensor->state < 0 ? tensor : NULL;
 }
 
+static bool has_gradient(const sl_plan *plan, int tensor) {
+    return tensor >= 0 && plan->tensors[tensor].has_gradient;
+}
+
+/* The state's row is told what gradients there are, and no segment hands them to another: nothing is zeroed, nor computed for nobody. */
+static bool tells_gradients(const sl_plan *plan, const sli_state *state) {
+    const sli_step *step = &plan->steps[state->step];
+    return step->kernel->null_states && !sli_plan_is_segmented(plan, &plan->groups[step->group]);
+}
+
 static void set_states(const sl_run *run, const sli_step *step, const segment *segment, sli_call *call) {
     int each = sli_problem_states(&step->problem);
     for (int s = 0; s < step->emit.state_count; s++) {
@@ -100,7 +110,10 @@ static void set_states(const sl_run *run, const sli_step *step, const segment *s
         call->in[in] = tensor ? sli_run_tensor_at(run, tensor) : boundary_at(run, state, segment->index);
         call->out[out] = boundary_at(run, state, segment->index + 1);
         if (!run->plan->train) continue;
-        call->d_out[out] = call->d_in[in] = run->block + state->gradient;
+        const bool told = tells_gradients(run->plan, state);
+        char *gradient = run->block + state->gradient;
+        if (!told || has_gradient(run->plan, state->final)) call->d_out[out] = gradient;
+        if (!told || has_gradient(run->plan, state->initial)) call->d_in[in] = gradient;
     }
 }
 
@@ -246,12 +259,14 @@ sl_status sli_run_carry_states(sl_run *run) {
 }
 
 /* ------------------------------------------------------------------------------------------------ backward -- */
-/* All states' gradients start as zero: one call does it. */
+/* All states' gradients that start as anything start as zero: one call does it. */
 static bool begins_with_zeros(const sl_plan *plan) {
-    bool zeros = plan->together > 0;
-    for (int s = 0; s < plan->state_count && zeros; s++)
-        zeros = plan->states[s].final < 0 || !plan->tensors[plan->states[s].final].has_gradient;
-    return zeros;
+    bool zeros = plan->together > 0, any = false;
+    for (int s = 0; s < plan->state_count && zeros; s++) {
+        zeros = !has_gradient(plan, plan->states[s].final);
+        any |= !tells_gradients(plan, &plan->states[s]);
+    }
+    return zeros && any;
 }
 
 /* The state's gradient starts as that of the final-state tensor, or as zero. */
@@ -260,11 +275,11 @@ static sl_status begin_state_gradients(sl_run *run, const sli_group *group) {
     for (int s = 0; s < plan->state_count; s++) {
         const sli_state *state = &plan->states[s];
         if (state->step < group->first || state->step >= group->first + group->count) continue;
-        const sli_tensor *final = state->final >= 0 ? &plan->tensors[state->final] : NULL;
         char *to = run->block + state->gradient;
-        if (final && final->has_gradient)
-            SLI_TRY(plan->ops->copy(run->queue, to, sli_run_gradient_at(run, final), state_bytes(run, state)));
-        else
+        if (has_gradient(plan, state->final))
+            SLI_TRY(plan->ops->copy(run->queue, to, sli_run_gradient_at(run, &plan->tensors[state->final]),
+                                    state_bytes(run, state)));
+        else if (!tells_gradients(plan, state))
             SLI_TRY(plan->ops->zero(run->queue, to, state_bytes(run, state)));
     }
     return SL_OK;
@@ -297,8 +312,8 @@ static sl_status end_state_gradients(sl_run *run, const sli_group *group) {
     for (int s = plan->state_count - 1; s >= 0; s--) {
         const sli_state *state = &plan->states[s];
         bool here = state->step >= group->first && state->step < group->first + group->count;
-        if (!here || state->initial < 0 || !plan->steps[state->step].backward) continue;
-        if (plan->tensors[state->initial].has_gradient) SLI_TRY(pass_on_state_gradient(run, state));
+        if (!here || !plan->steps[state->step].backward) continue;
+        if (has_gradient(plan, state->initial)) SLI_TRY(pass_on_state_gradient(run, state));
     }
     return SL_OK;
 }

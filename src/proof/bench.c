@@ -2,7 +2,8 @@
  * of the machine meets all of them; medians, as they do not mind a few disturbed rounds.
  *
  * A GPU works while the host waits: there a round is a burst of calls on numbers that are on the device already, waited for
- * once. So that the gradients fed at first stay what they are, no two pieces of such a run share memory.
+ * once. So that the gradients fed at first stay what they are, no two pieces of such a run share memory. Parameters' gradients are
+ * those of the call, as in a whole training step: rows that can write them write them (sli_call.fresh), others add.
  *
  * A kernel that takes several times as long as the fastest of its library is timed in a few rounds only. */
 #include "proof/bench.h"
@@ -58,6 +59,7 @@ static sl_status open_entry(bench *b, entry *e, const sl_plan_options *options) 
     if (!e->seconds) return sli_fail_memory("the times of a benchmark", MOST_ROUNDS * sizeof(double));
     SLI_TRY((is_late(b) ? sli_trial_open_guarded : sli_trial_open)(b->subject, options, &e->trial));
     e->calls = is_late(b);
+    if (b->options.train && e->trial.plan->segments <= 1) sli_plan_mark_fresh(e->trial.plan);
     sli_trial_feed(&e->trial, b->subject->options.batch, b->subject->options.steps);
     e->open = true;
     return SL_OK;
@@ -92,17 +94,26 @@ static sl_status add_entries(bench *b) {
     return SL_OK;
 }
 
+static sl_status fresh_gradients_work(sl_run *run) {
+    run->fresh = true;
+    const sl_status status = sli_run_gradients_work(run);
+    run->fresh = false;
+    return status;
+}
+
 /* The last call once more, on what is on the device: recorded, or every kernel launched anew. */
 static sl_status repeat_call(sl_run *run, bool training) {
     const sli_device_ops *ops = run->plan->ops;
     bool loss = run->has_targets;
     if (training) SLI_TRY(sli_run_begin_sums(run));
-    if (training && run->plan->caps.graphs) return sli_run_do(run, SLI_RUN_GRADIENTS, sli_run_gradients_work);
+    if (training && run->plan->caps.graphs) return sli_run_do(run, SLI_RUN_STEP, fresh_gradients_work);
     sli_recording *whole = run->recordings[loss ? SLI_RUN_EVALUATE : SLI_RUN_INFER];
     if (whole && !training) return ops->replay(run->queue, whole);
     SLI_TRY(sli_run_forward_steps(run, training));
-    if (training) SLI_TRY(sli_run_backward_steps(run));
-    return sli_run_carry_states(run);
+    run->fresh = training;
+    const sl_status status = training ? sli_run_backward_steps(run) : SL_OK;
+    run->fresh = false;
+    return status != SL_OK ? status : sli_run_carry_states(run);
 }
 
 /* One timed call: forward, or a whole training pass. Bench inputs are the same in every round. */
@@ -199,6 +210,8 @@ static void tell(const bench *b, entry *e, void (*timing)(void *context, const s
 static sl_status prepare(bench *b) {
     b->options.tune = SL_TUNE_NEVER;
     SLI_TRY(sli_problem_model(b->options.allocator, &b->problem, false, &b->model, &b->options));
+    if (b->options.train && sli_op_is_recurrent(b->problem.op))
+        SLI_TRY(sli_problem_leave_states(b->model, &b->problem));
     b->options.batch_major = 0;
     b->options.input_gradients = b->options.train && sli_op_is_recurrent(b->problem.op);
     SLI_TRY(sli_plan_new(b->model, &b->options, NULL, &b->plan));

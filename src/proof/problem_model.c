@@ -54,6 +54,13 @@ static sl_status set_recurrent_outputs(sl_model *model, const sli_problem *p, co
     return sl_model_set_outputs(model, outputs);
 }
 
+sl_status sli_problem_leave_states(sl_model *model, const sli_problem *p) {
+    char last[NAME];
+    const char *outputs[] = {last, NULL};
+    snprintf(last, sizeof last, "rnn%d", p->layers);
+    return sl_model_set_outputs(model, outputs);
+}
+
 static sl_status build_recurrent(sl_model *model, const sli_problem *p, bool states) {
     static const sl_cell cells[] = {[SLI_OP_LSTM] = SL_LSTM, [SLI_OP_GRU] = SL_GRU, [SLI_OP_RNN] = SL_RNN};
     sl_recurrent options = layer_options(p);

@@ -8,5 +8,7 @@
  * ("rnn1_h0", "rnn1_c0"; backward direction "rnn1_back_h0"...), so that their gradients can be checked. */
 sl_status sli_problem_model(const sl_allocator *allocator, const sli_problem *problem, bool states, sl_model **model,
                             sl_plan_options *options);
+/* The last layer's y is all that the model of a recurrent problem gives, as where a loss follows: no state has a gradient. */
+sl_status sli_problem_leave_states(sl_model *model, const sli_problem *problem);
 
 #endif

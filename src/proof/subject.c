@@ -139,11 +139,15 @@ static void fill(const sli_subject *s, sli_subject_array *array, int stream, dou
     sli_threads_free(threads);
 }
 
-/* Valid steps of row b: the first row is full, the second empty, the others random; a lone row is random. */
+/* Valid steps of row b: the first row is full, the second empty, every other one from the third on ends one step into a chunk of a GPU's
+ * time, where a launch may begin, as long as there are chunks; the others are random; a lone row is random. */
 static int draw_length(const sli_subject *s, int row) {
     int batch = s->options.batch, steps = s->options.steps;
+    const sli_caps gpu = {.kind = SLI_DEVICE_CUDA};
+    const int64_t into = (int64_t)(row / 2) * sli_caps_chunk(&gpu, batch, steps) + 1;
     if (row == 0 && batch > 1) return steps;
     if (row == 1) return 0;
+    if (row > 1 && row % 2 == 0 && into < steps) return (int)into;
     return batch == 1 ? 1 + draw_below(s, STREAM_MASK, 0, steps) : draw_below(s, STREAM_MASK, (size_t)row, steps + 1);
 }
 

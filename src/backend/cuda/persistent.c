@@ -158,7 +158,7 @@ static bool copy_of(const sli_problem *p, const sli_caps *caps, sli_persist_kind
         .book = NAME##_book, .seconds = NAME##_seconds, .cut = NAME##_cut, .describe = NAME##_describe,               \
         .pack = sli_cuda_##NAME##_pack, .forward = sli_cuda_##NAME##_forward, .backward = sli_cuda_##NAME##_backward, \
         .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true,   \
-        .sums_late = true, .idle = NAME##_idle, .writes_fresh = true, .copy_of = NAME##_copy_of                       \
+        .sums_late = true, .idle = NAME##_idle, .null_states = true, .writes_fresh = true, .copy_of = NAME##_copy_of  \
     }
 
 PERSIST_ROWS(cluster, SLI_PERSIST_KIND_CLUSTER)

@@ -69,7 +69,7 @@ static double seconds(const sli_problem *p, const sli_caps *caps) {
         .seconds = seconds, .pack = sli_cuda_stack_pack, .forward = sli_cuda_stack_forward,                          \
         .backward = sli_cuda_stack_backward,                                                                         \
         .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true,  \
-        .writes_fresh = true                                                                                         \
+        .null_states = true, .writes_fresh = true                                                                    \
     }
 
 const sli_kernel sli_cuda_lstm_stack = STACK_ROW(SLI_OP_LSTM);

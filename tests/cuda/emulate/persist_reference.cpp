@@ -47,6 +47,12 @@ void persist_fill_args(persist_args *a, const persist_problem &p) {
     a->scalars = &scalars;
 }
 
+int persist_direction::longest() const {
+    int longest = 0;
+    for (const int32_t length : lengths) longest = length > longest ? length : longest;
+    return longest;
+}
+
 bool persist_direction::narrow() const {
     return p.math == PERSIST_BF16 || p.math == PERSIST_F16;
 }
@@ -210,9 +216,11 @@ void persist_direction::fill(persist_way *way) {
     way->pw_from = p.options ? pw_from.data() : nullptr;
     way->dp_from = p.T > 1 ? dp_from.data() : nullptr;
     way->dc_from = lstm && p.options ? dc_from.data() : nullptr;
-    way->pw_to = pw_to.data();
-    way->dp_to = dp_to.data();
-    way->dc_to = lstm ? dc_to.data() : nullptr;
+    if (!p.ends) {
+        way->pw_to = pw_to.data();
+        way->dp_to = dp_to.data();
+        way->dc_to = lstm ? dc_to.data() : nullptr;
+    }
     way->dz = (unsigned char *)dz.data() + rows;
     way->dr = gru ? (unsigned char *)dr.data() + rows : nullptr;
     way->dz_step = sign * B * zs;
@@ -426,7 +434,7 @@ void persist_direction::backward() {
             left = p.chunk;
         }
     }
-    for (int64_t b = 0; b < B; b++)
+    for (int64_t b = 0; b < B && !p.ends; b++)
         for (int64_t j = 0; j < H; j++) {
             const size_t index = (size_t)(b * H + j);
             dp_to[(size_t)(b * hs + j)] = dp[index];

@@ -20,6 +20,7 @@ struct persist_problem {
     int chunk = 1 << 20, first_chunk = 0; /* 0: as chunk */
     bool lengths = false, dropout = false, draws = false, reverse = false;
     bool together = false; /* sums over time are those of all rows, wherever they stand */
+    bool ends = false;     /* backward: nobody wants the entering state's gradient */
     bool history = false;  /* forward keeps every step for backward */
 };
 
@@ -32,6 +33,7 @@ struct persist_direction {
     void compute(); /* = what the kernel is to leave */
     std::string compare(const persist_direction &expected) const;
     bool same(persist_direction *other); /* every bit */
+    int longest() const;                 /* of the lengths */
 
     std::vector<float> r; /* [gates H][H] */
 

@@ -1,6 +1,7 @@
 /* cuda:cluster and cuda:grid, the host's side as it is (persist_host.cu, persist_launch.cu, and what they take of cuda:step), over
  * streams that only note what each launch and product reads and writes. However a span is cut into pieces:
  *  - two pieces of work that touch the same memory, one of them writing, are ordered by streams and their events;
+ *  - a launch enters from the d h that the one before left, and does not write it;
  *  - each step finds its own input side, each product the gradients of its own chunk, each sum that of its chunk;
  *  - the products that add to a parameter's gradient, or write d x, are those of one piece, in the same order; of what touches a
  *    fresh gradient the first writes, whole, and the others add.
@@ -73,6 +74,7 @@ struct bench {
     std::map<uintptr_t, size_t> begun; /* bytes of parts of parameters' gradients that something was given to */
     std::string wrong;
     int launches, beside, transposed, transposed_in_lanes;
+    uintptr_t left[2]; /* where a direction's last launch left d h */
     bool fresh; /* all parameters' gradients are */
 } world;
 
@@ -304,6 +306,15 @@ void run_way(const persist_call &p, const persist_args &a, int d, std::vector<ra
     ranges->push_back(steps_of(w.dz, w.dz_step * (int64_t)s.operand, w.steps, z_bytes, true));
     ranges->push_back(steps_of(w.dr, w.dz_step * (int64_t)s.operand, w.steps, z_bytes, true));
     ranges->push_back(at(w.dp_to, B * (size_t)s.hs * sizeof(float), true));
+    if (!world.backward) {
+        const size_t slot = B * (size_t)s.hs * s.operand;
+        const range from = at(w.operand_from, slot, false);
+        const range to = steps_of(w.operand_to, w.operand_step * (int64_t)s.operand, w.steps, slot, true);
+        if (from.first < to.end && to.first < from.end) complain("a launch writes the d h that it enters from");
+        if (world.left[d] != 0 && from.first != world.left[d]) complain("a launch enters from another slot");
+        world.left[d] = (uintptr_t)w.operand_to + (uintptr_t)(w.operand_step * (int64_t)s.operand * (w.steps - 1));
+        ranges->insert(ranges->end(), {from, to});
+    }
     if (p.geometry->gather == SLI_PERSIST_GRID) {
         ranges->push_back(at(w.exchange, 16, true));
         char *told = p.ways[d].work + p.scratch.zeros; /* by counters, or by v itself */
@@ -450,6 +461,7 @@ void begin(const sli_call *call, bool backward) {
     world.begun.clear();
     memset(world.done, 0, sizeof world.done);
     memset(world.seen, 0, sizeof world.seen);
+    memset(world.left, 0, sizeof world.left);
 }
 
 /* Bytes of all parameters' gradients. */
@@ -502,7 +514,7 @@ const struct trial {
     {"lstm:b16_t25_i40_h64_bf16_train", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},  /* another, whose x is converted */
 };
 
-/* An empty world, and the trial's call in it; every other one has fresh gradients. */
+/* An empty world, and the trial's call in it; every other one has fresh gradients, every other one gives those of entering states. */
 bool begin_trial(const trial &t, uint64_t seed, sli_problem *p, sli_call *call) {
     if (sli_problem_parse(t.text, p) != SL_OK) return false;
     world = bench();
@@ -516,6 +528,8 @@ bool begin_trial(const trial &t, uint64_t seed, sli_problem *p, sli_call *call) 
     const int planned = p->batch;
     if (t.batch > 0) p->batch = t.batch;
     *call = call_of(*p, planned);
+    for (int i = 0; i < 2 * sli_problem_directions(p) && (&t - trials) % 2 == 1; i++)
+        call->d_in[SLI_RNN_STATE_IN(i / 2, i % 2)] = region<float>(100 + i);
     if (t.adds) call->accumulate = 1u << SLI_RNN_X;
     return true;
 }

@@ -75,50 +75,61 @@ struct aligned_bytes {
 
 typedef std::vector<std::unique_ptr<persist_direction>> persist_directions;
 
-/* `before`: what another seed gave; all seeds give the same bits. */
-template <class C> std::string check(const persist_problem &asked, uint64_t seed, persist_directions *before) {
+/* A problem as the configuration computes it: its memory, packed weights, what is given to the kernel. */
+template <class C> struct launcher {
     typedef persist_sizes<C> S;
-    persist_problem p = asked;
-    p.gates = C::gates;
-    p.math = C::math;
-    p.backward = C::backward;
-    p.together = C::couriers > 0;
-    if (emulate_shape[0] > 0) p.H = emulate_shape[0];
-    if (emulate_shape[1] > 0) p.B = emulate_shape[1];
-    if (emulate_shape[2] > 0) p.T = emulate_shape[2];
-    if (p.H > S::group * S::units) return emulate_say("the configuration has %d units", S::group * S::units);
-    p.groups = (p.B + S::rows * S::halves - 1) / (S::rows * S::halves);
-    if (C::options >= 0) {
-        p.options = C::options;
-        p.lengths = p.lengths && (C::options & CELL_MASK) != 0;
-    }
-    if (C::act >= 0) p.act = C::act;
-    if (C::gate_act >= 0) p.gate_act = C::gate_act;
-    const sli_persist_geometry geometry = geometry_of<C>(p.groups, p.directions);
-    const sli_persist_shared at = sli_persist_shared_of(&geometry);
-    if ((int)at.v_row != S::v_bytes || at.v_buffers != S::v_buffers)
-        return "persist_sizes.cuh and persist_geometry.c differ in v";
-    if (sli_persist_words_tell(&geometry) != S::words_tell) return "they differ in whether words tell";
-
+    persist_problem p;
+    sli_persist_geometry geometry;
     persist_args a = {};
-    persist_fill_args(&a, p);
-    a.shared_partial = (int)at.partial;
-    a.shared_arriving = (int)at.arriving;
-    a.shared_weights = (int)at.weights;
-    a.shared_ring = (int)at.ring;
-    a.shared_barriers = (int)at.barriers;
-    a.shared_state = (int)at.state;
-    a.shared_ranges = (int)at.ranges;
-    a.shared_bytes = (int)at.total;
-    a.delay = seed % 3 == 2 ? (uint32_t)seed : 0;
-    persist_directions given, expected;
+    persist_directions given;
     std::vector<aligned_bytes> keep;
     std::vector<std::vector<uint32_t>> counters;
-    for (int d = 0; d < p.directions; d++) {
-        given.emplace_back(new persist_direction(p, d));
-        expected.emplace_back(new persist_direction(p, d));
-        persist_way *way = &a.way[d];
-        given[d]->fill(way);
+
+    explicit launcher(const persist_problem &asked) : p(asked) {
+        p.gates = C::gates;
+        p.math = C::math;
+        p.backward = C::backward;
+        p.together = C::couriers > 0;
+        if (emulate_shape[0] > 0) p.H = emulate_shape[0];
+        if (emulate_shape[1] > 0) p.B = emulate_shape[1];
+        if (emulate_shape[2] > 0) p.T = emulate_shape[2];
+        p.groups = (p.B + S::rows * S::halves - 1) / (S::rows * S::halves);
+        if (C::options >= 0) {
+            p.options = C::options;
+            p.lengths = p.lengths && (C::options & CELL_MASK) != 0;
+        }
+        if (C::act >= 0) p.act = C::act;
+        if (C::gate_act >= 0) p.gate_act = C::gate_act;
+        geometry = geometry_of<C>(p.groups, p.directions);
+    }
+
+    std::string begin(uint64_t seed) {
+        if (p.H > S::group * S::units) return emulate_say("the configuration has %d units", S::group * S::units);
+        const sli_persist_shared at = sli_persist_shared_of(&geometry);
+        if ((int)at.v_row != S::v_bytes || at.v_buffers != S::v_buffers)
+            return "persist_sizes.cuh and persist_geometry.c differ in v";
+        if (sli_persist_words_tell(&geometry) != S::words_tell) return "they differ in whether words tell";
+        persist_fill_args(&a, p);
+        a.shared_partial = (int)at.partial;
+        a.shared_arriving = (int)at.arriving;
+        a.shared_weights = (int)at.weights;
+        a.shared_ring = (int)at.ring;
+        a.shared_barriers = (int)at.barriers;
+        a.shared_state = (int)at.state;
+        a.shared_ranges = (int)at.ranges;
+        a.shared_bytes = (int)at.total;
+        a.delay = seed % 3 == 2 ? (uint32_t)seed : 0;
+        for (int d = 0; d < p.directions; d++) {
+            given.emplace_back(new persist_direction(p, d));
+            given[d]->fill(&a.way[d]);
+            const std::string failure = pack(d, seed);
+            if (!failure.empty()) return "packing: " + failure;
+            take_exchange(&a.way[d]);
+        }
+        return "";
+    }
+
+    std::string pack(int d, uint64_t seed) {
         const size_t packed = sli_round_up(sli_persist_packed_bytes(&geometry), 16);
         keep.emplace_back(packed + sizeof(float) * (size_t)geometry.gates * (size_t)p.H, 0xff);
         std::vector<const void *> parameters(SLI_PART_PARAMS, nullptr);
@@ -136,37 +147,93 @@ template <class C> std::string check(const persist_problem &asked, uint64_t seed
         pair.forward = geometry;
         const sli_persist_packed at_begin = {};
         sli_persist_pack(&weights, &pair, &at_begin);
-        if (!failure.empty()) return "packing: " + failure;
-        way->weights = keep.back().at;
-        const size_t buffer = (size_t)p.groups * S::halves * S::reduce * S::exchange_bytes;
-        keep.emplace_back(buffer * S::exchange_buffers, 0xff);
-        way->exchange = keep.back().at;
-        if (S::words_tell) memset(way->exchange, 0, 2 * buffer);
+        a.way[d].weights = keep.back().at;
+        return failure;
+    }
+
+    void take_exchange(persist_way *way) {
         const size_t slices = (size_t)p.groups * S::halves, owners = S::meets ? slices * S::spread : 0;
+        keep.emplace_back(slices * S::reduce * S::exchange_bytes * S::exchange_buffers, 0xff);
+        way->exchange = keep.back().at;
         counters.emplace_back(slices * S::reduce + owners, 0u);
         way->counters = counters.back().data();
         keep.emplace_back(2 * owners * S::reduce * S::meeting_bytes + 1, 0xff);
         way->meeting = keep.back().at;
-        expected[d]->compute();
     }
-    emulate::launch_config config;
-    config.grid = dim3((unsigned)sli_persist_ctas(&geometry));
-    config.block = dim3((unsigned)S::all_threads);
-    config.cluster = (unsigned)S::cluster;
-    config.shared = at.total;
-    config.resident = C::gather != PERSIST_GRID && seed % 2 ? 1 : 0;
-    config.seed = seed;
-    a.form = persist_form_of(&a, p.directions, p.backward, p.history);
-    const std::string failure = emulate::launch(config, [&] { persist_run<C>(a); }).failure;
-    if (!failure.empty()) return failure;
-    for (int d = 0; d < p.directions; d++) {
-        const std::string wrong = given[d]->compare(*expected[d]);
+
+    std::string launch(uint64_t seed) {
+        for (int d = 0; d < p.directions; d++) {
+            const size_t buffer = (size_t)p.groups * S::halves * S::reduce * S::exchange_bytes;
+            if (S::words_tell) memset(a.way[d].exchange, 0, 2 * buffer);
+            for (uint32_t &counter : counters[(size_t)d]) counter = 0u;
+        }
+        emulate::launch_config config;
+        config.grid = dim3((unsigned)sli_persist_ctas(&geometry));
+        config.block = dim3((unsigned)S::all_threads);
+        config.cluster = (unsigned)S::cluster;
+        config.shared = (size_t)a.shared_bytes;
+        config.resident = C::gather != PERSIST_GRID && seed % 2 ? 1 : 0;
+        config.seed = seed;
+        a.form = persist_form_of(&a, p.directions, p.backward, p.history);
+        return emulate::launch(config, [&] { persist_run<C>(a); }).failure;
+    }
+};
+
+/* `before`: what another seed gave; all seeds give the same bits. */
+template <class C> std::string check(const persist_problem &asked, uint64_t seed, persist_directions *before) {
+    launcher<C> own(asked);
+    std::string failure = own.begin(seed);
+    if (failure.empty()) failure = own.launch(seed);
+    for (int d = 0; d < own.p.directions && failure.empty(); d++) {
+        persist_direction expected(own.p, d);
+        expected.compute();
+        const std::string wrong = own.given[d]->compare(expected);
         if (!wrong.empty()) return emulate_say("direction %d: ", d) + wrong;
-        if (!before->empty() && !given[d]->same((*before)[d].get()))
+        if (!before->empty() && !own.given[d]->same((*before)[d].get()))
             return "the bits are not those of the seed before, although the values agree";
     }
-    *before = std::move(given);
-    return "";
+    *before = std::move(own.given);
+    return failure;
+}
+
+/* Inference in two launches, the second an even number of steps, all rows ended after its first: then nobody waits for anybody in it, and the d h
+ * that it enters from must not be where it leaves another. */
+template <class C> std::string check_two_launches(const persist_problem &asked, uint64_t seed) {
+    persist_problem p = asked;
+    launcher<C> own(p);
+    int longest = 0;
+    for (p.T = 4; p.T < 40; p.T++) {
+        own.p.T = p.T;
+        longest = persist_direction(own.p, 0).longest();
+        if (longest > 1 && longest < p.T && (p.T - longest) % 2 == 1) break;
+    }
+    if (p.T == 40) return "no such lengths were drawn";
+    const int first = longest - 1;
+    std::string failure = own.begin(seed);
+    if (!failure.empty()) return failure;
+    persist_way *way = &own.a.way[0];
+    const persist_way whole = *way;
+    const aligned_bytes between((size_t)(p.B * own.a.hs) * 4, 0xff);
+    way->steps = first;
+    way->operand_to = between.at;
+    way->h_last = way->c_last = nullptr;
+    failure = own.launch(seed);
+    if (!failure.empty()) return failure;
+    *way = whole;
+    way->steps = p.T - first;
+    way->time += first * whole.time_step;
+    way->flags += first * whole.flags_step;
+    way->u += (int64_t)first * whole.u_step;
+    way->y += (int64_t)first * whole.y_step;
+    way->h_enters = nullptr;
+    way->operand_from = between.at;
+    way->h_from = whole.h_to;
+    way->c_from = whole.c_to;
+    failure = own.launch(seed);
+    if (!failure.empty()) return failure;
+    persist_direction expected(own.p, 0);
+    expected.compute();
+    return own.given[0]->compare(expected);
 }
 
 const char *const math_names[5] = {"f32", "tf32", "bf16", "f16", "f32x3"};
@@ -214,17 +281,32 @@ template <class C> struct problems {
         one.T = 1;
         one.history = true;
         add("one step", one);
+        if constexpr (C::backward) {
+            odd.ends = masked.ends = one.ends = true;
+            add("odd, nobody wants what it gives", odd);
+            add("options, nobody wants what it gives", masked);
+            add("one step, nobody wants what it gives", one);
+        }
+        if constexpr (!C::backward && C::gather == PERSIST_GRID && (C::options < 0 || (C::options & CELL_MASK) != 0)) {
+            persist_problem ended = full;
+            ended.B = rows < 8 ? rows : 8;
+            ended.options = CELL_MASK;
+            ended.lengths = true;
+            emulate_register(name_of("two launches"),
+                             [ended](uint64_t seed) { return check_two_launches<C>(ended, seed); });
+        }
     }
-    void add(const char *what, const persist_problem &p) {
+    static std::string name_of(const char *what) {
         const char *cell = C::gates == 4 ? "lstm" : C::gates == 3 ? "gru" : "rnn";
-        const std::string name =
-            emulate_say("persist: %s %s %s %s units=%d P=%d Q=%d NT=%d halves=%d warps=%dx%d tiles=%dx%d in=%d+%d "
+        return emulate_say("persist: %s %s %s %s units=%d P=%d Q=%d NT=%d halves=%d warps=%dx%d tiles=%dx%d in=%d+%d "
                         "apart=%d%s share=%d chunks=%d ring=%d few=%d: %s",
                         cell, math_names[C::math], C::backward ? "backward" : "forward", gather_names[C::gather],
                         C::units, C::reduce, C::spread, C::tiles_n, C::halves, C::warps_m, C::warps_k, C::tiles_m,
                         C::tiles_k, C::in_registers, C::in_shared, C::apart, C::meets ? " meets" : "", C::share, C::chunks, C::ring, C::few, what);
+    }
+    void add(const char *what, const persist_problem &p) {
         const std::shared_ptr<persist_directions> before(new persist_directions);
-        emulate_register(name, [p, before](uint64_t seed) { return check<C>(p, seed, before.get()); });
+        emulate_register(name_of(what), [p, before](uint64_t seed) { return check<C>(p, seed, before.get()); });
     }
 };
 

@@ -4,7 +4,7 @@
 
 #include "backend/cuda/runtime/internal.h"
 
-enum { THREADS = 256, PER_THREAD = 4 };
+enum { THREADS = 256 }; /* a word each: a thread's second word would wait for its first */
 static const size_t MOST_BLOCKS = 2048, MOST_BYTES = (size_t)16 << 20; /* beyond, the driver's own ways are as fast */
 
 typedef struct put_args {
@@ -43,7 +43,7 @@ static bool launch(sli_queue *queue, cudaStream_t stream, const sli_put *puts, i
         a.of[i].words = puts[i].bytes / (a.of[i].wide ? sizeof(uint4) : sizeof(uint32_t));
         most = a.of[i].words > most ? a.of[i].words : most;
     }
-    const size_t blocks = (most + THREADS * PER_THREAD - 1) / (THREADS * PER_THREAD);
+    const size_t blocks = (most + THREADS - 1) / THREADS;
     const dim3 grid((unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS), (unsigned)count);
     put_all<<<grid, THREADS, 0, stream>>>(a);
     return SLI_LAUNCHED(queue, "copy");

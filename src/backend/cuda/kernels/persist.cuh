@@ -15,6 +15,7 @@ PERSIST_FN void persist_run_way(const persist_args &a, const persist_way &way, c
         persist_weights<S> w;
         persist_half<S> h[S::halves];
         persist_entered<S> entered;
+        persist_delay<S>(a, -1);
         if constexpr (S::backward) {
             persist_backward_enter<S>(a, way, self, h);
         } else {

@@ -33,7 +33,7 @@ enum {
     PERSIST_APART_REGISTERS_BACKWARD = 160
 };
 /* What a launch reads and writes in every step, a constant of most kernels: flags; lengths; y or dy; c, h, operand of every step;
- * gates, s_n; v; the sums; random delays. */
+ * gates, s_n; v; the sums; random delays; backward what comes after the last step. */
 enum {
     PERSIST_HAS_FLAGS = 1,
     PERSIST_HAS_LENGTHS = 2,
@@ -45,7 +45,8 @@ enum {
     PERSIST_HAS_V = 128,
     PERSIST_HAS_SUMS = 256,
     PERSIST_HAS_SUMS_PEEP = 512,
-    PERSIST_HAS_DELAY = 1024
+    PERSIST_HAS_DELAY = 1024,
+    PERSIST_HAS_DP = 2048
 };
 
 /* One direction. B rows; O = H. */
@@ -88,9 +89,9 @@ typedef struct persist_way {
     float *h_last, *c_last; /* forward = [B][H] after the last step */
     /* backward */
     const float *pw_from, *dp_from, *dc_from; /* [B][H], [B][hs], [B][H]: of the state after step 0: dh = pw + d dp */
-    float *pw_to, *dp_to, *dc_to;             /* = the same before the last step; may be the same memory */
-    void *dz;                                 /* = operand [B][zs] of step 0: gradient of the input side */
-    void *dr;                                 /* = operand [B][zs] of step 0: of the recurrent side, where it differs */
+    float *pw_to, *dp_to, *dc_to; /* = the same before the last step; may be the same memory; dp_to NULL: none of it */
+    void *dz;                     /* = operand [B][zs] of step 0: gradient of the input side */
+    void *dr;                     /* = operand [B][zs] of step 0: of the recurrent side, where it differs */
     int dz_step;
     float *sums;      /* = [chunks][B][us]: dz summed over a chunk's steps, chunks in order of processing */
     float *sums_n;    /* = [chunks][B][H]: n's part of dr */
@@ -131,6 +132,7 @@ static inline int persist_form_of(const persist_args *a, int directions, int bac
     if (backward) {
         if (way->sums) form |= PERSIST_HAS_SUMS;
         if (way->sums_peep) form |= PERSIST_HAS_SUMS_PEEP;
+        if (way->dp_to) form |= PERSIST_HAS_DP;
         return form;
     }
     if (keep_gates) form |= PERSIST_HAS_GATES;

@@ -382,11 +382,11 @@ PERSIST_FN void persist_backward_sums(const persist_args &a, const persist_way &
     for (int i = 0; i < 3; i++) cell.sums_peep[i] = 0.0f;
 }
 
-/* The gradient of the state before the last step, for the next launch. */
+/* The gradient of the state before the last step, for the next launch, or for who wants it. */
 template <class S>
 PERSIST_FN void persist_backward_end(const persist_args &a, const persist_way &way, const persist_place &place,
                                      float dp, const persist_cell<S> &cell) {
-    if (!place.there) return;
+    if (!place.there || !persist_has<S>(a, PERSIST_HAS_DP)) return;
     const uint32_t at = persist_at(place, a.H);
     way.dp_to[persist_at(place, a.hs)] = dp;
     if (way.pw_to) way.pw_to[at] = cell.pw;

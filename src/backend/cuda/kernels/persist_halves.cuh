@@ -252,7 +252,8 @@ PERSIST_FN void persist_backward_write(const persist_args &a, const persist_way 
 template <class S>
 PERSIST_FN void persist_backward_step(const persist_args &a, const persist_way &way, const persist_self &self,
                                       const persist_weights<S> &w, int half, int s, int chunk, persist_half<S> &h) {
-    const bool on = s > 0 && persist_in(h.turn.range, s - 1), gives = s < way.steps && persist_in(h.turn.range, s);
+    const bool any = !persist_has<S>(a, PERSIST_HAS_DP) || s < way.steps; /* steps: else the range ends before */
+    const bool on = s > 0 && persist_in(h.turn.range, s - 1), gives = any && persist_in(h.turn.range, s);
     const auto window = [&]() {
         if (s == 0) return;
         persist_backward_ask<S>(a, way, self, half, s, h);

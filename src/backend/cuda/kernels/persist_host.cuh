@@ -18,6 +18,7 @@ typedef struct persist_call {
     step_way ways[2];
     int directions;
     int chunks_of_span, chunks_of_piece;
+    int launches; /* of forward so far */
 } persist_call;
 
 /* Backward of cuda:step. */
@@ -29,6 +30,12 @@ bool sli_persist_enter(const sli_call *call, sli_persist_kind kind, bool backwar
 void sli_persist_enter_span(persist_call *persist, int first, int end);
 /* Chunks first .. end - 1 of the span, launch number `order` of it, as a call of their own. */
 persist_call sli_persist_piece_at(const persist_call *persist, int first, int end, int order);
+/* Inference: which of its two slots of d h a direction's next launch enters from; it leaves d h in the other one. Not by steps: after an even
+ * number of them a CTA would overwrite what a slow one still reads, where rows end after a step and so nobody waits for anybody. */
+static inline int sli_persist_slot(const persist_call *persist, int direction) {
+    const step_way *way = &persist->ways[direction];
+    return (way->reverse ? (int)way->s.T : 0) + persist->launches;
+}
 /* The way of one chunk, for the products outside the loop. */
 step_way sli_persist_chunk(const persist_call *persist, int direction, int index);
 /* All that one direction has packed, but R as cuda:step's products read it, in one launch. */

@@ -171,10 +171,16 @@ PERSIST_FN bool persist_in(const persist_range &range, int s) {
     return s >= range.first && s < range.end;
 }
 
+/* Steps whose v is multiplied. Backward not the last one's, where nobody wants what that gives: d h of the entering state. */
+template <class S> PERSIST_FN int persist_multiplied(const persist_args &a, const persist_way &way) {
+    return S::backward && !persist_has<S>(a, PERSIST_HAS_DP) ? way.steps - 1 : way.steps;
+}
+
 template <class S>
 PERSIST_FN persist_range persist_range_of(const persist_args &a, const persist_way &way, const persist_self &self,
                                           int half) {
-    persist_range range = {0, way.steps};
+    const int steps = persist_multiplied<S>(a, way);
+    persist_range range = {0, steps};
     if (!persist_has<S>(a, PERSIST_HAS_LENGTHS)) return range;
     const int first_row = (self.group * S::halves + half) * S::rows;
     int64_t longest = 0;
@@ -182,10 +188,10 @@ PERSIST_FN persist_range persist_range_of(const persist_args &a, const persist_w
         longest = way.lengths[r] > longest ? way.lengths[r] : longest;
     if (way.time_step > 0) {
         const int64_t end = longest - way.time;
-        range.end = end < 0 ? 0 : end < way.steps ? (int)end : way.steps;
+        range.end = end < 0 ? 0 : end < steps ? (int)end : steps;
     } else {
         const int64_t first = way.time - longest + 1;
-        range.first = first < 0 ? 0 : first < way.steps ? (int)first : way.steps;
+        range.first = first < 0 ? 0 : first < steps ? (int)first : steps;
     }
     return range;
 }

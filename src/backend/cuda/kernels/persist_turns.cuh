@@ -73,7 +73,7 @@ template <class S> PERSIST_FN uint32_t persist_sharer(const persist_self &self, 
 template <class S>
 PERSIST_FN persist_range persist_turn_range(const persist_args &a, const persist_way &way, const persist_self &self,
                                             int turn) {
-    if (!persist_has<S>(a, PERSIST_HAS_LENGTHS)) return persist_range{0, way.steps};
+    if (!persist_has<S>(a, PERSIST_HAS_LENGTHS)) return persist_range{0, persist_multiplied<S>(a, way)};
     const int *range = (const int *)(self.shared + a.shared_ranges) + 2 * turn;
     return persist_range{range[0], range[1]};
 }

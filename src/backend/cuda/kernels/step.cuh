@@ -182,6 +182,11 @@ void sli_step_pack_recurrent(const step_way *way);
 void sli_step_masks(const step_way *way);
 /* The entering states into their slot; without any step also into the leaving tensors. */
 void sli_step_begin(const step_way *way);
+/* Whether anybody wants the gradients of the way's entering states. */
+static inline bool sli_step_gives_states(const step_way *way) {
+    void *const *d_in = way->call->d_in;
+    return d_in[SLI_RNN_STATE_IN(way->part, 0)] || (way->s.lstm && d_in[SLI_RNN_STATE_IN(way->part, 1)]);
+}
 /* d h0 and d c0 = or += */
 void sli_step_finish(const step_way *way, const float *pw, step_sums dp, const float *dc);
 /* to operand [rows_to][stride] = from float [rows][columns], zeros beyond; and on the way `zeros`, whole 16 bytes. */

@@ -105,8 +105,10 @@ static void fused_step(const step_way *way, const step_backward_args *a, bool la
 static void backward_step(const step_way *way, int t, step_gradient *g) {
     const sli_step_shape *s = &way->s;
     const step_backward_args a = args_at(way, t, g);
+    /* Nothing comes after the call's last step: its product gives d h0, if anybody wants it. */
+    const bool ends = t == (way->reverse ? (int)s->T - 1 : 0) && !sli_step_gives_states(way);
     if (way->fused) {
-        fused_step(way, &a, t == sli_step_at(way, 0), g);
+        fused_step(way, &a, t == sli_step_at(way, 0) && !ends, g);
         return;
     }
     const bool recomputed =
@@ -127,7 +129,7 @@ static void backward_step(const step_way *way, int t, step_gradient *g) {
     } else {
         sli_step_rnn_backward(way, &a, after_product);
     }
-    g->dp = recurrent_product(way, a.dr ? a.dr : a.dz);
+    if (!ends) g->dp = recurrent_product(way, a.dr ? a.dr : a.dz);
     g->pw = a.pw_to;
     g->dc = a.dc_to;
 }

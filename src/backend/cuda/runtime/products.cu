@@ -239,22 +239,37 @@ static int cut_tile(const cublasLtMatmulHeuristicResult_t *result, int results, 
 
 /* Of 16-bit operands and sums in f32 cuBLASLt 13.1 puts large tiles first, which on an H200 are slower than smaller ones further
  * down: of 33 products of 105 that had both, by 0 to 25% (cublaslt_tiles_h200_*); and sometimes narrow ones, of 7 products by 4 to
- * 28% (cublaslt_steps_h200_*). `first`: the first that fits. */
+ * 28% (cublaslt_steps_h200_*); of 160 looked at again, with D only written too, 9 by 2 to 35% (short_h200_2026-11-23.txt). Two rounds of 192x192
+ * are slower than others where D is added to, and faster where it is written. `first`: the first that fits. */
 static int better_tile(const cublasLtMatmulHeuristicResult_t *result, int results, const product_key *key, int first) {
-    static const int better[][3] = {
-        {CUBLASLT_MATMUL_TILE_128x256, CUBLASLT_MATMUL_TILE_128x128, -2},
-        {CUBLASLT_MATMUL_TILE_256x128, CUBLASLT_MATMUL_TILE_128x128, -2},
-        {CUBLASLT_MATMUL_TILE_224x128, CUBLASLT_MATMUL_TILE_128x128, -2},
-        {CUBLASLT_MATMUL_TILE_64x224, CUBLASLT_MATMUL_TILE_128x128, -2},
-        {CUBLASLT_MATMUL_TILE_144x128, CUBLASLT_MATMUL_TILE_128x80, -2},
-        {CUBLASLT_MATMUL_TILE_192x192, CUBLASLT_MATMUL_TILE_96x128, CUBLASLT_MATMUL_TILE_128x160},
-        {CUBLASLT_MATMUL_TILE_320x128, CUBLASLT_MATMUL_TILE_128x160, CUBLASLT_MATMUL_TILE_96x128}};
+    enum { INSTEAD = 3 };
+    static const struct {
+        int tile;
+        float rounds; /* from so many on */
+        int instead[INSTEAD];
+    } better[] = {{CUBLASLT_MATMUL_TILE_128x256, 0, {CUBLASLT_MATMUL_TILE_128x128}},
+                  {CUBLASLT_MATMUL_TILE_256x128, 0, {CUBLASLT_MATMUL_TILE_128x128}},
+                  {CUBLASLT_MATMUL_TILE_128x256, 12, {CUBLASLT_MATMUL_TILE_128x160}},
+                  {CUBLASLT_MATMUL_TILE_256x128, 12, {CUBLASLT_MATMUL_TILE_128x160}},
+                  {CUBLASLT_MATMUL_TILE_224x128, 0, {CUBLASLT_MATMUL_TILE_128x128}},
+                  {CUBLASLT_MATMUL_TILE_224x64, 0, {CUBLASLT_MATMUL_TILE_128x128}},
+                  {CUBLASLT_MATMUL_TILE_64x224, 0, {CUBLASLT_MATMUL_TILE_128x128}},
+                  {CUBLASLT_MATMUL_TILE_144x128, 0, {CUBLASLT_MATMUL_TILE_128x80}},
+                  {CUBLASLT_MATMUL_TILE_192x160, 0, {CUBLASLT_MATMUL_TILE_128x80}},
+                  {CUBLASLT_MATMUL_TILE_256x80, 0, {CUBLASLT_MATMUL_TILE_128x80}},
+                  {CUBLASLT_MATMUL_TILE_128x80, 0, {CUBLASLT_MATMUL_TILE_128x160}},
+                  {CUBLASLT_MATMUL_TILE_192x192,
+                   0,
+                   {CUBLASLT_MATMUL_TILE_96x128, CUBLASLT_MATMUL_TILE_128x160, CUBLASLT_MATMUL_TILE_128x128}},
+                  {CUBLASLT_MATMUL_TILE_320x128, 0, {CUBLASLT_MATMUL_TILE_128x160, CUBLASLT_MATMUL_TILE_96x128}}};
     if (key->math == SL_TF32) return cut_tile(result, results, key, first);
     if (key->math != SL_BF16 && key->math != SL_F16) return first;
     const cut at = cut_of(&result[first].algo);
+    const float rounds = result[first].wavesCount;
+    if (at.tile == CUBLASLT_MATMUL_TILE_192x192 && !key->add && !key->bias && rounds <= 2.0f) return first;
     for (size_t k = 0; k < sizeof better / sizeof *better && at.pieces == 1; k++)
-        for (int other = 1; other < 3 && better[k][0] == at.tile; other++) {
-            const int found = find_tile(result, results, key, better[k][other]);
+        for (int i = 0; i < INSTEAD && better[k].tile == at.tile && rounds >= better[k].rounds; i++) {
+            const int found = better[k].instead[i] ? find_tile(result, results, key, better[k].instead[i]) : -1;
             if (found >= 0) return found;
         }
     return fewer_blocks(result, results, key, first);
