@@ -86,7 +86,7 @@ FORWARD(a4, L, BF16, GRID, 24, 1, 2, 2, 2, 8, 1, 1, 4, 4, 0, TURNS, 1, 2, 3, 4)
 BACKWARD(a5, L, BF16, GRID, 12, 8, 1, 2, 3, 8, 1, 1, 4, 4, 0, TURNS, 1, 2, 3, 4)
 /* Sums meet in memory: of warps of their own and not, one slice and many, direct and added, forward; beside weights that stream. */
 #define MEETS -1, 0, true
-BACKWARD(m0, L, BF16, GRID, 16, 8, 3, 4, 3, 8, 1, 1, 12, 6, 6, TURNS, 3, 2, 3, 4, MEETS)
+BACKWARD(m0, L, BF16, GRID, 16, 4, 3, 2, 3, 4, 2, 1, 6, 4, 2, TURNS, 3, 1, 2, 4, MEETS)
 BACKWARD(m1, G, F16, GRID, 16, 4, 2, 2, 2, 4, 2, 1, 3, 3, 0, TURNS, 2, 1, 2, 4, MEETS)
 BACKWARD(m2, L, BF16, GRID, 8, 2, 2, 1, 1, 1, 8, 1, 1, 0, 1, TURNS, 2, 1, 2, 0, MEETS)
 BACKWARD(m3, L, F16, GRID, 16, 8, 1, 1, 3, 8, 1, 1, 4, 4, 0, TURNS, 1, 2, 3, 0, MEETS)
