@@ -24,6 +24,7 @@ typedef struct call_setup {
     const char *text;   /* problem */
     int chunk, segment; /* steps; segment 0 = all at once */
     int threads;
+    const sl_thread_pool *pool; /* of which so many threads are taken into account; NULL: our own */
     sli_isa isa;
     bool blas;
     bool no_dx;
@@ -132,7 +133,10 @@ static inline void call_begin(call_engine *e, const sli_kernel *row, const call_
     sli_cpu_engine(setup->isa, setup->blas, &e->cpu);
     if (setup->ops) e->cpu.ops = setup->ops;
     e->cpu.split = setup->split;
-    REQUIRE_OK(sli_threads_new(NULL, setup->threads, &e->threads));
+    if (setup->pool)
+        REQUIRE_OK(sli_threads_over(NULL, setup->pool, setup->threads, &e->threads));
+    else
+        REQUIRE_OK(sli_threads_new(NULL, setup->threads, &e->threads));
     const int steps = e->p.steps > 0 ? e->p.steps : 1;
     e->segment = setup->segment ? setup->segment : steps;
     e->segments = (steps + e->segment - 1) / e->segment;

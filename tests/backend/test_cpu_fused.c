@@ -1,7 +1,9 @@
 /* cpu:fused against the reference, and its bits across threads, ways to share a step, segments. `sluice check` on tests/problems
  * adds peepholes, both directions, poison and guards. */
+#include <time.h>
 #include "backend/cpu/fused_split.h"
 #include "cpu_call.h"
+#include "thread_pools.h"
 
 static const char *const problems[] = {
     "lstm:b3_t7_i5_h6_train",
@@ -86,34 +88,73 @@ TEST(cpu_fused_many_rows_equal_reference) {
     for (size_t i = 0; i < sizeof large / sizeof large[0]; i++) compare(large[i], 8, sli_cpu_isa(), false, i & 1);
 }
 
-/* One thread, the whole sequence: the bits that every other way must give. */
+/* One thread, the whole sequence: the bits that every other way must give, on threads of our own and in a program's pools (k of those, -1:
+ * our own), where members of a group come in any order, one after another, or not at all. */
+typedef struct sharing_way {
+    int threads, segment;
+    sli_fused_split split;
+} sharing_way;
+
+static void compare_way(call_setup setup, const call_result *one, const sharing_way *way, int k) {
+    thread_pool p = {0};
+    const sl_thread_pool pool = {k < 0 ? NULL : thread_pools[k], &p};
+    call_result other = {.count = 0};
+    char what[300];
+    setup.threads = way->threads;
+    setup.segment = way->segment;
+    setup.split = &way->split;
+    if (k >= 0) setup.pool = &pool;
+    snprintf(what, sizeof what, "%s, pool %d, %d threads, directions, rows, units by %d, %d, %d, segments of %d",
+             setup.text, k, way->threads, way->split.directions, way->split.rows, way->split.units, way->segment);
+    call_recurrent(row_of(setup.text), &setup, &other);
+    call_same_bits(&other, one, what);
+    call_free(&other);
+}
+
 TEST(cpu_fused_bits_do_not_depend_on_shares_or_segments) {
-    static const struct {
-        int threads, segment;
-        sli_fused_split split;
-    } ways[] = {{2, 0, {.directions = 1, .rows = 2, .units = 1}}, {2, 4, {.directions = 1, .rows = 1, .units = 2}},
-                {3, 0, {.directions = 1, .rows = 1, .units = 3}}, {4, 8, {.directions = 1, .rows = 2, .units = 2}},
-                {5, 0, {.directions = 1, .rows = 5, .units = 1}}, {1, 4, {.directions = 1, .rows = 1, .units = 1}},
-                {4, 0, {.directions = 2, .rows = 1, .units = 2}}};
+    static const sharing_way ways[] = {
+        {2, 0, {.directions = 1, .rows = 2, .units = 1}}, {2, 4, {.directions = 1, .rows = 1, .units = 2}},
+        {3, 0, {.directions = 1, .rows = 1, .units = 3}}, {4, 8, {.directions = 1, .rows = 2, .units = 2}},
+        {5, 0, {.directions = 1, .rows = 5, .units = 1}}, {1, 4, {.directions = 1, .rows = 1, .units = 1}},
+        {4, 0, {.directions = 2, .rows = 1, .units = 2}}, {3, 0, {.directions = 2, .rows = 9, .units = 70}}};
+    enum { WAYS = sizeof ways / sizeof ways[0] };
     for (int i = 0; i < COUNT; i++) {
-        const sli_kernel *row = row_of(problems[i]);
         call_setup setup = {.text = problems[i], .chunk = 4, .threads = 1, .isa = sli_cpu_isa()};
         call_result one = {.count = 0};
-        call_recurrent(row, &setup, &one);
-        for (size_t k = 0; k < sizeof ways / sizeof ways[0]; k++) {
-            setup.threads = ways[k].threads;
-            setup.segment = ways[k].segment;
-            setup.split = &ways[k].split;
-            call_result other = {.count = 0};
-            call_recurrent(row, &setup, &other);
-            char what[300];
-            snprintf(what, sizeof what, "%s, rows by %d, units by %d, segments of %d", problems[i], ways[k].split.rows,
-                     ways[k].split.units, ways[k].segment);
-            call_same_bits(&other, &one, what);
-            call_free(&other);
-        }
+        call_recurrent(row_of(problems[i]), &setup, &one);
+        for (int k = 0; k < WAYS; k++) compare_way(setup, &one, &ways[k], -1);
+        for (int k = 0; k < WAYS; k++)
+            if (ways[k].split.units > 1) compare_way(setup, &one, &ways[k], (i + k) % THREAD_POOLS);
         call_free(&one);
     }
+}
+
+/* The best of some calls, the making of threads in it. */
+static double seconds_of(const call_setup *setup) {
+    double best = 1e9;
+    for (int i = 0; i < 5; i++) {
+        struct timespec from, to;
+        call_result result = {.count = 0};
+        clock_gettime(CLOCK_MONOTONIC, &from);
+        call_recurrent(row_of(setup->text), setup, &result);
+        clock_gettime(CLOCK_MONOTONIC, &to);
+        call_free(&result);
+        const double seconds = (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
+        if (seconds < best) best = seconds;
+    }
+    return best;
+}
+
+/* Threads without a CPU of their own hold up nobody: to wait for the system's slice of another one takes milliseconds a step (measured: 16
+ * threads on two CPUs take 1.7 times as long as one). */
+TEST(cpu_fused_more_threads_than_the_machine_has_are_no_cliff) {
+    static const sli_fused_split units = {.directions = 1, .rows = 1, .units = 16};
+    call_setup setup = {.text = "lstm:b1_t300_i16_h128", .chunk = 300, .threads = 1, .isa = sli_cpu_isa()};
+    const double one = seconds_of(&setup);
+    setup.threads = 16;
+    setup.split = &units;
+    const double many = seconds_of(&setup);
+    if (!(many < 10 * one)) test_fail(__FILE__, __LINE__, "1 thread %g ms, 16 threads %g ms", 1e3 * one, 1e3 * many);
 }
 
 /* What backward is left by forward; and the least that gates of it take, in f16. */

@@ -11,7 +11,7 @@ typedef struct sharing {
     sli_panel_lending lending;
     sli_panel_queue queues[THREADS];
     int written[2][THREADS * MOST_GROUPS]; /* of even and odd rounds; plain: rounds order them */
-    atomic_int groups, early, sleepers;
+    atomic_int groups, early;
     int members;
 } sharing;
 

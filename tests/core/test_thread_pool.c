@@ -1,62 +1,10 @@
 /* A program's own threads: whatever order they run tasks in, the numbers are those of Sluice's threads, to the bit. */
-#include <pthread.h>
-#include <stdatomic.h>
 #include "core/status.h"
 #include "core/threads.h"
 #include "proof/parity.h"
 #include "proof/problem_model.h"
 #include "test.h"
-
-/* ------------------------------------------------------------------------------------------------------- pools -- */
-typedef void (*task_fn)(void *context, int index);
-typedef struct pool {
-    atomic_int calls, nested, inside;
-    pthread_t caller;
-} pool;
-
-static void enter(pool *p) {
-    atomic_fetch_add(&p->calls, 1);
-    if (atomic_fetch_add(&p->inside, 1) > 0) atomic_fetch_add(&p->nested, 1);
-}
-
-static void leave(pool *p) {
-    atomic_fetch_sub(&p->inside, 1);
-}
-
-/* One after another, the last first. */
-static void backwards(void *context, int count, task_fn task, void *task_context) {
-    enter(context);
-    for (int i = count - 1; i >= 0; i--) task(task_context, i);
-    leave(context);
-}
-
-typedef struct loop {
-    atomic_int next;
-    int count;
-    task_fn task;
-    void *context;
-} loop;
-
-static void *take_tasks(void *argument) {
-    loop *l = argument;
-    for (int i = atomic_fetch_add(&l->next, 1); i < l->count; i = atomic_fetch_add(&l->next, 1)) l->task(l->context, i);
-    return NULL;
-}
-
-/* On three threads made for it; the caller only waits. */
-static void on_own_threads(void *context, int count, task_fn task, void *task_context) {
-    enum { THREADS = 3 };
-    loop l = {.count = count, .task = task, .context = task_context};
-    pthread_t thread[THREADS];
-    int made = 0;
-    enter(context);
-    while (made < THREADS && pthread_create(&thread[made], NULL, take_tasks, &l) == 0) made++;
-    if (made == 0) take_tasks(&l);
-    for (int i = 0; i < made; i++) pthread_join(thread[i], NULL);
-    leave(context);
-}
-
-static void (*const loops[])(void *, int, task_fn, void *) = {backwards, on_own_threads};
+#include "thread_pools.h"
 
 /* ----------------------------------------------------------------------------------------------------- threads -- */
 static void count_task(void *context, int index) {
@@ -71,9 +19,9 @@ static void expect(const atomic_int *ran, int count, int each) {
 
 /* Tasks and members go to the pool; one is the caller's. */
 TEST(thread_pool_runs_tasks_and_members) {
-    for (int k = 0; k < 2; k++) {
-        pool p = {0};
-        const sl_thread_pool borrowed = {loops[k], &p};
+    for (int k = 0; k < THREAD_POOLS; k++) {
+        thread_pool p = {0};
+        const sl_thread_pool borrowed = {thread_pools[k], &p};
         sli_threads *threads = NULL;
         REQUIRE_OK(sli_threads_over(NULL, &borrowed, 4, &threads));
         CHECK(sli_threads_count(threads) == 4);
@@ -113,9 +61,9 @@ static void compare_pools(const char *text) {
     REQUIRE_OK(sli_results_new(subject, true, &b));
     const sli_trial_call call = {.training = options.train != 0};
     REQUIRE_OK(sli_trial_run(&own, &call, &a));
-    for (int k = 0; k < 2; k++) {
-        pool p = {0};
-        sl_thread_pool pool_of_program = {loops[k], &p};
+    for (int k = 0; k < THREAD_POOLS; k++) {
+        thread_pool p = {0};
+        sl_thread_pool pool_of_program = {thread_pools[k], &p};
         sli_report report = {.line = keep_failures, .context = (void *)text};
         options.thread_pool = &pool_of_program;
         REQUIRE_OK(sli_trial_open(subject, &options, &borrowed));

@@ -19,7 +19,7 @@ typedef struct rates {
     double cell[3][2];    /* a unit of a row: LSTM, GRU, RNN; forward, backward */
     double entry[2];      /* a step, beside its product and cells */
     double round[2];      /* of two members; of each further one */
-    double team;          /* starting one, or a list of tasks */
+    double start;         /* starting one, or a list of tasks */
     double moved;         /* a number that is read and written, or summed up */
     double uneven;        /* the slowest thread's time of the mean, where each has its own part */
     double beside;        /* what a core does while others are at work, of what it does alone */
@@ -41,7 +41,7 @@ static const rates rates_avx2 = {.flops = 91e9,
                                  .cell = {{2.6e-9, 1.6e-9}, {1.7e-9, 1.2e-9}, {2.2e-9, 1.6e-9}},
                                  .entry = {0.06e-6, 0.12e-6},
                                  .round = {0.24e-6, 0.05e-6},
-                                 .team = 1.5e-6,
+                                 .start = 1.5e-6,
                                  .moved = 0.15e-9,
                                  .uneven = 1.07,
                                  .beside = 0.94};
@@ -60,7 +60,7 @@ static const rates rates_avx512 = {.flops = 155e9,
                                    .cell = {{1.7e-9, 1.2e-9}, {1.4e-9, 0.9e-9}, {1.0e-9, 0.8e-9}},
                                    .entry = {0.06e-6, 0.12e-6},
                                    .round = {0.24e-6, 0.05e-6},
-                                   .team = 1.5e-6,
+                                   .start = 1.5e-6,
                                    .moved = 0.15e-9,
                                    .uneven = 1,
                                    .beside = 0.97};
@@ -76,7 +76,7 @@ static const rates rates_base = {.flops = 26e9,
                                  .cell = {{7e-9, 4e-9}, {6e-9, 3e-9}, {5e-9, 3e-9}},
                                  .entry = {0.06e-6, 0.12e-6},
                                  .round = {0.24e-6, 0.05e-6},
-                                 .team = 1.5e-6,
+                                 .start = 1.5e-6,
                                  .moved = 0.2e-9,
                                  .uneven = 1.07,
                                  .beside = 0.94};
@@ -92,7 +92,7 @@ static const rates rates_neon = {.flops = 40e9,
                                  .cell = {{5e-9, 3e-9}, {4e-9, 2.5e-9}, {3e-9, 2e-9}},
                                  .entry = {0.06e-6, 0.12e-6},
                                  .round = {0.24e-6, 0.05e-6},
-                                 .team = 1.5e-6,
+                                 .start = 1.5e-6,
                                  .moved = 0.2e-9,
                                  .uneven = 1.07,
                                  .beside = 0.95};
@@ -152,8 +152,8 @@ double sli_cost_uneven(const sli_cpu_machine *machine, int members) {
     return members < 2 ? 1 : rates_of(machine)->uneven;
 }
 
-double sli_cost_team(const sli_cpu_machine *machine, int members) {
-    return members < 2 ? 0 : rates_of(machine)->team;
+double sli_cost_start(const sli_cpu_machine *machine, int members) {
+    return members < 2 ? 0 : rates_of(machine)->start;
 }
 
 /* How products.c goes about it. */
@@ -161,21 +161,21 @@ double sli_cost_product(const sli_cpu_machine *machine, sl_dtype dtype, double m
     static const double alone = 4e6;
     const rates *r = rates_of(machine);
     const int threads = machine->threads;
-    const double flops = 2 * m * n * k, t = flops < alone ? 1 : threads, team = sli_cost_team(machine, (int)t);
+    const double flops = 2 * m * n * k, t = flops < alone ? 1 : threads, start = sli_cost_start(machine, (int)t);
     const bool amx = machine->isa == SLI_ISA_AMX;
     const double rate = amx && dtype == SL_BF16    ? r->product_bf16
                         : amx && dtype == SL_F32X3 ? r->product_f32x3
                                                    : r->product;
     if (m <= sli_cpu_few_rows(dtype))
-        return fmax(n * k * sizeof(float) / r->thin, flops / (0.5 * r->product)) / threads + team;
+        return fmax(n * k * sizeof(float) / r->thin, flops / (0.5 * r->product)) / threads + start;
     const double pieces = ceil(k / sli_cpu_piece_k(dtype));
     return (flops / rate + (m + n) * k * r->pack + m * n * pieces * r->result) /
                (t + machine->others > 1 ? t * r->beside : 1) +
-           2 * pieces * team;
+           2 * pieces * start;
 }
 
 static double moved(const sli_cpu_machine *machine, double numbers) {
-    return rates_of(machine)->moved * numbers / machine->threads + sli_cost_team(machine, machine->threads);
+    return rates_of(machine)->moved * numbers / machine->threads + sli_cost_start(machine, machine->threads);
 }
 
 double sli_cost_inputs(const sli_cpu_machine *machine, const sli_problem *p, double rows) {

@@ -197,10 +197,10 @@ typedef struct sli_fused_walk {
 } sli_fused_walk;
 /* At most `size` panels a group, fewer where they may be lent, but not fewer than `least`. Waits for the walk before, of all threads that
  * share rows. */
-sli_fused_walk sli_fused_walk_of(sli_fused_share *share, const sli_fused_panels *panels, int least, int size,
-                                 bool back);
+void sli_fused_walk_of(sli_fused_walk *walk, sli_fused_share *share, const sli_fused_panels *panels, int least,
+                       int size, bool back);
 /* Of all that is to be done for the units of the panels, beside their product. */
-sli_fused_walk sli_fused_walk_units(sli_fused_share *share, const sli_fused_panels *panels);
+void sli_fused_walk_units(sli_fused_walk *walk, sli_fused_share *share, const sli_fused_panels *panels);
 /* On to the next group; false: nothing is left, which must be seen. */
 bool sli_fused_take(const sli_fused_share *share, sli_fused_walk *walk);
 
@@ -277,8 +277,8 @@ void sli_fused_enter_step(const sli_fused_work *w, const sli_fused_direction *d,
 /* A walk over the share's panels of a product of so many rows; and, if there are any, all of them times operand rows a, tile by tile. a is
  * made after the first group was taken: until then its source may be of a step that is over. */
 typedef void (*sli_fused_tile_fn)(const sli_fused_work *w, const sli_cell_step *step, const sli_cell_share *cells);
-sli_fused_walk sli_fused_walk_rows(const sli_fused_work *w, sli_fused_share *share, const sli_fused_panels *panels,
-                                   int rows);
+void sli_fused_walk_rows(sli_fused_walk *walk, const sli_fused_work *w, sli_fused_share *share,
+                         const sli_fused_panels *panels, int rows);
 void sli_fused_products(const sli_fused_work *w, const char *weights, const sli_fused_share *share,
                         sli_fused_walk *walk, const void *const *a, const sli_fused_rows *rows,
                         const sli_cell_step *step, sli_fused_tile_fn use);

@@ -61,7 +61,8 @@ static void gates_back(const sli_fused_work *w, const sli_fused_direction *d, sl
     const size_t before = (size_t)(w->mask ? 0 : t - d->first);
     if (w->stages > 1) step->between = d->between + before * sli_fused_state(w);
     if (w->projects) step->dq = d->dq + before * sli_fused_outputs(w);
-    sli_fused_walk walk = sli_fused_walk_units(share, &w->backward[share->stage]);
+    sli_fused_walk walk;
+    sli_fused_walk_units(&walk, share, &w->backward[share->stage]);
     while (sli_fused_take(share, &walk)) units_back(w, d, share, t, step, walk.at.first, walk.at.last);
 }
 
@@ -103,7 +104,8 @@ static void operands_back(const sli_fused_work *w, const sli_fused_share *share,
 /* Zoneout of c, which the cells behind the product with W_p read. */
 static void draw_back(const sli_fused_work *w, const sli_fused_direction *d, sli_fused_share *share, int t) {
     if (!d->fresh_c) return;
-    sli_fused_walk walk = sli_fused_walk_units(share, &w->backward[share->stage]);
+    sli_fused_walk walk;
+    sli_fused_walk_units(&walk, share, &w->backward[share->stage]);
     while (sli_fused_take(share, &walk))
         for (int r = 0; r < share->rows;) {
             sli_fused_rows rows;
@@ -122,7 +124,8 @@ static void state_back(const sli_fused_work *w, const sli_fused_direction *d, sl
         const void *a[SLI_FUSED_ROWS];
         r = sli_fused_active(w, d, share, t, r, &rows);
         if (rows.count == 0) continue;
-        sli_fused_walk walk = sli_fused_walk_rows(w, share, &w->backward[stage], rows.count);
+        sli_fused_walk walk;
+        sli_fused_walk_rows(&walk, w, share, &w->backward[stage], rows.count);
         if (!sli_fused_take(share, &walk)) continue;
         operands_back(w, share, step, &rows, a);
         sli_fused_products(w, d->backward_panels[stage], share, &walk, a, &rows, step,

@@ -43,7 +43,8 @@ static void prepare(const sli_fused_work *w, const sli_fused_direction *d, sli_f
     const bool first = share->stage == 0, last = share->stage == w->stages - 1;
     const bool draws = (first && d->fresh_c) || (last && d->fresh_h);
     if (!w->mask && !draws) return;
-    sli_fused_walk walk = sli_fused_walk_units(share, &w->forward[share->stage]);
+    sli_fused_walk walk;
+    sli_fused_walk_units(&walk, share, &w->forward[share->stage]);
     while (sli_fused_take(share, &walk)) {
         const int unit0 = walk.at.first, unit1 = walk.at.last;
         for (int r = 0; r < share->rows && w->mask; r++) {
@@ -81,7 +82,8 @@ static void forward_stage(const sli_fused_work *w, int direction, sli_fused_shar
         rows.projected = sli_fused_all_panels(&w->inputs[stage]) > 0 ? share->projected[direction] : NULL;
         rows.first = share->taken[direction];
         share->taken[direction] += rows.count;
-        sli_fused_walk walk = sli_fused_walk_rows(w, share, &w->forward[stage], rows.count);
+        sli_fused_walk walk;
+        sli_fused_walk_rows(&walk, w, share, &w->forward[stage], rows.count);
         if (!sli_fused_take(share, &walk)) continue;
         sli_fused_operands(w, share, first ? step->multiplied : d->between, first ? step->ld_multiplied : w->H,
                            w->forward[stage].k, rows.row, rows.count, a);

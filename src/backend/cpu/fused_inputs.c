@@ -1,6 +1,6 @@
-/* W x of cpu:fused, forward: of a piece of time at a time, by the thread that reads it, for its rows and units alone, as panels
- * (panel.h) whose columns are those of R. So it is read out of the nearest caches, in the order it was written, nobody waits for
- * anybody, and it is never as large as a chunk. A row's sums are the same in any piece. */
+/* W x of cpu:fused, forward: of a piece of time at a time, mostly by the thread that reads it, for its rows and units, as panels
+ * (panel.h) whose columns are those of R. So it is read out of the nearest caches, in the order it was written, and it is never as
+ * large as a chunk. Threads that share units lend each other panels of it, too. A row's sums are the same in any piece. */
 #include <string.h>
 #include "backend/cpu/fused.h"
 #include "backend/cpu/one_hot.h"
@@ -129,7 +129,8 @@ static void project_rows(const sli_fused_work *w, const sli_fused_direction *d, 
                          float *projected, int first, const void **x, int rows, const int *one_hot) {
     const sli_fused_panels *panels = &w->inputs[share->stage];
     const ptrdiff_t apart = share->projected_panel;
-    sli_fused_walk walk = sli_fused_walk_units(share, panels);
+    sli_fused_walk walk;
+    sli_fused_walk_of(&walk, share, panels, 1, panels->count, false);
     while (sli_fused_take(share, &walk)) {
         const sli_fused_group *at = &walk.at;
         const char *weights = d->input_panels[share->stage] + (size_t)at->panel * panels->bytes;

@@ -348,15 +348,16 @@ sli_cpu_machine sli_fused_machine(const sli_call *call) {
 static sli_fused_split split_of(const sli_fused_work *w, const sli_cpu *cpu, bool backward) {
     const sli_cpu_machine machine = sli_fused_machine(w->call);
     if (!cpu->split) return sli_fused_shares(w->p, w->panels, &machine, backward);
-    sli_fused_split split = *cpu->split; /* as far as there is something to share */
-    split.directions = least(split.directions, w->directions);
-    split.rows = least(split.rows, w->B);
+    sli_fused_split split = *cpu->split; /* as far as there is something to share, and threads */
+    const int threads = split.units > 1 ? least(machine.threads, SLI_PANEL_QUEUES) : machine.threads;
+    split.directions = least(split.directions, least(w->directions, threads));
+    split.rows = least(split.rows, least(w->B, threads / split.directions));
     int most = 0;
     for (int stage = 0; stage < w->stages; stage++) {
         const int panels = sli_fused_all_panels(&(backward ? w->backward : w->forward)[stage]);
         if (panels > most) most = panels;
     }
-    split.units = least(split.units, most);
+    split.units = least(split.units, least(most, threads / (split.directions * split.rows)));
     return split;
 }
 

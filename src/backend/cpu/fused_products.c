@@ -37,12 +37,6 @@ static const float *projected_of(const sli_fused_share *share, const sli_fused_r
     return rows->projected + panel * share->projected_panel + (ptrdiff_t)rows->first * columns;
 }
 
-/* Panels whose sums are used at a time. */
-static int used_panels(const sli_fused_work *w, const sli_fused_panels *panels, int rows) {
-    const int few = NEAR / (rows * panels->vectors * w->panels->lanes);
-    return few < 1 ? 1 : few < w->panels->panels ? few : w->panels->panels;
-}
-
 /* The sums of the walk's group, [panels][rows][columns], some panels at a time. */
 static void use_sums(const sli_fused_work *w, const sli_fused_walk *walk, const sli_fused_share *share,
                      const sli_fused_rows *rows, const sli_cell_step *step, float *tile, sli_fused_tile_fn use) {
@@ -67,14 +61,14 @@ static void use_sums(const sli_fused_work *w, const sli_fused_walk *walk, const 
 
 /* Every other time from the last group to the first: what is left in L2 of the last weights (in L3, of more than that holds) is
  * used again. */
-sli_fused_walk sli_fused_walk_rows(const sli_fused_work *w, sli_fused_share *share, const sli_fused_panels *panels,
-                                   int rows) {
-    const int near = w->panels->near / (rows * panels->vectors * w->panels->lanes);
-    const int used = used_panels(w, panels, rows);
+void sli_fused_walk_rows(sli_fused_walk *walk, const sli_fused_work *w, sli_fused_share *share,
+                         const sli_fused_panels *panels, int rows) {
+    const int sums = rows * panels->vectors * w->panels->lanes, few = NEAR / sums; /* of a panel; panels */
+    const int used = few < 1 ? 1 : few < w->panels->panels ? few : w->panels->panels;
+    const int near = w->panels->near > 0 ? w->panels->near / sums : 0;
     const int least = rows < FEW_ROWS ? used : 1; /* whose few sums would wait for each other */
-    sli_fused_walk walk = sli_fused_walk_of(share, panels, least, near > used ? near : used, share->sweeps++ & 1);
-    walk.used = used < walk.size ? used : walk.size;
-    return walk;
+    sli_fused_walk_of(walk, share, panels, least, near > used ? near : used, share->sweeps++ & 1);
+    walk->used = used < walk->size ? used : walk->size;
 }
 
 void sli_fused_products(const sli_fused_work *w, const char *weights, const sli_fused_share *share,

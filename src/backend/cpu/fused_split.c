@@ -39,7 +39,7 @@ static double split_seconds(const sli_fused_shape *s, const sli_fused_split *way
     return step * (way->units > 1 ? 1 : sli_cost_uneven(&s->machine, threads)) +
            directions * sli_cost_entry(&s->machine, s->backward) +
            (way->units > 1 ? rounds * sli_cost_round(&s->machine, way->units) : 0) +
-           sli_cost_team(&s->machine, threads) / (s->steps > 0 ? s->steps : 1);
+           sli_cost_start(&s->machine, threads) / (s->steps > 0 ? s->steps : 1);
 }
 
 sli_fused_split sli_fused_split_of(const sli_fused_shape *s) {

@@ -7,7 +7,7 @@
 #include "backend/cpu/cost.h"
 
 typedef struct sli_fused_shape {
-    int directions, batch, steps; /* steps: that a team takes at a time */
+    int directions, batch, steps; /* steps: that threads take at a time */
     int stages;                   /* products of a step, one after the other */
     int panels, columns, k;       /* of one product: panels of so many columns, summed over k */
     size_t panel_bytes;

@@ -20,23 +20,6 @@ static void enter_part(const sli_fused_share *share, sli_fused_walk *walk, int o
     walk->groups = groups_of(walk, &walk->part);
 }
 
-sli_fused_walk sli_fused_walk_of(sli_fused_share *share, const sli_fused_panels *panels, int least, int size,
-                                 bool back) {
-    const int even = panels->count / (share->units * LEAST_GROUPS), lent = even > least ? even : least;
-    sli_fused_walk walk = {.panels = panels, .size = share->lending && lent < size ? lent : size, .back = back};
-    if (walk.size < 1) walk.size = 1;
-    if (share->lending) {
-        walk.round = ++*share->round;
-        walk.over = !sli_panel_round_enter(share->lending, walk.round);
-    }
-    enter_part(share, &walk, share->unit);
-    return walk;
-}
-
-sli_fused_walk sli_fused_walk_units(sli_fused_share *share, const sli_fused_panels *panels) {
-    return sli_fused_walk_of(share, panels, 1, panels->count, false);
-}
-
 /* In order of processing. */
 static sli_fused_group group_of(const sli_fused_walk *walk, int index) {
     const sli_fused_panels *panels = walk->panels;
@@ -49,7 +32,35 @@ static sli_fused_group group_of(const sli_fused_walk *walk, int index) {
 
 static void set_group(sli_fused_walk *walk, int index, int after) {
     walk->at = group_of(walk, index);
-    walk->next = group_of(walk, after >= 0 && after < walk->groups ? after : index);
+    walk->next = after >= 0 && after < walk->groups ? group_of(walk, after) : walk->at;
+}
+
+/* Written where it lies, and of the fields those that are read: steps of small layers are mostly this. */
+void sli_fused_walk_of(sli_fused_walk *walk, sli_fused_share *share, const sli_fused_panels *panels, int least,
+                       int size, bool back) {
+    walk->panels = panels;
+    walk->size = size > 1 ? size : 1;
+    walk->back = back;
+    walk->taken = 0;
+    if (!share->lending) {
+        walk->part = (sli_fused_part){0, panels->count, panels->tail > 0};
+        walk->groups = groups_of(walk, &walk->part);
+        if (walk->groups > 0) set_group(walk, 0, 1);
+        return;
+    }
+    const int even = panels->count / (share->units * LEAST_GROUPS), lent = even > least ? even : least;
+    if (lent < walk->size) walk->size = lent > 1 ? lent : 1;
+    walk->round = ++*share->round;
+    walk->over = !sli_panel_round_enter(share->lending, walk->round);
+    enter_part(share, walk, share->unit);
+}
+
+void sli_fused_walk_units(sli_fused_walk *walk, sli_fused_share *share, const sli_fused_panels *panels) {
+    sli_fused_walk_of(walk, share, panels, 1, panels->count, false);
+    if (share->lending) return;
+    walk->groups = 1; /* the tail's units, too */
+    walk->at.first = 0;
+    walk->at.last = panels->all;
 }
 
 /* Own groups, then those that others have left. */
@@ -77,10 +88,9 @@ static bool take_lent(const sli_fused_share *share, sli_fused_walk *walk) {
 
 bool sli_fused_take(const sli_fused_share *share, sli_fused_walk *walk) {
     if (share->lending) return take_lent(share, walk);
-    if (walk->taken == walk->groups) return false;
-    set_group(walk, walk->taken, walk->taken + 1);
-    walk->taken++;
-    return true;
+    const int i = walk->taken++;
+    if (i > 0 && i < walk->groups) set_group(walk, i, i + 1);
+    return i < walk->groups;
 }
 
 /* ------------------------------------------------------------------------------------------------------- a pass -- */
@@ -94,17 +104,20 @@ typedef struct pass {
 /* The steps of a group, as the thread with number `unit` in it, whatever its number among all threads is. */
 static void run_group(const pass *all, int member, int group, int unit) {
     const sli_fused_work *w = all->w;
+    sli_panel_lending *lending = w->split.units > 1 ? &all->lending[group] : NULL;
     sli_fused_share shares[SLI_FUSED_STAGES];
     uint32_t round = 0;
+    if (lending && atomic_load(&lending->ended)) return;
     for (int stage = 0; stage < w->stages; stage++) {
         sli_fused_share *share = &shares[stage];
         *share = sli_fused_share_of(w, all->panels, stage, group * w->split.units + unit);
-        share->lending = w->split.units > 1 ? &all->lending[group] : NULL;
+        share->lending = lending;
         share->round = &round;
         share->operands = w->operands + (size_t)member * w->operand_bytes;
         if (w->projected) share->x_operands = w->x_operands + (size_t)member * w->x_operand_bytes;
     }
     all->steps(w, shares);
+    if (lending) atomic_store(&lending->ended, true);
 }
 
 /* Where panels are lent, other groups' after the own one's: threads may be missing in any. */
@@ -119,8 +132,8 @@ static void run_member(void *context, int member) {
 
 void sli_fused_run(const sli_fused_work *w, const sli_fused_panels *panels, sli_fused_steps_fn steps) {
     const int groups = w->split.directions * w->split.rows, threads = groups * w->split.units;
-    sli_panel_queue queues[SLI_PANEL_QUEUES];
-    sli_panel_lending lending[SLI_PANEL_QUEUES / 2];
+    sli_panel_queue queues[SLI_PANEL_QUEUES] __attribute__((aligned(sizeof(sli_panel_queue))));
+    sli_panel_lending lending[SLI_PANEL_QUEUES / 2] __attribute__((aligned(sizeof(sli_panel_queue))));
     pass all = {w, panels, steps, lending};
     if (w->split.units == 1) {
         sli_threads_for(w->call->threads, threads, run_member, &all);

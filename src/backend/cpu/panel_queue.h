@@ -24,13 +24,19 @@ typedef union sli_panel_queue {
 } sli_panel_queue;
 
 typedef struct sli_panel_lending {
-    const sli_threads *threads;
+    union {
+        struct {
+            const sli_threads *threads;
+            sli_panel_queue *queue; /* of each thread */
+            _Atomic bool ended;     /* no round is left, said by a thread that has gone through all */
+        };
+        char pad0[128];
+    };
     sli_event over; /* its count: rounds that are over */
     union {
         _Atomic int done; /* groups of this round that are computed */
-        char pad[128];
+        char pad1[128];
     };
-    sli_panel_queue *queue; /* of each thread */
 } sli_panel_lending;
 
 static inline void sli_panel_lending_begin(sli_panel_lending *lending, const sli_threads *threads,

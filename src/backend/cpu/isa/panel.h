@@ -56,7 +56,7 @@ typedef struct sli_panel_ops {
     /* One operand row from floats; NULL: operands are the floats themselves. int8 keeps its scale in the row. */
     void (*convert)(void *operand, const float *from, int k);
     void (*product)(const sli_panel_product *product);
-    /* Around the products of one thread, in a task of its own or a team's: AMX holds the shapes of its tiles from the first
+    /* Around the products of one thread, in a task of its own or as one of several: AMX holds the shapes of its tiles from the first
      * product to the end, which gives them back. NULL: nothing to do. */
     void (*begin)(void);
     void (*end)(void);
