@@ -5,7 +5,8 @@ The limit of a cell is the sum of what cannot be had for less on this machine, a
     each step of the recurrence: the longer of its FLOPs at the peak and reading a thread's part of the recurrent weights, as much
         of it as fits from L1, then L2, the rest from L3, or from memory where all of them do not fit there
     the cell's mathematics, CELL_FLOPS a unit, at the peak
-    a barrier a step, if units are split over threads; or none, and every thread reads all weights, if the batch is
+    a barrier a step, the cheapest way to meet, if units are split over threads; or none, and every thread reads all weights, if the
+        batch is
 Layers follow each other."""
 import fnmatch
 import math

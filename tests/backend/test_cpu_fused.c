@@ -124,7 +124,7 @@ TEST(cpu_fused_bits_do_not_depend_on_shares_or_segments) {
         call_recurrent(row_of(problems[i]), &setup, &one);
         for (int k = 0; k < WAYS; k++) compare_way(setup, &one, &ways[k], -1);
         for (int k = 0; k < WAYS; k++)
-            if (ways[k].split.units > 1) compare_way(setup, &one, &ways[k], (i + k) % THREAD_POOLS);
+            if (ways[k].split.units > 1 && (i + k) % 3 == 0) compare_way(setup, &one, &ways[k], i % THREAD_POOLS);
         call_free(&one);
     }
 }
