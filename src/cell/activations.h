@@ -13,6 +13,8 @@
 
 #ifdef __CUDACC__
 #define CELL_FN static __host__ __device__ __forceinline__
+#elif defined(SLI_LESS_INLINE) /* as in vector.h */
+#define CELL_FN static inline
 #else
 #define CELL_FN static inline __attribute__((always_inline))
 #endif

@@ -12,7 +12,7 @@
 #undef __AVX2__
 #undef __AVX512F__
 #define SLI_VECTOR_H
-#define VF_INLINE static inline __attribute__((always_inline))
+#define VF_INLINE static inline /* not always: gcc took seven times as long over it */
 #define INDEPENDENT
 #define VF_REGISTERS 16
 enum { VL = 16 };

@@ -69,7 +69,11 @@ static inline void vf_store_f16(uint16_t *p, vf v, bool stream) {
 #define UNROLL_ALL _Pragma("GCC unroll 16")
 #endif
 
+#ifdef SLI_LESS_INLINE /* builds that are tested only: compiled in a third of the time */
+#define VF_INLINE static inline
+#else
 #define VF_INLINE static inline __attribute__((always_inline))
+#endif
 
 /* Registers of vectors as a number that C code can ask for: 32, else 16 (or fewer). */
 #if VF_REGISTERS == 32
