@@ -305,7 +305,7 @@ typedef enum sl_tune {
 /* The program's own threads, in place of those that each run on a CPU makes. parallel_for calls task(task_context, i) once for each
  * i from 0 to count - 1 and returns when all have returned. They may run in any order, on any threads, at the same time or one
  * after another: the numbers do not depend on it. It is called from the thread that uses the run, never from inside a task, and
- * cannot fail. A task may wait for what another task has begun, by spinning and then in the kernel, never for one that has not begun:
+ * cannot fail. A task may wait for what another task has begun, spinning and then asleep, never for one that has not begun:
  * so a task that has begun must be able to go on whatever others do, as on a thread, and its stack have 128 kB. */
 typedef struct sl_thread_pool {
     void (*parallel_for)(void *context, int count, void (*task)(void *task_context, int index), void *task_context);

@@ -9,7 +9,6 @@
 typedef void (*thread_pool_task)(void *context, int index);
 typedef struct thread_pool {
     atomic_int calls, nested, inside;
-    pthread_t caller;
 } thread_pool;
 
 static inline void thread_pool_enter(thread_pool *p) {

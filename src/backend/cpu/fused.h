@@ -192,7 +192,7 @@ typedef struct sli_fused_walk {
     bool over;                /* of lent panels nothing is left */
     int owner;                /* whose part is at work */
     sli_fused_part part;      /* of which these are the groups */
-    int groups, taken;        /* taken: by this thread, of all parts */
+    int groups, taken;        /* taken: of lent ones, panels that are computed and not told of yet */
     sli_fused_group at, next; /* the group at work, and the one that probably comes after it */
 } sli_fused_walk;
 /* At most `size` panels a group, fewer where they may be lent, but not fewer than `least`. Waits for the walk before, of all threads that

@@ -63,26 +63,23 @@ void sli_fused_walk_units(sli_fused_walk *walk, sli_fused_share *share, const sl
     walk->at.last = panels->all;
 }
 
-/* Own groups, then those that others have left. */
+/* Own groups, then those that others have left. What a thread has computed it tells before it looks through others' queues, which
+ * takes long if there are many: the slowest may be waited for. */
 static bool take_lent(const sli_fused_share *share, sli_fused_walk *walk) {
     while (!walk->over) {
         const bool own = walk->owner == share->unit;
         const int i = sli_panel_queue_take(&share->lending->queue[walk->owner], walk->round, walk->groups, !own);
         if (i >= 0) {
             set_group(walk, i, own ? i + 1 : i - 1);
-            walk->taken++;
+            walk->taken += walk->at.count;
             return true;
         }
+        sli_panel_round_done(share->lending, walk->taken, sli_fused_all_panels(walk->panels));
+        walk->taken = 0;
         const int owner = (walk->owner + 1) % share->units;
-        walk->over = owner == share->unit;
-        enter_part(share, walk, owner);
+        walk->over = owner == share->unit || sli_panel_round_over(share->lending, walk->round);
+        if (!walk->over) enter_part(share, walk, owner);
     }
-    int all = 0; /* groups of the round */
-    for (int unit = 0; unit < share->units && walk->taken > 0; unit++) {
-        const sli_fused_part part = sli_fused_part_of(walk->panels, unit, share->units);
-        all += groups_of(walk, &part);
-    }
-    sli_panel_round_done(share->lending, walk->taken, all);
     return false;
 }
 

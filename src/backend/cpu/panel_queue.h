@@ -34,7 +34,7 @@ typedef struct sli_panel_lending {
     };
     sli_event over; /* its count: rounds that are over */
     union {
-        _Atomic int done; /* groups of this round that are computed */
+        _Atomic int done; /* panels of this round that are computed */
         char pad1[128];
     };
 } sli_panel_lending;
@@ -55,6 +55,10 @@ static inline bool sli_panel_round_enter(sli_panel_lending *lending, uint32_t ro
     }
 }
 
+static inline bool sli_panel_round_over(const sli_panel_lending *lending, uint32_t round) {
+    return (int32_t)(sli_event_count(&lending->over) - round) >= 0;
+}
+
 /* One of the `count` groups of a queue, the first that is left or the last; -1: there is none. */
 static inline int sli_panel_queue_take(sli_panel_queue *queue, uint32_t round, int count, bool last) {
     uint64_t word = atomic_load(&queue->left);
@@ -69,9 +73,9 @@ static inline int sli_panel_queue_take(sli_panel_queue *queue, uint32_t round, i
     }
 }
 
-/* A thread has computed so many groups more, of `all` that the round has: the last one ends it. */
-static inline void sli_panel_round_done(sli_panel_lending *lending, int groups, int all) {
-    if (groups == 0 || atomic_fetch_add(&lending->done, groups) + groups < all) return;
+/* A thread has computed so many panels more, of `all` that the round has: the last one ends it. */
+static inline void sli_panel_round_done(sli_panel_lending *lending, int panels, int all) {
+    if (panels == 0 || atomic_fetch_add(&lending->done, panels) + panels < all) return;
     atomic_store(&lending->done, 0);
     sli_event_signal(&lending->over);
 }
