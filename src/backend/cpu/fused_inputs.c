@@ -10,7 +10,7 @@ enum {
     LEAST_BYTES = 256 * 1024, /* and of W, if that is less */
     WEIGHT_BYTES = 1 << 20,   /* larger W does not stay in L2 from piece to piece: */
     INPUTS_A_ROW = 4,         /* then there are as many rows as make its bytes a few times theirs, */
-    NEAR_BYTES = 2 << 20,     /* or, of bf16 that R leaves room for in part, as it comes less often, as many as inputs */
+    NEAR_BYTES = 2 << 20, /* or, of bf16 that R leaves room for in part, as it comes less often, as many as inputs */
     LEAST_ROWS = 64,
     MOST_ROWS = 512
 };
