@@ -18,8 +18,7 @@ enum {
     TERMS = VF_ACCUMULATES ? 4 : 2,   /* rows of weights between two jumps */
     FETCH_K = VF_ACCUMULATES ? 4 : 1, /* and of which the next are fetched together */
     LINE = 64,
-    /* In L1 while all rows pass: 26 KB of AVX2's weights, 40 KB of AVX-512's. */
-    BLOCK_K = (VL == 16 ? 160 : 208) * WEIGHT_K
+    BLOCK_BYTES = VL == 16 ? 40 << 10 : 26 << 10 /* of weights: in L1 while all rows pass */
 };
 
 /* One block: k terms of `rows` rows and P panels, `stride` weights apart; the tile of a panel is `next` floats behind
@@ -240,9 +239,10 @@ static void many_rows(const sli_panel_product *p, const weight *w, const char *n
     const int halved = halved_blocks(p->rows, p->vectors, &size), rest = p->rows - halved * size;
     const int most = most_rows(p->vectors), whole = (rest + most - 1) / most, count = halved + whole;
     const int each = whole > 0 ? rest / whole : 0, more = rest - each * whole, width = p->vectors * VL;
-    const int depth = (p->k + WEIGHT_K - 1) / WEIGHT_K, cuts = (depth + BLOCK_K / WEIGHT_K - 1) / (BLOCK_K / WEIGHT_K);
-    const int step = cuts > 1 ? (depth + cuts - 1) / cuts : depth;
     const size_t bytes = (size_t)width * sizeof(weight);
+    const int depth = (p->k + WEIGHT_K - 1) / WEIGHT_K, deep = (int)(BLOCK_BYTES / bytes),
+              cuts = (depth + deep - 1) / deep;
+    const int step = cuts > 1 ? (depth + cuts - 1) / cuts : depth;
     for (int d = 0; d < depth; d += step) {
         const int d1 = d + step < depth ? d + step : depth, k0 = d * WEIGHT_K;
         cut g = {.k = (d1 < depth ? d1 * WEIGHT_K : p->k) - k0,
