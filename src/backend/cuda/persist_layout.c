@@ -103,7 +103,7 @@ bool sli_persist_pair_of(const sli_problem *problem, int planned_batch, const sl
 }
 
 sli_persist_packed sli_persist_layout_packed(const sli_problem *p, const sli_persist_pair *pair) {
-    sli_persist_packed at = {.step = sli_step_layout_packed(p)};
+    sli_persist_packed at = {.step = sli_step_layout_packed(p, NULL)};
     size_t end = at.step.stride;
     at.forward = take(&end, sli_persist_packed_bytes(&pair->forward));
     at.backward = take(&end, p->train && !pair->backward_in_steps ? sli_persist_packed_bytes(&pair->backward) : 0);
