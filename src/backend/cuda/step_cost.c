@@ -81,7 +81,8 @@ static double apart_step(const sli_step_shape *s, const rates *r, const sli_caps
 
 /* A tiled step: every block reads and multiplies its tile, one block a multiprocessor at a time. Measured, see tiled_h200_*. */
 static double tiled_step(const sli_step_shape *s, const sli_caps *caps, int rows) {
-    static const double launch = 6, element[2] = {5.6e-6, 4.95e-6}; /* us; us a row, column and k of a tile of 32 and 64 rows */
+    static const double launch = 3.9,
+                        element[2] = {5.3e-6, 5.1e-6}; /* us; us a row, column and k of a tile of 32 and 64 rows */
     const double blocks = s->directions * ceil((double)s->B / rows) * ceil((double)s->H / SLI_STEP_TILED_UNITS);
     const double rounds = ceil(blocks / (caps->multiprocessors > 0 ? caps->multiprocessors : FULL));
     const double tile = (double)rows * SLI_STEP_TILED_UNITS * (double)s->gates * (double)s->H;
@@ -95,10 +96,15 @@ static double scale_of(const sli_caps *caps) {
 }
 
 int sli_step_tiled(const sli_problem *p, const sli_caps *caps) {
-    enum { LEAST_SHARED = 196608 }; /* bytes of a block */
+    enum {
+        LEAST_SHARED = 196608,
+        LEAST_UNITS = 512,
+        LEAST_ROWS = 16
+    }; /* bytes of a block; what is smaller was not measured */
     const sli_step_shape s = sli_step_shape_of(p, 1);
-    const bool exact = p->dtype == SL_F32 || (p->dtype == SL_F32X3 && sli_cuda_split_bytes(caps, p->dtype, s.B, s.GH, s.hs) == 0);
-    if (!exact || s.gates < 3 || s.project || s.before || s.B <= FEW_ROWS) return 0;
+    const bool exact =
+        p->dtype == SL_F32 || (p->dtype == SL_F32X3 && sli_cuda_split_bytes(caps, p->dtype, s.B, s.GH, s.hs) == 0);
+    if (!exact || s.gates < 3 || s.project || s.before || s.B < LEAST_ROWS || s.H < LEAST_UNITS) return 0;
     if (caps->compute_capability < 90 || caps->shared_memory < LEAST_SHARED) return 0;
     const double large = tiled_step(&s, caps, 64), small = tiled_step(&s, caps, 32);
     const double apart = apart_step(&s, rates_of(p->dtype), caps, scale_of(caps), false);

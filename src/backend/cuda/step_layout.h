@@ -42,7 +42,7 @@ typedef struct sli_step_packed {
     size_t kernel, recurrent; /* operand [zs][xs], [zs][hs]: rows from GH on are zeros */
     size_t projection;        /* operand [O][ms] */
     size_t bias;              /* float [GH]: everything that can be added to W x */
-    size_t tiled;             /* float [blocks of units][k][gates][SLI_STEP_TILED_UNITS]: R as tiled forward steps read it */
+    size_t tiled; /* float [blocks of units][k][gates][SLI_STEP_TILED_UNITS]: R as tiled forward steps read it */
     size_t stride, total;
 } sli_step_packed;
 /* caps NULL: forward goes other ways than step by step. */
@@ -70,10 +70,10 @@ typedef struct sli_step_scratch {
     size_t u;       /* without keep_gates float [rows][us]; backward rows, as those of dz and dr, of a span */
     size_t sn, v;   /* backward, recompute: float [rows][H] */
     /* forward */
-    size_t s;     /* float [B][us]: R (d h') */
-    size_t reset; /* operand [B][hs]: r d h' */
-    size_t m;     /* operand: forward [B][ms]; backward [rows][ms] */
-    size_t q;     /* float [B][O]: W_p m */
+    size_t s;       /* float [B][us]: R (d h') */
+    size_t reset;   /* operand [B][hs]: r d h' */
+    size_t m;       /* operand: forward [B][ms]; backward [rows][ms] */
+    size_t q;       /* float [B][O]: W_p m */
     size_t h_tiled; /* float [2][k][rows]: tiled steps, d h before and after a step */
     /* backward */
     size_t dz;    /* operand [rows][zs]: gradient of the input side */

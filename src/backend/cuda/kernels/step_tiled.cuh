@@ -13,7 +13,15 @@
 #define TILED_SHARED(name) extern __shared__ __align__(16) float name[]
 #endif
 
+/* GPUs before sm_90 do without (sli_step_tiled), and their machine code too. */
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define TILED_HERE 1
+#else
+#define TILED_HERE 0
+#endif
+
 enum { TILED_ROWS = 8, TILED_UNITS = SLI_STEP_TILED_UNITS, TILED_WARP_ROWS = 32 }; /* of a thread; of a block; of a warp */
+enum { TILED_AT_ONCE = 4 }; /* of k, unrolled: all of a chunk is more than instruction caches hold */
 
 /* `warps` of each slice, one below the other; `depth` of k a chunk, `stages` chunks on their way. */
 template <int gates_, int warps_, int slices_, int depth_, int stages_> struct tiled_cut {
@@ -31,7 +39,7 @@ template <int gates_, int warps_, int slices_, int depth_, int stages_> struct t
         chunk_floats = (rows + columns) * depth,
         ring_floats = chunk_floats * stages * slices,
         sums_floats = rows * columns * (slices - 1),
-        floats = ring_floats > sums_floats ? ring_floats : sums_floats
+        floats = ring_floats > sums_floats ? ring_floats : sums_floats /* more than a tile of sums and one of d h */
     };
     static_assert(own * slices == TILED_ROWS, "every slice has rows of its own");
 };
@@ -92,6 +100,21 @@ static __device__ __forceinline__ void tiled_load(float (&to)[4 * count], const 
     }
 }
 
+/* sum += x y, in squares of two rows by two columns: neighbours share an operand, which the multiprocessor then reads from registers once. */
+template <int gates>
+static __device__ __forceinline__ void tiled_add(float (&sum)[TILED_ROWS][4 * gates], const float (&x)[TILED_ROWS],
+                                                 const float (&y)[4 * gates]) {
+#pragma unroll
+    for (int i = 0; i < TILED_ROWS; i += 2)
+#pragma unroll
+        for (int j = 0; j < 4 * gates; j += 2) {
+            sum[i][j] = fmaf(x[i], y[j], sum[i][j]);
+            sum[i][j + 1] = fmaf(x[i], y[j + 1], sum[i][j + 1]);
+            sum[i + 1][j + 1] = fmaf(x[i + 1], y[j + 1], sum[i + 1][j + 1]);
+            sum[i + 1][j] = fmaf(x[i + 1], y[j], sum[i + 1][j]);
+        }
+}
+
 /* sum[row][gate][unit] += the slice's part. b is there before the launch before this one ends, a is awaited. */
 template <class cut>
 static __device__ __forceinline__ void tiled_multiply(float (&sum)[TILED_ROWS][4 * cut::gates], const tiled_operands &g,
@@ -113,48 +136,50 @@ static __device__ __forceinline__ void tiled_multiply(float (&sum)[TILED_ROWS][4
         if (c < chunks) a.ask(c * CHUNK_BYTES);
         ptx_copies_group();
     }
-    const float *const down = mine + at.row, *const across = mine + cut::rows * cut::depth + at.unit;
+    const float *down = mine + at.row, *across = mine + cut::rows * cut::depth + at.unit;
     float x[2][TILED_ROWS], y[2][4 * cut::gates];
-    const auto load = [&](int to, int chunk, int k) {
-        tiled_load<2, 16>(x[to], down + chunk + k * cut::rows);
-        tiled_load<cut::gates, TILED_UNITS>(y[to], across + chunk + k * cut::columns);
+    const auto load = [&](int to) { /* the next of k */
+        tiled_load<2, 16>(x[to], down);
+        tiled_load<cut::gates, TILED_UNITS>(y[to], across);
+        down += cut::rows;
+        across += cut::columns;
     };
-    int now = 0, next = LAST; /* chunks in the ring: what is multiplied, where the next is asked for */
-    ptx_copies_wait_but<LAST - 1>();
-    ptx_barrier(1 + at.slice, cut::slice_threads);
-    load(0, 0, 0);
+    int now = 0, put = LAST; /* chunks in the ring: what is loaded from, where the next is asked for */
+    const auto enter = [&] { /* everybody has loaded the last of the chunk before */
+        ptx_copies_wait_but<LAST - 1>();
+        ptx_barrier(1 + at.slice, cut::slice_threads);
+        down = mine + now * cut::chunk_floats + at.row;
+        across = mine + now * cut::chunk_floats + cut::rows * cut::depth + at.unit;
+        now = now == LAST ? 0 : now + 1;
+        load(0);
+    };
+    enter();
     for (int c = 0; c < chunks; c++) {
+        if (c + LAST < chunks) {
+            a.ask(put * CHUNK_BYTES);
+            b.ask(put * CHUNK_BYTES);
+        }
+        ptx_copies_group();
+        put = put == LAST ? 0 : put + 1;
+#pragma unroll 1
+        for (int k = 0; k < cut::depth; k += TILED_AT_ONCE) {
 #pragma unroll
-        for (int k = 0; k < cut::depth; k++) {
-            if (k + 1 < cut::depth) {
-                load((k + 1) % 2, now * cut::chunk_floats, k + 1);
-            } else { /* everybody has loaded the last of this chunk */
-                ptx_copies_wait_but<LAST - 1>();
-                ptx_barrier(1 + at.slice, cut::slice_threads);
-                now = now == LAST ? 0 : now + 1;
-                load(0, now * cut::chunk_floats, 0);
+            for (int n = 0; n < TILED_AT_ONCE; n++) {
+                if (n + 1 < TILED_AT_ONCE || k + TILED_AT_ONCE < cut::depth)
+                    load((n + 1) % 2);
+                else
+                    enter();
+                tiled_add<cut::gates>(sum, x[n % 2], y[n % 2]);
             }
-            if (k == 0) {
-                if (c + LAST < chunks) {
-                    a.ask(next * CHUNK_BYTES);
-                    b.ask(next * CHUNK_BYTES);
-                }
-                ptx_copies_group();
-                next = next == LAST ? 0 : next + 1;
-            }
-#pragma unroll
-            for (int i = 0; i < TILED_ROWS; i++)
-#pragma unroll
-                for (int j = 0; j < 4 * cut::gates; j++) sum[i][j] = fmaf(x[k % 2][i], y[k % 2][j], sum[i][j]);
         }
     }
 }
 
-/* Slice s gets rows [s * own, + own) of its threads' sums, the slices' parts added in order. */
-template <class cut>
+/* Slice s gets rows [s * own, + own) of its threads' sums, the slices' parts added in order. `meanwhile` is called between. */
+template <class cut, class CALL>
 static __device__ __forceinline__ void tiled_meet(float (&to)[cut::own][4 * cut::gates],
                                                   const float (&sum)[TILED_ROWS][4 * cut::gates], const tiled_place &at,
-                                                  float *shared) {
+                                                  float *shared, const CALL &meanwhile) {
     /* [owner][giver, without the owner][row][column / 4][thread][4] */
     const auto place = [&](int owner, int giver, int i, int j) {
         const int from = giver - (giver > owner);
@@ -179,6 +204,7 @@ static __device__ __forceinline__ void tiled_meet(float (&to)[cut::own][4 * cut:
                     to[i][4 * j + 3] = four.w;
                 }
             }
+    meanwhile();
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < cut::own; i++)

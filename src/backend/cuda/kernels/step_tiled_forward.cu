@@ -56,54 +56,91 @@ static __device__ __forceinline__ void tiled_prefetch(const step_forward_args &a
     }
 }
 
+/* One cell's end; h also into the tile of d h, whose lines are units. */
+template <class CELL, int line>
+static __device__ __forceinline__ void tiled_finish(CELL &cell, const step_forward_args &a, int row, int j,
+                                                    float (&s)[CELL::GATES][CELL::V], float *h_tile) {
+    enum { V = CELL::V };
+    const unsigned flags = step_flags_of(a.k, row);
+    float h[V];
+    cell.finish(a, row, j, flags, s, h);
+    step_put_h<V>(a, row, j, flags, h);
+#pragma unroll
+    for (int v = 0; v < V; v++)
+        h_tile[v * line] = a.k.factor ? a.k.factor[(size_t)row * a.k.O + j + v] * h[v] : h[v];
+}
+
+/* The block's cells. Of vectors what they read is asked for while sums meet; of single units, with all options, the sums go through
+ * shared memory, so that a loop need not be unrolled. */
+template <class CELL, class cut, int line>
+static __device__ __forceinline__ void tiled_cells(const step_forward_args &a, const tiled_place &at, int row0, int unit0,
+                                                   const float (&sum)[TILED_ROWS][4 * cut::gates], float *shared,
+                                                   float *h_tile) {
+    enum { V = CELL::V };
+    const int j = unit0 + at.unit;
+    float total[cut::own][4 * cut::gates];
+    const auto row_of = [&](int i) { return tiled_row(at, at.slice * cut::own + i); };
+    if constexpr (V == 4) {
+        CELL cells[cut::own];
+        tiled_meet<cut>(total, sum, at, shared, [&] {
+#pragma unroll
+            for (int i = 0; i < cut::own; i++)
+                if (row0 + row_of(i) < a.k.B && j < a.k.H) cells[i].load(a, row0 + row_of(i), j);
+        });
+        __syncthreads(); /* what met has been read */
+#pragma unroll
+        for (int i = 0; i < cut::own; i++) {
+            float s[cut::gates][V];
+#pragma unroll
+            for (int n = 0; n < 4 * cut::gates; n++) s[n / 4][n % 4] = total[i][n];
+            if (row0 + row_of(i) < a.k.B && j < a.k.H)
+                tiled_finish<CELL, line>(cells[i], a, row0 + row_of(i), j, s, h_tile + at.unit * line + row_of(i));
+        }
+    } else {
+        tiled_meet<cut>(total, sum, at, shared, [] {});
+        __syncthreads();
+        float *const own = shared + threadIdx.x;
+#pragma unroll
+        for (int i = 0; i < cut::own; i++)
+#pragma unroll
+            for (int n = 0; n < 4 * cut::gates; n++) own[(i * 4 * cut::gates + n) * cut::threads] = total[i][n];
+#pragma unroll 1
+        for (int c = 0; c < 4 * cut::own; c++) {
+            const int local = row_of(c / 4), row = row0 + local, n = c % 4;
+            if (row >= a.k.B || j + n >= a.k.H) continue;
+            CELL cell;
+            float s[cut::gates][V];
+#pragma unroll
+            for (int g = 0; g < cut::gates; g++) s[g][0] = own[((c / 4 * cut::gates + g) * 4 + n) * cut::threads];
+            cell.load(a, row, j + n);
+            tiled_finish<CELL, line>(cell, a, row, j + n, s, h_tile + (at.unit + n) * line + local);
+        }
+    }
+}
+
 template <class CELL, class cut>
 static __global__ void __launch_bounds__(cut::threads, 1) tiled_forward(const __grid_constant__ tiled_forward_args f) {
-    enum { V = CELL::V, H_LINE = cut::rows + 4 }; /* of the tile of d h: lanes put it in different banks */
+#if TILED_HERE
+    enum { LINE = cut::rows + 4 }; /* of the tile of d h: lanes put it in different banks */
     TILED_SHARED(shared);
+    float *const h_tile = shared + cut::own * 4 * cut::gates * cut::threads;
     step_let_next_in();
     const step_forward_args &a = f.step;
     const tiled_place at = tiled_stand<cut>();
-    const int row0 = (int)blockIdx.y * cut::rows, unit0 = (int)blockIdx.x * TILED_UNITS, j = unit0 + at.unit;
+    const int row0 = (int)blockIdx.y * cut::rows, unit0 = (int)blockIdx.x * TILED_UNITS;
     const tiled_operands operands = {f.h_t + row0, f.r + (size_t)blockIdx.x * f.k * cut::columns, f.h_row, f.k};
-    float sum[TILED_ROWS][4 * cut::gates] = {}, total[cut::own][4 * cut::gates];
+    float sum[TILED_ROWS][4 * cut::gates] = {};
     tiled_prefetch<cut>(a, row0, unit0);
     tiled_multiply<cut>(sum, operands, at, shared);
-    CELL cells[cut::own][4 / V];
-#pragma unroll
-    for (int i = 0; i < cut::own; i++)
-#pragma unroll
-        for (int n = 0; n < 4; n += V) {
-            const int row = row0 + tiled_row(at, at.slice * cut::own + i);
-            if (row < a.k.B && j + n < a.k.H) cells[i][n / V].load(a, row, j + n);
-        }
-    tiled_meet<cut>(total, sum, at, shared);
-    __syncthreads(); /* what met has been read */
-#pragma unroll
-    for (int i = 0; i < cut::own; i++)
-#pragma unroll
-        for (int n = 0; n < 4; n += V) {
-            const int local = tiled_row(at, at.slice * cut::own + i), row = row0 + local;
-            if (row >= a.k.B || j + n >= a.k.H) continue;
-            const unsigned flags = step_flags_of(a.k, row);
-            float s[cut::gates][V], h[V];
-#pragma unroll
-            for (int g = 0; g < cut::gates; g++)
-#pragma unroll
-                for (int v = 0; v < V; v++) s[g][v] = total[i][4 * g + n + v];
-            cells[i][n / V].finish(a, row, j + n, flags, s, h);
-            step_put_h<V>(a, row, j + n, flags, h);
-#pragma unroll
-            for (int v = 0; v < V; v++)
-                shared[(at.unit + n + v) * H_LINE + local] =
-                    a.k.factor ? a.k.factor[(size_t)row * a.k.O + j + n + v] * h[v] : h[v];
-        }
+    tiled_cells<CELL, cut, LINE>(a, at, row0, unit0, sum, shared, h_tile);
     __syncthreads();
     for (int piece = (int)threadIdx.x; piece < TILED_UNITS * cut::rows / 4; piece += cut::threads) {
         const int unit = piece / (cut::rows / 4), row = piece % (cut::rows / 4) * 4;
         if (unit0 + unit < a.k.H)
             *reinterpret_cast<float4 *>(f.h_t_to + (size_t)(unit0 + unit) * f.h_row + row0 + row) =
-                *reinterpret_cast<const float4 *>(shared + unit * H_LINE + row);
+                *reinterpret_cast<const float4 *>(h_tile + unit * LINE + row);
     }
+#endif
 }
 
 /* --------------------------------------------------------------------------------------------------------- pack -- */
