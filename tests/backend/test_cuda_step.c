@@ -145,7 +145,7 @@ static void check_scratch(const char *text, const sli_problem *p, const sli_caps
     const size_t row_t = transposes ? (rows + 3) / 4 * 16 : 0;
     const size_t x = s.copy_x ? rows * (size_t)s.xs * s.operand : 0, flags = s.mask ? T * B : 0;
     const size_t factor = s.drop ? B * O * 4 : 0;
-    const sli_step_scratch f = sli_step_layout_forward(p, caps, CHUNK),
+    const sli_step_scratch f = sli_step_layout_forward(p, caps, CHUNK, true),
                            b = sli_step_layout_backward(p, caps, CHUNK, CHUNK);
     const piece forward[] = {
         {f.history, p->train ? 0 : sli_step_layout_history(p, CHUNK).stride},
@@ -301,7 +301,7 @@ TEST(cuda_step_books_its_layouts) {
         sli_booking booking;
         row_of(&p)->book(&p, &caps, CHUNK, &booking);
         CHECK(booking.saved == (p.train ? sli_step_layout_history(&p, CHUNK).total : 0));
-        CHECK(booking.scratch_forward == sli_step_layout_forward(&p, &caps, CHUNK).total);
+        CHECK(booking.scratch_forward == sli_step_layout_forward(&p, &caps, CHUNK, true).total);
         CHECK(booking.scratch_backward == (p.train ? sli_step_layout_backward(&p, &caps, CHUNK, CHUNK).total : 0));
         CHECK(booking.packed == sli_step_layout_packed(&p, &caps).total);
     }
@@ -401,8 +401,9 @@ TEST(cuda_step_tiles_many_rows) {
     }
     const sli_problem p = problem("lstm:b250_t128_i1024_h1000"); /* 1008 lines of 256 rows, of 32 blocks of units */
     CHECK(sli_step_tiled(&p, &caps) == 64);
-    const sli_step_scratch at = sli_step_layout_forward(&p, &caps, 16);
+    const sli_step_scratch at = sli_step_layout_forward(&p, &caps, 16, true);
     CHECK(at.split - at.h_tiled == 2 * 1008 * 256 * 4);
+    CHECK(at.total - sli_step_layout_forward(&p, &caps, 16, false).total == 2 * 1008 * 256 * 4);
     CHECK(sli_step_layout_packed(&p, &caps).total - sli_step_layout_packed(&p, NULL).total == 1008 * 4 * 1024 * 4);
     caps.shared_memory = 99 << 10;
     CHECK(sli_step_tiled(&p, &caps) == 0);
@@ -434,11 +435,11 @@ TEST(cuda_step_smaller_calls_fit) {
 TEST(cuda_step_workspace_does_not_depend_on_steps) {
     const sli_caps caps = invented(90);
     sli_problem p = problem("lstm:b64_t60_i650_h650_bf16_train");
-    const size_t forward = sli_step_layout_forward(&p, &caps, 16).workspace_bytes;
+    const size_t forward = sli_step_layout_forward(&p, &caps, 16, true).workspace_bytes;
     const size_t backward = sli_step_layout_backward(&p, &caps, 16, 16).workspace_bytes;
     for (int steps = 1; steps < 60; steps += 7) {
         p.steps = steps;
-        CHECK(sli_step_layout_forward(&p, &caps, 16).workspace_bytes == forward);
+        CHECK(sli_step_layout_forward(&p, &caps, 16, true).workspace_bytes == forward);
         CHECK(sli_step_layout_backward(&p, &caps, 16, 16).workspace_bytes == backward);
     }
 }

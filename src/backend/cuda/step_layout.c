@@ -191,7 +191,7 @@ static void take_workspace(const sli_step_shape *s, const sli_caps *caps, sli_st
     at->total = *end * (size_t)s->directions;
 }
 
-sli_step_scratch sli_step_layout_forward(const sli_problem *p, const sli_caps *caps, int chunk) {
+sli_step_scratch sli_step_layout_forward(const sli_problem *p, const sli_caps *caps, int chunk, bool steps) {
     const sli_step_shape s = sli_step_shape_of(p, chunk);
     sli_step_scratch at = {0};
     size_t end = 0;
@@ -202,7 +202,8 @@ sli_step_scratch sli_step_layout_forward(const sli_problem *p, const sli_caps *c
     at.reset = take(&end, s.before ? elements(s.operand, s.B, s.hs) : 0);
     at.m = take(&end, s.project ? elements(s.operand, s.B, s.ms) : 0);
     at.q = take(&end, s.project ? reals(s.B, s.O) : 0);
-    at.h_tiled = take(&end, sli_step_tiled(p, caps) > 0 ? reals(2 * sli_step_tiled_k(&s), sli_step_tiled_row(&s)) : 0);
+    const bool tiled = steps && sli_step_tiled(p, caps) > 0;
+    at.h_tiled = take(&end, tiled ? reals(2 * sli_step_tiled_k(&s), sli_step_tiled_row(&s)) : 0);
     take_split(&s, p->dtype, caps, false, &at, &end);
     take_workspace(&s, caps, &at, &end);
     return at;

@@ -99,7 +99,8 @@ typedef struct sli_step_scratch {
     size_t workspace_bytes;
     size_t stride, total;
 } sli_step_scratch;
-sli_step_scratch sli_step_layout_forward(const sli_problem *problem, const sli_caps *caps, int chunk);
+/* steps: forward goes step by step, tiled ones among them. */
+sli_step_scratch sli_step_layout_forward(const sli_problem *problem, const sli_caps *caps, int chunk, bool steps);
 /* span: steps whose gates and their gradients are there at once, the chunk or more. */
 sli_step_scratch sli_step_layout_backward(const sli_problem *problem, const sli_caps *caps, int chunk, int span);
 

@@ -83,8 +83,8 @@ int tiled_of(const sli_problem *, const sli_caps *) {
     return world.tiled;
 }
 
-sli_step_scratch forward_layout(const sli_problem *p, const sli_caps *caps, int chunk) {
-    sli_step_scratch at = sli_step_layout_forward(p, caps, chunk);
+sli_step_scratch forward_layout(const sli_problem *p, const sli_caps *caps, int chunk, bool steps) {
+    sli_step_scratch at = sli_step_layout_forward(p, caps, chunk, steps);
     const sli_step_shape s = sli_step_shape_of(p, chunk);
     if (world.tiled == 0) return at;
     at.h_tiled = at.stride;
@@ -285,7 +285,7 @@ results compute(const sli_problem &p, int chunk, float before, bool fresh) {
     sli_booking booking;
     row->book(&p, &world.caps, chunk, &booking);
     memory saved(booking.saved), packed(packed_layout(&p, &world.caps).total),
-        forward(forward_layout(&p, &world.caps, chunk).total),
+        forward(forward_layout(&p, &world.caps, chunk, true).total),
         backward(world.transposes || world.pieces > 0 ? backward_layout(&p, &world.caps, chunk, chunk).total
                                                       : booking.scratch_backward);
     sli_scalars scalars = {};

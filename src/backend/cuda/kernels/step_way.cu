@@ -81,7 +81,7 @@ static void set_way(const sli_call *call, bool backward, int part, step_way *way
     way->history = sli_step_layout_history(p, call->chunk);
     way->packed = sli_step_layout_packed(&planned, caps);
     way->scratch = backward ? sli_step_layout_backward(p, caps, call->chunk, call->chunk)
-                            : sli_step_layout_forward(&planned, caps, call->chunk);
+                            : sli_step_layout_forward(&planned, caps, call->chunk, true);
     const size_t direction = (size_t)part;
     way->work = (char *)call->scratch + direction * way->scratch.stride;
     way->saved =
