@@ -164,7 +164,8 @@ def goal_row(title, members, sides, goal, floor):
         return None
     worst, line = min(pairs, key=lambda pair: pair[0])
     below = sum(value < (floor or 0) for value, _ in pairs)
-    return (f"| {title} | {len(pairs)} | {number(geometric_mean([v for v, _ in pairs]))} | {goal or '-'} "
+    at_limit = geometric_mean([strongest(line, sides)[0] / (limit_seconds(line) * 1e3) for _, line in pairs])
+    return (f"| {title} | {len(pairs)} | {number(geometric_mean([v for v, _ in pairs]))} | {number(at_limit)} | {goal or '-'} "
             f"| {number(worst)} {line['cell']} {line['mode']} {sizes_of(line)} | {floor or '-'} | {below if floor else '-'} |")
 
 
@@ -177,7 +178,7 @@ def gru_per_flop(members):
     if not pairs:
         return None
     worst = min(pairs)
-    return (f"| GRU per FLOP, LSTM / GRU of Sluice | {len(pairs)} | {number(geometric_mean([v for v, _ in pairs]))} | 1.0 "
+    return (f"| GRU per FLOP, LSTM / GRU of Sluice | {len(pairs)} | {number(geometric_mean([v for v, _ in pairs]))} | - | 1.0 "
             f"| {number(worst[0])} {worst[1]} | - | - |")
 
 
@@ -192,13 +193,13 @@ def one_call(members):
         return None
     worst = min(pairs)
     return (f"| per step, H <= 64, ONNX Runtime's one call for all steps / Sluice's call a step | {len(pairs)} "
-            f"| {number(geometric_mean([v for v, _ in pairs]))} | - | {number(worst[0])} {worst[1]} | - | - |")
+            f"| {number(geometric_mean([v for v, _ in pairs]))} | - | - | {number(worst[0])} {worst[1]} | - | - |")
 
 
 def goal_table(lines, threads):
     out = [f"### Goals, {threads} thread{'s' * (threads > 1)}", "",
-           "| | shapes | strongest peer / Sluice, geometric mean | goal | worst | floor | below it |",
-           "|---|---|---|---|---|---|---|"]
+           "| | shapes | strongest peer / Sluice, geometric mean | the same of a kernel at the machine's limit | goal | worst | floor "
+           "| below it |", "|---|---|---|---|---|---|---|---|"]
     mine = [line for line in lines if line["threads"] == threads]
     for title, series, mode, dtype, sides, goal, floor in GOALS:
         members = [line for line in mine if line["series"] == series and line["dtype"] == dtype

@@ -9,7 +9,8 @@ enum {
     PIECE_BYTES = 512 * 1024, /* of all units and a thread's rows: half of an L2 or less, */
     LEAST_BYTES = 256 * 1024, /* and of W, if that is less */
     WEIGHT_BYTES = 1 << 20,   /* larger W does not stay in L2 from piece to piece: */
-    INPUTS_A_ROW = 4,         /* then there are as many rows as make its bytes a few times theirs */
+    INPUTS_A_ROW = 4,         /* then there are as many rows as make its bytes a few times theirs, */
+    NEAR_BYTES = 2 << 20, /* or, of bf16 that R leaves room for in part, as it comes less often, as many as inputs */
     LEAST_ROWS = 64,
     MOST_ROWS = 512
 };
@@ -21,9 +22,11 @@ int sli_fused_input_rows(const sli_problem *p, const sli_panel_ops *ops) {
         const sli_fused_panels panels = sli_fused_input_panels(p, ops, stage);
         weights += (size_t)panels.count * panels.bytes;
     }
-    const size_t half = weights / 2, most = half < PIECE_BYTES ? half : PIECE_BYTES;
+    const bool near = ops->halves && weights <= NEAR_BYTES;
+    const size_t half = weights / 2, most = near ? LEAST_BYTES : half < PIECE_BYTES ? half : PIECE_BYTES;
+    const int least = near ? p->inputs : p->inputs / INPUTS_A_ROW;
     int rows = (int)((most < LEAST_BYTES ? LEAST_BYTES : most) / (columns * sizeof(float)));
-    if (weights > WEIGHT_BYTES && rows < p->inputs / INPUTS_A_ROW) rows = p->inputs / INPUTS_A_ROW;
+    if (weights > WEIGHT_BYTES && rows < least) rows = least;
     return rows < LEAST_ROWS ? LEAST_ROWS : rows > MOST_ROWS ? MOST_ROWS : rows;
 }
 

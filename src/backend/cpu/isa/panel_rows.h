@@ -18,7 +18,8 @@ enum {
     TERMS = VF_ACCUMULATES ? 4 : 2,   /* rows of weights between two jumps */
     FETCH_K = VF_ACCUMULATES ? 4 : 1, /* and of which the next are fetched together */
     LINE = 64,
-    BLOCK_K = 160 * WEIGHT_K /* 20 KB of AVX2's weights, 40 KB of AVX-512's: in L1 while all rows pass */
+    /* In L1 while all rows pass: 26 KB of AVX2's weights, 40 KB of AVX-512's. */
+    BLOCK_K = (VL == 16 ? 160 : 208) * WEIGHT_K
 };
 
 /* One block: k terms of `rows` rows and P panels, `stride` weights apart; the tile of a panel is `next` floats behind

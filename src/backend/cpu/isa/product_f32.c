@@ -186,61 +186,65 @@ typedef struct tile {
     const char *ahead; /* of the next panel: fetched meanwhile, a line for VL of k */
 } tile;
 
-/* sum[r] += `count` terms of a[r * row + j * next] * b[j][PANEL] */
-VF_INLINE void terms(const int R, const int row, const int next, const int count, const float *a, const float *b,
-                     vf sum[][2]) {
+/* sum[r] += `count` terms of a[r * row + j * next] * the first V vectors of b[j][PANEL] */
+VF_INLINE void terms(const int R, const int V, const int row, const int next, const int count, const float *a,
+                     const float *b, vf sum[][2]) {
     for (int j = 0; j < count; j++) {
-        const vf b0 = vf_load(b + j * PANEL), b1 = vf_load(b + j * PANEL + VL);
+        vf w[2];
+        UNROLL_ALL
+        for (int v = 0; v < V; v++) w[v] = vf_load(b + j * PANEL + v * VL);
         UNROLL_ALL
         for (int r = 0; r < R; r++) {
             const vf x = vf_set(a[r * row + j * next]);
-            vf_accumulate(&sum[r][0], x, b0);
-            vf_accumulate(&sum[r][1], x, b1);
+            UNROLL_ALL
+            for (int v = 0; v < V; v++) vf_accumulate(&sum[r][v], x, w[v]);
         }
     }
 }
 
-/* c[R][PANEL] = or += strip * panel; R and along are constants that fold. */
-VF_INLINE void multiply_tile(const int R, const bool along, const tile *g) {
+/* c[R][V * VL] = or += strip * panel, of which V vectors take part; R, V and along are constants that fold. */
+VF_INLINE void multiply_tile(const int R, const int V, const bool along, const tile *g) {
     const int row = along ? VL : 1, next = along ? 1 : R;
     vf sum[ROWS][2]; /* only R of them exist, in registers */
     const float *a = g->a, *b = g->b;
     const char *ahead = g->ahead;
     UNROLL_ALL
     for (int r = 0; r < R; r++) {
-        sum[r][0] = sum[r][1] = vf_set(0.0f);
+        UNROLL_ALL
+        for (int v = 0; v < V; v++) sum[r][v] = vf_set(0.0f);
         __builtin_prefetch(g->c + r * g->ldc, 1);
-        __builtin_prefetch(g->c + r * g->ldc + PANEL - 1, 1);
+        __builtin_prefetch(g->c + r * g->ldc + V * VL - 1, 1);
     }
     int left = g->k;
     for (; left >= VL; left -= VL) {
         __builtin_prefetch(ahead, 0, 2); /* into L2 */
         ahead += 64;
-        terms(R, row, next, VL, a, b, sum);
+        terms(R, V, row, next, VL, a, b, sum);
         a += R * VL;
         b += VL * PANEL;
     }
-    terms(R, row, next, left, a, b, sum);
-    if (g->add) {
-        UNROLL_ALL
-        for (int r = 0; r < R; r++) {
-            sum[r][0] += vf_load(g->c + r * g->ldc);
-            sum[r][1] += vf_load(g->c + r * g->ldc + VL);
-        }
-    }
+    terms(R, V, row, next, left, a, b, sum);
     UNROLL_ALL
-    for (int r = 0; r < R; r++) {
-        vf_store(g->c + r * g->ldc, sum[r][0]);
-        vf_store(g->c + r * g->ldc + VL, sum[r][1]);
+    for (int r = 0; r < R; r++) UNROLL_ALL
+    for (int v = 0; v < V; v++) {
+        float *const c = g->c + r * g->ldc + v * VL;
+        if (g->add) sum[r][v] += vf_load(c);
+        vf_store(c, sum[r][v]);
     }
 }
 
-#define TILE(R)                                 \
-    static void tile_along_##R(const tile *g) { \
-        multiply_tile(R, true, g);              \
-    }                                           \
-    static void tile_down_##R(const tile *g) {  \
-        multiply_tile(R, false, g);             \
+#define TILE(R)                                     \
+    static void tile_along_##R(const tile *g) {     \
+        multiply_tile(R, 2, true, g);               \
+    }                                               \
+    static void tile_down_##R(const tile *g) {      \
+        multiply_tile(R, 2, false, g);              \
+    }                                               \
+    static void tile_along_one_##R(const tile *g) { \
+        multiply_tile(R, 1, true, g);               \
+    }                                               \
+    static void tile_down_one_##R(const tile *g) {  \
+        multiply_tile(R, 1, false, g);              \
     }
 typedef void (*tile_fn)(const tile *);
 /* clang-format off */
@@ -253,9 +257,11 @@ TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) TILE(12)
 #endif
 #define TILES(name) {NULL, name##1, name##2, name##3, name##4, name##5, name##6, MORE(name)}
     /* clang-format on */
-    static const tile_fn tiles[2][13] = {TILES(tile_down_), TILES(tile_along_)};
+    /* [vectors - 1][along][rows]: the last columns may be a vector's, which takes half the time of a panel */
+    static const tile_fn tiles[2][2][13] = {{TILES(tile_down_one_), TILES(tile_along_one_)},
+                                            {TILES(tile_down_), TILES(tile_along_)}};
 
-/* The last columns of c, fewer than a panel: through a buffer. */
+/* The last columns of c, fewer than their vectors: through a buffer. */
 static void edge_tile(tile_fn run, const tile *g, int rows, int columns) {
     float buffer[ROWS * PANEL];
     tile inner = *g;
@@ -276,17 +282,18 @@ static void multiply(const sli_product_block *p) {
         const strips at = strips_of(block_lines(m, p->m1));
         const float *a = (const float *)p->a + (size_t)m * padded;
         for (int n = p->n0; n < p->n1; n += PANEL) {
-            const int columns = p->n1 - n < PANEL ? p->n1 - n : PANEL;
+            const int columns = p->n1 - n < PANEL ? p->n1 - n : PANEL, vectors = columns > VL ? 2 : 1;
+            const tile_fn *const run = tiles[vectors - 1][p->a_along];
             tile g = {.b = (const float *)p->b + (size_t)n * (size_t)p->k, .k = p->k, .ldc = p->ldc, .add = p->add};
             g.ahead = (const char *)(g.b + panel);
             for (int s = 0, from = 0, end; s < at.count; s++, from = end, g.ahead += lines) {
                 end = strip_begin(&at, s + 1);
                 g.a = a + (size_t)from * padded;
                 g.c = p->c + (m + from) * p->ldc + n;
-                if (columns == PANEL)
-                    tiles[p->a_along][end - from](&g);
+                if (columns == vectors * VL)
+                    run[end - from](&g);
                 else
-                    edge_tile(tiles[p->a_along][end - from], &g, end - from, columns);
+                    edge_tile(run[end - from], &g, end - from, columns);
             }
         }
     }
