@@ -145,7 +145,7 @@ static void check_scratch(const char *text, const sli_problem *p, const sli_caps
     const size_t row_t = transposes ? (rows + 3) / 4 * 16 : 0;
     const size_t x = s.copy_x ? rows * (size_t)s.xs * s.operand : 0, flags = s.mask ? T * B : 0;
     const size_t factor = s.drop ? B * O * 4 : 0;
-    const sli_step_scratch f = sli_step_layout_forward(p, caps, CHUNK),
+    const sli_step_scratch f = sli_step_layout_forward(p, caps, CHUNK, true),
                            b = sli_step_layout_backward(p, caps, CHUNK, CHUNK);
     const piece forward[] = {
         {f.history, p->train ? 0 : sli_step_layout_history(p, CHUNK).stride},
@@ -157,6 +157,7 @@ static void check_scratch(const char *text, const sli_problem *p, const sli_caps
         {f.reset, s.before ? B * hs * s.operand : 0},
         {f.m, s.project ? B * ms * s.operand : 0},
         {f.q, s.project ? B * O * 4 : 0},
+        {f.h_tiled, 0},
         {f.split, f.split_bytes},
         {f.workspace, f.workspace_bytes},
     };
@@ -300,9 +301,9 @@ TEST(cuda_step_books_its_layouts) {
         sli_booking booking;
         row_of(&p)->book(&p, &caps, CHUNK, &booking);
         CHECK(booking.saved == (p.train ? sli_step_layout_history(&p, CHUNK).total : 0));
-        CHECK(booking.scratch_forward == sli_step_layout_forward(&p, &caps, CHUNK).total);
+        CHECK(booking.scratch_forward == sli_step_layout_forward(&p, &caps, CHUNK, true).total);
         CHECK(booking.scratch_backward == (p.train ? sli_step_layout_backward(&p, &caps, CHUNK, CHUNK).total : 0));
-        CHECK(booking.packed == sli_step_layout_packed(&p).total);
+        CHECK(booking.packed == sli_step_layout_packed(&p, &caps).total);
     }
 }
 
@@ -355,28 +356,64 @@ TEST(cuda_step_recompute_costs_products) {
 /* Weights are copied where products need other rows than the parameters have;
  * rows of zeros follow where the gates' gradients are padded. */
 TEST(cuda_step_packs_what_is_not_aligned) {
+    const sli_caps caps = invented(90);
     sli_problem p = problem("lstm:b3_t7_i5_h11_f32_train");
-    CHECK(sli_step_layout_packed(&p).total == 256); /* 44 biases */
+    CHECK(sli_step_layout_packed(&p, &caps).total == 256); /* 44 biases */
 
     p = problem("lstm:b3_t7_i8_h12_tf32_train");
-    CHECK(sli_step_layout_packed(&p).total == 256);
+    CHECK(sli_step_layout_packed(&p, &caps).total == 256);
 
     p = problem("gru:b3_t7_i8_h10_tf32_train"); /* 30 gate columns: 32 rows of 8
                                                  and of 12 */
-    sli_step_packed at = sli_step_layout_packed(&p);
+    sli_step_packed at = sli_step_layout_packed(&p, &caps);
     CHECK(at.kernel == 0 && at.recurrent == 32 * 8 * 4 && at.bias == 1024 + 32 * 12 * 4 && at.total == at.bias + 256);
 
     p = problem("lstm:b3_t7_i5_h11_p3_bf16_bi_train"); /* 48 rows of 8, 48 of 8, 3
                                                         of 16 */
-    at = sli_step_layout_packed(&p);
+    at = sli_step_layout_packed(&p, &caps);
     CHECK(at.recurrent == 48 * 8 * 2 && at.projection == 2 * 768 && at.bias == 1536 + 256 && at.stride == 1792 + 256);
     CHECK(at.total == 2 * at.stride);
+}
+
+/* Steps of many rows in f32 are tiled where that is faster: R is packed as they read it, d h lies transposed, twice. */
+TEST(cuda_step_tiles_many_rows) {
+    static const struct {
+        const char *text;
+        int rows;
+    } of[] = {{"lstm:b256_t128_i1024_h1024", 64},
+              {"gru:b256_t128_i1024_h1024_train", 64},
+              {"lstm:b128_t25_i1024_h1024_train+lengths+peephole", 32},
+              {"lstm:b256_t128_i1024_h1024_f32x3", 64},
+              {"lstm:b256_t128_i1024_h1024_tf32", 0},
+              {"lstm:b256_t128_i1024_h1024_bf16", 0},
+              {"lstm:b256_t128_i1024_h1024_p512", 0},
+              {"gru:b256_t128_i1024_h1024+reset=before", 0},
+              {"rnn:b256_t128_i1024_h1024", 0},
+              {"lstm:b16_t25_i1024_h1024", 0},
+              {"lstm:b64_t25_i64_h64", 0}};
+    sli_caps caps = invented(90);
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const sli_problem p = problem(of[i].text);
+        CHECK(sli_step_tiled(&p, &caps) == of[i].rows);
+        const sli_step_packed whole = sli_step_layout_packed(&p, &caps), without = sli_step_layout_packed(&p, NULL);
+        const size_t gates = p.op == SLI_OP_LSTM ? 4 : 3;
+        CHECK(whole.total - without.total == (of[i].rows > 0 ? gates * 1024 * 1024 * 4 : 0));
+    }
+    const sli_problem p = problem("lstm:b250_t128_i1024_h1000"); /* 1008 lines of 256 rows, of 32 blocks of units */
+    CHECK(sli_step_tiled(&p, &caps) == 64);
+    const sli_step_scratch at = sli_step_layout_forward(&p, &caps, 16, true);
+    CHECK(at.split - at.h_tiled == 2 * 1008 * 256 * 4);
+    CHECK(at.total - sli_step_layout_forward(&p, &caps, 16, false).total == 2 * 1008 * 256 * 4);
+    CHECK(sli_step_layout_packed(&p, &caps).total - sli_step_layout_packed(&p, NULL).total == 1008 * 4 * 1024 * 4);
+    caps.shared_memory = 99 << 10;
+    CHECK(sli_step_tiled(&p, &caps) == 0);
 }
 
 /* A call of fewer rows or steps than the plan's must fit in what the plan
  * booked. */
 TEST(cuda_step_smaller_calls_fit) {
-    const sli_caps caps = invented(90);
+    sli_caps caps = invented(90);
+    caps.shared_memory = 0; /* no tiled steps: those of a smaller call lie as the plan's do */
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         const sli_problem plan = problem(layouts[i]);
         sli_booking most, least;
@@ -398,11 +435,11 @@ TEST(cuda_step_smaller_calls_fit) {
 TEST(cuda_step_workspace_does_not_depend_on_steps) {
     const sli_caps caps = invented(90);
     sli_problem p = problem("lstm:b64_t60_i650_h650_bf16_train");
-    const size_t forward = sli_step_layout_forward(&p, &caps, 16).workspace_bytes;
+    const size_t forward = sli_step_layout_forward(&p, &caps, 16, true).workspace_bytes;
     const size_t backward = sli_step_layout_backward(&p, &caps, 16, 16).workspace_bytes;
     for (int steps = 1; steps < 60; steps += 7) {
         p.steps = steps;
-        CHECK(sli_step_layout_forward(&p, &caps, 16).workspace_bytes == forward);
+        CHECK(sli_step_layout_forward(&p, &caps, 16, true).workspace_bytes == forward);
         CHECK(sli_step_layout_backward(&p, &caps, 16, 16).workspace_bytes == backward);
     }
 }

@@ -103,7 +103,7 @@ bool sli_persist_pair_of(const sli_problem *problem, int planned_batch, const sl
 }
 
 sli_persist_packed sli_persist_layout_packed(const sli_problem *p, const sli_persist_pair *pair) {
-    sli_persist_packed at = {.step = sli_step_layout_packed(p)};
+    sli_persist_packed at = {.step = sli_step_layout_packed(p, NULL)};
     size_t end = at.step.stride;
     at.forward = take(&end, sli_persist_packed_bytes(&pair->forward));
     at.backward = take(&end, p->train && !pair->backward_in_steps ? sli_persist_packed_bytes(&pair->backward) : 0);
@@ -129,7 +129,7 @@ static void take_exchange(const sli_persist_geometry *g, sli_persist_scratch *at
 
 sli_persist_scratch sli_persist_layout_forward(const sli_problem *p, const sli_caps *caps, const sli_persist_pair *pair,
                                                int chunk) {
-    sli_persist_scratch at = {.step = sli_step_layout_forward(p, caps, sli_persist_span(p, pair, chunk))};
+    sli_persist_scratch at = {.step = sli_step_layout_forward(p, caps, sli_persist_span(p, pair, chunk), false)};
     size_t end = at.step.stride;
     take_exchange(&pair->forward, &at, &end);
     at.stride = end;

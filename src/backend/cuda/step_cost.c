@@ -79,14 +79,45 @@ static double apart_step(const sli_step_shape *s, const rates *r, const sli_caps
     return products * (2 * launch_us + beyond) + scale * (work + cells);
 }
 
+/* A tiled step: every block reads and multiplies its tile, one block a multiprocessor at a time. Measured, see tiled_h200_*. */
+static double tiled_step(const sli_step_shape *s, const sli_caps *caps, int rows) {
+    static const double launch = 3.9,
+                        element[2] = {5.3e-6, 5.2e-6}; /* us; us a row, column and k of a tile of 32 and 64 rows */
+    const double blocks = s->directions * ceil((double)s->B / rows) * ceil((double)s->H / SLI_STEP_TILED_UNITS);
+    const double rounds = ceil(blocks / (caps->multiprocessors > 0 ? caps->multiprocessors : FULL));
+    const double tile = (double)rows * SLI_STEP_TILED_UNITS * (double)s->gates * (double)s->H;
+    const double read = s->directions * recurrent_matrix(s) * (double)s->operand / memory_rate;
+    const bool near = s->directions * recurrent_matrix(s) * (double)s->operand < l2_part * (double)caps->l2_bytes;
+    return launch + fmax(rounds * tile * element[rows == SLI_STEP_TILED_MOST_ROWS], near ? 0 : read);
+}
+
 static double scale_of(const sli_caps *caps) {
     return caps->multiprocessors > 0 ? (double)FULL / caps->multiprocessors : 1;
+}
+
+int sli_step_tiled(const sli_problem *p, const sli_caps *caps) {
+    enum {
+        LEAST_SHARED = 196608,
+        LEAST_UNITS = 512,
+        LEAST_ROWS = 16
+    }; /* bytes of a block; what is smaller was not measured */
+    const sli_step_shape s = sli_step_shape_of(p, 1);
+    const bool exact =
+        p->dtype == SL_F32 || (p->dtype == SL_F32X3 && sli_cuda_split_bytes(caps, p->dtype, s.B, s.GH, s.hs) == 0);
+    if (!exact || s.gates < 3 || s.project || s.before || s.B < LEAST_ROWS || s.H < LEAST_UNITS) return 0;
+    if (caps->compute_capability < 90 || caps->shared_memory < LEAST_SHARED) return 0;
+    const double large = tiled_step(&s, caps, 64), small = tiled_step(&s, caps, 32);
+    const double apart = apart_step(&s, rates_of(p->dtype), caps, scale_of(caps), false);
+    if (fmin(large, small) >= apart) return 0;
+    return large <= small ? 64 : 32;
 }
 
 double sli_step_step_seconds(const sli_problem *p, const sli_caps *caps, bool backward) {
     const sli_step_shape s = sli_step_shape_of(p, 1);
     const rates *r = rates_of(p->dtype);
     const double scale = scale_of(caps), beside = s.directions == 2 ? 1.25 : 1; /* side by side */
+    const int tiled = backward ? 0 : sli_step_tiled(p, caps);
+    if (tiled > 0) return 1e-6 * tiled_step(&s, caps, tiled);
     const double us = sli_step_fused(p, backward) ? fused_step(&s, r, FULL / scale, backward)
                                                   : apart_step(&s, r, caps, scale, backward);
     return 1e-6 * (beside * us + (backward ? sums_us * (double)s.B : 0));

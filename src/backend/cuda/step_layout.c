@@ -73,7 +73,15 @@ static size_t reals(int64_t rows, int64_t columns) {
     return elements(sizeof(float), rows, columns);
 }
 
-sli_step_packed sli_step_layout_packed(const sli_problem *p) {
+int64_t sli_step_tiled_k(const sli_step_shape *s) {
+    return pad(s->H, SLI_STEP_TILED_DEPTH);
+}
+
+int64_t sli_step_tiled_row(const sli_step_shape *s) {
+    return pad(s->B, SLI_STEP_TILED_MOST_ROWS);
+}
+
+sli_step_packed sli_step_layout_packed(const sli_problem *p, const sli_caps *caps) {
     const sli_step_shape s = sli_step_shape_of(p, 1);
     sli_step_packed at = {0};
     size_t end = 0;
@@ -81,6 +89,8 @@ sli_step_packed sli_step_layout_packed(const sli_problem *p) {
     at.recurrent = take(&end, s.copy_r ? elements(s.operand, s.zs, s.hs) : 0);
     at.projection = take(&end, s.project ? elements(s.operand, s.O, s.ms) : 0);
     at.bias = take(&end, reals(1, s.GH));
+    const bool tiled = caps && sli_step_tiled(p, caps) > 0;
+    at.tiled = take(&end, tiled ? reals(sli_step_tiled_k(&s), s.gates * pad(s.H, SLI_STEP_TILED_UNITS)) : 0);
     at.stride = end;
     at.total = end * (size_t)s.directions;
     return at;
@@ -181,7 +191,7 @@ static void take_workspace(const sli_step_shape *s, const sli_caps *caps, sli_st
     at->total = *end * (size_t)s->directions;
 }
 
-sli_step_scratch sli_step_layout_forward(const sli_problem *p, const sli_caps *caps, int chunk) {
+sli_step_scratch sli_step_layout_forward(const sli_problem *p, const sli_caps *caps, int chunk, bool steps) {
     const sli_step_shape s = sli_step_shape_of(p, chunk);
     sli_step_scratch at = {0};
     size_t end = 0;
@@ -192,6 +202,8 @@ sli_step_scratch sli_step_layout_forward(const sli_problem *p, const sli_caps *c
     at.reset = take(&end, s.before ? elements(s.operand, s.B, s.hs) : 0);
     at.m = take(&end, s.project ? elements(s.operand, s.B, s.ms) : 0);
     at.q = take(&end, s.project ? reals(s.B, s.O) : 0);
+    const bool tiled = steps && sli_step_tiled(p, caps) > 0;
+    at.h_tiled = take(&end, tiled ? reals(2 * sli_step_tiled_k(&s), sli_step_tiled_row(&s)) : 0);
     take_split(&s, p->dtype, caps, false, &at, &end);
     take_workspace(&s, caps, &at, &end);
     return at;

@@ -42,9 +42,11 @@ typedef struct sli_step_packed {
     size_t kernel, recurrent; /* operand [zs][xs], [zs][hs]: rows from GH on are zeros */
     size_t projection;        /* operand [O][ms] */
     size_t bias;              /* float [GH]: everything that can be added to W x */
+    size_t tiled; /* float [blocks of units][k][gates][SLI_STEP_TILED_UNITS]: R as tiled forward steps read it */
     size_t stride, total;
 } sli_step_packed;
-sli_step_packed sli_step_layout_packed(const sli_problem *problem);
+/* caps NULL: forward goes other ways than step by step. */
+sli_step_packed sli_step_layout_packed(const sli_problem *problem, const sli_caps *caps);
 
 /* What forward leaves of every step for backward: in saved. Without training: in scratch, two slots of h, in turns, and one of
  * the other states. A state slot is the state between two steps: T + 1 slots, slot t lies before step t in time. */
@@ -68,10 +70,11 @@ typedef struct sli_step_scratch {
     size_t u;       /* without keep_gates float [rows][us]; backward rows, as those of dz and dr, of a span */
     size_t sn, v;   /* backward, recompute: float [rows][H] */
     /* forward */
-    size_t s;     /* float [B][us]: R (d h') */
-    size_t reset; /* operand [B][hs]: r d h' */
-    size_t m;     /* operand: forward [B][ms]; backward [rows][ms] */
-    size_t q;     /* float [B][O]: W_p m */
+    size_t s;       /* float [B][us]: R (d h') */
+    size_t reset;   /* operand [B][hs]: r d h' */
+    size_t m;       /* operand: forward [B][ms]; backward [rows][ms] */
+    size_t q;       /* float [B][O]: W_p m */
+    size_t h_tiled; /* float [2][k][rows]: tiled steps, d h before and after a step */
     /* backward */
     size_t dz;    /* operand [rows][zs]: gradient of the input side */
     size_t dr;    /* operand [rows][zs]: of the recurrent side, GRU with reset after */
@@ -96,7 +99,8 @@ typedef struct sli_step_scratch {
     size_t workspace_bytes;
     size_t stride, total;
 } sli_step_scratch;
-sli_step_scratch sli_step_layout_forward(const sli_problem *problem, const sli_caps *caps, int chunk);
+/* steps: forward goes step by step, tiled ones among them. */
+sli_step_scratch sli_step_layout_forward(const sli_problem *problem, const sli_caps *caps, int chunk, bool steps);
 /* span: steps whose gates and their gradients are there at once, the chunk or more. */
 sli_step_scratch sli_step_layout_backward(const sli_problem *problem, const sli_caps *caps, int chunk, int span);
 
@@ -118,6 +122,13 @@ int sli_step_vector(const sli_step_shape *shape, const sli_caps *caps);
 bool sli_step_fused(const sli_problem *problem, bool backward);
 /* Rows and units of a block of a fused step. */
 enum { SLI_STEP_FUSED_ROWS = 32, SLI_STEP_FUSED_FORWARD_UNITS = 8, SLI_STEP_FUSED_BACKWARD_UNITS = 16 };
+/* A tiled forward step is one launch as well, in f32, of many rows: rows of a tile, 64 or 32, where it is predicted to be faster than a
+ * product and cells, else 0. Of a plan: its smaller calls do as it does. */
+int sli_step_tiled(const sli_problem *problem, const sli_caps *caps);
+enum { SLI_STEP_TILED_UNITS = 32, SLI_STEP_TILED_DEPTH = 16, SLI_STEP_TILED_MOST_ROWS = 64 };
+/* Lines of its operands along k, and floats of a line of d h. */
+int64_t sli_step_tiled_k(const sli_step_shape *shape);
+int64_t sli_step_tiled_row(const sli_step_shape *shape);
 /* Rows of one partial sum, and their number. */
 enum { SLI_STEP_SLICE = 128 };
 int64_t sli_step_slices(int64_t rows);

@@ -400,6 +400,9 @@ void sli_step_begin(const step_way *) {}
 void sli_step_finish(const step_way *way, const float *, step_sums dp, const float *) {
     note(way->stream, "entering states", {at(dp.data, (size_t)(way->s.B * way->s.hs) * sizeof(float), false)});
 }
+void sli_step_tiled_pack(const step_way *) {}
+void sli_step_tiled_begin(const step_way *) {}
+void sli_step_tiled_forward(const step_way *, const step_forward_args *, int, bool) {}
 void sli_step_fused_forward(const step_way *, const step_forward_args *, const void *, bool) {}
 void sli_step_fused_backward(const step_way *, const step_backward_args *, const void *, float *, bool) {}
 #define STEP_FORWARD(NAME) \

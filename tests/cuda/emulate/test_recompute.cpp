@@ -45,6 +45,7 @@ struct bench {
     uint64_t seed;
     bool transposes; /* as if it gained for these small shapes */
     int pieces;      /* of R^T dr; 0: as it is */
+    int tiled;       /* rows of a tile of forward steps, as if they gained for these small shapes; 0: none */
     std::string wrong;
 } world;
 
@@ -77,8 +78,37 @@ sli_step_scratch backward_layout(const sli_problem *p, const sli_caps *caps, int
     return at;
 }
 
+/* The same for what tiled steps read. */
+int tiled_of(const sli_problem *, const sli_caps *) {
+    return world.tiled;
+}
+
+sli_step_scratch forward_layout(const sli_problem *p, const sli_caps *caps, int chunk, bool steps) {
+    sli_step_scratch at = sli_step_layout_forward(p, caps, chunk, steps);
+    const sli_step_shape s = sli_step_shape_of(p, chunk);
+    if (world.tiled == 0) return at;
+    at.h_tiled = at.stride;
+    at.stride += sizeof(float) * (size_t)(2 * sli_step_tiled_k(&s) * sli_step_tiled_row(&s));
+    at.total = at.stride * (size_t)s.directions;
+    return at;
+}
+
+sli_step_packed packed_layout(const sli_problem *p, const sli_caps *caps) {
+    sli_step_packed at = sli_step_layout_packed(p, caps);
+    const sli_step_shape s = sli_step_shape_of(p, 1);
+    if (world.tiled == 0) return at;
+    const int64_t units = (s.H + SLI_STEP_TILED_UNITS - 1) / SLI_STEP_TILED_UNITS * SLI_STEP_TILED_UNITS;
+    at.tiled = at.stride;
+    at.stride += sizeof(float) * (size_t)(sli_step_tiled_k(&s) * s.gates * units);
+    at.total = at.stride * (size_t)s.directions;
+    return at;
+}
+
 } // namespace
 
+#define sli_step_tiled tiled_of
+#define sli_step_layout_forward forward_layout
+#define sli_step_layout_packed packed_layout
 #define sli_step_transpose_gain gain_of
 #define sli_step_layout_backward backward_layout
 namespace recompute_engine {
@@ -86,11 +116,12 @@ namespace recompute_engine {
 
 template <typename ARGS>
 static void sli_step_launch(const step_way *, void (*kernel)(ARGS), const sli_step_grid *grid, const ARGS *args, bool,
-                            const char *what) {
+                            const char *what, size_t shared = 0) {
     emulate::launch_config config;
     config.grid = dim3(grid->gx, grid->gy);
     config.block = dim3(grid->bx, grid->by);
     config.resident = 1; /* shared memory is static */
+    config.shared = shared;
     config.seed = world.seed;
     const std::string failure = emulate::launch(config, [&] { kernel(*args); }).failure;
     if (!failure.empty()) complain(std::string(what) + ": " + failure);
@@ -113,6 +144,8 @@ static void sli_step_launch(const step_way *, void (*kernel)(ARGS), const sli_st
 #include "backend/cuda/kernels/step_recompute.cu"
 #undef recurrent_product
 #include "backend/cuda/kernels/step_forward.cu"
+#define TILED_SHARED(name) float *name = reinterpret_cast<float *>(emulated_shared())
+#include "backend/cuda/kernels/step_tiled_forward.cu"
 #define args_at backward_args_at
 #define projection_product backward_projection_product
 #include "backend/cuda/kernels/step_backward.cu"
@@ -128,6 +161,8 @@ void sli_step_fused_backward(const step_way *, const step_backward_args *, const
 } // namespace recompute_engine
 #undef sli_step_transpose_gain
 #undef sli_step_layout_backward
+#undef sli_step_layout_forward
+#undef sli_step_layout_packed
 
 /* ------------------------------------------------------------------------------------------------------ services -- */
 extern "C" {
@@ -249,7 +284,8 @@ results compute(const sli_problem &p, int chunk, float before, bool fresh) {
     const sli_kernel *row = p.op == SLI_OP_LSTM ? &sli_cuda_lstm : p.op == SLI_OP_GRU ? &sli_cuda_gru : &sli_cuda_rnn;
     sli_booking booking;
     row->book(&p, &world.caps, chunk, &booking);
-    memory saved(booking.saved), packed(booking.packed), forward(booking.scratch_forward),
+    memory saved(booking.saved), packed(packed_layout(&p, &world.caps).total),
+        forward(forward_layout(&p, &world.caps, chunk, true).total),
         backward(world.transposes || world.pieces > 0 ? backward_layout(&p, &world.caps, chunk, chunk).total
                                                       : booking.scratch_backward);
     sli_scalars scalars = {};
@@ -352,6 +388,15 @@ const char *const pieces_trials[] = {
     "rnn:b5_t8_i3_h8_train+act=softsign+reverse",
 };
 
+/* Rows and units beyond whole tiles, k beyond whole chunks, all that cells can be asked for; the second in vectors of units. */
+const char *const tiled_trials[] = {
+    "lstm:b67_t5_i3_h38_train",
+    "lstm:b33_t4_i3_h36_train+recompute",
+    "lstm:b9_t7_i3_h45_bi_train+clip=0.3+forget=1+mask=holes+peephole+rdrop=0.3+zoneout_c=0.2+zoneout_h=0.2",
+    "gru:b65_t4_i3_h68_train+reverse",
+    "gru:b7_t7_i3_h33_bi_train+bias=single+lengths+maskout=repeat+rdrop=0.3+zoneout_h=0.2",
+};
+
 /* Within rounding. */
 void close(const results &a, const results &b) {
     for (size_t k = 0; k < a.values.size() && world.wrong.empty(); k++)
@@ -400,6 +445,17 @@ std::string run_pieces(const char *text, uint64_t seed) {
     return world.wrong;
 }
 
+std::string run_tiled(const char *text, uint64_t seed) {
+    sli_problem p;
+    if (!enter(text, seed, &p)) return world.wrong;
+    const results apart = compute(p, CHUNK, 0.25f, false);
+    for (const int rows : {32, 64}) {
+        world.tiled = rows;
+        close(compute(p, CHUNK, 0.25f, false), apart);
+    }
+    return world.wrong;
+}
+
 } // namespace
 
 EMULATE_CASE("recompute: gates of cuda:step computed again give the same bits") {
@@ -419,6 +475,13 @@ EMULATE_CASE("recompute: sums over time from transposed copies have the same bit
 EMULATE_CASE("recompute: cells add the pieces of a product that is cut along k") {
     for (const char *text : pieces_trials) {
         const std::string wrong = run_pieces(text, seed);
+        if (!wrong.empty()) return emulate_say("%s: %s", text, wrong.c_str());
+    }
+    return "";
+}
+EMULATE_CASE("recompute: tiled forward steps give what products and cells give") {
+    for (const char *text : tiled_trials) {
+        const std::string wrong = run_tiled(text, seed);
         if (!wrong.empty()) return emulate_say("%s: %s", text, wrong.c_str());
     }
     return "";

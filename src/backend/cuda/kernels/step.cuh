@@ -92,6 +92,7 @@ typedef struct step_way {
     int part;
     bool reverse, overlap; /* overlap: launches may be programmatically dependent */
     bool fused;            /* a step is one launch */
+    int tiled;             /* ... of tiles of so many rows; 0: not */
     int chunk, chunks;
     int c0, c1;      /* the chunk at work */
     const float *x;  /* [T][B][I] */
@@ -163,6 +164,10 @@ void sli_step_fused_forward(const step_way *way, const step_forward_args *args, 
 /* dr: operand of the step processed before, or NULL: then args->dp. dp_to: instead of a step, only = [B][hs] dr R. */
 void sli_step_fused_backward(const step_way *way, const step_backward_args *args, const void *dr, float *dp_to,
                              bool dependent);
+/* Tiled forward steps: R as they read it; before the call's first step; the call's step `number`, in order of processing. */
+void sli_step_tiled_pack(const step_way *way);
+void sli_step_tiled_begin(const step_way *way);
+void sli_step_tiled_forward(const step_way *way, const step_forward_args *args, int number, bool dependent);
 /* Products over the way's steps c0 .. c1: u = x W^T + b; d W, d R, d W_p += (fresh ones =) from dz, dr; d x = dz W, += where
  * `add`. */
 void sli_step_project_inputs(const step_way *way);
@@ -209,16 +214,21 @@ static inline bool sli_step_aligned(const void *pointer) {
 }
 
 #ifdef __CUDACC__
-/* Launches a kernel of one argument; programmatically dependent on the launch before it where the GPU can. */
+/* Launches a kernel of one argument, with so many bytes of dynamic shared memory; programmatically dependent on the launch before it
+ * where the GPU can. */
 template <typename ARGS>
 void sli_step_launch(const step_way *way, void (*kernel)(ARGS), const sli_step_grid *grid, const ARGS *args,
-                     bool dependent, const char *what) {
+                     bool dependent, const char *what, size_t shared = 0) {
+    if (shared > 0 && !SLI_CU(way->queue, cudaFuncSetAttribute(
+                                              (const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared)))
+        return;
     cudaLaunchAttribute attribute;
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3(grid->gx, grid->gy, 1);
     config.blockDim = dim3(grid->bx, grid->by, 1);
+    config.dynamicSmemBytes = shared;
     config.stream = way->stream;
     config.attrs = &attribute;
     config.numAttrs = dependent && way->overlap ? 1 : 0;

@@ -20,6 +20,13 @@ static __device__ __forceinline__ void step_wait() {
 #endif
 }
 
+/* Steps launched after this one may take their place on the GPU; what this one writes they await themselves. */
+static __device__ __forceinline__ void step_let_next_in() {
+#if __CUDA_ARCH__ >= 900
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 /* The V units of a thread begin at `j`, its rows at `row`, in strides of `step_row_stride`. */
 template <int V> static __device__ __forceinline__ int step_unit() {
     return (int)(blockIdx.x * blockDim.x + threadIdx.x) * V;

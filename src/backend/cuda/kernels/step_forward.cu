@@ -77,8 +77,13 @@ static void forward_step(const step_way *way, int t, bool last) {
     const sli_step_shape *s = &way->s;
     const step_forward_args a = args_at(way, t, last);
     const void *h = sli_step_operand_h(way, sli_step_entering(way, t));
+    const bool first = t == sli_step_at(way, 0); /* of its chunk */
     if (way->fused) {
-        sli_step_fused_forward(way, &a, h, t != sli_step_at(way, 0));
+        sli_step_fused_forward(way, &a, h, !first);
+        return;
+    }
+    if (way->tiled > 0) {
+        sli_step_tiled_forward(way, &a, way->reverse ? (int)s->T - 1 - t : t, !first);
         return;
     }
     recurrent_product(way, h, 0, s->before ? 2 : s->gates);
@@ -126,6 +131,7 @@ extern "C" void sli_gpu_step_forward(const sli_call *call) {
     for (int d = 0; d < directions; d++) {
         sli_step_masks(&ways[d]);
         sli_step_begin(&ways[d]);
+        if (ways[d].tiled > 0 && ways[d].chunks > 0) sli_step_tiled_begin(&ways[d]);
     }
     for (int i = 0; i < ways[0].chunks && !sli_cuda_failed(call->queue); i++) forward_chunk(ways, directions, i);
 }

@@ -85,11 +85,6 @@ static __device__ __forceinline__ void fused_mma(bool half, float (&d)[FUSED_TIL
     }
 }
 
-/* tanh and sigmoid, no option. */
-static inline bool fused_plain(const step_common *k) {
-    return k->options == 0 && k->act == CELL_ACT_TANH && k->gate_act == CELL_ACT_SIGMOID && !k->flags && !k->factor;
-}
-
 /* Blocks of `units` by FUSED_ROWS threads. */
 static inline sli_step_grid fused_grid(const step_way *way, int units) {
     sli_step_grid grid;

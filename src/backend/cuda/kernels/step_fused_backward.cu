@@ -180,7 +180,7 @@ template <int MATH, class CELL>
 static __global__ void __launch_bounds__(UNITS *FUSED_ROWS)
     fused_backward(const __grid_constant__ fused_backward_args f) {
     __shared__ __align__(16) float sums[WARPS][FUSED_ROWS][UNITS];
-    fused_let_next_in();
+    step_let_next_in();
     const step_backward_args &a = f.step;
     const int first_row = (int)blockIdx.y * FUSED_ROWS, here = (int)threadIdx.x / UNITS;
     const int row = first_row + here, unit = (int)threadIdx.x % UNITS, j = (int)blockIdx.x * UNITS + unit;
@@ -237,7 +237,7 @@ void sli_step_fused_backward(const step_way *way, const step_backward_args *args
     f.dp_to = dp_to;
     f.count = (int)way->s.GH;
     const sli_step_grid grid = fused_grid(way, UNITS);
-    const bool plain = fused_plain(&args->k) && (way->s.gru || !args->pw_to);
+    const bool plain = step_plain(&args->k) && (way->s.gru || !args->pw_to);
     const backward_kernel kernel =
         args->k.math == SL_TF32 ? kernel_of<FUSED_TF32>(&way->s, plain) : kernel_of<FUSED_NARROW>(&way->s, plain);
     sli_step_launch(way, kernel, &grid, &f, dependent, "launch of a fused step's gradient");

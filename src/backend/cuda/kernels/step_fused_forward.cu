@@ -161,7 +161,7 @@ static __global__ void __launch_bounds__(UNITS *FUSED_ROWS)
     fused_forward(const __grid_constant__ fused_forward_args f) {
     constexpr int GATES = CELL::GATES;
     __shared__ __align__(16) float sums[WARPS][GATES][FUSED_ROWS][UNITS];
-    fused_let_next_in();
+    step_let_next_in();
     const step_forward_args &a = f.step;
     const int first_row = (int)blockIdx.y * FUSED_ROWS, here = (int)threadIdx.x / UNITS;
     const int row = first_row + here, unit = (int)threadIdx.x % UNITS, j = (int)blockIdx.x * UNITS + unit;
@@ -201,7 +201,7 @@ void sli_step_fused_forward(const step_way *way, const step_forward_args *args, 
     f.h = h;
     f.r = sli_step_recurrent(way);
     const sli_step_grid grid = fused_grid(way, UNITS);
-    const bool plain = fused_plain(&args->k) && (way->s.gru || !args->h_to);
+    const bool plain = step_plain(&args->k) && (way->s.gru || !args->h_to);
     const forward_kernel kernel =
         args->k.math == SL_TF32 ? kernel_of<FUSED_TF32>(&way->s, plain) : kernel_of<FUSED_NARROW>(&way->s, plain);
     sli_step_launch(way, kernel, &grid, &f, dependent, "launch of a fused step");

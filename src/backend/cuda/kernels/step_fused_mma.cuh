@@ -4,13 +4,6 @@
 
 #include <stdint.h>
 
-/* Steps launched after this one may take their place on the GPU; what this one writes they await themselves. */
-static __device__ __forceinline__ void fused_let_next_in() {
-#if __CUDA_ARCH__ >= 900
-    cudaTriggerProgrammaticLaunchCompletion();
-#endif
-}
-
 /* A float rounded to what tf32 products read. */
 static __device__ __forceinline__ uint32_t fused_tf32(uint32_t x) {
     uint32_t y;

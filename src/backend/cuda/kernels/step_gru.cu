@@ -21,14 +21,13 @@ static __global__ void __launch_bounds__(STEP_THREADS) gru_reset(const __grid_co
 
 template <int V, bool PLAIN>
 static __global__ void __launch_bounds__(STEP_THREADS) gru_forward(const __grid_constant__ step_forward_args a) {
-    const int options = PLAIN ? 0 : a.k.options, act = PLAIN ? (int)CELL_ACT_TANH : a.k.act;
-    const int gate_act = PLAIN ? (int)CELL_ACT_SIGMOID : a.k.gate_act, j = step_unit<V>(), H = a.k.H;
-    const bool before = !PLAIN && (options & CELL_RESET_BEFORE);
+    const int j = step_unit<V>(), H = a.k.H;
+    const bool before = !PLAIN && (a.k.options & CELL_RESET_BEFORE);
     if (j >= H) return;
     float bias[V];
     step_load_or_zero<V>(bias, a.bias_n, (size_t)j);
     for (int row = step_row(); row < a.k.B; row += step_row_stride()) {
-        const size_t at = (size_t)row * a.k.us + j, state = (size_t)row * H + j;
+        const size_t at = (size_t)row * a.k.us + j;
         const unsigned flags = step_flags_of(a.k, row);
         float u[3][V], s[3][V], h_old[V], h[V];
         if (!before) step_load<V>(u[0], a.u + at);
@@ -39,21 +38,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) gru_forward(const __grid_
         if (before) step_load<V>(u[0], a.u + at); /* r, from the launch before the product */
 #pragma unroll
         for (int g = 0; g < 3; g++) step_load<V>(s[g], a.s + at + (size_t)g * H);
-#pragma unroll
-        for (int n = 0; n < V; n++) {
-            s[2][n] += bias[n];
-            const cell_gru_pre pre = {before ? u[0][n] : u[0][n] + s[0][n], u[1][n] + s[1][n], u[2][n], s[2][n]};
-            const cell_gru_forward_result r =
-                cell_gru_forward(options, act, gate_act, pre, h_old[n], step_gru_args<PLAIN>(a.k, row, j + n, flags));
-            u[0][n] = r.gates.r;
-            u[1][n] = r.gates.z;
-            u[2][n] = r.gates.n;
-            h[n] = r.h;
-        }
-#pragma unroll
-        for (int g = 0; g < 3; g++)
-            if (a.keeps) step_store<V>(a.u + at + (size_t)g * H, u[g]);
-        if (a.sn) step_store<V>(a.sn + state, s[2]);
+        step_gru_cells<V, PLAIN>(a, row, j, flags, u, s, bias, h_old, h);
         step_put_h<V>(a, row, j, flags, h);
     }
 }
@@ -121,17 +106,13 @@ static __global__ void __launch_bounds__(STEP_THREADS)
     }
 }
 
-static bool plain(const step_common *k) {
-    return k->options == 0 && k->act == CELL_ACT_TANH && k->gate_act == CELL_ACT_SIGMOID && !k->flags && !k->factor;
-}
-
 void sli_step_gru_reset(const step_way *way, const step_forward_args *a, bool dependent) {
     const sli_step_grid grid = sli_step_grid_of(way->s.H, way->s.B, 1);
     sli_step_launch(way, gru_reset, &grid, a, dependent, "launch of the GRU reset");
 }
 
 void sli_step_gru_forward(const step_way *way, const step_forward_args *a, bool dependent) {
-    const bool simple = plain(&a->k);
+    const bool simple = step_plain(&a->k);
     const bool aligned = sli_step_aligned(a->y) && sli_step_aligned(a->h_last) && sli_step_aligned(a->bias_n);
     const int vector = simple && aligned ? sli_step_vector(&way->s, sli_cuda_caps_of(way->queue)) : 1;
     const sli_step_grid grid = sli_step_grid_of(way->s.H, way->s.B, vector);
@@ -141,7 +122,7 @@ void sli_step_gru_forward(const step_way *way, const step_forward_args *a, bool 
 }
 
 void sli_step_gru_backward(const step_way *way, const step_backward_args *a, bool dependent) {
-    const bool simple = plain(&a->k);
+    const bool simple = step_plain(&a->k);
     const bool aligned = sli_step_aligned(a->dy) && sli_step_aligned(a->pw_from);
     const int vector = simple && aligned ? sli_step_vector(&way->s, sli_cuda_caps_of(way->queue)) : 1;
     const sli_step_grid grid = sli_step_grid_of(way->s.H, way->s.B, vector);

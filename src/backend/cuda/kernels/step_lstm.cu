@@ -4,41 +4,21 @@
 
 template <int V, bool PLAIN>
 static __global__ void __launch_bounds__(STEP_THREADS) lstm_forward(const __grid_constant__ step_forward_args a) {
-    const int options = PLAIN ? 0 : a.k.options, act = PLAIN ? (int)CELL_ACT_TANH : a.k.act;
-    const int gate_act = PLAIN ? (int)CELL_ACT_SIGMOID : a.k.gate_act, j = step_unit<V>(), H = a.k.H;
+    const int options = PLAIN ? 0 : a.k.options, j = step_unit<V>(), H = a.k.H;
     if (j >= H) return;
     for (int row = step_row(); row < a.k.B; row += step_row_stride()) {
-        const size_t at = (size_t)row * a.k.us + j, state = (size_t)row * H + j;
+        const size_t at = (size_t)row * a.k.us + j;
         const unsigned flags = step_flags_of(a.k, row);
-        float z[4][V], s[4][V], c[V], h_old[V], h[V], m[V], v[V];
+        float z[4][V], s[4][V], c[V], h_old[V], h[V], m[V];
 #pragma unroll
         for (int g = 0; g < 4; g++) step_load<V>(z[g], a.u + at + (size_t)g * H);
-        step_load<V>(c, a.c_from + state);
+        step_load<V>(c, a.c_from + (size_t)row * H + j);
         const bool hidden = !PLAIN && a.h_from && !(options & CELL_PROJECTION);
         step_load_or_zero<V>(h_old, hidden ? a.h_from : nullptr, (size_t)row * a.h_from_row + j);
         step_wait();
 #pragma unroll
         for (int g = 0; g < 4; g++) step_load<V>(s[g], a.s + at + (size_t)g * H);
-#pragma unroll
-        for (int n = 0; n < V; n++) {
-            const cell_lstm_gates in = {z[0][n] + s[0][n], z[1][n] + s[1][n], z[2][n] + s[2][n], z[3][n] + s[3][n]};
-            const cell_lstm_forward_result r = cell_lstm_forward(options, act, gate_act, in, c[n], h_old[n],
-                                                                 step_lstm_args<PLAIN>(a.k, row, j + n, flags));
-            z[0][n] = r.gates.i;
-            z[1][n] = r.gates.f;
-            z[2][n] = r.gates.g;
-            z[3][n] = r.gates.o;
-            c[n] = r.c;
-            h[n] = r.h;
-            m[n] = r.m;
-            v[n] = r.v;
-        }
-#pragma unroll
-        for (int g = 0; g < 4; g++)
-            if (a.keeps) step_store<V>(a.u + at + (size_t)g * H, z[g]);
-        step_store<V>(a.c_to + state, c);
-        if (a.c_last) step_store<V>(a.c_last + state, c);
-        if (!PLAIN && a.v) step_store<V>(a.v + state, v);
+        step_lstm_cells<V, PLAIN>(a, row, j, flags, z, s, c, h_old, h, m);
         if (!PLAIN && (options & CELL_PROJECTION)) {
             const size_t operand_at = (size_t)row * a.k.ms;
             step_operand<V>(a.k.math, a.operand_m, operand_at + j, m);
@@ -142,12 +122,8 @@ static __global__ void __launch_bounds__(STEP_THREADS) project_backward(const __
     }
 }
 
-static bool plain(const step_common *k) {
-    return k->options == 0 && k->act == CELL_ACT_TANH && k->gate_act == CELL_ACT_SIGMOID && !k->flags && !k->factor;
-}
-
 void sli_step_lstm_forward(const step_way *way, const step_forward_args *a, bool dependent) {
-    const bool simple = plain(&a->k) && !a->h_to;
+    const bool simple = step_plain(&a->k) && !a->h_to;
     const bool aligned = sli_step_aligned(a->y) && sli_step_aligned(a->h_last) && sli_step_aligned(a->c_last);
     const int vector = simple && aligned ? sli_step_vector(&way->s, sli_cuda_caps_of(way->queue)) : 1;
     const sli_step_grid grid = sli_step_grid_of(way->s.H, way->s.B, vector);
@@ -157,7 +133,7 @@ void sli_step_lstm_forward(const step_way *way, const step_forward_args *a, bool
 }
 
 void sli_step_lstm_backward(const step_way *way, const step_backward_args *a, bool dependent) {
-    const bool simple = plain(&a->k) && !a->pw_to;
+    const bool simple = step_plain(&a->k) && !a->pw_to;
     const bool aligned = sli_step_aligned(a->dy) && sli_step_aligned(a->pw_from) && sli_step_aligned(a->dc_from);
     const int vector = simple && aligned ? sli_step_vector(&way->s, sli_cuda_caps_of(way->queue)) : 1;
     const sli_step_grid grid = sli_step_grid_of(way->s.H, way->s.B, vector);

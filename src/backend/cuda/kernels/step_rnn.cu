@@ -50,12 +50,8 @@ static __global__ void __launch_bounds__(STEP_THREADS) rnn_backward(const __grid
     }
 }
 
-static bool plain(const step_common *k) {
-    return k->options == 0 && k->act == CELL_ACT_TANH && !k->flags && !k->factor;
-}
-
 void sli_step_rnn_forward(const step_way *way, const step_forward_args *a, bool dependent) {
-    const bool simple = plain(&a->k) && !a->h_to;
+    const bool simple = step_plain(&a->k) && !a->h_to;
     const bool aligned = sli_step_aligned(a->y) && sli_step_aligned(a->h_last);
     const int vector = simple && aligned ? sli_step_vector(&way->s, sli_cuda_caps_of(way->queue)) : 1;
     const sli_step_grid grid = sli_step_grid_of(way->s.H, way->s.B, vector);
@@ -65,7 +61,7 @@ void sli_step_rnn_forward(const step_way *way, const step_forward_args *a, bool 
 }
 
 void sli_step_rnn_backward(const step_way *way, const step_backward_args *a, bool dependent) {
-    const bool simple = plain(&a->k) && !a->pw_to;
+    const bool simple = step_plain(&a->k) && !a->pw_to;
     const bool aligned = sli_step_aligned(a->dy) && sli_step_aligned(a->pw_from);
     const int vector = simple && aligned ? sli_step_vector(&way->s, sli_cuda_caps_of(way->queue)) : 1;
     const sli_step_grid grid = sli_step_grid_of(way->s.H, way->s.B, vector);

@@ -74,11 +74,14 @@ static void set_way(const sli_call *call, bool backward, int part, step_way *way
     way->reverse = p->bidirectional ? part == 1 : p->reverse;
     way->overlap = caps->compute_capability >= 90;
     way->fused = sli_step_fused(p, backward);
+    sli_problem planned = *p;
+    if (call->planned_batch > 0) planned.batch = call->planned_batch;
+    way->tiled = backward ? 0 : sli_step_tiled(&planned, caps);
     way->s = sli_step_shape_of(p, call->chunk);
     way->history = sli_step_layout_history(p, call->chunk);
-    way->packed = sli_step_layout_packed(p);
+    way->packed = sli_step_layout_packed(&planned, caps);
     way->scratch = backward ? sli_step_layout_backward(p, caps, call->chunk, call->chunk)
-                            : sli_step_layout_forward(p, caps, call->chunk);
+                            : sli_step_layout_forward(&planned, caps, call->chunk, true);
     const size_t direction = (size_t)part;
     way->work = (char *)call->scratch + direction * way->scratch.stride;
     way->saved =
@@ -239,6 +242,7 @@ void sli_step_pack(const step_way *way) {
     if (s->copy_w)
         sli_step_rows(way->queue, way->stream, math, to + way->packed.kernel, s->xs, s->zs, kernel, s->GH, s->I, {});
     sli_step_pack_recurrent(way);
+    if (way->tiled > 0) sli_step_tiled_pack(way);
     if (s->project)
         sli_step_rows(way->queue, way->stream, math, to + way->packed.projection, s->ms, s->O, projection, s->O, s->H, {});
     bias_args a = {};

@@ -12,7 +12,8 @@ static const dim3 threadIdx, blockIdx, blockDim;
 enum { STEP_THREADS = 128 };
 
 template <typename ARGS>
-static void sli_step_launch(const step_way *, void (*)(ARGS), const sli_step_grid *, const ARGS *, bool, const char *) {
+static void sli_step_launch(const step_way *, void (*)(ARGS), const sli_step_grid *, const ARGS *, bool, const char *,
+                            size_t = 0) {
 }
 
 #endif
