@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include <map>
+#include <unordered_map>
 
 #include "cases.h"
 /* test_stack.cpp has these as well. */
@@ -69,7 +70,7 @@ struct bench {
     int lanes, lane; /* open, in use */
     bool late;       /* has begun and is not settled */
     std::vector<work> all;
-    std::map<uintptr_t, std::string> holds;              /* what lies at an address, by name */
+    std::unordered_map<uintptr_t, std::string> holds;    /* what lies at an address, by name */
     std::map<uintptr_t, std::vector<std::string>> given; /* to gradients, in order */
     std::map<uintptr_t, size_t> begun; /* bytes of parts of parameters' gradients that something was given to */
     std::string wrong;
