@@ -195,12 +195,28 @@ static outcome run_test(test_case *test) {
     return failures > 0 || left == LEAVE_ABORT ? FAILED : left == LEAVE_SKIP ? SKIPPED : PASSED;
 }
 
+static bool fits(const test_case *test, const run_options *options, int filter) {
+    const char *text = options->filters[filter];
+    return options->exact ? strcmp(test->name, text) == 0 : strstr(test->name, text) != NULL;
+}
+
 static bool wanted(const test_case *test, const run_options *options) {
     for (int i = 0; i < options->filter_count; i++)
-        if (options->exact ? strcmp(test->name, options->filters[i]) == 0
-                           : strstr(test->name, options->filters[i]) != NULL)
-            return true;
+        if (fits(test, options, i)) return true;
     return options->filter_count == 0;
+}
+
+/* Filters that no test fits, which are failures: nothing would run, and nothing be missed. */
+static int unknown_filters(const run_options *options) {
+    int unknown = 0;
+    for (int i = 0; i < options->filter_count; i++) {
+        const test_case *test = first_test;
+        while (test && !fits(test, options, i)) test = test->next;
+        if (test) continue;
+        printf("no test is called '%s'%s\n", options->filters[i], options->exact ? "" : ", nor has it in its name");
+        unknown++;
+    }
+    return unknown;
 }
 
 static const char usage[] =
@@ -246,7 +262,7 @@ int main(int argc, char **argv) {
         fputs(usage, stderr);
         return 2;
     }
-    int count[3] = {0}, slow = 0;
+    int count[3] = {[FAILED] = unknown_filters(&options)}, slow = 0;
     catch_crashes();
     for (test_case *test = first_test; test; test = test->next) {
         if (!wanted(test, &options)) continue;
@@ -257,7 +273,7 @@ int main(int argc, char **argv) {
         else
             count[run_test(test)]++;
     }
-    if (options.list) return 0;
+    if (options.list) return count[FAILED] > 0;
     if (slow) printf("%d slow tests left out by --quick\n", slow);
     printf("%d passed, %d failed, %d skipped\n", count[PASSED], count[FAILED], count[SKIPPED]);
     fflush(stdout); /* a leak sanitizer ends the process before stdio does */
