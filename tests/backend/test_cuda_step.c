@@ -389,6 +389,7 @@ TEST(cuda_step_tiles_many_rows) {
               {"lstm:b256_t128_i1024_h1024_p512", 0},
               {"gru:b256_t128_i1024_h1024+reset=before", 0},
               {"rnn:b256_t128_i1024_h1024", 0},
+              {"lstm:b128_t25_i4096_h4096", 0}, /* twice as many blocks as multiprocessors */
               {"lstm:b16_t25_i1024_h1024", 0},
               {"lstm:b64_t25_i64_h64", 0}};
     sli_caps caps = invented(90);
