@@ -10,10 +10,11 @@
  * Sums over time of parameter gradients go straight into d_param, from the step processed last to the first, rows ascending:
  * cutting a sequence into segments does not change one addition. */
 
-/* out[count] = bias + M v: matrix [count][width]; bias may be NULL. v is rounded to call->operands, piece by piece. */
+/* out[count] = bias + M v: matrix [count][width]; bias may be NULL. v is rounded to call->operands, piece by piece. Four rows
+ * at a time, each a sum of its own, so that an addition need not wait for the one before; past the last row, that one again. */
 static void NAME(product)(const sli_call *call, const REAL *matrix, const REAL *bias, const REAL *v, int count,
                           int width, REAL *out) {
-    enum { PIECE = 64 };
+    enum { PIECE = 64, ROWS = 4 };
     REAL piece[PIECE];
     if (call->operands == SL_I8) {
         NAME(product_i8)(matrix, bias, v, count, width, out);
@@ -23,17 +24,24 @@ static void NAME(product)(const sli_call *call, const REAL *matrix, const REAL *
     for (int first = 0; first < width; first += PIECE) {
         int n = width - first < PIECE ? width - first : PIECE;
         for (int k = 0; k < n; k++) piece[k] = NAME(operand)(call, v[first + k]);
-        for (int g = 0; g < count; g++) {
-            REAL sum = out[g];
-            for (int k = 0; k < n; k++) sum += matrix[(size_t)g * width + first + k] * piece[k];
-            out[g] = sum;
+        for (int g = 0; g < count; g += ROWS) {
+            const REAL *row[ROWS];
+            REAL sum[ROWS];
+            for (int r = 0; r < ROWS; r++) {
+                const int at = g + r < count ? g + r : count - 1;
+                row[r] = matrix + (size_t)at * width + first;
+                sum[r] = out[at];
+            }
+            for (int k = 0; k < n; k++)
+                for (int r = 0; r < ROWS; r++) sum[r] += row[r][k] * piece[k];
+            for (int r = 0; r < ROWS && g + r < count; r++) out[g + r] = sum[r];
         }
     }
 }
 
 /* Backward of product: d_matrix += dz v^T, d_bias += dz, dv += matrix^T dz; each may be NULL. */
-static void NAME(product_back)(const REAL *matrix, const REAL *v, const REAL *dz, int count, int width, REAL *d_matrix,
-                               REAL *d_bias, REAL *dv) {
+static void NAME(product_back)(const REAL *restrict matrix, const REAL *restrict v, const REAL *restrict dz, int count,
+                               int width, REAL *restrict d_matrix, REAL *restrict d_bias, REAL *restrict dv) {
     for (int g = 0; g < count; g++) {
         const size_t row = (size_t)g * width;
         if (d_bias) d_bias[g] += dz[g];
@@ -52,6 +60,7 @@ static void NAME(input_side)(const sli_call *call, int t, int row, REAL *zx) {
 
 /* Backward of input_side: d_kernel, d_bias +=; dX = or += W^T dz. dz NULL: a masked step. */
 static void NAME(input_side_back)(const sli_call *call, int t, int row, const REAL *dz) {
+    enum { PIECE = 64 };
     const sli_problem *p = &call->problem;
     size_t at = ((size_t)t * p->batch + row) * p->inputs;
     const REAL *x = (const REAL *)call->in[SLI_RNN_X] + at;
@@ -59,11 +68,14 @@ static void NAME(input_side_back)(const sli_call *call, int t, int row, const RE
     int count = sli_op_gates(p->op) * p->units;
     if (dx) {
         dx += at;
-        for (int k = 0; k < p->inputs; k++) {
-            REAL sum = 0;
+        for (int first = 0; first < p->inputs; first += PIECE) {
+            const REAL *kernel = (const REAL *)call->param[SLI_RNN_KERNEL] + first;
+            const int n = p->inputs - first < PIECE ? p->inputs - first : PIECE;
+            REAL sum[PIECE] = {0};
             for (int g = 0; dz && g < count; g++)
-                sum += ((const REAL *)call->param[SLI_RNN_KERNEL])[(size_t)g * p->inputs + k] * dz[g];
-            dx[k] = sli_ref_accumulates(call, SLI_RNN_X) ? dx[k] + sum : sum;
+                for (int k = 0; k < n; k++) sum[k] += kernel[(size_t)g * p->inputs + k] * dz[g];
+            for (int k = 0; k < n; k++)
+                dx[first + k] = sli_ref_accumulates(call, SLI_RNN_X) ? dx[first + k] + sum[k] : sum[k];
         }
     }
     if (dz) NAME(product_back)
