@@ -1,8 +1,10 @@
 /* Sluice as a side of compare.py, by its public interface: tensors stay in this program's memory (sluice_interop.h), as
  * they do with the other sides; one step at a time (option per_step) with sluice_stream.h. Weights are packed before the clock
  * starts. */
+#define _GNU_SOURCE /* dladdr, names of registers */
 #include <unistd.h>
 
+#include "samples.h"
 #include "sides.h"
 #include "sluice_interop.h"
 #include "sluice_stream.h"
@@ -180,7 +182,15 @@ static void side_check(void) {
     tell_gradient("d_recurrent", "rnn1.recurrent_kernel", gates * h * out);
 }
 
+static void side_sample(double seconds) {
+    const double begin = side_now();
+    samples_run(1);
+    while (side_now() - begin < seconds && !side_call()) continue;
+    samples_run(0);
+    samples_tell();
+}
+
 int main(void) {
-    const side_ops ops = {side_open, side_call, side_check, side_close};
+    const side_ops ops = {side_open, side_call, side_check, side_close, side_sample};
     return side_loop(&ops);
 }

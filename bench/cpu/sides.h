@@ -74,6 +74,7 @@ typedef struct side_ops {
     const char *(*call)(void); /* once; NULL, or what failed */
     void (*check)(void);       /* side_tell of the results of the last call, with ", " between */
     void (*close)(void);
+    void (*sample)(double seconds); /* calls for so long; says where they were. NULL: this side cannot */
 } side_ops;
 
 /* `time SECONDS WARM`: WARM calls that do not count, then calls for SECONDS, one at least. */
@@ -110,6 +111,8 @@ static inline int side_loop(const side_ops *ops) {
             side_text(why ? "error" : "what", why ? why : what);
         } else if (sscanf(line, "time %lf %d", &seconds, &warm) == 2) {
             side_time(ops, seconds, warm);
+        } else if (ops->sample && sscanf(line, "sample %lf", &seconds) == 1) {
+            ops->sample(seconds);
         } else if (sscanf(line, "%63s", word) == 1 && strcmp(word, "check") == 0) {
             printf("{");
             ops->check();

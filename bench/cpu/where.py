@@ -1,18 +1,17 @@
-"""Where the time of cells above 1.6 times their limit goes, by samples of perf: one sentence each into notes.txt.
+"""Where the time of cells above 1.6 times their limit goes, by samples: one sentence each into notes.txt.
 
     where.py --peers-folder FOLDER LINES.jsonl [--seconds S] [--notes bench/cpu/notes.txt] [--statistic median|min] [--source HASH]
 
-LINES.jsonl is what compare.py wrote. Sluice's side runs each of those cells alone for S seconds under `perf record`; the rates in a
-sentence are a thread's, from the FLOPs, the share of samples and the time in the line. Needs perf and the right to use it.
+LINES.jsonl is what compare.py wrote. Sluice's side runs each of those cells alone for S seconds and takes samples of itself (samples.h);
+the rates in a sentence are a thread's, from the FLOPs, the share of samples and the time in the line.
 """
 import argparse
+import bisect
+import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import tempfile
-import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
@@ -22,7 +21,6 @@ from lines import known_lines  # noqa: E402
 # What a function belongs to: a pattern of "LIBRARY FUNCTION".
 PARTS = [
     ("waiting", r"wait|barrier|spin|futex|yield|pthread_cond|pthread_mutex"),
-    ("the system, which parks and wakes threads", r"^\[kernel"),
     ("packing", r"amx_pack|amx_turn|strips_down|panels_down|side_sluice (pack|transpose|convert)(_\w+)?(\.|$)"),
     ("products on tiles", r"side_sluice (product|multiply)_(half|halves|floats?)(\.|$)"),
     ("products over time", r"openblas|gemm|tile_along|tile_down|edge_tile|isa_pack|product_few|run_slice"),
@@ -38,48 +36,39 @@ def part_of(function):
     return next((name for name, pattern in PARTS if re.search(pattern, function)), "the rest")
 
 
-def record(args, line):
-    """perf's report of one cell, from its second call on: opening it touches all its memory for the first time; what the side said."""
-    sizes = " ".join(str(line[key]) for key in "tbihl")
-    with tempfile.TemporaryDirectory() as folder:
-        data = os.path.join(folder, "perf.data")
-        side = subprocess.Popen([os.path.join(args.peers_folder, "side_sluice")], text=True, stdin=subprocess.PIPE,
-                                stdout=subprocess.PIPE)
-
-        def ask(request):
-            side.stdin.write(request + "\n")
-            side.stdin.flush()
-            return side.stdout.readline()
-
-        opened = ask(f"open {line['cell']} {line['mode']} {line['dtype']} {sizes} {line['threads']} {line['option']} -")
-        ask("time 0.01 1")
-        perf = subprocess.Popen(["perf", "record", "-q", "-F", "1999", "-o", data, "-p", str(side.pid)])
-        time.sleep(0.3)  # until it listens
-        ask(f"time {args.seconds} 1")
-        perf.send_signal(signal.SIGINT)
-        perf.wait()
-        side.stdin.close()
-        side.wait()
-        text = subprocess.run(["perf", "report", "-i", data, "--stdio", "-q", "--sort", "dso,symbol"], check=True, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
-    return text, opened.strip()
+def functions(program):
+    """(addresses, names) of the functions of a program, as nm prints them, ascending."""
+    text = subprocess.run(["nm", program], check=True, text=True, stdout=subprocess.PIPE).stdout
+    found = sorted((int(address, 16), name) for address, name in re.findall(r"^([0-9a-f]+) [tTwW] (\S+)", text, re.M))
+    return [address for address, _ in found], [name for _, name in found]
 
 
 def samples(args, line):
-    """{part: share} of the samples of one cell."""
+    """{part: share} of the samples of one cell, from its second call on: opening it touches all its memory for the first time."""
+    program = os.path.join(args.peers_folder, "side_sluice")
+    side = subprocess.Popen([program], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def ask(request):
+        side.stdin.write(request + "\n")
+        side.stdin.flush()
+        return side.stdout.readline()
+
+    sizes = " ".join(str(line[key]) for key in "tbihl")
+    opened = ask(f"open {line['cell']} {line['mode']} {line['dtype']} {sizes} {line['threads']} {line['option']} -")
+    ask("time 0.01 1")
+    answer = ask(f"sample {args.seconds}")
+    side.stdin.close()
+    side.wait()
+    if not answer.startswith('{"samples"'):
+        sys.exit(f"where.py: {report.name_of(line)} gave no samples: side_sluice answered {opened.strip()!r}, {answer.strip()!r}")
+    addresses, names = functions(program)
     shares = {}
-    for _ in range(3):  # perf may begin too late for a short cell
-        text, opened = record(args, line)
-        if text.strip():
-            break
-    for percent, library, function in re.findall(r"^\s*([\d.]+)%\s+(\S+)\s+\[.\]\s+(\S+)", text, re.M):
-        part = part_of(f"{library} {function}")
-        shares[part] = shares.get(part, 0) + float(percent)
-    if not shares:
-        sys.exit(f"where.py: {report.name_of(line)} gave no samples: side_sluice answered {opened!r}; perf must be allowed to "
-                 "look at other processes (kernel.perf_event_paranoid)")
+    for address, library, symbol in json.loads(answer)["samples"]:
+        at = f"{os.path.basename(library)} {symbol}" if library else f"side_sluice {names[bisect.bisect(addresses, address) - 1]}"
+        part = part_of(at)
+        shares[part] = shares.get(part, 0) + 1
     total = sum(shares.values())
-    return {part: share / total for part, share in shares.items()}
+    return {part: count / total for part, count in shares.items()}
 
 
 def sentence(line, shares):
