@@ -213,7 +213,7 @@ int sli_persist_idle(const sli_persist_geometry *g, const sli_caps *caps) {
  * prediction is 6% off, the geometry predicted to be the best 3% slower than the best that was measured; those of grids were measured
  * before a warp had cells of 16 units (of 204 measured since the choice is 3% behind as well). Those of turns: 219 of them, of 512
  * to 2048 units, bf16 and tf32 (turns_h200_*): 8% and 5%. Those of streams: 104 of them, 1024 to 4096 units (streams_h200_*): 6%. Words that tell, and turn_exchange
- * forward: by hand, from 91 of 650 to 2048 units (exchange_h200_2026-11-22.txt). turn_whole, turn_chain, turn_eight, apart_alone, forward's together_item, slots of streams: by hand, from 230 of 40
+ * forward: by hand, from 91 of 650 to 2048 units (exchange_h200_2026-11-22.txt). turn_whole, turn_chain, turn_eight, apart_alone, forward's together_item, slots of streams: by hand, from 365 of 40
  * problems: the cut that is chosen was 2.2% slower than the best of those, and is 0.8% (cuts_h200_2026-11-23.txt). Sums that meet in memory: by hand, from a dozen cuts (meeting_h200_2026-11-23.txt). Few rows over the
  * grid: 0.1 us less, by hand; through a cluster they take 0.1 to 0.15 us more than predicted (few_rows_h200_2026-11-22.txt). Times are us, rates bytes a us. */
 static const struct {
