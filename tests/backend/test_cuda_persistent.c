@@ -208,10 +208,10 @@ TEST(cuda_persistent_recompute_books_states_and_one_span) {
 TEST(cuda_persistent_backward_step_by_step) {
     enum { CHUNK = 16 };
     const sli_caps caps = invented(90);
-    const sli_problem p = problem("lstm:b256_t64_i2048_h2048_bf16_train");
+    const sli_problem p = problem("lstm:b224_t64_i2048_h2048_bf16_train");
     const sli_problem few = problem("lstm:b16_t64_i2048_h2048_bf16_train"),
-                      both = problem("lstm:b256_t64_i2048_h2048_bf16_bi_train"),
-                      again = problem("lstm:b256_t64_i2048_h2048_bf16_train+recompute");
+                      both = problem("lstm:b224_t64_i2048_h2048_bf16_bi_train"),
+                      again = problem("lstm:b224_t64_i2048_h2048_bf16_train+recompute");
     const sli_kernel *grid = row_of(&p, true), *step = step_of(&p);
     const size_t matrix = (size_t)4 * 2048 * 2048 * 2;
     sli_persist_pair pair;

@@ -21,13 +21,15 @@ enum {
     FULL = 132, /* multiprocessors of the H200 that was measured */
     REGISTERS = 65536,
     MOST_REGISTERS = 255,
+    UNCOUNTED = 24,
     TURN_WARPS = 8,   /* that multiply */
     MOST_CHUNKS = 16, /* of v in many turns */
     MOST_SLOTS = 12,
     MOST_SHARE = 8,
     MOST_RING = 8,
     MOST_RING_BYTES = 80 * 1024, /* more under way brings no more */
-    ALONE_UNITS = 32
+    ALONE_UNITS = 32,
+    FEW_UNITS = 160
 };
 
 static int up(int count, int each) { /* ceil(count / each) */
@@ -211,7 +213,8 @@ int sli_persist_idle(const sli_persist_geometry *g, const sli_caps *caps) {
  * prediction is 6% off, the geometry predicted to be the best 3% slower than the best that was measured; those of grids were measured
  * before a warp had cells of 16 units (of 204 measured since the choice is 3% behind as well). Those of turns: 219 of them, of 512
  * to 2048 units, bf16 and tf32 (turns_h200_*): 8% and 5%. Those of streams: 104 of them, 1024 to 4096 units (streams_h200_*): 6%. Words that tell, and turn_exchange
- * forward: by hand, from 91 of 650 to 2048 units (exchange_h200_2026-11-22.txt). Sums that meet in memory: by hand, from a dozen cuts (meeting_h200_2026-11-23.txt). Few rows over the
+ * forward: by hand, from 91 of 650 to 2048 units (exchange_h200_2026-11-22.txt). turn_whole, turn_chain, turn_eight, apart_alone, forward's together_item, slots of streams: by hand, from 365 of 40
+ * problems: the cut that is chosen was 2.2% slower than the best of those, and is 0.8% (cuts_h200_2026-11-23.txt). Sums that meet in memory: by hand, from a dozen cuts (meeting_h200_2026-11-23.txt). Few rows over the
  * grid: 0.1 us less, by hand; through a cluster they take 0.1 to 0.15 us more than predicted (few_rows_h200_2026-11-22.txt). Times are us, rates bytes a us. */
 static const struct {
     double clock;                            /* cycles a us, under load */
@@ -234,17 +237,22 @@ static const struct {
      * item; of sums on their way: bytes that arrive in a block, an item, times an item whose cells wait for them; cells: of an item,
      * of a warp (forward, backward, forward in training more), times squared, a sum that is added. */
     double turn_exchange[2], turn_chunk, turn_rate, turn_l2_rate, turn_beside;
+    double turn_whole; /* chunks that v in one piece counts for, forward by wgmma: it is waited for to its last byte */
+    double turn_chain; /* chain, forward in turns */
+    double turn_eight; /* of more than two items of eight rows, each */
     double turn_reduce_rate, turn_reduce, turn_reduced, turn_product;
     double meet, meet_item,
         meet_rate; /* sums that meet in memory: on their way; what they hold up an item, and their bytes a us */
     double turn_cells, turn_cell[2], turn_cell_trains, turn_cell_more, turn_addend;
     double turn_flops_16, turn_flops_tf32;
     double turn_fill, turn_fill_rate, turn_streams; /* of streams: a slot, and its bytes; times, of slices in turns */
-    double turn_slot, turn_slots; /* wgmma: a chunk waits for its slot, from so many chunks a slot on */
-    double together, together_shared, together_item; /* wgmma: cycles; weights in shared memory; of an item */
-    double apart_product, apart_cells; /* cells apart: what an item is longer than its product, its cells */
-    double backward;                   /* times what is predicted so */
-    double reduce_rate;                /* bytes of sums that arrive in a block */
+    double turn_slot,
+        turn_slots[2]; /* a chunk waits for its slot, from so many chunks a slot on: wgmma; mma that streams */
+    double together, together_shared, together_item[2]; /* wgmma: cycles; weights in shared memory; of an item */
+    double apart_product, apart_cells,
+        apart_alone; /* cells apart: what an item is longer than its product, its cells, and forward where nothing is beside it */
+    double backward;    /* times what is predicted so */
+    double reduce_rate; /* bytes of sums that arrive in a block */
     /* Streamed weights: of a block (FFMA: the second, fitted to copies of 16 bytes); us from asking to arriving; of memory; of the shorter
      * of product and stream, what the other does not hide; times what is predicted backward. */
     double stream_rate[2], stream_latency, stream_memory, stream_beside[2], stream_backward;
@@ -282,6 +290,9 @@ static const struct {
            .turn_rate = 212e3,
            .turn_l2_rate = 13.7e6,
            .turn_beside = 0.32,
+           .turn_whole = 3,
+           .turn_chain = 14,
+           .turn_eight = 0.05,
            .turn_reduce_rate = 195e3,
            .turn_reduce = 0.096,
            .turn_reduced = 1.164,
@@ -300,12 +311,13 @@ static const struct {
            .turn_fill_rate = 26e3,
            .turn_streams = 1.26,
            .turn_slot = 0.5,
-           .turn_slots = 2,
+           .turn_slots = {2, 4.5},
            .together = 12.8,
            .together_shared = 5.2,
-           .together_item = 0.086,
+           .together_item = {0.036, 0.086},
            .apart_product = 0.283,
            .apart_cells = 0.275,
+           .apart_alone = 0.08,
            .backward = 0.82,
            .reduce_rate = 31e3,
            .stream_rate = {70e3, 54e3},
@@ -395,7 +407,8 @@ static double product_us(const sli_persist_geometry *g, const sli_caps *caps) {
     const double both = ffma ? 1 : g->couriers > 0 ? rates.turn_product : rates.product;
     const double work = (multiplied + (read + weights) / rates.shared_rate) * both;
     const double sums = (2 * (double)partial_bytes(g) + (double)sli_persist_arriving_bytes(g)) / rates.shared_rate;
-    const double own = (fmax(work, rates.chain * g->tiles_k) + sums) / rates.clock, stream = stream_us(g, caps);
+    const double chain = g->couriers > 0 && !g->backward ? rates.turn_chain : rates.chain;
+    const double own = (fmax(work, chain * g->tiles_k) + sums) / rates.clock, stream = stream_us(g, caps);
     return fmax(own, stream) + rates.stream_beside[ffma] * fmin(own, stream);
 }
 
@@ -431,15 +444,27 @@ static double behind_us(const sli_persist_geometry *g, const sli_caps *caps, dou
     return near ? 0 : g->chunks * fmax(0, filled - beside) / g->slots;
 }
 
+static double chunks_us(const sli_persist_geometry *g) {
+    const bool whole = g->chunks == 1 && !g->backward && sli_persist_together(g);
+    return rates.turn_chunk * (whole ? rates.turn_whole : g->chunks);
+}
+
+/* Slots that are too few for their chunks. */
+static double slots_us(const sli_persist_geometry *g) {
+    const bool together = sli_persist_together(g), streams = !g->backward && sli_persist_streamed(g) > 0;
+    const double most = rates.turn_slots[!together];
+    return together || streams ? rates.turn_slot * fmax(0, (double)g->chunks / g->slots - most) : 0;
+}
+
 /* In turns a slice's product and cells, apart the longer of both; and its v, of which the most is brought beside them. */
 static double item_us(const sli_persist_geometry *g, const sli_caps *caps, double product, double cells) {
-    const bool together = sli_persist_together(g);
-    const double computed = g->apart > 0 ? fmax(product + rates.apart_product, cells + rates.apart_cells)
-                                         : product + cells + (together ? rates.together_item : 0);
-    const double waits = together ? rates.turn_slot * fmax(0, (double)g->chunks / g->slots - rates.turn_slots) : 0;
-    const double bring = bring_us(g) + waits;
-    const double us =
-        fmax(computed + rates.turn_beside * bring, bring) + rates.turn_chunk * g->chunks + behind_us(g, caps, computed);
+    const bool eight = g->tiles_n == 1 && g->halves > 2 && !g->backward;
+    const double more = sli_persist_together(g) ? rates.together_item[g->backward] : eight ? rates.turn_eight : 0;
+    const double computed =
+        g->apart > 0 ? fmax(product + rates.apart_product, cells + rates.apart_cells) : product + cells + more;
+    const double slots = slots_us(g), waits = chunks_us(g) + behind_us(g, caps, computed) + (g->backward ? 0 : slots);
+    const double bring = bring_us(g) + (g->backward ? slots : 0);
+    const double us = fmax(computed + rates.turn_beside * bring, bring) + waits;
     const bool lag = g->reduce > 1 && g->halves > 1 && g->apart == 0;
     const double sums =
         !g->meets ? rates.turn_reduce : rates.meet_item + (double)sli_persist_arriving_bytes(g) / rates.meet_rate;
@@ -451,7 +476,8 @@ static double turns_us(const sli_persist_geometry *g, const sli_caps *caps, doub
                  sums = (double)sli_persist_arriving_bytes(g) / rates.turn_reduce_rate;
     const double on_way = g->meets ? rates.meet : rates.cluster + rates.cluster_block * g->reduce;
     const double reduced = g->reduce > 1 ? on_way + sums : 0;
-    const double first = g->apart > 0 ? product + cells : item;
+    const double apart = product + cells + (g->backward ? 0 : rates.apart_alone + chunks_us(g));
+    const double first = g->apart > 0 ? apart : item;
     const double alone = rates.turn_exchange[g->backward] + bring_us(g) + reduced + first;
     return fmax(alone, g->halves * item) * (sli_persist_streamed(g) > 0 && g->halves > 1 ? rates.turn_streams : 1);
 }
@@ -501,7 +527,11 @@ static bool place_stream(const search *s, sli_persist_geometry *g) {
     if (g->ring < 1) g->ring = 1;
     while (g->ring > 0 && !fits_shared(s, g)) g->ring--;
     if (g->ring == 0) return false;
-    g->in_registers = left / pair * 2 < g->tiles_k ? left / pair * 2 : (g->tiles_k - 1) / 2 * 2;
+    /* Outside of turns nvcc 13.0 takes some 40 more than are counted, and a word that spills is read behind a step's v by way of L2: GRU of
+     * 2816 units, 32 rows, f16 2.96 ms with 19 spilled, 3.18 with 24, 2.57 with none. */
+    const int kept = g->couriers == 0 && sli_persist_operand(g->math) == 2 ? left - UNCOUNTED : left;
+    const int tiles = kept > 0 ? kept / pair * 2 : 0;
+    g->in_registers = tiles < g->tiles_k ? tiles : (g->tiles_k - 1) / 2 * 2;
     const int rest = sli_persist_streamed(g);
     const size_t slabs = (s->shared - sli_persist_shared_of(g).total) / slab;
     g->in_shared = (slabs < (size_t)rest ? (int)slabs : rest - 1) / 2 * 2;
@@ -600,11 +630,13 @@ static void try_rows(search *s, sli_persist_geometry g) {
 
 /* In f32 a CTA may have fewer rows than 8: products of a small layer are over sooner, of a small batch FFMA multiplies no rows that
  * are not there. So it may in tf32 and f32x3: exact products of a few rows take less time than eight rows on tensor cores; in tf32 but
- * through a cluster, where the exchange is most of a step (LSTM of 128 units, one row: 0.63 us a step, on tensor cores 0.60). */
+ * of a small layer through a cluster, where the exchange is most of a step (LSTM, one row: 128 units 0.63 us a step, on tensor cores 0.60;
+ * 160 units 0.64 and 0.70, 256 units 0.70 and 0.80). */
 static void try_few_rows(search *s, sli_persist_geometry g) {
     const int batch = s->problem->batch;
     const bool through_cluster = g.gather != SLI_PERSIST_GRID && sli_persist_cluster(&g) > 1;
-    if (sli_persist_operand(g.math) == 2 || (g.math == SL_TF32 && through_cluster)) return;
+    if (sli_persist_operand(g.math) == 2) return;
+    if (g.math == SL_TF32 && through_cluster && s->problem->units < FEW_UNITS) return;
     g.math = SL_F32;
     g.halves = g.tiles_n = 1;
     for (g.few = 4; g.few >= 1; g.few /= 2) {
@@ -648,8 +680,10 @@ static void try_clusters(search *s, sli_persist_geometry g) {
         g.reduce = g.backward ? blocks : 1;
         g.spread = g.backward ? 1 : blocks;
         try_few_rows(s, g);
-        /* Alone a block has too many cells: GRU of 64 units in tf32 1.40 us a step, in two blocks 0.69 (2026-11-21). */
-        if (blocks == 1 && s->problem->units > ALONE_UNITS && sli_persist_operand(g.math) == 4) continue;
+        /* Alone a block has too many cells: GRU of 64 units in tf32 1.40 us a step, in two blocks 0.69 (2026-11-21). In 16 bits so
+         * backward, but for RNN: training of GRU 106 us in one block, 70 in four, of RNN 56 and 61 (cuts_h200_2026-11-23.txt). */
+        const bool busy = sli_persist_operand(g.math) == 4 || (g.backward && g.gates > 1);
+        if (blocks == 1 && busy && s->problem->units > ALONE_UNITS) continue;
         try_rows(s, g);
     }
 }
