@@ -65,6 +65,14 @@ const char *bytes_text(double bytes, char text[BYTES_TEXT]) {
     return text;
 }
 
+void print_notes(const sl_plan *plan) {
+    for (const char *at = sl_plan_notes(plan); *at;) {
+        const int length = (int)strcspn(at, "\n");
+        printf("note   %.*s\n", length, at);
+        at += length + (at[length] == '\n');
+    }
+}
+
 const char *count_text(long long value, char text[BYTES_TEXT]) {
     char digits[BYTES_TEXT];
     int length = snprintf(digits, sizeof digits, "%lld", value < 0 ? -value : value), used = 0;

@@ -21,6 +21,9 @@ int finish_output(int code);
 /* The errno of the first failed write to stdout, or 0. Long outputs stop then. */
 int output_failed(void);
 
+/* "note   SENTENCE" for each of the plan's notes (sl_plan_notes). */
+void print_notes(const sl_plan *plan);
+
 enum { BYTES_TEXT = 32 };
 /* "512 bytes", "12.3 kB" (1 kB = 1024 bytes); gives `text`. */
 const char *bytes_text(double bytes, char text[BYTES_TEXT]);

@@ -232,6 +232,7 @@ static void print_result(const predict_job *job, const char *path, bool as_json)
         json_end(&out);
         return;
     }
+    print_notes(job->plan);
     printf("wrote %s ", path);
     for (int i = 0; i < y->rank; i++) printf("[%lld]", (long long)y->shape[i]);
     putchar('\n');

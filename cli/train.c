@@ -100,6 +100,7 @@ static void print_summary(const train_job *job) {
         printf("; beside it CUDA's own, about half a GiB\n");
     else
         printf("; BLAS about %s more\n", bytes_text((double)m.blas_buffers, a));
+    print_notes(plan);
     flush_output();
 }
 

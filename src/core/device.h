@@ -32,6 +32,8 @@ struct sli_device_ops {
     /* Line number `index` for `sluice devices`: the device's name and a sentence; *usable false: the reason why not. false past
      * the last line. */
     bool (*describe)(int index, char *name, size_t name_capacity, char *text, size_t capacity, bool *usable);
+    /* Why none can be used, where there seems to be one that the user has not hidden. NULL: never. */
+    bool (*unusable)(char *text, size_t capacity);
     sl_status (*open)(const sli_caps *caps, const sl_allocator *allocator, sli_device **device);
     void (*close)(sli_device *device);
     sl_status (*alloc)(sli_device *device, size_t bytes, void **block); /* SLI_ALIGN aligned, zeroed; bytes 0: NULL */

@@ -333,30 +333,37 @@ static size_t gpu_room(size_t free_memory) {
     return free_memory - (tenth < most ? tenth : most);
 }
 
-/* "auto": the first GPU that can be used, unless what is asked for is only computed on the CPU. */
-static const char *automatic_device(const sl_plan_options *options, char *name, size_t capacity) {
+/* "auto": the first GPU that can be used, unless what is asked for is only computed on the CPU. A GPU that is left aside for another
+ * reason gets a note. */
+static sl_status automatic_device(sl_plan *plan, char *name, size_t capacity) {
+    const sl_plan_options *options = &plan->options;
     const char *require = options->require ? options->require : "";
-    if (options->dtype == SL_F64 || options->dtype == SL_I8 || strcmp(require, "ref") == 0 ||
-        strncmp(require, "cpu:", 4) == 0)
-        return "cpu";
-    const sli_device_ops *cuda = find_ops("cuda:0");
+    const bool of_cpu = options->dtype == SL_F64 || options->dtype == SL_I8 || strcmp(require, "ref") == 0 ||
+                        strncmp(require, "cpu:", 4) == 0;
+    const sli_device_ops *cuda = of_cpu ? NULL : find_ops("cuda:0");
     char text[512];
     bool usable;
     for (int index = 0; cuda; index++) {
         sli_caps caps;
         snprintf(name, capacity, "cuda:%d", index);
-        if (cuda->caps(name, options->threads, &caps) == SL_OK) return name;
+        if (cuda->caps(name, options->threads, &caps) == SL_OK) return SL_OK;
         sli_clear_error();
         if (!cuda->describe(index + 1, name, capacity, text, sizeof text, &usable)) break;
     }
-    return "cpu";
+    snprintf(name, capacity, "cpu");
+    if (cuda && cuda->unusable && cuda->unusable(text, sizeof text))
+        return sli_plan_note(plan, "device auto is the CPU: %s", text);
+    return SL_OK;
 }
 
 static sl_status resolve_device(sl_plan *plan) {
     sli_caps *caps = &plan->caps;
     char found[sizeof caps->name];
     const char *name = plan->options.device;
-    if (strcmp(name, "auto") == 0) name = automatic_device(&plan->options, found, sizeof found);
+    if (strcmp(name, "auto") == 0) {
+        SLI_TRY(automatic_device(plan, found, sizeof found));
+        name = found;
+    }
     if (strcmp(name, "cuda") == 0) name = "cuda:0";
     plan->ops = find_ops(name);
     if (!plan->ops) return sli_fail(SL_ERR_DEVICE, "there is no device called \"%s\"; see `sluice devices`", name);
@@ -610,8 +617,8 @@ sl_status sli_plan_new(const sl_model *model, const sl_plan_options *options, co
     plan->allocator = allocator;
     sli_arena_init(&plan->arena, &plan->allocator);
     sl_status status = resolve_options(plan, options);
-    if (status == SL_OK) status = keep_notes(plan, notes);
     if (status == SL_OK) status = resolve_device(plan);
+    if (status == SL_OK) status = keep_notes(plan, notes);
     if (status == SL_OK) status = plan_model(plan, model);
     if (status != SL_OK) {
         sl_plan_free(plan);
@@ -640,6 +647,9 @@ const char *sl_plan_explain_json(const sl_plan *plan) {
 }
 const char *sl_plan_kernels(const sl_plan *plan) {
     return plan->kernels;
+}
+const char *sl_plan_notes(const sl_plan *plan) {
+    return plan->notes_text;
 }
 const char *sl_plan_device(const sl_plan *plan) {
     return plan->caps.name;

@@ -158,7 +158,7 @@ struct sl_plan {
     size_t together;
     sl_memory memory;
     double flops;
-    const char *explanation, *explanation_json, *kernels;
+    const char *explanation, *explanation_json, *kernels, *notes_text;
     sli_refusal *norm_refusals, *optimizer_refusals;
     sli_refusal *offers; /* wider problems nobody took */
     sli_choice *choices; /* given */

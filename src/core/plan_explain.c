@@ -191,7 +191,7 @@ static sl_status explain_text(sl_plan *plan) {
     sli_text_printf(&text, "total: %s a call; sums over time in chunks of %d steps\n",
                     human(plan->flops, "FLOP", flops, sizeof flops), plan->chunk);
     explain_memory(plan, &text);
-    for (int i = 0; i < plan->note_count; i++) sli_text_printf(&text, "%s\n", plan->notes[i]);
+    sli_text_printf(&text, "%s", plan->notes_text);
     return finish(plan, &text, &plan->explanation);
 }
 
@@ -304,7 +304,15 @@ static sl_status list_kernels(sl_plan *plan) {
     return finish(plan, &text, &plan->kernels);
 }
 
+static sl_status join_notes(sl_plan *plan) {
+    sli_text text;
+    sli_text_init(&text, &plan->allocator);
+    for (int i = 0; i < plan->note_count; i++) sli_text_printf(&text, "%s\n", plan->notes[i]);
+    return finish(plan, &text, &plan->notes_text);
+}
+
 sl_status sli_plan_describe(sl_plan *plan) {
+    SLI_TRY(join_notes(plan));
     SLI_TRY(explain_text(plan));
     SLI_TRY(explain_json(plan));
     return list_kernels(plan);

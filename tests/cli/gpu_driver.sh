@@ -32,4 +32,8 @@ same m.model a.model
 same m.model.last a.model.last
 echo "auto takes the CPU:"
 SLUICE_STUB_DRIVER=init=999 "$SLUICE" plan lstm:b1_t1_i1_h8 --json |
-    python3 -c 'import json, sys; print(json.load(sys.stdin)["device"])'
+    python3 -c 'import json, sys; plan = json.load(sys.stdin); print(plan["device"], plan["notes"])'
+SLUICE_STUB_DRIVER=init=999 "$SLUICE" train lm text.txt "${small[@]}" --out auto.model | grep '^note'
+echo "hidden by the user:"
+CUDA_VISIBLE_DEVICES= SLUICE_STUB_DRIVER=init=100 "$SLUICE" plan lstm:b1_t1_i1_h8 --json |
+    python3 -c 'import json, sys; plan = json.load(sys.stdin); print(plan["device"], plan["notes"])'

@@ -178,6 +178,15 @@ static bool cuda_describe(int index, char *name, size_t name_capacity, char *tex
     return true;
 }
 
+/* Of a machine without a driver, and where CUDA_VISIBLE_DEVICES leaves none, there is nothing to say. */
+static bool cuda_unusable(char *text, size_t capacity) {
+    const sli_driver driver = sli_cuda_driver();
+    char name[32];
+    bool usable;
+    if (driver.version == 0 || (driver.devices == 0 && getenv("CUDA_VISIBLE_DEVICES") != NULL)) return false;
+    return cuda_describe(0, name, sizeof name, text, capacity, &usable) && !usable;
+}
+
 /* ---------------------------------------------------------------------------- memory and queues: the plug-in's -- */
 static const sli_device_ops *ops(void) {
     return &sli_cuda_get(NULL)->ops;
@@ -287,6 +296,7 @@ static sl_status cuda_borrow_stream(sli_queue *queue, void *stream) {
 const sli_device_ops sli_cuda_device = {.name = "cuda",
                                         .caps = cuda_caps,
                                         .describe = cuda_describe,
+                                        .unusable = cuda_unusable,
                                         .open = cuda_open,
                                         .close = cuda_close,
                                         .alloc = cuda_alloc,

@@ -118,7 +118,7 @@ template <class C> struct launcher {
         a.shared_state = (int)at.state;
         a.shared_ranges = (int)at.ranges;
         a.shared_bytes = (int)at.total;
-        a.delay = seed % 3 == 2 ? (uint32_t)seed : 0;
+        a.delay = (seed + (uint64_t)p.H) % 3 == 2 ? (uint32_t)seed + 1 : 0; /* some of every two seeds */
         for (int d = 0; d < p.directions; d++) {
             given.emplace_back(new persist_direction(p, d));
             given[d]->fill(&a.way[d]);
