@@ -1,4 +1,4 @@
-# bench/compare.py and bench/floors.py without a GPU and without PyTorch: the order of cells, resuming, tables, floors.
+# bench/compare.py, bench/floors.py and bench/readme.py without a GPU and without PyTorch: the order of cells, resuming, tables, floors.
 . "$TESTS/lib.bash"
 bench=$TESTS/../../bench
 export PYTHONDONTWRITEBYTECODE=1
@@ -47,6 +47,29 @@ END
 echo '--- language models'
 echo '{"case": "ptb-small|bf16|four", "preset": "ptb-small", "dtype": "bf16", "sluice": {"words_per_s": 2e6, "profile": {"recurrence": 0.6, "optimizer": 0.4}}, "planned": {"error": "none"}, "torch": {"eager": {"words_per_s": 1e5}, "graph": {"words_per_s": 5e5}}}' >lm.jsonl
 python3 "$bench/lm.py" --presets ptb-small --dtypes bf16 --out lm.jsonl --source four
+
+echo '--- tables of documents'
+mkdir -p root/bench/results root/docs
+{
+    cat tables.jsonl
+    line one_16 f32 3 2.5 2 1.25 # the latest
+    line one_16 f32 3 2.5 2 9 | sed 's/"cuda:[a-z]*": {"median"/"cuda:none": {"refused"/g' # has no time of ours
+} >root/bench/results/layers_one.jsonl
+cp lm.jsonl root/bench/results/lm_one.jsonl
+readme() { python3 "$bench/readme.py" --root root "$@"; echo "exit code $?"; }
+printf '%s\n' '# oldest first' layers_one >root/bench/results/LATEST
+readme
+echo 'lm_one' >>root/bench/results/LATEST
+printf '%s\n' one '<!-- gpu-layer-table -->' '<!-- /gpu-layer-table -->' two '<!-- gpu-lm-table -->' old '<!-- /gpu-lm-table -->' >root/README.md
+printf '%s\n' '<!-- gpu-layer-goals -->' '<!-- /gpu-layer-goals -->' >root/docs/MEASURED.md
+readme --write # MEASURED.md has no place for the other table: nothing is written
+cat root/README.md
+echo '<!-- gpu-lm-goals --><!-- /gpu-lm-goals -->' | sed 's/></>\n</' >>root/docs/MEASURED.md
+readme
+readme --write
+readme
+cat root/README.md root/docs/MEASURED.md
+rm -r root
 
 echo '--- floors'
 python3 "$bench/floors.py" --dry-run --units 128,2048 --batches 1,64
