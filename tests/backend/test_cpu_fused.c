@@ -72,6 +72,78 @@ TEST(cpu_fused_equals_reference_base_isa) {
     compare_all(SLI_ISA_BASE, false);
 }
 
+/* The instruction sets between the best one and base: what else this machine has. */
+TEST(cpu_fused_equals_reference_other_isas) {
+    static const sli_isa isas[] = {SLI_ISA_AVX2, SLI_ISA_AVX512};
+    int count = 0;
+    for (size_t i = 0; i < sizeof isas / sizeof isas[0]; i++) {
+        char why[SLI_ISA_WHY];
+        if (isas[i] == sli_cpu_isa() || !sli_cpu_has(isas[i], why)) continue;
+        compare_all(isas[i], false);
+        count++;
+    }
+    if (count == 0) test_skip("this CPU has no instruction set between its best one and base");
+}
+
+/* ------------------------------------------------------------------------------------------------------- drawn -- */
+static int draw(uint64_t *state, int count) {
+    const int drawn = (int)((test_random(state) + 1) / 2 * count);
+    return drawn < count ? drawn : count - 1;
+}
+
+/* +OPTION, or nothing in `rarely` of `rarely` + 1 cases. */
+static void maybe(uint64_t *state, char text[200], int rarely, const char *option) {
+    if (draw(state, rarely + 1) == 0) snprintf(text + strlen(text), 200 - strlen(text), "+%s", option);
+}
+
+/* A problem of sizes that are small, prime, or next to those of a vector or a panel, with options as they come. */
+static void draw_problem(uint64_t *state, char text[200]) {
+    static const char *const cells[] = {"lstm", "gru", "rnn"}, *const masks[] = {"lengths", "mask=holes", "mask=left"};
+    static const int batches[] = {1, 2, 3, 5, 7, 13, 20, 31, 65}, steps[] = {1, 2, 3, 5, 9},
+                     inputs[] = {1, 2, 3, 7, 16, 31, 33, 65},
+                     units[] = {1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 67, 97};
+#define ANY(OF) OF[draw(state, (int)(sizeof OF / sizeof OF[0]))]
+    const int cell = draw(state, 3);
+    snprintf(text, 200, "%s:b%d_t%d_i%d_h%d", cells[cell], ANY(batches), ANY(steps), ANY(inputs), ANY(units));
+    const bool projects = cell == 0 && draw(state, 4) == 0, trains = draw(state, 3) > 0;
+    if (projects) snprintf(text + strlen(text), 200 - strlen(text), "_p%d", ANY(units));
+    if (trains) snprintf(text + strlen(text), 200 - strlen(text), "_train");
+    maybe(state, text, 3, draw(state, 2) ? "bias=none" : "bias=double");
+    maybe(state, text, 3, "reverse");
+    maybe(state, text, 3, "rdrop=0.3");
+    maybe(state, text, 3, "zoneout_h=0.2");
+    maybe(state, text, 5, cell == 2 ? "act=softsign" : "act=softsign+ract=hard_sigmoid");
+    if (cell == 0) maybe(state, text, 3, "zoneout_c=0.3");
+    if (cell == 0) maybe(state, text, 3, "forget=1.5");
+    if (cell == 0) maybe(state, text, 5, "clip=0.5");
+    if (cell == 1) maybe(state, text, 2, "reset=before");
+    if (trains) maybe(state, text, 4, "recompute");
+    if (draw(state, 2) == 0) {
+        snprintf(text + strlen(text), 200 - strlen(text), "+%s", ANY(masks));
+        maybe(state, text, 2, "maskout=repeat");
+    }
+#undef ANY
+}
+
+TEST(cpu_fused_drawn_problems_equal_reference) {
+    enum { DRAWN = 60 };
+    uint64_t state = test_seed;
+    int taken = 0;
+    for (int i = 0; i < DRAWN; i++) {
+        char text[200];
+        sli_problem p;
+        sli_caps caps;
+        sli_why why;
+        draw_problem(&state, text);
+        REQUIRE_OK(sli_problem_parse(text, &p));
+        REQUIRE_OK(sli_cpu_caps("cpu", 2, &caps));
+        if (!row_of(text)->eligible(&p, &caps, &why)) continue;
+        compare(text, 4, sli_cpu_isa(), false, i & 1);
+        taken++;
+    }
+    CHECK(taken > DRAWN / 2);
+}
+
 /* Gates that are kept go past the caches where they are whole lines and megabytes; W x of more rows than a piece takes at once. */
 TEST(cpu_fused_many_rows_equal_reference) {
     static const char *const large[] = {
