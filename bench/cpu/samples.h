@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/time.h>
 #include <ucontext.h>
 

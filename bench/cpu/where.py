@@ -67,6 +67,8 @@ def samples(args, line):
         at = f"{os.path.basename(library)} {symbol}" if library else f"side_sluice {names[bisect.bisect(addresses, address) - 1]}"
         part = part_of(at)
         shares[part] = shares.get(part, 0) + 1
+    if not shares:
+        sys.exit(f"where.py: {report.name_of(line)} gave no samples in {args.seconds} s: give more --seconds")
     total = sum(shares.values())
     return {part: count / total for part, count in shares.items()}
 
