@@ -97,6 +97,14 @@ TEST(check_differences_find_a_wrong_gradient) {
     int before = report.failures;
     sli_compare_bits(&results, &expected, "ref", "test", &report);
     CHECK(report.failures == before + 1);
+
+    /* So does a benchmark's comparison of kernels, though both may err; nor does it take a NaN for a number. */
+    char first[256];
+    const sli_tolerance tolerance = sli_tolerance_of(exact.plan, SL_F32);
+    CHECK(sli_apart(&expected, &expected, tolerance, tolerance, first) == 0 && first[0] == 0);
+    CHECK(sli_apart(&results, &expected, tolerance, tolerance, first) > 1 && strstr(first, "tolerance"));
+    expected.parts[0].values[0] = NAN;
+    CHECK(sli_apart(&expected, &expected, tolerance, tolerance, first) == HUGE_VAL);
     sli_trial_close(&wrong);
     sli_trial_close(&exact);
     sli_subject_free(subject);
