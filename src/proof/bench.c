@@ -45,7 +45,8 @@ typedef struct bench {
     sli_subject *subject;
     entry entries[SLI_BENCH_WAYS];
     int count, rounds;
-    bool quick; /* a slow way is timed once, whosever it is */
+    bool quick;   /* a slow way is timed once, whosever it is */
+    size_t bytes; /* of the ways that are open, which the options' memory limit holds for together */
 } bench;
 
 static double now(void) {
@@ -287,6 +288,7 @@ static void finish(bench *b, sl_status status, void (*timing)(void *context, con
 
 /* ----------------------------------------------------------------------------------------------------- ways -- */
 static const char *not_obeyed(const sl_plan *plan) {
+    if (plan->segments > 1) return "the memory limit has no room for it beside the others that are timed";
     for (int k = 0; k < plan->choice_count; k++)
         if (!plan->choices[k].obeyed && plan->choices[k].reason) return plan->choices[k].reason;
     return NULL;
@@ -298,9 +300,14 @@ static sl_status add_way(bench *b, const sli_bench_way *way) {
     sl_plan_options options = b->options;
     e->kernel = way->name;
     options.choices = way->choices;
+    if (options.memory_limit > 0)
+        options.memory_limit -= b->bytes < options.memory_limit ? b->bytes : options.memory_limit - 1;
     sl_status status = open_entry(b, e, &options);
     const char *refusal = status == SL_OK ? not_obeyed(e->trial.plan) : sl_error_detail();
-    if (!refusal) return SL_OK;
+    if (!refusal) {
+        b->bytes += e->trial.plan->memory.params_block + e->trial.plan->memory.run_block;
+        return SL_OK;
+    }
     e->refusal = sli_arena_string(&b->subject->arena, refusal);
     if (e->open) sli_trial_close(&e->trial);
     e->open = false;
