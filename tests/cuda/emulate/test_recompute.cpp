@@ -27,8 +27,7 @@
 #define SLI_TESTS_EMULATE_RUNTIME_API_H /* dim3 is the emulation's */
 typedef struct emulate_stream *cudaStream_t;
 enum cudaError_t { cudaSuccess };
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include "backend/cuda/runtime/narrow.h"
 extern "C" {
 #include "backend/cuda/cuda.h"
 }

@@ -46,9 +46,9 @@ extern "C" void sli_cuda_narrow(sli_queue *queue, cudaStream_t stream, sl_dtype 
                                 size_t count) {
     if (count == 0 || sli_cuda_failed(queue)) return;
     if (math == SL_BF16)
-        launch<__nv_bfloat16, float, false>(queue, stream, (__nv_bfloat16 *)to, from, count);
+        launch<sli_bf16, float, false>(queue, stream, (sli_bf16 *)to, from, count);
     else if (math == SL_F16)
-        launch<__half, float, false>(queue, stream, (__half *)to, from, count);
+        launch<sli_f16, float, false>(queue, stream, (sli_f16 *)to, from, count);
     else
         launch<float, float, false>(queue, stream, (float *)to, from, count);
 }
@@ -57,9 +57,9 @@ extern "C" void sli_cuda_widen(sli_queue *queue, cudaStream_t stream, sl_dtype m
                                size_t count) {
     if (count == 0 || sli_cuda_failed(queue)) return;
     if (math == SL_BF16)
-        launch<float, __nv_bfloat16, false>(queue, stream, to, (const __nv_bfloat16 *)from, count);
+        launch<float, sli_bf16, false>(queue, stream, to, (const sli_bf16 *)from, count);
     else if (math == SL_F16)
-        launch<float, __half, false>(queue, stream, to, (const __half *)from, count);
+        launch<float, sli_f16, false>(queue, stream, to, (const sli_f16 *)from, count);
     else
         launch<float, float, false>(queue, stream, to, (const float *)from, count);
 }
@@ -68,9 +68,9 @@ extern "C" void sli_cuda_add(sli_queue *queue, cudaStream_t stream, sl_dtype mat
                              size_t count) {
     if (count == 0 || sli_cuda_failed(queue)) return;
     if (math == SL_BF16)
-        launch<float, __nv_bfloat16, true>(queue, stream, to, (const __nv_bfloat16 *)from, count);
+        launch<float, sli_bf16, true>(queue, stream, to, (const sli_bf16 *)from, count);
     else if (math == SL_F16)
-        launch<float, __half, true>(queue, stream, to, (const __half *)from, count);
+        launch<float, sli_f16, true>(queue, stream, to, (const sli_f16 *)from, count);
     else
         launch<float, float, true>(queue, stream, to, (const float *)from, count);
 }
@@ -105,9 +105,9 @@ extern "C" void sli_cuda_narrow_rows(sli_queue *queue, cudaStream_t stream, sl_d
     const bool vector = (uintptr_t)from % 16 == 0 && from_row % 4 == 0;
     const unsigned blocks = blocks_for((size_t)rows * (size_t)to_row);
     if (math == SL_F16)
-        convert_rows<<<blocks, THREADS, 0, stream>>>((__half *)to, to_row, from, from_row, rows, columns, vector);
+        convert_rows<<<blocks, THREADS, 0, stream>>>((sli_f16 *)to, to_row, from, from_row, rows, columns, vector);
     else if (math == SL_BF16)
-        convert_rows<<<blocks, THREADS, 0, stream>>>((__nv_bfloat16 *)to, to_row, from, from_row, rows, columns,
+        convert_rows<<<blocks, THREADS, 0, stream>>>((sli_bf16 *)to, to_row, from, from_row, rows, columns,
                                                      vector);
     else
         convert_rows<<<blocks, THREADS, 0, stream>>>((float *)to, to_row, from, from_row, rows, columns, vector);
@@ -274,8 +274,8 @@ extern "C" void sli_cuda_narrow_slabs(sli_queue *queue, cudaStream_t stream, sl_
                                       const float *from, int64_t rows, int64_t n, void *scratch) {
     if (rows <= 0 || n <= 0 || sli_cuda_failed(queue)) return;
     if (math == SL_F16)
-        (void)launch_slabs<__half, true>(queue, stream, (__half *)to, to_row, from, rows, n, (float *)scratch, false);
+        (void)launch_slabs<sli_f16, true>(queue, stream, (sli_f16 *)to, to_row, from, rows, n, (float *)scratch, false);
     else
-        (void)launch_slabs<__nv_bfloat16, true>(queue, stream, (__nv_bfloat16 *)to, to_row, from, rows, n,
+        (void)launch_slabs<sli_bf16, true>(queue, stream, (sli_bf16 *)to, to_row, from, rows, n,
                                                 (float *)scratch, false);
 }

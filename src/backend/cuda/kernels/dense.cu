@@ -46,9 +46,9 @@ static void run_slope(const sli_call *call, float *dz, void *narrow, const float
     const unsigned blocks = blocks_for(rows * row);
     cudaStream_t stream = sli_cuda_stream(call->queue);
     if (p->dtype == SL_F16)
-        slope<act><<<blocks, THREADS, 0, stream>>>(dz, (__half *)narrow, dy, y, rows, p->units, row);
+        slope<act><<<blocks, THREADS, 0, stream>>>(dz, (sli_f16 *)narrow, dy, y, rows, p->units, row);
     else
-        slope<act><<<blocks, THREADS, 0, stream>>>(dz, (__nv_bfloat16 *)narrow, dy, y, rows, p->units, row);
+        slope<act><<<blocks, THREADS, 0, stream>>>(dz, (sli_bf16 *)narrow, dy, y, rows, p->units, row);
     (void)SLI_LAUNCHED(call->queue, "slope of a dense layer");
 }
 

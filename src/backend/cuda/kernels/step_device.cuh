@@ -2,10 +2,8 @@
 #ifndef SLI_CUDA_STEP_DEVICE_CUH
 #define SLI_CUDA_STEP_DEVICE_CUH
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include "backend/cuda/kernels/step.cuh"
+#include "backend/cuda/runtime/narrow.h"
 #include "cell/gru.h"
 #include "cell/lstm.h"
 #include "cell/rnn.h"
@@ -93,13 +91,12 @@ static __device__ __forceinline__ bool step_is_narrow(sl_dtype math) {
 }
 
 static __device__ __forceinline__ uint32_t step_bits16(sl_dtype math, float x) {
-    if (math == SL_BF16) return __bfloat16_as_ushort(__float2bfloat16_rn(x));
-    return __half_as_ushort(__float2half_rn(x));
+    return math == SL_BF16 ? sli_to_bf16(x) : sli_to_f16(x);
 }
 
 static __device__ __forceinline__ float step_wide(sl_dtype math, uint32_t bits) {
     if (math == SL_BF16) return __uint_as_float(bits << 16);
-    return __half2float(__ushort_as_half((uint16_t)bits));
+    return sli_from_f16((uint16_t)bits);
 }
 
 /* to[at ...] = from, rounded to the operand type. */

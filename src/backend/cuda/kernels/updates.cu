@@ -3,8 +3,7 @@
  * bias corrections are computed on the device, the gradient is read and, unless it is kept, zeroed, parameter and slots are
  * updated. */
 #include "backend/cuda/kernels/common.cuh"
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include "backend/cuda/runtime/narrow.h"
 #include "backend/cuda/updates_layout.h"
 
 /* -------------------------------------------------------------------------------------------------------- norm -- */
@@ -166,7 +165,7 @@ struct alignas(8) optim_four {
 };
 
 static __device__ __forceinline__ uint16_t rounded(const optim_args &a, float x) {
-    return a.f16 ? __half_as_ushort(__float2half_rn(x)) : __bfloat16_as_ushort(__float2bfloat16_rn(x));
+    return a.f16 ? sli_to_f16(x) : sli_to_bf16(x);
 }
 
 /* Item i of N elements into the copy that has it, if any. Copies are of whole items of four: their rows are, and parameters begin at

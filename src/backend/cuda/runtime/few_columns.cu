@@ -1,14 +1,11 @@
 /* Sums over time whose D has four columns more than cuBLASLt's fast kernels take: 100, 300, 1500 units in 16 bits. What they take they
  * write into D itself; the four are added up here. */
-#include <stdint.h>
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
+#include "backend/cuda/runtime/narrow.h"
 #include "backend/cuda/runtime/tiles.h"
 
 template <bool bf16> static __device__ __forceinline__ float few_columns_wide(uint32_t bits) {
     if (bf16) return __uint_as_float(bits << 16);
-    return __half2float(__ushort_as_half((uint16_t)bits));
+    return sli_from_f16((uint16_t)bits);
 }
 
 #include "backend/cuda/runtime/few_columns.cuh"

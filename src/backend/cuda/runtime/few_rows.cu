@@ -95,9 +95,9 @@ void sli_few_rows_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda
     const bool aligned =
         sli_alignment(p->a.data, p->a.row, element) == 16 && sli_alignment(p->b.data, p->b.row, element) == 16;
     if (p->math == SL_BF16)
-        launch<__nv_bfloat16>(queue, stream, &args, p->m, aligned);
+        launch<sli_bf16>(queue, stream, &args, p->m, aligned);
     else if (p->math == SL_F16)
-        launch<__half>(queue, stream, &args, p->m, aligned);
+        launch<sli_f16>(queue, stream, &args, p->m, aligned);
     else
         launch<float>(queue, stream, &args, p->m, aligned);
 }

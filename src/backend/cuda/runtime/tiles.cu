@@ -97,9 +97,9 @@ void sli_tiles_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_pr
     args.bias = p->bias;
     args.add = p->beta != 0.0f;
     if (p->math == SL_BF16)
-        launch<__nv_bfloat16>(queue, stream, &args);
+        launch<sli_bf16>(queue, stream, &args);
     else if (p->math == SL_F16)
-        launch<__half>(queue, stream, &args);
+        launch<sli_f16>(queue, stream, &args);
     else
         launch<float>(queue, stream, &args);
 }
