@@ -176,17 +176,19 @@ static int register_limit(const sli_persist_geometry *g) {
     return each < MOST_REGISTERS ? each : MOST_REGISTERS;
 }
 
-/* Clusters of this size that are resident at once, a block a multiprocessor. An H200 has seven groups (GPCs) of 16 or 18
- * multiprocessors and one of about 10, which varies from one to the next: measured 132, 66, 30, 15, 7 of 1, 2, 4, 8, 16. */
-static int resident(int size, int multiprocessors) {
-    if (size <= 2) return multiprocessors / size;
-    const int whole = multiprocessors * 7 / FULL, rest = multiprocessors - 16 * whole;
-    const int last = size > 8 || rest < 0 ? 0 : rest < 10 ? rest : 10;
-    return whole * (16 / size) + last / size;
-}
-
 static int multiprocessors_of(const sli_caps *caps) {
     return caps->multiprocessors > 0 ? caps->multiprocessors : FULL;
+}
+
+/* Clusters of this size that are resident at once, a block a multiprocessor. An H200 has seven groups (GPCs) of 16 or 18
+ * multiprocessors and one of about 10, which varies from one to the next: measured 132, 66, 30, 15, 7 of 1, 2, 4, 8, 16. Where the driver
+ * was asked it is no more than it said: MIG and MPS leave fewer. What more it says is not used, so that all GPUs of a model choose alike. */
+static int resident(int size, const sli_caps *caps) {
+    const int multiprocessors = multiprocessors_of(caps);
+    const int whole = multiprocessors * 7 / FULL, rest = multiprocessors - 16 * whole;
+    const int last = size > 8 || rest < 0 ? 0 : rest < 10 ? rest : 10;
+    const int expected = size <= 2 ? multiprocessors / size : whole * (16 / size) + last / size;
+    return caps->resident[0] > 0 ? least(expected, caps->resident[size]) : expected;
 }
 
 /* The widest cluster; 1: there are none. Only data centre GPUs have clusters of more than 8. */
@@ -196,7 +198,7 @@ static int widest_cluster(const sli_caps *caps) {
 
 static int waves(const sli_persist_geometry *g, const sli_caps *caps) {
     const int clusters = sli_persist_ctas(g) / sli_persist_cluster(g);
-    const int at_once = resident(sli_persist_cluster(g), multiprocessors_of(caps));
+    const int at_once = resident(sli_persist_cluster(g), caps);
     return up(clusters, at_once > 0 ? at_once : 1);
 }
 
@@ -674,7 +676,7 @@ static void try_clusters(search *s, sli_persist_geometry g) {
     for (int size = 1; size <= widest_cluster(s->caps); size++) {
         g.units = up(up(s->problem->units, size), multiple) * multiple;
         const int blocks = up(s->problem->units, g.units);
-        if (blocks == before || resident(blocks, multiprocessors_of(s->caps)) < 1) continue;
+        if (blocks == before || resident(blocks, s->caps) < 1) continue;
         before = blocks;
         g.gather = g.backward || blocks == 1 ? SLI_PERSIST_LOCAL : SLI_PERSIST_CLUSTER;
         g.reduce = g.backward ? blocks : 1;
@@ -715,7 +717,7 @@ static void try_builtin(search *s, const sli_persist_geometry *wanted) {
         const int cluster = sli_persist_cluster(&g);
         if (g.gates != wanted->gates || g.backward != wanted->backward || g.gather != wanted->gather) continue;
         if (sli_persist_group(&g) * g.units < p->units || cluster > widest_cluster(s->caps)) continue;
-        if (resident(cluster, multiprocessors_of(s->caps)) < 1 || !fits_shared(s, &g)) continue;
+        if (resident(cluster, s->caps) < 1 || !fits_shared(s, &g)) continue;
         g.directions = wanted->directions;
         g.groups = up(p->batch, g.halves * sli_persist_rows(&g));
         keep_faster(s, &g);
