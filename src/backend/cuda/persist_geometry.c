@@ -253,7 +253,9 @@ static const struct {
     double together, together_shared, together_item[2]; /* wgmma: cycles; weights in shared memory; of an item */
     double apart_product, apart_cells,
         apart_alone; /* cells apart: what an item is longer than its product, its cells, and forward where nothing is beside it */
-    double backward;    /* times what is predicted so */
+    double backward; /* times what is predicted so */
+    double
+        split[2]; /* times, in f32x3: 15 of its layers took 1.2 to 1.7 times as long (layers_split_h200_2026-11-23) */
     double reduce_rate; /* bytes of sums that arrive in a block */
     /* Streamed weights: of a block (FFMA: the second, fitted to copies of 16 bytes); us from asking to arriving; of memory; of the shorter
      * of product and stream, what the other does not hide; times what is predicted backward. */
@@ -321,6 +323,7 @@ static const struct {
            .apart_cells = 0.275,
            .apart_alone = 0.08,
            .backward = 0.82,
+           .split = {1.4, 1.7},
            .reduce_rate = 31e3,
            .stream_rate = {70e3, 54e3},
            .stream_latency = 0.9,
@@ -489,7 +492,8 @@ double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem
     const double exchange = exchange_us(g, problem->batch, caps);
     const double us = g->halves == 1 ? exchange + computed : 2 * (computed + rates.turn * exchange);
     const double backward = !g->backward ? 1 : sli_persist_streamed(g) > 0 ? rates.stream_backward : rates.backward;
-    const double all = g->couriers > 0 ? turns_us(g, caps, product, cells) : us * backward;
+    const double split = g->math == SL_F32X3 ? rates.split[g->backward] : 1;
+    const double all = (g->couriers > 0 ? turns_us(g, caps, product, cells) : us * backward) * split;
     return 1e-6 * fmax(all * waves(g, caps), flow_us(g, problem));
 }
 
@@ -733,6 +737,14 @@ static bool refuse(sli_why *why, const char *format, ...) { /* libsluice has one
     return false;
 }
 
+static void try_all(search *s, sli_persist_geometry g) {
+    if (s->kind == SLI_PERSIST_KIND_GRID)
+        try_grids(s, g);
+    else
+        try_clusters(s, g);
+}
+
+/* In f32x3 exact products are as good where they are faster. */
 static bool find(search *s, bool backward) {
     sli_persist_geometry g = {
         .gates = gates_of(s->problem->op), .math = s->problem->dtype, .backward = backward, .share = 1, .chunks = 1};
@@ -742,10 +754,10 @@ static bool find(search *s, bool backward) {
     s->found = 0;
     if (s->caps->no_compiler)
         try_builtin(s, &g);
-    else if (s->kind == SLI_PERSIST_KIND_GRID)
-        try_grids(s, g);
     else
-        try_clusters(s, g);
+        try_all(s, g);
+    g.math = SL_F32;
+    if (!s->caps->no_compiler && s->problem->dtype == SL_F32X3) try_all(s, g);
     return s->found == s->wanted;
 }
 
