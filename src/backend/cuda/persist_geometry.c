@@ -254,8 +254,8 @@ static const struct {
     double apart_product, apart_cells,
         apart_alone; /* cells apart: what an item is longer than its product, its cells, and forward where nothing is beside it */
     double backward; /* times what is predicted so */
-    double
-        split[2]; /* times, in f32x3: 15 of its layers took 1.2 to 1.7 times as long (layers_split_h200_2026-11-23) */
+    double split[2],
+        split_turns[2]; /* times, in f32x3; and forward in turns, others and LSTM (split_h200_2026-11-23) */
     double reduce_rate; /* bytes of sums that arrive in a block */
     /* Streamed weights: of a block (FFMA: the second, fitted to copies of 16 bytes); us from asking to arriving; of memory; of the shorter
      * of product and stream, what the other does not hide; times what is predicted backward. */
@@ -324,6 +324,7 @@ static const struct {
            .apart_alone = 0.08,
            .backward = 0.82,
            .split = {1.4, 1.7},
+           .split_turns = {1.12, 1.4},
            .reduce_rate = 31e3,
            .stream_rate = {70e3, 54e3},
            .stream_latency = 0.9,
@@ -492,7 +493,8 @@ double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem
     const double exchange = exchange_us(g, problem->batch, caps);
     const double us = g->halves == 1 ? exchange + computed : 2 * (computed + rates.turn * exchange);
     const double backward = !g->backward ? 1 : sli_persist_streamed(g) > 0 ? rates.stream_backward : rates.backward;
-    const double split = g->math == SL_F32X3 ? rates.split[g->backward] : 1;
+    const double turned = g->couriers > 0 && !g->backward ? rates.split_turns[g->gates == 4] : 1;
+    const double split = g->math == SL_F32X3 ? rates.split[g->backward] * turned : 1;
     const double all = (g->couriers > 0 ? turns_us(g, caps, product, cells) : us * backward) * split;
     return 1e-6 * fmax(all * waves(g, caps), flow_us(g, problem));
 }

@@ -43,11 +43,12 @@ template <class S> PERSIST_FN int persist_gate_act(const persist_args &a) {
     return persist_approximate<S>(S::gate_act >= 0 ? (int)S::gate_act : a.gate_act);
 }
 
-/* Zoneout is drawn while the CTA waits for others: what is drawn from lies in memory, and in a cell a step waited for it, 1.1 us of forward and
- * backward of 256 units. In turns other slices are computed meanwhile. */
+/* An LSTM's zoneout is drawn while the CTA waits for others: a cell that draws waits for what is drawn from, which lies in memory (training of 256
+ * units 323 us, so 293; GRU, which draws half as much, is up to 2% slower so: bench/results/options_h200_2026-11-23.txt). In turns other slices are
+ * computed meanwhile. */
 template <class S>
-constexpr bool persist_draws_early =
-    S::couriers == 0 && S::options >= 0 && (S::options & (CELL_ZONEOUT_H | CELL_ZONEOUT_C)) != 0;
+constexpr bool persist_draws_early = S::gates == 4 && S::couriers == 0 && S::options >= 0 &&
+                                     (S::options & (CELL_ZONEOUT_H | CELL_ZONEOUT_C)) != 0;
 
 /* cell.zones of a step. */
 template <class S>
