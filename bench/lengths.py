@@ -96,6 +96,7 @@ def main():
     parser.add_argument("--table")
     args = parser.parse_args()
     import interop_torch as interop
+    from lines import tell
     sluice, torch, out = interop.Library(args.library), interop.torch, []
     names = [name for name, _, _ in patterns(torch, 64, args.device)]
     alive = [share for _, share, _ in patterns(torch, 64, args.device)]
@@ -115,10 +116,7 @@ def main():
                 out.append(f"| {problem} | {'train' if train else 'infer'} | {base:.0f} | " +
                            " | ".join(f"{us / base:.2f}" for us in times) + " |")
     text = "\n".join(out) + "\n"
-    if args.table:
-        with open(args.table, "w", encoding="utf-8") as file:
-            file.write(text)
-    print(text)
+    tell(text, args.table)
 
 
 if __name__ == "__main__":

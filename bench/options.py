@@ -19,7 +19,7 @@ import sys
 import time
 
 from compare import Sluice, with_dtype
-from lines import known_lines
+from lines import known_lines, tell
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 START = time.monotonic()
@@ -201,10 +201,7 @@ def main():
     measure(args, known)
     times = Times(known, args.source)
     text = "\n".join(option_table(times, dtypes) + ["", *size_table(times, dtypes)]) + "\n"
-    if args.table:
-        with open(args.table, "w", encoding="utf-8") as file:
-            file.write(text)
-    print(text)
+    tell(text, args.table)
 
 
 if __name__ == "__main__":
