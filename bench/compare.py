@@ -266,6 +266,8 @@ class Sluice:
 def entry_of(row):
     if "refusal" in row:
         return {"refusal": row["refusal"]}
+    if row.get("apart", 0) > 1:
+        return {"error": f"its numbers are {row['apart']:.3g} times as far from another kernel's as rounding explains"}
     entry = {"median": row["median_s"] * 1e3, "min": row["min_s"] * 1e3, "max": row["max_s"] * 1e3, "n": row["repeats"]}
     entry.update({key: value for key, value in row.items() if key.startswith("predicted")})
     return entry

@@ -97,6 +97,7 @@ static void write_timing(json *out, const bench_row *row, double best) {
     json_int(out, "repeats", t->repeats);
     if (t->steps > 0) json_number(out, "us_per_step", 1e6 * t->median / t->steps);
     if (t->steps > 0 && t->predicted >= 0) json_number(out, "predicted_us_per_step", 1e6 * t->predicted / t->steps);
+    if (t->apart >= 0) json_number(out, "apart", t->apart);
 }
 
 static void print_rows_json(const bench_state *state, const char *problem) {
@@ -127,6 +128,10 @@ static void free_rows(bench_state *state) {
     state->count = 0;
 }
 
+static bool is_timed(sl_status status) {
+    return status == SL_OK || status == SL_ERR_CHECK;
+}
+
 /* --tune: what plans with it will take of the problem, remembered for them. */
 static sl_status tune(bench_state *state, const char *problem) {
     sl_model *model = NULL;
@@ -147,20 +152,21 @@ static sl_status tune(bench_state *state, const char *problem) {
     return status;
 }
 
-/* Times the rows of the problem into state->rows. */
+/* Times the rows of the problem into state->rows: there are times, too, where SL_ERR_CHECK says that their numbers differ. */
 static sl_status time_problem(bench_state *state, const char *problem) {
     state->count = 0;
     sl_status status = sl_bench_problem(problem, &state->options, state->seconds, keep_row, state);
     if (status == SL_OK) status = tune(state, problem);
-    return status == SL_OK && state->memory_failed ? SL_ERR_OUT_OF_MEMORY : status;
+    return is_timed(status) && state->memory_failed ? SL_ERR_OUT_OF_MEMORY : status;
 }
 
 static int bench_one(void *context, const char *problem) {
     bench_state *state = context;
     sl_status status = time_problem(state, problem);
     int code = state->memory_failed ? report_memory() : report(status);
-    if (!code && state->json) print_rows_json(state, problem);
-    if (!code && !state->json) print_rows(state, problem);
+    bool timed = is_timed(status) && !state->memory_failed;
+    if (timed && state->json) print_rows_json(state, problem);
+    if (timed && !state->json) print_rows(state, problem);
     free_rows(state);
     return code;
 }
@@ -179,8 +185,8 @@ static int bench_case(void *context, const char *problem) {
     const char *device = state->options.device ? state->options.device : "auto";
     if (!case_begin(&state->cases, problem, state->dtype ? state->dtype : "", device)) return 0;
     sl_status status = time_problem(state, problem);
-    if (status == SL_OK) print_rows(state, problem);
-    for (int i = 0; status == SL_OK && i < state->count; i++) {
+    if (is_timed(status)) print_rows(state, problem);
+    for (int i = 0; is_timed(status) && i < state->count; i++) {
         write_timing(open_line(state, problem), &state->rows[i], fastest(state));
         case_line_end(&state->cases);
     }
@@ -222,7 +228,9 @@ const command command_bench = {
         "repeat, GFLOP/s, the time as a multiple of the fastest kernel's, and measured and predicted microseconds of\n"
         "a time step; refused kernels with their reason. With --tune also what plans with --tune will take. A FILE\n"
         "holds one problem a line. With --json, one object a line for each problem. On a GPU the inputs are on\n"
-        "the device before the clock starts, and a repeat is one of a burst of calls that is waited for once.",
+        "the device before the clock starts, and a repeat is one of a burst of calls that is waited for once. After\n"
+        "the times each kernel's numbers are compared with the first one's: exit code 1 where they differ by more\n"
+        "than rounding (\"apart\", as a multiple of what is allowed; `sluice check` says which is wrong).",
     .groups = {&bench_group, &where_group, &case_group, &script_group},
     .examples = "  sluice bench lstm:b20_t35_i650_h650_train\n"
                 "  sluice bench gru:b1_t100_i64_h128 --threads 1 --json\n",

@@ -2,7 +2,7 @@
 # Nothing here changes how libsluice itself is built.
 set(SLUICE_CUDA AUTO CACHE STRING "CUDA plug-in, needs nvcc >= 13: AUTO (if nvcc is there), ON (must be there), OFF")
 set(SLUICE_CUDNN AUTO CACHE STRING "cuDNN plug-in, needs cudnn.h of cuDNN 9: AUTO (if it is there), ON (must be there), OFF")
-set(SLUICE_CUDA_ARCHITECTURES "80;90a;100" CACHE STRING "Machine code for these; PTX of the last, unless it ends in a letter")
+set(SLUICE_CUDA_ARCHITECTURES "80;90;100" CACHE STRING "Machine code for these, the least first; PTX for newer ones")
 
 foreach(option SLUICE_CUDA SLUICE_CUDNN)
     string(TOUPPER "${${option}}" value)
@@ -43,7 +43,7 @@ if(NOT SLUICE_CUDA_wanted STREQUAL "OFF")
         if(NOT CMAKE_CUDA_COMPILER)
             set(CMAKE_CUDA_COMPILER ${SLUICE_NVCC} CACHE FILEPATH "NVIDIA's compiler")
         endif()
-        set(CMAKE_CUDA_ARCHITECTURES OFF) # ours are given flag by flag below: CMake 3.21 does not know 90a
+        set(CMAKE_CUDA_ARCHITECTURES OFF) # ours are given flag by flag below
         include(CheckLanguage)
         check_language(CUDA)
         if(NOT CMAKE_CUDA_COMPILER)
@@ -66,18 +66,29 @@ if(NOT SLUICE_CUDA_wanted STREQUAL "OFF")
          ${PROJECT_SOURCE_DIR}/src/backend/cuda/persist_geometry.c ${PROJECT_SOURCE_DIR}/src/backend/cuda/persist_describe.c
          ${PROJECT_SOURCE_DIR}/src/backend/cuda/persist_builtin.c ${PROJECT_SOURCE_DIR}/src/backend/cuda/persist_overlap.c
          ${PROJECT_SOURCE_DIR}/src/backend/cuda/step_cost.c ${PROJECT_SOURCE_DIR}/src/backend/cuda/*_layout.c)
+    # The sources know what comes before sm_90 and what from there on, and nothing in between: each half is compiled once, to
+    # PTX of its least architecture (most of nvcc's time), and from there to machine code of all of them.
+    if(NOT SLUICE_CUDA_ARCHITECTURES MATCHES "^[0-9]+(;[0-9]+)*$")
+        message(FATAL_ERROR "SLUICE_CUDA_ARCHITECTURES is '${SLUICE_CUDA_ARCHITECTURES}'; numbers are needed, such as 80;90;100")
+    endif()
     set(machine_code "")
     set(architecture_names "")
-    list(GET SLUICE_CUDA_ARCHITECTURES -1 newest)
-    foreach(architecture IN LISTS SLUICE_CUDA_ARCHITECTURES)
-        set(code sm_${architecture})
-        string(APPEND architecture_names " sm_${architecture}")
-        if(architecture STREQUAL newest AND newest MATCHES "^[0-9]+$") # in one flag: in two nvcc compiles twice
-            set(code "[${code},compute_${newest}]")
-            string(APPEND architecture_names " and PTX of compute_${newest}")
+    foreach(half IN ITEMS "^[5-8][0-9]$" "^(9|[1-9][0-9])[0-9]$")
+        set(architectures ${SLUICE_CUDA_ARCHITECTURES})
+        list(FILTER architectures INCLUDE REGEX "${half}")
+        if(architectures)
+            list(GET architectures 0 least)
+            list(TRANSFORM architectures PREPEND sm_ OUTPUT_VARIABLE codes)
+            list(JOIN codes " " names)
+            list(JOIN codes "," codes)
+            list(APPEND machine_code "--generate-code=arch=compute_${least},code=[${codes}]")
+            string(APPEND architecture_names " ${names}")
         endif()
-        list(APPEND machine_code --generate-code=arch=compute_${architecture},code=${code})
     endforeach()
+    list(POP_BACK machine_code newest)
+    string(REPLACE "]" ",compute_${least}]" newest "${newest}")
+    list(APPEND machine_code ${newest})
+    string(APPEND architecture_names " and PTX of compute_${least}")
     message(STATUS "CUDA: nvcc ${nvcc_version} (${SLUICE_NVCC}):${architecture_names}")
 
     # Sources without kernels are for the host's compiler alone: nvcc would read each of them once per architecture.

@@ -31,6 +31,12 @@ extern const char *test_device;
 static inline bool test_on_gpu(void) {
     return strncmp(test_device, "cuda", 4) == 0;
 }
+/* An address sanitizer makes all of it several times as slow: tests of many cases of one kind take one in so many there. */
+#ifdef __SANITIZE_ADDRESS__
+#define TEST_ONE_IN(sanitized) (sanitized)
+#else
+#define TEST_ONE_IN(sanitized) 1
+#endif
 /* --seed, else fixed; the line that repeats a failed test holds it. */
 extern uint64_t test_seed;
 /* Folder of committed test data (--data, else "tests/data" of the source), with no slash at the end. */

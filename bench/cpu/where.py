@@ -32,6 +32,12 @@ PARTS = [
 ]
 
 
+HEAD = """# Where the time of a cell above 1.6 times its limit goes, one measured sentence:   PATTERN | sentence
+# PATTERN is compared with "SERIES CELL MODE T/B/I/H/L OPTION DTYPE THREADSt", * stands for anything; the first that fits
+# counts. where.py writes this file.
+"""
+
+
 def part_of(function):
     return next((name for name, pattern in PARTS if re.search(pattern, function)), "the rest")
 
@@ -102,8 +108,7 @@ def main():
     report.STATISTIC = args.statistic
     lines = list(known_lines(args.lines).values())
     source = args.source or lines[-1]["source"]
-    with open(args.notes, encoding="utf-8") as file:
-        text = [line for line in file if line.startswith("#")]
+    text = [HEAD]
     for line in lines:
         ours = report.time_of(line, "sluice")
         if line["source"] == source and ours and ours * 1e-3 > report.EXPLAIN * report.limit_seconds(line):

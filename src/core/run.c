@@ -84,11 +84,11 @@ size_t sli_run_report_bytes(const sl_run *run) {
 sl_status sli_run_complete_report(sl_run *run) {
     const sli_scaling *scaling = sli_params_scaling_at(run->params);
     if (!scaling) return SL_OK;
-    char *to = run->block + run->plan->metrics + offsetof(sli_report, scaling);
+    char *to = run->block + run->plan->metrics + offsetof(sli_run_report, scaling);
     return run->plan->ops->copy(run->queue, to, scaling, sizeof *scaling);
 }
 
-void sli_run_fill_result(const sli_report *report, double scale, sl_result *result) {
+void sli_run_fill_result(const sli_run_report *report, double scale, sl_result *result) {
     const sli_metrics *metrics = &report->metrics;
     *result = (sl_result){.loss = metrics->loss_sum * scale,
                           .loss_sum = metrics->loss_sum,
@@ -99,7 +99,7 @@ void sli_run_fill_result(const sli_report *report, double scale, sl_result *resu
 }
 
 static sl_status read_result(sl_run *run, sl_result *result) {
-    sli_report report;
+    sli_run_report report;
     memset(&report, 0, sizeof report);
     SLI_TRY(run->plan->ops->download(run->queue, &report, run->block + run->plan->metrics, sli_run_report_bytes(run)));
     sli_run_fill_result(&report, run->scale, result);

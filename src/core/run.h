@@ -23,16 +23,16 @@ typedef enum sli_run_kind {
 } sli_run_kind;
 
 /* What is read back of a call; lies at plan->metrics. The second part is there only if sli_plan_is_scaled: a copy. */
-typedef struct sli_report {
+typedef struct sli_run_report {
     sli_metrics metrics;
     sli_scaling scaling;
-} sli_report;
+} sli_run_report;
 
 /* A step whose result nobody asked for yet. */
 typedef struct sli_run_pending {
-    double scale;      /* result.loss = loss_sum * scale */
-    int slot;          /* of read_later */
-    sli_report report; /* on devices that work at once */
+    double scale;          /* result.loss = loss_sum * scale */
+    int slot;              /* of read_later */
+    sli_run_report report; /* on devices that work at once */
 } sli_run_pending;
 
 /* What the gradients of parameters hold between calls. */
@@ -109,7 +109,7 @@ sl_status sli_run_begin_sums(sl_run *run);
 /* Bytes of the report; copies the loss scaling into it; makes a result of it. */
 size_t sli_run_report_bytes(const sl_run *run);
 sl_status sli_run_complete_report(sl_run *run);
-void sli_run_fill_result(const sli_report *report, double scale, sl_result *result);
+void sli_run_fill_result(const sli_run_report *report, double scale, sl_result *result);
 /* src/core/run_steps.c: the steps of a call. */
 sl_status sli_run_forward_steps(sl_run *run, bool training);
 sl_status sli_run_backward_steps(sl_run *run);

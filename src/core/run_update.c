@@ -160,7 +160,7 @@ static sl_status set_rate(sl_run *run, double learning_rate) {
 
 /* An update whose gradients were not finite did not happen, and does not count: the device has left it out of the number of a
  * step that was queued behind it, the host does so from its result on. With loss scaling the device alone counts those. */
-static void count_update(sl_run *run, const sli_report *report) {
+static void count_update(sl_run *run, const sli_run_report *report) {
     if (!run->plan->optimizer || sli_plan_is_scaled(run->plan)) return;
     run->params->optimizer_steps -= report->metrics.skipped - run->skipped;
     run->skipped = report->metrics.skipped;
@@ -169,7 +169,7 @@ static void count_update(sl_run *run, const sli_report *report) {
 sl_status sl_run_update(sl_run *run, double learning_rate, sl_result *result) {
     SLI_TRY(sli_run_check_training(run));
     const sl_plan *plan = run->plan;
-    sli_report report;
+    sli_run_report report;
     memset(&report, 0, sizeof report);
     if (result) memset(result, 0, sizeof *result);
     if (!plan->optimizer) return SL_OK;

@@ -5,7 +5,10 @@
  * once. So that the gradients fed at first stay what they are, no two pieces of such a run share memory. Parameters' gradients are
  * those of the call, as in a whole training step: rows that can write them write them (sli_call.fresh), others add.
  *
- * A kernel that takes several times as long as the fastest of its library is timed in a few rounds only. */
+ * A kernel that takes several times as long as the fastest of its library is timed in a few rounds only.
+ *
+ * A fast kernel that computes something else is no kernel: at the end each computes once more, and its numbers are compared with those
+ * of the first. */
 #include "proof/bench.h"
 
 #include <stdlib.h>
@@ -13,6 +16,7 @@
 #include <time.h>
 
 #include "core/run.h"
+#include "proof/parity.h"
 #include "proof/problem_model.h"
 #include "proof/rows.h"
 #include "proof/subject.h"
@@ -30,6 +34,7 @@ typedef struct entry {
     double warm;     /* seconds of a call when warmed up */
     int rounds;      /* timed */
     double *seconds; /* [MOST_ROUNDS] */
+    double apart;    /* as sl_timing has it */
 } entry;
 
 typedef struct bench {
@@ -40,7 +45,8 @@ typedef struct bench {
     sli_subject *subject;
     entry entries[SLI_BENCH_WAYS];
     int count, rounds;
-    bool quick; /* a slow way is timed once, whosever it is */
+    bool quick;   /* a slow way is timed once, whosever it is */
+    size_t bytes; /* of the ways that are open, which the options' memory limit holds for together */
 } bench;
 
 static double now(void) {
@@ -55,6 +61,7 @@ static bool is_late(const bench *b) {
 }
 
 static sl_status open_entry(bench *b, entry *e, const sl_plan_options *options) {
+    e->apart = -1;
     e->seconds = sli_arena_alloc(&b->subject->arena, MOST_ROUNDS * sizeof(double));
     if (!e->seconds) return sli_fail_memory("the times of a benchmark", MOST_ROUNDS * sizeof(double));
     SLI_TRY((is_late(b) ? sli_trial_open_guarded : sli_trial_open)(b->subject, options, &e->trial));
@@ -174,6 +181,49 @@ static sl_status time_all(bench *b, double min_seconds) {
     return SL_OK;
 }
 
+/* -------------------------------------------------------------------------------------------------- the same numbers -- */
+
+static sl_status compare_entry(bench *b, const entry *first, const sli_results *expected, entry *e,
+                               sli_results *results) {
+    const sli_trial_call call = {.training = b->options.train != 0};
+    const sli_tolerance one = sli_tolerance_of(first->trial.plan, b->options.dtype),
+                        other = sli_tolerance_of(e->trial.plan, b->options.dtype);
+    char where[256];
+    SLI_TRY(sli_trial_run(&e->trial, &call, results));
+    e->apart = sli_apart(results, expected, one, other, where);
+    SLI_FAIL_IF(!(e->apart <= 1), SL_ERR_CHECK,
+                "the numbers of %s and %s are %.3g times as far apart as rounding explains (%s); one of both is wrong: "
+                "see `sluice check`",
+                e->kernel, first->kernel, e->apart, where);
+    return SL_OK;
+}
+
+/* All are compared; the last that is wrong is named. */
+static sl_status compare_all(bench *b) {
+    const sli_trial_call call = {.training = b->options.train != 0};
+    sli_results expected, results;
+    entry *first = NULL;
+    sl_status verdict = SL_OK;
+    int open = 0;
+    for (int k = 0; k < b->count; k++) open += b->entries[k].open;
+    for (int k = 0; k < b->count && open > 1; k++) {
+        entry *e = &b->entries[k];
+        if (!e->open) continue;
+        if (first) {
+            const sl_status status = compare_entry(b, first, &expected, e, &results);
+            if (status != SL_OK && status != SL_ERR_CHECK) return status;
+            if (status != SL_OK) verdict = status;
+            continue;
+        }
+        first = e;
+        first->apart = 0;
+        SLI_TRY(sli_results_new(b->subject, call.training, &expected));
+        SLI_TRY(sli_results_new(b->subject, call.training, &results));
+        SLI_TRY(sli_trial_run(&first->trial, &call, &expected));
+    }
+    return verdict;
+}
+
 static int by_size(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -192,7 +242,7 @@ static double predicted(const sl_plan *plan, sli_op op) {
 }
 
 static void tell(const bench *b, entry *e, void (*timing)(void *context, const sl_timing *timing), void *context) {
-    sl_timing t = {.kernel = e->kernel, .refusal = e->refusal};
+    sl_timing t = {.kernel = e->kernel, .refusal = e->refusal, .apart = -1};
     int n = e->rounds;
     if (e->open) {
         qsort(e->seconds, (size_t)n, sizeof *e->seconds, by_size);
@@ -203,6 +253,7 @@ static void tell(const bench *b, entry *e, void (*timing)(void *context, const s
         t.repeats = n * (e->calls > 0 ? e->calls : 1);
         t.steps = sli_op_is_recurrent(b->problem.op) ? b->problem.steps : 0;
         t.predicted = predicted(e->trial.plan, b->problem.op);
+        t.apart = e->apart;
     }
     if (timing) timing(context, &t);
 }
@@ -221,11 +272,13 @@ static sl_status prepare(bench *b) {
 static sl_status run_bench(bench *b, double min_seconds) {
     SLI_TRY(prepare(b));
     SLI_TRY(add_entries(b));
-    return time_all(b, min_seconds > 0 ? min_seconds : 1);
+    SLI_TRY(time_all(b, min_seconds > 0 ? min_seconds : 1));
+    return compare_all(b);
 }
 
 static void finish(bench *b, sl_status status, void (*timing)(void *context, const sl_timing *timing), void *context) {
-    for (int k = 0; k < b->count && status == SL_OK; k++) tell(b, &b->entries[k], timing, context);
+    const bool timed = status == SL_OK || status == SL_ERR_CHECK;
+    for (int k = 0; k < b->count && timed; k++) tell(b, &b->entries[k], timing, context);
     for (int k = 0; k < b->count; k++)
         if (b->entries[k].open) sli_trial_close(&b->entries[k].trial);
     sli_subject_free(b->subject);
@@ -235,6 +288,7 @@ static void finish(bench *b, sl_status status, void (*timing)(void *context, con
 
 /* ----------------------------------------------------------------------------------------------------- ways -- */
 static const char *not_obeyed(const sl_plan *plan) {
+    if (plan->segments > 1) return "the memory limit has no room for it beside the others that are timed";
     for (int k = 0; k < plan->choice_count; k++)
         if (!plan->choices[k].obeyed && plan->choices[k].reason) return plan->choices[k].reason;
     return NULL;
@@ -246,9 +300,14 @@ static sl_status add_way(bench *b, const sli_bench_way *way) {
     sl_plan_options options = b->options;
     e->kernel = way->name;
     options.choices = way->choices;
+    if (options.memory_limit > 0)
+        options.memory_limit -= b->bytes < options.memory_limit ? b->bytes : options.memory_limit - 1;
     sl_status status = open_entry(b, e, &options);
     const char *refusal = status == SL_OK ? not_obeyed(e->trial.plan) : sl_error_detail();
-    if (!refusal) return SL_OK;
+    if (!refusal) {
+        b->bytes += e->trial.plan->memory.params_block + e->trial.plan->memory.run_block;
+        return SL_OK;
+    }
     e->refusal = sli_arena_string(&b->subject->arena, refusal);
     if (e->open) sli_trial_close(&e->trial);
     e->open = false;

@@ -42,17 +42,18 @@ static double objective_difference(const prover *p) {
     return sum;
 }
 
-/* Rounding of the objective: a few units in the last place of each of its terms, independent of one another. */
+/* Rounding of the objective: a few units in the last place of each of its terms, independent of one another; a loss is one number
+ * to which n were added one after the other, each time with a rounding of its size so far. */
 static double objective_noise(const prover *p) {
-    double squares = 0, loss = 0;
+    double squares = 0, loss = 0, added = 0;
     for (int k = 0; k < p->analytic.count; k++) {
         const sli_part *part = &p->analytic.parts[k];
-        if (part->kind == SLI_PART_LOSS) loss = fabs(part->values[0]);
+        if (part->kind == SLI_PART_LOSS) loss = fabs(part->values[0]), added = part->values[1];
         if (part->kind != SLI_PART_OUTPUT) continue;
         const double *d = p->subject->outputs[part->source].values;
         for (size_t i = 0; i < part->count; i++) squares += d[i] * part->values[i] * d[i] * part->values[i];
     }
-    return 8 * DBL_EPSILON * (loss + sqrt(squares));
+    return DBL_EPSILON * ((8 + sqrt(added)) * loss + 8 * sqrt(squares));
 }
 
 /* ------------------------------------------------------------------------------------------------------------ slopes -- */

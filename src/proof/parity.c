@@ -51,6 +51,23 @@ void sli_compare(const sli_results *results, const sli_results *reference, const
     }
 }
 
+/* The largest error as a multiple of what is allowed; a NaN is as far as can be. */
+static void keep_most(void *context, const sl_finding *finding) {
+    double *most = context;
+    const double ratio = finding->error == 0 ? 0 : finding->error / finding->tolerance;
+    if (!(ratio <= *most)) *most = isnan(ratio) ? HUGE_VAL : ratio;
+}
+
+double sli_apart(const sli_results *results, const sli_results *others, sli_tolerance one, sli_tolerance other,
+                 char first[256]) {
+    const sli_tolerance both = {one.output + other.output, one.gradient + other.gradient};
+    double most = 0;
+    sli_report report = {.finding = keep_most, .context = &most};
+    sli_compare(results, others, NULL, both, "kernels", "one and other", &report);
+    memcpy(first, report.first, sizeof report.first);
+    return most;
+}
+
 void sli_compare_bits(const sli_results *results, const sli_results *reference, const char *kernel, const char *what,
                       sli_report *report) {
     size_t different = 0;

@@ -10,6 +10,10 @@
  * more than the tolerance, so may results. `call` ("training", "inference of b2 t3") goes into the lines. */
 void sli_compare(const sli_results *results, const sli_results *reference, const sli_results *other,
                  sli_tolerance tolerance, const char *kernel, const char *call, sli_report *report);
+/* Of the results of two kernels, which may err by a tolerance each: the largest difference as a multiple of both. `first`: the first
+ * that is above 1, or "". */
+double sli_apart(const sli_results *results, const sli_results *others, sli_tolerance one, sli_tolerance other,
+                 char first[256]);
 /* Equal to the bit; `what` says what was changed. */
 void sli_compare_bits(const sli_results *results, const sli_results *reference, const char *kernel, const char *what,
                       sli_report *report);

@@ -259,6 +259,7 @@ sl_status sli_tune_plan(const sl_model *model, const sl_plan_options *options, s
                                    .require = predicted->options.require,
                                    .threads = predicted->options.threads,
                                    .thread_pool = options->thread_pool,
+                                   .memory_limit = predicted->options.memory_limit,
                                    .no_graph = predicted->options.no_graph,
                                    .allocator = &predicted->allocator};
     sli_text_init(&t->choices, &allocator);

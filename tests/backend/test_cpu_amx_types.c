@@ -84,10 +84,7 @@ static void check_rows(sli_isa isa, const sli_isa_ops *ops, sl_dtype dtype) {
                 {.threads = 2, .split = {.directions = 1, .rows = 1, .units = 2}},
                 {.threads = 3, .segment = 4, .split = {.directions = 1, .rows = 3, .units = 1}}};
     enum { WAYS = sizeof ways / sizeof ways[0] };
-    int each = WAYS, step = 1;
-#ifdef __SANITIZE_ADDRESS__
-    each = 1; /* emulated instructions take long there: every problem in a way of its own */
-#endif
+    int each = WAYS / TEST_ONE_IN(WAYS), step = 1; /* sanitized, every problem in a way of its own */
     /* Emulated f32x3 takes six times as long as bf16, of which it differs in products alone. */
     if (ops && dtype == SL_F32X3) step = each < WAYS ? 10 : 4, each = 1;
     for (int i = 0; i < COUNT; i += step) {
@@ -185,7 +182,7 @@ TEST(cpu_bf16_many_rows) {
                                         "lstm:b129_t100_i1_h40_p8_bf16_train",
                                         "rnn:b8200_t4_i1_h64_bf16_train",
                                         "lstm:b129_t100_i1_h40_f32x3_train"};
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i += TEST_ONE_IN(4)) {
         const call_setup setup = {.text = texts[i], .chunk = 8, .threads = 2, .isa = sli_cpu_isa()};
         call_result got, expected;
         compute(sli_cpu_kernels, &setup, &got);

@@ -155,7 +155,7 @@ static void check_shape(const shape *s, sl_dtype dtype, const sli_cpu *cpu) {
 static void check_cpu(sl_dtype dtype, const sli_cpu *cpu) {
     static const int sizes[] = {1, 15, 16, 17, 31, 33, 47, 64, 70, 97};
     uint64_t seed = test_seed;
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < 60 / TEST_ONE_IN(3); i++) {
         int pick[3];
         for (int j = 0; j < 3; j++) pick[j] = sizes[(int)(5 + 5 * test_random(&seed))];
         const shape s = {.m = pick[0],
@@ -175,7 +175,7 @@ static void check_cpu(sl_dtype dtype, const sli_cpu *cpu) {
                 cpu);
     check_shape(&(shape){.m = 2100, .n = 3, .k = 5, .bias = true, .copy = true}, dtype, cpu);
     check_shape(&(shape){.m = 2, .n = 4200, .k = 3, .add = true}, dtype, cpu);
-    for (int m = 1; m <= 9; m++) /* few rows: of b along k, and down, cut into tasks */
+    for (int m = 1; m <= 9; m += TEST_ONE_IN(3)) /* few rows: of b along k, and down, cut into tasks */
         for (int way = 0; way < 4; way++)
             check_shape(
                 &(shape){.m = m, .n = 333, .k = way & 2 ? 600 : 19, .b_down = way & 1, .add = m & 1, .bias = true},

@@ -169,12 +169,7 @@ TEST(cuda_persist_geometry_covers_and_fits) {
                                 769, 896, 997, 1000, 1024, 1031, 1280, 1499, 1500, 1536, 1999, 2048, 2099};
     static const int capabilities[] = {90, 80, 90, 100, 90, 120, 90};
     int turn = 0, taken = 0;
-#ifdef __SANITIZE_ADDRESS__
-    const size_t each = 8;
-#else
-    const size_t each = 1;
-#endif
-    for (size_t h = 0; h < sizeof units / sizeof *units; h += each)
+    for (size_t h = 0; h < sizeof units / sizeof *units; h += TEST_ONE_IN(8))
         for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
             for (size_t d = (h + b) % 2; d < sizeof dtypes / sizeof *dtypes; d += 2, turn++)
                 for (int way = 0; way < 4; way++) {

@@ -2,7 +2,7 @@
 #include "test.h"
 
 typedef struct told {
-    int rows, refused, timed;
+    int rows, refused, timed, compared;
     bool sane;
 } told;
 
@@ -11,10 +11,12 @@ static void tell(void *context, const sl_timing *timing) {
     t->rows++;
     if (timing->refusal) {
         t->refused++;
-        t->sane = t->sane && timing->refusal[0] && timing->repeats == 0;
+        t->sane = t->sane && timing->refusal[0] && timing->repeats == 0 && timing->apart < 0;
         return;
     }
     t->timed++;
+    t->compared += timing->apart >= 0;
+    t->sane = t->sane && timing->apart <= 1;
     t->sane = t->sane && timing->minimum > 0 && timing->minimum <= timing->median &&
               timing->median <= timing->maximum && timing->repeats >= 5 && timing->kernel[0];
 }
@@ -23,7 +25,7 @@ TEST(bench_times_every_eligible_row) {
     sl_plan_options options = {.device = test_device};
     told t = {.sane = true};
     REQUIRE_OK(sl_bench_problem("lstm:b2_t3_i4_h5_train", &options, 0.001, tell, &t));
-    CHECK(t.rows >= 2 && t.timed >= 2 && t.sane);
+    CHECK(t.rows >= 2 && t.timed >= 2 && t.compared == t.timed && t.sane);
     /* What a row cannot do is told as a refusal: in f64 only the reference computes, and a GPU has no row at all. */
     t = (told){.sane = true};
     if (!test_on_gpu()) {
@@ -32,7 +34,7 @@ TEST(bench_times_every_eligible_row) {
     }
     t = (told){.sane = true};
     REQUIRE_OK(sl_bench_problem("dense:b2_t3_i4_h5_train", &options, 0.001, tell, &t));
-    CHECK(t.rows == 1 && t.timed == 1 && t.sane);
+    CHECK(t.rows == 1 && t.timed == 1 && t.compared == 0 && t.sane);
 }
 
 TEST(bench_names_what_it_cannot_do) {

@@ -87,11 +87,7 @@ static void convert(const stream_case *c, sl_dtype dtype) {
 }
 
 /* What is compiled from the files is not sanitized: under sanitizers it is the writing that counts. */
-#ifdef __SANITIZE_ADDRESS__
-enum { FLOAT_MODELS = 4, MODELS_IN_I8 = 3 };
-#else
-enum { FLOAT_MODELS = 12, MODELS_IN_I8 = 9 };
-#endif
+enum { FLOAT_MODELS = 12 / TEST_ONE_IN(3), MODELS_IN_I8 = 9 / TEST_ONE_IN(3) };
 
 TEST_SLOW(stream_c_files_give_the_numbers_of_the_library) {
     const char *cc = compiler("cc", "gcc"), *clang = compiler("clang", "clang-14"), *cxx = compiler("c++", "g++");

@@ -169,3 +169,23 @@ TEST(tune_on_any_device_is_remembered_to_the_same_plan) {
     sl_plan_free(again);
     cache_restore();
 }
+
+/* What is timed together takes no more than the plan may: the first way alone fits here, and what it is worth is not known. */
+TEST(tune_keeps_to_the_memory_limit) {
+    static const char problem[] = "gru:b3_t5_i4_h8_train";
+    if (test_on_gpu()) test_skip("its rows are the CPU's");
+    use_folder("tune_memory");
+    sl_plan *plan = tuned_plan(problem, (sl_plan_options){0});
+    sl_memory memory;
+    sl_plan_memory(plan, &memory);
+    sl_plan_free(plan);
+    for (int times = 2; times <= 8; times += 6) {
+        const size_t limit = (size_t)times * (memory.params_block + memory.run_block) * 5 / 8;
+        plan = tuned_plan(problem, (sl_plan_options){.tune = SL_TUNE_AGAIN, .memory_limit = limit});
+        CHECK(told(plan, problem, "cpu:fused") > 0);
+        CHECK((told(plan, problem, "ref") > 0) == (times == 8));
+        CHECK((strstr(sl_plan_explain(plan), "ref cannot") != NULL) == (times == 2));
+        sl_plan_free(plan);
+    }
+    cache_restore();
+}

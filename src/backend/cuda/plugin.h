@@ -52,7 +52,7 @@ typedef struct sli_cuda_gpu {
 
 typedef struct sli_cuda_plugin {
     sli_plugin_version version;
-    const char *build;                              /* "nvcc 13.0; sm_80 sm_90a sm_100, PTX compute_100" */
+    const char *build;                              /* "nvcc 13.0: sm_80 sm_90 sm_100 and PTX of compute_90" */
     sl_status (*gpu)(int index, sli_cuda_gpu *gpu); /* SL_ERR_DEVICE with the sentence */
     bool (*blas)(sli_why *why);                     /* cuBLASLt was found and opened */
     /* As in sli_device_ops; caps, describe and blas_buffers are libsluice's. */
