@@ -1,4 +1,4 @@
-"""Results as JSON lines, which a later run goes on with: compare.py and lm.py."""
+"""Results as JSON lines, which a later run goes on with, and tables: compare.py, lm.py and others."""
 import json
 import os
 
@@ -15,3 +15,11 @@ def known_lines(path):
                 except (ValueError, KeyError):
                     pass
     return lines
+
+
+def tell(text, path):
+    """Prints a table, and writes it to a file where there is a path."""
+    if path:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    print(text)

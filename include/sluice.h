@@ -9,8 +9,8 @@
  *      computes exactly what was asked (and remembers why each other one was refused), and knows every byte before
  *      one is allocated.
  *   3. *Parameters* (sl_params) and *runs* (sl_run) are blocks of memory bound to a plan, on its device. A run computes: no
- *      choice, nothing is allocated. But for a GPU's first call of each kind, in which the driver may allocate and kernels that
- *      are not built in are compiled (NVRTC) or read from the cache on disk, where environment variables say so.
+ *      choice, nothing is allocated. But for a GPU's first call of each kind, in which the driver may allocate. Kernels that
+ *      are not built in are compiled (NVRTC), or read from the cache on disk, when a plan for a GPU that is there is made.
  *
  * Conventions, valid for every function below
  * -------------------------------------------

@@ -17,6 +17,7 @@ typedef enum sli_device_kind { SLI_DEVICE_CPU, SLI_DEVICE_CUDA } sli_device_kind
 typedef enum sli_isa { SLI_ISA_BASE, SLI_ISA_NEON, SLI_ISA_AVX2, SLI_ISA_AVX512, SLI_ISA_AMX } sli_isa;
 enum { SLI_ISA_WHY = 128 }; /* bytes of a sentence about one */
 
+enum { SLI_CLUSTER_MOST = 16 };
 typedef struct sli_caps {
     char name[32]; /* as the user wrote it, resolved: "cpu", "cpu:avx2", "cuda:sm_90" */
     sli_device_kind kind;
@@ -37,6 +38,8 @@ typedef struct sli_caps {
     size_t free_memory; /* cuda: when the plan was made; 0 where not known */
     size_t memory, shared_memory, l2_bytes;
     size_t l3_bytes; /* cpu: of the cores that share one; 0: not known */
+    /* cuda: clusters of so many blocks, a multiprocessor each, that are resident at once, as the driver says; [0]: it was asked. */
+    int resident[SLI_CLUSTER_MOST + 1];
 } sli_caps;
 
 const char *sli_isa_name(sli_isa isa);
@@ -276,6 +279,13 @@ typedef struct sli_booking {
     size_t saved, scratch_forward, scratch_backward, packed;
 } sli_booking; /* bytes, any size */
 
+/* What a plan knows of a step's calls beside its problem. */
+typedef struct sli_calls {
+    int chunk;
+    bool backward, y, dy,
+        d_states; /* is called; is given; has a gradient; gradients of the entering states are wanted */
+} sli_calls;
+
 enum { SLI_CUTS = 4, SLI_CUT_NAME = 96 }; /* cuts of one pass that have names, and such a name's room */
 
 typedef struct sli_kernel {
@@ -298,6 +308,11 @@ typedef struct sli_kernel {
     const char *bits_of; /* the row of another name with the same bits, part by part if this one is of wide problems */
     /* For explain: how this row computes the problem, one line without its end. NULL, or "": there is nothing to say. */
     void (*describe)(const sli_problem *problem, const sli_caps *caps, char *text, size_t capacity);
+    /* Asked once a plan has taken the row, on a device that is there: has what calls need (compiled kernels, room for blocks that must be
+     * resident at once). *refused: it cannot be had, for the reason in *why, and the plan takes another row. problem->steps is the
+     * length of a segment. NULL: there is nothing to ask for. */
+    sl_status (*ready)(const sli_problem *problem, const sli_caps *caps, const sli_calls *calls, bool *refused,
+                       sli_why *why);
     sli_kernel_fn pack; /* param -> packed; NULL without packed copies */
     sli_kernel_fn forward;
     sli_kernel_fn backward; /* NULL where there is nothing to do (onehot, norm, optim) */

@@ -534,6 +534,7 @@ static void forget(sl_plan *plan) {
                      .ops = plan->ops,
                      .device = plan->device,
                      .memory_limit = plan->memory_limit,
+                     .unready = plan->unready,
                      .train = plan->train,
                      .element = plan->element,
                      .choices = plan->choices,
@@ -571,10 +572,24 @@ static sl_status build_to_fit(sl_plan *plan, const sl_model *model) {
     return build(plan, model);
 }
 
+/* Until the rows that are taken have what they need: each time there are fewer to take. */
+static sl_status build_ready(sl_plan *plan, const sl_model *model) {
+    bool all = false;
+    SLI_TRY(build_to_fit(plan, model));
+    SLI_TRY(sli_plan_ready(plan, &all));
+    while (!all) {
+        forget(plan);
+        plan->caps.recomputes = false;
+        SLI_TRY(build_to_fit(plan, model));
+        SLI_TRY(sli_plan_ready(plan, &all));
+    }
+    return SL_OK;
+}
+
 static sl_status plan_model(sl_plan *plan, const sl_model *model) {
     SLI_FAIL_IF(model->layer_count == 0, SL_ERR_INPUT,
                 "the model has no layers; add an input and a layer before planning");
-    SLI_TRY(build_to_fit(plan, model));
+    SLI_TRY(build_ready(plan, model));
     sli_plan_fresh(plan);
     sli_plan_early(plan);
     sli_plan_copies(plan);

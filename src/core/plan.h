@@ -107,8 +107,9 @@ struct sl_plan {
     sl_plan_options options; /* resolved: every default filled in */
     sli_caps caps;
     const sli_device_ops *ops;
-    sli_device *device;  /* NULL for an invented one */
-    size_t memory_limit; /* that holds: options.memory_limit, on a GPU at most what is free; 0 = none */
+    sli_device *device;   /* NULL for an invented one */
+    size_t memory_limit;  /* that holds: options.memory_limit, on a GPU at most what is free; 0 = none */
+    sli_refusal *unready; /* rows that were chosen, and whose needs could not be had then: not chosen again */
     bool train;
     size_t element; /* bytes of a number: 4, or 8 in f64 plans */
     int chunk, segment_steps, segments;
@@ -231,6 +232,11 @@ sl_status sli_plan_offer(sl_plan *plan, const sli_kernel *const *rows, const sli
 /* Appends one reason why a wide problem is not one step. */
 sl_status sli_plan_keep_out(sl_plan *plan, const sli_kernel *kernel, const sli_problem *problem, const char *reason,
                             bool slower);
+/* src/core/plan_ready.c: asks the rows that were taken for what their calls need; *all: they have it. Else those that have not are in
+ * plan->unready, and the plan is to be built anew. */
+sl_status sli_plan_ready(sl_plan *plan, bool *all);
+/* Why the row is not taken for this problem, of those in plan->unready; NULL. */
+const char *sli_plan_unready(const sl_plan *plan, const sli_kernel *row, const sli_problem *problem);
 /* src/core/plan_groups.c: cuts steps into groups, finds gradients wanted, crossing tensors. */
 sl_status sli_plan_groups(sl_plan *plan);
 sl_status sli_plan_gradients(sl_plan *plan);

@@ -128,6 +128,8 @@ static const char *required(const sl_plan *plan, const sli_problem *problem) {
 static bool may_take(const sl_plan *plan, const sli_kernel *row, const sli_problem *problem, sli_why *why) {
     const char *require = required(plan, problem);
     NEED(!require || sli_kernel_matches(require, row->name), "not %s", require);
+    const char *unready = sli_plan_unready(plan, row, problem);
+    NEED(!unready, "%s", unready);
     return is_exact(plan, row, problem, why) && sli_kernel_takes(row, problem, &plan->caps, why);
 }
 

@@ -28,7 +28,8 @@ static int gates_of(sli_op op) {
 static const char *broken_cover(const sli_persist_geometry *g, const sli_problem *p, bool backward, bool built_in) {
     const int multiple = sli_persist_unit_multiple(g->math, g->gather, g->backward);
     HOLDS(g->gates == gates_of(p->op) && g->backward == backward);
-    HOLDS(g->math == p->dtype || (sli_persist_operand(p->dtype) == 4 && g->math == SL_F32 && g->few > 0));
+    HOLDS(g->math == p->dtype ||
+          (sli_persist_operand(p->dtype) == 4 && g->math == SL_F32 && (g->few > 0 || p->dtype == SL_F32X3)));
     HOLDS(g->few == 0 || g->few == 1 || g->few == 2 || g->few == 4);
     HOLDS(g->few == 0 || (g->math == SL_F32 && g->tiles_n == 1 && g->halves == 1 && g->couriers == 0));
     HOLDS(g->directions == (p->bidirectional ? 2 : 1));

@@ -32,6 +32,20 @@ line() { # SHAPE DTYPE EAGER GRAPH CUDNN OWN
 compare --shapes none.txt --out tables.jsonl --source three --table tables.md
 sed -n '/^###/,$p' tables.md
 
+echo '--- options'
+option() { # PROBLEM MS
+    echo "{\"case\": \"$1|bf16|0|five\", \"problem\": \"$1\", \"dtype\": \"bf16\", \"source\": \"five\", \"ms\": $2, \"row\": \"cuda:grid\"}"
+}
+{
+    option lstm:b32_t100_i256_h256_train 0.2
+    option lstm:b32_t100_i256_h256_train+peephole 0.25
+    option lstm:b32_t50_i768_h768 0.1
+    option lstm:b32_t50_i1000_h1000 0.2
+    option lstm:b32_t50_i1024_h1024 0.2
+} >options.jsonl
+python3 "$bench/options.py" --list --dtypes bf16 | sed -n '1,2p;$p'
+python3 "$bench/options.py" --dtypes bf16 --limit-seconds 0 --out options.jsonl --source five | grep -E '^0 done|0\.2|1000|[0-9] of [0-9]'
+
 echo '--- published'
 python3 - "$bench" <<'END'
 import os

@@ -20,6 +20,12 @@ SLUICE_FAKE_SM=75 try plan $problem --threads 1 | heads
 echo "without a compiler:"
 try plan $problem --device cuda --require cuda:cluster | grep -o 'rnn1 .* cuda:cluster' | tr -s ' '
 try plan lstm:b3_t5_i4_h600 --device cuda --require cuda:cluster | heads
+echo "what a row needs cannot be had:"
+rows() { grep -E '^  rnn1|refused cuda:cluster|^exit|^sluice:' | sed -E 's/ +[0-9.]+ kFLOP.*//; s/cudnn:.*(cuda:cluster: its)/\1/; s/; cuda:grid.*//' | tr -s ' '; }
+SLUICE_FAKE_UNREADY=1 try plan $problem --device cuda | rows
+SLUICE_FAKE_UNREADY=1 try plan $problem --device cuda --require cuda:cluster | rows
+SLUICE_FAKE_UNREADY=1 try plan $problem --device cuda:sm_90 | rows
+SLUICE_FAKE_UNREADY=-1 try plan $problem --device cuda | rows
 echo "free memory is the limit:"
 # What the kernels of a build need is not this test's matter.
 needs() { heads | sed -E 's/(needs|limit of) [0-9.]+ .B( \([0-9]+ bytes\))?/\1 SOME/g; s/(about|in) [0-9]+/\1 SOME/g'; }

@@ -2,6 +2,7 @@
  * libsluice does with a GPU, where there is none: a plug-in of another version (FAKE_VERSION), memory that runs out
  * (SLUICE_FAKE_MEMORY bytes), a GPU that falls off after SLUICE_FAKE_WORKS pieces of work, an old GPU (SLUICE_FAKE_SM), one that
  * is lost (SLUICE_FAKE_LOST, the second). */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "backend/cuda/plugin.h"
@@ -59,6 +60,24 @@ static sl_status gpu(int index, sli_cuda_gpu *gpu) {
 static bool blas(sli_why *why) {
     strcpy(why->text, "a fake plug-in has none");
     return false;
+}
+
+/* Persistent kernels: SLUICE_FAKE_UNREADY has a bit for each kind that does not compile; below zero the GPU is lost. */
+static sl_status persist_ready(const sli_problem *problem, int planned_batch, const sli_caps *caps, int kind,
+                               const sli_calls *calls, bool *refused, sli_why *why) {
+    const long unready = setting("SLUICE_FAKE_UNREADY", 0);
+    (void)problem;
+    (void)planned_batch;
+    (void)caps;
+    (void)calls;
+    if (unready < 0) return host->fail(SL_ERR_DEVICE, "cudaLibraryLoadData failed on GPU 0: the GPU is lost");
+    *refused = (unready >> kind & 1) != 0;
+    if (*refused) snprintf(why->text, sizeof why->text, "its kernel was not compiled: a fake plug-in compiles none");
+    return SL_OK;
+}
+
+static long late_kernels(void) {
+    return 0;
 }
 
 static bool compiler(int *version, sli_why *why) {
@@ -231,6 +250,8 @@ static const sli_cuda_plugin plugin = {
 #undef MEMBER
         .allocated = allocated,
     .compiler = compiler,
+    .persist_ready = persist_ready,
+    .late_kernels = late_kernels,
 };
 
 const sli_cuda_plugin *sli_cuda_plugin_open(const sli_plugin_host *given, sli_why *why);

@@ -1,4 +1,4 @@
-/* Kernels that are compiled when they are first asked for, by NVRTC, for exactly the shape and options that are computed. The
+/* Kernels that are compiled when a plan first asks for them, by NVRTC, for exactly the shape and options that are computed. The
  * sources are inside the plug-in (cmake/SluiceEmbed.cmake), compiled kernels are kept on disk (runtime/code_cache.h) and, once
  * loaded, for as long as the process lives. */
 #ifndef SLI_CUDA_COMPILE_H
@@ -19,7 +19,13 @@ extern "C" {
 cudaKernel_t sli_cuda_compile(sli_queue *queue, const char *source, const char *entry, const char *defines,
                               sli_why *why);
 
+/* The same while a plan is made, for GPU `gpu`, which is the current one. *error: CUDA's, where that is why there is none. Threads that
+ * ask for different kernels do not wait for each other. */
+cudaKernel_t sli_cuda_compile_planned(int gpu, int compute_capability, const char *source, const char *entry,
+                                      const char *defines, cudaError_t *error, sli_why *why);
+
 /* The table's (plugin.h). */
+long sli_cuda_late_kernels(void);
 bool sli_cuda_compiler(int *version, sli_why *why);
 bool sli_cuda_compile_check(const char *source, const char *entry, const char *defines, int compute_capability,
                             size_t *cubin_bytes, char *log, size_t log_capacity, bool *cached);

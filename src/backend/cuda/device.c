@@ -93,6 +93,7 @@ static sl_status cuda_caps(const char *device_name, int threads, sli_caps *caps)
     caps->memory = gpu.memory;
     caps->shared_memory = gpu.shared_memory;
     caps->l2_bytes = gpu.l2_bytes;
+    memcpy(caps->resident, gpu.resident, sizeof caps->resident);
     return SL_OK;
 }
 

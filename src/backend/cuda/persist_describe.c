@@ -30,13 +30,15 @@ void sli_persist_describe(const sli_persist_geometry *g, char *text, size_t capa
 }
 
 /* Units x P x Q, rows of a CTA in tiles x turns, warps m x k, tiles of weights in registers + shared memory; of turns by couriers
- * chunks x slots x share, + warps of the cells apart, m: sums meet in memory; f: few rows. A ring has the room that these leave. */
+ * chunks x slots x share, + warps of the cells apart, m: sums meet in memory; f: few rows; x: f32x3's
+ * products in three, which are exact ones else. A ring has the room that these leave. */
 void sli_persist_name(const sli_persist_geometry *g, char *name, size_t capacity) {
     char turns[40] = "";
     if (g->couriers > 0) snprintf(turns, sizeof turns, ",c%dx%dx%d", g->chunks, g->slots, g->share);
     if (g->apart > 0) snprintf(turns + strlen(turns), sizeof turns - strlen(turns), "+%d", g->apart);
     if (g->meets) snprintf(turns + strlen(turns), sizeof turns - strlen(turns), "m");
     if (g->few > 0) snprintf(turns, sizeof turns, ",f%d", g->few);
+    if (g->math == SL_F32X3) snprintf(turns + strlen(turns), sizeof turns - strlen(turns), ",x");
     snprintf(name, capacity, "u%dx%dx%d,b%dx%d,w%dx%d,r%d+%d%s", g->units, g->reduce, g->spread, g->tiles_n, g->halves,
              g->warps_m, g->warps_k, g->in_registers, g->in_shared, turns);
 }

@@ -176,17 +176,19 @@ static int register_limit(const sli_persist_geometry *g) {
     return each < MOST_REGISTERS ? each : MOST_REGISTERS;
 }
 
-/* Clusters of this size that are resident at once, a block a multiprocessor. An H200 has seven groups (GPCs) of 16 or 18
- * multiprocessors and one of about 10, which varies from one to the next: measured 132, 66, 30, 15, 7 of 1, 2, 4, 8, 16. */
-static int resident(int size, int multiprocessors) {
-    if (size <= 2) return multiprocessors / size;
-    const int whole = multiprocessors * 7 / FULL, rest = multiprocessors - 16 * whole;
-    const int last = size > 8 || rest < 0 ? 0 : rest < 10 ? rest : 10;
-    return whole * (16 / size) + last / size;
-}
-
 static int multiprocessors_of(const sli_caps *caps) {
     return caps->multiprocessors > 0 ? caps->multiprocessors : FULL;
+}
+
+/* Clusters of this size that are resident at once, a block a multiprocessor. An H200 has seven groups (GPCs) of 16 or 18
+ * multiprocessors and one of about 10, which varies from one to the next: measured 132, 66, 30, 15, 7 of 1, 2, 4, 8, 16. Where the driver
+ * was asked it is no more than it said: MIG and MPS leave fewer. What more it says is not used, so that all GPUs of a model choose alike. */
+static int resident(int size, const sli_caps *caps) {
+    const int multiprocessors = multiprocessors_of(caps);
+    const int whole = multiprocessors * 7 / FULL, rest = multiprocessors - 16 * whole;
+    const int last = size > 8 || rest < 0 ? 0 : rest < 10 ? rest : 10;
+    const int expected = size <= 2 ? multiprocessors / size : whole * (16 / size) + last / size;
+    return caps->resident[0] > 0 ? least(expected, caps->resident[size]) : expected;
 }
 
 /* The widest cluster; 1: there are none. Only data centre GPUs have clusters of more than 8. */
@@ -196,7 +198,7 @@ static int widest_cluster(const sli_caps *caps) {
 
 static int waves(const sli_persist_geometry *g, const sli_caps *caps) {
     const int clusters = sli_persist_ctas(g) / sli_persist_cluster(g);
-    const int at_once = resident(sli_persist_cluster(g), multiprocessors_of(caps));
+    const int at_once = resident(sli_persist_cluster(g), caps);
     return up(clusters, at_once > 0 ? at_once : 1);
 }
 
@@ -251,7 +253,9 @@ static const struct {
     double together, together_shared, together_item[2]; /* wgmma: cycles; weights in shared memory; of an item */
     double apart_product, apart_cells,
         apart_alone; /* cells apart: what an item is longer than its product, its cells, and forward where nothing is beside it */
-    double backward;    /* times what is predicted so */
+    double backward; /* times what is predicted so */
+    double split[2],
+        split_turns[2]; /* times, in f32x3; and forward in turns, others and LSTM (split_h200_2026-11-23) */
     double reduce_rate; /* bytes of sums that arrive in a block */
     /* Streamed weights: of a block (FFMA: the second, fitted to copies of 16 bytes); us from asking to arriving; of memory; of the shorter
      * of product and stream, what the other does not hide; times what is predicted backward. */
@@ -319,6 +323,8 @@ static const struct {
            .apart_cells = 0.275,
            .apart_alone = 0.08,
            .backward = 0.82,
+           .split = {1.4, 1.7},
+           .split_turns = {1.12, 1.4},
            .reduce_rate = 31e3,
            .stream_rate = {70e3, 54e3},
            .stream_latency = 0.9,
@@ -487,7 +493,9 @@ double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem
     const double exchange = exchange_us(g, problem->batch, caps);
     const double us = g->halves == 1 ? exchange + computed : 2 * (computed + rates.turn * exchange);
     const double backward = !g->backward ? 1 : sli_persist_streamed(g) > 0 ? rates.stream_backward : rates.backward;
-    const double all = g->couriers > 0 ? turns_us(g, caps, product, cells) : us * backward;
+    const double turned = g->couriers > 0 && !g->backward ? rates.split_turns[g->gates == 4] : 1;
+    const double split = g->math == SL_F32X3 ? rates.split[g->backward] * turned : 1;
+    const double all = (g->couriers > 0 ? turns_us(g, caps, product, cells) : us * backward) * split;
     return 1e-6 * fmax(all * waves(g, caps), flow_us(g, problem));
 }
 
@@ -674,7 +682,7 @@ static void try_clusters(search *s, sli_persist_geometry g) {
     for (int size = 1; size <= widest_cluster(s->caps); size++) {
         g.units = up(up(s->problem->units, size), multiple) * multiple;
         const int blocks = up(s->problem->units, g.units);
-        if (blocks == before || resident(blocks, multiprocessors_of(s->caps)) < 1) continue;
+        if (blocks == before || resident(blocks, s->caps) < 1) continue;
         before = blocks;
         g.gather = g.backward || blocks == 1 ? SLI_PERSIST_LOCAL : SLI_PERSIST_CLUSTER;
         g.reduce = g.backward ? blocks : 1;
@@ -715,7 +723,7 @@ static void try_builtin(search *s, const sli_persist_geometry *wanted) {
         const int cluster = sli_persist_cluster(&g);
         if (g.gates != wanted->gates || g.backward != wanted->backward || g.gather != wanted->gather) continue;
         if (sli_persist_group(&g) * g.units < p->units || cluster > widest_cluster(s->caps)) continue;
-        if (resident(cluster, multiprocessors_of(s->caps)) < 1 || !fits_shared(s, &g)) continue;
+        if (resident(cluster, s->caps) < 1 || !fits_shared(s, &g)) continue;
         g.directions = wanted->directions;
         g.groups = up(p->batch, g.halves * sli_persist_rows(&g));
         keep_faster(s, &g);
@@ -731,6 +739,14 @@ static bool refuse(sli_why *why, const char *format, ...) { /* libsluice has one
     return false;
 }
 
+static void try_all(search *s, sli_persist_geometry g) {
+    if (s->kind == SLI_PERSIST_KIND_GRID)
+        try_grids(s, g);
+    else
+        try_clusters(s, g);
+}
+
+/* In f32x3 exact products are as good where they are faster. */
 static bool find(search *s, bool backward) {
     sli_persist_geometry g = {
         .gates = gates_of(s->problem->op), .math = s->problem->dtype, .backward = backward, .share = 1, .chunks = 1};
@@ -740,10 +756,10 @@ static bool find(search *s, bool backward) {
     s->found = 0;
     if (s->caps->no_compiler)
         try_builtin(s, &g);
-    else if (s->kind == SLI_PERSIST_KIND_GRID)
-        try_grids(s, g);
     else
-        try_clusters(s, g);
+        try_all(s, g);
+    g.math = SL_F32;
+    if (!s->caps->no_compiler && s->problem->dtype == SL_F32X3) try_all(s, g);
     return s->found == s->wanted;
 }
 

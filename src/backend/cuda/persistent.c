@@ -63,6 +63,11 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_pers
     booking->packed = sli_persist_layout_packed(p, &pair).total;
 }
 
+static sl_status ready(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind, const sli_calls *calls,
+                       bool *refused, sli_why *why) {
+    return sli_cuda_get(NULL)->persist_ready(p, 0, caps, (int)kind, calls, refused, why);
+}
+
 static double seconds(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind) {
     const int chunk = sli_caps_chunk(caps, p->batch, p->steps);
     sli_persist_pair pair;
@@ -130,35 +135,40 @@ static bool copy_of(const sli_problem *p, const sli_caps *caps, sli_persist_kind
     return true;
 }
 
-#define PERSIST_ROWS(NAME, KIND)                                                                           \
-    static bool NAME##_eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {                \
-        return eligible(p, caps, KIND, why);                                                               \
-    }                                                                                                      \
-    static void NAME##_book(const sli_problem *p, const sli_caps *caps, int chunk, sli_booking *booking) { \
-        book(p, caps, chunk, KIND, booking);                                                               \
-    }                                                                                                      \
-    static double NAME##_seconds(const sli_problem *p, const sli_caps *caps) {                             \
-        return seconds(p, caps, KIND);                                                                     \
-    }                                                                                                      \
-    static void NAME##_describe(const sli_problem *p, const sli_caps *caps, char *text, size_t capacity) { \
-        describe(p, caps, KIND, text, capacity);                                                           \
-    }                                                                                                      \
-    static double NAME##_idle(const sli_problem *p, const sli_caps *caps) {                                \
-        return idle(p, caps, KIND);                                                                        \
-    }                                                                                                      \
-    static bool NAME##_copy_of(const sli_problem *p, const sli_caps *caps, sli_copy *copy) {               \
-        return copy_of(p, caps, KIND, copy);                                                               \
-    }                                                                                                      \
-    static bool NAME##_cut(const sli_problem *p, const sli_caps *caps, char *name, size_t capacity) {      \
-        return cut(p, caps, KIND, name, capacity);                                                         \
+#define PERSIST_ROWS(NAME, KIND)                                                                                     \
+    static bool NAME##_eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {                          \
+        return eligible(p, caps, KIND, why);                                                                         \
+    }                                                                                                                \
+    static void NAME##_book(const sli_problem *p, const sli_caps *caps, int chunk, sli_booking *booking) {           \
+        book(p, caps, chunk, KIND, booking);                                                                         \
+    }                                                                                                                \
+    static sl_status NAME##_ready(const sli_problem *p, const sli_caps *caps, const sli_calls *calls, bool *refused, \
+                                  sli_why *why) {                                                                    \
+        return ready(p, caps, KIND, calls, refused, why);                                                            \
+    }                                                                                                                \
+    static double NAME##_seconds(const sli_problem *p, const sli_caps *caps) {                                       \
+        return seconds(p, caps, KIND);                                                                               \
+    }                                                                                                                \
+    static void NAME##_describe(const sli_problem *p, const sli_caps *caps, char *text, size_t capacity) {           \
+        describe(p, caps, KIND, text, capacity);                                                                     \
+    }                                                                                                                \
+    static double NAME##_idle(const sli_problem *p, const sli_caps *caps) {                                          \
+        return idle(p, caps, KIND);                                                                                  \
+    }                                                                                                                \
+    static bool NAME##_copy_of(const sli_problem *p, const sli_caps *caps, sli_copy *copy) {                         \
+        return copy_of(p, caps, KIND, copy);                                                                         \
+    }                                                                                                                \
+    static bool NAME##_cut(const sli_problem *p, const sli_caps *caps, char *name, size_t capacity) {                \
+        return cut(p, caps, KIND, name, capacity);                                                                   \
     }
-#define PERSIST_ROW(NAME, OP)                                                                                         \
-    {                                                                                                                 \
-        .name = "cuda:" #NAME, .op = OP, .device = SLI_DEVICE_CUDA, .eligible = NAME##_eligible, .cost = cost,        \
-        .book = NAME##_book, .seconds = NAME##_seconds, .cut = NAME##_cut, .describe = NAME##_describe,               \
-        .pack = sli_cuda_##NAME##_pack, .forward = sli_cuda_##NAME##_forward, .backward = sli_cuda_##NAME##_backward, \
-        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true,   \
-        .sums_late = true, .idle = NAME##_idle, .null_states = true, .writes_fresh = true, .copy_of = NAME##_copy_of  \
+#define PERSIST_ROW(NAME, OP)                                                                                        \
+    {                                                                                                                \
+        .name = "cuda:" #NAME, .op = OP, .device = SLI_DEVICE_CUDA, .eligible = NAME##_eligible, .cost = cost,       \
+        .book = NAME##_book, .ready = NAME##_ready, .seconds = NAME##_seconds, .cut = NAME##_cut,                    \
+        .describe = NAME##_describe, .pack = sli_cuda_##NAME##_pack, .forward = sli_cuda_##NAME##_forward,           \
+        .backward = sli_cuda_##NAME##_backward,                                                                      \
+        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true,  \
+        .sums_late = true, .idle = NAME##_idle, .null_states = true, .writes_fresh = true, .copy_of = NAME##_copy_of \
     }
 
 PERSIST_ROWS(cluster, SLI_PERSIST_KIND_CLUSTER)

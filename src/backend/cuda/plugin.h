@@ -47,6 +47,7 @@ typedef struct sli_cuda_gpu {
     char name[64]; /* "NVIDIA H200" */
     int compute_capability, multiprocessors, runtime;
     size_t memory, free_memory, shared_memory, l2_bytes;
+    int resident[SLI_CLUSTER_MOST + 1]; /* as in sli_caps */
 } sli_cuda_gpu;
 
 typedef struct sli_cuda_plugin {
@@ -69,6 +70,10 @@ typedef struct sli_cuda_plugin {
      * registers and spills; false: the reason. */
     bool (*compile_check)(const char *source, const char *entry, const char *defines, int compute_capability,
                           size_t *cubin_bytes, char *log, size_t log_capacity, bool *cached);
+    /* sli_kernel.ready of the persistent rows; kind: sli_persist_kind; planned_batch 0: the problem's. */
+    sl_status (*persist_ready)(const sli_problem *problem, int planned_batch, const sli_caps *caps, int kind,
+                               const sli_calls *calls, bool *refused, sli_why *why);
+    long (*late_kernels)(void); /* tests: kernels that no plan had asked for when they were launched */
 } sli_cuda_plugin;
 /* The symbols: a function, NULL: *why has the reason; and a const sli_plugin_version. */
 typedef const sli_cuda_plugin *(*sli_cuda_plugin_fn)(const sli_plugin_host *host, sli_why *why);

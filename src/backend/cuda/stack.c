@@ -63,10 +63,27 @@ static double seconds(const sli_problem *p, const sli_caps *caps) {
     return 1e-6 * (pass_us(p, caps, &cut, false) + (p->train ? pass_us(p, caps, &cut, true) : 0));
 }
 
+/* Pieces of one layer hand each other states; the first of the sequence, which comes last, may have nobody who wants them. */
+static sl_status ready(const sli_problem *p, const sli_caps *caps, const sli_calls *calls, bool *refused,
+                       sli_why *why) {
+    sli_stack_cut cut;
+    *refused = !sli_stack_cut_of(p, 0, caps, calls->chunk, &cut, why);
+    for (int wanted = 1; wanted >= (calls->d_states ? 1 : 0) && !*refused; wanted--) {
+        const sli_problem part = sli_stack_part(p, 1, cut.piece < p->steps ? cut.piece : p->steps);
+        sli_calls own = *calls;
+        own.y = true;
+        own.dy = true;
+        own.d_states = wanted == 1;
+        SLI_TRY(sli_cuda_get(NULL)->persist_ready(&part, cut.planned_batch, caps, SLI_PERSIST_KIND_CLUSTER, &own,
+                                                  refused, why));
+    }
+    return SL_OK;
+}
+
 #define STACK_ROW(OP)                                                                                                \
     {                                                                                                                \
         .name = "cuda:stack", .op = OP, .device = SLI_DEVICE_CUDA, .eligible = eligible, .cost = cost, .book = book, \
-        .seconds = seconds, .pack = sli_cuda_stack_pack, .forward = sli_cuda_stack_forward,                          \
+        .ready = ready, .seconds = seconds, .pack = sli_cuda_stack_pack, .forward = sli_cuda_stack_forward,          \
         .backward = sli_cuda_stack_backward,                                                                         \
         .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true,  \
         .null_states = true, .writes_fresh = true                                                                    \

@@ -83,7 +83,7 @@ static double apart_step(const sli_step_shape *s, const rates *r, const sli_caps
  * which were measured to be slower than cuBLASLt's product and cells. Measured, see tiled_h200_*, 4 A. */
 static double tiled_step(const sli_step_shape *s, const sli_caps *caps, int rows) {
     static const double launch = 3.9,
-                        element[2] = {5.3e-6, 5.8e-6}; /* us; us a row, column and k of a tile of 32 and 64 rows */
+                        element[2] = {5.3e-6, 5.2e-6}; /* us; us a row, column and k of a tile of 32 and 64 rows */
     const double blocks = s->directions * ceil((double)s->B / rows) * ceil((double)s->H / SLI_STEP_TILED_UNITS);
     if (blocks > (caps->multiprocessors > 0 ? caps->multiprocessors : FULL)) return INFINITY;
     const double tile = (double)rows * SLI_STEP_TILED_UNITS * (double)s->gates * (double)s->H;

@@ -30,6 +30,11 @@ BACKWARD(b9, R, TF32, LOCAL, 8, 2, 1, 1, 2, 1, 1, 1, 1, 1, 0)
 BACKWARD(b10, R, F16, GRID, 4, 1, 3, 1, 1, 1, 1, 1, 1, 1, 0)
 BACKWARD(b11, L, BF16, GRID, 16, 2, 3, 1, 1, 2, 1, 1, 12, 12, 0)
 BACKWARD(b12, G, BF16, GRID, 4, 1, 3, 1, 2, 1, 3, 1, 1, 1, 0)
+/* An LSTM's zoneout is a constant: drawn early. */
+#define ZONEOUT CELL_ZONEOUT_H | CELL_ZONEOUT_C, CELL_ACT_TANH, CELL_ACT_SIGMOID
+FORWARD(z0, L, BF16, CLUSTER, 8, 1, 3, 1, 1, 2, 1, 1, 2, 2, 0, ZONEOUT)
+BACKWARD(z1, L, BF16, LOCAL, 8, 2, 1, 1, 2, 1, 2, 1, 1, 1, 0, ZONEOUT)
+#undef ZONEOUT
 /* More pairs of tiles stream than the ring has. */
 FORWARD(s0, L, TF32, GRID, 8, 1, 17, 1, 1, 2, 1, 1, 17, 0, 0)
 BACKWARD(s1, G, BF16, GRID, 8, 1, 13, 1, 2, 1, 1, 1, 20, 2, 0)

@@ -21,6 +21,7 @@ template <class S> struct persist_cell {
     float factor, peep[3], bias_n;
     float dc, pw; /* backward */
     float sums[S::gates], sum_n, sums_peep[3];
+    uint32_t zones; /* persist_draws_early: what zoneout keeps of the step at hand, h: 1, c: 2 */
     persist_ahead<S> ahead;
 };
 
@@ -42,10 +43,33 @@ template <class S> PERSIST_FN int persist_gate_act(const persist_args &a) {
     return persist_approximate<S>(S::gate_act >= 0 ? (int)S::gate_act : a.gate_act);
 }
 
+/* An LSTM's zoneout is drawn while the CTA waits for others: a cell that draws waits for what is drawn from, which lies in memory (training of 256
+ * units 323 us, so 293; GRU, which draws half as much, is up to 2% slower so: bench/results/options_h200_2026-11-23.txt). In turns other slices are
+ * computed meanwhile. */
+template <class S>
+constexpr bool persist_draws_early = S::gates == 4 && S::couriers == 0 && S::options >= 0 &&
+                                     (S::options & (CELL_ZONEOUT_H | CELL_ZONEOUT_C)) != 0;
+
+/* cell.zones of a step. */
+template <class S>
+PERSIST_FN uint32_t persist_zones(const persist_args &a, const persist_way &way, const persist_scalars &from,
+                                  const persist_place &place, int s) {
+    const uint64_t row = (uint64_t)(way.time + s * way.time_step) * (uint64_t)a.B + (uint64_t)place.row;
+    const uint64_t element = row * (uint64_t)a.H + (uint64_t)place.unit;
+    const sli_rng h = {from.seed, from.step, from.micro_step, way.zone_h.stream};
+    const sli_rng c = {from.seed, from.step, from.micro_step, way.zone_c.stream};
+    uint32_t zones = 0;
+    if ((S::options & CELL_ZONEOUT_H) && sli_rng_word(&h, element) < way.zone_h.threshold) zones |= 1u;
+    if ((S::options & CELL_ZONEOUT_C) && sli_rng_word(&c, element) < way.zone_c.threshold) zones |= 2u;
+    return zones;
+}
+
+/* `bit`: of cell.zones. */
 template <class S>
 PERSIST_FN float persist_zone_weight(const persist_args &a, const persist_way &way, const persist_zone &zone,
-                                     const persist_place &place, int s) {
+                                     const persist_place &place, int s, const persist_cell<S> &cell, uint32_t bit) {
     if (!zone.draw) return zone.expected;
+    if constexpr (persist_draws_early<S>) return cell.zones & bit ? 1.0f : 0.0f;
     const sli_rng rng = {a.scalars->seed, a.scalars->step, a.scalars->micro_step, zone.stream};
     const uint64_t row = (uint64_t)(way.time + s * way.time_step) * (uint64_t)a.B + (uint64_t)place.row;
     return sli_rng_word(&rng, row * (uint64_t)a.H + (uint64_t)place.unit) < zone.threshold ? 1.0f : 0.0f;
@@ -107,16 +131,18 @@ PERSIST_FN cell_lstm_args persist_lstm_args(const persist_args &a, const persist
     args.peep_o = cell.peep[2];
     args.forget_bias = a.forget_bias;
     args.clip = a.clip;
-    if (options & CELL_ZONEOUT_H) args.zone_h = persist_zone_weight<S>(a, way, way.zone_h, place, s);
-    if (options & CELL_ZONEOUT_C) args.zone_c = persist_zone_weight<S>(a, way, way.zone_c, place, s);
+    if (options & CELL_ZONEOUT_H) args.zone_h = persist_zone_weight<S>(a, way, way.zone_h, place, s, cell, 1u);
+    if (options & CELL_ZONEOUT_C) args.zone_c = persist_zone_weight<S>(a, way, way.zone_c, place, s, cell, 2u);
     args.valid = flags & PERSIST_VALID ? 1.0f : 0.0f;
     return args;
 }
 
 /* zone_h and valid: all that the other cells are given. */
 template <class S>
-PERSIST_FN float persist_zone_h(const persist_args &a, const persist_way &way, const persist_place &place, int s) {
-    return persist_options<S>(a) & CELL_ZONEOUT_H ? persist_zone_weight<S>(a, way, way.zone_h, place, s) : 0.0f;
+PERSIST_FN float persist_zone_h(const persist_args &a, const persist_way &way, const persist_place &place, int s,
+                                const persist_cell<S> &cell) {
+    return persist_options<S>(a) & CELL_ZONEOUT_H ? persist_zone_weight<S>(a, way, way.zone_h, place, s, cell, 1u)
+                                                  : 0.0f;
 }
 
 /* ------------------------------------------------------------------------------------------------------ forward -- */
@@ -177,7 +203,7 @@ PERSIST_FN void persist_forward_cell(const persist_args &a, const persist_way &w
         cell.h = r.h;
         result.other = r.v;
     } else if constexpr (S::gates == 3) {
-        const cell_gru_args args = {persist_zone_h<S>(a, way, place, s), in.flags & PERSIST_VALID ? 1.0f : 0.0f};
+        const cell_gru_args args = {persist_zone_h<S>(a, way, place, s, cell), in.flags & PERSIST_VALID ? 1.0f : 0.0f};
         const cell_gru_pre pre = {in.u[0] + sum[0], in.u[1] + sum[1], in.u[2], sum[2] + cell.bias_n};
         const cell_gru_forward_result r = cell_gru_forward(options, act, gate_act, pre, cell.h, args);
         result.gates[0] = r.gates.r;
@@ -186,7 +212,7 @@ PERSIST_FN void persist_forward_cell(const persist_args &a, const persist_way &w
         cell.h = r.h;
         result.other = pre.s;
     } else {
-        const cell_rnn_args args = {persist_zone_h<S>(a, way, place, s), in.flags & PERSIST_VALID ? 1.0f : 0.0f};
+        const cell_rnn_args args = {persist_zone_h<S>(a, way, place, s, cell), in.flags & PERSIST_VALID ? 1.0f : 0.0f};
         const cell_rnn_forward_result r = cell_rnn_forward(options, act, in.u[0] + sum[0], cell.h, args);
         result.gates[0] = r.q;
         cell.h = r.h;
@@ -335,7 +361,7 @@ PERSIST_FN void persist_backward_cell(const persist_args &a, const persist_way &
         cell.sums_peep[2] += counted(dz[3] * v);
         cell.c = in.old;
     } else if constexpr (S::gates == 3) {
-        const cell_gru_args args = {persist_zone_h<S>(a, way, place, s), in.flags & PERSIST_VALID ? 1.0f : 0.0f};
+        const cell_gru_args args = {persist_zone_h<S>(a, way, place, s, cell), in.flags & PERSIST_VALID ? 1.0f : 0.0f};
         const cell_gru_gates gates = {in.u[0], in.u[1], in.u[2]};
         const cell_gru_backward_result r = cell_gru_backward(options, act, gate_act, gates, in.other, in.old, dh, args);
         dz[0] = r.dz.r;
@@ -345,7 +371,7 @@ PERSIST_FN void persist_backward_cell(const persist_args &a, const persist_way &
         cell.sum_n += counted(r.ds_n);
         cell.pw = r.dh_prev;
     } else {
-        const cell_rnn_args args = {persist_zone_h<S>(a, way, place, s), in.flags & PERSIST_VALID ? 1.0f : 0.0f};
+        const cell_rnn_args args = {persist_zone_h<S>(a, way, place, s, cell), in.flags & PERSIST_VALID ? 1.0f : 0.0f};
         const cell_rnn_backward_result r = cell_rnn_backward(options, act, in.u[0], dh, args);
         dz[0] = r.dz;
         cell.pw = r.dh_prev;

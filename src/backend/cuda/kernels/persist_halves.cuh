@@ -32,13 +32,34 @@ PERSIST_FN void persist_turn_product(const persist_args &a, const persist_way &w
     turn.products++;
 }
 
-/* ------------------------------------------------------------------------------------------------------ forward -- */
 template <class S> struct persist_half {
     persist_turn turn;
     persist_cell<S> cells[S::cells];
     persist_result<S> results[S::cells]; /* of the step before, on their way to memory */
     persist_flow flow;
 };
+
+/* traffic() goes to memory while what zoneout is drawn from comes; then the draws of step s, before its cells. */
+template <class S, class F>
+PERSIST_FN void persist_draw(const persist_args &a, const persist_way &way, const persist_self &self, int half, int s,
+                             persist_half<S> &h, const F &traffic) {
+    if constexpr (persist_draws_early<S>) {
+        const bool draws = s < way.steps && (way.zone_h.draw || way.zone_c.draw);
+        persist_scalars from = {};
+        if (draws) from = *a.scalars;
+        traffic();
+        if (draws)
+#pragma unroll
+            for (int i = 0; i < S::cells; i++) {
+                const persist_place place = persist_place_of<S>(a, self, half, i);
+                if (place.there) h.cells[i].zones = persist_zones<S>(a, way, from, place, s);
+            }
+    } else {
+        traffic();
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------ forward -- */
 
 /* These are of the lane's cells [first, end), constants to the compiler. */
 template <class S>
@@ -116,11 +137,12 @@ template <class S>
 PERSIST_FN void persist_forward_step(const persist_args &a, const persist_way &way, const persist_self &self,
                                      const persist_weights<S> &w, int half, int s, persist_half<S> &h) {
     const bool on = persist_in(h.turn.range, s), gives = on && persist_in(h.turn.range, s + 1);
-    const auto window = [&]() {
+    const auto traffic = [&]() {
         if (s == 0) return;
         persist_forward_write<S>(a, way, self, half, s - 1, h);
         persist_forward_write_on<S>(way, h.flow);
     };
+    const auto window = [&]() { persist_draw<S>(a, way, self, half, s, h, traffic); };
     persist_delay<S>(a, s * S::halves + half);
     if (on)
         persist_turn_product<S>(a, way, self, w, half, h.turn, window);
@@ -254,12 +276,13 @@ PERSIST_FN void persist_backward_step(const persist_args &a, const persist_way &
                                       const persist_weights<S> &w, int half, int s, int chunk, persist_half<S> &h) {
     const bool any = !persist_has<S>(a, PERSIST_HAS_DP) || s < way.steps; /* steps: else the range ends before */
     const bool on = s > 0 && persist_in(h.turn.range, s - 1), gives = any && persist_in(h.turn.range, s);
-    const auto window = [&]() {
+    const auto traffic = [&]() {
         if (s == 0) return;
         persist_backward_ask<S>(a, way, self, half, s, h);
         persist_backward_write<S>(a, way, self, half, s - 1, chunk, h);
         persist_backward_write_on<S>(way, h.flow);
     };
+    const auto window = [&]() { persist_draw<S>(a, way, self, half, s, h, traffic); };
     persist_delay<S>(a, s * S::halves + half);
     if (on)
         persist_turn_product<S>(a, way, self, w, half, h.turn, window);

@@ -40,6 +40,23 @@ static inline int sli_persist_slot(const persist_call *persist, int direction) {
 step_way sli_persist_chunk(const persist_call *persist, int direction, int index);
 /* All that one direction has packed, but R as cuda:step's products read it, in one launch. */
 void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const sli_persist_packed *at);
+/* The file and function that a kernel of its own is compiled of. */
+#define SLI_PERSIST_SOURCE "backend/cuda/kernels/persist_instance.cuh"
+#define SLI_PERSIST_ENTRY "persist_instance"
+/* Tests: the seed of random delays, 0: none; SLUICE_PERSIST_DELAY when the plug-in was opened. */
+extern uint32_t sli_persist_delay;
+/* The activation that a kernel of this geometry has for one of src/cell. */
+int sli_persist_act(sl_dtype dtype, const sli_persist_geometry *geometry, int act);
+/* Prepares the kernel for launches of this geometry: grid, block, shared memory, clusters; no stream. */
+typedef struct persist_configuration {
+    cudaLaunchConfig_t config;
+    cudaLaunchAttribute attributes[3];
+} persist_configuration;
+cudaError_t sli_persist_configure(const void *kernel, const sli_persist_geometry *geometry, int shared_bytes,
+                                  persist_configuration *configuration);
+/* The table's (plugin.h). */
+sl_status sli_gpu_persist_ready(const sli_problem *problem, int planned_batch, const sli_caps *caps, int kind,
+                                const sli_calls *calls, bool *refused, sli_why *why);
 /* Fills what both passes share. */
 void sli_persist_args(const persist_call *persist, persist_args *args);
 /* The built-in kernel of this geometry; NULL: there is none. */

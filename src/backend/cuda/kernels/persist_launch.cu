@@ -1,6 +1,5 @@
 /* cuda:cluster and cuda:grid: a call unpacked, and the launch of a span. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "backend/cuda/compile.h"
 #include "backend/cuda/kernels/persist_host.cuh"
@@ -138,10 +137,12 @@ static int near_pairs(const sli_persist_geometry *g, const sli_caps *caps) {
 }
 
 /* tf32 whose products FFMA multiplies still has cells of tf32. */
-static int act_of(const persist_call *p, int act) {
-    if (p->call->problem.dtype != SL_TF32 || p->geometry->math == SL_TF32) return act;
+int sli_persist_act(sl_dtype dtype, const sli_persist_geometry *g, int act) {
+    if (dtype != SL_TF32 || g->math == SL_TF32) return act;
     return act == CELL_ACT_TANH ? (int)CELL_ACT_TANH_FAST : act == CELL_ACT_SIGMOID ? (int)CELL_ACT_SIGMOID_FAST : act;
 }
+
+uint32_t sli_persist_delay;
 
 void sli_persist_args(const persist_call *p, persist_args *a) {
     const step_common *k = &p->ways[0].common;
@@ -155,13 +156,12 @@ void sli_persist_args(const persist_call *p, persist_args *a) {
     a->hs = k->hs;
     a->zs = k->zs;
     a->options = k->options;
-    a->act = act_of(p, k->act);
-    a->gate_act = act_of(p, k->gate_act);
+    a->act = sli_persist_act(p->call->problem.dtype, p->geometry, k->act);
+    a->gate_act = sli_persist_act(p->call->problem.dtype, p->geometry, k->gate_act);
     a->forget_bias = k->forget_bias;
     a->clip = k->clip;
     a->scalars = (const persist_scalars *)k->scalars;
-    const char *delay = getenv("SLUICE_PERSIST_DELAY");
-    a->delay = delay ? (uint32_t)strtoul(delay, NULL, 10) : 0u;
+    a->delay = sli_persist_delay;
     a->near = near_pairs(p->geometry, sli_cuda_caps_of(p->queue));
     a->shared_partial = (int)shared.partial;
     a->shared_arriving = (int)shared.arriving;
@@ -174,7 +174,7 @@ void sli_persist_args(const persist_call *p, persist_args *a) {
 }
 
 /* ------------------------------------------------------------------------------------------------------- launch -- */
-/* Compiled for exactly this launch; built in where there is no compiler, or it fails. NULL: the queue has failed. */
+/* Compiled for exactly this launch, mostly when the plan was made; built in where there is no compiler, or it fails. NULL: the queue has failed. */
 static const void *kernel_of(const persist_call *p, const persist_args *a) {
     const sli_persist_geometry *g = p->geometry;
     char defines[SLI_PERSIST_DEFINES];
@@ -182,8 +182,7 @@ static const void *kernel_of(const persist_call *p, const persist_args *a) {
     const void *kernel = NULL;
     if (!sli_cuda_caps_of(p->queue)->no_compiler) {
         sli_persist_defines(g, a->form, a->options, a->act, a->gate_act, defines, sizeof defines);
-        kernel = (const void *)sli_cuda_compile(p->queue, "backend/cuda/kernels/persist_instance.cuh",
-                                                "persist_instance", defines, &why);
+        kernel = (const void *)sli_cuda_compile(p->queue, SLI_PERSIST_SOURCE, SLI_PERSIST_ENTRY, defines, &why);
         if (!kernel && sli_cuda_failed(p->queue)) return NULL;
     }
     if (!kernel) kernel = sli_persist_builtin(g);
@@ -209,41 +208,49 @@ static bool set_priority(const persist_call *p, cudaLaunchAttribute *attribute) 
     return true;
 }
 
+cudaError_t sli_persist_configure(const void *kernel, const sli_persist_geometry *g, int shared_bytes,
+                                  persist_configuration *to) {
+    const int cluster = sli_persist_cluster(g);
+    cudaError_t error = cudaSuccess;
+    if (shared_bytes > 48 * 1024)
+        error = sli_cuda_injected(
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
+    if (error == cudaSuccess && cluster > 8)
+        error = sli_cuda_injected(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
+    cudaLaunchConfig_t *config = &to->config;
+    *config = cudaLaunchConfig_t{};
+    config->gridDim = dim3((unsigned)sli_persist_ctas(g), 1, 1);
+    config->blockDim = dim3((unsigned)sli_persist_threads(g), 1, 1);
+    config->dynamicSmemBytes = (size_t)shared_bytes;
+    config->attrs = to->attributes;
+    if (cluster > 1 || g->gather == SLI_PERSIST_CLUSTER) {
+        to->attributes[config->numAttrs].id = cudaLaunchAttributeClusterDimension;
+        to->attributes[config->numAttrs].val.clusterDim.x = (unsigned)cluster;
+        to->attributes[config->numAttrs].val.clusterDim.y = 1;
+        to->attributes[config->numAttrs++].val.clusterDim.z = 1;
+    }
+    return error;
+}
+
 void sli_persist_launch(const persist_call *p, persist_args *a) {
     const sli_persist_geometry *g = p->geometry;
-    const step_way *way = &p->ways[0];
     a->form = persist_form_of(a, p->directions, g->backward, p->ways[0].s.keep_gates);
     const void *kernel = kernel_of(p, a);
     if (!kernel) return;
-    const int cluster = sli_persist_cluster(g);
-    if (a->shared_bytes > 48 * 1024 &&
-        !SLI_CU(p->queue, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, a->shared_bytes)))
+    persist_configuration c;
+    if (!sli_cuda_try(p->queue, sli_persist_configure(kernel, g, a->shared_bytes, &c),
+                      "preparing the persistent recurrence"))
         return;
-    if (cluster > 8 &&
-        !SLI_CU(p->queue, cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1)))
-        return;
-    cudaLaunchAttribute attributes[3];
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)(sli_persist_group(g) * g->groups * p->directions), 1, 1);
-    config.blockDim = dim3((unsigned)sli_persist_threads(g), 1, 1);
-    config.dynamicSmemBytes = (size_t)a->shared_bytes;
-    config.stream = way->stream;
-    config.attrs = attributes;
-    if (cluster > 1 || g->gather == SLI_PERSIST_CLUSTER) {
-        attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
-        attributes[config.numAttrs].val.clusterDim.x = (unsigned)cluster;
-        attributes[config.numAttrs].val.clusterDim.y = 1;
-        attributes[config.numAttrs++].val.clusterDim.z = 1;
-    }
+    c.config.stream = p->ways[0].stream;
     if (g->gather == SLI_PERSIST_GRID) {
-        attributes[config.numAttrs].id = cudaLaunchAttributeCooperative;
-        attributes[config.numAttrs++].val.cooperative = 1;
+        c.attributes[c.config.numAttrs].id = cudaLaunchAttributeCooperative;
+        c.attributes[c.config.numAttrs++].val.cooperative = 1;
     }
     const bool beside = p->chunks_of_piece < p->chunks_of_span || sli_cuda_is_late(p->queue);
-    if (beside && !set_priority(p, &attributes[config.numAttrs++])) return;
+    if (beside && !set_priority(p, &c.attributes[c.config.numAttrs++])) return;
     void *arguments[] = {(void *)a};
     sli_cuda_mark_late(p->queue);
-    sli_cuda_try(p->queue, sli_cuda_injected(cudaLaunchKernelExC(&config, kernel, arguments)),
+    sli_cuda_try(p->queue, sli_cuda_injected(cudaLaunchKernelExC(&c.config, kernel, arguments)),
                  "launch of the persistent recurrence");
     sli_cuda_start_late(p->queue);
 }

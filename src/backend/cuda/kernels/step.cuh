@@ -148,6 +148,10 @@ static inline void *sli_step_offset(const step_way *way, const void *operand, in
     return (char *)operand + (size_t)count * way->s.operand;
 }
 
+/* Options and activations of src/cell that the problem's cells have. */
+int sli_step_options(const sli_problem *problem);
+int sli_step_act(const sli_problem *problem);
+int sli_step_gate_act(const sli_problem *problem);
 /* Launches. `dependent`: the launch before it in the stream is the product that it waits for. */
 void sli_step_lstm_forward(const step_way *way, const step_forward_args *args, bool dependent);
 void sli_step_lstm_backward(const step_way *way, const step_backward_args *args, bool dependent);

@@ -1,7 +1,7 @@
 /* cuda:step: one direction of one call, unpacked: pointers, slots, options; and the packed copies of the weights. */
 #include "backend/cuda/kernels/step_device.cuh"
 
-static int cell_options(const sli_problem *p) {
+int sli_step_options(const sli_problem *p) {
     int options = 0;
     if (p->op == SLI_OP_LSTM) {
         if (p->peephole) options |= CELL_PEEPHOLE;
@@ -14,6 +14,14 @@ static int cell_options(const sli_problem *p) {
     if (p->zoneout_h > 0) options |= CELL_ZONEOUT_H;
     if (p->mask != SLI_MASK_NONE) options |= CELL_MASK;
     return options;
+}
+
+int sli_step_act(const sli_problem *p) {
+    return p->act == SL_ACT_DEFAULT ? CELL_ACT_TANH : (int)p->act;
+}
+
+int sli_step_gate_act(const sli_problem *p) {
+    return p->recurrent_act == SL_ACT_DEFAULT ? CELL_ACT_SIGMOID : (int)p->recurrent_act;
 }
 
 static step_zone zone(const step_way *way, double expected, enum sli_purpose purpose) {
@@ -32,9 +40,9 @@ static void set_common(step_way *way) {
     k->B = (int)way->s.B;
     k->H = (int)way->s.H;
     k->O = (int)way->s.O;
-    k->options = cell_options(p);
-    k->act = p->act == SL_ACT_DEFAULT ? CELL_ACT_TANH : (int)p->act;
-    k->gate_act = p->recurrent_act == SL_ACT_DEFAULT ? CELL_ACT_SIGMOID : (int)p->recurrent_act;
+    k->options = sli_step_options(p);
+    k->act = sli_step_act(p);
+    k->gate_act = sli_step_gate_act(p);
     k->math = p->dtype;
     k->us = way->s.us;
     k->hs = way->s.hs;

@@ -281,14 +281,18 @@ typedef struct loaded {
     char *texts; /* source, entry, defines, each with its 0 */
     size_t text_bytes;
     int compute_capability;
-    cudaKernel_t kernel; /* NULL: it does not compile, `why` */
+    bool busy;           /* a thread makes it; others that want it wait, and those alone */
+    cudaKernel_t kernel; /* NULL: it was not made yet, or */
+    bool refused;        /* does not compile, `why` */
     uint64_t ready;      /* bit: GPU on which it is in memory */
     sli_why why;
     struct loaded *next;
 } loaded;
 enum { BUCKETS = 256 };
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all below */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all below, but of what a busy one's thread makes of it */
+static pthread_cond_t made_one = PTHREAD_COND_INITIALIZER;
 static loaded *buckets[BUCKETS];
+static long late_kernels; /* made at a launch */
 
 static uint64_t hash_text(uint64_t hash, const char *text) { /* FNV-1a */
     do hash = (hash ^ (unsigned char)*text) * 1099511628211u;
@@ -325,41 +329,47 @@ static loaded *new_loaded(const request *r, int compute_capability, sli_why *why
     return made;
 }
 
-/* The queue keeps CUDA's errors. */
-static bool well(cudaError_t error, const request *r, sli_queue *queue, sli_why *why) {
+/* Of an attempt. */
+typedef struct attempt {
+    const request *r;
+    int gpu;
+    cudaError_t error;
+    sli_why *why;
+} attempt;
+
+static bool well(cudaError_t error, attempt *a) {
     error = sli_cuda_injected(error);
-    if (sli_cuda_try(queue, error, "loading a compiled kernel")) return true;
-    return refuse(why, "the compiled kernel %s cannot be loaded on GPU %d: %s (%s)", r->entry, queue->device->index,
+    if (error == cudaSuccess) return true;
+    (void)cudaGetLastError();
+    a->error = error;
+    return refuse(a->why, "the compiled kernel %s cannot be loaded on GPU %d: %s (%s)", a->r->entry, a->gpu,
                   cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
-/* Compiles and loads; a kernel that cannot be compiled is remembered with the reason. NULL: out of memory, or CUDA's error. */
-static loaded *make_kernel(const request *r, int compute_capability, sli_queue *queue, sli_why *why) {
+/* Compiles and loads; a kernel that cannot be compiled is remembered with the reason. */
+static void make_kernel(loaded *l, attempt *a) {
     sli_code code;
     bool cached;
     cudaLibrary_t library = NULL;
-    loaded *made = NULL;
-    const bool compiled = get_code(r, &code, &cached, why);
-    if (compiled || code.log) made = new_loaded(r, compute_capability, why);
-    if (made && !compiled) made->why = *why;
-    if (made && compiled &&
-        !(well(cudaLibraryLoadData(&library, code.cubin, NULL, NULL, 0, NULL, NULL, 0), r, queue, why) &&
-          well(cudaLibraryGetKernel(&made->kernel, library, r->entry), r, queue, why))) {
-        if (library) (void)cudaLibraryUnload(library);
-        free(made->texts);
-        free(made);
-        made = NULL;
+    cudaKernel_t kernel = NULL;
+    const bool compiled = get_code(a->r, &code, &cached, a->why);
+    if (compiled) {
+        if (well(cudaLibraryLoadData(&library, code.cubin, NULL, NULL, 0, NULL, NULL, 0), a) &&
+            well(cudaLibraryGetKernel(&kernel, library, a->r->entry), a))
+            l->kernel = kernel;
+        else if (library)
+            (void)cudaLibraryUnload(library);
+    } else if (code.log) {
+        l->refused = true;
+        l->why = *a->why;
     }
     sli_code_free(&code);
-    return made;
 }
 
 /* CUDA loads code when it is first launched; here it happens before, where a failure can be said. */
-static bool make_ready(loaded *l, const request *r, sli_queue *queue, sli_why *why) {
+static void make_ready(loaded *l, attempt *a) {
     struct cudaFuncAttributes attributes;
-    if (!well(cudaFuncGetAttributes(&attributes, (const void *)l->kernel), r, queue, why)) return false;
-    l->ready |= (uint64_t)1 << queue->device->index;
-    return true;
+    if (well(cudaFuncGetAttributes(&attributes, (const void *)l->kernel), a)) l->ready |= (uint64_t)1 << a->gpu;
 }
 
 static loaded **bucket_of(const request *r, int compute_capability) {
@@ -367,29 +377,64 @@ static loaded **bucket_of(const request *r, int compute_capability) {
     return &buckets[(hash_text(hash_text(hash_text(start, r->source), r->entry), r->defines) >> 20) % BUCKETS];
 }
 
-static cudaKernel_t find_or_make(const request *r, int compute_capability, sli_queue *queue, sli_why *why) {
+/* Under the lock; it is busy for nobody else then. NULL: out of memory. */
+static loaded *take(const request *r, int compute_capability, sli_why *why) {
     loaded **bucket = bucket_of(r, compute_capability), *at = *bucket;
     while (at && !is_of(at, r, compute_capability)) at = at->next;
-    if (at && (at->ready >> queue->device->index & 1)) return at->kernel;
-    /* Loading is no part of a capture, and is not to disturb one. */
-    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-    const bool exchanged = cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess;
-    if (!at && (at = make_kernel(r, compute_capability, queue, why)) != NULL) {
+    if (!at) {
+        if ((at = new_loaded(r, compute_capability, why)) == NULL) return NULL;
         at->next = *bucket;
         *bucket = at;
     }
-    if (at && !at->kernel) *why = at->why;
-    const bool ready = at && at->kernel && make_ready(at, r, queue, why);
-    if (exchanged) (void)cudaThreadExchangeStreamCaptureMode(&mode);
-    return ready ? at->kernel : NULL;
+    while (at->busy) pthread_cond_wait(&made_one, &lock);
+    return at;
+}
+
+static cudaKernel_t find_or_make(attempt *a, int compute_capability, bool late) {
+    pthread_mutex_lock(&lock);
+    loaded *at = take(a->r, compute_capability, a->why);
+    const bool there = at && at->kernel && (at->ready >> a->gpu & 1);
+    if (at && at->refused) *a->why = at->why;
+    if (at && !there && !at->refused) {
+        at->busy = true;
+        late_kernels += late;
+        pthread_mutex_unlock(&lock);
+        /* Loading is no part of a capture, and is not to disturb one. */
+        enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+        const bool exchanged = cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess;
+        if (!at->kernel) make_kernel(at, a);
+        if (at->kernel) make_ready(at, a);
+        if (exchanged) (void)cudaThreadExchangeStreamCaptureMode(&mode);
+        pthread_mutex_lock(&lock);
+        at->busy = false;
+        pthread_cond_broadcast(&made_one);
+    }
+    const cudaKernel_t kernel = at && (at->ready >> a->gpu & 1) ? at->kernel : NULL;
+    pthread_mutex_unlock(&lock);
+    return kernel;
+}
+
+extern "C" cudaKernel_t sli_cuda_compile_planned(int gpu, int compute_capability, const char *source, const char *entry,
+                                                 const char *defines, cudaError_t *error, sli_why *why) {
+    const request r = request_of(source, entry, defines, compute_capability);
+    attempt a = {&r, gpu, cudaSuccess, why};
+    const cudaKernel_t kernel = find_or_make(&a, compute_capability, false);
+    *error = a.error;
+    return kernel;
 }
 
 extern "C" cudaKernel_t sli_cuda_compile(sli_queue *queue, const char *source, const char *entry, const char *defines,
                                          sli_why *why) {
     const int capability = queue->device->caps.compute_capability;
     const request r = request_of(source, entry, defines, capability);
+    attempt a = {&r, queue->device->index, cudaSuccess, why};
+    const cudaKernel_t kernel = find_or_make(&a, capability, true);
+    return sli_cuda_try(queue, a.error, "loading a compiled kernel") ? kernel : NULL;
+}
+
+extern "C" long sli_cuda_late_kernels(void) {
     pthread_mutex_lock(&lock);
-    const cudaKernel_t kernel = find_or_make(&r, capability, queue, why);
+    const long count = late_kernels;
     pthread_mutex_unlock(&lock);
-    return kernel;
+    return count;
 }

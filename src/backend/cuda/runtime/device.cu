@@ -203,6 +203,8 @@ sl_status sli_cuda_gpu_info(int index, sli_cuda_gpu *gpu) {
     TRY_GPU(index, cudaRuntimeGetVersion(&gpu->runtime));
     TRY_GPU(index, cudaSetDevice(index));
     TRY_GPU(index, cudaMemGetInfo(&gpu->free_memory, &gpu->memory));
+    if (gpu->compute_capability >= 90 && index < SLI_CUDA_MOST_GPUS)
+        sli_cuda_ask_resident(index, shared, gpu->resident);
     return SL_OK;
 }
 

@@ -33,6 +33,8 @@ void *sli_cuda_host_alloc(const sl_allocator *allocator, size_t bytes); /* zeroe
 void sli_cuda_host_free(const sl_allocator *allocator, void *pointer, size_t bytes);
 
 sl_status sli_cuda_gpu_info(int index, sli_cuda_gpu *gpu);
+/* Fills sli_cuda_gpu.resident of the current GPU, from sm_90 on (kernels/persist_ready.cu). */
+void sli_cuda_ask_resident(int gpu, int shared, int resident[SLI_CLUSTER_MOST + 1]);
 sl_status sli_cuda_open(const sli_caps *caps, const sl_allocator *allocator, sli_device **device);
 void sli_cuda_close(sli_device *device);
 sl_status sli_cuda_alloc(sli_device *device, size_t bytes, void **block);

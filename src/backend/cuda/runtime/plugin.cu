@@ -1,5 +1,8 @@
 /* The plug-in's two symbols, its version and the function that gives its table. */
+#include <stdlib.h>
+
 #include "backend/cuda/compile.h"
+#include "backend/cuda/kernels/persist_host.cuh"
 #include "backend/cuda/runtime/functions.h"
 #include "backend/cuda/runtime/internal.h"
 
@@ -133,6 +136,8 @@ static void fill_table(void) {
     table.allocated = sli_cuda_allocated;
     table.compiler = sli_cuda_compiler;
     table.compile_check = sli_cuda_compile_check;
+    table.persist_ready = KEPT(sli_gpu_persist_ready);
+    table.late_kernels = sli_cuda_late_kernels;
 }
 
 /* Called once in a process, under libsluice's lock. */
@@ -140,6 +145,8 @@ extern "C" __attribute__((visibility("default"))) const sli_cuda_plugin *sli_cud
     const sli_plugin_host *host, sli_why *why) {
     (void)why;
     sli_cuda_host = *host;
+    const char *delay = secure_getenv("SLUICE_PERSIST_DELAY");
+    sli_persist_delay = delay ? (uint32_t)strtoul(delay, NULL, 10) : 0u;
     fill_table();
     return &table;
 }

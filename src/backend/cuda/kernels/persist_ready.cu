@@ -1,0 +1,167 @@
+/* cuda:cluster and cuda:grid while a plan is made: the kernels of its calls are compiled, or loaded, and the driver is asked whether
+ * their blocks are resident at once. And how many clusters a GPU has room for at all. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/cuda/compile.h"
+#include "backend/cuda/kernels/persist_host.cuh"
+#include "backend/cuda/runtime/internal.h"
+
+/* ------------------------------------------------------------------------------------------------- residency -- */
+static __global__ void fills_a_multiprocessor() {}
+
+/* Clusters of `size` blocks that have all shared memory; -1: the driver does not say. */
+static int resident_of(int size, int shared) {
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = (unsigned)size;
+    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)size * 1024, 1, 1);
+    config.blockDim = dim3(128, 1, 1);
+    config.dynamicSmemBytes = (size_t)shared;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    int count = -1;
+    if (cudaOccupancyMaxActiveClusters(&count, fills_a_multiprocessor, &config) == cudaSuccess) return count;
+    (void)cudaGetLastError();
+    return -1;
+}
+
+void sli_cuda_ask_resident(int gpu, int shared, int resident[SLI_CLUSTER_MOST + 1]) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static int known[SLI_CUDA_MOST_GPUS][SLI_CLUSTER_MOST + 1];
+    pthread_mutex_lock(&lock);
+    int *of = known[gpu];
+    if (of[0] == 0 &&
+        cudaFuncSetAttribute(fills_a_multiprocessor, cudaFuncAttributeMaxDynamicSharedMemorySize, shared) ==
+            cudaSuccess &&
+        cudaFuncSetAttribute(fills_a_multiprocessor, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) ==
+            cudaSuccess) {
+        of[0] = 1;
+        for (int size = 1; size <= SLI_CLUSTER_MOST; size++) {
+            of[size] = resident_of(size, shared);
+            if (of[size] < 0) of[0] = -1; /* then the formula alone counts */
+        }
+    }
+    (void)cudaGetLastError();
+    if (of[0] > 0) memcpy(resident, of, sizeof known[gpu]);
+    pthread_mutex_unlock(&lock);
+}
+
+/* ----------------------------------------------------------------------------------------------------- kernels -- */
+typedef struct planned {
+    const sli_problem *p;
+    const sli_caps *caps;
+    sli_why *why;
+    bool *refused;
+} planned;
+
+static sl_status refuse(const planned *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static sl_status refuse(const planned *q, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(q->why->text, sizeof q->why->text, format, arguments);
+    va_end(arguments);
+    *q->refused = true;
+    return SL_OK;
+}
+
+/* PERSIST_HAS bits of the launches that a call of this problem will make: as persist_form_of finds them then. */
+static int common_form(const planned *q, const sli_step_shape *s) {
+    int form = s->mask ? PERSIST_HAS_FLAGS : 0;
+    if (q->p->mask == SLI_MASK_LENGTHS) form |= PERSIST_HAS_LENGTHS;
+    if (sli_persist_delay != 0) form |= PERSIST_HAS_DELAY;
+    return form;
+}
+
+static int forward_form(const planned *q, const sli_calls *calls) {
+    const sli_step_shape s = sli_step_shape_of(q->p, calls->chunk);
+    int form = common_form(q, &s);
+    if (calls->y) form |= PERSIST_HAS_Y;
+    if (s.lstm && s.keep_gates && s.keep_v) form |= PERSIST_HAS_V;
+    if (s.keep_gates) form |= PERSIST_HAS_GATES;
+    if (s.lstm && s.train) form |= PERSIST_HAS_C;
+    if (s.own_h && s.train && s.gru) form |= PERSIST_HAS_H;
+    if (s.train) form |= PERSIST_HAS_OPERAND;
+    return form;
+}
+
+static int backward_form(const planned *q, const sli_calls *calls, bool gives_states) {
+    const sli_step_shape s = sli_step_shape_of(q->p, calls->chunk);
+    int form = common_form(q, &s);
+    if (calls->dy) form |= PERSIST_HAS_Y;
+    if (s.lstm && s.keep_v) form |= PERSIST_HAS_V;
+    if (q->p->bias != SL_BIAS_NONE) form |= PERSIST_HAS_SUMS;
+    if (q->p->peephole) form |= PERSIST_HAS_SUMS_PEEP;
+    if (gives_states) form |= PERSIST_HAS_DP;
+    return form;
+}
+
+/* Blocks of a cluster must be resident at once, of a grid all of them: else they would wait for each other for ever. */
+static sl_status has_room(const planned *q, const sli_persist_geometry *g, const void *kernel) {
+    const int cluster = sli_persist_cluster(g), shared = (int)sli_persist_shared_of(g).total;
+    const int wanted = g->gather == SLI_PERSIST_GRID ? sli_persist_ctas(g) / cluster : 1;
+    persist_configuration c;
+    int room = 0;
+    cudaError_t error = sli_persist_configure(kernel, g, shared, &c);
+    if (error == cudaSuccess && c.config.numAttrs > 0) {
+        error = sli_cuda_injected(cudaOccupancyMaxActiveClusters(&room, kernel, &c.config));
+    } else if (error == cudaSuccess) {
+        error = sli_cuda_injected(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&room, kernel, sli_persist_threads(g),
+                                                                                (size_t)shared));
+        room *= q->caps->multiprocessors;
+    }
+    if (error != cudaSuccess) {
+        (void)cudaGetLastError();
+        return sli_cuda_report(q->caps->index, error, "cudaOccupancyMaxActiveClusters");
+    }
+    if (room >= wanted) return SL_OK;
+    return refuse(q, "%s, needs %d cluster%s of %d block%s resident at once, this GPU has room for %d (MIG or MPS may limit it)",
+                  g->backward ? "backward" : "forward", wanted, wanted == 1 ? "" : "s", cluster,
+                  cluster == 1 ? "" : "s", room);
+}
+
+static sl_status kernel_ready(const planned *q, const sli_persist_geometry *g, int form) {
+    const void *kernel = NULL;
+    cudaError_t error = cudaSuccess;
+    sli_why why = {"NVRTC is missing"};
+    if (!q->caps->no_compiler) {
+        char defines[SLI_PERSIST_DEFINES];
+        sli_persist_defines(g, form, sli_step_options(q->p), sli_persist_act(q->p->dtype, g, sli_step_act(q->p)),
+                            sli_persist_act(q->p->dtype, g, sli_step_gate_act(q->p)), defines, sizeof defines);
+        kernel = (const void *)sli_cuda_compile_planned(q->caps->index, q->caps->compute_capability,
+                                                        SLI_PERSIST_SOURCE, SLI_PERSIST_ENTRY, defines, &error, &why);
+        if (!kernel && error != cudaSuccess)
+            return sli_cuda_report(q->caps->index, error, "loading a compiled kernel");
+    }
+    if (!kernel) kernel = sli_persist_builtin(g);
+    return kernel ? has_room(q, g, kernel) : refuse(q, "its kernel was not compiled: %.200s", why.text);
+}
+
+/* The last launch of a call multiplies its last step's v only if anybody wants what the call entered from, or where weights stream outside of
+ * turns (persist_host.cu: gives_states); those before it always do. */
+static sl_status backward_ready(const planned *q, const sli_persist_pair *pair, const sli_calls *calls) {
+    const sli_persist_geometry *g = &pair->backward;
+    const bool always = calls->d_states || (sli_persist_streamed(g) > 0 && g->couriers == 0);
+    const int piece = sli_persist_piece(q->p, q->caps, pair, calls->chunk, true) * calls->chunk;
+    if (always || q->p->steps > piece) SLI_TRY(kernel_ready(q, g, backward_form(q, calls, true)));
+    return always || *q->refused ? SL_OK : kernel_ready(q, g, backward_form(q, calls, false));
+}
+
+sl_status sli_gpu_persist_ready(const sli_problem *problem, int planned_batch, const sli_caps *caps, int kind,
+                                const sli_calls *calls, bool *refused, sli_why *why) {
+    const planned q = {problem, caps, why, refused};
+    sli_persist_pair pair;
+    *refused = false;
+    if (!sli_persist_pair_of(problem, planned_batch, caps, (sli_persist_kind)kind, &pair, why)) {
+        *refused = true;
+        return SL_OK;
+    }
+    const cudaError_t error = sli_cuda_injected(cudaSetDevice(caps->index));
+    if (error != cudaSuccess) return sli_cuda_report(caps->index, error, "cudaSetDevice");
+    SLI_TRY(kernel_ready(&q, &pair.forward, forward_form(&q, calls)));
+    if (*refused || !calls->backward || !problem->train || pair.backward_in_steps) return SL_OK;
+    return backward_ready(&q, &pair, calls);
+}
