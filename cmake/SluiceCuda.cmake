@@ -2,7 +2,7 @@
 # Nothing here changes how libsluice itself is built.
 set(SLUICE_CUDA AUTO CACHE STRING "CUDA plug-in, needs nvcc >= 13: AUTO (if nvcc is there), ON (must be there), OFF")
 set(SLUICE_CUDNN AUTO CACHE STRING "cuDNN plug-in, needs cudnn.h of cuDNN 9: AUTO (if it is there), ON (must be there), OFF")
-set(SLUICE_CUDA_ARCHITECTURES "80;90;100" CACHE STRING "Machine code for these, the least first; PTX for newer ones")
+set(SLUICE_CUDA_ARCHITECTURES "80;90;100" CACHE STRING "Machine code for these; PTX for newer ones")
 
 foreach(option SLUICE_CUDA SLUICE_CUDNN)
     string(TOUPPER "${${option}}" value)
@@ -68,7 +68,7 @@ if(NOT SLUICE_CUDA_wanted STREQUAL "OFF")
          ${PROJECT_SOURCE_DIR}/src/backend/cuda/step_cost.c ${PROJECT_SOURCE_DIR}/src/backend/cuda/*_layout.c)
     # The sources know what comes before sm_90 and what from there on, and nothing in between: each half is compiled once, to
     # PTX of its least architecture (most of nvcc's time), and from there to machine code of all of them.
-    if(NOT SLUICE_CUDA_ARCHITECTURES MATCHES "^[0-9]+(;[0-9]+)*$")
+    if(NOT SLUICE_CUDA_ARCHITECTURES MATCHES "^([5-9][0-9]|[1-9][0-9][0-9])(;([5-9][0-9]|[1-9][0-9][0-9]))*$")
         message(FATAL_ERROR "SLUICE_CUDA_ARCHITECTURES is '${SLUICE_CUDA_ARCHITECTURES}'; numbers are needed, such as 80;90;100")
     endif()
     set(machine_code "")
@@ -76,6 +76,7 @@ if(NOT SLUICE_CUDA_wanted STREQUAL "OFF")
     foreach(half IN ITEMS "^[5-8][0-9]$" "^(9|[1-9][0-9])[0-9]$")
         set(architectures ${SLUICE_CUDA_ARCHITECTURES})
         list(FILTER architectures INCLUDE REGEX "${half}")
+        list(SORT architectures COMPARE NATURAL)
         if(architectures)
             list(GET architectures 0 least)
             list(TRANSFORM architectures PREPEND sm_ OUTPUT_VARIABLE codes)

@@ -780,9 +780,9 @@ typedef struct sl_timing {
     int repeats;
     int steps;        /* time steps of a call; 0: nothing recurs */
     double predicted; /* seconds of a call; negative: no prediction */
-    double
-        apart; /* its numbers from those of the first kernel that took the problem, as a multiple of what rounding explains: above 1
-                       * one of both is wrong; negative: there was nothing to compare with */
+    /* Its numbers from those of the first kernel that took the problem, as a multiple of what rounding explains: above 1 one of both is
+     * wrong; negative: there was nothing to compare with. */
+    double apart;
 } sl_timing;
 /* Times every eligible kernel, alternating, each for at least min_seconds; `timing` is called once per kernel row, refused ones
  * with their reason. On a GPU the inputs are there before the clock starts, and a repeat is one of a burst of calls. After it all
