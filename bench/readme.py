@@ -1,9 +1,11 @@
-"""The GPU tables of README.md and docs/MEASURED.md, from the committed lines of compare.py and lm.py.
+"""The tables of layers and language models in README.md and docs/MEASURED.md, from the committed lines of compare.py, lm.py and
+cpu/compare.py.
 
     readme.py [--write] [--root FOLDER]
 
 bench/results/LATEST names the files, oldest first. A cell (problem and precision) is its latest line that has a time of our
-own kernels and of a peer. The tables stand between <!-- NAME --> and <!-- /NAME -->. Without --write nothing is written:
+own kernels and of a peer. Each machine of CPUs has a line "cpu: what README calls
+it | what MEASURED does | its files". The tables stand between <!-- NAME --> and <!-- /NAME -->. Without --write nothing is written:
 exit code 1, and a sentence, where a document has another table, or a file of results is not in LATEST.
 """
 import argparse
@@ -11,13 +13,27 @@ import json
 import os
 import sys
 
+from lines import known_lines
 from lm import GOALS, speed
 from tables import TARGETS, columns_of, geometric_mean, ratio, ratios_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(HERE, "cpu"))
+from report import goal_ratios  # noqa: E402
 DTYPES = ["f32", "tf32", "bf16", "f16"]
 PRESETS, LM_DTYPES = ["ptb-small", "ptb-medium", "ptb-large"], ["bf16", "tf32"]
 LM_PEERS = {"eager": "eager", "graph": "graph", "pure_eager": "all bf16, eager", "pure_graph": "all bf16, graph"}
+
+CPU_COLUMNS = [("inference", "fp32 inference"), ("training", "fp32 training"), ("lengths", "lengths, PyTorch packed / Sluice"),
+               ("bf16 inference", "bf16 inference"), ("bf16 training", "bf16 training")]
+# Title, title of cpu/report.py, goal of the mean, of every shape.
+CPU_GOALS = [
+    ("f32 inference", "fp32 inference", 1.3, 1.0), ("f32 training", "fp32 training", 1.4, 1.0),
+    ("bf16 inference", "bf16 inference", 1.8, None), ("bf16 training", "bf16 training", 3, None),
+    ("lengths, PyTorch's packed sequences", "lengths, PyTorch packed / Sluice", 5, None),
+    ("recurrent dropout, PyTorch's loop", "recurrent dropout, PyTorch loop / Sluice", 5, None),
+    ("GRU per FLOP, LSTM's time / GRU's", "GRU per FLOP", 1.0, None),
+]
 
 
 class Wrong(Exception):
@@ -26,12 +42,15 @@ class Wrong(Exception):
 
 # ------------------------------------------------------------------------------------------------------------- lines --
 def read_latest(results):
-    """The files of LATEST, oldest first; none that is like them may be missing there."""
-    names, left_out = [], set()
+    """The files of LATEST, oldest first; none that is like them may be missing there. And [(name, name, files)] of CPUs."""
+    names, left_out, cpus = [], set(), []
     with open(os.path.join(results, "LATEST"), encoding="utf-8") as file:
         for line in file:
             words = line.partition("#")[0].split()
-            if words and words[0] == "-":
+            if words and words[0] == "cpu:":
+                name, short, files = line.removeprefix("cpu:").split("|")
+                cpus.append((name.strip(), short.strip(), files.split()))
+            elif words and words[0] == "-":
                 left_out.add(words[1])
             elif words:
                 names.append(words[0])
@@ -39,7 +58,7 @@ def read_latest(results):
         name, end = os.path.splitext(name)
         if end == ".jsonl" and name.startswith(("layers_", "lm_")) and name not in left_out.union(names):
             raise Wrong(f"bench/results/{name}.jsonl is not in bench/results/LATEST.")
-    return names
+    return names, cpus
 
 
 def lines_of(results, names, whole):
@@ -151,6 +170,50 @@ def lm_goals(lines):
     return "\n".join(out)
 
 
+# -------------------------------------------------------------------------------------------------------------- CPUs --
+def cpu_ratios(results, names, threads):
+    """{title: ratios} of a machine's files."""
+    found = {}
+    for name in names:
+        path = os.path.join(results, name + ".jsonl")
+        if not os.path.exists(path):
+            raise Wrong(f"bench/results/{name}.jsonl is in bench/results/LATEST, but not here.")
+        for title, ratios in goal_ratios(known_lines(path).values(), threads).items():
+            if ratios:
+                found[title] = ratios
+    return found
+
+
+def cpu_table(results, cpus):
+    out = ["| | threads | " + " | ".join(title for title, _ in CPU_COLUMNS) + " |", "|---|---|" + "---|" * len(CPU_COLUMNS)]
+    for machine, _, names in cpus:
+        for threads in (1, 2):
+            ratios = cpu_ratios(results, names, threads)
+            cells = [f"{geometric_mean(ratios[title]):.2f} ({min(ratios[title]):.2f})" if title in ratios else ""
+                     for _, title in CPU_COLUMNS]
+            out.append(f"| {machine if threads == 1 else ''} | {threads} | " + " | ".join(cells) + " |")
+    return "\n".join(out)
+
+
+def cpu_judged(values, goal):
+    """One thread's and two threads' value beside the goal, before they are rounded; None was not measured."""
+    if not any(values):
+        return "not measured"
+    return ", ".join(f"{value:.2f}: {'met' if value >= goal else 'missed'}" if value else "not measured" for value in values)
+
+
+def cpu_goals(results, cpus):
+    out = ["| layers | goal | " + " | ".join(name for _, name, _ in cpus) + " |", "|---|---|" + "---|" * len(cpus)]
+    ratios = [[cpu_ratios(results, names, threads) for threads in (1, 2)] for _, _, names in cpus]
+    for title, key, mean, floor in CPU_GOALS:
+        means = [cpu_judged([geometric_mean(of.get(key, [])) for of in both], mean) for both in ratios]
+        out.append(f"| {title}, mean | {mean} | " + " | ".join(means) + " |")
+        if floor:
+            worst = [cpu_judged([min(of[key]) if key in of else None for of in both], floor) for both in ratios]
+            out.append(f"| every shape | {floor} | " + " | ".join(worst) + " |")
+    return "\n".join(out)
+
+
 # --------------------------------------------------------------------------------------------------------- documents --
 def replaced(text, document, name, table):
     first, last = f"<!-- {name} -->\n", f"<!-- /{name} -->"
@@ -163,11 +226,15 @@ def replaced(text, document, name, table):
 
 def documents(results):
     """{path: {name: table}}"""
-    names = read_latest(results)
+    names, cpus = read_latest(results)
     layers = lines_of(results, [name for name in names if name.startswith("layers_")], whole_layer)
     models = lines_of(results, [name for name in names if name.startswith("lm_")], whole_lm)
-    return {"README.md": {"gpu-layer-table": layer_table(layers), "gpu-lm-table": lm_table(models)},
-            "docs/MEASURED.md": {"gpu-layer-goals": layer_goals(layers), "gpu-lm-goals": lm_goals(models)}}
+    found = {"README.md": {"gpu-layer-table": layer_table(layers), "gpu-lm-table": lm_table(models)},
+             "docs/MEASURED.md": {"gpu-layer-goals": layer_goals(layers), "gpu-lm-goals": lm_goals(models)}}
+    if cpus:
+        found["README.md"]["cpu-layer-table"] = cpu_table(results, cpus)
+        found["docs/MEASURED.md"]["cpu-layer-goals"] = cpu_goals(results, cpus)
+    return found
 
 
 def check(root, write):

@@ -169,12 +169,16 @@ def goal_row(title, members, sides, goal, floor):
             f"| {number(worst)} {line['cell']} {line['mode']} {sizes_of(line)} | {floor or '-'} | {below if floor else '-'} |")
 
 
-def gru_per_flop(members):
-    """Sluice's LSTM time a FLOP / its GRU time a FLOP, on the same shapes."""
+def gru_pairs(members):
+    """[(Sluice's LSTM time a FLOP / its GRU time a FLOP, shape)], on the same shapes."""
     times = {(line["cell"], line["mode"], sizes_of(line)): time_of(line, "sluice") / flops_of(line) for line in members
              if line["option"] == "none" and line["dtype"] == "f32" and time_of(line, "sluice")}
-    pairs = [(times["lstm", mode, sizes] / value, f"{mode} {sizes}") for (cell, mode, sizes), value in times.items()
-             if cell == "gru" and ("lstm", mode, sizes) in times]
+    return [(times["lstm", mode, sizes] / value, f"{mode} {sizes}") for (cell, mode, sizes), value in times.items()
+            if cell == "gru" and ("lstm", mode, sizes) in times]
+
+
+def gru_per_flop(members):
+    pairs = gru_pairs(members)
     if not pairs:
         return None
     worst = min(pairs)
@@ -196,17 +200,29 @@ def one_call(members):
             f"| {number(geometric_mean([v for v, _ in pairs]))} | - | - | {number(worst[0])} {worst[1]} | - | - |")
 
 
+def members_of(lines, series, mode, dtype):
+    members = [line for line in lines if line["series"] == series and line["dtype"] == dtype and mode in (None, line["mode"])]
+    if series == "steps":
+        members = [line for line in members if line["option"] == "per_step" and line["h"] <= 64]
+    return members
+
+
+def goal_ratios(lines, threads):
+    """{title: the ratios of its shapes}, of GOALS, and of GRU per FLOP."""
+    mine, found = [line for line in lines if line["threads"] == threads], {}
+    for title, series, mode, dtype, sides, _, _ in GOALS:
+        found[title] = [value for value in (ratio_of(line, sides) for line in members_of(mine, series, mode, dtype)) if value]
+    found["GRU per FLOP"] = [value for value, _ in gru_pairs(mine)]
+    return found
+
+
 def goal_table(lines, threads):
     out = [f"### Goals, {threads} thread{'s' * (threads > 1)}", "",
            "| | shapes | strongest peer / Sluice, geometric mean | the same of a kernel at the machine's limit | goal | worst | floor "
            "| below it |", "|---|---|---|---|---|---|---|---|"]
     mine = [line for line in lines if line["threads"] == threads]
     for title, series, mode, dtype, sides, goal, floor in GOALS:
-        members = [line for line in mine if line["series"] == series and line["dtype"] == dtype
-                   and mode in (None, line["mode"]) and (series != "steps" or line["h"] <= 64)]
-        if series == "steps":
-            members = [line for line in members if line["option"] == "per_step"]
-        out.append(goal_row(title, members, sides, goal, floor))
+        out.append(goal_row(title, members_of(mine, series, mode, dtype), sides, goal, floor))
     out += [one_call(mine), gru_per_flop(mine)]
     return "\n".join(filter(None, out)) + "\n"
 

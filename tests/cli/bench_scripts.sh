@@ -83,6 +83,17 @@ readme
 readme --write
 readme
 cat root/README.md root/docs/MEASURED.md
+cell='"series": "page", "cell": "lstm", "t": 3, "b": 2, "i": 4, "h": 4, "l": 1, "option": "none", "dtype": "f32", "threads": 1'
+echo "{\"case\": \"a\", $cell, \"mode\": \"infer\", \"sides\": {\"sluice\": {\"median\": 2}, \"torch\": {\"median\": 3}, \"onednn3\": {\"median\": 2.8}}}
+{\"case\": \"b\", $cell, \"mode\": \"train\", \"sides\": {\"sluice\": {\"median\": 2}, \"torch\": {\"median\": 1.9}}}" >root/bench/results/cpu_layers_one.jsonl
+echo 'cpu: one machine | one | cpu_layers_one cpu_layers_two' >>root/bench/results/LATEST
+readme # of one of its files
+sed -i 's/ cpu_layers_two//' root/bench/results/LATEST
+printf '%s\n' '<!-- cpu-layer-table -->' '<!-- /cpu-layer-table -->' >>root/README.md
+printf '%s\n' '<!-- cpu-layer-goals -->' '<!-- /cpu-layer-goals -->' >>root/docs/MEASURED.md
+readme --write
+tail -n 5 root/README.md
+tail -n 13 root/docs/MEASURED.md
 rm -r root
 
 echo '--- floors'
