@@ -42,6 +42,10 @@
 #define sli_gpu_step_forward fold_step_forward
 #define sli_gpu_step_backward fold_step_backward
 #define cudaLaunchKernelExC fold_launch_kernel
+#pragma push_macro("gridDim") /* members of CUDA's */
+#pragma push_macro("blockDim")
+#undef gridDim
+#undef blockDim
 #include "cuda_runtime_api.h"
 #include "backend/cuda/runtime/narrow.h"
 extern "C" {
@@ -99,6 +103,8 @@ static void sli_step_launch(const step_way *, void (*kernel)(ARGS), const sli_st
 #define sli_persist_span wanted_span
 #define sli_persist_piece wanted_piece
 #include "backend/cuda/kernels/persist_launch.cu"
+#pragma pop_macro("gridDim")
+#pragma pop_macro("blockDim")
 #define __shared__ static
 #include "../../../src/backend/cuda/kernels/step_device.cuh" /* not this folder's, which launches nothing */
 #include "backend/cuda/kernels/step_way.cu"
