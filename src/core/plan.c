@@ -552,7 +552,7 @@ static bool wants_the_whole(const sl_plan *plan) {
     for (int i = 0; i < plan->step_count; i++) {
         const sli_kernel *row = plan->steps[i].kernel;
         if (plan->steps[i].problem.bidirectional || (plan->train && row->whole_sums)) return true;
-        if (row->whole && row->whole(&plan->steps[i].problem)) return true;
+        if (row->folds && row->folds(&plan->steps[i].problem)) return true;
     }
     return false;
 }

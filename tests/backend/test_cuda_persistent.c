@@ -109,7 +109,7 @@ TEST(cuda_persistent_leaves_both_directions_apart_where_time_is_cut) {
         sli_why why = {""};
         CHECK(!row_of(&one, grid)->eligible(&projected, &caps, &why));
         CHECK(strstr(why.text, "segments") != NULL);
-        CHECK(row_of(&one, grid)->whole(&projected) && !row_of(&one, grid)->whole(&one));
+        CHECK(row_of(&one, grid)->folds(&projected) && !row_of(&one, grid)->folds(&one));
         CHECK(!row_of(&both, grid)->eligible(&both, &caps, &why));
         CHECK(strstr(why.text, "segments") != NULL);
         CHECK(row_of(&one, grid)->eligible(&one, &caps, &why));

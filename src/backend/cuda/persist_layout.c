@@ -160,7 +160,7 @@ static void take_fold_forward(const sli_problem *p, int chunk, sli_persist_fold 
     if (!s.train) take_m(p, &at->m, &at->m_own, end);
     at->first = take(end, s.mask ? sizeof(int32_t) * (size_t)s.B : 0);
     at->entering = take(end, floats(s.B, s.us));
-    at->q = take(end, floats(s.train ? s.rows : s.B, s.O));
+    at->q = take(end, floats(s.train || s.hs != s.O ? s.rows : s.B, s.hs));
 }
 
 static void take_fold_backward(const sli_problem *p, int chunk, int span, sli_persist_fold *at, size_t *end) {

@@ -49,10 +49,10 @@ typedef struct sli_persist_fold {
     size_t first; /* int32 [B]: number of a row's first step that is not masked, in order of processing; T: there is none */
     /* forward */
     size_t entering; /* float [B][us]: R h0 */
-    size_t q;        /* float [rows][O], of the last step in inference: W_p m, where nobody takes y */
+    size_t q;        /* float [rows][hs], in inference without padding of one step: W_p m, where it is not y's memory */
     /* backward */
     size_t dm;       /* float [rows of a span][ms]: dy W_p */
-    size_t e;        /* operand [rows + B][hs]: dy, then the gradient of h */
+    size_t e;        /* operand [rows + B][hs]: dy where it is none itself, then the gradient of h */
     size_t back;     /* float [rows][hs]: R^T dz */
     size_t dh, left; /* float [B][O], [B][hs]: of h0, what comes through a row's first step, and the rest */
     size_t dp, pw;   /* float [B][ms], [B][H]: of m, as of h in sli_step_scratch */

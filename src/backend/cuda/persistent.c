@@ -18,9 +18,13 @@ static bool has_geometry(const sli_problem *p, const sli_caps *caps, sli_persist
     return sli_refuse(why, "%s", reason.text);
 }
 
+static bool folds(const sli_problem *p) {
+    return p->projection > 0;
+}
+
 /* A projection is folded into the recurrent weights: what acts on h of a step, between the two products, cannot be. */
-static bool folds(const sli_problem *p, const sli_caps *caps, sli_why *why) {
-    if (p->projection == 0) return true;
+static bool can_fold(const sli_problem *p, const sli_caps *caps, sli_why *why) {
+    if (!folds(p)) return true;
     NEED(p->zoneout_h == 0, "folds a projection into the recurrent weights: zoneout of h lies between the two");
     NEED(!p->train || p->recurrent_dropout == 0,
          "folds a projection into the recurrent weights: recurrent dropout lies between the two");
@@ -33,7 +37,7 @@ static bool eligible(const sli_problem *p, const sli_caps *caps, sli_persist_kin
     if (!sli_cuda_dtype(p, why)) return false;
     NEED(kind == SLI_PERSIST_KIND_GRID || caps->compute_capability >= 90,
          "needs clusters of thread blocks, which GPUs have from sm_90 on; this is sm_%d", caps->compute_capability);
-    if (!folds(p, caps, why)) return false;
+    if (!can_fold(p, caps, why)) return false;
     NEED(p->op != SLI_OP_GRU || !p->reset_before, "computes one product a step: reset before the product is a second");
     NEED(p->layers <= 1, "takes a stack of %d apart: layers run one after the other", p->layers);
     NEED(p->steps > 0, "computes steps of time, there are none");
@@ -115,7 +119,7 @@ static void describe(const sli_problem *p, const sli_caps *caps, sli_persist_kin
     describe_pass(p, caps, &pair, false, forward, sizeof forward);
     if (p->train) describe_pass(p, caps, &pair, true, backward, sizeof backward);
     snprintf(text, capacity, "%s%s%s%s%s", p->train ? "forward: " : "", forward, p->train ? "; backward: " : "",
-             backward, p->projection > 0 ? "; the projection is folded into the recurrent weights" : "");
+             backward, folds(p) ? "; the projection is folded into the recurrent weights" : "");
 }
 
 /* FORWARD or FORWARD/BACKWARD. */
@@ -133,7 +137,7 @@ static bool cut(const sli_problem *p, const sli_caps *caps, sli_persist_kind kin
 /* Of one direction: beside both of them, and beside pieces of time, products of the layer itself are computed. */
 static double idle(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind) {
     sli_persist_pair pair;
-    if (p->projection > 0) return 0; /* its sums are not late */
+    if (folds(p)) return 0; /* its sums are not late */
     if (p->bidirectional || !sli_persist_pair_of(p, 0, caps, kind, &pair, NULL) || pair.backward_in_steps) return 0;
     const sli_persist_pass pass = sli_persist_pass_of(p, caps, &pair, sli_caps_chunk(caps, p->batch, p->steps), true);
     const int all = caps->multiprocessors > 0 ? caps->multiprocessors : sli_persist_ctas(&pair.backward) + pass.idle;
@@ -148,10 +152,6 @@ static bool copy_of(const sli_problem *p, const sli_caps *caps, sli_persist_kind
         return false;
     *copy = (sli_copy){.at = sli_persist_layout_packed(p, &pair).step.kernel, .columns = s.I, .row = s.xs};
     return true;
-}
-
-static bool whole(const sli_problem *p) {
-    return p->projection > 0;
 }
 
 #define PERSIST_ROWS(NAME, KIND)                                                                                     \
@@ -187,7 +187,7 @@ static bool whole(const sli_problem *p) {
         .describe = NAME##_describe, .pack = sli_cuda_##NAME##_pack, .forward = sli_cuda_##NAME##_forward,           \
         .backward = sli_cuda_##NAME##_backward,                                                                      \
         .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true,  \
-        .sums_late = true, .idle = NAME##_idle, .null_states = true, .writes_fresh = true, .whole = whole,           \
+        .sums_late = true, .idle = NAME##_idle, .null_states = true, .writes_fresh = true, .folds = folds,           \
         .copy_of = NAME##_copy_of                                                                                    \
     }
 

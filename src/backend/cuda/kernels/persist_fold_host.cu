@@ -58,13 +58,13 @@ const float *sli_persist_fold_pack(const persist_call *p, int d) {
     const sli_step_shape *s = &way->s;
     char *to = way->weights;
     sli_step_pack_recurrent(way);
-    sli_step_rows(way->queue, way->stream, way->common.math, to + way->packed.projection, s->ms, s->O,
+    sli_step_rows(way->queue, way->stream, way->common.math, to + way->packed.projection, s->ms, s->hs,
                   (const float *)way->param[SLI_RNN_PROJECTION], s->O, s->H, {});
     sli_cuda_product product = {};
     product.math = way->common.math;
     product.m = s->GH;
     product.n = s->H;
-    product.k = s->O;
+    product.k = s->hs;
     product.a = sli_step_matrix(sli_step_recurrent(way), s->hs, false);
     product.b = sli_step_matrix(sli_step_projection(way), s->ms, false);
     product.d = (float *)(to + p->packed.folded);
@@ -121,7 +121,7 @@ void sli_persist_fold_enter(const persist_call *p, int d, int index, cudaStream_
     sli_fold_enter(&way, &a);
 }
 
-/* Steps t .. t + steps - 1: h where somebody takes it. */
+/* Steps t .. t + steps - 1: h where somebody takes it. Rows that need no padding are multiplied into y. */
 static void give_steps(const persist_call *p, int d, const step_way *way, int t, int steps, bool ends) {
     const sli_step_shape *s = &way->s;
     fold_give_args a = {};
@@ -130,10 +130,11 @@ static void give_steps(const persist_call *p, int d, const step_way *way, int t,
     a.rows = steps * (int)s->B;
     a.y = way->y ? way->y + (size_t)t * (size_t)(s->B * way->y_row) : NULL;
     a.y_row = way->y_row;
-    float *q = a.y ? a.y : floats_of(way, p->scratch.fold.q);
+    const bool in_place = a.y && s->hs == s->O;
+    float *q = in_place ? a.y : floats_of(way, p->scratch.fold.q);
     a.q = q;
-    a.q_row = a.y ? a.y_row : s->O;
-    sli_cuda_product product = sli_step_product(way, a.rows, s->O, s->ms);
+    a.q_row = in_place ? a.y_row : s->hs;
+    sli_cuda_product product = sli_step_product(way, a.rows, s->hs, s->ms);
     product.a = sli_step_matrix(sli_persist_fold_m(p, d, sli_step_leaving(way, t)), s->ms, false);
     product.b = sli_step_matrix(sli_step_projection(way), s->ms, true);
     product.d = q;
@@ -142,7 +143,7 @@ static void give_steps(const persist_call *p, int d, const step_way *way, int t,
     a.h0 = (const float *)p->call->in[SLI_RNN_STATE_IN(way->part, 0)];
     if (s->train) a.operand_h = sli_step_operand_h(way, sli_step_leaving(way, t));
     if (ends) a.h_last = (float *)p->call->out[SLI_RNN_STATE_OUT(way->part, 0)];
-    if (!s->train && !s->mask) { /* y is there: the last step's rows are the leaving state */
+    if (!s->train && !s->mask && (in_place || !a.y)) { /* the last step's rows are the leaving state */
         if (!a.h_last) return;
         const int skipped = way->reverse ? 0 : steps - 1;
         a.t += skipped;
@@ -163,10 +164,11 @@ void sli_persist_fold_give(const persist_call *p, int d, int index, cudaStream_t
         give_steps(p, d, &way, way.reverse ? way.c0 : way.c1 - 1, 1, true);
 }
 
-/* dm[rows][dm_row] = e W_p, e operand [rows][hs] */
-static void back_through_projection(const step_way *way, int64_t rows, int64_t columns, const void *e, float *dm) {
-    sli_cuda_product product = sli_step_product(way, rows, columns, way->s.O);
-    product.a = sli_step_matrix(e, way->s.hs, false);
+/* dm[rows][columns] = e W_p, e operand [rows][e_row] */
+static void back_through_projection(const step_way *way, int64_t rows, int64_t columns, const void *e, int64_t e_row,
+                                    float *dm) {
+    sli_cuda_product product = sli_step_product(way, rows, columns, way->s.hs);
+    product.a = sli_step_matrix(e, e_row, false);
     product.b = sli_step_matrix(sli_step_projection(way), way->s.ms, false);
     product.d = dm;
     product.d_row = columns;
@@ -181,7 +183,7 @@ const float *sli_persist_fold_leaving(const persist_call *p, int d) {
     if (!dh) return NULL;
     void *operand = way->work + p->scratch.fold.e;
     sli_step_rows(way->queue, way->stream, way->common.math, operand, s->hs, s->B, dh, s->B, s->O, {});
-    back_through_projection(way, s->B, s->H, operand, floats_of(way, p->scratch.fold.pw));
+    back_through_projection(way, s->B, s->H, operand, s->hs, floats_of(way, p->scratch.fold.pw));
     return floats_of(way, p->scratch.fold.pw);
 }
 
@@ -201,8 +203,11 @@ void sli_persist_fold_dm(const persist_call *p, int d, int index, cudaStream_t s
     a.dy_row = way.y_row;
     a.t = way.c0;
     a.rows = (way.c1 - way.c0) * (int)way.s.B;
-    sli_fold_shown(&way, &a);
-    back_through_projection(&way, a.rows, way.s.ms, a.to, (float *)sli_persist_fold_dm_at(p, d, way.c0));
+    float *dm = (float *)sli_persist_fold_dm_at(p, d, way.c0);
+    /* Floats without padding, all of which are shown, are the operand. */
+    const bool in_place = !way.s.narrow && !way.s.mask && way.s.hs == way.s.O;
+    if (!in_place) sli_fold_shown(&way, &a);
+    back_through_projection(&way, a.rows, way.s.ms, in_place ? a.dy : a.to, in_place ? a.dy_row : way.s.hs, dm);
 }
 
 /* back[rows][hs] = dz R */
