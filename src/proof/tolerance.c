@@ -61,7 +61,8 @@ static double operand_unit(sl_dtype dtype) {
 static bool has_kink(const sli_problem *p) {
     const sl_activation kinks[] = {SL_ACT_RELU, SL_ACT_HARD_SIGMOID, SL_ACT_HARD_SIGMOID_K2};
     bool kink = p->cell_clip > 0;
-    for (size_t i = 0; i < sizeof kinks / sizeof *kinks; i++) kink |= p->act == kinks[i] || p->recurrent_act == kinks[i];
+    for (size_t i = 0; i < sizeof kinks / sizeof *kinks; i++)
+        kink |= p->act == kinks[i] || p->recurrent_act == kinks[i];
     return kink;
 }
 

@@ -46,7 +46,8 @@ sli_persist_packed sli_persist_layout_packed(const sli_problem *problem, const s
 typedef struct sli_persist_fold {
     size_t m;     /* operand [T + 1][B][ms], inference */
     size_t m_own; /* float [B][H], inference: m, where cells read another one than the operand */
-    size_t first; /* int32 [B]: number of a row's first step that is not masked, in order of processing; T: there is none */
+    size_t
+        first; /* int32 [B]: number of a row's first step that is not masked, in order of processing; T: there is none */
     /* forward */
     size_t entering; /* float [B][us]: R h0 */
     size_t q;        /* float [rows][hs], in inference without padding of one step: W_p m, where it is not y's memory */
@@ -61,9 +62,9 @@ typedef struct sli_persist_fold {
 typedef struct sli_persist_scratch {
     sli_step_scratch step; /* dz, dr: of a span */
     sli_persist_fold fold;
-    size_t sums;           /* float [chunks of a span][B][us]: dz of a chunk summed over time */
-    size_t sums_n;         /* float [chunks][B][H]: n's part of dr, GRU */
-    size_t sums_peep;      /* float [chunks][B][3 H] */
+    size_t sums;      /* float [chunks of a span][B][us]: dz of a chunk summed over time */
+    size_t sums_n;    /* float [chunks][B][H]: n's part of dr, GRU */
+    size_t sums_peep; /* float [chunks][B][3 H] */
     size_t
         counters; /* uint32 [groups][halves][reduce], gather over the grid; then of sums that meet [groups][halves][spread] */
     size_t

@@ -29,7 +29,8 @@ static bool can_fold(const sli_problem *p, const sli_caps *caps, sli_why *why) {
     NEED(!p->train || p->recurrent_dropout == 0,
          "folds a projection into the recurrent weights: recurrent dropout lies between the two");
     NEED(!p->recompute, "folds a projection into the recurrent weights: gates are kept, not recomputed");
-    NEED(!caps->recomputes, "carries what a projection is made of over the whole sequence, which cannot be cut into segments");
+    NEED(!caps->recomputes,
+         "carries what a projection is made of over the whole sequence, which cannot be cut into segments");
     return true;
 }
 
@@ -65,7 +66,8 @@ static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
     (void)caps;
     const sli_step_shape s = sli_step_shape_of(p, 1);
     const double rows = (double)s.T * (double)s.B, passes = !p->train ? 1 : s.recompute ? 4 : 3;
-    const double products = input_products(&s) + recurrent_products(&s) + projected_products(&s), cells = 30.0 * s.directions * (double)s.H;
+    const double products = input_products(&s) + recurrent_products(&s) + projected_products(&s),
+                 cells = 30.0 * s.directions * (double)s.H;
     const double moved = (double)s.I + s.directions * (3.0 * (double)s.GH + 2.0 * (double)s.H + 2.0 * (double)s.O);
     cost->flops = passes * rows * (2 * products + cells);
     cost->bytes = passes * (rows * moved * sizeof(float) + products * (double)s.operand);
@@ -180,15 +182,15 @@ static bool copy_of(const sli_problem *p, const sli_caps *caps, sli_persist_kind
     static bool NAME##_cut(const sli_problem *p, const sli_caps *caps, char *name, size_t capacity) {                \
         return cut(p, caps, KIND, name, capacity);                                                                   \
     }
-#define PERSIST_ROW(NAME, OP)                                                                                        \
-    {                                                                                                                \
-        .name = "cuda:" #NAME, .op = OP, .device = SLI_DEVICE_CUDA, .eligible = NAME##_eligible, .cost = cost,       \
-        .book = NAME##_book, .ready = NAME##_ready, .seconds = NAME##_seconds, .cut = NAME##_cut,                    \
-        .describe = NAME##_describe, .pack = sli_cuda_##NAME##_pack, .forward = sli_cuda_##NAME##_forward,           \
-        .backward = sli_cuda_##NAME##_backward,                                                                      \
-        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true,  \
-        .sums_late = true, .idle = NAME##_idle, .null_states = true, .writes_fresh = true, .folds = folds,           \
-        .copy_of = NAME##_copy_of                                                                                    \
+#define PERSIST_ROW(NAME, OP)                                                                                       \
+    {                                                                                                               \
+        .name = "cuda:" #NAME, .op = OP, .device = SLI_DEVICE_CUDA, .eligible = NAME##_eligible, .cost = cost,      \
+        .book = NAME##_book, .ready = NAME##_ready, .seconds = NAME##_seconds, .cut = NAME##_cut,                   \
+        .describe = NAME##_describe, .pack = sli_cuda_##NAME##_pack, .forward = sli_cuda_##NAME##_forward,          \
+        .backward = sli_cuda_##NAME##_backward,                                                                     \
+        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true, \
+        .sums_late = true, .idle = NAME##_idle, .null_states = true, .writes_fresh = true, .folds = folds,          \
+        .copy_of = NAME##_copy_of                                                                                   \
     }
 
 PERSIST_ROWS(cluster, SLI_PERSIST_KIND_CLUSTER)
