@@ -219,6 +219,27 @@ TEST(cuda_persistent_folds_a_projection) {
     CHECK(sli_cuda_lstm_grid.seconds(&wide, &caps) > 1.5 * sli_cuda_lstm.seconds(&wide, &caps));
 }
 
+/* A memory limit that asks for segments takes another row, whose segments change no bit. */
+TEST(cuda_persistent_folds_over_the_whole_sequence) {
+    sl_plan_options options = {0};
+    size_t bytes = 0;
+    for (int limited = 0; limited < 2; limited++) {
+        sl_model *model;
+        sl_plan *plan;
+        sl_memory memory;
+        REQUIRE_OK(sl_model_from_problem(NULL, "lstm:b64_t500_i64_h256_p100_bf16_train", &model, &options));
+        options.device = "cuda:sm_90";
+        options.memory_limit = limited ? bytes / 2 : 0;
+        REQUIRE_OK(sl_plan_new(model, &options, &plan));
+        sl_plan_memory(plan, &memory);
+        bytes = memory.params_block + memory.run_block;
+        CHECK((memory.segments > 1) == (limited == 1));
+        CHECK((strstr(sl_plan_explain(plan), "folded into the recurrent weights") != NULL) == (limited == 0));
+        sl_plan_free(plan);
+        sl_model_free(model);
+    }
+}
+
 /* With recomputed gates the states alone are saved, and a span is short: by hand, 64 rows of 256 units in bf16, chunks of 16 steps,
  * of which a span has 32 MiB / (16 * 64 rows * 1024 floats) = 8; packed memory also holds what R multiplies over a chunk. */
 TEST(cuda_persistent_recompute_books_states_and_one_span) {

@@ -129,7 +129,8 @@ const void *sli_persist_builtin(const sli_persist_geometry *) {
 void sli_persist_pack(const step_way *way, const sli_persist_pair *, const sli_persist_packed *) {
     const sli_step_shape *s = &way->s;
     const float *recurrent = (const float *)way->param[SLI_RNN_RECURRENT];
-    const float *bias = (const float *)way->param[SLI_RNN_BIAS], *more = (const float *)way->param[SLI_RNN_RECURRENT_BIAS];
+    const float *bias = (const float *)way->param[SLI_RNN_BIAS],
+                *more = (const float *)way->param[SLI_RNN_RECURRENT_BIAS];
     world.recurrent[way->part].assign(recurrent, recurrent + s->GH * s->H);
     if (s->copy_w)
         sli_step_rows(way->queue, way->stream, way->common.math, way->weights + way->packed.kernel, s->xs, s->zs,
@@ -138,8 +139,10 @@ void sli_persist_pack(const step_way *way, const sli_persist_pair *, const sli_p
         ((float *)(way->weights + way->packed.bias))[j] = (bias ? bias[j] : 0) + (more ? more[j] : 0);
 }
 
-#define NOT_HERE(NAME, ...) \
-    void NAME(__VA_ARGS__) { complain(#NAME ", which is not part of this test"); }
+#define NOT_HERE(NAME, ...)                                 \
+    void NAME(__VA_ARGS__) {                                \
+        complain(#NAME ", which is not part of this test"); \
+    }
 #define STEP_FORWARD(NAME) NOT_HERE(sli_step_##NAME, const step_way *, const step_forward_args *, bool)
 #define STEP_BACKWARD(NAME) NOT_HERE(sli_step_##NAME, const step_way *, const step_backward_args *, bool)
 STEP_FORWARD(lstm_forward)
@@ -335,7 +338,8 @@ void run_backward(const persist_args &a, const persist_way &w, const floats &R, 
                 float dh = pw[state] + dp[state];
                 if (w.dy && flags & SLI_STEP_SHOWN) dh += w.dy[(int64_t)s * w.y_step + b * w.y_row + j];
                 const float old = w.c_from[(int64_t)s * w.c_step + (int64_t)state];
-                const float v = w.v ? w.v[(int64_t)s * w.v_step + (int64_t)state] : w.c_to[(int64_t)s * w.c_step + (int64_t)state];
+                const float v =
+                    w.v ? w.v[(int64_t)s * w.v_step + (int64_t)state] : w.c_to[(int64_t)s * w.c_step + (int64_t)state];
                 const cell_lstm_backward_result r =
                     cell_lstm_backward(a.options, a.act, a.gate_act, {u[0], u[H], u[2 * H], u[3 * H]}, v, old, dh,
                                        dc[state], cell_args(a, w, s, b, j, flags));
@@ -411,8 +415,9 @@ struct results {
 
 size_t param_size(const sli_problem &p, int k) {
     const size_t GH = (size_t)(4 * p.units), O = (size_t)sli_problem_output(&p), H = (size_t)p.units;
-    const size_t sizes[SLI_PART_PARAMS] = {GH * (size_t)p.inputs, GH * O, p.bias != SL_BIAS_NONE ? GH : 0,
-                                           p.bias == SL_BIAS_DOUBLE ? GH : 0, p.peephole ? 3 * H : 0, O * H};
+    const size_t sizes[SLI_PART_PARAMS] = {GH * (size_t)p.inputs,           GH * O,
+                                           p.bias != SL_BIAS_NONE ? GH : 0, p.bias == SL_BIAS_DOUBLE ? GH : 0,
+                                           p.peephole ? 3 * H : 0,          O * H};
     return sizes[k];
 }
 
@@ -440,7 +445,8 @@ void fill(layer *l, const sli_problem &p, int chunk) {
         l->given.push_back(drawn(random, count, scale));
         return l->given.back().data();
     };
-    for (int b = 0; b < p.batch; b++) l->lengths.push_back(b == 0 ? 0 : b == 1 ? p.steps : (int)(random() % (unsigned)p.steps));
+    for (int b = 0; b < p.batch; b++)
+        l->lengths.push_back(b == 0 ? 0 : b == 1 ? p.steps : (int)(random() % (unsigned)p.steps));
     for (size_t i = 0; i < rows; i++) l->mask.push_back(i % (size_t)p.batch != 0 && random() % 4 != 0);
     for (int b = 1; b < 3 && b < p.batch; b++) l->mask[(size_t)b] = l->mask[rows - (size_t)b] = 0;
     l->scalars.seed = 11;
@@ -475,7 +481,8 @@ results compute(const sli_problem &p, int chunk, const how &h) {
     fill(&l, p, chunk);
     const bool ours = h.row->device == SLI_DEVICE_CUDA;
     h.row->book(&p, ours ? &world.caps : &world.cpu, chunk, &booking);
-    memory saved(booking.saved), packed(booking.packed), forward(booking.scratch_forward), backward(booking.scratch_backward);
+    memory saved(booking.saved), packed(booking.packed), forward(booking.scratch_forward),
+        backward(booking.scratch_backward);
     const size_t O = (size_t)sli_problem_output(&p), rows = (size_t)p.steps * (size_t)p.batch;
     sli_call call = l.call;
     call.saved = saved.bytes.data();
@@ -505,7 +512,10 @@ results compute(const sli_problem &p, int chunk, const how &h) {
     call.accumulate = 1u << SLI_RNN_H0;
     for (int k = 0; k < SLI_PART_PARAMS; k++) {
         if (param_size(p, k) == 0) continue;
-        call.d_param[k] = r.add("gradient of parameter " + std::to_string(k), param_size(p, k), h.fresh && ours ? NAN : h.fresh ? 0.0f : 0.25f);
+        call.d_param[k] = r.add("gradient of parameter " + std::to_string(k), param_size(p, k),
+                                h.fresh && ours ? NAN
+                                : h.fresh       ? 0.0f
+                                                : 0.25f);
         if (h.fresh && ours) call.fresh[0] |= (uint8_t)(1u << k);
     }
     world.backward = true;
@@ -522,7 +532,8 @@ void close(const results &a, const results &b, double tolerance) {
         for (const float y : b.values[k]) largest = fmax(largest, fabs((double)y));
         for (size_t i = 0; i < a.values[k].size() && world.wrong.empty(); i++)
             if (!(fabs((double)a.values[k][i] - (double)b.values[k][i]) <= tolerance * largest))
-                complain(emulate_say("%s %zu is %g, not %g", a.names[k].c_str(), i, (double)a.values[k][i], (double)b.values[k][i]));
+                complain(emulate_say("%s %zu is %g, not %g", a.names[k].c_str(), i, (double)a.values[k][i],
+                                     (double)b.values[k][i]));
     }
 }
 
@@ -572,7 +583,8 @@ std::string run_trial(const char *text, double tolerance, uint64_t seed) {
         theirs.row = reference();
         world.launches = 0;
         const results r = compute(p, CHUNK, ours);
-        if (world.launches != (p.train ? 2 : 1) * (variant == 0 ? 1 : variant == 3 ? 2 : 3)) complain("nothing was cut");
+        if (world.launches != (p.train ? 2 : 1) * (variant == 0 ? 1 : variant == 3 ? 2 : 3))
+            complain("nothing was cut");
         close(r, compute(exact, CHUNK, theirs), tolerance);
         if (!world.wrong.empty()) world.wrong = emulate_say("variant %d: %s", variant, world.wrong.c_str());
     }

@@ -51,12 +51,12 @@ typedef struct fold_shown_args {
  * it. Of h0 what comes by a row's first step, and what is left: dy that shows it, and the leaving state's gradient where it is h0. */
 typedef struct fold_gradient_args {
     fold_common k;
-    void *e;           /* = operand [rows][hs] */
-    const float *back; /* [steps of the chunk][B][hs]: R^T dz */
-    const float *dy;   /* [T][B][dy_row] */
+    void *e;              /* = operand [rows][hs] */
+    const float *back;    /* [steps of the chunk][B][hs]: R^T dz */
+    const float *dy;      /* [T][B][dy_row] */
     const float *dh_last; /* [B][O] */
-    float *dh;         /* = [B][O] of h0, of rows whose first step is in the chunk, 0 where there is none */
-    float *left;       /* = [B][hs], with the slot after the last step */
+    float *dh;            /* = [B][O] of h0, of rows whose first step is in the chunk, 0 where there is none */
+    float *left;          /* = [B][hs], with the slot after the last step */
     int64_t dy_row;
     int slot, rows, c0;
 } fold_gradient_args;
