@@ -67,6 +67,24 @@ unsigned char *take_stack() {
     return stack;
 }
 
+/* Shared memory ends where a page begins that nobody may touch. It is kept as well: zeroed pages cost the kernel a tenth of all. */
+std::map<size_t, std::vector<unsigned char *>> free_maps; /* by their bytes */
+
+unsigned char *take_map(size_t bytes) {
+    std::vector<unsigned char *> &kept = free_maps[bytes];
+    if (kept.empty()) {
+        unsigned char *map = (unsigned char *)mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (map == MAP_FAILED || mprotect(map + PAGE, bytes - 2 * PAGE, PROT_READ | PROT_WRITE) != 0) {
+            fprintf(stderr, "emulate: no memory for shared memory\n");
+            abort();
+        }
+        return map;
+    }
+    unsigned char *map = kept.back();
+    kept.pop_back();
+    return map;
+}
+
 /* ------------------------------------------------------------------------------------------------------- switch -- */
 void leave(fiber *from, bool for_good);
 
@@ -309,11 +327,9 @@ void deliver_one() {
 void begin_block(block *b) {
     const launch_config &c = run->config;
     const size_t threads = (size_t)c.block.x * c.block.y * c.block.z;
-    /* Shared memory ends where a page begins that nobody may touch. */
     const size_t bytes = (c.shared + 127) / 128 * 128, pages = (bytes + PAGE - 1) / PAGE * PAGE;
     b->map_bytes = pages + 2 * PAGE;
-    b->map = (unsigned char *)mmap(nullptr, b->map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (b->map == MAP_FAILED || mprotect(b->map + PAGE, pages, PROT_READ | PROT_WRITE) != 0) abort();
+    b->map = take_map(b->map_bytes);
     b->shared = b->map + PAGE + pages - bytes;
     b->bytes = c.shared;
     memset(b->map + PAGE, 0xff, pages);
@@ -362,7 +378,7 @@ void release_block(block *b) {
     for (auto &f : b->fibers) free_stacks.push_back(f->stack);
     b->fibers.clear();
     b->warps.clear();
-    if (b->map) munmap(b->map, b->map_bytes);
+    if (b->map) free_maps[b->map_bytes].push_back(b->map);
     b->map = nullptr;
 }
 void ended(fiber *f) {

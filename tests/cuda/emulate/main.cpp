@@ -1,6 +1,8 @@
 /* Kernels on the CPU: emulate_tests [--only TEXT] [--seed N] [--seeds N] [--list] [--verbose]
  * [--shape UNITS,ROWS,STEPS]. Every case runs under each seed:
  * 0 is everything in order, the others are orders of threads and arrivals drawn at random. */
+#include <limits.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +33,7 @@ static double seconds() {
 }
 
 int main(int count, char **arguments) {
+    mallopt(M_MMAP_MAX, 0), mallopt(M_TRIM_THRESHOLD, INT_MAX); /* one case's memory serves the next: fresh pages take time */
     const char *only = "";
     uint64_t first = 0, seeds = 3;
     std::string shape;

@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <string.h>
 #include <map>
-#include <unordered_map>
 
 #include "cases.h"
 /* test_stack.cpp has these as well. */
@@ -71,7 +70,8 @@ struct bench {
     int lanes, lane; /* open, in use */
     bool late;       /* has begun and is not settled */
     std::vector<work> all;
-    std::unordered_map<uintptr_t, std::string> holds;    /* what lies at an address, by name */
+    std::map<uintptr_t, std::string> holds;              /* what lies at an address, by name */
+    std::map<uintptr_t, uintptr_t> zeros;                /* and where zeros lie but for that: first byte and end, apart */
     std::map<uintptr_t, std::vector<std::string>> given; /* to gradients, in order */
     std::map<uintptr_t, size_t> begun; /* bytes of parts of parameters' gradients that something was given to */
     std::string wrong;
@@ -135,6 +135,27 @@ void put(const void *address, const std::string &what) {
     world.holds[reinterpret_cast<uintptr_t>(address)] = what;
 }
 
+void put_zeros(uintptr_t first, uintptr_t end) {
+    world.holds.erase(world.holds.lower_bound(first), world.holds.lower_bound(end));
+    auto before = world.zeros.upper_bound(first);
+    if (before != world.zeros.begin() && std::prev(before)->second >= first) first = (--before)->first;
+    while (before != world.zeros.end() && before->first <= end) {
+        end = std::max(end, before->second);
+        before = world.zeros.erase(before);
+    }
+    world.zeros[first] = end;
+}
+
+/* NULL: nothing. */
+const std::string *held_at(const void *address) {
+    static const std::string zero = "zero";
+    const uintptr_t there = reinterpret_cast<uintptr_t>(address);
+    const auto found = world.holds.find(there);
+    if (found != world.holds.end()) return &found->second;
+    const auto after = world.zeros.upper_bound(there);
+    return after != world.zeros.begin() && std::prev(after)->second > there ? &zero : nullptr;
+}
+
 /* Something is given to a part of a parameter's gradient. */
 void give(const range &part, bool adds) {
     const bool first = world.begun.insert({part.first, part.end - part.first}).second;
@@ -142,8 +163,7 @@ void give(const range &part, bool adds) {
 }
 
 void need(const void *address, const std::string &what, const char *by) {
-    const auto found = world.holds.find(reinterpret_cast<uintptr_t>(address));
-    const std::string there = found == world.holds.end() ? "nothing" : found->second;
+    const std::string *held = held_at(address), there = held ? *held : "nothing";
     if (there != what) complain(std::string(by) + " finds " + there + ", not " + what);
 }
 
@@ -236,7 +256,7 @@ cudaKernel_t sli_cuda_compile(sli_queue *, const char *, const char *, const cha
 /* Zeros alone are asked for: of counters and exchange. */
 bool sli_cuda_put(sli_queue *, cudaStream_t stream, void *to, const void *, size_t bytes) {
     note(stream, "zeros", {at(to, bytes, true)});
-    for (size_t i = 0; i < bytes; i += sizeof(uint32_t)) put(static_cast<char *>(to) + i, "zero");
+    put_zeros(reinterpret_cast<uintptr_t>(to), reinterpret_cast<uintptr_t>(to) + bytes);
     return true;
 }
 
@@ -247,8 +267,8 @@ void sli_cuda_transpose(sli_queue *, cudaStream_t stream, const sli_cuda_transpo
         const sli_cuda_transposition &t = each[i];
         ranges.push_back(at(t.from, sizeof(float) * (size_t)((t.rows - 1) * t.from_row + t.columns), false));
         ranges.push_back(at(t.to, sizeof(float) * (size_t)(t.lines * t.to_row), true));
-        const auto held = world.holds.find(reinterpret_cast<uintptr_t>(t.from));
-        put(t.to, held == world.holds.end() ? "nothing" : held->second);
+        const std::string *held = held_at(t.from);
+        put(t.to, held ? std::string(*held) : "nothing");
     }
     note(stream, "transposed copies", ranges);
     world.transposed++;
@@ -271,10 +291,10 @@ void sli_cuda_multiply(sli_queue *, cudaStream_t stream, const sli_cuda_product 
     note(stream, "a product",
          {stored(p->a, p->m, p->k), stored(p->b, p->k, p->n), d, at(p->workspace, p->workspace_bytes, true),
           at(p->pad, p->pad_bytes, true), at(p->split, p->split_bytes, true)});
-    const auto a = world.holds.find(reinterpret_cast<uintptr_t>(p->a.data));
+    const std::string *a = held_at(p->a.data);
     if (world.backward && is_of_parameter(d)) give(d, p->beta != 0); /* a sum over time */
-    if (world.backward && a != world.holds.end())
-        world.given[d.first].push_back(a->second + (p->beta != 0 ? " added" : " written"));
+    if (world.backward && a)
+        world.given[d.first].push_back(*a + (p->beta != 0 ? " added" : " written"));
 }
 }
 
@@ -392,9 +412,9 @@ void sli_step_columns(const step_way *way, int k0, int k1, int64_t first, const 
     note(way->stream, "sums",
          {at(from, (size_t)((rows - 1) * stride + columns) * sizeof(float), false), at(to[0], bytes, true),
           at(to[1], bytes, true), at(way->work + way->scratch.columns, 16, true)});
-    const auto found = world.holds.find(reinterpret_cast<uintptr_t>(from));
+    const std::string *held = held_at(from);
     if (columns > way->s.H || way->s.gates == 1) need(from, name_of("sum", way->part, way->c0 / way->chunk), "a bias");
-    if (found != world.holds.end()) world.given[reinterpret_cast<uintptr_t>(to[0])].push_back(found->second);
+    if (held) world.given[reinterpret_cast<uintptr_t>(to[0])].push_back(*held);
 }
 void sli_step_operand_columns(const step_way *, int, int, int64_t, const void *, int64_t, int64_t, int64_t) {}
 void sli_step_masks(const step_way *) {}
@@ -518,6 +538,7 @@ size_t all_gradients(const sli_call *call) {
 gradients run(const sli_call *call, int piece) {
     world.piece = piece;
     world.holds.clear();
+    world.zeros.clear();
     world.launches = world.beside = world.transposed = world.transposed_in_lanes = 0;
     begin(call, false);
     forward(call, world.kind);
