@@ -114,7 +114,7 @@ sli_persist_packed sli_persist_layout_packed(const sli_problem *p, const sli_per
     sli_persist_packed at = {.step = sli_step_layout_packed(p, NULL)};
     const sli_step_shape s = sli_step_shape_of(p, 1);
     size_t end = at.step.stride;
-    at.folded = take(&end, s.project ? floats(s.GH, s.H) : 0);
+    at.folded = take(&end, s.project ? floats(s.GH, s.ms) : 0);
     at.forward = take(&end, sli_persist_packed_bytes(&pair->forward));
     at.backward = take(&end, p->train && !pair->backward_in_steps ? sli_persist_packed_bytes(&pair->backward) : 0);
     at.stride = end;

@@ -36,7 +36,7 @@ enum { SLI_PERSIST_ALIGN = 256 }; /* of each part of a memory */
 /* Offsets in bytes in a direction, which begins at d * stride. */
 typedef struct sli_persist_packed {
     sli_step_packed step;     /* the kernel for the products; its recurrent part too */
-    size_t folded;            /* float [GH][H]: R W_p of a problem that is folded, which is R then */
+    size_t folded;            /* float [GH][ms]: R W_p of a problem that is folded, which is R then */
     size_t forward, backward; /* R and R^T as the kernels read them; backward in training */
     size_t stride, total;
 } sli_persist_packed;

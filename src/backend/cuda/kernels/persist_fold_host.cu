@@ -63,12 +63,12 @@ const float *sli_persist_fold_pack(const persist_call *p, int d) {
     sli_cuda_product product = {};
     product.math = way->common.math;
     product.m = s->GH;
-    product.n = s->H;
+    product.n = s->ms;
     product.k = s->hs;
     product.a = sli_step_matrix(sli_step_recurrent(way), s->hs, false);
     product.b = sli_step_matrix(sli_step_projection(way), s->ms, false);
     product.d = (float *)(to + p->packed.folded);
-    product.d_row = s->H;
+    product.d_row = s->ms;
     product.workspace = to + p->packed.forward;
     product.workspace_bytes = p->packed.stride - p->packed.forward;
     sli_cuda_multiply(way->queue, way->stream, &product);

@@ -1,7 +1,5 @@
 /* cuda:cluster and cuda:grid: pack, forward, backward. A call goes span by span: the input projection of its chunks, one
  * launch over all its steps; backward one launch, then the sums over time as products of its chunks. */
-#include <string.h>
-
 #include "backend/cuda/kernels/persist_host.cuh"
 
 /* ------------------------------------------------------------------------------------------------------ forward -- */
@@ -523,12 +521,9 @@ static void pack(const sli_call *call, sli_persist_kind kind) {
     if (!sli_persist_enter(call, kind, false, &p)) return;
     for (int d = 0; d < p.directions; d++) {
         const step_way *way = &p.ways[d];
-        step_way cells = p.cells[d];
-        const void *param[SLI_PART_PARAMS];
-        memcpy(param, way->param, sizeof param);
-        cells.param = param;
-        if (p.folds) param[SLI_RNN_RECURRENT] = sli_persist_fold_pack(&p, d);
-        sli_persist_pack(&cells, &p.pair, &p.packed);
+        const float *recurrent =
+            p.folds ? sli_persist_fold_pack(&p, d) : (const float *)way->param[SLI_RNN_RECURRENT];
+        sli_persist_pack(&p.cells[d], &p.pair, &p.packed, recurrent, p.folds ? way->s.ms : way->s.H);
         if (way->s.recompute || p.pair.backward_in_steps) sli_step_pack_recurrent(way);
     }
 }

@@ -42,8 +42,9 @@ static inline int sli_persist_slot(const persist_call *persist, int direction) {
 }
 /* The way of one chunk, for the products outside the loop. */
 step_way sli_persist_chunk(const persist_call *persist, int direction, int index);
-/* All that one direction has packed, but R as cuda:step's products read it, in one launch. */
-void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const sli_persist_packed *at);
+/* All that one direction has packed, but R as cuda:step's products read it, in one launch; recurrent [gates H][row]: R. */
+void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const sli_persist_packed *at,
+                      const float *recurrent, int64_t row);
 /* The file and function that a kernel of its own is compiled of. */
 #define SLI_PERSIST_SOURCE "backend/cuda/kernels/persist_instance.cuh"
 #define SLI_PERSIST_ENTRY "persist_instance"
@@ -69,7 +70,7 @@ const void *sli_persist_builtin(const sli_persist_geometry *geometry);
 step_way sli_persist_fold_cells(const persist_call *persist, int direction);
 /* Operand of m in a slot. */
 void *sli_persist_fold_m(const persist_call *persist, int direction, int slot);
-/* Before pack: W_p, R, and R W_p [GH][H], which is given. */
+/* Before pack: W_p, R, and R W_p [GH][ms], which is given. */
 const float *sli_persist_fold_pack(const persist_call *persist, int direction);
 /* Forward, behind flags and states: what the steps enter from. Then for each chunk: u += R h0 of the rows whose first step it has; and
  * behind its steps h, into y, the leaving state, and, for backward, saved. */
