@@ -101,6 +101,23 @@ if(NOT SLUICE_CUDA_wanted STREQUAL "OFF")
     enable_language(CXX)
     set_source_files_properties(${sluice_cuda_host_sources} PROPERTIES LANGUAGE CXX)
 
+    # Of nvcc's time for a small source most goes into CUDA's own headers, three times: sources of a kind are compiled as one.
+    set(together_products runtime/few_columns runtime/few_rows runtime/small_tf32 runtime/split runtime/tiles)
+    set(together_moves kernels/convert kernels/copy kernels/send kernels/transpose)
+    set(together_layers kernels/dense kernels/elements kernels/embed kernels/losses kernels/softmax)
+    set(together_steps kernels/persist_fold kernels/step_common kernels/step_gru kernels/step_lstm kernels/step_recompute
+        kernels/step_rnn kernels/step_way)
+    set(together_parameters kernels/persist_pack kernels/persist_ready kernels/updates)
+    foreach(group IN ITEMS products moves layers steps parameters)
+        set(together ${PROJECT_BINARY_DIR}/generated/cuda_${group}.cu)
+        list(TRANSFORM together_${group} REPLACE ".+" "#include \"backend/cuda/\\0.cu\"\n" OUTPUT_VARIABLE includes)
+        list(JOIN includes "" includes)
+        file(CONFIGURE OUTPUT ${together} CONTENT "${includes}" @ONLY)
+        list(TRANSFORM together_${group} REPLACE ".+" "${PROJECT_SOURCE_DIR}/src/backend/cuda/\\0.cu")
+        list(REMOVE_ITEM sluice_cuda_sources ${together_${group}})
+        list(APPEND sluice_cuda_sources ${together})
+    endforeach()
+
     include(SluiceEmbed)
     add_library(sluice_cuda MODULE ${sluice_cuda_sources} ${sluice_layout_sources} ${sluice_embedded_source})
     target_include_directories(sluice_cuda PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)

@@ -6,16 +6,16 @@ extern "C" {
 #include "backend/cuda/cuda.h"
 }
 
-enum { THREADS = 256, PER_THREAD = 4 };
+enum { CONVERT_THREADS = 256, PER_THREAD = 4 };
 static const size_t MOST_BLOCKS = 4096;
 
 template <typename T> struct alignas(4 * sizeof(T)) quad { T x[4]; };
 
 /* to[count] = or += from[count]; `vector`: both are aligned to four elements. */
 template <typename To, typename From, bool add>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(CONVERT_THREADS)
     convert(To *__restrict__ to, const From *__restrict__ from, size_t count, bool vector) {
-    const size_t threads = (size_t)gridDim.x * THREADS, thread = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    const size_t threads = (size_t)gridDim.x * CONVERT_THREADS, thread = (size_t)blockIdx.x * CONVERT_THREADS + threadIdx.x;
     const size_t quads = vector ? count / 4 : 0;
     for (size_t i = thread; i < quads; i += threads) {
         const quad<From> in = reinterpret_cast<const quad<From> *>(from)[i];
@@ -31,14 +31,14 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 static unsigned blocks_for(size_t count) {
-    const size_t blocks = (count + THREADS * PER_THREAD - 1) / (THREADS * PER_THREAD);
+    const size_t blocks = (count + CONVERT_THREADS * PER_THREAD - 1) / (CONVERT_THREADS * PER_THREAD);
     return (unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
 }
 
 template <typename To, typename From, bool add>
 static void launch(sli_queue *queue, cudaStream_t stream, To *to, const From *from, size_t count) {
     const bool vector = (uintptr_t)to % sizeof(quad<To>) == 0 && (uintptr_t)from % sizeof(quad<From>) == 0;
-    convert<To, From, add><<<blocks_for(count), THREADS, 0, stream>>>(to, from, count, vector);
+    convert<To, From, add><<<blocks_for(count), CONVERT_THREADS, 0, stream>>>(to, from, count, vector);
     (void)SLI_LAUNCHED(queue, "conversion");
 }
 
@@ -77,11 +77,11 @@ extern "C" void sli_cuda_add(sli_queue *queue, cudaStream_t stream, sl_dtype mat
 
 /* to[rows][to_row] = from[rows][columns] and zeros behind, four at a time; to_row is a multiple of four. */
 template <typename To>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(CONVERT_THREADS)
     convert_rows(To *__restrict__ to, int64_t to_row, const float *__restrict__ from, int64_t from_row, int64_t rows,
                  int64_t columns, bool vector) {
-    const int64_t quads = to_row / 4, threads = (int64_t)gridDim.x * THREADS;
-    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < rows * quads; i += threads) {
+    const int64_t quads = to_row / 4, threads = (int64_t)gridDim.x * CONVERT_THREADS;
+    for (int64_t i = (int64_t)blockIdx.x * CONVERT_THREADS + threadIdx.x; i < rows * quads; i += threads) {
         const int64_t row = i / quads, column = i % quads * 4;
         const float *source = from + row * from_row + column;
         quad<float> in = {};
@@ -105,12 +105,12 @@ extern "C" void sli_cuda_narrow_rows(sli_queue *queue, cudaStream_t stream, sl_d
     const bool vector = (uintptr_t)from % 16 == 0 && from_row % 4 == 0;
     const unsigned blocks = blocks_for((size_t)rows * (size_t)to_row);
     if (math == SL_F16)
-        convert_rows<<<blocks, THREADS, 0, stream>>>((sli_f16 *)to, to_row, from, from_row, rows, columns, vector);
+        convert_rows<<<blocks, CONVERT_THREADS, 0, stream>>>((sli_f16 *)to, to_row, from, from_row, rows, columns, vector);
     else if (math == SL_BF16)
-        convert_rows<<<blocks, THREADS, 0, stream>>>((sli_bf16 *)to, to_row, from, from_row, rows, columns,
+        convert_rows<<<blocks, CONVERT_THREADS, 0, stream>>>((sli_bf16 *)to, to_row, from, from_row, rows, columns,
                                                      vector);
     else
-        convert_rows<<<blocks, THREADS, 0, stream>>>((float *)to, to_row, from, from_row, rows, columns, vector);
+        convert_rows<<<blocks, CONVERT_THREADS, 0, stream>>>((float *)to, to_row, from, from_row, rows, columns, vector);
     (void)SLI_LAUNCHED(queue, "conversion of rows");
 }
 
@@ -244,9 +244,9 @@ static bool launch_slabs(sli_queue *queue, cudaStream_t stream, To *to, int64_t 
     return SLI_LAUNCHED(queue, "column sums");
 }
 
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(CONVERT_THREADS)
     add_slabs(float *__restrict__ to, const float *__restrict__ parts, int64_t n, int slabs, bool add) {
-    const int64_t column = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    const int64_t column = (int64_t)blockIdx.x * CONVERT_THREADS + threadIdx.x;
     if (column >= n) return;
     float sum = 0;
     for (int s = 0; s < slabs; s++) sum += parts[s * n + column];
@@ -256,7 +256,7 @@ __global__ void __launch_bounds__(THREADS)
 extern "C" void sli_cuda_add_slabs(sli_queue *queue, cudaStream_t stream, float *to, int64_t rows, int64_t n,
                                    const void *scratch, bool add) {
     if (n <= 0 || sli_cuda_failed(queue)) return;
-    add_slabs<<<(unsigned)((n + THREADS - 1) / THREADS), THREADS, 0, stream>>>(
+    add_slabs<<<(unsigned)((n + CONVERT_THREADS - 1) / CONVERT_THREADS), CONVERT_THREADS, 0, stream>>>(
         to, (const float *)scratch, n, (int)sli_cuda_column_slabs(rows), add);
     (void)SLI_LAUNCHED(queue, "sum of column sums");
 }

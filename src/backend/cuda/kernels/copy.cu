@@ -4,8 +4,8 @@
 
 #include "backend/cuda/runtime/internal.h"
 
-enum { THREADS = 256 }; /* a word each: a thread's second word would wait for its first */
-static const size_t MOST_BLOCKS = 2048, MOST_BYTES = (size_t)16 << 20; /* beyond, the driver's own ways are as fast */
+enum { PUT_THREADS = 256 }; /* a word each: a thread's second word would wait for its first */
+static const size_t MOST_PUT_BLOCKS = 2048, MOST_BYTES = (size_t)16 << 20; /* beyond, the driver's own ways are as fast */
 
 typedef struct put_args {
     struct {
@@ -17,11 +17,11 @@ typedef struct put_args {
 } put_args;
 
 template <typename T> static __device__ void put_words(T *to, const T *from, size_t count) {
-    const size_t threads = (size_t)gridDim.x * THREADS;
-    for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += threads) to[i] = from ? from[i] : T{};
+    const size_t threads = (size_t)gridDim.x * PUT_THREADS;
+    for (size_t i = (size_t)blockIdx.x * PUT_THREADS + threadIdx.x; i < count; i += threads) to[i] = from ? from[i] : T{};
 }
 
-static __global__ void __launch_bounds__(THREADS) put_all(const __grid_constant__ put_args a) {
+static __global__ void __launch_bounds__(PUT_THREADS) put_all(const __grid_constant__ put_args a) {
     const auto &of = a.of[blockIdx.y];
     if (of.wide)
         put_words((uint4 *)of.to, (const uint4 *)of.from, of.words);
@@ -43,9 +43,9 @@ static bool launch(sli_queue *queue, cudaStream_t stream, const sli_put *puts, i
         a.of[i].words = puts[i].bytes / (a.of[i].wide ? sizeof(uint4) : sizeof(uint32_t));
         most = a.of[i].words > most ? a.of[i].words : most;
     }
-    const size_t blocks = (most + THREADS - 1) / THREADS;
-    const dim3 grid((unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS), (unsigned)count);
-    put_all<<<grid, THREADS, 0, stream>>>(a);
+    const size_t blocks = (most + PUT_THREADS - 1) / PUT_THREADS;
+    const dim3 grid((unsigned)(blocks < MOST_PUT_BLOCKS ? blocks : MOST_PUT_BLOCKS), (unsigned)count);
+    put_all<<<grid, PUT_THREADS, 0, stream>>>(a);
     return SLI_LAUNCHED(queue, "copy");
 }
 

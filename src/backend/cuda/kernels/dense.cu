@@ -8,17 +8,17 @@ extern "C" {
 #include "backend/cuda/dense_layout.h"
 }
 
-enum { THREADS = 256 };
+enum { DENSE_THREADS = 256 };
 
 static unsigned blocks_for(int64_t count) {
-    const int64_t blocks = (count + THREADS - 1) / THREADS;
+    const int64_t blocks = (count + DENSE_THREADS - 1) / DENSE_THREADS;
     return (unsigned)(blocks < 65536 ? blocks : 65536);
 }
 
 /* y = act(y); saved too, unless NULL. */
 template <int act>
-__global__ void __launch_bounds__(THREADS) activate(float *__restrict__ y, float *__restrict__ saved, int64_t count) {
-    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += (int64_t)gridDim.x * THREADS) {
+__global__ void __launch_bounds__(DENSE_THREADS) activate(float *__restrict__ y, float *__restrict__ saved, int64_t count) {
+    for (int64_t i = (int64_t)blockIdx.x * DENSE_THREADS + threadIdx.x; i < count; i += (int64_t)gridDim.x * DENSE_THREADS) {
         const float value = cell_act(act, y[i]);
         y[i] = value;
         if (saved) saved[i] = value;
@@ -27,11 +27,11 @@ __global__ void __launch_bounds__(THREADS) activate(float *__restrict__ y, float
 
 /* dz = dy act'(y); narrow too, in rows of `row` >= columns with zeros behind, unless NULL. */
 template <int act, typename T>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(DENSE_THREADS)
     slope(float *__restrict__ dz, T *__restrict__ narrow, const float *__restrict__ dy, const float *__restrict__ y,
           int64_t rows, int64_t columns, int64_t row) {
-    const int64_t count = rows * row, threads = (int64_t)gridDim.x * THREADS;
-    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += threads) {
+    const int64_t count = rows * row, threads = (int64_t)gridDim.x * DENSE_THREADS;
+    for (int64_t i = (int64_t)blockIdx.x * DENSE_THREADS + threadIdx.x; i < count; i += threads) {
         const int64_t column = i % row, at = i / row * columns + column;
         const float value = column < columns ? dy[at] * cell_act_slope(act, y[at]) : 0.0f;
         if (column < columns) dz[at] = value;
@@ -46,14 +46,14 @@ static void run_slope(const sli_call *call, float *dz, void *narrow, const float
     const unsigned blocks = blocks_for(rows * row);
     cudaStream_t stream = sli_cuda_stream(call->queue);
     if (p->dtype == SL_F16)
-        slope<act><<<blocks, THREADS, 0, stream>>>(dz, (sli_f16 *)narrow, dy, y, rows, p->units, row);
+        slope<act><<<blocks, DENSE_THREADS, 0, stream>>>(dz, (sli_f16 *)narrow, dy, y, rows, p->units, row);
     else
-        slope<act><<<blocks, THREADS, 0, stream>>>(dz, (sli_bf16 *)narrow, dy, y, rows, p->units, row);
+        slope<act><<<blocks, DENSE_THREADS, 0, stream>>>(dz, (sli_bf16 *)narrow, dy, y, rows, p->units, row);
     (void)SLI_LAUNCHED(call->queue, "slope of a dense layer");
 }
 
 template <int act> static void run_activate(const sli_call *call, float *y, float *saved, int64_t count) {
-    activate<act><<<blocks_for(count), THREADS, 0, sli_cuda_stream(call->queue)>>>(y, saved, count);
+    activate<act><<<blocks_for(count), DENSE_THREADS, 0, sli_cuda_stream(call->queue)>>>(y, saved, count);
     (void)SLI_LAUNCHED(call->queue, "activation of a dense layer");
 }
 

@@ -5,11 +5,11 @@
 
 #include "backend/cuda/runtime/internal.h"
 
-enum { THREADS = 128, BLOCKS = 4 };
+enum { SEND_THREADS = 128, SEND_BLOCKS = 4 };
 
-static __global__ void __launch_bounds__(THREADS) send_all(const __grid_constant__ sli_sends sends) {
+static __global__ void __launch_bounds__(SEND_THREADS) send_all(const __grid_constant__ sli_sends sends) {
     const auto &of = sends.of[blockIdx.y];
-    for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < of.words; i += BLOCKS * THREADS)
+    for (uint32_t i = blockIdx.x * SEND_THREADS + threadIdx.x; i < of.words; i += SEND_BLOCKS * SEND_THREADS)
         of.to[i] = of.from ? of.from[i] : sends.words[of.first + i];
 }
 
@@ -56,7 +56,7 @@ void sli_queue_send_now(sli_queue *queue) {
     if (count == 0) return;
     if (!sli_cuda_failed(queue)) {
         sli_profile_mark(queue, SLI_PHASE_COPY, NULL);
-        send_all<<<dim3(BLOCKS, count), THREADS, 0, queue->stream>>>(queue->sends);
+        send_all<<<dim3(SEND_BLOCKS, count), SEND_THREADS, 0, queue->stream>>>(queue->sends);
         (void)SLI_LAUNCHED(queue, "sending");
         for (int i = 0; i < SLI_READ_SLOTS; i++)
             if (slots >> i & 1u) (void)SLI_CU(queue, cudaEventRecord(queue->slot_done[i], queue->stream));

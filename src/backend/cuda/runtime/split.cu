@@ -8,7 +8,7 @@ extern "C" {
 #include "backend/cuda/cuda.h"
 }
 
-enum { THREADS = 256 };
+enum { SPLIT_THREADS = 256 };
 static const int64_t MOST_BLOCKS = 2048;
 
 /* A piece of an operand, three times: to[t][lines][width], t < 3, from the stored from[rows][columns]; zeros beyond. */
@@ -25,10 +25,10 @@ typedef struct split_args {
 } split_args;
 
 /* A thread splits four numbers of a row at a time; blockIdx.y is the operand. */
-__global__ void __launch_bounds__(THREADS) split_operands(const __grid_constant__ split_args args) {
+__global__ void __launch_bounds__(SPLIT_THREADS) split_operands(const __grid_constant__ split_args args) {
     const split_operand &o = args.operand[blockIdx.y];
-    const int64_t quads = o.width / 4, count = o.lines * quads, threads = (int64_t)gridDim.x * THREADS;
-    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += threads) {
+    const int64_t quads = o.width / 4, count = o.lines * quads, threads = (int64_t)gridDim.x * SPLIT_THREADS;
+    for (int64_t i = (int64_t)blockIdx.x * SPLIT_THREADS + threadIdx.x; i < count; i += threads) {
         const int64_t line = i / quads, column = i % quads * 4;
         const float *source = o.from + line * o.from_row + column;
         float4 x = make_float4(0, 0, 0, 0), high, low;
@@ -79,8 +79,8 @@ static void launch(sli_queue *queue, cudaStream_t stream, const split_args *args
         const int64_t quads = args->operand[i].lines * (args->operand[i].width / 4);
         if (quads > most) most = quads;
     }
-    const int64_t blocks = (most + THREADS - 1) / THREADS;
-    split_operands<<<dim3((unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS), 2), THREADS, 0, stream>>>(*args);
+    const int64_t blocks = (most + SPLIT_THREADS - 1) / SPLIT_THREADS;
+    split_operands<<<dim3((unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS), 2), SPLIT_THREADS, 0, stream>>>(*args);
     (void)SLI_LAUNCHED(queue, "split of operands");
 }
 

@@ -3,7 +3,7 @@
 #include "backend/cuda/runtime/narrow.h"
 #include "backend/cuda/runtime/tiles.h"
 
-enum { TILE = 64, DEPTH = 16, EACH = 4, THREADS = 256, PAD = 4 };
+enum { TILE = 64, DEPTH = 16, EACH = 4, TILE_THREADS = 256, PAD = 4 };
 
 /* A at a[i * am + p * ak], B at b[p * bk + j * bn]. */
 typedef struct tiles_args {
@@ -21,15 +21,15 @@ __device__ __forceinline__ void load_tile(float (*tile)[TILE + PAD], const T *__
                                           int64_t count, int64_t along, int64_t p0, int64_t k, int64_t deep) {
     const bool by_row = along == 1;
 #pragma unroll
-    for (int e = 0; e < TILE * DEPTH / THREADS; e++) {
-        const int at = (int)threadIdx.x + e * THREADS;
+    for (int e = 0; e < TILE * DEPTH / TILE_THREADS; e++) {
+        const int at = (int)threadIdx.x + e * TILE_THREADS;
         const int i = by_row ? at % TILE : at / DEPTH, p = by_row ? at / TILE : at % DEPTH;
         const bool inside = first + i < count && p0 + p < k;
         tile[p][i] = inside ? sli_wide(from[(first + i) * along + (p0 + p) * deep]) : 0.0f;
     }
 }
 
-template <typename T> __global__ void __launch_bounds__(THREADS) multiply_tiles(tiles_args args) {
+template <typename T> __global__ void __launch_bounds__(TILE_THREADS) multiply_tiles(tiles_args args) {
     __shared__ float a_tile[DEPTH][TILE + PAD], b_tile[DEPTH][TILE + PAD];
     const int64_t tile = blockIdx.x;
     const int64_t i0 = tile / args.tiles_n * TILE, j0 = tile % args.tiles_n * TILE;
@@ -75,7 +75,7 @@ template <typename T> static void launch(sli_queue *queue, cudaStream_t stream, 
                       (long long)args->m, (long long)args->n);
         return;
     }
-    multiply_tiles<T><<<(unsigned)blocks, THREADS, 0, stream>>>(*args);
+    multiply_tiles<T><<<(unsigned)blocks, TILE_THREADS, 0, stream>>>(*args);
     (void)SLI_LAUNCHED(queue, "own matrix product");
 }
 
