@@ -94,8 +94,9 @@ if(NOT SLUICE_CUDA_wanted STREQUAL "OFF")
 
     # Sources without kernels are for the host's compiler alone: nvcc would read each of them once per architecture.
     set(sluice_cuda_host_sources runtime/code_cache runtime/compile runtime/device runtime/lanes runtime/plugin
-        runtime/products runtime/profile runtime/queue runtime/recording kernels/persist_builtin kernels/persist_host
-        kernels/persist_launch kernels/stack kernels/step_backward kernels/step_forward)
+        runtime/products runtime/profile runtime/queue runtime/recording kernels/persist_builtin
+        kernels/persist_fold_host kernels/persist_host kernels/persist_launch kernels/stack kernels/step_backward
+        kernels/step_forward)
     list(TRANSFORM sluice_cuda_host_sources REPLACE ".+" "${PROJECT_SOURCE_DIR}/src/backend/cuda/\\0.cu")
     enable_language(CXX)
     set_source_files_properties(${sluice_cuda_host_sources} PROPERTIES LANGUAGE CXX)
@@ -104,8 +105,8 @@ if(NOT SLUICE_CUDA_wanted STREQUAL "OFF")
     set(together_products runtime/few_columns runtime/few_rows runtime/small_tf32 runtime/split runtime/tiles)
     set(together_moves kernels/convert kernels/copy kernels/send kernels/transpose)
     set(together_layers kernels/dense kernels/elements kernels/embed kernels/losses kernels/softmax)
-    set(together_steps kernels/step_common kernels/step_gru kernels/step_lstm kernels/step_recompute kernels/step_rnn
-        kernels/step_way)
+    set(together_steps kernels/persist_fold kernels/step_common kernels/step_gru kernels/step_lstm kernels/step_recompute
+        kernels/step_rnn kernels/step_way)
     set(together_parameters kernels/persist_pack kernels/persist_ready kernels/updates)
     foreach(group IN ITEMS products moves layers steps parameters)
         set(together ${PROJECT_BINARY_DIR}/generated/cuda_${group}.cu)

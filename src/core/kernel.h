@@ -326,6 +326,9 @@ typedef struct sli_kernel {
     /* Parameters' gradients are summed over the whole call at once: segments of time would change their last bits, so the
      * planner does not take the row where a memory limit wants segments, unless it is required by its name. */
     bool whole_sums;
+    /* Problems whose weights it multiplies with each other beforehand: what it carries from step to step is no state, so that it refuses
+     * segments (caps.recomputes), and what it rounds the reference does not. NULL: none. */
+    bool (*folds)(const sli_problem *problem);
     /* Rows whose backward can leave its sums to sli_call.late; and the share of the device that a recurrent row's backward leaves
      * idle for such sums, if any: where there is none nothing is late. */
     bool sums_late;

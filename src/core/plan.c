@@ -549,12 +549,15 @@ static void forget(sl_plan *plan) {
 }
 
 static bool wants_the_whole(const sl_plan *plan) {
-    for (int i = 0; i < plan->step_count; i++)
-        if (plan->steps[i].problem.bidirectional || (plan->train && plan->steps[i].kernel->whole_sums)) return true;
+    for (int i = 0; i < plan->step_count; i++) {
+        const sli_kernel *row = plan->steps[i].kernel;
+        if (plan->steps[i].problem.bidirectional || (plan->train && row->whole_sums)) return true;
+        if (row->folds && row->folds(&plan->steps[i].problem)) return true;
+    }
     return false;
 }
 
-/* Both directions in one step see the whole sequence, and some rows sum gradients over all of it. Where memory wants segments,
+/* Both directions in one step see the whole sequence, and some rows sum gradients over all of it, or carry more than states. Where memory wants segments,
  * directions are planned one by one and such rows are left out, unless that does not fit either. */
 static sl_status build_to_fit(sl_plan *plan, const sl_model *model) {
     sl_status first = build(plan, model);

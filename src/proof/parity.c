@@ -245,8 +245,11 @@ static sl_status compare_threads(pair *p) {
 
 /* Plans just below what is needed, then lower and lower, until a plan does not fit any more: each has more segments. */
 static sl_status compare_segments(pair *p) {
-    for (int k = 0; k < p->trial.plan->step_count; k++)
-        if (p->trial.plan->steps[k].kernel->whole_sums) return SL_OK; /* promises no such thing */
+    for (int k = 0; k < p->trial.plan->step_count; k++) {
+        const sli_step *step = &p->trial.plan->steps[k];
+        if (step->kernel->whole_sums || (step->kernel->folds && step->kernel->folds(&step->problem)))
+            return SL_OK; /* promises no such thing */
+    }
     sl_plan_options options = *p->options;
     int most = 1;
     sl_memory memory = p->trial.plan->memory;

@@ -65,6 +65,8 @@ TEST(cuda_persist_nothing_is_compiled_at_a_launch) {
                                            "rnn:b4_t6_i4_h60_bi_train_tf32+mask=holes",
                                            "lstm:b5_t4_i4_h64_train+peephole+recompute+zoneout_c=0.1+zoneout_h=0.1",
                                            "lstm:b8_t1538_i1024_h100+lengths",
+                                           "lstm:b5_t9_i4_h65_p20_train+lengths",
+                                           "lstm:b3_t9_i4_h40_p48_bf16",
                                            "lstm:l2_b20_t130_i8_h40_train_tf32"};
     const sli_cuda_plugin *plugin = plugin_or_skip();
     const long before = plugin->late_kernels();

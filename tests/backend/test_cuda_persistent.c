@@ -75,7 +75,11 @@ TEST(cuda_persistent_takes_one_product_a_step) {
         {"lstm:b300000_t4_i5_h64_bf16_train", NULL, "a batch of 300000"},
         {"lstm:b3_t4_i5_h6_f64_train", "f64", "f64"},
         {"lstm:b3_t4_i5_h6_i8", "i8", "i8"},
-        {"lstm:b3_t4_i5_h6_p3_train", "a projection is a second", "a projection is a second"},
+        {"lstm:b3_t4_i5_h6_p3_train+clip=0.5+lengths+peephole+zoneout_c=0.2", NULL, NULL},
+        {"lstm:b3_t4_i5_h6_p30_bf16_bi+mask=holes+maskout=repeat+rdrop=0.3", NULL, NULL},
+        {"lstm:b3_t4_i5_h6_p3_train+zoneout_h=0.1", "zoneout of h lies between", "zoneout of h lies between"},
+        {"lstm:b3_t4_i5_h6_p3_train+rdrop=0.1", "recurrent dropout lies between", "recurrent dropout lies between"},
+        {"lstm:b3_t4_i5_h6_p3_train+recompute", "not recomputed", "not recomputed"},
         {"gru:b3_t4_i5_h6_train+reset=before", "reset before", "reset before"},
         {"lstm:l2_b3_t4_i5_h6_train", "layers run one after the other", "layers run one after the other"},
     };
@@ -100,8 +104,12 @@ TEST(cuda_persistent_leaves_both_directions_apart_where_time_is_cut) {
     sli_caps caps = invented(90);
     caps.recomputes = true;
     for (int grid = 0; grid < 2; grid++) {
-        const sli_problem both = problem("lstm:b3_t4_i5_h6_bi_train"), one = problem("lstm:b3_t4_i5_h6_train");
+        const sli_problem both = problem("lstm:b3_t4_i5_h6_bi_train"), one = problem("lstm:b3_t4_i5_h6_train"),
+                          projected = problem("lstm:b3_t4_i5_h6_p3");
         sli_why why = {""};
+        CHECK(!row_of(&one, grid)->eligible(&projected, &caps, &why));
+        CHECK(strstr(why.text, "segments") != NULL);
+        CHECK(row_of(&one, grid)->folds(&projected) && !row_of(&one, grid)->folds(&one));
         CHECK(!row_of(&both, grid)->eligible(&both, &caps, &why));
         CHECK(strstr(why.text, "segments") != NULL);
         CHECK(row_of(&one, grid)->eligible(&one, &caps, &why));
@@ -173,6 +181,62 @@ TEST(cuda_persistent_books_weights_of_both_directions) {
         CHECK(booking.packed >= 2 * matrix);
         row_of(&both, grid)->book(&both, &caps, 20, &booking);
         CHECK(booking.packed >= 4 * matrix);
+    }
+}
+
+/* A projection is folded: the recurrence is cut as that of the layer without, says so, and is predicted to be faster than two products a
+ * step, but where few projected units make those the smaller ones by far. By hand, 16 rows of 256 units projected to
+ * 64 in bf16, 20 steps: m is saved beside h; R W_p in f32 and both forms of it are packed, and W_p and R as products over time read
+ * them. */
+TEST(cuda_persistent_folds_a_projection) {
+    static const char *const faster[] = {"lstm:b32_t100_i256_h256_p128_bf16_train", "lstm:b20_t35_i650_h650_p325_tf32",
+                                         "lstm:b64_t50_i1024_h1024_p512_bf16_train", "lstm:b64_t20_i512_h512_p32_bf16"};
+    const sli_caps caps = invented(90);
+    const sli_problem plain = problem("lstm:b16_t20_i64_h256_bf16_train"),
+                      p = problem("lstm:b16_t20_i64_h256_p64_bf16_train"),
+                      wide = problem("lstm:b32_t20_i512_h4096_p256_bf16");
+    const size_t rows = 16 * 21, matrix = (size_t)4 * 256 * 256;
+    for (int grid = 0; grid < 2; grid++) {
+        const sli_persist_kind kind = grid ? SLI_PERSIST_KIND_GRID : SLI_PERSIST_KIND_CLUSTER;
+        sli_persist_pair of_plain, of_p;
+        sli_booking without, with;
+        char text[640] = "";
+        REQUIRE(sli_persist_pair_of(&plain, 0, &caps, kind, &of_plain, NULL));
+        REQUIRE(sli_persist_pair_of(&p, 0, &caps, kind, &of_p, NULL));
+        CHECK(memcmp(&of_plain, &of_p, sizeof of_p) == 0);
+        row_of(&p, grid)->book(&plain, &caps, 20, &without);
+        row_of(&p, grid)->book(&p, &caps, 20, &with);
+        CHECK(with.saved == without.saved + rows * 64 * 2);
+        CHECK(with.packed == without.packed - matrix * 2 + matrix * 4 + matrix / 256 * 64 * 2 + 64 * 256 * 2);
+        row_of(&p, grid)->describe(&p, &caps, text, sizeof text);
+        CHECK(strstr(text, "; the projection is folded into the recurrent weights") != NULL);
+        CHECK(row_of(&p, grid)->idle(&p, &caps) <= 0);
+    }
+    for (size_t i = 0; i < sizeof faster / sizeof *faster; i++) {
+        const sli_problem q = problem(faster[i]);
+        CHECK(sli_cuda_lstm_grid.seconds(&q, &caps) < 0.5 * sli_cuda_lstm.seconds(&q, &caps));
+    }
+    CHECK(sli_cuda_lstm_grid.seconds(&wide, &caps) > 1.5 * sli_cuda_lstm.seconds(&wide, &caps));
+}
+
+/* A memory limit that asks for segments takes another row, whose segments change no bit. */
+TEST(cuda_persistent_folds_over_the_whole_sequence) {
+    sl_plan_options options = {0};
+    size_t bytes = 0;
+    for (int limited = 0; limited < 2; limited++) {
+        sl_model *model;
+        sl_plan *plan;
+        sl_memory memory;
+        REQUIRE_OK(sl_model_from_problem(NULL, "lstm:b64_t500_i64_h256_p100_bf16_train", &model, &options));
+        options.device = "cuda:sm_90";
+        options.memory_limit = limited ? bytes / 2 : 0;
+        REQUIRE_OK(sl_plan_new(model, &options, &plan));
+        sl_plan_memory(plan, &memory);
+        bytes = memory.params_block + memory.run_block;
+        CHECK((memory.segments > 1) == (limited == 1));
+        CHECK((strstr(sl_plan_explain(plan), "folded into the recurrent weights") != NULL) == (limited == 0));
+        sl_plan_free(plan);
+        sl_model_free(model);
     }
 }
 

@@ -15,6 +15,12 @@ static size_t floats(int64_t rows, int64_t columns) {
     return sizeof(float) * (size_t)rows * (size_t)columns;
 }
 
+sli_problem sli_persist_folded(const sli_problem *p) {
+    sli_problem folded = *p;
+    folded.projection = 0;
+    return folded;
+}
+
 int sli_persist_span(const sli_problem *p, const sli_persist_pair *pair, int chunk) {
     /* Of one array of all gates: a launch costs some microseconds, memory is plenty; but gates are recomputed to save it. */
     enum { MOST_BYTES = 512 << 20, RECOMPUTED_BYTES = 32 << 20 };
@@ -73,16 +79,17 @@ static int groups_of(const sli_persist_geometry *g, int batch) {
 }
 
 /* Backward products of large batches: tiles of cuda:step's are as large as the GPU's best, and no sums go from block to block. One
- * direction, whose memory lies as cuda:step has it; gates that are there. */
+ * direction, whose memory lies as cuda:step has it; gates that are there, and h. */
 static bool in_steps(const sli_problem *p, const sli_caps *caps, const sli_persist_geometry *backward) {
-    if (p->bidirectional || p->recompute || sli_step_fused(p, true)) return false;
+    if (p->bidirectional || p->recompute || p->projection > 0 || sli_step_fused(p, true)) return false;
     const double sure = 0.85; /* predictions of large batches err by as much */
     return !backward || sure * sli_step_step_seconds(p, caps, true) < sli_persist_step_seconds(backward, p, caps);
 }
 
 static bool choose_backward(const sli_problem *planned, const sli_caps *caps, sli_persist_kind kind,
                             sli_persist_pair *pair, sli_why *why) {
-    const bool found = choose(planned, caps, kind, true, &pair->backward, why);
+    const sli_problem folded = sli_persist_folded(planned);
+    const bool found = choose(&folded, caps, kind, true, &pair->backward, why);
     if (kind != SLI_PERSIST_KIND_GRID || sli_persist_place(planned, true) > 0) return found;
     if (!in_steps(planned, caps, found ? &pair->backward : NULL)) return found;
     pair->backward_in_steps = true;
@@ -95,7 +102,8 @@ bool sli_persist_pair_of(const sli_problem *problem, int planned_batch, const sl
     sli_problem planned = *problem;
     if (planned_batch > 0) planned.batch = planned_batch;
     *pair = (sli_persist_pair){.batch = planned.batch};
-    if (!choose(&planned, caps, kind, false, &pair->forward, why)) return false;
+    const sli_problem folded = sli_persist_folded(&planned);
+    if (!choose(&folded, caps, kind, false, &pair->forward, why)) return false;
     if (problem->train && !choose_backward(&planned, caps, kind, pair, why)) return false;
     pair->forward.groups = groups_of(&pair->forward, problem->batch);
     if (problem->train && !pair->backward_in_steps) pair->backward.groups = groups_of(&pair->backward, problem->batch);
@@ -104,7 +112,9 @@ bool sli_persist_pair_of(const sli_problem *problem, int planned_batch, const sl
 
 sli_persist_packed sli_persist_layout_packed(const sli_problem *p, const sli_persist_pair *pair) {
     sli_persist_packed at = {.step = sli_step_layout_packed(p, NULL)};
+    const sli_step_shape s = sli_step_shape_of(p, 1);
     size_t end = at.step.stride;
+    at.folded = take(&end, s.project ? floats(s.GH, s.ms) : 0);
     at.forward = take(&end, sli_persist_packed_bytes(&pair->forward));
     at.backward = take(&end, p->train && !pair->backward_in_steps ? sli_persist_packed_bytes(&pair->backward) : 0);
     at.stride = end;
@@ -127,10 +137,50 @@ static void take_exchange(const sli_persist_geometry *g, sli_persist_scratch *at
     at->zeros_bytes = words ? 2 * v : counters;
 }
 
+/* m in slots, and as cells read it where operands are narrow: one slot, since backward does not. */
+static void take_m(const sli_problem *p, size_t *m, size_t *m_own, size_t *end) {
+    const sli_problem folded = sli_persist_folded(p);
+    const sli_step_shape s = sli_step_shape_of(&folded, 1);
+    *m = take(end, s.operand * (size_t)((s.T + 1) * s.B) * (size_t)s.hs);
+    *m_own = take(end, s.own_h ? floats(s.B, s.H) : 0);
+}
+
+sli_persist_saved sli_persist_layout_saved(const sli_problem *p, int chunk) {
+    sli_persist_saved at = {.step = sli_step_layout_history(p, chunk)};
+    size_t end = at.step.stride;
+    if (p->train && p->projection > 0) take_m(p, &at.m, &at.m_own, &end);
+    at.stride = end;
+    at.total = end * (size_t)sli_problem_directions(p);
+    return at;
+}
+
+static void take_fold_forward(const sli_problem *p, int chunk, sli_persist_fold *at, size_t *end) {
+    const sli_step_shape s = sli_step_shape_of(p, chunk);
+    if (!s.project) return;
+    if (!s.train) take_m(p, &at->m, &at->m_own, end);
+    at->first = take(end, s.mask ? sizeof(int32_t) * (size_t)s.B : 0);
+    at->entering = take(end, floats(s.B, s.us));
+    at->q = take(end, floats(s.train || s.hs != s.O ? s.rows : s.B, s.hs));
+}
+
+static void take_fold_backward(const sli_problem *p, int chunk, int span, sli_persist_fold *at, size_t *end) {
+    const sli_step_shape s = sli_step_shape_of(p, chunk);
+    if (!s.project) return;
+    at->first = take(end, s.mask ? sizeof(int32_t) * (size_t)s.B : 0);
+    at->dm = take(end, floats(span * s.B, s.ms));
+    at->e = take(end, s.operand * (size_t)(s.rows + s.B) * (size_t)s.hs);
+    at->back = take(end, floats(s.rows, s.hs));
+    at->dh = take(end, floats(s.B, s.O));
+    at->left = take(end, floats(s.B, s.hs));
+    at->dp = take(end, floats(s.B, s.ms));
+    at->pw = take(end, floats(s.B, s.H));
+}
+
 sli_persist_scratch sli_persist_layout_forward(const sli_problem *p, const sli_caps *caps, const sli_persist_pair *pair,
                                                int chunk) {
     sli_persist_scratch at = {.step = sli_step_layout_forward(p, caps, sli_persist_span(p, pair, chunk), false)};
     size_t end = at.step.stride;
+    take_fold_forward(p, chunk, &at.fold, &end);
     take_exchange(&pair->forward, &at, &end);
     at.stride = end;
     at.total = end * (size_t)sli_problem_directions(p);
@@ -160,6 +210,7 @@ sli_persist_scratch sli_persist_layout_backward(const sli_problem *p, const sli_
     sli_persist_scratch at = {.step = sli_step_layout_backward(p, caps, chunk, span > chunk ? span : chunk)};
     size_t end = at.step.stride;
     const bool bias = p->bias != SL_BIAS_NONE;
+    take_fold_backward(p, chunk, span > chunk ? span : chunk, &at.fold, &end);
     at.sums = take(&end, bias ? floats(chunks * s.B, s.us) : 0);
     at.sums_n = take(&end, bias && s.gru ? floats(chunks * s.B, s.H) : 0);
     at.sums_peep = take(&end, p->peephole ? floats(chunks * s.B, 3 * s.H) : 0);

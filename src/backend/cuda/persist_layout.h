@@ -11,6 +11,11 @@ extern "C" {
 #include "backend/cuda/persist_geometry.h"
 #include "backend/cuda/step_layout.h"
 
+/* What the recurrence computes. An LSTM with projection, h = W_p m, is folded: R h' = (R W_p) m', so that its recurrence is that of the
+ * same LSTM without projection, whose recurrent weights are R W_p, and h of all steps is a product over time (persist_fold_host.cu).
+ * The geometry is that of the folded problem; memory is that of the problem as given, and sli_persist_fold beside it. */
+sli_problem sli_persist_folded(const sli_problem *problem);
+
 /* The geometries of a call: chosen for the plan's batch, which packed weights were laid out for, with as many groups as the
  * call's rows take. */
 typedef struct sli_persist_pair {
@@ -31,16 +36,35 @@ enum { SLI_PERSIST_ALIGN = 256 }; /* of each part of a memory */
 /* Offsets in bytes in a direction, which begins at d * stride. */
 typedef struct sli_persist_packed {
     sli_step_packed step;     /* the kernel for the products; its recurrent part too */
+    size_t folded;            /* float [GH][ms]: R W_p of a problem that is folded, which is R then */
     size_t forward, backward; /* R and R^T as the kernels read them; backward in training */
     size_t stride, total;
 } sli_persist_packed;
 sli_persist_packed sli_persist_layout_packed(const sli_problem *problem, const sli_persist_pair *pair);
 
+/* Of a problem that is folded, of no bytes for others. m lies in slots between two steps, as h in sli_step_history. */
+typedef struct sli_persist_fold {
+    size_t m;     /* operand [T + 1][B][ms], inference */
+    size_t m_own; /* float [B][H], inference: m, where cells read another one than the operand */
+    size_t
+        first; /* int32 [B]: number of a row's first step that is not masked, in order of processing; T: there is none */
+    /* forward */
+    size_t entering; /* float [B][us]: R h0 */
+    size_t q;        /* float [rows][hs], in inference without padding of one step: W_p m, where it is not y's memory */
+    /* backward */
+    size_t dm;       /* float [rows of a span][ms]: dy W_p */
+    size_t e;        /* operand [rows + B][hs]: dy where it is none itself, then the gradient of h */
+    size_t back;     /* float [rows][hs]: R^T dz */
+    size_t dh, left; /* float [B][O], [B][hs]: of h0, what comes through a row's first step, and the rest */
+    size_t dp, pw;   /* float [B][ms], [B][H]: of m, as of h in sli_step_scratch */
+} sli_persist_fold;
+
 typedef struct sli_persist_scratch {
     sli_step_scratch step; /* dz, dr: of a span */
-    size_t sums;           /* float [chunks of a span][B][us]: dz of a chunk summed over time */
-    size_t sums_n;         /* float [chunks][B][H]: n's part of dr, GRU */
-    size_t sums_peep;      /* float [chunks][B][3 H] */
+    sli_persist_fold fold;
+    size_t sums;      /* float [chunks of a span][B][us]: dz of a chunk summed over time */
+    size_t sums_n;    /* float [chunks][B][H]: n's part of dr, GRU */
+    size_t sums_peep; /* float [chunks][B][3 H] */
     size_t
         counters; /* uint32 [groups][halves][reduce], gather over the grid; then of sums that meet [groups][halves][spread] */
     size_t
@@ -56,7 +80,14 @@ sli_persist_scratch sli_persist_layout_forward(const sli_problem *problem, const
                                                const sli_persist_pair *pair, int chunk);
 sli_persist_scratch sli_persist_layout_backward(const sli_problem *problem, const sli_caps *caps,
                                                 const sli_persist_pair *pair, int chunk);
-/* saved: the history of cuda:step. */
+/* saved: the history of cuda:step; of what is folded that of h, and behind it that of m. */
+typedef struct sli_persist_saved {
+    sli_step_history step;
+    size_t m;     /* operand [T + 1][B][ms] */
+    size_t m_own; /* as in sli_persist_fold */
+    size_t stride, total;
+} sli_persist_saved;
+sli_persist_saved sli_persist_layout_saved(const sli_problem *problem, int chunk);
 
 #ifdef __cplusplus
 }

@@ -14,6 +14,7 @@
  * cuda:step (step_cost.c); the rate at which weights are read, and those of pieces are estimates. us, bytes and FLOP a us. */
 enum { FULL = 132 };
 static const double call_us = 6, chunk_us[2] = {4, 10}, recompute_us = 6, launch_us = 5, weights_rate = 3e6;
+static const double fold_us = 4, fold_chunk_us[2] = {6, 15}; /* of a projection's own launches; estimates */
 static const double meeting_us = 10;  /* streams wait for each other, a launch for the last blocks of a product */
 static const double disturbed = 0.12; /* steps are longer while products run: L2 and memory are shared */
 static const double stretch = 1.2;    /* products on few multiprocessors: their algorithms were chosen for all */
@@ -40,6 +41,22 @@ typedef struct parts {
     double launch_us; /* of a span, or a piece */
 } parts;
 
+/* FLOPs over time that folding a projection has beside those of the layer without: forward h = W_p m; backward dm = W_p^T dy, R^T dz and
+ * d W_p. d R is smaller than without, which `recurrent` counts. */
+static double folded_flops(const sli_step_shape *s, double rows, bool backward) {
+    if (!s->project) return 0;
+    const double projected = 2 * rows * (double)s->O * (double)s->H, back = 2 * rows * (double)s->GH * (double)s->O;
+    return backward ? 2 * projected + back : projected;
+}
+
+/* Its launches; in training, with forward, R W_p as well, which pack makes after every update. */
+static double folded_us(const sli_problem *p, const sli_step_shape *s, double chunks, bool backward) {
+    if (!s->project) return 0;
+    const double made = 2 * (double)s->directions * (double)s->GH * (double)s->H * (double)s->O;
+    const double packed = s->train && !backward ? launch_us + made / product_rate(p->dtype) : 0;
+    return fold_us + chunks * fold_chunk_us[backward] + packed;
+}
+
 /* Where both directions' gradients of x meet they stay behind: who writes and who adds depends on whole spans. */
 static parts parts_of(const sli_problem *p, const sli_caps *caps, const sli_persist_pair *pair, int chunk,
                       bool backward) {
@@ -48,7 +65,8 @@ static parts parts_of(const sli_problem *p, const sli_caps *caps, const sli_pers
     const double rows = (double)s.T * (double)s.B * s.directions;
     const double inputs = 2 * rows * (double)s.GH * (double)s.I, recurrent = 2 * rows * (double)s.GH * (double)s.O;
     const double again = backward && s.recompute ? inputs + recurrent : 0; /* the gates, before the steps */
-    const double flops = again + (backward ? 2 * inputs + recurrent : inputs);
+    const double folded = folded_flops(&s, rows, backward);
+    const double flops = again + folded + (backward ? 2 * inputs + recurrent : inputs);
     const double weights = (double)sli_persist_packed_bytes(g) * s.directions;
     const int span = sli_persist_span(p, pair, chunk);
     parts of = {.chunks = up(span, chunk), .all = multiprocessors_of(caps), .beside = 1};
@@ -56,8 +74,11 @@ static parts parts_of(const sli_problem *p, const sli_caps *caps, const sli_pers
     of.launch_us = launch_us + weights / weights_rate;
     if (backward && flops > 0) of.beside = (inputs + recurrent + (s.directions == 2 ? 0 : inputs)) / flops;
     const double each_us = chunk_us[backward] + (again > 0 ? recompute_us : 0);
-    of.pass.launches_us = call_us + ceil((double)s.T / chunk) * each_us + ceil(of.spans) * of.launch_us;
-    of.pass.steps_us = (double)s.T * 1e6 * sli_persist_step_seconds(g, p, caps);
+    const double chunks = ceil((double)s.T / chunk);
+    const sli_problem steps = sli_persist_folded(p);
+    of.pass.launches_us =
+        call_us + chunks * each_us + ceil(of.spans) * of.launch_us + folded_us(p, &s, chunks, backward);
+    of.pass.steps_us = (double)s.T * 1e6 * sli_persist_step_seconds(g, &steps, caps);
     const double won = backward ? sli_step_transposed_us(p, caps, chunk) : 0;
     of.pass.products_us = FULL / (double)of.all * (flops / product_rate(p->dtype) - won);
     of.pass.idle = sli_persist_idle(g, caps);

@@ -18,11 +18,27 @@ static bool has_geometry(const sli_problem *p, const sli_caps *caps, sli_persist
     return sli_refuse(why, "%s", reason.text);
 }
 
+static bool folds(const sli_problem *p) {
+    return p->projection > 0;
+}
+
+/* A projection is folded into the recurrent weights: what acts on h of a step, between the two products, cannot be. */
+static bool can_fold(const sli_problem *p, const sli_caps *caps, sli_why *why) {
+    if (!folds(p)) return true;
+    NEED(p->zoneout_h == 0, "folds a projection into the recurrent weights: zoneout of h lies between the two");
+    NEED(!p->train || p->recurrent_dropout == 0,
+         "folds a projection into the recurrent weights: recurrent dropout lies between the two");
+    NEED(!p->recompute, "folds a projection into the recurrent weights: gates are kept, not recomputed");
+    NEED(!caps->recomputes,
+         "carries what a projection is made of over the whole sequence, which cannot be cut into segments");
+    return true;
+}
+
 static bool eligible(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind, sli_why *why) {
     if (!sli_cuda_dtype(p, why)) return false;
     NEED(kind == SLI_PERSIST_KIND_GRID || caps->compute_capability >= 90,
          "needs clusters of thread blocks, which GPUs have from sm_90 on; this is sm_%d", caps->compute_capability);
-    NEED(p->projection == 0, "computes one product a step: a projection is a second");
+    if (!can_fold(p, caps, why)) return false;
     NEED(p->op != SLI_OP_GRU || !p->reset_before, "computes one product a step: reset before the product is a second");
     NEED(p->layers <= 1, "takes a stack of %d apart: layers run one after the other", p->layers);
     NEED(p->steps > 0, "computes steps of time, there are none");
@@ -33,12 +49,15 @@ static bool eligible(const sli_problem *p, const sli_caps *caps, sli_persist_kin
     return has_geometry(p, caps, kind, why);
 }
 
-/* Multiply-adds of one row of one step, in both directions: of the input side, of the recurrent side. */
+/* Multiply-adds of one row of one step, in both directions: of the input side, of the recurrent side, of a projection. */
 static double input_products(const sli_step_shape *s) {
     return (double)s->directions * (double)s->GH * (double)s->I;
 }
 static double recurrent_products(const sli_step_shape *s) {
-    return (double)s->directions * (double)s->GH * (double)s->O;
+    return (double)s->directions * (double)s->GH * (double)s->H;
+}
+static double projected_products(const sli_step_shape *s) {
+    return s->project ? (double)s->directions * (double)s->H * (double)s->O : 0;
 }
 
 /* 2 flops a multiply-add; backward does the products twice. 30 flops for a unit's gates. Bytes: forward reads x and all weights
@@ -47,7 +66,8 @@ static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
     (void)caps;
     const sli_step_shape s = sli_step_shape_of(p, 1);
     const double rows = (double)s.T * (double)s.B, passes = !p->train ? 1 : s.recompute ? 4 : 3;
-    const double products = input_products(&s) + recurrent_products(&s), cells = 30.0 * s.directions * (double)s.H;
+    const double products = input_products(&s) + recurrent_products(&s) + projected_products(&s),
+                 cells = 30.0 * s.directions * (double)s.H;
     const double moved = (double)s.I + s.directions * (3.0 * (double)s.GH + 2.0 * (double)s.H + 2.0 * (double)s.O);
     cost->flops = passes * rows * (2 * products + cells);
     cost->bytes = passes * (rows * moved * sizeof(float) + products * (double)s.operand);
@@ -57,7 +77,7 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_pers
     sli_persist_pair pair;
     *booking = (sli_booking){0};
     if (!sli_persist_pair_of(p, 0, caps, kind, &pair, NULL)) return; /* not eligible either */
-    booking->saved = p->train ? sli_step_layout_history(p, chunk).total : 0;
+    booking->saved = p->train ? sli_persist_layout_saved(p, chunk).total : 0;
     booking->scratch_forward = sli_persist_layout_forward(p, caps, &pair, chunk).total;
     booking->scratch_backward = p->train ? sli_persist_layout_backward(p, caps, &pair, chunk).total : 0;
     booking->packed = sli_persist_layout_packed(p, &pair).total;
@@ -100,8 +120,8 @@ static void describe(const sli_problem *p, const sli_caps *caps, sli_persist_kin
     if (!sli_persist_pair_of(p, 0, caps, kind, &pair, NULL)) return;
     describe_pass(p, caps, &pair, false, forward, sizeof forward);
     if (p->train) describe_pass(p, caps, &pair, true, backward, sizeof backward);
-    snprintf(text, capacity, "%s%s%s%s", p->train ? "forward: " : "", forward, p->train ? "; backward: " : "",
-             backward);
+    snprintf(text, capacity, "%s%s%s%s%s", p->train ? "forward: " : "", forward, p->train ? "; backward: " : "",
+             backward, folds(p) ? "; the projection is folded into the recurrent weights" : "");
 }
 
 /* FORWARD or FORWARD/BACKWARD. */
@@ -119,6 +139,7 @@ static bool cut(const sli_problem *p, const sli_caps *caps, sli_persist_kind kin
 /* Of one direction: beside both of them, and beside pieces of time, products of the layer itself are computed. */
 static double idle(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind) {
     sli_persist_pair pair;
+    if (folds(p)) return 0; /* its sums are not late */
     if (p->bidirectional || !sli_persist_pair_of(p, 0, caps, kind, &pair, NULL) || pair.backward_in_steps) return 0;
     const sli_persist_pass pass = sli_persist_pass_of(p, caps, &pair, sli_caps_chunk(caps, p->batch, p->steps), true);
     const int all = caps->multiprocessors > 0 ? caps->multiprocessors : sli_persist_ctas(&pair.backward) + pass.idle;
@@ -161,14 +182,15 @@ static bool copy_of(const sli_problem *p, const sli_caps *caps, sli_persist_kind
     static bool NAME##_cut(const sli_problem *p, const sli_caps *caps, char *name, size_t capacity) {                \
         return cut(p, caps, KIND, name, capacity);                                                                   \
     }
-#define PERSIST_ROW(NAME, OP)                                                                                        \
-    {                                                                                                                \
-        .name = "cuda:" #NAME, .op = OP, .device = SLI_DEVICE_CUDA, .eligible = NAME##_eligible, .cost = cost,       \
-        .book = NAME##_book, .ready = NAME##_ready, .seconds = NAME##_seconds, .cut = NAME##_cut,                    \
-        .describe = NAME##_describe, .pack = sli_cuda_##NAME##_pack, .forward = sli_cuda_##NAME##_forward,           \
-        .backward = sli_cuda_##NAME##_backward,                                                                      \
-        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true,  \
-        .sums_late = true, .idle = NAME##_idle, .null_states = true, .writes_fresh = true, .copy_of = NAME##_copy_of \
+#define PERSIST_ROW(NAME, OP)                                                                                       \
+    {                                                                                                               \
+        .name = "cuda:" #NAME, .op = OP, .device = SLI_DEVICE_CUDA, .eligible = NAME##_eligible, .cost = cost,      \
+        .book = NAME##_book, .ready = NAME##_ready, .seconds = NAME##_seconds, .cut = NAME##_cut,                   \
+        .describe = NAME##_describe, .pack = sli_cuda_##NAME##_pack, .forward = sli_cuda_##NAME##_forward,          \
+        .backward = sli_cuda_##NAME##_backward,                                                                     \
+        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true, \
+        .sums_late = true, .idle = NAME##_idle, .null_states = true, .writes_fresh = true, .folds = folds,          \
+        .copy_of = NAME##_copy_of                                                                                   \
     }
 
 PERSIST_ROWS(cluster, SLI_PERSIST_KIND_CLUSTER)

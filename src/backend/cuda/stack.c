@@ -5,6 +5,7 @@
 
 static bool eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
     if (!sli_takes_stack(p, why)) return false;
+    NEED(p->projection == 0, "pieces of time hand on h, of which a projection that is folded has no use");
     for (int l = 0; l < 2; l++) {
         const sli_problem part = sli_stack_part(p, l, p->steps);
         if (!sli_cuda_lstm_cluster.eligible(&part, caps, why)) return false;

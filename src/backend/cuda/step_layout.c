@@ -87,7 +87,7 @@ sli_step_packed sli_step_layout_packed(const sli_problem *p, const sli_caps *cap
     size_t end = 0;
     at.kernel = take(&end, s.copy_w ? elements(s.operand, s.zs, s.xs) : 0);
     at.recurrent = take(&end, s.copy_r ? elements(s.operand, s.zs, s.hs) : 0);
-    at.projection = take(&end, s.project ? elements(s.operand, s.O, s.ms) : 0);
+    at.projection = take(&end, s.project ? elements(s.operand, s.hs, s.ms) : 0);
     at.bias = take(&end, reals(1, s.GH));
     const bool tiled = caps && sli_step_tiled(p, caps) > 0;
     at.tiled = take(&end, tiled ? reals(sli_step_tiled_k(&s), s.gates * pad(s.H, SLI_STEP_TILED_UNITS)) : 0);

@@ -40,7 +40,7 @@ sli_step_shape sli_step_shape_of(const sli_problem *problem, int chunk);
  * d * stride; total = directions * stride. */
 typedef struct sli_step_packed {
     size_t kernel, recurrent; /* operand [zs][xs], [zs][hs]: rows from GH on are zeros */
-    size_t projection;        /* operand [O][ms] */
+    size_t projection;        /* operand [hs][ms]: rows from O on are zeros */
     size_t bias;              /* float [GH]: everything that can be added to W x */
     size_t tiled; /* float [blocks of units][k][gates][SLI_STEP_TILED_UNITS]: R as tiled forward steps read it */
     size_t stride, total;

@@ -91,7 +91,9 @@ static const standard_rates *standard_of(sl_dtype dtype) {
     return dtype == SL_F32 ? &standard_f32 : dtype == SL_TF32 ? &standard_tf32 : &standard_16;
 }
 
-/* Weights are read in every step, from L2 where those of all parts fit into it, and multiplied. */
+/* Weights are read in every step, from L2 where those of all parts fit into it, and multiplied. A projection is a second
+ * product with launches of its own: twelve, 16 to 256 rows of 512 to 4096 units projected to 32 to 512, are predicted at 0.70 to 1.27 of what was
+ * measured, without them at 0.51 to 0.87 (bench/results/projection_h200_2026-11-24.txt). */
 static double standard_step(const sli_problem *p, const sli_caps *caps, double scale, bool backward) {
     const standard_rates *r = standard_of(p->dtype);
     double e = (double)sli_cudnn_bytes(p), matrix = recurrent_matrix(p), B = p->batch;
@@ -102,7 +104,7 @@ static double standard_step(const sli_problem *p, const sli_caps *caps, double s
     double depth = few ? 0 : (backward ? r->backward_depth : r->forward_depth) * p->units;
     double unaligned = (size_t)p->units * sli_cudnn_bytes(p) % 16 != 0 ? r->unaligned : 1;
     double launches = (backward && !few ? r->backward : r->forward) + (B > TILE_ROWS ? r->many_rows : 0);
-    double step = launches + unaligned * (scale * (read + multiply) + depth);
+    double step = (p->projection > 0 ? 2 : 1) * launches + unaligned * (scale * (read + multiply) + depth);
     return p->units <= OVERLAP_UNITS ? step * (1 + overlap * (parts - 1)) / parts : step;
 }
 

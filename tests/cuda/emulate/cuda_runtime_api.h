@@ -5,10 +5,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifndef SLI_TESTS_EMULATE_H /* which has it */
 struct dim3 {
     unsigned x, y, z;
     constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
+#endif
 
 typedef struct emulate_stream *cudaStream_t;
 typedef const void *cudaKernel_t;

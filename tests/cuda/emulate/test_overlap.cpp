@@ -35,6 +35,7 @@ static int wanted_piece(const sli_problem *p, const sli_caps *, const sli_persis
 #include "backend/cuda/kernels/step_forward.cu"
 #undef sli_step_project_inputs
 #include "backend/cuda/kernels/step_backward.cu"
+#include "backend/cuda/kernels/persist_fold_host.cu"
 #include "backend/cuda/kernels/persist_host.cu"
 
 namespace {
@@ -320,7 +321,7 @@ range steps_of(const void *first, int64_t step_bytes, int steps, size_t bytes, b
 /* What the kernel reads and writes of one direction, and that it is what it takes it for. */
 void run_way(const persist_call &p, const persist_args &a, int d, std::vector<range> *ranges) {
     const persist_way &w = a.way[d];
-    const sli_step_shape &s = p.ways[d].s;
+    const sli_step_shape &s = p.cells[d].s;
     const size_t B = (size_t)s.B, u_bytes = B * (size_t)s.us * sizeof(float), z_bytes = B * (size_t)s.zs * s.operand;
     ranges->push_back(
         steps_of(w.u, (int64_t)sizeof(float) * w.u_step, w.steps, u_bytes, !world.backward && s.keep_gates));
@@ -421,6 +422,39 @@ void sli_step_begin(const step_way *) {}
 void sli_step_finish(const step_way *way, const float *, step_sums dp, const float *) {
     note(way->stream, "entering states", {at(dp.data, (size_t)(way->s.B * way->s.hs) * sizeof(float), false)});
 }
+/* A projection that is folded: what its kernels read and write. */
+static range rows_at(const void *from, int64_t rows, int64_t row, size_t bytes, bool writes) {
+    return at(from, (size_t)(rows * row) * bytes, writes);
+}
+static void note_folded(const step_way *way, const fold_common &k, const char *name, std::vector<range> ranges) {
+    ranges.push_back(at(k.first, (size_t)k.B * sizeof(int32_t), false));
+    note(way->stream, name, ranges);
+}
+void sli_fold_first(const step_way *way, const fold_first_args *a) {
+    note(way->stream, "first steps", {rows_at(a->to, a->k.B, 1, sizeof(int32_t), true)});
+}
+void sli_fold_enter(const step_way *way, const fold_enter_args *a) {
+    note_folded(way, a->k, "the projected state",
+                {rows_at(a->u, (a->c1 - a->c0) * a->k.B, a->us, sizeof(float), true),
+                 rows_at(a->entering, a->k.B, a->us, sizeof(float), false)});
+}
+void sli_fold_give(const step_way *way, const fold_give_args *a) {
+    note_folded(way, a->k, "h of the projection",
+                {rows_at(a->q, a->rows, a->q_row, sizeof(float), false), rows_at(a->y, a->rows, a->y_row, sizeof(float), true),
+                 rows_at(a->operand_h, a->rows, a->k.hs, way->s.operand, true),
+                 rows_at(a->h_last, a->k.B, a->k.columns, sizeof(float), true)});
+}
+void sli_fold_shown(const step_way *way, const fold_shown_args *a) {
+    note_folded(way, a->k, "dy of the projection",
+                {rows_at(a->dy, a->rows, a->dy_row, sizeof(float), false), rows_at(a->to, a->rows, a->k.hs, way->s.operand, true)});
+}
+void sli_fold_gradient(const step_way *way, const fold_gradient_args *a) {
+    note_folded(way, a->k, "the projection's gradient",
+                {rows_at(a->e, a->rows, a->k.hs, way->s.operand, true),
+                 rows_at(a->back, (way->c1 - way->c0) * a->k.B, a->k.hs, sizeof(float), false),
+                 rows_at(a->dh, a->k.B, a->k.columns, sizeof(float), true),
+                 rows_at(a->left, a->k.B, a->k.hs, sizeof(float), true)});
+}
 void sli_step_tiled_pack(const step_way *) {}
 void sli_step_tiled_begin(const step_way *) {}
 void sli_step_tiled_forward(const step_way *, const step_forward_args *, int, bool) {}
@@ -466,7 +500,8 @@ sli_call call_of(const sli_problem &p, int planned_batch) {
     for (int part = 0; part < sli_problem_directions(&p); part++)
         for (int k = 0; k < SLI_PART_PARAMS; k++) {
             const bool there = k <= SLI_RNN_RECURRENT || (k == SLI_RNN_BIAS && p.bias != SL_BIAS_NONE) ||
-                               (k == SLI_RNN_RECURRENT_BIAS && p.bias == SL_BIAS_DOUBLE);
+                               (k == SLI_RNN_RECURRENT_BIAS && p.bias == SL_BIAS_DOUBLE) ||
+                               (k == SLI_RNN_PROJECTION && p.projection > 0);
             if (!there) continue;
             call.param[part * SLI_PART_PARAMS + k] = region<float>(number++);
             call.d_param[part * SLI_PART_PARAMS + k] = region<float>(number++);
@@ -492,7 +527,7 @@ void begin(const sli_call *call, bool backward) {
 size_t all_gradients(const sli_call *call) {
     const sli_problem &p = call->problem;
     const size_t rows = (size_t)(sli_op_gates(p.op) * p.units), O = (size_t)sli_problem_output(&p);
-    const size_t sizes[] = {rows * (size_t)p.inputs, rows * O, rows, rows};
+    const size_t H = (size_t)p.units, sizes[] = {rows * (size_t)p.inputs, rows * O, rows, rows, 3 * H, O * H};
     size_t sum = 0;
     for (int k = 0; k < 2 * SLI_PART_PARAMS; k++)
         if (call->d_param[k]) sum += sizes[k % SLI_PART_PARAMS] * sizeof(float);
@@ -536,6 +571,10 @@ const struct trial {
     {"gru:b64_t900_i64_h100_tf32_train+recompute", SLI_PERSIST_KIND_GRID, 0, false, 0},
     {"lstm:b20_t410_i1500_h1500_tf32_train", SLI_PERSIST_KIND_GRID, 0, false, 1},
     {"lstm:b20_t35_i1500_h1500_tf32_train", SLI_PERSIST_KIND_GRID, 0, false, 2}, /* one chunk */
+    {"lstm:b64_t900_i20_h96_p40_bf16_train+lengths", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},
+    {"lstm:b64_t2600_i64_h512_p96_tf32_bi_train", SLI_PERSIST_KIND_GRID, 0, true, 0},
+    {"lstm:b20_t1100_i50_h64_p200_f16_train+mask=holes", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},
+    {"lstm:b64_t2600_i64_h512_p300_bf16+reverse", SLI_PERSIST_KIND_GRID, 7, false, 0},
     {"lstm:b16_t25_i40_h64_bf16_train", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},  /* another, whose x is converted */
 };
 
@@ -598,14 +637,15 @@ EMULATE_CASE("overlap: late sums are those of a call without, and read what is k
         sli_call call;
         if (!begin_trial(t, seed, &p, &call)) return emulate_say("%s is no problem", t.text);
         if (!p.train) continue;
+        const bool leaves = !p.bidirectional && p.projection == 0;
         const gradients at_once = run(&call, 0);
         call.late = true;
         int late = 0, sums = 0;
         /* The second time sums of the first, of another layer, are still under way. */
         for (int time = 0; time < 2 && world.wrong.empty(); time++) {
-            world.late = time == 1 && !p.bidirectional;
+            world.late = time == 1 && leaves;
             if (run(&call, 0) != at_once) complain("gradients are summed in another order");
-            if (world.late == (bool)p.bidirectional) complain("late sums are left by one direction");
+            if (world.late != leaves) complain("late sums are left by one direction, without projection");
             for (const work &w : world.all) {
                 if (w.stream != LATE) continue;
                 late++;
@@ -614,7 +654,7 @@ EMULATE_CASE("overlap: late sums are those of a call without, and read what is k
             }
             for (const auto &given : world.given) sums += given.first >> 40 != (uintptr_t)call.d_in[SLI_RNN_X] >> 40;
         }
-        if ((late == 0) != (bool)p.bidirectional || sums == 0) complain("nothing was late");
+        if ((late > 0) != leaves || sums == 0) complain("nothing was late");
         if (!world.wrong.empty()) return emulate_say("%s, late: %s", t.text, world.wrong.c_str());
     }
     return "";

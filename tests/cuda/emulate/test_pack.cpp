@@ -44,7 +44,7 @@ std::vector<char> packed(layer *l, const sli_persist_pair &pair, bool train, con
     std::vector<uint4> memory(at.stride / sizeof(uint4), make_uint4(~0u, ~0u, ~0u, ~0u));
     l->way.weights = reinterpret_cast<char *>(memory.data());
     l->way.s.train = train;
-    sli_persist_pack(&l->way, &pair, &at);
+    sli_persist_pack(&l->way, &pair, &at, (const float *)l->way.param[SLI_RNN_RECURRENT], l->way.s.H);
     return std::vector<char>(l->way.weights, l->way.weights + at.stride);
 }
 

@@ -133,7 +133,6 @@ template <class C> struct launcher {
         const size_t packed = sli_round_up(sli_persist_packed_bytes(&geometry), 16);
         keep.emplace_back(packed + sizeof(float) * (size_t)geometry.gates * (size_t)p.H, 0xff);
         std::vector<const void *> parameters(SLI_PART_PARAMS, nullptr);
-        parameters[SLI_RNN_RECURRENT] = given[d]->r.data();
         std::string failure;
         step_way weights = {};
         weights.s.H = p.H;
@@ -146,7 +145,7 @@ template <class C> struct launcher {
         sli_persist_pair pair = {};
         pair.forward = geometry;
         const sli_persist_packed at_begin = {};
-        sli_persist_pack(&weights, &pair, &at_begin);
+        sli_persist_pack(&weights, &pair, &at_begin, given[d]->r.data(), p.H);
         a.way[d].weights = keep.back().at;
         return failure;
     }

@@ -3,9 +3,10 @@
 #include "backend/cuda/kernels/persist_host.cuh"
 
 /* ------------------------------------------------------------------------------------------------------ forward -- */
-/* The kernel takes the entering states from where the call has them: nobody else asks for copies. In training backward does. */
+/* The kernel takes the entering states from where the call has them: nobody else asks for copies. In training backward does; and a projection
+ * that is folded, where h0 is no m. */
 static bool takes_states(const step_way *way) {
-    return !way->s.train && !way->common.factor;
+    return !way->s.train && !way->common.factor && !way->s.project;
 }
 
 static void set_entering(const step_way *way, persist_way *to) {
@@ -18,8 +19,19 @@ static void set_entering(const step_way *way, persist_way *to) {
     if (way->s.lstm) to->c_from = (const float *)way->call->in[SLI_RNN_STATE_IN(way->part, 1)];
 }
 
+/* m of every step, which h is a product of afterwards. */
+static void set_folded(const persist_call *p, int d, int t, persist_way *to) {
+    const step_way *way = &p->cells[d];
+    const int step = way->reverse ? -1 : 1;
+    to->operand_from = sli_persist_fold_m(p, d, sli_step_entering(way, t));
+    to->operand_to = sli_persist_fold_m(p, d, sli_step_leaving(way, t));
+    to->operand_step = step * way->s.B * way->s.hs;
+    if (to->h_from && !way->s.own_h) to->h_from = (const float *)to->operand_from;
+    to->h_last = NULL;
+}
+
 static void set_forward(const persist_call *p, int d, bool last, persist_way *to) {
-    const step_way *way = &p->ways[d];
+    const step_way *way = &p->cells[d];
     const sli_step_shape *s = &way->s;
     const int step = way->reverse ? -1 : 1, t = way->reverse ? way->c1 - 1 : way->c0;
     const int from = s->train ? sli_step_entering(way, t) : sli_persist_slot(p, d);
@@ -47,10 +59,10 @@ static void set_forward(const persist_call *p, int d, bool last, persist_way *to
         to->sn_step = step * s->B * s->H;
     }
     if (way->y) to->y = way->y + (size_t)t * (size_t)(s->B * way->y_row);
-    if (takes_states(way) && t == (way->reverse ? (int)s->T - 1 : 0)) set_entering(way, to);
-    if (!last) return;
-    to->h_last = (float *)p->call->out[SLI_RNN_STATE_OUT(way->part, 0)];
-    if (s->lstm) to->c_last = (float *)p->call->out[SLI_RNN_STATE_OUT(way->part, 1)];
+    if (takes_states(&p->ways[d]) && t == (way->reverse ? (int)s->T - 1 : 0)) set_entering(way, to);
+    if (last) to->h_last = (float *)p->call->out[SLI_RNN_STATE_OUT(way->part, 0)];
+    if (last && s->lstm) to->c_last = (float *)p->call->out[SLI_RNN_STATE_OUT(way->part, 1)];
+    if (p->folds) set_folded(p, d, t, to);
 }
 
 /* What the launch that makes x an operand clears on its way, so that no launch of its own does: of one direction, before the first step. */
@@ -101,6 +113,7 @@ static void begin(const persist_call *p) {
     for (int d = 0; d < p->directions; d++) {
         sli_step_masks(&p->ways[d]);
         if (!steps || !takes_states(&p->ways[d])) sli_step_begin(&p->ways[d]);
+        if (steps && p->folds) sli_persist_fold_begin(p, d);
     }
     if (steps && !clears_with_x(p)) sli_persist_zero_exchange(p);
 }
@@ -108,6 +121,23 @@ static void begin(const persist_call *p) {
 /* It takes longer than two streams that meet cost, which is 1.3 us where a graph begins with both. */
 static bool begins_beside(const persist_call *p) {
     return has_side(p) && p->ways[0].chunks > 0 && !takes_states(&p->ways[0]);
+}
+
+/* A projection that is folded: what h0 has to do with chunks first .. end - 1, behind their input side; and h of their steps. */
+static void enter_folded(const persist_call *p, int first, int end, cudaStream_t forward, cudaStream_t reverse) {
+    for (int d = 0; d < p->directions && p->folds; d++)
+        for (int i = first; i < end && !sli_cuda_failed(p->queue); i++)
+            sli_persist_fold_enter(p, d, i, d == 0 ? forward : reverse);
+}
+static void give_folded(const persist_call *p, int first, int end) {
+    if (!p->folds) return;
+    sli_cuda_phase(p->queue, SLI_PHASE_PRODUCT);
+    for (int d = 0; d < p->directions; d++) {
+        cudaStream_t stream = d == 0 ? p->ways[0].stream : sli_cuda_fork(p->queue);
+        for (int i = first; i < end && !sli_cuda_failed(p->queue); i++) sli_persist_fold_give(p, d, i, stream);
+    }
+    if (p->directions == 2) sli_cuda_join(p->queue);
+    sli_cuda_phase(p->queue, SLI_PHASE_RECURRENCE);
 }
 
 /* Piece by piece; beside each the input side of the next. `beside`: what the first launch needs begins in its stream, NULL: it
@@ -121,6 +151,7 @@ static void forward_span(persist_call *p, const persist_call *beside, int first,
         begin(beside);
         sli_cuda_join(p->queue);
     }
+    enter_folded(p, first, next, p->ways[0].stream, p->ways[0].stream);
     for (int from = first; from < end && !sli_cuda_failed(p->queue); from = next, order++) {
         next = from + each < end ? from + each : end;
         const int after = next + each < end ? next + each : end;
@@ -129,8 +160,10 @@ static void forward_span(persist_call *p, const persist_call *beside, int first,
         forward_piece(p, from, next, order, next == chunks);
         if (next == end) continue;
         project(p, next, after, side, side);
+        enter_folded(p, next, after, side, side);
         sli_cuda_join(p->queue);
     }
+    give_folded(p, first, end);
 }
 
 static void forward(const sli_call *call, sli_persist_kind kind) {
@@ -172,7 +205,7 @@ static bool gives_states(const persist_call *p, bool last) {
 
 /* `last`: the call's last launch, after which there is nothing but what the call gives. */
 static void set_backward(const persist_call *p, int d, bool last, persist_gradient *g, persist_way *to) {
-    const step_way *way = &p->ways[d];
+    const step_way *way = &p->cells[d];
     const sli_step_shape *s = &way->s;
     const int step = way->reverse ? 1 : -1, t = way->reverse ? way->c0 : way->c1 - 1;
     const int from = sli_step_entering(way, t);
@@ -193,7 +226,8 @@ static void set_backward(const persist_call *p, int d, bool last, persist_gradie
         to->sn_step = step * s->B * s->H;
         to->dr = way->work + way->scratch.dr + (size_t)((t - way->c0) * s->B * s->zs) * s->operand;
     }
-    if (way->dy) to->dy = way->dy + (size_t)t * (size_t)(s->B * way->y_row);
+    if (way->dy)
+        to->dy = p->folds ? sli_persist_fold_dm_at(p, d, t) : way->dy + (size_t)t * (size_t)(s->B * way->y_row);
     to->dz = way->work + way->scratch.dz + (size_t)((t - way->c0) * s->B * s->zs) * s->operand;
     to->dz_step = step * s->B * s->zs;
     if (p->call->problem.bias != SL_BIAS_NONE) {
@@ -271,7 +305,10 @@ static void multiply(const persist_call *p, int first, int end, int order, const
             const bool transposes = sli_step_transposes(&way);
             if (transposes) transpose(p, &way, lanes, transposed);
             transposed |= transposes;
-            sli_step_add_recurrent(&way);
+            if (p->folds)
+                sli_persist_fold_add(p, &way);
+            else
+                sli_step_add_recurrent(&way);
             add_sums(&piece, &way, end - 1 - i);
             way = part_of(p, &chunk, streams[d], PART_KERNEL);
             sli_step_add_kernel(&way);
@@ -355,7 +392,7 @@ static void give_both_inputs(const persist_call *p, int first, int end) {
 /* The products that no recurrence runs beside: the parts, or the directions, side by side. */
 static void multiply_last(const persist_call *p, int first, int end, int order) {
     sli_cuda_phase(p->queue, SLI_PHASE_PRODUCT);
-    if (p->call->late && first == 0 && p->directions == 1 && !sli_cuda_in_lanes(p->queue)) {
+    if (p->call->late && first == 0 && p->directions == 1 && !p->folds && !sli_cuda_in_lanes(p->queue)) {
         multiply_late(p, end, order);
         return;
     }
@@ -387,6 +424,10 @@ static void finish(const persist_call *p, const persist_gradient gradients[2], c
     for (int d = 0; d < p->directions; d++) {
         step_way way = p->ways[d];
         way.stream = stream;
+        if (p->folds && way.chunks > 0) {
+            sli_persist_fold_finish(p, d, gradients[d].dc);
+            continue;
+        }
         sli_step_finish(&way, gradients[d].pw, {gradients[d].dp, 0, 1}, gradients[d].dc);
     }
 }
@@ -418,6 +459,9 @@ static void backward_span(persist_call *p, int first, int end, persist_gradient 
     const int each = p->chunks_of_piece;
     int order = 0, before = end; /* chunks from .. before - 1 have been computed and not been multiplied */
     if (p->ways[0].s.recompute) recompute(p, first, end);
+    for (int d = 0; d < p->directions && p->folds; d++)
+        for (int i = first; i < end && !sli_cuda_failed(p->queue); i++)
+            sli_persist_fold_dm(p, d, i, p->ways[0].stream);
     sli_cuda_phase(p->queue, SLI_PHASE_RECURRENCE);
     const bool copies = copies_beside(p, first, end);
     p->ways[0].copied_x = NULL;
@@ -433,7 +477,7 @@ static void backward_span(persist_call *p, int first, int end, persist_gradient 
         if (side) sli_cuda_join(p->queue);
         before = to;
     }
-    const bool finishes = first == 0 && has_side(p) && wants_states(p);
+    const bool finishes = first == 0 && has_side(p) && wants_states(p) && !p->folds;
     cudaStream_t side = finishes ? sli_cuda_fork(p->queue) : NULL;
     multiply_last(p, first, before, order - 1);
     if (side) {
@@ -456,7 +500,8 @@ static void backward(const sli_call *call, sli_persist_kind kind) {
         const int part = p.ways[d].part;
         sli_step_masks(&p.ways[d]);
         if (p.ways[d].chunks == 0) sli_step_zero_fresh(&p.ways[d]);
-        gradients[d].pw = (const float *)call->d_out[SLI_RNN_STATE_OUT(part, 0)];
+        gradients[d].pw = p.folds && p.ways[d].chunks > 0 ? sli_persist_fold_leaving(&p, d)
+                                                          : (const float *)call->d_out[SLI_RNN_STATE_OUT(part, 0)];
         gradients[d].dp = NULL;
         gradients[d].dc = p.ways[d].s.lstm ? (const float *)call->d_out[SLI_RNN_STATE_OUT(part, 1)] : NULL;
     }
@@ -467,7 +512,7 @@ static void backward(const sli_call *call, sli_persist_kind kind) {
         sli_persist_enter_span(&p, first, end);
         backward_span(&p, first, end, gradients);
     }
-    if (chunks == 0 || !has_side(&p)) finish(&p, gradients, sli_cuda_stream(p.queue));
+    if (chunks == 0 || !has_side(&p) || p.folds) finish(&p, gradients, sli_cuda_stream(p.queue));
 }
 
 /* --------------------------------------------------------------------------------------------------------- pack -- */
@@ -476,7 +521,9 @@ static void pack(const sli_call *call, sli_persist_kind kind) {
     if (!sli_persist_enter(call, kind, false, &p)) return;
     for (int d = 0; d < p.directions; d++) {
         const step_way *way = &p.ways[d];
-        sli_persist_pack(way, &p.pair, &p.packed);
+        const float *recurrent =
+            p.folds ? sli_persist_fold_pack(&p, d) : (const float *)way->param[SLI_RNN_RECURRENT];
+        sli_persist_pack(&p.cells[d], &p.pair, &p.packed, recurrent, p.folds ? way->s.ms : way->s.H);
         if (way->s.recompute || p.pair.backward_in_steps) sli_step_pack_recurrent(way);
     }
 }

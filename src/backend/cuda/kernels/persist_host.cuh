@@ -15,10 +15,14 @@ typedef struct persist_call {
     const sli_persist_geometry *geometry; /* of this pass */
     sli_persist_packed packed;
     sli_persist_scratch scratch;
+    sli_persist_saved saved;
     step_way ways[2];
+    step_way cells[2]; /* what the recurrence sees of them: the same, or, where a projection is folded, that of m */
+    bool folds;        /* a projection is folded */
     int directions;
     int chunks_of_span, chunks_of_piece;
     int launches; /* of forward so far */
+    int span_at[2]; /* lowest step of a direction's span */
 } persist_call;
 
 /* Backward of cuda:step. */
@@ -38,8 +42,9 @@ static inline int sli_persist_slot(const persist_call *persist, int direction) {
 }
 /* The way of one chunk, for the products outside the loop. */
 step_way sli_persist_chunk(const persist_call *persist, int direction, int index);
-/* All that one direction has packed, but R as cuda:step's products read it, in one launch. */
-void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const sli_persist_packed *at);
+/* All that one direction has packed, but R as cuda:step's products read it, in one launch; recurrent [gates H][row]: R. */
+void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const sli_persist_packed *at,
+                      const float *recurrent, int64_t row);
 /* The file and function that a kernel of its own is compiled of. */
 #define SLI_PERSIST_SOURCE "backend/cuda/kernels/persist_instance.cuh"
 #define SLI_PERSIST_ENTRY "persist_instance"
@@ -61,6 +66,25 @@ sl_status sli_gpu_persist_ready(const sli_problem *problem, int planned_batch, c
 void sli_persist_args(const persist_call *persist, persist_args *args);
 /* The built-in kernel of this geometry; NULL: there is none. */
 const void *sli_persist_builtin(const sli_persist_geometry *geometry);
+/* A projection that is folded (persist_fold_host.cu). What the recurrence sees of a direction; its memory is there. */
+step_way sli_persist_fold_cells(const persist_call *persist, int direction);
+/* Operand of m in a slot. */
+void *sli_persist_fold_m(const persist_call *persist, int direction, int slot);
+/* Before pack: W_p, R, and R W_p [GH][ms], which is given. */
+const float *sli_persist_fold_pack(const persist_call *persist, int direction);
+/* Forward, behind flags and states: what the steps enter from. Then for each chunk: u += R h0 of the rows whose first step it has; and
+ * behind its steps h, into y, the leaving state, and, for backward, saved. */
+void sli_persist_fold_begin(const persist_call *persist, int direction);
+void sli_persist_fold_enter(const persist_call *persist, int direction, int index, cudaStream_t stream);
+void sli_persist_fold_give(const persist_call *persist, int direction, int index, cudaStream_t stream);
+/* Backward: before any step the leaving state's gradient as that of m, NULL: zeros. Before a chunk's steps dm; behind them, in the stream of `way`, d W_p,
+ * d R and what h0 has of it. At the end the gradients of the entering states. */
+const float *sli_persist_fold_leaving(const persist_call *persist, int direction);
+void sli_persist_fold_dm(const persist_call *persist, int direction, int index, cudaStream_t stream);
+void sli_persist_fold_add(const persist_call *persist, const step_way *way);
+void sli_persist_fold_finish(const persist_call *persist, int direction, const float *dc);
+/* dm of step t of the span. */
+const float *sli_persist_fold_dm_at(const persist_call *persist, int direction, int t);
 /* Zeros what tells of v over the grid: before each launch. */
 void sli_persist_zero_exchange(const persist_call *persist);
 /* One launch over all steps of the span or piece, in all directions; args->form is set here. */

@@ -12,14 +12,13 @@ static_assert((int)PERSIST_VALID == (int)SLI_STEP_VALID && (int)PERSIST_SHOWN ==
               "one set of flags");
 
 /* Lays the memory of a way out anew: set by sli_step_ways for cuda:step. */
-static void set_memory(persist_call *p, int d, int span) {
+static void set_memory(persist_call *p, int d) {
     const sli_call *call = p->call;
     step_way *way = &p->ways[d];
     way->scratch = p->scratch.step;
     way->work = (char *)call->scratch + (size_t)d * p->scratch.stride;
-    way->history = sli_step_layout_history(&call->problem, span);
-    way->saved =
-        way->s.train ? (char *)call->saved + (size_t)d * way->history.stride : way->work + way->scratch.history;
+    way->history = p->saved.step;
+    way->saved = way->s.train ? (char *)call->saved + (size_t)d * p->saved.stride : way->work + way->scratch.history;
     way->packed = p->packed.step;
     way->weights = (char *)call->packed + (size_t)d * p->packed.stride;
     way->fused = false;
@@ -45,7 +44,12 @@ bool sli_persist_enter(const sli_call *call, sli_persist_kind kind, bool backwar
                           : sli_persist_layout_forward(&call->problem, caps, &p->pair, call->chunk);
     p->directions = sli_step_ways(call, backward, p->ways);
     const int span = sli_persist_span(&call->problem, &p->pair, call->chunk);
-    for (int d = 0; d < p->directions; d++) set_memory(p, d, span);
+    p->folds = call->problem.projection > 0;
+    p->saved = sli_persist_layout_saved(&call->problem, span);
+    for (int d = 0; d < p->directions; d++) {
+        set_memory(p, d);
+        p->cells[d] = p->folds ? sli_persist_fold_cells(p, d) : p->ways[d];
+    }
     p->chunks_of_span = (span + call->chunk - 1) / call->chunk;
     /* In lanes other layers' calls have the multiprocessors that this one leaves. */
     p->chunks_of_piece = sli_cuda_in_lanes(call->queue)
@@ -62,7 +66,11 @@ static void enter_chunks(step_way *way, int first, int end) {
 }
 
 void sli_persist_enter_span(persist_call *p, int first, int end) {
-    for (int d = 0; d < p->directions; d++) enter_chunks(&p->ways[d], first, end);
+    for (int d = 0; d < p->directions; d++) {
+        enter_chunks(&p->ways[d], first, end);
+        enter_chunks(&p->cells[d], first, end);
+        p->span_at[d] = p->ways[d].c0;
+    }
 }
 
 /* Chunks of `way`: what is laid out by the steps of a span begins at theirs. */
@@ -84,7 +92,10 @@ step_way sli_persist_chunk(const persist_call *p, int direction, int index) {
 
 persist_call sli_persist_piece_at(const persist_call *p, int first, int end, int order) {
     persist_call piece = *p;
-    for (int d = 0; d < p->directions; d++) piece.ways[d] = chunks_of(&p->ways[d], first, end);
+    for (int d = 0; d < p->directions; d++) {
+        piece.ways[d] = chunks_of(&p->ways[d], first, end);
+        piece.cells[d] = chunks_of(&p->cells[d], first, end);
+    }
     const step_way *way = &p->ways[0];
     const size_t sums = (size_t)order * (size_t)p->chunks_of_piece * (size_t)way->s.B * sizeof(float);
     piece.scratch.sums += sums * (size_t)way->s.us;
@@ -103,7 +114,7 @@ static persist_zone zone_of(const step_zone *zone) {
 }
 
 static void set_way(const persist_call *p, int d, persist_way *to) {
-    const step_way *way = &p->ways[d];
+    const step_way *way = &p->cells[d];
     const sli_persist_scratch *at = &p->scratch;
     const bool ascending = way->reverse == p->geometry->backward;
     const int t = ascending ? way->c0 : way->c1 - 1, step = ascending ? 1 : -1;
@@ -145,7 +156,7 @@ int sli_persist_act(sl_dtype dtype, const sli_persist_geometry *g, int act) {
 uint32_t sli_persist_delay;
 
 void sli_persist_args(const persist_call *p, persist_args *a) {
-    const step_common *k = &p->ways[0].common;
+    const step_common *k = &p->cells[0].common;
     const sli_persist_shared shared = sli_persist_shared_of(p->geometry);
     *a = persist_args{};
     for (int d = 0; d < p->directions; d++) set_way(p, d, &a->way[d]);

@@ -14,8 +14,8 @@ typedef struct pack_divisor {
 typedef struct pack_matrix {
     int blocks;
     uint4 *to;              /* = [CTA][warp][tiles_k][tiles_m][lane] */
-    const float *recurrent; /* [gates H][H] */
-    int H, units, reduce;
+    const float *recurrent; /* [gates H][row] */
+    int H, row, units, reduce;
     pack_divisor own, unit, each, vk,
         tiles; /* values of y that a CTA owns, units, values of v that it gives; of a unit */
     int warps_m, warps, tiles_m, tiles_k, tile_rows, tile_k;
@@ -54,14 +54,14 @@ static __device__ __forceinline__ int pack_row(const pack_matrix &a, int q, int 
     const int owner = pack_divide(m, a.own, &within), gate = pack_divide(within, a.unit, &unit);
     unit += (q * a.reduce + owner) * a.units;
     if (m >= a.m || unit >= a.H) return -1;
-    return a.backward ? unit : (gate * a.H + unit) * a.H;
+    return a.backward ? unit : (gate * a.H + unit) * a.row;
 }
 static __device__ __forceinline__ int pack_column(const pack_matrix &a, int p, int k) {
     int of, gate;
     const int giver = pack_divide(k, a.each, &of);
     const int unit = pack_divide(of, a.vk, &gate) + (giver * a.reduce + p) * a.units;
     if (k >= a.k || unit >= a.H) return -1;
-    return a.backward ? (gate * a.H + unit) * a.H : unit;
+    return a.backward ? (gate * a.H + unit) * a.row : unit;
 }
 static __device__ __forceinline__ float pack_element(const pack_matrix &a, int row, int column) {
     return row < 0 || column < 0 ? 0.0f : a.recurrent[row + column];
@@ -164,11 +164,13 @@ static __global__ void __launch_bounds__(PACK_THREADS) persist_pack(const __grid
     a.bias_to[j] = sum;
 }
 
-static void set_matrix(const step_way *way, const sli_persist_geometry *g, void *to, pack_matrix *a) {
+static void set_matrix(const step_way *way, const sli_persist_geometry *g, const float *recurrent, int64_t row, void *to,
+                       pack_matrix *a) {
     a->blocks = sli_persist_group(g) * sli_persist_warps(g);
     a->to = (uint4 *)to;
-    a->recurrent = (const float *)way->param[SLI_RNN_RECURRENT];
+    a->recurrent = recurrent;
     a->H = (int)way->s.H;
+    a->row = (int)row;
     a->units = g->units;
     a->reduce = g->reduce;
     a->own = pack_divisor_of(g->units * sli_persist_ym(g));
@@ -188,11 +190,13 @@ static void set_matrix(const step_way *way, const sli_persist_geometry *g, void 
     a->math = g->math;
 }
 
-void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const sli_persist_packed *at) {
+void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const sli_persist_packed *at,
+                      const float *recurrent, int64_t row) {
     const sli_step_shape *s = &way->s;
     pack_args a = {};
-    set_matrix(way, &pair->forward, way->weights + at->forward, &a.matrix[0]);
-    if (s->train && !pair->backward_in_steps) set_matrix(way, &pair->backward, way->weights + at->backward, &a.matrix[1]);
+    set_matrix(way, &pair->forward, recurrent, row, way->weights + at->forward, &a.matrix[0]);
+    if (s->train && !pair->backward_in_steps)
+        set_matrix(way, &pair->backward, recurrent, row, way->weights + at->backward, &a.matrix[1]);
     a.math = pair->forward.math;
     a.GH = (int)s->GH;
     a.I = (int)s->I;

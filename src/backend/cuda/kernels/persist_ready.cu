@@ -53,6 +53,7 @@ void sli_cuda_ask_resident(int gpu, int shared, int resident[SLI_CLUSTER_MOST + 
 /* ----------------------------------------------------------------------------------------------------- kernels -- */
 typedef struct planned {
     const sli_problem *p;
+    sli_problem folded; /* what the recurrence computes */
     const sli_caps *caps;
     sli_why *why;
     bool *refused;
@@ -77,14 +78,15 @@ static int common_form(const planned *q, const sli_step_shape *s) {
 }
 
 static int forward_form(const planned *q, const sli_calls *calls) {
-    const sli_step_shape s = sli_step_shape_of(q->p, calls->chunk);
+    const sli_step_shape s = sli_step_shape_of(&q->folded, calls->chunk);
     int form = common_form(q, &s);
-    if (calls->y) form |= PERSIST_HAS_Y;
+    const bool folds = q->folded.projection != q->p->projection; /* m of every step, for y afterwards */
+    if (calls->y && !folds) form |= PERSIST_HAS_Y;
     if (s.lstm && s.keep_gates && s.keep_v) form |= PERSIST_HAS_V;
     if (s.keep_gates) form |= PERSIST_HAS_GATES;
     if (s.lstm && s.train) form |= PERSIST_HAS_C;
     if (s.own_h && s.train && s.gru) form |= PERSIST_HAS_H;
-    if (s.train) form |= PERSIST_HAS_OPERAND;
+    if (s.train || folds) form |= PERSIST_HAS_OPERAND;
     return form;
 }
 
@@ -129,7 +131,7 @@ static sl_status kernel_ready(const planned *q, const sli_persist_geometry *g, i
     sli_why why = {"NVRTC is missing"};
     if (!q->caps->no_compiler) {
         char defines[SLI_PERSIST_DEFINES];
-        sli_persist_defines(g, form, sli_step_options(q->p), sli_persist_act(q->p->dtype, g, sli_step_act(q->p)),
+        sli_persist_defines(g, form, sli_step_options(&q->folded), sli_persist_act(q->p->dtype, g, sli_step_act(q->p)),
                             sli_persist_act(q->p->dtype, g, sli_step_gate_act(q->p)), defines, sizeof defines);
         kernel = (const void *)sli_cuda_compile_planned(q->caps->index, q->caps->compute_capability,
                                                         SLI_PERSIST_SOURCE, SLI_PERSIST_ENTRY, defines, &error, &why);
@@ -152,7 +154,7 @@ static sl_status backward_ready(const planned *q, const sli_persist_pair *pair, 
 
 sl_status sli_gpu_persist_ready(const sli_problem *problem, int planned_batch, const sli_caps *caps, int kind,
                                 const sli_calls *calls, bool *refused, sli_why *why) {
-    const planned q = {problem, caps, why, refused};
+    const planned q = {problem, sli_persist_folded(problem), caps, why, refused};
     sli_persist_pair pair;
     *refused = false;
     if (!sli_persist_pair_of(problem, planned_batch, caps, (sli_persist_kind)kind, &pair, why)) {

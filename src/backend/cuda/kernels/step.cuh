@@ -183,6 +183,8 @@ void sli_step_transpose(const step_way *way);
 /* d kernel, d recurrent +=, or = where fresh, their sums over the way's steps, from transposed copies where the way has them. */
 void sli_step_add_kernel(const step_way *way);
 void sli_step_add_recurrent(const step_way *way);
+/* d W_p += or = dq^T m over so many rows: operands [rows][hs] and [rows][ms]. */
+void sli_step_add_projection(const step_way *way, int64_t rows, const void *dq, const void *m);
 void sli_step_give_inputs(const step_way *way, bool add);
 /* Packed copies of the weights, biases; of R alone. */
 void sli_step_pack(const step_way *way);

@@ -232,6 +232,15 @@ void sli_step_add_recurrent(const step_way *way) {
                       way->work + way->scratch.resets, s->hs);
 }
 
+void sli_step_add_projection(const step_way *way, int64_t rows, const void *dq, const void *m) {
+    const sli_step_shape *s = &way->s;
+    if (!way->d_param[SLI_RNN_PROJECTION]) return;
+    sli_cuda_product product = sli_step_product(way, s->O, s->H, rows);
+    product.a = sli_step_matrix(dq, s->hs, true);
+    product.b = sli_step_matrix(m, s->ms, false);
+    add_product(way, &product, SLI_RNN_PROJECTION, 0);
+}
+
 static void add_biases(const step_way *way) {
     const sli_step_shape *s = &way->s;
     const int64_t rows = rows_of(way), n = 2 * s->H;
@@ -250,9 +259,8 @@ static void add_parameters(const step_way *way) {
     if (sli_step_transposes(way)) sli_step_transpose(way);
     sli_step_add_kernel(way);
     sli_step_add_recurrent(way);
-    if (s->project && way->d_param[SLI_RNN_PROJECTION])
-        add_over_time(way, SLI_RNN_PROJECTION, 0, s->O, s->H, way->work + way->scratch.dq, s->hs,
-                      way->work + way->scratch.m, s->ms);
+    if (s->project)
+        sli_step_add_projection(way, rows_of(way), way->work + way->scratch.dq, way->work + way->scratch.m);
     add_biases(way);
     if (way->call->problem.peephole)
         sli_step_columns(way, SLI_RNN_PEEPHOLE, -1, 0, (const float *)(way->work + way->scratch.dpeep), 3 * s->H,

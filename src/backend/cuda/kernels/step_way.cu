@@ -252,7 +252,7 @@ void sli_step_pack(const step_way *way) {
     sli_step_pack_recurrent(way);
     if (way->tiled > 0) sli_step_tiled_pack(way);
     if (s->project)
-        sli_step_rows(way->queue, way->stream, math, to + way->packed.projection, s->ms, s->O, projection, s->O, s->H, {});
+        sli_step_rows(way->queue, way->stream, math, to + way->packed.projection, s->ms, s->hs, projection, s->O, s->H, {});
     bias_args a = {};
     a.to = (float *)(to + way->packed.bias);
     a.bias = (const float *)way->param[SLI_RNN_BIAS];

@@ -16,7 +16,8 @@ typedef struct step_way {
     std::string *failure;
 } step_way;
 
-void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const sli_persist_packed *at);
+void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const sli_persist_packed *at,
+                      const float *recurrent, int64_t row);
 
 template <typename ARGS>
 void sli_step_launch(const step_way *way, void (*kernel)(ARGS), const sli_step_grid *grid, const ARGS *args, bool,
