@@ -66,12 +66,13 @@ static size_t take(size_t *at, size_t bytes) {
     return offset;
 }
 
+/* Rows and columns of M in whole tiles; with reset before of the larger part. */
 static int tiled_m(const sli_persist_geometry *g) {
-    return g->warps_m * g->tiles_m * sli_persist_tile_rows(g->math);
+    return g->warps_m * (g->tiles_m - sli_persist_new_m(g)) * sli_persist_tile_rows(g->math);
 }
 
 static int tiled_k(const sli_persist_geometry *g) {
-    return g->warps_k * g->tiles_k * sli_persist_tile_k(g->math);
+    return g->warps_k * (g->tiles_k - sli_persist_new_k(g)) * sli_persist_tile_k(g->math);
 }
 
 /* Sums of the warps meet in shared memory, unless each warp has whole sums that it sends to their owners itself. */
@@ -94,8 +95,8 @@ static size_t state_bytes(const sli_persist_geometry *g) {
 /* Where weights stream, room is what they lack: sums take the place of v, which the next one fills anew, but for padding of k. */
 static bool sums_over_v(const sli_persist_geometry *g) {
     const bool anew = tiled_k(g) == sli_persist_k(g) && !sli_persist_words_tell(g);
-    const bool streams =
-        g->gather == SLI_PERSIST_GRID && g->couriers == 0 && g->halves == 1 && sli_persist_streamed(g) > 0;
+    const bool streams = g->gather == SLI_PERSIST_GRID && g->couriers == 0 && g->halves == 1 &&
+                         sli_persist_streamed(g) > 0 && !g->before;
     return streams && anew && partial_bytes(g) > 0;
 }
 
@@ -105,7 +106,7 @@ sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
     const size_t row = sli_round_up((size_t)tiled_k(g) * (size_t)sli_persist_operand(g->math), 16);
     const size_t partial = partial_bytes(g);
     const bool turns = g->couriers > 0, over = sums_over_v(g);
-    sli_persist_shared at = {.v_buffers = g->gather == SLI_PERSIST_GRID ? 1 : 2};
+    sli_persist_shared at = {.v_buffers = g->gather == SLI_PERSIST_GRID && !g->before ? 1 : 2};
     size_t end = 0;
     at.v_row = row;
     const size_t v = turns ? (size_t)g->slots * (rows * at.v_row / (size_t)g->chunks)
@@ -153,13 +154,14 @@ static int together_registers(const sli_persist_geometry *g) {
 int sli_persist_registers(const sli_persist_geometry *g) {
     const bool ffma = g->math == SL_F32, split = g->math == SL_F32X3, together = sli_persist_together(g);
     const int cells = sli_persist_cells(g), addresses = g->backward ? 62 : 56;
-    const bool twice = !ffma && !together && cells > 1 && g->tiles_m * g->tiles_n <= 4; /* persist_two_sums */
+    const int tiles_m = g->tiles_m - sli_persist_new_m(g);
+    const bool twice = !ffma && !together && cells > 1 && tiles_m * g->tiles_n <= 4; /* persist_two_sums */
     const int kept = (split ? 8 : 4) * g->tiles_m * g->in_registers;
     const int columns = !ffma ? 4 : g->few > 0 ? g->few : 8;
-    const int sums = columns * g->tiles_m * g->tiles_n * (twice ? 2 : 1);
+    const int sums = columns * tiles_m * g->tiles_n * (twice ? 2 : 1);
     if (together) return kept + sums + together_registers(g);
     const int rows = ffma ? 24 : (split ? 8 : 4) * g->tiles_n;
-    const int passing = 4 * g->tiles_m * (sli_persist_streamed(g) > 0 || g->in_shared > 0 ? 2 : 0);
+    const int passing = 4 * tiles_m * (sli_persist_streamed(g) > 0 || g->in_shared > 0 ? 2 : 0);
     const int of_cells = cell_registers(g) * cells * (g->couriers ? 1 : g->halves) + (twice ? 8 : 0);
     const int taken =
         sli_persist_words_tell(g) ? 4 * sli_persist_taken(g) + 8 : 0; /* of v, while nothing is multiplied */
@@ -404,16 +406,20 @@ static double together_us(const sli_persist_geometry *g) {
  * and weights from shared memory; sums of the warps, written and read. */
 static double product_us(const sli_persist_geometry *g, const sli_caps *caps) {
     if (sli_persist_together(g)) return together_us(g);
-    const double m = tiled_m(g), k = tiled_k(g), rows = sli_persist_rows(g), warps = sli_persist_warps(g);
+    const double m = g->warps_m * g->tiles_m * sli_persist_tile_rows(g->math), rows = sli_persist_rows(g);
+    const double k = g->warps_k * g->tiles_k * sli_persist_tile_k(g->math), warps = sli_persist_warps(g);
+    const double times = g->before && !g->backward ? 2 : 1; /* that all of k is gone through */
     const bool ffma = g->math == SL_F32;
     const double uneven = 4 * ceil(warps / 4) / warps; /* some schedulers have a warp more */
     const double multiplied = 2 * m * k * rows / flops_a_cycle(g->math, g->couriers > 0) * uneven;
-    const double read = g->warps_m * k * rows * sli_persist_operand(g->math) * (ffma ? rates.ffma_reads : 1);
+    const double read = times * g->warps_m * k * rows * sli_persist_operand(g->math) * (ffma ? rates.ffma_reads : 1);
     const double weights = warps * (g->tiles_k - g->in_registers) * g->tiles_m * TILE_BYTES;
     const double both = ffma ? 1 : g->couriers > 0 ? rates.turn_product : rates.product;
     const double work = (multiplied + (read + weights) / rates.shared_rate) * both;
-    const double sums = (2 * (double)partial_bytes(g) + (double)sli_persist_arriving_bytes(g)) / rates.shared_rate;
-    const double chain = g->couriers > 0 && !g->backward ? rates.turn_chain : rates.chain;
+    const double products = !g->before ? 1 : g->backward ? 2 : 1.5; /* of the larger part's sums */
+    const double sums =
+        products * (2 * (double)partial_bytes(g) + (double)sli_persist_arriving_bytes(g)) / rates.shared_rate;
+    const double chain = times * (g->couriers > 0 && !g->backward ? rates.turn_chain : rates.chain);
     const double own = (fmax(work, chain * g->tiles_k) + sums) / rates.clock, stream = stream_us(g, caps);
     return fmax(own, stream) + rates.stream_beside[ffma] * fmin(own, stream);
 }
@@ -564,7 +570,7 @@ static bool place(const search *s, sli_persist_geometry *g) {
     if (fits_shared(s, g)) return true;
     /* In turns f32 and f32x3 gain nothing by it: multiplying takes them longer than v does to come. */
     if (g->couriers > 0 && (g->math == SL_F32 || g->math == SL_F32X3)) return false;
-    return s->kind != SLI_PERSIST_KIND_CLUSTER && place_stream(s, g);
+    return s->kind != SLI_PERSIST_KIND_CLUSTER && !g->before && place_stream(s, g);
 }
 
 static void keep_faster(search *s, const sli_persist_geometry *g) {
@@ -583,13 +589,20 @@ static void keep_faster(search *s, const sli_persist_geometry *g) {
     if (s->found == s->wanted) s->seconds = s->of[s->wanted - 1];
 }
 
+/* Tiles of a warp: with reset before of both parts, of which the first has pairs along k. */
+static void set_tiles(sli_persist_geometry *g, int all_m, int all_k) {
+    g->tiles_m = up(all_m, g->warps_m) + sli_persist_new_m(g);
+    g->tiles_k = up(all_k, g->warps_k);
+    if (g->before && g->backward) g->tiles_k = 2 * up(g->tiles_k, 2) + sli_persist_new_k(g);
+}
+
 static void try_warps(search *s, sli_persist_geometry g, int all_m, int all_k) {
     const int most_sums = g.math == SL_F32 ? MOST_SUMS_FFMA : MOST_SUMS, warps = sli_persist_warps(&g);
     const int least = g.couriers > 0 ? TURN_WARPS : LEAST_WARPS;
     if (warps > least && (g.warps_m > all_m || g.warps_k > all_k)) return; /* warps without a tile */
-    g.tiles_m = up(all_m, g.warps_m);
-    g.tiles_k = up(all_k, g.warps_k);
-    if (g.tiles_m > MOST_TILES_M || g.tiles_k > MOST_TILES_K || g.tiles_m * g.tiles_n > most_sums) return;
+    set_tiles(&g, all_m, all_k);
+    const int sums = (g.tiles_m - sli_persist_new_m(&g)) * g.tiles_n;
+    if (g.tiles_m > MOST_TILES_M || g.tiles_k > MOST_TILES_K || sums > most_sums) return;
     const int most = g.couriers > 0 ? MOST_CHUNKS : 1;
     for (g.chunks = 1; g.chunks <= most; g.chunks *= 2) {
         if (g.chunks > 1 && (g.tiles_k % g.chunks != 0 || g.tiles_k / g.chunks % 2 != 0)) break;
@@ -657,6 +670,7 @@ static void try_few_rows(search *s, sli_persist_geometry g) {
 static void try_turns(search *s, sli_persist_geometry g) {
     const int most = multiprocessors_of(s->caps) / (sli_persist_group(&g) * g.directions);
     if (s->kind != SLI_PERSIST_KIND_GRID || s->caps->compute_capability != 90) return; /* registers change hands */
+    if (g.before) return;
     g.couriers = SLI_PERSIST_COURIERS;
     for (g.tiles_n = 1; g.tiles_n <= MOST_TILES_N; g.tiles_n++) {
         const int slices = up(s->problem->batch, 8 * g.tiles_n);
@@ -722,6 +736,7 @@ static void try_builtin(search *s, const sli_persist_geometry *wanted) {
     for (int i = 0; sli_persist_builtin_get(p->dtype, i, &g); i++) {
         const int cluster = sli_persist_cluster(&g);
         if (g.gates != wanted->gates || g.backward != wanted->backward || g.gather != wanted->gather) continue;
+        if (g.before != wanted->before) continue;
         if (sli_persist_group(&g) * g.units < p->units || cluster > widest_cluster(s->caps)) continue;
         if (resident(cluster, s->caps) < 1 || !fits_shared(s, &g)) continue;
         g.directions = wanted->directions;
@@ -751,6 +766,7 @@ static bool find(search *s, bool backward) {
     sli_persist_geometry g = {
         .gates = gates_of(s->problem->op), .math = s->problem->dtype, .backward = backward, .share = 1, .chunks = 1};
     g.directions = sli_problem_directions(s->problem);
+    g.before = s->problem->op == SLI_OP_GRU && s->problem->reset_before;
     g.gather = s->kind == SLI_PERSIST_KIND_GRID ? SLI_PERSIST_GRID : backward ? SLI_PERSIST_LOCAL : SLI_PERSIST_CLUSTER;
     s->seconds = -1;
     s->found = 0;
@@ -765,6 +781,8 @@ static bool find(search *s, bool backward) {
 
 static bool refuse_size(search *s, bool backward, sli_why *why) {
     const sli_problem *p = s->problem;
+    if (s->caps->no_compiler && p->op == SLI_OP_GRU && p->reset_before)
+        return refuse(why, "has no built-in kernel for reset before the product, and NVRTC is missing");
     if (s->caps->no_compiler) return refuse(why, "has no built-in kernel for %d units, and NVRTC is missing", p->units);
     const char *pass = backward ? "backward" : "forward";
     const int all = multiprocessors_of(s->caps);

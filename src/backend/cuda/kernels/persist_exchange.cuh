@@ -7,7 +7,7 @@
 /* Offset in shared memory of the rows of v that the half's product number `count` reads. */
 template <class S> PERSIST_FN int persist_v(int half, int count) {
     const int buffer = S::v_buffers == 2 ? count & 1 : 0;
-    return (half * S::v_buffers + buffer) * (S::places * S::v_bytes);
+    return (half * S::v_buffers + buffer) * (S::places * S::whole::v_bytes);
 }
 
 /* v of slice p in pieces, for the half's product number `count`, in buffers by turns. A row of v is that of the CTAs (0, p), (1, p),
@@ -26,7 +26,7 @@ PERSIST_FN unsigned char *persist_exchange(const persist_args &a, const persist_
     const int slice = self.group * S::halves + half;
     const int at = S::words_tell ? ((count - 1) % S::exchange_buffers * a.groups * S::halves + slice) * S::reduce + self.p
                                  : (slice * S::exchange_buffers + (count & 1)) * S::reduce + self.p;
-    return way.exchange + (int64_t)at * S::exchange_bytes;
+    return way.exchange + (int64_t)at * S::whole::exchange_bytes;
 }
 template <class S> PERSIST_FN uint32_t *persist_counter(const persist_way &way, const persist_self &self, int half) {
     return way.counters + (self.group * S::halves + half) * S::reduce + self.p;
@@ -388,7 +388,8 @@ PERSIST_FN void persist_begin_shared(const persist_args &a, const persist_self &
         }
         if constexpr (S::reduce > 1) {
             ptx_arrivals_init(of_sums, 1);
-            if constexpr (!S::meets) ptx_arrivals_expect(of_sums, S::reduce * S::own * S::tiles_n * S::sent * 4);
+            const int own = S::before && buffer == 1 ? (int)persist_new<S>::own : (int)S::own; /* backward as many */
+            if constexpr (!S::meets) ptx_arrivals_expect(of_sums, S::reduce * own * S::tiles_n * S::sent * 4);
         }
     }
     if constexpr (S::cluster > 1 || S::gather == PERSIST_CLUSTER) ptx_arrivals_init_fence();

@@ -6,7 +6,7 @@
 #include "backend/cuda/kernels/persist_sizes.cuh"
 
 template <class S> struct persist_weights {
-    uint32_t tile[S::tiles_m][S::in_registers > 0 ? S::in_registers : 1][4];
+    uint32_t tile[S::all_tiles_m][S::in_registers > 0 ? S::in_registers : 1][4];
     mutable int slot; /* of the ring: that of the next pair of tiles, */
     mutable uint32_t parity; /* and how often it has gone around */
 };
@@ -16,13 +16,13 @@ template <class S> struct persist_sums { float of[S::tiles_m][S::tiles_n][S::col
 template <class S>
 PERSIST_FN const unsigned char *persist_packed(const persist_way &way, const persist_self &self, int km) {
     const int cta = self.q * S::reduce + self.p;
-    const int64_t tile = (int64_t)(cta * S::warps + self.warp) * (S::tiles_k * S::tiles_m) + km;
+    const int64_t tile = (int64_t)(cta * S::warps + self.warp) * (S::all_tiles_k * S::all_tiles_m) + km;
     return (const unsigned char *)way.weights + tile * 512 + self.lane * 16;
 }
 
 /* Where the lane's tiles begin that stay in shared memory. */
 template <class S> PERSIST_FN uint32_t persist_kept(const persist_args &a, const persist_self &self) {
-    return self.at + a.shared_weights + self.warp * (S::in_shared * S::tiles_m * 512) + self.lane * 16;
+    return self.at + a.shared_weights + self.warp * (S::in_shared * S::all_tiles_m * 512) + self.lane * 16;
 }
 
 /* Streamed tiles come by pairs of k, the same ones in every product, one behind the other: while a product uses one the warp asks
@@ -129,15 +129,15 @@ PERSIST_FN void persist_load_weights(const persist_args &a, const persist_way &w
 #pragma unroll
     for (int k = 0; k < S::in_registers; k++)
 #pragma unroll
-        for (int m = 0; m < S::tiles_m; m++)
-            ptx_load16_constant(w.tile[m][k], persist_packed<S>(way, self, k * S::tiles_m + m));
+        for (int m = 0; m < S::all_tiles_m; m++)
+            ptx_load16_constant(w.tile[m][k], persist_packed<S>(way, self, k * S::all_tiles_m + m));
     if constexpr (S::together) {
         persist_keep_together<S>(a, way, self);
         return;
     }
     const uint32_t to = persist_kept<S>(a, self);
-    for (int km = 0; km < S::in_shared * S::tiles_m; km++)
-        ptx_copy16(to + km * 512, persist_packed<S>(way, self, S::in_registers * S::tiles_m + km));
+    for (int km = 0; km < S::in_shared * S::all_tiles_m; km++)
+        ptx_copy16(to + km * 512, persist_packed<S>(way, self, S::in_registers * S::all_tiles_m + km));
     if constexpr (S::streamed > 0) persist_begin_ring<S>(a, way, self, w);
 }
 
@@ -289,7 +289,7 @@ PERSIST_FN void persist_multiply_streamed(const persist_args &a, const persist_w
 /* sums += the warp's tiles [first, end) of k x v; v: address of tile `first`. Both are known to the compiler. */
 template <class S>
 PERSIST_FN void persist_multiply_range(const persist_args &a, const persist_way &way, const persist_self &self,
-                                       const persist_weights<S> &w, uint32_t v, int first, int end,
+                                       const persist_weights<typename S::whole> &w, uint32_t v, int first, int end,
                                        persist_two_sums<S> &sums) {
     constexpr int kept = S::in_registers + S::in_shared;
 #pragma unroll
@@ -301,8 +301,8 @@ PERSIST_FN void persist_multiply_range(const persist_args &a, const persist_way 
         for (int m = 0; m < S::tiles_m; m++)
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                tile[0][m][i] = w.tile[m][k][i];
-                tile[1][m][i] = w.tile[m][pair ? k + 1 : k][i];
+                tile[0][m][i] = w.tile[S::first_m + m][k][i];
+                tile[1][m][i] = w.tile[S::first_m + m][pair ? k + 1 : k][i];
             }
         persist_multiply_pair<S>(sums, tile, v, k - first, pair);
     }
@@ -315,8 +315,9 @@ PERSIST_FN void persist_multiply_range(const persist_args &a, const persist_way 
             const bool pair = (S::in_shared % 2 == 0 && S::chunks == 1) || k + 1 < high;
 #pragma unroll
             for (int m = 0; m < S::tiles_m; m++) {
-                ptx_load_shared(tile[0][m], from + ((k - S::in_registers) * S::tiles_m + m) * 512);
-                if (pair) ptx_load_shared(tile[1][m], from + ((k + 1 - S::in_registers) * S::tiles_m + m) * 512);
+                const uint32_t first = from + ((k - S::in_registers) * S::all_tiles_m + S::first_m + m) * 512;
+                ptx_load_shared(tile[0][m], first);
+                if (pair) ptx_load_shared(tile[1][m], first + S::all_tiles_m * 512);
             }
             persist_multiply_pair<S>(sums, tile, v, k - first, pair);
         }
@@ -341,9 +342,9 @@ template <class S> PERSIST_FN void persist_add_two(const persist_two_sums<S> &su
 /* sums = the warp's tiles of M x v; v: address of the half's rows. */
 template <class S>
 PERSIST_FN void persist_product(const persist_args &a, const persist_way &way, const persist_self &self,
-                                const persist_weights<S> &w, uint32_t v, persist_sums<S> &total) {
+                                const persist_weights<typename S::whole> &w, uint32_t v, persist_sums<S> &total) {
     persist_two_sums<S> sums = {};
-    persist_multiply_range<S>(a, way, self, w, persist_rows_begin<S>(self, v), 0, S::tiles_k, sums);
+    persist_multiply_range<S>(a, way, self, w, persist_rows_begin<S>(self, v), S::first_k, S::first_k + S::tiles_k, sums);
     persist_add_two<S>(sums, total);
 }
 
@@ -378,12 +379,12 @@ PERSIST_FN void persist_multiply_together(const persist_args &a, const persist_s
 /* float [halves, in many turns 1][warps_k][tiles_n][m_tiled][width] */
 template <class S> PERSIST_FN float *persist_partial(const persist_args &a, const persist_self &self, int half) {
     const int which = S::couriers > 0 ? 0 : half;
-    return (float *)(self.shared + a.shared_partial) + which * (S::warps_k * S::tiles_n * S::m_tiled * S::width);
+    return (float *)(self.shared + a.shared_partial) + which * (S::warps_k * S::tiles_n * S::whole::m_tiled * S::width);
 }
 /* float [halves][2][reduce][tiles_n][own][8], in many turns [sum_buffers][reduce]...; an offset in bytes */
 template <class S> PERSIST_FN int persist_arriving(const persist_args &a, int half, int buffer, int from) {
     const int which = S::couriers > 0 ? half : half * 2 + buffer;
-    return a.shared_arriving + (which * S::reduce + from) * (S::tiles_n * S::own * 32);
+    return a.shared_arriving + (which * S::reduce + from) * (S::tiles_n * S::whole::own * 32);
 }
 template <class S>
 PERSIST_FN uint32_t persist_barrier(const persist_args &a, const persist_self &self, int first, int half, int buffer) {
@@ -563,7 +564,7 @@ PERSIST_FN float persist_sum(const persist_args &a, const persist_self &self, in
         const float *from = (const float *)(self.shared + persist_arriving<S>(a, half, count & 1, 0)) +
                             (n * S::own + value) * 8 + column;
 #pragma unroll
-        for (int i = 0; i < S::addends; i++) sum += from[i * (S::tiles_n * S::own * 8)];
+        for (int i = 0; i < S::addends; i++) sum += from[i * (S::tiles_n * S::whole::own * 8)];
     }
     return sum;
 }
