@@ -340,10 +340,12 @@ static double cluster_us(int size, double bytes) {
     return rates.cluster + rates.cluster_block * size + bytes / (rates.cluster_rate - rates.cluster_rate_block * size);
 }
 
-static double gather_us(const sli_persist_geometry *g, int batch, const sli_caps *caps) {
+/* `gates`: of v and of sums, forward and backward, in one product; with reset before there are two (exchange_us). */
+static double gather_us(const sli_persist_geometry *g, int batch, const sli_caps *caps, int gates) {
     const bool words = sli_persist_words_tell(g);
     const int rows = words && batch < 8 ? batch : sli_persist_rows(g); /* that are exchanged */
-    const double bytes = (double)sli_persist_k(g) * rows * sli_persist_operand(g->math);
+    const double values = (double)g->spread * g->units * (g->backward ? gates : 1);
+    const double bytes = values * rows * sli_persist_operand(g->math);
     if (g->gather == SLI_PERSIST_LOCAL) return 0;
     if (g->gather == SLI_PERSIST_CLUSTER) return cluster_us(g->spread, bytes);
     const double few = fmax(0, TURN_WARPS - sli_persist_warps(g)), many = fmax(0, sli_persist_taken(g) - 5);
@@ -362,7 +364,8 @@ static double reduce_us(const sli_persist_geometry *g) {
 
 /* What a half waits for others. */
 static double exchange_us(const sli_persist_geometry *g, int batch, const sli_caps *caps) {
-    return gather_us(g, batch, caps) + reduce_us(g);
+    const double us = gather_us(g, batch, caps, sli_persist_multiplied(g)) + reduce_us(g);
+    return g->before ? us + gather_us(g, batch, caps, 1) + reduce_us(g) : us;
 }
 
 /* Of 134 MB that stream again and again 40 are best kept (28.8 us without, 23.3, with 50 MB 24.0), of 67 MB as many; 49 MB all stay by
@@ -427,12 +430,14 @@ static double product_us(const sli_persist_geometry *g, const sli_caps *caps) {
 static double cells_us(const sli_persist_geometry *g, bool train) {
     const bool turns = g->couriers > 0, more = train && !g->backward;
     const double cells = sli_persist_cells(g);
-    const double sums = sli_persist_ym(g) * (g->reduce == 1 ? g->warps_k : g->reduce);
+    const double values = sli_persist_ym(g) + (g->before ? 1 : 0);
+    const double sums = values * (g->reduce == 1 ? g->warps_k : g->reduce);
     const double odd = g->units * sli_persist_operand(g->math) % 32 != 0 ? rates.odd : 0;
     const double each =
         turns ? rates.turn_cell[g->backward] + (more ? rates.turn_cell_trains : 0) + rates.turn_addend * sums
               : rates.cell[g->backward] + (more ? rates.cell_trains : 0) + rates.addend * sums;
-    const double once = turns ? rates.turn_cells : rates.cells + rates.cells_warp * sli_persist_warps(g);
+    const double once =
+        turns ? rates.turn_cells : (g->before ? 2 : 1) * (rates.cells + rates.cells_warp * sli_persist_warps(g));
     return once + each * cells + (turns ? rates.turn_cell_more : rates.cell_more) * cells * cells + odd;
 }
 
