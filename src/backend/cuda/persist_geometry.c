@@ -106,7 +106,7 @@ sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
     const size_t row = sli_round_up((size_t)tiled_k(g) * (size_t)sli_persist_operand(g->math), 16);
     const size_t partial = partial_bytes(g);
     const bool turns = g->couriers > 0, over = sums_over_v(g);
-    sli_persist_shared at = {.v_buffers = g->gather == SLI_PERSIST_GRID && !g->before ? 1 : 2};
+    sli_persist_shared at = {.v_buffers = g->gather == SLI_PERSIST_GRID ? 1 : 2};
     size_t end = 0;
     at.v_row = row;
     const size_t v = turns ? (size_t)g->slots * (rows * at.v_row / (size_t)g->chunks)

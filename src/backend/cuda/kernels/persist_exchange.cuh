@@ -251,6 +251,15 @@ PERSIST_FN void persist_take(const persist_args &a, const persist_way &way, cons
     }
 }
 
+/* Two parts have one place in turn: what lies behind the k of one is the other's. Zeros there, which weights of 0 are multiplied with. */
+template <class S> PERSIST_FN void persist_clear_padding(const persist_self &self, int half, int count) {
+    constexpr int each = (S::v_pieces - S::exchange_pieces) * 8;
+    const uint32_t to = self.at + persist_v<S>(half, count) + S::exchange_pieces * 128, zeros[4] = {};
+    if constexpr (S::before && S::backward && S::gather == PERSIST_GRID && each > 0)
+        for (int i = self.thread; i < S::tiles_n * each; i += S::threads)
+            ptx_store_shared(to + (i / each * (S::v_pieces * 8) + i % each) * 16, zeros);
+}
+
 /* Waits until shared memory has the v of product number `count` > 0 of the half: the count'th that was given. */
 template <class S>
 PERSIST_FN void persist_gather(const persist_args &a, const persist_way &way, const persist_self &self, int half,
@@ -260,12 +269,14 @@ PERSIST_FN void persist_gather(const persist_args &a, const persist_way &way, co
         ptx_arrivals_wait(barrier, (uint32_t)((count - 1) >> 1) & 1u);
         if (self.thread == 0) ptx_arrivals_expect(barrier, S::given * S::k * S::operand);
     } else if constexpr (S::words_tell) {
+        persist_clear_padding<S>(self, half, count);
         if (self.warp == 0) ptx_fence_given();
         if (self.warp >= S::fencing) persist_take<S>(a, way, self, half, count);
         __syncthreads();
     } else if constexpr (S::gather == PERSIST_GRID) {
         constexpr int pieces = S::exchange_pieces * 8;
         if (self.thread == 0) persist_await_counter<S>(way, self, half, count);
+        persist_clear_padding<S>(self, half, count);
         __syncthreads();
         const unsigned char *from = persist_exchange<S>(a, way, self, half, count);
         const uint32_t to = self.at + persist_v<S>(half, count);

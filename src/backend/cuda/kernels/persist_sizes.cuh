@@ -58,8 +58,7 @@ template <class C, bool NEW = false> struct persist_sizes : C {
     /* Who computes cells: warps of their own, `apart`, or those that multiply. */
     static constexpr int cell_warps = C::apart > 0 ? (int)C::apart : warps, cell_threads = 32 * cell_warps;
     static constexpr int all_threads = threads + 32 * (C::apart + couriers);
-    /* Others write the next while it is read; or each part has its own. */
-    static constexpr int v_buffers = C::gather == PERSIST_GRID && !C::before ? 1 : 2;
+    static constexpr int v_buffers = C::gather == PERSIST_GRID ? 1 : 2; /* others write the next while it is read */
     /* In many turns v comes in `chunks` along k into a ring of `slots`: [warps_k][rows / 8][pieces of the chunk][8][16]; in the
      * exchange one lies behind the other. */
     static constexpr int chunk_tiles = tiles_k / C::chunks, slot_bytes = places * (v_bytes / C::chunks);
