@@ -66,9 +66,13 @@ static size_t take(size_t *at, size_t bytes) {
     return offset;
 }
 
-/* Rows and columns of M in whole tiles; with reset before of the larger part. */
+/* A warp's rows of tiles in a product, all rows and columns of M in whole tiles; with reset before of the larger part. */
+static int multiplied_m(const sli_persist_geometry *g) {
+    return g->tiles_m - sli_persist_new_m(g);
+}
+
 static int tiled_m(const sli_persist_geometry *g) {
-    return g->warps_m * (g->tiles_m - sli_persist_new_m(g)) * sli_persist_tile_rows(g->math);
+    return g->warps_m * multiplied_m(g) * sli_persist_tile_rows(g->math);
 }
 
 static int tiled_k(const sli_persist_geometry *g) {
@@ -102,7 +106,7 @@ static bool sums_over_v(const sli_persist_geometry *g) {
 
 sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
     const size_t warps = (size_t)sli_persist_warps(g), halves = (size_t)g->halves, rows = (size_t)sli_persist_places(g);
-    const size_t slab = (size_t)g->tiles_m * TILE_BYTES;
+    const size_t slab = (size_t)g->tiles_m * TILE_BYTES, of_part = (size_t)multiplied_m(g) * TILE_BYTES;
     const size_t row = sli_round_up((size_t)tiled_k(g) * (size_t)sli_persist_operand(g->math), 16);
     const size_t partial = partial_bytes(g);
     const bool turns = g->couriers > 0, over = sums_over_v(g);
@@ -118,7 +122,7 @@ sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
                                        : 2 * halves) *
                                  sli_persist_arriving_bytes(g));
     at.weights = take(&end, warps * (size_t)g->in_shared * slab);
-    at.ring = take(&end, 2 * (size_t)g->ring * warps * slab);
+    at.ring = take(&end, 2 * (size_t)g->ring * warps * of_part);
     const size_t of_turns = 2 * ((size_t)g->slots + halves) + PERSIST_ARRIVING + PERSIST_APART_BARRIERS;
     at.barriers = take(&end, ((turns ? of_turns : 8) + warps * (size_t)g->ring) * sizeof(uint64_t));
     at.state = take(&end, turns ? halves * state_bytes(g) : 0);
@@ -154,7 +158,7 @@ static int together_registers(const sli_persist_geometry *g) {
 int sli_persist_registers(const sli_persist_geometry *g) {
     const bool ffma = g->math == SL_F32, split = g->math == SL_F32X3, together = sli_persist_together(g);
     const int cells = sli_persist_cells(g), addresses = g->backward ? 62 : 56;
-    const int tiles_m = g->tiles_m - sli_persist_new_m(g);
+    const int tiles_m = multiplied_m(g);
     const bool twice = !ffma && !together && cells > 1 && tiles_m * g->tiles_n <= 4; /* persist_two_sums */
     const int kept = (split ? 8 : 4) * g->tiles_m * g->in_registers;
     const int columns = !ffma ? 4 : g->few > 0 ? g->few : 8;
@@ -539,10 +543,12 @@ static void add_slots(const search *s, sli_persist_geometry *g) {
 static bool place_stream(const search *s, sli_persist_geometry *g) {
     const int pair = (g->math == SL_F32X3 ? 16 : 8) * g->tiles_m; /* registers of two tiles of k */
     const size_t slab = (size_t)sli_persist_warps(g) * (size_t)g->tiles_m * TILE_BYTES;
+    const size_t of_part = (size_t)sli_persist_warps(g) * (size_t)multiplied_m(g) * TILE_BYTES;
+    if (g->before && g->halves > 1) return false; /* its parts stream in turn */
     g->in_registers = g->in_shared = 0;
     const int left = register_limit(g) - sli_persist_registers(g);
     if (left < 0) return false;
-    g->ring = least(MOST_RING, (int)(MOST_RING_BYTES / (2 * slab)));
+    g->ring = least(MOST_RING, (int)(MOST_RING_BYTES / (2 * of_part)));
     if (g->ring < 1) g->ring = 1;
     while (g->ring > 0 && !fits_shared(s, g)) g->ring--;
     if (g->ring == 0) return false;
@@ -575,7 +581,7 @@ static bool place(const search *s, sli_persist_geometry *g) {
     if (fits_shared(s, g)) return true;
     /* In turns f32 and f32x3 gain nothing by it: multiplying takes them longer than v does to come. */
     if (g->couriers > 0 && (g->math == SL_F32 || g->math == SL_F32X3)) return false;
-    return s->kind != SLI_PERSIST_KIND_CLUSTER && !g->before && place_stream(s, g);
+    return s->kind != SLI_PERSIST_KIND_CLUSTER && place_stream(s, g);
 }
 
 static void keep_faster(search *s, const sli_persist_geometry *g) {
@@ -606,7 +612,7 @@ static void try_warps(search *s, sli_persist_geometry g, int all_m, int all_k) {
     const int least = g.couriers > 0 ? TURN_WARPS : LEAST_WARPS;
     if (warps > least && (g.warps_m > all_m || g.warps_k > all_k)) return; /* warps without a tile */
     set_tiles(&g, all_m, all_k);
-    const int sums = (g.tiles_m - sli_persist_new_m(&g)) * g.tiles_n;
+    const int sums = multiplied_m(&g) * g.tiles_n;
     if (g.tiles_m > MOST_TILES_M || g.tiles_k > MOST_TILES_K || sums > most_sums) return;
     const int most = g.couriers > 0 ? MOST_CHUNKS : 1;
     for (g.chunks = 1; g.chunks <= most; g.chunks *= 2) {

@@ -36,9 +36,40 @@ template <class S>
 PERSIST_FN uint32_t persist_ring_barrier(const persist_args &a, const persist_self &self, int slot) {
     return self.at + a.shared_barriers + (S::ring_barriers + self.warp * S::ring + slot) * 8;
 }
+/* Reset before, forward: of tiles 2 k and 2 k + 1 that stream the rows of one part. */
+template <class S>
+PERSIST_FN void persist_ask_rows(const persist_args &a, const persist_way &way, const persist_self &self, int slot,
+                                 int asked) {
+    const bool of_new = asked >= S::pairs;
+    const int pair = of_new ? asked - S::pairs : asked, rows = of_new ? (int)S::new_m : (int)S::tiles_m;
+    const int tiles = S::streamed % 2 == 0 || 2 * pair + 1 < S::streamed ? 2 : 1;
+    const uint32_t to = persist_ring_at<S>(a, self, slot), barrier = persist_ring_barrier<S>(a, self, slot);
+    const int first = (S::kept + 2 * pair) * S::all_tiles_m + (of_new ? (int)S::tiles_m : 0);
+    if constexpr (S::brings) {
+        if (self.lane != 0) return;
+        ptx_arrivals_expect(barrier, (uint32_t)(tiles * rows * 512));
+    }
+    for (int i = 0; i < tiles; i++) {
+        const unsigned char *from = persist_packed<S>(way, self, first + i * S::all_tiles_m);
+        const uint32_t there = to + i * S::tiles_m * 512;
+        if constexpr (S::brings) {
+            if (pair < a.near)
+                ptx_bring(there, from, (uint32_t)(rows * 512), barrier);
+            else
+                ptx_bring_once(there, from, (uint32_t)(rows * 512), barrier);
+        } else {
+            for (int m = 0; m < rows; m++) ptx_copy16(there + m * 512 + self.lane * 16, from + m * 512);
+        }
+    }
+    if constexpr (!S::brings) ptx_copies_group();
+}
 template <class S>
 PERSIST_FN void persist_ask(const persist_args &a, const persist_way &way, const persist_self &self, int slot, int pair) {
     const uint32_t to = persist_ring_at<S>(a, self, slot);
+    if constexpr (S::rows_apart) {
+        persist_ask_rows<S>(a, way, self, slot, pair);
+        return;
+    }
     if constexpr (S::brings) {
         if (self.lane != 0) return;
         const bool whole = S::streamed % 2 == 0 || 2 * pair + 1 < S::streamed;
@@ -73,7 +104,9 @@ PERSIST_FN void persist_begin_ring(const persist_args &a, const persist_way &way
         }
         __syncwarp();
     }
-    for (int pair = 0; pair < S::ring; pair++) persist_ask<S>(a, way, self, pair, pair);
+    constexpr int begin = S::before && S::backward ? (int)persist_new<S>::first_pair : 0;
+    for (int slot = 0; slot < S::ring; slot++)
+        persist_ask<S>(a, way, self, slot, begin + slot < S::in_step ? begin + slot : begin + slot - S::in_step);
     w.slot = 0;
     w.parity = 0;
 }
@@ -260,27 +293,29 @@ template <class S> PERSIST_FN uint32_t persist_rows_begin(const persist_self &se
 /* Pairs [first, end) of the tiles that stream; v: where pair 0 would be multiplied. Constants to the compiler: in turns of a chunk, else all. */
 template <class S>
 PERSIST_FN void persist_multiply_streamed(const persist_args &a, const persist_way &way, const persist_self &self,
-                                          const persist_weights<S> &w, persist_two_sums<S> &sums, uint32_t v, int first,
-                                          int end) {
-    constexpr int pairs = (S::streamed + 1) / 2;
+                                          const persist_weights<typename S::whole> &w, persist_two_sums<S> &sums,
+                                          uint32_t v, int first, int end) {
+    typedef typename S::whole W;
+    constexpr int pairs = S::pairs, in_step = S::in_step;
     int slot = w.slot;
     uint32_t parity = w.parity;
-    if constexpr (S::chunks == 1) first = 0, end = pairs;
+    if constexpr (S::chunks == 1 && !(S::before && S::backward)) first = 0, end = pairs;
 #pragma unroll 2
     for (int i = first; i < end; i++) {
-        const uint32_t from = persist_ring_at<S>(a, self, slot) + self.lane * 16;
+        const uint32_t from = persist_ring_at<W>(a, self, slot) + self.lane * 16;
         const bool pair = S::streamed % 2 == 0 || i + 1 < pairs;
         uint32_t tile[2][S::tiles_m][4];
-        persist_await_ring<S>(a, self, slot, parity);
+        persist_await_ring<W>(a, self, slot, parity);
 #pragma unroll
         for (int m = 0; m < S::tiles_m; m++) {
             ptx_load_shared(tile[0][m], from + m * 512);
-            if (pair) ptx_load_shared(tile[1][m], from + (S::tiles_m + m) * 512);
+            if (pair) ptx_load_shared(tile[1][m], from + (W::tiles_m + m) * 512);
         }
         persist_multiply_pair<S>(sums, tile, v, 2 * i, pair);
-        if constexpr (S::brings) __syncwarp(); /* all lanes have read */
-        persist_ask<S>(a, way, self, slot, i + S::ring < pairs ? i + S::ring : i + S::ring - pairs);
-        persist_turn_ring<S>(slot, parity);
+        if constexpr (W::brings) __syncwarp(); /* all lanes have read */
+        const int next = S::of_new + i + S::ring;
+        persist_ask<W>(a, way, self, slot, next < in_step ? next : next - in_step);
+        persist_turn_ring<W>(slot, parity);
     }
     w.slot = slot;
     w.parity = parity;
@@ -291,7 +326,7 @@ template <class S>
 PERSIST_FN void persist_multiply_range(const persist_args &a, const persist_way &way, const persist_self &self,
                                        const persist_weights<typename S::whole> &w, uint32_t v, int first, int end,
                                        persist_two_sums<S> &sums) {
-    constexpr int kept = S::in_registers + S::in_shared;
+    constexpr int kept = S::kept;
 #pragma unroll
     for (int k = 0; k < S::in_registers; k += 2) {
         if (k < first || k >= end) continue;

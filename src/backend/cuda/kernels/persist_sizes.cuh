@@ -106,12 +106,18 @@ template <class C, bool NEW = false> struct persist_sizes : C {
      * by bulk copies 1.9 us a step less than by those of 16 bytes in inference, 3 us more in training. In turns v would wait behind them.
      * bench/results/in_turns_h200_2026-11-22.txt, near_h200_2026-11-22.txt. */
     static constexpr bool keeps = C::form < 0 || (C::form & PERSIST_HAS_GATES) != 0;
-    static constexpr int pair_bytes = 2 * C::tiles_m * 512;
+    static constexpr int pair_bytes = 2 * tiles_m * 512;
     static constexpr bool many = C::math != PERSIST_F32 && couriers == 0 && !keeps && pair_bytes >= PTX_BRING_LEAST &&
                                  pair_bytes * warps * C::ring >= PTX_BRING_AHEAD;
     static constexpr bool far =
-        (int64_t)streamed * C::tiles_m * 512 * warps * group * C::directions > PTX_L2_KEEPS;
+        (int64_t)streamed * all_tiles_m * 512 * warps * group * C::directions > PTX_L2_KEEPS;
     static constexpr bool brings = PTX_BRINGS && streamed > 0 && (many || far);
+    /* Pairs of tiles of k that stream; the first product's first one. Forward each part has its own rows of all of them, one part's behind the
+     * other's. */
+    static constexpr int kept = C::in_registers + C::in_shared, pairs = (streamed + 1) / 2;
+    static constexpr bool rows_apart = C::before && !C::backward;
+    static constexpr int in_step = rows_apart ? 2 * pairs : pairs, of_new = NEW && rows_apart ? pairs : 0;
+    static constexpr int first_pair = first_k > kept ? (first_k - kept) / 2 : 0;
     /* The first of the ring's barriers, behind all others: [warp][slot]. */
     static constexpr int ring_barriers =
         couriers ? 2 * (C::slots + C::halves) + PERSIST_ARRIVING + PERSIST_APART_BARRIERS : (int)PERSIST_BARRIERS_RING;
@@ -126,7 +132,8 @@ template <class C, bool NEW = false> struct persist_sizes : C {
     static_assert(C::gather != PERSIST_LOCAL || C::spread == 1, "local v is the CTA's own");
     static_assert(C::in_registers % 2 == 0 || C::in_registers == C::tiles_k, "tiles go by pairs");
     static_assert(first_k % 2 == 0, "tiles go by pairs");
-    static_assert(!C::before || (C::gates == 3 && couriers == 0 && streamed == 0), "reset before: GRU, not in turns, all on the chip");
+    static_assert(!C::before || (C::gates == 3 && couriers == 0), "reset before: GRU, not in turns");
+    static_assert(!C::before || streamed == 0 || C::halves == 1, "what streams, streams part by part in turn");
     static_assert(C::in_shared % 2 == 0 || streamed == 0, "tiles go by pairs");
     static_assert(couriers == 0 || C::gather == PERSIST_GRID, "turns are taken in a grid");
     static_assert(C::tiles_k % C::chunks == 0 && C::spread % C::share == 0, "chunks and shares are equal");
