@@ -55,6 +55,10 @@ BACKWARD(s1, G, BF16, GRID, 8, 1, 13, 1, 2, 1, 1, 1, 20, 2, 0)
 #define RING -1, -1, -1, 0, 1, 1, 0, 0
 FORWARD(s2, L, TF32, GRID, 8, 1, 9, 2, 1, 2, 1, 1, 9, 2, 0, RING, 2)
 BACKWARD(s3, L, BF16, GRID, 8, 2, 5, 1, 2, 1, 2, 1, 5, 0, 0, RING, 1)
+/* Reset before the product: parts in turn, rows of one or of the other; the end of r's and z's behind what is kept, or all of it. */
+FORWARD(e11, B, TF32, GRID, 8, 1, 17, 1, 1, 1, 2, 2, 9, 0, 0)
+BACKWARD(e12, B, BF16, GRID, 8, 1, 13, 1, 1, 1, 1, 7, 21, 4, 2)
+BACKWARD(e13, B, TF32, GRID, 8, 2, 5, 2, 1, 1, 2, 1, 9, 2, 6, RING, 1)
 /* Sums in the place of v: reduced, backward; s2 not. */
 FORWARD(s4, L, TF32, GRID, 8, 2, 18, 2, 1, 1, 3, 4, 6, 2, 0, RING, 2)
 BACKWARD(s5, G, TF32, GRID, 8, 1, 9, 2, 1, 1, 3, 1, 9, 2, 0, RING, 3)

@@ -87,7 +87,7 @@ PERSIST_FN void persist_ask(const persist_args &a, const persist_way &way, const
 #pragma unroll
         for (int m = 0; m < S::tiles_m; m++) {
             const int k = S::in_registers + S::in_shared + 2 * pair + second;
-            if (S::streamed % 2 == 0 || k < S::tiles_k)
+            if (S::streamed % 2 == 0 || k < S::all_tiles_k)
                 ptx_copy16(to + (second * S::tiles_m + m) * 512 + self.lane * 16,
                            persist_packed<S>(way, self, k * S::tiles_m + m));
         }
