@@ -66,13 +66,9 @@ static size_t take(size_t *at, size_t bytes) {
     return offset;
 }
 
-/* A warp's rows of tiles in a product, all rows and columns of M in whole tiles; with reset before of the larger part. */
-static int multiplied_m(const sli_persist_geometry *g) {
-    return g->tiles_m - sli_persist_new_m(g);
-}
-
+/* Rows and columns of M in whole tiles; with reset before of the largest part. */
 static int tiled_m(const sli_persist_geometry *g) {
-    return g->warps_m * multiplied_m(g) * sli_persist_tile_rows(g->math);
+    return g->warps_m * sli_persist_part_m(g) * sli_persist_tile_rows(g->math);
 }
 
 static int tiled_k(const sli_persist_geometry *g) {
@@ -106,17 +102,20 @@ static bool sums_over_v(const sli_persist_geometry *g) {
 
 sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
     const size_t warps = (size_t)sli_persist_warps(g), halves = (size_t)g->halves, rows = (size_t)sli_persist_places(g);
-    const size_t slab = (size_t)g->tiles_m * TILE_BYTES, of_part = (size_t)multiplied_m(g) * TILE_BYTES;
+    const size_t slab = (size_t)g->tiles_m * TILE_BYTES, of_part = (size_t)sli_persist_part_m(g) * TILE_BYTES;
     const size_t row = sli_round_up((size_t)tiled_k(g) * (size_t)sli_persist_operand(g->math), 16);
     const size_t partial = partial_bytes(g);
     const bool turns = g->couriers > 0, over = sums_over_v(g);
-    sli_persist_shared at = {.v_buffers = g->gather == SLI_PERSIST_GRID ? 1 : 2};
+    const bool parts = g->before && !g->backward; /* z's sums and its v stay while the next product is computed */
+    const size_t sums = (turns ? 1 : halves) * (parts ? 2 : 1);
+    sli_persist_shared at = {
+        .v_buffers = g->gather == SLI_PERSIST_GRID ? 1 : g->gather == SLI_PERSIST_CLUSTER && parts ? 3 : 2};
     size_t end = 0;
     at.v_row = row;
     const size_t v = turns ? (size_t)g->slots * (rows * at.v_row / (size_t)g->chunks)
                            : halves * (size_t)at.v_buffers * rows * at.v_row;
     at.v = take(&end, over && partial > v ? partial : v);
-    at.partial = over ? at.v : take(&end, (turns ? 1 : halves) * partial);
+    at.partial = over ? at.v : take(&end, sums * partial);
     at.arriving = take(&end, (g->meets ? PERSIST_MEETING
                               : turns  ? PERSIST_ARRIVING
                                        : 2 * halves) *
@@ -158,7 +157,7 @@ static int together_registers(const sli_persist_geometry *g) {
 int sli_persist_registers(const sli_persist_geometry *g) {
     const bool ffma = g->math == SL_F32, split = g->math == SL_F32X3, together = sli_persist_together(g);
     const int cells = sli_persist_cells(g), addresses = g->backward ? 62 : 56;
-    const int tiles_m = multiplied_m(g);
+    const int tiles_m = sli_persist_part_m(g);
     const bool twice = !ffma && !together && cells > 1 && tiles_m * g->tiles_n <= 4; /* persist_two_sums */
     const int kept = (split ? 8 : 4) * g->tiles_m * g->in_registers;
     const int columns = !ffma ? 4 : g->few > 0 ? g->few : 8;
@@ -543,7 +542,7 @@ static void add_slots(const search *s, sli_persist_geometry *g) {
 static bool place_stream(const search *s, sli_persist_geometry *g) {
     const int pair = (g->math == SL_F32X3 ? 16 : 8) * g->tiles_m; /* registers of two tiles of k */
     const size_t slab = (size_t)sli_persist_warps(g) * (size_t)g->tiles_m * TILE_BYTES;
-    const size_t of_part = (size_t)sli_persist_warps(g) * (size_t)multiplied_m(g) * TILE_BYTES;
+    const size_t of_part = (size_t)sli_persist_warps(g) * (size_t)sli_persist_part_m(g) * TILE_BYTES;
     if (g->before && g->halves > 1) return false; /* its parts stream in turn */
     g->in_registers = g->in_shared = 0;
     const int left = register_limit(g) - sli_persist_registers(g);
@@ -600,9 +599,9 @@ static void keep_faster(search *s, const sli_persist_geometry *g) {
     if (s->found == s->wanted) s->seconds = s->of[s->wanted - 1];
 }
 
-/* Tiles of a warp: with reset before of both parts, of which the first has pairs along k. */
+/* Tiles of a warp: with reset before of all parts, of which the first has pairs along k. */
 static void set_tiles(sli_persist_geometry *g, int all_m, int all_k) {
-    g->tiles_m = up(all_m, g->warps_m) + sli_persist_new_m(g);
+    g->tiles_m = up(all_m, g->warps_m) * (g->before && !g->backward ? 3 : 1);
     g->tiles_k = up(all_k, g->warps_k);
     if (g->before && g->backward) g->tiles_k = 2 * up(g->tiles_k, 2) + sli_persist_new_k(g);
 }
@@ -612,7 +611,7 @@ static void try_warps(search *s, sli_persist_geometry g, int all_m, int all_k) {
     const int least = g.couriers > 0 ? TURN_WARPS : LEAST_WARPS;
     if (warps > least && (g.warps_m > all_m || g.warps_k > all_k)) return; /* warps without a tile */
     set_tiles(&g, all_m, all_k);
-    const int sums = multiplied_m(&g) * g.tiles_n;
+    const int sums = sli_persist_part_m(&g) * g.tiles_n;
     if (g.tiles_m > MOST_TILES_M || g.tiles_k > MOST_TILES_K || sums > most_sums) return;
     const int most = g.couriers > 0 ? MOST_CHUNKS : 1;
     for (g.chunks = 1; g.chunks <= most; g.chunks *= 2) {

@@ -185,16 +185,14 @@ PERSIST_FN void persist_forward_begin(const persist_args &a, const persist_way &
 /* What goes to memory of a step: forward gates, v (LSTM) or s_n (GRU), the shown h; backward dz and n's part of dr. */
 template <class S> struct persist_result { float gates[S::gates], other, y; };
 
-/* Reset before the product, the first half of a cell: sum = R d h' of r and z. Leaves r and what z is of in the place of u; = r d h'. */
-template <class S>
-PERSIST_FN float persist_reset_cell(const persist_args &a, const float (&sum)[2], persist_cell<S> &cell) {
-    const float r = cell_gru_reset(persist_gate_act<S>(a), cell.ahead.u[0] + sum[0]);
+/* Reset before the product, the first half of a cell: sum = R d h' of r. Leaves r in the place of its u; = r d h'. */
+template <class S> PERSIST_FN float persist_reset_cell(const persist_args &a, float sum, persist_cell<S> &cell) {
+    const float r = cell_gru_reset(persist_gate_act<S>(a), cell.ahead.u[0] + sum);
     cell.ahead.u[0] = r;
-    cell.ahead.u[1] += sum[1];
     return r * (cell.factor * cell.h);
 }
 
-/* The step's cell: sum = R d h' of its gates, with reset before the product R r d h' of n; the new state in `cell`. */
+/* The step's cell: sum = R d h' of its gates, with reset before the product of z alone, and R r d h' of n; the new state in `cell`. */
 template <class S>
 PERSIST_FN void persist_forward_cell(const persist_args &a, const persist_way &way, const persist_place &place, int s,
                                      const float (&sum)[S::gates], persist_cell<S> &cell, persist_result<S> &result) {
@@ -213,7 +211,7 @@ PERSIST_FN void persist_forward_cell(const persist_args &a, const persist_way &w
         result.other = r.v;
     } else if constexpr (S::gates == 3) {
         const cell_gru_args args = {persist_zone_h<S>(a, way, place, s, cell), in.flags & PERSIST_VALID ? 1.0f : 0.0f};
-        cell_gru_pre pre = {in.u[0], in.u[1], in.u[2], sum[2]};
+        cell_gru_pre pre = {in.u[0], in.u[1] + sum[1], in.u[2], sum[2]}; /* reset before: u[0] is r */
         if (!S::before) pre = {in.u[0] + sum[0], in.u[1] + sum[1], in.u[2], sum[2] + cell.bias_n};
         const cell_gru_forward_result r = cell_gru_forward(options, act, gate_act, pre, cell.h, args);
         result.gates[0] = r.gates.r;

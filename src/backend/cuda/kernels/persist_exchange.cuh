@@ -4,9 +4,10 @@
 
 #include "backend/cuda/kernels/persist_product.cuh"
 
-/* Offset in shared memory of the rows of v that the half's product number `count` reads. */
+/* Offset in shared memory of the rows of v that the half's product number `count` reads. Of three buffers r d h' has the middle one, and d h' by
+ * turns the others: z's part of it is multiplied while other CTAs may have gone on to the next. */
 template <class S> PERSIST_FN int persist_v(int half, int count) {
-    const int buffer = S::v_buffers == 2 ? count & 1 : 0;
+    const int buffer = S::v_buffers == 3 ? (count & 1 ? 1 : count & 2) : S::v_buffers == 2 ? count & 1 : 0;
     return (half * S::v_buffers + buffer) * (S::places * S::whole::v_bytes);
 }
 
@@ -399,8 +400,7 @@ PERSIST_FN void persist_begin_shared(const persist_args &a, const persist_self &
         }
         if constexpr (S::reduce > 1) {
             ptx_arrivals_init(of_sums, 1);
-            const int own = S::before && buffer == 1 ? (int)persist_new<S>::own : (int)S::own; /* backward as many */
-            if constexpr (!S::meets) ptx_arrivals_expect(of_sums, S::reduce * own * S::tiles_n * S::sent * 4);
+            if constexpr (!S::meets) ptx_arrivals_expect(of_sums, S::reduce * S::own * S::tiles_n * S::sent * 4);
         }
     }
     if constexpr (S::cluster > 1 || S::gather == PERSIST_CLUSTER) ptx_arrivals_init_fence();

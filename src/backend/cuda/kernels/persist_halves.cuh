@@ -6,12 +6,12 @@
  * begun), there is no product and nothing is exchanged. Of two halves one computes while the other's v is on its way.
  *
  * GRU with reset before the product has two of all that in a step, in turn, with numbers of their own. Forward:
- *     v = d h' -> sums of r and z -> r;          q = r d h' goes out as v
+ *     v = d h' -> sums of r -> r;                          q = r d h' goes out as v; then v = d h' -> sums of z
  *     v = q    -> sums of n -> the rest of the cell;  d h goes out
  * Backward:
  *     v = dz of r and z of the step before -> dp -> dz of z and n;  n's goes out
  *     v = dz of n -> e = d q -> dz of r, d h' += r e;               those of r and z go out
- * So each of two buffers has v of one part always. */
+ * Of two buffers by turns each always has v of one part. */
 #ifndef SLI_CUDA_PERSIST_HALVES_CUH
 #define SLI_CUDA_PERSIST_HALVES_CUH
 
@@ -80,8 +80,11 @@ PERSIST_FN void persist_forward_cells(const persist_args &a, const persist_way &
         if (!place.here) continue;
         float sum[S::gates];
         if constexpr (S::before) {
-            sum[2] = on ? persist_sum<persist_new<S>>(a, self, sums, h.turn.products - 1, place.own_unit, place.own_row)
-                        : 0.0f;
+            const int last = h.turn.products - 1;
+            sum[1] = on && S::reduce == 1
+                         ? persist_sum<persist_update<S>>(a, self, sums, last - 1, place.own_unit, place.own_row)
+                         : 0.0f;
+            sum[2] = on ? persist_sum<persist_new<S>>(a, self, sums, last, place.own_unit, place.own_row) : 0.0f;
         } else {
 #pragma unroll
             for (int g = 0; g < S::gates; g++)
@@ -102,12 +105,8 @@ PERSIST_FN void persist_forward_reset(const persist_args &a, const persist_way &
     for (int i = 0; i < S::cells; i++) {
         const persist_place place = persist_place_of<S>(a, self, half, i);
         if (!place.here) continue;
-        float sum[2];
-#pragma unroll
-        for (int g = 0; g < 2; g++)
-            sum[g] =
-                on ? persist_sum<S>(a, self, half, h.turn.products - 1, g * S::units + place.own_unit, place.own_row)
-                   : 0.0f;
+        const float sum =
+            on ? persist_sum<S>(a, self, half, h.turn.products - 1, place.own_unit, place.own_row) : 0.0f;
         const float reset = persist_reset_cell<S>(a, sum, h.cells[i]);
         const uint32_t value[1] = {place.there ? persist_operand<S>(reset) : 0u};
         if (on) persist_give<N>(a, way, self, place, half, h.turn.given + 1, value);
@@ -193,13 +192,39 @@ PERSIST_FN void persist_forward_step(const persist_args &a, const persist_way &w
     }
 }
 
-/* Reset before the product: the second product of a step, and what is left of it. */
+/* Sums of z from d h', while r d h' is on its way; where that comes to the same place, all have read d h'. Sums that go to their owners are taken
+ * before any of n's are sent: nothing that comes for the next step, where sums of r take their place, would say that all have read them. */
+template <class S>
+PERSIST_FN void persist_forward_update(const persist_args &a, const persist_way &way, const persist_self &self,
+                                       const persist_weights<S> &w, int half, persist_half<S> &h) {
+    typedef persist_update<S> U;
+    persist_sums<U> sums;
+    persist_product<U>(a, way, self, w, self.at + persist_v<S>(half, h.turn.given - 1), sums);
+    persist_reduce_begin<U>(a, way, self, sums, half, h.turn.products);
+    if constexpr (S::reduce > 1) {
+        persist_reduce_await<U>(a, self, half, h.turn.products);
+#pragma unroll
+        for (int i = 0; i < S::cells; i++) {
+            const persist_place place = persist_place_of<S>(a, self, half, i);
+            if (place.here)
+                h.cells[i].ahead.u[1] +=
+                    persist_sum<U>(a, self, half, h.turn.products, place.own_unit, place.own_row);
+        }
+    }
+    h.turn.products++;
+    if constexpr (S::gather == PERSIST_GRID) __syncthreads();
+}
+
+/* Reset before the product: the second half of a step. */
 template <class S>
 PERSIST_FN void persist_forward_second(const persist_args &a, const persist_way &way, const persist_self &self,
                                        const persist_weights<S> &w, int half, int s, persist_half<S> &h) {
     const bool on = persist_in(h.turn.range, s), gives = on && persist_in(h.turn.range, s + 1);
     persist_delay<S>(a, ~(s * S::halves + half));
-    if (on) persist_turn_product<persist_new<S>>(a, way, self, w, half, h.turn, []() {});
+    if (on) {
+        persist_forward_update<S>(a, way, self, w, half, h);
+        persist_turn_product<persist_new<S>>(a, way, self, w, half, h.turn, []() {});
+    }
     persist_forward_cells<S>(a, way, self, half, half, s, on, h);
     persist_forward_give<S>(a, way, self, half, s, gives, h);
 }

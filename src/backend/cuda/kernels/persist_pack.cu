@@ -11,7 +11,7 @@ typedef struct pack_divisor {
     int d;
 } pack_divisor;
 
-/* M, or with reset before one of its two parts. */
+/* M, or with reset before one of its parts. */
 typedef struct pack_part {
     pack_divisor own, each, vk; /* values of y that a CTA owns, values of v that it gives; of a unit */
     int tiles_m, tiles_k;       /* of a warp */
@@ -26,8 +26,8 @@ typedef struct pack_matrix {
     int H, units, reduce;
     pack_divisor unit, tiles;
     int warps_m, warps, tiles_m, tiles_k, tile_rows, tile_k;
-    int first_m, first_k; /* of a warp's tiles those of the second part; 0: there is none */
-    pack_part part[2];
+    int part_m, first_k; /* rows of a warp's tiles of each of three parts; columns before those of the second; 0: there is one */
+    pack_part part[3];
     bool backward;
     sl_dtype math;
 } pack_matrix;
@@ -116,10 +116,11 @@ static __device__ __forceinline__ void pack_block(const pack_matrix &a, int bloc
     uint4 *to = a.to + (int64_t)block * count * 32;
     for (int tile = (int)threadIdx.x / 32; tile < count; tile += PACK_THREADS / 32) {
         int of_m, of_k = pack_divide(tile, a.tiles, &of_m);
-        const bool second_m = a.first_m > 0 && of_m >= a.first_m, second_k = a.first_k > 0 && of_k >= a.first_k;
-        const pack_part &part = a.part[second_m || second_k];
-        of_m += wm * part.tiles_m - (second_m ? a.first_m : 0);
-        of_k += wk * part.tiles_k - (second_k ? a.first_k : 0);
+        const int rows = a.part_m == 0 ? 0 : (of_m >= a.part_m) + (of_m >= 2 * a.part_m);
+        const int columns = a.first_k > 0 && of_k >= a.first_k ? 1 : 0;
+        const pack_part &part = a.part[rows + columns];
+        of_m += wm * part.tiles_m - rows * a.part_m;
+        of_k += wk * part.tiles_k - columns * a.first_k;
         to[tile * 32 + lane] = pack_tile(a, part, q, p, of_m * a.tile_rows, of_k * a.tile_k, lane);
     }
 }
@@ -206,12 +207,12 @@ static void set_matrix(const step_way *way, const sli_persist_geometry *g, void 
     a->tiles_k = g->tiles_k;
     a->tile_rows = sli_persist_tile_rows(g->math);
     a->tile_k = sli_persist_tile_k(g->math);
-    const int new_m = sli_persist_new_m(g), new_k = sli_persist_new_k(g), multiplied = sli_persist_multiplied(g);
-    if (new_m > 0) a->first_m = g->tiles_m - new_m;
+    const int part_m = sli_persist_part_m(g), new_k = sli_persist_new_k(g), multiplied = sli_persist_multiplied(g);
+    a->part_m = part_m < g->tiles_m ? part_m : 0;
     if (new_k > 0) a->first_k = g->tiles_k - new_k;
-    a->part[0] = part_of(g, 0, multiplied, g->tiles_m - new_m, g->tiles_k - new_k);
-    if (g->before)
-        a->part[1] = part_of(g, multiplied, 1, new_m > 0 ? new_m : g->tiles_m, new_k > 0 ? new_k : g->tiles_k);
+    a->part[0] = part_of(g, 0, multiplied, part_m, g->tiles_k - new_k);
+    for (int i = 1; g->before && i + multiplied <= 3; i++)
+        a->part[i] = part_of(g, i - 1 + multiplied, 1, part_m, new_k > 0 ? new_k : g->tiles_k);
     a->backward = g->backward;
     a->math = g->math;
 }

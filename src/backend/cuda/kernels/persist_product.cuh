@@ -40,25 +40,25 @@ PERSIST_FN uint32_t persist_ring_barrier(const persist_args &a, const persist_se
 template <class S>
 PERSIST_FN void persist_ask_rows(const persist_args &a, const persist_way &way, const persist_self &self, int slot,
                                  int asked) {
-    const bool of_new = asked >= S::pairs;
-    const int pair = of_new ? asked - S::pairs : asked, rows = of_new ? (int)S::new_m : (int)S::tiles_m;
+    const int part = asked / S::pairs, pair = asked - part * S::pairs;
     const int tiles = S::streamed % 2 == 0 || 2 * pair + 1 < S::streamed ? 2 : 1;
     const uint32_t to = persist_ring_at<S>(a, self, slot), barrier = persist_ring_barrier<S>(a, self, slot);
-    const int first = (S::kept + 2 * pair) * S::all_tiles_m + (of_new ? (int)S::tiles_m : 0);
+    const int first = (S::kept + 2 * pair) * S::all_tiles_m + part * S::tiles_m;
     if constexpr (S::brings) {
         if (self.lane != 0) return;
-        ptx_arrivals_expect(barrier, (uint32_t)(tiles * rows * 512));
+        ptx_arrivals_expect(barrier, (uint32_t)(tiles * S::tiles_m * 512));
     }
     for (int i = 0; i < tiles; i++) {
         const unsigned char *from = persist_packed<S>(way, self, first + i * S::all_tiles_m);
         const uint32_t there = to + i * S::tiles_m * 512;
         if constexpr (S::brings) {
             if (pair < a.near)
-                ptx_bring(there, from, (uint32_t)(rows * 512), barrier);
+                ptx_bring(there, from, S::tiles_m * 512, barrier);
             else
-                ptx_bring_once(there, from, (uint32_t)(rows * 512), barrier);
+                ptx_bring_once(there, from, S::tiles_m * 512, barrier);
         } else {
-            for (int m = 0; m < rows; m++) ptx_copy16(there + m * 512 + self.lane * 16, from + m * 512);
+#pragma unroll
+            for (int m = 0; m < S::tiles_m; m++) ptx_copy16(there + m * 512 + self.lane * 16, from + m * 512);
         }
     }
     if constexpr (!S::brings) ptx_copies_group();
@@ -313,7 +313,7 @@ PERSIST_FN void persist_multiply_streamed(const persist_args &a, const persist_w
         }
         persist_multiply_pair<S>(sums, tile, v, 2 * i, pair);
         if constexpr (W::brings) __syncwarp(); /* all lanes have read */
-        const int next = S::of_new + i + S::ring;
+        const int next = S::of_part + i + S::ring;
         persist_ask<W>(a, way, self, slot, next < in_step ? next : next - in_step);
         persist_turn_ring<W>(slot, parity);
     }
@@ -411,15 +411,15 @@ PERSIST_FN void persist_multiply_together(const persist_args &a, const persist_s
 }
 
 /* ---------------------------------------------------------------------------------------------------- partial sums -- */
-/* float [halves, in many turns 1][warps_k][tiles_n][m_tiled][width] */
+/* float [halves, in many turns 1][partials][warps_k][tiles_n][m_tiled][width] */
 template <class S> PERSIST_FN float *persist_partial(const persist_args &a, const persist_self &self, int half) {
-    const int which = S::couriers > 0 ? 0 : half;
-    return (float *)(self.shared + a.shared_partial) + which * (S::warps_k * S::tiles_n * S::whole::m_tiled * S::width);
+    const int which = S::couriers > 0 ? 0 : half * S::partials + (S::rows_apart && S::part == PERSIST_UPDATE ? 1 : 0);
+    return (float *)(self.shared + a.shared_partial) + which * (S::warps_k * S::tiles_n * S::m_tiled * S::width);
 }
 /* float [halves][2][reduce][tiles_n][own][8], in many turns [sum_buffers][reduce]...; an offset in bytes */
 template <class S> PERSIST_FN int persist_arriving(const persist_args &a, int half, int buffer, int from) {
     const int which = S::couriers > 0 ? half : half * 2 + buffer;
-    return a.shared_arriving + (which * S::reduce + from) * (S::tiles_n * S::whole::own * 32);
+    return a.shared_arriving + (which * S::reduce + from) * (S::tiles_n * S::own * 32);
 }
 template <class S>
 PERSIST_FN uint32_t persist_barrier(const persist_args &a, const persist_self &self, int first, int half, int buffer) {
@@ -558,30 +558,41 @@ PERSIST_FN void persist_send_added(const persist_args &a, const persist_way &way
     }
 }
 
-/* After this the cells of the half can add their sums. `count`: products of this half before this one; window(): what can be
- * done while sums are on their way. */
-template <class S, class F>
-PERSIST_FN void persist_reduce(const persist_args &a, const persist_way &way, const persist_self &self,
-                               const persist_sums<S> &sums, int half, int count, const F &window) {
+/* The warp's sums go to who adds them. `count`: products of this half before this one. */
+template <class S>
+PERSIST_FN void persist_reduce_begin(const persist_args &a, const persist_way &way, const persist_self &self,
+                                     const persist_sums<S> &sums, int half, int count) {
     if constexpr (S::over) __syncthreads(); /* all have read v */
     if constexpr (S::reduce == 1) {
         persist_put_sums<S>(a, self, sums, half);
-        window();
-        __syncthreads();
+    } else if constexpr (S::direct) {
+        persist_send_direct<S>(a, way, self, sums, half, count & 1);
     } else {
-        const int buffer = count & 1;
-        if constexpr (S::direct) {
-            persist_send_direct<S>(a, way, self, sums, half, buffer);
-        } else {
-            persist_put_sums<S>(a, self, sums, half);
-            __syncthreads();
-            persist_send_added<S>(a, way, self, half, half, buffer);
-        }
-        const uint32_t barrier = persist_barrier<S>(a, self, PERSIST_BARRIERS_SUMS, half, buffer);
-        window();
+        persist_put_sums<S>(a, self, sums, half);
+        __syncthreads();
+        persist_send_added<S>(a, way, self, half, half, count & 1);
+    }
+}
+
+/* Sums of other CTAs have come. */
+template <class S> PERSIST_FN void persist_reduce_await(const persist_args &a, const persist_self &self, int half, int count) {
+    if constexpr (S::reduce > 1) {
+        const uint32_t barrier = persist_barrier<S>(a, self, PERSIST_BARRIERS_SUMS, half, count & 1);
         ptx_arrivals_wait(barrier, (uint32_t)(count >> 1) & 1u);
         if (self.thread == 0) ptx_arrivals_expect(barrier, S::reduce * S::own * S::tiles_n * S::sent * 4);
     }
+}
+
+/* After this the cells of the half can add their sums. window(): what can be done while sums are on their way. */
+template <class S, class F>
+PERSIST_FN void persist_reduce(const persist_args &a, const persist_way &way, const persist_self &self,
+                               const persist_sums<S> &sums, int half, int count, const F &window) {
+    persist_reduce_begin<S>(a, way, self, sums, half, count);
+    window();
+    if constexpr (S::reduce == 1)
+        __syncthreads();
+    else
+        persist_reduce_await<S>(a, self, half, count);
 }
 
 /* y's value `value` (gate units + unit) of the CTA's own, of row `own_row`: the sums added in order. */
@@ -599,7 +610,7 @@ PERSIST_FN float persist_sum(const persist_args &a, const persist_self &self, in
         const float *from = (const float *)(self.shared + persist_arriving<S>(a, half, count & 1, 0)) +
                             (n * S::own + value) * 8 + column;
 #pragma unroll
-        for (int i = 0; i < S::addends; i++) sum += from[i * (S::tiles_n * S::whole::own * 8)];
+        for (int i = 0; i < S::addends; i++) sum += from[i * (S::tiles_n * S::own * 8)];
     }
     return sum;
 }

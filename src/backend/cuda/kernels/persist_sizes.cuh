@@ -15,9 +15,11 @@ enum persist_gather { PERSIST_LOCAL, PERSIST_CLUSTER, PERSIST_GRID };
 /* Of shared memory's barriers, but in turns: arrivals of v, of sums; [half][buffer]. Then those of the ring. */
 enum { PERSIST_BARRIERS_V = 0, PERSIST_BARRIERS_SUMS = 4, PERSIST_BARRIERS_RING = 8 };
 
-/* With reset before the product a step has two, of parts of the weights (persist_geometry.h): r's and z's, `NEW`: n's. All else, and all there is
- * without it, is `whole`; where both parts have memory in turn, it is as large as that of r and z. */
-template <class C, bool NEW = false> struct persist_sizes : C {
+/* With reset before the product a step multiplies parts of the weights (persist_geometry.h): forward of r, of z, of n, backward of r and z, which has
+ * the first one's number, and of n. Without it there is one, and so it is for all that is not about a product; memory that parts have in turn is as large
+ * as the first one's. */
+enum persist_part { PERSIST_RESET, PERSIST_UPDATE, PERSIST_NEW };
+template <class C, int PART = PERSIST_RESET> struct persist_sizes : C {
     typedef C configuration;
     typedef persist_sizes<C> whole;
     static constexpr bool narrow = C::math == PERSIST_BF16 || C::math == PERSIST_F16;
@@ -28,15 +30,14 @@ template <class C, bool NEW = false> struct persist_sizes : C {
     static constexpr int columns = C::math == PERSIST_F32 ? here : 4; /* accumulators of a lane: of a tile and 8 rows */
     static constexpr int tile_k = C::math == PERSIST_F32 ? 4 : narrow ? 16 : 8;
     static constexpr int all_tiles_m = C::tiles_m, all_tiles_k = C::tiles_k;
-    static constexpr int rows_of_new = tile_rows * C::warps_m, k_of_new = tile_k * C::warps_k;
-    static constexpr int new_m =
-        C::before && !C::backward ? (C::reduce * C::units + rows_of_new - 1) / rows_of_new : 0;
+    static constexpr int part = PART, k_of_new = tile_k * C::warps_k;
+    static constexpr bool rows_apart = C::before && !C::backward;
+    static constexpr int tiles_m = rows_apart ? all_tiles_m / 3 : all_tiles_m, first_m = rows_apart ? PART * tiles_m : 0;
     static constexpr int new_k = C::before && C::backward ? (C::spread * C::units + k_of_new - 1) / k_of_new : 0;
-    static constexpr int first_m = NEW && new_m > 0 ? all_tiles_m - new_m : 0;
-    static constexpr int first_k = NEW && new_k > 0 ? all_tiles_k - new_k : 0;
-    static constexpr int tiles_m = NEW && new_m > 0 ? new_m : all_tiles_m - new_m;
-    static constexpr int tiles_k = NEW && new_k > 0 ? new_k : all_tiles_k - new_k;
-    static constexpr int multiplied = NEW ? 1 : C::before ? 2 : (int)C::gates, most_vk = C::before ? 2 : (int)C::gates;
+    static constexpr int tiles_k = PART == PERSIST_NEW && new_k > 0 ? new_k : all_tiles_k - new_k;
+    static constexpr int first_k = PART == PERSIST_NEW && new_k > 0 ? all_tiles_k - new_k : 0;
+    static constexpr int most_vk = C::before ? 2 : (int)C::gates;
+    static constexpr int multiplied = !C::before ? (int)C::gates : rows_apart || PART == PERSIST_NEW ? 1 : 2;
     static constexpr int vk = C::backward ? multiplied : 1, ym = C::backward ? 1 : multiplied;
     static constexpr int own = C::units * ym; /* values of y that a CTA owns */
     static constexpr int m = C::reduce * own, k = C::spread * C::units * vk;
@@ -58,7 +59,9 @@ template <class C, bool NEW = false> struct persist_sizes : C {
     /* Who computes cells: warps of their own, `apart`, or those that multiply. */
     static constexpr int cell_warps = C::apart > 0 ? (int)C::apart : warps, cell_threads = 32 * cell_warps;
     static constexpr int all_threads = threads + 32 * (C::apart + couriers);
-    static constexpr int v_buffers = C::gather == PERSIST_GRID ? 1 : 2; /* others write the next while it is read */
+    /* Others write the next while it is read; z's is read while n's comes. */
+    static constexpr int v_buffers = C::gather == PERSIST_GRID ? 1 : C::gather == PERSIST_CLUSTER && rows_apart ? 3 : 2;
+    static constexpr int partials = rows_apart ? 2 : 1; /* z's sums stay, too */
     /* In many turns v comes in `chunks` along k into a ring of `slots`: [warps_k][rows / 8][pieces of the chunk][8][16]; in the
      * exchange one lies behind the other. */
     static constexpr int chunk_tiles = tiles_k / C::chunks, slot_bytes = places * (v_bytes / C::chunks);
@@ -115,8 +118,7 @@ template <class C, bool NEW = false> struct persist_sizes : C {
     /* Pairs of tiles of k that stream; the first product's first one. Forward each part has its own rows of all of them, one part's behind the
      * other's. */
     static constexpr int kept = C::in_registers + C::in_shared, pairs = (streamed + 1) / 2;
-    static constexpr bool rows_apart = C::before && !C::backward;
-    static constexpr int in_step = rows_apart ? 2 * pairs : pairs, of_new = NEW && rows_apart ? pairs : 0;
+    static constexpr int in_step = rows_apart ? 3 * pairs : pairs, of_part = rows_apart ? PART * pairs : 0;
     static constexpr int first_pair = first_k > kept ? (first_k - kept) / 2 : 0;
     /* The first of the ring's barriers, behind all others: [warp][slot]. */
     static constexpr int ring_barriers =
@@ -150,8 +152,9 @@ template <class C, bool NEW = false> struct persist_sizes : C {
                   "few rows are of FFMA");
 };
 
-/* With reset before the product, the part of n; of r and z S itself. */
-template <class S> using persist_new = persist_sizes<typename S::configuration, true>;
+/* With reset before the product, the parts of z and n. */
+template <class S> using persist_update = persist_sizes<typename S::configuration, PERSIST_UPDATE>;
+template <class S> using persist_new = persist_sizes<typename S::configuration, PERSIST_NEW>;
 
 /* All warps that multiply. */
 template <class S> PERSIST_FN void persist_sync() {
