@@ -108,8 +108,9 @@ sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
     const bool turns = g->couriers > 0, over = sums_over_v(g);
     const bool parts = g->before && !g->backward; /* z's sums and its v stay while the next product is computed */
     const size_t sums = (turns ? 1 : halves) * (parts ? 2 : 1);
-    sli_persist_shared at = {
-        .v_buffers = g->gather == SLI_PERSIST_GRID ? 1 : g->gather == SLI_PERSIST_CLUSTER && parts ? 3 : 2};
+    sli_persist_shared at = {.v_buffers = g->gather == SLI_PERSIST_GRID               ? 1
+                                          : g->gather == SLI_PERSIST_CLUSTER && parts ? 3
+                                                                                      : 2};
     size_t end = 0;
     at.v_row = row;
     const size_t v = turns ? (size_t)g->slots * (rows * at.v_row / (size_t)g->chunks)
@@ -266,6 +267,9 @@ static const struct {
      * of product and stream, what the other does not hide; times what is predicted backward. */
     double stream_rate[2], stream_latency, stream_memory, stream_beside[2], stream_backward;
     double memory_flow; /* states and gates */
+    /* Reset before, backward: times that partial sums are written and read; a unit of a block. By hand, from a dozen cuts
+     * (reset_before_h200_2026-11-24.txt). */
+    double before_sums, before_unit;
 } rates = {.clock = 1850,
            .cluster = 0.12,
            .cluster_block = 0.004,
@@ -336,7 +340,9 @@ static const struct {
            .stream_memory = 4.1e6,
            .stream_beside = {0.363, 0.163},
            .stream_backward = 0.937,
-           .memory_flow = 3.5e6};
+           .memory_flow = 3.5e6,
+           .before_sums = 4,
+           .before_unit = 0.02};
 
 static double cluster_us(int size, double bytes) {
     if (size <= 1) return 0;
@@ -385,7 +391,8 @@ static double stream_bytes(const sli_persist_geometry *g) {
 
 /* Weights that come through the ring in a product: a pair of tiles later than it was asked for; what is left of L2 for them. */
 static double stream_us(const sli_persist_geometry *g, const sli_caps *caps) {
-    const double slab = (double)sli_persist_warps(g) * g->tiles_m * TILE_BYTES, asked = 2 * slab * g->ring;
+    const double slab = (double)sli_persist_warps(g) * g->tiles_m * TILE_BYTES;
+    const double asked = 2.0 * sli_persist_warps(g) * sli_persist_part_m(g) * TILE_BYTES * g->ring;
     if (sli_persist_streamed(g) <= 0) return 0;
     const double bytes = fmax(0, slab * sli_persist_streamed(g) - asked);
     const double all = stream_bytes(g), near = sli_persist_near(all, (double)caps->l2_bytes);
@@ -422,7 +429,7 @@ static double product_us(const sli_persist_geometry *g, const sli_caps *caps) {
     const double weights = warps * (g->tiles_k - g->in_registers) * g->tiles_m * TILE_BYTES;
     const double both = ffma ? 1 : g->couriers > 0 ? rates.turn_product : rates.product;
     const double work = (multiplied + (read + weights) / rates.shared_rate) * both;
-    const double products = !g->before ? 1 : g->backward ? 2 : 1.5; /* of the larger part's sums */
+    const double products = !g->before ? 1 : g->backward ? rates.before_sums : 3; /* that sums are of */
     const double sums =
         products * (2 * (double)partial_bytes(g) + (double)sli_persist_arriving_bytes(g)) / rates.shared_rate;
     const double chain = times * (g->couriers > 0 && !g->backward ? rates.turn_chain : rates.chain);
@@ -433,7 +440,7 @@ static double product_us(const sli_persist_geometry *g, const sli_caps *caps) {
 static double cells_us(const sli_persist_geometry *g, bool train) {
     const bool turns = g->couriers > 0, more = train && !g->backward;
     const double cells = sli_persist_cells(g);
-    const double values = sli_persist_ym(g) + (g->before ? 1 : 0);
+    const double values = !g->before ? sli_persist_ym(g) : g->backward ? 2 : 3; /* that a cell adds up */
     const double sums = values * (g->reduce == 1 ? g->warps_k : g->reduce);
     const double odd = g->units * sli_persist_operand(g->math) % 32 != 0 ? rates.odd : 0;
     const double each =
@@ -441,7 +448,8 @@ static double cells_us(const sli_persist_geometry *g, bool train) {
               : rates.cell[g->backward] + (more ? rates.cell_trains : 0) + rates.addend * sums;
     const double once =
         turns ? rates.turn_cells : (g->before ? 2 : 1) * (rates.cells + rates.cells_warp * sli_persist_warps(g));
-    return once + each * cells + (turns ? rates.turn_cell_more : rates.cell_more) * cells * cells + odd;
+    const double wide = g->before && g->backward ? rates.before_unit * g->units : 0;
+    return once + wide + each * cells + (turns ? rates.turn_cell_more : rates.cell_more) * cells * cells + odd;
 }
 
 /* Bytes of memory that a step reads and writes: sums of the input side, gates and states for backward. */
@@ -503,8 +511,11 @@ static double turns_us(const sli_persist_geometry *g, const sli_caps *caps, doub
 }
 
 double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
-    const double product = product_us(g, caps), cells = cells_us(g, problem->train), computed = product + cells;
-    const double exchange = exchange_us(g, problem->batch, caps);
+    const double product = product_us(g, caps), cells = cells_us(g, problem->train);
+    const double exchange = exchange_us(g, problem->batch, caps), gathered = gather_us(g, problem->batch, caps, 1);
+    const double beside =
+        g->before && !g->backward ? fmin(product / 3, gathered) : 0; /* z's part, while r d h' is on its way */
+    const double computed = product - beside + cells;
     const double us = g->halves == 1 ? exchange + computed : 2 * (computed + rates.turn * exchange);
     const double backward = !g->backward ? 1 : sli_persist_streamed(g) > 0 ? rates.stream_backward : rates.backward;
     const double turned = g->couriers > 0 && !g->backward ? rates.split_turns[g->gates == 4] : 1;

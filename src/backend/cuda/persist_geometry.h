@@ -30,7 +30,7 @@ typedef enum sli_persist_kind { SLI_PERSIST_KIND_CLUSTER, SLI_PERSIST_KIND_GRID 
 
 /* Everything but `groups` and `directions` is a constant of the compiled kernel. */
 typedef struct sli_persist_geometry {
-    int gates;     /* 4 LSTM, 3 GRU, 1 RNN */
+    int gates; /* 4 LSTM, 3 GRU, 1 RNN */
     /* GRU with reset before the product, two exchanges a step. Its weights are parts of M: forward of rows, those of r, z and n (v is d h', then
      * r d h'), backward of k, those of r and z, and of n (v is n's gradient, then those of r and z). */
     bool before;

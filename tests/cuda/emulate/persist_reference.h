@@ -63,7 +63,8 @@ struct persist_direction {
     bool before() const { return (p.options & CELL_RESET_BEFORE) != 0; }
     void multiply(const std::vector<float> &weights, const std::vector<float> &read, int gate, int gates,
                   std::vector<float> *sums) const;
-    void reset(int64_t t, const std::vector<float> &state_h, const std::vector<float> &weights, std::vector<float> *all);
+    void reset(int64_t t, const std::vector<float> &state_h, const std::vector<float> &weights,
+               std::vector<float> *all);
     void forward_cell(int64_t t, int64_t b, int64_t j, const float *sum, bool history, float *state_c, float *state_h);
     void backward();
     void backward_cell(int64_t t, int64_t b, int64_t j, float dh, float *dc, float *pw, float *to_dz, float *to_dr,
