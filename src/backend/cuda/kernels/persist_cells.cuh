@@ -396,8 +396,7 @@ PERSIST_FN void persist_backward_cell(const persist_args &a, const persist_way &
 
 /* Reset before the product, the second half of a cell: e = R^T of n's gradient. = r's part of dz; `reset`: r d h'. */
 template <class S>
-PERSIST_FN float persist_backward_reset_cell(const persist_args &a, const persist_place &place, float e,
-                                             persist_cell<S> &cell, float &reset) {
+PERSIST_FN float persist_backward_reset_cell(const persist_args &a, float e, persist_cell<S> &cell, float &reset) {
     const persist_ahead<S> &in = cell.ahead;
     const float r = in.u[0], dropped = cell.factor * in.old;
     const cell_gru_reset_backward_result result =

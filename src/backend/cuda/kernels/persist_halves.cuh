@@ -401,7 +401,7 @@ PERSIST_FN void persist_backward_second(const persist_args &a, const persist_way
         if (!place.here) continue;
         const float e = on ? persist_sum<N>(a, self, half, h.turn.products - 1, place.own_unit, place.own_row) : 0.0f;
         float(&dz)[S::gates] = h.results[i].gates;
-        dz[0] = persist_backward_reset_cell<S>(a, place, e, h.cells[i], h.results[i].other);
+        dz[0] = persist_backward_reset_cell<S>(a, e, h.cells[i], h.results[i].other);
         uint32_t value[S::vk];
 #pragma unroll
         for (int g = 0; g < S::vk; g++) value[g] = persist_operand<S>(place.there ? dz[g] : 0.0f);
