@@ -202,7 +202,8 @@ PERSIST_FN void persist_forward_update(const persist_args &a, const persist_way 
     persist_product<U>(a, way, self, w, self.at + persist_v<S>(half, h.turn.given - 1), sums);
     persist_reduce_begin<U>(a, way, self, sums, half, h.turn.products);
     if constexpr (S::reduce > 1) {
-        persist_reduce_await<U>(a, self, half, h.turn.products);
+        persist_reduce_await<U>(
+            self, persist_barrier<U>(a, self, PERSIST_BARRIERS_SUMS, half, h.turn.products & 1), h.turn.products);
 #pragma unroll
         for (int i = 0; i < S::cells; i++) {
             const persist_place place = persist_place_of<S>(a, self, half, i);

@@ -574,13 +574,10 @@ PERSIST_FN void persist_reduce_begin(const persist_args &a, const persist_way &w
     }
 }
 
-/* Sums of other CTAs have come. */
-template <class S> PERSIST_FN void persist_reduce_await(const persist_args &a, const persist_self &self, int half, int count) {
-    if constexpr (S::reduce > 1) {
-        const uint32_t barrier = persist_barrier<S>(a, self, PERSIST_BARRIERS_SUMS, half, count & 1);
-        ptx_arrivals_wait(barrier, (uint32_t)(count >> 1) & 1u);
-        if (self.thread == 0) ptx_arrivals_expect(barrier, S::reduce * S::own * S::tiles_n * S::sent * 4);
-    }
+/* Waits for sums of other CTAs, which `barrier` tells of. */
+template <class S> PERSIST_FN void persist_reduce_await(const persist_self &self, uint32_t barrier, int count) {
+    ptx_arrivals_wait(barrier, (uint32_t)(count >> 1) & 1u);
+    if (self.thread == 0) ptx_arrivals_expect(barrier, S::reduce * S::own * S::tiles_n * S::sent * 4);
 }
 
 /* After this the cells of the half can add their sums. window(): what can be done while sums are on their way. */
@@ -588,11 +585,14 @@ template <class S, class F>
 PERSIST_FN void persist_reduce(const persist_args &a, const persist_way &way, const persist_self &self,
                                const persist_sums<S> &sums, int half, int count, const F &window) {
     persist_reduce_begin<S>(a, way, self, sums, half, count);
-    window();
-    if constexpr (S::reduce == 1)
+    if constexpr (S::reduce == 1) {
+        window();
         __syncthreads();
-    else
-        persist_reduce_await<S>(a, self, half, count);
+    } else {
+        const uint32_t barrier = persist_barrier<S>(a, self, PERSIST_BARRIERS_SUMS, half, count & 1);
+        window();
+        persist_reduce_await<S>(self, barrier, count);
+    }
 }
 
 /* y's value `value` (gate units + unit) of the CTA's own, of row `own_row`: the sums added in order. */
