@@ -525,8 +525,41 @@ TEST(cuda_persist_geometry_without_a_compiler) {
         CHECK(sli_persist_choose(&few, &small, SLI_PERSIST_KIND_CLUSTER, backward, &g, &why));
         CHECK(!sli_persist_choose(&many, &small, SLI_PERSIST_KIND_CLUSTER, backward, &g, &why)); /* clusters of 16 */
         CHECK(strstr(why.text, "no built-in kernel for 300 units, and NVRTC is missing"));
+        sli_problem before = few;
+        before.reset_before = true;
+        CHECK(!sli_persist_choose(&before, &small, SLI_PERSIST_KIND_CLUSTER, backward, &g, &why));
+        CHECK(strstr(why.text, "no built-in kernel for reset before the product, and NVRTC is missing"));
     }
 }
+/* Reset before the product: whole parts of the weights, r's, z's and n's rows or columns each; not in turns. */
+static bool covers_parts(const sli_persist_geometry *g) {
+    const int rows = g->warps_m * sli_persist_tile_rows(g->math), columns = g->warps_k * sli_persist_tile_k(g->math);
+    const int m = g->reduce * g->units, k = g->spread * g->units, new_k = sli_persist_new_k(g);
+    if (!g->before || g->couriers > 0 || (sli_persist_streamed(g) > 0 && g->halves > 1)) return false;
+    if (!g->backward) return g->tiles_m % 3 == 0 && g->tiles_m / 3 * rows >= m && g->tiles_k * columns >= k;
+    return g->tiles_m * rows >= m && new_k * columns >= k && (g->tiles_k - new_k) * columns >= 2 * k &&
+           (g->tiles_k - new_k) % 2 == 0;
+}
+TEST(cuda_persist_geometry_has_parts_of_reset_before) {
+    static const sl_dtype dtypes[] = {SL_F32, SL_TF32, SL_BF16, SL_F32X3};
+    static const int units[] = {1, 7, 33, 100, 257, 650, 1000}, batches[] = {1, 3, 17, 64};
+    const sli_caps caps = invented(90);
+    int grids = 0;
+    for (int i = 0; i < 7 * 4 * 4 * 4; i++) {
+        sli_persist_geometry g;
+        sli_problem p = problem(SLI_OP_GRU, units[i % 7], batches[i / 7 % 4], dtypes[i / 28 % 4], false);
+        const bool backward = i / 112 % 2 == 1;
+        const sli_persist_kind kind = i / 224 ? SLI_PERSIST_KIND_GRID : SLI_PERSIST_KIND_CLUSTER;
+        p.reset_before = true;
+        if (!sli_persist_choose(&p, &caps, kind, backward, &g, NULL)) continue;
+        grids += kind == SLI_PERSIST_KIND_GRID;
+        if (!covers_parts(&g) || sli_persist_shared_of(&g).total > caps.shared_memory)
+            test_fail(__FILE__, __LINE__, "%d units, %d rows, dtype %d, kind %d, backward %d", p.units, p.batch,
+                      (int)p.dtype, (int)kind, backward);
+    }
+    CHECK(grids > 150);
+}
+
 /* What was measured best on an H200 with 63 MB of L2: of weights that stream, so many stay there. */
 TEST(cuda_persist_streams_that_stay_in_l2) {
     CHECK(sli_persist_near(30e6, 63e6) == 30e6);

@@ -80,7 +80,9 @@ TEST(cuda_persistent_takes_one_product_a_step) {
         {"lstm:b3_t4_i5_h6_p3_train+zoneout_h=0.1", "zoneout of h lies between", "zoneout of h lies between"},
         {"lstm:b3_t4_i5_h6_p3_train+rdrop=0.1", "recurrent dropout lies between", "recurrent dropout lies between"},
         {"lstm:b3_t4_i5_h6_p3_train+recompute", "not recomputed", "not recomputed"},
-        {"gru:b3_t4_i5_h6_train+reset=before", "reset before", "reset before"},
+        {"gru:b3_t4_i5_h6_train+lengths+rdrop=0.3+reset=before+zoneout_h=0.1", NULL, NULL},
+        {"gru:b3_t4_i5_h300_bf16_bi_train+bias=double+recompute+reset=before", NULL, NULL},
+        {"gru:b20_t4_i5_h1500_bf16_train+reset=before", "more than a cluster", NULL},
         {"lstm:l2_b3_t4_i5_h6_train", "layers run one after the other", "layers run one after the other"},
     };
     const sli_caps caps = invented(90), ampere = invented(80);

@@ -57,7 +57,7 @@ TEST(cuda_stack_takes_what_runs_side_by_side) {
         {"rnn:l2_b64_t300_i5_h64_f32+zoneout_h=0.1", "layer by layer"},
         {"lstm:l2_b64_t300_i5_h64_f32+zoneout_c=0.1", "layer by layer"},
         {"lstm:l2_b64_t300_i5_h64_p8_f32", "projection"},
-        {"gru:l2_b64_t300_i5_h64_f32+reset=before", "reset before"},
+        {"gru:l2_b64_t300_i5_h64_f32+reset=before", NULL},
         {"lstm:l2_b64_t300_i5_h64_f64", "f64"},
         {"lstm:l2_b20_t300_i5_h1500_bf16_train", "more than a cluster"},
         {"lstm:l2_b20_t35_i200_h200_bf16_train", "35 steps are one piece"},

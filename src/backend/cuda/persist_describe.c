@@ -57,6 +57,7 @@ void sli_persist_defines(const sli_persist_geometry *g, int form, int options, i
         const char *name;
         int value;
     } of[] = {{"GATES", g->gates},
+              {"BEFORE", g->before},
               {"MATH", math_of(g->math)},
               {"GATHER", (int)g->gather},
               {"BACKWARD", g->backward},

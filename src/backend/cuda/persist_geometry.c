@@ -66,12 +66,13 @@ static size_t take(size_t *at, size_t bytes) {
     return offset;
 }
 
+/* Rows and columns of M in whole tiles; with reset before of the largest part. */
 static int tiled_m(const sli_persist_geometry *g) {
-    return g->warps_m * g->tiles_m * sli_persist_tile_rows(g->math);
+    return g->warps_m * sli_persist_part_m(g) * sli_persist_tile_rows(g->math);
 }
 
 static int tiled_k(const sli_persist_geometry *g) {
-    return g->warps_k * g->tiles_k * sli_persist_tile_k(g->math);
+    return g->warps_k * (g->tiles_k - sli_persist_new_k(g)) * sli_persist_tile_k(g->math);
 }
 
 /* Sums of the warps meet in shared memory, unless each warp has whole sums that it sends to their owners itself. */
@@ -94,30 +95,34 @@ static size_t state_bytes(const sli_persist_geometry *g) {
 /* Where weights stream, room is what they lack: sums take the place of v, which the next one fills anew, but for padding of k. */
 static bool sums_over_v(const sli_persist_geometry *g) {
     const bool anew = tiled_k(g) == sli_persist_k(g) && !sli_persist_words_tell(g);
-    const bool streams =
-        g->gather == SLI_PERSIST_GRID && g->couriers == 0 && g->halves == 1 && sli_persist_streamed(g) > 0;
+    const bool streams = g->gather == SLI_PERSIST_GRID && g->couriers == 0 && g->halves == 1 &&
+                         sli_persist_streamed(g) > 0 && !g->before;
     return streams && anew && partial_bytes(g) > 0;
 }
 
 sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
     const size_t warps = (size_t)sli_persist_warps(g), halves = (size_t)g->halves, rows = (size_t)sli_persist_places(g);
-    const size_t slab = (size_t)g->tiles_m * TILE_BYTES;
+    const size_t slab = (size_t)g->tiles_m * TILE_BYTES, of_part = (size_t)sli_persist_part_m(g) * TILE_BYTES;
     const size_t row = sli_round_up((size_t)tiled_k(g) * (size_t)sli_persist_operand(g->math), 16);
     const size_t partial = partial_bytes(g);
     const bool turns = g->couriers > 0, over = sums_over_v(g);
-    sli_persist_shared at = {.v_buffers = g->gather == SLI_PERSIST_GRID ? 1 : 2};
+    const bool parts = g->before && !g->backward; /* z's sums and its v stay while the next product is computed */
+    const size_t sums = (turns ? 1 : halves) * (parts ? 2 : 1);
+    sli_persist_shared at = {.v_buffers = g->gather == SLI_PERSIST_GRID               ? 1
+                                          : g->gather == SLI_PERSIST_CLUSTER && parts ? 3
+                                                                                      : 2};
     size_t end = 0;
     at.v_row = row;
     const size_t v = turns ? (size_t)g->slots * (rows * at.v_row / (size_t)g->chunks)
                            : halves * (size_t)at.v_buffers * rows * at.v_row;
     at.v = take(&end, over && partial > v ? partial : v);
-    at.partial = over ? at.v : take(&end, (turns ? 1 : halves) * partial);
+    at.partial = over ? at.v : take(&end, sums * partial);
     at.arriving = take(&end, (g->meets ? PERSIST_MEETING
                               : turns  ? PERSIST_ARRIVING
                                        : 2 * halves) *
                                  sli_persist_arriving_bytes(g));
     at.weights = take(&end, warps * (size_t)g->in_shared * slab);
-    at.ring = take(&end, 2 * (size_t)g->ring * warps * slab);
+    at.ring = take(&end, 2 * (size_t)g->ring * warps * of_part);
     const size_t of_turns = 2 * ((size_t)g->slots + halves) + PERSIST_ARRIVING + PERSIST_APART_BARRIERS;
     at.barriers = take(&end, ((turns ? of_turns : 8) + warps * (size_t)g->ring) * sizeof(uint64_t));
     at.state = take(&end, turns ? halves * state_bytes(g) : 0);
@@ -129,42 +134,6 @@ sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
 size_t sli_persist_packed_bytes(const sli_persist_geometry *g) {
     return (size_t)sli_persist_group(g) * (size_t)sli_persist_warps(g) * (size_t)g->tiles_k * (size_t)g->tiles_m *
            TILE_BYTES;
-}
-
-/* What a lane keeps of each of its cells: forward the sums of the input side on their way, the gates, the states; backward what
- * forward saved, gradients, sums; with addresses. */
-static int cell_registers(const sli_persist_geometry *g) {
-    if (!g->backward) return 2 * g->gates + 4;
-    return g->gates == 4 ? 19 : g->gates == 3 ? 17 : 8;
-}
-
-/* With wgmma cells and addresses together, as nvcc 13.0 takes them: a register too few, and it lets each wgmma wait for the one
- * before (half the speed and less), so that these are from where it spills, not from what is counted. */
-static int together_registers(const sli_persist_geometry *g) {
-    const int cells = sli_persist_cells(g);
-    if (g->apart > 0) return 32;
-    if (!g->backward) return (cells <= 2 ? 64 + 12 * cells : 28 + 33 * cells) + (g->in_shared > 0 ? 4 : 0);
-    const bool later = g->reduce > 1 && g->halves > 1; /* the cells come after the next item's product */
-    return 40 + 50 * cells + (g->gates == 3 ? 12 : 0) + (later ? 15 : 0);
-}
-
-/* Beside weights and sums: rows of v, weights that pass through (a pair of tiles of k from shared memory). f32x3 keeps weights as high and low parts. Compared with what nvcc 13.0 spills, LSTM of 128 to 2048
- * units, all types: at most a few registers. */
-int sli_persist_registers(const sli_persist_geometry *g) {
-    const bool ffma = g->math == SL_F32, split = g->math == SL_F32X3, together = sli_persist_together(g);
-    const int cells = sli_persist_cells(g), addresses = g->backward ? 62 : 56;
-    const bool twice = !ffma && !together && cells > 1 && g->tiles_m * g->tiles_n <= 4; /* persist_two_sums */
-    const int kept = (split ? 8 : 4) * g->tiles_m * g->in_registers;
-    const int columns = !ffma ? 4 : g->few > 0 ? g->few : 8;
-    const int sums = columns * g->tiles_m * g->tiles_n * (twice ? 2 : 1);
-    if (together) return kept + sums + together_registers(g);
-    const int rows = ffma ? 24 : (split ? 8 : 4) * g->tiles_n;
-    const int passing = 4 * g->tiles_m * (sli_persist_streamed(g) > 0 || g->in_shared > 0 ? 2 : 0);
-    const int of_cells = cell_registers(g) * cells * (g->couriers ? 1 : g->halves) + (twice ? 8 : 0);
-    const int taken =
-        sli_persist_words_tell(g) ? 4 * sli_persist_taken(g) + 8 : 0; /* of v, while nothing is multiplied */
-    const int working = sums + passing + rows + (split ? 32 : 0);
-    return addresses + kept + (working > taken ? working : taken) + of_cells;
 }
 
 /* Each of four schedulers has a quarter of the registers for its warps. */
@@ -261,6 +230,9 @@ static const struct {
      * of product and stream, what the other does not hide; times what is predicted backward. */
     double stream_rate[2], stream_latency, stream_memory, stream_beside[2], stream_backward;
     double memory_flow; /* states and gates */
+    /* Reset before, backward: times that partial sums are written and read; a unit of a block. By hand, from a dozen cuts
+     * (reset_before_h200_2026-11-24.txt). */
+    double before_sums, before_unit;
 } rates = {.clock = 1850,
            .cluster = 0.12,
            .cluster_block = 0.004,
@@ -331,17 +303,21 @@ static const struct {
            .stream_memory = 4.1e6,
            .stream_beside = {0.363, 0.163},
            .stream_backward = 0.937,
-           .memory_flow = 3.5e6};
+           .memory_flow = 3.5e6,
+           .before_sums = 4,
+           .before_unit = 0.02};
 
 static double cluster_us(int size, double bytes) {
     if (size <= 1) return 0;
     return rates.cluster + rates.cluster_block * size + bytes / (rates.cluster_rate - rates.cluster_rate_block * size);
 }
 
-static double gather_us(const sli_persist_geometry *g, int batch, const sli_caps *caps) {
+/* `gates`: of v and of sums, forward and backward, in one product; with reset before there are two (exchange_us). */
+static double gather_us(const sli_persist_geometry *g, int batch, const sli_caps *caps, int gates) {
     const bool words = sli_persist_words_tell(g);
     const int rows = words && batch < 8 ? batch : sli_persist_rows(g); /* that are exchanged */
-    const double bytes = (double)sli_persist_k(g) * rows * sli_persist_operand(g->math);
+    const double values = (double)g->spread * g->units * (g->backward ? gates : 1);
+    const double bytes = values * rows * sli_persist_operand(g->math);
     if (g->gather == SLI_PERSIST_LOCAL) return 0;
     if (g->gather == SLI_PERSIST_CLUSTER) return cluster_us(g->spread, bytes);
     const double few = fmax(0, TURN_WARPS - sli_persist_warps(g)), many = fmax(0, sli_persist_taken(g) - 5);
@@ -360,7 +336,8 @@ static double reduce_us(const sli_persist_geometry *g) {
 
 /* What a half waits for others. */
 static double exchange_us(const sli_persist_geometry *g, int batch, const sli_caps *caps) {
-    return gather_us(g, batch, caps) + reduce_us(g);
+    const double us = gather_us(g, batch, caps, sli_persist_multiplied(g)) + reduce_us(g);
+    return g->before ? us + gather_us(g, batch, caps, 1) + reduce_us(g) : us;
 }
 
 /* Of 134 MB that stream again and again 40 are best kept (28.8 us without, 23.3, with 50 MB 24.0), of 67 MB as many; 49 MB all stay by
@@ -377,7 +354,8 @@ static double stream_bytes(const sli_persist_geometry *g) {
 
 /* Weights that come through the ring in a product: a pair of tiles later than it was asked for; what is left of L2 for them. */
 static double stream_us(const sli_persist_geometry *g, const sli_caps *caps) {
-    const double slab = (double)sli_persist_warps(g) * g->tiles_m * TILE_BYTES, asked = 2 * slab * g->ring;
+    const double slab = (double)sli_persist_warps(g) * g->tiles_m * TILE_BYTES;
+    const double asked = 2.0 * sli_persist_warps(g) * sli_persist_part_m(g) * TILE_BYTES * g->ring;
     if (sli_persist_streamed(g) <= 0) return 0;
     const double bytes = fmax(0, slab * sli_persist_streamed(g) - asked);
     const double all = stream_bytes(g), near = sli_persist_near(all, (double)caps->l2_bytes);
@@ -404,16 +382,20 @@ static double together_us(const sli_persist_geometry *g) {
  * and weights from shared memory; sums of the warps, written and read. */
 static double product_us(const sli_persist_geometry *g, const sli_caps *caps) {
     if (sli_persist_together(g)) return together_us(g);
-    const double m = tiled_m(g), k = tiled_k(g), rows = sli_persist_rows(g), warps = sli_persist_warps(g);
+    const double m = g->warps_m * g->tiles_m * sli_persist_tile_rows(g->math), rows = sli_persist_rows(g);
+    const double k = g->warps_k * g->tiles_k * sli_persist_tile_k(g->math), warps = sli_persist_warps(g);
+    const double times = g->before && !g->backward ? 2 : 1; /* that all of k is gone through */
     const bool ffma = g->math == SL_F32;
     const double uneven = 4 * ceil(warps / 4) / warps; /* some schedulers have a warp more */
     const double multiplied = 2 * m * k * rows / flops_a_cycle(g->math, g->couriers > 0) * uneven;
-    const double read = g->warps_m * k * rows * sli_persist_operand(g->math) * (ffma ? rates.ffma_reads : 1);
+    const double read = times * g->warps_m * k * rows * sli_persist_operand(g->math) * (ffma ? rates.ffma_reads : 1);
     const double weights = warps * (g->tiles_k - g->in_registers) * g->tiles_m * TILE_BYTES;
     const double both = ffma ? 1 : g->couriers > 0 ? rates.turn_product : rates.product;
     const double work = (multiplied + (read + weights) / rates.shared_rate) * both;
-    const double sums = (2 * (double)partial_bytes(g) + (double)sli_persist_arriving_bytes(g)) / rates.shared_rate;
-    const double chain = g->couriers > 0 && !g->backward ? rates.turn_chain : rates.chain;
+    const double products = !g->before ? 1 : g->backward ? rates.before_sums : 3; /* that sums are of */
+    const double sums =
+        products * (2 * (double)partial_bytes(g) + (double)sli_persist_arriving_bytes(g)) / rates.shared_rate;
+    const double chain = times * (g->couriers > 0 && !g->backward ? rates.turn_chain : rates.chain);
     const double own = (fmax(work, chain * g->tiles_k) + sums) / rates.clock, stream = stream_us(g, caps);
     return fmax(own, stream) + rates.stream_beside[ffma] * fmin(own, stream);
 }
@@ -421,13 +403,16 @@ static double product_us(const sli_persist_geometry *g, const sli_caps *caps) {
 static double cells_us(const sli_persist_geometry *g, bool train) {
     const bool turns = g->couriers > 0, more = train && !g->backward;
     const double cells = sli_persist_cells(g);
-    const double sums = sli_persist_ym(g) * (g->reduce == 1 ? g->warps_k : g->reduce);
+    const double values = !g->before ? sli_persist_ym(g) : g->backward ? 2 : 3; /* that a cell adds up */
+    const double sums = values * (g->reduce == 1 ? g->warps_k : g->reduce);
     const double odd = g->units * sli_persist_operand(g->math) % 32 != 0 ? rates.odd : 0;
     const double each =
         turns ? rates.turn_cell[g->backward] + (more ? rates.turn_cell_trains : 0) + rates.turn_addend * sums
               : rates.cell[g->backward] + (more ? rates.cell_trains : 0) + rates.addend * sums;
-    const double once = turns ? rates.turn_cells : rates.cells + rates.cells_warp * sli_persist_warps(g);
-    return once + each * cells + (turns ? rates.turn_cell_more : rates.cell_more) * cells * cells + odd;
+    const double once =
+        turns ? rates.turn_cells : (g->before ? 2 : 1) * (rates.cells + rates.cells_warp * sli_persist_warps(g));
+    const double wide = g->before && g->backward ? rates.before_unit * g->units : 0;
+    return once + wide + each * cells + (turns ? rates.turn_cell_more : rates.cell_more) * cells * cells + odd;
 }
 
 /* Bytes of memory that a step reads and writes: sums of the input side, gates and states for backward. */
@@ -489,8 +474,11 @@ static double turns_us(const sli_persist_geometry *g, const sli_caps *caps, doub
 }
 
 double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
-    const double product = product_us(g, caps), cells = cells_us(g, problem->train), computed = product + cells;
-    const double exchange = exchange_us(g, problem->batch, caps);
+    const double product = product_us(g, caps), cells = cells_us(g, problem->train);
+    const double exchange = exchange_us(g, problem->batch, caps), gathered = gather_us(g, problem->batch, caps, 1);
+    const double beside =
+        g->before && !g->backward ? fmin(product / 3, gathered) : 0; /* z's part, while r d h' is on its way */
+    const double computed = product - beside + cells;
     const double us = g->halves == 1 ? exchange + computed : 2 * (computed + rates.turn * exchange);
     const double backward = !g->backward ? 1 : sli_persist_streamed(g) > 0 ? rates.stream_backward : rates.backward;
     const double turned = g->couriers > 0 && !g->backward ? rates.split_turns[g->gates == 4] : 1;
@@ -528,10 +516,12 @@ static void add_slots(const search *s, sli_persist_geometry *g) {
 static bool place_stream(const search *s, sli_persist_geometry *g) {
     const int pair = (g->math == SL_F32X3 ? 16 : 8) * g->tiles_m; /* registers of two tiles of k */
     const size_t slab = (size_t)sli_persist_warps(g) * (size_t)g->tiles_m * TILE_BYTES;
+    const size_t of_part = (size_t)sli_persist_warps(g) * (size_t)sli_persist_part_m(g) * TILE_BYTES;
+    if (g->before && g->halves > 1) return false; /* its parts stream in turn */
     g->in_registers = g->in_shared = 0;
     const int left = register_limit(g) - sli_persist_registers(g);
     if (left < 0) return false;
-    g->ring = least(MOST_RING, (int)(MOST_RING_BYTES / (2 * slab)));
+    g->ring = least(MOST_RING, (int)(MOST_RING_BYTES / (2 * of_part)));
     if (g->ring < 1) g->ring = 1;
     while (g->ring > 0 && !fits_shared(s, g)) g->ring--;
     if (g->ring == 0) return false;
@@ -583,13 +573,20 @@ static void keep_faster(search *s, const sli_persist_geometry *g) {
     if (s->found == s->wanted) s->seconds = s->of[s->wanted - 1];
 }
 
+/* Tiles of a warp: with reset before of all parts, of which the first has pairs along k. */
+static void set_tiles(sli_persist_geometry *g, int all_m, int all_k) {
+    g->tiles_m = up(all_m, g->warps_m) * (g->before && !g->backward ? 3 : 1);
+    g->tiles_k = up(all_k, g->warps_k);
+    if (g->before && g->backward) g->tiles_k = 2 * up(g->tiles_k, 2) + sli_persist_new_k(g);
+}
+
 static void try_warps(search *s, sli_persist_geometry g, int all_m, int all_k) {
     const int most_sums = g.math == SL_F32 ? MOST_SUMS_FFMA : MOST_SUMS, warps = sli_persist_warps(&g);
     const int least = g.couriers > 0 ? TURN_WARPS : LEAST_WARPS;
     if (warps > least && (g.warps_m > all_m || g.warps_k > all_k)) return; /* warps without a tile */
-    g.tiles_m = up(all_m, g.warps_m);
-    g.tiles_k = up(all_k, g.warps_k);
-    if (g.tiles_m > MOST_TILES_M || g.tiles_k > MOST_TILES_K || g.tiles_m * g.tiles_n > most_sums) return;
+    set_tiles(&g, all_m, all_k);
+    const int sums = sli_persist_part_m(&g) * g.tiles_n;
+    if (g.tiles_m > MOST_TILES_M || g.tiles_k > MOST_TILES_K || sums > most_sums) return;
     const int most = g.couriers > 0 ? MOST_CHUNKS : 1;
     for (g.chunks = 1; g.chunks <= most; g.chunks *= 2) {
         if (g.chunks > 1 && (g.tiles_k % g.chunks != 0 || g.tiles_k / g.chunks % 2 != 0)) break;
@@ -657,6 +654,7 @@ static void try_few_rows(search *s, sli_persist_geometry g) {
 static void try_turns(search *s, sli_persist_geometry g) {
     const int most = multiprocessors_of(s->caps) / (sli_persist_group(&g) * g.directions);
     if (s->kind != SLI_PERSIST_KIND_GRID || s->caps->compute_capability != 90) return; /* registers change hands */
+    if (g.before) return;
     g.couriers = SLI_PERSIST_COURIERS;
     for (g.tiles_n = 1; g.tiles_n <= MOST_TILES_N; g.tiles_n++) {
         const int slices = up(s->problem->batch, 8 * g.tiles_n);
@@ -722,6 +720,7 @@ static void try_builtin(search *s, const sli_persist_geometry *wanted) {
     for (int i = 0; sli_persist_builtin_get(p->dtype, i, &g); i++) {
         const int cluster = sli_persist_cluster(&g);
         if (g.gates != wanted->gates || g.backward != wanted->backward || g.gather != wanted->gather) continue;
+        if (g.before != wanted->before) continue;
         if (sli_persist_group(&g) * g.units < p->units || cluster > widest_cluster(s->caps)) continue;
         if (resident(cluster, s->caps) < 1 || !fits_shared(s, &g)) continue;
         g.directions = wanted->directions;
@@ -751,6 +750,7 @@ static bool find(search *s, bool backward) {
     sli_persist_geometry g = {
         .gates = gates_of(s->problem->op), .math = s->problem->dtype, .backward = backward, .share = 1, .chunks = 1};
     g.directions = sli_problem_directions(s->problem);
+    g.before = s->problem->op == SLI_OP_GRU && s->problem->reset_before;
     g.gather = s->kind == SLI_PERSIST_KIND_GRID ? SLI_PERSIST_GRID : backward ? SLI_PERSIST_LOCAL : SLI_PERSIST_CLUSTER;
     s->seconds = -1;
     s->found = 0;
@@ -765,6 +765,8 @@ static bool find(search *s, bool backward) {
 
 static bool refuse_size(search *s, bool backward, sli_why *why) {
     const sli_problem *p = s->problem;
+    if (s->caps->no_compiler && p->op == SLI_OP_GRU && p->reset_before)
+        return refuse(why, "has no built-in kernel for reset before the product, and NVRTC is missing");
     if (s->caps->no_compiler) return refuse(why, "has no built-in kernel for %d units, and NVRTC is missing", p->units);
     const char *pass = backward ? "backward" : "forward";
     const int all = multiprocessors_of(s->caps);

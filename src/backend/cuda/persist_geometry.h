@@ -30,7 +30,10 @@ typedef enum sli_persist_kind { SLI_PERSIST_KIND_CLUSTER, SLI_PERSIST_KIND_GRID 
 
 /* Everything but `groups` and `directions` is a constant of the compiled kernel. */
 typedef struct sli_persist_geometry {
-    int gates;     /* 4 LSTM, 3 GRU, 1 RNN */
+    int gates; /* 4 LSTM, 3 GRU, 1 RNN */
+    /* GRU with reset before the product, two exchanges a step. Its weights are parts of M: forward of rows, those of r, z and n (v is d h', then
+     * r d h'), backward of k, those of r and z, and of n (v is n's gradient, then those of r and z). */
+    bool before;
     sl_dtype math; /* f32, tf32, bf16, f16, f32x3 */
     bool backward;
     sli_persist_gather gather;
@@ -52,12 +55,16 @@ typedef struct sli_persist_geometry {
     int directions; /* computed by one launch */
 } sli_persist_geometry;
 
+/* Gates of a product: with reset before of the largest part, as all that follows, but for tiles_m and tiles_k themselves. */
+static inline int sli_persist_multiplied(const sli_persist_geometry *g) {
+    return !g->before ? g->gates : g->backward ? 2 : 1;
+}
 /* Values of v and y a unit. */
 static inline int sli_persist_vk(const sli_persist_geometry *g) {
-    return g->backward ? g->gates : 1;
+    return g->backward ? sli_persist_multiplied(g) : 1;
 }
 static inline int sli_persist_ym(const sli_persist_geometry *g) {
-    return g->backward ? 1 : g->gates;
+    return g->backward ? 1 : sli_persist_multiplied(g);
 }
 static inline int sli_persist_operand(sl_dtype math) { /* bytes of a value of v */
     return math == SL_BF16 || math == SL_F16 ? 2 : 4;
@@ -74,6 +81,15 @@ static inline int sli_persist_m(const sli_persist_geometry *g) {
 }
 static inline int sli_persist_k(const sli_persist_geometry *g) {
     return g->spread * g->units * sli_persist_vk(g);
+}
+/* Reset before: a warp's rows of tiles in a product, which are a third of tiles_m forward. */
+static inline int sli_persist_part_m(const sli_persist_geometry *g) {
+    return g->before && !g->backward ? g->tiles_m / 3 : g->tiles_m;
+}
+/* Of tiles_k backward the last ones: the part of n. */
+static inline int sli_persist_new_k(const sli_persist_geometry *g) {
+    const int columns = sli_persist_tile_k(g->math) * g->warps_k;
+    return g->before && g->backward ? (g->spread * g->units + columns - 1) / columns : 0;
 }
 static inline int sli_persist_streamed(const sli_persist_geometry *g) { /* tiles of k that do not stay on chip */
     return g->tiles_k - g->in_registers - g->in_shared;

@@ -40,14 +40,14 @@ typedef struct question { /* all that a geometry depends on */
     sli_op op;
     sl_dtype dtype;
     int units, batch, place;
-    bool bidirectional, train, backward;
+    bool before, bidirectional, train, backward;
     sli_persist_kind kind;
 } question;
 
 static bool same(const question *a, const question *b) {
     return a->op == b->op && a->dtype == b->dtype && a->units == b->units && a->batch == b->batch &&
-           a->place == b->place && a->bidirectional == b->bidirectional && a->train == b->train &&
-           a->backward == b->backward && a->kind == b->kind;
+           a->place == b->place && a->before == b->before && a->bidirectional == b->bidirectional &&
+           a->train == b->train && a->backward == b->backward && a->kind == b->kind;
 }
 
 static bool choose(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind, bool backward,
@@ -58,8 +58,16 @@ static bool choose(const sli_problem *p, const sli_caps *caps, sli_persist_kind 
         sli_persist_geometry answer;
     } memory[REMEMBERED];
     static _Thread_local int next;
-    const question question = {p->op,    p->dtype, p->units, p->batch, sli_persist_place(p, backward), p->bidirectional,
-                               p->train, backward, kind};
+    const question question = {.op = p->op,
+                               .dtype = p->dtype,
+                               .units = p->units,
+                               .batch = p->batch,
+                               .place = sli_persist_place(p, backward),
+                               .before = p->reset_before,
+                               .bidirectional = p->bidirectional,
+                               .train = p->train,
+                               .backward = backward,
+                               .kind = kind};
     for (int i = 0; i < REMEMBERED; i++)
         if (same(&memory[i].question, &question) && memcmp(&memory[i].caps, caps, sizeof *caps) == 0) {
             *geometry = memory[i].answer;
@@ -212,7 +220,7 @@ sli_persist_scratch sli_persist_layout_backward(const sli_problem *p, const sli_
     const bool bias = p->bias != SL_BIAS_NONE;
     take_fold_backward(p, chunk, span > chunk ? span : chunk, &at.fold, &end);
     at.sums = take(&end, bias ? floats(chunks * s.B, s.us) : 0);
-    at.sums_n = take(&end, bias && s.gru ? floats(chunks * s.B, s.H) : 0);
+    at.sums_n = take(&end, bias && s.gru && !s.before ? floats(chunks * s.B, s.H) : 0);
     at.sums_peep = take(&end, p->peephole ? floats(chunks * s.B, 3 * s.H) : 0);
     take_exchange(&pair->backward, &at, &end);
     at.beside_bytes = beside_bytes(&s, &at.step, (int64_t)chunk * pair->batch);

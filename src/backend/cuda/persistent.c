@@ -39,7 +39,6 @@ static bool eligible(const sli_problem *p, const sli_caps *caps, sli_persist_kin
     NEED(kind == SLI_PERSIST_KIND_GRID || caps->compute_capability >= 90,
          "needs clusters of thread blocks, which GPUs have from sm_90 on; this is sm_%d", caps->compute_capability);
     if (!can_fold(p, caps, why)) return false;
-    NEED(p->op != SLI_OP_GRU || !p->reset_before, "computes one product a step: reset before the product is a second");
     NEED(p->layers <= 1, "takes a stack of %d apart: layers run one after the other", p->layers);
     NEED(p->steps > 0, "computes steps of time, there are none");
     NEED(!(p->bidirectional && caps->recomputes),

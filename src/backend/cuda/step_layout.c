@@ -235,7 +235,7 @@ sli_step_scratch sli_step_layout_backward(const sli_problem *p, const sli_caps *
     at.dq = take(&end, s.project ? elements(s.operand, s.rows, s.hs) : 0);
     at.m = take(&end, s.project ? elements(s.operand, s.rows, s.ms) : 0);
     at.dm = take(&end, s.project || s.before ? reals(s.B, s.ms) : 0);
-    at.resets = take(&end, s.before ? elements(s.operand, s.rows, s.hs) : 0);
+    at.resets = take(&end, s.before ? elements(s.operand, rows, s.hs) : 0);
     take_transposed(&s, p->dtype, caps, &at, &end);
     at.columns = take(&end, bias || p->peephole ? reals(sli_step_slices(s.rows), 4 * s.H) : 0);
     at.pad_bytes = pad_of(&s, p->dtype, caps);

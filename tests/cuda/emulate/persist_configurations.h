@@ -30,6 +30,20 @@ BACKWARD(b9, R, TF32, LOCAL, 8, 2, 1, 1, 2, 1, 1, 1, 1, 1, 0)
 BACKWARD(b10, R, F16, GRID, 4, 1, 3, 1, 1, 1, 1, 1, 1, 1, 0)
 BACKWARD(b11, L, BF16, GRID, 16, 2, 3, 1, 1, 2, 1, 1, 12, 12, 0)
 BACKWARD(b12, G, BF16, GRID, 4, 1, 3, 1, 2, 1, 3, 1, 1, 1, 0)
+/* Reset before the product: all gathers, one part of the weights in registers, one in both; padding of either part, sums of warps and of
+ * a cluster, halves, a counter instead of words that tell. */
+FORWARD(e0, B, BF16, CLUSTER, 8, 1, 4, 1, 1, 1, 2, 3, 1, 1, 0)
+FORWARD(e1, B, TF32, CLUSTER, 8, 1, 3, 2, 1, 1, 1, 3, 3, 0, 3)
+FORWARD(e2, B, F32X3, LOCAL, 8, 1, 1, 1, 2, 1, 1, 3, 1, 1, 0)
+FORWARD(e3, B, F16, GRID, 8, 1, 3, 1, 2, 1, 2, 3, 1, 1, 0)
+FORWARD(e4, B, F32, GRID, 4, 2, 2, 1, 1, 1, 2, 3, 1, 1, 0)
+FORWARD(e5, B, BF16, GRID, 24, 1, 6, 2, 1, 2, 1, 3, 9, 4, 5)
+FORWARD(e14, B, BF16, GRID, 8, 2, 2, 1, 2, 1, 1, 3, 1, 1, 0)
+BACKWARD(e6, B, BF16, LOCAL, 8, 4, 1, 1, 1, 2, 1, 1, 3, 2, 1)
+BACKWARD(e7, B, F32, LOCAL, 4, 3, 1, 1, 2, 1, 2, 1, 3, 3, 0)
+BACKWARD(e8, B, TF32, GRID, 4, 1, 5, 1, 1, 1, 3, 1, 3, 0, 3)
+BACKWARD(e9, B, F16, GRID, 8, 2, 2, 1, 2, 1, 1, 1, 3, 3, 0)
+BACKWARD(e10, B, F32X3, GRID, 12, 1, 4, 4, 1, 1, 4, 3, 6, 2, 4)
 /* An LSTM's zoneout is a constant: drawn early. */
 #define ZONEOUT CELL_ZONEOUT_H | CELL_ZONEOUT_C, CELL_ACT_TANH, CELL_ACT_SIGMOID
 FORWARD(z0, L, BF16, CLUSTER, 8, 1, 3, 1, 1, 2, 1, 1, 2, 2, 0, ZONEOUT)
@@ -42,6 +56,10 @@ BACKWARD(s1, G, BF16, GRID, 8, 1, 13, 1, 2, 1, 1, 1, 20, 2, 0)
 #define RING -1, -1, -1, 0, 1, 1, 0, 0
 FORWARD(s2, L, TF32, GRID, 8, 1, 9, 2, 1, 2, 1, 1, 9, 2, 0, RING, 2)
 BACKWARD(s3, L, BF16, GRID, 8, 2, 5, 1, 2, 1, 2, 1, 5, 0, 0, RING, 1)
+/* Reset before the product: parts in turn, rows of one or of the other; the end of r's and z's behind what is kept, or all of it. */
+FORWARD(e11, B, TF32, GRID, 8, 1, 17, 1, 1, 1, 2, 3, 9, 0, 0)
+BACKWARD(e12, B, BF16, GRID, 8, 1, 13, 1, 1, 1, 1, 7, 21, 4, 2)
+BACKWARD(e13, B, TF32, GRID, 8, 2, 5, 2, 1, 1, 2, 1, 9, 2, 6, RING, 1)
 /* Sums in the place of v: reduced, backward; s2 not. */
 FORWARD(s4, L, TF32, GRID, 8, 2, 18, 2, 1, 1, 3, 4, 6, 2, 0, RING, 2)
 BACKWARD(s5, G, TF32, GRID, 8, 1, 9, 2, 1, 1, 3, 1, 9, 2, 0, RING, 3)
@@ -60,6 +78,8 @@ BACKWARD(r8, L, F32, LOCAL, 8, 3, 1, 1, 1, 1, 2, 1, 4, 4, 0, FEW, 4)
 BACKWARD(r9, G, F32, LOCAL, 16, 2, 1, 1, 1, 1, 1, 1, 12, 12, 0, FEW, 1)
 BACKWARD(r10, L, F32, GRID, 16, 2, 2, 1, 1, 1, 4, 1, 8, 8, 0, FEW, 2)
 BACKWARD(r11, R, F32, GRID, 4, 1, 5, 1, 1, 1, 2, 1, 3, 3, 0, FEW, 4)
+FORWARD(r12, B, F32, CLUSTER, 16, 1, 2, 1, 1, 1, 2, 3, 4, 4, 0, FEW, 2)
+BACKWARD(r13, B, F32, GRID, 16, 2, 2, 1, 1, 1, 4, 1, 6, 6, 0, FEW, 1)
 #undef FEW
 /* Many turns; then share, chunks, slots. */
 #define TURNS -1, -1, -1, SLI_PERSIST_COURIERS

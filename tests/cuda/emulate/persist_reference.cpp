@@ -119,6 +119,7 @@ persist_direction::persist_direction(const persist_problem &problem, int directi
     operand.assign((size_t)((T + 1) * B * hs), 0xffffffffu);
     dz.assign((size_t)(T * B * zs), 0xffffffffu);
     dr = dz;
+    resets.assign((size_t)(T * B * hs), 0xffffffffu);
     for (int64_t t = 0; t < T; t++)
         for (int64_t b = 0; b < B; b++)
             for (int64_t j = GH; j < us; j++) u[(size_t)((t * B + b) * us + j)] = NAN;
@@ -183,9 +184,9 @@ void persist_direction::fill(persist_way *way) {
     way->zone_c = {zone_weight, sli_drop_threshold(zone_weight), STREAM_C, p.draws};
     way->u = u.data() + first * B * us;
     way->u_step = sign * B * us;
-    way->sn = gru && kept ? sn.data() + first * B * H : nullptr;
+    way->sn = gru && !before() && kept ? sn.data() + first * B * H : nullptr;
     way->sn_step = sign * B * H;
-    way->bias_n = gru ? bias_n.data() : nullptr;
+    way->bias_n = gru && !before() ? bias_n.data() : nullptr;
     way->v = lstm && kept && keep_v ? v.data() + first * B * H : nullptr;
     way->v_step = sign * B * H;
     way->c_from = lstm ? c.data() + entering(first) * B * H : nullptr;
@@ -213,7 +214,7 @@ void persist_direction::fill(persist_way *way) {
     }
     const int64_t rows = first * B * zs * (narrow() ? 2 : 4);
     way->dy = dy.data() + first * B * y_row;
-    way->pw_from = p.options ? pw_from.data() : nullptr;
+    way->pw_from = p.options & ~CELL_RESET_BEFORE ? pw_from.data() : nullptr;
     way->dp_from = p.T > 1 ? dp_from.data() : nullptr;
     way->dc_from = lstm && p.options ? dc_from.data() : nullptr;
     if (!p.ends) {
@@ -222,10 +223,14 @@ void persist_direction::fill(persist_way *way) {
         way->dc_to = lstm ? dc_to.data() : nullptr;
     }
     way->dz = (unsigned char *)dz.data() + rows;
-    way->dr = gru ? (unsigned char *)dr.data() + rows : nullptr;
+    way->dr = gru && !before() ? (unsigned char *)dr.data() + rows : nullptr;
+    if (before()) {
+        way->operand_to = (unsigned char *)resets.data() + first * B * hs * (narrow() ? 2 : 4);
+        way->operand_step = sign * B * hs;
+    }
     way->dz_step = sign * B * zs;
     way->sums = sums.data();
-    way->sums_n = gru ? sums_n.data() : nullptr;
+    way->sums_n = gru && !before() ? sums_n.data() : nullptr;
     way->sums_peep = p.options & CELL_PEEPHOLE ? sums_peep.data() : nullptr;
 }
 
@@ -269,13 +274,17 @@ void persist_direction::forward_cell(int64_t t, int64_t b, int64_t j, const floa
         if (history && keep_v) v[index] = q.v;
     } else if (p.gates == 3) {
         const cell_gru_args args = {zone(false, t, b, j), valid};
-        const cell_gru_pre pre = {of_u[0] + sum[0], of_u[H] + sum[1], of_u[2 * H], sum[2] + bias_n[(size_t)j]};
+        cell_gru_pre pre = {of_u[0] + sum[0], of_u[H] + sum[1], of_u[2 * H], sum[2] + bias_n[(size_t)j]};
+        if (before()) { /* sum[0] is r */
+            pre.r = sum[0];
+            pre.s = sum[2];
+        }
         const cell_gru_forward_result q = cell_gru_forward(p.options, p.act, p.gate_act, pre, *state_h, args);
         gates[0] = q.gates.r;
         gates[1] = q.gates.z;
         gates[2] = q.gates.n;
         *state_h = q.h;
-        if (history) sn[index] = pre.s;
+        if (history && !before()) sn[index] = pre.s;
     } else {
         const cell_rnn_args args = {zone(false, t, b, j), valid};
         const cell_rnn_forward_result q = cell_rnn_forward(p.options, p.act, of_u[0] + sum[0], *state_h, args);
@@ -286,8 +295,35 @@ void persist_direction::forward_cell(int64_t t, int64_t b, int64_t j, const floa
         for (int g = 0; g < p.gates; g++) of_u[g * H] = gates[g];
 }
 
+/* sums[b][g][j] of gates [gate, gate + gates) = R read */
+void persist_direction::multiply(const std::vector<float> &weights, const std::vector<float> &read, int gate, int gates,
+                                 std::vector<float> *sums) const {
+    for (int64_t b = 0; b < B; b++)
+        for (int64_t row = gate * H; row < (gate + gates) * H; row++) {
+            double exact = 0;
+            for (int64_t i = 0; i < H; i++)
+                exact += (double)weights[(size_t)(row * H + i)] * (double)read[(size_t)(b * H + i)];
+            (*sums)[(size_t)(b * GH + row)] = (float)exact;
+        }
+}
+
+/* Reset before: `all`'s sums of r become r, those of n R_n (r d h'). */
+void persist_direction::reset(int64_t t, const std::vector<float> &state_h, const std::vector<float> &weights,
+                              std::vector<float> *all) {
+    std::vector<float> q((size_t)(B * H));
+    for (int64_t b = 0; b < B; b++)
+        for (int64_t j = 0; j < H; j++) {
+            float *of_r = &(*all)[(size_t)(b * GH + j)];
+            *of_r = cell_gru_reset(p.gate_act, u[(size_t)((t * B + b) * us + j)] + *of_r);
+            const size_t index = (size_t)(b * H + j);
+            q[index] = rounded(*of_r * ((p.dropout ? factor[index] : 1.0f) * state_h[index]));
+        }
+    multiply(weights, q, 2, 1, all);
+}
+
 void persist_direction::forward(bool history) {
     std::vector<float> state_h((size_t)(B * H)), state_c((size_t)(B * H)), read((size_t)(B * H)), weights = r;
+    std::vector<float> sums_of((size_t)(B * GH));
     for (float &x : weights) x = rounded(x);
     const int64_t from = entering(at(0));
     for (int64_t b = 0; b < B; b++)
@@ -298,15 +334,12 @@ void persist_direction::forward(bool history) {
         }
     for (int64_t s = 0; s < T; s++) {
         const int64_t t = at(s), last = s + 1 == T, to = leaving(history ? t : at(0));
+        multiply(weights, read, 0, before() ? 2 : p.gates, &sums_of);
+        if (before()) reset(t, state_h, weights, &sums_of);
         for (int64_t b = 0; b < B; b++)
             for (int64_t j = 0; j < H; j++) {
                 float sum[4];
-                for (int g = 0; g < p.gates; g++) {
-                    double exact = 0;
-                    const float *row = &weights[(size_t)((g * H + j) * H)];
-                    for (int64_t i = 0; i < H; i++) exact += (double)row[i] * (double)read[(size_t)(b * H + i)];
-                    sum[g] = (float)exact;
-                }
+                for (int g = 0; g < p.gates; g++) sum[g] = sums_of[(size_t)(b * GH + g * H + j)];
                 const size_t index = (size_t)(b * H + j);
                 forward_cell(t, b, j, sum, history, &state_c[index], &state_h[index]);
             }
@@ -377,13 +410,36 @@ void persist_direction::chunk_sums(int64_t chunk, std::vector<double> *of) {
             const int64_t row = chunk * B + b;
             double *all = of->data() + b * (p.gates + 4) * H + j;
             for (int g = 0; g < p.gates; g++) sums[(size_t)(row * us + g * H + j)] = (float)all[g * H];
-            if (p.gates == 3) sums_n[(size_t)(row * H + j)] = (float)all[3 * H];
+            if (p.gates == 3 && !before()) sums_n[(size_t)(row * H + j)] = (float)all[3 * H];
             for (int i = 0; i < 3 && p.options & CELL_PEEPHOLE; i++)
                 sums_peep[(size_t)(row * 3 * H + i * H + j)] = (float)all[(p.gates + 1 + i) * H];
         }
     of->assign(of->size(), 0.0);
 }
 
+/* Reset before: what e = R_n^T dz_n gives, dz of r and what d h' has of it; and r d h'. */
+void persist_direction::backward_reset(int64_t t, const std::vector<float> &weights, std::vector<float> *read,
+                                       std::vector<float> *pw, std::vector<double> *of_chunk) {
+    for (int64_t b = 0; b < B; b++)
+        for (int64_t j = 0; j < H; j++) {
+            double e = 0;
+            for (int64_t i = 2 * H; i < GH; i++)
+                e += (double)weights[(size_t)(i * H + j)] * (double)(*read)[(size_t)(b * GH + i)];
+            const size_t index = (size_t)(b * H + j);
+            const float d = p.dropout ? factor[index] : 1.0f, of_r = u[(size_t)((t * B + b) * us + j)];
+            const float dropped = d * h[(size_t)((entering(t) * B + b) * h_row + j)];
+            const cell_gru_reset_backward_result q = cell_gru_reset_backward(
+                p.gate_act, of_r, flags_of(t, b) & PERSIST_VALID ? (float)e : 0.0f, dropped);
+            (*pw)[index] += d * q.d_dropped;
+            put(&dz, (t * B + b) * zs + j, q.dz_r);
+            put(&resets, (t * B + b) * hs + j, of_r * dropped);
+            for (int64_t k = H; k < hs && j + 1 == H; k++) put(&resets, (t * B + b) * hs + k, 0.0f);
+            (*read)[(size_t)(b * GH + j)] = rounded(q.dz_r);
+            (*of_chunk)[(size_t)(b * (p.gates + 4) * H + j)] += q.dz_r;
+        }
+}
+
+/* dp = R^T of what is read; of r and z alone, reset before. */
 void persist_direction::backward() {
     const int64_t width = p.gates + 4;
     std::vector<float> pw((size_t)(B * H)), dc((size_t)(B * H)), dp((size_t)(B * H)), read((size_t)(B * GH)),
@@ -393,7 +449,7 @@ void persist_direction::backward() {
     for (int64_t b = 0; b < B; b++)
         for (int64_t j = 0; j < H; j++) {
             const size_t index = (size_t)(b * H + j);
-            pw[index] = p.options ? pw_from[index] : 0.0f;
+            pw[index] = p.options & ~CELL_RESET_BEFORE ? pw_from[index] : 0.0f;
             dc[index] = p.options ? dc_from[index] : 0.0f;
             dp[index] = T > 1 ? dp_from[(size_t)(b * hs + j)] : 0.0f;
         }
@@ -410,7 +466,7 @@ void persist_direction::backward() {
                 double *all = of_chunk.data() + b * width * H + j;
                 for (int g = 0; g < p.gates; g++) {
                     put(&dz, (t * B + b) * zs + g * H + j, of_dz[g]);
-                    if (p.gates == 3) put(&dr, (t * B + b) * zs + g * H + j, of_dr[g]);
+                    if (p.gates == 3 && !before()) put(&dr, (t * B + b) * zs + g * H + j, of_dr[g]);
                     read[(size_t)(b * GH + g * H + j)] = rounded(of_dr[g]);
                     all[g * H] += of_dz[g];
                 }
@@ -420,12 +476,13 @@ void persist_direction::backward() {
         for (int64_t b = 0; b < B; b++)
             for (int64_t k = GH; k < zs; k++) {
                 put(&dz, (t * B + b) * zs + k, 0.0f);
-                if (p.gates == 3) put(&dr, (t * B + b) * zs + k, 0.0f);
+                if (p.gates == 3 && !before()) put(&dr, (t * B + b) * zs + k, 0.0f);
             }
+        if (before()) backward_reset(t, weights, &read, &pw, &of_chunk);
         for (int64_t b = 0; b < B; b++)
             for (int64_t j = 0; j < H; j++) {
                 double exact = 0;
-                for (int64_t i = 0; i < GH; i++)
+                for (int64_t i = 0; i < (before() ? 2 * H : GH); i++)
                     exact += (double)weights[(size_t)(i * H + j)] * (double)read[(size_t)(b * GH + i)];
                 dp[(size_t)(b * H + j)] = (float)exact;
             }
@@ -486,6 +543,7 @@ std::string persist_direction::compare(const persist_direction &expected) const 
     all("c_last", c_last, expected.c_last, H, false);
     operands("dz", dz, expected.dz, zs);
     operands("dr", dr, expected.dr, zs);
+    operands("r d h'", resets, expected.resets, hs);
     const auto sums_of = [&](const char *name, const std::vector<float> &x, const std::vector<float> &y_,
                              int64_t row_length) {
         if (!p.together) return all(name, x, y_, row_length, false);
@@ -515,5 +573,5 @@ bool persist_direction::same(persist_direction *other) {
     const std::vector<std::vector<float> *> x = floats(), y_ = other->floats();
     for (size_t i = 0; i < x.size(); i++)
         if (!x[i]->empty() && memcmp(x[i]->data(), y_[i]->data(), x[i]->size() * sizeof(float)) != 0) return false;
-    return operand == other->operand && dz == other->dz && dr == other->dr;
+    return operand == other->operand && dz == other->dz && dr == other->dr && resets == other->resets;
 }

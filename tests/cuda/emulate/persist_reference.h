@@ -44,7 +44,7 @@ struct persist_direction {
     bool reverse, keep_v;
     std::vector<float> u, sn, bias_n, v, c, h, factor, peep, y, dy, h_last, c_last;
     std::vector<float> h0, pw_from, dp_from, dc_from, pw_to, dp_to, dc_to, sums, sums_n, sums_peep;
-    std::vector<uint32_t> operand, dz, dr; /* narrow: values of 2 bytes */
+    std::vector<uint32_t> operand, dz, dr, resets; /* narrow: values of 2 bytes */
     std::vector<uint8_t> flags;
     std::vector<int32_t> lengths;
 
@@ -60,10 +60,17 @@ struct persist_direction {
     float zone(bool of_c, int64_t t, int64_t b, int64_t j) const;
     cell_lstm_args lstm_args(int64_t t, int64_t b, int64_t j) const;
     void forward(bool history);
+    bool before() const { return (p.options & CELL_RESET_BEFORE) != 0; }
+    void multiply(const std::vector<float> &weights, const std::vector<float> &read, int gate, int gates,
+                  std::vector<float> *sums) const;
+    void reset(int64_t t, const std::vector<float> &state_h, const std::vector<float> &weights,
+               std::vector<float> *all);
     void forward_cell(int64_t t, int64_t b, int64_t j, const float *sum, bool history, float *state_c, float *state_h);
     void backward();
     void backward_cell(int64_t t, int64_t b, int64_t j, float dh, float *dc, float *pw, float *to_dz, float *to_dr,
                        float *of_peep);
+    void backward_reset(int64_t t, const std::vector<float> &weights, std::vector<float> *read, std::vector<float> *pw,
+                        std::vector<double> *of_chunk);
     void chunk_sums(int64_t chunk, std::vector<double> *of);
 };
 

@@ -14,8 +14,8 @@ template <int GATES, int MATH, bool BACKWARD, int GATHER, int UNITS, int REDUCE,
           int ACT = -1, int GATE_ACT = -1, int COURIERS = 0, int SHARE = 1, int CHUNKS = 1, int SLOTS = 0,
           int APART = 0, int RING = -1, int FEW = 0, bool MEETS = false>
 struct configuration {
-    static constexpr int gates = GATES, math = MATH, gather = GATHER, units = UNITS, reduce = REDUCE, spread = SPREAD;
-    static constexpr bool backward = BACKWARD;
+    static constexpr int gates = GATES & 7, math = MATH, gather = GATHER, units = UNITS, reduce = REDUCE, spread = SPREAD;
+    static constexpr bool before = GATES & 8, backward = BACKWARD;
     static constexpr int directions = 2, form = -1;
     static constexpr int tiles_n = TILES_N, halves = HALVES, warps_m = WARPS_M, warps_k = WARPS_K;
     static constexpr int tiles_m = TILES_M, tiles_k = TILES_K, in_registers = IN_REGISTERS, in_shared = IN_SHARED;
@@ -36,6 +36,7 @@ template <class C> sli_persist_geometry geometry_of(int groups, int directions) 
     static const sl_dtype math[5] = {SL_F32, SL_TF32, SL_BF16, SL_F16, SL_F32X3};
     sli_persist_geometry g = {};
     g.gates = C::gates;
+    g.before = C::before;
     g.math = math[C::math];
     g.backward = C::backward;
     g.gather = (sli_persist_gather)C::gather;
@@ -98,6 +99,7 @@ template <class C> struct launcher {
             p.options = C::options;
             p.lengths = p.lengths && (C::options & CELL_MASK) != 0;
         }
+        if (C::before) p.options |= CELL_RESET_BEFORE;
         if (C::act >= 0) p.act = C::act;
         if (C::gate_act >= 0) p.gate_act = C::gate_act;
         geometry = geometry_of<C>(p.groups, p.directions);
@@ -296,7 +298,7 @@ template <class C> struct problems {
         }
     }
     static std::string name_of(const char *what) {
-        const char *cell = C::gates == 4 ? "lstm" : C::gates == 3 ? "gru" : "rnn";
+        const char *cell = C::gates == 4 ? "lstm" : C::before ? "gru before" : C::gates == 3 ? "gru" : "rnn";
         return emulate_say("persist: %s %s %s %s units=%d P=%d Q=%d NT=%d halves=%d warps=%dx%d tiles=%dx%d in=%d+%d "
                         "apart=%d%s share=%d chunks=%d ring=%d few=%d: %s",
                         cell, math_names[C::math], C::backward ? "backward" : "forward", gather_names[C::gather],
@@ -309,7 +311,7 @@ template <class C> struct problems {
     }
 };
 
-enum { L = 4, G = 3, R = 1 };
+enum { L = 4, G = 3, R = 1, B = 8 | G }; /* B: reset before the product */
 #define FORWARD(NAME, CELL, MATH, GATHER, ...) \
     const problems<configuration<CELL, PERSIST_##MATH, false, PERSIST_##GATHER, __VA_ARGS__>> NAME;
 #define BACKWARD(NAME, CELL, MATH, GATHER, ...) \

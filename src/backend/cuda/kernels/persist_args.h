@@ -76,7 +76,7 @@ typedef struct persist_way {
     int c_step;
     const void *operand_from; /* operand [B][hs]: d h that step 0 enters from; forward. NULL: */
     const float *h_enters;    /* [B][H]: h that it enters from, with d = 1 */
-    void *operand_to;         /* = operand [B][hs]: d h that step 0 leaves */
+    void *operand_to; /* = operand [B][hs]: d h that step 0 leaves; backward, with reset before: r d h' of step 0 */
     int operand_step;
     const float *h_from; /* [B][h_row] h that step 0 enters from, where cells read it */
     int64_t h_row;
@@ -91,10 +91,10 @@ typedef struct persist_way {
     const float *pw_from, *dp_from, *dc_from; /* [B][H], [B][hs], [B][H]: of the state after step 0: dh = pw + d dp */
     float *pw_to, *dp_to, *dc_to; /* = the same before the last step; may be the same memory; dp_to NULL: none of it */
     void *dz;                     /* = operand [B][zs] of step 0: gradient of the input side */
-    void *dr;                     /* = operand [B][zs] of step 0: of the recurrent side, where it differs */
-    int dz_step;
-    float *sums;      /* = [chunks][B][us]: dz summed over a chunk's steps, chunks in order of processing */
-    float *sums_n;    /* = [chunks][B][H]: n's part of dr */
+    void *dr;      /* = operand [B][zs] of step 0: of the recurrent side, where it differs; with reset before none, */
+    int dz_step;   /* but r d h' in operand_to */
+    float *sums;   /* = [chunks][B][us]: dz summed over a chunk's steps, chunks in order of processing */
+    float *sums_n; /* = [chunks][B][H]: n's part of dr */
     float *sums_peep; /* = [chunks][B][3 H] */
     uint32_t *
         counters; /* [groups][halves][reduce], zeros: gather over the grid; then, where sums meet in memory, [groups][halves][spread] */

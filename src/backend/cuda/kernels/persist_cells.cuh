@@ -103,7 +103,7 @@ template <class S> PERSIST_FN persist_flow persist_backward_flow_of(const persis
     flow.other = S::gates != 4 ? way.sn : S::couriers > 0 && !way.v ? way.c_to : way.v;
     flow.dy = way.dy;
     flow.operand = (unsigned char *)way.dz;
-    flow.dr = (unsigned char *)way.dr;
+    flow.dr = (unsigned char *)(S::before ? way.operand_to : way.dr);
     return flow;
 }
 
@@ -185,7 +185,14 @@ PERSIST_FN void persist_forward_begin(const persist_args &a, const persist_way &
 /* What goes to memory of a step: forward gates, v (LSTM) or s_n (GRU), the shown h; backward dz and n's part of dr. */
 template <class S> struct persist_result { float gates[S::gates], other, y; };
 
-/* The step's cell: sum = R d h' of its gates; the new state in `cell`. */
+/* Reset before the product, the first half of a cell: sum = R d h' of r. Leaves r in the place of its u; = r d h'. */
+template <class S> PERSIST_FN float persist_reset_cell(const persist_args &a, float sum, persist_cell<S> &cell) {
+    const float r = cell_gru_reset(persist_gate_act<S>(a), cell.ahead.u[0] + sum);
+    cell.ahead.u[0] = r;
+    return r * (cell.factor * cell.h);
+}
+
+/* The step's cell: sum = R d h' of its gates, with reset before the product of z alone, and R r d h' of n; the new state in `cell`. */
 template <class S>
 PERSIST_FN void persist_forward_cell(const persist_args &a, const persist_way &way, const persist_place &place, int s,
                                      const float (&sum)[S::gates], persist_cell<S> &cell, persist_result<S> &result) {
@@ -204,7 +211,8 @@ PERSIST_FN void persist_forward_cell(const persist_args &a, const persist_way &w
         result.other = r.v;
     } else if constexpr (S::gates == 3) {
         const cell_gru_args args = {persist_zone_h<S>(a, way, place, s, cell), in.flags & PERSIST_VALID ? 1.0f : 0.0f};
-        const cell_gru_pre pre = {in.u[0] + sum[0], in.u[1] + sum[1], in.u[2], sum[2] + cell.bias_n};
+        cell_gru_pre pre = {in.u[0], in.u[1] + sum[1], in.u[2], sum[2]}; /* reset before: u[0] is r */
+        if (!S::before) pre = {in.u[0] + sum[0], in.u[1] + sum[1], in.u[2], sum[2] + cell.bias_n};
         const cell_gru_forward_result r = cell_gru_forward(options, act, gate_act, pre, cell.h, args);
         result.gates[0] = r.gates.r;
         result.gates[1] = r.gates.z;
@@ -229,7 +237,7 @@ PERSIST_FN void persist_forward_put(const persist_args &a, const persist_way &wa
     if (persist_has<S>(a, PERSIST_HAS_GATES)) {
 #pragma unroll
         for (int g = 0; g < S::gates; g++) flow.gates[of_u + g * a.H] = result.gates[g];
-        if (S::gates == 3) flow.sn[at] = result.other;
+        if (S::gates == 3 && !S::before) flow.sn[at] = result.other;
     }
     if (S::gates == 4 && persist_has<S>(a, PERSIST_HAS_V)) flow.v[at] = result.other;
     if (persist_has<S>(a, PERSIST_HAS_Y)) flow.y[persist_at(place, way.y_row)] = result.y;
@@ -282,7 +290,7 @@ PERSIST_FN void persist_backward_ahead(const persist_args &a, const persist_way 
         if (S::couriers > 0 || persist_has<S>(a, PERSIST_HAS_V)) ahead.other = flow.other[at];
     } else if (S::gates == 3) {
         ahead.old = flow.old[persist_at(place, (int)way.h_row)];
-        ahead.other = flow.other[at];
+        if (!S::before) ahead.other = flow.other[at];
     }
     ahead.flags = persist_flags<S>(a, flow, place);
     ahead.dy = 0.0f;
@@ -304,7 +312,7 @@ PERSIST_FN void persist_backward_read_on(const persist_args &a, const persist_wa
 }
 template <class S> PERSIST_FN void persist_backward_write_on(const persist_way &way, persist_flow &flow) {
     flow.operand += (int64_t)way.dz_step * S::operand;
-    flow.dr += (int64_t)way.dz_step * S::operand;
+    flow.dr += (int64_t)(S::before ? way.operand_step : way.dz_step) * S::operand;
 }
 
 template <class S>
@@ -386,6 +394,19 @@ PERSIST_FN void persist_backward_cell(const persist_args &a, const persist_way &
     for (int g = 0; g < S::gates; g++) dr[g] = 0.0f;
 }
 
+/* Reset before the product, the second half of a cell: e = R^T of n's gradient. = r's part of dz; `reset`: r d h'. */
+template <class S>
+PERSIST_FN float persist_backward_reset_cell(const persist_args &a, float e, persist_cell<S> &cell, float &reset) {
+    const persist_ahead<S> &in = cell.ahead;
+    const float r = in.u[0], dropped = cell.factor * in.old;
+    const cell_gru_reset_backward_result result =
+        cell_gru_reset_backward(persist_gate_act<S>(a), r, in.flags & PERSIST_VALID ? e : 0.0f, dropped);
+    cell.pw += cell.factor * result.d_dropped;
+    cell.sums[0] += result.dz_r;
+    reset = r * dropped;
+    return result.dz_r;
+}
+
 /* Sums over the steps of a chunk, at its end: = [chunk][B][...]; then they begin again. */
 template <class S>
 PERSIST_FN void persist_backward_sums(const persist_args &a, const persist_way &way, const persist_place &place,
@@ -395,7 +416,7 @@ PERSIST_FN void persist_backward_sums(const persist_args &a, const persist_way &
         if (persist_has<S>(a, PERSIST_HAS_SUMS))
 #pragma unroll
             for (int g = 0; g < S::gates; g++) way.sums[row * a.us + (int64_t)g * a.H + place.unit] = cell.sums[g];
-        if (S::gates == 3 && persist_has<S>(a, PERSIST_HAS_SUMS)) way.sums_n[row * a.H + place.unit] = cell.sum_n;
+        if (S::gates == 3 && !S::before && persist_has<S>(a, PERSIST_HAS_SUMS)) way.sums_n[row * a.H + place.unit] = cell.sum_n;
         if (persist_has<S>(a, PERSIST_HAS_SUMS_PEEP))
 #pragma unroll
             for (int i = 0; i < 3; i++)

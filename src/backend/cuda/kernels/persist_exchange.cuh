@@ -4,10 +4,11 @@
 
 #include "backend/cuda/kernels/persist_product.cuh"
 
-/* Offset in shared memory of the rows of v that the half's product number `count` reads. */
+/* Offset in shared memory of the rows of v that the half's product number `count` reads. Of three buffers r d h' has the middle one, and d h' by
+ * turns the others: z's part of it is multiplied while other CTAs may have gone on to the next. */
 template <class S> PERSIST_FN int persist_v(int half, int count) {
-    const int buffer = S::v_buffers == 2 ? count & 1 : 0;
-    return (half * S::v_buffers + buffer) * (S::places * S::v_bytes);
+    const int buffer = S::v_buffers == 3 ? (count & 1 ? 1 : count & 2) : S::v_buffers == 2 ? count & 1 : 0;
+    return (half * S::v_buffers + buffer) * (S::places * S::whole::v_bytes);
 }
 
 /* v of slice p in pieces, for the half's product number `count`, in buffers by turns. A row of v is that of the CTAs (0, p), (1, p),
@@ -26,7 +27,7 @@ PERSIST_FN unsigned char *persist_exchange(const persist_args &a, const persist_
     const int slice = self.group * S::halves + half;
     const int at = S::words_tell ? ((count - 1) % S::exchange_buffers * a.groups * S::halves + slice) * S::reduce + self.p
                                  : (slice * S::exchange_buffers + (count & 1)) * S::reduce + self.p;
-    return way.exchange + (int64_t)at * S::exchange_bytes;
+    return way.exchange + (int64_t)at * S::whole::exchange_bytes;
 }
 template <class S> PERSIST_FN uint32_t *persist_counter(const persist_way &way, const persist_self &self, int half) {
     return way.counters + (self.group * S::halves + half) * S::reduce + self.p;
@@ -251,6 +252,15 @@ PERSIST_FN void persist_take(const persist_args &a, const persist_way &way, cons
     }
 }
 
+/* Two parts have one place in turn: what lies behind the k of one is the other's. Zeros there, which weights of 0 are multiplied with. */
+template <class S> PERSIST_FN void persist_clear_padding(const persist_self &self, int half, int count) {
+    constexpr int each = (S::v_pieces - S::exchange_pieces) * 8;
+    const uint32_t to = self.at + persist_v<S>(half, count) + S::exchange_pieces * 128, zeros[4] = {};
+    if constexpr (S::before && S::backward && S::gather == PERSIST_GRID && each > 0)
+        for (int i = self.thread; i < S::tiles_n * each; i += S::threads)
+            ptx_store_shared(to + (i / each * (S::v_pieces * 8) + i % each) * 16, zeros);
+}
+
 /* Waits until shared memory has the v of product number `count` > 0 of the half: the count'th that was given. */
 template <class S>
 PERSIST_FN void persist_gather(const persist_args &a, const persist_way &way, const persist_self &self, int half,
@@ -260,12 +270,14 @@ PERSIST_FN void persist_gather(const persist_args &a, const persist_way &way, co
         ptx_arrivals_wait(barrier, (uint32_t)((count - 1) >> 1) & 1u);
         if (self.thread == 0) ptx_arrivals_expect(barrier, S::given * S::k * S::operand);
     } else if constexpr (S::words_tell) {
+        persist_clear_padding<S>(self, half, count);
         if (self.warp == 0) ptx_fence_given();
         if (self.warp >= S::fencing) persist_take<S>(a, way, self, half, count);
         __syncthreads();
     } else if constexpr (S::gather == PERSIST_GRID) {
         constexpr int pieces = S::exchange_pieces * 8;
         if (self.thread == 0) persist_await_counter<S>(way, self, half, count);
+        persist_clear_padding<S>(self, half, count);
         __syncthreads();
         const unsigned char *from = persist_exchange<S>(a, way, self, half, count);
         const uint32_t to = self.at + persist_v<S>(half, count);

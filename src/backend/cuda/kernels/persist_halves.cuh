@@ -3,7 +3,15 @@
  * A step of a half, forward:  v has come -> sums = M v -> cells -> the new d h goes out as the next step's v.
  * Backward the product comes first in a step too: v is dr of the step processed before, which gives this step's dp; after the
  * last step one product more gives the dp of the next launch. Where all rows of a half have ended (or, backward in time, not
- * begun), there is no product and nothing is exchanged. Of two halves one computes while the other's v is on its way. */
+ * begun), there is no product and nothing is exchanged. Of two halves one computes while the other's v is on its way.
+ *
+ * GRU with reset before the product has two of all that in a step, in turn, with numbers of their own. Forward:
+ *     v = d h' -> sums of r -> r;                          q = r d h' goes out as v; then v = d h' -> sums of z
+ *     v = q    -> sums of n -> the rest of the cell;  d h goes out
+ * Backward:
+ *     v = dz of r and z of the step before -> dp -> dz of z and n;  n's goes out
+ *     v = dz of n -> e = d q -> dz of r, d h' += r e;               those of r and z go out
+ * Of two buffers by turns each always has v of one part. */
 #ifndef SLI_CUDA_PERSIST_HALVES_CUH
 #define SLI_CUDA_PERSIST_HALVES_CUH
 
@@ -21,7 +29,7 @@ typedef struct persist_turn {
  * came before it there is time for the memory traffic of the step before: window(). */
 template <class S, class F>
 PERSIST_FN void persist_turn_product(const persist_args &a, const persist_way &way, const persist_self &self,
-                                     const persist_weights<S> &w, int half, persist_turn &turn, const F &window) {
+                                     const persist_weights<typename S::whole> &w, int half, persist_turn &turn, const F &window) {
     if constexpr (S::gather != PERSIST_LOCAL) window();
     if (turn.given > 0) persist_gather<S>(a, way, self, half, turn.given);
     persist_sums<S> sums;
@@ -71,13 +79,41 @@ PERSIST_FN void persist_forward_cells(const persist_args &a, const persist_way &
         const persist_place place = persist_place_of<S>(a, self, half, i);
         if (!place.here) continue;
         float sum[S::gates];
+        if constexpr (S::before) {
+            const int last = h.turn.products - 1;
+            sum[1] = on && S::reduce == 1
+                         ? persist_sum<persist_update<S>>(a, self, sums, last - 1, place.own_unit, place.own_row)
+                         : 0.0f;
+            sum[2] = on ? persist_sum<persist_new<S>>(a, self, sums, last, place.own_unit, place.own_row) : 0.0f;
+        } else {
 #pragma unroll
-        for (int g = 0; g < S::gates; g++)
-            sum[g] =
-                on ? persist_sum<S>(a, self, sums, h.turn.products - 1, g * S::units + place.own_unit, place.own_row)
-                   : 0.0f;
+            for (int g = 0; g < S::gates; g++)
+                sum[g] = on ? persist_sum<S>(a, self, sums, h.turn.products - 1, g * S::units + place.own_unit,
+                                             place.own_row)
+                            : 0.0f;
+        }
         persist_forward_cell<S>(a, way, place, s, sum, h.cells[i], h.results[i]);
     }
+}
+
+/* Reset before the product: r of step s, and its r d h' is given. */
+template <class S>
+PERSIST_FN void persist_forward_reset(const persist_args &a, const persist_way &way, const persist_self &self, int half,
+                                      bool on, persist_half<S> &h) {
+    typedef persist_new<S> N;
+#pragma unroll
+    for (int i = 0; i < S::cells; i++) {
+        const persist_place place = persist_place_of<S>(a, self, half, i);
+        if (!place.here) continue;
+        const float sum =
+            on ? persist_sum<S>(a, self, half, h.turn.products - 1, place.own_unit, place.own_row) : 0.0f;
+        const float reset = persist_reset_cell<S>(a, sum, h.cells[i]);
+        const uint32_t value[1] = {place.there ? persist_operand<S>(reset) : 0u};
+        if (on) persist_give<N>(a, way, self, place, half, h.turn.given + 1, value);
+    }
+    if (!on) return;
+    persist_given<N>(a, way, self, half, h.turn.given + 1);
+    h.turn.given++;
 }
 
 /* d h of the half is given: v of product number `count`. */
@@ -148,6 +184,48 @@ PERSIST_FN void persist_forward_step(const persist_args &a, const persist_way &w
         persist_turn_product<S>(a, way, self, w, half, h.turn, window);
     else
         window();
+    if constexpr (S::before) {
+        persist_forward_reset<S>(a, way, self, half, on, h);
+    } else {
+        persist_forward_cells<S>(a, way, self, half, half, s, on, h);
+        persist_forward_give<S>(a, way, self, half, s, gives, h);
+    }
+}
+
+/* Sums of z from d h', while r d h' is on its way; where that comes to the same place, all have read d h'. Sums that go to their owners are taken
+ * before any of n's are sent: nothing that comes for the next step, where sums of r take their place, would say that all have read them. */
+template <class S>
+PERSIST_FN void persist_forward_update(const persist_args &a, const persist_way &way, const persist_self &self,
+                                       const persist_weights<S> &w, int half, persist_half<S> &h) {
+    typedef persist_update<S> U;
+    persist_sums<U> sums;
+    persist_product<U>(a, way, self, w, self.at + persist_v<S>(half, h.turn.given - 1), sums);
+    persist_reduce_begin<U>(a, way, self, sums, half, h.turn.products);
+    if constexpr (S::reduce > 1) {
+        persist_reduce_await<U>(
+            self, persist_barrier<U>(a, self, PERSIST_BARRIERS_SUMS, half, h.turn.products & 1), h.turn.products);
+#pragma unroll
+        for (int i = 0; i < S::cells; i++) {
+            const persist_place place = persist_place_of<S>(a, self, half, i);
+            if (place.here)
+                h.cells[i].ahead.u[1] +=
+                    persist_sum<U>(a, self, half, h.turn.products, place.own_unit, place.own_row);
+        }
+    }
+    h.turn.products++;
+    if constexpr (S::gather == PERSIST_GRID) __syncthreads();
+}
+
+/* Reset before the product: the second half of a step. */
+template <class S>
+PERSIST_FN void persist_forward_second(const persist_args &a, const persist_way &way, const persist_self &self,
+                                       const persist_weights<S> &w, int half, int s, persist_half<S> &h) {
+    const bool on = persist_in(h.turn.range, s), gives = on && persist_in(h.turn.range, s + 1);
+    persist_delay<S>(a, ~(s * S::halves + half));
+    if (on) {
+        persist_forward_update<S>(a, way, self, w, half, h);
+        persist_turn_product<persist_new<S>>(a, way, self, w, half, h.turn, []() {});
+    }
     persist_forward_cells<S>(a, way, self, half, half, s, on, h);
     persist_forward_give<S>(a, way, self, half, s, gives, h);
 }
@@ -180,9 +258,13 @@ PERSIST_FN void persist_forward(const persist_args &a, const persist_way &way, c
         h[half].flow = persist_flow_of(way);
         persist_forward_ask<S>(a, way, self, half, 0, h[half]);
     }
-    for (int s = 0; s < way.steps; s++)
+    for (int s = 0; s < way.steps; s++) {
 #pragma unroll
         for (int half = 0; half < S::halves; half++) persist_forward_step<S>(a, way, self, w, half, s, h[half]);
+        if constexpr (S::before)
+#pragma unroll
+            for (int half = 0; half < S::halves; half++) persist_forward_second<S>(a, way, self, w, half, s, h[half]);
+    }
 #pragma unroll
     for (int half = 0; half < S::halves; half++) {
         if (way.steps > 0) persist_forward_write<S>(a, way, self, half, way.steps - 1, h[half]);
@@ -219,10 +301,15 @@ PERSIST_FN void persist_backward_offer(const persist_args &a, const persist_way 
     for (int i = first; i < end; i++) {
         const persist_place place = persist_place_of<S>(a, self, half, i);
         if (!place.here) continue;
-        uint32_t value[S::vk];
+        if constexpr (S::before) {
+            const uint32_t value[1] = {persist_operand<S>(dr[i][2])};
+            persist_give<persist_new<S>>(a, way, self, place, half, count, value);
+        } else {
+            uint32_t value[S::vk];
 #pragma unroll
-        for (int g = 0; g < S::vk; g++) value[g] = persist_operand<S>(dr[i][g]);
-        persist_give<S>(a, way, self, place, half, count, value);
+            for (int g = 0; g < S::vk; g++) value[g] = persist_operand<S>(dr[i][g]);
+            persist_give<S>(a, way, self, place, half, count, value);
+        }
     }
 }
 
@@ -231,7 +318,10 @@ PERSIST_FN void persist_backward_give(const persist_args &a, const persist_way &
                                       bool gives, persist_half<S> &h, const float (&dr)[S::cells][S::gates]) {
     if (!gives) return;
     persist_backward_offer<S>(a, way, self, half, h.turn.given + 1, dr);
-    persist_given<S>(a, way, self, half, h.turn.given + 1);
+    if constexpr (S::before)
+        persist_given<persist_new<S>>(a, way, self, half, h.turn.given + 1);
+    else
+        persist_given<S>(a, way, self, half, h.turn.given + 1);
     h.turn.given++;
 }
 
@@ -259,7 +349,11 @@ PERSIST_FN void persist_backward_write(const persist_args &a, const persist_way 
         if (place.there) {
             persist_backward_put<S>(a, place, h.flow.operand, h.results[i].gates);
             persist_backward_tail<S>(a, place, h.flow.operand);
-            if constexpr (S::gates == 3) {
+            if constexpr (S::before) {
+                persist_store_operand<S>(h.flow.dr, persist_at(place, a.hs), h.results[i].other);
+                if (a.hs > a.H && place.unit + 1 == a.H)
+                    persist_operand_tail<S>(h.flow.dr, (uint32_t)(place.row * a.hs), a.H, a.hs);
+            } else if constexpr (S::gates == 3) {
                 const float dr[3] = {h.results[i].gates[0], h.results[i].gates[1], h.results[i].other};
                 persist_backward_put<S>(a, place, h.flow.dr, dr);
                 persist_backward_tail<S>(a, place, h.flow.dr);
@@ -275,7 +369,8 @@ template <class S>
 PERSIST_FN void persist_backward_step(const persist_args &a, const persist_way &way, const persist_self &self,
                                       const persist_weights<S> &w, int half, int s, int chunk, persist_half<S> &h) {
     const bool any = !persist_has<S>(a, PERSIST_HAS_DP) || s < way.steps; /* steps: else the range ends before */
-    const bool on = s > 0 && persist_in(h.turn.range, s - 1), gives = any && persist_in(h.turn.range, s);
+    const bool on = s > 0 && persist_in(h.turn.range, s - 1) && (!S::before || persist_gives_on<S>(a, way, s - 1));
+    const bool gives = any && persist_in(h.turn.range, s);
     const auto traffic = [&]() {
         if (s == 0) return;
         persist_backward_ask<S>(a, way, self, half, s, h);
@@ -291,6 +386,31 @@ PERSIST_FN void persist_backward_step(const persist_args &a, const persist_way &
     float dr[S::cells][S::gates] = {};
     persist_backward_cells<S>(a, way, self, half, half, s, on, h, dr);
     persist_backward_give<S>(a, way, self, half, gives, h, dr);
+}
+
+/* Reset before the product: the second product of a step, and what is left of it. */
+template <class S>
+PERSIST_FN void persist_backward_second(const persist_args &a, const persist_way &way, const persist_self &self,
+                                        const persist_weights<S> &w, int half, int s, persist_half<S> &h) {
+    typedef persist_new<S> N;
+    const bool on = persist_in(h.turn.range, s), gives = on && persist_gives_on<S>(a, way, s);
+    persist_delay<S>(a, ~(s * S::halves + half));
+    if (on) persist_turn_product<N>(a, way, self, w, half, h.turn, []() {});
+#pragma unroll
+    for (int i = 0; i < S::cells; i++) {
+        const persist_place place = persist_place_of<S>(a, self, half, i);
+        if (!place.here) continue;
+        const float e = on ? persist_sum<N>(a, self, half, h.turn.products - 1, place.own_unit, place.own_row) : 0.0f;
+        float(&dz)[S::gates] = h.results[i].gates;
+        dz[0] = persist_backward_reset_cell<S>(a, e, h.cells[i], h.results[i].other);
+        uint32_t value[S::vk];
+#pragma unroll
+        for (int g = 0; g < S::vk; g++) value[g] = persist_operand<S>(place.there ? dz[g] : 0.0f);
+        if (gives) persist_give<S>(a, way, self, place, half, h.turn.given + 1, value);
+    }
+    if (!gives) return;
+    persist_given<S>(a, way, self, half, h.turn.given + 1);
+    h.turn.given++;
 }
 
 template <class S>
@@ -318,7 +438,11 @@ PERSIST_FN void persist_backward(const persist_args &a, const persist_way &way, 
 #pragma unroll
         for (int half = 0; half < S::halves; half++)
             persist_backward_step<S>(a, way, self, w, half, s, ended ? chunk : -1, h[half]);
-        if (S::in_shared > 0 && s == 0) ptx_copies_wait(); /* weights, which step 1 multiplies first */
+        if (S::in_shared > 0 && s == 0) ptx_copies_wait(); /* weights, which are multiplied after this first */
+        if constexpr (S::before)
+#pragma unroll
+            for (int half = 0; half < S::halves; half++)
+                if (s < way.steps) persist_backward_second<S>(a, way, self, w, half, s, h[half]);
         if (!ended) continue;
         chunk++;
         left = way.chunk;

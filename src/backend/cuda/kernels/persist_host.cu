@@ -52,7 +52,7 @@ static void set_forward(const persist_call *p, int d, bool last, persist_way *to
         if (s->keep_gates && s->keep_v) to->v = sli_step_v(way, t);
         to->v_step = step * s->B * s->H;
     }
-    if (s->gru) {
+    if (s->gru && !s->before) {
         to->bias_n = (const float *)way->param[SLI_RNN_RECURRENT_BIAS];
         if (to->bias_n) to->bias_n += 2 * s->H;
         if (s->keep_gates) to->sn = sli_step_sn(way, t);
@@ -222,6 +222,11 @@ static void set_backward(const persist_call *p, int d, bool last, persist_gradie
     if (s->gru) {
         to->h_from = sli_step_hidden(way, from, &to->h_row);
         to->h_step = step * s->B * to->h_row;
+    }
+    if (s->before) {
+        to->operand_to = way->work + way->scratch.resets + (size_t)((t - way->c0) * s->B * s->hs) * s->operand;
+        to->operand_step = step * s->B * s->hs;
+    } else if (s->gru) {
         to->sn = sli_step_sn(way, t);
         to->sn_step = step * s->B * s->H;
         to->dr = way->work + way->scratch.dr + (size_t)((t - way->c0) * s->B * s->zs) * s->operand;
@@ -232,7 +237,7 @@ static void set_backward(const persist_call *p, int d, bool last, persist_gradie
     to->dz_step = step * s->B * s->zs;
     if (p->call->problem.bias != SL_BIAS_NONE) {
         to->sums = (float *)(way->work + p->scratch.sums);
-        if (s->gru) to->sums_n = (float *)(way->work + p->scratch.sums_n);
+        if (s->gru && !s->before) to->sums_n = (float *)(way->work + p->scratch.sums_n);
     }
     if (p->call->problem.peephole) to->sums_peep = (float *)(way->work + p->scratch.sums_peep);
     to->pw_from = g->pw;
@@ -251,8 +256,9 @@ static void add_sums(const persist_call *p, const step_way *way, int order) {
     const sli_step_shape *s = &way->s;
     const float *sums = (const float *)(way->work + p->scratch.sums) + (size_t)order * (size_t)(s->B * s->us);
     if (p->call->problem.bias != SL_BIAS_NONE) {
-        sli_step_columns(way, SLI_RNN_BIAS, SLI_RNN_RECURRENT_BIAS, 0, sums, s->us, s->B, s->gru ? 2 * s->H : s->GH);
-        if (s->gru) {
+        const bool apart = s->gru && !s->before; /* n's */
+        sli_step_columns(way, SLI_RNN_BIAS, SLI_RNN_RECURRENT_BIAS, 0, sums, s->us, s->B, apart ? 2 * s->H : s->GH);
+        if (apart) {
             const float *n = (const float *)(way->work + p->scratch.sums_n) + (size_t)order * (size_t)(s->B * s->H);
             sli_step_columns(way, SLI_RNN_BIAS, -1, 2 * s->H, sums + 2 * s->H, s->us, s->B, s->H);
             sli_step_columns(way, SLI_RNN_RECURRENT_BIAS, -1, 2 * s->H, n, s->H, s->B, s->H);

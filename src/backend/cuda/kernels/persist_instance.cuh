@@ -3,7 +3,7 @@
 
 struct persist_configuration {
     static constexpr int gates = PERSIST_GATES, math = PERSIST_MATH, gather = PERSIST_GATHER;
-    static constexpr bool backward = PERSIST_BACKWARD;
+    static constexpr bool before = PERSIST_BEFORE, backward = PERSIST_BACKWARD;
     static constexpr int directions = PERSIST_DIRECTIONS, form = PERSIST_FORM;
     static constexpr int units = PERSIST_UNITS, reduce = PERSIST_REDUCE, spread = PERSIST_SPREAD;
     static constexpr int tiles_n = PERSIST_TILES_N, halves = PERSIST_HALVES, few = PERSIST_FEW;

@@ -83,6 +83,7 @@ static step_way chunks_of(const step_way *way, int first, int end) {
     part.scratch.v += rows * (size_t)part.s.H * sizeof(float);
     part.scratch.dz += rows * (size_t)part.s.zs * part.s.operand;
     part.scratch.dr += rows * (size_t)part.s.zs * part.s.operand;
+    part.scratch.resets += rows * (size_t)part.s.hs * part.s.operand;
     return part;
 }
 

@@ -11,15 +11,23 @@ typedef struct pack_divisor {
     int d;
 } pack_divisor;
 
+/* M, or with reset before one of its parts. */
+typedef struct pack_part {
+    pack_divisor own, each, vk; /* values of y that a CTA owns, values of v that it gives; of a unit */
+    int tiles_m, tiles_k;       /* of a warp */
+    int m, k;                   /* without padding */
+    int gate;                   /* the first */
+} pack_part;
+
 typedef struct pack_matrix {
     int blocks;
     uint4 *to;              /* = [CTA][warp][tiles_k][tiles_m][lane] */
     const float *recurrent; /* [gates H][row] */
     int H, row, units, reduce;
-    pack_divisor own, unit, each, vk,
-        tiles; /* values of y that a CTA owns, units, values of v that it gives; of a unit */
+    pack_divisor unit, tiles;
     int warps_m, warps, tiles_m, tiles_k, tile_rows, tile_k;
-    int m, k; /* of M without padding */
+    int part_m, first_k; /* rows of a warp's tiles of each of three parts; columns before those of the second; 0: there is one */
+    pack_part part[3];
     bool backward;
     sl_dtype math;
 } pack_matrix;
@@ -49,36 +57,37 @@ static __device__ __forceinline__ int pack_divide(int n, const pack_divisor &by,
 }
 
 /* Element (m, k) of the M of CTA (q, p), see persist_geometry.h, is R[row of m + column of k]; -1: padding. */
-static __device__ __forceinline__ int pack_row(const pack_matrix &a, int q, int m) {
+static __device__ __forceinline__ int pack_row(const pack_matrix &a, const pack_part &part, int q, int m) {
     int within, unit;
-    const int owner = pack_divide(m, a.own, &within), gate = pack_divide(within, a.unit, &unit);
+    const int owner = pack_divide(m, part.own, &within), gate = pack_divide(within, a.unit, &unit) + part.gate;
     unit += (q * a.reduce + owner) * a.units;
-    if (m >= a.m || unit >= a.H) return -1;
+    if (m >= part.m || unit >= a.H) return -1;
     return a.backward ? unit : (gate * a.H + unit) * a.row;
 }
-static __device__ __forceinline__ int pack_column(const pack_matrix &a, int p, int k) {
+static __device__ __forceinline__ int pack_column(const pack_matrix &a, const pack_part &part, int p, int k) {
     int of, gate;
-    const int giver = pack_divide(k, a.each, &of);
-    const int unit = pack_divide(of, a.vk, &gate) + (giver * a.reduce + p) * a.units;
-    if (k >= a.k || unit >= a.H) return -1;
-    return a.backward ? (gate * a.H + unit) * a.row : unit;
+    const int giver = pack_divide(k, part.each, &of);
+    const int unit = pack_divide(of, part.vk, &gate) + (giver * a.reduce + p) * a.units;
+    if (k >= part.k || unit >= a.H) return -1;
+    return a.backward ? ((gate + part.gate) * a.H + unit) * a.row : unit;
 }
 static __device__ __forceinline__ float pack_element(const pack_matrix &a, int row, int column) {
     return row < 0 || column < 0 ? 0.0f : a.recurrent[row + column];
 }
 
 /* A lane's 16 bytes of the tile that begins at (m, k). */
-static __device__ __forceinline__ uint4 pack_tile(const pack_matrix &a, int q, int p, int m, int k, int lane) {
+static __device__ __forceinline__ uint4 pack_tile(const pack_matrix &a, const pack_part &part, int q, int p, int m,
+                                                  int k, int lane) {
     uint32_t four[4];
     if (a.math == SL_F32) {
-        const int row = pack_row(a, q, m + lane);
+        const int row = pack_row(a, part, q, m + lane);
 #pragma unroll
-        for (int i = 0; i < 4; i++) four[i] = __float_as_uint(pack_element(a, row, pack_column(a, p, k + i)));
+        for (int i = 0; i < 4; i++) four[i] = __float_as_uint(pack_element(a, row, pack_column(a, part, p, k + i)));
         return make_uint4(four[0], four[1], four[2], four[3]);
     }
-    const int rows[2] = {pack_row(a, q, m + lane / 4), pack_row(a, q, m + lane / 4 + 8)};
+    const int rows[2] = {pack_row(a, part, q, m + lane / 4), pack_row(a, part, q, m + lane / 4 + 8)};
     if (a.math == SL_TF32 || a.math == SL_F32X3) {
-        const int columns[2] = {pack_column(a, p, k + lane % 4), pack_column(a, p, k + lane % 4 + 4)};
+        const int columns[2] = {pack_column(a, part, p, k + lane % 4), pack_column(a, part, p, k + lane % 4 + 4)};
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const uint32_t x = __float_as_uint(pack_element(a, rows[i & 1], columns[i >> 1]));
@@ -89,7 +98,7 @@ static __device__ __forceinline__ uint4 pack_tile(const pack_matrix &a, int q, i
 #pragma unroll
     for (int pair = 0; pair < 2; pair++) {
         const int first = k + lane % 4 * 2 + pair * 8;
-        const int low = pack_column(a, p, first), high = pack_column(a, p, first + 1);
+        const int low = pack_column(a, part, p, first), high = pack_column(a, part, p, first + 1);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const float x = pack_element(a, rows[r], low), y = pack_element(a, rows[r], high);
@@ -103,12 +112,16 @@ static __device__ __forceinline__ uint4 pack_tile(const pack_matrix &a, int q, i
 static __device__ __forceinline__ void pack_block(const pack_matrix &a, int block) {
     const int warp = block % a.warps, cta = block / a.warps, lane = (int)threadIdx.x % 32;
     const int q = cta / a.reduce, p = cta % a.reduce, count = a.tiles_m * a.tiles_k;
-    const int first_m = warp % a.warps_m * a.tiles_m, first_k = warp / a.warps_m * a.tiles_k;
+    const int wm = warp % a.warps_m, wk = warp / a.warps_m;
     uint4 *to = a.to + (int64_t)block * count * 32;
     for (int tile = (int)threadIdx.x / 32; tile < count; tile += PACK_THREADS / 32) {
-        int of_m;
-        const int of_k = pack_divide(tile, a.tiles, &of_m);
-        to[tile * 32 + lane] = pack_tile(a, q, p, (first_m + of_m) * a.tile_rows, (first_k + of_k) * a.tile_k, lane);
+        int of_m, of_k = pack_divide(tile, a.tiles, &of_m);
+        const int rows = a.part_m == 0 ? 0 : (of_m >= a.part_m) + (of_m >= 2 * a.part_m);
+        const int columns = a.first_k > 0 && of_k >= a.first_k ? 1 : 0;
+        const pack_part &part = a.part[rows + columns];
+        of_m += wm * part.tiles_m - rows * a.part_m;
+        of_k += wk * part.tiles_k - columns * a.first_k;
+        to[tile * 32 + lane] = pack_tile(a, part, q, p, of_m * a.tile_rows, of_k * a.tile_k, lane);
     }
 }
 
@@ -164,6 +177,21 @@ static __global__ void __launch_bounds__(PACK_THREADS) persist_pack(const __grid
     a.bias_to[j] = sum;
 }
 
+/* gates: multiplied by the part */
+static pack_part part_of(const sli_persist_geometry *g, int gate, int gates, int tiles_m, int tiles_k) {
+    const int vk = g->backward ? gates : 1, ym = g->backward ? 1 : gates;
+    pack_part part = {};
+    part.own = pack_divisor_of(g->units * ym);
+    part.each = pack_divisor_of(g->units * vk);
+    part.vk = pack_divisor_of(vk);
+    part.tiles_m = tiles_m;
+    part.tiles_k = tiles_k;
+    part.m = g->reduce * g->units * ym;
+    part.k = g->spread * g->units * vk;
+    part.gate = gate;
+    return part;
+}
+
 static void set_matrix(const step_way *way, const sli_persist_geometry *g, const float *recurrent, int64_t row, void *to,
                        pack_matrix *a) {
     a->blocks = sli_persist_group(g) * sli_persist_warps(g);
@@ -173,10 +201,7 @@ static void set_matrix(const step_way *way, const sli_persist_geometry *g, const
     a->row = (int)row;
     a->units = g->units;
     a->reduce = g->reduce;
-    a->own = pack_divisor_of(g->units * sli_persist_ym(g));
     a->unit = pack_divisor_of(g->units);
-    a->each = pack_divisor_of(g->units * sli_persist_vk(g));
-    a->vk = pack_divisor_of(sli_persist_vk(g));
     a->tiles = pack_divisor_of(g->tiles_m);
     a->warps_m = g->warps_m;
     a->warps = sli_persist_warps(g);
@@ -184,8 +209,12 @@ static void set_matrix(const step_way *way, const sli_persist_geometry *g, const
     a->tiles_k = g->tiles_k;
     a->tile_rows = sli_persist_tile_rows(g->math);
     a->tile_k = sli_persist_tile_k(g->math);
-    a->m = sli_persist_m(g);
-    a->k = sli_persist_k(g);
+    const int part_m = sli_persist_part_m(g), new_k = sli_persist_new_k(g), multiplied = sli_persist_multiplied(g);
+    a->part_m = part_m < g->tiles_m ? part_m : 0;
+    if (new_k > 0) a->first_k = g->tiles_k - new_k;
+    a->part[0] = part_of(g, 0, multiplied, part_m, g->tiles_k - new_k);
+    for (int i = 1; g->before && i + multiplied <= 3; i++)
+        a->part[i] = part_of(g, i - 1 + multiplied, 1, part_m, new_k > 0 ? new_k : g->tiles_k);
     a->backward = g->backward;
     a->math = g->math;
 }
@@ -210,7 +239,7 @@ void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const s
     a.bias_to = (float *)(way->weights + way->packed.bias);
     a.bias = (const float *)way->param[SLI_RNN_BIAS];
     a.recurrent_bias = (const float *)way->param[SLI_RNN_RECURRENT_BIAS];
-    a.apart = (int)(s->gru ? 2 * s->H : s->GH);
+    a.apart = (int)(s->gru && !s->before ? 2 * s->H : s->GH);
     const int64_t rest = (a.all_pieces + a.GH + PACK_THREADS - 1) / PACK_THREADS;
     const sli_step_grid grid = {(unsigned)(a.matrix[0].blocks + a.matrix[1].blocks + rest), 1, PACK_THREADS, 1};
     sli_step_launch(way, persist_pack, &grid, &a, false, "launch of packed recurrent weights");

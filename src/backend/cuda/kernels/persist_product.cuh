@@ -6,7 +6,7 @@
 #include "backend/cuda/kernels/persist_sizes.cuh"
 
 template <class S> struct persist_weights {
-    uint32_t tile[S::tiles_m][S::in_registers > 0 ? S::in_registers : 1][4];
+    uint32_t tile[S::all_tiles_m][S::in_registers > 0 ? S::in_registers : 1][4];
     mutable int slot; /* of the ring: that of the next pair of tiles, */
     mutable uint32_t parity; /* and how often it has gone around */
 };
@@ -16,13 +16,13 @@ template <class S> struct persist_sums { float of[S::tiles_m][S::tiles_n][S::col
 template <class S>
 PERSIST_FN const unsigned char *persist_packed(const persist_way &way, const persist_self &self, int km) {
     const int cta = self.q * S::reduce + self.p;
-    const int64_t tile = (int64_t)(cta * S::warps + self.warp) * (S::tiles_k * S::tiles_m) + km;
+    const int64_t tile = (int64_t)(cta * S::warps + self.warp) * (S::all_tiles_k * S::all_tiles_m) + km;
     return (const unsigned char *)way.weights + tile * 512 + self.lane * 16;
 }
 
 /* Where the lane's tiles begin that stay in shared memory. */
 template <class S> PERSIST_FN uint32_t persist_kept(const persist_args &a, const persist_self &self) {
-    return self.at + a.shared_weights + self.warp * (S::in_shared * S::tiles_m * 512) + self.lane * 16;
+    return self.at + a.shared_weights + self.warp * (S::in_shared * S::all_tiles_m * 512) + self.lane * 16;
 }
 
 /* Streamed tiles come by pairs of k, the same ones in every product, one behind the other: while a product uses one the warp asks
@@ -36,9 +36,40 @@ template <class S>
 PERSIST_FN uint32_t persist_ring_barrier(const persist_args &a, const persist_self &self, int slot) {
     return self.at + a.shared_barriers + (S::ring_barriers + self.warp * S::ring + slot) * 8;
 }
+/* Reset before, forward: of tiles 2 k and 2 k + 1 that stream the rows of one part. */
+template <class S>
+PERSIST_FN void persist_ask_rows(const persist_args &a, const persist_way &way, const persist_self &self, int slot,
+                                 int asked) {
+    const int part = asked / S::pairs, pair = asked - part * S::pairs;
+    const int tiles = S::streamed % 2 == 0 || 2 * pair + 1 < S::streamed ? 2 : 1;
+    const uint32_t to = persist_ring_at<S>(a, self, slot), barrier = persist_ring_barrier<S>(a, self, slot);
+    const int first = (S::kept + 2 * pair) * S::all_tiles_m + part * S::tiles_m;
+    if constexpr (S::brings) {
+        if (self.lane != 0) return;
+        ptx_arrivals_expect(barrier, (uint32_t)(tiles * S::tiles_m * 512));
+    }
+    for (int i = 0; i < tiles; i++) {
+        const unsigned char *from = persist_packed<S>(way, self, first + i * S::all_tiles_m);
+        const uint32_t there = to + i * S::tiles_m * 512;
+        if constexpr (S::brings) {
+            if (pair < a.near)
+                ptx_bring(there, from, S::tiles_m * 512, barrier);
+            else
+                ptx_bring_once(there, from, S::tiles_m * 512, barrier);
+        } else {
+#pragma unroll
+            for (int m = 0; m < S::tiles_m; m++) ptx_copy16(there + m * 512 + self.lane * 16, from + m * 512);
+        }
+    }
+    if constexpr (!S::brings) ptx_copies_group();
+}
 template <class S>
 PERSIST_FN void persist_ask(const persist_args &a, const persist_way &way, const persist_self &self, int slot, int pair) {
     const uint32_t to = persist_ring_at<S>(a, self, slot);
+    if constexpr (S::rows_apart) {
+        persist_ask_rows<S>(a, way, self, slot, pair);
+        return;
+    }
     if constexpr (S::brings) {
         if (self.lane != 0) return;
         const bool whole = S::streamed % 2 == 0 || 2 * pair + 1 < S::streamed;
@@ -56,7 +87,7 @@ PERSIST_FN void persist_ask(const persist_args &a, const persist_way &way, const
 #pragma unroll
         for (int m = 0; m < S::tiles_m; m++) {
             const int k = S::in_registers + S::in_shared + 2 * pair + second;
-            if (S::streamed % 2 == 0 || k < S::tiles_k)
+            if (S::streamed % 2 == 0 || k < S::all_tiles_k)
                 ptx_copy16(to + (second * S::tiles_m + m) * 512 + self.lane * 16,
                            persist_packed<S>(way, self, k * S::tiles_m + m));
         }
@@ -73,7 +104,9 @@ PERSIST_FN void persist_begin_ring(const persist_args &a, const persist_way &way
         }
         __syncwarp();
     }
-    for (int pair = 0; pair < S::ring; pair++) persist_ask<S>(a, way, self, pair, pair);
+    constexpr int begin = S::before && S::backward ? (int)persist_new<S>::first_pair : 0;
+    for (int slot = 0; slot < S::ring; slot++)
+        persist_ask<S>(a, way, self, slot, begin + slot < S::in_step ? begin + slot : begin + slot - S::in_step);
     w.slot = 0;
     w.parity = 0;
 }
@@ -129,15 +162,15 @@ PERSIST_FN void persist_load_weights(const persist_args &a, const persist_way &w
 #pragma unroll
     for (int k = 0; k < S::in_registers; k++)
 #pragma unroll
-        for (int m = 0; m < S::tiles_m; m++)
-            ptx_load16_constant(w.tile[m][k], persist_packed<S>(way, self, k * S::tiles_m + m));
+        for (int m = 0; m < S::all_tiles_m; m++)
+            ptx_load16_constant(w.tile[m][k], persist_packed<S>(way, self, k * S::all_tiles_m + m));
     if constexpr (S::together) {
         persist_keep_together<S>(a, way, self);
         return;
     }
     const uint32_t to = persist_kept<S>(a, self);
-    for (int km = 0; km < S::in_shared * S::tiles_m; km++)
-        ptx_copy16(to + km * 512, persist_packed<S>(way, self, S::in_registers * S::tiles_m + km));
+    for (int km = 0; km < S::in_shared * S::all_tiles_m; km++)
+        ptx_copy16(to + km * 512, persist_packed<S>(way, self, S::in_registers * S::all_tiles_m + km));
     if constexpr (S::streamed > 0) persist_begin_ring<S>(a, way, self, w);
 }
 
@@ -260,27 +293,29 @@ template <class S> PERSIST_FN uint32_t persist_rows_begin(const persist_self &se
 /* Pairs [first, end) of the tiles that stream; v: where pair 0 would be multiplied. Constants to the compiler: in turns of a chunk, else all. */
 template <class S>
 PERSIST_FN void persist_multiply_streamed(const persist_args &a, const persist_way &way, const persist_self &self,
-                                          const persist_weights<S> &w, persist_two_sums<S> &sums, uint32_t v, int first,
-                                          int end) {
-    constexpr int pairs = (S::streamed + 1) / 2;
+                                          const persist_weights<typename S::whole> &w, persist_two_sums<S> &sums,
+                                          uint32_t v, int first, int end) {
+    typedef typename S::whole W;
+    constexpr int pairs = S::pairs, in_step = S::in_step;
     int slot = w.slot;
     uint32_t parity = w.parity;
-    if constexpr (S::chunks == 1) first = 0, end = pairs;
+    if constexpr (S::chunks == 1 && !(S::before && S::backward)) first = 0, end = pairs;
 #pragma unroll 2
     for (int i = first; i < end; i++) {
-        const uint32_t from = persist_ring_at<S>(a, self, slot) + self.lane * 16;
+        const uint32_t from = persist_ring_at<W>(a, self, slot) + self.lane * 16;
         const bool pair = S::streamed % 2 == 0 || i + 1 < pairs;
         uint32_t tile[2][S::tiles_m][4];
-        persist_await_ring<S>(a, self, slot, parity);
+        persist_await_ring<W>(a, self, slot, parity);
 #pragma unroll
         for (int m = 0; m < S::tiles_m; m++) {
             ptx_load_shared(tile[0][m], from + m * 512);
-            if (pair) ptx_load_shared(tile[1][m], from + (S::tiles_m + m) * 512);
+            if (pair) ptx_load_shared(tile[1][m], from + (W::tiles_m + m) * 512);
         }
         persist_multiply_pair<S>(sums, tile, v, 2 * i, pair);
-        if constexpr (S::brings) __syncwarp(); /* all lanes have read */
-        persist_ask<S>(a, way, self, slot, i + S::ring < pairs ? i + S::ring : i + S::ring - pairs);
-        persist_turn_ring<S>(slot, parity);
+        if constexpr (W::brings) __syncwarp(); /* all lanes have read */
+        const int next = S::of_part + i + S::ring;
+        persist_ask<W>(a, way, self, slot, next < in_step ? next : next - in_step);
+        persist_turn_ring<W>(slot, parity);
     }
     w.slot = slot;
     w.parity = parity;
@@ -289,9 +324,9 @@ PERSIST_FN void persist_multiply_streamed(const persist_args &a, const persist_w
 /* sums += the warp's tiles [first, end) of k x v; v: address of tile `first`. Both are known to the compiler. */
 template <class S>
 PERSIST_FN void persist_multiply_range(const persist_args &a, const persist_way &way, const persist_self &self,
-                                       const persist_weights<S> &w, uint32_t v, int first, int end,
+                                       const persist_weights<typename S::whole> &w, uint32_t v, int first, int end,
                                        persist_two_sums<S> &sums) {
-    constexpr int kept = S::in_registers + S::in_shared;
+    constexpr int kept = S::kept;
 #pragma unroll
     for (int k = 0; k < S::in_registers; k += 2) {
         if (k < first || k >= end) continue;
@@ -301,8 +336,8 @@ PERSIST_FN void persist_multiply_range(const persist_args &a, const persist_way 
         for (int m = 0; m < S::tiles_m; m++)
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                tile[0][m][i] = w.tile[m][k][i];
-                tile[1][m][i] = w.tile[m][pair ? k + 1 : k][i];
+                tile[0][m][i] = w.tile[S::first_m + m][k][i];
+                tile[1][m][i] = w.tile[S::first_m + m][pair ? k + 1 : k][i];
             }
         persist_multiply_pair<S>(sums, tile, v, k - first, pair);
     }
@@ -315,8 +350,9 @@ PERSIST_FN void persist_multiply_range(const persist_args &a, const persist_way 
             const bool pair = (S::in_shared % 2 == 0 && S::chunks == 1) || k + 1 < high;
 #pragma unroll
             for (int m = 0; m < S::tiles_m; m++) {
-                ptx_load_shared(tile[0][m], from + ((k - S::in_registers) * S::tiles_m + m) * 512);
-                if (pair) ptx_load_shared(tile[1][m], from + ((k + 1 - S::in_registers) * S::tiles_m + m) * 512);
+                const uint32_t first = from + ((k - S::in_registers) * S::all_tiles_m + S::first_m + m) * 512;
+                ptx_load_shared(tile[0][m], first);
+                if (pair) ptx_load_shared(tile[1][m], first + S::all_tiles_m * 512);
             }
             persist_multiply_pair<S>(sums, tile, v, k - first, pair);
         }
@@ -341,9 +377,9 @@ template <class S> PERSIST_FN void persist_add_two(const persist_two_sums<S> &su
 /* sums = the warp's tiles of M x v; v: address of the half's rows. */
 template <class S>
 PERSIST_FN void persist_product(const persist_args &a, const persist_way &way, const persist_self &self,
-                                const persist_weights<S> &w, uint32_t v, persist_sums<S> &total) {
+                                const persist_weights<typename S::whole> &w, uint32_t v, persist_sums<S> &total) {
     persist_two_sums<S> sums = {};
-    persist_multiply_range<S>(a, way, self, w, persist_rows_begin<S>(self, v), 0, S::tiles_k, sums);
+    persist_multiply_range<S>(a, way, self, w, persist_rows_begin<S>(self, v), S::first_k, S::first_k + S::tiles_k, sums);
     persist_add_two<S>(sums, total);
 }
 
@@ -375,9 +411,9 @@ PERSIST_FN void persist_multiply_together(const persist_args &a, const persist_s
 }
 
 /* ---------------------------------------------------------------------------------------------------- partial sums -- */
-/* float [halves, in many turns 1][warps_k][tiles_n][m_tiled][width] */
+/* float [halves, in many turns 1][partials][warps_k][tiles_n][m_tiled][width] */
 template <class S> PERSIST_FN float *persist_partial(const persist_args &a, const persist_self &self, int half) {
-    const int which = S::couriers > 0 ? 0 : half;
+    const int which = S::couriers > 0 ? 0 : half * S::partials + (S::rows_apart && S::part == PERSIST_UPDATE ? 1 : 0);
     return (float *)(self.shared + a.shared_partial) + which * (S::warps_k * S::tiles_n * S::m_tiled * S::width);
 }
 /* float [halves][2][reduce][tiles_n][own][8], in many turns [sum_buffers][reduce]...; an offset in bytes */
@@ -522,29 +558,40 @@ PERSIST_FN void persist_send_added(const persist_args &a, const persist_way &way
     }
 }
 
-/* After this the cells of the half can add their sums. `count`: products of this half before this one; window(): what can be
- * done while sums are on their way. */
-template <class S, class F>
-PERSIST_FN void persist_reduce(const persist_args &a, const persist_way &way, const persist_self &self,
-                               const persist_sums<S> &sums, int half, int count, const F &window) {
+/* The warp's sums go to who adds them. `count`: products of this half before this one. */
+template <class S>
+PERSIST_FN void persist_reduce_begin(const persist_args &a, const persist_way &way, const persist_self &self,
+                                     const persist_sums<S> &sums, int half, int count) {
     if constexpr (S::over) __syncthreads(); /* all have read v */
     if constexpr (S::reduce == 1) {
         persist_put_sums<S>(a, self, sums, half);
+    } else if constexpr (S::direct) {
+        persist_send_direct<S>(a, way, self, sums, half, count & 1);
+    } else {
+        persist_put_sums<S>(a, self, sums, half);
+        __syncthreads();
+        persist_send_added<S>(a, way, self, half, half, count & 1);
+    }
+}
+
+/* Waits for sums of other CTAs, which `barrier` tells of. */
+template <class S> PERSIST_FN void persist_reduce_await(const persist_self &self, uint32_t barrier, int count) {
+    ptx_arrivals_wait(barrier, (uint32_t)(count >> 1) & 1u);
+    if (self.thread == 0) ptx_arrivals_expect(barrier, S::reduce * S::own * S::tiles_n * S::sent * 4);
+}
+
+/* After this the cells of the half can add their sums. window(): what can be done while sums are on their way. */
+template <class S, class F>
+PERSIST_FN void persist_reduce(const persist_args &a, const persist_way &way, const persist_self &self,
+                               const persist_sums<S> &sums, int half, int count, const F &window) {
+    persist_reduce_begin<S>(a, way, self, sums, half, count);
+    if constexpr (S::reduce == 1) {
         window();
         __syncthreads();
     } else {
-        const int buffer = count & 1;
-        if constexpr (S::direct) {
-            persist_send_direct<S>(a, way, self, sums, half, buffer);
-        } else {
-            persist_put_sums<S>(a, self, sums, half);
-            __syncthreads();
-            persist_send_added<S>(a, way, self, half, half, buffer);
-        }
-        const uint32_t barrier = persist_barrier<S>(a, self, PERSIST_BARRIERS_SUMS, half, buffer);
+        const uint32_t barrier = persist_barrier<S>(a, self, PERSIST_BARRIERS_SUMS, half, count & 1);
         window();
-        ptx_arrivals_wait(barrier, (uint32_t)(count >> 1) & 1u);
-        if (self.thread == 0) ptx_arrivals_expect(barrier, S::reduce * S::own * S::tiles_n * S::sent * 4);
+        persist_reduce_await<S>(self, barrier, count);
     }
 }
 

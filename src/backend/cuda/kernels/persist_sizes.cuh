@@ -15,14 +15,30 @@ enum persist_gather { PERSIST_LOCAL, PERSIST_CLUSTER, PERSIST_GRID };
 /* Of shared memory's barriers, but in turns: arrivals of v, of sums; [half][buffer]. Then those of the ring. */
 enum { PERSIST_BARRIERS_V = 0, PERSIST_BARRIERS_SUMS = 4, PERSIST_BARRIERS_RING = 8 };
 
-template <class C> struct persist_sizes : C {
+/* With reset before the product a step multiplies parts of the weights (persist_geometry.h): forward of r, of z, of n, backward of r and z, which has
+ * the first one's number, and of n. Without it there is one, and so it is for all that is not about a product; memory that parts have in turn is as large
+ * as the first one's. */
+enum persist_part { PERSIST_RESET, PERSIST_UPDATE, PERSIST_NEW };
+template <class C, int PART = PERSIST_RESET> struct persist_sizes : C {
+    typedef C configuration;
+    typedef persist_sizes<C> whole;
     static constexpr bool narrow = C::math == PERSIST_BF16 || C::math == PERSIST_F16;
     static constexpr int operand = narrow ? 2 : 4;
     static constexpr int tile_rows = C::math == PERSIST_F32 ? 32 : 16;
     static constexpr int tile_bytes = C::math == PERSIST_F32 ? 16 : 32; /* of a row of v */
     static constexpr int here = C::few > 0 ? (int)C::few : 8; /* of 8 rows those that are multiplied */
     static constexpr int columns = C::math == PERSIST_F32 ? here : 4; /* accumulators of a lane: of a tile and 8 rows */
-    static constexpr int vk = C::backward ? C::gates : 1, ym = C::backward ? 1 : C::gates;
+    static constexpr int tile_k = C::math == PERSIST_F32 ? 4 : narrow ? 16 : 8;
+    static constexpr int all_tiles_m = C::tiles_m, all_tiles_k = C::tiles_k;
+    static constexpr int part = PART, k_of_new = tile_k * C::warps_k;
+    static constexpr bool rows_apart = C::before && !C::backward;
+    static constexpr int tiles_m = rows_apart ? all_tiles_m / 3 : all_tiles_m, first_m = rows_apart ? PART * tiles_m : 0;
+    static constexpr int new_k = C::before && C::backward ? (C::spread * C::units + k_of_new - 1) / k_of_new : 0;
+    static constexpr int tiles_k = PART == PERSIST_NEW && new_k > 0 ? new_k : all_tiles_k - new_k;
+    static constexpr int first_k = PART == PERSIST_NEW && new_k > 0 ? all_tiles_k - new_k : 0;
+    static constexpr int most_vk = C::before ? 2 : (int)C::gates;
+    static constexpr int multiplied = !C::before ? (int)C::gates : rows_apart || PART == PERSIST_NEW ? 1 : 2;
+    static constexpr int vk = C::backward ? multiplied : 1, ym = C::backward ? 1 : multiplied;
     static constexpr int own = C::units * ym; /* values of y that a CTA owns */
     static constexpr int m = C::reduce * own, k = C::spread * C::units * vk;
     static constexpr int warps = C::warps_m * C::warps_k, threads = 32 * warps;
@@ -31,8 +47,8 @@ template <class C> struct persist_sizes : C {
     /* Of 8 sums of a value, what goes to its owner; and room for them in the CTA's own shared memory: no more, so that lanes of
      * neighbouring units read neighbouring banks. */
     static constexpr int sent = here > 4 ? 8 : 4, width = C::reduce > 1 ? sent : here;
-    static constexpr int m_tiled = C::warps_m * C::tiles_m * tile_rows;
-    static constexpr int v_bytes = C::warps_k * C::tiles_k * tile_bytes;
+    static constexpr int m_tiled = C::warps_m * tiles_m * tile_rows;
+    static constexpr int v_bytes = C::warps_k * tiles_k * tile_bytes;
     /* v lies in pieces of 16 bytes of k by 8 rows, [rows / 8][pieces][8][16]: what matrix instructions read is contiguous, and so
      * is what a CTA sends. The exchange has as many pieces as k fills. */
     static constexpr int v_pieces = v_bytes / 16, own_pieces = (k * operand + 15) / 16;
@@ -43,13 +59,15 @@ template <class C> struct persist_sizes : C {
     /* Who computes cells: warps of their own, `apart`, or those that multiply. */
     static constexpr int cell_warps = C::apart > 0 ? (int)C::apart : warps, cell_threads = 32 * cell_warps;
     static constexpr int all_threads = threads + 32 * (C::apart + couriers);
-    static constexpr int v_buffers = C::gather == PERSIST_GRID ? 1 : 2; /* others write the next while it is read */
+    /* Others write the next while it is read; z's is read while n's comes. */
+    static constexpr int v_buffers = C::gather == PERSIST_GRID ? 1 : C::gather == PERSIST_CLUSTER && rows_apart ? 3 : 2;
+    static constexpr int partials = rows_apart ? 2 : 1; /* z's sums stay, too */
     /* In many turns v comes in `chunks` along k into a ring of `slots`: [warps_k][rows / 8][pieces of the chunk][8][16]; in the
      * exchange one lies behind the other. */
-    static constexpr int chunk_tiles = C::tiles_k / C::chunks, slot_bytes = places * (v_bytes / C::chunks);
+    static constexpr int chunk_tiles = tiles_k / C::chunks, slot_bytes = places * (v_bytes / C::chunks);
     static constexpr int part_bytes = chunk_tiles * tile_bytes * 8;           /* of a warp's k and 8 rows */
     static constexpr int v_stride_n = couriers ? part_bytes : v_pieces * 128; /* from 8 rows to the next */
-    static constexpr int v_stride_k = couriers ? C::tiles_n * part_bytes : C::tiles_k * tile_bytes * 8; /* of warps_k */
+    static constexpr int v_stride_k = couriers ? C::tiles_n * part_bytes : tiles_k * tile_bytes * 8; /* of warps_k */
     static constexpr int v_all_bytes = couriers ? C::slots * slot_bytes : C::halves * v_buffers * places * v_bytes;
     static constexpr int sum_buffers = !couriers  ? 2 * C::halves /* [half][2] */
                                        : C::meets ? (int)PERSIST_MEETING
@@ -74,7 +92,9 @@ template <class C> struct persist_sizes : C {
      * which waits for a fence, takes none. */
     static constexpr int fencing = warps > 1 ? 1 : 0, takers = threads - 32 * fencing;
     static constexpr int taken = (exchange_pieces * rows + takers - 1) / takers;
-    static constexpr bool words_tell = C::gather == PERSIST_GRID && couriers == 0 && taken <= PERSIST_TAKEN;
+    static constexpr int most_pieces = (C::spread * C::units * (C::backward ? most_vk : 1) * operand + 15) / 16;
+    static constexpr int most_taken = (most_pieces * rows + takers - 1) / takers;
+    static constexpr bool words_tell = C::gather == PERSIST_GRID && couriers == 0 && most_taken <= PERSIST_TAKEN;
     static constexpr int exchange_buffers = words_tell ? (int)PERSIST_EXCHANGE : 2;
     static constexpr int own_words = C::units * vk * operand / 4; /* of a row, what a CTA gives */
     static constexpr int cluster = C::gather == PERSIST_CLUSTER ? C::spread : C::meets ? C::share : C::reduce * C::share;
@@ -83,24 +103,29 @@ template <class C> struct persist_sizes : C {
     static constexpr int addends =
         C::reduce > 1 ? C::reduce : C::warps_k;                      /* partial sums of a value of y that cells add */
     static constexpr bool direct = C::reduce > 1 && C::warps_k == 1; /* accumulators go to their owners as they are */
-    static constexpr int streamed = C::tiles_k - C::in_registers - C::in_shared;
+    static constexpr int streamed = all_tiles_k - C::in_registers - C::in_shared;
     /* They come by bulk copies where they are more than L2 keeps, so that what goes first can be said; else where copies are large and
      * many under way (both thresholds lie between what was measured) and the launch keeps no gates. GRU of 2816 units, 32 rows, bf16:
      * by bulk copies 1.9 us a step less than by those of 16 bytes in inference, 3 us more in training. In turns v would wait behind them.
      * bench/results/in_turns_h200_2026-11-22.txt, near_h200_2026-11-22.txt. */
     static constexpr bool keeps = C::form < 0 || (C::form & PERSIST_HAS_GATES) != 0;
-    static constexpr int pair_bytes = 2 * C::tiles_m * 512;
+    static constexpr int pair_bytes = 2 * tiles_m * 512;
     static constexpr bool many = C::math != PERSIST_F32 && couriers == 0 && !keeps && pair_bytes >= PTX_BRING_LEAST &&
                                  pair_bytes * warps * C::ring >= PTX_BRING_AHEAD;
     static constexpr bool far =
-        (int64_t)streamed * C::tiles_m * 512 * warps * group * C::directions > PTX_L2_KEEPS;
+        (int64_t)streamed * all_tiles_m * 512 * warps * group * C::directions > PTX_L2_KEEPS;
     static constexpr bool brings = PTX_BRINGS && streamed > 0 && (many || far);
+    /* Pairs of tiles of k that stream; the first product's first one. Forward each part has its own rows of all of them, one part's behind the
+     * other's. */
+    static constexpr int kept = C::in_registers + C::in_shared, pairs = (streamed + 1) / 2;
+    static constexpr int in_step = rows_apart ? 3 * pairs : pairs, of_part = rows_apart ? PART * pairs : 0;
+    static constexpr int first_pair = first_k > kept ? (first_k - kept) / 2 : 0;
     /* The first of the ring's barriers, behind all others: [warp][slot]. */
     static constexpr int ring_barriers =
         couriers ? 2 * (C::slots + C::halves) + PERSIST_ARRIVING + PERSIST_APART_BARRIERS : (int)PERSIST_BARRIERS_RING;
     /* Sums lie where v did: all of that is filled anew, and nobody fills it before all have read them. */
     static constexpr bool over = C::gather == PERSIST_GRID && couriers == 0 && C::halves == 1 && streamed > 0 &&
-                                 v_bytes == k * operand && !words_tell && !direct;
+                                 v_bytes == k * operand && !words_tell && !direct && !C::before;
     /* Four warps multiply together, one matrix instruction: wgmma. */
     static constexpr bool together = PTX_TOGETHER && couriers > 0 && C::warps_m % 4 == 0 && streamed == 0 &&
                                      (narrow || C::math == PERSIST_TF32) && (C::tiles_n == 2 || C::tiles_n == 4);
@@ -108,6 +133,9 @@ template <class C> struct persist_sizes : C {
     static_assert(C::gather != PERSIST_CLUSTER || C::reduce == 1, "gathers through a cluster or reduces in it");
     static_assert(C::gather != PERSIST_LOCAL || C::spread == 1, "local v is the CTA's own");
     static_assert(C::in_registers % 2 == 0 || C::in_registers == C::tiles_k, "tiles go by pairs");
+    static_assert(first_k % 2 == 0, "tiles go by pairs");
+    static_assert(!C::before || (C::gates == 3 && couriers == 0), "reset before: GRU, not in turns");
+    static_assert(!C::before || streamed == 0 || C::halves == 1, "what streams, streams part by part in turn");
     static_assert(C::in_shared % 2 == 0 || streamed == 0, "tiles go by pairs");
     static_assert(couriers == 0 || C::gather == PERSIST_GRID, "turns are taken in a grid");
     static_assert(C::tiles_k % C::chunks == 0 && C::spread % C::share == 0, "chunks and shares are equal");
@@ -123,6 +151,10 @@ template <class C> struct persist_sizes : C {
     static_assert(C::few == 0 || (C::math == PERSIST_F32 && rows <= 4 && C::tiles_n * C::halves == 1 && couriers == 0),
                   "few rows are of FFMA");
 };
+
+/* With reset before the product, the parts of z and n. */
+template <class S> using persist_update = persist_sizes<typename S::configuration, PERSIST_UPDATE>;
+template <class S> using persist_new = persist_sizes<typename S::configuration, PERSIST_NEW>;
 
 /* All warps that multiply. */
 template <class S> PERSIST_FN void persist_sync() {
@@ -171,9 +203,13 @@ PERSIST_FN bool persist_in(const persist_range &range, int s) {
     return s >= range.first && s < range.end;
 }
 
-/* Steps whose v is multiplied. Backward not the last one's, where nobody wants what that gives: d h of the entering state. */
+/* Steps whose v is multiplied. Backward not the last one's, where nobody wants what that gives: d h of the entering state. With
+ * reset before the product n's part of each is, the other one where persist_gives_on. */
+template <class S> PERSIST_FN bool persist_gives_on(const persist_args &a, const persist_way &way, int s) {
+    return persist_has<S>(a, PERSIST_HAS_DP) || s + 1 < way.steps;
+}
 template <class S> PERSIST_FN int persist_multiplied(const persist_args &a, const persist_way &way) {
-    return S::backward && !persist_has<S>(a, PERSIST_HAS_DP) ? way.steps - 1 : way.steps;
+    return S::backward && !S::before && !persist_has<S>(a, PERSIST_HAS_DP) ? way.steps - 1 : way.steps;
 }
 
 template <class S>

@@ -1,0 +1,39 @@
+/* Registers that a thread of a geometry will need, counted. Compiled into libsluice and into the plug-in. */
+#include "backend/cuda/persist_geometry.h"
+
+/* What a lane keeps of each of its cells: forward the sums of the input side on their way, the gates, the states; backward what
+ * forward saved, gradients, sums; with addresses. */
+static int cell_registers(const sli_persist_geometry *g) {
+    if (!g->backward) return 2 * g->gates + 4;
+    return g->gates == 4 ? 19 : g->gates == 3 ? 17 : 8;
+}
+
+/* With wgmma cells and addresses together, as nvcc 13.0 takes them: a register too few, and it lets each wgmma wait for the one
+ * before (half the speed and less), so that these are from where it spills, not from what is counted. */
+static int together_registers(const sli_persist_geometry *g) {
+    const int cells = sli_persist_cells(g);
+    if (g->apart > 0) return 32;
+    if (!g->backward) return (cells <= 2 ? 64 + 12 * cells : 28 + 33 * cells) + (g->in_shared > 0 ? 4 : 0);
+    const bool later = g->reduce > 1 && g->halves > 1; /* the cells come after the next item's product */
+    return 40 + 50 * cells + (g->gates == 3 ? 12 : 0) + (later ? 15 : 0);
+}
+
+/* Beside weights and sums: rows of v, weights that pass through (a pair of tiles of k from shared memory). f32x3 keeps weights as high and low parts. Compared with what nvcc 13.0 spills, LSTM of 128 to 2048
+ * units, all types: at most a few registers. */
+int sli_persist_registers(const sli_persist_geometry *g) {
+    const bool ffma = g->math == SL_F32, split = g->math == SL_F32X3, together = sli_persist_together(g);
+    const int cells = sli_persist_cells(g), addresses = g->backward ? 62 : 56;
+    const int tiles_m = sli_persist_part_m(g);
+    const bool twice = !ffma && !together && cells > 1 && tiles_m * g->tiles_n <= 4; /* persist_two_sums */
+    const int kept = (split ? 8 : 4) * g->tiles_m * g->in_registers;
+    const int columns = !ffma ? 4 : g->few > 0 ? g->few : 8;
+    const int sums = columns * tiles_m * g->tiles_n * (twice ? 2 : 1);
+    if (together) return kept + sums + together_registers(g);
+    const int rows = ffma ? 24 : (split ? 8 : 4) * g->tiles_n;
+    const int passing = 4 * tiles_m * (sli_persist_streamed(g) > 0 || g->in_shared > 0 ? 2 : 0);
+    const int of_cells = cell_registers(g) * cells * (g->couriers ? 1 : g->halves) + (twice ? 8 : 0);
+    const int taken =
+        sli_persist_words_tell(g) ? 4 * sli_persist_taken(g) + 8 : 0; /* of v, while nothing is multiplied */
+    const int working = sums + passing + rows + (split ? 32 : 0);
+    return addresses + kept + (working > taken ? working : taken) + of_cells;
+}
