@@ -7,6 +7,7 @@
 #include <random>
 
 #include "cases.h"
+#include "operands.h"
 #include "emulate.h"
 #define sli_cuda_caps_of fold_caps_of
 #define sli_cuda_failed fold_failed
@@ -147,16 +148,7 @@ void sli_persist_pack(const step_way *way, const sli_persist_pair *, const sli_p
     }
 #define STEP_FORWARD(NAME) NOT_HERE(sli_step_##NAME, const step_way *, const step_forward_args *, bool)
 #define STEP_BACKWARD(NAME) NOT_HERE(sli_step_##NAME, const step_way *, const step_backward_args *, bool)
-STEP_FORWARD(lstm_forward)
-STEP_FORWARD(gru_reset)
-STEP_FORWARD(gru_forward)
-STEP_FORWARD(rnn_forward)
-STEP_FORWARD(project_forward)
-STEP_BACKWARD(lstm_backward)
-STEP_BACKWARD(gru_backward)
-STEP_BACKWARD(gru_reset_backward)
-STEP_BACKWARD(rnn_backward)
-STEP_BACKWARD(project_backward)
+#include "step_launches.h"
 NOT_HERE(sli_step_recompute, const step_way *)
 NOT_HERE(sli_step_tiled_pack, const step_way *)
 NOT_HERE(sli_step_tiled_begin, const step_way *)
@@ -168,32 +160,8 @@ using fold_engine::persist_args;
 using fold_engine::persist_way;
 
 /* ------------------------------------------------------------------------------------------------------ services -- */
-static bool is_16_bit(sl_dtype math) {
-    return math == SL_BF16 || math == SL_F16;
-}
-static float operand(sl_dtype math, const void *data, int64_t at) {
-    if (!is_16_bit(math)) return static_cast<const float *>(data)[at];
-    const uint32_t bits = static_cast<const uint16_t *>(data)[at];
-    return math == SL_BF16 ? emulate::from_bf16(bits) : emulate::from_f16(bits);
-}
-static void put_operand(sl_dtype math, void *data, int64_t at, float x) {
-    if (is_16_bit(math))
-        static_cast<uint16_t *>(data)[at] = (uint16_t)(math == SL_BF16 ? emulate::to_bf16(x) : emulate::to_f16(x));
-    else
-        static_cast<float *>(data)[at] = x;
-}
-
+#include "failing_queue.h"
 extern "C" {
-const sli_caps *sli_cuda_caps_of(const sli_queue *) {
-    return &world.caps;
-}
-bool sli_cuda_failed(const sli_queue *) {
-    return !world.wrong.empty();
-}
-void sli_cuda_fail(sli_queue *, sl_status, const char *format, ...) {
-    complain(format);
-}
-void sli_cuda_phase(sli_queue *, sli_phase) {}
 bool sli_cuda_try(sli_queue *, cudaError_t error, const char *) {
     return error == cudaSuccess;
 }

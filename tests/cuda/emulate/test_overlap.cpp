@@ -177,17 +177,8 @@ static int wanted_piece(const sli_problem *p, const sli_caps *, const sli_persis
 }
 
 /* ------------------------------------------------------------------------------------------------------- runtime -- */
+#include "failing_queue.h"
 extern "C" {
-const sli_caps *sli_cuda_caps_of(const sli_queue *) {
-    return &world.caps;
-}
-bool sli_cuda_failed(const sli_queue *) {
-    return !world.wrong.empty();
-}
-void sli_cuda_fail(sli_queue *, sl_status, const char *format, ...) {
-    complain(format);
-}
-void sli_cuda_phase(sli_queue *, sli_phase) {}
 bool sli_cuda_try(sli_queue *, cudaError_t error, const char *) {
     return error == cudaSuccess;
 }
@@ -464,16 +455,7 @@ void sli_step_fused_backward(const step_way *, const step_backward_args *, const
     void sli_step_##NAME(const step_way *, const step_forward_args *, bool) {}
 #define STEP_BACKWARD(NAME) \
     void sli_step_##NAME(const step_way *, const step_backward_args *, bool) {}
-STEP_FORWARD(lstm_forward)
-STEP_FORWARD(gru_reset)
-STEP_FORWARD(gru_forward)
-STEP_FORWARD(rnn_forward)
-STEP_FORWARD(project_forward)
-STEP_BACKWARD(lstm_backward)
-STEP_BACKWARD(gru_backward)
-STEP_BACKWARD(gru_reset_backward)
-STEP_BACKWARD(rnn_backward)
-STEP_BACKWARD(project_backward)
+#include "step_launches.h"
 
 /* --------------------------------------------------------------------------------------------------------- cases -- */
 namespace {

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "cases.h"
+#include "operands.h"
 #include "emulate.h"
 /* Other tests of this folder define these for theirs. */
 #define sli_cuda_caps_of recompute_caps_of
@@ -164,17 +165,8 @@ void sli_step_fused_backward(const step_way *, const step_backward_args *, const
 #undef sli_step_layout_packed
 
 /* ------------------------------------------------------------------------------------------------------ services -- */
+#include "failing_queue.h"
 extern "C" {
-const sli_caps *sli_cuda_caps_of(const sli_queue *) {
-    return &world.caps;
-}
-bool sli_cuda_failed(const sli_queue *) {
-    return !world.wrong.empty();
-}
-void sli_cuda_fail(sli_queue *, sl_status, const char *format, ...) {
-    complain(format);
-}
-void sli_cuda_phase(sli_queue *, sli_phase) {}
 cudaStream_t sli_cuda_stream(sli_queue *) {
     return nullptr;
 }
@@ -188,23 +180,8 @@ bool sli_cuda_put(sli_queue *, cudaStream_t, void *, const void *, size_t) {
     return false;
 }
 
-static bool is_16_bit(sl_dtype math) {
-    return math == SL_BF16 || math == SL_F16;
-}
-
-static float operand(sl_dtype math, const void *data, int64_t at) {
-    if (!is_16_bit(math)) return static_cast<const float *>(data)[at];
-    const uint32_t bits = static_cast<const uint16_t *>(data)[at];
-    return math == SL_BF16 ? emulate::from_bf16(bits) : emulate::from_f16(bits);
-}
-
 void sli_cuda_narrow(sli_queue *, cudaStream_t, sl_dtype math, void *to, const float *from, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (is_16_bit(math))
-            static_cast<uint16_t *>(to)[i] =
-                (uint16_t)(math == SL_BF16 ? emulate::to_bf16(from[i]) : emulate::to_f16(from[i]));
-        else
-            static_cast<float *>(to)[i] = from[i];
+    for (size_t i = 0; i < count; i++) put_operand(math, to, (int64_t)i, from[i]);
 }
 
 void sli_cuda_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *p) {

@@ -145,17 +145,8 @@ void do_next(lane *l) {
 } // namespace
 
 /* ------------------------------------------------------------------------------------------------------- runtime -- */
+#include "failing_queue.h"
 extern "C" {
-const sli_caps *sli_cuda_caps_of(const sli_queue *) {
-    return &world.caps;
-}
-bool sli_cuda_failed(const sli_queue *) {
-    return !world.wrong.empty();
-}
-void sli_cuda_fail(sli_queue *, sl_status, const char *format, ...) {
-    complain(format);
-}
-void sli_cuda_phase(sli_queue *, sli_phase) {}
 bool sli_cuda_open_lanes(sli_queue *, int count) {
     world.lanes.assign((size_t)count, lane());
     return true;

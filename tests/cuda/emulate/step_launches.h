@@ -1,0 +1,11 @@
+/* The launches of a step of cuda:step, sli_step_NAME, for a test that has none: as STEP_FORWARD and STEP_BACKWARD say there. */
+STEP_FORWARD(lstm_forward)
+STEP_FORWARD(gru_reset)
+STEP_FORWARD(gru_forward)
+STEP_FORWARD(rnn_forward)
+STEP_FORWARD(project_forward)
+STEP_BACKWARD(lstm_backward)
+STEP_BACKWARD(gru_backward)
+STEP_BACKWARD(gru_reset_backward)
+STEP_BACKWARD(rnn_backward)
+STEP_BACKWARD(project_backward)
