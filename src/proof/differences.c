@@ -177,15 +177,11 @@ static sl_status check_tensor(prover *p, const sli_part *part) {
 
 /* --------------------------------------------------------------------------------------------------------------- all -- */
 
+/* Of softsign the slope's own slope jumps, which a difference sees as well. */
 static bool has_kinks(const sl_plan *plan) {
     for (int k = 0; k < plan->step_count; k++) {
         const sli_problem *q = &plan->steps[k].problem;
-        const sl_activation acts[] = {q->act, q->recurrent_act};
-        for (int a = 0; a < 2; a++)
-            if (acts[a] == SL_ACT_RELU || acts[a] == SL_ACT_HARD_SIGMOID || acts[a] == SL_ACT_HARD_SIGMOID_K2 ||
-                acts[a] == SL_ACT_SOFTSIGN)
-                return true;
-        if (q->cell_clip > 0) return true;
+        if (sli_has_kink(q) || q->act == SL_ACT_SOFTSIGN || q->recurrent_act == SL_ACT_SOFTSIGN) return true;
     }
     return false;
 }

@@ -58,7 +58,7 @@ static double operand_unit(sl_dtype dtype) {
     }
 }
 
-static bool has_kink(const sli_problem *p) {
+bool sli_has_kink(const sli_problem *p) {
     const sl_activation kinks[] = {SL_ACT_RELU, SL_ACT_HARD_SIGMOID, SL_ACT_HARD_SIGMOID_K2};
     bool kink = p->cell_clip > 0;
     for (size_t i = 0; i < sizeof kinks / sizeof *kinks; i++)
@@ -74,7 +74,7 @@ sli_tolerance sli_tolerance_of(const sl_plan *plan, sl_dtype dtype) {
         const sli_kernel *row = plan->steps[k].kernel;
         if (dtype == SL_F32) approximate += row->f32_error;
         if (u > 0 && p->act == SL_ACT_RELU && strncmp(row->name, "cudnn:", 6) == 0) kink = 0.25;
-        if (row->folds && row->folds(p) && has_kink(p)) kink = fmax(kink, sqrt(4 * u));
+        if (row->folds && row->folds(p) && sli_has_kink(p)) kink = fmax(kink, sqrt(4 * u));
         bool products = sli_op_is_recurrent(p->op) || p->op == SLI_OP_DENSE;
         double gates = sli_op_is_recurrent(p->op) ? sli_op_gates(p->op) : 1;
         if (products) layers += sli_problem_parts(p) - (k == 0); /* a wide step: its parts */

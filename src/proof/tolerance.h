@@ -2,6 +2,7 @@
 #ifndef SLI_TOLERANCE_H
 #define SLI_TOLERANCE_H
 
+#include "core/problem.h"
 #include "sluice.h"
 
 typedef struct sli_tolerance {
@@ -10,6 +11,8 @@ typedef struct sli_tolerance {
 
 /* For what `plan` computes in `dtype`. */
 sli_tolerance sli_tolerance_of(const sl_plan *plan, sl_dtype dtype);
+/* Whether a slope of the problem's cell jumps somewhere: relu, hard sigmoid, a clip. */
+bool sli_has_kink(const sli_problem *problem);
 /* Factor for a tensor of `count` numbers: few of them may be small by cancellation while the terms they sum are not. */
 double sli_tolerance_of_few(size_t count);
 /* Gradients against central differences in double: ||g - fd|| / ||fd||. */

@@ -61,7 +61,7 @@ TEST(cuda_persistent_rows_describe_how_they_cut) {
 }
 
 /* Every option that is one product a step; what is more than one, or does not fit, is refused with the reason. */
-TEST(cuda_persistent_takes_one_product_a_step) {
+TEST(cuda_persistent_takes_and_refuses) {
     const struct {
         const char *text, *cluster, *grid; /* refusals; NULL: taken */
     } cases[] = {

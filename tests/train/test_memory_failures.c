@@ -98,7 +98,9 @@ static sl_status describe_work(works *w, sl_training *training) {
     training->epochs = 1;
     TRY(sl_training_to_json(w->model, training, NULL, &text));
     REQUIRE((size_t)snprintf(small, sizeof small, "%s", text) < sizeof small);
-    for (char *units = small; (units = strstr(units, ": 200")) != NULL; units += 5) memcpy(units, ": 17 ", 5);
+    int layers = 0;
+    for (char *units = small; (units = strstr(units, ": 200")) != NULL; units += 5, layers++) memcpy(units, ": 17 ", 5);
+    REQUIRE(layers == 3); /* the embedding and both LSTMs */
     TRY(sl_model_from_json(&allocator, small, strlen(small), &model));
     sl_status status = sl_training_from_json(small, strlen(small), training);
     sl_model_free(w->model);

@@ -46,8 +46,7 @@ sli_persist_packed sli_persist_layout_packed(const sli_problem *problem, const s
 typedef struct sli_persist_fold {
     size_t m;     /* operand [T + 1][B][ms], inference */
     size_t m_own; /* float [B][H], inference: m, where cells read another one than the operand */
-    size_t
-        first; /* int32 [B]: number of a row's first step that is not masked, in order of processing; T: there is none */
+    size_t first; /* int32 [B]: number of a row's first unmasked step in order of processing; T: there is none */
     /* forward */
     size_t entering; /* float [B][us]: R h0 */
     size_t q;        /* float [rows][hs], in inference without padding of one step: W_p m, where it is not y's memory */

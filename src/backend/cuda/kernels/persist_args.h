@@ -91,10 +91,11 @@ typedef struct persist_way {
     const float *pw_from, *dp_from, *dc_from; /* [B][H], [B][hs], [B][H]: of the state after step 0: dh = pw + d dp */
     float *pw_to, *dp_to, *dc_to; /* = the same before the last step; may be the same memory; dp_to NULL: none of it */
     void *dz;                     /* = operand [B][zs] of step 0: gradient of the input side */
-    void *dr;      /* = operand [B][zs] of step 0: of the recurrent side, where it differs; with reset before none, */
-    int dz_step;   /* but r d h' in operand_to */
-    float *sums;   /* = [chunks][B][us]: dz summed over a chunk's steps, chunks in order of processing */
-    float *sums_n; /* = [chunks][B][H]: n's part of dr */
+    /* = operand [B][zs] of step 0: of the recurrent side, where it differs; with reset before none, but r d h' in operand_to */
+    void *dr;
+    int dz_step;
+    float *sums;      /* = [chunks][B][us]: dz summed over a chunk's steps, chunks in order of processing */
+    float *sums_n;    /* = [chunks][B][H]: n's part of dr */
     float *sums_peep; /* = [chunks][B][3 H] */
     uint32_t *
         counters; /* [groups][halves][reduce], zeros: gather over the grid; then, where sums meet in memory, [groups][halves][spread] */
