@@ -31,7 +31,7 @@ static bool is_float(const sl_array *array) {
 /* "[32][10][4]" */
 static const char *shape_text(const sl_array *array, char *text, size_t capacity) {
     size_t used = 0;
-    text[0] = 0;
+    snprintf(text, capacity, "%s", array->rank == 0 ? "[]" : "");
     for (int i = 0; i < array->rank && used < capacity; i++)
         used += (size_t)snprintf(text + used, capacity - used, "[%lld]", (long long)array->shape[i]);
     return text;
@@ -109,6 +109,18 @@ static sl_status check_y(const sl_array *x, const sl_array *y, const sli_array_n
     return check_finite(y, "y");
 }
 
+/* Whether any element of y has a loss: its label is not -1, its step within the row's length. */
+static bool anything_counts(const sli_array_data *data) {
+    size_t steps = data->needs.output_steps ? (size_t)data->steps : 1;
+    for (size_t row = 0; row < data->rows; row++) {
+        bool cut = data->needs.output_steps && data->lengths;
+        size_t length = cut ? (size_t)number_at(data->lengths, row) : steps;
+        for (size_t t = 0; t < length; t++)
+            if (!data->needs.labels || number_at(data->y, row * steps + t) >= 0) return true;
+    }
+    return false;
+}
+
 sl_status sli_array_data_new(const sl_array *x, const sl_array *y, const sl_array *lengths,
                              const sli_array_needs *needs, sli_array_data *data) {
     SLI_TRY(check_x(x, needs));
@@ -124,6 +136,9 @@ sl_status sli_array_data_new(const sl_array *x, const sl_array *y, const sl_arra
         SLI_TRY(check_integers(lengths, "lengths", "lengths", 0, steps));
     }
     *data = (sli_array_data){x, y, lengths, *needs, (size_t)x->shape[0], steps};
+    SLI_FAIL_IF(
+        y && !anything_counts(data), SL_ERR_INPUT,
+        "y: nothing of it counts, every element is -1 (ignore) or beyond its row's length: correct y or lengths");
     return SL_OK;
 }
 

@@ -24,7 +24,7 @@ typedef struct sli_array_data {
 } sli_array_data;
 
 /* Checks ranks, sizes, types, every label, token and length, and that no float is a NaN or infinity; SL_ERR_SHAPE or
- * SL_ERR_INPUT says which array, where. */
+ * SL_ERR_INPUT says which array, where. SL_ERR_INPUT, too, where nothing of y counts: a mean over it would be 0 / 0. */
 sl_status sli_array_data_new(const sl_array *x, const sl_array *y, const sl_array *lengths,
                              const sli_array_needs *needs, sli_array_data *data);
 

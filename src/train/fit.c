@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/run.h"
 #include "train/trainer.h"
@@ -238,6 +239,12 @@ static sl_status finish_queued(sl_trainer *t) {
 }
 
 /* ------------------------------------------------------------------------------------------------------ saving -- */
+/* PATH.last is of an earlier training, with validation: --resume, which looks for it first, would go on with that one. */
+static void remove_stale(sl_trainer *t) {
+    if (t->stale_path) (void)unlink(t->stale_path);
+    t->stale_path = NULL;
+}
+
 static sl_status save(sl_trainer *t, const char *path, bool resumable) {
     if (!path) return SL_OK;
     sl_progress p;
@@ -246,6 +253,7 @@ static sl_status save(sl_trainer *t, const char *path, bool resumable) {
     if (resumable) {
         t->good_step = t->at.step;
         t->have_good = true;
+        remove_stale(t);
     }
     fill_progress(t, "checkpoint", &p);
     p.path = path;

@@ -18,8 +18,11 @@ static sl_status copy_strings(sl_trainer *t, const char *path, const char *const
     SLI_TRY(copy_string(&t->arena, t->training.choices, &t->training.choices));
     SLI_TRY(copy_string(&t->arena, path, &t->path));
     if (path) {
-        t->last_path = t->valid_kind == SLI_VALID_NONE ? t->path : sli_arena_format(&t->arena, "%s.last", path);
-        if (!t->last_path) return sli_fail_memory("a trainer", strlen(path) + 6);
+        const char *beside = sli_arena_format(&t->arena, "%s.last", path);
+        if (!beside) return sli_fail_memory("a trainer", strlen(path) + 6);
+        bool alone = t->valid_kind == SLI_VALID_NONE;
+        t->last_path = alone ? t->path : beside;
+        t->stale_path = alone ? beside : NULL;
     }
     int count = 0;
     while (metadata && metadata[count] && metadata[count + 1]) count += 2;
@@ -243,6 +246,7 @@ static sl_status make(sl_trainer *t, const sl_model *model, const sl_training *t
     SLI_TRY(check_writable(path));
     SLI_TRY(set_data(t, train, valid));
     SLI_TRY(copy_strings(t, path, metadata));
+    SLI_TRY(check_writable(t->last_path));
     SLI_TRY(make_plan(t, t->training.choices, t->training.tune));
     SLI_TRY(make_buffers(t));
     t->at.best = t->at.patience_best = INFINITY;

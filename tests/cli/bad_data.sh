@@ -47,6 +47,10 @@ try train good.json --x x.npy --out m.model
 try train good.json --x x.npy --y y.npy --out m.model
 try train good.json --x x.npy --y y.npy --loss softmax --valid-x x.npy --out m.model
 "$SLUICE" train good.json --x x.npy --y y.npy --loss softmax --epochs 1 --out good.model >/dev/null
+npy ignored.npy i4 6 -1 -1 -1 -1 -1 -1
+train good.json x.npy ignored.npy
+train good.json x.npy y.npy --valid-x x.npy --valid-y ignored.npy
+try eval good.model --x x.npy --y ignored.npy
 echo "not a number:"
 for file in nan inf; do
     train good.json $file.npy | grep exit

@@ -11,6 +11,9 @@ try train lm text.txt --batch 0 --out m
 try train lm text.txt --batch 2.5 --out m
 try train lm text.txt --batch many --out m
 try train lm text.txt --dropout 1.5 --out m
+try train lm text.txt --units 2000000 --out m
+try train lm text.txt --batch 3000000000 --out m
+try train lm text.txt --lr inf --out m
 try train lm text.txt --level chars --out m
 try train lm text.txt --seed -1 --out m
 try train lm text.txt --memory-limit 3X --out m
