@@ -74,7 +74,7 @@ static const option fit_table[] = {
     {OPTION_REAL, "clip-tensor", offsetof(fit_options, clip_tensor), "X", 0, 0, "clip the norm of each tensor instead"},
     {OPTION_CHOICE, "reduction", offsetof(fit_options, reduction), "mean|sum-time", 0, 0,
      "loss whose gradient is taken: the mean, or the sum over steps and mean over rows (default mean)"},
-    {OPTION_REAL, "init-scale", offsetof(fit_options, init_scale), "X", 0, 0,
+    {OPTION_REAL, "init-scale", offsetof(fit_options, init_scale), "X", 1e-12, 0,
      "start every parameter from U(-X, X) instead of the initialisers"},
     {OPTION_INT, "accumulate", offsetof(fit_options, accumulate), "N", 1, 0,
      "take each batch in N parts, one after the other: the same step in less memory (default 1)"},
@@ -84,7 +84,8 @@ static const option fit_table[] = {
     {OPTION_FLAG, "no-shuffle", offsetof(fit_options, no_shuffle), NULL, 0, 0, "take array rows in their order"},
     {OPTION_SEED, "seed", offsetof(fit_options, seed), "N", 0, 0,
      "seed of every random number (default 1; with a preset 0)"},
-    {OPTION_REAL, "max-minutes", offsetof(fit_options, max_minutes), "M", 0, 0, "stop after M minutes as Ctrl-C does"},
+    {OPTION_REAL, "max-minutes", offsetof(fit_options, max_minutes), "M", 1e-9, 0,
+     "stop after M minutes as Ctrl-C does"},
     {OPTION_TEXT, "log", offsetof(fit_options, log), "FILE", 0, 0,
      "write one JSON object a line for every step and event"},
     {OPTION_FLAG, "profile", offsetof(fit_options, profile), NULL, 0, 0,
@@ -196,6 +197,9 @@ static int refuse_useless(const arguments *a, const sl_training *training) {
         return usage_error(a->command, "--nesterov needs --momentum above 0");
     if (arguments_given(a, "min-delta") && training->patience == 0)
         return usage_error(a->command, "--min-delta goes with --patience");
+    if (arguments_given(a, "weight-decay") && training->optimizer.kind == SL_ADAMW &&
+        training->optimizer.weight_decay == 0)
+        return usage_error(a->command, "--weight-decay 0: adamw without it is --optimizer adam");
     return PARSE_GO_ON;
 }
 

@@ -635,7 +635,7 @@ typedef struct sl_training {
     sl_clip clip;
     sl_loss loss;
     sl_reduction reduction;
-    int accumulate; /* micro-batches a step, 0 = 1: rows of the batch in equal parts, each counts by its rows */
+    int accumulate; /* micro-batches a step, 0 = 1: rows of the batch in equal parts; the same step */
     int patience;   /* stop after so many epochs without improvement; 0 = never */
     double min_delta;
     double valid_fraction;

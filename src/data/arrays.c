@@ -109,16 +109,17 @@ static sl_status check_y(const sl_array *x, const sl_array *y, const sli_array_n
     return check_finite(y, "y");
 }
 
-/* Whether any element of y has a loss: its label is not -1, its step within the row's length. */
-static bool anything_counts(const sli_array_data *data) {
-    size_t steps = data->needs.output_steps ? (size_t)data->steps : 1;
-    for (size_t row = 0; row < data->rows; row++) {
-        bool cut = data->needs.output_steps && data->lengths;
-        size_t length = cut ? (size_t)number_at(data->lengths, row) : steps;
-        for (size_t t = 0; t < length; t++)
-            if (!data->needs.labels || number_at(data->y, row * steps + t) >= 0) return true;
+size_t sli_array_counted(const sli_array_data *data, const uint32_t *order, size_t first, size_t rows) {
+    const bool has_steps = data->needs.output_steps;
+    const size_t steps = has_steps ? (size_t)data->steps : 1;
+    size_t counted = 0;
+    for (size_t b = 0; b < rows; b++) {
+        size_t row = order ? order[first + b] : first + b;
+        size_t length = has_steps && data->lengths ? (size_t)number_at(data->lengths, row) : steps;
+        if (!data->needs.labels) counted += length;
+        for (size_t t = 0; data->needs.labels && t < length; t++) counted += number_at(data->y, row * steps + t) >= 0;
     }
-    return false;
+    return counted;
 }
 
 sl_status sli_array_data_new(const sl_array *x, const sl_array *y, const sl_array *lengths,
@@ -137,7 +138,7 @@ sl_status sli_array_data_new(const sl_array *x, const sl_array *y, const sl_arra
     }
     *data = (sli_array_data){x, y, lengths, *needs, (size_t)x->shape[0], steps};
     SLI_FAIL_IF(
-        y && !anything_counts(data), SL_ERR_INPUT,
+        y && sli_array_counted(data, NULL, 0, data->rows) == 0, SL_ERR_INPUT,
         "y: nothing of it counts, every element is -1 (ignore) or beyond its row's length: correct y or lengths");
     return SL_OK;
 }

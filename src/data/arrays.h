@@ -35,6 +35,9 @@ size_t sli_array_target_bytes(const sli_array_data *data);
 void sli_array_fill(const sli_array_data *data, const uint32_t *order, size_t first, int rows, void *inputs,
                     void *targets, int32_t *lengths);
 
+/* Steps of y in these rows, named as in sli_array_fill, that have a loss: within the row's length, the label not -1. */
+size_t sli_array_counted(const sli_array_data *data, const uint32_t *order, size_t first, size_t rows);
+
 /* The order of an epoch: a permutation of [0, rows) keyed by (seed, epoch). */
 void sli_shuffle(uint64_t seed, uint32_t epoch, size_t rows, uint32_t *order);
 

@@ -14,6 +14,8 @@ try train lm text.txt --dropout 1.5 --out m
 try train lm text.txt --units 2000000 --out m
 try train lm text.txt --batch 3000000000 --out m
 try train lm text.txt --lr inf --out m
+try train lm text.txt --init-scale 0 --out m
+try train lm text.txt --max-minutes 0 --out m
 try train lm text.txt --level chars --out m
 try train lm text.txt --seed -1 --out m
 try train lm text.txt --memory-limit 3X --out m
@@ -36,6 +38,7 @@ try train lm text.txt --valid text.txt --valid-split 0.1 --out m
 try train lm text.txt --init-from other --level word --out m
 try train lm text.txt --init-from other --init-scale 0.1 --out m
 try train lm text.txt --momentum 0.9 --out m
+try train lm text.txt --optimizer adamw --weight-decay 0 --out m
 try train lm text.txt --optimizer rmsprop --nesterov --out m
 try train lm text.txt --optimizer sgd --nesterov --out m
 try train lm text.txt --min-delta 0.1 --out m
