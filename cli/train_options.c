@@ -1,6 +1,8 @@
 /* Options of `sluice train`: the tables, the defaults, and their way into sl_training and sl_model. */
 #include "train_options.h"
 
+#include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,6 +127,22 @@ void train_defaults(const train_options *o, const arguments *a, const char *task
     training->clip = (sl_clip){SL_CLIP_GLOBAL_NORM, 5};
 }
 
+/* Numbers of a schedule that would be read as something else: parts of steps, and a factor that is the library's default. */
+static int check_schedule(const command *command, const char *text, sl_schedule_kind kind, const double *values,
+                          int count) {
+    static const int wholes[] = {0, 1, 1, 2, 1, 0}; /* the first so many count steps or epochs */
+    for (int i = 0; i < count && i < wholes[kind]; i++)
+        if (values[i] != floor(values[i]) || values[i] > INT_MAX)
+            return usage_error(command, "--schedule %s: %.10g is no number of steps or epochs", text, values[i]);
+    if ((kind == SL_SCHEDULE_STEP || kind == SL_SCHEDULE_EXPONENTIAL) && values[0] < 1)
+        return usage_error(command, "--schedule %s: EVERY must be at least 1", text);
+    if (kind == SL_SCHEDULE_PLATEAU && count && values[0] <= 1)
+        return usage_error(command, "--schedule %s: DIVISOR must be more than 1", text);
+    if (kind != SL_SCHEDULE_COSINE && count == 2 && values[1] == 0)
+        return usage_error(command, "--schedule %s: FACTOR must be above 0", text);
+    return PARSE_GO_ON;
+}
+
 /* "NAME:A:B:C" -> *schedule. */
 static int parse_schedule(const command *command, const char *text, sl_schedule *schedule) {
     static const char names[] = "constant step exponential cosine epoch-decay plateau";
@@ -140,7 +158,7 @@ static int parse_schedule(const command *command, const char *text, sl_schedule 
     for (const char *at = text + strlen(name); *at == ':';) {
         char *end;
         double value = strtod(at + 1, &end);
-        if (end == at + 1 || (*end && *end != ':') || count == 3 || !(value >= 0))
+        if (end == at + 1 || (*end && *end != ':') || count == 3 || !(value >= 0) || isinf(value))
             return usage_error(command, "--schedule %s: '%s' is not a number from 0 on", text, at + 1);
         values[count++] = value;
         at = end;
@@ -148,6 +166,8 @@ static int parse_schedule(const command *command, const char *text, sl_schedule 
     if (count < least[kind] || count > most[kind])
         return usage_error(command, "--schedule %s takes from %d to %d numbers, each after a colon, got %d", name,
                            least[kind], most[kind], count);
+    int code = check_schedule(command, text, (sl_schedule_kind)kind, values, count);
+    if (code != PARSE_GO_ON) return code;
     *schedule = (sl_schedule){.kind = (sl_schedule_kind)kind};
     if (kind == SL_SCHEDULE_STEP || kind == SL_SCHEDULE_EXPONENTIAL) schedule->every = (int64_t)values[0];
     if (kind == SL_SCHEDULE_EPOCH_DECAY) schedule->hold = (int)values[0];
@@ -158,8 +178,6 @@ static int parse_schedule(const command *command, const char *text, sl_schedule 
         schedule->total = (int64_t)values[1];
         schedule->minimum = values[2];
     }
-    if ((kind == SL_SCHEDULE_STEP || kind == SL_SCHEDULE_EXPONENTIAL) && schedule->every < 1)
-        return usage_error(command, "--schedule %s: EVERY must be at least 1", text);
     return PARSE_GO_ON;
 }
 

@@ -31,6 +31,11 @@ try train lm text.txt --tie --embed 8 --units 16 --out m
 try train lm text.txt --schedule linear --out m
 try train lm text.txt --schedule step:10:0.5:3 --out m
 try train lm text.txt --schedule step:ten --out m
+try train lm text.txt --schedule step:10:0 --out m
+try train lm text.txt --schedule step:2.5:0.5 --out m
+try train lm text.txt --schedule epoch-decay:1e30:0.5 --out m
+try train lm text.txt --schedule exponential:inf:0.5 --out m
+try train lm text.txt --schedule plateau:1 --out m
 try train lm text.txt --clip-norm 1 --clip-value 1 --out m
 try train lm --preset char-rnn --units 3 text.txt --out m
 try train lm text.txt --no-shuffle --out m
