@@ -67,6 +67,10 @@ try predict good.model --x x.npy --out nowhere/p.npy
 try eval good.model --x five.npy --y y.npy
 try eval good.model text.txt
 try generate good.model
+layers '{"class_name": "InputLayer", "config": {"name": "x", "batch_shape": [null, 3]}}'", $dense" >flat.json
+npy flat_x.npy f4 6x3
+"$SLUICE" train flat.json --x flat_x.npy --y y.npy --loss softmax --epochs 1 --out flat.model >/dev/null
+try predict flat.model --x flat_x.npy --lengths lengths.npy --out p.npy
 echo "damaged .npy:"
 size=$(stat -c %s x.npy)
 for at in 0 5 9 30 127 $((size - 1)); do
