@@ -635,7 +635,7 @@ typedef struct sl_training {
     sl_clip clip;
     sl_loss loss;
     sl_reduction reduction;
-    int accumulate; /* micro-batches a step, 0 = 1: rows of the batch in equal parts, each counts by its rows */
+    int accumulate; /* micro-batches a step, 0 = 1: rows of the batch in equal parts; the same step */
     int patience;   /* stop after so many epochs without improvement; 0 = never */
     double min_delta;
     double valid_fraction;
@@ -705,8 +705,9 @@ typedef enum sl_answer {
 
 typedef struct sl_trainer sl_trainer;
 /* Plans, allocates, initialises. `path`: the model file (best so far; PATH.last is the resume point), NULL = write none.
- * `valid` may be NULL: then training.valid_fraction of a token stream validates, or nothing does. `metadata`: extra key, value,
- * ..., NULL of the file (vocabulary). */
+ * `valid` may be NULL: then training.valid_fraction of a token stream validates, or nothing does: then PATH is
+ * the resume point, and the first save removes a PATH.last of an earlier training. `metadata`: extra key, value, ..., NULL of the
+ * file (vocabulary). */
 SL_API sl_status sl_trainer_new(sl_model *model, const sl_training *training, const sl_dataset *train,
                                 const sl_dataset *valid, const char *path, const char *const *metadata,
                                 sl_trainer **trainer);

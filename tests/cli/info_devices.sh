@@ -12,6 +12,17 @@ npy x.npy i4 3x2
 try info x.npy
 try info x.npy --json
 try info missing.npy
+echo "a layer called state:"
+cat >state.json <<'J'
+{"class_name": "Sequential", "config": {"name": "m", "layers": [
+  {"class_name": "InputLayer", "config": {"name": "x", "batch_shape": [null, null, 5], "dtype": "float32"}},
+  {"class_name": "GRU", "config": {"name": "state", "units": 3, "stateful": true}},
+  {"class_name": "Dense", "config": {"name": "optim", "units": 3}}]}}
+J
+npy three.npy f4 3x2x5
+npy y.npy i4 3
+"$SLUICE" train state.json --x three.npy --y y.npy --loss softmax --epochs 1 --out state.model >/dev/null
+"$SLUICE" info state.model | sed -e '/^model/,$d'
 echo "devices:"
 "$SLUICE" devices | awk '{ print $1, ($2 == "ready") }'
 "$SLUICE" devices --json | python3 -c 'import json, sys
