@@ -558,16 +558,18 @@ static bool wants_the_whole(const sl_plan *plan) {
 }
 
 /* Both directions in one step see the whole sequence, and some rows sum gradients over all of it, or carry more than states. Where memory wants segments,
- * directions are planned one by one and such rows are left out, unless that does not fit either. */
+ * directions are planned one by one and such rows are left out, unless that does not fit either. Of two failures the one that
+ * needs less is told. */
 static sl_status build_to_fit(sl_plan *plan, const sl_model *model) {
     sl_status first = build(plan, model);
     bool cut = first == SL_ERR_MEMORY_LIMIT || (first == SL_OK && plan->segments > 1);
+    size_t need = sli_plan_need(plan);
     if (!cut || !wants_the_whole(plan)) return first;
     sli_clear_error();
     forget(plan);
     plan->caps.recomputes = true;
     sl_status second = build(plan, model);
-    bool tell = first == SL_ERR_MEMORY_LIMIT && second == SL_ERR_MEMORY_LIMIT;
+    bool tell = first == SL_ERR_MEMORY_LIMIT && second == SL_ERR_MEMORY_LIMIT && sli_plan_need(plan) <= need;
     if (second == SL_OK || tell || second == SL_ERR_OUT_OF_MEMORY) return second;
     sli_clear_error();
     forget(plan);
