@@ -100,7 +100,7 @@ bool sli_activation_parse(const char *name, sl_activation *act);
 sl_status sli_problem_parse(const char *text, sli_problem *problem);
 /* Writes at most `capacity` bytes including the 0; returns the length it needs (as snprintf). parse(print(p)) == p. */
 int sli_problem_print(const sli_problem *problem, char *text, size_t capacity);
-enum { SLI_PROBLEM_TEXT = 256 };
+enum { SLI_PROBLEM_TEXT = 512 }; /* more than the longest problem takes */
 
 /* Fixed chunk of time steps for sums over time and time-batched GEMMs: depends on batch and steps of the *plan* alone. */
 int sli_chunk_steps(int batch, int steps);

@@ -298,6 +298,23 @@ TEST(problem_damaged_text_never_breaks_the_parser) {
     }
 }
 
+/* Plans, choices and messages hold problems in SLI_PROBLEM_TEXT bytes: one that was cut would not be found again. */
+TEST(problem_longest_text_fits_its_room) {
+    static const char *const longest[] = {
+        "lstm:l2147483647_b2147483647_t2147483647_i2147483647_h2147483647_p2147483647_bi_f32x3_train"
+        "+act=hard_sigmoid_k2+bias=double+clip=1.2345678901234568e-300+drop=1.2345678901234568e-300"
+        "+forget=-1.2345678901234568e-300+mask=right+maskout=repeat+merge=sum+peephole+ract=hard_sigmoid_k2"
+        "+rdrop=1.2345678901234568e-300+recompute+zoneout_c=1.2345678901234568e-300+zoneout_h=1.2345678901234568e-300",
+        "optim:n1125899906842624_f32x3_train+beta1=1.2345678901234568e-300+beta2=1.2345678901234568e-300"
+        "+decay=1.2345678901234568e-300+epsilon=1.2345678901234568e-300+globalnorm=1.2345678901234568e-300+opt=adam"};
+    for (int k = 0; k < 2; k++) {
+        sli_problem p;
+        char text[SLI_PROBLEM_TEXT];
+        REQUIRE_OK(sli_problem_parse(longest[k], &p));
+        CHECK(sli_problem_print(&p, text, sizeof text) < SLI_PROBLEM_TEXT && strcmp(text, longest[k]) == 0);
+    }
+}
+
 TEST(problem_print_counts_what_does_not_fit) {
     sli_problem p;
     char whole[64], part[8] = "1234567";
