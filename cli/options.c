@@ -127,7 +127,7 @@ bool parse_size(const char *text, size_t *bytes) {
     static const char units[] = "kMGT";
     char *end;
     double value = strtod(text, &end);
-    if (end == text || !(value >= 0)) return false;
+    if (end == text) return false;
     double scale = 1;
     if (*end) {
         char unit = *end == 'K' ? 'k' : *end == 'm' ? 'M' : *end == 'g' ? 'G' : *end == 't' ? 'T' : *end;
@@ -140,7 +140,7 @@ bool parse_size(const char *text, size_t *bytes) {
         if (*end) return false;
     }
     value *= scale;
-    if (value >= 1.8e19) return false;
+    if (!(value >= 1) || value >= 1.8e19) return false; /* 0 bytes would be no limit */
     *bytes = (size_t)value;
     return true;
 }
@@ -171,7 +171,11 @@ static int set_number(const command *command, const option *o, const char *text,
     if (number < o->minimum || number > maximum || isinf(number)) {
         if (o->maximum != 0)
             return usage_error(command, "--%s must be from %g to %g, got '%s'", o->name, o->minimum, o->maximum, text);
-        return usage_error(command, "--%s must be at least %g, got '%s'", o->name, o->minimum, text);
+        if (number < o->minimum)
+            return usage_error(command, "--%s must be at least %g, got '%s'", o->name, o->minimum, text);
+        if (o->kind == OPTION_INT)
+            return usage_error(command, "--%s must be at most %d, got '%s'", o->name, INT_MAX, text);
+        return usage_error(command, "--%s must be finite, got '%s'", o->name, text);
     }
     if (o->kind == OPTION_INT)
         *(int *)value = (int)number;

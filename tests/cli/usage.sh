@@ -8,6 +8,8 @@ try train lm text.txt --xyzzy --out m
 try train lm text.txt -b 3
 try train lm text.txt --batch
 try train lm text.txt --batch 0 --out m
+try train lm text.txt --batch 3000000000 --out m
+try train lm text.txt --lr inf --out m
 try train lm text.txt --batch 2.5 --out m
 try train lm text.txt --batch many --out m
 try train lm text.txt --dropout 1.5 --out m
@@ -43,6 +45,8 @@ try train model.json --x x.npy --y y.npy --loss mse --valid-lengths l.npy --out 
 try plan
 try plan lstm:h8 gru:h8
 try plan lstm:h8 --memory-limit lots
+try plan lstm:h8 --memory-limit 0
+try plan lstm:h8 --memory-limit 0.9
 try eval model
 try eval model text.txt --x x.npy --y y.npy
 try eval model --x x.npy
