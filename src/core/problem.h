@@ -95,6 +95,9 @@ const char *sli_activation_name(sl_activation act);
 /* false and *act untouched if `name` is none. Table-driven; also used by model JSON. */
 bool sli_activation_parse(const char *name, sl_activation *act);
 
+/* A finite decimal number such as -1.5e+3, point in any locale; false if there is anything else. */
+bool sli_number_parse(const char *text, size_t count, double *value);
+
 /* On failure SL_ERR_UNKNOWN or SL_ERR_INPUT with the offending part and its column. Checks ranges, and that each option
  * belongs to the op ("+peephole: only lstm has it"). */
 sl_status sli_problem_parse(const char *text, sli_problem *problem);

@@ -352,6 +352,23 @@ TEST(problem_numbers_have_a_point_in_every_locale) {
     CHECK(status == SL_OK && p.cell_clip == 2.5 && strcmp(text, "lstm:b1_t2_i3_h4+clip=2.5") == 0);
 }
 
+/* As JSON, and as choices that were timed: what another program reads. */
+TEST(problem_plans_have_points_in_every_locale) {
+    sl_model *model;
+    sl_plan *plan[2] = {NULL, NULL};
+    sl_plan_options options = {.device = "cpu:avx2", .threads = 1, .choices = "lstm:b1_t2_i3_h4 cpu:fused 2.5"};
+    REQUIRE_OK(sl_model_from_problem(NULL, "lstm:b1_t2_i3_h4", &model, &options));
+    REQUIRE_OK(sl_plan_new(model, &options, &plan[0]));
+    if (!enter_comma_locale()) test_skip("no locale with a decimal comma could be made (Debian: package locales)");
+    sl_status status = sl_plan_new(model, &options, &plan[1]);
+    setlocale(LC_NUMERIC, "C");
+    REQUIRE_OK(status);
+    CHECK(strstr(sl_plan_explain_json(plan[0]), "\"timed_seconds\": 2.5e-06") != NULL);
+    CHECK(strcmp(sl_plan_explain_json(plan[0]), sl_plan_explain_json(plan[1])) == 0);
+    for (int k = 0; k < 2; k++) sl_plan_free(plan[k]);
+    sl_model_free(model);
+}
+
 TEST(problem_tables_are_in_order) {
     for (int k = 0; sli_options[k].name; k++) {
         CHECK(k < SLI_OPTION_MAX);
