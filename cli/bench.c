@@ -90,7 +90,7 @@ static void print_rows(const bench_state *state, const char *problem) {
     if (!are_compared(state)) printf("  the numbers of these kernels were not compared: out of memory\n");
     for (const char *line = state->choices; line && *line; line += strcspn(line, "\n") + 1)
         printf("  plans take %.*s\n", (int)strcspn(line, "\n"), line);
-    fflush(stdout);
+    flush_output();
 }
 
 static void write_timing(json *out, const bench_row *row, double best) {
@@ -126,7 +126,7 @@ static void print_rows_json(const bench_state *state, const char *problem) {
     if (state->choices) json_str(&out, "choices", state->choices);
     json_close(&out, '}');
     json_end(&out);
-    fflush(stdout);
+    flush_output();
 }
 
 static void free_rows(bench_state *state) {

@@ -69,7 +69,7 @@ static int check_one(void *context, const char *problem) {
         json_close(&state->out, '}');
         json_end(&state->out);
     }
-    fflush(stdout);
+    flush_output();
     return report(status);
 }
 
@@ -166,7 +166,7 @@ static int check_case(void *context, const char *given) {
         snprintf(failed->what, sizeof failed->what, "%s", sl_error_detail());
     }
     for (int i = 0; i < state->kernel_count; i++) write_line(state, problem, &state->kernels[i], now() - start);
-    fflush(stdout);
+    flush_output();
     bool passed = status == SL_OK || status == SL_ERR_NO_KERNEL;
     int code = case_end(&state->cases, passed);
     if (code) return code;

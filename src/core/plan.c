@@ -278,7 +278,8 @@ static sl_status check_enums(const sl_plan_options *o) {
                  {"loss", (int)o->loss, SL_LOSS_MSE},
                  {"reduction", (int)o->reduction, SL_REDUCE_SUM_TIME},
                  {"optimizer.kind", (int)o->optimizer.kind, SL_RMSPROP},
-                 {"clip.kind", (int)o->clip.kind, SL_CLIP_GLOBAL_NORM}};
+                 {"clip.kind", (int)o->clip.kind, SL_CLIP_GLOBAL_NORM},
+                 {"tune", (int)o->tune, SL_TUNE_AGAIN}};
     for (size_t k = 0; k < sizeof enums / sizeof *enums; k++)
         SLI_FAIL_IF(enums[k].value < 0 || enums[k].value > enums[k].last, SL_ERR_USAGE,
                     "%s is %d; use one of the names in sluice.h", enums[k].name, enums[k].value);
