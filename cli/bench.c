@@ -154,6 +154,7 @@ static sl_status tune(bench_state *state, const char *problem) {
     options.steps = of_problem.steps;
     options.train = of_problem.train;
     options.masking = of_problem.masking;
+    if (of_problem.recompute_gates) options.recompute_gates = 1;
     if (options.dtype == SL_DTYPE_DEFAULT) options.dtype = of_problem.dtype;
     if (status == SL_OK) status = sl_plan_new(model, &options, &plan);
     if (status == SL_OK) state->choices = strdup(sl_plan_choices(plan));

@@ -247,7 +247,7 @@ SL_API const char *sl_model_input(const sl_model *model, int index, int *vocabul
 SL_API sl_status sl_model_from_json(const sl_allocator *allocator, const char *text, size_t bytes, sl_model **model);
 SL_API sl_status sl_model_to_json(sl_model *model, const char **text);
 /* A model of one problem string ("lstm:l2_b20_t35_i650_h650_train"): input "x", layers "rnn1", "rnn2"...; fills batch,
- * steps, dtype, train and masking of *options, which may be NULL. */
+ * steps, dtype, train, masking and recompute_gates of *options, which may be NULL; of a loss, norm or optim what it is about, too. */
 SL_API sl_status sl_model_from_problem(const sl_allocator *allocator, const char *problem, sl_model **model,
                                        sl_plan_options *options);
 
