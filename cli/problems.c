@@ -46,7 +46,8 @@ static int problems_of_file(const char *path, int (*each)(void *context, const c
 int for_each_problem(char **words, int count, int (*each)(void *context, const char *problem), void *context) {
     int code = 0;
     for (int i = 0; i < count && code <= 1; i++) {
-        int each_code = is_problem(words[i]) ? take(each, context, words[i]) : problems_of_file(words[i], each, context);
+        int each_code =
+            is_problem(words[i]) ? take(each, context, words[i]) : problems_of_file(words[i], each, context);
         if (each_code) code = each_code;
     }
     return code;
