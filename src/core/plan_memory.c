@@ -377,7 +377,7 @@ static void choose_late(sl_plan *plan) {
 
 sl_status sli_plan_place(sl_plan *plan, int segment_steps) {
     plan->segment_steps = segment_steps;
-    plan->segments = (plan->options.steps + segment_steps - 1) / segment_steps;
+    plan->segments = (plan->options.steps - 1) / segment_steps + 1;
     choose_late(plan);
     sli_plan_sparse(plan);
     plan->buffer_count = plan->guard_count = 0;

@@ -166,6 +166,21 @@ TEST(plan_memory_shares_only_what_is_dead) {
     sl_model_free(model);
 }
 
+/* Nothing overflows, as sanitizers see. */
+TEST(plan_of_the_most_steps_is_one_piece) {
+    sl_model *model;
+    sl_plan_options options = {0};
+    sl_plan *plan;
+    sl_memory memory;
+    REQUIRE_OK(sl_model_from_problem(NULL, "rnn:b1_t1073741824_i1_h1_train", &model, &options));
+    options.device = "cpu:avx2";
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    sl_plan_memory(plan, &memory);
+    CHECK(memory.segments == 1 && memory.run_block > (size_t)1 << 32);
+    sl_plan_free(plan);
+    sl_model_free(model);
+}
+
 /* What a refusal calls a way out is one: the bytes, the rounded limit, the batch. Of `limit` bytes. */
 static void check_remedies(const char *problem, size_t limit, int least_batch) {
     sl_model *model;
