@@ -88,9 +88,8 @@ TEST(model_numbers_are_such_that_files_hold) {
         CHECK_FAILS(plan_of(recurrent_model(SL_LSTM, &wrong[k]), NULL), SL_ERR_INPUT, "layer rnn: ");
     sl_model *model = recurrent_model(SL_LSTM, &(sl_recurrent){.units = 3, .bidirectional = (sl_direction_merge)1000});
     const char *text;
-    CHECK_FAILS(sl_model_to_json(model, &text), SL_ERR_USAGE, "bidirectional is 1000");
-    CHECK(!text);
-    sl_model_free(model);
+    CHECK(sl_model_to_json(model, &text) == SL_OK);
+    CHECK_FAILS(plan_of(model, NULL), SL_ERR_USAGE, "bidirectional is 1000");
 }
 
 TEST(model_tied_weights_need_their_table) {
