@@ -169,13 +169,12 @@ static int set_number(const command *command, const option *o, const char *text,
     if (o->kind == OPTION_INT && number != floor(number))
         return usage_error(command, "--%s needs a whole number, got '%s'", o->name, text);
     if (number < o->minimum || number > maximum || isinf(number)) {
-        if (o->maximum != 0)
-            return usage_error(command, "--%s must be from %g to %g, got '%s'", o->name, o->minimum, o->maximum, text);
-        if (number < o->minimum)
-            return usage_error(command, "--%s must be at least %g, got '%s'", o->name, o->minimum, text);
-        if (o->kind == OPTION_INT)
-            return usage_error(command, "--%s must be at most %d, got '%s'", o->name, INT_MAX, text);
-        return usage_error(command, "--%s must be finite, got '%s'", o->name, text);
+        if (o->maximum != 0 || number > maximum)
+            return usage_error(command, "--%s must be from %.10g to %.10g, got '%s'", o->name, o->minimum, maximum,
+                               text);
+        if (number > 0 && isinf(number))
+            return usage_error(command, "--%s needs a finite number, got '%s'", o->name, text);
+        return usage_error(command, "--%s must be at least %g, got '%s'", o->name, o->minimum, text);
     }
     if (o->kind == OPTION_INT)
         *(int *)value = (int)number;

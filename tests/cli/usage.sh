@@ -8,8 +8,6 @@ try train lm text.txt --xyzzy --out m
 try train lm text.txt -b 3
 try train lm text.txt --batch
 try train lm text.txt --batch 0 --out m
-try train lm text.txt --batch 3000000000 --out m
-try train lm text.txt --lr inf --out m
 try train lm text.txt --batch 2.5 --out m
 try train lm text.txt --batch many --out m
 try train lm text.txt --dropout 1.5 --out m
