@@ -127,7 +127,7 @@ bool parse_size(const char *text, size_t *bytes) {
     static const char units[] = "kMGT";
     char *end;
     double value = strtod(text, &end);
-    if (end == text || !(value >= 0)) return false;
+    if (end == text) return false;
     double scale = 1;
     if (*end) {
         char unit = *end == 'K' ? 'k' : *end == 'm' ? 'M' : *end == 'g' ? 'G' : *end == 't' ? 'T' : *end;
@@ -140,7 +140,7 @@ bool parse_size(const char *text, size_t *bytes) {
         if (*end) return false;
     }
     value *= scale;
-    if (value >= 1.8e19) return false;
+    if (!(value >= 1) || value >= 1.8e19) return false; /* 0 bytes would be no limit */
     *bytes = (size_t)value;
     return true;
 }

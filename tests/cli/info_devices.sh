@@ -8,6 +8,13 @@ make_text 120 >text.txt
 info = json.load(sys.stdin)
 print(" ".join(info))
 print(info["training"]["epoch"], info["model"]["class_name"], info["parameters"], len(info["tensors"]))'
+echo "metadata of others, which is JSON or a string:"
+python3 -c 'import json, struct
+metadata = {"commit": "007", "mask": "0x1F", "escape": "\"\\q\"", "point": "1.", "number": "-12.5e-3", "list": "[1, 2]", "empty": ""}
+header = json.dumps({"__metadata__": metadata, "t": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+open("others.safetensors", "wb").write(struct.pack("<Q", len(header)) + header + bytes(4))'
+"$SLUICE" info others.safetensors --json | tee others.json
+python3 -m json.tool others.json >/dev/null && echo "is JSON"
 npy x.npy i4 3x2
 try info x.npy
 try info x.npy --json

@@ -54,6 +54,8 @@ try train model.json --x x.npy --y y.npy --loss mse --valid-lengths l.npy --out 
 try plan
 try plan lstm:h8 gru:h8
 try plan lstm:h8 --memory-limit lots
+try plan lstm:h8 --memory-limit 0
+try plan lstm:h8 --memory-limit 0.9
 try eval model
 try eval model text.txt --x x.npy --y y.npy
 try eval model --x x.npy
