@@ -351,6 +351,25 @@ TEST(cuda_compile_survives_bad_files) {
     CHECK(list_cache(folder).others <= 2); /* "kept", and the file that the link led to */
 }
 
+/* What is not one CUDA call is said in words, all of them. */
+TEST(cuda_compile_says_that_loading_failed) {
+    enum { WELL = 0 }; /* cudaSuccess */
+    const sli_cuda_plugin *plugin = with_cache(test_folder());
+    const sli_calls calls = {.chunk = 8};
+    sli_caps caps;
+    sli_problem problem;
+    sli_cuda_gpu gpu;
+    sli_why why = {""};
+    bool refused = false;
+    if (plugin->gpu(0, &gpu) == SL_OK) test_skip("this machine's GPU loads kernels");
+    REQUIRE_OK(sli_cuda_device.caps("cuda:sm_90", 1, &caps));
+    REQUIRE_OK(sli_problem_parse("lstm:b8_t8_i8_h32_bf16", &problem));
+    plugin->inject(1, WELL, false); /* cudaSetDevice */
+    CHECK_FAILS(plugin->persist_ready(&problem, 0, &caps, SLI_PERSIST_KIND_CLUSTER, &calls, &refused, &why),
+                SL_ERR_DEVICE, "loading a compiled kernel failed on GPU 0: ");
+    plugin->inject(0, WELL, false);
+}
+
 TEST(cuda_compile_without_a_folder) {
     char folder[400], path[600], home[PATH_MAX] = "";
     snprintf(folder, sizeof folder, "%s", test_folder());
