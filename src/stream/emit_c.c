@@ -212,7 +212,10 @@ static void put_numbers(const emitter *e, int index, const sli_stream_layer *l, 
 
 /* ---------------------------------------------------------------------------------------------- vectors, functions -- */
 static const char vectors_text[] =
-    "#if defined(__GNUC__) && !defined(@_PLAIN_C) && (!defined(__i386__) || defined(__SSE2__))\n"
+    "#if (defined(__i386__) || defined(__x86_64__)) && !defined(__SSE2_MATH__) && !defined(@_PLAIN_C)\n"
+    "#define @_PLAIN_C /* x87: constants are wider than floats */\n"
+    "#endif\n"
+    "#if defined(__GNUC__) && !defined(@_PLAIN_C)\n"
     "#if defined(__AVX512F__) && @_MOST >= 16\n"
     "#define @_LANES 16\n"
     "#elif defined(__AVX__)\n"
