@@ -6,14 +6,16 @@
 #include "backend/cuda/step_cost.h"
 
 /* A pass, one thing after the other:
- *     us = call + chunks * launches of its products + spans * (launch + weights read) + steps * step + products over time
+ *     us = chunks * launches of its products + spans * (launch + weights read) + steps * step + products over time
  * In k pieces a span, where a part b of the products may run beside:
  *     us = ... + (1 - b) products + b products / k + steps / k + (k - 1) (meeting + launch + weights read + longer),
  *     longer = max(steps / k + disturbed * beside, beside),  beside = stretch * all / idle * b products / k
- * Origin of the constants: calls, launches and the launch of a span as traced (CUPTI) on an H200, 2026-11-21, products as in
- * cuda:step (step_cost.c); the rate at which weights are read, and those of pieces are estimates. us, bytes and FLOP a us. */
+ * Origin of the constants: the launch of a span as traced (CUPTI) on an H200, 2026-11-21; launches of a chunk such that what short calls
+ * took there is in the middle of the predictions, 2026-11-24 (bench/planned.py; they were 4 and 10 us, beside 6 us a pass, before replayed
+ * graphs had fewer launches); products as in cuda:step (step_cost.c); the rate at which weights are read, and those of pieces are
+ * estimates. us, bytes and FLOP a us. */
 enum { FULL = 132 };
-static const double call_us = 6, chunk_us[2] = {4, 10}, recompute_us = 6, launch_us = 5, weights_rate = 3e6;
+static const double chunk_us[2] = {3.5, 7}, recompute_us = 6, launch_us = 5, weights_rate = 3e6;
 static const double fold_us = 4, fold_chunk_us[2] = {6, 15}; /* of a projection's own launches; estimates */
 static const double meeting_us = 10;  /* streams wait for each other, a launch for the last blocks of a product */
 static const double disturbed = 0.12; /* steps are longer while products run: L2 and memory are shared */
@@ -77,7 +79,7 @@ static parts parts_of(const sli_problem *p, const sli_caps *caps, const sli_pers
     const double chunks = ceil((double)s.T / chunk);
     const sli_problem steps = sli_persist_folded(p);
     of.pass.launches_us =
-        call_us + chunks * each_us + ceil(of.spans) * of.launch_us + folded_us(p, &s, chunks, backward);
+        chunks * each_us + ceil(of.spans) * of.launch_us + folded_us(p, &s, chunks, backward);
     of.pass.steps_us = (double)s.T * 1e6 * sli_persist_step_seconds(g, &steps, caps);
     const double won = backward ? sli_step_transposed_us(p, caps, chunk) : 0;
     of.pass.products_us = FULL / (double)of.all * (flops / product_rate(p->dtype) - won);
