@@ -62,6 +62,16 @@ static const char *step_text(const sl_timing *t, double seconds, char text[32]) 
     return text;
 }
 
+/* Of several kernels that were timed each is, unless there is no memory for it. */
+static bool are_compared(const bench_state *state) {
+    int timed = 0, compared = 0;
+    for (int i = 0; i < state->count; i++) {
+        timed += !state->rows[i].refusal;
+        compared += state->rows[i].timing.apart >= 0;
+    }
+    return timed < 2 || compared == timed;
+}
+
 static void print_rows(const bench_state *state, const char *problem) {
     double best = fastest(state);
     printf("%s\n  %-20s %12s %12s %12s %10s %8s %8s %10s %10s\n", problem, "kernel", "median ms", "min ms", "max ms",
@@ -77,9 +87,10 @@ static void print_rows(const bench_state *state, const char *problem) {
                    t->minimum * 1e3, t->maximum * 1e3, t->gflops, best > 0 ? t->median / best : 1, t->repeats,
                    step_text(t, t->median, measured), step_text(t, t->predicted, expected));
     }
+    if (!are_compared(state)) printf("  the numbers of these kernels were not compared: out of memory\n");
     for (const char *line = state->choices; line && *line; line += strcspn(line, "\n") + 1)
         printf("  plans take %.*s\n", (int)strcspn(line, "\n"), line);
-    fflush(stdout);
+    flush_output();
 }
 
 static void write_timing(json *out, const bench_row *row, double best) {
@@ -115,7 +126,7 @@ static void print_rows_json(const bench_state *state, const char *problem) {
     if (state->choices) json_str(&out, "choices", state->choices);
     json_close(&out, '}');
     json_end(&out);
-    fflush(stdout);
+    flush_output();
 }
 
 static void free_rows(bench_state *state) {
@@ -143,6 +154,7 @@ static sl_status tune(bench_state *state, const char *problem) {
     options.steps = of_problem.steps;
     options.train = of_problem.train;
     options.masking = of_problem.masking;
+    if (of_problem.recompute_gates) options.recompute_gates = 1;
     if (options.dtype == SL_DTYPE_DEFAULT) options.dtype = of_problem.dtype;
     if (status == SL_OK) status = sl_plan_new(model, &options, &plan);
     if (status == SL_OK) state->choices = strdup(sl_plan_choices(plan));
@@ -211,7 +223,7 @@ static int run(const command *command, int count, char **words) {
     if (code != PARSE_GO_ON) return code;
     bench_state state = {.seconds = bench.seconds, .json = script.json, .dtype = where_dtype_name(&where, &a)};
     where_apply(&where, &a, &state.options);
-    code = case_list_open(&state.cases, command, &cases);
+    code = case_list_open(&state.cases, &a, &cases);
     if (!code) code = for_each_problem(a.positional, a.positionals, cases.jsonl ? bench_case : bench_one, &state);
     if (cases.jsonl && code != 2) case_list_tell(&state.cases, "bench");
     case_list_close(&state.cases);

@@ -57,15 +57,30 @@ static int parse_shard(case_list *list, const command *command) {
     char rest = 0;
     list->shard = list->shards = 1;
     if (!text) return 0;
-    if (sscanf(text, "%d/%d%c", &list->shard, &list->shards, &rest) == 2 && list->shard >= 1 &&
+    if (sscanf(text, "%9d/%9d%c", &list->shard, &list->shards, &rest) == 2 && list->shard >= 1 &&
         list->shard <= list->shards)
         return 0;
     return usage_error(command, "--shard %s: give I/N with I from 1 to N, such as 2/8", text);
 }
 
-int case_list_open(case_list *list, const command *command, const case_options *options) {
+/* What would be ignored, or not found again in the file. */
+static int check_options(const arguments *a, const case_options *options) {
+    static const char *const with_file[] = {"source", "shard", "limit-seconds"};
+    for (int k = 0; k < 3 && !options->jsonl; k++)
+        if (arguments_given(a, with_file[k]))
+            return usage_error(a->command, "--%s goes with --jsonl FILE; give both", with_file[k]);
+    if (options->jsonl && arguments_given(a, "json"))
+        return usage_error(a->command, "--jsonl writes JSON lines to its FILE; leave --json out");
+    for (const char *c = options->source; c && *c; c++)
+        if ((unsigned char)*c < ' ' || (unsigned char)*c > '~' || *c == '"' || *c == '\\')
+            return usage_error(a->command, "--source %s: give ASCII without quotes and backslashes", options->source);
+    return 0;
+}
+
+int case_list_open(case_list *list, const arguments *a, const case_options *options) {
     *list = (case_list){.options = options, .file = -1, .started = now()};
-    int code = parse_shard(list, command);
+    int code = check_options(a, options);
+    if (!code) code = parse_shard(list, a->command);
     if (code || !options->jsonl) return code;
     code = read_known(list);
     if (code) return code;

@@ -31,7 +31,7 @@ typedef struct case_list {
 } case_list;
 
 /* Gives an exit code; closes everything with case_list_close also where it fails. */
-int case_list_open(case_list *list, const command *command, const case_options *options);
+int case_list_open(case_list *list, const arguments *a, const case_options *options);
 /* false: not this process's, done before, or out of time. Then begins the lines of the case. */
 bool case_begin(case_list *list, const char *problem, const char *dtype, const char *device);
 /* Opens one line of the case, with what every line has; end it with case_line_end. */

@@ -55,9 +55,11 @@ static void show_line(void *context, const char *text) {
 static int check_one(void *context, const char *problem) {
     check_state *state = context;
     if (state->json) {
+        char seed[24]; /* up to 2^64 - 1 */
+        snprintf(seed, sizeof seed, "%llu", (unsigned long long)state->seed);
         json_open(&state->out, NULL, '{');
         json_str(&state->out, "problem", problem);
-        json_int(&state->out, "seed", (long long)state->seed);
+        json_text(&state->out, "seed", seed);
         json_open(&state->out, "findings", '[');
     }
     sl_status status = sl_check_problem(problem, &state->options, state->seed, show_line, state);
@@ -67,7 +69,7 @@ static int check_one(void *context, const char *problem) {
         json_close(&state->out, '}');
         json_end(&state->out);
     }
-    fflush(stdout);
+    flush_output();
     return report(status);
 }
 
@@ -164,7 +166,7 @@ static int check_case(void *context, const char *given) {
         snprintf(failed->what, sizeof failed->what, "%s", sl_error_detail());
     }
     for (int i = 0; i < state->kernel_count; i++) write_line(state, problem, &state->kernels[i], now() - start);
-    fflush(stdout);
+    flush_output();
     bool passed = status == SL_OK || status == SL_ERR_NO_KERNEL;
     int code = case_end(&state->cases, passed);
     if (code) return code;
@@ -188,7 +190,7 @@ static int run(const command *command, int count, char **words) {
     *state = (check_state){.seed = check.seed, .json = script.json, .out = {.file = stdout}};
     where_apply(&where, &a, &state->options);
     state->dtype = where_dtype_name(&where, &a);
-    code = case_list_open(&state->cases, command, &cases);
+    code = case_list_open(&state->cases, &a, &cases);
     if (!code) code = for_each_problem(a.positional, a.positionals, cases.jsonl ? check_case : check_one, state);
     if (cases.jsonl && code != 2) case_list_tell(&state->cases, "check");
     case_list_close(&state->cases);

@@ -24,7 +24,7 @@ static const option generate_table[] = {
     {OPTION_INT, "top-k", offsetof(generate_options, top_k), "K", 0, 0,
      "draw from the K likeliest only (default: all)"},
     {OPTION_REAL, "top-p", offsetof(generate_options, top_p), "P", 0, 1,
-     "draw from the likeliest that make up probability P (default: all)"},
+     "draw from the likeliest that make up probability P; 0: from all (default: all)"},
     {OPTION_SEED, "seed", offsetof(generate_options, seed), "N", 0, 0, "same seed, same text (default 1)"},
     {0}};
 static const option_group generate_group = {"sampling", generate_table};

@@ -64,8 +64,14 @@ static int info_npy(const char *path, bool as_json) {
 }
 
 /* -------------------------------------------------------------------------------------------------- model files -- */
+/* Slots are optim.SLOT.LAYER.PARAM, states state.LAYER.h and .c; a layer may be called optim or state, too. */
 static bool is_parameter(const char *name) {
-    return strncmp(name, "optim.", 6) != 0 && strncmp(name, "state.", 6) != 0 && strncmp(name, "train.", 6) != 0;
+    const char *last = strrchr(name, '.');
+    int dots = 0;
+    for (const char *c = name; *c; c++) dots += *c == '.';
+    bool is_slot = strncmp(name, "optim.", 6) == 0 && dots >= 3;
+    bool is_state = strncmp(name, "state.", 6) == 0 && (strcmp(last, ".h") == 0 || strcmp(last, ".c") == 0);
+    return !is_slot && !is_state;
 }
 
 static double file_parameters(const sl_file *file) {

@@ -100,11 +100,40 @@ static void skip_blanks(const char **at) {
 }
 
 static bool skip_string(const char **at) {
-    const char *s = *at + 1;
-    for (; *s && *s != '"'; s++)
-        if ((unsigned char)*s < 0x20 || (*s == '\\' && *++s == 0)) return false;
-    *at = s + 1;
+    const unsigned char *s = (const unsigned char *)*at + 1;
+    while (*s && *s != '"') {
+        int bytes = character_bytes(s);
+        if (*s < 0x20 || bytes == 0) return false;
+        if (*s == '\\') {
+            const char *escape = (const char *)s + 1;
+            bool code = *escape == 'u' && strspn(escape + 1, "0123456789abcdefABCDEF") >= 4;
+            if (!code && (!*escape || !strchr("\"\\/bfnrt", *escape))) return false;
+            bytes = code ? 6 : 2;
+        }
+        s += bytes;
+    }
+    *at = (const char *)s + 1;
     return *s == '"';
+}
+
+/* -12.5e+3, as JSON has it: neither 007 nor 0x1F nor 1. */
+static bool skip_number(const char **at) {
+    static const char digits[] = "0123456789";
+    const char *start = *at, *s = start + (*start == '-');
+    size_t whole = strspn(s, digits), part = 1, power = 1;
+    bool good = whole > 0 && (*s != '0' || whole == 1);
+    s += whole;
+    if (*s == '.') {
+        part = strspn(++s, digits);
+        s += part;
+    }
+    if (*s == 'e' || *s == 'E') {
+        s += 1 + (s[1] == '+' || s[1] == '-');
+        power = strspn(s, digits);
+        s += power;
+    }
+    *at = s;
+    return good && part > 0 && power > 0 && isfinite(strtod(start, NULL));
 }
 
 static bool skip_scalar(const char **at) {
@@ -114,12 +143,7 @@ static bool skip_scalar(const char **at) {
             *at += strlen(words[i]);
             return true;
         }
-    char *end;
-    if (!strchr("-0123456789", **at) || !**at) return false;
-    double value = strtod(*at, &end);
-    bool good = isfinite(value) && end > *at;
-    *at = end;
-    return good;
+    return skip_number(at);
 }
 
 static bool skip_value(const char **at, int depth) {

@@ -127,7 +127,7 @@ bool parse_size(const char *text, size_t *bytes) {
     static const char units[] = "kMGT";
     char *end;
     double value = strtod(text, &end);
-    if (end == text || !(value >= 0)) return false;
+    if (end == text) return false;
     double scale = 1;
     if (*end) {
         char unit = *end == 'K' ? 'k' : *end == 'm' ? 'M' : *end == 'g' ? 'G' : *end == 't' ? 'T' : *end;
@@ -140,7 +140,7 @@ bool parse_size(const char *text, size_t *bytes) {
         if (*end) return false;
     }
     value *= scale;
-    if (value >= 1.8e19) return false;
+    if (!(value >= 1) || value >= 1.8e19) return false; /* 0 bytes would be no limit */
     *bytes = (size_t)value;
     return true;
 }
@@ -169,8 +169,11 @@ static int set_number(const command *command, const option *o, const char *text,
     if (o->kind == OPTION_INT && number != floor(number))
         return usage_error(command, "--%s needs a whole number, got '%s'", o->name, text);
     if (number < o->minimum || number > maximum || isinf(number)) {
-        if (o->maximum != 0)
-            return usage_error(command, "--%s must be from %g to %g, got '%s'", o->name, o->minimum, o->maximum, text);
+        if (o->maximum != 0 || number > maximum)
+            return usage_error(command, "--%s must be from %.10g to %.10g, got '%s'", o->name, o->minimum, maximum,
+                               text);
+        if (number > 0 && isinf(number))
+            return usage_error(command, "--%s needs a finite number, got '%s'", o->name, text);
         return usage_error(command, "--%s must be at least %g, got '%s'", o->name, o->minimum, text);
     }
     if (o->kind == OPTION_INT)

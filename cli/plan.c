@@ -11,14 +11,14 @@ typedef struct plan_flags {
 
 static const option plan_table[] = {
     {OPTION_INT, "batch", offsetof(plan_flags, batch), "B", 1, 0,
-     "batch rows (default: those of the problem, of the training, or 1)"},
+     "batch rows (default: those of the problem, of the training (with --accumulate of a part), or 1)"},
     {OPTION_INT, "steps", offsetof(plan_flags, steps), "T", 1, 0, "time steps (default: likewise)"},
     {OPTION_FLAG, "train", offsetof(plan_flags, train), NULL, 0, 0, "plan a training step, not inference"},
     {0}};
 static const option_group plan_group = {"options", plan_table};
 
 static void options_of_training(const sl_training *training, sl_plan_options *options) {
-    options->batch = training->batch;
+    options->batch = training->accumulate > 1 ? training->batch / training->accumulate : training->batch;
     options->steps = training->steps;
     options->dtype = training->dtype;
     options->loss = training->loss;

@@ -137,6 +137,8 @@ static int read_input(predict_job *job, const char *path) {
 }
 
 static int read_lengths(predict_job *job, const char *path) {
+    if (!job->has_steps)
+        return report_as(SL_ERR_SHAPE, "--lengths: input %s has no steps; leave the option out", job->input);
     int code = report(sl_npy_read(NULL, path, &job->lengths));
     if (code) return code;
     if (job->lengths.rank != 1 || job->lengths.shape[0] != job->rows || !whole_numbers(&job->lengths))

@@ -13,6 +13,12 @@ bool is_problem(const char *word) {
     return strchr(word, ':') && access(word, F_OK) != 0;
 }
 
+/* One problem; where nobody reads what was found, the next is not begun. */
+static int take(int (*each)(void *context, const char *problem), void *context, const char *problem) {
+    int code = each(context, problem);
+    return output_failed() ? sl_status_exit_code(SL_ERR_IO) : code;
+}
+
 static int problems_of_file(const char *path, int (*each)(void *context, const char *problem), void *context) {
     FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "r");
     if (!file)
@@ -27,7 +33,7 @@ static int problems_of_file(const char *path, int (*each)(void *context, const c
         char *start = line + strspn(line, " \t");
         start[strcspn(start, " \t")] = 0;
         if (!start[0]) continue;
-        int each_code = each(context, start);
+        int each_code = take(each, context, start);
         if (each_code) code = each_code;
     }
     if (ferror(file) && code <= 1)
@@ -40,7 +46,8 @@ static int problems_of_file(const char *path, int (*each)(void *context, const c
 int for_each_problem(char **words, int count, int (*each)(void *context, const char *problem), void *context) {
     int code = 0;
     for (int i = 0; i < count && code <= 1; i++) {
-        int each_code = is_problem(words[i]) ? each(context, words[i]) : problems_of_file(words[i], each, context);
+        int each_code =
+            is_problem(words[i]) ? take(each, context, words[i]) : problems_of_file(words[i], each, context);
         if (each_code) code = each_code;
     }
     return code;

@@ -1,6 +1,8 @@
 /* Options of `sluice train`: the tables, the defaults, and their way into sl_training and sl_model. */
 #include "train_options.h"
 
+#include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +76,7 @@ static const option fit_table[] = {
     {OPTION_REAL, "clip-tensor", offsetof(fit_options, clip_tensor), "X", 0, 0, "clip the norm of each tensor instead"},
     {OPTION_CHOICE, "reduction", offsetof(fit_options, reduction), "mean|sum-time", 0, 0,
      "loss whose gradient is taken: the mean, or the sum over steps and mean over rows (default mean)"},
-    {OPTION_REAL, "init-scale", offsetof(fit_options, init_scale), "X", 0, 0,
+    {OPTION_REAL, "init-scale", offsetof(fit_options, init_scale), "X", 1e-12, 0,
      "start every parameter from U(-X, X) instead of the initialisers"},
     {OPTION_INT, "accumulate", offsetof(fit_options, accumulate), "N", 1, 0,
      "take each batch in N parts, one after the other: the same step in less memory (default 1)"},
@@ -84,7 +86,8 @@ static const option fit_table[] = {
     {OPTION_FLAG, "no-shuffle", offsetof(fit_options, no_shuffle), NULL, 0, 0, "take array rows in their order"},
     {OPTION_SEED, "seed", offsetof(fit_options, seed), "N", 0, 0,
      "seed of every random number (default 1; with a preset 0)"},
-    {OPTION_REAL, "max-minutes", offsetof(fit_options, max_minutes), "M", 0, 0, "stop after M minutes as Ctrl-C does"},
+    {OPTION_REAL, "max-minutes", offsetof(fit_options, max_minutes), "M", 1e-9, 0,
+     "stop after M minutes as Ctrl-C does"},
     {OPTION_TEXT, "log", offsetof(fit_options, log), "FILE", 0, 0,
      "write one JSON object a line for every step and event"},
     {OPTION_FLAG, "profile", offsetof(fit_options, profile), NULL, 0, 0,
@@ -124,6 +127,22 @@ void train_defaults(const train_options *o, const arguments *a, const char *task
     training->clip = (sl_clip){SL_CLIP_GLOBAL_NORM, 5};
 }
 
+/* Numbers of a schedule that would be read as something else: parts of steps, and a factor that is the library's default. */
+static int check_schedule(const command *command, const char *text, sl_schedule_kind kind, const double *values,
+                          int count) {
+    static const int wholes[] = {0, 1, 1, 2, 1, 0}; /* the first so many count steps or epochs */
+    for (int i = 0; i < count && i < wholes[kind]; i++)
+        if (values[i] != floor(values[i]) || values[i] > INT_MAX)
+            return usage_error(command, "--schedule %s: %.10g is no number of steps or epochs", text, values[i]);
+    if ((kind == SL_SCHEDULE_STEP || kind == SL_SCHEDULE_EXPONENTIAL) && values[0] < 1)
+        return usage_error(command, "--schedule %s: EVERY must be at least 1", text);
+    if (kind == SL_SCHEDULE_PLATEAU && count && values[0] <= 1)
+        return usage_error(command, "--schedule %s: DIVISOR must be more than 1", text);
+    if (kind != SL_SCHEDULE_COSINE && count == 2 && values[1] == 0)
+        return usage_error(command, "--schedule %s: FACTOR must be above 0", text);
+    return PARSE_GO_ON;
+}
+
 /* "NAME:A:B:C" -> *schedule. */
 static int parse_schedule(const command *command, const char *text, sl_schedule *schedule) {
     static const char names[] = "constant step exponential cosine epoch-decay plateau";
@@ -139,7 +158,7 @@ static int parse_schedule(const command *command, const char *text, sl_schedule 
     for (const char *at = text + strlen(name); *at == ':';) {
         char *end;
         double value = strtod(at + 1, &end);
-        if (end == at + 1 || (*end && *end != ':') || count == 3 || !(value >= 0))
+        if (end == at + 1 || (*end && *end != ':') || count == 3 || !(value >= 0) || isinf(value))
             return usage_error(command, "--schedule %s: '%s' is not a number from 0 on", text, at + 1);
         values[count++] = value;
         at = end;
@@ -147,6 +166,8 @@ static int parse_schedule(const command *command, const char *text, sl_schedule 
     if (count < least[kind] || count > most[kind])
         return usage_error(command, "--schedule %s takes from %d to %d numbers, each after a colon, got %d", name,
                            least[kind], most[kind], count);
+    int code = check_schedule(command, text, (sl_schedule_kind)kind, values, count);
+    if (code != PARSE_GO_ON) return code;
     *schedule = (sl_schedule){.kind = (sl_schedule_kind)kind};
     if (kind == SL_SCHEDULE_STEP || kind == SL_SCHEDULE_EXPONENTIAL) schedule->every = (int64_t)values[0];
     if (kind == SL_SCHEDULE_EPOCH_DECAY) schedule->hold = (int)values[0];
@@ -157,8 +178,6 @@ static int parse_schedule(const command *command, const char *text, sl_schedule 
         schedule->total = (int64_t)values[1];
         schedule->minimum = values[2];
     }
-    if ((kind == SL_SCHEDULE_STEP || kind == SL_SCHEDULE_EXPONENTIAL) && schedule->every < 1)
-        return usage_error(command, "--schedule %s: EVERY must be at least 1", text);
     return PARSE_GO_ON;
 }
 
@@ -196,6 +215,9 @@ static int refuse_useless(const arguments *a, const sl_training *training) {
         return usage_error(a->command, "--nesterov needs --momentum above 0");
     if (arguments_given(a, "min-delta") && training->patience == 0)
         return usage_error(a->command, "--min-delta goes with --patience");
+    if (arguments_given(a, "weight-decay") && training->optimizer.kind == SL_ADAMW &&
+        training->optimizer.weight_decay == 0)
+        return usage_error(a->command, "--weight-decay 0: adamw without it is --optimizer adam");
     return PARSE_GO_ON;
 }
 

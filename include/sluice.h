@@ -247,7 +247,7 @@ SL_API const char *sl_model_input(const sl_model *model, int index, int *vocabul
 SL_API sl_status sl_model_from_json(const sl_allocator *allocator, const char *text, size_t bytes, sl_model **model);
 SL_API sl_status sl_model_to_json(sl_model *model, const char **text);
 /* A model of one problem string ("lstm:l2_b20_t35_i650_h650_train"): input "x", layers "rnn1", "rnn2"...; fills batch,
- * steps, dtype, train and masking of *options, which may be NULL. */
+ * steps, dtype, train, masking and recompute_gates of *options, which may be NULL; of a loss, norm or optim what it is about, too. */
 SL_API sl_status sl_model_from_problem(const sl_allocator *allocator, const char *problem, sl_model **model,
                                        sl_plan_options *options);
 
@@ -338,7 +338,7 @@ struct sl_plan_options {
     /* CPU: copied; what its context points to must outlive runs and parameters. `threads` says how many it has. NULL: own threads */
     const sl_thread_pool *thread_pool;
     sl_masking masking;
-    int batch_major;
+    int batch_major; /* host arrays are [B][T][features]; a run then has host memory of its own, beside its block, for the largest of them */
     int input_gradients; /* also compute gradients of float inputs and of given initial states */
     sl_loss loss;
     sl_reduction reduction;
@@ -398,6 +398,7 @@ typedef struct sl_params sl_params;
  * invented device. */
 SL_API sl_status sl_params_new(const sl_plan *plan, sl_params **params);
 SL_API void sl_params_free(sl_params *params);
+/* Every parameter by its layer's initialiser. While an orthogonal one is drawn it takes 8 bytes a value more of the host. */
 SL_API sl_status sl_params_init(sl_params *params, uint64_t seed);
 SL_API int sl_params_count(const sl_params *params);
 /* "LAYER.kernel"; rows x columns (a vector has rows = 1). NULL if index is out of range. */
@@ -442,7 +443,7 @@ SL_API sl_status sl_run_output(sl_run *run, const char *name, void *values, size
 /* Shape of output `name` in the last call: steps 0 if it has none. */
 SL_API sl_status sl_run_output_shape(sl_run *run, const char *name, int *steps, int *batch, int *features);
 
-/* Training. `step` numbers the optimizer step: with the plan's seed it keys every random mask. */
+/* Training. `step` numbers the optimizer step: with the run's seed (0 until it is set) it keys every random mask. */
 SL_API sl_status sl_run_set_seed(sl_run *run, uint64_t seed);
 /* Forward and backward; gradients are *added* to the run's accumulators. With a loss in the plan, `d_outputs` is NULL and
  * the loss's gradient is multiplied by `scale` (1 / micro-batches). Without one, `d_outputs` holds one gradient per model
@@ -635,7 +636,7 @@ typedef struct sl_training {
     sl_clip clip;
     sl_loss loss;
     sl_reduction reduction;
-    int accumulate; /* micro-batches a step, 0 = 1: rows of the batch in equal parts, each counts by its rows */
+    int accumulate; /* micro-batches a step, 0 = 1: rows of the batch in equal parts; the same step */
     int patience;   /* stop after so many epochs without improvement; 0 = never */
     double min_delta;
     double valid_fraction;
@@ -705,8 +706,9 @@ typedef enum sl_answer {
 
 typedef struct sl_trainer sl_trainer;
 /* Plans, allocates, initialises. `path`: the model file (best so far; PATH.last is the resume point), NULL = write none.
- * `valid` may be NULL: then training.valid_fraction of a token stream validates, or nothing does. `metadata`: extra key, value,
- * ..., NULL of the file (vocabulary). */
+ * `valid` may be NULL: then training.valid_fraction of a token stream validates, or nothing does: then PATH is
+ * the resume point, and the first save removes a PATH.last of an earlier training. `metadata`: extra key, value, ..., NULL of the
+ * file (vocabulary). */
 SL_API sl_status sl_trainer_new(sl_model *model, const sl_training *training, const sl_dataset *train,
                                 const sl_dataset *valid, const char *path, const char *const *metadata,
                                 sl_trainer **trainer);
@@ -781,7 +783,7 @@ typedef struct sl_timing {
     int steps;        /* time steps of a call; 0: nothing recurs */
     double predicted; /* seconds of a call; negative: no prediction */
     /* Its numbers from those of the first kernel that took the problem, as a multiple of what rounding explains: above 1 one of both is
-     * wrong; negative: there was nothing to compare with. */
+     * wrong; negative: there was nothing to compare with, or no memory to do it. */
     double apart;
 } sl_timing;
 /* Times every eligible kernel, alternating, each for at least min_seconds; `timing` is called once per kernel row, refused ones

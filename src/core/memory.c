@@ -2,6 +2,7 @@
 #include "memory.h"
 
 #include <limits.h>
+#include <locale.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,6 +193,19 @@ void sli_text_printf(sli_text *text, const char *format, ...) {
     vsnprintf(text->data + text->length, (size_t)length + 1, format, arguments);
     va_end(arguments);
     text->length += (size_t)length;
+}
+
+void sli_text_number(sli_text *text, double value) {
+    char digits[40];
+    const char *mark = localeconv()->decimal_point;
+    snprintf(digits, sizeof digits, "%.6g", value);
+    char *at = strstr(digits, mark);
+    if (!at) {
+        sli_text_append(text, digits, strlen(digits));
+        return;
+    }
+    *at = 0;
+    sli_text_printf(text, "%s.%s", digits, at + strlen(mark));
 }
 
 void sli_text_free(sli_text *text) {

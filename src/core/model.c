@@ -113,7 +113,7 @@ sl_status sli_model_add(sl_model *model, const char *name, const char *class_nam
                 "layer %s: there is no kind of layer called \"%s\"; see the list in docs/FORMATS.md", name ? name : "?",
                 class_name);
     SLI_FAIL_IF(!name_is_good(name), SL_ERR_INPUT,
-                "a layer is called \"%s\"; a name has 1 to 100 characters and no blank, dot, slash or quote",
+                "a layer is called \"%s\"; a name has 1 to 100 bytes and no blank, dot, slash or quote",
                 name ? name : "");
     for (int i = 0; i < model->layer_count; i++)
         SLI_FAIL_IF(strcmp(model->layers[i]->name, name) == 0, SL_ERR_INPUT,

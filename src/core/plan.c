@@ -278,7 +278,8 @@ static sl_status check_enums(const sl_plan_options *o) {
                  {"loss", (int)o->loss, SL_LOSS_MSE},
                  {"reduction", (int)o->reduction, SL_REDUCE_SUM_TIME},
                  {"optimizer.kind", (int)o->optimizer.kind, SL_RMSPROP},
-                 {"clip.kind", (int)o->clip.kind, SL_CLIP_GLOBAL_NORM}};
+                 {"clip.kind", (int)o->clip.kind, SL_CLIP_GLOBAL_NORM},
+                 {"tune", (int)o->tune, SL_TUNE_AGAIN}};
     for (size_t k = 0; k < sizeof enums / sizeof *enums; k++)
         SLI_FAIL_IF(enums[k].value < 0 || enums[k].value > enums[k].last, SL_ERR_USAGE,
                     "%s is %d; use one of the names in sluice.h", enums[k].name, enums[k].value);
@@ -558,16 +559,18 @@ static bool wants_the_whole(const sl_plan *plan) {
 }
 
 /* Both directions in one step see the whole sequence, and some rows sum gradients over all of it, or carry more than states. Where memory wants segments,
- * directions are planned one by one and such rows are left out, unless that does not fit either. */
+ * directions are planned one by one and such rows are left out, unless that does not fit either. Of two failures the one that
+ * needs less is told. */
 static sl_status build_to_fit(sl_plan *plan, const sl_model *model) {
     sl_status first = build(plan, model);
     bool cut = first == SL_ERR_MEMORY_LIMIT || (first == SL_OK && plan->segments > 1);
+    size_t need = sli_plan_need(plan);
     if (!cut || !wants_the_whole(plan)) return first;
     sli_clear_error();
     forget(plan);
     plan->caps.recomputes = true;
     sl_status second = build(plan, model);
-    bool tell = first == SL_ERR_MEMORY_LIMIT && second == SL_ERR_MEMORY_LIMIT;
+    bool tell = first == SL_ERR_MEMORY_LIMIT && second == SL_ERR_MEMORY_LIMIT && sli_plan_need(plan) <= need;
     if (second == SL_OK || tell || second == SL_ERR_OUT_OF_MEMORY) return second;
     sli_clear_error();
     forget(plan);

@@ -252,6 +252,7 @@ void sli_plan_copies(sl_plan *plan); /* which packed copies the optimizer writes
 /* src/core/plan_memory.c: places everything for segments of `segment_steps`; fills plan->memory. */
 sl_status sli_plan_place(sl_plan *plan, int segment_steps);
 sl_status sli_plan_fit_memory(sl_plan *plan);
+size_t sli_plan_need(const sl_plan *plan); /* bytes of both blocks, as they are placed */
 /* What a step books, of a segment where there are segments; of a recurrent one with recomputed gates or with kept ones. */
 sli_booking sli_plan_booking(const sl_plan *plan, const sli_step *step, bool recompute);
 /* src/core/plan_explain.c */

@@ -1,7 +1,5 @@
 /* Choices from outside: which row computes a recurrent problem, whatever the rows predict. And a plan's own as text. */
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/plan.h"
@@ -48,13 +46,13 @@ static bool next_word(const char **at, char *word, size_t capacity) {
 
 /* PROBLEM ROW [MICROSECONDS]; the problem becomes what plans print. */
 static sl_status add_line(sl_plan *plan, const char *at, int line) {
-    char problem[SLI_PROBLEM_TEXT], row[64 + SLI_CUT_NAME], number[32], *end = number;
+    char problem[SLI_PROBLEM_TEXT], row[64 + SLI_CUT_NAME], number[32];
     sli_problem parsed;
     sli_choice choice = {.seconds = -1};
     bool named = next_word(&at, problem, sizeof problem) && next_word(&at, row, sizeof row);
     if (named && next_word(&at, number, sizeof number)) {
-        choice.seconds = 1e-6 * strtod(number, &end);
-        named = *end == 0 && choice.seconds >= 0 && isfinite(choice.seconds);
+        named = sli_number_parse(number, strlen(number), &choice.seconds) && choice.seconds >= 0;
+        choice.seconds *= 1e-6;
     }
     at += strspn(at, " \t\r");
     SLI_FAIL_IF(

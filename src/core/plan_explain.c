@@ -210,6 +210,13 @@ static void put_string(sli_text *text, const char *value) {
     sli_text_append(text, "\"", 1);
 }
 
+/* Nothing where they are not known. */
+static void put_seconds(sli_text *text, const char *key, double seconds) {
+    if (seconds < 0) return;
+    sli_text_printf(text, ", \"%s\": ", key);
+    sli_text_number(text, seconds);
+}
+
 static void put_refusals(sli_text *text, const sli_refusal *refusal) {
     sli_text_printf(text, "[");
     for (bool first = true; refusal; refusal = refusal->next, first = false) {
@@ -269,13 +276,11 @@ static sl_status explain_json(sl_plan *plan) {
                         ", \"problem\": \"%s\", \"kernel\": \"%s\", \"flops\": %.0f, \"bytes\": %.0f, \"refused\": ",
                         step->text, step->kernel->name, step->cost.flops, step->cost.bytes);
         put_refusals(&text, step->refusals);
-        if (step->seconds >= 0) sli_text_printf(&text, ", \"seconds\": %.6g", step->seconds);
-        if (per_step(step, step->seconds) >= 0)
-            sli_text_printf(&text, ", \"seconds_per_step\": %.6g", per_step(step, step->seconds));
+        put_seconds(&text, "seconds", step->seconds);
+        put_seconds(&text, "seconds_per_step", per_step(step, step->seconds));
         if (plan->train) sli_text_printf(&text, ", \"saved\": %zu", step->booking.saved);
         if (step->choice) sli_text_printf(&text, ", \"chosen\": true");
-        if (step->choice && step->choice->seconds >= 0)
-            sli_text_printf(&text, ", \"timed_seconds\": %.6g", step->choice->seconds);
+        put_seconds(&text, "timed_seconds", step->choice ? step->choice->seconds : -1);
         sli_text_printf(&text, "}");
     }
     sli_text_printf(&text, "], \"offers\": ");

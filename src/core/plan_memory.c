@@ -1,6 +1,7 @@
 /* Booking memory: what lives when, where it lies, and how many segments of time a memory limit forces. */
 #include "core/plan.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -376,7 +377,7 @@ static void choose_late(sl_plan *plan) {
 
 sl_status sli_plan_place(sl_plan *plan, int segment_steps) {
     plan->segment_steps = segment_steps;
-    plan->segments = (plan->options.steps + segment_steps - 1) / segment_steps;
+    plan->segments = (plan->options.steps - 1) / segment_steps + 1;
     choose_late(plan);
     sli_plan_sparse(plan);
     plan->buffer_count = plan->guard_count = 0;
@@ -406,14 +407,15 @@ sl_status sli_plan_place(sl_plan *plan, int segment_steps) {
 }
 
 /* --------------------------------------------------------------------------------------------------- limit -- */
-/* "612.3 MB", "40.1 kB" */
-static const char *size_text(size_t bytes, char *text, size_t capacity) {
+/* "612.3 MB", "40.1 kB". What is needed is rounded up (ceil): a limit of that is enough. */
+static const char *size_text(size_t bytes, double (*rounded)(double), char *text, size_t capacity) {
     bool small = bytes < (size_t)1 << 20;
-    snprintf(text, capacity, small ? "%.1f kB" : "%.1f MB", (double)bytes / (small ? 1024 : 1048576));
+    double tenths = rounded(10 * (double)bytes / (small ? 1024 : 1048576));
+    snprintf(text, capacity, small ? "%.1f kB" : "%.1f MB", tenths / 10);
     return text;
 }
 
-static size_t need_of(const sl_plan *plan) {
+size_t sli_plan_need(const sl_plan *plan) {
     return plan->memory.params_block + plan->memory.run_block;
 }
 
@@ -423,11 +425,11 @@ static sl_status fit(sl_plan *plan, bool *fits) {
     size_t limit = plan->memory_limit, best = 0;
     plan->no_late = false;
     SLI_TRY(sli_plan_place(plan, steps));
-    plan->no_late = limit > 0 && need_of(plan) > limit;
+    plan->no_late = limit > 0 && sli_plan_need(plan) > limit;
     if (plan->no_late) SLI_TRY(sli_plan_place(plan, steps));
-    while (limit > 0 && need_of(plan) > limit) {
-        if (best == 0 || need_of(plan) < best) {
-            best = need_of(plan);
+    while (limit > 0 && sli_plan_need(plan) > limit) {
+        if (best == 0 || sli_plan_need(plan) < best) {
+            best = sli_plan_need(plan);
             best_steps = plan->segment_steps;
         }
         *fits = chunks > 1;
@@ -463,37 +465,62 @@ static sl_status fit_recomputed(sl_plan *plan, size_t *need) {
     *need = 0;
     if (set_recompute(plan, true) == 0) return SL_OK;
     SLI_TRY(fit(plan, &fits));
-    if (fits) *need = need_of(plan);
+    if (fits) *need = sli_plan_need(plan);
     set_recompute(plan, false);
     return sli_plan_place(plan, segment_steps);
 }
 
-/* Memory grows with the batch in a straight line above what does not depend on it. */
+static void set_batch(sl_plan *plan, int batch) {
+    plan->options.batch = batch;
+    plan->chunk = sli_caps_chunk(&plan->caps, batch, plan->options.steps);
+    for (int i = 0; i < plan->step_count; i++) plan->steps[i].problem.batch = batch;
+}
+
+static bool rows_take_batch(const sl_plan *plan) {
+    sli_why why;
+    for (int i = 0; i < plan->step_count; i++)
+        if (!sli_kernel_takes(plan->steps[i].kernel, &plan->steps[i].problem, &plan->caps, &why)) return false;
+    return true;
+}
+
+/* About the largest batch that fits with these rows; 0: none does. */
+static sl_status fit_batch(sl_plan *plan, int *batch) {
+    int whole = plan->options.batch, segment_steps = plan->segment_steps, above = whole;
+    *batch = 0;
+    while (above - *batch > 1 + *batch / 16) {
+        bool fits = false;
+        int middle = *batch + (above - *batch) / 2;
+        set_batch(plan, middle);
+        if (rows_take_batch(plan)) SLI_TRY(fit(plan, &fits));
+        *(fits ? batch : &above) = middle;
+    }
+    set_batch(plan, whole);
+    plan->no_late = true; /* as where it did not fit */
+    return sli_plan_place(plan, segment_steps);
+}
+
 static sl_status fail_over_limit(sl_plan *plan) {
-    const sl_memory *memory = &plan->memory;
-    size_t limit = plan->memory_limit, need = need_of(plan), recomputed;
-    size_t fixed = memory->params_block + (plan->train ? plan->param_elements * plan->element : 0);
-    int batch = 0;
-    if (limit > fixed && need > fixed)
-        batch = (int)((double)plan->options.batch * (double)(limit - fixed) / (double)(need - fixed));
+    size_t limit = plan->memory_limit, need = sli_plan_need(plan), recomputed;
+    int batch;
     bool full = limit != plan->options.memory_limit; /* a GPU has less than was allowed */
     char tried[96] = "even in one piece", remedy[200], a[32], b[32], elsewhere[48], again[96] = "";
     SLI_TRY(fit_recomputed(plan, &recomputed));
+    SLI_TRY(fit_batch(plan, &batch));
     if (recomputed > 0)
         snprintf(again, sizeof again, "gates recomputed in backward (--recompute-gates), with %s, ",
-                 size_text(recomputed, a, sizeof a));
-    size_text(need, a, sizeof a);
-    if (plan->options.steps > plan->chunk)
-        snprintf(tried, sizeof tried, "even at best, %s in %d segment%s",
-                 plan->train ? "with activations recomputed" : "cut", plan->segments, plan->segments == 1 ? "" : "s");
+                 size_text(recomputed, ceil, a, sizeof a));
+    size_text(need, ceil, a, sizeof a);
+    if (plan->segments > 1)
+        snprintf(tried, sizeof tried, "even at best, %s in %d segments",
+                 plan->train ? "with activations recomputed" : "cut", plan->segments);
     snprintf(elsewhere, sizeof elsewhere, full ? "%sa GPU with more free memory" : "a limit of %s", full ? "" : a);
-    if (batch >= 1 && batch < plan->options.batch)
+    if (batch > 0)
         snprintf(remedy, sizeof remedy, "a batch of about %d, fewer steps, %s", batch, elsewhere);
     else
         snprintf(remedy, sizeof remedy, "%s, fewer steps, fewer units%s", elsewhere,
                  plan->slots > 0 ? ", an optimizer with less state (sgd)" : "");
     return sli_fail(SL_ERR_MEMORY_LIMIT, "the model needs %s (%zu bytes) %s; %s %s%s; the cheapest ways out: %s%s", a,
-                    need, tried, full ? "the GPU has" : "the memory limit is", size_text(limit, b, sizeof b),
+                    need, tried, full ? "the GPU has" : "the memory limit is", size_text(limit, round, b, sizeof b),
                     full ? " free" : "", again, remedy);
 }
 

@@ -95,12 +95,15 @@ const char *sli_activation_name(sl_activation act);
 /* false and *act untouched if `name` is none. Table-driven; also used by model JSON. */
 bool sli_activation_parse(const char *name, sl_activation *act);
 
+/* A finite decimal number such as -1.5e+3, point in any locale; false if there is anything else. */
+bool sli_number_parse(const char *text, size_t count, double *value);
+
 /* On failure SL_ERR_UNKNOWN or SL_ERR_INPUT with the offending part and its column. Checks ranges, and that each option
  * belongs to the op ("+peephole: only lstm has it"). */
 sl_status sli_problem_parse(const char *text, sli_problem *problem);
 /* Writes at most `capacity` bytes including the 0; returns the length it needs (as snprintf). parse(print(p)) == p. */
 int sli_problem_print(const sli_problem *problem, char *text, size_t capacity);
-enum { SLI_PROBLEM_TEXT = 256 };
+enum { SLI_PROBLEM_TEXT = 512 }; /* more than the longest problem takes */
 
 /* Fixed chunk of time steps for sums over time and time-batched GEMMs: depends on batch and steps of the *plan* alone. */
 int sli_chunk_steps(int batch, int steps);

@@ -22,9 +22,9 @@ const sli_choice *sli_choice_find(const sli_choice *choices, const char *name, s
 bool sli_number_parse(const char *text, size_t count, double *value) {
     char copy[48], *end = NULL;
     const struct lconv *locale = localeconv();
-    if (count == 0 || count >= sizeof copy || text[0] == '.') return false;
+    if (count == 0 || count >= sizeof copy || text[0] == '.' || text[0] == '+') return false;
     for (size_t k = 0; k < count; k++) {
-        if (!strchr("0123456789.eE-", text[k]) || !text[k]) return false;
+        if (!strchr("0123456789.eE+-", text[k]) || !text[k]) return false;
         copy[k] = text[k] == '.' ? locale->decimal_point[0] : text[k];
     }
     copy[count] = 0;

@@ -13,8 +13,6 @@ typedef struct sli_choice {
 } sli_choice;
 const char *sli_choice_name(const sli_choice *choices, int value); /* NULL if none */
 const sli_choice *sli_choice_find(const sli_choice *choices, const char *name, size_t count);
-/* A finite decimal number, point in any locale; false if there is anything else. */
-bool sli_number_parse(const char *text, size_t count, double *value);
 
 typedef enum sli_problem_field_type { SLI_PROBLEM_INT, SLI_PROBLEM_INT64, SLI_PROBLEM_FLAG } sli_problem_field_type;
 

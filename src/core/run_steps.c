@@ -7,7 +7,7 @@
 /* Segments of this call: a shorter sequence has fewer. */
 static int segment_count(const sl_run *run, const sli_group *group) {
     if (!sli_plan_is_segmented(run->plan, group)) return 1;
-    return (run->steps + run->plan->segment_steps - 1) / run->plan->segment_steps;
+    return (run->steps - 1) / run->plan->segment_steps + 1;
 }
 
 static size_t state_bytes(const sl_run *run, const sli_state *state) {

@@ -31,7 +31,7 @@ static bool is_float(const sl_array *array) {
 /* "[32][10][4]" */
 static const char *shape_text(const sl_array *array, char *text, size_t capacity) {
     size_t used = 0;
-    text[0] = 0;
+    snprintf(text, capacity, "%s", array->rank == 0 ? "[]" : "");
     for (int i = 0; i < array->rank && used < capacity; i++)
         used += (size_t)snprintf(text + used, capacity - used, "[%lld]", (long long)array->shape[i]);
     return text;
@@ -109,6 +109,19 @@ static sl_status check_y(const sl_array *x, const sl_array *y, const sli_array_n
     return check_finite(y, "y");
 }
 
+size_t sli_array_counted(const sli_array_data *data, const uint32_t *order, size_t first, size_t rows) {
+    const bool has_steps = data->needs.output_steps;
+    const size_t steps = has_steps ? (size_t)data->steps : 1;
+    size_t counted = 0;
+    for (size_t b = 0; b < rows; b++) {
+        size_t row = order ? order[first + b] : first + b;
+        size_t length = has_steps && data->lengths ? (size_t)number_at(data->lengths, row) : steps;
+        if (!data->needs.labels) counted += length;
+        for (size_t t = 0; data->needs.labels && t < length; t++) counted += number_at(data->y, row * steps + t) >= 0;
+    }
+    return counted;
+}
+
 sl_status sli_array_data_new(const sl_array *x, const sl_array *y, const sl_array *lengths,
                              const sli_array_needs *needs, sli_array_data *data) {
     SLI_TRY(check_x(x, needs));
@@ -124,6 +137,9 @@ sl_status sli_array_data_new(const sl_array *x, const sl_array *y, const sl_arra
         SLI_TRY(check_integers(lengths, "lengths", "lengths", 0, steps));
     }
     *data = (sli_array_data){x, y, lengths, *needs, (size_t)x->shape[0], steps};
+    SLI_FAIL_IF(
+        y && sli_array_counted(data, NULL, 0, data->rows) == 0, SL_ERR_INPUT,
+        "y: nothing of it counts, every element is -1 (ignore) or beyond its row's length: correct y or lengths");
     return SL_OK;
 }
 

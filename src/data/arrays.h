@@ -24,7 +24,7 @@ typedef struct sli_array_data {
 } sli_array_data;
 
 /* Checks ranks, sizes, types, every label, token and length, and that no float is a NaN or infinity; SL_ERR_SHAPE or
- * SL_ERR_INPUT says which array, where. */
+ * SL_ERR_INPUT says which array, where. SL_ERR_INPUT, too, where nothing of y counts: a mean over it would be 0 / 0. */
 sl_status sli_array_data_new(const sl_array *x, const sl_array *y, const sl_array *lengths,
                              const sli_array_needs *needs, sli_array_data *data);
 
@@ -34,6 +34,9 @@ size_t sli_array_target_bytes(const sli_array_data *data);
 /* Rows order[0..rows) (NULL: first, first + 1, ...) as [T][rows][F] inputs, targets alike, int32 lengths (may be NULL). */
 void sli_array_fill(const sli_array_data *data, const uint32_t *order, size_t first, int rows, void *inputs,
                     void *targets, int32_t *lengths);
+
+/* Steps of y in these rows, named as in sli_array_fill, that have a loss: within the row's length, the label not -1. */
+size_t sli_array_counted(const sli_array_data *data, const uint32_t *order, size_t first, size_t rows);
 
 /* The order of an epoch: a permutation of [0, rows) keyed by (seed, epoch). */
 void sli_shuffle(uint64_t seed, uint32_t epoch, size_t rows, uint32_t *order);

@@ -155,13 +155,31 @@ static size_t folder_length(const char *path) {
     return slash ? (size_t)(slash - path) + 1 : 0;
 }
 
-/* Resolves links, so that the file behind a link is replaced and not the link. */
+/* file->path, if it is a link, becomes what that points to, which is not there yet. */
+static int follow_links(sli_atomic_file *file) {
+    enum { MOST_LINKS = 40 };
+    char target[PATH_MAX];
+    ssize_t length;
+    for (int links = 0; (length = readlink(file->path, target, sizeof target)) >= 0; links++) {
+        size_t folder = target[0] == '/' ? 0 : folder_length(file->path);
+        if (links == MOST_LINKS) return ELOOP;
+        if (folder + (size_t)length >= sizeof file->path) return ENAMETOOLONG;
+        memcpy(file->path + folder, target, (size_t)length);
+        file->path[folder + (size_t)length] = 0;
+    }
+    return 0;
+}
+
+/* Resolves links, so that the file behind a link is replaced, or made, and not the link. */
 static sl_status resolve(sli_atomic_file *file) {
     char resolved[PATH_MAX];
+    struct stat info;
     const char *path = realpath(file->shown, resolved) ? resolved : file->shown;
     if (strlen(path) >= sizeof file->path) return fail_write(file, "opening it for writing", ENAMETOOLONG);
     memcpy(file->path, path, strlen(path) + 1);
-    return SL_OK;
+    /* A pipe's link in /proc names no path, but the pipe is there. */
+    int error = path == file->shown && stat(path, &info) != 0 ? follow_links(file) : 0;
+    return error ? fail_write(file, "opening it for writing", error) : SL_OK;
 }
 
 /* Opens the temporary file `.NAME.tmp` of the same folder. A name without a process id means that what a killed process left

@@ -138,7 +138,9 @@ static const char *merge_mode(const sli_layer *layer) {
     static const char *const NAMES[] = {NULL, "concat", "sum", "mul", "ave"};
     const char *class_name = layer->kind->class_name;
     bool recurrent = !strcmp(class_name, "LSTM") || !strcmp(class_name, "GRU") || !strcmp(class_name, "SimpleRNN");
-    return recurrent ? NAMES[((const sl_recurrent *)layer->options)->bidirectional] : NULL;
+    if (!recurrent) return NULL;
+    unsigned mode = ((const sl_recurrent *)layer->options)->bidirectional;
+    return mode < sizeof NAMES / sizeof *NAMES ? NAMES[mode] : NULL; /* plans refuse others */
 }
 
 static void open_layer(sli_json_out *out, const char *class_name) {

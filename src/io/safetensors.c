@@ -192,7 +192,7 @@ sl_status sli_safetensors_parse(const sl_allocator *allocator, const void *bytes
                 "%s: truncated: the header has %llu bytes and the file only %zu; copy it again", path,
                 (unsigned long long)length, size);
     char what[PATH_MAX + 32];
-    snprintf(what, sizeof what, "%s: damaged safetensors header", path);
+    snprintf(what, sizeof what, "%s: safetensors header", path);
     json_t *header;
     SLI_TRY(sli_json_load((const char *)start + 8, (size_t)length, what, SL_ERR_FILE, &header));
     sli_arena_init(&file->arena, allocator);

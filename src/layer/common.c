@@ -1,4 +1,5 @@
 /* What several kinds of layers share. */
+#include <math.h>
 #include <stdio.h>
 
 #include "layer/layers.h"
@@ -33,6 +34,16 @@ sl_status sli_layer_need_size(const sli_layer *layer, const char *what, int valu
 sl_status sli_layer_need_enum(const sli_layer *layer, const char *what, int value, int last) {
     SLI_FAIL_IF(value < 0 || value > last, SL_ERR_USAGE, "layer %s: %s is %d; use one of the names in sluice.h",
                 layer->name, what, value);
+    return SL_OK;
+}
+
+/* A file with another value would not be read again. */
+sl_status sli_layer_need_init(const sli_layer *layer, const char *what, sl_init init) {
+    SLI_TRY(sli_layer_need_enum(layer, what, (int)init.kind, SL_INIT_PYTORCH));
+    bool width = init.kind == SL_INIT_UNIFORM || init.kind == SL_INIT_NORMAL || init.kind == SL_INIT_TRUNCATED_NORMAL;
+    SLI_FAIL_IF(!isfinite(init.value) || (width && init.value < 0), SL_ERR_INPUT,
+                "layer %s: %s has the value %g; it must be finite, and as a width not negative", layer->name, what,
+                init.value);
     return SL_OK;
 }
 

@@ -32,8 +32,8 @@ static sl_status dense_shape(const sli_layer *layer, const sli_shape *inputs, in
     SLI_TRY(sli_layer_need_float(layer, &inputs[0]));
     SLI_TRY(sli_layer_need_size(layer, "units", options->units));
     SLI_TRY(sli_layer_need_enum(layer, "activation", (int)options->activation, SL_ACT_SOFTSIGN));
-    SLI_TRY(sli_layer_need_enum(layer, "kernel_init", (int)options->kernel_init.kind, SL_INIT_PYTORCH));
-    SLI_TRY(sli_layer_need_enum(layer, "bias_init", (int)options->bias_init.kind, SL_INIT_PYTORCH));
+    SLI_TRY(sli_layer_need_init(layer, "kernel_init", options->kernel_init));
+    SLI_TRY(sli_layer_need_init(layer, "bias_init", options->bias_init));
     outputs->count = 1;
     outputs->suffix[0] = "";
     outputs->shape[0] = (sli_shape){.time = inputs[0].time, .features = options->units};

@@ -37,7 +37,7 @@ static sl_status token_shape(const sli_layer *layer, const sli_shape *inputs, in
 static sl_status embedding_shape(const sli_layer *layer, const sli_shape *inputs, int input_count,
                                  sli_layer_outputs *outputs) {
     const sl_embedding *options = layer->options;
-    SLI_TRY(sli_layer_need_enum(layer, "init", (int)options->init.kind, SL_INIT_PYTORCH));
+    SLI_TRY(sli_layer_need_init(layer, "init", options->init));
     return token_shape(layer, inputs, input_count, options->vocabulary, options->units, outputs);
 }
 

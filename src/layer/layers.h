@@ -21,6 +21,7 @@ sl_status sli_layer_need_inputs(const sli_layer *layer, int count, int low, int 
 sl_status sli_layer_need_size(const sli_layer *layer, const char *what, int value);
 /* `value` is a name of the enum whose last one is `last`. */
 sl_status sli_layer_need_enum(const sli_layer *layer, const char *what, int value, int last);
+sl_status sli_layer_need_init(const sli_layer *layer, const char *what, sl_init init);
 sl_status sli_layer_need_float(const sli_layer *layer, const sli_shape *shape);
 /* init, or `fallback` (with its value) where none was chosen. */
 sl_init sli_init_or(sl_init init, sl_init_kind fallback, double value);

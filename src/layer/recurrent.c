@@ -1,4 +1,6 @@
 /* LSTM, GRU, simple RNN: one layer, one or both directions. */
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -115,8 +117,12 @@ static sl_status check_rates(const sli_layer *layer, const sl_recurrent *o) {
     for (int k = 0; k < 3; k++)
         SLI_FAIL_IF(!(rates[k].value >= 0 && rates[k].value < 1), SL_ERR_INPUT,
                     "layer %s: %s is %g; it must be in [0, 1)", layer->name, rates[k].name, rates[k].value);
-    SLI_FAIL_IF(!(o->cell_clip >= 0), SL_ERR_INPUT, "layer %s: cell_clip is %g; it must be positive, or 0 for none",
+    /* Less would be 0 as a float: no clip. */
+    bool clip = o->cell_clip == 0 || (o->cell_clip >= FLT_MIN && isfinite(o->cell_clip));
+    SLI_FAIL_IF(!clip, SL_ERR_INPUT, "layer %s: cell_clip is %g; it must be positive, a float, or 0 for none",
                 layer->name, o->cell_clip);
+    SLI_FAIL_IF(!isfinite(o->forget_bias), SL_ERR_INPUT, "layer %s: forget_bias is %g; it must be finite", layer->name,
+                o->forget_bias);
     return SL_OK;
 }
 
@@ -127,9 +133,9 @@ static sl_status check_enums(const sli_layer *layer, const sl_recurrent *o) {
     SLI_TRY(sli_layer_need_enum(layer, "forget_bias_mode", (int)o->forget_bias_mode, SL_FORGET_AT_RUN));
     SLI_TRY(sli_layer_need_enum(layer, "bidirectional", (int)o->bidirectional, SL_BI_AVE));
     SLI_TRY(sli_layer_need_enum(layer, "masked_output", (int)o->masked_output, SL_MASKED_REPEAT));
-    SLI_TRY(sli_layer_need_enum(layer, "kernel_init", (int)o->kernel_init.kind, SL_INIT_PYTORCH));
-    SLI_TRY(sli_layer_need_enum(layer, "recurrent_init", (int)o->recurrent_init.kind, SL_INIT_PYTORCH));
-    return sli_layer_need_enum(layer, "bias_init", (int)o->bias_init.kind, SL_INIT_PYTORCH);
+    SLI_TRY(sli_layer_need_init(layer, "kernel_init", o->kernel_init));
+    SLI_TRY(sli_layer_need_init(layer, "recurrent_init", o->recurrent_init));
+    return sli_layer_need_init(layer, "bias_init", o->bias_init);
 }
 
 static sl_status check_options(const sli_layer *layer, const sl_recurrent *o) {

@@ -74,10 +74,22 @@ static sl_status check_problem(check *c, uint64_t seed) {
     return differences ? sli_check_differences(c->subject, DIFFERENCE_BUDGET, &c->report) : SL_OK;
 }
 
+/* "sluice check 'PROBLEM' --seed 1 --device cuda:0": the problem holds precision and recomputed gates. */
+static void repeat_text(const check *c, uint64_t seed, sli_text *text) {
+    const sl_plan_options *o = &c->options;
+    char problem[SLI_PROBLEM_TEXT];
+    sli_problem_print(&c->problem, problem, sizeof problem);
+    sli_text_printf(text, "sluice check '%s' --seed %llu", problem, (unsigned long long)seed);
+    if (o->device && strcmp(o->device, "cpu") != 0) sli_text_printf(text, " --device %s", o->device);
+    if (o->require) sli_text_printf(text, " --require %s", o->require);
+    if (o->threads) sli_text_printf(text, " --threads %d", o->threads);
+    if (o->memory_limit) sli_text_printf(text, " --memory-limit %zu", o->memory_limit);
+    if (o->no_graph) sli_text_printf(text, " --no-graph");
+}
+
 static sl_status check_text(const char *problem, const sl_plan_options *options, uint64_t seed,
                             const sli_report *report) {
     check c = {.report = *report};
-    char exact[SLI_PROBLEM_TEXT];
     SLI_TRY(sli_problem_parse(problem, &c.problem));
     if (options) c.options = *options;
     if (c.options.dtype != SL_DTYPE_DEFAULT) c.problem.dtype = c.options.dtype;
@@ -87,13 +99,14 @@ static sl_status check_text(const char *problem, const sl_plan_options *options,
     sl_plan_free(c.plan);
     sl_model_free(c.model);
     SLI_TRY(status);
-    sli_problem_print(&c.problem, exact, sizeof exact);
-    const char *device = c.options.device && strcmp(c.options.device, "cpu") != 0 ? c.options.device : NULL;
-    SLI_FAIL_IF(c.report.failures > 0, SL_ERR_CHECK,
-                "%d of %d findings failed, the first is %s; repeat with: sluice check '%s' --seed %llu%s%s",
-                c.report.failures, c.report.findings, c.report.first, exact, (unsigned long long)seed,
-                device ? " --device " : "", device ? device : "");
-    return SL_OK;
+    if (c.report.failures == 0) return SL_OK;
+    sli_text repeat;
+    sli_text_init(&repeat, c.options.allocator);
+    repeat_text(&c, seed, &repeat);
+    status = sli_fail(SL_ERR_CHECK, "%d of %d findings failed, the first is %s; repeat with: %s", c.report.failures,
+                      c.report.findings, c.report.first, repeat.data ? repeat.data : "sluice check");
+    sli_text_free(&repeat);
+    return status;
 }
 
 sl_status sl_check_problem(const char *problem, const sl_plan_options *options, uint64_t seed,

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME = 48, STATES = 4 };
+enum { NAME = 48, STATES = 4, MOST_LAYERS = 1000, MOST_ELEMENTS = 1 << 24 };
 
 /* Inputs of layer `index` (from 1): the layer below or x, then its initial states, which it also adds to the model. */
 static sl_status add_states(sl_model *model, const sli_problem *p, int index, char names[STATES][NAME]) {
@@ -65,6 +65,9 @@ static sl_status build_recurrent(sl_model *model, const sli_problem *p, bool sta
     static const sl_cell cells[] = {[SLI_OP_LSTM] = SL_LSTM, [SLI_OP_GRU] = SL_GRU, [SLI_OP_RNN] = SL_RNN};
     sl_recurrent options = layer_options(p);
     char below[NAME] = "x", name[NAME], given[STATES][NAME];
+    SLI_FAIL_IF(p->layers > MOST_LAYERS, SL_ERR_INPUT,
+                "problem %s:l%d: a model of more than %d layers is not made for it; give fewer layers",
+                sli_op_name(p->op), p->layers, MOST_LAYERS);
     SLI_TRY(sl_model_add_input(model, "x", p->inputs, 0));
     for (int layer = 1; layer <= p->layers; layer++) {
         memset(given, 0, sizeof given);
@@ -125,7 +128,7 @@ static sl_status build_other(sl_model *model, const sli_problem *p) {
     case SLI_OP_NORM:
     case SLI_OP_OPTIM: {
         sl_dense dense = {.units = (int)p->elements, .no_bias = 1};
-        SLI_FAIL_IF(p->elements > 1 << 24, SL_ERR_INPUT,
+        SLI_FAIL_IF(p->elements > MOST_ELEMENTS, SL_ERR_INPUT,
                     "problem %s:n%lld: a model of more than 2^24 parameters is not made for it; give a smaller n",
                     sli_op_name(p->op), (long long)p->elements);
         SLI_TRY(sl_model_add_input(model, "x", 1, 1));

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/run.h"
 #include "train/trainer.h"
@@ -122,15 +123,24 @@ static sl_status fail_numbers(sl_trainer *t, int64_t step, const char *what, dou
                     good ? "; the last good checkpoint is " : "", good ? t->last_path : "", saved);
 }
 
-/* One micro-batch: rows [row, row + rows) of `of`; its gradient counts by its share of the rows. */
-static sl_status micro_step(sl_trainer *t, int index, int row, int rows, int of, sl_result *sums) {
+/* What a mean over rows [row, row + rows) of the batch counts in the mean over all: by what has a loss in them, so that parts make
+ * the step of the whole. A sum over steps is divided by the rows. */
+static double weight_of(const sl_trainer *t, int row, int rows) {
+    if (t->tokens || t->training.reduction == SL_REDUCE_SUM_TIME) return rows;
+    size_t first = t->at.block * (size_t)t->training.batch + (size_t)row;
+    return (double)sli_array_counted(&t->arrays, t->order, first, (size_t)rows);
+}
+
+/* One micro-batch: rows [row, row + rows); its gradient counts by its share of the whole batch's weight. */
+static sl_status micro_step(sl_trainer *t, int index, int row, int rows, double whole, sl_result *sums) {
+    double share = whole > 0 ? weight_of(t, row, rows) / whole : 0;
     char *state = t->state_bytes > 0 ? t->states + (size_t)index * t->state_bytes : NULL;
     sl_result result = {0};
     int steps = fill_batch(t, t->at.block, row, rows);
     const void *inputs[1] = {t->inputs};
     sl_batch batch = {.batch = rows, .steps = steps, .inputs = inputs, .lengths = t->lengths, .targets = t->targets};
     if (state) SLI_TRY(sl_run_set_state(t->run, state, t->state_bytes));
-    SLI_TRY(sl_run_gradients(t->run, &batch, NULL, (uint32_t)t->at.step, (uint32_t)index, (double)rows / of, &result));
+    SLI_TRY(sl_run_gradients(t->run, &batch, NULL, (uint32_t)t->at.step, (uint32_t)index, share, &result));
     if (state) SLI_TRY(sl_run_get_state(t->run, state, t->state_bytes));
     sums->loss_sum += result.loss_sum;
     sums->count += result.count;
@@ -171,8 +181,9 @@ static sl_status accumulated_step(sl_trainer *t) {
     int rows = batch_rows(t, t->at.block), index = 0;
     t->step_began = now();
     t->last_rate = rate_of(t, t->at.step);
+    double whole = weight_of(t, 0, rows);
     for (int row = 0; row < rows; row += t->rows, index++)
-        SLI_TRY(micro_step(t, index, row, rows - row < t->rows ? rows - row : t->rows, rows, &sums));
+        SLI_TRY(micro_step(t, index, row, rows - row < t->rows ? rows - row : t->rows, whole, &sums));
     SLI_TRY(sl_run_update(t->run, t->last_rate, &updated));
     sums.gradient_norm = updated.gradient_norm;
     sums.loss_scale = updated.loss_scale;
@@ -238,6 +249,12 @@ static sl_status finish_queued(sl_trainer *t) {
 }
 
 /* ------------------------------------------------------------------------------------------------------ saving -- */
+/* PATH.last is of an earlier training, with validation: --resume, which looks for it first, would go on with that one. */
+static void remove_stale(sl_trainer *t) {
+    if (t->stale_path) (void)unlink(t->stale_path);
+    t->stale_path = NULL;
+}
+
 static sl_status save(sl_trainer *t, const char *path, bool resumable) {
     if (!path) return SL_OK;
     sl_progress p;
@@ -246,6 +263,7 @@ static sl_status save(sl_trainer *t, const char *path, bool resumable) {
     if (resumable) {
         t->good_step = t->at.step;
         t->have_good = true;
+        remove_stale(t);
     }
     fill_progress(t, "checkpoint", &p);
     p.path = path;

@@ -18,14 +18,20 @@ static sl_status copy_strings(sl_trainer *t, const char *path, const char *const
     SLI_TRY(copy_string(&t->arena, t->training.choices, &t->training.choices));
     SLI_TRY(copy_string(&t->arena, path, &t->path));
     if (path) {
-        t->last_path = t->valid_kind == SLI_VALID_NONE ? t->path : sli_arena_format(&t->arena, "%s.last", path);
-        if (!t->last_path) return sli_fail_memory("a trainer", strlen(path) + 6);
+        const char *beside = sli_arena_format(&t->arena, "%s.last", path);
+        if (!beside) return sli_fail_memory("a trainer", strlen(path) + 6);
+        bool alone = t->valid_kind == SLI_VALID_NONE;
+        t->last_path = alone ? t->path : beside;
+        t->stale_path = alone ? beside : NULL;
     }
     int count = 0;
     while (metadata && metadata[count] && metadata[count + 1]) count += 2;
     t->metadata = sli_arena_alloc(&t->arena, sizeof(char *) * (size_t)(count + 1));
     if (!t->metadata) return sli_fail_memory("a trainer", sizeof(char *) * (size_t)(count + 1));
     for (int i = 0; i < count; i++) SLI_TRY(copy_string(&t->arena, metadata[i], &t->metadata[i]));
+    for (int i = 0; path && i < count; i += 2) /* the file's header is JSON: better now than at the first save */
+        SLI_FAIL_IF(!sli_utf8_valid(metadata[i + 1], strlen(metadata[i + 1])), SL_ERR_INPUT,
+                    "metadata \"%.60s\" is not valid UTF-8; encode it, or rename the file that it names", metadata[i]);
     return SL_OK;
 }
 
@@ -243,6 +249,7 @@ static sl_status make(sl_trainer *t, const sl_model *model, const sl_training *t
     SLI_TRY(check_writable(path));
     SLI_TRY(set_data(t, train, valid));
     SLI_TRY(copy_strings(t, path, metadata));
+    SLI_TRY(check_writable(t->last_path));
     SLI_TRY(make_plan(t, t->training.choices, t->training.tune));
     SLI_TRY(make_buffers(t));
     t->at.best = t->at.patience_best = INFINITY;

@@ -46,6 +46,7 @@ struct sl_trainer {
     sl_params *params;
     sl_run *run;
     const char *path, *last_path; /* NULL: write nothing */
+    const char *stale_path;       /* PATH.last where path is the resume point itself, until the first save; else NULL */
     const char **metadata;        /* key, value, ..., NULL */
     const char *note;             /* what resuming could not keep; NULL */
 

@@ -66,10 +66,24 @@ static sl_status check_numbers(const sl_training *t) {
     return SL_OK;
 }
 
+/* What would be left out without a word. */
+static sl_status check_read(const sl_training *t, bool tokens) {
+    const sl_optimizer *o = &t->optimizer;
+    SLI_FAIL_IF(o->kind != SL_SGD && (o->momentum != 0 || o->nesterov), SL_ERR_INPUT,
+                "training: momentum and nesterov belong to sgd: leave them out, or choose it");
+    SLI_FAIL_IF(t->clip.kind == SL_CLIP_NONE && t->clip.value != 0, SL_ERR_INPUT,
+                "training: a clip value of %g, but clip is none: name what is clipped (value, norm or global_norm)",
+                t->clip.value);
+    SLI_FAIL_IF(!tokens && t->valid_fraction > 0, SL_ERR_INPUT,
+                "training: valid_fraction is a share of a text: give validation arrays (--valid-x and --valid-y)");
+    return SL_OK;
+}
+
 sl_status sli_training_resolve(const sl_training *training, bool tokens, sl_training *out) {
     sl_training t = *training;
     SLI_TRY(check_counts(&t));
     SLI_TRY(check_numbers(&t));
+    SLI_TRY(check_read(&t, tokens));
     SLI_TRY(resolve_schedule(&t.schedule));
     if (t.batch == 0) t.batch = 32;
     if (t.steps == 0 && tokens) t.steps = 50;

@@ -186,7 +186,10 @@ static void note_ways(tuner *t, const char *text, bool remembered) {
 
 static void choose(tuner *t, const char *text) {
     const way *best = fastest(t);
-    if (best) sli_text_printf(&t->choices, "%s %s %.6g\n", text, best->name, 1e6 * best->seconds);
+    if (!best) return;
+    sli_text_printf(&t->choices, "%s %s ", text, best->name);
+    sli_text_number(&t->choices, 1e6 * best->seconds);
+    sli_text_append(&t->choices, "\n", 1);
 }
 
 static sl_status measure(tuner *t, const sli_problem *problem, const char *text) {

@@ -1,7 +1,6 @@
 /* The file of times: read whole, written through a temporary file, under a lock so that what another process adds is kept. */
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,15 +41,15 @@ static char *path_of(sli_arena *arena) {
 /* ------------------------------------------------------------------------------------------------------- reading -- */
 /* Four fields between tabs, the last a positive number; changes the line. */
 static bool parse_line(char *line, sli_tuned_time *time) {
-    char *fields[4], *end;
+    char *fields[4];
     for (int k = 0; k < 4; k++) {
         fields[k] = line;
         line = line ? strchr(line, '\t') : NULL;
         if ((line != NULL) != (k < 3) || line == fields[k]) return false;
         if (line) *line++ = 0;
     }
-    double microseconds = strtod(fields[3], &end);
-    if (end == fields[3] || *end || !(microseconds > 0) || !isfinite(microseconds)) return false;
+    double microseconds;
+    if (!sli_number_parse(fields[3], strlen(fields[3]), &microseconds) || !(microseconds > 0)) return false;
     *time = (sli_tuned_time){fields[0], fields[1], fields[2], 1e-6 * microseconds, NULL};
     return true;
 }
@@ -135,10 +134,12 @@ static sl_status make_folders(char *path) {
 }
 
 static void put_times(sli_text *text, const sli_tuned *tuned, const sli_tuned_time *time, bool old) {
-    for (; time && text->length < MOST_BYTES; time = time->next)
-        if (!old || !find(tuned->added, time->machine, time->problem, time->kernel))
-            sli_text_printf(text, "%s\t%s\t%s\t%.6g\n", time->machine, time->problem, time->kernel,
-                            1e6 * time->seconds);
+    for (; time && text->length < MOST_BYTES; time = time->next) {
+        if (old && find(tuned->added, time->machine, time->problem, time->kernel)) continue;
+        sli_text_printf(text, "%s\t%s\t%s\t", time->machine, time->problem, time->kernel);
+        sli_text_number(text, 1e6 * time->seconds);
+        sli_text_append(text, "\n", 1);
+    }
 }
 
 static sl_status write_times(sli_tuned *tuned) {

@@ -314,10 +314,16 @@ TEST(cuda_compile_survives_bad_files) {
         if (compile(plugin, 1, 90).cached) test_fail(__FILE__, __LINE__, "byte %ld was not missed", changed[i]);
         CHECK(compile(plugin, 1, 90).cached);
     }
-    const long cut[] = {0, 1, HEAD - 1, HEAD, HEAD + 50, (long)l.bytes - 1, (long)l.bytes + 1};
+    enum {
+        LESS = -1,
+        MORE = -2
+    }; /* by a byte than the file: its log says how long compiling took, so that each has a length of its own */
+    const long cut[] = {0, 1, HEAD - 1, HEAD, HEAD + 50, LESS, MORE};
     for (size_t i = 0; i < sizeof cut / sizeof *cut; i++) {
-        REQUIRE(truncate(l.last, cut[i]) == 0);
-        if (compile(plugin, 1, 90).cached) test_fail(__FILE__, __LINE__, "%ld bytes were taken", cut[i]);
+        const long whole = (long)list_cache(folder).bytes;
+        const long bytes = cut[i] == LESS ? whole - 1 : cut[i] == MORE ? whole + 1 : cut[i];
+        REQUIRE(truncate(l.last, bytes) == 0);
+        if (compile(plugin, 1, 90).cached) test_fail(__FILE__, __LINE__, "%ld bytes of %ld were taken", bytes, whole);
         CHECK(compile(plugin, 1, 90).cached);
     }
     const char *const bad[] = {
@@ -343,6 +349,25 @@ TEST(cuda_compile_survives_bad_files) {
     REQUIRE(system(command) == 0);
     CHECK(!compile(plugin, 1, 90).cached && !compile(plugin, 1, 90).cached);
     CHECK(list_cache(folder).others <= 2); /* "kept", and the file that the link led to */
+}
+
+/* What is not one CUDA call is said in words, all of them. */
+TEST(cuda_compile_says_that_loading_failed) {
+    enum { WELL = 0 }; /* cudaSuccess */
+    const sli_cuda_plugin *plugin = with_cache(test_folder());
+    const sli_calls calls = {.chunk = 8};
+    sli_caps caps;
+    sli_problem problem;
+    sli_cuda_gpu gpu;
+    sli_why why = {""};
+    bool refused = false;
+    if (plugin->gpu(0, &gpu) == SL_OK) test_skip("this machine's GPU loads kernels");
+    REQUIRE_OK(sli_cuda_device.caps("cuda:sm_90", 1, &caps));
+    REQUIRE_OK(sli_problem_parse("lstm:b8_t8_i8_h32_bf16", &problem));
+    plugin->inject(1, WELL, false); /* cudaSetDevice */
+    CHECK_FAILS(plugin->persist_ready(&problem, 0, &caps, SLI_PERSIST_KIND_CLUSTER, &calls, &refused, &why),
+                SL_ERR_DEVICE, "loading a compiled kernel failed on GPU 0: ");
+    plugin->inject(0, WELL, false);
 }
 
 TEST(cuda_compile_without_a_folder) {

@@ -47,6 +47,12 @@ try train good.json --x x.npy --out m.model
 try train good.json --x x.npy --y y.npy --out m.model
 try train good.json --x x.npy --y y.npy --loss softmax --valid-x x.npy --out m.model
 "$SLUICE" train good.json --x x.npy --y y.npy --loss softmax --epochs 1 --out good.model >/dev/null
+sed 's/}$/, "sluice": {"training": {"valid_fraction": 0.5}}}/' good.json >share.json
+train share.json
+npy ignored.npy i4 6 -1 -1 -1 -1 -1 -1
+train good.json x.npy ignored.npy
+train good.json x.npy y.npy --valid-x x.npy --valid-y ignored.npy
+try eval good.model --x x.npy --y ignored.npy
 echo "not a number:"
 for file in nan inf; do
     train good.json $file.npy | grep exit
@@ -63,6 +69,10 @@ try predict good.model --x x.npy --out nowhere/p.npy
 try eval good.model --x five.npy --y y.npy
 try eval good.model text.txt
 try generate good.model
+layers '{"class_name": "InputLayer", "config": {"name": "x", "batch_shape": [null, 3]}}'", $dense" >flat.json
+npy flat_x.npy f4 6x3
+"$SLUICE" train flat.json --x flat_x.npy --y y.npy --loss softmax --epochs 1 --out flat.model >/dev/null
+try predict flat.model --x flat_x.npy --lengths lengths.npy --out p.npy
 echo "damaged .npy:"
 size=$(stat -c %s x.npy)
 for at in 0 5 9 30 127 $((size - 1)); do

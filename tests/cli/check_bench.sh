@@ -9,6 +9,7 @@ printf '# a comment\n\nlstm:b1_t3_i2_h3   # another\ngru:b1_t3_i2_h3_train\n' >p
 for line in sys.stdin:
     answer = json.loads(line)
     print(" ".join(answer), answer["problem"], answer["passed"], answer["seed"])'
+"$SLUICE" check rnn:b1_t1_i1_h1 --seed 18446744073709551615 --json | grep -o '"seed": [0-9-]*'
 try check lstm:h8+peehole
 try check missing.txt
 "$SLUICE" bench lstm:b2_t5_i3_h4_train --seconds 0.01 | sed -E 's/ +[0-9]+(\.[0-9]+)?/ N/g' | awk '{ $1 = $1; print }'
@@ -35,4 +36,7 @@ echo lstm:h3 >>list.txt
 try check list.txt --device cpu --jsonl lines.jsonl --source one --dtype f32
 try check list.txt --device cpu --jsonl lines.jsonl --shard 3/2
 try check list.txt --device cpu --jsonl missing/lines.jsonl
+for option in --shard=1/2 --source=one --limit-seconds=9 '--jsonl=lines.jsonl --json' '--jsonl=lines.jsonl --source=a"b'; do
+    try check list.txt $option
+done
 try bench list.txt --device cpu --seconds 0.001 --jsonl times.jsonl --source one | grep -E '^(FAIL|bench|exit)'

@@ -11,6 +11,11 @@ full generate m.model --length 5
 full eval m.model text.txt --json
 full info m.model
 full plan lstm:b1_t1_i1_h8
+yes lstm:b1_t1_i1_h2 | head -n 1000 >problems.txt # does not begin the second
+SECONDS=0
+full check problems.txt
+full bench problems.txt --seconds 0.01
+[ $SECONDS -lt 20 ] || echo "took $SECONDS seconds"
 full --help
 full train --help
 echo "places:"

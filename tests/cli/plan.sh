@@ -26,6 +26,11 @@ try plan lstm:b3_t5_i4_h8 --device tpu
 try plan lstm:b3_t5_i4_h8 --require ref --threads 1 | kernels
 try plan lstm:b3_t5_i4_h8_f64 --require fused --device cpu --threads 1
 try plan lstm:b3_t5_i4_h8 --require cuda: --device cpu
+try plan lstm:l2000000000_b1_t1_i1_h1
+echo "a training in parts is planned as it runs:"
+make_text 20 >text.txt
+"$SLUICE" train lm text.txt "${small[@]}" --batch 8 --accumulate 4 --print-model >parts.json
+"$SLUICE" plan parts.json --train --device cpu --threads 1 | grep -o 'batch [0-9]*, steps [0-9]*'
 exits plan lstm:b64_t512_i64_h64_train --device cpu --memory-limit 1M
 grep -o 'memory limit' stderr.txt | head -n 1
 echo "a limit with which activations are recomputed:"

@@ -44,6 +44,13 @@ echo "longer than planned at first:"
 "$SLUICE" train lm "${options[@]}" --epochs 3 --out d.model --resume >/dev/null
 same whole.model.last d.model.last
 same whole.model d.model
+echo "without validation, where a training with it was before:"
+"$SLUICE" train lm "${options[@]}" --valid-split 0 --epochs 2 --out e.model >/dev/null
+"$SLUICE" train lm "${options[@]}" --valid-split 0 --epochs 1 --out d.model >/dev/null
+ls d.model*
+"$SLUICE" train lm "${options[@]}" --valid-split 0 --epochs 2 --out d.model --resume >/dev/null
+same e.model d.model
+"$SLUICE" train lm "${options[@]}" --out d.model >/dev/null
 echo "with what does not fit:"
 try train lm "${options[@]}" --out none.model --resume
 try train lm "${options[@]}" --seed 4 --out d.model --resume

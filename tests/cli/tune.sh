@@ -37,5 +37,6 @@ grep -E '^layer' out.txt | sed -E 's/ [0-9]+\.[0-9]+/ N/g'
 echo "other commands:"
 "$SLUICE" eval fused.model text.txt --tune=again >/dev/null && echo "eval: fine"
 "$SLUICE" bench lstm:b2_t5_i3_h4_train --device cpu --seconds 0.01 --tune | grep -o 'plans take lstm:b2_t5_i3_h4_train'
+"$SLUICE" bench lstm:b2_t5_i3_h4_train+recompute --device cpu --seconds 0.01 --tune | grep -o 'plans take [^ ]*'
 try check lstm:b2_t5_i3_h4 --tune
 try plan lstm:b2_t5_i3_h4 --tune=never

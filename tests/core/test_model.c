@@ -77,6 +77,21 @@ TEST(model_shapes_are_checked) {
     CHECK_FAILS(plan_of(model, NULL), SL_ERR_SHAPE, "must be [B][3]");
 }
 
+/* Numbers that JSON has not: a trained model with one could not be read again. */
+TEST(model_numbers_are_such_that_files_hold) {
+    const sl_recurrent wrong[] = {{.units = 3, .cell_clip = INFINITY},
+                                  {.units = 3, .cell_clip = 1e-300}, /* as a float 0 */
+                                  {.units = 3, .forget_bias = NAN},
+                                  {.units = 3, .kernel_init = {SL_INIT_CONSTANT, INFINITY}},
+                                  {.units = 3, .recurrent_init = {SL_INIT_NORMAL, -0.1}}};
+    for (int k = 0; k < 5; k++)
+        CHECK_FAILS(plan_of(recurrent_model(SL_LSTM, &wrong[k]), NULL), SL_ERR_INPUT, "layer rnn: ");
+    sl_model *model = recurrent_model(SL_LSTM, &(sl_recurrent){.units = 3, .bidirectional = (sl_direction_merge)1000});
+    const char *text;
+    CHECK(sl_model_to_json(model, &text) == SL_OK);
+    CHECK_FAILS(plan_of(model, NULL), SL_ERR_USAGE, "bidirectional is 1000");
+}
+
 TEST(model_tied_weights_need_their_table) {
     sl_model *model = new_model();
     sl_embedding embedding = {.vocabulary = 7, .units = 4};

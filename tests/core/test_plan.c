@@ -166,6 +166,65 @@ TEST(plan_memory_shares_only_what_is_dead) {
     sl_model_free(model);
 }
 
+/* Nothing overflows, as sanitizers see. */
+TEST(plan_of_the_most_steps_is_one_piece) {
+    sl_model *model;
+    sl_plan_options options = {0};
+    sl_plan *plan;
+    sl_memory memory;
+    REQUIRE_OK(sl_model_from_problem(NULL, "rnn:b1_t1073741824_i1_h1_train", &model, &options));
+    options.device = "cpu:avx2";
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    sl_plan_memory(plan, &memory);
+    CHECK(memory.segments == 1 && memory.run_block > (size_t)1 << 32);
+    sl_plan_free(plan);
+    sl_model_free(model);
+}
+
+/* What a refusal calls a way out is one: the bytes, the rounded limit, the batch. Of `limit` bytes. */
+static void check_remedies(const char *problem, size_t limit, int least_batch) {
+    sl_model *model;
+    sl_plan_options options = {0};
+    sl_plan *plan;
+    size_t bytes = 0;
+    double size = 0;
+    char unit = 0;
+    int batch = 0;
+    REQUIRE_OK(sl_model_from_problem(NULL, problem, &model, &options));
+    options.device = "cpu:avx2";
+    options.threads = 2;
+    options.memory_limit = limit;
+    CHECK_FAILS(sl_plan_new(model, &options, &plan), SL_ERR_MEMORY_LIMIT, "cheapest ways out");
+    const char *at = strchr(sl_error_detail(), '('), *rounded = strstr(sl_error_detail(), "a limit of "),
+               *rows = strstr(sl_error_detail(), "a batch of about ");
+    REQUIRE(at && sscanf(at, "(%zu bytes)", &bytes) == 1);
+    REQUIRE(rounded && sscanf(rounded, "a limit of %lf %c", &size, &unit) == 2);
+    CHECK((rows != NULL) == (least_batch > 0));
+    if (rows) REQUIRE(sscanf(rows, "a batch of about %d", &batch) == 1 && batch >= least_batch);
+    const size_t limits[] = {bytes, (size_t)(size * (unit == 'k' ? 1024 : 1048576))};
+    for (int k = 0; k < 2; k++) {
+        options.memory_limit = limits[k];
+        REQUIRE_OK(sl_plan_new(model, &options, &plan));
+        sl_plan_free(plan);
+    }
+    options.memory_limit = bytes - 1;
+    CHECK_FAILS(sl_plan_new(model, &options, &plan), SL_ERR_MEMORY_LIMIT, "cheapest ways out");
+    if (rows) {
+        options.memory_limit = limit;
+        options.batch = batch;
+        REQUIRE_OK(sl_plan_new(model, &options, &plan));
+        sl_plan_free(plan);
+    }
+    sl_model_free(model);
+}
+
+TEST(plan_remedies_of_a_refusal_are_true) {
+    check_remedies("lstm:b20_t35_i650_h650_train", 1, 0);      /* 80.606 MB: not 80.6 */
+    check_remedies("gru:b8_t700_i40_h650_bi", 1, 0);           /* one by one directions need more */
+    check_remedies("lstm:b256_t100_i1_h64_train", 2805499, 4); /* scratch does not grow with the batch */
+    check_remedies("rnn:l2_b256_t10_i300_h650_bi_train", 123256400, 100);
+}
+
 /* Two LSTMs below a softmax on a GPU that need not be there. */
 static sl_plan *plan_late(const char *require, size_t limit) {
     sl_model *model = language_model(1000, 650, 2);

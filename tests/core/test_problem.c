@@ -298,6 +298,23 @@ TEST(problem_damaged_text_never_breaks_the_parser) {
     }
 }
 
+/* Plans, choices and messages hold problems in SLI_PROBLEM_TEXT bytes: one that was cut would not be found again. */
+TEST(problem_longest_text_fits_its_room) {
+    static const char *const longest[] = {
+        "lstm:l2147483647_b2147483647_t2147483647_i2147483647_h2147483647_p2147483647_bi_f32x3_train"
+        "+act=hard_sigmoid_k2+bias=double+clip=1.2345678901234568e-300+drop=1.2345678901234568e-300"
+        "+forget=-1.2345678901234568e-300+mask=right+maskout=repeat+merge=sum+peephole+ract=hard_sigmoid_k2"
+        "+rdrop=1.2345678901234568e-300+recompute+zoneout_c=1.2345678901234568e-300+zoneout_h=1.2345678901234568e-300",
+        "optim:n1125899906842624_f32x3_train+beta1=1.2345678901234568e-300+beta2=1.2345678901234568e-300"
+        "+decay=1.2345678901234568e-300+epsilon=1.2345678901234568e-300+globalnorm=1.2345678901234568e-300+opt=adam"};
+    for (int k = 0; k < 2; k++) {
+        sli_problem p;
+        char text[SLI_PROBLEM_TEXT];
+        REQUIRE_OK(sli_problem_parse(longest[k], &p));
+        CHECK(sli_problem_print(&p, text, sizeof text) < SLI_PROBLEM_TEXT && strcmp(text, longest[k]) == 0);
+    }
+}
+
 TEST(problem_print_counts_what_does_not_fit) {
     sli_problem p;
     char whole[64], part[8] = "1234567";
@@ -333,6 +350,23 @@ TEST(problem_numbers_have_a_point_in_every_locale) {
     if (status == SL_OK) sli_problem_print(&p, text, sizeof text);
     setlocale(LC_NUMERIC, "C");
     CHECK(status == SL_OK && p.cell_clip == 2.5 && strcmp(text, "lstm:b1_t2_i3_h4+clip=2.5") == 0);
+}
+
+/* As JSON, and as choices that were timed: what another program reads. */
+TEST(problem_plans_have_points_in_every_locale) {
+    sl_model *model;
+    sl_plan *plan[2] = {NULL, NULL};
+    sl_plan_options options = {.device = "cpu:avx2", .threads = 1, .choices = "lstm:b1_t2_i3_h4 cpu:fused 2.5"};
+    REQUIRE_OK(sl_model_from_problem(NULL, "lstm:b1_t2_i3_h4", &model, &options));
+    REQUIRE_OK(sl_plan_new(model, &options, &plan[0]));
+    if (!enter_comma_locale()) test_skip("no locale with a decimal comma could be made (Debian: package locales)");
+    sl_status status = sl_plan_new(model, &options, &plan[1]);
+    setlocale(LC_NUMERIC, "C");
+    REQUIRE_OK(status);
+    CHECK(strstr(sl_plan_explain_json(plan[0]), "\"timed_seconds\": 2.5e-06") != NULL);
+    CHECK(strcmp(sl_plan_explain_json(plan[0]), sl_plan_explain_json(plan[1])) == 0);
+    for (int k = 0; k < 2; k++) sl_plan_free(plan[k]);
+    sl_model_free(model);
 }
 
 TEST(problem_tables_are_in_order) {

@@ -46,6 +46,21 @@ TEST(io_atomic_link) {
     CHECK(lstat(link, &info) == 0 && S_ISLNK(info.st_mode));
 }
 
+/* The file behind a link need not be there yet, nor the link be of the same folder. */
+TEST(io_atomic_link_to_nothing) {
+    const char *folder = test_folder(), *other = io_path(folder, "other"), *path = io_path(folder, "other/real"),
+               *link = io_path(folder, "link"), *first = io_path(folder, "first");
+    struct stat info;
+    REQUIRE(mkdir(other, 0777) == 0);
+    REQUIRE(symlink("other/real", link) == 0 && symlink(link, first) == 0);
+    REQUIRE_OK(sli_atomic_write(first, "new", 3));
+    check_content(path, "new");
+    CHECK(lstat(link, &info) == 0 && S_ISLNK(info.st_mode) && lstat(first, &info) == 0 && S_ISLNK(info.st_mode));
+    CHECK(io_count_files(other) == 1);
+    REQUIRE(unlink(link) == 0 && symlink("first", link) == 0);
+    CHECK_FAILS(sli_atomic_write(first, "new", 3), SL_ERR_IO, "first");
+}
+
 TEST(io_atomic_abort_keeps_old) {
     const char *folder = test_folder(), *path = io_path(folder, "a.txt");
     REQUIRE_OK(sli_atomic_write(path, "old", 3));

@@ -1,4 +1,6 @@
 /* The benchmark of a problem: every row is told once, refused ones with their reason. */
+#include <stdlib.h>
+
 #include "test.h"
 
 typedef struct told {
@@ -40,4 +42,31 @@ TEST(bench_times_every_eligible_row) {
 TEST(bench_names_what_it_cannot_do) {
     CHECK_FAILS(sl_bench_problem("lstm:b2_t3_i4", NULL, 0.001, tell, NULL), SL_ERR_INPUT, "field hN");
     CHECK_FAILS(sl_bench_problem(NULL, NULL, 0.001, tell, NULL), SL_ERR_USAGE, "problem is NULL");
+}
+
+/* Gives `left` pieces of memory. */
+static void *few_alloc(void *context, size_t bytes, size_t align) {
+    long *left = context;
+    return (*left)-- > 0 ? aligned_alloc(align, (bytes + align - 1) / align * align) : NULL;
+}
+
+static void few_free(void *context, void *pointer, size_t bytes) {
+    (void)context;
+    (void)bytes;
+    free(pointer);
+}
+
+TEST(bench_tells_times_without_memory_to_compare_numbers) {
+    if (test_on_gpu()) test_skip("a GPU does not take its blocks from the allocator");
+    told t = {.sane = true};
+    sl_status status = SL_ERR_OUT_OF_MEMORY;
+    for (long given = 0; status != SL_OK && given < 2000; given++) {
+        long left = given;
+        sl_allocator few = {few_alloc, few_free, &left};
+        sl_plan_options options = {.device = "cpu", .threads = 1, .allocator = &few};
+        t = (told){.sane = true};
+        status = sl_bench_problem("rnn:b1_t2_i1_h300", &options, 0.001, tell, &t);
+        CHECK(status == SL_OK || (status == SL_ERR_OUT_OF_MEMORY && t.rows == 0));
+    }
+    CHECK(t.timed >= 2 && t.compared < t.timed && t.sane);
 }

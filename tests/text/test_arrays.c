@@ -35,9 +35,29 @@ TEST(arrays_fill_is_time_major) {
     CHECK(inputs[0] == 4.5f && targets[0] == 2 && targets[1] == -1 && got[0] == 1);
 }
 
+TEST(arrays_refuse_targets_of_which_nothing_counts) {
+    float x[12] = {0};
+    int32_t y[6] = {-1, -1, 0, -1, -1, -1}, lengths[3] = {2, 0, 2}, last[3] = {-1, -1, -1};
+    sl_array xa = array_of(SL_ARRAY_F32, x, 4, 3, 3, 2, 2), ya = array_of(SL_ARRAY_I32, y, 4, 2, 3, 2, 0),
+             la = array_of(SL_ARRAY_I32, lengths, 4, 1, 3, 0, 0), lasts = array_of(SL_ARRAY_I32, last, 4, 1, 3, 0, 0);
+    sli_array_needs needs = sequence_needs, last_needs = sequence_needs;
+    sli_array_data data;
+    last_needs.output_steps = false;
+    REQUIRE_OK(sli_array_data_new(&xa, &ya, NULL, &needs, &data));
+    CHECK_FAILS(sli_array_data_new(&xa, &ya, &la, &needs, &data), SL_ERR_INPUT, "nothing of it counts");
+    CHECK_FAILS(sli_array_data_new(&xa, &lasts, &la, &last_needs, &data), SL_ERR_INPUT, "nothing of it counts");
+    last[1] = 2; /* an output that is no sequence counts in a row without steps, too */
+    REQUIRE_OK(sli_array_data_new(&xa, &lasts, &la, &last_needs, &data));
+    lengths[0] = lengths[2] = 0;
+    needs.labels = false;
+    sl_array numbers = array_of(SL_ARRAY_F32, x, 4, 3, 3, 2, 2);
+    needs.classes = 2;
+    CHECK_FAILS(sli_array_data_new(&xa, &numbers, &la, &needs, &data), SL_ERR_INPUT, "nothing of it counts");
+}
+
 TEST(arrays_refuse_what_does_not_fit) {
     float x[12] = {0};
-    int32_t y[6] = {0}, lengths[3] = {0};
+    int32_t y[6] = {0}, lengths[3] = {0, 0, 1};
     sl_array xa = array_of(SL_ARRAY_F32, x, 4, 3, 3, 2, 2), ya = array_of(SL_ARRAY_I32, y, 4, 2, 3, 2, 0),
              la = array_of(SL_ARRAY_I32, lengths, 4, 1, 3, 0, 0);
     sli_array_data data;

@@ -1,5 +1,6 @@
 /* Resuming: an interrupted training goes on to the same bits as one that was never interrupted; wrong checkpoints are
  * refused. */
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "test.h"
@@ -324,6 +325,13 @@ TEST(trainer_checks_the_path_before_it_plans) {
     CHECK_FAILS(sl_trainer_new(model, &training, &data, NULL, "/no/such/folder/model.sluice", NULL, &trainer),
                 SL_ERR_IO, "/no/such/folder");
     CHECK(!strstr(sl_error_detail(), "older file"));
+    const char *path = helper_path("half.sluice"), *last = helper_path("half.sluice.last");
+    const char *const metadata[] = {"valid", "v\xFF.txt", NULL};
+    CHECK_FAILS(sl_trainer_new(model, &training, &data, NULL, path, metadata, &trainer), SL_ERR_INPUT, "UTF-8");
+    training.valid_fraction = 0.2; /* then there are two files */
+    REQUIRE(mkdir(last, 0777) == 0);
+    CHECK_FAILS(sl_trainer_new(model, &training, &data, NULL, path, NULL, &trainer), SL_ERR_IO, last);
+    CHECK(rmdir(last) == 0 && access(path, F_OK) != 0);
     sl_model_free(model);
 }
 

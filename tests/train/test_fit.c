@@ -419,6 +419,41 @@ TEST(fit_refuses_an_activation_before_a_loss_on_logits) {
 }
 
 /* Array data: softmax labels at the end of sequences of different lengths, shuffled, last batch partial. */
+/* Parts of a batch in which not the same number of labels counts make the step of the whole batch. */
+TEST(fit_accumulates_by_what_counts) {
+    enum { N = 22, T = 5 };
+    float x[N * T * 2];
+    int32_t y[N * T], lengths[N];
+    uint64_t state = 9;
+    for (int i = 0; i < N * T * 2; i++) x[i] = (float)test_random(&state);
+    for (int i = 0; i < N * T; i++) y[i] = i / T < N / 2 && i % 3 ? -1 : x[2 * i] > 0;
+    for (int n = 0; n < N; n++) lengths[n] = n % 4 ? n % (T + 1) : T;
+    sl_array xa = {SL_ARRAY_F32, 3, {N, T, 2}, x, sizeof x, {0}}, ya = {SL_ARRAY_I32, 2, {N, T}, y, sizeof y, {0}},
+             la = {SL_ARRAY_I32, 1, {N}, lengths, sizeof lengths, {0}};
+    sl_dataset data = {.x = &xa, .y = &ya, .lengths = &la};
+    sl_model *model = NULL;
+    sl_recurrent lstm = {.units = 8, .return_sequences = 1};
+    sl_dense dense = {.units = 2};
+    REQUIRE_OK(sl_model_new(NULL, &model));
+    REQUIRE_OK(sl_model_add_input(model, "x", 2, 0));
+    REQUIRE_OK(sl_model_add_recurrent(model, "lstm", SL_LSTM, &lstm, NULL));
+    REQUIRE_OK(sl_model_add_dense(model, "classes", &dense, NULL));
+    for (int reduction = SL_REDUCE_MEAN; reduction <= SL_REDUCE_SUM_TIME; reduction++) {
+        helper_record records[2] = {{0}, {0}};
+        for (int k = 0; k < 2; k++) {
+            sl_training training = {.batch = 16, .epochs = 20, .learning_rate = 0.3, .loss = SL_LOSS_SOFTMAX};
+            training.device = test_device;
+            training.accumulate = k ? 4 : 1;
+            training.reduction = (sl_reduction)reduction;
+            sl_trainer *trainer = helper_trainer(model, &training, &data, NULL);
+            REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, &records[k]));
+            sl_trainer_free(trainer);
+        }
+        for (int i = 0; i < records[0].steps; i++) CHECK_NEAR(records[1].losses[i], records[0].losses[i], 1e-4);
+    }
+    sl_model_free(model);
+}
+
 TEST(fit_arrays_with_lengths) {
     enum { N = 50, T = 6 };
     float x[N * T * 2];

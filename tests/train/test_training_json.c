@@ -108,7 +108,9 @@ TEST(training_options_that_cannot_work_are_refused) {
     REFUSED(learning_rate, NAN, "learning_rate");
     REFUSED(optimizer.momentum, 2, "momentum");
     REFUSED(optimizer.nesterov, 1, "nesterov");
+    REFUSED(optimizer.momentum, 0.5, "sgd");
     REFUSED(clip.value, 0, "clip");
+    REFUSED(clip.kind, SL_CLIP_NONE, "clip is none");
     REFUSED(valid_fraction, 1, "valid_fraction");
     REFUSED(valid_fraction, 0.001, "validation");
     REFUSED(accumulate, 2, "micro-batches");

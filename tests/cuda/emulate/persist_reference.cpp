@@ -47,6 +47,28 @@ void persist_fill_args(persist_args *a, const persist_problem &p) {
     a->scalars = &scalars;
 }
 
+int persist_form_of(const persist_args &a, int directions, bool backward, bool keep_gates) {
+    const persist_way &way = a.way[0];
+    int form = 0;
+    if (way.flags) form |= PERSIST_HAS_FLAGS;
+    if (way.lengths) form |= PERSIST_HAS_LENGTHS;
+    for (int d = 0; d < directions; d++)
+        if (backward ? a.way[d].dy != nullptr : a.way[d].y != nullptr) form |= PERSIST_HAS_Y;
+    if (way.v) form |= PERSIST_HAS_V;
+    if (a.delay != 0) form |= PERSIST_HAS_DELAY;
+    if (backward) {
+        if (way.sums) form |= PERSIST_HAS_SUMS;
+        if (way.sums_peep) form |= PERSIST_HAS_SUMS_PEEP;
+        if (way.dp_to) form |= PERSIST_HAS_DP;
+        return form;
+    }
+    if (keep_gates) form |= PERSIST_HAS_GATES;
+    if (way.c_to && way.c_step != 0) form |= PERSIST_HAS_C;
+    if (way.h_to && way.h_step != 0) form |= PERSIST_HAS_H;
+    if (way.operand_step != 0) form |= PERSIST_HAS_OPERAND;
+    return form;
+}
+
 int persist_direction::longest() const {
     int longest = 0;
     for (const int32_t length : lengths) longest = length > longest ? length : longest;

@@ -25,6 +25,8 @@ struct persist_problem {
 };
 
 void persist_fill_args(persist_args *a, const persist_problem &p);
+/* The PERSIST_HAS bits that these arguments are right for. keep_gates: forward leaves them. */
+int persist_form_of(const persist_args &a, int directions, bool backward, bool keep_gates);
 
 /* Poisoned with NaN where nothing was given. */
 struct persist_direction {

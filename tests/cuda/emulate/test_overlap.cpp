@@ -2,6 +2,7 @@
  * streams that only note what each launch and product reads and writes. However a span is cut into pieces:
  *  - two pieces of work that touch the same memory, one of them writing, are ordered by streams and their events;
  *  - a launch enters from the d h that the one before left, and does not write it;
+ *  - its kernel is of the form that its arguments have;
  *  - each step finds its own input side, each product the gradients of its own chunk, each sum that of its chunk;
  *  - the products that add to a parameter's gradient, or write d x, are those of one piece, in the same order; of what touches a
  *    fresh gradient the first writes, whole, and the others add.
@@ -26,6 +27,7 @@
 #define sli_gpu_cluster_forward overlap_cluster_forward
 #define sli_gpu_cluster_backward overlap_cluster_backward
 #include "../../../src/backend/cuda/kernels/persist_host.cuh"
+#include "persist_reference.h"
 /* Pieces as the trial wants them. */
 static int wanted_piece(const sli_problem *p, const sli_caps *, const sli_persist_pair *pair, int chunk, bool);
 #define sli_persist_piece wanted_piece
@@ -276,7 +278,8 @@ static bool is_of_parameter(const range &r) {
 void sli_cuda_multiply(sli_queue *, cudaStream_t stream, const sli_cuda_product *p) {
     const size_t operand = p->math == SL_BF16 || p->math == SL_F16 ? 2 : 4;
     const auto stored = [&](const sli_cuda_matrix &m, int64_t rows, int64_t columns) {
-        return at(m.data, (size_t)((m.transposed ? columns : rows) * m.row) * operand, false);
+        const int64_t lines = m.transposed ? columns : rows, width = m.transposed ? rows : columns;
+        return at(m.data, (size_t)((lines - 1) * m.row + width) * operand, false); /* columns of one gate end with it */
     };
     const range d = at(p->d, sizeof(float) * (size_t)(p->m * p->d_row), true);
     note(stream, "a product",
@@ -344,7 +347,11 @@ void run_way(const persist_call &p, const persist_args &a, int d, std::vector<ra
         if (w.dr) put(static_cast<char *>(w.dr) + (int64_t)i * w.dz_step * (int64_t)s.operand, name_of("dr", d, t));
         if (--left > 0 && i + 1 < w.steps) continue;
         const range sums = at(w.sums ? w.sums + (size_t)chunk * B * (size_t)s.us : nullptr, u_bytes, true);
+        const size_t of_peep = 3 * B * (size_t)s.H;
+        float *peep = w.sums_peep ? w.sums_peep + (size_t)chunk * of_peep : nullptr;
         ranges->push_back(sums);
+        ranges->push_back(at(peep, of_peep * sizeof(float), true));
+        if (peep) put(peep, name_of("sum", d, t / w.chunk));
         if (w.sums) put(w.sums + (size_t)chunk * B * (size_t)s.us, name_of("sum", d, t / w.chunk));
         chunk++;
         left = w.chunk;
@@ -360,6 +367,8 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *, 
     bool first_of_all = false;
     if (!sli_persist_enter(world.call, world.kind, world.backward, &p)) return cudaSuccess;
     for (int d = 0; d < p.directions; d++) run_way(p, a, d, &ranges);
+    if (a.form != persist_form_of(a, p.directions, world.backward, p.ways[0].s.keep_gates))
+        complain("a kernel is of another form than its arguments");
     note(config->stream, "a launch", ranges);
     for (unsigned i = 0; i < config->numAttrs; i++)
         first_of_all |= config->attrs[i].id == cudaLaunchAttributePriority && config->attrs[i].val.priority == -5;
@@ -476,6 +485,8 @@ sli_call call_of(const sli_problem &p, int planned_batch) {
     call.scratch = region<char>(number++);
     call.packed = region<char>(number++);
     call.in[SLI_RNN_X] = region<float>(number++);
+    call.in[SLI_RNN_LENGTHS] = region<int32_t>(number++);
+    call.in[SLI_RNN_MASK] = region<uint8_t>(number++);
     call.d_in[SLI_RNN_X] = region<float>(number++);
     call.out[SLI_RNN_Y] = region<float>(number++);
     call.d_out[SLI_RNN_Y] = region<float>(number++);
@@ -483,7 +494,7 @@ sli_call call_of(const sli_problem &p, int planned_batch) {
         for (int k = 0; k < SLI_PART_PARAMS; k++) {
             const bool there = k <= SLI_RNN_RECURRENT || (k == SLI_RNN_BIAS && p.bias != SL_BIAS_NONE) ||
                                (k == SLI_RNN_RECURRENT_BIAS && p.bias == SL_BIAS_DOUBLE) ||
-                               (k == SLI_RNN_PROJECTION && p.projection > 0);
+                               (k == SLI_RNN_PEEPHOLE && p.peephole) || (k == SLI_RNN_PROJECTION && p.projection > 0);
             if (!there) continue;
             call.param[part * SLI_PART_PARAMS + k] = region<float>(number++);
             call.d_param[part * SLI_PART_PARAMS + k] = region<float>(number++);
@@ -551,6 +562,8 @@ const struct trial {
     {"lstm:b33_t900_i64_h100_f32_bi", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},
     {"lstm:b64_t900_i64_h100_f16_bi_train+recompute", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},
     {"gru:b64_t900_i64_h100_tf32_train+recompute", SLI_PERSIST_KIND_GRID, 0, false, 0},
+    {"lstm:b64_t900_i64_h100_tf32_train+lengths+peephole+zoneout_c=0.1", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},
+    {"gru:b64_t900_i64_h100_f16_train+lengths+reset=before", SLI_PERSIST_KIND_GRID, 0, false, 0},
     {"lstm:b20_t410_i1500_h1500_tf32_train", SLI_PERSIST_KIND_GRID, 0, false, 1},
     {"lstm:b20_t35_i1500_h1500_tf32_train", SLI_PERSIST_KIND_GRID, 0, false, 2}, /* one chunk */
     {"lstm:b64_t900_i20_h96_p40_bf16_train+lengths", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},

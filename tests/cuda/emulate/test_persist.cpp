@@ -175,7 +175,7 @@ template <class C> struct launcher {
         config.shared = (size_t)a.shared_bytes;
         config.resident = C::gather != PERSIST_GRID && seed % 2 ? 1 : 0;
         config.seed = seed;
-        a.form = persist_form_of(&a, p.directions, p.backward, p.history);
+        a.form = persist_form_of(a, p.directions, p.backward, p.history);
         return emulate::launch(config, [&] { persist_run<C>(a); }).failure;
     }
 };

@@ -119,29 +119,4 @@ typedef struct persist_args {
         shared_bytes;
 } persist_args;
 
-#ifndef __CUDACC_RTC__
-/* The PERSIST_HAS bits of a launch. keep_gates: forward leaves them. */
-static inline int persist_form_of(const persist_args *a, int directions, int backward, int keep_gates) {
-    const persist_way *way = &a->way[0];
-    int form = 0;
-    if (way->flags) form |= PERSIST_HAS_FLAGS;
-    if (way->lengths) form |= PERSIST_HAS_LENGTHS;
-    for (int d = 0; d < directions; d++)
-        if (backward ? a->way[d].dy != 0 : a->way[d].y != 0) form |= PERSIST_HAS_Y;
-    if (way->v) form |= PERSIST_HAS_V;
-    if (a->delay != 0) form |= PERSIST_HAS_DELAY;
-    if (backward) {
-        if (way->sums) form |= PERSIST_HAS_SUMS;
-        if (way->sums_peep) form |= PERSIST_HAS_SUMS_PEEP;
-        if (way->dp_to) form |= PERSIST_HAS_DP;
-        return form;
-    }
-    if (keep_gates) form |= PERSIST_HAS_GATES;
-    if (way->c_to && way->c_step != 0) form |= PERSIST_HAS_C;
-    if (way->h_to && way->h_step != 0) form |= PERSIST_HAS_H;
-    if (way->operand_step != 0) form |= PERSIST_HAS_OPERAND;
-    return form;
-}
-#endif
-
 #endif

@@ -50,6 +50,9 @@ void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const s
 #define SLI_PERSIST_ENTRY "persist_instance"
 /* Tests: the seed of random delays, 0: none; SLUICE_PERSIST_DELAY when the plug-in was opened. */
 extern uint32_t sli_persist_delay;
+/* The PERSIST_HAS bits of a call's launches, known when it is planned. `y`: y is given, or, backward, a gradient of it; `gives`: backward, the
+ * launch multiplies its last step's v for whatever comes after. */
+int sli_persist_form(const sli_problem *problem, bool backward, bool y, bool gives);
 /* The activation that a kernel of this geometry has for one of src/cell. */
 int sli_persist_act(sl_dtype dtype, const sli_persist_geometry *geometry, int act);
 /* Prepares the kernel for launches of this geometry: grid, block, shared memory, clusters; no stream. */

@@ -156,6 +156,33 @@ int sli_persist_act(sl_dtype dtype, const sli_persist_geometry *g, int act) {
 
 uint32_t sli_persist_delay;
 
+static int backward_form(const sli_problem *p, const sli_step_shape *s, bool gives) {
+    int form = 0;
+    if (s->lstm && s->keep_v) form |= PERSIST_HAS_V;
+    if (p->bias != SL_BIAS_NONE) form |= PERSIST_HAS_SUMS;
+    if (p->peephole) form |= PERSIST_HAS_SUMS_PEEP;
+    if (gives) form |= PERSIST_HAS_DP;
+    return form;
+}
+
+/* A projection that is folded: m of every step is left, y is made of it afterwards. */
+int sli_persist_form(const sli_problem *p, bool backward, bool y, bool gives) {
+    const sli_problem folded = sli_persist_folded(p);
+    const sli_step_shape s = sli_step_shape_of(&folded, 1);
+    const bool folds = p->projection > 0;
+    int form = s.mask ? PERSIST_HAS_FLAGS : 0;
+    if (p->mask == SLI_MASK_LENGTHS) form |= PERSIST_HAS_LENGTHS;
+    if (sli_persist_delay != 0) form |= PERSIST_HAS_DELAY;
+    if (y && (backward || !folds)) form |= PERSIST_HAS_Y;
+    if (backward) return form | backward_form(p, &s, gives);
+    if (s.keep_gates) form |= PERSIST_HAS_GATES;
+    if (s.lstm && s.keep_gates && s.keep_v) form |= PERSIST_HAS_V;
+    if (s.lstm && s.train) form |= PERSIST_HAS_C;
+    if (s.gru && s.train && s.own_h) form |= PERSIST_HAS_H;
+    if (s.train || folds) form |= PERSIST_HAS_OPERAND;
+    return form;
+}
+
 void sli_persist_args(const persist_call *p, persist_args *a) {
     const step_common *k = &p->cells[0].common;
     const sli_persist_shared shared = sli_persist_shared_of(p->geometry);
@@ -246,7 +273,8 @@ cudaError_t sli_persist_configure(const void *kernel, const sli_persist_geometry
 
 void sli_persist_launch(const persist_call *p, persist_args *a) {
     const sli_persist_geometry *g = p->geometry;
-    a->form = persist_form_of(a, p->directions, g->backward, p->ways[0].s.keep_gates);
+    const bool y = g->backward ? p->ways[0].dy || p->ways[1].dy : p->ways[0].y || p->ways[1].y;
+    a->form = sli_persist_form(&p->call->problem, g->backward, y, a->way[0].dp_to != NULL);
     const void *kernel = kernel_of(p, a);
     if (!kernel) return;
     persist_configuration c;

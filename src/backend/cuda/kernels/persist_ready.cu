@@ -69,38 +69,6 @@ static sl_status refuse(const planned *q, const char *format, ...) {
     return SL_OK;
 }
 
-/* PERSIST_HAS bits of the launches that a call of this problem will make: as persist_form_of finds them then. */
-static int common_form(const planned *q, const sli_step_shape *s) {
-    int form = s->mask ? PERSIST_HAS_FLAGS : 0;
-    if (q->p->mask == SLI_MASK_LENGTHS) form |= PERSIST_HAS_LENGTHS;
-    if (sli_persist_delay != 0) form |= PERSIST_HAS_DELAY;
-    return form;
-}
-
-static int forward_form(const planned *q, const sli_calls *calls) {
-    const sli_step_shape s = sli_step_shape_of(&q->folded, calls->chunk);
-    int form = common_form(q, &s);
-    const bool folds = q->folded.projection != q->p->projection; /* m of every step, for y afterwards */
-    if (calls->y && !folds) form |= PERSIST_HAS_Y;
-    if (s.lstm && s.keep_gates && s.keep_v) form |= PERSIST_HAS_V;
-    if (s.keep_gates) form |= PERSIST_HAS_GATES;
-    if (s.lstm && s.train) form |= PERSIST_HAS_C;
-    if (s.own_h && s.train && s.gru) form |= PERSIST_HAS_H;
-    if (s.train || folds) form |= PERSIST_HAS_OPERAND;
-    return form;
-}
-
-static int backward_form(const planned *q, const sli_calls *calls, bool gives_states) {
-    const sli_step_shape s = sli_step_shape_of(q->p, calls->chunk);
-    int form = common_form(q, &s);
-    if (calls->dy) form |= PERSIST_HAS_Y;
-    if (s.lstm && s.keep_v) form |= PERSIST_HAS_V;
-    if (q->p->bias != SL_BIAS_NONE) form |= PERSIST_HAS_SUMS;
-    if (q->p->peephole) form |= PERSIST_HAS_SUMS_PEEP;
-    if (gives_states) form |= PERSIST_HAS_DP;
-    return form;
-}
-
 /* Blocks of a cluster must be resident at once, of a grid all of them: else they would wait for each other for ever. */
 static sl_status has_room(const planned *q, const sli_persist_geometry *g, const void *kernel) {
     const int cluster = sli_persist_cluster(g), shared = (int)sli_persist_shared_of(g).total;
@@ -148,8 +116,8 @@ static sl_status backward_ready(const planned *q, const sli_persist_pair *pair, 
     const sli_persist_geometry *g = &pair->backward;
     const bool always = calls->d_states || (sli_persist_streamed(g) > 0 && g->couriers == 0);
     const int piece = sli_persist_piece(q->p, q->caps, pair, calls->chunk, true) * calls->chunk;
-    if (always || q->p->steps > piece) SLI_TRY(kernel_ready(q, g, backward_form(q, calls, true)));
-    return always || *q->refused ? SL_OK : kernel_ready(q, g, backward_form(q, calls, false));
+    if (always || q->p->steps > piece) SLI_TRY(kernel_ready(q, g, sli_persist_form(q->p, true, calls->dy, true)));
+    return always || *q->refused ? SL_OK : kernel_ready(q, g, sli_persist_form(q->p, true, calls->dy, false));
 }
 
 sl_status sli_gpu_persist_ready(const sli_problem *problem, int planned_batch, const sli_caps *caps, int kind,
@@ -163,7 +131,7 @@ sl_status sli_gpu_persist_ready(const sli_problem *problem, int planned_batch, c
     }
     const cudaError_t error = sli_cuda_injected(cudaSetDevice(caps->index));
     if (error != cudaSuccess) return sli_cuda_report(caps->index, error, "cudaSetDevice");
-    SLI_TRY(kernel_ready(&q, &pair.forward, forward_form(&q, calls)));
+    SLI_TRY(kernel_ready(&q, &pair.forward, sli_persist_form(problem, false, calls->y, false)));
     if (*refused || !calls->backward || !problem->train || pair.backward_in_steps) return SL_OK;
     return backward_ready(&q, &pair, calls);
 }

@@ -1,5 +1,4 @@
 /* One GPU: what it is, its memory; errors of CUDA calls as sentences; the hook behind each CUDA call. */
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,17 +82,9 @@ static const char *remedy(cudaError_t error) {
     }
 }
 
-/* The name of the function in the text of a call: "cudaMalloc(&p, n)" -> "cudaMalloc". */
+/* What failed: of the text of a call the function's name, "cudaMalloc(&p, n)" -> "cudaMalloc"; else the text, "launch of ...". */
 static void function_name(const char *what, char *name, size_t capacity) {
-    size_t length = 0;
-    if (strncmp(what, "launch of ", 10) == 0) {
-        length = strlen(what);
-    } else {
-        while (isalnum((unsigned char)what[length]) || what[length] == '_') length++;
-    }
-    if (length >= capacity) length = capacity - 1;
-    memcpy(name, what, length);
-    name[length] = 0;
+    snprintf(name, capacity, "%.*s", (int)strcspn(what, "("), what);
 }
 
 static void describe(int index, cudaError_t error, const char *what, char *text, size_t capacity) {

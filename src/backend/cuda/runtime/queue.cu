@@ -264,7 +264,7 @@ sl_status sli_cuda_borrow_stream(sli_queue *queue, void *stream) {
         (void)(SLI_CU(queue, cudaEventRecord(queue->passed, queue->stream)) &&
                SLI_CU(queue, cudaStreamWaitEvent(next, queue->passed, 0)));
     } else {
-        (void)SLI_CU(queue, idle);
+        (void)sli_cuda_try(queue, sli_cuda_injected(idle), "cudaStreamQuery");
     }
     queue->stream = next;
     return sli_queue_status(queue);
