@@ -29,11 +29,11 @@ typedef struct sl_stream_model sl_stream_model;
 typedef struct sl_stream sl_stream;
 
 /* ------------------------------------------------------------------------------------------------------- weights --
- * From a file, or from its bytes, which are not needed afterwards; in memory of malloc. The kernels are those of the best
+ * From a file, or from its bytes, aligned to 4, which are not needed afterwards; in memory of malloc. The kernels are those of the best
  * instruction set that the processor has, or, if the environment says SLUICE_CPU_ISA=base, avx2 or avx512, of that one. */
 SL_API sl_status sl_stream_model_load(const char *path, sl_stream_model **model);
 SL_API sl_status sl_stream_model_new(const void *bytes, size_t size, sl_stream_model **model);
-/* The same in memory of the caller: *needed bytes of any alignment, which stay his. `bytes` must be aligned to 4. */
+/* The same in memory of the caller: *needed bytes of any alignment, which stay his. */
 SL_API sl_status sl_stream_model_size(const void *bytes, size_t size, size_t *needed);
 SL_API sl_status sl_stream_model_place(const void *bytes, size_t size, void *memory, size_t memory_size,
                                        sl_stream_model **model);

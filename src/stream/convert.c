@@ -162,6 +162,25 @@ static sl_status find_chain(const sl_model *model, const sli_layer **chain, int 
     return sli_fail(SL_ERR_INPUT, "the model has no layers; add some");
 }
 
+/* Products of a layer's longest sum; one-hot inputs are not multiplied. */
+static int longest_sum(const sli_stream_layers *layers, int index) {
+    const sli_stream_layer *l = &layers->layer[index];
+    const bool one_hot = index > 0 && l[-1].kind == SLI_STREAM_ONE_HOT;
+    if (l->kind < SLI_STREAM_DENSE) return 0;
+    const int inputs = one_hot ? 0 : l->inputs, units = sli_stream_is_recurrent(l) ? l->units : 0;
+    return inputs > units ? inputs : units;
+}
+
+/* C files sum up products of 8 bits in ints: 127 * 127 * MOST < 2^31. */
+static sl_status check_i8(const sli_stream_layers *layers) {
+    enum { MOST = 131072 };
+    for (int i = 0; i < layers->count; i++)
+        SLI_FAIL_IF(longest_sum(layers, i) > MOST, SL_ERR_INPUT,
+                    "sums of %d products of 8 bits may not fit into 32 bits, %d do; convert the model in f32",
+                    longest_sum(layers, i), MOST);
+    return SL_OK;
+}
+
 sl_status sli_stream_layers_of(const sl_model *model, sl_params *params, sli_arena *arena, sli_stream_layers *layers) {
     const sli_layer *chain[SLI_STREAM_MAX_LAYERS + 1];
     int count = 0;
@@ -263,6 +282,7 @@ sl_status sl_model_convert(const sl_model *model, sl_params *params, const sl_co
     sli_arena_init(&arena, &model->allocator);
     sli_text_init(&text, &model->allocator);
     sl_status status = sli_stream_layers_of(model, params, &arena, &layers);
+    if (status == SL_OK && dtype == SL_I8) status = check_i8(&layers);
     if (status == SL_OK && form == SL_CONVERT_STREAM) sli_slm_write(&layers, &text);
     if (status == SL_OK && form == SL_CONVERT_C) sli_stream_emit_c(&layers, name, dtype == SL_I8, &text);
     if (status == SL_OK && text.failed) status = sli_fail_memory("the converted model", text.length);

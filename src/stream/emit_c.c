@@ -72,6 +72,11 @@ static bool is_few(const emitter *e, const sli_stream_layer *l) {
     return !e->i8 && l->kind == SLI_STREAM_DENSE && l->units <= 4;
 }
 
+/* i8: the layer after an embedding reads its row of whole numbers. */
+static bool takes_table(const emitter *e, int index) {
+    return e->i8 && index == 1 && index < e->layers->count && e->layers->layer[0].kind == SLI_STREAM_EMBEDDING;
+}
+
 /* -------------------------------------------------------------------------------------------------------- numbers --
  * Each form of weights has its own function here, and its own @_multiply below: this one is floats, as they are. */
 typedef struct array {
@@ -184,7 +189,7 @@ static void put_rows(const emitter *e, int index, const char *what, const float 
 }
 
 static void put_numbers(const emitter *e, int index, const sli_stream_layer *l, bool one_hot) {
-    if (l->kind == SLI_STREAM_EMBEDDING && e->i8)
+    if (l->kind == SLI_STREAM_EMBEDDING && takes_table(e, index + 1))
         put_i8_rows(e, index, "table", l->array[SLI_STREAM_KERNEL], l->inputs, l->units, l->inputs);
     else if (l->kind == SLI_STREAM_EMBEDDING)
         put_rows(e, index, "table", l->array[SLI_STREAM_KERNEL], l->inputs, l->units, l->units);
@@ -207,7 +212,10 @@ static void put_numbers(const emitter *e, int index, const sli_stream_layer *l, 
 
 /* ---------------------------------------------------------------------------------------------- vectors, functions -- */
 static const char vectors_text[] =
-    "#if defined(__GNUC__) && !defined(@_PLAIN_C) && (!defined(__i386__) || defined(__SSE2__))\n"
+    "#if (defined(__i386__) || defined(__x86_64__)) && !defined(__SSE2_MATH__) && !defined(@_PLAIN_C)\n"
+    "#define @_PLAIN_C /* x87: constants are wider than floats */\n"
+    "#endif\n"
+    "#if defined(__GNUC__) && !defined(@_PLAIN_C)\n"
     "#if defined(__AVX512F__) && @_MOST >= 16\n"
     "#define @_LANES 16\n"
     "#elif defined(__AVX__)\n"
@@ -218,7 +226,7 @@ static const char vectors_text[] =
     "typedef float @_vector __attribute__((vector_size(4 * @_LANES)));\n"
     "typedef float @_memory __attribute__((vector_size(4 * @_LANES), aligned(4), may_alias));\n"
     "typedef unsigned @_bits __attribute__((vector_size(4 * @_LANES)));\n"
-    "#define @_INLINE static inline __attribute__((always_inline))\n"
+    "#define @_INLINE static inline __attribute__((always_inline, unused))\n"
     "#define @_ALIGNED __attribute__((aligned(64)))\n"
     "#define @_UNROLL _Pragma(\"GCC unroll 16\")\n"
     "#else /* one float after the other */\n"
@@ -238,29 +246,41 @@ static const char vectors_text[] =
 
 /* Needed by cells and by some activations. Compilers do not make one instruction of comparing and choosing. */
 static const char choice_text[] =
-    "/* The smaller and the larger; b where one of them is no number. */\n"
+    "/* The smaller and the larger, b where one of them is no number; whole numbers from -128 to 127 as floats. */\n"
+    "#define @_FLOAT(i) ((float)((int)((i) + 128u) - 128))\n"
     "#if @_LANES == 16\n"
     "#include <immintrin.h>\n"
     "#define @_MIN(a, b) ((@_vector)_mm512_min_ps(a, b))\n"
     "#define @_MAX(a, b) ((@_vector)_mm512_max_ps(a, b))\n"
+    "#define @_FLOATS(i) ((@_vector)_mm512_cvtepi32_ps((__m512i)(i)))\n"
     "#elif @_LANES == 8\n"
     "#include <immintrin.h>\n"
     "#define @_MIN(a, b) ((@_vector)_mm256_min_ps(a, b))\n"
     "#define @_MAX(a, b) ((@_vector)_mm256_max_ps(a, b))\n"
+    "#define @_FLOATS(i) ((@_vector)_mm256_cvtepi32_ps((__m256i)(i)))\n"
     "#elif @_LANES == 4 && defined(__SSE2__)\n"
     "#include <emmintrin.h>\n"
     "#define @_MIN(a, b) ((@_vector)_mm_min_ps(a, b))\n"
     "#define @_MAX(a, b) ((@_vector)_mm_max_ps(a, b))\n"
+    "#define @_FLOATS(i) ((@_vector)_mm_cvtepi32_ps((__m128i)(i)))\n"
     "#elif @_LANES == 4 && defined(__aarch64__)\n"
     "#include <arm_neon.h>\n"
     "#define @_MIN(a, b) ((@_vector)vminq_f32(a, b))\n"
     "#define @_MAX(a, b) ((@_vector)vmaxq_f32(a, b))\n"
+    "#define @_FLOATS(i) ((@_vector)vcvtq_f32_s32((int32x4_t)(i)))\n"
     "#elif @_LANES == 4\n"
     "#define @_MIN(a, b) ((@_vector)(((@_bits)((a) < (b)) & (@_bits)(a)) | (~(@_bits)((a) < (b)) & (@_bits)(b))))\n"
     "#define @_MAX(a, b) ((@_vector)(((@_bits)((a) > (b)) & (@_bits)(a)) | (~(@_bits)((a) > (b)) & (@_bits)(b))))\n"
+    "@_INLINE @_vector @_floats(@_bits i) {\n"
+    "    @_vector f = {0};\n"
+    "    for (int k = 0; k < 4; k++) f[k] = @_FLOAT(i[k]);\n"
+    "    return f;\n"
+    "}\n"
+    "#define @_FLOATS(i) @_floats(i)\n"
     "#else\n"
     "#define @_MIN(a, b) ((a) < (b) ? (a) : (b))\n"
     "#define @_MAX(a, b) ((a) > (b) ? (a) : (b))\n"
+    "#define @_FLOATS(i) @_FLOAT(i)\n"
     "#endif\n";
 static const char clamp_text[] = "@_INLINE @_vector @_clamp(@_vector x, float low, float high) {\n"
                                  "    const @_vector zero = {0}, least = zero + low, most = zero + high;\n"
@@ -291,8 +311,9 @@ static const char sigmoid_text[] =
     "    @_vector n, r, r2;\n"
     "    x = @_clamp(x, -88.0f, 88.0f);\n"
     "    power.f = x * -1.44269504f + 12582912.0f;\n"
-    "    n = power.f - 12582912.0f;\n"
-    "    power.i = (power.i - (0x4b400000u - 127u)) << 23;\n"
+    "    power.i = power.i - 0x4b400000u;\n"
+    "    n = @_FLOATS(power.i); /* not power.f - 12582912.0f, of which -ffast-math and x87 make what was added */\n"
+    "    power.i = (power.i + 127u) << 23;\n"
     "    r = x * -1.44269504f - n;\n"
     "    r2 = r * r;\n"
     "    r = ((0.0555041087f * r + 0.240226507f) * r2 + (0.693147181f * r + 1.0f)) +\n"
@@ -379,7 +400,7 @@ static const char *const act_calls[] = {
 
 /* Which functions the layers need. */
 typedef struct needs {
-    bool lstm, gru, multiply, clip, act[CELL_ACT_SOFTSIGN + 1];
+    bool lstm, gru, multiply, clip, whole /* i8: operands are made whole */, act[CELL_ACT_SOFTSIGN + 1];
 } needs;
 
 static needs needs_of(const emitter *e) {
@@ -390,7 +411,9 @@ static needs needs_of(const emitter *e) {
         const sli_stream_layer *l = &layers->layer[i];
         const bool first = one_hot && i == 1;
         if (l->kind < SLI_STREAM_DENSE) continue;
-        n.multiply = n.multiply || first || !is_few(e, l);
+        const bool state = cut_of(l).h_gates > 0;
+        n.multiply = n.multiply || (e->i8 ? state || !first : first || !is_few(e, l));
+        n.whole = n.whole || state || !(first || takes_table(e, i));
         if (is_usual(l)) {
             n.lstm = n.lstm || l->kind == SLI_STREAM_LSTM;
             n.gru = n.gru || l->kind == SLI_STREAM_GRU;
@@ -418,8 +441,8 @@ static void put_functions(const emitter *e) {
     if (clamp) put_text(e, clamp_text);
     if (sigmoid) put_text(e, sigmoid_text);
     if (tanh) put_text(e, tanh_text);
-    if (n.multiply) put_text(e, e->i8 ? i8_text : multiply_text);
-    if (n.multiply && e->i8) put_text(e, i8_dots_text);
+    if (e->i8 && n.whole) put_text(e, i8_text);
+    if (n.multiply) put_text(e, e->i8 ? i8_dots_text : multiply_text);
     if (n.lstm) put_text(e, lstm_text);
     if (n.gru) put_text(e, gru_text);
     for (int act = CELL_ACT_TANH; act <= CELL_ACT_SOFTSIGN; act++)
@@ -557,11 +580,6 @@ static void put_cell(const emitter *e, int index, const sli_stream_layer *l) {
     put(e, "        }\n    }\n");
 }
 
-/* i8: the layer after an embedding reads its row of whole numbers. */
-static bool takes_table(const emitter *e, int index) {
-    return e->i8 && index == 1 && e->layers->layer[0].kind == SLI_STREAM_EMBEDDING;
-}
-
 /* Local memory of a layer's function. */
 static void put_locals(const emitter *e, int index, const sli_stream_layer *l, bool one_hot) {
     const int units = round_up(l->units, block_of(l));
@@ -663,8 +681,8 @@ static void put_header(const emitter *e, bool tokens, int inputs, int outputs) {
         " * has its own. Fast where the compiler vectorises: gcc or clang -O3 -march=native -ffp-contract=fast. Set "
         "the processor to\n"
         " * flush denormal numbers if signals fade to nothing.\n"
-        " *\n * Other files of the program see the declarations alone with\n *     #define @_DECLARATIONS\n"
-        " *     #include \"@.c\"\n */\n",
+        " *\n * Other files of the program define @_DECLARATIONS, include this file, and see the declarations alone.\n "
+        "*/\n",
         weight_bytes(e), 4 * state_floats(e));
     put(e, "#ifndef @_DECLARED\n#define @_DECLARED\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n");
     put(e, "enum { @_%s = %d, @_OUTPUTS = %d };\n", tokens ? "VOCABULARY" : "INPUTS", inputs, outputs);

@@ -83,6 +83,25 @@ TEST(cpu_rows_bits_do_not_depend_on_threads_or_segments) {
     }
 }
 
+/* A batch and steps may be more rows than an int has: what their operands take does not grow with them. */
+TEST(cpu_dense_packed_operands_of_many_rows) {
+    static const char *const rows[] = {"cpu:i8", "cpu:bf16"};
+    for (int i = 0; i < 2; i++) {
+        char text[64];
+        sli_caps caps;
+        sli_booking booking[2];
+        REQUIRE_OK(sli_cpu_caps("cpu", 1, &caps));
+        for (int k = 0; k < 2; k++) {
+            sli_problem p;
+            snprintf(text, sizeof text, "dense:b65537_t%d_i9_h1_%s", k ? 65536 : 1, rows[i] + 4);
+            REQUIRE_OK(sli_problem_parse(text, &p));
+            call_row(sli_cpu_kernels, SLI_OP_DENSE, rows[i])->book(&p, &caps, 1, &booking[k]);
+        }
+        CHECK(booking[0].scratch_forward >= 65536 * 9);
+        CHECK(booking[1].scratch_forward == booking[0].scratch_forward);
+    }
+}
+
 /* The gradient of the loss may take the logits' memory. */
 TEST(cpu_xent_gradient_in_place) {
     enum { B = 5, T = 3, V = 37, N = B * T * V };

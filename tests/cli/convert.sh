@@ -9,6 +9,7 @@ echo
 grep -E '^void|^ +@?[a-z]*_state|^enum' char.c
 try convert char.model other.c --name net_2 | sed 's/[0-9.]* kB/SIZE/' # weights differ in their last digits
 grep -E '^void' other.c
+grep -F '#include "' other.c # its own name it does not know
 if command -v cc >/dev/null; then
     cat >main.c <<'END'
 #define net_2_DECLARATIONS

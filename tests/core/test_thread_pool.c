@@ -98,3 +98,66 @@ TEST(thread_pool_without_a_function_is_refused) {
     CHECK_FAILS(sl_plan_new(model, &options, &plan), SL_ERR_INPUT, "parallel_for");
     sl_model_free(model);
 }
+
+/* ------------------------------------------------------------------------------------------------------- stacks -- */
+enum { PAINTED = 1 << 20 };
+
+/* On a thread made for it, whose stack is painted; *context: bytes of it that some task has used. */
+static void measure_stack(void *context, int count, thread_pool_task task, void *task_context) {
+    static _Alignas(4096) unsigned char stack[PAINTED];
+    size_t *most = context, left = 0;
+    thread_pool_loop loop = {.count = count, .task = task, .context = task_context};
+    pthread_attr_t attributes;
+    pthread_t thread;
+    memset(stack, 0xa5, sizeof stack);
+    pthread_attr_init(&attributes);
+    REQUIRE(pthread_attr_setstack(&attributes, stack, sizeof stack) == 0);
+    REQUIRE(pthread_create(&thread, &attributes, thread_pool_take_tasks, &loop) == 0);
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attributes);
+    while (left < sizeof stack && stack[left] == 0xa5) left++;
+    if (sizeof stack - left > *most) *most = sizeof stack - left;
+}
+
+static void do_nothing(void *context, int index) {
+    (void)context, (void)index;
+}
+
+/* Of 128 kB the C library has some, with our thread-local memory among it, and AMX's products copy rows. Without the thread-local memory
+ * of this program. */
+TEST(thread_pool_tasks_take_little_stack) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
+    test_skip("functions of this build have larger frames");
+#endif
+    enum { OF_THREAD = 22 * 1024, AMX_ROWS = 24 * 1024, MOST = 128 * 1024 - OF_THREAD };
+    static const char *const ways[][2] = {{"lstm:b20_t9_i33_h70_train", "cpu:fused"},
+                                          {"lstm:l2_b1_t40_i33_h70_train", "cpu:stack"},
+                                          {"gru:l2_b1_t40_i33_h70_bf16_train", "cpu:stack"}};
+    for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
+        size_t used = 0, empty = 0;
+        const sl_thread_pool pool = {measure_stack, &used};
+        sli_problem problem;
+        sl_model *model;
+        sl_plan_options options = {0};
+        sli_subject *subject;
+        sli_trial trial;
+        sli_results results;
+        REQUIRE_OK(sli_problem_parse(ways[k][0], &problem));
+        REQUIRE_OK(sli_problem_model(NULL, &problem, true, &model, &options));
+        options.device = "cpu";
+        options.require = ways[k][1];
+        options.threads = 2;
+        options.thread_pool = &pool;
+        REQUIRE_OK(sli_subject_new(model, &options, problem.mask, test_seed, &subject));
+        REQUIRE_OK(sli_trial_open(subject, &options, &trial));
+        REQUIRE_OK(sli_results_new(subject, true, &results));
+        REQUIRE_OK(sli_trial_run(&trial, &(sli_trial_call){.training = true}, &results));
+        measure_stack(&empty, 1, do_nothing, NULL);
+        const size_t most = empty + (strstr(sl_plan_explain(trial.plan), "AMX") ? MOST : MOST - AMX_ROWS);
+        if (used <= empty || used > most)
+            test_fail(__FILE__, __LINE__, "%s: %zu bytes of stack, a thread alone %zu", ways[k][0], used, empty);
+        sli_trial_close(&trial);
+        sli_subject_free(subject);
+        sl_model_free(model);
+    }
+}

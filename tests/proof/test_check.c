@@ -49,6 +49,12 @@ TEST(check_bf16_problems) {
     CHECK(check_file("bf16.txt", 0, 1) > 5);
 }
 
+/* What gates that stay open err by adds up over time. */
+TEST(check_bf16_gates_that_stay_open) {
+    if (test_on_gpu()) test_skip("what tanh.approx adds up to was not measured");
+    check_line("lstm:b2_t1000_i3_h8_bf16+forget=10");
+}
+
 TEST(check_i8_problems) {
     if (test_on_gpu()) test_skip("there are kernels for i8 on CPUs alone");
     CHECK(check_file("i8.txt", 0, 1) > 20);

@@ -132,3 +132,68 @@ TEST_SLOW(stream_c_files_in_i8_give_the_numbers_of_plans_in_i8) {
     }
     CHECK(same >= MODELS_IN_I8 / 2);
 }
+
+/* Compilers may reorder what is added, and x87 keeps more bits than floats have: "x + 1.5 * 2^23 - 1.5 * 2^23" is x to both. */
+TEST_SLOW(stream_c_files_give_their_numbers_with_fast_math_and_x87) {
+    const char *cc = compiler("cc", "gcc");
+    if (!cc) test_skip("there is no C compiler");
+    uint64_t random = test_seed;
+    sl_model *model;
+    REQUIRE_OK(sl_model_new(NULL, &model));
+    REQUIRE_OK(sl_model_add_input(model, "x", 3, 0));
+    REQUIRE_OK(sl_model_add_recurrent(model, "lstm", SL_LSTM,
+                                      &(sl_recurrent){.units = 5, .peephole = 1, .return_sequences = 1}, NULL));
+    REQUIRE_OK(sl_model_add_recurrent(model, "gru", SL_GRU, &(sl_recurrent){.units = 20, .return_sequences = 1}, NULL));
+    stream_case c = stream_case_new(model, &random);
+    convert(&c, SL_F32);
+    char with[128];
+    snprintf(with, sizeof with, "%s -O2 -ffast-math", cc);
+    compile_and_compare(&c, with, 0, 2e-5);
+    snprintf(with, sizeof with, "%s -O2 -ffast-math -Dnet_PLAIN_C", cc);
+    compile_and_compare(&c, with, 1, 2e-5);
+#if defined(__x86_64__)
+    snprintf(with, sizeof with, "%s -std=gnu99 -O1 -mfpmath=387", cc);
+    compile_and_compare(&c, with, 2, 2e-5);
+    snprintf(with, sizeof with, "%s -std=c99 -O1 -mfpmath=387", cc);
+    compile_and_compare(&c, with, 3, 2e-5);
+    snprintf(with, sizeof with, "%s -O1 -ffast-math -U__SSE2__", cc); /* vectors without instructions that we name */
+    compile_and_compare(&c, with, 4, 2e-5);
+#endif
+    stream_case_free(&c);
+}
+
+/* Files of which some functions would have nothing to do, and one that is a table alone. clang says what is not used. */
+TEST_SLOW(stream_c_files_of_few_layers_hold_what_they_use) {
+    const char *cc = compiler("clang", "cc");
+    if (!cc) test_skip("there is no C compiler");
+    uint64_t random = test_seed;
+    char with[128];
+    snprintf(with, sizeof with, "%s -std=c99 -O1 -pedantic -Wall -Wextra -Werror", cc);
+    for (int i = 0; i < 8; i++) {
+        const sl_dtype dtype = i % 2 ? SL_I8 : SL_F32;
+        const int form = i / 2; /* few units; one-hot vectors or a table before a dense layer; a table */
+        sl_model *model;
+        REQUIRE_OK(sl_model_new(NULL, &model));
+        REQUIRE_OK(form == 0 ? sl_model_add_input(model, "x", 7, 0) : sl_model_add_tokens(model, "x", 9));
+        if (form == 1) REQUIRE_OK(sl_model_add_one_hot(model, "one_hot", 9, NULL));
+        if (form >= 2)
+            REQUIRE_OK(sl_model_add_embedding(model, "table", &(sl_embedding){.vocabulary = 9, .units = 6}, NULL));
+        if (form < 3) REQUIRE_OK(sl_model_add_dense(model, "dense", &(sl_dense){.units = form ? 11 : 2}, NULL));
+        stream_case c = stream_case_in(model, dtype, &random);
+        convert(&c, dtype);
+        compile_and_compare(&c, with, i, 2e-5);
+        stream_case_free(&c);
+    }
+}
+
+TEST(stream_c_files_in_i8_refuse_sums_beyond_32_bits) {
+    uint64_t random = test_seed;
+    sl_model *model;
+    REQUIRE_OK(sl_model_new(NULL, &model));
+    REQUIRE_OK(sl_model_add_input(model, "x", 131073, 0));
+    REQUIRE_OK(sl_model_add_dense(model, "dense", &(sl_dense){.units = 1}, NULL));
+    stream_case c = stream_case_in(model, SL_I8, &random);
+    CHECK_FAILS(sl_model_convert(c.model, c.params, &(sl_convert){.form = SL_CONVERT_C, .dtype = SL_I8}, "none.c"),
+                SL_ERR_INPUT, "sums of 131073 products of 8 bits may not fit into 32 bits, 131072 do");
+    stream_case_free(&c);
+}

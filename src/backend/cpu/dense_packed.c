@@ -13,19 +13,28 @@ static void pack(const sli_call *call) {
                         call->param[SLI_DENSE_KERNEL], call->packed);
 }
 
+/* Rows whose operands are there at a time: of a batch and steps there may be more than 2^31. */
+static int piece_rows(size_t rows) {
+    enum { MOST = 1 << 16 };
+    return rows < MOST ? (int)rows : MOST;
+}
+
 static void forward(const sli_call *call) {
     const sli_problem *p = &call->problem;
-    const sli_panel_gemm g = {.ops = panels_of(call),
-                              .rows = (int)sli_cpu_rows(p),
-                              .n = p->units,
-                              .k = p->inputs,
-                              .x = call->in[SLI_DENSE_X],
-                              .w = call->packed,
-                              .bias = call->param[SLI_DENSE_BIAS],
-                              .act = p->act == SL_ACT_LINEAR ? 0 : (int)p->act,
-                              .y = call->out[SLI_DENSE_Y],
-                              .operands = call->scratch};
-    sli_panel_gemm_run(call, &g);
+    const size_t rows = sli_cpu_rows(p), I = (size_t)p->inputs, H = (size_t)p->units;
+    sli_panel_gemm g = {.ops = panels_of(call),
+                        .n = p->units,
+                        .k = p->inputs,
+                        .w = call->packed,
+                        .bias = call->param[SLI_DENSE_BIAS],
+                        .act = p->act == SL_ACT_LINEAR ? 0 : (int)p->act,
+                        .operands = call->scratch};
+    for (size_t row = 0; row < rows; row += (size_t)g.rows) {
+        g.rows = piece_rows(rows - row);
+        g.x = (const float *)call->in[SLI_DENSE_X] + row * I;
+        g.y = (float *)call->out[SLI_DENSE_Y] + row * H;
+        sli_panel_gemm_run(call, &g);
+    }
 }
 
 static bool i8_eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
@@ -56,7 +65,7 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_book
     sli_cpu_engine(caps->isa, false, &cpu);
     const sli_panel_ops *ops = sli_cpu_panels(&cpu, p->dtype);
     booking->packed = sli_panel_gemm_packed(ops, p->units, p->inputs);
-    booking->scratch_forward = sli_panel_gemm_operands(ops, (int)sli_cpu_rows(p), p->inputs);
+    booking->scratch_forward = sli_panel_gemm_operands(ops, piece_rows(sli_cpu_rows(p)), p->inputs);
 }
 
 static void describe(const sli_problem *p, const sli_caps *caps, char *text, size_t capacity) {

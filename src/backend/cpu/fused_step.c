@@ -77,10 +77,15 @@ void sli_fused_draw_c(const sli_fused_work *w, const sli_fused_direction *d, int
     if (d->fresh_c) draw(w, &d->rng_c, w->p->zoneout_c, t, rows, w->H, first, last, d->fresh_c);
 }
 
-/* CELL_ACT_*: in bf16, tanh and sigmoid need not be closer than the operands that they become; but where c is clipped a small error
- * takes a unit's whole gradient away. */
+static bool is_bounded(sl_activation act) {
+    return act != SL_ACT_RELU && act != SL_ACT_LINEAR;
+}
+
+/* CELL_ACT_*: in bf16, tanh and sigmoid need not be closer than the operands that they become. But where c is clipped a small error
+ * takes a unit's whole gradient away, and where states have no bounds a gate that is closed multiplies more than they let through. */
 static int activation(const sli_problem *p, sl_activation act) {
-    const bool enough = p->dtype == SL_BF16 && p->cell_clip <= 0;
+    const bool bounded = is_bounded(p->act) && is_bounded(p->recurrent_act);
+    const bool enough = p->dtype == SL_BF16 && p->cell_clip <= 0 && bounded;
     if (enough && act == SL_ACT_TANH) return CELL_ACT_TANH_SHORT;
     if (enough && act == SL_ACT_SIGMOID) return CELL_ACT_SIGMOID_SHORT;
     return (int)act;

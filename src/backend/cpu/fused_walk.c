@@ -127,16 +127,22 @@ static void run_member(void *context, int member) {
     if (w->panels->end) w->panels->end();
 }
 
-void sli_fused_run(const sli_fused_work *w, const sli_fused_panels *panels, sli_fused_steps_fn steps) {
-    const int groups = w->split.directions * w->split.rows, threads = groups * w->split.units;
+/* Apart, for its queues: of a stack's pieces, which need none, each runs in a task, and a program's tasks have 128 kB of stack. */
+static __attribute__((noinline)) void run_lending(pass *all, int groups) {
+    const sli_fused_work *w = all->w;
     sli_panel_queue queues[SLI_PANEL_QUEUES] __attribute__((aligned(sizeof(sli_panel_queue))));
     sli_panel_lending lending[SLI_PANEL_QUEUES / 2] __attribute__((aligned(sizeof(sli_panel_queue))));
-    pass all = {w, panels, steps, lending};
-    if (w->split.units == 1) {
-        sli_threads_for(w->call->threads, threads, run_member, &all);
-        return;
-    }
+    all->lending = lending;
     for (int i = 0; i < groups; i++)
         sli_panel_lending_begin(&lending[i], w->call->threads, queues + i * w->split.units, w->split.units);
-    sli_threads_run(w->call->threads, threads, run_member, &all);
+    sli_threads_run(w->call->threads, groups * w->split.units, run_member, all);
+}
+
+void sli_fused_run(const sli_fused_work *w, const sli_fused_panels *panels, sli_fused_steps_fn steps) {
+    const int groups = w->split.directions * w->split.rows;
+    pass all = {.w = w, .panels = panels, .steps = steps};
+    if (w->split.units == 1)
+        sli_threads_for(w->call->threads, groups, run_member, &all);
+    else
+        run_lending(&all, groups);
 }

@@ -78,8 +78,7 @@ static parts parts_of(const sli_problem *p, const sli_caps *caps, const sli_pers
     const double each_us = chunk_us[backward] + (again > 0 ? recompute_us : 0);
     const double chunks = ceil((double)s.T / chunk);
     const sli_problem steps = sli_persist_folded(p);
-    of.pass.launches_us =
-        chunks * each_us + ceil(of.spans) * of.launch_us + folded_us(p, &s, chunks, backward);
+    of.pass.launches_us = chunks * each_us + ceil(of.spans) * of.launch_us + folded_us(p, &s, chunks, backward);
     of.pass.steps_us = (double)s.T * 1e6 * sli_persist_step_seconds(g, &steps, caps);
     const double won = backward ? sli_step_transposed_us(p, caps, chunk) : 0;
     of.pass.products_us = FULL / (double)of.all * (flops / product_rate(p->dtype) - won);
