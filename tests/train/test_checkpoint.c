@@ -327,8 +327,9 @@ TEST(trainer_checks_the_path_before_it_plans) {
                 SL_ERR_IO, "/no/such/folder");
     CHECK(!strstr(sl_error_detail(), "older file"));
     const char *path = helper_path("half.sluice"), *last = helper_path("half.sluice.last");
-    const char *const metadata[] = {"valid", "v\xFF.txt", NULL};
-    CHECK_FAILS(sl_trainer_new(model, &training, &data, NULL, path, metadata, &trainer), SL_ERR_INPUT, "UTF-8");
+    const char *const value[] = {"valid", "v\xFF.txt", NULL}, *const key[] = {"a", "b", "k\xFF", "c", NULL};
+    CHECK_FAILS(sl_trainer_new(model, &training, &data, NULL, path, value, &trainer), SL_ERR_INPUT, "\"valid\" is not");
+    CHECK_FAILS(sl_trainer_new(model, &training, &data, NULL, path, key, &trainer), SL_ERR_INPUT, "UTF-8");
     training.valid_fraction = 0.2; /* then there are two files */
     REQUIRE(mkdir(last, 0777) == 0);
     CHECK_FAILS(sl_trainer_new(model, &training, &data, NULL, path, NULL, &trainer), SL_ERR_IO, last);
