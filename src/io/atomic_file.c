@@ -142,6 +142,7 @@ static sl_status fail_write(const sli_atomic_file *file, const char *doing, int 
     if (error == EACCES || error == EPERM || error == EROFS) advice = "choose a folder that you may write to";
     if (error == ENOENT || error == ENOTDIR) advice = "make the folder first or choose another";
     if (error == ENAMETOOLONG) advice = "choose a shorter name";
+    if (error == ELOOP) advice = "remove the link that leads back to itself";
     reason buffer;
     struct stat info;
     bool older = !file->direct && file->path[0] && stat(file->path, &info) == 0;

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -249,9 +250,21 @@ static sl_status finish_queued(sl_trainer *t) {
 }
 
 /* ------------------------------------------------------------------------------------------------------ saving -- */
-/* PATH.last is of an earlier training, with validation: --resume, which looks for it first, would go on with that one. */
+/* PATH.last is of an earlier training, with validation: --resume, which looks for it first, would go on with that one. What else
+ * is called so stays, and what PATH links to: that was written just now. */
+static bool is_stale(const sl_trainer *t) {
+    struct stat last, saved;
+    sl_file *file = NULL;
+    if (stat(t->stale_path, &last) != 0 || !S_ISREG(last.st_mode) || stat(t->path, &saved) != 0) return false;
+    if (last.st_dev == saved.st_dev && last.st_ino == saved.st_ino) return false;
+    bool stale = sl_file_open(&t->allocator, t->stale_path, &file) == SL_OK && sl_file_metadata(file, "training");
+    sl_file_close(file);
+    sli_clear_error();
+    return stale;
+}
+
 static void remove_stale(sl_trainer *t) {
-    if (t->stale_path) (void)unlink(t->stale_path);
+    if (t->stale_path && is_stale(t)) (void)unlink(t->stale_path);
     t->stale_path = NULL;
 }
 

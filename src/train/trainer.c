@@ -29,9 +29,10 @@ static sl_status copy_strings(sl_trainer *t, const char *path, const char *const
     t->metadata = sli_arena_alloc(&t->arena, sizeof(char *) * (size_t)(count + 1));
     if (!t->metadata) return sli_fail_memory("a trainer", sizeof(char *) * (size_t)(count + 1));
     for (int i = 0; i < count; i++) SLI_TRY(copy_string(&t->arena, metadata[i], &t->metadata[i]));
-    for (int i = 0; path && i < count; i += 2) /* the file's header is JSON: better now than at the first save */
-        SLI_FAIL_IF(!sli_utf8_valid(metadata[i + 1], strlen(metadata[i + 1])), SL_ERR_INPUT,
-                    "metadata \"%.60s\" is not valid UTF-8; encode it, or rename the file that it names", metadata[i]);
+    for (int i = 0; path && i < count; i++) /* the file's header is JSON: better now than at the first save */
+        SLI_FAIL_IF(!sli_utf8_valid(metadata[i], strlen(metadata[i])), SL_ERR_INPUT,
+                    "metadata \"%.60s\" is not valid UTF-8; encode it, or rename the file that it names",
+                    metadata[i - i % 2]);
     return SL_OK;
 }
 

@@ -74,8 +74,9 @@ static sl_status check_read(const sl_training *t, bool tokens) {
     SLI_FAIL_IF(t->clip.kind == SL_CLIP_NONE && t->clip.value != 0, SL_ERR_INPUT,
                 "training: a clip value of %g, but clip is none: name what is clipped (value, norm or global_norm)",
                 t->clip.value);
-    SLI_FAIL_IF(!tokens && t->valid_fraction > 0, SL_ERR_INPUT,
-                "training: valid_fraction is a share of a text: give validation arrays (--valid-x and --valid-y)");
+    SLI_FAIL_IF(
+        !tokens && t->valid_fraction > 0, SL_ERR_INPUT,
+        "training: valid_fraction is a share of a text: leave it out; validation arrays are --valid-x and --valid-y");
     return SL_OK;
 }
 

@@ -48,7 +48,7 @@ try train good.json --x x.npy --y y.npy --out m.model
 try train good.json --x x.npy --y y.npy --loss softmax --valid-x x.npy --out m.model
 "$SLUICE" train good.json --x x.npy --y y.npy --loss softmax --epochs 1 --out good.model >/dev/null
 sed 's/}$/, "sluice": {"training": {"valid_fraction": 0.5}}}/' good.json >share.json
-train share.json
+train share.json x.npy y.npy --valid-x x.npy --valid-y y.npy
 npy ignored.npy i4 6 -1 -1 -1 -1 -1 -1
 train good.json x.npy ignored.npy
 train good.json x.npy y.npy --valid-x x.npy --valid-y ignored.npy

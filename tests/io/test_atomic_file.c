@@ -58,7 +58,7 @@ TEST(io_atomic_link_to_nothing) {
     CHECK(lstat(link, &info) == 0 && S_ISLNK(info.st_mode) && lstat(first, &info) == 0 && S_ISLNK(info.st_mode));
     CHECK(io_count_files(other) == 1);
     REQUIRE(unlink(link) == 0 && symlink("first", link) == 0);
-    CHECK_FAILS(sli_atomic_write(first, "new", 3), SL_ERR_IO, "first");
+    CHECK_FAILS(sli_atomic_write(first, "new", 3), SL_ERR_IO, "remove the link");
 }
 
 TEST(io_atomic_abort_keeps_old) {

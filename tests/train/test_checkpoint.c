@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/atomic_file.h"
 #include "test.h"
 #include "train/train_helpers.h"
 #include "train/trainer.h"
@@ -326,12 +327,36 @@ TEST(trainer_checks_the_path_before_it_plans) {
                 SL_ERR_IO, "/no/such/folder");
     CHECK(!strstr(sl_error_detail(), "older file"));
     const char *path = helper_path("half.sluice"), *last = helper_path("half.sluice.last");
-    const char *const metadata[] = {"valid", "v\xFF.txt", NULL};
-    CHECK_FAILS(sl_trainer_new(model, &training, &data, NULL, path, metadata, &trainer), SL_ERR_INPUT, "UTF-8");
+    const char *const value[] = {"valid", "v\xFF.txt", NULL}, *const key[] = {"a", "b", "k\xFF", "c", NULL};
+    CHECK_FAILS(sl_trainer_new(model, &training, &data, NULL, path, value, &trainer), SL_ERR_INPUT, "\"valid\" is not");
+    CHECK_FAILS(sl_trainer_new(model, &training, &data, NULL, path, key, &trainer), SL_ERR_INPUT, "UTF-8");
     training.valid_fraction = 0.2; /* then there are two files */
     REQUIRE(mkdir(last, 0777) == 0);
     CHECK_FAILS(sl_trainer_new(model, &training, &data, NULL, path, NULL, &trainer), SL_ERR_IO, last);
     CHECK(rmdir(last) == 0 && access(path, F_OK) != 0);
+    sl_model_free(model);
+}
+
+/* Without validation PATH.last goes if it is a resume point, not if it is somebody's, or PATH itself. */
+TEST(trainer_removes_resume_points_alone) {
+    sl_model *model = helper_model(0);
+    sl_dataset data = helper_data(150);
+    sl_training training = helper_training(1), validated = training;
+    const char *path = helper_path("alone.sluice"), *last = helper_path("alone.sluice.last");
+    struct stat info;
+    validated.valid_fraction = 0.3;
+    for (int k = 0; k < 4; k++) { /* nothing but PATH, a text, a resume point, a link from PATH */
+        if (k == 1) REQUIRE_OK(sli_atomic_write(last, "notes", 5));
+        if (k == 3) REQUIRE(unlink(path) == 0 && symlink(last, path) == 0);
+        for (int valid = k == 2; valid >= 0; valid--) {
+            sl_trainer *trainer = helper_trainer(model, valid ? &validated : &training, &data, path);
+            REQUIRE_OK(sl_trainer_fit(trainer, NULL, NULL));
+            sl_trainer_free(trainer);
+        }
+        CHECK(stat(path, &info) == 0 && info.st_size > 5);
+        CHECK((access(last, F_OK) == 0) == (k == 1 || k == 3));
+    }
+    CHECK(unlink(last) == 0 && unlink(path) == 0);
     sl_model_free(model);
 }
 

@@ -418,7 +418,6 @@ TEST(fit_refuses_an_activation_before_a_loss_on_logits) {
     }
 }
 
-/* Array data: softmax labels at the end of sequences of different lengths, shuffled, last batch partial. */
 /* Parts of a batch in which not the same number of labels counts make the step of the whole batch. */
 TEST(fit_accumulates_by_what_counts) {
     enum { N = 22, T = 5 };
@@ -454,6 +453,7 @@ TEST(fit_accumulates_by_what_counts) {
     sl_model_free(model);
 }
 
+/* Array data: softmax labels at the end of sequences of different lengths, shuffled, last batch partial. */
 TEST(fit_arrays_with_lengths) {
     enum { N = 50, T = 6 };
     float x[N * T * 2];
