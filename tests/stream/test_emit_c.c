@@ -203,19 +203,23 @@ TEST_SLOW(stream_c_files_of_few_layers_hold_what_they_use) {
 
 TEST(stream_c_files_in_i8_refuse_sums_beyond_32_bits) {
     enum { INPUTS, STATES, UNITS, SUMS }; /* a projection may have more or fewer numbers than there are units */
-    uint64_t random = test_seed;
     for (int i = 0; i < SUMS; i++) {
         const sl_recurrent lstm = {.units = i == UNITS ? 131073 : 1, .projection = i == STATES ? 131073 : 1};
         sl_model *model;
+        sl_plan *plan;
+        sl_params *params;
         REQUIRE_OK(sl_model_new(NULL, &model));
         REQUIRE_OK(sl_model_add_input(model, "x", i == INPUTS ? 131073 : 1, 0));
         if (i == INPUTS)
             REQUIRE_OK(sl_model_add_dense(model, "dense", &(sl_dense){.units = 1}, NULL));
         else
             REQUIRE_OK(sl_model_add_recurrent(model, "lstm", SL_LSTM, &lstm, NULL));
-        stream_case c = stream_case_in(model, SL_I8, &random);
-        CHECK_FAILS(sl_model_convert(c.model, c.params, &(sl_convert){.form = SL_CONVERT_C, .dtype = SL_I8}, "none.c"),
+        REQUIRE_OK(sl_plan_new(model, &(sl_plan_options){.device = "cpu"}, &plan));
+        REQUIRE_OK(sl_params_new(plan, &params));
+        CHECK_FAILS(sl_model_convert(model, params, &(sl_convert){.form = SL_CONVERT_C, .dtype = SL_I8}, "none.c"),
                     SL_ERR_INPUT, "sums of 131073 products of 8 bits may not fit into 32 bits, 131072 do");
-        stream_case_free(&c);
+        sl_params_free(params);
+        sl_plan_free(plan);
+        sl_model_free(model);
     }
 }
