@@ -162,13 +162,15 @@ static sl_status find_chain(const sl_model *model, const sli_layer **chain, int 
     return sli_fail(SL_ERR_INPUT, "the model has no layers; add some");
 }
 
-/* Products of a layer's longest sum; one-hot inputs are not multiplied. */
+/* Products of a layer's longest sum: of inputs, of states, of units before a projection; one-hot inputs are not multiplied. */
 static int longest_sum(const sli_stream_layers *layers, int index) {
     const sli_stream_layer *l = &layers->layer[index];
     const bool one_hot = index > 0 && l[-1].kind == SLI_STREAM_ONE_HOT;
     if (l->kind < SLI_STREAM_DENSE) return 0;
-    const int inputs = one_hot ? 0 : l->inputs, units = sli_stream_is_recurrent(l) ? l->units : 0;
-    return inputs > units ? inputs : units;
+    int most = one_hot ? 0 : l->inputs;
+    if (sli_stream_is_recurrent(l) && l->units > most) most = l->units;
+    if (sli_stream_is_recurrent(l) && l->outputs > most) most = l->outputs;
+    return most;
 }
 
 /* C files sum up products of 8 bits in ints: 127 * 127 * MOST < 2^31. */

@@ -12,11 +12,11 @@ compare() {
     python3 "$bench/compare.py" --sluice "$SLUICE" --shapes shapes.txt --device cpu --no-torch --seconds 0.001 "$@"
 }
 compare --dtypes f32,f32x3 --dry-run
-compare --dtypes f32 --out lines.jsonl --source one --filter two_16,one_17 | sed -E 's/own [0-9.e-]+/own N/; s/cpu:fused *$/cpu:ROW /' | grep -v '^|'
+compare --dtypes f32 --out lines.jsonl --source one --filter two_16,one_17 | sed -E 's/own [0-9.e-]+/own N/; s/(cpu:fused|ref) *$/cpu:ROW /' | grep -v '^|'
 compare --dtypes f32 --out lines.jsonl --source one --filter two_16,one_17 | tail -n 1
 compare --dtypes f32 --out lines.jsonl --source two --limit-seconds 0 | tail -n 1
 # A precision without kernels, and the command's answer to the next problem.
-compare --dtypes bf16,f32 --out other.jsonl --filter two_16 --table other.md | sed -E 's/own [0-9.e-]+/own N/; s/cpu:fused *$/cpu:ROW /' | head -n 2 | cut -c 1-130
+compare --dtypes bf16,f32 --out other.jsonl --filter two_16 --table other.md | sed -E 's/own [0-9.e-]+/own N/; s/(cpu:fused|ref) *$/cpu:ROW /' | head -n 2 | cut -c 1-130
 
 echo '--- tables'
 line() { # SHAPE DTYPE EAGER GRAPH CUDNN OWN
