@@ -5,8 +5,8 @@
 
 Of each cell (problem and precision) of the layers in bench/results/LATEST every kernel has its latest time. The plan, for the
 invented device cuda:sm_90, names a kernel: what it costs is that kernel's time over the fastest one's. --check looks at
-choices alone: exit code 1 where the geometric mean of all costs is above MOST_MEAN, or a cell is above MOST and not among those that are
-known. Without it predictions are compared as well, of each kernel of ours. Times of kernels that have changed since are in the
+choices alone: exit code 1 where the geometric mean of all costs is above MOST_MEAN, a cell is above MOST and not among those that are
+known, or a known one no longer is. Without it predictions are compared as well, of each kernel of ours. Times of kernels that have changed since are in the
 files, too: what stands here is as old as they are.
 """
 import argparse
@@ -22,10 +22,13 @@ from tables import geometric_mean
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MOST_MEAN, MOST = 1.005, 1.1
-# Cells above MOST, measured before what they take was predicted anew.
-KNOWN = {"lstm:b32_t150_i256_h256|f32x3", "lstm:b32_t150_i256_h256_train|f32x3", "lstm:l4_b64_t300_i512_h256|f32",
-         "gru:b256_t128_i1024_h1024|f32x3", "gru:b256_t128_i1024_h1024_train|f32x3", "gru:b32_t187_i2816_h2816|tf32",
-         "gru:b64_t1000_i512_h512|bf16"}
+KNOWN = {
+    # f32x3: predicted a tenth to a third too short
+    "lstm:b32_t150_i256_h256|f32x3", "lstm:b32_t150_i256_h256_train|f32x3", "gru:b256_t128_i1024_h1024|f32x3",
+    "gru:b256_t128_i1024_h1024_train|f32x3",
+    "gru:b32_t187_i2816_h2816|tf32",  # weights that stream are predicted 1.2 times too long
+    "lstm:l4_b64_t300_i512_h256|f32", "gru:b64_t1000_i512_h512|bf16",  # measured on kernels that have changed since
+}
 
 
 def measured_cells(results):
@@ -100,12 +103,13 @@ def main():
                   "| kernel | | precision | cells | off | a tenth below | middle | a tenth above |", "|---|---|---|---|---|---|---|---|",
                   *prediction_rows(args.sluice, cells)]
     tell("\n".join(lines) + "\n", args.table)
-    unknown = [cell for cost, cell, *_ in costs if cost > MOST and cell not in KNOWN]
-    if unknown:
-        print(f"planned.py: more than {MOST} times the fastest kernel's time: {', '.join(unknown)}")
+    above = {cell for cost, cell, *_ in costs if cost > MOST}
+    for found, what in (above - KNOWN, f"more than {MOST} times the fastest kernel's time"), (KNOWN - above, "known, but no longer above"):
+        if found:
+            print(f"planned.py: {what}: {', '.join(sorted(found))}")
     if mean > MOST_MEAN:
         print(f"planned.py: the mean is above {MOST_MEAN}")
-    return int(bool(unknown) or mean > MOST_MEAN)
+    return int(above != KNOWN or mean > MOST_MEAN)
 
 
 if __name__ == "__main__":
