@@ -53,9 +53,13 @@ typedef struct sli_rng {
     uint32_t stream; /* layer << 8 | purpose */
 } sli_rng;
 
+/* Chosen, not indexed: a GPU's registers have no index, words would go through memory. */
 SLI_HOST_DEVICE uint32_t sli_rng_word(const sli_rng *rng, uint64_t element) {
-    return sli_philox(rng->seed, (uint32_t)(element >> 2), rng->step, rng->stream, rng->micro_step).word[element & 3];
+    const sli_rng_words of = sli_philox(rng->seed, (uint32_t)(element >> 2), rng->step, rng->stream, rng->micro_step);
+    const uint32_t low = element & 1 ? of.word[1] : of.word[0], high = element & 1 ? of.word[3] : of.word[2];
+    return element & 2 ? high : low;
 }
+
 /* Dropped iff sli_rng_word(...) < sli_drop_threshold(p); p in [0, 1). */
 SLI_HOST_DEVICE uint32_t sli_drop_threshold(double p) {
     return (uint32_t)(p * 4294967296.0);

@@ -32,7 +32,7 @@ static void set_sizes(const sli_problem *p, int chunk, sli_step_shape *s) {
     s->hs = pad(s->O, multiple);
     s->ms = pad(s->H, multiple);
     s->zs = pad(s->GH, multiple);
-    s->us = pad(s->GH, 4);
+    s->us = pad(s->zs, 4);
 }
 
 sli_step_shape sli_step_shape_of(const sli_problem *p, int chunk) {
@@ -56,6 +56,10 @@ sli_step_shape sli_step_shape_of(const sli_problem *p, int chunk) {
     s.pointwise = s.keep_h;
     s.keep_v = s.lstm && p->zoneout_c > 0;
     return s;
+}
+
+int64_t sli_step_input_columns(const sli_step_shape *s) {
+    return s->copy_w ? s->zs : s->GH;
 }
 
 /* Takes `bytes` from a growing layout. */
@@ -88,7 +92,7 @@ sli_step_packed sli_step_layout_packed(const sli_problem *p, const sli_caps *cap
     at.kernel = take(&end, s.copy_w ? elements(s.operand, s.zs, s.xs) : 0);
     at.recurrent = take(&end, s.copy_r ? elements(s.operand, s.zs, s.hs) : 0);
     at.projection = take(&end, s.project ? elements(s.operand, s.hs, s.ms) : 0);
-    at.bias = take(&end, reals(1, s.GH));
+    at.bias = take(&end, reals(1, s.zs));
     const bool tiled = caps && sli_step_tiled(p, caps) > 0;
     at.tiled = take(&end, tiled ? reals(sli_step_tiled_k(&s), s.gates * pad(s.H, SLI_STEP_TILED_UNITS)) : 0);
     at.stride = end;
@@ -142,17 +146,18 @@ static size_t pad_of(const sli_step_shape *s, sl_dtype math, const sli_caps *cap
 /* Scratch of the largest product that f32x3 splits. */
 static size_t split_of(const sli_step_shape *s, sl_dtype math, const sli_caps *caps, bool backward) {
     const int64_t P = s->project ? s->H : 0; /* units before the projection */
-    const size_t forward[] = {sli_cuda_split_bytes(caps, math, s->rows, s->GH, s->xs),
+    const size_t forward[] = {sli_cuda_split_bytes(caps, math, s->rows, sli_step_input_columns(s), s->xs),
                               sli_cuda_split_bytes(caps, math, s->B, s->GH, s->hs),
                               sli_cuda_split_bytes(caps, math, s->B, s->O, pad(P, 4))};
-    const size_t backwards[] = {sli_cuda_split_bytes(caps, math, s->rows, s->I, s->zs),
-                                sli_cuda_split_bytes(caps, math, s->GH, s->I, s->rows),
-                                sli_cuda_split_bytes(caps, math, s->GH, s->O, s->rows),
-                                sli_cuda_split_bytes(caps, math, s->O, P, s->rows),
-                                sli_cuda_split_bytes(caps, math, s->B, s->hs, s->zs),
-                                sli_cuda_split_bytes(caps, math, s->B, s->ms, larger(s->O, s->H)),
-                                s->recompute ? sli_cuda_split_bytes(caps, math, s->rows, s->GH, s->xs) : 0,
-                                s->recompute ? sli_cuda_split_bytes(caps, math, s->rows, s->GH, s->hs) : 0};
+    const size_t backwards[] = {
+        sli_cuda_split_bytes(caps, math, s->rows, s->I, s->zs),
+        sli_cuda_split_bytes(caps, math, s->GH, s->I, s->rows),
+        sli_cuda_split_bytes(caps, math, s->GH, s->O, s->rows),
+        sli_cuda_split_bytes(caps, math, s->O, P, s->rows),
+        sli_cuda_split_bytes(caps, math, s->B, s->hs, s->zs),
+        sli_cuda_split_bytes(caps, math, s->B, s->ms, larger(s->O, s->H)),
+        s->recompute ? sli_cuda_split_bytes(caps, math, s->rows, sli_step_input_columns(s), s->xs) : 0,
+        s->recompute ? sli_cuda_split_bytes(caps, math, s->rows, s->GH, s->hs) : 0};
     return backward ? largest(backwards, sizeof backwards / sizeof *backwards)
                     : largest(forward, sizeof forward / sizeof *forward);
 }

@@ -34,6 +34,9 @@ typedef struct sli_step_shape {
     bool pointwise; /* dh' has a part that does not go through the recurrent product */
     bool keep_v;    /* backward reads v beside c */
 } sli_step_shape;
+/* Columns of W x, the input side of the gates: a packed W has whole rows of zeros behind them. */
+int64_t sli_step_input_columns(const sli_step_shape *s);
+
 sli_step_shape sli_step_shape_of(const sli_problem *problem, int chunk);
 
 /* Offsets in bytes; an absent part has the offset of the next one. Everything is per direction: direction d begins at

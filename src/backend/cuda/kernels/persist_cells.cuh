@@ -43,12 +43,11 @@ template <class S> PERSIST_FN int persist_gate_act(const persist_args &a) {
     return persist_approximate<S>(S::gate_act >= 0 ? (int)S::gate_act : a.gate_act);
 }
 
-/* An LSTM's zoneout is drawn while the CTA waits for others: a cell that draws waits for what is drawn from, which lies in memory (training of 256
- * units 323 us, so 293; GRU, which draws half as much, is up to 2% slower so: bench/results/options_h200_2026-11-23.txt). In turns other slices are
- * computed meanwhile. */
+/* Zoneout is drawn while the CTA waits for others, from what is read once, before the steps: loads of a step would wait together with those of the
+ * next one's inputs (stalls_h200_2026-11-24.txt). In turns other slices are computed meanwhile. */
 template <class S>
-constexpr bool persist_draws_early = S::gates == 4 && S::couriers == 0 && S::options >= 0 &&
-                                     (S::options & (CELL_ZONEOUT_H | CELL_ZONEOUT_C)) != 0;
+constexpr bool persist_draws_early =
+    S::couriers == 0 && S::options >= 0 && (S::options & (CELL_ZONEOUT_H | CELL_ZONEOUT_C)) != 0;
 
 /* cell.zones of a step. */
 template <class S>
@@ -226,6 +225,8 @@ PERSIST_FN void persist_forward_cell(const persist_args &a, const persist_way &w
         cell.h = r.h;
     }
     result.y = in.flags & PERSIST_SHOWN ? cell.h : 0.0f;
+    /* Else flags are loaded to another register than they have, and the loop, which moves them there, waits for memory in every step. */
+    if (S::couriers == 0 && persist_has<S>(a, PERSIST_HAS_FLAGS)) ptx_before_loads(result.y);
 }
 
 /* Gates, s_n, v and the new state to memory. */

@@ -45,25 +45,25 @@ template <class S> struct persist_half {
     persist_cell<S> cells[S::cells];
     persist_result<S> results[S::cells]; /* of the step before, on their way to memory */
     persist_flow flow;
+    persist_scalars from; /* persist_draws_early */
 };
 
-/* traffic() goes to memory while what zoneout is drawn from comes; then the draws of step s, before its cells. */
+template <class S> PERSIST_FN void persist_draw_from(const persist_args &a, persist_half<S> &h) {
+    if constexpr (persist_draws_early<S>) h.from = *a.scalars;
+}
+
+/* traffic() to memory, then zoneout's draws of step s, before its cells. */
 template <class S, class F>
 PERSIST_FN void persist_draw(const persist_args &a, const persist_way &way, const persist_self &self, int half, int s,
                              persist_half<S> &h, const F &traffic) {
+    traffic();
     if constexpr (persist_draws_early<S>) {
-        const bool draws = s < way.steps && (way.zone_h.draw || way.zone_c.draw);
-        persist_scalars from = {};
-        if (draws) from = *a.scalars;
-        traffic();
-        if (draws)
+        if (s >= way.steps || !(way.zone_h.draw || way.zone_c.draw)) return;
 #pragma unroll
-            for (int i = 0; i < S::cells; i++) {
-                const persist_place place = persist_place_of<S>(a, self, half, i);
-                if (place.there) h.cells[i].zones = persist_zones<S>(a, way, from, place, s);
-            }
-    } else {
-        traffic();
+        for (int i = 0; i < S::cells; i++) {
+            const persist_place place = persist_place_of<S>(a, self, half, i);
+            if (place.there) h.cells[i].zones = persist_zones<S>(a, way, h.from, place, s);
+        }
     }
 }
 
@@ -242,6 +242,7 @@ PERSIST_FN void persist_forward_enter(const persist_args &a, const persist_way &
             const persist_place place = persist_place_of<S>(a, self, half, i);
             persist_forward_begin<S>(a, way, place, h[half].cells[i]);
         }
+        persist_draw_from<S>(a, h[half]);
     }
 }
 
@@ -253,6 +254,7 @@ PERSIST_FN void persist_forward_enter(const persist_args &a, const persist_way &
 template <class S>
 PERSIST_FN void persist_forward(const persist_args &a, const persist_way &way, const persist_self &self,
                                 const persist_weights<S> &w, persist_half<S> (&h)[S::halves]) {
+    if constexpr (S::in_registers > 0) persist_weights_arrived<S>(w);
 #pragma unroll
     for (int half = 0; half < S::halves; half++) {
         h[half].flow = persist_flow_of(way);
@@ -424,6 +426,7 @@ PERSIST_FN void persist_backward_enter(const persist_args &a, const persist_way 
             const persist_place place = persist_place_of<S>(a, self, half, i);
             persist_backward_begin<S>(a, way, place, h[half].cells[i]);
         }
+        persist_draw_from<S>(a, h[half]);
         h[half].flow = persist_backward_flow_of<S>(way);
         persist_backward_ask<S>(a, way, self, half, 0, h[half]);
     }

@@ -38,9 +38,9 @@ typedef struct pack_args {
         *kernel_to; /* = operand [zs][xs], rows of `pieces` times 16 bytes, `all_pieces` together; 0: W is not copied */
     const float *kernel; /* [GH][I] */
     int64_t all_pieces;
-    int pieces, GH, I;
+    int pieces, GH, zs, I;
     bool quads;     /* W's rows begin at 16 bytes */
-    float *bias_to; /* = [GH]: everything that can be added to W x */
+    float *bias_to; /* = [zs]: everything that can be added to W x, zeros behind the gates */
     const float *bias, *recurrent_bias;
     int apart; /* from here on the recurrent bias is left to the cell */
     sl_dtype math;
@@ -171,8 +171,8 @@ static __global__ void __launch_bounds__(PACK_THREADS) persist_pack(const __grid
     const int64_t at = (int64_t)(block - forward - backward) * PACK_THREADS + threadIdx.x;
     if (at < a.all_pieces) pack_piece(a, at);
     const int64_t j = at - a.all_pieces;
-    if (j < 0 || j >= a.GH) return;
-    float sum = a.bias ? a.bias[j] : 0.0f;
+    if (j < 0 || j >= a.zs) return;
+    float sum = a.bias && j < a.GH ? a.bias[j] : 0.0f;
     if (a.recurrent_bias && j < a.apart) sum += a.recurrent_bias[j];
     a.bias_to[j] = sum;
 }
@@ -228,6 +228,7 @@ void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const s
         set_matrix(way, &pair->backward, recurrent, row, way->weights + at->backward, &a.matrix[1]);
     a.math = pair->forward.math;
     a.GH = (int)s->GH;
+    a.zs = (int)s->zs;
     a.I = (int)s->I;
     if (s->copy_w && !way->call->copied) {
         a.kernel_to = (uint4 *)(way->weights + way->packed.kernel);
@@ -240,7 +241,7 @@ void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const s
     a.bias = (const float *)way->param[SLI_RNN_BIAS];
     a.recurrent_bias = (const float *)way->param[SLI_RNN_RECURRENT_BIAS];
     a.apart = (int)(s->gru && !s->before ? 2 * s->H : s->GH);
-    const int64_t rest = (a.all_pieces + a.GH + PACK_THREADS - 1) / PACK_THREADS;
+    const int64_t rest = (a.all_pieces + a.zs + PACK_THREADS - 1) / PACK_THREADS;
     const sli_step_grid grid = {(unsigned)(a.matrix[0].blocks + a.matrix[1].blocks + rest), 1, PACK_THREADS, 1};
     sli_step_launch(way, persist_pack, &grid, &a, false, "launch of packed recurrent weights");
 }

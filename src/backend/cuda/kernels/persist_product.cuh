@@ -174,6 +174,16 @@ PERSIST_FN void persist_load_weights(const persist_args &a, const persist_way &w
     if constexpr (S::streamed > 0) persist_begin_ring<S>(a, way, self, w);
 }
 
+/* Those that stay in registers are there. */
+template <class S> PERSIST_FN void persist_weights_arrived(const persist_weights<S> &w) {
+    uint32_t any = 0;
+#pragma unroll
+    for (int k = 0; k < S::in_registers; k++)
+#pragma unroll
+        for (int m = 0; m < S::all_tiles_m; m++) any ^= w.tile[m][k][0];
+    ptx_arrived(any);
+}
+
 /* ---------------------------------------------------------------------------------------------------- multiply -- */
 /* Of two tiles of k (`pair`: else of one): the rows' bytes, as matrix instructions take them; f32x3: high and low parts. */
 template <class S> struct persist_rows {

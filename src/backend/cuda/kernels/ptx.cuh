@@ -207,6 +207,20 @@ PTX_FN void ptx_prefetch(const void *global) {
 PTX_FN void ptx_pause(uint32_t nanoseconds) {
     asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds));
 }
+/* x is computed before what follows reads memory: of what x is made of, nothing need be kept beside the next that is loaded. */
+PTX_FN void ptx_before_loads(float &x) {
+    asm volatile("" : "+f"(x)::"memory");
+}
+/* What follows begins when x has come: an instruction that wants it, and does nothing. */
+PTX_FN void ptx_arrived(uint32_t x) {
+    asm volatile(
+        "{\n\t"
+        ".reg .pred p;\n\t"
+        "setp.eq.u32 p, %0, 0x7FC1DEAD;\n\t"
+        "@p nanosleep.u32 0;\n\t"
+        "}" ::"r"(x)
+        : "memory");
+}
 
 /* ------------------------------------------------------------------------------------------------- tensor cores -- */
 /* d += a b over a warp: a 16 rows x 32 bytes of k, b 32 bytes of k x 8 columns. Lane l has of d rows l / 4 (d[0], d[1]) and

@@ -221,15 +221,15 @@ sli_cuda_product sli_step_product(const step_way *way, int64_t m, int64_t n, int
 
 /* -------------------------------------------------------------------------------------------------------- pack -- */
 typedef struct bias_args {
-    float *to; /* = [GH] */
+    float *to; /* = [zs], zeros behind the gates */
     const float *bias, *recurrent_bias;
-    int64_t count, apart; /* from `apart` on the recurrent bias is left to the cell */
+    int64_t count, all, apart; /* GH, zs; from `apart` on the recurrent bias is left to the cell */
 } bias_args;
 
 static __global__ void __launch_bounds__(STEP_THREADS) pack_bias(const __grid_constant__ bias_args a) {
     const int64_t j = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (j >= a.count) return;
-    float sum = a.bias ? a.bias[j] : 0.0f;
+    if (j >= a.all) return;
+    float sum = a.bias && j < a.count ? a.bias[j] : 0.0f;
     if (a.recurrent_bias && j < a.apart) sum += a.recurrent_bias[j];
     a.to[j] = sum;
 }
@@ -258,8 +258,9 @@ void sli_step_pack(const step_way *way) {
     a.bias = (const float *)way->param[SLI_RNN_BIAS];
     a.recurrent_bias = (const float *)way->param[SLI_RNN_RECURRENT_BIAS];
     a.count = s->GH;
+    a.all = s->zs;
     a.apart = s->gru && !s->before ? 2 * s->H : s->GH;
-    const sli_step_grid grid = {(unsigned)((s->GH + STEP_THREADS - 1) / STEP_THREADS), 1, STEP_THREADS, 1};
+    const sli_step_grid grid = {(unsigned)((s->zs + STEP_THREADS - 1) / STEP_THREADS), 1, STEP_THREADS, 1};
     sli_step_launch(way, pack_bias, &grid, &a, false, "launch of packed biases");
 }
 
