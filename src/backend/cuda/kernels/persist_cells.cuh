@@ -43,24 +43,34 @@ template <class S> PERSIST_FN int persist_gate_act(const persist_args &a) {
     return persist_approximate<S>(S::gate_act >= 0 ? (int)S::gate_act : a.gate_act);
 }
 
-/* Zoneout is drawn while the CTA waits for others, from what is read once, before the steps: loads of a step would wait together with those of the
- * next one's inputs (stalls_h200_2026-11-24.txt). In turns other slices are computed meanwhile. */
+/* Zoneout is drawn while the CTA waits for others, or for sums, from what is read once, before the steps: loads of a step would wait together with those
+ * of the next one's inputs (bench/results/stalls_h200_2026-11-24.txt). */
 template <class S>
-constexpr bool persist_draws_early =
-    S::couriers == 0 && S::options >= 0 && (S::options & (CELL_ZONEOUT_H | CELL_ZONEOUT_C)) != 0;
+constexpr bool persist_draws_early = S::options >= 0 && (S::options & (CELL_ZONEOUT_H | CELL_ZONEOUT_C)) != 0;
 
-/* cell.zones of a step. */
-template <class S>
-PERSIST_FN uint32_t persist_zones(const persist_args &a, const persist_way &way, const persist_scalars &from,
-                                  const persist_place &place, int s) {
+/* The draws of a lane's cells, one after the other: of a cell that of h, then that of c, where it has both. */
+template <class S> struct persist_draws {
+    static constexpr bool of_h = (S::options & CELL_ZONEOUT_H) != 0, of_c = (S::options & CELL_ZONEOUT_C) != 0;
+    static constexpr int each = (int)of_h + (int)of_c, all = each * S::cells;
+};
+template <class S> PERSIST_FN bool persist_draw_is_c(int number) {
+    return !persist_draws<S>::of_h || (persist_draws<S>::of_c && number % 2 == 1);
+}
+
+PERSIST_FN uint64_t persist_drawn_element(const persist_args &a, const persist_way &way, const persist_place &place, int s) {
     const uint64_t row = (uint64_t)(way.time + s * way.time_step) * (uint64_t)a.B + (uint64_t)place.row;
-    const uint64_t element = row * (uint64_t)a.H + (uint64_t)place.unit;
-    const sli_rng h = {from.seed, from.step, from.micro_step, way.zone_h.stream};
-    const sli_rng c = {from.seed, from.step, from.micro_step, way.zone_c.stream};
-    uint32_t zones = 0;
-    if ((S::options & CELL_ZONEOUT_H) && sli_rng_word(&h, element) < way.zone_h.threshold) zones |= 1u;
-    if ((S::options & CELL_ZONEOUT_C) && sli_rng_word(&c, element) < way.zone_c.threshold) zones |= 2u;
-    return zones;
+    return row * (uint64_t)a.H + (uint64_t)place.unit;
+}
+
+/* Bit k: word k of the element's block of four says that the old value is kept. */
+PERSIST_FN uint32_t persist_kept_block(const persist_way &way, const persist_scalars &from, uint64_t element, bool of_c) {
+    const uint32_t stream = of_c ? way.zone_c.stream : way.zone_h.stream;
+    const uint32_t threshold = of_c ? way.zone_c.threshold : way.zone_h.threshold;
+    const sli_rng_words words = sli_philox(from.seed, (uint32_t)(element >> 2), from.step, stream, from.micro_step);
+    uint32_t kept = 0;
+#pragma unroll
+    for (int k = 0; k < 4; k++) kept |= (uint32_t)(words.word[k] < threshold) << k;
+    return kept;
 }
 
 /* `bit`: of cell.zones. */
@@ -70,8 +80,7 @@ PERSIST_FN float persist_zone_weight(const persist_args &a, const persist_way &w
     if (!zone.draw) return zone.expected;
     if constexpr (persist_draws_early<S>) return cell.zones & bit ? 1.0f : 0.0f;
     const sli_rng rng = {a.scalars->seed, a.scalars->step, a.scalars->micro_step, zone.stream};
-    const uint64_t row = (uint64_t)(way.time + s * way.time_step) * (uint64_t)a.B + (uint64_t)place.row;
-    return sli_rng_word(&rng, row * (uint64_t)a.H + (uint64_t)place.unit) < zone.threshold ? 1.0f : 0.0f;
+    return sli_rng_word(&rng, persist_drawn_element(a, way, place, s)) < zone.threshold ? 1.0f : 0.0f;
 }
 
 /* Where the next step is read from, and where the next one is written to: pointers that move with the steps. */

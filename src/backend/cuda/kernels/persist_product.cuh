@@ -175,13 +175,13 @@ PERSIST_FN void persist_load_weights(const persist_args &a, const persist_way &w
 }
 
 /* Those that stay in registers are there. */
-template <class S> PERSIST_FN void persist_weights_arrived(const persist_weights<S> &w) {
+template <class S> PERSIST_FN void persist_weights_arrived(const persist_way &way, const persist_weights<S> &w) {
     uint32_t any = 0;
 #pragma unroll
     for (int k = 0; k < S::in_registers; k++)
 #pragma unroll
         for (int m = 0; m < S::all_tiles_m; m++) any ^= w.tile[m][k][0];
-    ptx_arrived(any);
+    ptx_arrived(any, way.weights);
 }
 
 /* ---------------------------------------------------------------------------------------------------- multiply -- */

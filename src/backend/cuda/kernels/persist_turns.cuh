@@ -568,6 +568,7 @@ PERSIST_FN void persist_turn_cells(const persist_args &a, const persist_way &way
     const persist_duty duty = {item, persist_product_of<S>(range, item.s) >= 0,
                                (int)(product % (S::reduce > 1 ? S::sum_buffers : 1)),
                                persist_gives<S>(way, range, item.s)};
+    persist_draw<S>(a, way, self, item.turn, item.s, t.h);
     if (duty.on) persist_turn_sums<S>(a, self, t.summed++);
     if constexpr (S::apart > 0) {
         persist_turn_read_on<S>(a, way, next, t.h);
@@ -608,6 +609,7 @@ PERSIST_FN void persist_turns_begin(const persist_args &a, const persist_way &wa
     t.summed = 0;
     t.left = way.first_chunk;
     t.chunk = 0;
+    persist_draw_from<S>(a, t.h);
     for (int turn = S::halves - 1; turn >= 0; turn--) {
 #pragma unroll
         for (int i = 0; i < S::cells; i++) {

@@ -211,14 +211,16 @@ PTX_FN void ptx_pause(uint32_t nanoseconds) {
 PTX_FN void ptx_before_loads(float &x) {
     asm volatile("" : "+f"(x)::"memory");
 }
-/* What follows begins when x has come: an instruction that wants it, and does nothing. */
-PTX_FN void ptx_arrived(uint32_t x) {
+/* What follows begins when x has come: an instruction that wants it, and asks L2 for what is there already, if it does anything. One that might hold
+ * a lane up (nanosleep) would make ptxas take the warp apart. */
+PTX_FN void ptx_arrived(uint32_t x, const void *global) {
     asm volatile(
         "{\n\t"
         ".reg .pred p;\n\t"
         "setp.eq.u32 p, %0, 0x7FC1DEAD;\n\t"
-        "@p nanosleep.u32 0;\n\t"
-        "}" ::"r"(x)
+        "@p prefetch.global.L2 [%1];\n\t"
+        "}" ::"r"(x),
+        "l"(global)
         : "memory");
 }
 

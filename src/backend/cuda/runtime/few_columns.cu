@@ -18,6 +18,16 @@ bool sli_few_columns_fit(const sli_cuda_product *p) {
            sli_alignment(p->a.data, p->a.row, 2) >= 4;
 }
 
+/* Of few rows of D all multiprocessors have some: 16 rows a block, 64 of k at a time. Else rows are read in whole lines. */
+template <bool bf16> static void launch(cudaStream_t stream, const few_columns_args *a) {
+    const int64_t spread = 132 * 16;
+    const unsigned threads = 32 * FEW_COLUMNS_WARPS;
+    if (a->m <= spread)
+        few_columns<bf16, 8><<<(unsigned)((a->m + 15) / 16), threads, 0, stream>>>(*a);
+    else
+        few_columns<bf16, 32><<<(unsigned)((a->m + 63) / 64), threads, 0, stream>>>(*a);
+}
+
 void sli_few_columns_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *p) {
     const int64_t at = p->n - FEW_COLUMNS;
     const few_columns_args a = {(const uint16_t *)p->a.data,
@@ -29,10 +39,9 @@ void sli_few_columns_multiply(sli_queue *queue, cudaStream_t stream, const sli_c
                                 p->b.row,
                                 p->d_row,
                                 p->beta != 0.0f};
-    const unsigned blocks = (unsigned)((p->m + FEW_COLUMNS_M - 1) / FEW_COLUMNS_M);
     if (p->math == SL_BF16)
-        few_columns<true><<<blocks, 32 * FEW_COLUMNS_WARPS, 0, stream>>>(a);
+        launch<true>(stream, &a);
     else
-        few_columns<false><<<blocks, 32 * FEW_COLUMNS_WARPS, 0, stream>>>(a);
+        launch<false>(stream, &a);
     (void)SLI_LAUNCHED(queue, "last columns of a product");
 }

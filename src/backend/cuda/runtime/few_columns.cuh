@@ -3,8 +3,7 @@
 #ifndef SLI_CUDA_FEW_COLUMNS_CUH
 #define SLI_CUDA_FEW_COLUMNS_CUH
 
-/* A block's threads are GROUPS of eight; warps of four groups each. */
-enum { FEW_COLUMNS = 4, FEW_COLUMNS_WARPS = 16, FEW_COLUMNS_M = 16, FEW_COLUMNS_GROUPS = 4 * FEW_COLUMNS_WARPS };
+enum { FEW_COLUMNS = 4, FEW_COLUMNS_WARPS = 16 };
 
 typedef struct few_columns_args {
     const uint16_t *a, *b; /* [k][a_row], pairs are read whole; [k][b_row], aligned to 8 bytes */
@@ -13,18 +12,18 @@ typedef struct few_columns_args {
     bool add;
 } few_columns_args;
 
-/* A block has 16 rows of D, a lane two of them; groups take every 64th k: with blocks of 64 rows and every 16th k two products of 1200 x 4 x 1600 were
- * 44 of 158 us of a layer's training, all of it waiting for memory (stalls_h200_2026-11-24.txt). Sums of groups are added in a fixed order. */
-template <bool bf16>
+/* A lane has two rows of D; groups of LANES take turns in k, and their sums are added in a fixed order. */
+template <bool bf16, int LANES>
 static __global__ void __launch_bounds__(32 * FEW_COLUMNS_WARPS)
     few_columns(const __grid_constant__ few_columns_args a) {
-    __shared__ float part[FEW_COLUMNS_WARPS][FEW_COLUMNS_M][FEW_COLUMNS];
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, group = (int)threadIdx.x / 8;
-    const int64_t first = (int64_t)blockIdx.x * FEW_COLUMNS_M, row = first + 2 * (lane % 8);
+    constexpr int rows = 2 * LANES, groups = 32 * FEW_COLUMNS_WARPS / LANES;
+    __shared__ float part[FEW_COLUMNS_WARPS][rows][FEW_COLUMNS];
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, group = (int)threadIdx.x / LANES;
+    const int64_t first = (int64_t)blockIdx.x * rows, row = first + 2 * (lane % LANES);
     float sum[2][FEW_COLUMNS] = {};
     if (row < a.m)
-#pragma unroll 8
-        for (int64_t k = group; k < a.k; k += FEW_COLUMNS_GROUPS) {
+#pragma unroll 4
+        for (int64_t k = group; k < a.k; k += groups) {
             const uint32_t pair = *reinterpret_cast<const uint32_t *>(a.a + k * a.a_row + row);
             const uint2 four = *reinterpret_cast<const uint2 *>(a.b + k * a.b_row);
             const float x[2] = {few_columns_wide<bf16>(pair), few_columns_wide<bf16>(pair >> 16)};
@@ -39,15 +38,14 @@ static __global__ void __launch_bounds__(32 * FEW_COLUMNS_WARPS)
     for (int i = 0; i < 2; i++)
 #pragma unroll
         for (int j = 0; j < FEW_COLUMNS; j++) {
-            sum[i][j] += __shfl_xor_sync(0xFFFFFFFFu, sum[i][j], 8);
-            sum[i][j] += __shfl_xor_sync(0xFFFFFFFFu, sum[i][j], 16);
-            if (lane < 8) part[warp][2 * lane + i][j] = sum[i][j];
+#pragma unroll
+            for (int other = LANES; other < 32; other *= 2) sum[i][j] += __shfl_xor_sync(0xFFFFFFFFu, sum[i][j], other);
+            if (lane < LANES) part[warp][2 * lane + i][j] = sum[i][j];
         }
     __syncthreads();
     const int mine = (int)threadIdx.x / FEW_COLUMNS, column = (int)threadIdx.x % FEW_COLUMNS;
-    if (mine >= FEW_COLUMNS_M || first + mine >= a.m) return;
+    if (mine >= rows || first + mine >= a.m) return;
     float total = 0;
-#pragma unroll
     for (int w = 0; w < FEW_COLUMNS_WARPS; w++) total += part[w][mine][column];
     float *to = a.d + (first + mine) * a.d_row + column;
     *to = a.add ? *to + total : total;

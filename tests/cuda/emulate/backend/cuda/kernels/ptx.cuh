@@ -141,7 +141,7 @@ PTX_FN void ptx_fence_given(EMULATE_HERE) {
 }
 PTX_FN void ptx_prefetch(const void *) {}
 PTX_FN void ptx_before_loads(float &) {}
-PTX_FN void ptx_arrived(uint32_t) {}
+PTX_FN void ptx_arrived(uint32_t, const void *) {}
 PTX_FN void ptx_pause(uint32_t, EMULATE_HERE) {
     emulate::pause(at);
 }
