@@ -11,11 +11,15 @@ static void keep_failures(void *context, const char *text) {
     if (strstr(text, "FAIL")) test_fail(__FILE__, __LINE__, "%s", text);
 }
 
-static void check_line(const char *problem) {
-    sl_plan_options options = {.device = test_device};
+static void check_line_by(const char *problem, const char *require) {
+    sl_plan_options options = {.device = test_device, .require = require};
     sl_status status = sl_check_problem(problem, &options, test_seed, keep_failures, NULL);
     if (status != SL_OK)
         test_fail(__FILE__, __LINE__, "%s: %s: %s", problem, sl_status_name(status), sl_error_detail());
+}
+
+static void check_line(const char *problem) {
+    check_line_by(problem, NULL);
 }
 
 /* Checks one line in `every`, from `first` on; returns the number of problems in the file. */
@@ -49,10 +53,9 @@ TEST(check_bf16_problems) {
     CHECK(check_file("bf16.txt", 0, 1) > 5);
 }
 
-/* What gates that stay open err by adds up over time. */
+/* What gates that stay open err by adds up over time: cuDNN's c is 0.4 off after 1000 steps (docs/GPU.md). */
 TEST(check_bf16_gates_that_stay_open) {
-    if (test_on_gpu()) test_skip("what tanh.approx adds up to was not measured");
-    check_line("lstm:b2_t1000_i3_h8_bf16+forget=10");
+    check_line_by("lstm:b2_t1000_i3_h8_bf16+forget=10", test_on_gpu() ? "cuda:" : NULL);
 }
 
 TEST(check_i8_problems) {

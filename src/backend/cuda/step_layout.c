@@ -58,10 +58,6 @@ sli_step_shape sli_step_shape_of(const sli_problem *p, int chunk) {
     return s;
 }
 
-int64_t sli_step_input_columns(const sli_step_shape *s) {
-    return s->copy_w ? s->zs : s->GH;
-}
-
 /* Takes `bytes` from a growing layout. */
 static size_t take(size_t *at, size_t bytes) {
     const size_t offset = *at;
@@ -146,18 +142,17 @@ static size_t pad_of(const sli_step_shape *s, sl_dtype math, const sli_caps *cap
 /* Scratch of the largest product that f32x3 splits. */
 static size_t split_of(const sli_step_shape *s, sl_dtype math, const sli_caps *caps, bool backward) {
     const int64_t P = s->project ? s->H : 0; /* units before the projection */
-    const size_t forward[] = {sli_cuda_split_bytes(caps, math, s->rows, sli_step_input_columns(s), s->xs),
+    const size_t forward[] = {sli_cuda_split_bytes(caps, math, s->rows, s->zs, s->xs),
                               sli_cuda_split_bytes(caps, math, s->B, s->GH, s->hs),
                               sli_cuda_split_bytes(caps, math, s->B, s->O, pad(P, 4))};
-    const size_t backwards[] = {
-        sli_cuda_split_bytes(caps, math, s->rows, s->I, s->zs),
-        sli_cuda_split_bytes(caps, math, s->GH, s->I, s->rows),
-        sli_cuda_split_bytes(caps, math, s->GH, s->O, s->rows),
-        sli_cuda_split_bytes(caps, math, s->O, P, s->rows),
-        sli_cuda_split_bytes(caps, math, s->B, s->hs, s->zs),
-        sli_cuda_split_bytes(caps, math, s->B, s->ms, larger(s->O, s->H)),
-        s->recompute ? sli_cuda_split_bytes(caps, math, s->rows, sli_step_input_columns(s), s->xs) : 0,
-        s->recompute ? sli_cuda_split_bytes(caps, math, s->rows, s->GH, s->hs) : 0};
+    const size_t backwards[] = {sli_cuda_split_bytes(caps, math, s->rows, s->I, s->zs),
+                                sli_cuda_split_bytes(caps, math, s->GH, s->I, s->rows),
+                                sli_cuda_split_bytes(caps, math, s->GH, s->O, s->rows),
+                                sli_cuda_split_bytes(caps, math, s->O, P, s->rows),
+                                sli_cuda_split_bytes(caps, math, s->B, s->hs, s->zs),
+                                sli_cuda_split_bytes(caps, math, s->B, s->ms, larger(s->O, s->H)),
+                                s->recompute ? sli_cuda_split_bytes(caps, math, s->rows, s->zs, s->xs) : 0,
+                                s->recompute ? sli_cuda_split_bytes(caps, math, s->rows, s->GH, s->hs) : 0};
     return backward ? largest(backwards, sizeof backwards / sizeof *backwards)
                     : largest(forward, sizeof forward / sizeof *forward);
 }

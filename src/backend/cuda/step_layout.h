@@ -34,9 +34,6 @@ typedef struct sli_step_shape {
     bool pointwise; /* dh' has a part that does not go through the recurrent product */
     bool keep_v;    /* backward reads v beside c */
 } sli_step_shape;
-/* Columns of W x, the input side of the gates: a packed W has whole rows of zeros behind them. */
-int64_t sli_step_input_columns(const sli_step_shape *s);
-
 sli_step_shape sli_step_shape_of(const sli_problem *problem, int chunk);
 
 /* Offsets in bytes; an absent part has the offset of the next one. Everything is per direction: direction d begins at
@@ -44,7 +41,7 @@ sli_step_shape sli_step_shape_of(const sli_problem *problem, int chunk);
 typedef struct sli_step_packed {
     size_t kernel, recurrent; /* operand [zs][xs], [zs][hs]: rows from GH on are zeros */
     size_t projection;        /* operand [hs][ms]: rows from O on are zeros */
-    size_t bias;              /* float [GH]: everything that can be added to W x */
+    size_t bias;              /* float [zs], zeros behind the gates: everything that can be added to W x */
     size_t tiled; /* float [blocks of units][k][gates][SLI_STEP_TILED_UNITS]: R as tiled forward steps read it */
     size_t stride, total;
 } sli_step_packed;

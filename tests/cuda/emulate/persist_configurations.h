@@ -44,11 +44,24 @@ BACKWARD(e7, B, F32, LOCAL, 4, 3, 1, 1, 2, 1, 2, 1, 3, 3, 0)
 BACKWARD(e8, B, TF32, GRID, 4, 1, 5, 1, 1, 1, 3, 1, 3, 0, 3)
 BACKWARD(e9, B, F16, GRID, 8, 2, 2, 1, 2, 1, 1, 1, 3, 3, 0)
 BACKWARD(e10, B, F32X3, GRID, 12, 1, 4, 4, 1, 1, 4, 3, 6, 2, 4)
-/* An LSTM's zoneout is a constant: drawn early. */
-#define ZONEOUT CELL_ZONEOUT_H | CELL_ZONEOUT_C, CELL_ACT_TANH, CELL_ACT_SIGMOID
-FORWARD(z0, L, BF16, CLUSTER, 8, 1, 3, 1, 1, 2, 1, 1, 2, 2, 0, ZONEOUT)
-BACKWARD(z1, L, BF16, LOCAL, 8, 2, 1, 1, 2, 1, 2, 1, 1, 1, 0, ZONEOUT)
-#undef ZONEOUT
+/* Zoneout is a constant, and so drawn early: of h and c, of one; one cell a lane and several; in turns, by those who multiply and apart. */
+#define OF_BOTH CELL_ZONEOUT_H | CELL_ZONEOUT_C | CELL_MASK, CELL_ACT_TANH, CELL_ACT_SIGMOID
+#define OF_C CELL_ZONEOUT_C, CELL_ACT_TANH, CELL_ACT_SIGMOID
+#define OF_H CELL_ZONEOUT_H | CELL_MASK, CELL_ACT_TANH, CELL_ACT_SIGMOID
+#define OF_H_BEFORE CELL_ZONEOUT_H | CELL_MASK | CELL_RESET_BEFORE, CELL_ACT_TANH, CELL_ACT_SIGMOID
+FORWARD(z0, L, BF16, CLUSTER, 8, 1, 3, 1, 1, 2, 1, 1, 2, 2, 0, OF_BOTH)
+BACKWARD(z1, L, BF16, LOCAL, 8, 2, 1, 1, 2, 1, 2, 1, 1, 1, 0, OF_BOTH)
+FORWARD(z2, L, F32X3, CLUSTER, 8, 1, 2, 2, 1, 2, 1, 1, 2, 2, 0, OF_C)
+FORWARD(z3, G, TF32, GRID, 4, 1, 3, 1, 2, 1, 2, 1, 1, 0, 1, OF_H)
+BACKWARD(z4, G, BF16, LOCAL, 4, 3, 1, 1, 1, 1, 1, 1, 1, 1, 0, OF_H)
+FORWARD(z5, B, TF32, CLUSTER, 8, 1, 3, 2, 1, 1, 1, 3, 3, 0, 3, OF_H_BEFORE)
+FORWARD(z6, L, BF16, GRID, 8, 1, 3, 1, 3, 2, 4, 1, 1, 1, 0, OF_BOTH, SLI_PERSIST_COURIERS, 1, 1, 2)
+FORWARD(z7, L, BF16, GRID, 24, 1, 2, 2, 2, 8, 1, 1, 4, 4, 0, OF_BOTH, SLI_PERSIST_COURIERS, 1, 2, 3, 4)
+BACKWARD(z8, L, BF16, GRID, 12, 8, 1, 2, 3, 8, 1, 1, 4, 4, 0, OF_C, SLI_PERSIST_COURIERS, 1, 2, 3, 4)
+#undef OF_BOTH
+#undef OF_C
+#undef OF_H
+#undef OF_H_BEFORE
 /* More pairs of tiles stream than the ring has. */
 FORWARD(s0, L, TF32, GRID, 8, 1, 17, 1, 1, 2, 1, 1, 17, 0, 0)
 BACKWARD(s1, G, BF16, GRID, 8, 1, 13, 1, 2, 1, 1, 1, 20, 2, 0)

@@ -100,9 +100,9 @@ std::string check(const char *text, sli_persist_kind kind, uint64_t seed) {
             if (memcmp(&given, &wanted, sizeof given) != 0)
                 return emulate_say("W[%d][%d] is %g, not %g", (int)row, (int)i, (double)given, (double)wanted);
         }
-    for (int64_t j = 0; j < s.GH; j++) {
-        const bool adds = p.bias == SL_BIAS_DOUBLE && !(s.gru && !s.before && j >= 2 * s.H);
-        const float wanted = l.b[(size_t)j] + (adds ? l.rb[(size_t)j] : 0.0f);
+    for (int64_t j = 0; j < s.zs; j++) {
+        const bool gate = j < s.GH, adds = gate && p.bias == SL_BIAS_DOUBLE && !(s.gru && !s.before && j >= 2 * s.H);
+        const float wanted = (gate ? l.b[(size_t)j] : 0.0f) + (adds ? l.rb[(size_t)j] : 0.0f);
         if (widened(&both[at.step.bias], SL_F32, (size_t)j) != wanted) return emulate_say("bias %d differs", (int)j);
     }
     return "";

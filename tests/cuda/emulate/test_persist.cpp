@@ -133,13 +133,11 @@ template <class C> struct launcher {
 
     std::string pack(int d, uint64_t seed) {
         const size_t packed = sli_round_up(sli_persist_packed_bytes(&geometry), 16);
-        keep.emplace_back(packed + sizeof(float) * (size_t)geometry.gates * (size_t)p.H, 0xff);
+        keep.emplace_back(packed, 0xff);
         std::vector<const void *> parameters(SLI_PART_PARAMS, nullptr);
         std::string failure;
         step_way weights = {};
         weights.s.H = p.H;
-        weights.s.GH = geometry.gates * p.H;
-        weights.packed.bias = packed;
         weights.weights = reinterpret_cast<char *>(keep.back().at);
         weights.param = parameters.data();
         weights.seed = seed;
@@ -214,7 +212,7 @@ template <class C> std::string check_two_launches(const persist_problem &asked, 
     if (!failure.empty()) return failure;
     persist_way *way = &own.a.way[0];
     const persist_way whole = *way;
-    const aligned_bytes between((size_t)(p.B * own.a.hs) * 4, 0xff);
+    const aligned_bytes between((size_t)(own.p.B * own.a.hs) * 4, 0xff);
     way->steps = first;
     way->operand_to = between.at;
     way->h_last = way->c_last = nullptr;
@@ -251,6 +249,7 @@ template <class C> struct problems {
         full.H = all;
         full.B = rows;
         full.T = 4;
+        full.draws = true;
         add("all", full);
         persist_problem odd = full;
         odd.H = all - 3;
@@ -274,7 +273,7 @@ template <class C> struct problems {
         two.directions = 2;
         two.T = 4; /* twice the threads */
         two.reverse = false;
-        two.draws = two.dropout = false;
+        two.dropout = false;
         two.act = CELL_ACT_RELU;
         two.gate_act = CELL_ACT_HARD_SIGMOID;
         add("two directions", two);

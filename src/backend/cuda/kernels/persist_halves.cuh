@@ -52,8 +52,9 @@ template <class S> PERSIST_FN void persist_draw_from(const persist_args &a, pers
     if constexpr (persist_draws_early<S>) h.from = *a.scalars;
 }
 
-/* Zoneout's draws of step s, before its cells. Four lanes of neighbouring units draw from the same blocks, where rows are whole fours: then each of
- * the four makes another block, and they tell each other. Of one draw a lane that would be no fewer blocks, and 6% of a step more (GRU, 256 units). */
+/* Zoneout's draws of step s, before its cells. Four lanes of neighbouring units draw from the same blocks, where rows are whole fours: then each
+ * makes another block, as far as there are four draws a lane, and they tell each other. Of one draw that would be no fewer blocks (training of GRU of
+ * 256 units 6% longer). */
 template <class S>
 PERSIST_FN void persist_draw(const persist_args &a, const persist_way &way, const persist_self &self, int half, int s,
                              persist_half<S> &h) {
@@ -269,9 +270,9 @@ PERSIST_FN void persist_forward_enter(const persist_args &a, const persist_way &
 }
 
 /* ptxas counts with one scoreboard what is on its way to registers from memory: weights, and what a step asks for of the next one. So it
- * matters in which order they are asked for before the loop. Weights are there when the first v is written (persist_begin), or each step's
- * product waits for them, and so for what the last cells have just asked for: a quarter of a step of 256 units in a cluster. And what
- * step 0 reads is asked for here: before the weights, each step waits for the next one's where it begins, a tenth of a step.
+ * matters in which order they are asked for before the loop. Weights are there when the first v is written (persist_begin), which ptxas does not
+ * always see (hence persist_weights_arrived), or each step's product waits for them, and so for what the last cells have just asked for: a quarter of a
+ * step of 256 units in a cluster. And what step 0 reads is asked for here: before the weights, each step waits for the next one's where it begins, a tenth of a step.
  * bench/results/entering_h200_2026-11-23.txt. */
 template <class S>
 PERSIST_FN void persist_forward(const persist_args &a, const persist_way &way, const persist_self &self,

@@ -4,11 +4,12 @@
 #include "backend/cuda/kernels/step.cuh"
 #include "cell/activations.h"
 
-/* u = W x + b, and columns behind the gates that nobody reads: 900, GRU of 300 units, cuBLASLt's fast kernels do not take in 16 bits. */
+/* u = W x + b, and where a packed W has rows of zeros behind the gates, columns that nobody reads: 900, GRU of 300 units, cuBLASLt's fast kernels do not
+ * take in 16 bits. */
 void sli_step_project_inputs(const step_way *way) {
     const sli_step_shape *s = &way->s;
     const int64_t rows = (int64_t)(way->c1 - way->c0) * s->B;
-    sli_cuda_product product = sli_step_product(way, rows, sli_step_input_columns(s), s->xs);
+    sli_cuda_product product = sli_step_product(way, rows, s->zs, s->xs);
     product.a = sli_step_matrix(sli_step_inputs(way), s->xs, false);
     product.b = sli_step_matrix(sli_step_kernel(way), s->xs, true);
     product.d = sli_step_gates(way, way->c0);

@@ -18,7 +18,7 @@ bool sli_few_columns_fit(const sli_cuda_product *p) {
            sli_alignment(p->a.data, p->a.row, 2) >= 4;
 }
 
-/* Of few rows of D all multiprocessors have some: 16 rows a block, 64 of k at a time. Else rows are read in whole lines. */
+/* Of few rows of D all multiprocessors (of an H200) have some: 16 rows a block, 64 of k at a time. Else rows are read in whole lines. */
 template <bool bf16> static void launch(cudaStream_t stream, const few_columns_args *a) {
     const int64_t spread = 132 * 16;
     const unsigned threads = 32 * FEW_COLUMNS_WARPS;
