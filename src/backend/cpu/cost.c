@@ -19,7 +19,8 @@ typedef struct rates {
     double cell[3][2];    /* a unit of a row: LSTM, GRU, RNN; forward, backward */
     double entry[2];      /* a step, beside its product and cells */
     double round[2];      /* of two members; of each further one */
-    double start;         /* starting one, or a list of tasks */
+    double start;         /* starting one that spins, or a list of tasks */
+    double wake;          /* the first start of a pass, whose threads may have parked since the call before */
     double moved;         /* a number that is read and written, or summed up */
     double uneven;        /* the slowest thread's time of the mean, where each has its own part */
     double beside;        /* what a core does while others are at work, of what it does alone */
@@ -28,7 +29,8 @@ typedef struct rates {
 /* avx2, base: measured on a Zen 3 (two virtual CPUs, 512 KB of L2, 32 MB of L3), 2026-11-21: products and cells one by one, what is
  * around them by fitting whole layers, of which bench/results/cpu_predicted_2026-11-21.txt has predicted beside measured times.
  * avx512, and bf16 on AMX, where small layers take up to twice as long: fitted to bench/results/cpu_layers_xeon_2026-11-21.jsonl
- * (Sapphire Rapids); f32x3 by what bench/results/amx_shared_cpu_2026-11-22.txt measured on a core of its own. neon: an estimate. */
+ * (Sapphire Rapids); f32x3 by what bench/results/amx_shared_cpu_2026-11-22.txt measured on a core of its own; wake: two virtual Xeon cores: a job of
+ * threads that spin takes 0.4 us more, of parked ones 15 to 34, and they park after 0.1 ms (bench/results/wake_cpu_2026-11-24.txt). neon: an estimate. */
 static const rates rates_avx2 = {.flops = 91e9,
                                  .few = {0.8, 0.8, 0.9},
                                  .product = 90e9,
@@ -42,6 +44,7 @@ static const rates rates_avx2 = {.flops = 91e9,
                                  .entry = {0.06e-6, 0.12e-6},
                                  .round = {0.24e-6, 0.05e-6},
                                  .start = 1.5e-6,
+                                 .wake = 30e-6,
                                  .moved = 0.15e-9,
                                  .uneven = 1.07,
                                  .beside = 0.94};
@@ -61,6 +64,7 @@ static const rates rates_avx512 = {.flops = 155e9,
                                    .entry = {0.06e-6, 0.12e-6},
                                    .round = {0.24e-6, 0.05e-6},
                                    .start = 1.5e-6,
+                                   .wake = 30e-6,
                                    .moved = 0.15e-9,
                                    .uneven = 1,
                                    .beside = 0.97};
@@ -77,6 +81,7 @@ static const rates rates_base = {.flops = 26e9,
                                  .entry = {0.06e-6, 0.12e-6},
                                  .round = {0.24e-6, 0.05e-6},
                                  .start = 1.5e-6,
+                                 .wake = 30e-6,
                                  .moved = 0.2e-9,
                                  .uneven = 1.07,
                                  .beside = 0.94};
@@ -93,6 +98,7 @@ static const rates rates_neon = {.flops = 40e9,
                                  .entry = {0.06e-6, 0.12e-6},
                                  .round = {0.24e-6, 0.05e-6},
                                  .start = 1.5e-6,
+                                 .wake = 30e-6,
                                  .moved = 0.2e-9,
                                  .uneven = 1.07,
                                  .beside = 0.95};
@@ -156,12 +162,15 @@ double sli_cost_start(const sli_cpu_machine *machine, int members) {
     return members < 2 ? 0 : rates_of(machine)->start;
 }
 
+double sli_cost_wake(const sli_cpu_machine *machine, int members) {
+    return members < 2 ? 0 : rates_of(machine)->wake;
+}
+
 /* How products.c goes about it. */
 double sli_cost_product(const sli_cpu_machine *machine, sl_dtype dtype, double m, double n, double k) {
-    static const double alone = 4e6;
     const rates *r = rates_of(machine);
     const int threads = machine->threads;
-    const double flops = 2 * m * n * k, t = flops < alone ? 1 : threads, start = sli_cost_start(machine, (int)t);
+    const double flops = 2 * m * n * k, t = flops < SLI_ALONE ? 1 : threads, start = sli_cost_start(machine, (int)t);
     const bool amx = machine->isa == SLI_ISA_AMX;
     const double rate = amx && dtype == SL_BF16    ? r->product_bf16
                         : amx && dtype == SL_F32X3 ? r->product_f32x3

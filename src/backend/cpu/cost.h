@@ -31,6 +31,7 @@ double sli_cost_entry(const sli_cpu_machine *machine, bool backward); /* of a st
 double sli_cost_round(const sli_cpu_machine *machine, int members);
 double sli_cost_uneven(const sli_cpu_machine *machine, int members);
 double sli_cost_start(const sli_cpu_machine *machine, int members); /* starts and ends */
+double sli_cost_wake(const sli_cpu_machine *machine, int members);  /* the same of threads that may have parked */
 /* On all threads: a product over time, c[m][n] of sums over k, */
 double sli_cost_product(const sli_cpu_machine *machine, sl_dtype dtype, double m, double n, double k);
 /* dx += dz W; and what else follows the steps of a chunk: dW += dz^T x, dR += dz^T h', db += dz, with h' side by side. */

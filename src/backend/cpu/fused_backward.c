@@ -276,7 +276,8 @@ static void sum_chunk(const sli_fused_work *w, const sli_fused_direction *d, flo
     sums.dz_half = halves_of(w, d, 0);
     sums.h = all ? multiplied_in_place(w, d, &sums.ld_h) : NULL;
     if (!sums.h) {
-        sli_threads_for(call->threads, steps, gather_h, (void *)&g);
+        const double moved = (double)SLI_MOVED * d->valid * w->O;
+        sli_threads_for(sli_cpu_threads(call, moved), steps, gather_h, (void *)&g);
         sums.h = d->multiplied;
         sums.ld_h = w->O;
     }
@@ -285,7 +286,8 @@ static void sum_chunk(const sli_fused_work *w, const sli_fused_direction *d, flo
     sums.dx = g.dx && !all ? d->dx_valid : g.dx;
     sums.add_dx = all && add_dx;
     if (d->valid > 0) sli_sums_backward(&sums);
-    if (g.dx && !all) sli_threads_for(call->threads, steps, scatter_dx, (void *)&g);
+    if (g.dx && !all)
+        sli_threads_for(sli_cpu_threads(call, (double)SLI_MOVED * d->valid * w->I), steps, scatter_dx, (void *)&g);
     peephole_work peephole = {w, d, call->d_param[d->part * SLI_PART_PARAMS + SLI_RNN_PEEPHOLE]};
     if (peephole.to && w->p->peephole)
         sli_threads_for(call->threads, (w->H + PEEPHOLE_UNITS - 1) / PEEPHOLE_UNITS, peephole_sums, &peephole);

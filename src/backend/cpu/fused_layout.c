@@ -479,7 +479,8 @@ static void gather_x(void *context, int index) {
 
 const float *sli_fused_inputs(const sli_fused_work *w, const sli_fused_direction *d) {
     if (d->valid == sli_fused_chunk_rows(w, d)) return d->x + (size_t)d->first * (size_t)w->B * (size_t)w->I;
-    sli_threads_for(w->call->threads, d->end - d->first, gather_x, &(gathering){w, d});
+    sli_threads_for(sli_cpu_threads(w->call, (double)SLI_MOVED * d->valid * w->I), d->end - d->first, gather_x,
+                    &(gathering){w, d});
     return d->x_valid;
 }
 

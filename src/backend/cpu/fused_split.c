@@ -39,10 +39,12 @@ static double split_seconds(const sli_fused_shape *s, const sli_fused_split *way
     return step * (way->units > 1 ? 1 : sli_cost_uneven(&s->machine, threads)) +
            directions * sli_cost_entry(&s->machine, s->backward) +
            (way->units > 1 ? rounds * sli_cost_round(&s->machine, way->units) : 0) +
-           sli_cost_start(&s->machine, threads) / (s->steps > 0 ? s->steps : 1);
+           sli_cost_wake(&s->machine, threads) / (s->steps > 0 ? s->steps : 1);
 }
 
+/* One thread is left for others where these are predicted to gain a tenth: what wakes up late and caches that exchange lines are not counted in full. */
 sli_fused_split sli_fused_split_of(const sli_fused_shape *s) {
+    const double gain = 0.9;
     const int most = s->panels <= SLI_PANEL_QUEUE_MOST ? s->panels : 1;
     sli_fused_split best = {.directions = 1, .rows = 1, .units = 1};
     best.seconds = split_seconds(s, &best);
@@ -53,7 +55,8 @@ sli_fused_split sli_fused_split_of(const sli_fused_shape *s) {
                 if (d * r * u == 1) continue;
                 sli_fused_split way = {.directions = d, .rows = r, .units = u};
                 way.seconds = split_seconds(s, &way);
-                const bool better = way.seconds < best.seconds;
+                const bool alone = best.directions * best.rows * best.units == 1;
+                const bool better = way.seconds < (alone ? gain : 1) * best.seconds;
                 const double lost = better ? best.seconds : way.seconds;
                 way.others = best.others > 0 && best.others < lost ? best.others : lost;
                 if (better)

@@ -121,6 +121,7 @@ static bool for_blas(const sli_cpu *cpu, const sli_call *call, const sli_job *jo
 
 void sli_cpu_jobs(const sli_call *call, sli_job *jobs, int count) {
     const job_list list = {sli_cpu_of(call), jobs, count};
+    double flops = 0;
     int tasks = 0;
     for (int i = 0; i < count; i++) {
         const bool done = i > 0 && jobs[i - 1].same_a && jobs[i - 1].cut_n == 0; /* with the job before */
@@ -129,9 +130,10 @@ void sli_cpu_jobs(const sli_call *call, sli_job *jobs, int count) {
             jobs[i].cut_m = jobs[i].cut_n = 0; /* nothing is left of it */
         } else {
             cut_job(&jobs[i]);
+            flops += jobs[i].parts > 0 ? flops_of(&jobs[i]) : (double)SLI_MOVED * jobs[i].rows * jobs[i].columns;
         }
         jobs[i].first = tasks;
         tasks += jobs[i].cut_m * jobs[i].cut_n;
     }
-    sli_threads_for(call->threads, tasks, run_slice, (void *)&list);
+    sli_threads_for(sli_cpu_threads(call, flops), tasks, run_slice, (void *)&list);
 }

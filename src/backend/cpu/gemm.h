@@ -45,7 +45,18 @@ typedef struct sli_job {
     int cut_m, cut_n, first; /* filled in by sli_cpu_jobs */
 } sli_job;
 
-enum { SLI_JOBS_MAX = 8 };
+enum {
+    SLI_JOBS_MAX = 8,
+    SLI_ALONE =
+        10000000,  /* FLOPs of products below which one thread does them: it is done before others have woken up */
+    SLI_MOVED = 20 /* FLOPs that take as long as a number that is copied or added up */
+};
+
+/* Who shares so much work of a call; NULL: the caller alone. */
+static inline sli_threads *sli_cpu_threads(const sli_call *call, double flops) {
+    return flops < SLI_ALONE ? NULL : call->threads;
+}
+
 /* All jobs, in no order: they must not write the same memory. How they are cut depends on shapes alone. Products pack their operands,
  * rounded in problems of bf16, in sli_cpu_products_bytes at the end of the call's scratch, but for what is packed before and for a in
  * bf16 along k. */

@@ -139,7 +139,7 @@ static void cut_tasks(piece *p) {
 
 /* packs_a, packs_b: they are not packed yet. */
 static void run_piece(const sli_call *call, piece *p, bool packs_a, bool packs_b) {
-    sli_threads *threads = 2.0 * p->a.lines * p->b.lines * p->a.k < 4e6 ? NULL : call->threads;
+    sli_threads *threads = sli_cpu_threads(call, 2.0 * p->a.lines * p->b.lines * p->a.k);
     p->pack_a = packs_a ? divide_up(p->a.lines, SLI_PRODUCT_LINES) : 0;
     p->pack_b = packs_b ? divide_up(p->b.lines, SLI_PRODUCT_LINES) : 0;
     sli_threads_for(threads, p->pack_a + p->pack_b, pack_task, p);

@@ -81,7 +81,7 @@ static double cut_seconds(const sli_problem *p, const sli_panel_ops *ops, const 
     }
     const double each = sum / members, stage = each > most ? each : most;
     return sli_cost_uneven(machine, members) * (all * stage + (members - 1) * each + sums / members) +
-           sli_cost_start(machine, members);
+           sli_cost_wake(machine, members);
 }
 
 sli_cpu_stack_cut sli_cpu_stack_cut_of(const sli_problem *p, const sli_panel_ops *ops, const sli_cpu_machine *machine,
