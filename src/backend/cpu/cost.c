@@ -30,7 +30,8 @@ typedef struct rates {
  * around them by fitting whole layers, of which bench/results/cpu_predicted_2026-11-21.txt has predicted beside measured times.
  * avx512, and bf16 on AMX, where small layers take up to twice as long: fitted to bench/results/cpu_layers_xeon_2026-11-21.jsonl
  * (Sapphire Rapids); f32x3 by what bench/results/amx_shared_cpu_2026-11-22.txt measured on a core of its own; wake: two virtual Xeon cores: a job of
- * threads that spin takes 0.4 us more, of parked ones 15 to 34, and they park after 0.1 ms (bench/results/wake_cpu_2026-11-24.txt). neon: an estimate. */
+ * threads that spin takes 0.4 us more, of parked ones 15 to 34, a pass 40 to 90, and they park after 0.1 ms (bench/results/wake_cpu_2026-11-24.txt). neon: an
+ * estimate. */
 static const rates rates_avx2 = {.flops = 91e9,
                                  .few = {0.8, 0.8, 0.9},
                                  .product = 90e9,
@@ -44,7 +45,7 @@ static const rates rates_avx2 = {.flops = 91e9,
                                  .entry = {0.06e-6, 0.12e-6},
                                  .round = {0.24e-6, 0.05e-6},
                                  .start = 1.5e-6,
-                                 .wake = 30e-6,
+                                 .wake = 60e-6,
                                  .moved = 0.15e-9,
                                  .uneven = 1.07,
                                  .beside = 0.94};
@@ -64,7 +65,7 @@ static const rates rates_avx512 = {.flops = 155e9,
                                    .entry = {0.06e-6, 0.12e-6},
                                    .round = {0.24e-6, 0.05e-6},
                                    .start = 1.5e-6,
-                                   .wake = 30e-6,
+                                   .wake = 60e-6,
                                    .moved = 0.15e-9,
                                    .uneven = 1,
                                    .beside = 0.97};
@@ -81,7 +82,7 @@ static const rates rates_base = {.flops = 26e9,
                                  .entry = {0.06e-6, 0.12e-6},
                                  .round = {0.24e-6, 0.05e-6},
                                  .start = 1.5e-6,
-                                 .wake = 30e-6,
+                                 .wake = 60e-6,
                                  .moved = 0.2e-9,
                                  .uneven = 1.07,
                                  .beside = 0.94};
@@ -98,7 +99,7 @@ static const rates rates_neon = {.flops = 40e9,
                                  .entry = {0.06e-6, 0.12e-6},
                                  .round = {0.24e-6, 0.05e-6},
                                  .start = 1.5e-6,
-                                 .wake = 30e-6,
+                                 .wake = 60e-6,
                                  .moved = 0.2e-9,
                                  .uneven = 1.07,
                                  .beside = 0.95};

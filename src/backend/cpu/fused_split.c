@@ -42,9 +42,9 @@ static double split_seconds(const sli_fused_shape *s, const sli_fused_split *way
            sli_cost_wake(&s->machine, threads) / (s->steps > 0 ? s->steps : 1);
 }
 
-/* One thread is left for others where these are predicted to gain a tenth: what wakes up late and caches that exchange lines are not counted in full. */
+/* One thread is left for others where these are predicted to gain a fifth: what wakes up late and caches that exchange lines are not counted in full. */
 sli_fused_split sli_fused_split_of(const sli_fused_shape *s) {
-    const double gain = 0.9;
+    const double gain = 0.8;
     const int most = s->panels <= SLI_PANEL_QUEUE_MOST ? s->panels : 1;
     sli_fused_split best = {.directions = 1, .rows = 1, .units = 1};
     best.seconds = split_seconds(s, &best);
