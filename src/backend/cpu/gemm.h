@@ -47,12 +47,11 @@ typedef struct sli_job {
 
 enum {
     SLI_JOBS_MAX = 8,
-    SLI_ALONE =
-        10000000,  /* FLOPs of products below which one thread does them: it is done before others have woken up */
-    SLI_MOVED = 20 /* FLOPs that take as long as a number that is copied or added up */
+    SLI_ALONE = 40000000, /* FLOPs of products below which one thread does them */
+    SLI_MOVED = 20        /* FLOPs that take as long as a number that is copied or added up */
 };
 
-/* Who shares so much work of a call; NULL: the caller alone. */
+/* Who shares so much work of a call; NULL: the caller alone, who is done before others have woken up. */
 static inline sli_threads *sli_cpu_threads(const sli_call *call, double flops) {
     return flops < SLI_ALONE ? NULL : call->threads;
 }
