@@ -169,6 +169,10 @@ static void wait_for_tasks(sli_threads *threads, int tasks) {
     pthread_mutex_unlock(&threads->mutex);
 }
 
+bool sli_threads_awake(const sli_threads *threads) {
+    return threads && !threads->pool.parallel_for && atomic_load_explicit(&threads->parked, memory_order_relaxed) == 0;
+}
+
 /* Workers that spin see the ticket; of the parked ones only as many are woken as there are tasks for. */
 static void wake_workers(sli_threads *threads, int wanted) {
     int parked = atomic_load(&threads->parked);

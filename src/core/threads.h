@@ -22,6 +22,9 @@ sl_status sli_threads_new(const sl_allocator *allocator, int count, sli_threads 
 sl_status sli_threads_over(const sl_allocator *allocator, const sl_thread_pool *pool, int count, sli_threads **threads);
 void sli_threads_free(sli_threads *threads);
 int sli_threads_count(const sli_threads *threads); /* NULL: 1 */
+/* Whether all workers spin, so that a job begins at once; false also of a program's own pool, of which nobody knows. */
+bool sli_threads_awake(const sli_threads *threads);
+
 /* Calls task(context, i) for i in [0, tasks) and returns when all are done. NULL `threads`: a plain loop. Not reentrant.
  * Workers spin a little, then park. No allocation. */
 void sli_threads_for(sli_threads *threads, int tasks, void (*task)(void *context, int index), void *context);

@@ -93,6 +93,18 @@ TEST(threads_park_and_wake) {
     sli_threads_free(threads);
 }
 
+/* Who asks before a small job sees that workers have parked; no pool is never awake. */
+TEST(threads_say_when_they_have_parked) {
+    sli_threads *threads = NULL;
+    REQUIRE_OK(sli_threads_new(NULL, 3, &threads));
+    for (int i = 0; i < 2000 && sli_threads_awake(threads); i++) pause_a_little();
+    CHECK(!sli_threads_awake(threads) && !sli_threads_awake(NULL));
+    sli_threads_free(threads);
+    REQUIRE_OK(sli_threads_new(NULL, 1, &threads));
+    CHECK(sli_threads_awake(threads)); /* nobody has parked */
+    sli_threads_free(threads);
+}
+
 typedef struct meeting {
     atomic_int here;
     pthread_t thread[2];

@@ -47,13 +47,14 @@ typedef struct sli_job {
 
 enum {
     SLI_JOBS_MAX = 8,
-    SLI_ALONE = 40000000, /* FLOPs of products below which one thread does them */
-    SLI_MOVED = 20        /* FLOPs that take as long as a number that is copied or added up */
+    SLI_ALONE = 4000000,         /* FLOPs of products below which one thread does them, */
+    SLI_ALONE_ASLEEP = 40000000, /* where others would have to be woken up */
+    SLI_MOVED = 20               /* FLOPs that take as long as a number that is copied or added up */
 };
 
-/* Who shares so much work of a call; NULL: the caller alone, who is done before others have woken up. */
+/* Who shares so much work of a call; NULL: the caller alone. */
 static inline sli_threads *sli_cpu_threads(const sli_call *call, double flops) {
-    return flops < SLI_ALONE ? NULL : call->threads;
+    return flops < (sli_threads_awake(call->threads) ? SLI_ALONE : SLI_ALONE_ASLEEP) ? NULL : call->threads;
 }
 
 /* All jobs, in no order: they must not write the same memory. How they are cut depends on shapes alone. Products pack their operands,
