@@ -104,7 +104,7 @@ TEST(cpu_cost_knows_every_instruction_set) {
         const sli_cpu_machine machine = {(sli_isa)isa, 2, 0, 0, 0};
         CHECK(sli_cost_product(&machine, SL_F32, 100, 100, 100) > 0 && sli_cost_round(&machine, 2) > 0);
         CHECK(sli_cost_cell(&machine, SLI_OP_GRU, true) > 0 && sli_cost_entry(&machine, false) > 0);
-        CHECK(sli_cost_start(&machine, 1) == 0 && sli_cost_round(&machine, 1) == 0 &&
+        CHECK(sli_cost_start(&machine, 1) == 0 && sli_cost_wake(&machine, 1) == 0 && sli_cost_round(&machine, 1) == 0 &&
               sli_cost_uneven(&machine, 1) == 1);
     }
 }

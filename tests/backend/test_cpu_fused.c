@@ -292,6 +292,7 @@ TEST(cpu_fused_says_why_it_refuses) {
 
 TEST(cpu_fused_plans_say_how_threads_share) {
     static const char *const said[][2] = {{"lstm:b1_t4_i3_h8", "one thread"},
+                                          {"lstm:b1_t20_i100_h128", "one thread"}, /* before others wake up */
                                           {"lstm:b1_t100_i256_h256", "2 threads, units by 2"},
                                           {"lstm:b32_t50_i16_h64", "2 threads, rows by 2"}};
     sli_caps caps;

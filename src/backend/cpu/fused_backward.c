@@ -290,7 +290,8 @@ static void sum_chunk(const sli_fused_work *w, const sli_fused_direction *d, flo
         sli_threads_for(sli_cpu_threads(call, (double)SLI_MOVED * d->valid * w->I), steps, scatter_dx, (void *)&g);
     peephole_work peephole = {w, d, call->d_param[d->part * SLI_PART_PARAMS + SLI_RNN_PEEPHOLE]};
     if (peephole.to && w->p->peephole)
-        sli_threads_for(call->threads, (w->H + PEEPHOLE_UNITS - 1) / PEEPHOLE_UNITS, peephole_sums, &peephole);
+        sli_threads_for(sli_cpu_threads(call, (double)SLI_MOVED * d->valid * 3 * w->H),
+                        (w->H + PEEPHOLE_UNITS - 1) / PEEPHOLE_UNITS, peephole_sums, &peephole);
 }
 
 /* Both directions write d x: whoever comes to a chunk second adds. `index`: chunks in order of processing forward. */
