@@ -120,12 +120,17 @@ foreach(isa IN LISTS sluice_isas)
     list(APPEND sluice_isa_objects $<TARGET_OBJECTS:sluice_isa_${isa}>)
 endforeach()
 
-# One loop more for a feature that processors have beside their instruction set: VNNI.
+# Loops more for features that processors have beside their instruction set: VNNI, AVX512_BF16.
 if("avx512" IN_LIST sluice_isas)
+    set(sluice_isa_sources_avx512vnni panel_i8.c)
+    set(sluice_isa_sources_avxvnni panel_i8.c)
+    set(sluice_isa_sources_avx512bf16 panel_bf16.c product_dot.c)
+    set(sluice_isa_flags_avx512bf16 ${sluice_isa_flags_avx512} -mavx512bf16)
     set(sluice_isa_flags_avx512vnni ${sluice_isa_flags_avx512} -mavx512vnni)
     set(sluice_isa_flags_avxvnni ${sluice_isa_flags_avx2} -mavxvnni)
-    foreach(isa avx512vnni avxvnni)
-        sluice_objects(sluice_isa_${isa} ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/panel_i8.c)
+    foreach(isa avx512vnni avxvnni avx512bf16)
+        list(TRANSFORM sluice_isa_sources_${isa} PREPEND ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/)
+        sluice_objects(sluice_isa_${isa} ${sluice_isa_sources_${isa}})
         target_compile_definitions(sluice_isa_${isa} PRIVATE SLI_ISA_SUFFIX=${isa})
         target_compile_options(sluice_isa_${isa} PRIVATE -fno-math-errno -fno-trapping-math
                                ${sluice_isa_flags_${isa}} ${sluice_isa_optimise})

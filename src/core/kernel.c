@@ -24,7 +24,7 @@ bool sli_takes_stack(const sli_problem *p, sli_why *why) {
 }
 
 const char *sli_isa_name(sli_isa isa) {
-    static const char *const names[] = {"base", "neon", "avx2", "avx512", "amx"};
+    static const char *const names[] = {"base", "neon", "avx2", "avx512", "avx512bf16", "amx"};
     return (unsigned)isa < sizeof names / sizeof *names ? names[isa] : "?";
 }
 

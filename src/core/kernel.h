@@ -14,7 +14,14 @@
 typedef enum sli_device_kind { SLI_DEVICE_CPU, SLI_DEVICE_CUDA } sli_device_kind;
 /* x86-64 in order, each with all below it; NEON is arm64's. BASE: what every processor of the build's kind has, in portable C
  * where that is not x86-64. */
-typedef enum sli_isa { SLI_ISA_BASE, SLI_ISA_NEON, SLI_ISA_AVX2, SLI_ISA_AVX512, SLI_ISA_AMX } sli_isa;
+typedef enum sli_isa {
+    SLI_ISA_BASE,
+    SLI_ISA_NEON,
+    SLI_ISA_AVX2,
+    SLI_ISA_AVX512,
+    SLI_ISA_AVX512BF16,
+    SLI_ISA_AMX
+} sli_isa;
 enum { SLI_ISA_WHY = 128 }; /* bytes of a sentence about one */
 
 enum { SLI_CLUSTER_MOST = 16 };

@@ -148,9 +148,10 @@ static void explain_device(const sl_plan *plan, sli_text *text) {
                                 : "are those of f32: there is no AMX");
         if (plan->options.dtype == SL_BF16)
             sli_text_printf(text, "  products in bf16 %s\n",
-                            caps->isa == SLI_ISA_AMX
-                                ? "by AMX"
-                                : "without AMX: weights take half the bytes, the arithmetic is f32 on rounded numbers");
+                            caps->isa == SLI_ISA_AMX          ? "by AMX"
+                            : caps->isa == SLI_ISA_AVX512BF16 ? "by AVX512_BF16: a pair of them at a time"
+                                                              : "without AMX or AVX512_BF16: weights take half the "
+                                                                "bytes, the arithmetic is f32 on rounded numbers");
         return;
     }
     if (caps->invented)

@@ -109,6 +109,7 @@ static const rates *rates_of(const sli_cpu_machine *machine) {
     case SLI_ISA_AVX2:
         return &rates_avx2;
     case SLI_ISA_AVX512:
+    case SLI_ISA_AVX512BF16:
     case SLI_ISA_AMX:
         return &rates_avx512;
     case SLI_ISA_NEON:

@@ -41,7 +41,8 @@ const struct sli_panel_ops *sli_cpu_panels(const sli_cpu *cpu, sl_dtype dtype);
 
 /* What decides which instruction sets can be used; read from the machine, or invented by tests. */
 typedef struct sli_cpu_facts {
-    bool neon, avx2, avx512, amx; /* flags of the processor */
+    bool neon, avx2, avx512, avx512bf16, amx; /* flags of the processor */
+    bool slow_bf16;                           /* AVX512_BF16 multiplies no faster than floats are multiplied: Intel's */
     uint64_t saved;               /* XCR0: registers that the system saves */
     int amx_permission;           /* 0, or the errno with which Linux refused tiles */
 } sli_cpu_facts;

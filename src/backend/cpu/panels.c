@@ -24,7 +24,7 @@ static int vnni(void) {
 }
 
 static const sli_panel_ops *panels_i8(const sli_cpu *cpu) {
-    const bool avx512 = cpu->isa == SLI_ISA_AVX512 || cpu->isa == SLI_ISA_AMX;
+    const bool avx512 = cpu->isa >= SLI_ISA_AVX512;
     if (avx512 && (vnni() & AVX512_VNNI)) return &sli_isa_panel_i8_avx512vnni;
     if (cpu->isa == SLI_ISA_AVX2 && (vnni() & AVX_VNNI)) return &sli_isa_panel_i8_avxvnni;
     return cpu->ops->panel_i8;

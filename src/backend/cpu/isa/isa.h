@@ -66,10 +66,11 @@ typedef struct sli_isa_ops {
 /* avx2 and avx512 on x86-64, neon on arm64 */
 extern const sli_isa_ops sli_isa_ops_base, sli_isa_ops_avx2, sli_isa_ops_avx512, sli_isa_ops_neon;
 
-/* Those of avx512 with products in bf16 and f32x3 on AMX. */
-extern const sli_isa_ops sli_isa_ops_amx;
+/* Those of avx512 with products in bf16 and f32x3 on AMX, or in bf16 by AVX512_BF16. */
+extern const sli_isa_ops sli_isa_ops_amx, sli_isa_ops_avx512bf16;
 extern const sli_panel_ops sli_panel_bf16_amx, sli_panel_f32x3_amx;
-extern const sli_product_ops sli_product_bf16_amx, sli_product_f32x3_amx;
+extern const sli_product_ops sli_product_bf16_amx, sli_product_f32x3_amx, sli_product_bf16_dot;
+extern const sli_panel_ops sli_isa_panel_bf16_avx512bf16;
 /* Products of 8 bits on processors with VNNI: lanes of avx512 and of avx2. */
 extern const sli_panel_ops sli_isa_panel_i8_avx512vnni, sli_isa_panel_i8_avxvnni;
 

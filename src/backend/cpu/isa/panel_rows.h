@@ -1,10 +1,12 @@
-/* Products of a step on panels whose weights become floats in a register: R rows x V vectors of sums stay in
+/* Products of a step on panels whose weights are multiplied in vector registers: R rows x V vectors of sums stay in
  * registers while k runs. A sum takes its terms one by one, k upwards, in every kernel below and across blocks of k,
- * so it has the same bits whatever rows and panels go together. Operand rows are floats.
+ * so it has the same bits whatever rows and panels go together.
  *
  * Included once a file, with the form of the weights, panel [k / WEIGHT_K][vectors * VL]:
  *     weight, WEIGHT_K                  its element, and the terms it holds
- *     weight_load(const weight *, t)    term t of VL elements, as floats */
+ *     weight_load(const weight *, t)    term t of VL elements
+ * Operand rows are floats, or with PANEL_PAIRS pairs of bf16, neighbours in k, which one instruction multiplies and adds: then a term is
+ * such a pair, all that follows counts k in terms, and weights are pairs as well. */
 #include "backend/cpu/isa/isa.h"
 #include "backend/cpu/isa/panel.h"
 #include "backend/cpu/isa/vector.h"
@@ -21,11 +23,41 @@ enum {
     BLOCK_BYTES = VL == 16 ? 40 << 10 : 26 << 10 /* of weights: in L1 while all rows pass */
 };
 
+#ifdef PANEL_PAIRS
+enum { OPERAND_K = 2 }; /* numbers of k in an element */
+typedef uint32_t operand;
+VF_INLINE vf operand_load(const operand *x) {
+    return (vf)_mm512_set1_epi32((int)*x);
+}
+/* sum += x w. Denormal numbers count as 0, each product is rounded to nearest, whatever MXCSR says. */
+VF_INLINE void multiply_add(vf *sum, vf x, vf w, const bool held) {
+    (void)held;
+    *sum = (vf)_mm512_dpbf16_ps((__m512)*sum, (__m512bh)x, (__m512bh)w);
+}
+#else
+enum { OPERAND_K = 1 };
+typedef float operand;
+VF_INLINE vf operand_load(const operand *x) {
+    return vf_set(*x);
+}
+/* sum += x w; w that is not held comes out of memory. */
+VF_INLINE void multiply_add(vf *sum, vf x, vf w, const bool held) {
+    if (held)
+        vf_accumulate(sum, x, w);
+    else
+        *sum = vf_fma(x, w, *sum);
+}
+#endif
+
+static int terms_of(int k) {
+    return (k + OPERAND_K - 1) / OPERAND_K;
+}
+
 /* One block: k terms of `rows` rows and P panels, `stride` weights apart; the tile of a panel is `next` floats behind
  * the last. */
 typedef struct cut {
     int k;
-    const float *a[MOST_ROWS];
+    const operand *a[MOST_ROWS];
     const weight *w;
     size_t stride, next;
     float *tile; /* [P][R][V * VL] */
@@ -43,12 +75,12 @@ typedef struct cut {
 #endif
 
 /* sum[r][v] += a[r][i] * term t of w[v], with the x of all rows in registers while the weights pass. */
-VF_INLINE void rows_held(const int R, const int P, const int V, const float *const *a, int i, const weight *w,
+VF_INLINE void rows_held(const int R, const int P, const int V, const operand *const *a, int i, const weight *w,
                          const int t, size_t stride, vf sum[][SUMS]) {
     vf x[MOST_ROWS];
     UNROLL_ALL
     for (int r = 0; r < R; r++) {
-        x[r] = vf_set(a[r][i]);
+        x[r] = operand_load(a[r] + i);
         HOLD(x[r]);
     }
     UNROLL_ALL
@@ -56,16 +88,12 @@ VF_INLINE void rows_held(const int R, const int P, const int V, const float *con
         vf b = weight_load(w + (size_t)(v / V) * stride + v % V * VL, t);
         if (R > 1) HOLD(b);
         UNROLL_ALL
-        for (int r = 0; r < R; r++)
-            if (R > 1)
-                vf_accumulate(&sum[r][v], x[r], b);
-            else
-                sum[r][v] = vf_fma(x[r], b, sum[r][v]); /* out of memory: b is of no other use */
+        for (int r = 0; r < R; r++) multiply_add(&sum[r][v], x[r], b, R > 1); /* one row: b is of no other use */
     }
 }
 
 /* The same with one panel's weights in registers while the rows pass. */
-VF_INLINE void weights_held(const int R, const int V, const float *const *a, int i, const weight *w, const int t,
+VF_INLINE void weights_held(const int R, const int V, const operand *const *a, int i, const weight *w, const int t,
                             vf sum[][SUMS]) {
     vf b[4];
     UNROLL_ALL
@@ -75,15 +103,15 @@ VF_INLINE void weights_held(const int R, const int V, const float *const *a, int
     }
     UNROLL_ALL
     for (int r = 0; r < R; r++) {
-        vf x = vf_set(a[r][i]);
+        vf x = operand_load(a[r] + i);
         if (V > 1) HOLD(x);
         UNROLL_ALL
-        for (int v = 0; v < V; v++) vf_accumulate(&sum[r][v], x, b[v]);
+        for (int v = 0; v < V; v++) multiply_add(&sum[r][v], x, b[v], true);
     }
 }
 
 /* One row of weights: the terms of WEIGHT_K numbers of k. */
-VF_INLINE void terms(const int R, const int P, const int U, const float *const *a, int i, const weight *w,
+VF_INLINE void terms(const int R, const int P, const int U, const operand *const *a, int i, const weight *w,
                      size_t stride, vf sum[][SUMS]) {
     UNROLL_ALL
     for (int t = 0; t < WEIGHT_K; t++)
@@ -103,7 +131,7 @@ VF_INLINE void fetch_ahead(const char *from, size_t bytes) {
  * k >= 1, and operands have zeros up to a multiple of WEIGHT_K. */
 VF_INLINE void block(const int R, const int P, const int V, const int U, const bool first, const cut *g) {
     vf sum[MOST_ROWS][SUMS]; /* only [R][P * U] of it exists: the loops unroll into registers */
-    const float *a[MOST_ROWS];
+    const operand *a[MOST_ROWS];
     const weight *w = g->w;
     float *const tile = g->tile;
     const int k = g->k;
@@ -184,7 +212,7 @@ static size_t panel_weights(int k, int vectors) {
 }
 
 static size_t panel_bytes(int k, int vectors) {
-    return sizeof(weight) * panel_weights(k, vectors);
+    return sizeof(weight) * panel_weights(terms_of(k), vectors);
 }
 
 static int most_rows(int vectors) {
@@ -252,7 +280,7 @@ static void many_rows(const sli_panel_product *p, const weight *w, const char *n
         g.ahead = d1 < depth ? (const char *)(g.w + (size_t)(d1 - d) * (size_t)width) : next;
         for (int i = 0, from = 0, to; i < count; i++, from = to) {
             to = from + (i < halved ? size : each + (i - halved < more));
-            for (int r = from; r < to; r++) g.a[r - from] = (const float *)p->a[r] + k0;
+            for (int r = from; r < to; r++) g.a[r - from] = (const operand *)p->a[r] + k0;
             g.tile = tile + (size_t)from * (size_t)width;
             if (i < halved)
                 (size == 4 ? halves_4 : halves_5)(&g);
@@ -263,7 +291,9 @@ static void many_rows(const sli_panel_product *p, const weight *w, const char *n
     }
 }
 
-static void product(const sli_panel_product *p) {
+static void product(const sli_panel_product *given) {
+    sli_panel_product of_terms = *given, *const p = &of_terms;
+    p->k = terms_of(given->k);
     if (p->rows <= 0) return;
     if (p->rows <= most_rows(p->vectors)) {
         few_rows(p);

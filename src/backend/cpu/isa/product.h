@@ -14,7 +14,7 @@ enum { SLI_PRODUCT_LINES = 96 }; /* lines are packed, and results cut, in multip
  * numbers behind k meet zeros, and rows behind the last are of no use. */
 typedef struct sli_operand {
     const float *x;
-    const uint16_t *half;  /* instead of x, of a, on AMX: bf16 */
+    const uint16_t *half;  /* instead of x, of a, where panels take bf16 rows (panel.h, halves): bf16 */
     ptrdiff_t line, depth; /* strides in numbers; one of them is 1 */
     int lines, k;
     float *sums
@@ -38,5 +38,8 @@ typedef struct sli_product_ops {
     void (*pack_b)(void *packed, const sli_operand *b, int first, int last);
     void (*multiply)(const sli_product_block *block);
 } sli_product_ops;
+
+/* Of bf16 by AVX512_BF16: operands as AMX's are packed (gemm_amx.c). */
+void sli_product_dot_multiply(const sli_product_block *block);
 
 #endif

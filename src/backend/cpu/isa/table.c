@@ -1,4 +1,4 @@
-/* The table of one instruction set, and AMX's beside that of AVX-512. */
+/* The table of one instruction set, and beside that of AVX-512 those of AMX and AVX512_BF16. */
 #include "backend/cpu/isa/isa.h"
 #include "backend/cpu/isa/vector.h"
 
@@ -26,4 +26,10 @@ const sli_isa_ops sli_isa_ops_amx = {.name = "amx",
                                      .panel_f32x3 = &sli_panel_f32x3_amx,
                                      .product_f32x3 = &sli_product_f32x3_amx,
                                      FUNCTIONS};
+const sli_isa_ops sli_isa_ops_avx512bf16 = {.name = "avx512bf16",
+                                            .panel_bf16 = &sli_isa_panel_bf16_avx512bf16,
+                                            .product_bf16 = &sli_product_bf16_dot,
+                                            .panel_f32x3 = &ISA(panel_f32),
+                                            .product_f32x3 = &ISA(product_f32),
+                                            FUNCTIONS};
 #endif

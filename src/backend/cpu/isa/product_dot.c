@@ -1,0 +1,110 @@
+/* Large products of bf16 by AVX512_BF16: an instruction multiplies 16 pairs of bf16, neighbours in k, and adds both products to 16 floats.
+ * Operands are AMX's (gemm_amx.c), which lie well for vectors, too:
+ *     a   tiles [lines / 16][k / 32] of [16 rows][16 pairs], or rows of bf16 where they are; a pair goes into all lanes
+ *     b   tiles [lines / 16][k / 32] of [16 pairs][16 columns]: the pairs of 16 columns, one after the other
+ * ROWS x VECTORS sums stay in registers while k runs, the columns in L1 while the rows pass. A sum takes its pairs k upwards, whatever
+ * rows and columns are computed together. */
+#include <string.h>
+#include "backend/cpu/isa/product.h"
+
+#ifdef __AVX512BF16__
+#include <immintrin.h>
+#include "backend/cpu/isa/amx.h"
+
+enum {
+    ROWS = 8,    /* of a tile's 16: 24 sums in 32 registers, three loads and eight broadcasts for 24 products */
+    VECTORS = 3, /* SLI_PRODUCT_LINES is a multiple of so many columns of 16 */
+    COLUMNS = VECTORS * AMX_LANES,
+    PAIRS = AMX_K / 2
+};
+#define UNROLL _Pragma("GCC unroll 16")
+
+typedef struct tile {
+    int blocks;               /* of 32 k */
+    const char *a;            /* row 0 */
+    ptrdiff_t a_row, a_block; /* bytes from row to row, from block to block */
+    const char *b;            /* the first 16 columns; the others `b_next` bytes apart */
+    ptrdiff_t b_next;
+    float *c;
+    ptrdiff_t ldc;
+    bool add;
+} tile;
+
+/* c[R][16 V] = or += a b; R and V are constants that fold. */
+AMX_INLINE void multiply_tile(const int R, const int V, const tile *g) {
+    __m512 sum[ROWS][VECTORS]; /* only R x V of them exist, in registers */
+    const char *a = g->a, *b = g->b;
+    UNROLL
+    for (int r = 0; r < R; r++) UNROLL
+    for (int v = 0; v < V; v++) sum[r][v] = g->add ? _mm512_loadu_ps(g->c + r * g->ldc + v * AMX_LANES) : _mm512_setzero_ps();
+    for (int block = 0; block < g->blocks; block++, a += g->a_block, b += AMX_TILE)
+        for (int p = 0; p < PAIRS; p++) {
+            __m512bh w[VECTORS];
+            UNROLL
+            for (int v = 0; v < V; v++) w[v] = (__m512bh)_mm512_loadu_si512(b + v * g->b_next + p * AMX_LINE);
+            UNROLL
+            for (int r = 0; r < R; r++) {
+                int32_t pair;
+                memcpy(&pair, a + r * g->a_row + p * (ptrdiff_t)sizeof pair, sizeof pair);
+                const __m512bh x = (__m512bh)_mm512_set1_epi32(pair);
+                UNROLL
+                for (int v = 0; v < V; v++) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], x, w[v]);
+            }
+        }
+    UNROLL
+    for (int r = 0; r < R; r++) UNROLL
+    for (int v = 0; v < V; v++) _mm512_storeu_ps(g->c + r * g->ldc + v * AMX_LANES, sum[r][v]);
+}
+
+#define TILES(V)                                                                                                      \
+    static void tile_1x##V(const tile *g) { multiply_tile(1, V, g); }                                                 \
+    static void tile_2x##V(const tile *g) { multiply_tile(2, V, g); }                                                 \
+    static void tile_3x##V(const tile *g) { multiply_tile(3, V, g); }                                                 \
+    static void tile_4x##V(const tile *g) { multiply_tile(4, V, g); }                                                 \
+    static void tile_5x##V(const tile *g) { multiply_tile(5, V, g); }                                                 \
+    static void tile_6x##V(const tile *g) { multiply_tile(6, V, g); }                                                 \
+    static void tile_7x##V(const tile *g) { multiply_tile(7, V, g); }                                                 \
+    static void tile_8x##V(const tile *g) { multiply_tile(8, V, g); }
+/* clang-format off */
+TILES(1) TILES(2) TILES(3)
+#define OF(V) {tile_1x##V, tile_2x##V, tile_3x##V, tile_4x##V, tile_5x##V, tile_6x##V, tile_7x##V, tile_8x##V}
+/* clang-format on */
+static void (*const tiles[VECTORS][ROWS])(const tile *) = {OF(1), OF(2), OF(3)};
+
+/* Columns that are not whole vectors: through a buffer. */
+static void multiply_columns(const tile *g, int rows, int columns) {
+    const int vectors = (columns + AMX_LANES - 1) / AMX_LANES;
+    void (*const run)(const tile *) = tiles[vectors - 1][rows - 1];
+    if (columns == vectors * AMX_LANES) {
+        run(g);
+        return;
+    }
+    float edge[ROWS][COLUMNS] = {{0}};
+    tile inner = *g;
+    for (int r = 0; r < rows && g->add; r++) memcpy(edge[r], g->c + r * g->ldc, (size_t)columns * sizeof(float));
+    inner.c = edge[0];
+    inner.ldc = COLUMNS;
+    run(&inner);
+    for (int r = 0; r < rows; r++) memcpy(g->c + r * g->ldc, edge[r], (size_t)columns * sizeof(float));
+}
+
+void sli_product_dot_multiply(const sli_product_block *p) {
+    const ptrdiff_t line = (ptrdiff_t)amx_blocks(p->k) * AMX_TILE; /* bytes of 16 packed lines */
+    const bool packed = p->a_line == 0;
+    tile g = {.blocks = amx_blocks(p->k),
+              .a_row = packed ? AMX_LINE : p->a_line,
+              .a_block = packed ? AMX_TILE : AMX_LINE,
+              .b_next = line,
+              .ldc = p->ldc,
+              .add = p->add};
+    for (int n = p->n0; n < p->n1; n += COLUMNS) {
+        g.b = (const char *)p->b + n / AMX_LANES * line;
+        for (int m = p->m0, rows; m < p->m1; m += rows) {
+            rows = p->m1 - m < ROWS ? p->m1 - m : ROWS;
+            g.a = (const char *)p->a + (packed ? m / 16 * line + m % 16 * AMX_LINE : m * p->a_line);
+            g.c = p->c + m * p->ldc + n;
+            multiply_columns(&g, rows, p->n1 - n < COLUMNS ? p->n1 - n : COLUMNS);
+        }
+    }
+}
+#endif
