@@ -31,13 +31,13 @@ static int best_isa(void) {
 }
 #endif
 
-/* AMX is of no use to one row: it means the instruction set below it. */
+/* AMX and AVX512_BF16 are of no use to one row in floats: they mean the instruction set below them. */
 static sl_status choose_isa(const sli_stream_isa **isa) {
     const char *wanted = getenv("SLUICE_CPU_ISA");
     const int best = best_isa(), count = (int)(sizeof isas / sizeof *isas);
     *isa = isas[best];
     if (!wanted || !*wanted) return SL_OK;
-    if (strcmp(wanted, "amx") == 0 && best == 2) return SL_OK;
+    if ((strcmp(wanted, "amx") == 0 || strcmp(wanted, "avx512bf16") == 0) && best == 2) return SL_OK;
     for (int i = 0; i < count; i++) {
         if (strcmp(wanted, isas[i]->name) != 0) continue;
         *isa = isas[i];

@@ -115,6 +115,17 @@ TEST(cpu_bf16_rows_base) {
 TEST(cpu_bf16_rows_best) {
     check_rows(sli_cpu_isa(), NULL, SL_BF16);
 }
+TEST(cpu_bf16_rows_other_isas) {
+    static const sli_isa isas[] = {SLI_ISA_AVX2, SLI_ISA_AVX512, SLI_ISA_AVX512BF16};
+    int count = 0;
+    for (size_t i = 0; i < sizeof isas / sizeof isas[0]; i++) {
+        char why[SLI_ISA_WHY];
+        if (isas[i] == sli_cpu_isa() || !sli_cpu_has(isas[i], why)) continue;
+        check_rows(isas[i], NULL, SL_BF16);
+        count++;
+    }
+    if (count == 0) test_skip("this CPU has no instruction set between its best one and base");
+}
 TEST(cpu_f32x3_rows_best) {
     check_rows(sli_cpu_isa(), NULL, SL_F32X3);
 }

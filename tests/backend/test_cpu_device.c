@@ -36,7 +36,7 @@ static void expect_lacking(sli_cpu_facts facts, sli_isa isa, const char *part) {
 /* Flags of the processor, registers that the system saves, permission: each alone is not enough. */
 TEST(cpu_isa_needs_the_system_too) {
     const uint64_t avx = 0x7, avx512 = 0xe7, amx = 0x600e7;
-    const sli_cpu_facts all = {.avx2 = true, .avx512 = true, .amx = true, .saved = amx};
+    const sli_cpu_facts all = {.avx2 = true, .avx512 = true, .avx512bf16 = true, .amx = true, .saved = amx};
     char why[SLI_ISA_WHY];
     for (sli_isa isa = SLI_ISA_AVX2; isa <= SLI_ISA_AMX; isa++) CHECK(sli_cpu_facts_allow(&all, isa, why));
     sli_cpu_facts f = all;
@@ -55,10 +55,17 @@ TEST(cpu_isa_needs_the_system_too) {
     f.saved = avx & ~(uint64_t)4;
     expect_lacking(f, SLI_ISA_AVX2, "does not save AVX registers");
     f = all;
+    f.avx512bf16 = false;
+    expect_lacking(f, SLI_ISA_AVX512BF16, "has no AVX512_BF16");
+    expect_lacking(f, SLI_ISA_AMX, "cannot round to bf16");
+    CHECK(sli_cpu_facts_allow(&f, SLI_ISA_AVX512, why));
+    f = all;
     f.amx = false;
     expect_lacking(f, SLI_ISA_AMX, "has no AMX");
+    CHECK(sli_cpu_facts_allow(&f, SLI_ISA_AVX512BF16, why));
     f.avx512 = false;
     expect_lacking(f, SLI_ISA_AMX, "has no AVX-512");
+    expect_lacking(f, SLI_ISA_AVX512BF16, "has no AVX-512");
     f.avx2 = false;
     expect_lacking(f, SLI_ISA_AVX512, "has no AVX2");
     CHECK(sli_cpu_facts_allow(&f, SLI_ISA_BASE, why));
@@ -76,6 +83,8 @@ TEST(cpu_isa_of_this_machine) {
     CHECK(sli_cpu_has(SLI_ISA_AVX512, why) ==
           (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")));
+    CHECK(sli_cpu_has(SLI_ISA_AVX512BF16, why) ==
+          (sli_cpu_has(SLI_ISA_AVX512, why) && __builtin_cpu_supports("avx512bf16")));
     CHECK(!sli_cpu_has(SLI_ISA_NEON, why));
 #elif defined(__aarch64__)
     CHECK(sli_cpu_isa() == SLI_ISA_NEON && !sli_cpu_has(SLI_ISA_AVX2, why));

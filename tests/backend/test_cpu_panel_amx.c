@@ -51,6 +51,17 @@ TEST(cpu_panel_amx_types_base) {
 TEST(cpu_panel_amx_types_best) {
     check_isa(sli_cpu_isa());
 }
+static void check_isa_if_there(sli_isa isa) {
+    char why[SLI_ISA_WHY];
+    if (!sli_cpu_has(isa, why)) test_skip("%s", why);
+    check_isa(isa);
+}
+TEST(cpu_panel_amx_types_avx512) {
+    check_isa_if_there(SLI_ISA_AVX512);
+}
+TEST(cpu_panel_amx_types_avx512bf16) {
+    check_isa_if_there(SLI_ISA_AVX512BF16);
+}
 static void check_emulated(const sli_panel_ops *ops, sl_dtype dtype) {
     static const int rows[] = {15, 16, 17, 19, 31, 32, 33, 35, 48};
     check_ops(ops, dtype);

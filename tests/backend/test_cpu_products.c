@@ -184,7 +184,7 @@ static void check_cpu(sl_dtype dtype, const sli_cpu *cpu) {
 
 TEST(cpu_products_of_every_isa) {
     char why[SLI_ISA_WHY];
-    for (int isa = SLI_ISA_BASE; isa <= SLI_ISA_AVX512; isa++)
+    for (int isa = SLI_ISA_BASE; isa <= SLI_ISA_AVX512BF16; isa++)
         for (int type = 0; sli_cpu_has((sli_isa)isa, why) && type < 2; type++) {
             sli_cpu cpu;
             sli_cpu_engine((sli_isa)isa, false, &cpu);
@@ -276,13 +276,19 @@ TEST(cpu_products_of_bf16_amx_emulated) {
     amx_emulated_ops(&ops);
     check_all_halves(&(sli_cpu){.isa = SLI_ISA_AMX, .ops = &ops});
 }
-TEST(cpu_products_amx) {
+static void check_isa_of_bf16(sli_isa isa) {
     char why[SLI_ISA_WHY];
     sli_cpu cpu;
-    if (!sli_cpu_has(SLI_ISA_AMX, why)) test_skip("%s", why);
-    sli_cpu_engine(SLI_ISA_AMX, false, &cpu);
+    if (!sli_cpu_has(isa, why)) test_skip("%s", why);
+    sli_cpu_engine(isa, false, &cpu);
     check_cpu(SL_BF16, &cpu);
     check_all_halves(&cpu);
+}
+TEST(cpu_products_amx) {
+    check_isa_of_bf16(SLI_ISA_AMX);
+}
+TEST(cpu_products_avx512bf16) {
+    check_isa_of_bf16(SLI_ISA_AVX512BF16);
 }
 
 /* Slices on a BLAS, where there is one. */

@@ -22,7 +22,8 @@ TEST(kernel_refusal_is_cut_to_its_place) {
 TEST(kernel_names_of_instruction_sets) {
     CHECK(strcmp(sli_isa_name(SLI_ISA_BASE), "base") == 0 && strcmp(sli_isa_name(SLI_ISA_AVX2), "avx2") == 0);
     CHECK(strcmp(sli_isa_name(SLI_ISA_NEON), "neon") == 0);
-    CHECK(strcmp(sli_isa_name(SLI_ISA_AVX512), "avx512") == 0 && strcmp(sli_isa_name(SLI_ISA_AMX), "amx") == 0);
+    CHECK(strcmp(sli_isa_name(SLI_ISA_AVX512), "avx512") == 0 && strcmp(sli_isa_name(SLI_ISA_AMX), "amx") == 0 &&
+          strcmp(sli_isa_name(SLI_ISA_AVX512BF16), "avx512bf16") == 0);
 }
 
 TEST(kernel_optimizer_slots_and_their_names) {

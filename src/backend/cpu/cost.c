@@ -9,8 +9,8 @@ typedef struct rates {
     double flops;         /* products of steps, many rows */
     double few[3];        /* of that: one row, two, three to five */
     double product;       /* products over time, their operands packed */
-    double product_bf16;  /* of those of bf16, by AMX; elsewhere they are floats */
-    double product_f32x3; /* of those of floats, by AMX */
+    double product_bf16;  /* of those of bf16, by AMX or AVX512_BF16; elsewhere they are floats */
+    double product_f32x3; /* of those of floats, by AMX; 0: they are floats */
     double most_speed;    /* of forms of weights beside floats, their operands' conversion included; 0: what they say */
     double pack;          /* a number of those */
     double result;        /* a number of what they give, for each piece of k */
@@ -69,6 +69,27 @@ static const rates rates_avx512 = {.flops = 155e9,
                                    .moved = 0.15e-9,
                                    .uneven = 1,
                                    .beside = 0.97};
+/* Zen 5 (two virtual CPUs, 1 MB of L2, 32 MB of L3), measured 2026-11-24: 266 GFLOP/s of multiply-adds, 525 of pairs of bf16; fitted to
+ * bench/results/cpu_layers_zen5_2026-11-24.jsonl. */
+static const rates rates_avx512bf16 = {.flops = 255e9,
+                                       .few = {0.7, 0.8, 0.92},
+                                       .product = 240e9,
+                                       .product_bf16 = 460e9,
+                                       .most_speed = 1.9,
+                                       .pack = 0.1e-9,
+                                       .result = 0.1e-9,
+                                       .thin = 90e9,
+                                       .l2 = 200e9,
+                                       .l3 = 75e9,
+                                       .dram = 27e9,
+                                       .cell = {{1.3e-9, 0.9e-9}, {1.0e-9, 0.7e-9}, {0.7e-9, 0.5e-9}},
+                                       .entry = {0.04e-6, 0.08e-6},
+                                       .round = {0.15e-6, 0.05e-6},
+                                       .start = 1.0e-6,
+                                       .wake = 60e-6,
+                                       .moved = 0.1e-9,
+                                       .uneven = 1,
+                                       .beside = 0.98};
 static const rates rates_base = {.flops = 26e9,
                                  .few = {1, 1, 1},
                                  .product = 25e9,
@@ -109,9 +130,10 @@ static const rates *rates_of(const sli_cpu_machine *machine) {
     case SLI_ISA_AVX2:
         return &rates_avx2;
     case SLI_ISA_AVX512:
-    case SLI_ISA_AVX512BF16:
     case SLI_ISA_AMX:
         return &rates_avx512;
+    case SLI_ISA_AVX512BF16:
+        return &rates_avx512bf16;
     case SLI_ISA_NEON:
         return &rates_neon;
     default:
@@ -173,10 +195,9 @@ double sli_cost_product(const sli_cpu_machine *machine, sl_dtype dtype, double m
     const rates *r = rates_of(machine);
     const int threads = machine->threads;
     const double flops = 2 * m * n * k, t = flops < SLI_ALONE ? 1 : threads, start = sli_cost_start(machine, (int)t);
-    const bool amx = machine->isa == SLI_ISA_AMX;
-    const double rate = amx && dtype == SL_BF16    ? r->product_bf16
-                        : amx && dtype == SL_F32X3 ? r->product_f32x3
-                                                   : r->product;
+    const double other = dtype == SL_BF16 ? r->product_bf16 : dtype == SL_F32X3 ? r->product_f32x3 : 0;
+    const bool own = other > 0 && machine->isa >= SLI_ISA_AVX512BF16; /* not by vectors of floats */
+    const double rate = own ? other : r->product;
     if (m <= sli_cpu_few_rows(dtype))
         return fmax(n * k * sizeof(float) / r->thin, flops / (0.5 * r->product)) / threads + start;
     const double pieces = ceil(k / sli_cpu_piece_k(dtype));
