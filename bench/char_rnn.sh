@@ -1,5 +1,5 @@
 #!/bin/sh
-# Characters per second of char-rnn training, Sluice beside PyTorch, in alternating runs; f32 and, on a CPU with AMX, f32x3 (PyTorch: f32) and bf16;
+# Characters per second of char-rnn training, Sluice beside PyTorch, in alternating runs; f32 and, on a CPU with AMX, f32x3 (PyTorch: f32) and bf16, with AVX512_BF16 bf16;
 # 1 and 2 threads.
 #     PYTHON=/path/with/torch/bin/python bench/char_rnn.sh TEXT [ROUNDS] [SECONDS]
 # Writes bench/results/char_rnn_cpu_DATE.json. SLUICE: the program (build/sluice). Leave the machine alone meanwhile.
@@ -14,6 +14,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 dtypes=f32
+grep -q avx512_bf16 /proc/cpuinfo && dtypes="f32 bf16"
 grep -q amx_bf16 /proc/cpuinfo && dtypes="f32 f32x3 bf16"
 run() { # DTYPE THREADS ROUND
     "$sluice" train lm --preset char-rnn "$text" --dtype "$1" --threads "$2" --log "$work/sluice.$1.$2.$3" \

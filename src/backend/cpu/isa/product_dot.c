@@ -36,7 +36,10 @@ AMX_INLINE void multiply_tile(const int R, const int V, const tile *g) {
     const char *a = g->a, *b = g->b;
     UNROLL
     for (int r = 0; r < R; r++) UNROLL
-    for (int v = 0; v < V; v++) sum[r][v] = g->add ? _mm512_loadu_ps(g->c + r * g->ldc + v * AMX_LANES) : _mm512_setzero_ps();
+    for (int v = 0; v < V; v++) {
+        sum[r][v] = _mm512_setzero_ps();
+        __builtin_prefetch(g->c + r * g->ldc + v * AMX_LANES, 1);
+    }
     for (int block = 0; block < g->blocks; block++, a += g->a_block, b += AMX_TILE)
         for (int p = 0; p < PAIRS; p++) {
             __m512bh w[VECTORS];
@@ -53,7 +56,11 @@ AMX_INLINE void multiply_tile(const int R, const int V, const tile *g) {
         }
     UNROLL
     for (int r = 0; r < R; r++) UNROLL
-    for (int v = 0; v < V; v++) _mm512_storeu_ps(g->c + r * g->ldc + v * AMX_LANES, sum[r][v]);
+    for (int v = 0; v < V; v++) {
+        float *const c = g->c + r * g->ldc + v * AMX_LANES;
+        if (g->add) sum[r][v] = _mm512_add_ps(sum[r][v], _mm512_loadu_ps(c));
+        _mm512_storeu_ps(c, sum[r][v]);
+    }
 }
 
 #define TILES(V)                                                                                                      \
