@@ -1,5 +1,5 @@
 #!/bin/sh
-# Characters per second of char-rnn training, Sluice beside PyTorch, in alternating runs; f32 and, on a CPU with AMX, f32x3 (PyTorch: f32) and bf16, with AVX512_BF16 bf16;
+# Characters per second of char-rnn training, Sluice beside PyTorch, in alternating runs; f32; on a CPU with AVX512_BF16 bf16, too; with AMX f32x3 (PyTorch: f32) and bf16;
 # 1 and 2 threads.
 #     PYTHON=/path/with/torch/bin/python bench/char_rnn.sh TEXT [ROUNDS] [SECONDS]
 # Writes bench/results/char_rnn_cpu_DATE.json. SLUICE: the program (build/sluice). Leave the machine alone meanwhile.

@@ -5,9 +5,9 @@
 #include "json.h"
 
 /* Devices that `sluice plan --device` takes without having them; tests/cli/info_devices.sh asks for each. */
-static const char *const planned[] = {"cpu:base",       "cpu:avx2",   "cpu:avx512", "cpu:avx512bf16",
-                                      "cpu:amx",        "cpu:neon",   "cuda:sm_80", "cuda:sm_86",
-                                      "cuda:sm_89",     "cuda:sm_90", "cuda:sm_100", "cuda:sm_120"};
+static const char *const planned[] = {"cpu:base",   "cpu:avx2",   "cpu:avx512",  "cpu:avx512bf16",
+                                      "cpu:amx",    "cpu:neon",   "cuda:sm_80",  "cuda:sm_86",
+                                      "cuda:sm_89", "cuda:sm_90", "cuda:sm_100", "cuda:sm_120"};
 enum { PLANNED = sizeof planned / sizeof *planned };
 
 static int run(const command *command, int count, char **words) {

@@ -322,8 +322,8 @@ struct sl_plan_options {
      * six bf16 products (2^-23; operands that are not finite, or beyond 3.38e38, give NaN), on other CPUs it is f32. Parameters,
      * optimizer state, cell state, activations between layers and pointwise mathematics are f32 in all of these. There tanh errs by at
      * most 6 ulp and sigmoid by 3e-7; where only rounded values follow by more: in tf32 and f16 on GPUs by 2e-7 (absolute), in bf16 by 2^-11
-     * and 2^-12 on GPUs, by 1.1e-3 and 5e-4 on CPUs. On CPUs with AMX bf16 training keeps gates in f16 and multiplies their gradients as
-     * bf16. Kernels "cudnn:*" compute as cuDNN does. f64 runs on the reference kernels. f16 training scales its loss by itself
+     * and 2^-12 on GPUs, by 1.1e-3 and 5e-4 on CPUs. On CPUs with AMX or AVX512_BF16 bf16 training keeps gates in f16 and multiplies
+     * their gradients as bf16. Kernels "cudnn:*" compute as cuDNN does. f64 runs on the reference kernels. f16 training scales its loss by itself
      * (sl_result.loss_scale). */
     sl_dtype dtype;
     /* "auto" (the first GPU that can be used, else the CPU, with a note where there is one that cannot; always the CPU for f64, i8 and

@@ -73,7 +73,7 @@ def machine():
                   if line.startswith("model name")), platform.machine())
     flags = next((set(line.split(":")[1].split()) for line in open("/proc/cpuinfo", encoding="utf-8")
                   if line.startswith("flags")), set())
-    best = next((name for flag, name in (("amx_bf16", "AMX"), ("avx512f", "AVX-512"), ("avx2", "AVX2"))
+    best = next((name for flag, name in (("amx_bf16", "AMX"), ("avx512_bf16", "AVX-512+BF16"), ("avx512f", "AVX-512"), ("avx2", "AVX2"))
                  if flag in flags), "base")
     return f"{model}, {best}, {len(os.sched_getaffinity(0))} CPUs"
 

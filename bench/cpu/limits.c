@@ -113,6 +113,26 @@ FMA_RATE(base, , __m128, 4, _mm_set1_ps, SSE_FMA, "x")
 FMA_RATE(avx2, __attribute__((target("avx2,fma"))), __m256, 8, _mm256_set1_ps, _mm256_fmadd_ps, "x")
 FMA_RATE(avx512, __attribute__((target("avx512f"))), __m512, 16, _mm512_set1_ps, _mm512_fmadd_ps, "v")
 
+/* Pairs of bf16, in vectors: two products for one. */
+__attribute__((target("avx512f,avx512bf16"))) static double dot_bf16(int thread, size_t unused) {
+    enum { COUNT = 500000 };
+    __m512 a[12];
+    __m512bh x = (__m512bh)_mm512_set1_epi32(0x3f803f80), y = (__m512bh)_mm512_set1_epi32(0x35803580);
+    double best = 0;
+    (void)thread, (void)unused;
+    _Pragma("GCC unroll 12") for (int i = 0; i < 12; i++) a[i] = _mm512_set1_ps(1.0f);
+    for (int r = 0; r < REPEATS; r++) {
+        const double begin = now();
+        for (int k = 0; k < COUNT; k++) {
+            _Pragma("GCC unroll 12") for (int i = 0; i < 12; i++) a[i] = _mm512_dpbf16_ps(a[i], x, y);
+            KEEP12(a, "v");
+        }
+        const double g = COUNT * 12.0 * 2 * 32 / (now() - begin) * 1e-9;
+        if (g > best) best = g;
+    }
+    return best;
+}
+
 /* AMX, operands in registers. */
 __attribute__((target("amx-tile,amx-bf16"))) static double amx_bf16(int thread, size_t unused) {
     enum { COUNT = 50000 };
@@ -227,6 +247,7 @@ int main(int argc, char **argv) {
         printf(", \"%d\": {\"fma_base\": %.1f", count, with_threads(count, fma_base, 0));
         if (avx2) printf(", \"fma_avx2\": %.1f", with_threads(count, fma_avx2, 0));
         if (avx512) printf(", \"fma_avx512\": %.1f", with_threads(count, fma_avx512, 0));
+        if (__builtin_cpu_supports("avx512bf16")) printf(", \"dot_bf16\": %.1f", with_threads(count, dot_bf16, 0));
         if (amx) printf(", \"amx_bf16\": %.0f", with_threads(count, amx_bf16, 0));
         for (int level = 0; level < 3; level++) {
             const size_t share = level == 2 ? caches[2] / 2 / (size_t)count : caches[level] / 4 * 3;

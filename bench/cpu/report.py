@@ -80,7 +80,8 @@ def flops_of(line):
 def peak_of(line, rates):
     if line["dtype"] in AMX_PRODUCTS and "amx_bf16" in rates:
         return rates["amx_bf16"] * 1e9 / AMX_PRODUCTS[line["dtype"]]
-    return max(value for key, value in rates.items() if key.startswith("fma_")) * 1e9
+    pairs = rates.get("dot_bf16", 0) if line["dtype"] == "bf16" else 0
+    return max(pairs, *(value for key, value in rates.items() if key.startswith("fma_"))) * 1e9
 
 
 def stream_seconds(limits, rates, mine, all_bytes):

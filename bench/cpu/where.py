@@ -23,7 +23,7 @@ PARTS = [
     ("waiting", r"wait|barrier|spin|futex|yield|pthread_cond|pthread_mutex"),
     ("packing", r"amx_pack|amx_turn|strips_down|panels_down|side_sluice (pack|transpose|convert)(_\w+)?(\.|$)"),
     ("products on tiles", r"side_sluice (product|multiply)_(half|halves|floats?)(\.|$)"),
-    ("products over time", r"openblas|gemm|tile_along|tile_down|edge_tile|isa_pack|product_few|run_slice"),
+    ("products over time", r"openblas|gemm|tile_along|tile_down|tile_\dx\d|dot_multiply|multiply_columns|edge_tile|isa_pack|product_few|run_slice"),
     ("products of panels", r"block_\d+x\d+x\d+|halves_\d|many_rows|few_rows|side_sluice product|panel"),
     ("the cell", r"(lstm|gru|rnn)_(forward|backward)|cell"),
     ("product and cell in one loop", r"side_sluice (lstm|gru|rnn)$"),

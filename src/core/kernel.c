@@ -24,7 +24,12 @@ bool sli_takes_stack(const sli_problem *p, sli_why *why) {
 }
 
 const char *sli_isa_name(sli_isa isa) {
-    static const char *const names[] = {"base", "neon", "avx2", "avx512", "avx512bf16", "amx"};
+    static const char *const names[] = {[SLI_ISA_BASE] = "base",
+                                        [SLI_ISA_NEON] = "neon",
+                                        [SLI_ISA_AVX2] = "avx2",
+                                        [SLI_ISA_AVX512] = "avx512",
+                                        [SLI_ISA_AVX512BF16] = "avx512bf16",
+                                        [SLI_ISA_AMX] = "amx"};
     return (unsigned)isa < sizeof names / sizeof *names ? names[isa] : "?";
 }
 

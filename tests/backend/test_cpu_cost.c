@@ -106,5 +106,11 @@ TEST(cpu_cost_knows_every_instruction_set) {
         CHECK(sli_cost_cell(&machine, SLI_OP_GRU, true) > 0 && sli_cost_entry(&machine, false) > 0);
         CHECK(sli_cost_start(&machine, 1) == 0 && sli_cost_wake(&machine, 1) == 0 && sli_cost_round(&machine, 1) == 0 &&
               sli_cost_uneven(&machine, 1) == 1);
+        /* Large products in bf16 and f32x3 have rates of their own where something multiplies them so. */
+        const double f32 = sli_cost_product(&machine, SL_F32, 500, 500, 500);
+        const double bf16 = sli_cost_product(&machine, SL_BF16, 500, 500, 384);
+        const double f32x3 = sli_cost_product(&machine, SL_F32X3, 500, 500, 192);
+        CHECK((bf16 < 0.6 * f32) == (isa >= SLI_ISA_AVX512BF16));
+        CHECK((f32x3 < sli_cost_product(&machine, SL_F32, 500, 500, 192)) == (isa == SLI_ISA_AMX));
     }
 }

@@ -74,6 +74,40 @@ TEST(cpu_isa_needs_the_system_too) {
     CHECK(sli_cpu_facts_allow(&f, SLI_ISA_NEON, why));
 }
 
+/* What is chosen on machines of several kinds, and what is said of it. */
+TEST(cpu_isa_best_of_a_machine) {
+#if defined(__x86_64__)
+    const struct {
+        sli_cpu_facts facts;
+        sli_isa best;
+        const char *why;
+    } machines[] = {
+        {{.avx2 = true, .avx512 = true, .avx512bf16 = true, .amx = true, .slow_bf16 = true}, SLI_ISA_AMX, "best"},
+        {{.avx2 = true, .avx512 = true, .avx512bf16 = true, .amx = true, .slow_bf16 = true, .amx_permission = EPERM},
+         SLI_ISA_AVX512,
+         "Linux refuses AMX"},
+        {{.avx2 = true, .avx512 = true, .avx512bf16 = true, .slow_bf16 = true}, SLI_ISA_AVX512, "no AMX"},
+        {{.avx2 = true, .avx512 = true, .avx512bf16 = true}, SLI_ISA_AVX512BF16, "no AMX"},
+        {{.avx2 = true, .avx512 = true}, SLI_ISA_AVX512, "no AMX"},
+        {{.avx2 = true}, SLI_ISA_AVX2, "no AVX-512"},
+        {{.avx2 = false}, SLI_ISA_BASE, "no AVX2"},
+    };
+    for (size_t i = 0; i < sizeof machines / sizeof machines[0]; i++) {
+        char why[SLI_ISA_WHY];
+        sli_cpu_facts facts = machines[i].facts;
+        facts.saved = 0x600e7;
+        const sli_isa isa = sli_cpu_best(&facts, why);
+        if (isa != machines[i].best || !strstr(why, machines[i].why))
+            test_fail(__FILE__, __LINE__, "machine %d: %s (%s), expected %s (%s)", (int)i, sli_isa_name(isa), why,
+                      sli_isa_name(machines[i].best), machines[i].why);
+    }
+#else
+    char why[SLI_ISA_WHY];
+    CHECK(sli_cpu_best(&(sli_cpu_facts){.neon = true}, why) == SLI_ISA_NEON);
+    CHECK(sli_cpu_best(&(sli_cpu_facts){0}, why) == SLI_ISA_BASE);
+#endif
+}
+
 /* The compiler's own look at this machine. */
 TEST(cpu_isa_of_this_machine) {
     char why[SLI_ISA_WHY];

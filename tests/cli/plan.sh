@@ -18,6 +18,9 @@ for device in cpu:amx cpu:avx2; do
     for rows in 7 8; do try plan "lstm:b${rows}_t5_i4_h8_f32x3" --device $device --threads 1 | kernels; done
     try plan dense:b7_t5_i4_h8_f32x3 --device $device --threads 1 | grep -oE 'products in f32x3 [^:]*|dense:[^ ]*'
 done
+for device in cpu:amx cpu:avx512bf16 cpu:avx512; do
+    try plan lstm:b3_t5_i4_h8_bf16 --device $device --threads 1 | grep -o 'products in bf16 .*'
+done
 echo "instruction sets:"
 for isa in '' base sse9 neon; do SLUICE_CPU_ISA=$isa try plan lstm:b3_t5_i4_h8 --device cpu | grep -E '^(instruction|exit|sluice)' | instructions; done
 SLUICE_CPU_ISA=base try plan lstm:b3_t5_i4_h8 --device cpu:avx2 | grep '^instruction'

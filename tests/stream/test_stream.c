@@ -329,6 +329,17 @@ TEST(stream_wrong_use_is_told) {
     setenv("SLUICE_CPU_ISA", "sse9", 1);
     sl_stream_model *none;
     CHECK_FAILS(sl_stream_model_load(stream_case_convert(&c, SL_CONVERT_STREAM), &none), SL_ERR_UNKNOWN, "sse9");
+    /* What other rows compute with: streams take what is below it, where this CPU has that. */
+    for (int i = 0; i < 2; i++) {
+        setenv("SLUICE_CPU_ISA", i == 0 ? "amx" : "avx512bf16", 1);
+        const char *file = stream_case_convert(&c, SL_CONVERT_STREAM);
+        if (stream_case_have("avx512")) {
+            REQUIRE_OK(sl_stream_model_load(file, &none));
+            sl_stream_model_free(none);
+        } else {
+            CHECK_FAILS(sl_stream_model_load(file, &none), SL_ERR_UNKNOWN, "streams have kernels for");
+        }
+    }
     unsetenv("SLUICE_CPU_ISA");
     CHECK_FAILS(sl_stream_model_load("/nowhere.slm", &none), SL_ERR_FILE, "cannot be opened");
     sl_stream_free(stream);

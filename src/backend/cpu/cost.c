@@ -69,13 +69,12 @@ static const rates rates_avx512 = {.flops = 155e9,
                                    .moved = 0.15e-9,
                                    .uneven = 1,
                                    .beside = 0.97};
-/* Zen 5 (two virtual CPUs, 1 MB of L2, 32 MB of L3), measured 2026-11-24: 266 GFLOP/s of multiply-adds, 525 of pairs of bf16; fitted to
- * bench/results/cpu_layers_zen5_2026-11-24.jsonl. */
+/* Also of Zen 4, which was not measured. Zen 5 (two virtual CPUs, 1 MB of L2, 32 MB of L3), 2026-11-24: 266 GFLOP/s of multiply-adds, 525 of pairs
+ * of bf16; fitted to `predicted.py` (bench/results/cpu_predicted_zen5_2026-11-24.txt); a job of threads that spin takes 0.2 us more, of parked ones 12 to 14. */
 static const rates rates_avx512bf16 = {.flops = 255e9,
                                        .few = {0.7, 0.8, 0.92},
                                        .product = 240e9,
                                        .product_bf16 = 460e9,
-                                       .most_speed = 1.9,
                                        .pack = 0.1e-9,
                                        .result = 0.1e-9,
                                        .thin = 90e9,
@@ -84,9 +83,9 @@ static const rates rates_avx512bf16 = {.flops = 255e9,
                                        .dram = 27e9,
                                        .cell = {{1.3e-9, 0.9e-9}, {1.0e-9, 0.7e-9}, {0.7e-9, 0.5e-9}},
                                        .entry = {0.04e-6, 0.08e-6},
-                                       .round = {0.24e-6, 0.05e-6},
+                                       .round = {0.18e-6, 0.05e-6},
                                        .start = 1.0e-6,
-                                       .wake = 60e-6,
+                                       .wake = 25e-6,
                                        .moved = 0.1e-9,
                                        .uneven = 1,
                                        .beside = 0.98};

@@ -42,14 +42,16 @@ const struct sli_panel_ops *sli_cpu_panels(const sli_cpu *cpu, sl_dtype dtype);
 /* What decides which instruction sets can be used; read from the machine, or invented by tests. */
 typedef struct sli_cpu_facts {
     bool neon, avx2, avx512, avx512bf16, amx; /* flags of the processor */
-    bool slow_bf16;                           /* AVX512_BF16 multiplies no faster than floats are multiplied: Intel's */
-    uint64_t saved;               /* XCR0: registers that the system saves */
-    int amx_permission;           /* 0, or the errno with which Linux refused tiles */
+    bool slow_bf16;                           /* products of AVX512_BF16 take longer than those of floats: Intel's */
+    uint64_t saved;                           /* XCR0: registers that the system saves */
+    int amx_permission;                       /* 0, or the errno with which Linux refused tiles */
 } sli_cpu_facts;
 /* false: *why says what is missing. */
 bool sli_cpu_facts_allow(const sli_cpu_facts *facts, sli_isa isa, char why[SLI_ISA_WHY]);
 /* This machine. For SLI_ISA_AMX the permission is asked for, once in a process, where nothing else is missing. */
 bool sli_cpu_has(sli_isa isa, char why[SLI_ISA_WHY]);
+/* The best instruction set of such a machine; *why: what the next better one lacks. */
+sli_isa sli_cpu_best(const sli_cpu_facts *facts, char why[SLI_ISA_WHY]);
 /* The best instruction set of this machine. */
 sli_isa sli_cpu_isa(void);
 /* The one a device uses, and why: the one named ("avx2" of "cpu:avx2", which this machine need not have), else

@@ -25,8 +25,10 @@ static size_t l3_bytes(void) {
 sl_status sli_cpu_caps(const char *device_name, int threads, sli_caps *caps) {
     char lacks[SLI_ISA_WHY];
     memset(caps, 0, sizeof *caps);
-    SLI_FAIL_IF(strncmp(device_name, "cpu", 3) != 0 || (device_name[3] && device_name[3] != ':'), SL_ERR_UNKNOWN,
-                "device \"%s\" is unknown: use cpu, or cpu:base, cpu:avx2, cpu:avx512, cpu:avx512bf16, cpu:amx, cpu:neon", device_name);
+    SLI_FAIL_IF(
+        strncmp(device_name, "cpu", 3) != 0 || (device_name[3] && device_name[3] != ':'), SL_ERR_UNKNOWN,
+        "device \"%s\" is unknown: use cpu, or cpu:base, cpu:avx2, cpu:avx512, cpu:avx512bf16, cpu:amx, cpu:neon",
+        device_name);
     SLI_TRY(sli_cpu_choose(device_name[3] ? device_name + 4 : NULL, &caps->isa, caps->isa_why));
     snprintf(caps->name, sizeof caps->name, "%s", device_name);
     caps->kind = SLI_DEVICE_CPU;
@@ -61,7 +63,9 @@ static void brand(char *text, size_t capacity) {
 }
 
 static bool describe(int index, char *name, size_t name_capacity, char *text, size_t capacity, bool *usable) {
-    static const char *const features[] = {"base instructions", "NEON", "AVX2+FMA", "AVX-512", "AVX-512+BF16", "AVX-512+AMX"};
+    static const char *const features[] = {[SLI_ISA_BASE] = "base instructions",  [SLI_ISA_NEON] = "NEON",
+                                           [SLI_ISA_AVX2] = "AVX2+FMA",           [SLI_ISA_AVX512] = "AVX-512",
+                                           [SLI_ISA_AVX512BF16] = "AVX-512+BF16", [SLI_ISA_AMX] = "AVX-512+AMX"};
     char cpu[64];
     const char *why;
     sli_caps caps;

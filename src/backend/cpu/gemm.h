@@ -76,7 +76,7 @@ int sli_cpu_few_rows(sl_dtype dtype);
 /* Most k that is packed and multiplied at a time: c is read and written once for each. */
 int sli_cpu_piece_k(sl_dtype dtype);
 /* b of products of the same n, k, bk and bn, packed once for all of them: whether products of so many rows read it there; its bytes
- * (4 a number, of which AMX uses half; of f32x3 6); b_packed = b. */
+ * (4 a number, of which bf16 on AMX and by AVX512_BF16 uses half; of f32x3 6); b_packed = b. */
 bool sli_cpu_packs_b(const sli_call *call, int rows);
 size_t sli_cpu_packed_b_bytes(sl_dtype dtype, int n, int k);
 void sli_cpu_pack_b(const sli_call *call, const sli_gemm *g, void *packed);

@@ -121,20 +121,29 @@ static const sli_isa best_first[] = {SLI_ISA_AMX,  SLI_ISA_AVX512BF16, SLI_ISA_A
                                      SLI_ISA_AVX2, SLI_ISA_NEON,       SLI_ISA_BASE};
 enum { ISAS = sizeof best_first / sizeof *best_first };
 
-/* *why: what the next better one lacks. A Sapphire Rapids begins a product of pairs every other cycle, where it begins two of floats a
- * cycle (measured: 86 GFLOP/s and 157): there AVX512_BF16 is taken by name alone. */
-static sli_isa best(char why[SLI_ISA_WHY]) {
-    char other[SLI_ISA_WHY];
+/* A Sapphire Rapids begins a product of pairs every other cycle, where it begins two of floats a cycle (86 and 157 GFLOP/s, measured), so on
+ * Intel's AVX512_BF16 is taken by name alone; a Zen 5 has 525 and 266. What it lacks, where it is not taken, is not told: AMX's reason says more. */
+sli_isa sli_cpu_best(const sli_cpu_facts *facts, char why[SLI_ISA_WHY]) {
+    char untold[SLI_ISA_WHY];
     snprintf(why, SLI_ISA_WHY, "the best there is");
     for (int i = 0; i < ISAS; i++) {
         const sli_isa isa = best_first[i];
+        const bool bf16 = isa == SLI_ISA_AVX512BF16;
 #if !defined(__x86_64__)
-        if (isa > SLI_ISA_NEON) continue;
+        if (isa != SLI_ISA_NEON && isa != SLI_ISA_BASE) continue;
 #endif
-        const bool said = isa == SLI_ISA_NEON || isa == SLI_ISA_AVX512BF16; /* of AMX, or of AVX-512 */
-        if (sli_cpu_has(isa, said ? other : why) && !(isa == SLI_ISA_AVX512BF16 && machine.slow_bf16)) return isa;
+        if (bf16 && facts->slow_bf16) continue;
+        if (sli_cpu_facts_allow(facts, isa, bf16 || isa == SLI_ISA_NEON ? untold : why)) return isa;
     }
     return SLI_ISA_BASE;
+}
+
+static sli_isa best(char why[SLI_ISA_WHY]) {
+    char untold[SLI_ISA_WHY];
+    sli_cpu_has(SLI_ISA_AMX, untold); /* asks Linux for it */
+    sli_cpu_facts facts = machine;
+    facts.amx_permission = amx_refusal;
+    return sli_cpu_best(&facts, why);
 }
 
 sli_isa sli_cpu_isa(void) {
@@ -156,16 +165,18 @@ sl_status sli_cpu_choose(const char *named, sli_isa *isa, char why[SLI_ISA_WHY])
     char lacks[SLI_ISA_WHY] = "";
     *isa = SLI_ISA_BASE;
     if (forced && *forced) {
-        SLI_FAIL_IF(!find_isa(forced, isa), SL_ERR_UNKNOWN,
-                    "SLUICE_CPU_ISA is \"%s\", which is no instruction set: use base, avx2, avx512, avx512bf16, amx or neon",
-                    forced);
+        SLI_FAIL_IF(
+            !find_isa(forced, isa), SL_ERR_UNKNOWN,
+            "SLUICE_CPU_ISA is \"%s\", which is no instruction set: use base, avx2, avx512, avx512bf16, amx or neon",
+            forced);
         SLI_FAIL_IF(!sli_cpu_has(*isa, lacks), SL_ERR_DEVICE,
                     "SLUICE_CPU_ISA is \"%s\", but %s: use another one, or unset it", forced, lacks);
         snprintf(why, SLI_ISA_WHY, "forced by SLUICE_CPU_ISA");
     }
     if (named) {
         SLI_FAIL_IF(!find_isa(named, isa), SL_ERR_UNKNOWN,
-                    "device \"cpu:%s\" is unknown: use cpu, cpu:base, cpu:avx2, cpu:avx512, cpu:avx512bf16, cpu:amx or cpu:neon",
+                    "device \"cpu:%s\" is unknown: use cpu, cpu:base, cpu:avx2, cpu:avx512, cpu:avx512bf16, cpu:amx or "
+                    "cpu:neon",
                     named);
         snprintf(why, SLI_ISA_WHY, "the device's name asks for it");
     } else if (!forced || !*forced) {

@@ -5,7 +5,7 @@
 #include "backend/cpu/gemm.h"
 
 /* Most rows, columns and k of a piece: what is packed at a time. On AMX two blocks of 16 columns of 384 k, in bf16, are 24 KB, and one
- * of 192 k of floats, in three parts, 18 KB: they stay in L1. Of floats, a block of rows of 512 k is 192 KB, in L2, and a panel of
+ * of 192 k of floats, in three parts, 18 KB: they stay in L1; by AVX512_BF16 three blocks are 36 KB, of the 48 KB of a Zen 5. Of floats, a block of rows of 512 k is 192 KB, in L2, and a panel of
  * AVX2's 16 columns 32 KB: c, which is read and written once a piece of k, is 2 to 5% of the time. 256 to 700 k differ by 2%. */
 enum {
     PIECE_LINES = 21 * SLI_PRODUCT_LINES,

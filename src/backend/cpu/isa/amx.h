@@ -1,4 +1,4 @@
-/* Products of bf16 tiles on AMX, for panel_amx.c and gemm_amx.c.
+/* Products of bf16 tiles on AMX, for panel_amx.c and gemm_amx.c; AVX512_BF16 takes operands packed alike (panel_bf16.c, product_dot.c).
  *
  * A tile is 16 rows of 64 bytes:
  *     rows of a      [rows][32 k]                     columns of b   [16 pairs of k][16 columns][2]
@@ -251,7 +251,7 @@ AMX_INLINE amx_floats amx_floats_of(const float *low, const float *high) {
     return x;
 }
 #else
-/* Processors with AMX have an instruction that rounds, which takes denormal numbers for 0, as products do. */
+/* Processors with AMX or AVX512_BF16 have an instruction that rounds, which takes denormal numbers for 0, as products do. */
 BF16_FN AMX_INLINE __m512i amx_rounded(const amx_floats *x) {
     return (__m512i)_mm512_cvtne2ps_pbh(x->high, x->low);
 }
@@ -306,6 +306,23 @@ BF16_FN AMX_INLINE void amx_split_along(char *to, ptrdiff_t next, const float *x
         if (part > 0) amx_leave_rest(&left);
         amx_pairs_along((uint32_t *)(void *)(to + part * next), &left);
     }
+}
+
+/* An operand row: the parts of k numbers of bf16 each, one part after the other, with zeros up to a multiple of 32; an odd number of lines,
+ * to spread over the sets of L1. */
+static inline size_t amx_operand_bytes(int k, int parts) {
+    return (size_t)((amx_blocks(k) * parts) | 1) * AMX_LINE;
+}
+
+BF16_FN AMX_INLINE void amx_convert(void *operand, const float *from, int k, const int parts) {
+    const ptrdiff_t part = (ptrdiff_t)amx_blocks(k) * AMX_LINE;
+    char *to = operand;
+    int i = 0;
+    for (; i + AMX_K <= k; i += AMX_K, to += AMX_LINE) amx_split_along(to, part, from + i, parts);
+    if (i == k) return;
+    float last[AMX_K] = {0};
+    memcpy(last, from + i, (size_t)(k - i) * sizeof *from);
+    amx_split_along(to, part, last, parts);
 }
 
 /* Tiles, part after part, of line i (a row of a, a column of b) and k:  x[i * line + k * depth],  0 beyond `lines` and `count`.

@@ -13,27 +13,12 @@ static size_t bytes_of_panel(int k, int vectors, int parts) {
     return (size_t)amx_blocks(k) * (size_t)(vectors * parts) * AMX_TILE;
 }
 
-static size_t bytes_of_operand(int k, int parts) {
-    return (size_t)((amx_blocks(k) * parts) | 1) * AMX_LINE;
-}
-
 BF16_FN AMX_INLINE void pack_parts(void *panel, const sli_panel_source *s, const int parts) {
     char *to = panel;
     for (int v = 0; v < s->vectors; v++)
         for (int k = 0; k < s->k; k += AMX_K, to += parts * AMX_TILE)
             amx_pack_tile(to, s->valid[v] ? s->from[v] + k * s->k_stride : NULL, s->lane_stride, s->k_stride,
                           s->valid[v], s->k - k, true, parts);
-}
-
-BF16_FN AMX_INLINE void convert_parts(void *operand, const float *from, int k, const int parts) {
-    const ptrdiff_t part = (ptrdiff_t)amx_blocks(k) * AMX_LINE;
-    char *to = operand;
-    int i = 0;
-    for (; i + AMX_K <= k; i += AMX_K, to += AMX_LINE) amx_split_along(to, part, from + i, parts);
-    if (i == k) return;
-    float last[AMX_K] = {0};
-    memcpy(last, from + i, (size_t)(k - i) * sizeof *from);
-    amx_split_along(to, part, last, parts);
 }
 
 /* Rows that the calling thread's tiles are configured for; 0: none. */
@@ -157,13 +142,13 @@ AMX_FN AMX_INLINE void product_of(const sli_panel_product *p, const int parts) {
         return bytes_of_panel(k, vectors, parts);                                  \
     }                                                                              \
     static size_t operand_bytes_##name(int k) {                                    \
-        return bytes_of_operand(k, parts);                                         \
+        return amx_operand_bytes(k, parts);                                        \
     }                                                                              \
     BF16_FN static void pack_##name(void *panel, const sli_panel_source *source) { \
         pack_parts(panel, source, parts);                                          \
     }                                                                              \
     BF16_FN static void convert_##name(void *operand, const float *from, int k) {  \
-        convert_parts(operand, from, k, parts);                                    \
+        amx_convert(operand, from, k, parts);                                      \
     }                                                                              \
     AMX_FN static void product_##name(const sli_panel_product *p) {                \
         product_of(p, parts);                                                      \

@@ -28,19 +28,12 @@ VF_INLINE vf weight_load(const weight *w, int t) {
 #include "backend/cpu/isa/panel_rows.h"
 
 #ifdef __AVX512BF16__
-/* An operand is as AMX takes it: bf16, zeros up to a multiple of 32. */
 static size_t operand_bytes(int k) {
-    return (size_t)(amx_blocks(k) | 1) * AMX_LINE;
+    return amx_operand_bytes(k, AMX_HALF);
 }
 
 static void convert(void *operand, const float *from, int k) {
-    char *to = operand;
-    float last[AMX_K] = {0};
-    int i = 0;
-    for (; i + AMX_K <= k; i += AMX_K, to += AMX_LINE) amx_split_along(to, 0, from + i, AMX_HALF);
-    if (i == k) return;
-    memcpy(last, from + i, (size_t)(k - i) * sizeof *from);
-    amx_split_along(to, 0, last, AMX_HALF);
+    amx_convert(operand, from, k, AMX_HALF);
 }
 
 /* A tile of 16 columns and 32 k at a time. */

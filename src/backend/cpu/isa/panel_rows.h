@@ -2,7 +2,7 @@
  * registers while k runs. A sum takes its terms one by one, k upwards, in every kernel below and across blocks of k,
  * so it has the same bits whatever rows and panels go together.
  *
- * Included once a file, with the form of the weights, panel [k / WEIGHT_K][vectors * VL]:
+ * Included once a file, with the form of the weights, panel [terms / WEIGHT_K][vectors * VL]:
  *     weight, WEIGHT_K                  its element, and the terms it holds
  *     weight_load(const weight *, t)    term t of VL elements
  * Operand rows are floats, or with PANEL_PAIRS pairs of bf16, neighbours in k, which one instruction multiplies and adds: then a term is
@@ -25,9 +25,13 @@ enum {
 
 #ifdef PANEL_PAIRS
 enum { OPERAND_K = 2 }; /* numbers of k in an element */
-typedef uint32_t operand;
+typedef struct operand {
+    uint16_t of[OPERAND_K]; /* which may begin at any of them: n r z s of GRU's gradients */
+} operand;
 VF_INLINE vf operand_load(const operand *x) {
-    return (vf)_mm512_set1_epi32((int)*x);
+    int32_t pair;
+    memcpy(&pair, x, sizeof pair);
+    return (vf)_mm512_set1_epi32(pair);
 }
 /* sum += x w. Denormal numbers count as 0, each product is rounded to nearest, whatever MXCSR says. */
 VF_INLINE void multiply_add(vf *sum, vf x, vf w, const bool held) {
@@ -128,7 +132,7 @@ VF_INLINE void fetch_ahead(const char *from, size_t bytes) {
 }
 
 /* P panels, of whose V vectors the first U take part; U < V with one panel only. R, P, V, U and `first` are constants that fold;
- * k >= 1, and operands have zeros up to a multiple of WEIGHT_K. */
+ * k >= 1, and operands have zeros up to a multiple of WEIGHT_K terms. */
 VF_INLINE void block(const int R, const int P, const int V, const int U, const bool first, const cut *g) {
     vf sum[MOST_ROWS][SUMS]; /* only [R][P * U] of it exists: the loops unroll into registers */
     const operand *a[MOST_ROWS];

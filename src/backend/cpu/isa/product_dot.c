@@ -10,6 +10,7 @@
 #ifdef __AVX512BF16__
 #include <immintrin.h>
 #include "backend/cpu/isa/amx.h"
+#include "backend/cpu/isa/vector.h"
 
 enum {
     ROWS = 8,    /* of a tile's 16: 24 sums in 32 registers, three loads and eight broadcasts for 24 products */
@@ -17,7 +18,8 @@ enum {
     COLUMNS = VECTORS * AMX_LANES,
     PAIRS = AMX_K / 2
 };
-#define UNROLL _Pragma("GCC unroll 16")
+_Static_assert(AMX_ROWS % ROWS == 0, "rows of a strip lie in one tile");
+_Static_assert(SLI_PRODUCT_LINES % COLUMNS == 0, "columns of a block begin with whole vectors");
 
 typedef struct tile {
     int blocks;               /* of 32 k */
@@ -34,8 +36,8 @@ typedef struct tile {
 AMX_INLINE void multiply_tile(const int R, const int V, const tile *g) {
     __m512 sum[ROWS][VECTORS]; /* only R x V of them exist, in registers */
     const char *a = g->a, *b = g->b;
-    UNROLL
-    for (int r = 0; r < R; r++) UNROLL
+    UNROLL_ALL
+    for (int r = 0; r < R; r++) UNROLL_ALL
     for (int v = 0; v < V; v++) {
         sum[r][v] = _mm512_setzero_ps();
         __builtin_prefetch(g->c + r * g->ldc + v * AMX_LANES, 1);
@@ -43,19 +45,19 @@ AMX_INLINE void multiply_tile(const int R, const int V, const tile *g) {
     for (int block = 0; block < g->blocks; block++, a += g->a_block, b += AMX_TILE)
         for (int p = 0; p < PAIRS; p++) {
             __m512bh w[VECTORS];
-            UNROLL
+            UNROLL_ALL
             for (int v = 0; v < V; v++) w[v] = (__m512bh)_mm512_loadu_si512(b + v * g->b_next + p * AMX_LINE);
-            UNROLL
+            UNROLL_ALL
             for (int r = 0; r < R; r++) {
                 int32_t pair;
                 memcpy(&pair, a + r * g->a_row + p * (ptrdiff_t)sizeof pair, sizeof pair);
                 const __m512bh x = (__m512bh)_mm512_set1_epi32(pair);
-                UNROLL
+                UNROLL_ALL
                 for (int v = 0; v < V; v++) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], x, w[v]);
             }
         }
-    UNROLL
-    for (int r = 0; r < R; r++) UNROLL
+    UNROLL_ALL
+    for (int r = 0; r < R; r++) UNROLL_ALL
     for (int v = 0; v < V; v++) {
         float *const c = g->c + r * g->ldc + v * AMX_LANES;
         if (g->add) sum[r][v] = _mm512_add_ps(sum[r][v], _mm512_loadu_ps(c));
@@ -63,20 +65,17 @@ AMX_INLINE void multiply_tile(const int R, const int V, const tile *g) {
     }
 }
 
-#define TILES(V)                                                                                                      \
-    static void tile_1x##V(const tile *g) { multiply_tile(1, V, g); }                                                 \
-    static void tile_2x##V(const tile *g) { multiply_tile(2, V, g); }                                                 \
-    static void tile_3x##V(const tile *g) { multiply_tile(3, V, g); }                                                 \
-    static void tile_4x##V(const tile *g) { multiply_tile(4, V, g); }                                                 \
-    static void tile_5x##V(const tile *g) { multiply_tile(5, V, g); }                                                 \
-    static void tile_6x##V(const tile *g) { multiply_tile(6, V, g); }                                                 \
-    static void tile_7x##V(const tile *g) { multiply_tile(7, V, g); }                                                 \
-    static void tile_8x##V(const tile *g) { multiply_tile(8, V, g); }
+#define TILE(R, V)                              \
+    static void tile_##R##x##V(const tile *g) { \
+        multiply_tile(R, V, g);                 \
+    }
 /* clang-format off */
-TILES(1) TILES(2) TILES(3)
+TILE(1, 1) TILE(2, 1) TILE(3, 1) TILE(4, 1) TILE(5, 1) TILE(6, 1) TILE(7, 1) TILE(8, 1)
+TILE(1, 2) TILE(2, 2) TILE(3, 2) TILE(4, 2) TILE(5, 2) TILE(6, 2) TILE(7, 2) TILE(8, 2)
+TILE(1, 3) TILE(2, 3) TILE(3, 3) TILE(4, 3) TILE(5, 3) TILE(6, 3) TILE(7, 3) TILE(8, 3)
 #define OF(V) {tile_1x##V, tile_2x##V, tile_3x##V, tile_4x##V, tile_5x##V, tile_6x##V, tile_7x##V, tile_8x##V}
-/* clang-format on */
 static void (*const tiles[VECTORS][ROWS])(const tile *) = {OF(1), OF(2), OF(3)};
+/* clang-format on */
 
 /* Columns that are not whole vectors: through a buffer. */
 static void multiply_columns(const tile *g, int rows, int columns) {
@@ -108,7 +107,7 @@ void sli_product_dot_multiply(const sli_product_block *p) {
         g.b = (const char *)p->b + n / AMX_LANES * line;
         for (int m = p->m0, rows; m < p->m1; m += rows) {
             rows = p->m1 - m < ROWS ? p->m1 - m : ROWS;
-            g.a = (const char *)p->a + (packed ? m / 16 * line + m % 16 * AMX_LINE : m * p->a_line);
+            g.a = (const char *)p->a + (packed ? m / AMX_ROWS * line + m % AMX_ROWS * AMX_LINE : m * p->a_line);
             g.c = p->c + m * p->ldc + n;
             multiply_columns(&g, rows, p->n1 - n < COLUMNS ? p->n1 - n : COLUMNS);
         }

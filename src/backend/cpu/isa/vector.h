@@ -41,7 +41,7 @@ static inline void vf_stream(float *p, vf v) {
 static inline void vf_streamed(void) {}
 #endif
 
-/* Vectors of f16 and bf16, VL * 2 bytes (LANES_16 = VL), for processors with AMX; of f16 past the caches with `stream`. */
+/* Vectors of f16 and bf16, VL * 2 bytes (LANES_16 = VL), for processors with AMX or AVX512_BF16; of f16 past the caches with `stream`. */
 #ifndef LANES_16
 enum { LANES_16 = 0 };
 static inline void vf_store_bf16(uint16_t *p, vf v) {
