@@ -229,6 +229,12 @@ CELL_FN cell_real cell_abs(cell_real x) {
     return cell_less(x, cell_set(0.0f), -x, x);
 }
 
+/* From 2^25 on it is +-1, and from 2^126 on a GPU's approximate reciprocal would be 0. */
+CELL_FN cell_real cell_softsign(cell_real x) {
+    x = cell_clamp(x, cell_set(-1e30f), cell_set(1e30f));
+    return cell_divide(x, 1.0f + cell_abs(x));
+}
+
 /* y = act(x); `act` is a constant of CELL_ACT_*. */
 CELL_FN cell_real cell_act(int act, cell_real x) {
     switch (act) {
@@ -255,7 +261,7 @@ CELL_FN cell_real cell_act(int act, cell_real x) {
     case CELL_ACT_HARD_SIGMOID_K2:
         return cell_clamp(x * 0.2f + 0.5f, cell_set(0.0f), cell_set(1.0f));
     case CELL_ACT_SOFTSIGN:
-        return x / (1.0f + cell_abs(x));
+        return cell_softsign(x);
     default:
         return x;
     }

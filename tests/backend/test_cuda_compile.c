@@ -120,7 +120,7 @@ static void compile_instance(const sli_cuda_plugin *plugin, const char *device, 
     sli_caps caps;
     sli_persist_geometry geometry;
     sli_why why = {""};
-    char defines[1024];
+    char defines[SLI_PERSIST_DEFINES];
     result r = {0};
     REQUIRE_OK(sli_problem_parse(text, &problem));
     REQUIRE_OK(sli_cuda_device.caps(device, 1, &caps));
@@ -131,7 +131,8 @@ static void compile_instance(const sli_cuda_plugin *plugin, const char *device, 
     /* What a training of a layer without options reads and writes in a step. */
     const int form = backward ? PERSIST_HAS_Y | PERSIST_HAS_SUMS
                               : PERSIST_HAS_Y | PERSIST_HAS_C | PERSIST_HAS_OPERAND | PERSIST_HAS_GATES;
-    sli_persist_defines(&geometry, form, options, CELL_ACT_TANH, CELL_ACT_SIGMOID, defines, sizeof defines);
+    const sli_step_shape shape = sli_step_shape_of(&problem, 1);
+    sli_persist_defines(&geometry, &shape, form, options, CELL_ACT_TANH, CELL_ACT_SIGMOID, defines, sizeof defines);
     r.done = plugin->compile_check("persist_instance.cuh", "persist_instance", defines, caps.compute_capability,
                                    &r.bytes, r.log, sizeof r.log, &r.cached);
     /* sm_80 multiplies with more registers than predicted: some tens of bytes go to the stack there. */

@@ -80,6 +80,8 @@ TEST(cell_simple_activations) {
         CHECK_NEAR(cell_act(CELL_ACT_SOFTSIGN, x), x / (1 + fabs(x)), 1e-7);
         CHECK(cell_act(CELL_ACT_TANH, x) == cell_tanh(x) && cell_act(CELL_ACT_SIGMOID, x) == cell_sigmoid(x));
     }
+    for (float far = 1e20f; far < 1e38f; far *= 10)
+        CHECK(cell_act(CELL_ACT_SOFTSIGN, far) == 1.0f && cell_act(CELL_ACT_SOFTSIGN, -far) == -1.0f);
 }
 
 /* The slope from the output is the slope, away from kinks. */

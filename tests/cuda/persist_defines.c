@@ -43,8 +43,9 @@ int main(int count, char **words) {
         fprintf(stderr, "%s: %s\n", words[1], why.text);
         return 1;
     }
-    sli_persist_defines(&geometry, form_of(&problem, backward), options_of(&problem), CELL_ACT_TANH, CELL_ACT_SIGMOID,
-                        defines, sizeof defines);
+    const sli_step_shape shape = sli_step_shape_of(&problem, 1);
+    sli_persist_defines(&geometry, &shape, form_of(&problem, backward), options_of(&problem), CELL_ACT_TANH,
+                        CELL_ACT_SIGMOID, defines, sizeof defines);
     fputs(defines, stdout);
     return 0;
 }

@@ -51,8 +51,9 @@ static int math_of(sl_dtype dtype) {
     return math;
 }
 
-void sli_persist_defines(const sli_persist_geometry *g, int form, int options, int act, int gate_act, char *text,
-                         size_t capacity) {
+void sli_persist_defines(const sli_persist_geometry *g, const sli_step_shape *s, int form, int options, int act,
+                         int gate_act, char *text, size_t capacity) {
+    const sli_persist_shared at = sli_persist_shared_of(g);
     const struct {
         const char *name;
         int value;
@@ -81,10 +82,20 @@ void sli_persist_defines(const sli_persist_geometry *g, int form, int options, i
               {"IN_SHARED", g->in_shared},
               {"RING", g->ring},
               {"DIRECTIONS", g->directions},
+              {"H", (int)s->H},
+              {"US", (int)s->us},
+              {"HS", (int)s->hs},
+              {"ZS", (int)s->zs},
               {"FORM", form},
               {"OPTIONS", options},
               {"ACT", act},
-              {"GATE_ACT", gate_act}};
+              {"GATE_ACT", gate_act},
+              {"SHARED_PARTIAL", (int)at.partial},
+              {"SHARED_ARRIVING", (int)at.arriving},
+              {"SHARED_WEIGHTS", (int)at.weights},
+              {"SHARED_RING", (int)at.ring},
+              {"SHARED_BARRIERS", (int)at.barriers},
+              {"SHARED_STATE", (int)at.state}};
     size_t length = 0;
     text[0] = '\0';
     for (size_t i = 0; i < sizeof of / sizeof *of && length < capacity; i++)

@@ -18,6 +18,7 @@
 extern "C" {
 #endif
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/step_layout.h"
 
 /* How v comes to the CTAs that multiply it. */
 typedef enum sli_persist_gather {
@@ -193,11 +194,11 @@ double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem
 int sli_persist_idle(const sli_persist_geometry *g, const sli_caps *caps);
 /* Names it among the geometries of one problem and pass, by all numbers that tell them apart: in choices. */
 void sli_persist_name(const sli_persist_geometry *g, char *name, size_t capacity);
-/* The configuration as kernels/persist_instance.cuh wants it; form: PERSIST_HAS bits; options, act and
+/* The configuration as kernels/persist_instance.cuh wants it, of a layer of this shape; form: PERSIST_HAS bits; options, act and
  * gate_act of src/cell; -1: given by the launch. */
-enum { SLI_PERSIST_DEFINES = 1024 };
-void sli_persist_defines(const sli_persist_geometry *g, int form, int options, int act, int gate_act, char *text,
-                         size_t capacity);
+enum { SLI_PERSIST_DEFINES = 1536 };
+void sli_persist_defines(const sli_persist_geometry *g, const sli_step_shape *s, int form, int options, int act,
+                         int gate_act, char *text, size_t capacity);
 /* For `sluice plan`: "cluster of 16, 32 units a block, 7 slices of 8 rows, weights in registers". */
 void sli_persist_describe(const sli_persist_geometry *g, char *text, size_t capacity);
 

@@ -22,7 +22,9 @@ struct configuration {
     static constexpr int options = OPTIONS, act = ACT, gate_act = GATE_ACT, couriers = COURIERS;
     static constexpr int share = SHARE, chunks = CHUNKS, slots = SLOTS, apart = APART;
     static constexpr int pairs = (TILES_K - IN_REGISTERS - IN_SHARED + 1) / 2; /* that stream */
-    static constexpr int few = FEW;
+    static constexpr int few = FEW, H = -1, us = -1, hs = -1, zs = -1;
+    static constexpr int shared_partial = -1, shared_arriving = -1, shared_weights = -1, shared_ring = -1;
+    static constexpr int shared_barriers = -1, shared_state = -1;
     static constexpr bool meets = MEETS;
     static constexpr int ring = RING >= 0 ? RING : pairs < 8 ? pairs : 8;
 };

@@ -12,12 +12,15 @@ struct persist_builtin_of {
     static constexpr int gates = GATES, math = MATH, gather = BACKWARD ? PERSIST_LOCAL : PERSIST_CLUSTER;
     static constexpr bool before = false, backward = BACKWARD;
     static constexpr int directions = 2, form = -1;
+    static constexpr int H = -1, us = -1, hs = -1, zs = -1;
     static constexpr int units = UNITS, reduce = BACKWARD ? CLUSTER : 1, spread = BACKWARD ? 1 : CLUSTER;
     static constexpr int tiles_n = 1, halves = 1, few = 0, couriers = 0, apart = 0, share = 1, chunks = 1, slots = 0;
     static constexpr bool meets = false;
     static constexpr int warps_m = WARPS_M, warps_k = WARPS_K, tiles_m = TILES_M, tiles_k = TILES_K;
     static constexpr int in_registers = IN_REGISTERS, in_shared = IN_SHARED, ring = 0;
     static constexpr int options = -1, act = -1, gate_act = -1;
+    static constexpr int shared_partial = -1, shared_arriving = -1, shared_weights = -1, shared_ring = -1;
+    static constexpr int shared_barriers = -1, shared_state = -1;
 };
 
 /* One code for both directions. GPUs without clusters have none: nothing launches it there. */

@@ -21,7 +21,7 @@ template <class S> struct persist_cell {
     float factor, peep[3], bias_n;
     float dc, pw; /* backward */
     float sums[S::gates], sum_n, sums_peep[3];
-    uint32_t zones; /* persist_draws_early: what zoneout keeps of the step at hand, h: 1, c: 2 */
+    uint32_t zones; /* persist_draws_early: what zoneout keeps of the step at hand, h: 1, c: 2; then of the next ones */
     persist_ahead<S> ahead;
 };
 
@@ -52,14 +52,16 @@ constexpr bool persist_draws_early = S::options >= 0 && (S::options & (CELL_ZONE
 template <class S> struct persist_draws {
     static constexpr bool of_h = (S::options & CELL_ZONEOUT_H) != 0, of_c = (S::options & CELL_ZONEOUT_C) != 0;
     static constexpr int each = (int)of_h + (int)of_c, all = each * S::cells;
+    static constexpr int steps = S::couriers > 0 || all > 2 ? 1 : 4 / all; /* at once, a draw for each of four lanes */
 };
 template <class S> PERSIST_FN bool persist_draw_is_c(int number) {
     return !persist_draws<S>::of_h || (persist_draws<S>::of_c && number % 2 == 1);
 }
 
+template <class S>
 PERSIST_FN uint64_t persist_drawn_element(const persist_args &a, const persist_way &way, const persist_place &place, int s) {
     const uint64_t row = (uint64_t)(way.time + s * way.time_step) * (uint64_t)a.B + (uint64_t)place.row;
-    return row * (uint64_t)a.H + (uint64_t)place.unit;
+    return row * (uint64_t)persist_units<S>(a) + (uint64_t)place.unit;
 }
 
 /* Bit k: word k of the element's block of four says that the old value is kept. */
@@ -80,7 +82,7 @@ PERSIST_FN float persist_zone_weight(const persist_args &a, const persist_way &w
     if (!zone.draw) return zone.expected;
     if constexpr (persist_draws_early<S>) return cell.zones & bit ? 1.0f : 0.0f;
     const sli_rng rng = {a.scalars->seed, a.scalars->step, a.scalars->micro_step, zone.stream};
-    return sli_rng_word(&rng, persist_drawn_element(a, way, place, s)) < zone.threshold ? 1.0f : 0.0f;
+    return sli_rng_word(&rng, persist_drawn_element<S>(a, way, place, s)) < zone.threshold ? 1.0f : 0.0f;
 }
 
 /* Where the next step is read from, and where the next one is written to: pointers that move with the steps. */
@@ -163,16 +165,16 @@ PERSIST_FN void persist_prefetch(const persist_args &a, const persist_way &way, 
     const int row = place.row - self.lane / S::cell_units + self.lane % S::cell_rows;
     const int unit = place.unit - self.lane % S::cell_units + self.lane / S::cell_rows % wide * 8;
     const int gate = self.lane / (S::cell_rows * wide);
-    if (s + AHEAD < way.steps && self.lane < pieces && row < a.B && unit < a.H)
-        ptx_prefetch(flow.u + (AHEAD - 2) * (int64_t)way.u_step + (uint32_t)(row * a.us + gate * a.H + unit));
+    if (s + AHEAD < way.steps && self.lane < pieces && row < a.B && unit < persist_units<S>(a))
+        ptx_prefetch(flow.u + (AHEAD - 2) * (int64_t)way.u_step + (uint32_t)(row * persist_us<S>(a) + gate * persist_units<S>(a) + unit));
 }
 
 template <class S>
 PERSIST_FN void persist_forward_ahead(const persist_args &a, const persist_flow &flow, const persist_place &place,
                                       persist_ahead<S> &ahead) {
-    const uint32_t of_u = persist_at(place, a.us);
+    const uint32_t of_u = persist_at(place, persist_us<S>(a));
 #pragma unroll
-    for (int g = 0; g < S::gates; g++) ahead.u[g] = flow.u[of_u + g * a.H];
+    for (int g = 0; g < S::gates; g++) ahead.u[g] = flow.u[of_u + g * persist_units<S>(a)];
     ahead.flags = persist_flags<S>(a, flow, place);
 }
 
@@ -183,11 +185,11 @@ PERSIST_FN void persist_forward_begin(const persist_args &a, const persist_way &
     cell.factor = 1.0f;
     if (!place.there) return;
     cell.h = persist_read(way.h_from, persist_at(place, (int)way.h_row));
-    cell.c = persist_read(way.c_from, persist_at(place, a.H));
-    if (way.factor) cell.factor = way.factor[persist_at(place, a.H)];
+    cell.c = persist_read(way.c_from, persist_at(place, persist_units<S>(a)));
+    if (way.factor) cell.factor = way.factor[persist_at(place, persist_units<S>(a))];
     if (way.bias_n) cell.bias_n = way.bias_n[place.unit];
     if (way.peep)
-        for (int i = 0; i < 3; i++) cell.peep[i] = way.peep[(int64_t)i * a.H + place.unit];
+        for (int i = 0; i < 3; i++) cell.peep[i] = way.peep[(int64_t)i * persist_units<S>(a) + place.unit];
 }
 
 /* What goes to memory of a step: forward gates, v (LSTM) or s_n (GRU), the shown h; backward dz and n's part of dr. */
@@ -243,10 +245,10 @@ template <class S>
 PERSIST_FN void persist_forward_put(const persist_args &a, const persist_way &way, const persist_flow &flow,
                                     const persist_place &place, const persist_cell<S> &cell,
                                     const persist_result<S> &result) {
-    const uint32_t at = persist_at(place, a.H), of_u = persist_at(place, a.us);
+    const uint32_t at = persist_at(place, persist_units<S>(a)), of_u = persist_at(place, persist_us<S>(a));
     if (persist_has<S>(a, PERSIST_HAS_GATES)) {
 #pragma unroll
-        for (int g = 0; g < S::gates; g++) flow.gates[of_u + g * a.H] = result.gates[g];
+        for (int g = 0; g < S::gates; g++) flow.gates[of_u + g * persist_units<S>(a)] = result.gates[g];
         if (S::gates == 3 && !S::before) flow.sn[at] = result.other;
     }
     if (S::gates == 4 && persist_has<S>(a, PERSIST_HAS_V)) flow.v[at] = result.other;
@@ -254,9 +256,9 @@ PERSIST_FN void persist_forward_put(const persist_args &a, const persist_way &wa
     if (S::gates == 4 && persist_has<S>(a, PERSIST_HAS_C)) flow.c[at] = cell.c;
     if (persist_has<S>(a, PERSIST_HAS_H)) flow.h[at] = cell.h;
     if (!persist_has<S>(a, PERSIST_HAS_OPERAND)) return;
-    persist_store_operand<S>(flow.operand, persist_at(place, a.hs), cell.factor * cell.h);
-    if (a.hs > a.H && place.unit + 1 == a.H)
-        persist_operand_tail<S>(flow.operand, (uint32_t)(place.row * a.hs), a.H, a.hs);
+    persist_store_operand<S>(flow.operand, persist_at(place, persist_hs<S>(a)), cell.factor * cell.h);
+    if (persist_hs<S>(a) > persist_units<S>(a) && place.unit + 1 == persist_units<S>(a))
+        persist_operand_tail<S>(flow.operand, (uint32_t)(place.row * persist_hs<S>(a)), persist_units<S>(a), persist_hs<S>(a));
 }
 
 PERSIST_FN void persist_forward_read_on(const persist_way &way, persist_flow &flow) {
@@ -277,24 +279,24 @@ template <class S> PERSIST_FN void persist_forward_write_on(const persist_way &w
 template <class S>
 PERSIST_FN void persist_forward_end(const persist_args &a, const persist_way &way, const persist_place &place,
                                     const persist_cell<S> &cell) {
-    const uint32_t at = persist_at(place, a.H);
+    const uint32_t at = persist_at(place, persist_units<S>(a));
     if (!place.there) return;
     if (way.h_last) way.h_last[at] = cell.h;
     if (way.c_last) way.c_last[at] = cell.c;
     if (way.c_to && !persist_has<S>(a, PERSIST_HAS_C)) way.c_to[at] = cell.c;
     if (way.h_to && !persist_has<S>(a, PERSIST_HAS_H)) way.h_to[at] = cell.h;
     if (persist_has<S>(a, PERSIST_HAS_OPERAND)) return;
-    persist_store_operand<S>(way.operand_to, persist_at(place, a.hs), cell.factor * cell.h);
-    if (place.unit + 1 == a.H) persist_operand_tail<S>(way.operand_to, (uint32_t)(place.row * a.hs), a.H, a.hs);
+    persist_store_operand<S>(way.operand_to, persist_at(place, persist_hs<S>(a)), cell.factor * cell.h);
+    if (place.unit + 1 == persist_units<S>(a)) persist_operand_tail<S>(way.operand_to, (uint32_t)(place.row * persist_hs<S>(a)), persist_units<S>(a), persist_hs<S>(a));
 }
 
 /* ------------------------------------------------------------------------------------------------------ backward -- */
 template <class S>
 PERSIST_FN void persist_backward_ahead(const persist_args &a, const persist_way &way, const persist_flow &flow,
                                        const persist_place &place, persist_ahead<S> &ahead) {
-    const uint32_t at = persist_at(place, a.H), of_u = persist_at(place, a.us);
+    const uint32_t at = persist_at(place, persist_units<S>(a)), of_u = persist_at(place, persist_us<S>(a));
 #pragma unroll
-    for (int g = 0; g < S::gates; g++) ahead.u[g] = flow.u[of_u + g * a.H];
+    for (int g = 0; g < S::gates; g++) ahead.u[g] = flow.u[of_u + g * persist_units<S>(a)];
     if (S::gates == 4) {
         ahead.old = flow.old[at];
         if (S::couriers > 0 || persist_has<S>(a, PERSIST_HAS_V)) ahead.other = flow.other[at];
@@ -331,12 +333,12 @@ PERSIST_FN void persist_backward_begin(const persist_args &a, const persist_way 
     cell = persist_cell<S>{};
     cell.factor = 1.0f;
     if (!place.there) return;
-    const uint32_t at = persist_at(place, a.H);
+    const uint32_t at = persist_at(place, persist_units<S>(a));
     if (way.factor) cell.factor = way.factor[at];
     if (way.peep)
-        for (int i = 0; i < 3; i++) cell.peep[i] = way.peep[(int64_t)i * a.H + place.unit];
+        for (int i = 0; i < 3; i++) cell.peep[i] = way.peep[(int64_t)i * persist_units<S>(a) + place.unit];
     /* pw + d dp, which step 0 begins with; its own dp is then 0. */
-    cell.pw = fmaf(cell.factor, persist_read(way.dp_from, persist_at(place, a.hs)), persist_read(way.pw_from, at));
+    cell.pw = fmaf(cell.factor, persist_read(way.dp_from, persist_at(place, persist_hs<S>(a))), persist_read(way.pw_from, at));
     cell.dc = persist_read(way.dc_from, at);
     if (S::gates == 4 && S::couriers == 0 && !persist_has<S>(a, PERSIST_HAS_V)) cell.c = way.c_to[at];
 }
@@ -345,13 +347,13 @@ PERSIST_FN void persist_backward_begin(const persist_args &a, const persist_way 
 template <class S>
 PERSIST_FN void persist_backward_put(const persist_args &a, const persist_place &place, void *to,
                                      const float (&dz)[S::gates]) {
-    const uint32_t at = persist_at(place, a.zs);
+    const uint32_t at = persist_at(place, persist_zs<S>(a));
 #pragma unroll
-    for (int g = 0; g < S::gates; g++) persist_store_operand<S>(to, at + g * a.H, dz[g]);
+    for (int g = 0; g < S::gates; g++) persist_store_operand<S>(to, at + g * persist_units<S>(a), dz[g]);
 }
 template <class S> PERSIST_FN void persist_backward_tail(const persist_args &a, const persist_place &place, void *to) {
-    if (a.zs > S::gates * a.H && place.unit + 1 == a.H)
-        persist_operand_tail<S>(to, (uint32_t)(place.row * a.zs), S::gates * a.H, a.zs);
+    if (persist_zs<S>(a) > S::gates * persist_units<S>(a) && place.unit + 1 == persist_units<S>(a))
+        persist_operand_tail<S>(to, (uint32_t)(place.row * persist_zs<S>(a)), S::gates * persist_units<S>(a), persist_zs<S>(a));
 }
 
 /* dh = (pw + d dp) + dy, dp = R^T dr of the step processed before; dz and dr of this step. */
@@ -425,12 +427,12 @@ PERSIST_FN void persist_backward_sums(const persist_args &a, const persist_way &
     if (place.there) {
         if (persist_has<S>(a, PERSIST_HAS_SUMS))
 #pragma unroll
-            for (int g = 0; g < S::gates; g++) way.sums[row * a.us + (int64_t)g * a.H + place.unit] = cell.sums[g];
-        if (S::gates == 3 && !S::before && persist_has<S>(a, PERSIST_HAS_SUMS)) way.sums_n[row * a.H + place.unit] = cell.sum_n;
+            for (int g = 0; g < S::gates; g++) way.sums[row * persist_us<S>(a) + (int64_t)g * persist_units<S>(a) + place.unit] = cell.sums[g];
+        if (S::gates == 3 && !S::before && persist_has<S>(a, PERSIST_HAS_SUMS)) way.sums_n[row * persist_units<S>(a) + place.unit] = cell.sum_n;
         if (persist_has<S>(a, PERSIST_HAS_SUMS_PEEP))
 #pragma unroll
             for (int i = 0; i < 3; i++)
-                way.sums_peep[row * 3 * a.H + (int64_t)i * a.H + place.unit] = cell.sums_peep[i];
+                way.sums_peep[row * 3 * persist_units<S>(a) + (int64_t)i * persist_units<S>(a) + place.unit] = cell.sums_peep[i];
     }
 #pragma unroll
     for (int g = 0; g < S::gates; g++) cell.sums[g] = 0.0f;
@@ -444,8 +446,8 @@ template <class S>
 PERSIST_FN void persist_backward_end(const persist_args &a, const persist_way &way, const persist_place &place,
                                      float dp, const persist_cell<S> &cell) {
     if (!place.there || !persist_has<S>(a, PERSIST_HAS_DP)) return;
-    const uint32_t at = persist_at(place, a.H);
-    way.dp_to[persist_at(place, a.hs)] = dp;
+    const uint32_t at = persist_at(place, persist_units<S>(a));
+    way.dp_to[persist_at(place, persist_hs<S>(a))] = dp;
     if (way.pw_to) way.pw_to[at] = cell.pw;
     if (way.dc_to) way.dc_to[at] = cell.dc;
 }

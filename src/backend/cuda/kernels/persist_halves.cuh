@@ -26,10 +26,12 @@ typedef struct persist_turn {
 } persist_turn;
 
 /* sums of one product of the half, from the v that was given last. Between the wait for other CTAs' v or sums and what
- * came before it there is time for the memory traffic of the step before: window(). */
-template <class S, class F>
+ * came before it there is time for the memory traffic of the step before: window(). Before it all comes ask(). */
+template <class S, class A, class F>
 PERSIST_FN void persist_turn_product(const persist_args &a, const persist_way &way, const persist_self &self,
-                                     const persist_weights<typename S::whole> &w, int half, persist_turn &turn, const F &window) {
+                                     const persist_weights<typename S::whole> &w, int half, persist_turn &turn,
+                                     const A &ask, const F &window) {
+    ask();
     if constexpr (S::gather != PERSIST_LOCAL) window();
     if (turn.given > 0) persist_gather<S>(a, way, self, half, turn.given);
     persist_sums<S> sums;
@@ -52,37 +54,49 @@ template <class S> PERSIST_FN void persist_draw_from(const persist_args &a, pers
     if constexpr (persist_draws_early<S>) h.from = *a.scalars;
 }
 
+/* Draws of step s, and of the next draws::steps - 1, by four lanes that share their blocks. */
+template <class S>
+PERSIST_FN void persist_draw_shared(const persist_args &a, const persist_way &way, const persist_self &self, int half,
+                                    int s, persist_half<S> &h) {
+    typedef persist_draws<S> draws;
+    constexpr int all = draws::all * draws::steps;
+    const int lane = self.lane % 4;
+#pragma unroll
+    for (int n = 0; n < all; n += 4) {
+        const int mine = n + lane < all ? n + lane : all - 1, of_step = mine % draws::all;
+        const persist_place place = persist_place_of<S>(a, self, half, of_step / draws::each);
+        const uint64_t element = persist_drawn_element<S>(a, way, place, s + mine / draws::all);
+        const uint32_t kept = persist_kept_block(way, h.from, element, persist_draw_is_c<S>(of_step));
+#pragma unroll
+        for (int k = 0; k < 4 && n + k < all; k++) {
+            const uint32_t bit = __shfl_sync(0xFFFFFFFFu, kept, self.lane - lane + k) >> lane & 1u;
+            const int number = (n + k) % draws::all, place_of_bit = (n + k) / draws::all * 2 + (int)persist_draw_is_c<S>(number);
+            h.cells[number / draws::each].zones |= bit << place_of_bit;
+        }
+    }
+}
+
 /* Zoneout's draws of step s, before its cells. Four lanes of neighbouring units draw from the same blocks, where rows are whole fours: then each
- * makes another block, as far as there are four draws a lane, and they tell each other. Of one draw that would be no fewer blocks (training of GRU of
- * 256 units 6% longer). */
+ * makes another block, and they tell each other; where a lane has fewer than four draws a step, of the next steps as well, which then find theirs. Only in turns, where
+ * a lane's cells are of another slice in between, one draw a lane is its own (shared, training of GRU of 256 units took 6% longer). */
 template <class S>
 PERSIST_FN void persist_draw(const persist_args &a, const persist_way &way, const persist_self &self, int half, int s,
                              persist_half<S> &h) {
     if constexpr (persist_draws_early<S>) {
         typedef persist_draws<S> draws;
-        const int lane = self.lane % 4;
         if (s >= way.steps || !(way.zone_h.draw || way.zone_c.draw)) return;
+        const bool shared = draws::all * draws::steps > 1 && persist_units<S>(a) % 4 == 0, drawn = shared && s % draws::steps != 0;
 #pragma unroll
-        for (int i = 0; i < S::cells; i++) h.cells[i].zones = 0;
-        if (draws::all > 1 && a.H % 4 == 0) {
-#pragma unroll
-            for (int n = 0; n < draws::all; n += 4) {
-                const int mine = n + lane < draws::all ? n + lane : draws::all - 1;
-                const persist_place place = persist_place_of<S>(a, self, half, mine / draws::each);
-                const uint32_t kept = persist_kept_block(way, h.from, persist_drawn_element(a, way, place, s),
-                                                         persist_draw_is_c<S>(mine));
-#pragma unroll
-                for (int k = 0; k < 4 && n + k < draws::all; k++) {
-                    const uint32_t bit = __shfl_sync(0xFFFFFFFFu, kept, self.lane - lane + k) >> lane & 1u;
-                    h.cells[(n + k) / draws::each].zones |= bit << (int)persist_draw_is_c<S>(n + k);
-                }
-            }
+        for (int i = 0; i < S::cells; i++) h.cells[i].zones = drawn ? h.cells[i].zones >> 2 : 0u;
+        if (drawn) return;
+        if (shared) {
+            persist_draw_shared<S>(a, way, self, half, s, h);
             return;
         }
 #pragma unroll
         for (int n = 0; n < draws::all; n++) {
             const persist_place place = persist_place_of<S>(a, self, half, n / draws::each);
-            const uint64_t element = persist_drawn_element(a, way, place, s);
+            const uint64_t element = persist_drawn_element<S>(a, way, place, s);
             const uint32_t kept = persist_kept_block(way, h.from, element, persist_draw_is_c<S>(n));
             h.cells[n / draws::each].zones |= (kept >> (element & 3u) & 1u) << (int)persist_draw_is_c<S>(n);
         }
@@ -163,20 +177,43 @@ PERSIST_FN void persist_forward_ask(const persist_args &a, const persist_way &wa
     persist_forward_read_on(way, h.flow);
 }
 
+/* A step of one CTA alone is shorter than a load takes: what step s + 1 reads is asked for where step s begins, and is the cells' when it ends. */
+template <class S>
+constexpr bool persist_asks_early = !S::backward && S::gather == PERSIST_LOCAL && !S::before;
+template <class S> struct persist_early { persist_ahead<S> cells[persist_asks_early<S> ? (int)S::cells : 1]; };
+
+template <class S>
+PERSIST_FN void persist_forward_ask_next(const persist_args &a, const persist_way &way, const persist_self &self, int half,
+                                         int s, const persist_half<S> &h, persist_early<S> &next) {
+    if constexpr (persist_asks_early<S>)
+#pragma unroll
+        for (int i = 0; i < S::cells; i++) {
+            const persist_place place = persist_place_of<S>(a, self, half, i);
+            next.cells[i] = h.cells[i].ahead;
+            if (s + 1 < way.steps && place.there) persist_forward_ahead<S>(a, h.flow, place, next.cells[i]);
+        }
+}
+
 /* What step s + 1 multiplies is given, and what it reads is asked for. In inference in this order, which saves a quarter of a
  * step in clusters of 16 rows of 128 and 256 units; where gates are kept the other way round, which saves a tenth: stores of
  * the step follow (measured on an H200, 2026-11-21). */
 template <class S>
 PERSIST_FN void persist_forward_give(const persist_args &a, const persist_way &way, const persist_self &self, int half,
-                                     int s, bool gives, persist_half<S> &h) {
-    const bool asks_first = persist_has<S>(a, PERSIST_HAS_GATES);
+                                     int s, bool gives, persist_half<S> &h, const persist_early<S> &next) {
+    const bool asks_first = persist_has<S>(a, PERSIST_HAS_GATES) && !persist_asks_early<S>;
     if (asks_first) persist_forward_ask<S>(a, way, self, half, s + 1, h);
     if (gives) {
         persist_forward_offer<S>(a, way, self, half, h.turn.given + 1, h);
         persist_given<S>(a, way, self, half, h.turn.given + 1);
         h.turn.given++;
     }
-    if (!asks_first) persist_forward_ask<S>(a, way, self, half, s + 1, h);
+    if constexpr (persist_asks_early<S>) {
+#pragma unroll
+        for (int i = 0; i < S::cells; i++) h.cells[i].ahead = next.cells[i];
+        persist_forward_read_on(way, h.flow);
+    } else if (!asks_first) {
+        persist_forward_ask<S>(a, way, self, half, s + 1, h);
+    }
 }
 
 /* What step s leaves. */
@@ -202,16 +239,18 @@ PERSIST_FN void persist_forward_step(const persist_args &a, const persist_way &w
         }
         persist_draw<S>(a, way, self, half, s, h);
     };
+    persist_early<S> next;
     persist_delay<S>(a, s * S::halves + half);
+    persist_forward_ask_next<S>(a, way, self, half, s, h, next);
     if (on)
-        persist_turn_product<S>(a, way, self, w, half, h.turn, window);
+        persist_turn_product<S>(a, way, self, w, half, h.turn, []() {}, window);
     else
         window();
     if constexpr (S::before) {
         persist_forward_reset<S>(a, way, self, half, on, h);
     } else {
         persist_forward_cells<S>(a, way, self, half, half, s, on, h);
-        persist_forward_give<S>(a, way, self, half, s, gives, h);
+        persist_forward_give<S>(a, way, self, half, s, gives, h, next);
     }
 }
 
@@ -247,10 +286,10 @@ PERSIST_FN void persist_forward_second(const persist_args &a, const persist_way 
     persist_delay<S>(a, ~(s * S::halves + half));
     if (on) {
         persist_forward_update<S>(a, way, self, w, half, h);
-        persist_turn_product<persist_new<S>>(a, way, self, w, half, h.turn, []() {});
+        persist_turn_product<persist_new<S>>(a, way, self, w, half, h.turn, []() {}, []() {});
     }
     persist_forward_cells<S>(a, way, self, half, half, s, on, h);
-    persist_forward_give<S>(a, way, self, half, s, gives, h);
+    persist_forward_give<S>(a, way, self, half, s, gives, h, persist_early<S>{});
 }
 
 /* Before the weights are asked for. */
@@ -350,8 +389,9 @@ PERSIST_FN void persist_backward_give(const persist_args &a, const persist_way &
     h.turn.given++;
 }
 
-/* What the cells of step s read is asked for: in the window, with v or sums on their way. Asked for before the step's v was given
- * it cost up to a seventh of the step. */
+/* What the cells of step s read is asked for: before the window, and where v is the CTA's own before the product, as sums are on their way for a shorter time
+ * than a load (asked for behind them, training of LSTM of 256 units took an eighth longer). Asked for before the step's v was given it cost up to a seventh of
+ * the step. */
 template <class S>
 PERSIST_FN void persist_backward_ask(const persist_args &a, const persist_way &way, const persist_self &self, int half,
                                      int s, persist_half<S> &h) {
@@ -375,9 +415,9 @@ PERSIST_FN void persist_backward_write(const persist_args &a, const persist_way 
             persist_backward_put<S>(a, place, h.flow.operand, h.results[i].gates);
             persist_backward_tail<S>(a, place, h.flow.operand);
             if constexpr (S::before) {
-                persist_store_operand<S>(h.flow.dr, persist_at(place, a.hs), h.results[i].other);
-                if (a.hs > a.H && place.unit + 1 == a.H)
-                    persist_operand_tail<S>(h.flow.dr, (uint32_t)(place.row * a.hs), a.H, a.hs);
+                persist_store_operand<S>(h.flow.dr, persist_at(place, persist_hs<S>(a)), h.results[i].other);
+                if (persist_hs<S>(a) > persist_units<S>(a) && place.unit + 1 == persist_units<S>(a))
+                    persist_operand_tail<S>(h.flow.dr, (uint32_t)(place.row * persist_hs<S>(a)), persist_units<S>(a), persist_hs<S>(a));
             } else if constexpr (S::gates == 3) {
                 const float dr[3] = {h.results[i].gates[0], h.results[i].gates[1], h.results[i].other};
                 persist_backward_put<S>(a, place, h.flow.dr, dr);
@@ -396,19 +436,23 @@ PERSIST_FN void persist_backward_step(const persist_args &a, const persist_way &
     const bool any = !persist_has<S>(a, PERSIST_HAS_DP) || s < way.steps; /* steps: else the range ends before */
     const bool on = s > 0 && persist_in(h.turn.range, s - 1) && (!S::before || persist_gives_on<S>(a, way, s - 1));
     const bool gives = any && persist_in(h.turn.range, s);
+    const auto ask = [&]() {
+        if (s > 0) persist_backward_ask<S>(a, way, self, half, s, h);
+    };
     const auto window = [&]() {
         if (s > 0) {
-            persist_backward_ask<S>(a, way, self, half, s, h);
             persist_backward_write<S>(a, way, self, half, s - 1, chunk, h);
             persist_backward_write_on<S>(way, h.flow);
         }
         persist_draw<S>(a, way, self, half, s, h);
     };
     persist_delay<S>(a, s * S::halves + half);
-    if (on)
-        persist_turn_product<S>(a, way, self, w, half, h.turn, window);
-    else
+    if (on) {
+        persist_turn_product<S>(a, way, self, w, half, h.turn, ask, window);
+    } else {
+        ask();
         window();
+    }
     float dr[S::cells][S::gates] = {};
     persist_backward_cells<S>(a, way, self, half, half, s, on, h, dr);
     persist_backward_give<S>(a, way, self, half, gives, h, dr);
@@ -421,7 +465,7 @@ PERSIST_FN void persist_backward_second(const persist_args &a, const persist_way
     typedef persist_new<S> N;
     const bool on = persist_in(h.turn.range, s), gives = on && persist_gives_on<S>(a, way, s);
     persist_delay<S>(a, ~(s * S::halves + half));
-    if (on) persist_turn_product<N>(a, way, self, w, half, h.turn, []() {});
+    if (on) persist_turn_product<N>(a, way, self, w, half, h.turn, []() {}, []() {});
 #pragma unroll
     for (int i = 0; i < S::cells; i++) {
         const persist_place place = persist_place_of<S>(a, self, half, i);
@@ -460,6 +504,8 @@ template <class S>
 PERSIST_FN void persist_backward(const persist_args &a, const persist_way &way, const persist_self &self,
                                  const persist_weights<S> &w, persist_half<S> (&h)[S::halves]) {
     int left = way.first_chunk + 1, chunk = 0; /* steps to the end of the chunk of step s - 1 */
+    /* Or each step's product waits for what was asked for just before it, as forward. */
+    if constexpr (S::gather == PERSIST_LOCAL && S::in_registers > 0) persist_weights_arrived<S>(way, w);
     for (int s = 0; s <= way.steps; s++) {
         const bool ended = --left == 0 || (s > 0 && s == way.steps);
 #pragma unroll

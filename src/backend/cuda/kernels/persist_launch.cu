@@ -220,7 +220,7 @@ static const void *kernel_of(const persist_call *p, const persist_args *a) {
     sli_why why = {"NVRTC is missing"};
     const void *kernel = NULL;
     if (!sli_cuda_caps_of(p->queue)->no_compiler) {
-        sli_persist_defines(g, a->form, a->options, a->act, a->gate_act, defines, sizeof defines);
+        sli_persist_defines(g, &p->cells[0].s, a->form, a->options, a->act, a->gate_act, defines, sizeof defines);
         kernel = (const void *)sli_cuda_compile(p->queue, SLI_PERSIST_SOURCE, SLI_PERSIST_ENTRY, defines, &why);
         if (!kernel && sli_cuda_failed(p->queue)) return NULL;
     }

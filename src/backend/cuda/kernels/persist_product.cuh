@@ -22,7 +22,7 @@ PERSIST_FN const unsigned char *persist_packed(const persist_way &way, const per
 
 /* Where the lane's tiles begin that stay in shared memory. */
 template <class S> PERSIST_FN uint32_t persist_kept(const persist_args &a, const persist_self &self) {
-    return self.at + a.shared_weights + self.warp * (S::in_shared * S::all_tiles_m * 512) + self.lane * 16;
+    return self.at + persist_constant(S::shared_weights, a.shared_weights) + self.warp * (S::in_shared * S::all_tiles_m * 512) + self.lane * 16;
 }
 
 /* Streamed tiles come by pairs of k, the same ones in every product, one behind the other: while a product uses one the warp asks
@@ -30,11 +30,11 @@ template <class S> PERSIST_FN uint32_t persist_kept(const persist_args &a, const
  * copy, or each lane copies what it reads itself. Of more than L2 holds the first `near` pairs stay there, all others leave first: else
  * each would be gone before it is read again. */
 template <class S> PERSIST_FN uint32_t persist_ring_at(const persist_args &a, const persist_self &self, int slot) {
-    return self.at + a.shared_ring + (self.warp * S::ring + slot) * (2 * S::tiles_m * 512);
+    return self.at + persist_constant(S::shared_ring, a.shared_ring) + (self.warp * S::ring + slot) * (2 * S::tiles_m * 512);
 }
 template <class S>
 PERSIST_FN uint32_t persist_ring_barrier(const persist_args &a, const persist_self &self, int slot) {
-    return self.at + a.shared_barriers + (S::ring_barriers + self.warp * S::ring + slot) * 8;
+    return self.at + persist_constant(S::shared_barriers, a.shared_barriers) + (S::ring_barriers + self.warp * S::ring + slot) * 8;
 }
 /* Reset before, forward: of tiles 2 k and 2 k + 1 that stream the rows of one part. */
 template <class S>
@@ -142,7 +142,7 @@ PERSIST_FN void persist_end_ring(const persist_args &a, const persist_self &self
 template <class S>
 PERSIST_FN uint32_t persist_together_at(const persist_args &a, const persist_self &self, int k, int m) {
     const int four = self.warp / 4, tile = (four * S::in_shared + k - S::in_registers) * S::tiles_m + m;
-    return self.at + a.shared_weights + tile * 2048;
+    return self.at + persist_constant(S::shared_weights, a.shared_weights) + tile * 2048;
 }
 template <class S>
 PERSIST_FN void persist_keep_together(const persist_args &a, const persist_way &way, const persist_self &self) {
@@ -424,17 +424,17 @@ PERSIST_FN void persist_multiply_together(const persist_args &a, const persist_s
 /* float [halves, in many turns 1][partials][warps_k][tiles_n][m_tiled][width] */
 template <class S> PERSIST_FN float *persist_partial(const persist_args &a, const persist_self &self, int half) {
     const int which = S::couriers > 0 ? 0 : half * S::partials + (S::rows_apart && S::part == PERSIST_UPDATE ? 1 : 0);
-    return (float *)(self.shared + a.shared_partial) + which * (S::warps_k * S::tiles_n * S::m_tiled * S::width);
+    return (float *)(self.shared + persist_constant(S::shared_partial, a.shared_partial)) + which * (S::warps_k * S::tiles_n * S::m_tiled * S::width);
 }
 /* float [halves][2][reduce][tiles_n][own][8], in many turns [sum_buffers][reduce]...; an offset in bytes */
 template <class S> PERSIST_FN int persist_arriving(const persist_args &a, int half, int buffer, int from) {
     const int which = S::couriers > 0 ? half : half * 2 + buffer;
-    return a.shared_arriving + (which * S::reduce + from) * (S::tiles_n * S::own * 32);
+    return persist_constant(S::shared_arriving, a.shared_arriving) + (which * S::reduce + from) * (S::tiles_n * S::own * 32);
 }
 template <class S>
 PERSIST_FN uint32_t persist_barrier(const persist_args &a, const persist_self &self, int first, int half, int buffer) {
     const int index = S::couriers > 0 ? 2 * S::slots + S::halves + half : first + half * 2 + buffer;
-    return self.at + a.shared_barriers + index * 8;
+    return self.at + persist_constant(S::shared_barriers, a.shared_barriers) + index * 8;
 }
 
 /* Where a column of a value's eight lies: lanes of neighbouring units read neighbouring banks. Columns stay in pairs; sums that are
@@ -605,24 +605,31 @@ PERSIST_FN void persist_reduce(const persist_args &a, const persist_way &way, co
     }
 }
 
-/* y's value `value` (gate units + unit) of the CTA's own, of row `own_row`: the sums added in order. */
+/* `count` addends, `apart` floats from one to the next: four chains, or of sixteen each would wait for the one before. The order is of `count` alone. */
+template <int count> PERSIST_FN float persist_added(const float *from, int apart) {
+    constexpr int chains = count < 4 ? count : 4;
+    float sum[4] = {};
+#pragma unroll
+    for (int i = 0; i < chains; i++) sum[i] = from[i * apart];
+#pragma unroll
+    for (int i = chains; i < count; i++) sum[i % 4] += from[i * apart];
+    if constexpr (count < 4) return count == 1 ? sum[0] : count == 2 ? sum[0] + sum[1] : sum[0] + sum[1] + sum[2];
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+/* y's value `value` (gate units + unit) of the CTA's own, of row `own_row`. */
 template <class S>
 PERSIST_FN float persist_sum(const persist_args &a, const persist_self &self, int half, int count, int value,
                              int own_row) {
     const int n = own_row / 8, column = own_row % 8;
-    float sum = 0.0f;
     if constexpr (S::reduce == 1) {
         const float *from =
             persist_partial<S>(a, self, half) + (n * S::m_tiled + value) * S::width + persist_column<S>(value, column);
-#pragma unroll
-        for (int i = 0; i < S::addends; i++) sum += from[i * (S::tiles_n * S::m_tiled * S::width)];
-    } else {
-        const float *from = (const float *)(self.shared + persist_arriving<S>(a, half, count & 1, 0)) +
-                            (n * S::own + value) * 8 + column;
-#pragma unroll
-        for (int i = 0; i < S::addends; i++) sum += from[i * (S::tiles_n * S::own * 8)];
+        return persist_added<S::addends>(from, S::tiles_n * S::m_tiled * S::width);
     }
-    return sum;
+    const float *from =
+        (const float *)(self.shared + persist_arriving<S>(a, half, count & 1, 0)) + (n * S::own + value) * 8 + column;
+    return persist_added<S::addends>(from, S::tiles_n * S::own * 8);
 }
 
 #endif

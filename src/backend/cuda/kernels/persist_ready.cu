@@ -99,7 +99,8 @@ static sl_status kernel_ready(const planned *q, const sli_persist_geometry *g, i
     sli_why why = {"NVRTC is missing"};
     if (!q->caps->no_compiler) {
         char defines[SLI_PERSIST_DEFINES];
-        sli_persist_defines(g, form, sli_step_options(&q->folded), sli_persist_act(q->p->dtype, g, sli_step_act(q->p)),
+        const sli_step_shape s = sli_step_shape_of(&q->folded, 1);
+        sli_persist_defines(g, &s, form, sli_step_options(&q->folded), sli_persist_act(q->p->dtype, g, sli_step_act(q->p)),
                             sli_persist_act(q->p->dtype, g, sli_step_gate_act(q->p)), defines, sizeof defines);
         kernel = (const void *)sli_cuda_compile_planned(q->caps->index, q->caps->compute_capability,
                                                         SLI_PERSIST_SOURCE, SLI_PERSIST_ENTRY, defines, &error, &why);

@@ -156,6 +156,26 @@ template <class C, int PART = PERSIST_RESET> struct persist_sizes : C {
 template <class S> using persist_update = persist_sizes<typename S::configuration, PERSIST_UPDATE>;
 template <class S> using persist_new = persist_sizes<typename S::configuration, PERSIST_NEW>;
 
+/* A constant of a kernel that is compiled for its layer, or, where that is -1, given by the launch. What a step would load from constant memory lies in
+ * its way: after a branch ptxas loads it where it is needed (bench/results/paths_h200_2026-11-24.txt). */
+PERSIST_FN int persist_constant(int constant, int given) {
+    return constant >= 0 ? constant : given;
+}
+
+/* Units of the layer and strides of rows: with constants the addresses of a cell's gates are one and what lies between them. */
+template <class S> PERSIST_FN int persist_units(const persist_args &a) {
+    return persist_constant(S::H, a.H);
+}
+template <class S> PERSIST_FN int persist_us(const persist_args &a) {
+    return persist_constant(S::us, a.us);
+}
+template <class S> PERSIST_FN int persist_hs(const persist_args &a) {
+    return persist_constant(S::hs, a.hs);
+}
+template <class S> PERSIST_FN int persist_zs(const persist_args &a) {
+    return persist_constant(S::zs, a.zs);
+}
+
 /* All warps that multiply. */
 template <class S> PERSIST_FN void persist_sync() {
     if constexpr (S::couriers > 0)
@@ -191,6 +211,12 @@ template <class S> PERSIST_FN persist_self persist_find(const persist_args &a, u
     self.lane = self.thread % 32;
     self.shared = shared;
     self.at = ptx_shared(shared);
+    /* From a shuffle, or ptxas finds it anew wherever a step needs it (S2UR, some thirty cycles each time). Backward through a cluster and in turns alone: other steps
+     * became up to 8% longer by it. */
+    if constexpr ((S::backward && S::gather == PERSIST_LOCAL) || S::couriers > 0) {
+        self.at = ptx_uniform(self.at);
+        self.shared = ptx_pointer(shared, self.at);
+    }
     return self;
 }
 
@@ -254,7 +280,7 @@ PERSIST_FN persist_place persist_place_of(const persist_args &a, const persist_s
     }
     place.unit = (self.q * S::reduce + self.p) * S::units + place.own_unit;
     place.row = (self.group * S::halves + half) * S::rows + place.own_row;
-    place.there = place.here && place.unit < a.H && place.row < a.B;
+    place.there = place.here && place.unit < persist_units<S>(a) && place.row < a.B;
     if constexpr (S::given > S::rows) place.there = place.there && place.own_row < S::rows;
     return place;
 }
@@ -269,8 +295,8 @@ template <class S> PERSIST_FN uint32_t persist_operand(float x) {
 
 /* The operand that step 0 enters from. */
 template <class S> PERSIST_FN uint32_t persist_entering(const persist_args &a, const persist_way &way, int row, int unit) {
-    if (way.h_enters) return persist_operand<S>(way.h_enters[(int64_t)row * a.H + unit]);
-    const int64_t at = (int64_t)row * a.hs + unit;
+    if (way.h_enters) return persist_operand<S>(way.h_enters[(int64_t)row * persist_units<S>(a) + unit]);
+    const int64_t at = (int64_t)row * persist_hs<S>(a) + unit;
     if (S::narrow) return ((const uint16_t *)way.operand_from)[at];
     return persist_operand<S>(((const float *)way.operand_from)[at]);
 }

@@ -30,29 +30,30 @@ template <class S> struct persist_registers {
 
 /* Shared memory's barriers: a slot's chunk has come, the slot is free, v of a slice was given; behind them those of sums
  * (persist_barrier), of cells apart, and of slices whose sums are in memory. */
+template <class S>
 PERSIST_FN uint32_t persist_turn_barrier(const persist_args &a, const persist_self &self, int index) {
-    return self.at + a.shared_barriers + index * 8;
+    return self.at + persist_constant(S::shared_barriers, a.shared_barriers) + index * 8;
 }
 template <class S> PERSIST_FN uint32_t persist_full(const persist_args &a, const persist_self &self, int slot) {
-    return persist_turn_barrier(a, self, slot);
+    return persist_turn_barrier<S>(a, self, slot);
 }
 template <class S> PERSIST_FN uint32_t persist_free(const persist_args &a, const persist_self &self, int slot) {
-    return persist_turn_barrier(a, self, S::slots + slot);
+    return persist_turn_barrier<S>(a, self, S::slots + slot);
 }
 template <class S> PERSIST_FN uint32_t persist_slice_given(const persist_args &a, const persist_self &self, int turn) {
-    return persist_turn_barrier(a, self, 2 * S::slots + turn);
+    return persist_turn_barrier<S>(a, self, 2 * S::slots + turn);
 }
 /* Cells apart: this CTA's sums are there; of product number `products`: cells, apart or not, have read its sums. */
 template <class S> PERSIST_FN uint32_t persist_summed(const persist_args &a, const persist_self &self) {
-    return persist_turn_barrier(a, self, 2 * S::slots + S::halves + PERSIST_ARRIVING);
+    return persist_turn_barrier<S>(a, self, 2 * S::slots + S::halves + PERSIST_ARRIVING);
 }
 template <class S>
 PERSIST_FN uint32_t persist_sums_read(const persist_args &a, const persist_self &self, uint32_t products) {
-    return persist_turn_barrier(a, self, 2 * S::slots + S::halves + PERSIST_ARRIVING + 1 + (int)(products & 1u));
+    return persist_turn_barrier<S>(a, self, 2 * S::slots + S::halves + PERSIST_ARRIVING + 1 + (int)(products & 1u));
 }
 
 template <class S> PERSIST_FN uint32_t persist_slice_summed(const persist_args &a, const persist_self &self, int turn) {
-    return persist_turn_barrier(a, self, 2 * S::slots + S::halves + PERSIST_ARRIVING + PERSIST_APART_BARRIERS + turn);
+    return persist_turn_barrier<S>(a, self, 2 * S::slots + S::halves + PERSIST_ARRIVING + PERSIST_APART_BARRIERS + turn);
 }
 
 /* The slot of a chunk, and how often it has been filled before. */
@@ -208,7 +209,7 @@ PERSIST_FN void persist_bring_sums(const persist_args &a, const persist_way &way
 template <class S>
 PERSIST_FN float *persist_state(const persist_args &a, const persist_self &self, int turn, int cell) {
     constexpr int states = S::gates == 4 ? 2 : 1;
-    return (float *)(self.shared + a.shared_state) + (turn * states * S::cells + cell) * S::cell_threads +
+    return (float *)(self.shared + persist_constant(S::shared_state, a.shared_state)) + (turn * states * S::cells + cell) * S::cell_threads +
            self.thread;
 }
 template <class S>
@@ -246,7 +247,7 @@ template <class S>
 PERSIST_FN persist_place persist_place_near(const persist_args &a, const persist_self &self, int turn, int index) {
     persist_place place = persist_place_of<S>(a, self, turn, index);
     place.row = place.row < a.B ? place.row : a.B - 1;
-    place.unit = place.unit < a.H ? place.unit : a.H - 1;
+    place.unit = place.unit < persist_units<S>(a) ? place.unit : persist_units<S>(a) - 1;
     return place;
 }
 
@@ -263,7 +264,7 @@ PERSIST_FN void persist_turn_ahead(const persist_args &a, const persist_way &way
             persist_backward_ahead<S>(a, way, h.flow, place, h.cells[i].ahead);
         else
             persist_forward_ahead<S>(a, h.flow, place, h.cells[i].ahead);
-        if (way.factor) h.cells[i].ahead.factor = way.factor[persist_at(place, a.H)];
+        if (way.factor) h.cells[i].ahead.factor = way.factor[persist_at(place, persist_units<S>(a))];
     }
 }
 
@@ -424,7 +425,7 @@ PERSIST_FN void persist_turn_put_backward(const persist_args &a, const persist_w
             persist_backward_put<S>(a, place, h.flow.dr, dr);
         }
     }
-    if (a.zs > S::gates * a.H)
+    if (persist_zs<S>(a) > S::gates * persist_units<S>(a))
 #pragma unroll
         for (int i = first; i < end; i++) {
             const persist_place place = persist_place_of<S>(a, self, item.turn, i);
@@ -643,7 +644,7 @@ PERSIST_FN void persist_turns_end(const persist_args &a, const persist_way &way,
 #pragma unroll
         for (int i = 0; i < S::cells; i++) {
             const persist_place place = persist_place_of<S>(a, self, turn, i);
-            if (way.factor && place.there) h.cells[i].factor = way.factor[persist_at(place, a.H)];
+            if (way.factor && place.there) h.cells[i].factor = way.factor[persist_at(place, persist_units<S>(a))];
             persist_forward_end<S>(a, way, place, h.cells[i]);
         }
     }

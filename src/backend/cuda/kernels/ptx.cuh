@@ -18,6 +18,10 @@ PTX_FN int ptx_thread() {
 PTX_FN uint32_t ptx_shared(const void *pointer) {
     return (uint32_t)__cvta_generic_to_shared(pointer);
 }
+/* The same memory by its address. */
+PTX_FN unsigned char *ptx_pointer(unsigned char *, uint32_t address) {
+    return (unsigned char *)__cvta_shared_to_generic(address);
+}
 /* 32 lanes read 16 bytes each: lane l of four 8 x 16-byte matrices, whose rows' addresses lanes 8i .. 8i + 7 give for matrix
  * i, has bytes 4 (l % 4) .. of row l / 4. */
 PTX_FN void ptx_load_matrices(uint32_t (&to)[4], uint32_t row) {

@@ -15,6 +15,9 @@ PTX_FN int ptx_thread() {
 PTX_FN uint32_t ptx_shared(const void *pointer, EMULATE_HERE) {
     return emulate::shared_address(pointer, at);
 }
+PTX_FN unsigned char *ptx_pointer(unsigned char *pointer, uint32_t) {
+    return pointer;
+}
 
 struct ptx_matrices {
     uint32_t to[4], row;
