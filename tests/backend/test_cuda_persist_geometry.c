@@ -1,6 +1,7 @@
 /* The geometry of the persistent recurrence on GPUs that need not exist: what is chosen covers the problem and fits the chip,
  * what is refused says why, and predicted steps agree with those that a prototype took. */
 #include "backend/cuda/persist_geometry.h"
+#include "backend/cuda/step_layout.h"
 #include "cuda_caps.h"
 #include "test.h"
 
@@ -567,4 +568,34 @@ TEST(cuda_persist_streams_that_stay_in_l2) {
     CHECK_NEAR(sli_persist_near(67e6, 63e6), 40e6, 2e6);
     CHECK_NEAR(sli_persist_near(134e6, 63e6), 40e6, 2e6);
     CHECK(sli_persist_near(134e6, 0) == 0); /* a GPU that does not say */
+}
+
+static int defined(const char *text, const char *name) {
+    char line[64];
+    snprintf(line, sizeof line, "#define PERSIST_%s ", name);
+    const char *at = strstr(text, line);
+    if (!at) test_fail(__FILE__, __LINE__, "no %s", line);
+    return at ? atoi(at + strlen(line)) : -1;
+}
+
+/* A compiled kernel has the layer's own units, strides and places as constants: those that a launch works out, in a text that is not cut. */
+TEST(cuda_persist_constants_are_the_layers) {
+    static const int units[] = {1, 7, 37, 100, 257, 650, 1500};
+    const sli_caps caps = invented(90);
+    for (int i = 0; i < 7 * 2 * 2 * 2; i++) {
+        char text[SLI_PERSIST_DEFINES];
+        sli_persist_geometry g;
+        const sli_problem p = problem(i / 7 % 2 ? SLI_OP_GRU : SLI_OP_LSTM, units[i % 7], 33, SL_BF16, i / 14 % 2);
+        if (!sli_persist_choose(&p, &caps, SLI_PERSIST_KIND_GRID, i / 28 % 2, &g, NULL)) continue;
+        const sli_step_shape s = sli_step_shape_of(&p, 1);
+        const sli_persist_shared at = sli_persist_shared_of(&g);
+        sli_persist_defines(&g, &s, 1 << 20, 1 << 20, -100, -100, text, sizeof text);
+        CHECK(strlen(text) + 1 < sizeof text && text[strlen(text) - 1] == '\n');
+        CHECK(defined(text, "H") == p.units && defined(text, "US") == s.us && defined(text, "HS") == s.hs &&
+              defined(text, "ZS") == s.zs);
+        CHECK(defined(text, "SHARED_PARTIAL") == (int)at.partial &&
+              defined(text, "SHARED_ARRIVING") == (int)at.arriving &&
+              defined(text, "SHARED_WEIGHTS") == (int)at.weights && defined(text, "SHARED_RING") == (int)at.ring &&
+              defined(text, "SHARED_BARRIERS") == (int)at.barriers && defined(text, "SHARED_STATE") == (int)at.state);
+    }
 }

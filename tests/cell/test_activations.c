@@ -82,6 +82,8 @@ TEST(cell_simple_activations) {
     }
     for (float far = 1e20f; far < 1e38f; far *= 10)
         CHECK(cell_act(CELL_ACT_SOFTSIGN, far) == 1.0f && cell_act(CELL_ACT_SOFTSIGN, -far) == -1.0f);
+    CHECK(cell_act(CELL_ACT_SOFTSIGN, INFINITY) == 1.0f && cell_act(CELL_ACT_SOFTSIGN, -INFINITY) == -1.0f);
+    CHECK(isnan(cell_act(CELL_ACT_SOFTSIGN, NAN)));
 }
 
 /* The slope from the output is the slope, away from kinks. */

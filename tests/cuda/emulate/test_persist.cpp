@@ -269,6 +269,10 @@ template <class C> struct problems {
         masked.lengths = masked.dropout = masked.draws = true;
         masked.reverse = true;
         add("options", masked);
+        persist_problem late = masked; /* lanes that share draws, for several steps at once, the last ones of them too many */
+        late.H = all;
+        late.T = 7;
+        add("shared draws of many steps", late);
         persist_problem two = masked;
         two.H = all - S::units > 0 ? all - S::units : all;
         two.B = rows > 2 ? rows - 2 : rows;

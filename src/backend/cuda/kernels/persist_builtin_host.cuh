@@ -1,5 +1,5 @@
-/* Persistent kernels that are built in: the instances of one type of persist_builtin.h. Options, activations, what a launch
- * reads and writes, and the direction are given by the launch. */
+/* Persistent kernels that are built in: the instances of one type of persist_builtin.h. Options, activations, units, strides and places in shared
+ * memory, what a launch reads and writes, and the direction are given by the launch. */
 #ifndef SLI_CUDA_PERSIST_BUILTIN_HOST_CUH
 #define SLI_CUDA_PERSIST_BUILTIN_HOST_CUH
 
