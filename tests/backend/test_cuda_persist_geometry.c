@@ -582,6 +582,7 @@ static int defined(const char *text, const char *name) {
 TEST(cuda_persist_constants_are_the_layers) {
     static const int units[] = {1, 7, 37, 100, 257, 650, 1500};
     const sli_caps caps = invented(90);
+    int chosen = 0;
     for (int i = 0; i < 7 * 2 * 2 * 2; i++) {
         char text[SLI_PERSIST_DEFINES];
         sli_persist_geometry g;
@@ -589,6 +590,7 @@ TEST(cuda_persist_constants_are_the_layers) {
         if (!sli_persist_choose(&p, &caps, SLI_PERSIST_KIND_GRID, i / 28 % 2, &g, NULL)) continue;
         const sli_step_shape s = sli_step_shape_of(&p, 1);
         const sli_persist_shared at = sli_persist_shared_of(&g);
+        chosen++;
         sli_persist_defines(&g, &s, 1 << 20, 1 << 20, -100, -100, text, sizeof text);
         CHECK(strlen(text) + 1 < sizeof text && text[strlen(text) - 1] == '\n');
         CHECK(defined(text, "H") == p.units && defined(text, "US") == s.us && defined(text, "HS") == s.hs &&
@@ -598,4 +600,5 @@ TEST(cuda_persist_constants_are_the_layers) {
               defined(text, "SHARED_WEIGHTS") == (int)at.weights && defined(text, "SHARED_RING") == (int)at.ring &&
               defined(text, "SHARED_BARRIERS") == (int)at.barriers && defined(text, "SHARED_STATE") == (int)at.state);
     }
+    CHECK(chosen > 40);
 }
