@@ -16,7 +16,8 @@ enum {
     ROWS = 8,    /* of a tile's 16: 24 sums in 32 registers, three loads and eight broadcasts for 24 products */
     VECTORS = 3, /* SLI_PRODUCT_LINES is a multiple of so many columns of 16 */
     COLUMNS = VECTORS * AMX_LANES,
-    PAIRS = AMX_K / 2
+    PAIRS = AMX_K / 2,
+    NEAR_END = 3 /* blocks of k before the last one is done, when c is fetched (product_f32.c says why not before) */
 };
 _Static_assert(AMX_ROWS % ROWS == 0, "rows of a strip lie in one tile");
 _Static_assert(SLI_PRODUCT_LINES % COLUMNS == 0, "columns of a block begin with whole vectors");
@@ -32,17 +33,23 @@ typedef struct tile {
     bool add;
 } tile;
 
+/* The lines of c, into L1. */
+AMX_INLINE void fetch_c(const int R, const int V, const tile *g) {
+    UNROLL_ALL
+    for (int r = 0; r < R; r++) UNROLL_ALL
+    for (int v = 0; v < V; v++) __builtin_prefetch(g->c + r * g->ldc + v * AMX_LANES, 1);
+}
+
 /* c[R][16 V] = or += a b; R and V are constants that fold. */
 AMX_INLINE void multiply_tile(const int R, const int V, const tile *g) {
     __m512 sum[ROWS][VECTORS]; /* only R x V of them exist, in registers */
     const char *a = g->a, *b = g->b;
     UNROLL_ALL
     for (int r = 0; r < R; r++) UNROLL_ALL
-    for (int v = 0; v < V; v++) {
-        sum[r][v] = _mm512_setzero_ps();
-        __builtin_prefetch(g->c + r * g->ldc + v * AMX_LANES, 1);
-    }
-    for (int block = 0; block < g->blocks; block++, a += g->a_block, b += AMX_TILE)
+    for (int v = 0; v < V; v++) sum[r][v] = _mm512_setzero_ps();
+    const int near_end = g->blocks > NEAR_END ? g->blocks - NEAR_END : 0;
+    for (int block = 0; block < g->blocks; block++, a += g->a_block, b += AMX_TILE) {
+        if (block == near_end) fetch_c(R, V, g);
         for (int p = 0; p < PAIRS; p++) {
             __m512bh w[VECTORS];
             UNROLL_ALL
@@ -56,6 +63,7 @@ AMX_INLINE void multiply_tile(const int R, const int V, const tile *g) {
                 for (int v = 0; v < V; v++) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], x, w[v]);
             }
         }
+    }
     UNROLL_ALL
     for (int r = 0; r < R; r++) UNROLL_ALL
     for (int v = 0; v < V; v++) {
