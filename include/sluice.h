@@ -153,7 +153,7 @@ typedef enum sl_init_kind {
     SL_INIT_LECUN_UNIFORM,
     SL_INIT_LECUN_NORMAL,
     SL_INIT_ORTHOGONAL /* gain value, 0 = 1 */,
-    SL_INIT_IDENTITY,
+    SL_INIT_IDENTITY /* gain value, 0 = 1 */,
     SL_INIT_PYTORCH /* U(-1/sqrt(n), 1/sqrt(n)), n = units of a recurrent layer, inputs of a dense one;
                                 embedding N(0, 1) */
 } sl_init_kind;

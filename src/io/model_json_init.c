@@ -141,8 +141,7 @@ static sl_status read_config(init_config *c, sl_init *init) {
     case SL_INIT_ORTHOGONAL:
     case SL_INIT_IDENTITY:
         SLI_TRY(number(c, "gain", &gain));
-        if (init->kind == SL_INIT_IDENTITY && gain != 1)
-            return sli_json_fail(c->where, SL_ERR_INPUT, "`%s`: Identity needs gain 1", c->key);
+        if (gain == 0) init->kind = SL_INIT_ZEROS; /* a gain of 0 in sl_init stands for 1 */
         init->value = gain == 1 ? 0 : gain;
         break;
     default:
@@ -225,6 +224,7 @@ void sli_json_write_init(sli_json_out *out, sl_init init) {
         write_object(out->text, class_name, "mean", 0, "stddev", init.value);
         return;
     case SL_INIT_ORTHOGONAL:
+    case SL_INIT_IDENTITY:
         if (init.value == 0 || init.value == 1) break;
         write_object(out->text, class_name, NULL, 0, "gain", init.value);
         return;

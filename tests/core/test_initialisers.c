@@ -170,6 +170,8 @@ TEST(initialise_constants_and_forget_slice) {
     for (int i = 0; i < 12; i++) CHECK(values[i] == (i >= 3 && i < 6 ? 1 : 0.25));
     draw((sl_init){SL_INIT_IDENTITY, 0}, 0);
     for (int i = 0; i < COUNT; i++) CHECK(values[i] == (i / COLUMNS == i % COLUMNS ? 1 : 0));
+    draw((sl_init){SL_INIT_IDENTITY, 0.5}, 0);
+    for (int i = 0; i < COUNT; i++) CHECK(values[i] == (i / COLUMNS == i % COLUMNS ? 0.5 : 0));
     draw((sl_init){SL_INIT_ONES, 0}, 0);
     CHECK(values[0] == 1 && values[COUNT - 1] == 1);
     draw((sl_init){SL_INIT_ZEROS, 0}, 0);

@@ -269,14 +269,14 @@ TEST(io_json_other_kinds) {
     REQUIRE_OK(sl_model_add_tokens(model, "tokens", 9));
     REQUIRE_OK(sl_model_add_one_hot(model, "hot", 9, NULL));
     REQUIRE_OK(sl_model_add_dropout(model, "drop", 0, NULL));
-    sl_dense dense = {.units = 9, .activation = SL_ACT_SOFTSIGN, .no_bias = 1, .kernel_init = {SL_INIT_IDENTITY, 0}};
+    sl_dense dense = {.units = 9, .activation = SL_ACT_SOFTSIGN, .no_bias = 1, .kernel_init = {SL_INIT_IDENTITY, 2.5}};
     REQUIRE_OK(sl_model_add_dense(model, "dense", &dense, NULL));
     for (int kind = 0; kind < 4; kind++) {
         static const char *const NAMES[] = {"m0", "m1", "m2", "m3"};
         REQUIRE_OK(sl_model_add_merge(model, NAMES[kind], (sl_merge)kind, (const char *[]){"hot", "dense", NULL}));
     }
     char *text = check_stable(model);
-    CHECK(strstr(text, "\"rate\": 0\n") && strstr(text, "[null, 3]"));
+    CHECK(strstr(text, "\"rate\": 0\n") && strstr(text, "[null, 3]") && strstr(text, "\"gain\": 2.5"));
     free(text);
     sl_model_free(model);
 }
@@ -445,8 +445,8 @@ TEST(io_json_errors) {
          "does not know, `stdev`"},
         {D("\"kernel_initializer\":{\"class_name\":\"Constant\",\"config\":{\"value\":\"x\"}}"), SL_ERR_INPUT,
          "`value` of Constant is not a number"},
-        {D("\"kernel_initializer\":{\"class_name\":\"Identity\",\"config\":{\"gain\":2}}"), SL_ERR_INPUT,
-         "needs gain 1"},
+        {D("\"kernel_initializer\":{\"class_name\":\"Identity\",\"config\":{\"gain\":\"x\"}}"), SL_ERR_INPUT,
+         "`gain` of Identity is not a number"},
         {D("\"kernel_initializer\":{\"class_name\":\"VarianceScaling\",\"config\":{\"scale\":3}}"), SL_ERR_INPUT,
          "Glorot, He or LeCun"},
         {D("\"kernel_initializer\":{\"class_name\":\"Zeros\",\"confg\":{}}"), SL_ERR_UNKNOWN,
@@ -479,6 +479,8 @@ TEST(io_json_initializers) {
         {"\"lecun_uniform\"", {SL_INIT_LECUN_UNIFORM, 0}},
         {"{\"class_name\":\"PyTorch\"}", {SL_INIT_PYTORCH, 0}},
         {"{\"class_name\":\"Orthogonal\",\"config\":{\"gain\":1.0,\"seed\":3}}", {SL_INIT_ORTHOGONAL, 0}},
+        {"{\"class_name\":\"Orthogonal\",\"config\":{\"gain\":0}}", {SL_INIT_ZEROS, 0}},
+        {"{\"class_name\":\"Identity\",\"config\":{\"gain\":2}}", {SL_INIT_IDENTITY, 2}},
         {"{\"class_name\":\"Constant\",\"config\":{\"value\":-0.25}}", {SL_INIT_CONSTANT, -0.25}},
         {"{\"class_name\":\"VarianceScaling\",\"config\":{\"scale\":2.0,\"mode\":\"fan_in\",\"distribution\":"
          "\"uniform\"}}",
