@@ -23,7 +23,7 @@ static double relative_error(const double *values, const double *reference, size
 static void compare_loss(const sli_part *part, const sli_part *reference, sli_tolerance tolerance, const char *kernel,
                          const char *call, sli_report *report) {
     double counts = fabs(part->values[1] - reference->values[1]);
-    double bound = tolerance.output * sli_tolerance_of_few((size_t)reference->values[1]);
+    double bound = tolerance.output * sli_tolerance_of_few(reference->values[1]);
     sli_report_add(report, kernel, relative_error(part->values, reference->values, 1), bound, "%s: loss", call);
     sli_report_add(report, kernel, counts, 0, "%s: count of valid elements", call);
 }
@@ -44,7 +44,8 @@ void sli_compare(const sli_results *results, const sli_results *reference, const
             continue;
         }
         bool output = part->kind == SLI_PART_OUTPUT;
-        double bound = sli_tolerance_of_few(part->count) * (output ? tolerance.output : tolerance.gradient);
+        double numbers = sli_numbers_that_count(wanted->values, part->count);
+        double bound = sli_tolerance_of_few(numbers) * (output ? tolerance.output : tolerance.gradient);
         if (other) bound = bound_of_two(bound, relative_error(other->parts[k].values, wanted->values, part->count));
         sli_report_add(report, kernel, relative_error(part->values, wanted->values, part->count), bound, "%s: %s%s",
                        call, output ? "" : "d ", part->name);

@@ -155,7 +155,8 @@ TEST(check_allows_what_tf32_operands_do_on_kinks) {
     for (int k = 0; k < results[0].count; k++) {
         const sli_part *from = &results[0].parts[k];
         const bool output = from->kind == SLI_PART_OUTPUT;
-        const double bound = sli_tolerance_of_few(from->count) * (output ? tolerance.output : tolerance.gradient);
+        const double numbers = sli_numbers_that_count(from->values, from->count);
+        const double bound = sli_tolerance_of_few(numbers) * (output ? tolerance.output : tolerance.gradient);
         for (size_t i = 0; i < from->count && from->kind != SLI_PART_LOSS; i++) {
             results[1].parts[k].values[i] = (1 + 0.9 * bound) * from->values[i];
             results[2].parts[k].values[i] = (1 + 1.5 * bound) * from->values[i];
@@ -166,6 +167,24 @@ TEST(check_allows_what_tf32_operands_do_on_kinks) {
     CHECK(near.failures == 0 && far.findings == near.findings && far.failures > far.findings / 2);
     sli_subject_free(subject);
     sl_model_free(model);
+}
+
+/* Numbers of one size all count; zeros do not, nor what is small beside a few; sizes far from 1 change nothing. */
+TEST(check_counts_the_numbers_that_decide) {
+    enum { COUNT = 1000 };
+    double values[COUNT];
+    const double scales[] = {1, 1e-200, 1e200};
+    for (int s = 0; s < 3; s++) {
+        for (int i = 0; i < COUNT; i++) values[i] = i % 2 ? scales[s] : -scales[s];
+        CHECK(sli_numbers_that_count(values, COUNT) == COUNT);
+        for (int i = 0; i < COUNT; i++) values[i] = i < 4 ? scales[s] : scales[s] * 1e-6;
+        CHECK(fabs(sli_numbers_that_count(values, COUNT) - 12) < 1e-3); /* four of one size are as twelve normal ones */
+        for (int i = 0; i < COUNT; i++) values[i] = i < 100 ? scales[s] * (1 + i % 3) : 0;
+        CHECK(sli_numbers_that_count(values, COUNT) < 300 && sli_numbers_that_count(values, COUNT) > 150);
+    }
+    for (int i = 0; i < COUNT; i++) values[i] = 0;
+    CHECK(sli_numbers_that_count(values, COUNT) == COUNT && sli_numbers_that_count(values, 0) == 0);
+    CHECK(sli_tolerance_of_few(0) == 1 && sli_tolerance_of_few(32) == 2);
 }
 
 TEST(check_report_counts_and_keeps_the_first_failure) {
