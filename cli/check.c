@@ -44,11 +44,23 @@ typedef struct check_state {
 
 /* ------------------------------------------------------------------------------------------------------- one by one -- */
 static void show_line(void *context, const char *text) {
-    check_state *state = context;
-    if (state->json)
-        json_str(&state->out, NULL, text);
-    else
-        puts(text);
+    (void)context;
+    puts(text);
+}
+
+static void write_finding(void *context, const sl_finding *finding) {
+    json *out = &((check_state *)context)->out;
+    json_open(out, NULL, '{');
+    json_str(out, "kernel", finding->kernel);
+    if (finding->note) {
+        json_str(out, "note", finding->note);
+    } else {
+        json_str(out, "what", finding->what);
+        json_number(out, "error", finding->error);
+        json_number(out, "tolerance", finding->tolerance);
+        json_bool(out, "ok", finding->passed);
+    }
+    json_close(out, '}');
 }
 
 /* --json: one object a problem; it is closed also where the problem turns out to be wrong. */
@@ -62,7 +74,9 @@ static int check_one(void *context, const char *problem) {
         json_text(&state->out, "seed", seed);
         json_open(&state->out, "findings", '[');
     }
-    sl_status status = sl_check_problem(problem, &state->options, state->seed, show_line, state);
+    sl_status status = state->json
+                           ? sl_check_findings(problem, &state->options, state->seed, write_finding, state)
+                           : sl_check_problem(problem, &state->options, state->seed, show_line, state);
     if (state->json) {
         json_close(&state->out, ']');
         json_bool(&state->out, "passed", status == SL_OK);

@@ -8,7 +8,9 @@ printf '# a comment\n\nlstm:b1_t3_i2_h3   # another\ngru:b1_t3_i2_h3_train\n' >p
 "$SLUICE" check problems.txt --seed 5 --json | python3 -c 'import json, sys
 for line in sys.stdin:
     answer = json.loads(line)
-    print(" ".join(answer), answer["problem"], answer["passed"], answer["seed"])'
+    found = [f for f in answer["findings"] if "note" not in f]
+    fine = all(list(f) == ["kernel", "what", "error", "tolerance", "ok"] and f["ok"] and f["error"] <= f["tolerance"] for f in found)
+    print(" ".join(answer), answer["problem"], answer["passed"], answer["seed"], {"ref"} <= {f["kernel"] for f in found}, fine)'
 "$SLUICE" check rnn:b1_t1_i1_h1 --seed 18446744073709551615 --json | grep -o '"seed": [0-9-]*'
 try check lstm:h8+peehole
 try check missing.txt
