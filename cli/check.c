@@ -74,9 +74,8 @@ static int check_one(void *context, const char *problem) {
         json_text(&state->out, "seed", seed);
         json_open(&state->out, "findings", '[');
     }
-    sl_status status = state->json
-                           ? sl_check_findings(problem, &state->options, state->seed, write_finding, state)
-                           : sl_check_problem(problem, &state->options, state->seed, show_line, state);
+    sl_status status = state->json ? sl_check_findings(problem, &state->options, state->seed, write_finding, state)
+                                   : sl_check_problem(problem, &state->options, state->seed, show_line, state);
     if (state->json) {
         json_close(&state->out, ']');
         json_bool(&state->out, "passed", status == SL_OK);

@@ -216,6 +216,50 @@ void sli_threads_run(sli_threads *threads, int members, task_fn run, void *conte
         sli_threads_for(threads, members, run, context);
 }
 
+/* ------------------------------------------------------------------------------------------------- tasks that are near -- */
+enum { NEAR_QUEUES = 64 }; /* more threads share them */
+
+typedef union near_queue {
+    _Atomic int next;
+    char pad[128]; /* two lines, which processors fetch together */
+} near_queue;
+
+typedef struct near_job {
+    near_queue queue[NEAR_QUEUES]; /* tasks claimed of each */
+    near_queue left;               /* tasks that nobody has claimed */
+    task_fn task;
+    void *context;
+    int places, times, queues;
+} near_job;
+
+static int near_first(const near_job *job, int queue) {
+    return (int)((int64_t)job->places * queue / job->queues);
+}
+
+static void run_near(void *context, int member) {
+    near_job *job = context;
+    for (int k = 0; k < job->queues && atomic_load(&job->left.next) > 0; k++) {
+        const int queue = (member + k) % job->queues, first = near_first(job, queue);
+        const int own = near_first(job, queue + 1) - first;
+        for (int i; own > 0 && (i = atomic_fetch_add(&job->queue[queue].next, 1)) < own * job->times;) {
+            atomic_fetch_sub(&job->left.next, 1);
+            job->task(job->context, i / own * job->places + first + i % own);
+        }
+    }
+}
+
+void sli_threads_near(sli_threads *threads, int places, int times, task_fn task, void *context) {
+    const int tasks = places * times;
+    if (!threads || threads->pool.parallel_for || threads->count == 1 || tasks < 2) {
+        sli_threads_for(threads, tasks, task, context);
+        return;
+    }
+    near_job job = {.task = task, .context = context, .places = places, .times = times};
+    job.queues = threads->count < NEAR_QUEUES ? threads->count : NEAR_QUEUES;
+    atomic_init(&job.left.next, tasks);
+    run_job(threads, tasks < threads->count ? tasks : threads->count, run_near, &job, true);
+}
+
 /* ------------------------------------------------------------------------------------------------------- events -- */
 /* Both sides write before they read, in one order for all: either the sleeper is seen, or it sees the new count. */
 void sli_event_signal(sli_event *event) {

@@ -116,7 +116,8 @@ double sli_numbers_that_count(const double *values, size_t count) {
     const double normal = 3; /* sum of x^4 over the squared sum of x^2, times n, of n normal numbers */
     double largest = 0, squares = 0, fourths = 0;
     for (size_t i = 0; i < count; i++) largest = fmax(largest, fabs(values[i]));
-    for (size_t i = 0; i < count && largest > 0; i++) { /* of the largest: fourth powers of small gradients are denormal */
+    for (size_t i = 0; i < count && largest > 0;
+         i++) { /* of the largest: fourth powers of small gradients are denormal */
         const double square = values[i] / largest * (values[i] / largest);
         squares += square;
         fourths += square * square;

@@ -52,6 +52,69 @@ TEST(threads_every_task_runs_once) {
     run_rounds(16, 200);
 }
 
+/* Places and times of all sizes, fewer and more than threads; tasks that take long are left to others. */
+static void run_near_rounds(int count, int rounds) {
+    sli_threads *threads = NULL;
+    REQUIRE_OK(sli_threads_new(NULL, count, &threads));
+    job *j = calloc(1, sizeof *j);
+    REQUIRE(j);
+    for (int round = 1; round <= rounds; round++) {
+        const int places = round % 11 == 0 ? MOST_TASKS / 3 : round % 23, times = 1 + round % 3, tasks = places * times;
+        memset(j->ran, 0, sizeof j->ran);
+        atomic_store(&j->total, 0);
+        j->round = round;
+        sli_threads_near(threads, places, times, count_task, j);
+        for (int i = 0; i < MOST_TASKS; i++)
+            if (j->ran[i] != (i < tasks ? round : 0))
+                test_fail(__FILE__, __LINE__, "%d threads, round %d: task %d", count, round, i);
+        CHECK(atomic_load(&j->total) == tasks);
+    }
+    free(j);
+    sli_threads_free(threads);
+}
+
+TEST(threads_near_tasks_run_once) {
+    run_near_rounds(1, 50);
+    run_near_rounds(2, 2000);
+    run_near_rounds(3, 1000);
+    run_near_rounds(16, 200);
+    run_near_rounds(130, 20); /* more than there are queues */
+    job *j = calloc(1, sizeof *j);
+    REQUIRE(j);
+    j->round = 1;
+    sli_threads_near(NULL, 3, 2, count_task, j);
+    sli_threads_near(NULL, 0, 2, count_task, j);
+    CHECK(atomic_load(&j->total) == 6);
+    free(j);
+}
+
+typedef struct near_order {
+    atomic_int begun;
+    pthread_t ran[6];
+} near_order;
+
+/* Waits in its first time for the other place's, so that two threads are there. */
+static void note_place(void *context, int index) {
+    near_order *order = context;
+    order->ran[index] = pthread_self();
+    if (index / 2 == 0) atomic_fetch_add(&order->begun, 1);
+    while (atomic_load(&order->begun) < 2) sched_yield();
+}
+
+/* The caller has the first place, the other thread the second one, every time; the later times of a place may be taken by the other. */
+TEST(threads_keep_their_places) {
+    sli_threads *threads = NULL;
+    REQUIRE_OK(sli_threads_new(NULL, 2, &threads));
+    for (int round = 0; round < 200; round++) {
+        near_order order;
+        atomic_init(&order.begun, 0);
+        sli_threads_near(threads, 2, 3, note_place, &order);
+        CHECK(pthread_equal(order.ran[0], pthread_self()) && !pthread_equal(order.ran[1], pthread_self()));
+        CHECK(atomic_load(&order.begun) == 2);
+    }
+    sli_threads_free(threads);
+}
+
 TEST(threads_null_pool_is_a_loop) {
     job *j = calloc(1, sizeof *j);
     REQUIRE(j);

@@ -142,7 +142,7 @@ void sli_fused_run(const sli_fused_work *w, const sli_fused_panels *panels, sli_
     const int groups = w->split.directions * w->split.rows;
     pass all = {.w = w, .panels = panels, .steps = steps};
     if (w->split.units == 1)
-        sli_threads_for(w->call->threads, groups, run_member, &all);
+        sli_threads_near(w->call->threads, groups, 1, run_member, &all);
     else
         run_lending(&all, groups);
 }

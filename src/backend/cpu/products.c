@@ -88,16 +88,24 @@ typedef struct piece {
     int m, n; /* first row and column in the job's c */
 } piece;
 
-static void pack_task(void *context, int index) {
-    const piece *p = context;
-    const bool of_a = index < p->pack_a;
-    const sli_operand *x = of_a ? &p->a : &p->b;
-    const int first = (of_a ? index : index - p->pack_a) * SLI_PRODUCT_LINES;
-    (of_a ? p->ops->pack_a : p->ops->pack_b)(of_a ? p->packed_a : p->packed_b, x, first,
-                                             least(first + SLI_PRODUCT_LINES, x->lines));
+typedef void (*pack_fn)(void *packed, const sli_operand *x, int first, int last);
+
+static void pack_block(pack_fn pack, void *packed, const sli_operand *x, int index) {
+    const int first = index * SLI_PRODUCT_LINES;
+    pack(packed, x, first, least(first + SLI_PRODUCT_LINES, x->lines));
 }
 
-/* Rows first: neighbouring tasks share columns. */
+static void pack_a_task(void *context, int index) {
+    const piece *p = context;
+    pack_block(p->ops->pack_a, p->packed_a, &p->a, index);
+}
+
+static void pack_b_task(void *context, int index) {
+    const piece *p = context;
+    pack_block(p->ops->pack_b, p->packed_b, &p->b, index);
+}
+
+/* Neighbouring tasks share columns, and a thread multiplies the rows that it packed. */
 static void multiply_task(void *context, int index) {
     const piece *p = context;
     const int m = index % p->tasks_m * p->side_m, n = index / p->tasks_m * p->side_n;
@@ -142,9 +150,10 @@ static void run_piece(const sli_call *call, piece *p, bool packs_a, bool packs_b
     sli_threads *threads = sli_cpu_threads(call, 2.0 * p->a.lines * p->b.lines * p->a.k);
     p->pack_a = packs_a ? divide_up(p->a.lines, SLI_PRODUCT_LINES) : 0;
     p->pack_b = packs_b ? divide_up(p->b.lines, SLI_PRODUCT_LINES) : 0;
-    sli_threads_for(threads, p->pack_a + p->pack_b, pack_task, p);
+    sli_threads_near(threads, p->pack_a, 1, pack_a_task, p);
+    sli_threads_near(threads, p->pack_b, 1, pack_b_task, p);
     cut_tasks(p);
-    sli_threads_for(threads, p->tasks_m * p->tasks_n, multiply_task, p);
+    sli_threads_near(threads, p->tasks_m, p->tasks_n, multiply_task, p);
 }
 
 /* ----------------------------------------------------------------------------------------------------- few rows -- */
@@ -227,7 +236,7 @@ typedef struct packing {
 } packing;
 
 /* A block of lines of a piece of k. */
-static void pack_b_task(void *context, int index) {
+static void pack_before_task(void *context, int index) {
     const packing *w = context;
     const int blocks = divide_up(w->g->n, SLI_PRODUCT_LINES), first = index % blocks * SLI_PRODUCT_LINES;
     const int k = index / blocks, n = first / w->at.step_n;
@@ -240,7 +249,7 @@ static void pack_b_task(void *context, int index) {
 void sli_cpu_pack_b(const sli_call *call, const sli_gemm *g, void *packed) {
     packing w = {product_ops(call), g, b_pieces_of(call->problem.dtype, g->n, g->k), packed};
     sli_threads *threads = (double)g->n * g->k < 1e5 ? NULL : call->threads;
-    sli_threads_for(threads, divide_up(g->n, SLI_PRODUCT_LINES) * w.at.count_k, pack_b_task, &w);
+    sli_threads_for(threads, divide_up(g->n, SLI_PRODUCT_LINES) * w.at.count_k, pack_before_task, &w);
 }
 
 /* All columns of some rows and of some of k, from `k` on. */
