@@ -23,11 +23,9 @@ from tables import geometric_mean
 HERE = os.path.dirname(os.path.abspath(__file__))
 MOST_MEAN, MOST = 1.005, 1.1
 KNOWN = {
-    # f32x3: predicted a tenth to a third too short
-    "lstm:b32_t150_i256_h256|f32x3", "lstm:b32_t150_i256_h256_train|f32x3", "gru:b256_t128_i1024_h1024|f32x3",
-    "gru:b256_t128_i1024_h1024_train|f32x3",
+    "lstm:b32_t150_i256_h256|f32x3",  # exact products of four rows through a cluster are predicted 1.15 times too long
+    "lstm:b128_t25_i1024_h1024_train|f32x3",  # backward in turns in f32x3 is predicted 0.85 of what it takes
     "gru:b32_t187_i2816_h2816|tf32",  # weights that stream are predicted 1.2 times too long
-    "lstm:l4_b64_t300_i512_h256|f32", "gru:b64_t1000_i512_h512|bf16",  # measured on kernels that have changed since
 }
 
 

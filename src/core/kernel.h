@@ -337,9 +337,11 @@ typedef struct sli_kernel {
      * segments (caps.recomputes), and what it rounds the reference does not. NULL: none. */
     bool (*folds)(const sli_problem *problem);
     /* Rows whose backward can leave its sums to sli_call.late; and the share of the device that a recurrent row's backward leaves
-     * idle for such sums, if any: where there is none nothing is late. */
+     * idle for such sums, if any: where there is none nothing is late. `fills`: where nothing is late beside it, products of its own fill that
+     * part; then only a recurrent layer's sums, which are like them, are late there. */
     bool sums_late;
     double (*idle)(const sli_problem *problem, const sli_caps *caps);
+    bool (*fills)(const sli_problem *problem, const sli_caps *caps);
     bool null_states;   /* backward takes NULL for gradients of states: d_out of zeros, d_in that nobody wants */
     bool writes_fresh;  /* backward obeys sli_call.fresh; other rows find zeros, or what steps before them added */
     bool marks_touched; /* backward obeys sli_call.touched */

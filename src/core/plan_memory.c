@@ -365,13 +365,20 @@ static bool is_tied_below(const sl_plan *plan, int step) {
     return false;
 }
 
+static bool fills_idle(const sl_plan *plan, const sli_step *step) {
+    return step->kernel->fills && step->kernel->fills(&step->problem, &plan->caps);
+}
+
 static void choose_late(sl_plan *plan) {
-    bool idle_follows = false; /* in the order of backward, after step i */
+    bool idle_follows = false, filled = false; /* in the order of backward, after step i */
     for (int i = 0; i < plan->step_count; i++) {
         sli_step *step = &plan->steps[i];
-        const bool sums = step->backward && step->kernel->sums_late;
+        const bool recurrent = sli_op_is_recurrent(step->problem.op);
+        const bool sums = step->backward && step->kernel->sums_late && (recurrent || !filled);
         step->late = idle_follows && sums && plan->segments == 1 && !plan->no_late && !is_tied_below(plan, i);
-        if (sli_op_is_recurrent(step->problem.op) && step->backward) idle_follows = leaves_idle(plan, step);
+        if (!recurrent || !step->backward) continue;
+        idle_follows = leaves_idle(plan, step);
+        filled = idle_follows && fills_idle(plan, step);
     }
 }
 

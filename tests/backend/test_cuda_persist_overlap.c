@@ -74,6 +74,46 @@ TEST(cuda_persist_overlap_uses_what_is_idle) {
     CHECK(forward.idle == 132 - sli_persist_ctas(&l.pair.forward));
 }
 
+/* Of calls that are two or three chunks long the products are a quarter: as timed on an H200, 2026-11-24, in two and three pieces 5 to 13% less. */
+TEST(cuda_persist_overlap_of_few_chunks) {
+    static const struct {
+        const char *text;
+        int chunks, forward, backward;
+    } calls[] = {{"lstm:b64_t150_i256_h256_bf16_train", 3, 3, 3},  {"lstm:b64_t150_i256_h256_tf32_train", 3, 3, 3},
+                 {"lstm:b32_t150_i256_h256_bf16_train", 2, 2, 2},  {"lstm:b32_t150_i256_h256_tf32_train", 2, 2, 2},
+                 {"lstm:b16_t1000_i256_h256_bf16_train", 4, 2, 4}, {"lstm:b16_t150_i256_h256_bf16_train", 1, 1, 1}};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        const layer l = layer_of(calls[i].text, SLI_PERSIST_KIND_CLUSTER, 0);
+        CHECK(chunks_of_span(&l) == calls[i].chunks);
+        CHECK(pass_of(&l, false).pieces == calls[i].forward && pass_of(&l, true).pieces == calls[i].backward);
+    }
+}
+
+/* A step of the cut that is taken: through a cluster training has become shorter since cuts were timed, elsewhere it is as it was. */
+TEST(cuda_persist_taken_steps) {
+    static const struct {
+        const char *text;
+        sli_persist_kind kind;
+        bool shorter;
+    } steps[] = {{"lstm:b16_t1000_i256_h256_bf16_train", SLI_PERSIST_KIND_CLUSTER, true},
+                 {"gru:b32_t50_i16_h64_tf32_train", SLI_PERSIST_KIND_CLUSTER, true},
+                 {"lstm:b16_t25_i1024_h1024_bf16_train", SLI_PERSIST_KIND_GRID, false},
+                 {"gru:b32_t100_i256_h256_bf16_train+reset=before", SLI_PERSIST_KIND_CLUSTER, false}};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        const layer l = layer_of(steps[i].text, steps[i].kind, 0);
+        for (int backward = 0; backward < 2; backward++) {
+            const sli_persist_geometry *g = backward ? &l.pair.backward : &l.pair.forward;
+            if (backward && l.pair.backward_in_steps) continue;
+            const double ordered = sli_persist_step_seconds(g, &l.p, &l.caps);
+            const double taken = sli_persist_taken_seconds(g, &l.p, &l.caps);
+            CHECK(taken > 0 && (steps[i].shorter ? taken < ordered : taken == ordered));
+        }
+    }
+    const layer infers = layer_of("lstm:b16_t1000_i256_h256_bf16", SLI_PERSIST_KIND_CLUSTER, 0);
+    CHECK(sli_persist_taken_seconds(&infers.pair.forward, &infers.p, &infers.caps) ==
+          sli_persist_step_seconds(&infers.pair.forward, &infers.p, &infers.caps));
+}
+
 TEST(cuda_persist_overlap_needs_idle_multiprocessors_chunks_and_work) {
     layer full = layer_of("lstm:b16_t1024_i768_h512_tf32_train", SLI_PERSIST_KIND_GRID, 0);
     full.caps.multiprocessors = sli_persist_ctas(&full.pair.backward);

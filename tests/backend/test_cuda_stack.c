@@ -266,7 +266,8 @@ static void check_plan(const char *text, const char *device, const char *row, bo
 }
 
 TEST(cuda_stack_is_taken_where_layers_fit_side_by_side) {
-    check_plan("lstm:l4_b64_t300_i512_h256_bf16_train", "cuda:sm_90", "cuda:stack", true);
+    check_plan("lstm:l4_b64_t300_i512_h256_bf16", "cuda:sm_90", "cuda:stack", true);
+    check_plan("lstm:l4_b64_t300_i512_h256_tf32_train", "cuda:sm_90", "cuda:cluster", false); /* 3.6 ms, not 4.3 */
     check_plan("gru:l3_b16_t600_i64_h128_tf32_train", "cuda:sm_90", "cuda:stack", true);
     check_plan("rnn:l2_b32_t600_i64_h256_f32", "cuda:sm_90", "cuda:stack", true);
     check_plan("lstm:l2_b20_t35_i200_h200_bf16_train", "cuda:sm_90", "cuda:cluster", false); /* one piece */

@@ -273,6 +273,26 @@ TEST(plan_late_sums_keep_their_memory) {
     sl_plan_free(plan);
 }
 
+/* Three LSTMs below a softmax, whose recurrences are cut into pieces with products of their own beside them: those of a layer above take their place,
+ * the softmax's do not. */
+TEST(plan_late_sums_beside_pieces) {
+    sl_model *model = language_model(1000, 256, 3);
+    sl_plan_options options = training(64, 300);
+    options.device = "cuda:sm_90";
+    options.dtype = SL_TF32;
+    options.require = "cuda:";
+    sl_plan *plan;
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    sl_model_free(model);
+    const sli_step *low = recurrent_step(plan, 0), *middle = recurrent_step(plan, 1), *top = recurrent_step(plan, 2);
+    REQUIRE(low && middle && top && strcmp(top->kernel->name, "cuda:cluster") == 0);
+    CHECK(top->kernel->fills(&top->problem, &plan->caps) && top->kernel->idle(&top->problem, &plan->caps) > 0.1);
+    CHECK(top[1].problem.op == SLI_OP_DENSE && !top[1].late);
+    CHECK(top->late && middle->late && !low->late);
+    check_no_overlap(plan);
+    sl_plan_free(plan);
+}
+
 /* An embedding that the logits are tied to adds to the gradient that they would still be adding to. */
 TEST(plan_tied_sums_are_not_late) {
     for (int tied = 0; tied < 2; tied++) {

@@ -223,8 +223,8 @@ static const struct {
     double apart_product, apart_cells,
         apart_alone; /* cells apart: what an item is longer than its product, its cells, and forward where nothing is beside it */
     double backward; /* times what is predicted so */
-    double split[2],
-        split_turns[2]; /* times, in f32x3; and forward in turns, others and LSTM (split_h200_2026-11-23) */
+    /* Times, in f32x3; forward through a cluster; and forward in turns, others and LSTM (split_h200_2026-11-23, layers_again_h200_2026-11-24). */
+    double split[2], split_cluster, split_turns[2];
     double reduce_rate; /* bytes of sums that arrive in a block */
     /* Streamed weights: of a block (FFMA: the second, fitted to copies of 16 bytes); us from asking to arriving; of memory; of the shorter
      * of product and stream, what the other does not hide; times what is predicted backward. */
@@ -295,7 +295,8 @@ static const struct {
            .apart_cells = 0.275,
            .apart_alone = 0.08,
            .backward = 0.82,
-           .split = {1.4, 1.7},
+           .split = {1.55, 1.7},
+           .split_cluster = 2,
            .split_turns = {1.12, 1.4},
            .reduce_rate = 31e3,
            .stream_rate = {70e3, 54e3},
@@ -338,13 +339,6 @@ static double reduce_us(const sli_persist_geometry *g) {
 static double exchange_us(const sli_persist_geometry *g, int batch, const sli_caps *caps) {
     const double us = gather_us(g, batch, caps, sli_persist_multiplied(g)) + reduce_us(g);
     return g->before ? us + gather_us(g, batch, caps, 1) + reduce_us(g) : us;
-}
-
-/* Of 134 MB that stream again and again 40 are best kept (28.8 us without, 23.3, with 50 MB 24.0), of 67 MB as many; 49 MB all stay by
- * themselves (one H200 with 63 MB of L2; bench/results/near_h200_2026-11-22.txt). */
-double sli_persist_near(double bytes, double l2) {
-    const double all_fit = 0.78, some = 0.62;
-    return bytes <= all_fit * l2 ? bytes : some * l2;
 }
 
 /* Weights that stream in a product of all blocks; groups read the same ones. */
@@ -482,9 +476,22 @@ double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem
     const double us = g->halves == 1 ? exchange + computed : 2 * (computed + rates.turn * exchange);
     const double backward = !g->backward ? 1 : sli_persist_streamed(g) > 0 ? rates.stream_backward : rates.backward;
     const double turned = g->couriers > 0 && !g->backward ? rates.split_turns[g->gates == 4] : 1;
-    const double split = g->math == SL_F32X3 ? rates.split[g->backward] * turned : 1;
+    const bool through = g->gather == SLI_PERSIST_CLUSTER;
+    const double split = g->math == SL_F32X3 ? (through ? rates.split_cluster : rates.split[g->backward]) * turned : 1;
     const double all = (g->couriers > 0 ? turns_us(g, caps, product, cells) : us * backward) * split;
     return 1e-6 * fmax(all * waves(g, caps), flow_us(g, problem));
+}
+
+/* Fitted to calls of 37 problems, 64 to 650 units, with the cuts they take, and traces of 12, on one H200 (overlap_h200_2026-11-24.txt). */
+double sli_persist_taken_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
+    static const double trains = 0.075, exchanged = 1.42, multiplied = 1.26, once = 0.075;
+    const double ordered = sli_persist_step_seconds(g, problem, caps);
+    if (g->gather == SLI_PERSIST_GRID || g->before || g->halves > 1 || g->math == SL_F32X3) return ordered;
+    const double less = problem->train ? 1e-6 * waves(g, caps) * (rates.cell_trains - trains) : 0;
+    if (!g->backward) return ordered - less;
+    const double cells = once + rates.backward * rates.cell[1] * (sli_persist_cells(g) - 1);
+    const double us = exchanged * exchange_us(g, problem->batch, caps) + multiplied * product_us(g, caps) + cells;
+    return 1e-6 * fmax(us * waves(g, caps), flow_us(g, problem));
 }
 
 /* ------------------------------------------------------------------------------------------------------- search -- */

@@ -7,23 +7,32 @@
 
 /* A pass, one thing after the other:
  *     us = chunks * launches of its products + spans * (launch + weights read) + steps * step + products over time
- * In k pieces a span, where a part b of the products may run beside:
- *     us = ... + (1 - b) products + b products / k + steps / k + (k - 1) (meeting + launch + weights read + longer),
- *     longer = max(steps / k + disturbed * beside, beside),  beside = stretch * all / idle * b products / k
- * Origin of the constants: the launch of a span as traced (CUPTI) on an H200, 2026-11-21; launches of a chunk such that what short calls
- * took there is in the middle of the predictions, 2026-11-24 (bench/planned.py; they were 4 and 10 us, beside 6 us a pass, before replayed
- * graphs had fewer launches); products as in cuda:step (step_cost.c); the rate at which weights are read, and those of pieces are
- * estimates. us, bytes and FLOP a us. */
+ * In pieces, where a part of the products, with their launches, may run beside: us_in.
+ * Origin of the constants: launches of a span and of a chunk, products, and what runs beside, such that what was traced (CUPTI, 21 problems) and what calls in one
+ * to four pieces took on an H200, 2026-11-24, is in the middle of the predictions (bench/results/overlap_h200_2026-11-24.txt, bench/planned.py); the rate at
+ * which weights are read, and what projections take, are estimates. us, bytes and FLOP a us. */
 enum { FULL = 132 };
-static const double chunk_us[2] = {3.5, 7}, recompute_us = 6, launch_us = 5, weights_rate = 3e6;
+static const double chunk_us[2] = {6, 7.5}, recompute_us = 6, launch_us = 2.5, weights_rate = 3e6;
 static const double fold_us = 4, fold_chunk_us[2] = {6, 15}; /* of a projection's own launches; estimates */
-static const double meeting_us = 10;  /* streams wait for each other, a launch for the last blocks of a product */
+static const double meeting_us = 2.5; /* streams wait for each other, a launch for the last blocks of a product */
 static const double disturbed = 0.12; /* steps are longer while products run: L2 and memory are shared */
-static const double stretch = 1.2;    /* products on few multiprocessors: their algorithms were chosen for all */
-static const double worth = 0.99;     /* of the time in one piece; a smaller gain may be none */
+static const double stretch =
+    0.8; /* products on few multiprocessors: on all of them they are further from what they could do */
+static const double worth = 0.99;  /* of the time in one piece; a smaller gain may be none */
+static const double again = 0.997; /* of that in fewer: 4, not 2, cost LSTM of 256 units 4% in inference */
 
 static double product_rate(sl_dtype dtype) {
-    return dtype == SL_F32 ? 55e6 : dtype == SL_F32X3 ? 70e6 : dtype == SL_TF32 ? 257e6 : 560e6;
+    return dtype == SL_F32 ? 55e6 : dtype == SL_F32X3 ? 70e6 : dtype == SL_TF32 ? 257e6 : 640e6;
+}
+
+/* A product m x n x k over all of the H200: FLOPs, or operands on their way from L2 into tiles of which each multiprocessor has one, so wide at
+ * most. Rates and width: as traced (CUPTI) of 256 to 2048 units, bf16 and tf32, 2026-11-24 (bench/results/overlap_h200_2026-11-24.txt). */
+static double over_time_us(sl_dtype dtype, double m, double n, double k) {
+    static const double widest = 160, narrow_rate = 11e6, wide_rate = 8e6;
+    const bool narrow = dtype == SL_BF16 || dtype == SL_F16;
+    const double wide = fmin(sqrt(m * n / FULL), widest), operand = narrow ? 2 : 4;
+    return fmax(2 * m * n * k / product_rate(dtype),
+                2 * m * n * k * operand / (wide * (narrow ? narrow_rate : wide_rate)));
 }
 
 static int up(int count, int each) {
@@ -41,6 +50,7 @@ typedef struct parts {
     double spans;     /* as many as the steps fill */
     double beside;    /* part of the products */
     double launch_us; /* of a span, or a piece */
+    double chunk_us;  /* of a chunk's products */
 } parts;
 
 /* FLOPs over time that folding a projection has beside those of the layer without: forward h = W_p m; backward dm = W_p^T dy, R^T dz and
@@ -64,36 +74,50 @@ static parts parts_of(const sli_problem *p, const sli_caps *caps, const sli_pers
                       bool backward) {
     const sli_step_shape s = sli_step_shape_of(p, chunk);
     const sli_persist_geometry *g = backward ? &pair->backward : &pair->forward;
-    const double rows = (double)s.T * (double)s.B * s.directions;
-    const double inputs = 2 * rows * (double)s.GH * (double)s.I, recurrent = 2 * rows * (double)s.GH * (double)s.O;
+    const double rows = (double)s.T * (double)s.B * s.directions, each = (double)fmin(chunk, (double)s.T) * (double)s.B;
+    const double GH = (double)s.GH, I = (double)s.I, O = (double)s.O, products = rows / each;
+    const double inputs = products * over_time_us(p->dtype, each, GH, I),
+                 recurrent = products * over_time_us(p->dtype, each, GH, O);
     const double again = backward && s.recompute ? inputs + recurrent : 0; /* the gates, before the steps */
-    const double folded = folded_flops(&s, rows, backward);
-    const double flops = again + folded + (backward ? 2 * inputs + recurrent : inputs);
+    const double folded = folded_flops(&s, rows, backward) / product_rate(p->dtype);
+    const double of_x = products * over_time_us(p->dtype, each, I, GH);
+    const double sums = products * (over_time_us(p->dtype, GH, I, each) + over_time_us(p->dtype, GH, O, each));
+    const double all = again + folded + (backward ? of_x + sums : inputs);
     const double weights = (double)sli_persist_packed_bytes(g) * s.directions;
     const int span = sli_persist_span(p, pair, chunk);
     parts of = {.chunks = up(span, chunk), .all = multiprocessors_of(caps), .beside = 1};
     of.spans = (double)s.T / span;
     of.launch_us = launch_us + weights / weights_rate;
-    if (backward && flops > 0) of.beside = (inputs + recurrent + (s.directions == 2 ? 0 : inputs)) / flops;
+    if (backward && all > 0) of.beside = (sums + (s.directions == 2 ? 0 : of_x)) / all;
     const double each_us = chunk_us[backward] + (again > 0 ? recompute_us : 0);
     const double chunks = ceil((double)s.T / chunk);
     const sli_problem steps = sli_persist_folded(p);
+    of.chunk_us = each_us;
     of.pass.launches_us = chunks * each_us + ceil(of.spans) * of.launch_us + folded_us(p, &s, chunks, backward);
-    of.pass.steps_us = (double)s.T * 1e6 * sli_persist_step_seconds(g, &steps, caps);
+    of.pass.steps_us = (double)s.T * 1e6 * sli_persist_taken_seconds(g, &steps, caps);
     const double won = backward ? sli_step_transposed_us(p, caps, chunk) : 0;
-    of.pass.products_us = FULL / (double)of.all * (flops / product_rate(p->dtype) - won);
+    of.pass.products_us = FULL / (double)of.all * fmax(0, all - won);
     of.pass.idle = sli_persist_idle(g, caps);
     of.pass.pieces = 1;
     of.pass.us = of.pass.launches_us + of.pass.steps_us + of.pass.products_us;
     return of;
 }
 
-static double us_in(const parts *of, int pieces) {
-    const double products = of->beside * of->pass.products_us / (of->spans * pieces);
-    const double steps = of->pass.steps_us / (of->spans * pieces);
+/* In pieces of `each` chunks, the last one to be computed maybe of fewer. Forward the products of a piece run beside the one before it, those of
+ * the first before all; backward beside the one after it, those of the last after all. */
+static double us_in(const parts *of, int each, bool backward) {
+    const double chunks = of->spans * of->chunks, small = of->chunk_us * chunks;
+    const double products = (of->beside * of->pass.products_us + small) / chunks, steps = of->pass.steps_us / chunks;
     const double beside = stretch * of->all / of->pass.idle * products;
-    const double later = (pieces - 1) * (meeting_us + of->launch_us + fmax(steps + disturbed * beside, beside));
-    return of->pass.launches_us + (1 - of->beside) * of->pass.products_us + of->spans * (products + steps + later);
+    const int pieces = up(of->chunks, each), rest = of->chunks - (pieces - 1) * each;
+    double us = products * (backward ? rest : each) + steps * (backward ? each : rest);
+    for (int i = 1; i < pieces; i++) {
+        const int last = i == pieces - 1;
+        const double own = steps * (backward && last ? rest : each),
+                     others = beside * (!backward && last ? rest : each);
+        us += fmax(own + disturbed * others, others) + meeting_us + of->launch_us;
+    }
+    return of->pass.launches_us - small + (1 - of->beside) * of->pass.products_us + of->spans * us;
 }
 
 sli_persist_pass sli_persist_pass_of(const sli_problem *problem, const sli_caps *caps, const sli_persist_pair *pair,
@@ -105,9 +129,9 @@ sli_persist_pass sli_persist_pass_of(const sli_problem *problem, const sli_caps 
     double best = worth * of.pass.us;
     for (int wanted = 2; wanted <= SLI_PERSIST_MOST_PIECES && wanted <= of.chunks; wanted++) {
         const int pieces = up(of.chunks, up(of.chunks, wanted));
-        const double us = us_in(&of, pieces);
+        const double us = us_in(&of, up(of.chunks, pieces), backward);
         if (us >= best) continue;
-        best = us;
+        best = again * us;
         of.pass.pieces = pieces;
         of.pass.us = us;
     }

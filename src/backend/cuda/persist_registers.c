@@ -1,4 +1,4 @@
-/* Registers that a thread of a geometry will need, counted. Compiled into libsluice and into the plug-in. */
+/* Registers that a thread of a geometry will need, counted; and what L2 keeps. Compiled into libsluice and into the plug-in. */
 #include "backend/cuda/persist_geometry.h"
 
 /* What a lane keeps of each of its cells: forward the sums of the input side on their way, the gates, the states; backward what
@@ -36,4 +36,11 @@ int sli_persist_registers(const sli_persist_geometry *g) {
         sli_persist_words_tell(g) ? 4 * sli_persist_taken(g) + 8 : 0; /* of v, while nothing is multiplied */
     const int working = sums + passing + rows + (split ? 32 : 0);
     return addresses + kept + (working > taken ? working : taken) + of_cells;
+}
+
+/* Of 134 MB that stream again and again 40 are best kept (28.8 us without, 23.3, with 50 MB 24.0), of 67 MB as many; 49 MB all stay by
+ * themselves (one H200 with 63 MB of L2; bench/results/near_h200_2026-11-22.txt). */
+double sli_persist_near(double bytes, double l2) {
+    const double all_fit = 0.78, some = 0.62;
+    return bytes <= all_fit * l2 ? bytes : some * l2;
 }

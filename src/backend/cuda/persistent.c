@@ -135,14 +135,28 @@ static bool cut(const sli_problem *p, const sli_caps *caps, sli_persist_kind kin
     return true;
 }
 
-/* Of one direction: beside both of them, and beside pieces of time, products of the layer itself are computed. */
+/* Of one direction: beside both of them products of the layer itself are computed. */
+static bool backward_pass(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind, sli_persist_pair *pair,
+                          sli_persist_pass *pass) {
+    if (folds(p) || p->bidirectional) return false; /* folded: its sums are not late */
+    if (!sli_persist_pair_of(p, 0, caps, kind, pair, NULL) || pair->backward_in_steps) return false;
+    *pass = sli_persist_pass_of(p, caps, pair, sli_caps_chunk(caps, p->batch, p->steps), true);
+    return true;
+}
+
+/* Pieces of time fill it, unless more is won by the sums of a layer above like this one: two of its three products. */
 static double idle(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind) {
     sli_persist_pair pair;
-    if (folds(p)) return 0; /* its sums are not late */
-    if (p->bidirectional || !sli_persist_pair_of(p, 0, caps, kind, &pair, NULL) || pair.backward_in_steps) return 0;
-    const sli_persist_pass pass = sli_persist_pass_of(p, caps, &pair, sli_caps_chunk(caps, p->batch, p->steps), true);
+    sli_persist_pass pass;
+    if (!backward_pass(p, caps, kind, &pair, &pass)) return 0;
+    const double small = pass.launches_us + pass.products_us, won = small + pass.steps_us - pass.us;
     const int all = caps->multiprocessors > 0 ? caps->multiprocessors : sli_persist_ctas(&pair.backward) + pass.idle;
-    return pass.pieces > 1 ? 0 : (double)pass.idle / all;
+    return pass.pieces > 1 && won >= 2.0 / 3 * small ? 0 : (double)pass.idle / all;
+}
+static bool fills(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind) {
+    sli_persist_pair pair;
+    sli_persist_pass pass;
+    return backward_pass(p, caps, kind, &pair, &pass) && pass.pieces > 1;
 }
 
 /* W in 16 bits, whole fours, of one direction. */
@@ -175,6 +189,9 @@ static bool copy_of(const sli_problem *p, const sli_caps *caps, sli_persist_kind
     static double NAME##_idle(const sli_problem *p, const sli_caps *caps) {                                          \
         return idle(p, caps, KIND);                                                                                  \
     }                                                                                                                \
+    static bool NAME##_fills(const sli_problem *p, const sli_caps *caps) {                                           \
+        return fills(p, caps, KIND);                                                                                 \
+    }                                                                                                                \
     static bool NAME##_copy_of(const sli_problem *p, const sli_caps *caps, sli_copy *copy) {                         \
         return copy_of(p, caps, KIND, copy);                                                                         \
     }                                                                                                                \
@@ -188,8 +205,8 @@ static bool copy_of(const sli_problem *p, const sli_caps *caps, sli_persist_kind
         .describe = NAME##_describe, .pack = sli_cuda_##NAME##_pack, .forward = sli_cuda_##NAME##_forward,          \
         .backward = sli_cuda_##NAME##_backward,                                                                     \
         .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true, \
-        .sums_late = true, .idle = NAME##_idle, .null_states = true, .writes_fresh = true, .folds = folds,          \
-        .copy_of = NAME##_copy_of                                                                                   \
+        .sums_late = true, .idle = NAME##_idle, .fills = NAME##_fills, .null_states = true, .writes_fresh = true,   \
+        .folds = folds, .copy_of = NAME##_copy_of                                                                   \
     }
 
 PERSIST_ROWS(cluster, SLI_PERSIST_KIND_CLUSTER)

@@ -43,7 +43,7 @@ bool sli_cuda_in_lanes(const sli_queue *queue);
 /* Late sums (sli_call.late): sums(call, numbers, stream) is called when the next recurrence has been launched, for a stream that
  * goes on beside it from the point that was marked: products that begin before it would hold up its blocks. What was late before is
  * settled first; settling, the queue's stream waits for it. Only outside of lanes. */
-enum { SLI_LATE_NUMBERS = 3 };
+enum { SLI_LATE_NUMBERS = 4 };
 typedef void (*sli_late_sums)(const sli_call *call, const int numbers[SLI_LATE_NUMBERS], cudaStream_t stream);
 void sli_cuda_leave_late(sli_queue *queue, sli_late_sums sums, const sli_call *call,
                          const int numbers[SLI_LATE_NUMBERS]);
@@ -53,6 +53,8 @@ void sli_cuda_mark_late(sli_queue *queue);
 void sli_cuda_start_late(sli_queue *queue);
 void sli_cuda_settle(sli_queue *queue);
 bool sli_cuda_is_late(const sli_queue *queue);
+/* Sums that are late wait for the launch of the next recurrence. */
+bool sli_cuda_awaits_late(const sli_queue *queue);
 /* From here on the time counts as `phase` (a mark in the stream; nothing unless profiling). Also an NVTX range. */
 void sli_cuda_phase(sli_queue *queue, sli_phase phase);
 /* An opaque object that lives as long as the queue, made at the first call of this key (cuDNN handles and descriptors). */

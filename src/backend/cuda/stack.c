@@ -40,7 +40,8 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_book
 /* A pass goes diagonal by diagonal: piece d of the first layer it comes to, piece d - 1 of the next, ... What a diagonal has more
  * than at_once layers takes so much longer; products over time fill the GPU, so that they take what they take one by one. */
 static double pass_us(const sli_problem *p, const sli_caps *caps, const sli_stack_cut *cut, bool backward) {
-    static const double meeting_us = 3; /* streams wait for each other; an estimate */
+    static const double meeting_us =
+        20; /* streams wait for each other: by hand, four layers of 256 units, bf16 and tf32, 2026-11-24 */
     const int pieces = sli_stack_pieces(p, cut), chunk = sli_caps_chunk(caps, p->batch, p->steps);
     const double step = sli_stack_step_us(cut, p, caps, backward, cut->at_once), piece = (double)p->steps / pieces;
     double us = 0;

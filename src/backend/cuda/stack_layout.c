@@ -23,13 +23,20 @@ sli_problem sli_stack_part(const sli_problem *problem, int layer, int steps) {
 }
 
 /* -------------------------------------------------------------------------------------------------------- pieces -- */
-double sli_stack_step_us(const sli_stack_cut *cut, const sli_problem *problem, const sli_caps *caps, bool backward,
-                         int layers) {
+typedef double (*seconds_of)(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps);
+
+static double step_us(const sli_stack_cut *cut, const sli_problem *problem, const sli_caps *caps, bool backward,
+                      int layers, seconds_of seconds) {
     sli_persist_geometry g = backward ? cut->pair.backward : cut->pair.forward;
     sli_problem side_by_side = sli_stack_part(problem, 0, problem->steps);
     side_by_side.batch = problem->batch * layers;
     g.groups *= layers;
-    return 1e6 * sli_persist_step_seconds(&g, &side_by_side, caps);
+    return 1e6 * seconds(&g, &side_by_side, caps);
+}
+
+double sli_stack_step_us(const sli_stack_cut *cut, const sli_problem *problem, const sli_caps *caps, bool backward,
+                         int layers) {
+    return step_us(cut, problem, caps, backward, layers, sli_persist_taken_seconds);
 }
 
 /* The geometry for `at_once` layers; false: there is none. */
@@ -39,8 +46,8 @@ static bool cut_for(const sli_problem *planned, int at_once, const sli_caps *cap
     cut->at_once = at_once;
     cut->planned_batch = at_once * planned->batch;
     if (!sli_persist_pair_of(&part, cut->planned_batch, caps, SLI_PERSIST_KIND_CLUSTER, &cut->pair, why)) return false;
-    *us = sli_stack_step_us(cut, planned, caps, false, at_once);
-    if (planned->train) *us += sli_stack_step_us(cut, planned, caps, true, at_once);
+    *us = step_us(cut, planned, caps, false, at_once, sli_persist_step_seconds);
+    if (planned->train) *us += step_us(cut, planned, caps, true, at_once, sli_persist_step_seconds);
     *us /= at_once;
     return true;
 }

@@ -32,6 +32,7 @@
 #define sli_cuda_mark_late fold_mark_late
 #define sli_cuda_start_late fold_start_late
 #define sli_cuda_is_late fold_is_late
+#define sli_cuda_awaits_late fold_awaits_late
 #define sli_cuda_compile fold_compile
 #define sli_gpu_cluster_pack fold_cluster_pack
 #define sli_gpu_cluster_forward fold_cluster_forward
@@ -194,6 +195,9 @@ void sli_cuda_leave_late(sli_queue *, sli_late_sums, const sli_call *, const int
 void sli_cuda_mark_late(sli_queue *) {}
 void sli_cuda_start_late(sli_queue *) {}
 bool sli_cuda_is_late(const sli_queue *) {
+    return false;
+}
+bool sli_cuda_awaits_late(const sli_queue *) {
     return false;
 }
 void sli_cuda_transpose(sli_queue *, cudaStream_t, const sli_cuda_transposition *, int) {

@@ -71,6 +71,7 @@ struct bench {
     bool has_passed[LANES];
     int lanes, lane; /* open, in use */
     bool late;       /* has begun and is not settled */
+    bool awaits;     /* sums wait for the next launch of backward */
     std::vector<work> all;
     std::map<uintptr_t, std::string> holds;              /* what lies at an address, by name */
     std::map<uintptr_t, uintptr_t> zeros;                /* and where zeros lie but for that: first byte and end, apart */
@@ -228,6 +229,7 @@ void sli_cuda_leave_late(sli_queue *queue, sli_late_sums sums, const sli_call *c
     if (world.lanes > 0) complain("late sums in lanes");
     sli_cuda_settle(queue);
     world.late = true;
+    world.awaits = false; /* when sums are queued none wait */
     after(LATE, world.seen[MAIN]);
     sums(call, numbers, stream_of(LATE));
 }
@@ -237,6 +239,9 @@ void sli_cuda_start_late(sli_queue *) {
 }
 bool sli_cuda_is_late(const sli_queue *) {
     return world.late;
+}
+bool sli_cuda_awaits_late(const sli_queue *) {
+    return world.awaits;
 }
 void sli_cuda_settle(sli_queue *) {
     if (world.late) after(MAIN, world.seen[LATE]);
@@ -635,11 +640,14 @@ EMULATE_CASE("overlap: late sums are those of a call without, and read what is k
         const bool leaves = !p.bidirectional && p.projection == 0;
         const gradients at_once = run(&call, 0);
         call.late = true;
-        int late = 0, sums = 0;
-        /* The second time sums of the first, of another layer, are still under way. */
-        for (int time = 0; time < 2 && world.wrong.empty(); time++) {
-            world.late = time == 1 && leaves;
-            if (run(&call, 0) != at_once) complain("gradients are summed in another order");
+        int late = 0, sums = 0, in_pieces = 0;
+        /* In spans and in pieces; the second time sums of the first, of another layer, still wait for the launch, which takes all of a span then. */
+        for (int time = 0; time < 6 && world.wrong.empty(); time++) {
+            world.late = world.awaits = time % 2 == 1 && leaves;
+            if (run(&call, time / 2) != at_once) complain("gradients are summed in another order");
+            if (time / 2 == 1 && leaves && p.steps > call.chunk && time % 2 == 1 && world.launches >= in_pieces)
+                complain("late sums wait for a launch of one piece");
+            in_pieces = world.launches;
             if (world.late != leaves) complain("late sums are left by one direction, without projection");
             for (const work &w : world.all) {
                 if (w.stream != LATE) continue;

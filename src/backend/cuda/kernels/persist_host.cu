@@ -326,13 +326,14 @@ static void multiply(const persist_call *p, int first, int end, int order, const
     }
 }
 
-enum { LATE_KIND, LATE_END, LATE_ORDER };
+enum { LATE_KIND, LATE_END, LATE_ORDER, LATE_PIECE };
 
 /* The sums that the last piece of a call left. Small ones come before the products, which fill the GPU. */
 static void late_sums(const sli_call *call, const int *numbers, cudaStream_t stream) {
     persist_call p;
     if (!sli_persist_enter(call, (sli_persist_kind)numbers[LATE_KIND], true, &p)) return;
     const int chunks = p.ways[0].chunks, end = numbers[LATE_END];
+    p.chunks_of_piece = numbers[LATE_PIECE]; /* as it was when the recurrence ran */
     sli_persist_enter_span(&p, 0, p.chunks_of_span < chunks ? p.chunks_of_span : chunks);
     const persist_call piece = sli_persist_piece_at(&p, 0, end, numbers[LATE_ORDER]);
     for (int i = end - 1; i >= 0 && !sli_cuda_failed(p.queue); i--) {
@@ -353,7 +354,7 @@ static void multiply_late(const persist_call *p, int end, int order) {
         const step_way chunk = sli_persist_chunk(&piece, 0, i);
         sli_step_give_inputs(&chunk, accumulate);
     }
-    const int numbers[SLI_LATE_NUMBERS] = {(int)p->kind, end, order};
+    const int numbers[SLI_LATE_NUMBERS] = {(int)p->kind, end, order, p->chunks_of_piece};
     sli_cuda_leave_late(p->queue, late_sums, p->call, numbers);
 }
 

@@ -51,8 +51,8 @@ bool sli_persist_enter(const sli_call *call, sli_persist_kind kind, bool backwar
         p->cells[d] = p->folds ? sli_persist_fold_cells(p, d) : p->ways[d];
     }
     p->chunks_of_span = (span + call->chunk - 1) / call->chunk;
-    /* In lanes other layers' calls have the multiprocessors that this one leaves. */
-    p->chunks_of_piece = sli_cuda_in_lanes(call->queue)
+    /* In lanes other layers' calls have the multiprocessors that this one leaves, and sums that wait for its launch. */
+    p->chunks_of_piece = sli_cuda_in_lanes(call->queue) || (backward && sli_cuda_awaits_late(call->queue))
                              ? p->chunks_of_span
                              : sli_persist_piece(&call->problem, caps, &p->pair, call->chunk, backward);
     return true;

@@ -162,18 +162,23 @@ PERSIST_FN int persist_constant(int constant, int given) {
     return constant >= 0 ? constant : given;
 }
 
-/* Units of the layer and strides of rows: with constants the addresses of a cell's gates are one and what lies between them. */
+/* Units of the layer and strides of rows: with constants the addresses of a cell's gates are one and what lies between them. Not where weights
+ * stream outside of turns, which has no register to spare: with them backward of GRU of 2816 units, 32 rows, spilled 40 bytes, and its training took
+ * 7.3 ms, not 6.7 (bench/results/overlap_h200_2026-11-24.txt). */
+template <class S> PERSIST_FN int persist_stride(int constant, int given) {
+    return S::streamed > 0 && S::couriers == 0 ? given : persist_constant(constant, given);
+}
 template <class S> PERSIST_FN int persist_units(const persist_args &a) {
-    return persist_constant(S::H, a.H);
+    return persist_stride<S>(S::H, a.H);
 }
 template <class S> PERSIST_FN int persist_us(const persist_args &a) {
-    return persist_constant(S::us, a.us);
+    return persist_stride<S>(S::us, a.us);
 }
 template <class S> PERSIST_FN int persist_hs(const persist_args &a) {
-    return persist_constant(S::hs, a.hs);
+    return persist_stride<S>(S::hs, a.hs);
 }
 template <class S> PERSIST_FN int persist_zs(const persist_args &a) {
-    return persist_constant(S::zs, a.zs);
+    return persist_stride<S>(S::zs, a.zs);
 }
 
 /* All warps that multiply. */

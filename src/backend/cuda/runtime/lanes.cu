@@ -119,6 +119,10 @@ bool sli_cuda_is_late(const sli_queue *queue) {
     return queue->late_open;
 }
 
+bool sli_cuda_awaits_late(const sli_queue *queue) {
+    return queue->waiting_count > 0;
+}
+
 /* More calls than lanes: in turn. */
 enum { BESIDE = 3 };
 
