@@ -1,8 +1,15 @@
 # Interrupted and resumed training ends with the same bits as uninterrupted training.
 . "$TESTS/lib.bash"
 make_text 400 >text.txt
-options=(text.txt --units 24 --layers 2 --dropout 0.2 --batch 4 --steps 8 --epochs 3 --seed 3)
-"$SLUICE" train lm "${options[@]}" --out whole.model >/dev/null
+small=(text.txt --units 24 --layers 2 --dropout 0.2 --batch 4 --steps 8)
+
+# Long enough to be stopped on the way, however fast the machine is: some 0.6 seconds.
+for epochs in 3 6 12 24 48 96; do
+    options=("${small[@]}" --epochs $epochs --seed 3)
+    began=$(date +%s%N)
+    "$SLUICE" train lm "${options[@]}" --out whole.model >/dev/null
+    [ $(($(date +%s%N) - began)) -gt 600000000 ] && break
+done
 
 # Sends the signal after a while; goes on until nothing is left. At least one run must have been stopped in the middle.
 resume_until_done() { # SIGNAL MODEL
@@ -39,6 +46,8 @@ for _ in $(seq 100); do
     grep -q '^done' out.txt && break
 done
 same whole.model.last c.model.last
+options=("${small[@]}" --epochs 3 --seed 3)
+"$SLUICE" train lm "${options[@]}" --out whole.model >/dev/null
 echo "longer than planned at first:"
 "$SLUICE" train lm "${options[@]}" --epochs 2 --out d.model >/dev/null
 "$SLUICE" train lm "${options[@]}" --epochs 3 --out d.model --resume >/dev/null
