@@ -241,7 +241,7 @@ static void run_near(void *context, int member) {
     for (int k = 0; k < job->queues && atomic_load(&job->left.next) > 0; k++) {
         const int queue = (member + k) % job->queues, first = near_first(job, queue);
         const int own = near_first(job, queue + 1) - first;
-        for (int i; own > 0 && (i = atomic_fetch_add(&job->queue[queue].next, 1)) < own * job->times;) {
+        for (int i; (i = atomic_fetch_add(&job->queue[queue].next, 1)) < own * job->times;) {
             atomic_fetch_sub(&job->left.next, 1);
             job->task(job->context, i / own * job->places + first + i % own);
         }
@@ -254,8 +254,14 @@ void sli_threads_near(sli_threads *threads, int places, int times, task_fn task,
         sli_threads_for(threads, tasks, task, context);
         return;
     }
-    near_job job = {.task = task, .context = context, .places = places, .times = times};
+    near_job job;
+    job.task = task;
+    job.context = context;
+    job.places = places;
+    job.times = times;
     job.queues = threads->count < NEAR_QUEUES ? threads->count : NEAR_QUEUES;
+    if (job.queues > places) job.queues = places;
+    for (int i = 0; i < job.queues; i++) atomic_init(&job.queue[i].next, 0);
     atomic_init(&job.left.next, tasks);
     run_job(threads, tasks < threads->count ? tasks : threads->count, run_near, &job, true);
 }

@@ -1,6 +1,6 @@
 /* A small pool of threads for one run. Work is cut by shape into tasks, never by thread count: any number of threads gives
- * the same bits. Two ways to use it: tasks that know nothing of each other (sli_threads_for), and members that all could do
- * the whole alone (sli_threads_run), and share it as they come. Nothing waits for a thread: only for what it has begun. */
+ * the same bits. Three ways to use it: tasks that know nothing of each other (sli_threads_for), the same where memory is near (sli_threads_near),
+ * and members that all could do the whole alone (sli_threads_run), and share it as they come. Nothing waits for a thread: only for what it has begun. */
 #ifndef SLI_THREADS_H
 #define SLI_THREADS_H
 

@@ -88,29 +88,36 @@ TEST(threads_near_tasks_run_once) {
     free(j);
 }
 
+enum { NEAR_PLACES = 4, NEAR_TIMES = 3 };
 typedef struct near_order {
-    atomic_int begun;
-    pthread_t ran[6];
+    atomic_int begun[NEAR_TIMES][2]; /* of the places of either thread */
+    pthread_t ran[NEAR_PLACES * NEAR_TIMES];
+    int came[2][NEAR_PLACES * NEAR_TIMES],
+        count[2]; /* tasks of the first two places, and of the others, as they came */
 } near_order;
 
-/* Waits in its first time for the other place's, so that two threads are there. */
+/* Waits until as many of the other two places have begun, so that two threads are there all the time. */
 static void note_place(void *context, int index) {
     near_order *order = context;
+    const int half = index % NEAR_PLACES / 2, time = index / NEAR_PLACES;
     order->ran[index] = pthread_self();
-    if (index / 2 == 0) atomic_fetch_add(&order->begun, 1);
-    while (atomic_load(&order->begun) < 2) sched_yield();
+    order->came[half][order->count[half]++] = index; /* a thread's own: a place that moved would be seen below */
+    const int mine = atomic_fetch_add(&order->begun[time][half], 1) + 1;
+    while (atomic_load(&order->begun[time][!half]) < mine) sched_yield();
 }
 
-/* The caller has the first place, the other thread the second one, every time; the later times of a place may be taken by the other. */
+/* Two threads: the caller has the first two places every time, the other thread the other two, time after time. */
 TEST(threads_keep_their_places) {
+    static const int EXPECTED[2][6] = {{0, 1, 4, 5, 8, 9}, {2, 3, 6, 7, 10, 11}};
     sli_threads *threads = NULL;
     REQUIRE_OK(sli_threads_new(NULL, 2, &threads));
     for (int round = 0; round < 200; round++) {
-        near_order order;
-        atomic_init(&order.begun, 0);
-        sli_threads_near(threads, 2, 3, note_place, &order);
-        CHECK(pthread_equal(order.ran[0], pthread_self()) && !pthread_equal(order.ran[1], pthread_self()));
-        CHECK(atomic_load(&order.begun) == 2);
+        near_order order = {.count = {0}};
+        sli_threads_near(threads, NEAR_PLACES, NEAR_TIMES, note_place, &order);
+        for (int i = 0; i < NEAR_PLACES * NEAR_TIMES; i++)
+            CHECK(!pthread_equal(order.ran[i], pthread_self()) == (i % NEAR_PLACES >= 2));
+        for (int half = 0; half < 2; half++)
+            for (int i = 0; i < 6; i++) CHECK(order.came[half][i] == EXPECTED[half][i]);
     }
     sli_threads_free(threads);
 }

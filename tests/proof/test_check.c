@@ -156,7 +156,8 @@ TEST(check_allows_what_tf32_operands_do_on_kinks) {
         const sli_part *from = &results[0].parts[k];
         const bool output = from->kind == SLI_PART_OUTPUT;
         const double numbers = sli_numbers_that_count(from->values, from->count);
-        const double bound = sli_tolerance_of_few(numbers) * (output ? tolerance.output : tolerance.gradient);
+        const double bound =
+            fmin(0.49, sli_tolerance_of_few(numbers) * (output ? tolerance.output : tolerance.gradient));
         for (size_t i = 0; i < from->count && from->kind != SLI_PART_LOSS; i++) {
             results[1].parts[k].values[i] = (1 + 0.9 * bound) * from->values[i];
             results[2].parts[k].values[i] = (1 + 1.5 * bound) * from->values[i];
@@ -185,6 +186,46 @@ TEST(check_counts_the_numbers_that_decide) {
     for (int i = 0; i < COUNT; i++) values[i] = 0;
     CHECK(sli_numbers_that_count(values, COUNT) == COUNT && sli_numbers_that_count(values, 0) == 0);
     CHECK(sli_tolerance_of_few(0) == 1 && sli_tolerance_of_few(32) == 2);
+}
+
+/* However few the numbers are: zeros and halves of what is right fail. */
+TEST(check_lets_no_zeros_pass) {
+    const char *text = "rnn:b1_t16_i1_h1_bf16_train+rdrop=0.3";
+    const double parts[] = {0, 0.5, -1};
+    sli_problem p;
+    sl_model *model;
+    sl_plan_options options = {0};
+    sli_subject *subject;
+    sli_results wanted, wrong;
+    sli_trial trial;
+    sli_trial_call call = {.training = true};
+    REQUIRE_OK(sli_problem_parse(text, &p));
+    REQUIRE_OK(sli_problem_model(NULL, &p, true, &model, &options));
+    options.input_gradients = 1;
+    REQUIRE_OK(sli_subject_new(model, &options, p.mask, 1, &subject));
+    REQUIRE_OK(sli_trial_open_reference(subject, SL_BF16, &trial));
+    REQUIRE_OK(sli_results_new(subject, true, &wanted));
+    REQUIRE_OK(sli_results_new(subject, true, &wrong));
+    REQUIRE_OK(sli_trial_run(&trial, &call, &wanted));
+    REQUIRE_OK(sli_trial_run(&trial, &call, &wrong));
+    for (int i = 0; i < 3; i++) {
+        sli_report report = {0};
+        int not_zero = 0; /* all paths to h0 were dropped */
+        for (int k = 0; k < wanted.count; k++) {
+            const sli_part *part = &wanted.parts[k];
+            bool zero = true;
+            for (size_t n = 0; n < part->count; n++) {
+                zero &= part->values[n] == 0;
+                wrong.parts[k].values[n] = parts[i] * part->values[n];
+            }
+            not_zero += !zero;
+        }
+        sli_compare(&wrong, &wanted, NULL, sli_tolerance_of(trial.plan, SL_BF16), "wrong", "test", &report);
+        CHECK(not_zero >= 5 && report.failures == not_zero);
+    }
+    sli_trial_close(&trial);
+    sli_subject_free(subject);
+    sl_model_free(model);
 }
 
 TEST(check_report_counts_and_keeps_the_first_failure) {

@@ -88,21 +88,28 @@ typedef struct piece {
     int m, n; /* first row and column in the job's c */
 } piece;
 
-typedef void (*pack_fn)(void *packed, const sli_operand *x, int first, int last);
-
-static void pack_block(pack_fn pack, void *packed, const sli_operand *x, int index) {
-    const int first = index * SLI_PRODUCT_LINES;
-    pack(packed, x, first, least(first + SLI_PRODUCT_LINES, x->lines));
-}
-
-static void pack_a_task(void *context, int index) {
+static void pack_task(void *context, int index) {
     const piece *p = context;
-    pack_block(p->ops->pack_a, p->packed_a, &p->a, index);
+    const bool of_a = index < p->pack_a;
+    const sli_operand *x = of_a ? &p->a : &p->b;
+    const int first = (of_a ? index : index - p->pack_a) * SLI_PRODUCT_LINES;
+    (of_a ? p->ops->pack_a : p->ops->pack_b)(of_a ? p->packed_a : p->packed_b, x, first,
+                                             least(first + SLI_PRODUCT_LINES, x->lines));
 }
 
 static void pack_b_task(void *context, int index) {
     const piece *p = context;
-    pack_block(p->ops->pack_b, p->packed_b, &p->b, index);
+    pack_task(context, p->pack_a + index);
+}
+
+/* Of a each thread the rows that it will multiply; where there are too few blocks for that, of both whatever comes. */
+static void pack(sli_threads *threads, piece *p) {
+    if (p->pack_a < sli_threads_count(threads)) {
+        sli_threads_for(threads, p->pack_a + p->pack_b, pack_task, p);
+        return;
+    }
+    sli_threads_near(threads, p->pack_a, 1, pack_task, p);
+    sli_threads_near(threads, p->pack_b, 1, pack_b_task, p);
 }
 
 /* Neighbouring tasks share columns, and a thread multiplies the rows that it packed. */
@@ -150,8 +157,7 @@ static void run_piece(const sli_call *call, piece *p, bool packs_a, bool packs_b
     sli_threads *threads = sli_cpu_threads(call, 2.0 * p->a.lines * p->b.lines * p->a.k);
     p->pack_a = packs_a ? divide_up(p->a.lines, SLI_PRODUCT_LINES) : 0;
     p->pack_b = packs_b ? divide_up(p->b.lines, SLI_PRODUCT_LINES) : 0;
-    sli_threads_near(threads, p->pack_a, 1, pack_a_task, p);
-    sli_threads_near(threads, p->pack_b, 1, pack_b_task, p);
+    pack(threads, p);
     cut_tasks(p);
     sli_threads_near(threads, p->tasks_m, p->tasks_n, multiply_task, p);
 }
