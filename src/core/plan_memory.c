@@ -369,7 +369,17 @@ static bool fills_idle(const sl_plan *plan, const sli_step *step) {
     return step->kernel->fills && step->kernel->fills(&step->problem, &plan->caps);
 }
 
+static int recurrent_backward(const sl_plan *plan) {
+    int count = 0;
+    for (int i = 0; i < plan->step_count; i++)
+        count += plan->steps[i].backward && sli_op_is_recurrent(plan->steps[i].problem.op);
+    return count;
+}
+
+/* Of two recurrent layers the upper one awaits nothing and so runs in pieces, which leaves only its last piece's sums: where the lower one
+ * could fill its idle multiprocessors by pieces of its own, that is more. */
 static void choose_late(sl_plan *plan) {
+    const bool two = recurrent_backward(plan) == 2;
     bool idle_follows = false, filled = false; /* in the order of backward, after step i */
     for (int i = 0; i < plan->step_count; i++) {
         sli_step *step = &plan->steps[i];
@@ -377,8 +387,9 @@ static void choose_late(sl_plan *plan) {
         const bool sums = step->backward && step->kernel->sums_late && (recurrent || !filled);
         step->late = idle_follows && sums && plan->segments == 1 && !plan->no_late && !is_tied_below(plan, i);
         if (!recurrent || !step->backward) continue;
-        idle_follows = leaves_idle(plan, step);
-        filled = idle_follows && fills_idle(plan, step);
+        const bool fills = fills_idle(plan, step);
+        idle_follows = leaves_idle(plan, step) && !(two && fills);
+        filled = idle_follows && fills;
     }
 }
 

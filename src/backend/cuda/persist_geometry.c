@@ -223,7 +223,7 @@ static const struct {
     double apart_product, apart_cells,
         apart_alone; /* cells apart: what an item is longer than its product, its cells, and forward where nothing is beside it */
     double backward; /* times what is predicted so */
-    /* Times, in f32x3; forward through a cluster; and forward in turns, others and LSTM (split_h200_2026-11-23, layers_again_h200_2026-11-24). */
+    /* Times, in f32x3; through a cluster, both ways; and forward in turns, others and LSTM (split_h200_2026-11-23, layers_again_h200_2026-11-24). */
     double split[2], split_cluster, split_turns[2];
     double reduce_rate; /* bytes of sums that arrive in a block */
     /* Streamed weights: of a block (FFMA: the second, fitted to copies of 16 bytes); us from asking to arriving; of memory; of the shorter

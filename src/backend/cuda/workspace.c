@@ -1,6 +1,4 @@
 /* Sizes of scratch that libsluice books and the plug-in uses: compiled into both. */
-#include <math.h>
-
 #include "backend/cuda/cuda.h"
 
 enum { SPLIT_MOST = 512 }; /* f32x3: values along k that tensor cores add up */
@@ -54,19 +52,15 @@ size_t sli_cuda_pad_bytes(const sli_caps *caps, sl_dtype math, int64_t m, int64_
  * shared memory. cuBLASLt 13.1 on an H200, m x n x k of random operands, us as they are and from transposed copies: 4096 x 1024 x
  * 1600: 64 and 43; 8192 x 2048 x 1600: 281 and 180, x 3200: 558 and 352; 16384 x 4096 x 800: 695 and 375: 3 to 7 us for 10^9
  * multiplied elements. Rows that are no multiple of 16 bytes in D win nothing. Copies come at 2 to 3.4 MB a us of what they read and
- * write, the more the larger (transpose_h200_*). Of few rows kernels that transpose are further from what they could do: LSTM of 512 units, 400 and 800 rows,
- * win 4 and 14 us, of 1024 units, 400 rows, 29 (overlap_h200_2026-11-24.txt). */
+ * write, the more the larger (transpose_h200_*). */
 double sli_cuda_transpose_gain(const sli_caps *caps, sl_dtype math, int64_t m, const int64_t n[2], int64_t width,
                                int64_t k) {
     const double won = 3.9e-9, launch = 1.5, bytes_a_us = 3.5e6; /* us an element and k; us */
-    const double few = 2.4e-6; /* us an element of D more, from 200 rows on, all of them from 400 on */
     if (caps->compute_capability < 90 || math != SL_TF32) return 0;
-    double elements = 0;
+    double saved = 0;
     for (int i = 0; i < 2; i++)
-        if (sli_cuda_pad_columns(caps, math, m, n[i], k) % 4 == 0) elements += (double)m * (double)n[i];
-    const double of_row = won * elements - 2 * sizeof(float) * (double)width / bytes_a_us, rows = (double)k;
-    const double more = of_row > 0 ? few * elements * fmin(fmax(rows - 200, 0) / 200, 1) : 0;
-    return of_row * rows + more - launch;
+        if (sli_cuda_pad_columns(caps, math, m, n[i], k) % 4 == 0) saved += won * (double)m * (double)n[i] * (double)k;
+    return saved - 2 * sizeof(float) * (double)width * (double)k / bytes_a_us - launch;
 }
 
 /* Three tf32 products and the splitting beside one in f32. cuBLASLt multiplies 55 FLOP a ps in f32 and 257 in tf32 on an H200

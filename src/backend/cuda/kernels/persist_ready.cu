@@ -116,8 +116,8 @@ static sl_status kernel_ready(const planned *q, const sli_persist_geometry *g, i
 static sl_status backward_ready(const planned *q, const sli_persist_pair *pair, const sli_calls *calls) {
     const sli_persist_geometry *g = &pair->backward;
     const bool always = calls->d_states || (sli_persist_streamed(g) > 0 && g->couriers == 0);
-    const int piece = sli_persist_piece(q->p, q->caps, pair, calls->chunk, true) * calls->chunk;
-    if (always || q->p->steps > piece) SLI_TRY(kernel_ready(q, g, sli_persist_form(q->p, true, calls->dy, true)));
+    /* also where all steps are one piece: a call of fewer may be several */
+    if (always || q->p->steps > calls->chunk) SLI_TRY(kernel_ready(q, g, sli_persist_form(q->p, true, calls->dy, true)));
     return always || *q->refused ? SL_OK : kernel_ready(q, g, sli_persist_form(q->p, true, calls->dy, false));
 }
 
