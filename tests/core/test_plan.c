@@ -293,6 +293,23 @@ TEST(plan_late_sums_beside_pieces) {
     sl_plan_free(plan);
 }
 
+/* Of two such layers the upper one runs in pieces in any case and would leave only its last one's sums: both keep their own. */
+TEST(plan_two_layers_keep_their_pieces) {
+    sl_model *model = language_model(1000, 256, 2);
+    sl_plan_options options = training(64, 300);
+    options.device = "cuda:sm_90";
+    options.dtype = SL_TF32;
+    options.require = "cuda:";
+    sl_plan *plan;
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    sl_model_free(model);
+    const sli_step *low = recurrent_step(plan, 0);
+    REQUIRE(low && strcmp(low->kernel->name, "cuda:cluster") == 0);
+    CHECK(low->kernel->fills(&low->problem, &plan->caps) && low->kernel->idle(&low->problem, &plan->caps) > 0.1);
+    for (int i = 0; i < plan->step_count; i++) CHECK(!plan->steps[i].late);
+    sl_plan_free(plan);
+}
+
 /* An embedding that the logits are tied to adds to the gradient that they would still be adding to. */
 TEST(plan_tied_sums_are_not_late) {
     for (int tied = 0; tied < 2; tied++) {
