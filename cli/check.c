@@ -48,18 +48,21 @@ static void show_line(void *context, const char *text) {
     puts(text);
 }
 
+static void write_error(json *out, const char *key, const char *what, double error, double tolerance, bool ok) {
+    json_str(out, key, what);
+    json_number(out, "error", error);
+    json_number(out, "tolerance", tolerance);
+    json_bool(out, "ok", ok);
+}
+
 static void write_finding(void *context, const sl_finding *finding) {
     json *out = &((check_state *)context)->out;
     json_open(out, NULL, '{');
     json_str(out, "kernel", finding->kernel);
-    if (finding->note) {
+    if (finding->note)
         json_str(out, "note", finding->note);
-    } else {
-        json_str(out, "what", finding->what);
-        json_number(out, "error", finding->error);
-        json_number(out, "tolerance", finding->tolerance);
-        json_bool(out, "ok", finding->passed);
-    }
+    else
+        write_error(out, "what", finding->what, finding->error, finding->tolerance, finding->passed);
     json_close(out, '}');
 }
 
@@ -133,10 +136,7 @@ static void write_line(check_state *state, const char *problem, const kernel_res
         json_str(out, "skipped", result->note);
     } else {
         json_int(out, "findings", result->findings);
-        json_str(out, "worst", result->what);
-        json_number(out, "error", result->error);
-        json_number(out, "tolerance", result->tolerance);
-        json_bool(out, "ok", result->failures == 0);
+        write_error(out, "worst", result->what, result->error, result->tolerance, result->failures == 0);
         snprintf(digest, sizeof digest, "%016llx", result->digest);
         if (result->digest) json_str(out, "digest", digest);
     }

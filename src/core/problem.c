@@ -24,10 +24,6 @@ const char *sli_op_name(sli_op op) {
     return (unsigned)op < SLI_OP_COUNT ? names[op] : "?";
 }
 
-int sli_op_gates(sli_op op) {
-    return op == SLI_OP_LSTM ? 4 : op == SLI_OP_GRU ? 3 : 1;
-}
-
 size_t sli_dtype_bytes(sl_dtype dtype) {
     return dtype == SL_F64 ? sizeof(double) : sizeof(float);
 }

@@ -71,7 +71,9 @@ typedef struct sli_problem {
 bool sli_op_is_recurrent(sli_op op);
 bool sli_op_multiplies(sli_op op); /* by a matrix of weights: recurrent, dense */
 const char *sli_op_name(sli_op op);
-int sli_op_gates(sli_op op); /* LSTM 4, GRU 3, RNN 1 */
+static inline int sli_op_gates(sli_op op) {
+    return op == SLI_OP_LSTM ? 4 : op == SLI_OP_GRU ? 3 : 1;
+}
 static inline int sli_problem_output(const sli_problem *p) {
     return p->projection > 0 ? p->projection : p->units;
 } /* features of h */

@@ -225,18 +225,30 @@ TEST(plan_remedies_of_a_refusal_are_true) {
     check_remedies("rnn:l2_b256_t10_i300_h650_bi_train", 123256400, 100);
 }
 
-/* Two LSTMs below a softmax on a GPU that need not be there. */
-static sl_plan *plan_late(const char *require, size_t limit) {
-    sl_model *model = language_model(1000, 650, 2);
-    sl_plan_options options = training(20, 35);
-    options.device = "cuda:sm_90";
-    options.dtype = SL_BF16;
-    options.require = require;
-    options.memory_limit = limit;
+/* LSTMs below a softmax on a GPU that need not be there. */
+static sl_plan *plan_on_gpu(int units, int layers, sl_plan_options options) {
+    sl_model *model = language_model(1000, units, layers);
     sl_plan *plan;
+    options.device = "cuda:sm_90";
     REQUIRE_OK(sl_plan_new(model, &options, &plan));
     sl_model_free(model);
     return plan;
+}
+
+static sl_plan *plan_late(const char *require, size_t limit) {
+    sl_plan_options options = training(20, 35);
+    options.dtype = SL_BF16;
+    options.require = require;
+    options.memory_limit = limit;
+    return plan_on_gpu(650, 2, options);
+}
+
+/* Of recurrences that are cut into pieces. */
+static sl_plan *plan_pieces(int layers) {
+    sl_plan_options options = training(64, 300);
+    options.dtype = SL_TF32;
+    options.require = "cuda:";
+    return plan_on_gpu(256, layers, options);
 }
 
 static const sli_step *recurrent_step(const sl_plan *plan, int number) {
@@ -276,14 +288,7 @@ TEST(plan_late_sums_keep_their_memory) {
 /* Three LSTMs below a softmax, whose recurrences are cut into pieces with products of their own beside them: those of a layer above take their place,
  * the softmax's do not. */
 TEST(plan_late_sums_beside_pieces) {
-    sl_model *model = language_model(1000, 256, 3);
-    sl_plan_options options = training(64, 300);
-    options.device = "cuda:sm_90";
-    options.dtype = SL_TF32;
-    options.require = "cuda:";
-    sl_plan *plan;
-    REQUIRE_OK(sl_plan_new(model, &options, &plan));
-    sl_model_free(model);
+    sl_plan *plan = plan_pieces(3);
     const sli_step *low = recurrent_step(plan, 0), *middle = recurrent_step(plan, 1), *top = recurrent_step(plan, 2);
     REQUIRE(low && middle && top && strcmp(top->kernel->name, "cuda:cluster") == 0);
     CHECK(top->kernel->fills(&top->problem, &plan->caps) && top->kernel->idle(&top->problem, &plan->caps) > 0.1);
@@ -295,14 +300,7 @@ TEST(plan_late_sums_beside_pieces) {
 
 /* Of two such layers the upper one runs in pieces in any case and would leave only its last one's sums: both keep their own. */
 TEST(plan_two_layers_keep_their_pieces) {
-    sl_model *model = language_model(1000, 256, 2);
-    sl_plan_options options = training(64, 300);
-    options.device = "cuda:sm_90";
-    options.dtype = SL_TF32;
-    options.require = "cuda:";
-    sl_plan *plan;
-    REQUIRE_OK(sl_plan_new(model, &options, &plan));
-    sl_model_free(model);
+    sl_plan *plan = plan_pieces(2);
     const sli_step *low = recurrent_step(plan, 0);
     REQUIRE(low && strcmp(low->kernel->name, "cuda:cluster") == 0);
     CHECK(low->kernel->fills(&low->problem, &plan->caps) && low->kernel->idle(&low->problem, &plan->caps) > 0.1);

@@ -40,17 +40,7 @@ static int least(int a, int b) {
     return a < b ? a : b;
 }
 
-static int gates_of(sli_op op) {
-    return op == SLI_OP_LSTM ? 4 : op == SLI_OP_GRU ? 3 : 1;
-}
-
 /* ------------------------------------------------------------------------------------------------------ on chip -- */
-bool sli_persist_together(const sli_persist_geometry *g) {
-    const bool type = g->math == SL_BF16 || g->math == SL_F16 || g->math == SL_TF32;
-    return g->couriers > 0 && type && g->warps_m % 4 == 0 && sli_persist_streamed(g) == 0 &&
-           (g->tiles_n == 2 || g->tiles_n == 4);
-}
-
 int sli_persist_taken(const sli_persist_geometry *g) {
     const int row = up(sli_persist_k(g) * sli_persist_operand(g->math), 16), warps = sli_persist_warps(g);
     return up(row * sli_persist_rows(g), 32 * (warps > 1 ? warps - 1 : 1));
@@ -488,7 +478,7 @@ double sli_persist_taken_seconds(const sli_persist_geometry *g, const sli_proble
     const double ordered = sli_persist_step_seconds(g, problem, caps);
     if (g->gather == SLI_PERSIST_GRID || g->before || g->halves > 1 || g->math == SL_F32X3) return ordered;
     const double less = problem->train ? 1e-6 * waves(g, caps) * (rates.cell_trains - trains) : 0;
-    if (!g->backward) return ordered - less;
+    if (!g->backward) return fmax(ordered - less, 1e-6 * flow_us(g, problem));
     const double cells = once + rates.backward * rates.cell[1] * (sli_persist_cells(g) - 1);
     const double us = exchanged * exchange_us(g, problem->batch, caps) + multiplied * product_us(g, caps) + cells;
     return 1e-6 * fmax(us * waves(g, caps), flow_us(g, problem));
@@ -754,8 +744,11 @@ static void try_all(search *s, sli_persist_geometry g) {
 
 /* In f32x3 exact products are as good where they are faster. */
 static bool find(search *s, bool backward) {
-    sli_persist_geometry g = {
-        .gates = gates_of(s->problem->op), .math = s->problem->dtype, .backward = backward, .share = 1, .chunks = 1};
+    sli_persist_geometry g = {.gates = sli_op_gates(s->problem->op),
+                              .math = s->problem->dtype,
+                              .backward = backward,
+                              .share = 1,
+                              .chunks = 1};
     g.directions = sli_problem_directions(s->problem);
     g.before = s->problem->op == SLI_OP_GRU && s->problem->reset_before;
     g.gather = s->kind == SLI_PERSIST_KIND_GRID ? SLI_PERSIST_GRID : backward ? SLI_PERSIST_LOCAL : SLI_PERSIST_CLUSTER;
@@ -777,7 +770,7 @@ static bool refuse_size(search *s, bool backward, sli_why *why) {
     if (s->caps->no_compiler) return refuse(why, "has no built-in kernel for %d units, and NVRTC is missing", p->units);
     const char *pass = backward ? "backward" : "forward";
     const int all = multiprocessors_of(s->caps);
-    const double matrix = (double)gates_of(p->op) * p->units * p->units * sli_persist_operand(p->dtype);
+    const double matrix = (double)sli_op_gates(p->op) * p->units * p->units * sli_persist_operand(p->dtype);
     if (s->kind == SLI_PERSIST_KIND_CLUSTER)
         return refuse(why, "%s, %d units have %.3g MB of recurrent weights, more than a cluster of %d blocks holds",
                       pass, p->units, matrix / 1e6, widest_cluster(s->caps));

@@ -1,5 +1,11 @@
-/* Registers that a thread of a geometry will need, counted; and what L2 keeps. Compiled into libsluice and into the plug-in. */
+/* What follows from a geometry: whether warps multiply together, registers that a thread will need, counted, and what L2 keeps. Compiled into libsluice and into the plug-in. */
 #include "backend/cuda/persist_geometry.h"
+
+bool sli_persist_together(const sli_persist_geometry *g) {
+    const bool type = g->math == SL_BF16 || g->math == SL_F16 || g->math == SL_TF32;
+    return g->couriers > 0 && type && g->warps_m % 4 == 0 && sli_persist_streamed(g) == 0 &&
+           (g->tiles_n == 2 || g->tiles_n == 4);
+}
 
 /* What a lane keeps of each of its cells: forward the sums of the input side on their way, the gates, the states; backward what
  * forward saved, gradients, sums; with addresses. */

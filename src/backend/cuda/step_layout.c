@@ -12,10 +12,6 @@ static int64_t row_multiple(sl_dtype dtype) {
     return dtype == SL_F32 ? 1 : dtype == SL_TF32 || dtype == SL_F32X3 ? 4 : 8;
 }
 
-static int gates_of(const sli_problem *p) {
-    return p->op == SLI_OP_LSTM ? 4 : p->op == SLI_OP_GRU ? 3 : 1;
-}
-
 static void set_sizes(const sli_problem *p, int chunk, sli_step_shape *s) {
     const int64_t multiple = row_multiple(p->dtype);
     s->B = p->batch;
@@ -23,7 +19,7 @@ static void set_sizes(const sli_problem *p, int chunk, sli_step_shape *s) {
     s->I = p->inputs;
     s->H = p->units;
     s->O = sli_problem_output(p);
-    s->gates = gates_of(p);
+    s->gates = sli_op_gates(p->op);
     s->GH = s->gates * s->H;
     s->rows = (int64_t)chunk * s->B;
     s->narrow = p->dtype == SL_BF16 || p->dtype == SL_F16;
@@ -276,7 +272,7 @@ static const struct {
 
 bool sli_step_fused(const sli_problem *p, bool backward) {
     if (p->projection > 0 || (p->op == SLI_OP_GRU && p->reset_before)) return false; /* two products a step */
-    const int64_t wide = (int64_t)gates_of(p) * p->units;
+    const int64_t wide = (int64_t)sli_op_gates(p->op) * p->units;
     for (size_t i = 0; i < sizeof fused_widest / sizeof *fused_widest; i++)
         if (fused_widest[i].dtype == p->dtype && p->batch <= fused_widest[i].rows)
             return wide <= (backward ? fused_widest[i].backward : fused_widest[i].forward);
