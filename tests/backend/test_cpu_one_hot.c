@@ -1,5 +1,6 @@
 /* Inputs with a single 1 in each row: columns of W and sums of rows, against the definition, on one thread and on three; anything
  * else is left to a product. */
+#include "backend/cpu/isa/bf16.h"
 #include "backend/cpu/one_hot.h"
 #include "test.h"
 
@@ -9,6 +10,7 @@ typedef struct layer {
     sli_call call;
     sli_sums sums;
     float *x, *dz, *d_kernel;
+    uint16_t *dz_half;
     int column[ROWS];
     int outputs;
 } layer;
@@ -20,13 +22,13 @@ static float *floats(size_t count, uint64_t *seed) {
     return data;
 }
 
-static layer layer_new(sli_op op, int units) {
+static layer layer_new(sli_op op, int units, sl_dtype dtype) {
     uint64_t seed = test_seed;
     const int gates = sli_op_gates(op), width = op == SLI_OP_RNN ? 1 : 4;
     layer l = {.outputs = gates * units};
     l.call.chunk = STEPS;
     l.call.problem = (sli_problem){
-        .op = op, .batch = BATCH, .steps = STEPS, .inputs = INPUTS, .units = units, .train = true, .dtype = SL_F32};
+        .op = op, .batch = BATCH, .steps = STEPS, .inputs = INPUTS, .units = units, .train = true, .dtype = dtype};
     l.call.scratch_bytes = sli_cpu_products_bytes(&l.call.problem, STEPS);
     l.call.scratch = malloc(l.call.scratch_bytes);
     l.x = calloc((size_t)ROWS * INPUTS, sizeof *l.x);
@@ -37,6 +39,12 @@ static layer layer_new(sli_op op, int units) {
     }
     l.d_kernel = floats((size_t)(l.outputs * INPUTS), &seed);
     l.dz = floats((size_t)(ROWS * width * units), &seed);
+    l.dz_half = malloc((size_t)(ROWS * width * units) * sizeof *l.dz_half);
+    REQUIRE(l.dz_half != NULL);
+    for (int i = 0; dtype == SL_BF16 && i < ROWS * width * units; i++) {
+        l.dz_half[i] = bf16_of(l.dz[i]);
+        l.dz[i] = bf16_value(l.dz_half[i]);
+    }
     l.call.d_param[SLI_RNN_KERNEL] = l.d_kernel;
     l.sums = (sli_sums){.call = &l.call, .rows = ROWS, .x = l.x, .ld = width * units, .dz = l.dz};
     l.sums.input[0] = (sli_gates){.count = gates};
@@ -48,15 +56,16 @@ static layer layer_new(sli_op op, int units) {
 }
 
 static void layer_free(layer *l) {
-    free(l->call.scratch), free(l->x), free(l->d_kernel), free(l->dz);
+    free(l->call.scratch), free(l->x), free(l->d_kernel), free(l->dz), free(l->dz_half);
 }
 
-/* Two panels of two vectors, of a W of random numbers: its columns in the places of products. false: x is not of that kind. */
-static bool lines_of(const layer *l) {
+/* Two panels of two vectors, of a W of random numbers: its columns, rounded where panels are, in the places of products. false: x is
+ * not of that kind, or no line can be read. */
+static bool lines_of(const layer *l, sl_dtype dtype) {
     enum { VECTORS = 2, PANELS = 2, MOST = PANELS * VECTORS * 16 };
     sli_cpu cpu;
     sli_cpu_engine(sli_cpu_isa(), false, &cpu);
-    const sli_panel_ops *ops = cpu.ops->panel_f32;
+    const sli_panel_ops *ops = sli_cpu_panels(&cpu, dtype);
     const int columns = VECTORS * ops->lanes;
     const size_t bytes = ops->panel_bytes(INPUTS, VECTORS);
     const void *x[ROWS];
@@ -74,12 +83,13 @@ static bool lines_of(const layer *l) {
         ops->pack(panels + (size_t)i * bytes, &source);
     }
     for (int r = 0; r < ROWS; r++) x[r] = l->x + r * INPUTS;
-    const bool found = sli_one_hot_rows(ops, x, ROWS, INPUTS, column);
-    if (found) sli_one_hot_lines(columns, PANELS, panels, bytes, column, ROWS, to, (ptrdiff_t)ROWS * columns);
+    const bool found = sli_one_hot_rows(cpu.ops, ops, x, ROWS, INPUTS, column);
+    if (found) sli_one_hot_lines(ops, VECTORS, PANELS, panels, bytes, column, ROWS, to, (ptrdiff_t)ROWS * columns);
     for (int j = 0; found && j < PANELS * columns; j++)
         for (int r = 0; r < ROWS; r++) {
             const float *at = to + (ptrdiff_t)(j / columns) * ROWS * columns + r * columns + j % columns;
-            CHECK(column[r] == l->column[r] && *at == kernel[j * INPUTS + l->column[r]]);
+            const float w = kernel[j * INPUTS + l->column[r]];
+            CHECK(column[r] == l->column[r] && *at == (dtype == SL_BF16 ? bf16_round(w) : w));
         }
     sli_free(NULL, panels, PANELS * bytes);
     free(kernel);
@@ -97,9 +107,13 @@ static int dz_row(const layer *l, int j) {
     return -1;
 }
 
-static void check_layer(sli_op op, int units, int threads) {
-    layer l = layer_new(op, units), before = layer_new(op, units);
+static void check_layer(sli_op op, int units, sl_dtype dtype, int threads) {
+    layer l = layer_new(op, units, dtype), before = layer_new(op, units, dtype);
     l.sums.call = &l.call;
+    if (dtype == SL_BF16) { /* dz is kept in bf16, and multiplied by nobody */
+        l.sums.dz_half = l.dz_half;
+        l.sums.dz = NULL;
+    }
     if (threads > 1) REQUIRE_OK(sli_threads_new(NULL, threads, &l.call.threads));
     CHECK(sli_one_hot_kernel(&l.sums));
     for (int j = 0; j < l.outputs; j++)
@@ -115,25 +129,30 @@ static void check_layer(sli_op op, int units, int threads) {
 }
 
 TEST(one_hot_inputs) {
-    layer l = layer_new(SLI_OP_RNN, 9);
-    CHECK(lines_of(&l));
+    sli_cpu cpu;
+    sli_cpu_engine(sli_cpu_isa(), false, &cpu);
+    layer l = layer_new(SLI_OP_RNN, 9, SL_F32);
+    CHECK(lines_of(&l, SL_F32));
+    CHECK(lines_of(&l, SL_BF16) == (cpu.ops->panel_bf16->line != NULL));
     layer_free(&l);
-    check_layer(SLI_OP_LSTM, 37, 1);
-    check_layer(SLI_OP_LSTM, 70, 3);
-    check_layer(SLI_OP_GRU, 70, 3);
-    check_layer(SLI_OP_RNN, 9, 1);
+    check_layer(SLI_OP_LSTM, 37, SL_F32, 1);
+    check_layer(SLI_OP_LSTM, 70, SL_F32, 3);
+    check_layer(SLI_OP_GRU, 70, SL_F32, 3);
+    check_layer(SLI_OP_RNN, 9, SL_F32, 1);
+    check_layer(SLI_OP_LSTM, 37, SL_BF16, 1);
+    check_layer(SLI_OP_GRU, 70, SL_BF16, 3);
 }
 
 TEST(one_hot_is_left_to_products_otherwise) {
     static const float others[] = {0.5f, 1, -1, 0, NAN};
-    layer l = layer_new(SLI_OP_LSTM, 8), before = layer_new(SLI_OP_LSTM, 8);
+    layer l = layer_new(SLI_OP_LSTM, 8, SL_F32), before = layer_new(SLI_OP_LSTM, 8, SL_F32);
     l.sums.call = &l.call;
     for (int i = 0; i < 5; i++) { /* in the last row: another number, two numbers, none */
         float *row = l.x + (ROWS - 1) * INPUTS, *at = row + l.column[ROWS - 1];
         const float one = *at;
         if (i == 1) row[(l.column[ROWS - 1] + 1) % INPUTS] = 1;
         *at = others[i];
-        CHECK(!lines_of(&l));
+        CHECK(!lines_of(&l, SL_F32));
         CHECK(!sli_one_hot_kernel(&l.sums));
         row[(l.column[ROWS - 1] + 1) % INPUTS] = 0;
         *at = one;

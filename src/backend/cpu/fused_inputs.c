@@ -127,7 +127,7 @@ static void multiply(const sli_fused_work *w, int vectors, int panels, const cha
 }
 
 /* Rows from number `first` of the share's on, converted, or one-hot: those take lines of W, to the bit what the product has, as long as
- * W is finite. */
+ * W is finite and, of pairs in bf16, no weight denormal. */
 static void project_rows(const sli_fused_work *w, const sli_fused_direction *d, sli_fused_share *share,
                          float *projected, int first, const void **x, int rows, const int *one_hot) {
     const sli_fused_panels *panels = &w->inputs[share->stage];
@@ -140,7 +140,7 @@ static void project_rows(const sli_fused_work *w, const sli_fused_direction *d, 
         const int columns = at->vectors * w->panels->lanes;
         float *to = projected + at->panel * apart + (ptrdiff_t)first * columns;
         if (one_hot)
-            sli_one_hot_lines(columns, at->count, weights, panels->bytes, one_hot, rows, to, apart);
+            sli_one_hot_lines(w->panels, at->vectors, at->count, weights, panels->bytes, one_hot, rows, to, apart);
         else
             multiply(w, at->vectors, at->count, weights, panels->bytes, x, rows, to, apart);
     }
@@ -154,8 +154,8 @@ void sli_fused_project(const sli_fused_work *w, int direction, sli_fused_share *
     walk at = {i0, i1 < steps ? i1 : steps, 0};
     for (int stage = 0; stage < w->stages; stage++) shares[stage].taken[direction] = 0;
     for (int first = 0, rows; (rows = next_rows(w, d, shares, &at, x)) > 0; first += rows) {
-        const bool one_hot = sli_one_hot_rows(w->panels, x, rows, w->I, column);
-        if (w->panels->convert) convert_rows(w, shares, rows, x);
+        const bool one_hot = sli_one_hot_rows(w->ops, w->panels, x, rows, w->I, column);
+        if (w->panels->convert && !one_hot) convert_rows(w, shares, rows, x);
         for (int stage = 0; stage < w->stages; stage++)
             if (sli_fused_all_panels(&w->inputs[stage]) > 0)
                 project_rows(w, d, &shares[stage], shares[stage].projected[direction], first, x, rows,

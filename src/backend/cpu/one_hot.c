@@ -1,13 +1,16 @@
 /* A row of x with a single 1 takes one column of W, to the bit what the product has: the other terms are 0. Found by looking, which
  * ends at the first number of the first row where x is anything else.
  *     W x[row] = W[:][column of row]              d W[:][i] += sum of dz[row] over the rows with column i, rows ascending
- * The latter goes through d W^T, [I][G*H] in the products' scratch, where a column lies side by side. */
+ * The latter goes through d W^T, [I][G*H] in the products' scratch, where a column lies side by side. In f32 it has the bits of the
+ * product, in bf16 dz is rounded once less or not at all. */
 #include "backend/cpu/one_hot.h"
 #include <string.h>
+#include "backend/cpu/isa/isa.h"
 
 enum {
-    LEAST_INPUTS = 16, /* fewer are multiplied as fast */
-    TASK_COLUMNS = 128 /* of d W^T: what a task adds up stays in L2 */
+    LEAST_INPUTS = 16,  /* fewer are multiplied as fast */
+    TASK_COLUMNS = 128, /* of d W^T: what a task adds up stays in L2 */
+    TURNED = 16         /* columns of d W^T that are turned together: lines of d W that stay in L1 */
 };
 
 typedef struct one_hot {
@@ -26,20 +29,10 @@ static int least(int a, int b) {
     return a < b ? a : b;
 }
 
-/* The column of the only number of a row that is not 0, which is 1; else -1. */
-static int column_of(const float *x, int inputs) {
-    int column = -1;
-    for (int i = 0; i < inputs; i++) {
-        if (x[i] == 0.0f) continue;
-        if (x[i] != 1.0f || column >= 0) return -1;
-        column = i;
-    }
-    return column;
-}
-
 static bool find_columns(const one_hot *w) {
+    const sli_isa_ops *ops = sli_cpu_of(w->s->call)->ops;
     for (int r = 0; r < w->rows; r++) {
-        w->column[r] = column_of(w->s->x + (size_t)r * (size_t)w->inputs, w->inputs);
+        w->column[r] = ops->one_hot(w->inputs, w->s->x + (size_t)r * (size_t)w->inputs);
         if (w->column[r] < 0) return false;
     }
     return true;
@@ -54,47 +47,53 @@ static bool begin(one_hot *w, const sli_sums *s) {
     w->transposed = sli_cpu_products_space(s->call, &bytes);
     w->column = (int32_t *)(void *)(w->transposed + floats);
     const bool fits = floats * sizeof(float) + rows * sizeof(int32_t) <= bytes;
-    /* In f32 alone these sums have the bits of the product. */
-    return p->dtype == SL_F32 && w->inputs >= LEAST_INPUTS && w->rows >= w->inputs && fits && find_columns(w);
+    return w->inputs >= LEAST_INPUTS && w->rows >= w->inputs && fits && find_columns(w);
 }
 
 /* ------------------------------------------------------------------------------------------------------ forward -- */
-bool sli_one_hot_rows(const sli_panel_ops *panels, const void *const *x, int rows, int inputs, int *column) {
-    if (!panels->floats || inputs < LEAST_INPUTS) return false;
+bool sli_one_hot_rows(const sli_isa_ops *ops, const sli_panel_ops *panels, const void *const *x, int rows, int inputs,
+                      int *column) {
+    if (!panels->line || inputs < LEAST_INPUTS) return false;
     for (int r = 0; r < rows; r++)
-        if ((column[r] = column_of(x[r], inputs)) < 0) return false;
+        if ((column[r] = ops->one_hot(inputs, x[r])) < 0) return false;
     return true;
 }
 
-void sli_one_hot_lines(int columns, int count, const char *panels, size_t bytes, const int *column, int rows, float *to,
-                       ptrdiff_t apart) {
-    for (int i = 0; i < count; i++, panels += bytes) {
-        const float *panel = (const float *)(const void *)panels;
-        for (int r = 0; r < rows; r++)
-            memcpy(to + i * apart + (ptrdiff_t)r * columns, panel + (ptrdiff_t)column[r] * columns,
-                   (size_t)columns * sizeof *to);
-    }
+void sli_one_hot_lines(const sli_panel_ops *ops, int vectors, int count, const char *panels, size_t bytes,
+                       const int *column, int rows, float *to, ptrdiff_t apart) {
+    const ptrdiff_t columns = (ptrdiff_t)vectors * ops->lanes;
+    for (int i = 0; i < count; i++, panels += bytes)
+        for (int r = 0; r < rows; r++) ops->line(panels, vectors, column[r], to + i * apart + r * columns);
 }
 
 /* ----------------------------------------------------------------------------------------------------- backward -- */
+/* d W^T[column of row] += dz[row], of the columns from number `from` of dz on. */
+static void add_rows(const one_hot *w, size_t from, int count, float *sums) {
+    const sli_isa_ops *ops = sli_cpu_of(w->s->call)->ops;
+    for (int r = 0; r < w->rows; r++) {
+        float *sum = sums + (size_t)w->column[r] * (size_t)w->outputs;
+        const size_t at = (size_t)r * (size_t)w->s->ld + from;
+        if (w->s->dz_half)
+            ops->add_half((size_t)count, sum, w->s->dz_half + at);
+        else
+            ops->add((size_t)count, sum, w->s->dz + at);
+    }
+}
+
 /* Some columns of dz of a piece of gates: their sums, then into d W. */
 static void sum_rows(void *context, int index) {
     const one_hot *w = context;
     const int units = w->s->call->problem.units, columns = w->gates.count * units;
     const int first = index * TASK_COLUMNS, count = least(TASK_COLUMNS, columns - first);
-    const float *dz = w->s->dz + w->gates.from * units + first;
     float *sums = w->transposed + w->gates.to * units + first;
     float *to = (float *)w->s->call->d_param[w->s->part * SLI_PART_PARAMS + SLI_RNN_KERNEL] +
                 (size_t)(w->gates.to * units + first) * (size_t)w->inputs;
     for (int i = 0; i < w->inputs; i++) memset(sums + (size_t)i * (size_t)w->outputs, 0, (size_t)count * sizeof *sums);
-    for (int r = 0; r < w->rows; r++) {
-        const float *from = dz + r * w->s->ld;
-        float *sum = sums + (size_t)w->column[r] * (size_t)w->outputs;
-        for (int j = 0; j < count; j++) sum[j] += from[j];
-    }
-    for (int j = 0; j < count; j++)
+    add_rows(w, (size_t)(w->gates.from * units + first), count, sums);
+    for (int j0 = 0; j0 < count; j0 += TURNED)
         for (int i = 0; i < w->inputs; i++)
-            to[(size_t)j * (size_t)w->inputs + (size_t)i] += sums[(size_t)i * (size_t)w->outputs + (size_t)j];
+            for (int j = j0; j < least(j0 + TURNED, count); j++)
+                to[(size_t)j * (size_t)w->inputs + (size_t)i] += sums[(size_t)i * (size_t)w->outputs + (size_t)j];
 }
 
 bool sli_one_hot_kernel(const sli_sums *s) {

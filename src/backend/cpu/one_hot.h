@@ -3,14 +3,15 @@
 #ifndef SLI_CPU_ONE_HOT_H
 #define SLI_CPU_ONE_HOT_H
 
-#include "backend/cpu/isa/panel.h"
+#include "backend/cpu/isa/isa.h"
 #include "backend/cpu/sums.h"
 
-/* column[rows] of x[rows][inputs], for panels of W; false: not of that kind, not of floats, or a product is as good. */
-bool sli_one_hot_rows(const sli_panel_ops *panels, const void *const *x, int rows, int inputs, int *column);
-/* to[panel * apart + row * columns] = W[:][column of row]: `count` panels, `bytes` each, of so many columns. */
-void sli_one_hot_lines(int columns, int count, const char *panels, size_t bytes, const int *column, int rows, float *to,
-                       ptrdiff_t apart);
+/* column[rows] of x[rows][inputs], for panels of W; false: not of that kind, panels of which no line can be read, or a product is as good. */
+bool sli_one_hot_rows(const sli_isa_ops *ops, const sli_panel_ops *panels, const void *const *x, int rows, int inputs,
+                      int *column);
+/* to[panel * apart + row * columns] = W[:][column of row]: `count` panels, `bytes` each, of so many vectors. */
+void sli_one_hot_lines(const sli_panel_ops *ops, int vectors, int count, const char *panels, size_t bytes,
+                       const int *column, int rows, float *to, ptrdiff_t apart);
 /* d W += dz^T x; false, and nothing is done: likewise. */
 bool sli_one_hot_kernel(const sli_sums *sums);
 

@@ -45,3 +45,14 @@ void ISA(add)(size_t n, float *restrict to, const float *restrict from) {
 void ISA(add_half)(size_t n, float *restrict to, const uint16_t *restrict from) {
     for (size_t i = 0; i < n; i++) to[i] += bf16_value(from[i]);
 }
+
+int ISA(one_hot)(int n, const float *x) {
+    int ones = 0, others = 0, at = 0;
+    for (int i = 0; i < n; i++) {
+        const int one = x[i] == 1.0f, zero = x[i] == 0.0f;
+        ones += one;
+        others += 1 - zero - one;
+        at += one * i;
+    }
+    return ones == 1 && others == 0 ? at : -1;
+}

@@ -49,6 +49,7 @@ typedef struct sli_isa_ops {
     void (*act_slope)(int act, size_t n, const float *y, float *d); /* d *= act'(.) from y = act(.) */
     void (*add)(size_t n, float *to, const float *from);            /* to += from */
     void (*add_half)(size_t n, float *to, const uint16_t *from);    /* the same, from bf16 */
+    int (*one_hot)(int n, const float *x);                          /* where x[] is 1, if all others are 0; else -1 */
     /* --- loops over elements: isa/loops.c --- */
     /* *largest = max z; *sum = of exp(z - largest) */
     void (*softmax_sum)(size_t n, const float *z, float *largest, double *sum);
@@ -90,6 +91,7 @@ void ISA(act)(int act, size_t n, float *x);
 void ISA(act_slope)(int act, size_t n, const float *y, float *d);
 void ISA(add)(size_t n, float *to, const float *from);
 void ISA(add_half)(size_t n, float *to, const uint16_t *from);
+int ISA(one_hot)(int n, const float *x);
 void ISA(softmax_sum)(size_t n, const float *z, float *largest, double *sum);
 void ISA(softmax_gradient)(size_t n, const float *z, float largest, float factor, float *dz, bool add);
 void ISA(dropout)(const sli_rng *rng, uint64_t first, size_t n, uint32_t threshold, float scale, const float *x,

@@ -42,7 +42,6 @@ typedef struct sli_panel_product {
 typedef struct sli_panel_ops {
     const char *name; /* "f32", "bf16 (AMX)", "i8 (VNNI)" */
     int lanes;        /* columns of one vector */
-    bool floats;      /* a panel is [k][vectors * lanes] of the floats themselves */
     bool halves;      /* an operand is k numbers of bf16, and zeros up to a multiple of 32 */
     double speed;     /* of many rows, beside floats on the same processor; 0: the same */
     int panels;       /* most panels worth one call with few rows: enough sums to hide the latency of multiply-adds */
@@ -56,6 +55,8 @@ typedef struct sli_panel_ops {
     /* One operand row from floats; NULL: operands are the floats themselves. int8 keeps its scale in the row. */
     void (*convert)(void *operand, const float *from, int k);
     void (*product)(const sli_panel_product *product);
+    /* to[vectors * lanes] = w[k][:] of a panel. NULL: where W x of one-hot rows is a product like any other. */
+    void (*line)(const void *panel, int vectors, int k, float *to);
     /* Around the products of one thread, in a task of its own or as one of several: AMX holds the shapes of its tiles from the first
      * product to the end, which gives them back. NULL: nothing to do. */
     void (*begin)(void);

@@ -79,6 +79,15 @@ static void convert(void *operand, const float *restrict from, int k) {
 }
 #endif
 
+static void line(const void *panel, int vectors, int k, float *to) {
+    const int width = vectors * VL, shift = k % 2 ? 0 : 16; /* the pair's second number is its upper half */
+    const uint32_t *from = (const uint32_t *)panel + (size_t)(k / 2) * (size_t)width;
+    for (int c = 0; c < width; c++) {
+        const uint32_t bits = (from[c] << shift) & 0xffff0000u;
+        memcpy(to + c, &bits, sizeof bits);
+    }
+}
+
 const sli_panel_ops ISA(panel_bf16) = {
 #ifdef __AVX512BF16__
     .name = "bf16 (AVX512_BF16)",
@@ -93,4 +102,5 @@ const sli_panel_ops ISA(panel_bf16) = {
     .operand_bytes = operand_bytes,
     .pack = pack,
     .convert = convert,
-    .product = product};
+    .product = product,
+    .line = line};

@@ -1,4 +1,5 @@
 /* Products of a step on panels of floats. Operands are the floats themselves. */
+#include <string.h>
 #include "backend/cpu/isa/vector.h"
 
 enum { WEIGHT_K = 1 };
@@ -49,12 +50,17 @@ static void pack(void *panel, const sli_panel_source *s) {
         pack_lanes(panel, s);
 }
 
+static void line(const void *panel, int vectors, int k, float *to) {
+    const size_t width = (size_t)(vectors * VL);
+    memcpy(to, (const float *)panel + (size_t)k * width, width * sizeof *to);
+}
+
 const sli_panel_ops ISA(panel_f32) = {.name = "f32",
                                       .lanes = VL,
-                                      .floats = true,
                                       .panels = 12,
                                       .panel_bytes = panel_bytes,
                                       .operand_bytes = operand_bytes,
                                       .pack = pack,
                                       .convert = NULL,
-                                      .product = product};
+                                      .product = product,
+                                      .line = line};

@@ -9,8 +9,8 @@
 #define FUNCTIONS                                                                                                    \
     .product_few = ISA(product_few), .product_f32 = &ISA(product_f32), .panel_f32 = &ISA(panel_f32),                 \
     .panel_i8 = &ISA(panel_i8), .fused = &ISA(fused), .act = ISA(act), .act_slope = ISA(act_slope), .add = ISA(add), \
-    .add_half = ISA(add_half), .softmax_sum = ISA(softmax_sum), .softmax_gradient = ISA(softmax_gradient),           \
-    .dropout = ISA(dropout), .squares = ISA(squares), .update = ISA(update)
+    .add_half = ISA(add_half), .one_hot = ISA(one_hot), .softmax_sum = ISA(softmax_sum),                             \
+    .softmax_gradient = ISA(softmax_gradient), .dropout = ISA(dropout), .squares = ISA(squares), .update = ISA(update)
 
 const sli_isa_ops SLI_ISA_TABLE(SLI_ISA_SUFFIX) = {.name = SLI_ISA_STRING(SLI_ISA_SUFFIX),
                                                    .panel_bf16 = &ISA(panel_bf16),
