@@ -218,16 +218,31 @@ TEST(cpu_products_f32x3_best) {
     sli_cpu_engine(sli_cpu_isa(), false, &cpu);
     check_cpu(SL_F32X3, &cpu);
 }
-/* a in bf16 is multiplied as its floats are, to the bit; down its columns the sums of its lines come with it. Its memory ends where it
- * may be read to. */
+/* sums[m], to which a's lines were added twice, of floats rounded to bf16 or not. */
+static void check_sums(const shape *s, const char *name, const float *a, const float *sums, bool rounded) {
+    for (int m = 0; m < s->m; m++) {
+        double sum = 0, size = 1e-3;
+        for (int k = 0; k < s->k; k++) {
+            const double x = (double)a[k * s->m + m];
+            sum += 2 * (rounded ? sli_round_to(SL_BF16, x) : x);
+            size += fabs(2 * x);
+        }
+        if (!(fabs((double)sums[m] - sum) <= 1e-6 * size))
+            test_fail(__FILE__, __LINE__, "%s: %d x %d x %d: sum %d is %g, not %g (of %g)", name, s->m, s->n, s->k, m,
+                      (double)sums[m], sum, size);
+    }
+}
+
+/* a in bf16 is multiplied as its floats are, to the bit; down its columns the sums of its lines come with it, of floats those before they
+ * are rounded. Its memory ends where it may be read to. */
 static void check_halves(const shape *s, const sli_cpu *cpu) {
     product floats = product_new(s), halves = product_new(s);
     sli_call call = call_of(s, SL_BF16, cpu, &floats), other = call_of(s, SL_BF16, cpu, &halves);
     sli_gemm *g = &halves.job.part[0];
     const int rows = s->a_down ? s->k : (s->m + 15) / 16 * 16, line = s->a_down ? s->m + 7 : (s->k + 31) / 32 * 32;
     uint16_t *a = calloc((size_t)rows * (size_t)line, sizeof *a);
-    float *sums = calloc((size_t)s->m, sizeof *sums);
-    REQUIRE(a && sums);
+    float *sums = calloc((size_t)s->m, sizeof *sums), *float_sums = calloc((size_t)s->m, sizeof *float_sums);
+    REQUIRE(a && sums && float_sums);
     memset(a, s->a_down ? 0 : 0x11, (size_t)rows * (size_t)line * sizeof *a); /* behind k: any number */
     for (int m = 0; m < s->m; m++)
         for (int k = 0; k < s->k; k++) {
@@ -239,23 +254,21 @@ static void check_halves(const shape *s, const sli_cpu *cpu) {
     g->a_half = a;
     g->am = s->a_down ? 1 : line;
     g->ak = s->a_down ? line : 1;
-    if (s->a_down) halves.job.sums[0] = halves.job.sums[1] = sums;
+    if (s->a_down) { /* both places are the same */
+        halves.job.sums[0] = halves.job.sums[1] = sums;
+        floats.job.sums[0] = floats.job.sums[1] = float_sums;
+    }
     sli_cpu_jobs(&call, &floats.job, 1);
     sli_cpu_jobs(&other, &halves.job, 1);
     CHECK(memcmp(floats.c, halves.c, (size_t)s->m * (size_t)g->ldc * sizeof(float)) == 0);
-    for (int m = 0; m < s->m && s->a_down; m++) {
-        double sum = 0, size = 1e-3;
-        for (int k = 0; k < s->k; k++) {
-            const double x = sli_round_to(SL_BF16, (double)floats.a[0][k * s->m + m]);
-            sum += 2 * x; /* both places are the same */
-            size += fabs(2 * x);
-        }
-        if (!(fabs((double)sums[m] - sum) <= 1e-6 * size))
-            test_fail(__FILE__, __LINE__, "%s: %d x %d x %d: sum %d is %g, not %g (of %g)", cpu->ops->name, s->m, s->n,
-                      s->k, m, (double)sums[m], sum, size);
+    if (s->a_down) {
+        check_sums(s, cpu->ops->name, floats.a[0], sums, true);
+        if (s->m > 1)
+            check_sums(s, cpu->ops->name, floats.a[0], float_sums, false); /* a line alone need not be packed */
     }
     free(a);
     free(sums);
+    free(float_sums);
     product_free(&floats);
     product_free(&halves);
 }

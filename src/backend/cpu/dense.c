@@ -104,22 +104,27 @@ static void dense_backward(const sli_call *call) {
                                                .ldc = I,
                                                .add = add};
         }
+        sli_job *packs = NULL; /* dz, so that it can sum it up */
         if (call->d_param[SLI_DENSE_KERNEL]) {
             jobs[count] = (sli_job){.parts = 1};
-            jobs[count++].part[0] = (sli_gemm){.m = H,
-                                               .n = I,
-                                               .k = rows,
-                                               .a = dz,
-                                               .am = 1,
-                                               .ak = H,
-                                               .b = x,
-                                               .bk = I,
-                                               .bn = 1,
-                                               .c = call->d_param[SLI_DENSE_KERNEL],
-                                               .ldc = I,
-                                               .add = true};
+            jobs[count].part[0] = (sli_gemm){.m = H,
+                                             .n = I,
+                                             .k = rows,
+                                             .a = dz,
+                                             .am = 1,
+                                             .ak = H,
+                                             .b = x,
+                                             .bk = I,
+                                             .bn = 1,
+                                             .c = call->d_param[SLI_DENSE_KERNEL],
+                                             .ldc = I,
+                                             .add = true};
+            if (sli_cpu_packs(call) && H > 1) packs = &jobs[count];
+            count++;
         }
-        if (call->d_param[SLI_DENSE_BIAS])
+        if (packs)
+            packs->sums[0] = call->d_param[SLI_DENSE_BIAS];
+        else if (call->d_param[SLI_DENSE_BIAS])
             jobs[count++] =
                 (sli_job){.from = dz, .ld = H, .rows = rows, .columns = H, .to = {call->d_param[SLI_DENSE_BIAS], NULL}};
         sli_cpu_jobs(call, jobs, count);

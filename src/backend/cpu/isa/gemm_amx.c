@@ -46,27 +46,30 @@ static void pack_halves(void *packed, const sli_operand *a, int first, int last)
     add_sums(a, first, last, sums);
 }
 
-BF16_FN static void pack_a_half(void *packed, const sli_operand *a, int first, int last) {
-    if (!a->half) {
-        pack(packed, a, first, last, false, AMX_HALF);
-        return;
-    }
-    pack_halves(packed, a, first, last);
-}
-
 /* A block's lines of all k at a time are more than stay near: of 32 k, packed, then summed. */
-BF16_FN static void pack_a_float(void *packed, const sli_operand *a, int first, int last) {
+BF16_FN AMX_INLINE void pack_floats(void *packed, const sli_operand *a, int first, int last, const int parts) {
     float sums[SLI_PRODUCT_LINES] = {0};
     if (a->depth == 1 || (!a->sums[0] && !a->sums[1])) {
-        pack(packed, a, first, last, false, AMX_FLOAT);
+        pack(packed, a, first, last, false, parts);
         return;
     }
     for (int k = 0; k < a->k; k += AMX_K) {
-        for (int l = first; l < last; l += 16) pack_tile(packed, a, l, k, last, false, AMX_FLOAT);
+        for (int l = first; l < last; l += 16) pack_tile(packed, a, l, k, last, false, parts);
         for (int i = k; i < k + AMX_K && i < a->k; i++)
             for (int l = first; l < last; l++) sums[l - first] += a->x[l + i * a->depth];
     }
     add_sums(a, first, last, sums);
+}
+
+BF16_FN static void pack_a_half(void *packed, const sli_operand *a, int first, int last) {
+    if (a->half)
+        pack_halves(packed, a, first, last);
+    else
+        pack_floats(packed, a, first, last, AMX_HALF);
+}
+
+BF16_FN static void pack_a_float(void *packed, const sli_operand *a, int first, int last) {
+    pack_floats(packed, a, first, last, AMX_FLOAT);
 }
 
 BF16_FN static void pack_b_half(void *packed, const sli_operand *b, int first, int last) {
