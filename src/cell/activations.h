@@ -133,16 +133,12 @@ CELL_FN cell_real cell_exp(cell_real x) {
     return p * cell_from_bits((cell_bits(shifted) - 0x4b400000u + 127u) << 23);
 #endif
 }
-#endif
 
-#ifndef CELL_SIGMOID /* else it is defined before */
 /* 1 / (1 + exp(-x)): keeps its relative accuracy where 0.5 + 0.5 tanh(x/2) cancels. Beyond +-88 the value of 88. */
 CELL_FN cell_real cell_sigmoid(cell_real x) {
     return cell_divide(cell_set(1.0f), 1.0f + cell_exp(cell_clamp(-x, cell_set(-88.0f), cell_set(88.0f))));
 }
-#endif
 
-#ifndef CELL_VECTOR
 /* x P(x^2) / Q(x^2), P of degree 6, Q of degree 3, on |x| <= 9.02, where tanh in float becomes 1. The coefficients are our own
  * minimax fit of the relative error, 6.9e-9 before rounding (least squares with Lawson's weights in 50 digits). Rounding
  * could carry the quotient past 1, which would turn the slope 1 - y^2 around: hence the last clamp. */

@@ -68,6 +68,10 @@ VF_INLINE vf vf_set(float x) {
 VF_INLINE vf vf_fma(vf a, vf b, vf c) {
     return a * b + c;
 }
+VF_INLINE vf vf_clamp(vf x, vf low, vf high) {
+    for (int l = 0; l < VL; l++) x[l] = x[l] < low[l] ? low[l] : x[l] > high[l] ? high[l] : x[l];
+    return x;
+}
 #include "backend/cpu/isa/fused_cells.c"
 #else
 const sli_fused_ops sli_isa_fused_emulated = {0};

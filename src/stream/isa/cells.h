@@ -9,31 +9,6 @@
 
 typedef int vi __attribute__((vector_size(sizeof(vf))));
 
-/* The smaller and the larger; b where one of them is no number. */
-#if defined(__AVX512F__) && !defined(SLI_VECTOR_HALF)
-#define VF_MIN(a, b) _mm512_min_ps(a, b)
-#define VF_MAX(a, b) _mm512_max_ps(a, b)
-#elif defined(__AVX2__)
-#define VF_MIN(a, b) _mm256_min_ps(a, b)
-#define VF_MAX(a, b) _mm256_max_ps(a, b)
-#elif defined(__SSE2__)
-#define VF_MIN(a, b) _mm_min_ps(a, b)
-#define VF_MAX(a, b) _mm_max_ps(a, b)
-#elif defined(SLI_VECTOR_NEON)
-#define VF_MIN(a, b) vminq_f32(a, b)
-#define VF_MAX(a, b) vmaxq_f32(a, b)
-#else
-#define VF_MIN(a, b) vf_select((a) < (b), a, b)
-#define VF_MAX(a, b) vf_select((a) > (b), a, b)
-VF_INLINE vf vf_select(vi which, vf a, vf b) {
-    return (vf)(((vi)a & which) | ((vi)b & ~which));
-}
-#endif
-
-VF_INLINE vf vf_clamp(vf x, float limit) {
-    return VF_MIN(vf_set(limit), VF_MAX(vf_set(-limit), x));
-}
-
 /* t - floor(t), 0 of an infinity, and p 2^floor(t), infinite or 0 where that is too large or small: one instruction each. */
 #if defined(__AVX512F__)
 #define FLOOR (_MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)
@@ -66,7 +41,7 @@ VF_INLINE vf sigmoid_divisor(vf x) {
  * bits. */
 VF_INLINE vf sigmoid_divisor(vf x) {
     const vf magic = vf_set(12582912.0f), log2e = vf_set(-1.44269504f);
-    x = vf_clamp(x, 88.0f);
+    x = vf_clamp(x, vf_set(-88.0f), vf_set(88.0f));
     const vf shifted = vf_fma(x, log2e, magic), n = shifted - magic;
     const vf r = vf_fma(x, log2e, -n), r2 = r * r;
     const vf low = vf_fma(line(0.240226507f, 0.0555041087f, r), r2, line(1.0f, 0.693147181f, r));
@@ -82,8 +57,8 @@ typedef struct fraction {
 } fraction;
 
 VF_INLINE fraction tanh_fraction(vf x) {
-    const vf s = VF_MIN(vf_set(9.02f * 9.02f), x * x), s2 = s * s; /* clamped beside x: nothing waits for that one */
-    x = vf_clamp(x, 9.02f);
+    const vf s = vf_min(vf_set(9.02f * 9.02f), x * x), s2 = s * s; /* clamped beside x: nothing waits for that one */
+    x = vf_clamp(x, vf_set(-9.02f), vf_set(9.02f));
     const vf low = vf_fma(line(3.103046294e-03f, 1.114467670e-05f, s), s2, line(9.999999933e-01f, 1.308319868e-01f, s));
     const vf high = vf_fma(vf_set(-8.437000914e-14f), s2, line(-2.018537928e-08f, 5.258301665e-11f, s));
     const vf q = vf_fma(line(2.449156488e-02f, 2.544813718e-04f, s), s2, line(1.0f, 4.641652570e-01f, s));

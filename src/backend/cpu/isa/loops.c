@@ -1,41 +1,68 @@
 /* Loops over elements: softmax, dropout, optimizers, norms. A sum over elements runs in 32 lanes that are added in order at
  * the end, so that it has one order whatever the width of a vector. */
 #include <math.h>
+#include <string.h>
+#include "backend/cpu/isa/exponential.h"
 #include "backend/cpu/isa/isa.h"
-#include "backend/cpu/isa/vector.h"
-#include "cell/activations.h"
 #include "core/rng.h"
 
 enum { LANES = 32 };
 
 /* ----------------------------------------------------------------------------------------------------- softmax -- */
-/* *largest = max z, *sum = sum of exp(z - largest). Below e^-88 a term counts as e^-88, 1e-38 of the largest. */
+/* e^x for x <= 0; below -87, 1.6e-38 of 1, that of -87. */
+VF_INLINE vf decay(vf x) {
+    return exp_times(vf_clamp(x, vf_set(-87.0f), vf_set(0.0f)), 1.44269504f, 1.92596299e-8f);
+}
+
+/* count < VL numbers, and zeros */
+VF_INLINE vf load_some(const float *from, size_t count) {
+    float lanes[VL] = {0};
+    memcpy(lanes, from, count * sizeof *from);
+    return vf_load(lanes);
+}
+
+/* *largest = max z, *sum = sum of exp(z - largest). */
 void ISA(softmax_sum)(size_t n, const float *z, float *largest, double *sum) {
-    float best = z[0], lane[LANES], total[LANES] = {0};
+    enum { VECTORS = LANES / VL };
+    float best = z[0], lane[LANES], lanes[VL];
     for (int j = 0; j < LANES; j++) lane[j] = z[0];
     size_t i = 0;
     for (; i + LANES <= n; i += LANES)
         for (int j = 0; j < LANES; j++) lane[j] = z[i + j] > lane[j] ? z[i + j] : lane[j];
     for (; i < n; i++) best = z[i] > best ? z[i] : best;
     for (int j = 0; j < LANES; j++) best = lane[j] > best ? lane[j] : best;
-    double rest = 0;
+    const vf top = vf_set(best);
+    vf total[VECTORS];
+    for (int v = 0; v < VECTORS; v++) total[v] = vf_set(0.0f);
     for (i = 0; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANES; j++) total[j] += cell_exp(cell_clamp(z[i + j] - best, -88.0f, 88.0f));
-    for (; i < n; i++) rest += (double)cell_exp(cell_clamp(z[i] - best, -88.0f, 88.0f));
-    for (int j = 0; j < LANES; j++) rest += (double)total[j];
+        for (int v = 0; v < VECTORS; v++) total[v] += decay(vf_load(z + i + v * VL) - top);
+    double rest = 0;
+    for (size_t count; i < n; i += count) {
+        count = n - i < VL ? n - i : VL;
+        vf_store(lanes, decay(load_some(z + i, count) - top));
+        for (size_t j = 0; j < count; j++) rest += (double)lanes[j];
+    }
+    for (int v = 0; v < VECTORS; v++) vf_store(lane + v * VL, total[v]);
+    for (int j = 0; j < LANES; j++) rest += (double)lane[j];
     *largest = best;
     *sum = rest;
 }
 
 /* dz = or += factor * exp(z - largest); dz may be z. */
 void ISA(softmax_gradient)(size_t n, const float *z, float largest, float factor, float *dz, bool add) {
-    if (add) {
-        INDEPENDENT
-        for (size_t i = 0; i < n; i++) dz[i] += factor * cell_exp(cell_clamp(z[i] - largest, -88.0f, 88.0f));
-    } else {
-        INDEPENDENT
-        for (size_t i = 0; i < n; i++) dz[i] = factor * cell_exp(cell_clamp(z[i] - largest, -88.0f, 88.0f));
+    const vf top = vf_set(largest), by = vf_set(factor);
+    size_t i = 0;
+    for (; i + VL <= n; i += VL) {
+        vf d = by * decay(vf_load(z + i) - top);
+        if (add) d += vf_load(dz + i);
+        vf_store(dz + i, d);
     }
+    if (i == n) return;
+    float lanes[VL];
+    vf d = by * decay(load_some(z + i, n - i) - top);
+    if (add) d += load_some(dz + i, n - i);
+    vf_store(lanes, d);
+    memcpy(dz + i, lanes, (n - i) * sizeof *dz);
 }
 
 /* ----------------------------------------------------------------------------------------------------- dropout -- */

@@ -6,6 +6,7 @@
  *     vf_accumulate  sum = vf_fma(a, b, sum), in the register of sum
  *     vf_stream      vf_store of a whole line of memory, past the caches, where there is that (STREAMS, the floats of a line), and
  *     vf_streamed    before others read it
+ *     vf_min, vf_max, vf_clamp
  *     vf_zip         low: a0 b0 a1 b1 ... of the lower halves; high: of the upper ones */
 #ifndef SLI_VECTOR_H
 #define SLI_VECTOR_H
@@ -40,6 +41,37 @@ static inline void vf_stream(float *p, vf v) {
 }
 static inline void vf_streamed(void) {}
 #endif
+
+/* The smaller and the larger; b where one of them is no number. */
+#if defined(__AVX512F__) && !defined(SLI_VECTOR_HALF)
+#define VF_OF(name, a, b) _mm512_##name##_ps(a, b)
+#elif defined(__AVX2__)
+#define VF_OF(name, a, b) _mm256_##name##_ps(a, b)
+#elif defined(__SSE2__)
+#define VF_OF(name, a, b) _mm_##name##_ps(a, b)
+#elif defined(SLI_VECTOR_NEON)
+#define VF_OF(name, a, b) v##name##q_f32(a, b)
+#endif
+static inline vf vf_min(vf a, vf b) {
+#ifdef VF_OF
+    return VF_OF(min, a, b);
+#else
+    for (int l = 0; l < VL; l++) b[l] = a[l] < b[l] ? a[l] : b[l];
+    return b;
+#endif
+}
+static inline vf vf_max(vf a, vf b) {
+#ifdef VF_OF
+    return VF_OF(max, a, b);
+#else
+    for (int l = 0; l < VL; l++) b[l] = a[l] > b[l] ? a[l] : b[l];
+    return b;
+#endif
+}
+/* NaN stays. */
+static inline vf vf_clamp(vf x, vf low, vf high) {
+    return vf_min(high, vf_max(low, x));
+}
 
 /* Vectors of f16 and bf16, VL * 2 bytes (LANES_16 = VL), for processors with AMX or AVX512_BF16; of f16 past the caches with `stream`. */
 #ifndef LANES_16
