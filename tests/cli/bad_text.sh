@@ -34,6 +34,6 @@ echo "invalid UTF-8 does at byte level:"
 for i in $(seq 200); do cat invalid.txt; done >long.txt
 "$SLUICE" train lm long.txt --level byte "${small[@]}" --out byte.model | grep ^data
 echo "numbers that explode:"
-try train lm text.txt "${small[@]}" --epochs 1 --optimizer sgd --lr 1e30 --clip-norm 0 --out nan.model |
+try train lm text.txt "${small[@]}" --epochs 1 --optimizer sgd --lr 1e30 --weight-decay 1 --clip-norm 0 --out nan.model |
     sed -E -e '/^(data|plan|memory|epoch)/d' -e 's/^sluice: step [0-9]+: .*learning rate.*/sluice: step N: what, where, the learning rate/'
 ls
