@@ -8,8 +8,7 @@
 #include <string.h>
 #include "backend/cpu/isa/bf16.h"
 #include "core/rounding.h"
-#undef __SSE2__ /* nor minimum and maximum by its instructions */
-#undef __AVX2__
+#undef __AVX2__ /* nor e^x by its instructions */
 #undef __AVX512F__
 #define SLI_VECTOR_H
 #define VF_INLINE static inline /* not always: gcc took seven times as long over it */

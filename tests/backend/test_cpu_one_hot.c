@@ -143,6 +143,60 @@ TEST(one_hot_inputs) {
     check_layer(SLI_OP_GRU, 70, SL_BF16, 3);
 }
 
+/* A row of zeros and a 1, and beside it, in any place, another number: in every instruction set. */
+TEST(one_hot_rows_are_told_from_others) {
+    enum { MOST = 70 };
+    static const float others[] = {0.5f, -1, 2, 1, NAN, INFINITY, -1e-40f};
+    char why[SLI_ISA_WHY];
+    for (int isa = SLI_ISA_BASE; isa <= SLI_ISA_AVX512; isa++) {
+        sli_cpu cpu;
+        if (!sli_cpu_has((sli_isa)isa, why)) continue;
+        sli_cpu_engine((sli_isa)isa, false, &cpu);
+        for (int n = 1; n <= MOST; n += n < 18 ? 1 : 13)
+            for (int one = 0; one < n; one++) {
+                float x[MOST] = {0};
+                x[one] = 1;
+                CHECK(cpu.ops->one_hot(n, x) == one);
+                for (int other = 0; other < n; other++)
+                    for (int k = 0; other != one && k < 7; k++) {
+                        x[other] = others[k];
+                        if (cpu.ops->one_hot(n, x) != -1)
+                            test_fail(__FILE__, __LINE__, "%s: %d numbers, 1 at %d, %g at %d", cpu.ops->name, n, one,
+                                      (double)others[k], other);
+                        x[other] = other % 2 ? -0.0f : 0.0f;
+                    }
+                x[one] = 0;
+                CHECK(cpu.ops->one_hot(n, x) == -1);
+            }
+    }
+}
+
+/* d W^T of more numbers than the products' scratch has. */
+TEST(one_hot_needs_scratch) {
+    enum { STEPS_LONG = 32, INPUTS_MANY = 600, UNITS = 512, ROWS_MANY = STEPS_LONG * 32 };
+    sli_call call = {.chunk = STEPS_LONG,
+                     .problem = {.op = SLI_OP_LSTM,
+                                 .batch = 32,
+                                 .steps = STEPS_LONG,
+                                 .inputs = INPUTS_MANY,
+                                 .units = UNITS,
+                                 .train = true,
+                                 .dtype = SL_BF16}};
+    float *x = calloc((size_t)ROWS_MANY * INPUTS_MANY, sizeof *x),
+          *dz = calloc((size_t)ROWS_MANY * 4 * UNITS, sizeof *dz),
+          *d_kernel = calloc((size_t)4 * UNITS * INPUTS_MANY, sizeof *d_kernel);
+    call.scratch_bytes = sli_cpu_products_bytes(&call.problem, STEPS_LONG);
+    call.scratch = malloc(call.scratch_bytes);
+    REQUIRE(x && dz && d_kernel && call.scratch);
+    for (int r = 0; r < ROWS_MANY; r++) x[(size_t)r * INPUTS_MANY + (size_t)(r % INPUTS_MANY)] = 1;
+    call.d_param[SLI_RNN_KERNEL] = d_kernel;
+    const sli_sums sums = {
+        .call = &call, .rows = ROWS_MANY, .x = x, .ld = 4 * UNITS, .dz = dz, .input = {{.count = 4}}};
+    REQUIRE(call.scratch_bytes < (size_t)4 * UNITS * INPUTS_MANY * sizeof(float));
+    CHECK(!sli_one_hot_kernel(&sums));
+    free(x), free(dz), free(d_kernel), free(call.scratch);
+}
+
 TEST(one_hot_is_left_to_products_otherwise) {
     static const float others[] = {0.5f, 1, -1, 0, NAN};
     layer l = layer_new(SLI_OP_LSTM, 8, SL_F32), before = layer_new(SLI_OP_LSTM, 8, SL_F32);

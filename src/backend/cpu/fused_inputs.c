@@ -126,8 +126,8 @@ static void multiply(const sli_fused_work *w, int vectors, int panels, const cha
         }
 }
 
-/* Rows from number `first` of the share's on, converted, or one-hot: those take lines of W, to the bit what the product has, as long as
- * W is finite and, of pairs in bf16, no weight denormal. */
+/* Rows from number `first` of the share's on, converted, or one-hot: those take lines of W, to the bit what the product has (but the sign
+ * of a weight of 0), as long as W is finite. */
 static void project_rows(const sli_fused_work *w, const sli_fused_direction *d, sli_fused_share *share,
                          float *projected, int first, const void **x, int rows, const int *one_hot) {
     const sli_fused_panels *panels = &w->inputs[share->stage];

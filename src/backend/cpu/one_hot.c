@@ -1,11 +1,10 @@
 /* A row of x with a single 1 takes one column of W, to the bit what the product has: the other terms are 0. Found by looking, which
- * ends at the first number of the first row where x is anything else.
+ * ends at the first row where x is anything else.
  *     W x[row] = W[:][column of row]              d W[:][i] += sum of dz[row] over the rows with column i, rows ascending
  * The latter goes through d W^T, [I][G*H] in the products' scratch, where a column lies side by side. In f32 it has the bits of the
- * product, in bf16 dz is rounded once less or not at all. */
+ * product where that takes k in one piece; floats of dz are not rounded, to bf16 or into parts as f32x3's are. */
 #include "backend/cpu/one_hot.h"
 #include <string.h>
-#include "backend/cpu/isa/isa.h"
 
 enum {
     LEAST_INPUTS = 16,  /* fewer are multiplied as fast */

@@ -7,7 +7,7 @@
 
 #define CELL_VECTOR
 typedef vf cell_real;
-typedef uint32_t cell_word __attribute__((vector_size(sizeof(vf))));
+typedef exp_word cell_word;
 
 VF_INLINE cell_word cell_bits(cell_real x) {
     return (cell_word)x;

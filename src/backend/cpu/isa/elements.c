@@ -47,12 +47,12 @@ void ISA(add_half)(size_t n, float *restrict to, const uint16_t *restrict from) 
 }
 
 int ISA(one_hot)(int n, const float *x) {
-    int ones = 0, others = 0, at = 0;
+    unsigned ones = 0, zeros = 0, at = 0; /* at: of many ones it is of no use, and may begin again at 0 */
     for (int i = 0; i < n; i++) {
-        const int one = x[i] == 1.0f, zero = x[i] == 0.0f;
+        const unsigned one = x[i] == 1.0f;
         ones += one;
-        others += 1 - zero - one;
-        at += one * i;
+        zeros += x[i] == 0.0f;
+        at += one * (unsigned)i;
     }
-    return ones == 1 && others == 0 ? at : -1;
+    return ones == 1 && zeros == (unsigned)n - 1 ? (int)at : -1;
 }

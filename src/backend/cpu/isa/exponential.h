@@ -10,9 +10,9 @@
 
 typedef uint32_t exp_word __attribute__((vector_size(sizeof(vf))));
 
-/* 2^r by our own minimax fits of the relative error, 1 at 0: degree 3 for tables (1.6e-9 with sixteen powers, 2.5e-8 with eight), else 5
+/* 2^r by our own minimax fits of the relative error, 1 at 0: degree 3 for tables (1.6e-9 with sixteen powers, 2.7e-8 with eight), else 5
  * (1.1e-7, |r| <= 1/2). */
-#if defined(__AVX512F__) && !defined(SLI_VECTOR_HALF)
+#if defined(__AVX512F__)
 enum { EXP_SHIFT = 19 };
 #define EXP_MAGIC 786432.0f /* 1.5 * 2^19 */
 VF_INLINE exp_word exp_table(vf counted) {
@@ -25,7 +25,7 @@ VF_INLINE vf exp_rest(vf r) {
     const vf high = vf_fma(vf_set(5.55021364e-02f), r, vf_set(2.40234288e-01f));
     return vf_fma(vf_fma(high, r, vf_set(6.93147183e-01f)), r, vf_set(1.0f));
 }
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) && defined(__FMA__)
 enum { EXP_SHIFT = 20 };
 #define EXP_MAGIC 1572864.0f /* 1.5 * 2^20 */
 VF_INLINE exp_word exp_table(vf counted) {
@@ -53,7 +53,7 @@ VF_INLINE vf exp_rest(vf r) {
 }
 #endif
 
-/* 2^(x (log2e + rest)) for |x| <= 88: `rest` is what rounding took off a constant of which more digits count, or 0. */
+/* 2^(x (log2e + rest)) for |x| <= 88.03, below 2^-126 it or 0 or something less than 2^-126: `rest` is what rounding took off a constant of which more digits count, or 0. */
 VF_INLINE vf exp_times(vf x, const float log2e, const float rest) {
     const vf magic = vf_set(EXP_MAGIC), counted = vf_fma(x, vf_set(log2e), magic);
     vf r = vf_fma(x, vf_set(log2e), magic - counted);

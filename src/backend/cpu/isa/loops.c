@@ -9,9 +9,10 @@
 enum { LANES = 32 };
 
 /* ----------------------------------------------------------------------------------------------------- softmax -- */
-/* e^x for x <= 0; below -87, 1.6e-38 of 1, that of -87. */
+/* e^x for x <= 0: to the last digits down to -87, from -88.03 = -127 / log2e on 0, whose bits that number's exponent leaves none. So what
+ * lies far below the largest costs no arithmetic of denormals here, nor in the products that follow. */
 VF_INLINE vf decay(vf x) {
-    return exp_times(vf_clamp(x, vf_set(-87.0f), vf_set(0.0f)), 1.44269504f, 1.92596299e-8f);
+    return exp_times(vf_clamp(x, vf_set(-88.03f), vf_set(0.0f)), 1.44269504f, 1.92596299e-8f);
 }
 
 /* count < VL numbers, and zeros */

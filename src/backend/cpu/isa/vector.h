@@ -42,10 +42,10 @@ static inline void vf_stream(float *p, vf v) {
 static inline void vf_streamed(void) {}
 #endif
 
-/* The smaller and the larger; b where one of them is no number. */
+/* The smaller and the larger; b where a is no number, and, but on arm64, where b is none. */
 #if defined(__AVX512F__) && !defined(SLI_VECTOR_HALF)
 #define VF_OF(name, a, b) _mm512_##name##_ps(a, b)
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) && defined(__FMA__)
 #define VF_OF(name, a, b) _mm256_##name##_ps(a, b)
 #elif defined(__SSE2__)
 #define VF_OF(name, a, b) _mm_##name##_ps(a, b)
