@@ -342,6 +342,8 @@ typedef struct sli_kernel {
     bool sums_late;
     double (*idle)(const sli_problem *problem, const sli_caps *caps);
     bool (*fills)(const sli_problem *problem, const sli_caps *caps);
+    /* Forward of this problem begins with a single launch, not with two side by side. NULL: not known to. */
+    bool (*begins_alone)(const sli_problem *problem);
     bool null_states;   /* backward takes NULL for gradients of states: d_out of zeros, d_in that nobody wants */
     bool writes_fresh;  /* backward obeys sli_call.fresh; other rows find zeros, or what steps before them added */
     bool marks_touched; /* backward obeys sli_call.touched */

@@ -274,6 +274,25 @@ TEST(cuda_step_transposes_large_layers) {
         {"gru:b64_t50_i4096_h4096_tf32_train+reset=before", 90, 50, false},
         {"lstm:b64_t50_i128_h128_tf32_train", 90, 50, false},
         {"lstm:b1_t50_i1024_h1024_tf32_train", 90, 50, false}, /* not worth a launch */
+        /* Timed with and without (overlap_h200_2026-11-24.txt, 8); */
+        {"lstm:b16_t25_i512_h512_tf32_train", 90, 25, true},
+        {"lstm:b32_t25_i512_h512_tf32_train", 90, 25, true},
+        {"lstm:b64_t25_i512_h512_tf32_train", 90, 25, true},
+        {"lstm:b128_t25_i512_h512_tf32_train", 90, 25, true},
+        {"lstm:b16_t25_i1024_h1024_tf32_train", 90, 25, true},
+        {"lstm:b20_t35_i650_h650_tf32_train", 90, 35, true},
+        {"lstm:b16_t150_i256_h256_tf32_train", 90, 150, false},
+        {"lstm:b32_t150_i256_h256_tf32_train", 90, 128, false},
+        {"lstm:b64_t150_i256_h256_tf32_train", 90, 64, false},
+        {"gru:b64_t1000_i512_h512_tf32_train", 90, 64, false},
+        /* and what they do not speak of. */
+        {"lstm:b15_t26_i512_h512_tf32_train", 90, 26, false},
+        {"lstm:b16_t25_i508_h512_tf32_train", 90, 25, false},
+        {"lstm:b16_t25_i513_h512_tf32_train", 90, 25, false},
+        {"lstm:b16_t25_i512_h512_tf32_bi_train", 90, 25, false},
+        {"lstm:b16_t25_i512_h600_p512_tf32_train", 90, 25, false},
+        {"gru:b16_t25_i512_h512_tf32_train", 90, 25, false},
+        {"lstm:b16_t25_i512_h512_tf32_train", 80, 25, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const sli_caps caps = invented(cases[i].capability);

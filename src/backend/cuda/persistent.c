@@ -159,6 +159,11 @@ static bool fills(const sli_problem *p, const sli_caps *caps, sli_persist_kind k
     return backward_pass(p, caps, kind, &pair, &pass) && pass.pieces > 1;
 }
 
+/* With the launch that makes x an operand, of one direction. */
+static bool begins_alone(const sli_problem *p) {
+    return !p->bidirectional && sli_step_shape_of(p, 1).copy_x;
+}
+
 /* W in 16 bits, whole fours, of one direction. */
 static bool copy_of(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind, sli_copy *copy) {
     sli_persist_pair pair;
@@ -205,8 +210,8 @@ static bool copy_of(const sli_problem *p, const sli_caps *caps, sli_persist_kind
         .describe = NAME##_describe, .pack = sli_cuda_##NAME##_pack, .forward = sli_cuda_##NAME##_forward,          \
         .backward = sli_cuda_##NAME##_backward,                                                                     \
         .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true, \
-        .sums_late = true, .idle = NAME##_idle, .fills = NAME##_fills, .null_states = true, .writes_fresh = true,   \
-        .folds = folds, .copy_of = NAME##_copy_of                                                                   \
+        .sums_late = true, .idle = NAME##_idle, .fills = NAME##_fills, .begins_alone = begins_alone,                \
+        .null_states = true, .writes_fresh = true, .folds = folds, .copy_of = NAME##_copy_of                        \
     }
 
 PERSIST_ROWS(cluster, SLI_PERSIST_KIND_CLUSTER)

@@ -1,6 +1,8 @@
 /* cuda:step: layouts of its memory and shapes of its launches. */
 #include "backend/cuda/step_layout.h"
 
+#include <math.h>
+
 enum { PART = 256, THREADS = 128, GRID_Y = 65535 };
 
 static int64_t pad(int64_t count, int64_t multiple) {
@@ -153,9 +155,19 @@ static size_t split_of(const sli_step_shape *s, sl_dtype math, const sli_caps *c
                     : largest(forward, sizeof forward / sizeof *forward);
 }
 
+/* Of few rows copies win more than their products' sizes say: LSTM of 512 units, 400 to 3200 rows, took 4 to 21 us less with them, of 1024 units
+ * 29 (H200, overlap_h200_2026-11-24.txt, 8). Nothing smaller, and no other kind of layer, was faster so. */
+static double least_gain(const sli_step_shape *s, sl_dtype math, const sli_caps *caps, int64_t rows) {
+    enum { LEAST_UNITS = 512, LEAST_ROWS = 400 };
+    const bool plain = s->lstm && !s->project && s->directions == 1 && math == SL_TF32 && caps->compute_capability >= 90;
+    const bool large = s->I >= LEAST_UNITS && s->O >= LEAST_UNITS && s->I % 4 == 0 && s->O % 4 == 0; /* in D whole 16 bytes */
+    return plain && large && rows >= LEAST_ROWS ? 3.8 : 0;
+}
+
 double sli_step_transpose_gain(const sli_step_shape *s, sl_dtype math, const sli_caps *caps, int64_t rows) {
     const int64_t n[2] = {s->I, s->O}, width = (s->gru ? 2 : 1) * s->GH + s->xs + s->hs;
-    return s->before ? 0 : sli_cuda_transpose_gain(caps, math, s->GH, n, width, rows); /* before: h' of three kinds */
+    if (s->before) return 0; /* h' of three kinds */
+    return fmax(sli_cuda_transpose_gain(caps, math, s->GH, n, width, rows), least_gain(s, math, caps, rows));
 }
 
 static void take_transposed(const sli_step_shape *s, sl_dtype math, const sli_caps *caps, sli_step_scratch *at,

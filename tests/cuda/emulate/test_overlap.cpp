@@ -72,6 +72,8 @@ struct bench {
     int lanes, lane; /* open, in use */
     bool late;       /* has begun and is not settled */
     bool awaits;     /* sums wait for the next launch of backward */
+    bool stacked;    /* late sums are started by a launch of cuda:stack, which is in lanes */
+    int before_states; /* work of the queue's stream that the entering states' wait for */
     std::vector<work> all;
     std::map<uintptr_t, std::string> holds;              /* what lies at an address, by name */
     std::map<uintptr_t, uintptr_t> zeros;                /* and where zeros lie but for that: first byte and end, apart */
@@ -231,7 +233,9 @@ void sli_cuda_leave_late(sli_queue *queue, sli_late_sums sums, const sli_call *c
     world.late = true;
     world.awaits = false; /* when sums are queued none wait */
     after(LATE, world.seen[MAIN]);
+    world.lanes = world.stacked ? LANES : 0;
     sums(call, numbers, stream_of(LATE));
+    world.lanes = 0;
 }
 void sli_cuda_mark_late(sli_queue *) {
 }
@@ -423,7 +427,9 @@ void sli_step_columns(const step_way *way, int k0, int k1, int64_t first, const 
 }
 void sli_step_operand_columns(const step_way *, int, int, int64_t, const void *, int64_t, int64_t, int64_t) {}
 void sli_step_masks(const step_way *) {}
-void sli_step_begin(const step_way *) {}
+void sli_step_begin(const step_way *way) {
+    world.before_states = world.seen[number_of(way->stream)][MAIN];
+}
 void sli_step_finish(const step_way *way, const float *, step_sums dp, const float *) {
     note(way->stream, "entering states", {at(dp.data, (size_t)(way->s.B * way->s.hs) * sizeof(float), false)});
 }
@@ -644,6 +650,7 @@ EMULATE_CASE("overlap: late sums are those of a call without, and read what is k
         /* In spans and in pieces; the second time sums of the first, of another layer, still wait for the launch, which takes all of a span then. */
         for (int time = 0; time < 6 && world.wrong.empty(); time++) {
             world.late = world.awaits = time % 2 == 1 && leaves;
+            world.stacked = time / 2 == 1;
             if (run(&call, time / 2) != at_once) complain("gradients are summed in another order");
             if (time / 2 == 1 && leaves && p.steps > call.chunk && time % 2 == 1 && world.launches >= in_pieces)
                 complain("late sums wait for a launch of one piece");
@@ -661,6 +668,29 @@ EMULATE_CASE("overlap: late sums are those of a call without, and read what is k
         if (!world.wrong.empty()) return emulate_say("%s, late: %s", t.text, world.wrong.c_str());
     }
     return "";
+}
+
+EMULATE_CASE("overlap: training begins with x as an operand, behind which the entering states part") {
+    int alone = 0;
+    for (const auto &t : trials) {
+        sli_problem p;
+        sli_call call;
+        if (!begin_trial(t, seed, &p, &call)) return emulate_say("%s is no problem", t.text);
+        const bool copies = sli_step_shape_of(&p, 1).copy_x && !p.bidirectional;
+        if (sli_cuda_lstm_grid.begins_alone(&p) != copies) complain("the row says otherwise");
+        if (!p.train || p.bidirectional) continue;
+        world.piece = 1;
+        begin(&call, false);
+        forward(&call, world.kind);
+        int converted = 0;
+        for (const work &w : world.all) converted += w.name == "operand rows";
+        if (world.before_states != copies) complain("the states begin elsewhere");
+        if (copies && (world.all[0].name != "operand rows" || world.all[0].stream != MAIN)) complain("x comes later");
+        if (converted != (copies ? (p.steps + call.chunk - 1) / call.chunk : 0)) complain("x is converted twice");
+        alone += copies;
+        if (!world.wrong.empty()) return emulate_say("%s: %s", t.text, world.wrong.c_str());
+    }
+    return alone > 0 ? "" : "nothing began alone";
 }
 
 EMULATE_CASE("overlap: x of one chunk is converted once and beside the recurrence, as are the entering states beside products") {

@@ -70,16 +70,23 @@ static bool clears_with_x(const persist_call *p) {
     return p->directions == 1 && p->ways[0].s.copy_x && p->scratch.zeros_bytes % 16 == 0;
 }
 
+/* A chunk for its input side. x of the call's first may be an operand already. */
+static step_way chunk_to_project(const persist_call *p, int d, int i) {
+    step_way chunk = sli_persist_chunk(p, d, i);
+    if (i > 0) chunk.copied_x = NULL;
+    if (i == 0 && clears_with_x(p)) {
+        chunk.zeros = chunk.work + p->scratch.zeros;
+        chunk.zeros_bytes = p->scratch.zeros_bytes;
+    }
+    return chunk;
+}
+
 /* Input sides of chunks first .. end - 1, each direction in its stream. */
 static void project(const persist_call *p, int first, int end, cudaStream_t forward, cudaStream_t reverse) {
     for (int d = 0; d < p->directions; d++)
         for (int i = first; i < end && !sli_cuda_failed(p->queue); i++) {
-            step_way chunk = sli_persist_chunk(p, d, i);
+            step_way chunk = chunk_to_project(p, d, i);
             chunk.stream = d == 0 ? forward : reverse;
-            if (i == 0 && clears_with_x(p)) {
-                chunk.zeros = chunk.work + p->scratch.zeros;
-                chunk.zeros_bytes = p->scratch.zeros_bytes;
-            }
             sli_step_project_inputs(&chunk);
         }
 }
@@ -121,6 +128,15 @@ static void begin(const persist_call *p) {
 /* It takes longer than two streams that meet cost, which is 1.3 us where a graph begins with both. */
 static bool begins_beside(const persist_call *p) {
     return has_side(p) && p->ways[0].chunks > 0 && !takes_states(&p->ways[0]);
+}
+
+/* x of the call's first chunk as an operand, before two streams part: a graph that begins with two begins 2 us later than with a single launch
+ * (overlap_h200_2026-11-24.txt, 5). NULL: x is none, the input side reads it as it is. */
+static const void *copy_first_inputs(const persist_call *p) {
+    if (!p->ways[0].s.copy_x) return NULL;
+    sli_cuda_phase(p->queue, SLI_PHASE_PRODUCT);
+    const step_way chunk = chunk_to_project(p, 0, 0);
+    return sli_step_inputs(&chunk);
 }
 
 /* A projection that is folded: what h0 has to do with chunks first .. end - 1, behind their input side; and h of their steps. */
@@ -166,6 +182,13 @@ static void forward_span(persist_call *p, const persist_call *beside, int first,
     give_folded(p, first, end);
 }
 
+/* The span that begins with chunk `first`; gives its end. */
+static int enter_span(persist_call *p, int first) {
+    const int chunks = p->ways[0].chunks, end = first + p->chunks_of_span < chunks ? first + p->chunks_of_span : chunks;
+    sli_persist_enter_span(p, first, end);
+    return end;
+}
+
 static void forward(const sli_call *call, sli_persist_kind kind) {
     persist_call p;
     if (!sli_persist_enter(call, kind, false, &p)) return;
@@ -173,13 +196,15 @@ static void forward(const sli_call *call, sli_persist_kind kind) {
     const int chunks = p.ways[0].chunks;
     const bool forks = begins_beside(&p);
     persist_call beside = p;
-    if (forks)
+    if (forks) {
+        enter_span(&p, 0);
+        p.ways[0].copied_x = copy_first_inputs(&p);
         beside.ways[0].stream = sli_cuda_fork(p.queue);
-    else
+    } else {
         begin(&p);
+    }
     for (int first = 0; first < chunks && !sli_cuda_failed(p.queue); first += p.chunks_of_span) {
-        const int end = first + p.chunks_of_span < chunks ? first + p.chunks_of_span : chunks;
-        sli_persist_enter_span(&p, first, end);
+        const int end = enter_span(&p, first);
         forward_span(&p, forks && first == 0 ? &beside : NULL, first, end);
     }
     if (forks && sli_cuda_failed(p.queue)) sli_cuda_join(p.queue); /* no span may have done it */
@@ -332,9 +357,9 @@ enum { LATE_KIND, LATE_END, LATE_ORDER, LATE_PIECE };
 static void late_sums(const sli_call *call, const int *numbers, cudaStream_t stream) {
     persist_call p;
     if (!sli_persist_enter(call, (sli_persist_kind)numbers[LATE_KIND], true, &p)) return;
-    const int chunks = p.ways[0].chunks, end = numbers[LATE_END];
-    p.chunks_of_piece = numbers[LATE_PIECE]; /* as it was when the recurrence ran */
-    sli_persist_enter_span(&p, 0, p.chunks_of_span < chunks ? p.chunks_of_span : chunks);
+    const int end = numbers[LATE_END];
+    p.chunks_of_piece = numbers[LATE_PIECE]; /* as when the recurrence ran; what starts them may be a stack's launch, in lanes */
+    enter_span(&p, 0);
     const persist_call piece = sli_persist_piece_at(&p, 0, end, numbers[LATE_ORDER]);
     for (int i = end - 1; i >= 0 && !sli_cuda_failed(p.queue); i--) {
         step_way chunk = sli_persist_chunk(&piece, 0, i);
@@ -515,8 +540,7 @@ static void backward(const sli_call *call, sli_persist_kind kind) {
     const int chunks = p.ways[0].chunks, spans = (chunks + p.chunks_of_span - 1) / p.chunks_of_span;
     for (int i = spans - 1; i >= 0 && !sli_cuda_failed(p.queue); i--) {
         const int first = i * p.chunks_of_span;
-        const int end = first + p.chunks_of_span < chunks ? first + p.chunks_of_span : chunks;
-        sli_persist_enter_span(&p, first, end);
+        const int end = enter_span(&p, first);
         backward_span(&p, first, end, gradients);
     }
     if (chunks == 0 || !has_side(&p) || p.folds) finish(&p, gradients, sli_cuda_stream(p.queue));
