@@ -221,6 +221,24 @@ TEST(cuda_persistent_folds_a_projection) {
     CHECK(sli_cuda_lstm_grid.seconds(&wide, &caps) > 1.5 * sli_cuda_lstm.seconds(&wide, &caps));
 }
 
+/* Whose backward leaves multiprocessors to the sums of a layer above, and whose own pieces fill them: as timed with and without late sums
+ * (rest_h200_2026-11-24.txt). */
+TEST(cuda_persistent_idle_for_late_sums) {
+    const struct {
+        const char *text;
+        bool idle;
+    } cases[] = {{"lstm:b64_t300_i512_h256_bf16_train", false}, {"lstm:b64_t300_i512_h256_f16_train", false},
+                 {"lstm:b64_t150_i256_h256_bf16_train", true},  {"lstm:b16_t300_i256_h256_bf16_train", true},
+                 {"lstm:b64_t150_i256_h256_tf32_train", true},  {"lstm:b64_t150_i256_h256_f32_train", true},
+                 {"lstm:b64_t300_i512_h256_tf32_train", true},  {"lstm:b64_t300_i512_h256_f32_train", true}};
+    const sli_caps caps = invented(90);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const sli_problem p = problem(cases[i].text);
+        const double idle = sli_cuda_lstm_cluster.idle(&p, &caps);
+        if ((idle >= 0.1) != cases[i].idle) test_fail(__FILE__, __LINE__, "%s: %g", cases[i].text, idle);
+    }
+}
+
 /* A memory limit that asks for segments takes another row, whose segments change no bit. */
 TEST(cuda_persistent_folds_over_the_whole_sequence) {
     sl_plan_options options = {0};
