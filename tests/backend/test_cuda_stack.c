@@ -253,9 +253,9 @@ TEST(cuda_stack_seconds_as_measured) {
     const struct {
         const char *text;
         double ms;
-    } cases[] = {{"lstm:l4_b64_t300_i512_h256_f32", 2.8656},       {"lstm:l4_b64_t300_i512_h256_tf32", 1.4529},
-                 {"lstm:l4_b64_t300_i512_h256_bf16", 0.7998},      {"lstm:l4_b64_t300_i512_h256_f16", 0.8541},
-                 {"lstm:l4_b64_t300_i512_h256_f32_train", 8.9879}, {"lstm:l4_b64_t300_i512_h256_tf32_train", 4.2737},
+    } cases[] = {{"lstm:l4_b64_t300_i512_h256_f32", 2.8656},        {"lstm:l4_b64_t300_i512_h256_tf32", 1.4529},
+                 {"lstm:l4_b64_t300_i512_h256_bf16", 0.7998},       {"lstm:l4_b64_t300_i512_h256_f16", 0.8541},
+                 {"lstm:l4_b64_t300_i512_h256_f32_train", 8.9879},  {"lstm:l4_b64_t300_i512_h256_tf32_train", 4.2737},
                  {"lstm:l4_b64_t300_i512_h256_bf16_train", 2.6485}, {"lstm:l4_b64_t300_i512_h256_f16_train", 2.7572}};
     const sli_caps caps = invented(90);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -284,7 +284,8 @@ static void check_plan(const char *text, const char *device, const char *row, bo
 }
 
 TEST(cuda_stack_is_taken_where_layers_fit_side_by_side) {
-    check_plan("lstm:l4_b64_t300_i512_h256_f32", "cuda:sm_90", "cuda:stack", true); /* 2.9 ms, through clusters and the grid 3.4 */
+    check_plan("lstm:l4_b64_t300_i512_h256_f32", "cuda:sm_90", "cuda:stack",
+               true); /* 2.9 ms, through clusters and the grid 3.4 */
     check_plan("lstm:l4_b64_t300_i512_h256_bf16", "cuda:sm_90", "cuda:stack", true);
     check_plan("lstm:l4_b64_t300_i512_h256_tf32_train", "cuda:sm_90", "cuda:cluster", false); /* 3.6 ms, not 4.3 */
     check_plan("gru:l3_b16_t600_i64_h128_tf32_train", "cuda:sm_90", "cuda:stack", true);

@@ -159,8 +159,10 @@ static size_t split_of(const sli_step_shape *s, sl_dtype math, const sli_caps *c
  * 29 (H200, overlap_h200_2026-11-24.txt, 8). Nothing smaller, and no other kind of layer, was faster so. */
 static double least_gain(const sli_step_shape *s, sl_dtype math, const sli_caps *caps, int64_t rows) {
     enum { LEAST_UNITS = 512, LEAST_ROWS = 400 };
-    const bool plain = s->lstm && !s->project && s->directions == 1 && math == SL_TF32 && caps->compute_capability >= 90;
-    const bool large = s->I >= LEAST_UNITS && s->O >= LEAST_UNITS && s->I % 4 == 0 && s->O % 4 == 0; /* in D whole 16 bytes */
+    const bool plain =
+        s->lstm && !s->project && s->directions == 1 && math == SL_TF32 && caps->compute_capability >= 90;
+    const bool large =
+        s->I >= LEAST_UNITS && s->O >= LEAST_UNITS && s->I % 4 == 0 && s->O % 4 == 0; /* in D whole 16 bytes */
     return plain && large && rows >= LEAST_ROWS ? 3.8 : 0;
 }
 
