@@ -279,6 +279,20 @@ template <class S> PERSIST_FN void persist_slot_read(const persist_args &a, cons
     }
 }
 
+/* What the chunk's last loads brought is in registers: its products have come. ptxas lets a warp arrive at a barrier while loads of shared memory are
+ * under way, and these come behind whatever the warp has stored to global memory before: the slot was brought anew under them, one call of LSTM of 2048
+ * units in tf32 in a hundred had wrong numbers in 8 rows of 16 units (H200, rest_h200_2026-11-24.txt, 5). tests/cuda/waits looks for it. */
+template <class S>
+PERSIST_FN void persist_chunk_arrived(const persist_way &way, const persist_two_sums<S> &sums) {
+#pragma unroll
+    for (int n = 0; n < S::tiles_n; n++)
+#pragma unroll
+        for (int i = 0; i < (S::math == PERSIST_F32 ? (int)S::columns : 1); i++) {
+            ptx_arrived(__float_as_uint(sums.even.of[0][n][i]), way.weights);
+            if constexpr (persist_two_sums<S>::apart) ptx_arrived(__float_as_uint(sums.odd.of[0][n][i]), way.weights);
+        }
+}
+
 /* sums = the product of the chunks that `slot` begins with; `slot` = behind them. */
 template <class S>
 PERSIST_FN void persist_turn_product_of(const persist_args &a, const persist_way &way, const persist_self &self,
@@ -304,6 +318,7 @@ PERSIST_FN void persist_turn_product_of(const persist_args &a, const persist_way
         } else {
             persist_multiply_range<S>(a, way, self, w, persist_rows_begin<S>(self, v), chunk * tiles,
                                       chunk * tiles + tiles, sums);
+            persist_chunk_arrived<S>(way, sums);
             persist_slot_read<S>(a, self, slot.index);
         }
         slot = persist_next<S>(slot);
