@@ -218,14 +218,14 @@ static sl_status upload_output_gradients(sl_run *run, const void *const *d_outpu
 
 /* Without a loss nobody adds to metrics, which are zeros from the beginning. To zero them once more is the faster way where the first layer
  * begins with two launches side by side: a graph that begins so begins 2 us later (overlap_h200_2026-11-24.txt, 5). */
-static bool zeroes_metrics(const sl_plan *plan) {
+bool sli_run_zeroes_metrics(const sl_plan *plan) {
     const sli_step *first = plan->step_count > 0 ? &plan->steps[0] : NULL;
     return plan->loss_step >= 0 || !first || !first->kernel->begins_alone ||
            !first->kernel->begins_alone(&first->problem);
 }
 
 static sl_status forward_work(sl_run *run) {
-    if (zeroes_metrics(run->plan)) SLI_TRY(zero_metrics(run));
+    if (sli_run_zeroes_metrics(run->plan)) SLI_TRY(zero_metrics(run));
     return sli_run_forward_steps(run, true);
 }
 

@@ -88,6 +88,8 @@ size_t sli_run_bound_bytes(const sl_plan *plan);
 sl_status sli_run_full_lengths(sl_run *run);
 /* src/core/run_record.c. Does `work`: where the device records, a call of the plan's full size is recorded at its first time,
  * and replayed then and afterwards. `work` may not upload, download or wait. */
+/* Whether a call begins by zeroing metrics; see run.c. */
+bool sli_run_zeroes_metrics(const sl_plan *plan);
 typedef sl_status (*sli_run_work)(sl_run *run);
 sl_status sli_run_do(sl_run *run, sli_run_kind kind, sli_run_work work);
 void sli_run_free_recordings(sl_run *run);

@@ -1,6 +1,7 @@
 /* cuda:cluster and cuda:grid on libsluice's side: what they take, predict and book; on devices that need not exist. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/persist_layout.h"
+#include "core/run.h"
 #include "cuda_caps.h"
 #include "test.h"
 
@@ -258,6 +259,31 @@ TEST(cuda_persistent_folds_over_the_whole_sequence) {
         sl_plan_free(plan);
         sl_model_free(model);
     }
+}
+
+/* Metrics are zeroed in each call of a plan that has a loss, else losses of calls would add up; without one where that is faster. */
+TEST(cuda_persistent_metrics_are_zeroed_where_there_is_a_loss) {
+    static const struct {
+        const char *problem, *kernel;
+        bool zeroed; /* without a loss */
+    } cases[] = {{"lstm:b16_t25_i128_h128_bf16_train", "cuda:cluster", false},
+                 {"lstm:b16_t25_i128_h128_tf32_train", "cuda:cluster", true},
+                 {"lstm:b16_t25_i128_h128_bi_bf16_train", "cuda:cluster", true},
+                 {"lstm:b16_t25_i128_h128_bf16_train", "cuda:step", true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int loss = 0; loss < 2; loss++) {
+            sl_model *model;
+            sl_plan *plan;
+            sl_plan_options options = {0};
+            REQUIRE_OK(sl_model_from_problem(NULL, cases[i].problem, &model, &options));
+            options.device = "cuda:sm_90";
+            options.require = cases[i].kernel;
+            if (loss) options.loss = SL_LOSS_MSE;
+            REQUIRE_OK(sl_plan_new(model, &options, &plan));
+            CHECK(sli_run_zeroes_metrics(plan) == (loss || cases[i].zeroed));
+            sl_plan_free(plan);
+            sl_model_free(model);
+        }
 }
 
 /* With recomputed gates the states alone are saved, and a span is short: by hand, 64 rows of 256 units in bf16, chunks of 16 steps,

@@ -10,11 +10,12 @@ typedef struct repeated {
 
 /* Some of each way in which kernels of a GPU share a step: weights that stream while slices take turns (mma, wgmma), that stream otherwise, that stay. */
 static const repeated on_gpu[] = {
-    {"lstm:b128_t2_i40_h2048_tf32_train", "cuda:grid", 500}, {"lstm:b64_t2_i40_h2048_tf32_train", "cuda:grid", 300},
-    {"lstm:b64_t2_i40_h4096_bf16_train", "cuda:grid", 200},  {"lstm:b64_t2_i40_h1500_tf32_train", "cuda:grid", 300},
-    {"gru:b30_t2_i40_h1536_tf32_train", "cuda:grid", 300},   {"lstm:b128_t2_i40_h1024_bf16_train", "cuda:grid", 300},
-    {"lstm:b33_t9_i12_h650_f32_train", "cuda:grid", 300},    {"lstm:b33_t9_i12_h256_bf16_train", "cuda:cluster", 500},
-    {"gru:b17_t9_i12_h257_tf32_train", "cuda:cluster", 500}};
+    {"lstm:b128_t2_i40_h2048_tf32_train", "cuda:grid", 500},  {"lstm:b64_t2_i40_h2048_tf32_train", "cuda:grid", 300},
+    {"lstm:b64_t2_i40_h4096_bf16_train", "cuda:grid", 200},   {"lstm:b64_t2_i40_h1500_tf32_train", "cuda:grid", 300},
+    {"gru:b30_t2_i40_h1536_tf32_train", "cuda:grid", 300},    {"lstm:b128_t2_i40_h1024_bf16_train", "cuda:grid", 300},
+    {"lstm:b250_t2_i40_h1000_train", "cuda:grid", 300},       {"gru:b250_t2_i40_h1000_train", "cuda:grid", 300},
+    {"lstm:b16_t2_i40_h2048_tf32", "cuda:grid", 500},         {"lstm:b33_t9_i12_h650_f32_train", "cuda:grid", 300},
+    {"lstm:b33_t9_i12_h256_bf16_train", "cuda:cluster", 500}, {"gru:b17_t9_i12_h257_tf32_train", "cuda:cluster", 500}};
 /* Threads that share units, and rows. */
 static const repeated on_cpu[] = {{"lstm:b3_t7_i9_h130_train", "cpu:fused", 400},
                                   {"lstm:b37_t7_i9_h40_bf16_train", "cpu:fused", 400},
