@@ -29,6 +29,8 @@ static const char *different_part(const sli_results *one, const sli_results *oth
     return NULL;
 }
 
+static int ran;
+
 /* Of training on a CPU; on a GPU of its forward pass, since gradients of large layers are long on their way. */
 static void check_repeated(const repeated *r) {
     sl_model *model;
@@ -42,7 +44,8 @@ static void check_repeated(const repeated *r) {
     sli_results first, again;
     const sli_trial_call call = {.training = !test_on_gpu()};
     REQUIRE_OK(sli_subject_new(model, &options, SLI_MASK_NONE, test_seed, &subject));
-    if (sli_trial_open(subject, &options, &trial) == SL_OK) { /* else not a kernel of this GPU */
+    const sl_status status = sli_trial_open(subject, &options, &trial);
+    if (status == SL_OK) {
         REQUIRE_OK(sli_results_new(subject, call.training, &first));
         REQUIRE_OK(sli_results_new(subject, call.training, &again));
         REQUIRE_OK(sli_trial_run(&trial, &call, &first));
@@ -58,7 +61,8 @@ static void check_repeated(const repeated *r) {
             test_fail(__FILE__, __LINE__, "%s by %s: %d of %d calls differ from the first, in %s", r->problem,
                       r->kernel, different, r->calls, part);
         sli_trial_close(&trial);
-    } else if (!test_on_gpu()) {
+        ran++;
+    } else if (!test_on_gpu() || status != SL_ERR_NO_KERNEL) { /* a smaller GPU may not have room for it */
         test_fail(__FILE__, __LINE__, "%s: %s", r->problem, sl_error_detail());
     }
     sli_subject_free(subject);
@@ -68,5 +72,7 @@ static void check_repeated(const repeated *r) {
 TEST_SLOW(the_same_call_has_the_same_bits_many_times) {
     const repeated *all = test_on_gpu() ? on_gpu : on_cpu;
     const size_t count = test_on_gpu() ? sizeof on_gpu / sizeof *on_gpu : sizeof on_cpu / sizeof *on_cpu;
+    ran = 0;
     for (size_t i = 0; i < count; i++) check_repeated(&all[i]);
+    if (ran == 0) test_skip("no such kernel fits on this device");
 }

@@ -1,13 +1,15 @@
 /* The usual cells (tanh, sigmoid, no options) on vectors, for one row, where nothing is computed beside them that would hide their
  * latency: tanh and sigmoid as fractions, whose division is left to the cell (i g and o tanh(c) are one division each, not two),
- * with polynomials by Estrin's scheme, whose terms are not one chain. Accuracy as in cell/activations.h, asserted by
+ * with polynomials whose terms are not one chain. Accuracy as in cell/activations.h, asserted by
  * tests/stream/test_cells.c. Vectors, and not cell_sigmoid in a loop, since gcc makes branches and blends of its clamps. */
 #ifndef SLI_STREAM_CELLS_H
 #define SLI_STREAM_CELLS_H
 
+#if defined(__AVX512F__)
 #include "backend/cpu/isa/vector.h"
-
-typedef int vi __attribute__((vector_size(sizeof(vf))));
+#else
+#include "backend/cpu/isa/exponential.h"
+#endif
 
 /* t - floor(t), 0 of an infinity, and p 2^floor(t), infinite or 0 where that is too large or small: one instruction each. */
 #if defined(__AVX512F__)
@@ -37,17 +39,8 @@ VF_INLINE vf sigmoid_divisor(vf x) {
     return VF_TIMES_POWER(vf_fma(high, r2 * r2, low), t) + vf_set(1.0f);
 }
 #else
-/* |r| <= 1/2: n by adding 1.5 * 2^23, 2^r by its Taylor polynomial of degree 7 (remainder < 6e-9 relative), 2^n through the exponent
- * bits. */
 VF_INLINE vf sigmoid_divisor(vf x) {
-    const vf magic = vf_set(12582912.0f), log2e = vf_set(-1.44269504f);
-    x = vf_clamp(x, vf_set(-88.0f), vf_set(88.0f));
-    const vf shifted = vf_fma(x, log2e, magic), n = shifted - magic;
-    const vf r = vf_fma(x, log2e, -n), r2 = r * r;
-    const vf low = vf_fma(line(0.240226507f, 0.0555041087f, r), r2, line(1.0f, 0.693147181f, r));
-    const vf high = vf_fma(line(0.000154035304f, 1.52527338e-5f, r), r2, line(0.00961812911f, 0.00133335581f, r));
-    const vf power = (vf)(((vi)shifted - ((vi)magic - 127)) << 23);
-    return vf_fma(vf_fma(high, r2 * r2, low), power, vf_set(1.0f));
+    return exp_times(vf_clamp(x, vf_set(-88.0f), vf_set(88.0f)), -1.44269504f, 0) + vf_set(1.0f);
 }
 #endif
 

@@ -53,7 +53,8 @@ VF_INLINE vf exp_rest(vf r) {
 }
 #endif
 
-/* 2^(x (log2e + rest)) for |x| <= 88.03, below 2^-126 it or 0 or something less than 2^-126: `rest` is what rounding took off a constant of which more digits count, or 0. */
+/* 2^(x (log2e + rest)) for |x| <= 88.03; below 2^-126 that, 0, or something between. `rest`: what rounding took off a constant of which more
+ * digits count, or 0. */
 VF_INLINE vf exp_times(vf x, const float log2e, const float rest) {
     const vf magic = vf_set(EXP_MAGIC), counted = vf_fma(x, vf_set(log2e), magic);
     vf r = vf_fma(x, vf_set(log2e), magic - counted);
