@@ -1,7 +1,6 @@
 /* Cells of cpu:fused: src/cell, a vector of units at a time. The usual cell, in bf16 with short activations, has its activations and
  * no option as constants; all others are one text with everything chosen at run time, options that are off by neutral numbers. */
 #include <math.h>
-#include <string.h>
 #include "backend/cpu/isa/fused.h"
 #include "backend/cpu/isa/isa.h"
 #include "backend/cpu/isa/cell_vector.h"
@@ -24,20 +23,14 @@ static int kind_of(const sli_cell_step *s) {
 
 /* n of VL numbers, the others 0; n is VL but for a row's last vector. */
 VF_INLINE vf load(const float *from, int n) {
-    if (n == VL) return vf_load(from);
-    float lanes[VL] = {0};
-    for (int l = 0; l < n; l++) lanes[l] = from[l];
-    return vf_load(lanes);
+    return n == VL ? vf_load(from) : vf_load_part(from, n);
 }
 
 VF_INLINE void store(float *to, vf v, int n) {
-    if (n == VL) {
+    if (n == VL)
         vf_store(to, v);
-        return;
-    }
-    float lanes[VL];
-    vf_store(lanes, v);
-    for (int l = 0; l < n; l++) to[l] = lanes[l];
+    else
+        vf_store_part(to, v, n);
 }
 
 /* Block k of `blocks` of a row of gates that are kept. They are not read before backward: to write them past the caches leaves those to
@@ -77,13 +70,10 @@ VF_INLINE vf zone(const float *fresh, float expected, size_t i, int n) {
 
 /* i: row and column in dz. */
 VF_INLINE void store_dz(const sli_cell_step *s, ptrdiff_t i, vf v, int n) {
-    uint16_t halves[VL];
-    if (LANES_16 == 0 || !s->dz_half) {
+    if (LANES_16 > 0 && s->dz_half)
+        vf_store_bf16(s->dz_half + i, v, n);
+    else
         store(s->dz + i, v, n);
-        return;
-    }
-    vf_store_bf16(n == VL ? s->dz_half + i : halves, v);
-    if (n < VL) memcpy(s->dz_half + i, halves, (size_t)n * sizeof *halves);
 }
 
 VF_INLINE vf gradient_of_h(const sli_cell_step *s, int row, int u, size_t i, int n) {

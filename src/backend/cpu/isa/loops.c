@@ -15,13 +15,6 @@ VF_INLINE vf decay(vf x) {
     return exp_times(vf_clamp(x, vf_set(-88.03f), vf_set(0.0f)), 1.44269504f, 1.92596299e-8f);
 }
 
-/* count < VL numbers, and zeros */
-VF_INLINE vf load_some(const float *from, size_t count) {
-    float lanes[VL] = {0};
-    memcpy(lanes, from, count * sizeof *from);
-    return vf_load(lanes);
-}
-
 /* *largest = max z, *sum = sum of exp(z - largest). */
 void ISA(softmax_sum)(size_t n, const float *z, float *largest, double *sum) {
     enum { VECTORS = LANES / VL };
@@ -40,7 +33,7 @@ void ISA(softmax_sum)(size_t n, const float *z, float *largest, double *sum) {
     double rest = 0;
     for (size_t count; i < n; i += count) {
         count = n - i < VL ? n - i : VL;
-        vf_store(lanes, decay(load_some(z + i, count) - top));
+        vf_store(lanes, decay((count < VL ? vf_load_part(z + i, (int)count) : vf_load(z + i)) - top));
         for (size_t j = 0; j < count; j++) rest += (double)lanes[j];
     }
     for (int v = 0; v < VECTORS; v++) vf_store(lane + v * VL, total[v]);
@@ -59,11 +52,10 @@ void ISA(softmax_gradient)(size_t n, const float *z, float largest, float factor
         vf_store(dz + i, d);
     }
     if (i == n) return;
-    float lanes[VL];
-    vf d = by * decay(load_some(z + i, n - i) - top);
-    if (add) d += load_some(dz + i, n - i);
-    vf_store(lanes, d);
-    memcpy(dz + i, lanes, (n - i) * sizeof *dz);
+    const int rest = (int)(n - i);
+    vf d = by * decay(vf_load_part(z + i, rest) - top);
+    if (add) d += vf_load_part(dz + i, rest);
+    vf_store_part(dz + i, d, rest);
 }
 
 /* ----------------------------------------------------------------------------------------------------- dropout -- */

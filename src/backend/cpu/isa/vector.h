@@ -3,6 +3,7 @@
  *     VF_REGISTERS   vector registers
  *     vf             the type; + - * / work on it
  *     vf_load, vf_store (any alignment), vf_set (one number everywhere), vf_fma (a * b + c; see the portable one)
+ *     vf_load_part, vf_store_part   the first n numbers of a vector, 0 < n < VL, the others 0 or left as they are; no others are touched
  *     vf_accumulate  sum = vf_fma(a, b, sum), in the register of sum
  *     vf_stream      vf_store of a whole line of memory, past the caches, where there is that (STREAMS, the floats of a line), and
  *     vf_streamed    before others read it
@@ -13,6 +14,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 /* SLI_VECTOR_HALF: of AVX-512 vectors of eight, whose divisions take two thirds of the time. */
 #if defined(__AVX512F__) && !defined(SLI_VECTOR_HALF)
@@ -31,6 +33,24 @@
 #define VF_ACCUMULATES 0
 static inline void vf_accumulate(vf *sum, vf a, vf b) {
     *sum = vf_fma(a, b, *sum);
+}
+#endif
+
+#ifndef VF_LOADS_PARTS
+static inline vf vf_load_part(const float *p, int n) {
+    float lanes[VL] = {0};
+    for (int l = 0; l < n; l++) lanes[l] = p[l];
+    return vf_load(lanes);
+}
+#endif
+#ifndef VF_STORES_PARTS /* VL is 4 or 8 */
+static inline void vf_store_part(float *p, vf v, int n) {
+    float lanes[VL];
+    int done = 0;
+    vf_store(lanes, v);
+    if (n & 4) memcpy(p, lanes, 4 * sizeof *p), done = 4;
+    if (n & 2) memcpy(p + done, lanes + done, 2 * sizeof *p), done += 2;
+    if (n & 1) p[done] = lanes[done];
 }
 #endif
 
@@ -76,8 +96,8 @@ static inline vf vf_clamp(vf x, vf low, vf high) {
 /* Vectors of f16 and bf16, VL * 2 bytes (LANES_16 = VL), for processors with AMX or AVX512_BF16; of f16 past the caches with `stream`. */
 #ifndef LANES_16
 enum { LANES_16 = 0 };
-static inline void vf_store_bf16(uint16_t *p, vf v) {
-    (void)p, (void)v;
+static inline void vf_store_bf16(uint16_t *p, vf v, int n) { /* the first n, all or a part */
+    (void)p, (void)v, (void)n;
 }
 static inline vf vf_load_f16(const uint16_t *p) {
     return (void)p, vf_set(0.0f);

@@ -13,6 +13,14 @@ static inline vf vf_load(const float *p) {
 static inline void vf_store(float *p, vf v) {
     _mm512_storeu_ps(p, v);
 }
+#define VF_LOADS_PARTS
+static inline vf vf_load_part(const float *p, int n) {
+    return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+}
+#define VF_STORES_PARTS
+static inline void vf_store_part(float *p, vf v, int n) {
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), v);
+}
 #define STREAMS VL
 static inline void vf_stream(float *p, vf v) {
     _mm512_stream_ps(p, v);
@@ -22,10 +30,13 @@ static inline void vf_streamed(void) {
 }
 #define LANES_16 VL
 /* Rounded to nearest. As an instruction: this file is compiled for processors without it as well. */
-static inline void vf_store_bf16(uint16_t *p, vf v) {
+static inline void vf_store_bf16(uint16_t *p, vf v, int n) {
     __m256i halves;
     __asm__("vcvtneps2bf16 %1, %0" : "=v"(halves) : "v"(v));
-    _mm256_storeu_si256((__m256i *)(void *)p, halves);
+    if (n == VL)
+        _mm256_storeu_si256((__m256i *)(void *)p, halves);
+    else
+        _mm256_mask_storeu_epi16(p, (__mmask16)((1u << n) - 1), halves);
 }
 static inline vf vf_load_f16(const uint16_t *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
