@@ -24,14 +24,22 @@ VF_INLINE vf vf_load(const float *p) {
 VF_INLINE void vf_store(float *p, vf v) {
     memcpy(p, &v, sizeof v);
 }
+VF_INLINE vf vf_load_part(const float *p, int n) {
+    vf v = {0};
+    memcpy(&v, p, (size_t)n * sizeof *p);
+    return v;
+}
+VF_INLINE void vf_store_part(float *p, vf v, int n) {
+    memcpy(p, &v, (size_t)n * sizeof *p);
+}
 #define STREAMS VL
 VF_INLINE void vf_stream(float *p, vf v) {
     vf_store(p, v);
 }
 VF_INLINE void vf_streamed(void) {}
 #define LANES_16 VL
-VF_INLINE void vf_store_bf16(uint16_t *p, vf v) {
-    for (int i = 0; i < VL; i++) p[i] = bf16_of(v[i]);
+VF_INLINE void vf_store_bf16(uint16_t *p, vf v, int n) {
+    for (int i = 0; i < n; i++) p[i] = bf16_of(v[i]);
 }
 /* What is no number stays none; infinity does not occur. */
 VF_INLINE vf vf_load_f16(const uint16_t *p) {

@@ -28,8 +28,10 @@ typedef struct call_setup {
     sli_isa isa;
     bool blas;
     bool no_dx;
-    const sli_isa_ops *ops;              /* in place of the instruction set's; NULL */
-    const struct sli_fused_split *split; /* of cpu:fused; NULL: as predicted */
+    bool no_d_states;                              /* nobody wants the initial states' gradients */
+    enum { CALL_RANDOM, CALL_ZERO, CALL_LAST } h0; /* LAST: 0 but for the last number */
+    const sli_isa_ops *ops;                        /* in place of the instruction set's; NULL */
+    const struct sli_fused_split *split;           /* of cpu:fused; NULL: as predicted */
     unsigned accumulate;
     unsigned frozen; /* bit k: the gradient of recurrent parameter k is not wanted */
 } call_setup;
@@ -185,6 +187,8 @@ static inline void call_draw_inputs(call_rnn *r, uint64_t *seed) {
     const size_t gates = (size_t)sli_op_gates(p->op) * H, O = (size_t)sli_problem_output(p);
     r->x = call_keep(&r->in, "x", tb * (size_t)p->inputs, seed, 1);
     r->h0 = call_keep(&r->in, "h0", bh, seed, 0.5);
+    for (size_t i = 0; i < bh && r->engine.setup->h0 != CALL_RANDOM; i++)
+        if (r->engine.setup->h0 == CALL_ZERO || i + 1 < bh) r->h0[i] = 0;
     r->c0 = call_keep(&r->in, "c0", bc, seed, 0.5);
     r->kernel = call_keep(&r->in, "kernel", gates * (size_t)p->inputs, seed, 0.4);
     r->recurrent = call_keep(&r->in, "recurrent", gates * O, seed, 0.3);
@@ -271,6 +275,7 @@ static inline void call_segment(call_rnn *r, sli_call call, int s, bool back) {
     call.d_out[SLI_RNN_Y] = r->dy + (size_t)t0 * bh;
     call.d_out[SLI_RNN_HT] = call.d_in[SLI_RNN_H0] = r->dh;
     call.d_out[SLI_RNN_CT] = call.d_in[SLI_RNN_C0] = r->lstm ? r->dc : NULL;
+    if (s == 0 && r->engine.setup->no_d_states) call.d_in[SLI_RNN_H0] = call.d_in[SLI_RNN_C0] = NULL;
     call.d_in[SLI_RNN_X] = r->engine.setup->no_dx ? NULL : r->dx + (size_t)t0 * r->x_step;
     call.accumulate = r->engine.setup->accumulate;
     r->engine.row->backward(&call);

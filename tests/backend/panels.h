@@ -2,7 +2,7 @@
 #ifndef PANELS_H
 #define PANELS_H
 
-#include "backend/cpu/isa/panel.h"
+#include "backend/panel_source.h"
 #include "core/rounding.h"
 #include "test.h"
 
@@ -25,7 +25,7 @@ static inline float *floats_new(size_t count, uint64_t *seed) {
     return data;
 }
 
-/* Columns behind `valid` of the last vector are padding. The source is read across (k_stride 1) or down (lane_stride 1). */
+/* See panel_source. */
 static inline panels panels_new(const sli_panel_ops *ops, int rows, int count, int vectors, int k, int valid,
                                 bool across) {
     uint64_t seed = test_seed;
@@ -44,13 +44,8 @@ static inline panels panels_new(const sli_panel_ops *ops, int rows, int count, i
     for (int c = 0; c < t.columns; c++)
         for (int i = 0; i < k; i++) turned[c * k + i] = t.weights[i * t.columns + c];
     for (int p = 0; p < count; p++) {
-        sli_panel_source source = {.k = k, .vectors = vectors, .lane_stride = across ? k : 1};
-        source.k_stride = across ? 1 : t.columns;
-        for (int v = 0; v < vectors; v++) {
-            const int c = p * width + v * lanes;
-            source.valid[v] = c + lanes == t.columns ? valid : lanes;
-            source.from[v] = source.valid[v] == 0 ? NULL : across ? turned + c * k : t.weights + c;
-        }
+        const sli_panel_source source =
+            panel_source(ops, k, vectors, t.columns, valid, across ? turned : NULL, t.weights, p, rows % 3 == 0);
         ops->pack((char *)t.packed + (size_t)p * bytes, &source);
     }
     free(turned);

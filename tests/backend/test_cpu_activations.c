@@ -49,7 +49,8 @@ static void gates_of(const sli_isa_ops *ops, const float *x, float gates[4][LANE
                                   .tile = tile,
                                   .in = nothing,
                                   .in_panel = 4 * lanes,
-                                  .vectors = 4};
+                                  .vectors = 4,
+                                  .gap = lanes};
     ops->fused->lstm.forward(&step, &share);
     for (int k = 0; k < 4; k++) memcpy(gates[k], kept + k * lanes, (size_t)lanes * sizeof(float));
 }

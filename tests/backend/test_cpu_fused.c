@@ -49,16 +49,20 @@ static const sli_kernel *row_of(const char *text) {
     return call_row(sli_cpu_kernels, p.op, "cpu:fused");
 }
 
+static void compare_setup(const call_setup *setup) {
+    call_result fast = {.count = 0}, slow = {.count = 0};
+    const sli_kernel *row = row_of(setup->text);
+    call_recurrent(row, setup, &fast);
+    call_recurrent(call_row(sli_ref_kernels, row->op, NULL), setup, &slow);
+    call_compare(&fast, &slow, 1e-5, setup->text);
+    call_free(&fast);
+    call_free(&slow);
+}
+
 static void compare(const char *problem, int chunk, sli_isa isa, bool blas, bool accumulate) {
     const call_setup setup = {
         .text = problem, .chunk = chunk, .threads = 2, .isa = isa, .blas = blas, .accumulate = accumulate};
-    call_result fast = {.count = 0}, slow = {.count = 0};
-    const sli_kernel *row = row_of(problem);
-    call_recurrent(row, &setup, &fast);
-    call_recurrent(call_row(sli_ref_kernels, row->op, NULL), &setup, &slow);
-    call_compare(&fast, &slow, 1e-5, problem);
-    call_free(&fast);
-    call_free(&slow);
+    compare_setup(&setup);
 }
 
 static void compare_all(sli_isa isa, bool blas) {
@@ -70,6 +74,38 @@ TEST(cpu_fused_equals_reference) {
 }
 TEST(cpu_fused_equals_reference_base_isa) {
     compare_all(SLI_ISA_BASE, false);
+}
+
+/* R h0 is left out where h0 is 0, and nowhere else. */
+TEST(cpu_fused_initial_states_of_zeros_equal_reference) {
+    for (int i = 0; i < 2 * COUNT; i++) {
+        const call_setup setup = {.text = problems[i / 2],
+                                  .chunk = 4,
+                                  .threads = 2,
+                                  .isa = sli_cpu_isa(),
+                                  .segment = i & 2 ? 4 : 0,
+                                  .h0 = i & 1 ? CALL_ZERO : CALL_LAST};
+        compare_setup(&setup);
+    }
+}
+
+/* So is what comes back through R in the first step. */
+TEST(cpu_fused_gradients_of_states_that_nobody_wants_change_no_bit) {
+    for (int i = 0; i < COUNT; i++) {
+        call_setup setup = {
+            .text = problems[i], .chunk = 4, .threads = 2, .isa = sli_cpu_isa(), .segment = i % 3 ? 0 : 4};
+        if (!strstr(setup.text, "_train")) continue;
+        call_result wanted = {.count = 0}, other = {.count = 0};
+        call_recurrent(row_of(setup.text), &setup, &wanted);
+        setup.no_d_states = true;
+        call_recurrent(row_of(setup.text), &setup, &other);
+        for (int k = 0; k < wanted.count; k++)
+            if (strcmp(wanted.parts[k].name, "dh0") == 0 || strcmp(wanted.parts[k].name, "dc0") == 0)
+                memcpy(other.parts[k].data, wanted.parts[k].data, wanted.parts[k].count * sizeof(float));
+        call_same_bits(&other, &wanted, setup.text);
+        call_free(&wanted);
+        call_free(&other);
+    }
 }
 
 /* The instruction sets between the best one and base: what else this machine has. */

@@ -75,7 +75,8 @@ static bool lines_of(const layer *l, sl_dtype dtype) {
     char *panels = sli_alloc(NULL, PANELS * bytes);
     REQUIRE(panels != NULL && ops->lanes <= 16);
     for (int i = 0; i < PANELS; i++) {
-        sli_panel_source source = {.k = INPUTS, .vectors = VECTORS, .lane_stride = INPUTS, .k_stride = 1};
+        sli_panel_source source = {
+            .k = INPUTS, .vectors = VECTORS, .gap = ops->lanes, .lane_stride = INPUTS, .k_stride = 1};
         for (int v = 0; v < VECTORS; v++) {
             source.valid[v] = ops->lanes;
             source.from[v] = kernel + (size_t)((i * VECTORS + v) * ops->lanes) * INPUTS;

@@ -82,7 +82,7 @@ static void multiply_outer(const sli_panel_ops *ops, const float *x, const float
     _Alignas(64) char panel[3 * 1024], operands[16][3 * 64];
     const void *a[16];
     const sli_panel_source source = {
-        .k = 1, .vectors = 1, .from = {w}, .valid = {16}, .lane_stride = 1, .k_stride = 16};
+        .k = 1, .vectors = 1, .from = {w}, .valid = {16}, .gap = 16, .lane_stride = 1, .k_stride = 16};
     REQUIRE(ops->lanes == 16 && ops->panel_bytes(1, 1) <= sizeof panel && ops->operand_bytes(1) <= sizeof operands[0]);
     ops->pack(panel, &source);
     for (int r = 0; r < 16; r++) {

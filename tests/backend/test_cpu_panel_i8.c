@@ -2,6 +2,7 @@
  * to the bit. So they are equal to each other, too. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/isa/isa.h"
+#include "backend/panel_source.h"
 #include "test.h"
 
 extern const sli_panel_ops sli_isa_panel_i8_vnni_emulated; /* vnni_emulated.c */
@@ -76,13 +77,8 @@ static void convert(panels *t, int valid, bool across) {
     for (int c = 0; c < t->columns; c++)
         for (int i = 0; i < t->k; i++) down[i * t->columns + c] = t->weights[c * t->k + i];
     for (int p = 0; p < t->panels; p++) {
-        sli_panel_source source = {.k = t->k, .vectors = t->vectors, .lane_stride = across ? t->k : 1};
-        source.k_stride = across ? 1 : t->columns;
-        for (int v = 0; v < t->vectors; v++) {
-            const int c = (p * t->vectors + v) * t->ops->lanes;
-            source.valid[v] = c + t->ops->lanes == t->columns ? valid : t->ops->lanes;
-            source.from[v] = source.valid[v] == 0 ? NULL : across ? t->weights + c * t->k : down + c;
-        }
+        const sli_panel_source source = panel_source(t->ops, t->k, t->vectors, t->columns, valid,
+                                                     across ? t->weights : NULL, down, p, t->rows % 3 == 0);
         t->ops->pack(t->packed + (size_t)p * t->ops->panel_bytes(t->k, t->vectors), &source);
     }
     for (int r = 0; r < t->rows; r++) {

@@ -45,9 +45,11 @@ static void pack_panel(void *context, int index) {
     const float *from = (const float *)w->call->param[part * SLI_PART_PARAMS + m->param] + m->gate * gate;
     sli_panel_source source = {.k = panels->k,
                                .vectors = panel < panels->count ? panels->vectors : panels->tail,
+                               .gap = panel < panels->count ? lanes : panels->gap,
                                .lane_stride = m->columns ? 1 : width,
                                .k_stride = m->columns ? width : 1};
-    for (int v = 0; v < source.vectors; v++) {
+    const int groups = source.gap < lanes ? panels->gates : source.vectors; /* of columns */
+    for (int v = 0; v < groups; v++) {
         const int unit = panel * panels->units + v / panels->gates * lanes, left = panels->all - unit;
         source.from[v] = from + v % panels->gates * gate + unit * source.lane_stride;
         source.valid[v] = left < lanes ? left : lanes;
@@ -175,7 +177,7 @@ static void describe(const sli_problem *p, const sli_caps *caps, char *text, siz
     {                                                                                                              \
         .name = "cpu:fused", .op = OP, .device = SLI_DEVICE_CPU, .eligible = eligible, .cost = cost, .book = book, \
         .seconds = sli_fused_seconds, .describe = describe, .pack = sli_fused_pack, .forward = sli_fused_forward,  \
-        .backward = sli_fused_backward, .takes_recompute = true,                                                   \
+        .backward = sli_fused_backward, .takes_recompute = true, .null_states = true,                              \
         .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_H0 | (OP == SLI_OP_LSTM ? 1u << SLI_RNN_C0 : 0u) |    \
                              1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK | 1u << SLI_RNN_STATE_IN(1, 0) |           \
                              1u << SLI_RNN_STATE_IN(1, 1),                                                         \

@@ -13,7 +13,8 @@
 typedef struct sli_fused_panels {
     int k, gates, all;        /* all: units */
     int vectors, count, tail; /* count: without the tail */
-    int units, tail_units;    /* of a panel */
+    int units;                /* of a panel */
+    int gap; /* of the tail: columns from a gate to the next, lanes, or its units where gates lie close */
     size_t bytes, tail_bytes; /* of one */
 } sli_fused_panels;
 
@@ -108,6 +109,7 @@ typedef struct sli_fused_direction {
     int part;
     bool reverse;
     const float *x, *h0, *c0;
+    bool from_zero;   /* h0 is 0, as mostly: R h0 need not be computed */
     float *y;         /* [T][B][ld_y] */
     ptrdiff_t ld_y;   /* 2O where both directions lie side by side */
     const float *dy;  /* NULL: zero */
@@ -262,6 +264,7 @@ typedef struct sli_fused_rows {
     int row[SLI_FUSED_ROWS], at[SLI_FUSED_ROWS]; /* in the batch; in gates and dz */
     const float *projected;                      /* forward: the share's W x, */
     int first;                                   /* and these rows' first in it */
+    bool zero;                                   /* what is multiplied is 0 */
 } sli_fused_rows;
 /* Of rows from..: those that are valid at step t; returns where to go on. */
 int sli_fused_active(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,

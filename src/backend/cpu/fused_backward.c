@@ -133,6 +133,11 @@ static void state_back(const sli_fused_work *w, const sli_fused_direction *d, sl
     }
 }
 
+/* Whether what comes back through R would be the initial state's gradient, which nobody asked for. */
+static bool ends_at(const sli_fused_work *w, const sli_fused_direction *d, int t) {
+    return sli_fused_before(w, d, t) < 0 && !w->call->d_in[SLI_RNN_STATE_IN(d->part, 0)];
+}
+
 static void backward_steps(const sli_fused_work *w, sli_fused_share *shares) {
     const int steps = sli_fused_piece_steps(w), k0 = shares[0].direction0, k1 = shares[0].direction1;
     sli_cell_step step[2];
@@ -142,7 +147,7 @@ static void backward_steps(const sli_fused_work *w, sli_fused_share *shares) {
             for (int k = k0; k < k1; k++) {
                 const sli_fused_direction *d = &w->direction[k];
                 const int s = d->step1 - 1 - i, t = s >= d->step0 ? sli_fused_step(d, s) : -1;
-                if (t < 0) continue;
+                if (t < 0 || (stage == w->stages - 1 && ends_at(w, d, t))) continue;
                 if (stage < 0)
                     gates_back(w, d, &shares[w->stages - 1], t, &step[k]);
                 else

@@ -81,6 +81,7 @@ static void forward_stage(const sli_fused_work *w, int direction, sli_fused_shar
         if (rows.count == 0) continue;
         rows.projected = sli_fused_all_panels(&w->inputs[stage]) > 0 ? share->projected[direction] : NULL;
         rows.first = share->taken[direction];
+        rows.zero = d->from_zero && sli_fused_before(w, d, t) < 0 && (first || !w->projects);
         share->taken[direction] += rows.count;
         sli_fused_walk walk;
         sli_fused_walk_rows(&walk, w, share, &w->forward[stage], rows.count);

@@ -1,4 +1,5 @@
 /* The products of one thread's part of a step, tile by tile, and what uses the tiles. */
+#include <string.h>
 #include "backend/cpu/fused.h"
 
 enum {
@@ -54,7 +55,8 @@ static void use_sums(const sli_fused_work *w, const sli_fused_walk *walk, const 
                                       .tile = tile + (ptrdiff_t)i * rows->count * columns,
                                       .in = projected_of(share, rows, panel, columns),
                                       .in_panel = share->projected_panel,
-                                      .vectors = of->vectors};
+                                      .vectors = of->vectors,
+                                      .gap = of->panel < panels->count ? w->panels->lanes : panels->gap};
         use(w, step, &cells);
     }
 }
@@ -87,7 +89,10 @@ void sli_fused_products(const sli_fused_work *w, const char *weights, const sli_
                                            .next = weights + (size_t)walk->next.panel * panels->bytes,
                                            .tile = tile};
         if (w->keep && rows->projected && !step->stream) fetch(w, step, rows, at->first, at->last);
-        w->panels->product(&product);
+        if (rows->zero)
+            memset(tile, 0, sizeof *tile * (size_t)(at->count * rows->count * at->vectors * w->panels->lanes));
+        else
+            w->panels->product(&product);
         use_sums(w, walk, share, rows, step, tile, use);
     } while (sli_fused_take(share, walk));
 }

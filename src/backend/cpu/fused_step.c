@@ -47,6 +47,7 @@ int sli_fused_active(const sli_fused_work *w, const sli_fused_direction *d, cons
     rows->count = 0;
     rows->projected = NULL;
     rows->first = 0;
+    rows->zero = false;
     for (; from < share->rows && rows->count < SLI_FUSED_ROWS; from++) {
         const int row = share->first_row + from * share->row_step, at = sli_fused_place(w, d, t, row);
         if (at < 0) continue;

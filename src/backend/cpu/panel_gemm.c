@@ -33,7 +33,7 @@ typedef struct packing {
 
 static void pack_panel(void *context, int panel) {
     const packing *p = context;
-    sli_panel_source source = {.k = p->k, .vectors = VECTORS, .lane_stride = p->k, .k_stride = 1};
+    sli_panel_source source = {.k = p->k, .vectors = VECTORS, .gap = p->ops->lanes, .lane_stride = p->k, .k_stride = 1};
     for (int v = 0; v < VECTORS; v++) {
         const int lanes = p->ops->lanes, column = (panel * VECTORS + v) * lanes, left = p->n - column;
         source.valid[v] = left <= 0 ? 0 : left < lanes ? left : lanes;

@@ -24,6 +24,7 @@
 #include <stdint.h>
 #include <string.h>
 #include "backend/cpu/isa/bf16.h"
+#include "backend/cpu/isa/panel.h"
 
 #ifdef SLI_AMX_EMULATED
 #define AMX_FN
@@ -356,6 +357,21 @@ BF16_FN AMX_INLINE void amx_pack_tile(char *tile, const float *x, ptrdiff_t line
         if (turn) amx_transpose(turned, words[part]);
         memcpy(tile, turn ? turned : words[part], AMX_TILE);
     }
+}
+
+/* Vector v of a panel, from k on. */
+BF16_FN AMX_INLINE void amx_pack_panel(char *tile, const sli_panel_source *s, int v, int k, const int parts) {
+    if (s->gap == 16) {
+        amx_pack_tile(tile, s->valid[v] ? s->from[v] + k * s->k_stride : NULL, s->lane_stride, s->k_stride, s->valid[v],
+                      s->k - k, true, parts);
+        return;
+    }
+    float lines[16][AMX_K] = {{0}};
+    for (int i = 0; i < 16; i++) {
+        const float *const from = sli_panel_column(s, v * 16 + i);
+        for (int j = 0; j < AMX_K && k + j < s->k && from; j++) lines[i][j] = from[(k + j) * s->k_stride];
+    }
+    amx_pack_tile(tile, lines[0], AMX_K, 1, 16, AMX_K, true, parts);
 }
 
 /* to[i] = low[i], high[i] */

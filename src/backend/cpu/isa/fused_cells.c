@@ -82,6 +82,12 @@ VF_INLINE vf gradient_of_h(const sli_cell_step *s, int row, int u, size_t i, int
     return dh;
 }
 
+/* Sums of gate k of z, x, b: of b H numbers behind the last gate, of the tiles `gap`. */
+VF_INLINE vf sum_of(const sli_cell_step *s, const float *z, const float *x, const float *b, const int k, int n,
+                    int gap) {
+    return load(z + k * gap, n) + load(x + k * gap, n) + load(b + k * s->units, n);
+}
+
 /* --------------------------------------------------------------------------------------------------------- LSTM -- */
 VF_INLINE cell_lstm_args lstm_args(const sli_cell_step *s, const float *fresh_h, int u, size_t i, int n) {
     const vf zero = vf_set(0.0f);
@@ -97,12 +103,12 @@ VF_INLINE cell_lstm_args lstm_args(const sli_cell_step *s, const float *fresh_h,
 enum { LSTM_OPTIONS = CELL_PEEPHOLE | CELL_CLIP | CELL_ZONEOUT_H | CELL_ZONEOUT_C };
 
 /* z + x + b of the unit's gates, and the gates it leaves. */
-VF_INLINE cell_lstm_gates lstm_sums(const sli_cell_step *s, const float *x, int u, const float *z, int n) {
-    const int H = s->units;
+VF_INLINE cell_lstm_gates lstm_sums(const sli_cell_step *s, const float *x, int u, const float *z, int n, int gap) {
     const float *b = s->bias + u;
-    return (cell_lstm_gates){vf_load(z) + vf_load(x) + load(b, n), vf_load(z + VL) + vf_load(x + VL) + load(b + H, n),
-                             vf_load(z + 2 * VL) + vf_load(x + 2 * VL) + load(b + 2 * H, n),
-                             vf_load(z + 3 * VL) + vf_load(x + 3 * VL) + load(b + 3 * H, n)};
+    return (cell_lstm_gates){.i = sum_of(s, z, x, b, 0, n, gap),
+                             .f = sum_of(s, z, x, b, 1, n, gap),
+                             .g = sum_of(s, z, x, b, 2, n, gap),
+                             .o = sum_of(s, z, x, b, 3, n, gap)};
 }
 
 VF_INLINE void lstm_keep(const sli_cell_step *s, int at, int u, cell_lstm_gates gates, int n) {
@@ -113,11 +119,11 @@ VF_INLINE void lstm_keep(const sli_cell_step *s, int at, int u, cell_lstm_gates 
 }
 
 VF_INLINE void lstm_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, const float *x,
-                         int n) {
+                         int n, int gap) {
     const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
-    const cell_lstm_forward_result r =
-        cell_lstm_forward(LSTM_OPTIONS, s->act, LASTING(s->gate_act), lstm_sums(s, x, u, z, n), load(s->c_prev + i, n),
-                          load(s->h_prev + row * s->ld_h_prev + u, n), lstm_args(s, s->fresh_h, u, i, n));
+    const cell_lstm_forward_result r = cell_lstm_forward(
+        LSTM_OPTIONS, s->act, LASTING(s->gate_act), lstm_sums(s, x, u, z, n, gap), load(s->c_prev + i, n),
+        load(s->h_prev + row * s->ld_h_prev + u, n), lstm_args(s, s->fresh_h, u, i, n));
     if (s->keep) lstm_keep(s, at, u, r.gates, n);
     if (kind == ANY && s->v) store(s->v + i, r.v, n);
     store(s->c + i, r.c, n);
@@ -127,22 +133,22 @@ VF_INLINE void lstm_cell(const int kind, const sli_cell_step *s, int row, int at
 /* Without options, all cells of a call in two loops: first c, and o into the tile, then h = o act(c). In one, a processor would wait
  * for act(c) at the end of each vector: it does not look far enough ahead. */
 VF_INLINE void lstm_open(const int kind, const sli_cell_step *s, int row, int at, int u, float *z, const float *x,
-                         int n) {
+                         int n, int gap) {
     const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
     const vf zero = vf_set(0.0f);
     const cell_lstm_forward_result cell =
-        cell_lstm_forward(0, TANH(kind), LASTING(SIGMOID(kind)), lstm_sums(s, x, u, z, n), load(s->c_prev + i, n), zero,
-                          (cell_lstm_args){.clip = zero});
+        cell_lstm_forward(0, TANH(kind), LASTING(SIGMOID(kind)), lstm_sums(s, x, u, z, n, gap), load(s->c_prev + i, n),
+                          zero, (cell_lstm_args){.clip = zero});
     if (s->keep) lstm_keep(s, at, u, cell.gates, n);
-    vf_store(z, cell.gates.o);
-    vf_store(z + VL, cell.c);
+    store(z, cell.gates.o, n);
+    store(z + gap, cell.c, n);
     store(s->c + i, cell.c, n);
 }
 
 VF_INLINE void lstm_close(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z,
-                          const float *x, int n) {
+                          const float *x, int n, int gap) {
     (void)at, (void)x;
-    const vf h = vf_load(z) * cell_act(TANH(kind), vf_load(z + VL));
+    const vf h = load(z, n) * cell_act(TANH(kind), load(z + gap, n));
     store_h(s, row, u, (size_t)row * (size_t)s->units + (size_t)u, h, n);
 }
 
@@ -169,10 +175,10 @@ VF_INLINE void lstm_cell_back(const int kind, const sli_cell_step *s, int row, i
 
 /* With a projection, first stage: c and m. */
 VF_INLINE void lstm_first_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z,
-                               const float *x, int n) {
+                               const float *x, int n, int gap) {
     const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
     const vf zero = vf_set(0.0f), c_prev = load(s->c_prev + i, n);
-    const cell_lstm_gates sums = lstm_sums(s, x, u, z, n);
+    const cell_lstm_gates sums = lstm_sums(s, x, u, z, n, gap);
     const cell_lstm_forward_result r =
         kind != ANY ? cell_lstm_forward(0, TANH(kind), LASTING(SIGMOID(kind)), sums, c_prev, zero,
                                         (cell_lstm_args){.clip = zero})
@@ -237,11 +243,13 @@ VF_INLINE cell_gru_args gru_args(const sli_cell_step *s, size_t i, int n) {
 }
 
 /* The pre-activations. */
-VF_INLINE cell_gru_pre gru_sums(const sli_cell_step *s, const float *x, int u, const float *z, int n) {
+VF_INLINE cell_gru_pre gru_sums(const sli_cell_step *s, const float *x, int u, const float *z, int n, int gap) {
     const int H = s->units;
     const float *b = s->bias + u;
-    return (cell_gru_pre){vf_load(z) + vf_load(x) + load(b, n), vf_load(z + VL) + vf_load(x + VL) + load(b + H, n),
-                          vf_load(x + 2 * VL) + load(b + 2 * H, n), vf_load(z + 2 * VL) + load(b + 3 * H, n)};
+    return (cell_gru_pre){.r = sum_of(s, z, x, b, 0, n, gap),
+                          .z = sum_of(s, z, x, b, 1, n, gap),
+                          .n = load(x + 2 * gap, n) + load(b + 2 * H, n),
+                          .s = load(z + 2 * gap, n) + load(b + 3 * H, n)};
 }
 
 VF_INLINE void gru_keep(const sli_cell_step *s, int at, int u, vf reset, vf update, int n) {
@@ -258,9 +266,9 @@ VF_INLINE void gru_keep_fresh(const sli_cell_step *s, int at, int u, vf fresh, v
 }
 
 VF_INLINE void gru_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, const float *x,
-                        int n) {
+                        int n, int gap) {
     const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
-    const cell_gru_pre pre = gru_sums(s, x, u, z, n);
+    const cell_gru_pre pre = gru_sums(s, x, u, z, n, gap);
     const cell_gru_forward_result r = cell_gru_forward(CELL_ZONEOUT_H, s->act, LASTING(s->gate_act), pre,
                                                        load(s->h_prev + row * s->ld_h_prev + u, n), gru_args(s, i, n));
     (void)kind;
@@ -272,23 +280,23 @@ VF_INLINE void gru_cell(const int kind, const sli_cell_step *s, int row, int at,
 }
 
 /* As of LSTM, in two loops: first z, n's sum and s into the tile, then n and h. See cell/gru.h. */
-VF_INLINE void gru_open(const int kind, const sli_cell_step *s, int row, int at, int u, float *z, const float *x,
-                        int n) {
+VF_INLINE void gru_open(const int kind, const sli_cell_step *s, int row, int at, int u, float *z, const float *x, int n,
+                        int gap) {
     (void)row;
-    const cell_gru_pre pre = gru_sums(s, x, u, z, n);
+    const cell_gru_pre pre = gru_sums(s, x, u, z, n, gap);
     const vf reset = cell_act(SIGMOID(kind), pre.r), update = cell_act(LASTING(SIGMOID(kind)), pre.z);
     if (s->keep) gru_keep(s, at, u, reset, update, n);
-    vf_store(z, update);
-    vf_store(z + VL, pre.n + reset * pre.s);
-    vf_store(z + 2 * VL, pre.s);
+    store(z, update, n);
+    store(z + gap, pre.n + reset * pre.s, n);
+    store(z + 2 * gap, pre.s, n);
 }
 
 VF_INLINE void gru_close(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, const float *x,
-                         int n) {
+                         int n, int gap) {
     (void)x;
-    const vf update = vf_load(z), fresh = cell_act(TANH(kind), vf_load(z + VL));
+    const vf update = load(z, n), fresh = cell_act(TANH(kind), load(z + gap, n));
     const vf h = (1.0f - update) * fresh + update * load(s->h_prev + row * s->ld_h_prev + u, n);
-    if (s->keep) gru_keep_fresh(s, at, u, fresh, vf_load(z + 2 * VL), n);
+    if (s->keep) gru_keep_fresh(s, at, u, fresh, load(z + 2 * gap, n), n);
     store_h(s, row, u, (size_t)row * (size_t)s->units + (size_t)u, h, n);
 }
 
@@ -313,20 +321,21 @@ VF_INLINE void gru_cell_back(const int kind, const sli_cell_step *s, int row, in
 
 /* Reset before the product, first stage, of r and z: r, and what R_n multiplies. */
 VF_INLINE void gru_first_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z,
-                              const float *x, int n) {
+                              const float *x, int n, int gap) {
     const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
     const float *b = s->bias + u;
-    const vf reset = cell_gru_reset(kind != ANY ? SIGMOID(kind) : s->gate_act, vf_load(z) + vf_load(x) + load(b, n));
+    const vf reset = cell_gru_reset(kind != ANY ? SIGMOID(kind) : s->gate_act, sum_of(s, z, x, b, 0, n, gap));
     if (s->keep) keep_gate(s, 3, at, 0, u, reset, n);
-    store(s->update + i, vf_load(z + VL) + vf_load(x + VL) + load(b + s->units, n), n);
+    store(s->update + i, sum_of(s, z, x, b, 1, n, gap), n);
     store(s->between + i, reset * load(s->multiplied + row * s->ld_multiplied + u, n), n);
 }
 
 /* Second stage, of n. */
 VF_INLINE void gru_before_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z,
-                               const float *x, int n) {
+                               const float *x, int n, int gap) {
     const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
     const vf zero = vf_set(0.0f), h_prev = load(s->h_prev + row * s->ld_h_prev + u, n);
+    (void)gap;
     const cell_gru_pre pre = {zero, load(s->update + i, n), vf_load(x) + load(s->bias + 2 * s->units + u, n),
                               vf_load(z)};
     const cell_gru_forward_result r = kind != ANY
@@ -380,9 +389,9 @@ VF_INLINE cell_rnn_args rnn_args(const sli_cell_step *s, size_t i, int n) {
 }
 
 VF_INLINE void rnn_cell(const int kind, const sli_cell_step *s, int row, int at, int u, const float *z, const float *x,
-                        int n) {
+                        int n, int gap) {
     const size_t i = (size_t)row * (size_t)s->units + (size_t)u;
-    const vf sum = vf_load(z) + vf_load(x) + load(s->bias + u, n);
+    const vf sum = sum_of(s, z, x, s->bias + u, 0, n, gap);
     const cell_rnn_forward_result r =
         kind != ANY ? cell_rnn_forward(0, TANH(kind), sum, sum, (cell_rnn_args){.zone_h = sum})
                     : cell_rnn_forward(CELL_ZONEOUT_H, s->act, sum, load(s->h_prev + row * s->ld_h_prev + u, n),
@@ -402,16 +411,17 @@ VF_INLINE void rnn_cell_back(const int kind, const sli_cell_step *s, int row, in
 }
 
 /* -------------------------------------------------------------------------------------------------------- loops -- */
-/* Forward: panels of `vectors` vectors, `gates` of each VL units side by side. */
+/* Forward: panels of `vectors` vectors, `gates` of each VL units side by side, or, of the last group, of fewer that lie close. */
 #define FORWARD(cell, kind, gates)                                                                                   \
     for (int u0 = share->first, step = gates > 2 ? VL : share->vectors / gates * VL; u0 < share->last; u0 += step) { \
         const float *x = share->in + (ptrdiff_t)((u0 - share->first) / step) * share->in_panel;                      \
+        const ptrdiff_t group = gates > 2 ? share->vectors * VL : (gates)*VL;                                        \
         for (int r = 0; r < share->rows; r++)                                                                        \
-            for (int u = u0; u < u0 + step; u += VL, tile += (gates)*VL, x += (gates)*VL) {                          \
+            for (int u = u0; u < u0 + step; u += VL, tile += group, x += group) {                                    \
                 if (u + VL <= share->last)                                                                           \
-                    cell(kind, s, share->row[r], share->at[r], u, tile, x, VL);                                      \
+                    cell(kind, s, share->row[r], share->at[r], u, tile, x, VL, VL);                                  \
                 else if (u < share->last)                                                                            \
-                    cell(kind, s, share->row[r], share->at[r], u, tile, x, share->last - u);                         \
+                    cell(kind, s, share->row[r], share->at[r], u, tile, x, share->last - u, share->gap);             \
             }                                                                                                        \
     }
 #define BACKWARD(cell, kind)                                                                      \

@@ -4,6 +4,7 @@
  *     forward, LSTM  vectors = 4: i f g o of `lanes` units          backward  vectors = 4: 4 * lanes units of h'
  *     forward, GRU   vectors = 3: r z n of `lanes` units
  *     forward, RNN   vectors = 4: 4 * lanes units
+ * A last group of fewer units may have its gates close together, in fewer vectors: 4 gates of 8 units are two vectors of 16.
  * The result is a *tile* in L1, which the cell then reads:
  *     tile[panel][row][vectors * lanes] = sum over k of a[row][k] * w[panel][k][column]        (always float, always =)
  *
@@ -17,14 +18,21 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What a panel is packed from: column c = (v, l) of depth k is
- *     from[v][l * lane_stride + k * k_stride],  0 where l >= valid[v]                                        */
+/* What a panel is packed from: column c = v * gap + l of depth k is
+ *     from[v][l * lane_stride + k * k_stride],  0 where l >= valid[v] or v > 3                                       */
 typedef struct sli_panel_source {
     int k, vectors;
     const float *from[4];
-    int valid[4]; /* 0..lanes */
+    int valid[4]; /* 0..gap */
+    int gap;      /* lanes; fewer, where gates lie close */
     ptrdiff_t lane_stride, k_stride;
 } sli_panel_source;
+
+/* Where column c begins, at k = 0; NULL: it is 0. */
+static inline const float *sli_panel_column(const sli_panel_source *s, int c) {
+    const int v = c / s->gap, l = c % s->gap;
+    return v < 4 && l < s->valid[v] ? s->from[v] + l * s->lane_stride : NULL;
+}
 
 /* Terms of a sum of 8-bit products that 32 bits hold: 127 * 127 * SLI_PANEL_I8_MOST < 2^31. */
 enum { SLI_PANEL_I8_MOST = 131072 };

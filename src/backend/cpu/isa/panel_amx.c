@@ -16,9 +16,7 @@ static size_t bytes_of_panel(int k, int vectors, int parts) {
 BF16_FN AMX_INLINE void pack_parts(void *panel, const sli_panel_source *s, const int parts) {
     char *to = panel;
     for (int v = 0; v < s->vectors; v++)
-        for (int k = 0; k < s->k; k += AMX_K, to += parts * AMX_TILE)
-            amx_pack_tile(to, s->valid[v] ? s->from[v] + k * s->k_stride : NULL, s->lane_stride, s->k_stride,
-                          s->valid[v], s->k - k, true, parts);
+        for (int k = 0; k < s->k; k += AMX_K, to += parts * AMX_TILE) amx_pack_panel(to, s, v, k, parts);
 }
 
 /* Rows that the calling thread's tiles are configured for; 0: none. */

@@ -43,8 +43,7 @@ static void pack(void *panel, const sli_panel_source *s) {
     for (int v = 0; v < s->vectors; v++)
         for (int k = 0; k < s->k; k += AMX_K) {
             uint32_t *to = (uint32_t *)panel + (size_t)(k / 2) * (size_t)width + (size_t)(v * VL);
-            amx_pack_tile((char *)tile, s->valid[v] ? s->from[v] + k * s->k_stride : NULL, s->lane_stride, s->k_stride,
-                          s->valid[v], s->k - k, true, AMX_HALF);
+            amx_pack_panel((char *)tile, s, v, k, AMX_HALF);
             for (int i = 0; i < AMX_K / 2 && k / 2 + i < depth; i++, to += width) memcpy(to, tile[i], sizeof tile[i]);
         }
 }
@@ -60,12 +59,10 @@ static void pack(void *panel, const sli_panel_source *s) {
     for (int k0 = 0; k0 < s->k; k0 += SQUARE) { /* in squares, so that lines are used whole */
         const int k1 = k0 + SQUARE < s->k ? k0 + SQUARE : s->k;
         for (int c = 0; c < width; c++) {
-            const int v = c / VL, l = c % VL;
-            const bool there = l < s->valid[v];
-            const float *from = there ? s->from[v] + l * s->lane_stride : NULL;
+            const float *const from = sli_panel_column(s, c);
             for (int k = k0; k < k1; k += 2) {
-                const float low = there ? from[k * s->k_stride] : 0;
-                const float high = there && k + 1 < k1 ? from[(k + 1) * s->k_stride] : 0;
+                const float low = from ? from[k * s->k_stride] : 0;
+                const float high = from && k + 1 < k1 ? from[(k + 1) * s->k_stride] : 0;
                 to[(size_t)(k / 2) * (size_t)width + (size_t)c] = bf16_pair(low, high);
             }
         }

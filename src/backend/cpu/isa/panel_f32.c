@@ -28,13 +28,14 @@ static void pack_across(float *to, const sli_panel_source *s) {
 static void pack_lanes(float *to, const sli_panel_source *s) {
     enum { PIECE = 16 };
     const int width = s->vectors * VL;
+    const float *column[4 * VL];
+    for (int c = 0; c < width; c++) column[c] = sli_panel_column(s, c);
     for (int k0 = 0; k0 < s->k; k0 += PIECE) {
         const int count = s->k - k0 < PIECE ? s->k - k0 : PIECE;
         float *piece = to + (size_t)k0 * (size_t)width;
         for (int c = 0; c < width; c++) {
-            const int v = c / VL, l = c % VL;
-            if (l < s->valid[v]) {
-                const float *from = s->from[v] + l * s->lane_stride + k0 * s->k_stride;
+            if (column[c]) {
+                const float *from = column[c] + k0 * s->k_stride;
                 for (int k = 0; k < count; k++) piece[k * width + c] = from[k * s->k_stride];
             } else {
                 for (int k = 0; k < count; k++) piece[k * width + c] = 0;
@@ -44,7 +45,7 @@ static void pack_lanes(float *to, const sli_panel_source *s) {
 }
 
 static void pack(void *panel, const sli_panel_source *s) {
-    if (s->lane_stride == 1)
+    if (s->lane_stride == 1 && s->gap == VL)
         pack_across(panel, s);
     else
         pack_lanes(panel, s);

@@ -75,9 +75,8 @@ static void pack(void *panel, const sli_panel_source *s) {
     int8_t *to = (int8_t *)panel + head_bytes(columns);
     memset(panel, 0, panel_bytes(s->k, s->vectors));
     for (int c = 0; c < columns; c++) {
-        const int v = c / VL, l = c % VL;
-        if (l >= s->valid[v]) continue;
-        const float *from = s->from[v] + l * s->lane_stride;
+        const float *const from = sli_panel_column(s, c);
+        if (!from) continue;
         float inverse;
         int32_t largest = 0, sum = 0;
         for (int k = 0; k < s->k; k++) {
