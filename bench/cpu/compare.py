@@ -68,9 +68,18 @@ def arguments():
     return parser.parse_args()
 
 
+GENERATIONS = {("25", "17"): "Zen 4", ("26", "2"): "Zen 5"}  # a server's name may be "AMD EPYC" and no more
+
+
 def machine():
-    model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8")
-                  if line.startswith("model name")), platform.machine())
+    first = {}
+    for line in open("/proc/cpuinfo", encoding="utf-8"):
+        key, _, value = line.partition(":")
+        first.setdefault(key.strip(), value.strip())
+    model = first.get("model name", platform.machine())
+    generation = GENERATIONS.get((first.get("cpu family"), first.get("model")))
+    if first.get("vendor_id") == "AuthenticAMD" and generation:
+        model += f" ({generation})"
     flags = next((set(line.split(":")[1].split()) for line in open("/proc/cpuinfo", encoding="utf-8")
                   if line.startswith("flags")), set())
     best = next((name for flag, name in (("amx_bf16", "AMX"), ("avx512_bf16", "AVX-512+BF16"), ("avx512f", "AVX-512"), ("avx2", "AVX2"))

@@ -45,6 +45,7 @@ typedef struct sli_caps {
     size_t free_memory; /* cuda: when the plan was made; 0 where not known */
     size_t memory, shared_memory, l2_bytes;
     size_t l3_bytes; /* cpu: of the cores that share one; 0: not known */
+    bool half_width; /* cpu: vectors of 512 bits pass in two halves */
     /* cuda: clusters of so many blocks, a multiprocessor each, that are resident at once, as the driver says; [0]: it was asked. */
     int resident[SLI_CLUSTER_MOST + 1];
 } sli_caps;

@@ -69,7 +69,7 @@ static const rates rates_avx512 = {.flops = 155e9,
                                    .moved = 0.15e-9,
                                    .uneven = 1,
                                    .beside = 0.97};
-/* Also of Zen 4, which was not measured. Zen 5 (two virtual CPUs, 1 MB of L2, 32 MB of L3), 2026-11-24: 266 GFLOP/s of multiply-adds, 525 of pairs
+/* Zen 5 (two virtual CPUs, 1 MB of L2, 32 MB of L3), 2026-11-24: 266 GFLOP/s of multiply-adds, 525 of pairs
  * of bf16; fitted to `predicted.py` (bench/results/cpu_predicted_zen5_2026-11-24.txt); a job of threads that spin takes 0.2 us more, of parked ones 12 to 14. */
 static const rates rates_avx512bf16 = {.flops = 255e9,
                                        .few = {0.7, 0.8, 0.92},
@@ -87,6 +87,26 @@ static const rates rates_avx512bf16 = {.flops = 255e9,
                                        .start = 1.0e-6,
                                        .wake = 25e-6,
                                        .moved = 0.1e-9,
+                                       .uneven = 1,
+                                       .beside = 0.98};
+/* Zen 4 (two virtual CPUs, 1 MB of L2, 32 MB of L3), 2026-11-25: 118 GFLOP/s of multiply-adds by vectors of 256 or 512 bits, 236 of pairs of
+ * bf16; fitted to `predicted.py` (bench/results/cpu_predicted_zen4_2026-11-25.txt). */
+static const rates rates_half_width = {.flops = 113e9,
+                                       .few = {0.8, 0.85, 0.95},
+                                       .product = 108e9,
+                                       .product_bf16 = 205e9,
+                                       .pack = 0.12e-9,
+                                       .result = 0.12e-9,
+                                       .thin = 65e9,
+                                       .l2 = 170e9,
+                                       .l3 = 88e9,
+                                       .dram = 22e9,
+                                       .cell = {{1.9e-9, 1.4e-9}, {1.4e-9, 1.0e-9}, {1.0e-9, 0.8e-9}},
+                                       .entry = {0.05e-6, 0.1e-6},
+                                       .round = {0.2e-6, 0.05e-6},
+                                       .start = 1.0e-6,
+                                       .wake = 25e-6,
+                                       .moved = 0.12e-9,
                                        .uneven = 1,
                                        .beside = 0.98};
 static const rates rates_base = {.flops = 26e9,
@@ -125,6 +145,7 @@ static const rates rates_neon = {.flops = 40e9,
                                  .beside = 0.95};
 
 static const rates *rates_of(const sli_cpu_machine *machine) {
+    if (machine->half_width) return &rates_half_width;
     switch (machine->isa) {
     case SLI_ISA_AVX2:
         return &rates_avx2;
@@ -141,7 +162,7 @@ static const rates *rates_of(const sli_cpu_machine *machine) {
 }
 
 sli_cpu_machine sli_cpu_machine_of(const sli_caps *caps) {
-    return (sli_cpu_machine){caps->isa, caps->threads, caps->l2_bytes, caps->l3_bytes, 0};
+    return (sli_cpu_machine){caps->isa, caps->threads, caps->l2_bytes, caps->l3_bytes, 0, caps->half_width};
 }
 
 /* Of a cache of so many bytes, what stays there from step to step. */

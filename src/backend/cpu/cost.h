@@ -11,6 +11,7 @@ typedef struct sli_cpu_machine {
     size_t l2_bytes; /* of a core; 0: not known */
     size_t l3_bytes; /* of those that share it; 0: not known */
     int others;      /* threads that compute something else meanwhile */
+    bool half_width; /* see sli_cpu_half_width */
 } sli_cpu_machine;
 sli_cpu_machine sli_cpu_machine_of(const sli_caps *caps);
 

@@ -32,6 +32,7 @@ typedef struct sli_cpu {
     const struct sli_isa_ops *ops;
     const sli_blas *blas;                /* NULL: own GEMM */
     size_t l2_bytes, l3_bytes;           /* of a core, of those that share it; 0: not known */
+    bool half_width;                     /* sli_cpu_half_width */
     const struct sli_fused_split *split; /* how threads share a step of cpu:fused; NULL: as predicted */
     int pieces;                          /* of a chunk in cpu:stack, at most; 0: as predicted */
 } sli_cpu;
@@ -43,6 +44,7 @@ const struct sli_panel_ops *sli_cpu_panels(const sli_cpu *cpu, sl_dtype dtype);
 typedef struct sli_cpu_facts {
     bool neon, avx2, avx512, avx512bf16, amx; /* flags of the processor */
     bool slow_bf16;                           /* products of AVX512_BF16 take longer than those of floats: Intel's */
+    bool half_width;                          /* vectors of 512 bits pass in two halves: Zen 4 */
     uint64_t saved;                           /* XCR0: registers that the system saves */
     int amx_permission;                       /* 0, or the errno with which Linux refused tiles */
 } sli_cpu_facts;
@@ -50,6 +52,8 @@ typedef struct sli_cpu_facts {
 bool sli_cpu_facts_allow(const sli_cpu_facts *facts, sli_isa isa, char why[SLI_ISA_WHY]);
 /* This machine. For SLI_ISA_AMX the permission is asked for, once in a process, where nothing else is missing. */
 bool sli_cpu_has(sli_isa isa, char why[SLI_ISA_WHY]);
+/* Whether this machine computes with vectors of that instruction set in two halves. */
+bool sli_cpu_half_width(sli_isa isa);
 /* The best instruction set of such a machine; *why: what the next better one lacks. */
 sli_isa sli_cpu_best(const sli_cpu_facts *facts, char why[SLI_ISA_WHY]);
 /* The best instruction set of this machine. */

@@ -40,6 +40,7 @@ sl_status sli_cpu_caps(const char *device_name, int threads, sli_caps *caps) {
     if (pages > 0 && page > 0) caps->memory = (size_t)pages * (size_t)page;
     if (l2 > 0) caps->l2_bytes = (size_t)l2;
     caps->l3_bytes = l3_bytes();
+    caps->half_width = sli_cpu_half_width(caps->isa);
     return SL_OK;
 }
 
@@ -126,6 +127,7 @@ static sl_status open_device(const sli_caps *caps, const sl_allocator *allocator
     sli_cpu_engine(caps->isa, caps->have_blas, &new->engine);
     new->engine.l2_bytes = caps->l2_bytes;
     new->engine.l3_bytes = caps->l3_bytes;
+    new->engine.half_width = caps->half_width;
     *device = new;
     return SL_OK;
 }

@@ -361,7 +361,8 @@ static int least(int a, int b) {
 
 sli_cpu_machine sli_fused_machine(const sli_call *call) {
     const sli_cpu *cpu = sli_cpu_of(call);
-    return (sli_cpu_machine){cpu->isa, sli_threads_count(call->threads), cpu->l2_bytes, cpu->l3_bytes, 0};
+    return (sli_cpu_machine){cpu->isa,       sli_threads_count(call->threads), cpu->l2_bytes, cpu->l3_bytes, 0,
+                             cpu->half_width};
 }
 
 static sli_fused_split split_of(const sli_fused_work *w, const sli_cpu *cpu, bool backward) {
