@@ -68,20 +68,22 @@ def arguments():
     return parser.parse_args()
 
 
-GENERATIONS = {("25", "17"): "Zen 4", ("26", "2"): "Zen 5"}  # a server's name may be "AMD EPYC" and no more
+def generation_of(facts):
+    """Of AMD's processors, whose name may be "AMD EPYC" and no more."""
+    family, model = int(facts.get("cpu family", 0)), int(facts.get("model", 0))
+    if facts.get("vendor_id") != "AuthenticAMD":
+        return ""
+    zen4 = family == 25 and (16 <= model < 32 or 96 <= model < 128 or 160 <= model < 176)
+    return " (Zen 4)" if zen4 else {25: " (Zen 3)", 26: " (Zen 5)"}.get(family, "")
 
 
 def machine():
-    first = {}
-    for line in open("/proc/cpuinfo", encoding="utf-8"):
-        key, _, value = line.partition(":")
-        first.setdefault(key.strip(), value.strip())
-    model = first.get("model name", platform.machine())
-    generation = GENERATIONS.get((first.get("cpu family"), first.get("model")))
-    if first.get("vendor_id") == "AuthenticAMD" and generation:
-        model += f" ({generation})"
-    flags = next((set(line.split(":")[1].split()) for line in open("/proc/cpuinfo", encoding="utf-8")
-                  if line.startswith("flags")), set())
+    facts = {}
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            key, _, value = line.partition(":")
+            facts.setdefault(key.strip(), value.strip())
+    model, flags = facts.get("model name", platform.machine()) + generation_of(facts), set(facts.get("flags", "").split())
     best = next((name for flag, name in (("amx_bf16", "AMX"), ("avx512_bf16", "AVX-512+BF16"), ("avx512f", "AVX-512"), ("avx2", "AVX2"))
                  if flag in flags), "base")
     return f"{model}, {best}, {len(os.sched_getaffinity(0))} CPUs"

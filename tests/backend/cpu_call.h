@@ -28,6 +28,7 @@ typedef struct call_setup {
     sli_isa isa;
     bool blas;
     bool no_dx;
+    bool bad_recurrent;                            /* R is no number */
     bool no_d_states;                              /* nobody wants the initial states' gradients */
     enum { CALL_RANDOM, CALL_ZERO, CALL_LAST } h0; /* LAST: 0 but for the last number */
     const sli_isa_ops *ops;                        /* in place of the instruction set's; NULL */
@@ -192,6 +193,7 @@ static inline void call_draw_inputs(call_rnn *r, uint64_t *seed) {
     r->c0 = call_keep(&r->in, "c0", bc, seed, 0.5);
     r->kernel = call_keep(&r->in, "kernel", gates * (size_t)p->inputs, seed, 0.4);
     r->recurrent = call_keep(&r->in, "recurrent", gates * O, seed, 0.3);
+    for (size_t i = 0; i < gates * O && r->engine.setup->bad_recurrent; i++) r->recurrent[i] = NAN;
     r->bias = call_keep(&r->in, "bias", gates, seed, 0.3);
     r->recurrent_bias = call_keep(&r->in, "recurrent_bias", gates, seed, 0.3);
     r->projection = call_keep(&r->in, "projection", (size_t)p->projection * H, seed, 0.3);

@@ -25,17 +25,19 @@ static inline float *floats_new(size_t count, uint64_t *seed) {
     return data;
 }
 
-/* See panel_source. */
+/* See panel_source.h; every third number of rows has gates that lie close. */
 static inline panels panels_new(const sli_panel_ops *ops, int rows, int count, int vectors, int k, int valid,
                                 bool across) {
     uint64_t seed = test_seed;
     panels t = {.ops = ops, .k = k, .vectors = vectors, .panels = count, .rows = rows};
-    const int lanes = ops->lanes, width = vectors * lanes;
-    t.columns = count * width;
+    const panel_shape shape =
+        panel_shape_of(ops, k, vectors, count, valid, across && rows % 3 == 0, 3 + rows / 3 / 2 % 2);
+    t.columns = shape.columns;
     t.weights = floats_new((size_t)(k * t.columns), &seed);
     t.operands = floats_new((size_t)(rows * k), &seed);
     for (int i = 0; i < k; i++)
-        for (int c = valid; c < lanes; c++) t.weights[i * t.columns + t.columns - lanes + c] = 0;
+        for (int c = 0; c < t.columns; c++)
+            if (panel_pads(&shape, c)) t.weights[i * t.columns + c] = 0;
     const size_t bytes = ops->panel_bytes(k, vectors);
     CHECK(bytes % 64 == 0);
     t.packed = floats_new(bytes * (size_t)count / sizeof(float), NULL);
@@ -44,8 +46,7 @@ static inline panels panels_new(const sli_panel_ops *ops, int rows, int count, i
     for (int c = 0; c < t.columns; c++)
         for (int i = 0; i < k; i++) turned[c * k + i] = t.weights[i * t.columns + c];
     for (int p = 0; p < count; p++) {
-        const sli_panel_source source =
-            panel_source(ops, k, vectors, t.columns, valid, across ? turned : NULL, t.weights, p, rows % 3 == 0);
+        const sli_panel_source source = panel_source(&shape, across ? turned : NULL, t.weights, p);
         ops->pack((char *)t.packed + (size_t)p * bytes, &source);
     }
     free(turned);

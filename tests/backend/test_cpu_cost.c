@@ -104,7 +104,10 @@ TEST(cpu_cost_of_half_width_is_that_of_fewer_products) {
     REQUIRE_OK(sli_cpu_caps("cpu:avx2", 2, &caps));
     CHECK(!caps.half_width && !sli_cpu_half_width(SLI_ISA_AVX2));
     REQUIRE_OK(sli_cpu_caps("cpu", 2, &caps));
-    CHECK(caps.half_width == sli_cpu_half_width(caps.isa) && sli_cpu_machine_of(&caps).half_width == caps.half_width);
+    sli_cpu engine;
+    sli_cpu_engine(caps.isa, false, &engine);
+    CHECK(engine.half_width == caps.half_width && sli_cpu_machine_of(&caps).half_width == caps.half_width);
+    if (sli_cpu_isa() >= SLI_ISA_AVX512) CHECK(caps.half_width == sli_cpu_half_width(SLI_ISA_AVX512));
     for (int isa = SLI_ISA_AVX512BF16; isa >= SLI_ISA_AVX512; isa--) {
         const sli_cpu_machine whole = {SLI_ISA_AVX512BF16, 2, 0, 0, 0, false}, half = {(sli_isa)isa, 2, 0, 0, 0, true};
         const double ratio =

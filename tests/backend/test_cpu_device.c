@@ -108,6 +108,19 @@ TEST(cpu_isa_best_of_a_machine) {
 #endif
 }
 
+/* Whose vectors of 512 bits pass in two halves: AMD's of family 0x19 that have AVX-512. */
+TEST(cpu_half_width_is_a_zen_4s) {
+    const sli_cpu_facts genoa = {.amd = true, .signature = 0x00a10f11, .avx512 = true};
+    CHECK(sli_cpu_facts_half_width(&genoa, SLI_ISA_AVX512) && sli_cpu_facts_half_width(&genoa, SLI_ISA_AVX512BF16));
+    CHECK(!sli_cpu_facts_half_width(&genoa, SLI_ISA_AVX2));
+    const sli_cpu_facts others[] = {{.amd = true, .signature = 0x00a00f11},                 /* Zen 3 */
+                                    {.amd = true, .signature = 0x00b00f21, .avx512 = true}, /* Zen 5 */
+                                    {.signature = 0x00a10f11, .avx512 = true},              /* not AMD's */
+                                    {.signature = 0x000806f8, .avx512 = true}};             /* Sapphire Rapids */
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        CHECK(!sli_cpu_facts_half_width(&others[i], SLI_ISA_AVX512));
+}
+
 /* The compiler's own look at this machine. */
 TEST(cpu_isa_of_this_machine) {
     char why[SLI_ISA_WHY];

@@ -1,7 +1,7 @@
 /* cpu:fused against the reference, and its bits across threads, ways to share a step, segments. `sluice check` on tests/problems
  * adds peepholes, both directions, poison and guards. */
 #include <time.h>
-#include "backend/cpu/fused_split.h"
+#include "backend/cpu/fused.h"
 #include "cpu_call.h"
 #include "thread_pools.h"
 
@@ -87,6 +87,94 @@ TEST(cpu_fused_initial_states_of_zeros_equal_reference) {
                                   .h0 = i & 1 ? CALL_ZERO : CALL_LAST};
         compare_setup(&setup);
     }
+}
+
+static sli_fused_panels forward_panels(const char *text) {
+    sli_problem p;
+    sli_cpu cpu;
+    REQUIRE_OK(sli_problem_parse(text, &p));
+    sli_cpu_engine(SLI_ISA_AVX512, false, &cpu);
+    return sli_fused_forward_panels(&p, sli_cpu_panels(&cpu, p.dtype), 0);
+}
+
+/* Gates of the last units lie close where that saves a vector, and whatever the batch: plans share packed weights. */
+TEST(cpu_fused_last_units_share_vectors) {
+#if defined(__x86_64__)
+    static const struct {
+        const char *text;
+        int count, tail, gap;
+    } layouts[] = {
+        {"lstm:b20_t3_i4_h200", 12, 2, 8}, {"lstm:b1_t3_i4_h200", 12, 2, 8}, {"lstm:b2_t3_i4_h20_bf16", 1, 1, 4},
+        {"lstm:b2_t3_i4_h8", 0, 2, 8},     {"gru:b2_t3_i4_h21", 1, 1, 5},    {"gru:b2_t3_i4_h11", 1, 0, 16},
+        {"lstm:b2_t3_i4_h29", 2, 0, 16},   {"lstm:b2_t3_i4_h32", 2, 0, 16},  {"rnn:b2_t3_i4_h20", 0, 2, 16}};
+    for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
+        const sli_fused_panels at = forward_panels(layouts[i].text);
+        if (at.count != layouts[i].count || at.tail != layouts[i].tail || at.gap != layouts[i].gap)
+            test_fail(__FILE__, __LINE__, "%s: %d panels, tail %d, gap %d", layouts[i].text, at.count, at.tail, at.gap);
+    }
+#else
+    (void)forward_panels;
+    test_skip("this CPU is no x86-64");
+#endif
+}
+
+/* One step of an LSTM on R that is no number: finite, since R is not asked where h0 is 0. */
+TEST(cpu_fused_initial_states_of_zeros_are_not_multiplied) {
+    const call_setup setup = {.text = "lstm:b3_t1_i5_h21",
+                              .chunk = 4,
+                              .threads = 2,
+                              .isa = sli_cpu_isa(),
+                              .h0 = CALL_ZERO,
+                              .bad_recurrent = true};
+    call_result result = {.count = 0};
+    call_recurrent(row_of(setup.text), &setup, &result);
+    for (size_t i = 0; i < result.parts[0].count; i++) CHECK(isfinite(result.parts[0].data[i]));
+    call_free(&result);
+}
+
+/* Of two directions, and of h and c, each has its gradient or has none: dh0 and dc0 of every wish are those of all wishes. */
+TEST(cpu_fused_gradients_of_states_come_one_by_one) {
+    enum { B = 3, T = 4, I = 2, H = 21, GATES = 4 * H, STATES = 4 };
+    uint64_t seed = test_seed;
+    call_engine e;
+    const call_setup setup = {.text = "lstm:b3_t4_i2_h21_bi_train", .chunk = 4, .threads = 2, .isa = sli_cpu_isa()};
+    call_result in = {.count = 0}, first = {.count = 0};
+    call_begin(&e, row_of(setup.text), &setup);
+    const sli_scalars scalars = {.seed = 5, .step = 3, .loss_scale = 1};
+    sli_metrics metrics = {0};
+    sli_call call = call_base(&e, &scalars, &metrics);
+    for (int part = 0; part < 2; part++) {
+        const int at = part * SLI_PART_PARAMS;
+        call.param[at + SLI_RNN_KERNEL] = call_keep(&in, "kernel", GATES * I, &seed, 0.4);
+        call.param[at + SLI_RNN_RECURRENT] = call_keep(&in, "recurrent", GATES * H, &seed, 0.3);
+        call.param[at + SLI_RNN_BIAS] = call_keep(&in, "bias", GATES, &seed, 0.3);
+    }
+    call.in[SLI_RNN_X] = call_keep(&in, "x", T * B * I, &seed, 1);
+    call.out[SLI_RNN_Y] = call_keep(&in, "y", T * B * 2 * H, NULL, 0);
+    for (int k = 0; k < STATES; k++) {
+        call.in[SLI_RNN_STATE_IN(k / 2, k % 2)] = call_keep(&in, "state", B * H, &seed, 0.5);
+        call.out[SLI_RNN_STATE_OUT(k / 2, k % 2)] = call_keep(&in, "final", B * H, NULL, 0);
+    }
+    e.row->pack(&call);
+    e.row->forward(&call);
+    call.d_out[SLI_RNN_Y] = call_keep(&in, "dy", T * B * 2 * H, &seed, 0.5);
+    for (unsigned wish = (1u << STATES) - 1; wish > 0; wish--) {
+        call_result got = {.count = 0};
+        for (int k = 0; k < STATES; k++) {
+            float *gradient = call_keep(&got, "d state", B * H, NULL, 0);
+            call.d_in[SLI_RNN_STATE_IN(k / 2, k % 2)] = wish >> k & 1 ? gradient : NULL;
+        }
+        e.row->backward(&call);
+        if (first.count == 0) first = got;
+        for (int k = 0; k < STATES; k++)
+            if (wish >> k & 1)
+                CHECK(memcmp(got.parts[k].data, first.parts[k].data, B * H * sizeof(float)) == 0 &&
+                      got.parts[k].data[B * H - 1] != 0);
+        if (got.parts[0].data != first.parts[0].data) call_free(&got);
+    }
+    call_free(&first);
+    call_free(&in);
+    call_end(&e);
 }
 
 /* So is what comes back through R in the first step. */

@@ -58,27 +58,30 @@ static void panels_free(panels *t) {
     free(t->tile);
 }
 
-/* Random numbers, each column and row of another size; columns behind `valid` of the last vector are padding. */
-static void fill(panels *t, int valid) {
+/* The source is read across (k_stride 1) or down (lane_stride 1). */
+static panel_shape shape_of(const panels *t, int valid, bool across) {
+    return panel_shape_of(t->ops, t->k, t->vectors, t->panels, valid, across && t->rows % 3 == 0,
+                          3 + t->rows / 3 / 2 % 2);
+}
+
+/* Random numbers, each column and row of another size, but for padding. */
+static void fill(panels *t, const panel_shape *shape) {
     uint64_t seed = test_seed;
     for (int c = 0; c < t->columns; c++)
         for (int i = 0; i < t->k; i++) {
-            const bool padding = c >= t->columns - t->ops->lanes + valid;
             const float w = (float)test_random(&seed) * (float)(1 + c % 5);
-            t->weights[c * t->k + i] = padding ? 0 : w;
+            t->weights[c * t->k + i] = panel_pads(shape, c) ? 0 : w;
         }
     for (int r = 0; r < t->rows; r++)
         for (int i = 0; i < t->k; i++) t->operands[r * t->k + i] = (float)test_random(&seed) / (float)(1 + r);
 }
 
-/* The source is read across (k_stride 1) or down (lane_stride 1). */
-static void convert(panels *t, int valid, bool across) {
+static void convert(panels *t, const panel_shape *shape, bool across) {
     float *down = bytes_new((size_t)(t->k * t->columns) * sizeof(float)); /* [k][columns] */
     for (int c = 0; c < t->columns; c++)
         for (int i = 0; i < t->k; i++) down[i * t->columns + c] = t->weights[c * t->k + i];
     for (int p = 0; p < t->panels; p++) {
-        const sli_panel_source source = panel_source(t->ops, t->k, t->vectors, t->columns, valid,
-                                                     across ? t->weights : NULL, down, p, t->rows % 3 == 0);
+        const sli_panel_source source = panel_source(shape, across ? t->weights : NULL, down, p);
         t->ops->pack(t->packed + (size_t)p * t->ops->panel_bytes(t->k, t->vectors), &source);
     }
     for (int r = 0; r < t->rows; r++) {
@@ -137,9 +140,9 @@ static void check_shapes(const sli_panel_ops *ops) {
         for (int vectors = 1; vectors <= 4; vectors++)
             for (int rows = 1; rows <= 11; rows++) {
                 panels t = panels_new(ops, rows, 1 + rows % 3, vectors, depths[d]);
-                const int valid = rows % (ops->lanes + 1);
-                fill(&t, valid);
-                convert(&t, valid, rows & 1);
+                const panel_shape shape = shape_of(&t, rows % (ops->lanes + 1), rows & 1);
+                fill(&t, &shape);
+                convert(&t, &shape, rows & 1);
                 check_product(&t);
                 panels_free(&t);
             }
@@ -148,7 +151,8 @@ static void check_shapes(const sli_panel_ops *ops) {
 /* The largest sums there are, of either sign: nothing saturates, in pairs, in fours, or in all. */
 static void check_extremes(const sli_panel_ops *ops, int vectors, int k) {
     panels t = panels_new(ops, 4, 1, vectors, k);
-    fill(&t, ops->lanes);
+    const panel_shape shape = shape_of(&t, ops->lanes, false);
+    fill(&t, &shape);
     for (int c = 0; c < t.columns; c++)
         for (int i = 0; i < k; i++) t.weights[c * k + i] = c % 3 == 0 ? 1 : c % 3 == 1 ? -1 : i % 2 ? 1 : -1;
     for (int i = 0; i < k; i++) {
@@ -156,7 +160,7 @@ static void check_extremes(const sli_panel_ops *ops, int vectors, int k) {
         t.operands[k + i] = -3;
         t.operands[2 * k + i] = i % 2 ? 3 : -3;
     }
-    convert(&t, ops->lanes, true);
+    convert(&t, &shape, true);
     check_product(&t);
     panels_free(&t);
 }
@@ -165,7 +169,8 @@ static void check_extremes(const sli_panel_ops *ops, int vectors, int k) {
 static void check_special(const sli_panel_ops *ops) {
     const int k = 37;
     panels t = panels_new(ops, 7, 1, 3, k);
-    fill(&t, ops->lanes);
+    const panel_shape shape = shape_of(&t, ops->lanes, false);
+    fill(&t, &shape);
     t.operands[3] = NAN;
     t.operands[k + 36] = INFINITY;
     for (int i = 0; i < k; i++) {
@@ -177,7 +182,7 @@ static void check_special(const sli_panel_ops *ops) {
         t.weights[k + i] = -0x1p-130f;
     }
     t.weights[2 * k + 5] = -INFINITY;
-    convert(&t, ops->lanes, true);
+    convert(&t, &shape, true);
     check_product(&t);
     CHECK(isnan(t.tile[1]) && isnan(t.tile[2 * 3 * ops->lanes + 2]) && t.tile[2 * 3 * ops->lanes + 3] == 0);
     panels_free(&t);

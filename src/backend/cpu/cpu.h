@@ -44,15 +44,17 @@ const struct sli_panel_ops *sli_cpu_panels(const sli_cpu *cpu, sl_dtype dtype);
 typedef struct sli_cpu_facts {
     bool neon, avx2, avx512, avx512bf16, amx; /* flags of the processor */
     bool slow_bf16;                           /* products of AVX512_BF16 take longer than those of floats: Intel's */
-    bool half_width;                          /* vectors of 512 bits pass in two halves: Zen 4 */
-    uint64_t saved;                           /* XCR0: registers that the system saves */
-    int amx_permission;                       /* 0, or the errno with which Linux refused tiles */
+    bool amd;
+    unsigned signature; /* of processors with CPUID: leaf 1's first word, family and model */
+    uint64_t saved;     /* XCR0: registers that the system saves */
+    int amx_permission; /* 0, or the errno with which Linux refused tiles */
 } sli_cpu_facts;
 /* false: *why says what is missing. */
 bool sli_cpu_facts_allow(const sli_cpu_facts *facts, sli_isa isa, char why[SLI_ISA_WHY]);
 /* This machine. For SLI_ISA_AMX the permission is asked for, once in a process, where nothing else is missing. */
 bool sli_cpu_has(sli_isa isa, char why[SLI_ISA_WHY]);
-/* Whether this machine computes with vectors of that instruction set in two halves. */
+/* Whether vectors of that instruction set pass in two halves: a Zen 4's of 512 bits; of this machine. */
+bool sli_cpu_facts_half_width(const sli_cpu_facts *facts, sli_isa isa);
 bool sli_cpu_half_width(sli_isa isa);
 /* The best instruction set of such a machine; *why: what the next better one lacks. */
 sli_isa sli_cpu_best(const sli_cpu_facts *facts, char why[SLI_ISA_WHY]);

@@ -127,7 +127,6 @@ static sl_status open_device(const sli_caps *caps, const sl_allocator *allocator
     sli_cpu_engine(caps->isa, caps->have_blas, &new->engine);
     new->engine.l2_bytes = caps->l2_bytes;
     new->engine.l3_bytes = caps->l3_bytes;
-    new->engine.half_width = caps->half_width;
     *device = new;
     return SL_OK;
 }

@@ -109,7 +109,8 @@ typedef struct sli_fused_direction {
     int part;
     bool reverse;
     const float *x, *h0, *c0;
-    bool from_zero;   /* h0 is 0, as mostly: R h0 need not be computed */
+    bool
+        from_zero; /* h0 is 0 in all rows, as mostly: R h0 is not computed; to the bit the same, but of an R that is not finite */
     float *y;         /* [T][B][ld_y] */
     ptrdiff_t ld_y;   /* 2O where both directions lie side by side */
     const float *dy;  /* NULL: zero */
@@ -264,7 +265,7 @@ typedef struct sli_fused_rows {
     int row[SLI_FUSED_ROWS], at[SLI_FUSED_ROWS]; /* in the batch; in gates and dz */
     const float *projected;                      /* forward: the share's W x, */
     int first;                                   /* and these rows' first in it */
-    bool zero;                                   /* what is multiplied is 0 */
+    bool zero;                                   /* what is multiplied is 0, and a is not made */
 } sli_fused_rows;
 /* Of rows from..: those that are valid at step t; returns where to go on. */
 int sli_fused_active(const sli_fused_work *w, const sli_fused_direction *d, const sli_fused_share *share, int t,

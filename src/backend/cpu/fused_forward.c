@@ -86,8 +86,9 @@ static void forward_stage(const sli_fused_work *w, int direction, sli_fused_shar
         sli_fused_walk walk;
         sli_fused_walk_rows(&walk, w, share, &w->forward[stage], rows.count);
         if (!sli_fused_take(share, &walk)) continue;
-        sli_fused_operands(w, share, first ? step->multiplied : d->between, first ? step->ld_multiplied : w->H,
-                           w->forward[stage].k, rows.row, rows.count, a);
+        if (!rows.zero)
+            sli_fused_operands(w, share, first ? step->multiplied : d->between, first ? step->ld_multiplied : w->H,
+                               w->forward[stage].k, rows.row, rows.count, a);
         sli_fused_products(w, d->forward_panels[stage], share, &walk, a, &rows, step, last ? use_cell : use_first);
     }
 }

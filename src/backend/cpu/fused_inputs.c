@@ -20,7 +20,7 @@ int sli_fused_input_rows(const sli_problem *p, const sli_panel_ops *ops) {
     size_t weights = 0;
     for (int stage = 0; stage < sli_fused_stages(p); stage++) {
         const sli_fused_panels panels = sli_fused_input_panels(p, ops, stage);
-        weights += (size_t)panels.count * panels.bytes;
+        weights += sli_fused_panels_bytes(&panels);
     }
     const bool near = ops->halves && weights <= NEAR_BYTES;
     const size_t half = weights / 2, most = near ? LEAST_BYTES : half < PIECE_BYTES ? half : PIECE_BYTES;

@@ -304,47 +304,45 @@ static sli_fused_direction direction_of(const sli_fused_work *w, int index, bool
     return d;
 }
 
-/* The panels of all stages, as if they were of one product: as many as the stage with the most has. */
-static sli_fused_panels together(const sli_problem *p, const sli_panel_ops *ops,
-                                 sli_fused_panels (*of)(const sli_problem *, const sli_panel_ops *, int)) {
-    sli_fused_panels sum = of(p, ops, 0);
-    int count = sli_fused_all_panels(&sum);
-    if (sli_fused_stages(p) == 1) {
-        sum.bytes = sum.count ? sum.bytes : sum.tail_bytes;
-        sum.count = count;
-        return sum;
-    }
-    size_t bytes = sli_fused_panels_bytes(&sum);
-    double products = (double)count * sum.vectors * sum.k;
-    for (int stage = 1; stage < sli_fused_stages(p); stage++) {
+/* The panels of all stages, as if they were of one product: as many as the stage with the most has, each as wide as the mean. */
+typedef struct average {
+    int panels, columns, k;
+    size_t bytes;
+} average;
+
+static average together(const sli_problem *p, const sli_panel_ops *ops,
+                        sli_fused_panels (*of)(const sli_problem *, const sli_panel_ops *, int)) {
+    average sum = {.panels = 0};
+    double products = 0; /* columns times k */
+    for (int stage = 0; stage < sli_fused_stages(p); stage++) {
         const sli_fused_panels more = of(p, ops, stage);
         const int panels = sli_fused_all_panels(&more);
-        bytes += sli_fused_panels_bytes(&more);
-        products += (double)panels * more.vectors * more.k;
-        if (panels > count) count = panels;
+        if (stage == 0) sum.k = more.k;
+        if (panels > sum.panels) sum.panels = panels;
+        sum.bytes += sli_fused_panels_bytes(&more);
+        products += (double)(more.count * more.vectors + more.tail) * ops->lanes * more.k;
     }
-    const int divisor = count > 0 ? count : 1;
-    sum.count = count;
-    sum.vectors = (int)(products / ((double)divisor * sum.k) + 0.5);
-    sum.bytes = bytes / (size_t)divisor;
+    const int divisor = sum.panels > 0 ? sum.panels : 1;
+    sum.columns = (int)(products / ((double)divisor * sum.k) + 0.5);
+    sum.bytes /= (size_t)divisor;
     return sum;
 }
 
 sli_fused_split sli_fused_shares(const sli_problem *p, const sli_panel_ops *ops, const sli_cpu_machine *machine,
                                  bool backward) {
-    const sli_fused_panels panels = together(p, ops, backward ? sli_fused_backward_panels : sli_fused_forward_panels);
-    const sli_fused_panels inputs = together(p, ops, sli_fused_input_panels);
+    const average panels = together(p, ops, backward ? sli_fused_backward_panels : sli_fused_forward_panels);
+    const average inputs = together(p, ops, sli_fused_input_panels);
     const sli_fused_shape shape = {.directions = sli_problem_directions(p),
                                    .batch = p->batch,
                                    .steps = sli_chunk_steps(p->batch, p->steps),
                                    .stages = sli_fused_stages(p),
-                                   .panels = panels.count,
-                                   .columns = panels.vectors * ops->lanes,
+                                   .panels = panels.panels,
+                                   .columns = panels.columns,
                                    .k = panels.k,
                                    .panel_bytes = panels.bytes,
                                    .inputs = backward ? 0 : p->inputs,
-                                   .input_panels = inputs.count,
-                                   .input_columns = inputs.vectors * ops->lanes,
+                                   .input_panels = inputs.panels,
+                                   .input_columns = inputs.columns,
                                    .input_panel_bytes = inputs.bytes,
                                    .input_rows = sli_fused_input_rows(p, ops),
                                    .speed = ops->speed,

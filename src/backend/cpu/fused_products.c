@@ -56,7 +56,7 @@ static void use_sums(const sli_fused_work *w, const sli_fused_walk *walk, const 
                                       .in = projected_of(share, rows, panel, columns),
                                       .in_panel = share->projected_panel,
                                       .vectors = of->vectors,
-                                      .gap = of->panel < panels->count ? w->panels->lanes : panels->gap};
+                                      .gap = panels->gap};
         use(w, step, &cells);
     }
 }

@@ -53,12 +53,6 @@ bool sli_cpu_facts_allow(const sli_cpu_facts *f, sli_isa isa, char why[SLI_ISA_W
 }
 
 #if defined(__x86_64__)
-/* Of CPUID's first word of leaf 1: 0x19 Zen 3 and 4, 0x1a Zen 5. */
-static unsigned family_of(unsigned word) {
-    const unsigned base = word >> 8 & 15;
-    return base == 15 ? base + (word >> 20 & 255) : base;
-}
-
 static void read_facts(sli_cpu_facts *f) {
     unsigned a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d)) return;
@@ -75,8 +69,8 @@ static void read_facts(sli_cpu_facts *f) {
     if (!__get_cpuid_count(7, 1, &a, &b, &c, &d)) a = 0;
     f->avx512bf16 = a >> 5 & 1;
     f->slow_bf16 = __get_cpuid(0, &a, &b, &c, &d) && b == signature_INTEL_ebx;
-    const bool amd = b == signature_AMD_ebx;
-    f->half_width = f->avx512 && amd && __get_cpuid(1, &a, &b, &c, &d) && family_of(a) == 0x19;
+    f->amd = b == signature_AMD_ebx;
+    f->signature = __get_cpuid(1, &a, &b, &c, &d) ? a : 0;
 }
 
 /* Once asked for, tiles are every thread's of this process, for ever. Signal stacks must have room for them: what the program
@@ -124,9 +118,16 @@ bool sli_cpu_has(sli_isa isa, char why[SLI_ISA_WHY]) {
     return sli_cpu_facts_allow(&asked, isa, why);
 }
 
+/* Families: 0x19 Zen 3, which has no AVX-512, and Zen 4, 0x1a Zen 5 (of whose small cores this was not measured). */
+bool sli_cpu_facts_half_width(const sli_cpu_facts *facts, sli_isa isa) {
+    const unsigned base = facts->signature >> 8 & 15;
+    const unsigned family = base == 15 ? base + (facts->signature >> 20 & 255) : base;
+    return isa >= SLI_ISA_AVX512 && facts->avx512 && facts->amd && family == 0x19;
+}
+
 bool sli_cpu_half_width(sli_isa isa) {
     pthread_once(&facts_read, read_machine);
-    return machine.half_width && isa >= SLI_ISA_AVX512;
+    return sli_cpu_facts_half_width(&machine, isa);
 }
 
 /* ------------------------------------------------------------------------------------------------------ choice -- */
@@ -217,7 +218,7 @@ void sli_cpu_engine(sli_isa isa, bool use_blas, sli_cpu *cpu) {
     cpu->isa = isa;
     cpu->ops = ops_of(isa);
     cpu->l2_bytes = cpu->l3_bytes = 0;
-    cpu->half_width = false;
+    cpu->half_width = sli_cpu_half_width(isa);
     cpu->split = NULL;
     cpu->pieces = 0;
     cpu->blas = use_blas ? sli_blas_get(NULL) : NULL;

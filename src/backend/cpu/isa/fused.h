@@ -66,7 +66,7 @@ typedef struct sli_cell_share {
     const float *in; /* forward: W x, as in the tile, but `in_panel` floats from panel to panel */
     ptrdiff_t in_panel;
     int vectors;
-    int gap; /* forward: columns from a gate to the next of units that are less than a vector */
+    int gap; /* forward: columns from a gate to the next where units are fewer than a vector */
 } sli_cell_share;
 
 /* Of two products in a step: `first` is on the tiles of the first one, `forward` on those of the last; backward `second` is on the tiles

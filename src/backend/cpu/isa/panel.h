@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What a panel is packed from: column c = v * gap + l of depth k is
+/* What a panel is packed from, up to four gates or groups of units: column c = v * gap + l of depth k is
  *     from[v][l * lane_stride + k * k_stride],  0 where l >= valid[v] or v > 3                                       */
 typedef struct sli_panel_source {
     int k, vectors;
