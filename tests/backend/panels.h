@@ -78,7 +78,8 @@ static inline void panels_multiply(const panels *t, int first_row, int rows, int
                                  .a = t->row + first_row,
                                  .w = (const char *)t->packed +
                                       (size_t)first_panel * t->ops->panel_bytes(t->k, t->vectors),
-                                 .tile = tile};
+                                 .tile = tile,
+                                 .from_l2 = t->rows % 2 == 0};
     t->ops->product(&p);
 }
 

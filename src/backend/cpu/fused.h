@@ -143,6 +143,7 @@ typedef struct sli_fused_work {
     const sli_fused_cell *cell;
     int T, B, I, H, O, W, directions, stages;
     bool lstm, mask, repeat, rdrop, projects;
+    bool from_l2;           /* see sli_panel_product */
     bool keep, keeps_gates; /* training: states; gates, which with recompute backward alone does */
     unsigned options;       /* CELL_* */
     sli_fused_panels forward[SLI_FUSED_STAGES], backward[SLI_FUSED_STAGES];

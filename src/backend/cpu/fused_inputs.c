@@ -113,7 +113,7 @@ static void multiply(const sli_fused_work *w, int vectors, int panels, const cha
                      const void *const *x, int rows, float *to, ptrdiff_t apart) {
     const int columns = vectors * w->panels->lanes, blocks = (rows + SLI_FUSED_ROWS - 1) / SLI_FUSED_ROWS;
     const bool together = blocks == 1 && apart == (ptrdiff_t)rows * columns;
-    sli_panel_product product = {.vectors = vectors, .k = w->I, .panels = together ? panels : 1};
+    sli_panel_product product = {.vectors = vectors, .k = w->I, .panels = together ? panels : 1, .from_l2 = w->from_l2};
     for (int i = 0; i < panels; i += product.panels)
         for (int b = 0; b < blocks; b++) {
             const int first = (int)((long)rows * b / blocks);

@@ -413,6 +413,7 @@ sli_fused_work sli_fused_begin(const sli_call *call, bool backward) {
         w.backward[stage] = sli_fused_backward_panels(p, w.panels, stage);
     }
     w.kept = sli_fused_kept_of(p, w.panels);
+    w.from_l2 = cpu->half_width;
     w.dz = sli_fused_dz_of(p, w.panels);
     w.operand_bytes = sli_fused_operand_bytes(p, w.panels);
     w.operands =

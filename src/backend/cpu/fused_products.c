@@ -87,7 +87,8 @@ void sli_fused_products(const sli_fused_work *w, const char *weights, const sli_
                                            .a = a,
                                            .w = weights + (size_t)at->panel * panels->bytes,
                                            .next = weights + (size_t)walk->next.panel * panels->bytes,
-                                           .tile = tile};
+                                           .tile = tile,
+                                           .from_l2 = w->from_l2};
         if (w->keep && rows->projected && !step->stream) fetch(w, step, rows, at->first, at->last);
         if (rows->zero)
             memset(tile, 0, sizeof *tile * (size_t)(at->count * rows->count * at->vectors * w->panels->lanes));

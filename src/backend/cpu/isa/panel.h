@@ -45,6 +45,7 @@ typedef struct sli_panel_product {
     const void *w;        /* first panel; the others follow, `panel_bytes(k, vectors)` apart */
     const void *next;     /* what the next product begins with, fetched meanwhile; NULL: what follows the last panel */
     float *tile;          /* [panels][rows][vectors * lanes], aligned to a float: vectors need not be */
+    bool from_l2; /* weights come out of L2 as fast as they are multiplied: they need not stay in L1 while rows pass */
 } sli_panel_product;
 
 typedef struct sli_panel_ops {
