@@ -65,6 +65,10 @@ TEST(cudnn_takes) {
         {"lstm:l2_b2_t5_i3_h4_train", {true, true, false, true}},
         {"lstm:l2_b2_t5_i3_h4+drop=0.5", {true, true, false, true}},
         {"lstm:b2_t5_i3_h4+rdrop=0.5", {true, true, false, true}},
+        {"lstm:l2_b2_t5_i3_h40_f16", {true, true, false, false}},
+        {"lstm:l2_b2_t5_i3_h48_f16", {true, true, false, true}},
+        {"gru:l2_b2_t5_i3_h40_f16", {true, true, false, true}},
+        {"lstm:l2_b2_t5_i3_h40_tf32", {true, true, false, true}},
         {"lstm:bi_b2_t5_i3_h4_train", {true, true, false, true}},
         {"gru:l3_bi_b2_t5_i3_h4_train", {true, true, false, true}},
         {"gru:b2_t5_i3_h4_train+bias=single", {true, true, false, true}},
@@ -137,6 +141,7 @@ TEST(cudnn_persistent_refuses_by_its_own_rule) {
     check_refusal("rnn:b2_t5_i3_h2561", &caps, SLI_CUDNN_PERSIST_STATIC, "2561 units: cuDNN's persistent static");
     check_refusal("gru:b2_t5_i3_h150_train", &caps, SLI_CUDNN_SMALL_H, "small-H kernels go up to 128 in training");
     check_refusal("gru:b2_t5_i3_h193", &caps, SLI_CUDNN_SMALL_H, "small-H kernels go up to 192 in inference");
+    check_refusal("lstm:b2_t5_i3_h40_f16", &caps, SLI_CUDNN_SMALL_H, "40 units, an odd number of eights");
     check_refusal("rnn:b2_t5_i3_h385", &caps, SLI_CUDNN_SMALL_H, "small-H kernels go up to 384 in inference");
 }
 

@@ -28,6 +28,31 @@ chmod +x dies
 SLUICE=./dies "$check" --device cpu --only problems --dtypes f32 --problems list.txt --jobs 1 --out crash 2>&1 | summary
 echo "exit ${PIPESTATUS[0]}"
 
+# Tests: one of a batch fails, what the limit cut short is left, and a later call does only that.
+cat >unit_tests <<'END'
+#!/bin/bash
+case $1 in
+--list) printf 'one\ntwo\nthree\nlong (slow)\nthe_same_call_again (slow)\n' ;;
+--device)
+    shift 3
+    echo "$@" >>ran
+    if [[ $1 = long && ! -e again ]]; then sleep 30; fi
+    if [[ " $* " = *' two '* ]]; then
+        echo "tests.c:1: two: wrong"
+        echo "$(($# - 1)) passed, 1 failed, 0 skipped"
+        exit 1
+    fi
+    echo "$# passed, 0 failed, 0 skipped"
+    ;;
+esac
+END
+chmod +x unit_tests
+for limit in 6 100; do
+    SLUICE_TESTS=./unit_tests "$check" --device cpu --only repeat,suite --jobs 2 --out tests --limit-seconds $limit | summary
+    sort ran && rm ran
+    touch again
+done
+
 # The persistent kernels' stages, with the CPU's rows in their place: coverage by row and precision, delays, a soak.
 "$check" --device cpu --only persist,builtin,stress,soak --dtypes f32 --rows "cpu:fused ref" --problems list.txt --jobs 2 --out rows \
     --soak-seconds 1 --seeds "1 2" | summary | sed -E 's/ +[0-9]+ checks: [0-9]+ passed/ N checks: N passed/; s/[0-9]+ runs of/N runs of/; /^soak|^[0-9]+ passed/s/[0-9]+ passed/N passed/'

@@ -103,7 +103,8 @@ template <class S> PERSIST_FN int persist_gives(const persist_way &way, const pe
 
 /* ----------------------------------------------------------------------------------------------------- couriers -- */
 /* v of every product, chunk by chunk in the order of items, as soon as it was given and a slot is free in all CTAs that share;
- * each of these brings its part of a chunk. One lane does it. */
+ * each of these brings its part of a chunk. One lane does it. A slot is free when loads from it have come (persist_chunk_arrived), not
+ * by fence.proxy.async: here, behind the wait for the slot, that takes 2 to 29% of a call (H100, proofs_h100_2026-11-25.txt). */
 template <class S>
 PERSIST_FN void persist_bring(const persist_args &a, const persist_way &way, const persist_self &self) {
     constexpr int part = S::slot_bytes / S::share;
