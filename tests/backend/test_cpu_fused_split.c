@@ -13,7 +13,7 @@ static sli_fused_split lstm(int directions, int batch, int units, int threads) {
                                    .k = units,
                                    .panel_bytes = (size_t)units * 32 * sizeof(float),
                                    .units = units,
-                                   .machine = {SLI_ISA_AVX2, threads, 512 * 1024, 32 << 20, 0}};
+                                   .machine = {SLI_ISA_AVX2, threads, 512 * 1024, 32 << 20, 0, false}};
     return sli_fused_split_of(&shape);
 }
 
@@ -52,7 +52,7 @@ TEST(fused_split_counts_inputs) {
                              .panel_bytes = 32 * 32 * sizeof(float),
                              .input_rows = 64,
                              .units = 32,
-                             .machine = {SLI_ISA_AVX2, 2, 512 * 1024, 32 << 20, 0}};
+                             .machine = {SLI_ISA_AVX2, 2, 512 * 1024, 32 << 20, 0, false}};
     const sli_fused_split without = sli_fused_split_of(&shape);
     shape.inputs = 2048;
     shape.input_panels = 4;
