@@ -22,7 +22,7 @@ enum {
     LINE = 64,
     BLOCK_BYTES = VL == 16 ? 40 << 10 : 26 << 10, /* of weights: in L1 while all rows pass */
     /* or in L2: 24 multiply-adds of 512 bits for 256 bytes of weights take a Zen 4 24 cycles, and each block costs a load and a store of
-     * all sums. Measured there, f32 inference: 2 to 7% less than with blocks of 40 KB; with 24 KB 1 to 2% more. */
+     * all sums. Measured there, f32 inference: 1 to 3% less, once 7, than with blocks of 40 KB; with 24 KB 1 to 2% more. */
     FAR_BLOCK_BYTES = 160 << 10
 };
 
