@@ -5,16 +5,18 @@
 #include "backend/cpu/isa/panel.h"
 
 /* Panels of `vectors` vectors, `columns` in all, of which those behind `valid` of the last vector are padding. Of each panel `groups` of
- * `gap` columns have weights: one vector each, or, `close`, of three or four gates, with padding behind them for an odd number of vectors. */
+ * `gap` columns have weights: one vector each, or, read across by every third number of rows, of three or four gates that lie close, with
+ * padding behind them for an odd number of vectors. */
 typedef struct panel_shape {
     int k, lanes, vectors, columns, valid, groups, gap;
 } panel_shape;
 
-static inline panel_shape panel_shape_of(const sli_panel_ops *ops, int k, int vectors, int panels, int valid,
-                                         bool close, int gates) {
-    const int lanes = ops->lanes, width = vectors * lanes, gap = width / gates - vectors % 2;
+static inline panel_shape panel_shape_of(const sli_panel_ops *ops, int k, int vectors, int panels, int valid, int rows,
+                                         bool across) {
+    const int lanes = ops->lanes, width = vectors * lanes, gates = 3 + rows / 3 / 2 % 2;
+    const int gap = width / gates - vectors % 2;
     panel_shape s = {k, lanes, vectors, panels * width, valid, vectors, lanes};
-    if (!close || gap < 1 || gap > lanes) return s;
+    if (!across || rows % 3 != 0 || gap < 1 || gap > lanes) return s;
     s.groups = gates;
     s.gap = gap;
     return s;

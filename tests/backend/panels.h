@@ -25,13 +25,12 @@ static inline float *floats_new(size_t count, uint64_t *seed) {
     return data;
 }
 
-/* See panel_source.h; every third number of rows has gates that lie close. */
+/* See panel_source.h. */
 static inline panels panels_new(const sli_panel_ops *ops, int rows, int count, int vectors, int k, int valid,
                                 bool across) {
     uint64_t seed = test_seed;
     panels t = {.ops = ops, .k = k, .vectors = vectors, .panels = count, .rows = rows};
-    const panel_shape shape =
-        panel_shape_of(ops, k, vectors, count, valid, across && rows % 3 == 0, 3 + rows / 3 / 2 % 2);
+    const panel_shape shape = panel_shape_of(ops, k, vectors, count, valid, rows, across);
     t.columns = shape.columns;
     t.weights = floats_new((size_t)(k * t.columns), &seed);
     t.operands = floats_new((size_t)(rows * k), &seed);

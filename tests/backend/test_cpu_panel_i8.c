@@ -60,8 +60,7 @@ static void panels_free(panels *t) {
 
 /* The source is read across (k_stride 1) or down (lane_stride 1). */
 static panel_shape shape_of(const panels *t, int valid, bool across) {
-    return panel_shape_of(t->ops, t->k, t->vectors, t->panels, valid, across && t->rows % 3 == 0,
-                          3 + t->rows / 3 / 2 % 2);
+    return panel_shape_of(t->ops, t->k, t->vectors, t->panels, valid, t->rows, across);
 }
 
 /* Random numbers, each column and row of another size, but for padding. */

@@ -109,8 +109,7 @@ typedef struct sli_fused_direction {
     int part;
     bool reverse;
     const float *x, *h0, *c0;
-    bool
-        from_zero; /* h0 is 0 in all rows, as mostly: R h0 is not computed; to the bit the same, but of an R that is not finite */
+    bool from_zero;   /* h0 is 0 in all rows, as mostly: R h0 is not computed. The same bits, if R is finite */
     float *y;         /* [T][B][ld_y] */
     ptrdiff_t ld_y;   /* 2O where both directions lie side by side */
     const float *dy;  /* NULL: zero */

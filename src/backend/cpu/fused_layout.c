@@ -263,6 +263,7 @@ static int valid_from(const sli_fused_work *w, const sli_fused_direction *d, int
     return t;
 }
 
+/* Whether all are 0, of either sign; of others mostly the first few say so. */
 static bool is_zero(const float *x, size_t count) {
     enum { LOOK = 64 }; /* numbers between two questions */
     for (size_t i = 0; i < count;) {

@@ -13,7 +13,7 @@ static inline vf vf_load(const float *p) {
 static inline void vf_store(float *p, vf v) {
     _mm256_storeu_ps(p, v);
 }
-/* Of stores by mask, processors of AMD make 19 steps and more. */
+/* Loads alone: stores by mask were not tried. */
 #define VF_LOADS_PARTS
 static inline vf vf_load_part(const float *p, int n) {
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
