@@ -64,7 +64,7 @@ if(NOT SLUICE_CUDA_wanted STREQUAL "OFF")
     # Sizes of scratch and geometry that both sides must agree on.
     file(GLOB sluice_layout_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/workspace.c
          ${PROJECT_SOURCE_DIR}/src/backend/cuda/persist_geometry.c ${PROJECT_SOURCE_DIR}/src/backend/cuda/persist_describe.c
-         ${PROJECT_SOURCE_DIR}/src/backend/cuda/persist_builtin.c ${PROJECT_SOURCE_DIR}/src/backend/cuda/persist_registers.c ${PROJECT_SOURCE_DIR}/src/backend/cuda/persist_overlap.c
+         ${PROJECT_SOURCE_DIR}/src/backend/cuda/persist_builtin.c ${PROJECT_SOURCE_DIR}/src/backend/cuda/persist_cost.c ${PROJECT_SOURCE_DIR}/src/backend/cuda/persist_registers.c ${PROJECT_SOURCE_DIR}/src/backend/cuda/persist_overlap.c
          ${PROJECT_SOURCE_DIR}/src/backend/cuda/step_cost.c ${PROJECT_SOURCE_DIR}/src/backend/cuda/*_layout.c)
     # The sources know what comes before sm_90 and what from there on, and nothing in between: each half is compiled once, to
     # PTX of its least architecture (most of nvcc's time), and from there to machine code of all of them.

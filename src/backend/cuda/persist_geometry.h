@@ -9,7 +9,7 @@
  * values; of y it computes partial sums for the units of all (q, p'), M = reduce units ym values, which go to their owners.
  *   reduce 1:                v is gathered whole, nothing is to be reduced
  *   spread 1, gather LOCAL:  v is the CTA's own, all of y is reduced over the cluster
- * Weights are cut into tiles of 512 bytes, 16 a lane: what one matrix instruction of a warp reads. Warp (wk, wm) of a CTA has
+ * Weights are cut into tiles of 512 bytes (`tight`: two of 640), 16 a lane: what one matrix instruction of a warp reads. Warp (wk, wm) of a CTA has
  * tiles_m x tiles_k of them: rows of M from wm tiles_m tile rows on, k from wk tiles_k tile columns on. */
 #ifndef SLI_CUDA_PERSIST_GEOMETRY_H
 #define SLI_CUDA_PERSIST_GEOMETRY_H
@@ -36,6 +36,9 @@ typedef struct sli_persist_geometry {
      * r d h'), backward of k, those of r and z, and of n (v is n's gradient, then those of r and z). */
     bool before;
     sl_dtype math; /* f32, tf32, bf16, f16, f32x3 */
+    /* In tf32, which products read 19 bits of: weights in 20 bits, so that more of them fit the chip and less is read. Of two tiles of k a lane has five words,
+     * not eight; each is a weight, and the other three lie in their low 13 bits. The numbers are the same. */
+    bool tight;
     bool backward;
     sli_persist_gather gather;
     int units;           /* of a CTA; a multiple of sli_persist_unit_multiple */
@@ -69,6 +72,10 @@ static inline int sli_persist_ym(const sli_persist_geometry *g) {
 }
 static inline int sli_persist_operand(sl_dtype math) { /* bytes of a value of v */
     return math == SL_BF16 || math == SL_F16 ? 2 : 4;
+}
+/* Of weights that are tight a pair of tiles has 640, else 1024. */
+static inline int sli_persist_tile_bytes(const sli_persist_geometry *g) {
+    return g->tight ? 320 : 512;
 }
 /* A tile: rows of M by values of k; f32 is multiplied by FFMA: lane = row. */
 static inline int sli_persist_tile_rows(sl_dtype math) {
@@ -149,17 +156,18 @@ typedef struct sli_persist_shared {
     size_t partial; /* float [halves][warps_k][tiles_n][M tiled][8]: sums of this CTA's warps; couriers: no [halves] */
     size_t
         arriving; /* float [halves][2][reduce][tiles_n][units ym][8]: sums from others, reduce > 1; couriers: [buffers][reduce]... */
-    size_t weights;  /* [warps][in_shared][tiles_m][512] */
-    size_t ring;     /* [warps][ring][2][tiles_m][512]: weights that stream */
+    size_t weights;  /* [warps][in_shared][tiles_m][512]; tight: [warps][in_shared / 2][tiles_m][640] */
+    size_t ring;     /* [warps][ring][2][tiles_m][512], or [warps][ring][tiles_m][640]: weights that stream */
     size_t barriers; /* uint64 [...] */
     size_t state;    /* couriers: float [halves][states][cells][threads of cells]: what cells keep between turns */
     size_t ranges;   /* couriers: int [halves][2]: steps of each */
     size_t total;
 } sli_persist_shared;
+enum { SLI_PERSIST_UNTIED = 8 }; /* registers that passing weights take beside tight ones that stay in registers */
 enum { SLI_PERSIST_MOST_WARPS = 16, SLI_PERSIST_COURIERS = 4, SLI_PERSIST_APART = 4, SLI_PERSIST_MOST_TURNS = 64 };
 sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g);
 /* Bytes of M of one group, one direction, in the order that the kernel reads:
- * [CTA q reduce + p][warp wk warps_m + wm][tiles_k][tiles_m][lane][16]. */
+ * [CTA q reduce + p][warp wk warps_m + wm][tiles_k][tiles_m][lane][16]; tight: [tiles_k / 2][tiles_m] of [lane][16] and [lane][4]. */
 size_t sli_persist_packed_bytes(const sli_persist_geometry *g);
 /* Sums that come to an owner in a product. */
 size_t sli_persist_arriving_bytes(const sli_persist_geometry *g);

@@ -3,7 +3,7 @@
 
 bool sli_persist_together(const sli_persist_geometry *g) {
     const bool type = g->math == SL_BF16 || g->math == SL_F16 || g->math == SL_TF32;
-    return g->couriers > 0 && type && g->warps_m % 4 == 0 && sli_persist_streamed(g) == 0 &&
+    return g->couriers > 0 && type && !g->tight && g->warps_m % 4 == 0 && sli_persist_streamed(g) == 0 &&
            (g->tiles_n == 2 || g->tiles_n == 4);
 }
 
@@ -31,12 +31,16 @@ int sli_persist_registers(const sli_persist_geometry *g) {
     const int cells = sli_persist_cells(g), addresses = g->backward ? 62 : 56;
     const int tiles_m = sli_persist_part_m(g);
     const bool twice = !ffma && !together && cells > 1 && tiles_m * g->tiles_n <= 4; /* persist_two_sums */
-    const int kept = (split ? 8 : 4) * g->tiles_m * g->in_registers;
+    const int kept = g->tight ? 5 * g->tiles_m * g->in_registers / 2 : (split ? 8 : 4) * g->tiles_m * g->in_registers;
     const int columns = !ffma ? 4 : g->few > 0 ? g->few : 8;
     const int sums = columns * tiles_m * g->tiles_n * (twice ? 2 : 1);
     if (together) return kept + sums + together_registers(g);
     const int rows = ffma ? 24 : (split ? 8 : 4) * g->tiles_n;
-    const int passing = 4 * tiles_m * (sli_persist_streamed(g) > 0 || g->in_shared > 0 ? 2 : 0);
+    const bool pass = sli_persist_streamed(g) > 0 || g->in_shared > 0;
+    const int passing = tiles_m * (pass       ? 8
+                                   : g->tight ? 4
+                                              : 0) +
+                        (g->tight && g->in_registers > 0 ? SLI_PERSIST_UNTIED : 0);
     const int of_cells = cell_registers(g) * cells * (g->couriers ? 1 : g->halves) + (twice ? 8 : 0);
     const int taken =
         sli_persist_words_tell(g) ? 4 * sli_persist_taken(g) + 8 : 0; /* of v, while nothing is multiplied */

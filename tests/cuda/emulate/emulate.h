@@ -103,7 +103,7 @@ void load_shared(uint32_t (&to)[4], uint32_t from, place at);
 void load_global(void *to, const void *from, size_t bytes, place at);
 uint32_t shared_address(const void *pointer, place at);
 uint32_t map_shared(uint32_t address, uint32_t rank, place at);
-void copy_later(uint32_t to, const void *from, place at);
+void copy_later(uint32_t to, const void *from, size_t bytes, place at);
 void copies_group();
 void copies_wait(int but, place at); /* for all groups but the last so many */
 void arrive_at(uint32_t barrier, place at);

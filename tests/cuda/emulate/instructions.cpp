@@ -126,14 +126,14 @@ uint32_t map_shared(uint32_t address, uint32_t rank, place at) {
     return c->blocks[rank]->index << OFFSET_BITS | (address & OFFSET_MASK);
 }
 
-void copy_later(uint32_t to, const void *from, place at) {
+void copy_later(uint32_t to, const void *from, size_t bytes, place at) {
     called(at);
-    unsigned char *host = at_shared(to, 16, 16, OWN_BLOCK, at);
-    if ((uintptr_t)from % 16 != 0) fail(at, "ptx_copy16 from %p, which is not aligned to 16", from);
+    unsigned char *host = at_shared(to, bytes, bytes, OWN_BLOCK, at);
+    if ((uintptr_t)from % bytes != 0) fail(at, "ptx_copy%zu from %p, which is not aligned to it", bytes, from);
     if (chance(run->at_once))
-        memcpy(host, from, 16);
+        memcpy(host, from, bytes);
     else
-        current->copies.push_back({to, from, at, current->groups});
+        current->copies.push_back({to, from, bytes, at, current->groups});
 }
 void copies_group() {
     current->groups++;
@@ -143,7 +143,7 @@ void copies_wait(int but, place at) {
     std::vector<late_copy> left;
     for (const late_copy &c : current->copies)
         if (c.group < current->groups - but)
-            memcpy(host_of(c.to, 16, 16, c.at), c.from, 16);
+            memcpy(host_of(c.to, c.bytes, c.bytes, c.at), c.from, c.bytes);
         else
             left.push_back(c);
     current->copies.swap(left);

@@ -26,6 +26,7 @@ struct warp;
 struct late_copy {
     uint32_t to;
     const void *from;
+    size_t bytes;
     place at;
     int group;
 };

@@ -9,13 +9,16 @@
 
 namespace {
 
+/* Weights of tf32 in 20 bits. */
+enum { PERSIST_TIGHT = PERSIST_TF32 | 8 };
+
 template <int GATES, int MATH, bool BACKWARD, int GATHER, int UNITS, int REDUCE, int SPREAD, int TILES_N, int HALVES,
           int WARPS_M, int WARPS_K, int TILES_M, int TILES_K, int IN_REGISTERS, int IN_SHARED, int OPTIONS = -1,
           int ACT = -1, int GATE_ACT = -1, int COURIERS = 0, int SHARE = 1, int CHUNKS = 1, int SLOTS = 0,
           int APART = 0, int RING = -1, int FEW = 0, bool MEETS = false>
 struct configuration {
-    static constexpr int gates = GATES & 7, math = MATH, gather = GATHER, units = UNITS, reduce = REDUCE, spread = SPREAD;
-    static constexpr bool before = GATES & 8, backward = BACKWARD;
+    static constexpr int gates = GATES & 7, math = MATH & 7, gather = GATHER, units = UNITS, reduce = REDUCE, spread = SPREAD;
+    static constexpr bool before = GATES & 8, backward = BACKWARD, tight = MATH & 8;
     static constexpr int directions = 2, form = -1;
     static constexpr int tiles_n = TILES_N, halves = HALVES, warps_m = WARPS_M, warps_k = WARPS_K;
     static constexpr int tiles_m = TILES_M, tiles_k = TILES_K, in_registers = IN_REGISTERS, in_shared = IN_SHARED;
@@ -40,6 +43,7 @@ template <class C> sli_persist_geometry geometry_of(int groups, int directions) 
     g.gates = C::gates;
     g.before = C::before;
     g.math = math[C::math];
+    g.tight = C::tight;
     g.backward = C::backward;
     g.gather = (sli_persist_gather)C::gather;
     g.units = C::units;
@@ -180,11 +184,21 @@ template <class C> struct launcher {
     }
 };
 
-/* `before`: what another seed gave; all seeds give the same bits. */
+/* With weights of 32 bits each. */
+template <class C> struct as_they_are : C { static constexpr bool tight = false; };
+
+/* `before`: what another seed gave; all seeds give the same bits. So do weights that are tight and those that are not. */
 template <class C> std::string check(const persist_problem &asked, uint64_t seed, persist_directions *before) {
     launcher<C> own(asked);
     std::string failure = own.begin(seed);
     if (failure.empty()) failure = own.launch(seed);
+    if constexpr (C::tight) {
+        launcher<as_they_are<C>> wide(asked);
+        if (failure.empty()) failure = wide.begin(seed);
+        if (failure.empty()) failure = wide.launch(seed);
+        for (int d = 0; d < own.p.directions && failure.empty(); d++)
+            if (!own.given[d]->same(wide.given[d].get())) return "weights of 20 bits give other bits than those of 32";
+    }
     for (int d = 0; d < own.p.directions && failure.empty(); d++) {
         if (!before->empty() && own.given[d]->same((*before)[d].get())) continue; /* which was compared */
         persist_direction expected(own.p, d);
@@ -306,7 +320,7 @@ template <class C> struct problems {
         const char *cell = C::gates == 4 ? "lstm" : C::before ? "gru before" : C::gates == 3 ? "gru" : "rnn";
         return emulate_say("persist: %s %s %s %s units=%d P=%d Q=%d NT=%d halves=%d warps=%dx%d tiles=%dx%d in=%d+%d "
                         "apart=%d%s share=%d chunks=%d ring=%d few=%d: %s",
-                        cell, math_names[C::math], C::backward ? "backward" : "forward", gather_names[C::gather],
+                        cell, C::tight ? "tf32 tight" : math_names[C::math], C::backward ? "backward" : "forward", gather_names[C::gather],
                         C::units, C::reduce, C::spread, C::tiles_n, C::halves, C::warps_m, C::warps_k, C::tiles_m,
                         C::tiles_k, C::in_registers, C::in_shared, C::apart, C::meets ? " meets" : "", C::share, C::chunks, C::ring, C::few, what);
     }

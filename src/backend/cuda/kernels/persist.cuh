@@ -1,5 +1,5 @@
 /* The persistent recurrence: one launch computes many time steps (backend/cuda/persist_geometry.h says how it is cut). A
- * configuration C has the constants: gates, math, backward, gather, units, reduce, spread, tiles_n, halves, couriers, apart,
+ * configuration C has the constants: gates, math, tight, backward, gather, units, reduce, spread, tiles_n, halves, couriers, apart,
  * share, chunks, slots, warps_m, warps_k, tiles_m, tiles_k, in_registers, in_shared, ring; options, act, gate_act, units and strides, places
  * in shared memory (-1: given by the launch). */
 #ifndef SLI_CUDA_PERSIST_CUH

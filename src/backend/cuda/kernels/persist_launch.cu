@@ -144,7 +144,7 @@ static void set_way(const persist_call *p, int d, persist_way *to) {
 /* Of the pairs of tiles of k that stream in every step, those that are to stay in L2. */
 static int near_pairs(const sli_persist_geometry *g, const sli_caps *caps) {
     const int tiles = g->tiles_k - g->in_registers - g->in_shared, pairs = (tiles + 1) / 2;
-    const double bytes = 512.0 * tiles * g->tiles_m * sli_persist_warps(g) * sli_persist_group(g) * g->directions;
+    const double bytes = (double)sli_persist_tile_bytes(g) * tiles * g->tiles_m * sli_persist_warps(g) * sli_persist_group(g) * g->directions;
     return tiles > 0 ? (int)(pairs * sli_persist_near(bytes, (double)caps->l2_bytes) / bytes) : 0;
 }
 

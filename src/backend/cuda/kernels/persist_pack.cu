@@ -21,14 +21,14 @@ typedef struct pack_part {
 
 typedef struct pack_matrix {
     int blocks;
-    uint4 *to;              /* = [CTA][warp][tiles_k][tiles_m][lane] */
+    uint32_t *to;           /* = [CTA][warp][tiles_k][tiles_m][lane][4]; tight: ...[tiles_k / 2][tiles_m] of [lane][4] and [lane] */
     const float *recurrent; /* [gates H][row] */
     int H, row, units, reduce;
     pack_divisor unit, tiles;
     int warps_m, warps, tiles_m, tiles_k, tile_rows, tile_k;
     int part_m, first_k; /* rows of a warp's tiles of each of three parts; columns before those of the second; 0: there is one */
     pack_part part[3];
-    bool backward;
+    bool backward, tight;
     sl_dtype math;
 } pack_matrix;
 
@@ -108,20 +108,34 @@ static __device__ __forceinline__ uint4 pack_tile(const pack_matrix &a, const pa
     return make_uint4(four[0], four[1], four[2], four[3]);
 }
 
-/* A block has the tiles of one warp of one CTA, its warps take them in turns. */
+/* tight = [lane][4] and [lane] of two tiles: see persist_untie. The low 13 bits of what is given are 0. */
+static __device__ __forceinline__ void pack_tight(uint32_t *to, int lane, const uint4 &first, const uint4 &second) {
+    const uint32_t y = second.y >> 19, z = second.z >> 19, w = second.w >> 19;
+    const uint4 four = make_uint4(first.x | y, first.y | (second.y >> 13 & 63) << 7 | (second.z >> 13 & 63), first.z | z, first.w | w);
+    *(uint4 *)(to + lane * 4) = four;
+    to[128 + lane] = (second.x ^ first.x) | (second.w >> 13 & 63) << 7;
+}
+
+/* A block has the tiles of one warp of one CTA, its warps take them in turns; tight: pairs of them. */
 static __device__ __forceinline__ void pack_block(const pack_matrix &a, int block) {
     const int warp = block % a.warps, cta = block / a.warps, lane = (int)threadIdx.x % 32;
-    const int q = cta / a.reduce, p = cta % a.reduce, count = a.tiles_m * a.tiles_k;
+    const int q = cta / a.reduce, p = cta % a.reduce, each = a.tight ? 2 : 1, count = a.tiles_m * a.tiles_k / each;
+    const int words = a.tight ? 160 : 128;
     const int wm = warp % a.warps_m, wk = warp / a.warps_m;
-    uint4 *to = a.to + (int64_t)block * count * 32;
+    uint32_t *to = a.to + (int64_t)block * count * words;
     for (int tile = (int)threadIdx.x / 32; tile < count; tile += PACK_THREADS / 32) {
-        int of_m, of_k = pack_divide(tile, a.tiles, &of_m);
+        int of_m, of_k = pack_divide(tile, a.tiles, &of_m) * each;
         const int rows = a.part_m == 0 ? 0 : (of_m >= a.part_m) + (of_m >= 2 * a.part_m);
         const int columns = a.first_k > 0 && of_k >= a.first_k ? 1 : 0;
         const pack_part &part = a.part[rows + columns];
         of_m += wm * part.tiles_m - rows * a.part_m;
         of_k += wk * part.tiles_k - columns * a.first_k;
-        to[tile * 32 + lane] = pack_tile(a, part, q, p, of_m * a.tile_rows, of_k * a.tile_k, lane);
+        const int m = of_m * a.tile_rows, k = of_k * a.tile_k;
+        const uint4 first = pack_tile(a, part, q, p, m, k, lane);
+        if (a.tight)
+            pack_tight(to + tile * words, lane, first, pack_tile(a, part, q, p, m, k + a.tile_k, lane));
+        else
+            *(uint4 *)(to + tile * words + lane * 4) = first;
     }
 }
 
@@ -195,7 +209,7 @@ static pack_part part_of(const sli_persist_geometry *g, int gate, int gates, int
 static void set_matrix(const step_way *way, const sli_persist_geometry *g, const float *recurrent, int64_t row, void *to,
                        pack_matrix *a) {
     a->blocks = sli_persist_group(g) * sli_persist_warps(g);
-    a->to = (uint4 *)to;
+    a->to = (uint32_t *)to;
     a->recurrent = recurrent;
     a->H = (int)way->s.H;
     a->row = (int)row;
@@ -216,6 +230,7 @@ static void set_matrix(const step_way *way, const sli_persist_geometry *g, const
     for (int i = 1; g->before && i + multiplied <= 3; i++)
         a->part[i] = part_of(g, i - 1 + multiplied, 1, part_m, new_k > 0 ? new_k : g->tiles_k);
     a->backward = g->backward;
+    a->tight = g->tight;
     a->math = g->math;
 }
 

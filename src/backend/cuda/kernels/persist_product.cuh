@@ -5,24 +5,60 @@
 
 #include "backend/cuda/kernels/persist_sizes.cuh"
 
+/* A lane's words of two tiles that are tight. */
+typedef struct persist_tied {
+    uint32_t first[4], fifth;
+} persist_tied;
 template <class S> struct persist_weights {
-    uint32_t tile[S::all_tiles_m][S::in_registers > 0 ? S::in_registers : 1][4];
+    uint32_t tile[S::all_tiles_m][S::in_registers > 0 && !S::tight ? S::in_registers : 1][4];
+    persist_tied tight[S::all_tiles_m][S::in_registers > 0 && S::tight ? S::in_registers / 2 : 1];
     mutable int slot; /* of the ring: that of the next pair of tiles, */
     mutable uint32_t parity; /* and how often it has gone around */
 };
 template <class S> struct persist_sums { float of[S::tiles_m][S::tiles_n][S::columns]; };
 
-/* The lane's 16 bytes of tile (km = k tiles_m + m) in global memory. */
+/* Which tile (k, m) is of those of a warp; tight: the pair of tiles k, even, and k + 1, as two. */
+template <class S> PERSIST_FN int persist_tile(int k, int m) {
+    return k * S::all_tiles_m + (S::tight ? 2 * m : m);
+}
+/* The lane's first 16 bytes of tile number `tile` of its warp in global memory. */
 template <class S>
-PERSIST_FN const unsigned char *persist_packed(const persist_way &way, const persist_self &self, int km) {
+PERSIST_FN const unsigned char *persist_packed(const persist_way &way, const persist_self &self, int tile) {
     const int cta = self.q * S::reduce + self.p;
-    const int64_t tile = (int64_t)(cta * S::warps + self.warp) * (S::all_tiles_k * S::all_tiles_m) + km;
-    return (const unsigned char *)way.weights + tile * 512 + self.lane * 16;
+    const int64_t at = (int64_t)(cta * S::warps + self.warp) * (S::all_tiles_k * S::all_tiles_m) + tile;
+    return (const unsigned char *)way.weights + at * S::tile_size + self.lane * 16;
+}
+/* Tight: where the lane's fifth word lies, behind its first four. */
+PERSIST_FN int persist_fifth(const persist_self &self) {
+    return 512 - self.lane * 12;
+}
+/* From global to shared memory what the lane reads of a tile; tight: of a pair. */
+template <class S> PERSIST_FN void persist_copy_tile(const persist_self &self, uint32_t to, const unsigned char *from) {
+    ptx_copy16(to, from);
+    if constexpr (S::tight) ptx_copy4(to + persist_fifth(self), from + persist_fifth(self));
+}
+/* second = the second tile of a pair that is tight: a whole word, and three of 13 and 6 bits of what tensor cores do not read of tf32,
+ * the low 13 bits. They do not read those of what comes of it either. */
+PERSIST_FN void persist_untie(const uint32_t (&first)[4], uint32_t fifth, uint32_t (&second)[4]) {
+    second[0] = fifth ^ first[0];
+    second[1] = ptx_low13<19>(first[0], first[1]);
+    second[2] = ptx_low13<26>(first[2], first[1]);
+    second[3] = ptx_low13<19>(first[3], fifth);
+}
+/* The lane's words of a tile in shared memory, and, `pair`, of the next of k, which begins `next` bytes behind it. */
+template <class S>
+PERSIST_FN void persist_load_pair(const persist_self &self, uint32_t (&first)[4], uint32_t (&second)[4], uint32_t from,
+                                  int next, bool pair) {
+    ptx_load_shared(first, from);
+    if constexpr (S::tight)
+        persist_untie(first, ptx_load_word(from + persist_fifth(self)), second);
+    else if (pair)
+        ptx_load_shared(second, from + next);
 }
 
 /* Where the lane's tiles begin that stay in shared memory. */
 template <class S> PERSIST_FN uint32_t persist_kept(const persist_args &a, const persist_self &self) {
-    return self.at + persist_constant(S::shared_weights, a.shared_weights) + self.warp * (S::in_shared * S::all_tiles_m * 512) + self.lane * 16;
+    return self.at + persist_constant(S::shared_weights, a.shared_weights) + self.warp * (S::in_shared * S::all_tiles_m * S::tile_size) + self.lane * 16;
 }
 
 /* Streamed tiles come by pairs of k, the same ones in every product, one behind the other: while a product uses one the warp asks
@@ -30,7 +66,7 @@ template <class S> PERSIST_FN uint32_t persist_kept(const persist_args &a, const
  * copy, or each lane copies what it reads itself. Of more than L2 holds the first `near` pairs stay there, all others leave first: else
  * each would be gone before it is read again. */
 template <class S> PERSIST_FN uint32_t persist_ring_at(const persist_args &a, const persist_self &self, int slot) {
-    return self.at + persist_constant(S::shared_ring, a.shared_ring) + (self.warp * S::ring + slot) * (2 * S::tiles_m * 512);
+    return self.at + persist_constant(S::shared_ring, a.shared_ring) + (self.warp * S::ring + slot) * S::pair_bytes;
 }
 template <class S>
 PERSIST_FN uint32_t persist_ring_barrier(const persist_args &a, const persist_self &self, int slot) {
@@ -73,7 +109,7 @@ PERSIST_FN void persist_ask(const persist_args &a, const persist_way &way, const
     if constexpr (S::brings) {
         if (self.lane != 0) return;
         const bool whole = S::streamed % 2 == 0 || 2 * pair + 1 < S::streamed;
-        const uint32_t bytes = (whole ? 2 : 1) * S::tiles_m * 512, barrier = persist_ring_barrier<S>(a, self, slot);
+        const uint32_t bytes = (whole ? 2 : 1) * S::tiles_m * S::tile_size, barrier = persist_ring_barrier<S>(a, self, slot);
         const void *from = persist_packed<S>(way, self, (S::in_registers + S::in_shared + 2 * pair) * S::tiles_m);
         ptx_arrivals_expect(barrier, bytes);
         if (pair < a.near)
@@ -83,13 +119,13 @@ PERSIST_FN void persist_ask(const persist_args &a, const persist_way &way, const
         return;
     }
 #pragma unroll
-    for (int second = 0; second < 2; second++)
+    for (int second = 0; second < (S::tight ? 1 : 2); second++)
 #pragma unroll
         for (int m = 0; m < S::tiles_m; m++) {
             const int k = S::in_registers + S::in_shared + 2 * pair + second;
             if (S::streamed % 2 == 0 || k < S::all_tiles_k)
-                ptx_copy16(to + (second * S::tiles_m + m) * 512 + self.lane * 16,
-                           persist_packed<S>(way, self, k * S::tiles_m + m));
+                persist_copy_tile<S>(self, to + persist_tile<S>(second, m) * S::tile_size + self.lane * 16,
+                                     persist_packed<S>(way, self, persist_tile<S>(k, m)));
         }
     ptx_copies_group();
 }
@@ -159,18 +195,23 @@ PERSIST_FN void persist_keep_together(const persist_args &a, const persist_way &
 template <class S>
 PERSIST_FN void persist_load_weights(const persist_args &a, const persist_way &way, const persist_self &self,
                                      persist_weights<S> &w) {
+    constexpr int each = S::tight ? 2 : 1;
 #pragma unroll
-    for (int k = 0; k < S::in_registers; k++)
+    for (int k = 0; k < S::in_registers; k += each)
 #pragma unroll
-        for (int m = 0; m < S::all_tiles_m; m++)
-            ptx_load16_constant(w.tile[m][k], persist_packed<S>(way, self, k * S::all_tiles_m + m));
+        for (int m = 0; m < S::all_tiles_m; m++) {
+            const unsigned char *from = persist_packed<S>(way, self, persist_tile<S>(k, m));
+            ptx_load16_constant(S::tight ? w.tight[m][k / 2].first : w.tile[m][S::tight ? 0 : k], from);
+            if constexpr (S::tight) ptx_load4_constant(w.tight[m][k / 2].fifth, from + persist_fifth(self));
+        }
     if constexpr (S::together) {
         persist_keep_together<S>(a, way, self);
         return;
     }
     const uint32_t to = persist_kept<S>(a, self);
-    for (int km = 0; km < S::in_shared * S::all_tiles_m; km++)
-        ptx_copy16(to + km * 512, persist_packed<S>(way, self, S::in_registers * S::all_tiles_m + km));
+    for (int km = 0; km < S::in_shared * S::all_tiles_m; km += each)
+        persist_copy_tile<S>(self, to + km * S::tile_size,
+                             persist_packed<S>(way, self, S::in_registers * S::all_tiles_m + km));
     if constexpr (S::streamed > 0) persist_begin_ring<S>(a, way, self, w);
 }
 
@@ -180,7 +221,8 @@ template <class S> PERSIST_FN void persist_weights_arrived(const persist_way &wa
 #pragma unroll
     for (int k = 0; k < S::in_registers; k++)
 #pragma unroll
-        for (int m = 0; m < S::all_tiles_m; m++) any ^= w.tile[m][k][0];
+        for (int m = 0; m < S::all_tiles_m; m++)
+            any ^= S::tight ? w.tight[m][k / 2].fifth : w.tile[m][S::tight ? 0 : k][0];
     ptx_arrived(any, way.weights);
 }
 
@@ -317,10 +359,9 @@ PERSIST_FN void persist_multiply_streamed(const persist_args &a, const persist_w
         uint32_t tile[2][S::tiles_m][4];
         persist_await_ring<W>(a, self, slot, parity);
 #pragma unroll
-        for (int m = 0; m < S::tiles_m; m++) {
-            ptx_load_shared(tile[0][m], from + m * 512);
-            if (pair) ptx_load_shared(tile[1][m], from + (W::tiles_m + m) * 512);
-        }
+        for (int m = 0; m < S::tiles_m; m++)
+            persist_load_pair<S>(self, tile[0][m], tile[1][m], from + persist_tile<W>(0, m) * S::tile_size,
+                                 W::tiles_m * S::tile_size, pair);
         persist_multiply_pair<S>(sums, tile, v, 2 * i, pair);
         if constexpr (W::brings) __syncwarp(); /* all lanes have read */
         const int next = S::of_part + i + S::ring;
@@ -346,9 +387,12 @@ PERSIST_FN void persist_multiply_range(const persist_args &a, const persist_way 
         for (int m = 0; m < S::tiles_m; m++)
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                tile[0][m][i] = w.tile[S::first_m + m][k][i];
-                tile[1][m][i] = w.tile[S::first_m + m][pair ? k + 1 : k][i];
+                tile[0][m][i] = S::tight ? w.tight[m][k / 2].first[i] : w.tile[S::first_m + m][S::tight ? 0 : k][i];
+                tile[1][m][i] = w.tile[S::first_m + m][S::tight ? 0 : pair ? k + 1 : k][i];
             }
+        if constexpr (S::tight)
+#pragma unroll
+            for (int m = 0; m < S::tiles_m; m++) persist_untie(tile[0][m], w.tight[m][k / 2].fifth, tile[1][m]);
         persist_multiply_pair<S>(sums, tile, v, k - first, pair);
     }
     const int low = first > S::in_registers ? first : S::in_registers, high = end < kept ? end : kept;
@@ -360,9 +404,8 @@ PERSIST_FN void persist_multiply_range(const persist_args &a, const persist_way 
             const bool pair = (S::in_shared % 2 == 0 && S::chunks == 1) || k + 1 < high;
 #pragma unroll
             for (int m = 0; m < S::tiles_m; m++) {
-                const uint32_t first = from + ((k - S::in_registers) * S::all_tiles_m + S::first_m + m) * 512;
-                ptx_load_shared(tile[0][m], first);
-                if (pair) ptx_load_shared(tile[1][m], first + S::all_tiles_m * 512);
+                const uint32_t first = from + persist_tile<S>(k - S::in_registers, S::first_m + m) * S::tile_size;
+                persist_load_pair<S>(self, tile[0][m], tile[1][m], first, S::all_tiles_m * S::tile_size, pair);
             }
             persist_multiply_pair<S>(sums, tile, v, k - first, pair);
         }

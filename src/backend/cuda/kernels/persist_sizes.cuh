@@ -29,6 +29,7 @@ template <class C, int PART = PERSIST_RESET> struct persist_sizes : C {
     static constexpr int here = C::few > 0 ? (int)C::few : 8; /* of 8 rows those that are multiplied */
     static constexpr int columns = C::math == PERSIST_F32 ? here : 4; /* accumulators of a lane: of a tile and 8 rows */
     static constexpr int tile_k = C::math == PERSIST_F32 ? 4 : narrow ? 16 : 8;
+    static constexpr int tile_size = C::tight ? 320 : 512; /* bytes of weights; tight: half of two tiles of k */
     static constexpr int all_tiles_m = C::tiles_m, all_tiles_k = C::tiles_k;
     static constexpr int part = PART, k_of_new = tile_k * C::warps_k;
     static constexpr bool rows_apart = C::before && !C::backward;
@@ -109,11 +110,11 @@ template <class C, int PART = PERSIST_RESET> struct persist_sizes : C {
      * by bulk copies 1.9 us a step less than by those of 16 bytes in inference, 3 us more in training. In turns v would wait behind them.
      * bench/results/in_turns_h200_2026-11-22.txt, near_h200_2026-11-22.txt. */
     static constexpr bool keeps = C::form < 0 || (C::form & PERSIST_HAS_GATES) != 0;
-    static constexpr int pair_bytes = 2 * tiles_m * 512;
+    static constexpr int pair_bytes = 2 * tiles_m * tile_size;
     static constexpr bool many = C::math != PERSIST_F32 && couriers == 0 && !keeps && pair_bytes >= PTX_BRING_LEAST &&
                                  pair_bytes * warps * C::ring >= PTX_BRING_AHEAD;
     static constexpr bool far =
-        (int64_t)streamed * all_tiles_m * 512 * warps * group * C::directions > PTX_L2_KEEPS;
+        (int64_t)streamed * all_tiles_m * tile_size * warps * group * C::directions > PTX_L2_KEEPS;
     static constexpr bool brings = PTX_BRINGS && streamed > 0 && (many || far);
     /* Pairs of tiles of k that stream; the first product's first one. Forward each part has its own rows of all of them, one part's behind the
      * other's. */
@@ -127,7 +128,7 @@ template <class C, int PART = PERSIST_RESET> struct persist_sizes : C {
     static constexpr bool over = C::gather == PERSIST_GRID && couriers == 0 && C::halves == 1 && streamed > 0 &&
                                  v_bytes == k * operand && !words_tell && !direct && !C::before;
     /* Four warps multiply together, one matrix instruction: wgmma. */
-    static constexpr bool together = PTX_TOGETHER && couriers > 0 && C::warps_m % 4 == 0 && streamed == 0 &&
+    static constexpr bool together = PTX_TOGETHER && couriers > 0 && C::warps_m % 4 == 0 && streamed == 0 && !C::tight &&
                                      (narrow || C::math == PERSIST_TF32) && (C::tiles_n == 2 || C::tiles_n == 4);
     static_assert(m_tiled >= m && v_bytes >= k * operand, "the warps do not cover M");
     static_assert(C::gather != PERSIST_CLUSTER || C::reduce == 1, "gathers through a cluster or reduces in it");
@@ -148,6 +149,8 @@ template <class C, int PART = PERSIST_RESET> struct persist_sizes : C {
     static_assert(exchange_pieces <= v_pieces && k * operand % 4 == 0, "v has room for the exchange");
     static_assert(C::gather != PERSIST_CLUSTER || C::units * operand % 16 == 0, "16 bytes are sent at a time");
     static_assert(C::units % 4 == 0, "pairs of units share words");
+    static_assert(!C::tight || (C::math == PERSIST_TF32 && !C::before && C::tiles_k % 2 == 0 && C::in_registers % 2 == 0 && C::in_shared % 2 == 0),
+                  "five words hold a pair of tiles");
     static_assert(C::few == 0 || (C::math == PERSIST_F32 && rows <= 4 && C::tiles_n * C::halves == 1 && couriers == 0),
                   "few rows are of FFMA");
 };

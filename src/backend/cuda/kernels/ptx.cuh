@@ -43,6 +43,11 @@ PTX_FN void ptx_load_shared(uint32_t (&to)[4], uint32_t from) {
                  : "r"(from)
                  : "memory");
 }
+PTX_FN uint32_t ptx_load_word(uint32_t from) {
+    uint32_t to;
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(to) : "r"(from) : "memory");
+    return to;
+}
 PTX_FN void ptx_store_shared(uint32_t to, const uint32_t (&from)[4]) {
     asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
                  : "memory");
@@ -50,6 +55,9 @@ PTX_FN void ptx_store_shared(uint32_t to, const uint32_t (&from)[4]) {
 /* 16 bytes of global memory into shared memory, past L1; complete after ptx_copies_wait. */
 PTX_FN void ptx_copy16(uint32_t to, const void *from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+PTX_FN void ptx_copy4(uint32_t to, const void *from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
 }
 PTX_FN void ptx_copies_wait() {
     asm volatile("cp.async.commit_group;\ncp.async.wait_group 0;" ::: "memory");
@@ -328,6 +336,13 @@ PTX_FN uint32_t ptx_tf32(uint32_t x) {
     uint32_t y;
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(__uint_as_float(x)));
     return y;
+}
+/* The low 13 bits of `high`, followed by those of `low` below the first `less`. Volatile: of words that stay in registers it would be computed once for
+ * all steps, and kept. */
+template <int less> PTX_FN uint32_t ptx_low13(uint32_t high, uint32_t low) {
+    uint32_t x;
+    asm volatile("{.reg .b32 t;\nshl.b32 t, %1, %3;\nshf.r.wrap.b32 %0, t, %2, 13;}" : "=r"(x) : "r"(low), "r"(high), "n"(less));
+    return x;
 }
 /* Two floats as 16-bit operands, `low` in the low half; to nearest even. */
 PTX_FN uint32_t ptx_pack_bf16(float low, float high) {

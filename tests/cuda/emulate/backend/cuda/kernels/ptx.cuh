@@ -48,11 +48,19 @@ PTX_FN void ptx_load_matrices(uint32_t (&to)[2], uint32_t row, EMULATE_HERE) {
 PTX_FN void ptx_load_shared(uint32_t (&to)[4], uint32_t from, EMULATE_HERE) {
     emulate::load_shared(to, from, at);
 }
+PTX_FN uint32_t ptx_load_word(uint32_t from, EMULATE_HERE) {
+    uint32_t to;
+    memcpy(&to, emulate::at_shared(from, 4, 4, emulate::OWN_BLOCK, at), 4);
+    return to;
+}
 PTX_FN void ptx_store_shared(uint32_t to, const uint32_t (&from)[4], EMULATE_HERE) {
     memcpy(emulate::at_shared(to, 16, 16, emulate::OWN_BLOCK, at), from, 16);
 }
 PTX_FN void ptx_copy16(uint32_t to, const void *from, EMULATE_HERE) {
-    emulate::copy_later(to, from, at);
+    emulate::copy_later(to, from, 16, at);
+}
+PTX_FN void ptx_copy4(uint32_t to, const void *from, EMULATE_HERE) {
+    emulate::copy_later(to, from, 4, at);
 }
 PTX_FN void ptx_load16_constant(uint32_t (&to)[4], const void *from, EMULATE_HERE) {
     emulate::load_global(to, from, 16, at);
@@ -235,6 +243,9 @@ template <int MATH, int N> PTX_FN void ptx_multiply_together(float (&d)[N][4], u
 }
 PTX_FN uint32_t ptx_tf32(uint32_t x) {
     return emulate::to_tf32(x);
+}
+template <int less> PTX_FN uint32_t ptx_low13(uint32_t high, uint32_t low) {
+    return high << 19 | low << less >> 13;
 }
 PTX_FN uint32_t ptx_pack_bf16(float low, float high) {
     return emulate::to_bf16(low) | emulate::to_bf16(high) << 16;

@@ -1,0 +1,341 @@
+/* What a step of the persistent recurrence will take, by its geometry. Compiled into libsluice and into the plug-in. */
+#include <math.h>
+
+#include "backend/cuda/persist_cost.h"
+
+/* ------------------------------------------------------------------------------------------------------ seconds --
+ * A step: v is gathered, multiplied, sums are reduced, cells are computed, one after the other:
+ *     us = gather + product + reduce + cells,     two halves:  2 (product + cells + turn (gather + reduce))
+ * of one half each; of slices in turns as below. Origin of the constants: fitted to 529 geometries of LSTM and GRU, 256 to 2048
+ * units, 1 to 256 rows, bf16, tf32, f32, each measured on one H200, 2026-11-21 (bench/results/geometries_h200_*): the middle
+ * prediction is 6% off, the geometry predicted to be the best 3% slower than the best that was measured; those of grids were measured
+ * before a warp had cells of 16 units (of 204 measured since the choice is 3% behind as well). Those of turns: 219 of them, of 512
+ * to 2048 units, bf16 and tf32 (turns_h200_*): 8% and 5%. Those of streams: 104 of them, 1024 to 4096 units (streams_h200_*): 6%. Words that tell, and turn_exchange
+ * forward: by hand, from 91 of 650 to 2048 units (exchange_h200_2026-11-22.txt). turn_whole, turn_chain, turn_eight, apart_alone, forward's together_item, slots of streams: by hand, from 365 of 40
+ * problems: the cut that is chosen was 2.2% slower than the best of those, and is 0.8% (cuts_h200_2026-11-23.txt). Sums that meet in memory: by hand, from a dozen cuts (meeting_h200_2026-11-23.txt). Few rows over the
+ * grid: 0.1 us less, by hand; through a cluster they take 0.1 to 0.15 us more than predicted (few_rows_h200_2026-11-22.txt). Times are us, rates bytes a us. */
+static const struct {
+    double clock;                            /* cycles a us, under load */
+    double cluster, cluster_block;           /* exchange through a cluster, and a block of it more */
+    double cluster_rate, cluster_rate_block; /* bytes that arrive in a block; less by a block of the cluster more */
+    double grid, grid_words, grid_full;      /* counter; words that tell; and more of both over the whole GPU */
+    double words_few, words_many;            /* a warp fewer than eight, a piece a lane more than five */
+    double words_rows;                       /* few rows less */
+    double grid_rate, grid_l2_rate;          /* reading of v: by a block, and of L2 by all of them */
+    double flops_16, flops_tf32, flops_ffma; /* FLOP a cycle and multiprocessor */
+    double shared_rate, ffma_reads;          /* bytes a cycle; times that FFMA reads v */
+    double product;                          /* times matrix units and shared memory take together, in mma */
+    double untie;                            /* cycles of a warp's tile of weights that are tight */
+    /* In tf32: times that shared memory takes alone, at least; meet_rate beside weights that stream; turn_streams and stream_backward of weights that are
+     * tight. Like `untie` fitted to 39 groups of cuts on an H100: the one that is chosen is 0.9% slower than the best of its group
+     * (bench/results/tight_h100_2026-11-25.txt). */
+    double tf32_loads, tf32_meet_rate, tight_turns, tight_backward;
+    double chain;             /* cycles from one mma to the next that adds to its sums; the ISA's */
+    double cells, cells_warp; /* of a step, and its barriers a warp */
+    double cell[2], cell_trains,
+        cell_more;      /* cells a warp: forward, backward; forward in training more; times squared */
+    double addend, odd; /* a sum that a cell adds up; units whose v shares 32 bytes with others' */
+    double turn;        /* of an exchange, what two halves do not hide of it */
+    /* Turns: until all that was given can be brought (forward, backward); a chunk; v: by a block, and of L2 by all, and what of it holds up the
+     * item; of sums on their way: bytes that arrive in a block, an item, times an item whose cells wait for them; cells: of an item,
+     * of a warp (forward, backward, forward in training more), times squared, a sum that is added. */
+    double turn_exchange[2], turn_chunk, turn_rate, turn_l2_rate, turn_beside;
+    double turn_whole; /* chunks that v in one piece counts for, forward by wgmma: it is waited for to its last byte */
+    double turn_chain; /* chain, forward in turns */
+    double turn_eight; /* of more than two items of eight rows, each */
+    double turn_reduce_rate, turn_reduce, turn_reduced, turn_product;
+    double meet, meet_item,
+        meet_rate; /* sums that meet in memory: on their way; what they hold up an item, and their bytes a us */
+    double turn_cells, turn_cell[2], turn_cell_trains, turn_cell_more, turn_addend;
+    double turn_flops_16, turn_flops_tf32;
+    double turn_fill, turn_fill_rate, turn_streams; /* of streams: a slot, and its bytes; times, of slices in turns */
+    double turn_slot,
+        turn_slots[2]; /* a chunk waits for its slot, from so many chunks a slot on: wgmma; mma that streams */
+    double together, together_shared, together_item[2]; /* wgmma: cycles; weights in shared memory; of an item */
+    double apart_product, apart_cells,
+        apart_alone; /* cells apart: what an item is longer than its product, its cells, and forward where nothing is beside it */
+    double backward; /* times what is predicted so */
+    /* Times, in f32x3; through a cluster, both ways; and forward in turns, others and LSTM (split_h200_2026-11-23, layers_again_h200_2026-11-24). */
+    double split[2], split_cluster, split_turns[2];
+    double reduce_rate; /* bytes of sums that arrive in a block */
+    /* Streamed weights: of a block (FFMA: the second, fitted to copies of 16 bytes); us from asking to arriving; of memory; of the shorter
+     * of product and stream, what the other does not hide; times what is predicted backward. */
+    double stream_rate[2], stream_latency, stream_memory, stream_beside[2], stream_backward;
+    double memory_flow; /* states and gates */
+    /* Reset before, backward: times that partial sums are written and read; a unit of a block. By hand, from a dozen cuts
+     * (reset_before_h200_2026-11-24.txt). */
+    double before_sums, before_unit;
+} rates = {.clock = 1850,
+           .cluster = 0.12,
+           .cluster_block = 0.004,
+           .cluster_rate = 40e3,
+           .cluster_rate_block = 0.47e3,
+           .grid = 0.94,
+           .grid_words = 0.66,
+           .words_few = 0.05,
+           .words_many = 0.1,
+           .words_rows = 0.1,
+           .grid_full = 0.03,
+           .grid_rate = 122e3,
+           .grid_l2_rate = 7.2e6,
+           .flops_16 = 2550,
+           .flops_tf32 = 1670,
+           .flops_ffma = 240,
+           .shared_rate = 128,
+           .ffma_reads = 10.3,
+           .product = 0.96,
+           .untie = 0.6,
+           .tf32_loads = 1.3,
+           .tf32_meet_rate = 16e3,
+           .tight_turns = 1.2,
+           .tight_backward = 1.1,
+           .chain = 20,
+           .cells = 0.02,
+           .cells_warp = 0.007,
+           .cell = {0.056, 0.81},
+           .cell_trains = 0.32,
+           .cell_more = 0.01,
+           .addend = 0.0057,
+           .odd = 0.1,
+           .turn = 0.93,
+           .turn_exchange = {1.42, 1.77},
+           .turn_chunk = 0.0187,
+           .turn_rate = 212e3,
+           .turn_l2_rate = 13.7e6,
+           .turn_beside = 0.32,
+           .turn_whole = 3,
+           .turn_chain = 14,
+           .turn_eight = 0.05,
+           .turn_reduce_rate = 195e3,
+           .turn_reduce = 0.096,
+           .turn_reduced = 1.164,
+           .turn_product = 0.675,
+           .meet = 3,
+           .meet_item = 0.5,
+           .meet_rate = 23e3,
+           .turn_cells = 0.304,
+           .turn_cell = {0.09, 0.283},
+           .turn_cell_trains = 0.098,
+           .turn_cell_more = 0.03,
+           .turn_addend = 0.0074,
+           .turn_flops_16 = 3600,
+           .turn_flops_tf32 = 1800,
+           .turn_fill = 0.6,
+           .turn_fill_rate = 26e3,
+           .turn_streams = 1.26,
+           .turn_slot = 0.5,
+           .turn_slots = {2, 4.5},
+           .together = 12.8,
+           .together_shared = 5.2,
+           .together_item = {0.036, 0.086},
+           .apart_product = 0.283,
+           .apart_cells = 0.275,
+           .apart_alone = 0.08,
+           .backward = 0.82,
+           .split = {1.55, 1.7},
+           .split_cluster = 2,
+           .split_turns = {1.12, 1.4},
+           .reduce_rate = 31e3,
+           .stream_rate = {70e3, 54e3},
+           .stream_latency = 0.9,
+           .stream_memory = 4.1e6,
+           .stream_beside = {0.363, 0.163},
+           .stream_backward = 0.937,
+           .memory_flow = 3.5e6,
+           .before_sums = 4,
+           .before_unit = 0.02};
+
+static double cluster_us(int size, double bytes) {
+    if (size <= 1) return 0;
+    return rates.cluster + rates.cluster_block * size + bytes / (rates.cluster_rate - rates.cluster_rate_block * size);
+}
+
+/* `gates`: of v and of sums, forward and backward, in one product; with reset before there are two (exchange_us). */
+static double gather_us(const sli_persist_geometry *g, int batch, const sli_caps *caps, int gates) {
+    const bool words = sli_persist_words_tell(g);
+    const int rows = words && batch < 8 ? batch : sli_persist_rows(g); /* that are exchanged */
+    const double values = (double)g->spread * g->units * (g->backward ? gates : 1);
+    const double bytes = values * rows * sli_persist_operand(g->math);
+    if (g->gather == SLI_PERSIST_LOCAL) return 0;
+    if (g->gather == SLI_PERSIST_CLUSTER) return cluster_us(g->spread, bytes);
+    const double few = fmax(0, SLI_PERSIST_TURN_WARPS - sli_persist_warps(g)), many = fmax(0, sli_persist_taken(g) - 5);
+    const double told = !words ? rates.grid
+                               : rates.grid_words + rates.words_few * few + rates.words_many * many -
+                                     (g->few > 0 ? rates.words_rows : 0);
+    return told + rates.grid_full * sli_persist_ctas(g) / sli_persist_multiprocessors(caps) + bytes / rates.grid_rate +
+           bytes * sli_persist_ctas(g) / rates.grid_l2_rate;
+}
+
+/* Sums on their way to their owners: every CTA sends to every other. */
+static double reduce_us(const sli_persist_geometry *g) {
+    if (g->reduce <= 1) return 0;
+    return rates.cluster + rates.cluster_block * g->reduce + (double)sli_persist_arriving_bytes(g) / rates.reduce_rate;
+}
+
+/* What a half waits for others. */
+double sli_persist_exchange_us(const sli_persist_geometry *g, int batch, const sli_caps *caps) {
+    const double us = gather_us(g, batch, caps, sli_persist_multiplied(g)) + reduce_us(g);
+    return g->before ? us + gather_us(g, batch, caps, 1) + reduce_us(g) : us;
+}
+
+/* Weights that stream in a product of all blocks; groups read the same ones. */
+static double stream_bytes(const sli_persist_geometry *g) {
+    return (double)sli_persist_packed_bytes(g) / g->tiles_k * sli_persist_streamed(g) * g->directions;
+}
+
+/* Weights that come through the ring in a product: a pair of tiles later than it was asked for; what is left of L2 for them. */
+static double stream_us(const sli_persist_geometry *g, const sli_caps *caps) {
+    const double slab = (double)sli_persist_warps(g) * g->tiles_m * sli_persist_tile_bytes(g);
+    const double asked = 2.0 * sli_persist_warps(g) * sli_persist_part_m(g) * sli_persist_tile_bytes(g) * g->ring;
+    if (sli_persist_streamed(g) <= 0) return 0;
+    const double bytes = fmax(0, slab * sli_persist_streamed(g) - asked);
+    const double all = stream_bytes(g), near = sli_persist_near(all, (double)caps->l2_bytes);
+    const double brought = bytes / fmin(rates.stream_rate[g->math == SL_F32], asked / rates.stream_latency);
+    const double far = (all - near) * g->groups / rates.stream_memory; /* gone before another group reads it */
+    if (g->couriers > 0 && g->halves > 1) return fmax(brought, far); /* no end of it: L2 and memory beside each other */
+    return brought * near / all + far;
+}
+
+static double flops_a_cycle(sl_dtype math, bool turns) {
+    const double of_16 = turns ? rates.turn_flops_16 : rates.flops_16;
+    const double of_tf32 = turns ? rates.turn_flops_tf32 : rates.flops_tf32;
+    return math == SL_F32 ? rates.flops_ffma : math == SL_TF32 ? of_tf32 : math == SL_F32X3 ? of_tf32 / 3 : of_16;
+}
+
+/* Four warps at a time; their sums meet in shared memory. */
+static double together_us(const sli_persist_geometry *g) {
+    const double cycles = rates.together * g->tiles_k + rates.together_shared * g->in_shared;
+    const double sums = 2 * (double)sli_persist_partial_bytes(g) + (double)sli_persist_arriving_bytes(g);
+    return ((double)sli_persist_warps(g) / 4 * g->tiles_m * cycles + sums / rates.shared_rate) / rates.clock;
+}
+
+/* Of one half: matrix units; v, which each warp reads of its k (FFMA reads each value for itself, 16 of a row's 128 bytes used),
+ * and weights from shared memory; sums of the warps, written and read. */
+static double product_us(const sli_persist_geometry *g, const sli_caps *caps) {
+    if (sli_persist_together(g)) return together_us(g);
+    const double m = g->warps_m * g->tiles_m * sli_persist_tile_rows(g->math), rows = sli_persist_rows(g);
+    const double k = g->warps_k * g->tiles_k * sli_persist_tile_k(g->math), warps = sli_persist_warps(g);
+    const double times = g->before && !g->backward ? 2 : 1; /* that all of k is gone through */
+    const bool ffma = g->math == SL_F32;
+    const double uneven = 4 * ceil(warps / 4) / warps; /* some schedulers have a warp more */
+    const double multiplied = 2 * m * k * rows / flops_a_cycle(g->math, g->couriers > 0) * uneven;
+    const double read = times * g->warps_m * k * rows * sli_persist_operand(g->math) * (ffma ? rates.ffma_reads : 1);
+    const double weights = warps * (g->tiles_k - g->in_registers) * g->tiles_m * sli_persist_tile_bytes(g);
+    const double both = ffma ? 1 : g->couriers > 0 ? rates.turn_product : rates.product;
+    const double untied = g->tight ? rates.untie * warps * g->tiles_k * g->tiles_m : 0;
+    const double loads = (read + weights) / rates.shared_rate;
+    const double work = fmax((multiplied + loads) * both + untied, g->math == SL_TF32 ? rates.tf32_loads * loads : 0);
+    const double products = !g->before ? 1 : g->backward ? rates.before_sums : 3; /* that sums are of */
+    const double sums = products * (2 * (double)sli_persist_partial_bytes(g) + (double)sli_persist_arriving_bytes(g)) /
+                        rates.shared_rate;
+    const double chain = times * (g->couriers > 0 && !g->backward ? rates.turn_chain : rates.chain);
+    const double own = (fmax(work, chain * g->tiles_k) + sums) / rates.clock, stream = stream_us(g, caps);
+    return fmax(own, stream) + rates.stream_beside[ffma] * fmin(own, stream);
+}
+
+static double cells_us(const sli_persist_geometry *g, bool train) {
+    const bool turns = g->couriers > 0, more = train && !g->backward;
+    const double cells = sli_persist_cells(g);
+    const double values = !g->before ? sli_persist_ym(g) : g->backward ? 2 : 3; /* that a cell adds up */
+    const double sums = values * (g->reduce == 1 ? g->warps_k : g->reduce);
+    const double odd = g->units * sli_persist_operand(g->math) % 32 != 0 ? rates.odd : 0;
+    const double each =
+        turns ? rates.turn_cell[g->backward] + (more ? rates.turn_cell_trains : 0) + rates.turn_addend * sums
+              : rates.cell[g->backward] + (more ? rates.cell_trains : 0) + rates.addend * sums;
+    const double once =
+        turns ? rates.turn_cells : (g->before ? 2 : 1) * (rates.cells + rates.cells_warp * sli_persist_warps(g));
+    const double wide = g->before && g->backward ? rates.before_unit * g->units : 0;
+    return once + wide + each * cells + (turns ? rates.turn_cell_more : rates.cell_more) * cells * cells + odd;
+}
+
+/* Bytes of memory that a step reads and writes: sums of the input side, gates and states for backward. */
+static double flow_us(const sli_persist_geometry *g, const sli_problem *p) {
+    const double floats = g->backward ? 3.0 * g->gates + 3 : (p->train ? 2.0 : 1.0) * g->gates + 2;
+    return floats * sizeof(float) * p->batch * p->units * g->directions / rates.memory_flow;
+}
+
+/* v of an item on its way into a block: of those that share, each reads a part of L2. */
+static double bring_us(const sli_persist_geometry *g) {
+    const double bytes = (double)sli_persist_tiled_k(g) * sli_persist_rows(g) * sli_persist_operand(g->math);
+    return bytes / rates.turn_rate + bytes * sli_persist_ctas(g) / g->share / rates.turn_l2_rate;
+}
+
+/* What an item waits for chunks of v behind weights that come by bulk copies, more than L2 keeps: a slot is filled while the others are multiplied. */
+static double behind_us(const sli_persist_geometry *g, const sli_caps *caps, double computed) {
+    const double slot = (double)sli_persist_tiled_k(g) / g->chunks * sli_persist_rows(g) * sli_persist_operand(g->math);
+    const double filled = rates.turn_fill + slot / rates.turn_fill_rate, beside = (g->slots - 1) * computed / g->chunks;
+    const bool near = sli_persist_near(stream_bytes(g), (double)caps->l2_bytes) >= stream_bytes(g);
+    return near ? 0 : g->chunks * fmax(0, filled - beside) / g->slots;
+}
+
+static double chunks_us(const sli_persist_geometry *g) {
+    const bool whole = g->chunks == 1 && !g->backward && sli_persist_together(g);
+    return rates.turn_chunk * (whole ? rates.turn_whole : g->chunks);
+}
+
+/* Slots that are too few for their chunks. */
+static double slots_us(const sli_persist_geometry *g) {
+    const bool together = sli_persist_together(g), streams = !g->backward && sli_persist_streamed(g) > 0;
+    const double most = rates.turn_slots[!together];
+    return together || streams ? rates.turn_slot * fmax(0, (double)g->chunks / g->slots - most) : 0;
+}
+
+/* In turns a slice's product and cells, apart the longer of both; and its v, of which the most is brought beside them. */
+static double item_us(const sli_persist_geometry *g, const sli_caps *caps, double product, double cells) {
+    const bool eight = g->tiles_n == 1 && g->halves > 2 && !g->backward;
+    const double more = sli_persist_together(g) ? rates.together_item[g->backward] : eight ? rates.turn_eight : 0;
+    const double computed =
+        g->apart > 0 ? fmax(product + rates.apart_product, cells + rates.apart_cells) : product + cells + more;
+    const double slots = slots_us(g), waits = chunks_us(g) + behind_us(g, caps, computed) + (g->backward ? 0 : slots);
+    const double bring = bring_us(g) + (g->backward ? slots : 0);
+    const double us = fmax(computed + rates.turn_beside * bring, bring) + waits;
+    const bool lag = g->reduce > 1 && g->halves > 1 && g->apart == 0;
+    const bool beside = g->math == SL_TF32 && sli_persist_streamed(g) > 0;
+    const double meet = (double)sli_persist_arriving_bytes(g) / (beside ? rates.tf32_meet_rate : rates.meet_rate);
+    const double sums = !g->meets ? rates.turn_reduce : rates.meet_item + meet;
+    return us * (lag ? rates.turn_reduced : 1) + (g->reduce > 1 ? sums : 0);
+}
+
+static double turns_us(const sli_persist_geometry *g, const sli_caps *caps, double product, double cells) {
+    const double item = item_us(g, caps, product, cells),
+                 sums = (double)sli_persist_arriving_bytes(g) / rates.turn_reduce_rate;
+    const double on_way = g->meets ? rates.meet : rates.cluster + rates.cluster_block * g->reduce;
+    const double reduced = g->reduce > 1 ? on_way + sums : 0;
+    const double apart = product + cells + (g->backward ? 0 : rates.apart_alone + chunks_us(g));
+    const double first = g->apart > 0 ? apart : item;
+    const double alone = rates.turn_exchange[g->backward] + bring_us(g) + reduced + first;
+    const double streams = sli_persist_streamed(g) == 0 || g->halves == 1 ? 1
+                           : g->tight                                     ? rates.tight_turns
+                                                                          : rates.turn_streams;
+    return fmax(alone, g->halves * item) * streams;
+}
+
+double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
+    const double product = product_us(g, caps), cells = cells_us(g, problem->train);
+    const double exchange = sli_persist_exchange_us(g, problem->batch, caps),
+                 gathered = gather_us(g, problem->batch, caps, 1);
+    const double beside =
+        g->before && !g->backward ? fmin(product / 3, gathered) : 0; /* z's part, while r d h' is on its way */
+    const double computed = product - beside + cells;
+    const double us = g->halves == 1 ? exchange + computed : 2 * (computed + rates.turn * exchange);
+    const double streams = g->tight ? rates.tight_backward : rates.stream_backward;
+    const double backward = !g->backward ? 1 : sli_persist_streamed(g) > 0 ? streams : rates.backward;
+    const double turned = g->couriers > 0 && !g->backward ? rates.split_turns[g->gates == 4] : 1;
+    const bool through = g->gather == SLI_PERSIST_CLUSTER;
+    const double split = g->math == SL_F32X3 ? (through ? rates.split_cluster : rates.split[g->backward]) * turned : 1;
+    const double all = (g->couriers > 0 ? turns_us(g, caps, product, cells) : us * backward) * split;
+    return 1e-6 * fmax(all * sli_persist_waves(g, caps), flow_us(g, problem));
+}
+
+/* Fitted to calls of 37 problems, 64 to 650 units, with the cuts they take, and traces of 12, on one H200 (overlap_h200_2026-11-24.txt). */
+double sli_persist_taken_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
+    static const double trains = 0.075, exchanged = 1.42, multiplied = 1.26, once = 0.075;
+    const double ordered = sli_persist_step_seconds(g, problem, caps);
+    if (g->gather == SLI_PERSIST_GRID || g->before || g->halves > 1 || g->math == SL_F32X3) return ordered;
+    const double less = problem->train ? 1e-6 * sli_persist_waves(g, caps) * (rates.cell_trains - trains) : 0;
+    if (!g->backward) return fmax(ordered - less, 1e-6 * flow_us(g, problem));
+    const double cells = once + rates.backward * rates.cell[1] * (sli_persist_cells(g) - 1);
+    const double us =
+        exchanged * sli_persist_exchange_us(g, problem->batch, caps) + multiplied * product_us(g, caps) + cells;
+    return 1e-6 * fmax(us * sli_persist_waves(g, caps), flow_us(g, problem));
+}
