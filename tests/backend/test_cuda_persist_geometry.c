@@ -55,7 +55,7 @@ static const char *broken_cover(const sli_persist_geometry *g, const sli_problem
     HOLDS(sli_persist_warps(g) >= 4 && sli_persist_warps(g) <= SLI_PERSIST_MOST_WARPS);
     HOLDS(g->tiles_m >= 1 && g->tiles_m <= 8 && g->tiles_n >= 1 && g->tiles_n <= 4);
     HOLDS(g->tiles_m * g->tiles_n <= (g->math == SL_F32 ? 8 : 16));
-    HOLDS(g->tiles_k >= 1 && g->tiles_k <= 128);
+    HOLDS(g->tiles_k >= 1 && g->tiles_k <= (g->math == SL_F32 || g->math == SL_F32X3 ? 64 : 128));
     return NULL;
 }
 

@@ -13,6 +13,7 @@ enum {
     MOST_TILES_M = 8,
     MOST_TILES_N = 4,
     MOST_TILES_K = 128,
+    MOST_SPLIT_K = 64,  /* in f32 and f32x3: more gains nothing */
     MOST_SUMS = 16,     /* tiles_m x tiles_n of a warp */
     MOST_SUMS_FFMA = 8, /* in f32 a tile has twice the sums a lane */
     MOST_CLUSTER = 16,
@@ -265,7 +266,8 @@ static void set_tiles(sli_persist_geometry *g, int all_m, int all_k) {
 
 static void try_chunks(search *s, sli_persist_geometry g) {
     const int most_sums = g.math == SL_F32 ? MOST_SUMS_FFMA : MOST_SUMS, sums = sli_persist_part_m(&g) * g.tiles_n;
-    if (g.tiles_m > MOST_TILES_M || g.tiles_k > MOST_TILES_K || sums > most_sums) return;
+    const int most_k = g.math == SL_F32 || g.math == SL_F32X3 ? MOST_SPLIT_K : MOST_TILES_K;
+    if (g.tiles_m > MOST_TILES_M || g.tiles_k > most_k || sums > most_sums) return;
     const int most = g.couriers > 0 ? MOST_CHUNKS : 1;
     for (g.chunks = 1; g.chunks <= most; g.chunks *= 2) {
         if (g.chunks > 1 && (g.tiles_k % g.chunks != 0 || g.tiles_k / g.chunks % 2 != 0)) break;
