@@ -1,5 +1,6 @@
 /* Products of f32, bf16 and f32x3 problems, the latter two on emulated AMX, too: against a loop in double of the operands, rounded where they
  * are, at shapes around tiles, tasks and pieces, transposed and not, and their bits on several threads. */
+#include <time.h>
 #include "backend/amx_emulated.h"
 #include "backend/cpu/gemm.h"
 #include "core/rounding.h"
@@ -173,6 +174,7 @@ static void check_cpu(sl_dtype dtype, const sli_cpu *cpu) {
     check_shape(&(shape){.m = 300, .n = 270, .k = 66, .b_down = true}, dtype, cpu);
     check_shape(&(shape){.m = 33, .n = 20, .k = 1601, .a_down = true, .b_down = true, .add = true, .bias = true}, dtype,
                 cpu);
+    check_shape(&(shape){.m = 256, .n = 70, .k = 1100, .a_down = true, .b_down = true, .add = true}, dtype, cpu);
     check_shape(&(shape){.m = 2100, .n = 3, .k = 5, .bias = true, .copy = true}, dtype, cpu);
     check_shape(&(shape){.m = 2, .n = 4200, .k = 3, .add = true}, dtype, cpu);
     for (int m = 1; m <= 9; m += TEST_ONE_IN(3)) /* few rows: of b along k, and down, cut into tasks */
@@ -180,6 +182,38 @@ static void check_cpu(sl_dtype dtype, const sli_cpu *cpu) {
             check_shape(
                 &(shape){.m = m, .n = 333, .k = way & 2 ? 600 : 19, .b_down = way & 1, .add = m & 1, .bias = true},
                 dtype, cpu);
+}
+
+static void wait_until_parked(const sli_threads *threads) {
+    const struct timespec time = {0, 2000000};
+    for (int i = 0; i < 2000 && sli_threads_awake(threads); i++) nanosleep(&time, NULL);
+    REQUIRE(!sli_threads_awake(threads));
+}
+
+/* A list whose products are small, but not all of them together, wakes up threads that have parked; a small list leaves them alone. */
+TEST(cpu_products_wake_threads_for_a_list) {
+    enum { COUNT = 4, TRIES = 200 };
+    const shape s = {.m = 200, .n = 100, .k = SLI_ALONE_ASLEEP / (2 * 200 * 100) / COUNT + 20};
+    sli_cpu cpu;
+    if (sli_threads_default() < 2) test_skip("one CPU: threads park at once");
+    sli_cpu_engine(sli_cpu_isa(), false, &cpu);
+    product p = product_new(&s);
+    sli_call call = call_of(&s, SL_F32, &cpu, &p);
+    REQUIRE_OK(sli_threads_new(NULL, 2, &call.threads));
+    sli_job jobs[COUNT];
+    bool woken = false;
+    for (int i = 0; i < TRIES && !woken; i++) { /* they may have parked again */
+        wait_until_parked(call.threads);
+        for (int k = 0; k < COUNT; k++) jobs[k] = p.job;
+        sli_cpu_jobs(&call, jobs, COUNT - 1);
+        CHECK(!sli_threads_awake(call.threads));
+        for (int k = 0; k < COUNT; k++) jobs[k] = p.job;
+        sli_cpu_jobs(&call, jobs, COUNT);
+        woken = sli_threads_awake(call.threads);
+    }
+    CHECK(woken);
+    sli_threads_free(call.threads);
+    product_free(&p);
 }
 
 TEST(cpu_products_of_every_isa) {

@@ -119,14 +119,23 @@ static bool for_blas(const sli_cpu *cpu, const sli_call *call, const sli_job *jo
     return cpu->blas && call->problem.dtype == SL_F32 && g->m >= ROWS && g->n >= ROWS && flops_of(job) >= 4e6;
 }
 
+/* Who shares the products of a list, whose threads are woken up once for all of it: decided product by product, threads that had once
+ * parked before small ones parked before all. */
+static sli_threads *threads_of(const sli_call *call, const sli_job *jobs, int count) {
+    double flops = 0;
+    for (int i = 0; i < count; i++) flops += flops_of(&jobs[i]);
+    return sli_cpu_threads(call, flops);
+}
+
 void sli_cpu_jobs(const sli_call *call, sli_job *jobs, int count) {
     const job_list list = {sli_cpu_of(call), jobs, count};
+    sli_threads *const threads = threads_of(call, jobs, count);
     double flops = 0;
     int tasks = 0;
     for (int i = 0; i < count; i++) {
         const bool done = i > 0 && jobs[i - 1].same_a && jobs[i - 1].cut_n == 0; /* with the job before */
         if (done || (jobs[i].parts > 0 && !for_blas(list.cpu, call, &jobs[i]))) {
-            if (!done) sli_cpu_products(call, &jobs[i]);
+            if (!done) sli_cpu_products(call, threads, &jobs[i]);
             jobs[i].cut_m = jobs[i].cut_n = 0; /* nothing is left of it */
         } else {
             cut_job(&jobs[i]);

@@ -47,8 +47,8 @@ typedef struct sli_job {
 
 enum {
     SLI_JOBS_MAX = 8,
-    SLI_ALONE = 4000000,         /* FLOPs of products below which one thread does them, */
-    SLI_ALONE_ASLEEP = 40000000, /* where others would have to be woken up */
+    SLI_ALONE = 2000000,         /* FLOPs of products below which one thread does them, */
+    SLI_ALONE_ASLEEP = 20000000, /* where others would have to be woken up */
     SLI_MOVED = 20               /* FLOPs that take as long as a number that is copied or added up */
 };
 
@@ -69,8 +69,8 @@ bool sli_cpu_packs(const sli_call *call);
 size_t sli_cpu_products_bytes(const sli_problem *problem, int chunk);
 /* That scratch: between jobs, whoever has them may use it. */
 void *sli_cpu_products_space(const sli_call *call, size_t *bytes);
-/* The products of one job. */
-void sli_cpu_products(const sli_call *call, const sli_job *job);
+/* The products of one job; of few rows on all the call's threads, others, piece by piece, on `threads`, which may be NULL. */
+void sli_cpu_products(const sli_call *call, sli_threads *threads, const sli_job *job);
 /* Products of at most so many rows are of floats, and b is not packed; 0: all pack it. */
 int sli_cpu_few_rows(sl_dtype dtype);
 /* Most k that is packed and multiplied at a time: c is read and written once for each. */

@@ -73,7 +73,8 @@ size_t sli_cpu_products_bytes(const sli_problem *p, int chunk) {
 /* A piece of a product. */
 typedef struct piece {
     const sli_product_ops *ops;
-    sli_operand a, b; /* of the piece */
+    sli_threads *threads; /* who may share it */
+    sli_operand a, b;     /* of the piece */
     char *packed_a, *packed_b;
     const char *b_lines; /* packed_b, or what was packed before */
     ptrdiff_t a_line;    /* a is multiplied as it is: bytes from row to row; 0: packed */
@@ -132,29 +133,31 @@ static void multiply_task(void *context, int index) {
     if (p->last) sli_cpu_finish(p->cpu, p->job, p->m + m, p->n + n, block.m1 - m, block.n1 - n);
 }
 
-/* Tasks of few rows and many columns, or squares of five blocks; smaller ones where they would be too few for many threads. */
+/* Few rows and many columns, whose rows stay near while the columns pass; of few blocks, all of which stay near, few columns, since one of
+ * two threads would have two of three blocks. */
+static void cut_columns(piece *p) {
+    enum { FEW_BLOCKS = 4, MANY_COLUMNS = 2 * SLI_PRODUCT_LINES };
+    const int unit = p->ops->task_columns, most = p->tasks_m <= FEW_BLOCKS ? unit : MANY_COLUMNS;
+    p->tasks_n = least(divide_up(LEAST_TASKS, p->tasks_m), divide_up(p->b.lines, most));
+    p->side_n = divide_up(divide_up(p->b.lines, p->tasks_n), unit) * unit;
+    p->tasks_n = divide_up(p->b.lines, p->side_n);
+}
+
+/* Rows of one block, or squares of five blocks; smaller ones where they would be too few for many threads. */
 static void cut_tasks(piece *p) {
-    enum { LEAST_COLUMNS = 2 * SLI_PRODUCT_LINES };
-    if (p->ops->task_rows > 0) {
-        p->side_m = p->ops->task_rows;
-        p->tasks_m = divide_up(p->a.lines, p->side_m);
-        p->tasks_n = least(divide_up(LEAST_TASKS, p->tasks_m), divide_up(p->b.lines, LEAST_COLUMNS));
-        p->side_n = divide_up(divide_up(p->b.lines, p->tasks_n), SLI_PRODUCT_LINES) * SLI_PRODUCT_LINES;
-        p->tasks_n = divide_up(p->b.lines, p->side_n);
-        return;
-    }
-    int side = 5 * SLI_PRODUCT_LINES;
-    do {
+    int side = p->ops->task_rows > 0 ? p->ops->task_rows : 5 * SLI_PRODUCT_LINES;
+    for (;; side -= SLI_PRODUCT_LINES) {
         p->side_m = p->side_n = side;
         p->tasks_m = divide_up(p->a.lines, side);
         p->tasks_n = divide_up(p->b.lines, side);
-        side -= SLI_PRODUCT_LINES;
-    } while (side > 0 && p->tasks_m * p->tasks_n < LEAST_TASKS);
+        if (side == SLI_PRODUCT_LINES || p->tasks_m * p->tasks_n >= LEAST_TASKS) break;
+    }
+    if (p->ops->task_rows > 0 || p->tasks_m * p->tasks_n < LEAST_TASKS) cut_columns(p);
 }
 
 /* packs_a, packs_b: they are not packed yet. */
-static void run_piece(const sli_call *call, piece *p, bool packs_a, bool packs_b) {
-    sli_threads *threads = sli_cpu_threads(call, 2.0 * p->a.lines * p->b.lines * p->a.k);
+static void run_piece(piece *p, bool packs_a, bool packs_b) {
+    sli_threads *threads = 2.0 * p->a.lines * p->b.lines * p->a.k < SLI_ALONE ? NULL : p->threads;
     p->pack_a = packs_a ? divide_up(p->a.lines, SLI_PRODUCT_LINES) : 0;
     p->pack_b = packs_b ? divide_up(p->b.lines, SLI_PRODUCT_LINES) : 0;
     pack(threads, p);
@@ -268,7 +271,7 @@ static void run_columns(const sli_call *call, const sli_job *job, const sli_gemm
         p.ldc = g->ldc;
         p.n = n;
         p.b = b_piece(g, &at, n, k);
-        run_piece(call, &p, packs && n == 0 && !p.a_line, !g->b_packed);
+        run_piece(&p, packs && n == 0 && !p.a_line, !g->b_packed);
         if (g->b_packed) p.b_lines += at.bytes;
     }
 }
@@ -285,7 +288,7 @@ static void set_a(piece *p, const sli_gemm *g, ptrdiff_t at) {
 }
 
 /* Product `part` of a job, and, with `same_a`, that of the next one. `last`: what comes after the job's last product is done with it. */
-static void run_product(const sli_call *call, const sli_job *job, int part, char *space) {
+static void run_product(const sli_call *call, sli_threads *threads, const sli_job *job, int part, char *space) {
     const sli_cpu *cpu = sli_cpu_of(call);
     const sl_dtype dtype = call->problem.dtype;
     const sli_gemm *g = &job->part[part];
@@ -294,6 +297,7 @@ static void run_product(const sli_call *call, const sli_job *job, int part, char
     for (int m = 0; m < g->m; m += step_m)
         for (int k = 0; k < g->k || k == 0; k += step_k) {
             piece p = {.ops = product_ops(call),
+                       .threads = threads,
                        .packed_a = space,
                        .packed_b = space + piece_bytes(dtype, g->m, g->k),
                        .cpu = cpu,
@@ -319,14 +323,14 @@ void *sli_cpu_products_space(const sli_call *call, size_t *bytes) {
     return (void *)space;
 }
 
-void sli_cpu_products(const sli_call *call, const sli_job *job) {
+void sli_cpu_products(const sli_call *call, sli_threads *threads, const sli_job *job) {
     size_t bytes;
     char *space = sli_cpu_products_space(call, &bytes);
     for (int i = 0; i < job->parts; i++) {
         const sli_gemm *g = &job->part[i];
         if (g->m <= 0 || g->n <= 0) continue;
         if (g->m > sli_cpu_few_rows(call->problem.dtype) || g->ak != 1) {
-            run_product(call, job, i, space);
+            run_product(call, threads, job, i, space);
             continue;
         }
         for (int j = 0; j <= job->same_a; j++) run_few(call, &job[j], &job[j].part[i], i == job[j].parts - 1);

@@ -25,14 +25,15 @@ typedef struct sli_product_block {
     const void *a, *b;
     bool a_along;          /* the depth of a was 1 */
     ptrdiff_t a_line;      /* bf16 that runs along rows is not packed: bytes from row to row; 0: packed */
-    int k, m0, m1, n0, n1; /* rows and columns to compute; m0 and n0 are multiples of SLI_PRODUCT_LINES */
+    int k, m0, m1, n0, n1; /* rows and columns to compute; m0 is a multiple of SLI_PRODUCT_LINES, n0 of task_columns */
     float *c;              /* element (0, 0) */
     ptrdiff_t ldc;
     bool add; /* false: = ; true: += */
 } sli_product_block;
 
 typedef struct sli_product_ops {
-    int task_rows; /* of a block that is best computed at once, against many columns; 0: squares are best */
+    int task_rows;    /* of a block that is best computed at once, against many columns; 0: squares are best */
+    int task_columns; /* least of a block: of panels that are multiplied at once */
     /* At most 4 bytes, of f32x3 6, for each of the lines and of k, both rounded up to 32. */
     void (*pack_a)(void *packed, const sli_operand *a, int first, int last);
     void (*pack_b)(void *packed, const sli_operand *b, int first, int last);

@@ -309,6 +309,9 @@ static void multiply(const sli_product_block *p) {
 }
 
 const sli_product_ops ISA(product_f32) = {
-    .task_rows = SLI_PRODUCT_LINES, .pack_a = pack_a, .pack_b = pack_b, .multiply = multiply};
-const sli_product_ops ISA(product_bf16) = {
-    .task_rows = SLI_PRODUCT_LINES, .pack_a = pack_a_bf16, .pack_b = pack_b_bf16, .multiply = multiply};
+    .task_rows = SLI_PRODUCT_LINES, .task_columns = PANEL, .pack_a = pack_a, .pack_b = pack_b, .multiply = multiply};
+const sli_product_ops ISA(product_bf16) = {.task_rows = SLI_PRODUCT_LINES,
+                                           .task_columns = PANEL,
+                                           .pack_a = pack_a_bf16,
+                                           .pack_b = pack_b_bf16,
+                                           .multiply = multiply};
