@@ -4,8 +4,8 @@ cpu/compare.py.
     readme.py [--write] [--root FOLDER]
 
 bench/results/LATEST names the files, oldest first. A cell (problem and precision) is its latest line that has a time of our
-own kernels and of a peer. Each machine of CPUs has a line "cpu: what README calls
-it | what MEASURED does | its files". The tables stand between <!-- NAME --> and <!-- /NAME -->. Without --write nothing is written:
+own kernels and of a peer. Each machine of CPUs has a line "cpu: what README calls it | what MEASURED does | its files", each other GPU
+"gpu: its name | its files": of one source each, so that no line of theirs takes the place of one of the H200's. The tables stand between <!-- NAME --> and <!-- /NAME -->. Without --write nothing is written:
 exit code 1, and a sentence, where a document has another table, or a file of results is not in LATEST.
 """
 import argparse
@@ -13,6 +13,7 @@ import json
 import os
 import sys
 
+from compare import read_shapes
 from lines import known_lines
 from lm import GOALS, speed
 from tables import TARGETS, columns_of, geometric_mean, ratio, ratios_of
@@ -42,14 +43,18 @@ class Wrong(Exception):
 
 # ------------------------------------------------------------------------------------------------------------- lines --
 def read_latest(results):
-    """The files of LATEST, oldest first; none that is like them may be missing there. And [(name, name, files)] of CPUs."""
-    names, left_out, cpus = [], set(), []
+    """The files of LATEST, oldest first; none that is like them may be missing there. [(name, name, files)] of CPUs, [(name, files)] of other GPUs."""
+    names, left_out, cpus, gpus = [], set(), [], []
     with open(os.path.join(results, "LATEST"), encoding="utf-8") as file:
         for line in file:
             words = line.partition("#")[0].split()
             if words and words[0] == "cpu:":
                 name, short, files = line.removeprefix("cpu:").split("|")
                 cpus.append((name.strip(), short.strip(), files.split()))
+            elif words and words[0] == "gpu:":
+                name, files = line.removeprefix("gpu:").split("|")
+                gpus.append((name.strip(), files.split()))
+                left_out.update(files.split())
             elif words and words[0] == "-":
                 left_out.add(words[1])
             elif words:
@@ -58,7 +63,7 @@ def read_latest(results):
         name, end = os.path.splitext(name)
         if end == ".jsonl" and name.startswith(("layers_", "lm_")) and name not in left_out.union(names):
             raise Wrong(f"bench/results/{name}.jsonl is not in bench/results/LATEST.")
-    return names, cpus
+    return names, cpus, gpus
 
 
 def lines_of(results, names, whole):
@@ -97,8 +102,16 @@ def worst_of(members):
     return min(((ratios_of(line, {})["peer"], shape_name(line)) for line in members), key=lambda pair: pair[0])
 
 
-def layer_table(lines):
+def layer_table(lines, others):
+    """A row of the H200's training and inference, and of each of `others`, [(GPU, lines)]."""
     out = ["| | " + " | ".join(DTYPES) + " |", "|---|" + "---|" * len(DTYPES)]
+    for gpu, of in [("", lines)] + others:
+        out += layer_rows(of, f"{gpu}, " if gpu else "")
+    return "\n".join(out)
+
+
+def layer_rows(lines, gpu):
+    out = []
     for title, mode in (("training", "train"), ("inference", "infer")):
         cells = []
         for dtype in DTYPES:
@@ -109,8 +122,9 @@ def layer_table(lines):
             mean, (worst, name) = geometric_mean([ratios_of(line, {})["peer"] for line in members]), worst_of(members)
             shapes = "" if any(cell != "-" for cell in cells) else " shapes"
             cells.append(f"{mean:.2f} ({len(members)}{shapes}, worst {worst:.2f}: {name})")
-        out.append(f"| {title} | " + " | ".join(cells) + " |")
-    return "\n".join(out)
+        if not gpu or any(cell != "-" for cell in cells):
+            out.append(f"| {gpu}{title} | " + " | ".join(cells) + " |")
+    return out
 
 
 def lm_rows(lines):
@@ -134,6 +148,8 @@ def lm_table(lines):
 def judged(value, goal, digits=2):
     if value is None:
         return f"not measured (goal {goal})"
+    while value < goal <= round(value, digits):  # a digit more than 10.0 of 10: missed
+        digits += 1
     return f"{value:.{digits}f} of {goal}: {'met' if value >= goal else 'missed'}"
 
 
@@ -145,18 +161,28 @@ def floor_text(members, floor):
     return f"{worst:.2f} ({name}) of {floor}: " + (f"missed, {below} of {len(members)} below" if below else "met")
 
 
-def layer_goals(lines):
+def layer_goals(lines, others):
     out = ["| layers | strongest peer / Sluice | default / Sluice | floor on every shape | strongest peer / as planned |",
            "|---|---|---|---|---|"]
+    for gpu, of in [("", lines)] + others:
+        out += goal_rows(of, f"{gpu}, " if gpu else "")
+    return "\n".join(out)
+
+
+def goal_rows(lines, gpu):
+    """A row of each goal; of other GPUs than the H200 those alone that all shapes were timed for: a part of them is not the goal's mean."""
+    out, shapes = [], read_shapes(os.path.join(HERE, "shapes.txt"))
     for title, mode, dtypes, goal, floor, default_goal in TARGETS:
         members = [line for line in lines if line["mode"] == mode and line["dtype"] in dtypes]
+        if gpu and len(members) < sum(shape["mode"] == mode for shape in shapes):
+            continue
         ratios = [ratios_of(line, {}) for line in members]
         mean = {key: geometric_mean([r[key] for r in ratios]) for key in ("peer", "default")}
         planned = geometric_mean([ratio(columns_of(line)["peer"], columns_of(line)["plan"]) for line in members])
         default = judged(mean["default"], default_goal, 1) if default_goal else f"{mean['default']:.1f}" if members else "-"
-        out.append(f"| {title} | {judged(mean['peer'], goal)} | {default} | {floor_text(members, floor)} "
+        out.append(f"| {gpu}{title} | {judged(mean['peer'], goal)} | {default} | {floor_text(members, floor)} "
                    f"| {f'{planned:.2f}' if planned else '-'} |")
-    return "\n".join(out)
+    return out
 
 
 def lm_goals(lines):
@@ -226,11 +252,12 @@ def replaced(text, document, name, table):
 
 def documents(results):
     """{path: {name: table}}"""
-    names, cpus = read_latest(results)
+    names, cpus, gpus = read_latest(results)
     layers = lines_of(results, [name for name in names if name.startswith("layers_")], whole_layer)
+    others = [(gpu, lines_of(results, files, whole_layer)) for gpu, files in gpus]
     models = lines_of(results, [name for name in names if name.startswith("lm_")], whole_lm)
-    found = {"README.md": {"gpu-layer-table": layer_table(layers), "gpu-lm-table": lm_table(models)},
-             "docs/MEASURED.md": {"gpu-layer-goals": layer_goals(layers), "gpu-lm-goals": lm_goals(models)}}
+    found = {"README.md": {"gpu-layer-table": layer_table(layers, others), "gpu-lm-table": lm_table(models)},
+             "docs/MEASURED.md": {"gpu-layer-goals": layer_goals(layers, others), "gpu-lm-goals": lm_goals(models)}}
     if cpus:
         found["README.md"]["cpu-layer-table"] = cpu_table(results, cpus)
         found["docs/MEASURED.md"]["cpu-layer-goals"] = cpu_goals(results, cpus)

@@ -94,6 +94,11 @@ printf '%s\n' '<!-- cpu-layer-goals -->' '<!-- /cpu-layer-goals -->' >>root/docs
 readme --write
 tail -n 5 root/README.md
 tail -n 13 root/docs/MEASURED.md
+line one_16 f32 3 2.5 2 4 >root/bench/results/layers_other.jsonl
+echo 'gpu: other | layers_other' >>root/bench/results/LATEST
+readme --write # a row in README.md; no goal is judged by one shape of many
+sed -n '/gpu-layer-table/,/.gpu-layer-table/p' root/README.md
+grep -c other root/docs/MEASURED.md
 rm -r root
 
 echo '--- floors'
