@@ -101,10 +101,10 @@ static const float *pack(room *r, const part *parts, int count, int per_unit, in
     for (int i = 0; i < count; i++)
         floats += sli_stream_padded(units, lanes) * (size_t)parts[i].gates * (size_t)parts[i].columns;
     float *packed = take(r, floats * sizeof *packed), *to = packed;
-    int left = (units + lanes - 1) / lanes;
-    for (int first = 0, groups; packed && left > 0; left -= groups, first += groups * lanes) {
-        groups = sli_stream_block(per_unit, left);
-        for (int i = 0; i < count; i++) to = pack_block(&parts[i], units, lanes, first, groups, to);
+    const int all = (units + lanes - 1) / lanes;
+    for (int done = 0, groups; packed && done < all; done += groups) {
+        for (groups = sli_stream_block(per_unit, lanes, all); groups > all - done;) groups /= 2;
+        for (int i = 0; i < count; i++) to = pack_block(&parts[i], units, lanes, done * lanes, groups, to);
     }
     return packed;
 }
@@ -176,6 +176,7 @@ static void pack_layer(room *r, const sli_stream_layer *l, bool one_hot, sl_stre
                           .units = l->units,
                           .outputs = l->outputs,
                           .groups = (l->units + lanes - 1) / lanes,
+                          .per_block = sli_stream_block(4, lanes, (l->units + lanes - 1) / lanes),
                           .options = l->options,
                           .act = l->act,
                           .gate_act = l->gate_act,

@@ -19,6 +19,7 @@ struct sl_stream {
     const sl_stream_model *model;
     void *memory;
     float *numbers; /* [floats + work] */
+    bool back;      /* the next step goes through blocks from the last one on */
 };
 
 enum { SLI_STREAM_ALIGN = 64 };

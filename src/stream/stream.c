@@ -49,9 +49,10 @@ static void step(sl_stream *stream, sli_stream_input input, float *y) {
     float *numbers = stream->numbers, *work = numbers + m->floats;
     for (int i = 0; i < m->count; i++) {
         const sli_stream_op *op = &m->ops[i];
-        op->step(op, input, numbers + op->h, numbers + op->c, work);
+        op->step(op, input, numbers + op->h, numbers + op->c, work, stream->back);
         input = (sli_stream_input){numbers + op->h, 0, op->outputs};
     }
+    stream->back = !stream->back;
     memmove(y, input.x, (size_t)m->outputs * sizeof *y);
 }
 

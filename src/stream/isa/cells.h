@@ -58,20 +58,29 @@ VF_INLINE fraction tanh_fraction(vf x) {
     return (fraction){x, vf_fma(high, s2 * s2, low), q};
 }
 
-/* c = f c' + i g, h = o tanh(c); see cell/lstm.h. z[4] = i f g o before activation, of one group. */
-VF_INLINE void lstm_cell(const vf *z, float *h, float *c) {
+/* The cells in two parts each: what comes first, and what the gate is wanted for that may be multiplied meanwhile. z before activation, of
+ * one group. c = f c' + i g; see cell/lstm.h. z = i f g */
+VF_INLINE vf lstm_state(const vf *z, vf before) {
     const fraction g = tanh_fraction(z[2]);
-    const vf new_c = vf_load(c) / sigmoid_divisor(z[1]) + g.x * g.p / (g.q * sigmoid_divisor(z[0]));
-    const fraction t = tanh_fraction(new_c);
-    vf_store(c, new_c);
-    vf_store(h, t.x * t.p / (t.q * sigmoid_divisor(z[3])));
+    return before / sigmoid_divisor(z[1]) + g.x * g.p / (g.q * sigmoid_divisor(z[0]));
 }
 
-/* n = tanh(u + r s), h = (1 - z) n + z h'; see cell/gru.h. z[4] = r z u s. */
-VF_INLINE void gru_cell(const vf *z, float *h) {
-    const vf one = vf_set(1.0f), update = one / sigmoid_divisor(z[1]);
-    const fraction n = tanh_fraction(z[2] + z[3] / sigmoid_divisor(z[0]));
-    vf_store(h, (one - update) * n.x * n.p / n.q + update * vf_load(h));
+/* h = o tanh(c) */
+VF_INLINE vf lstm_output(vf c, vf o) {
+    const fraction t = tanh_fraction(c);
+    return t.x * t.p / (t.q * sigmoid_divisor(o));
+}
+
+/* u + r s, whose tanh is n; see cell/gru.h. z = r . u s */
+VF_INLINE vf gru_candidate(const vf *z) {
+    return z[2] + z[3] / sigmoid_divisor(z[0]);
+}
+
+/* h = (1 - z) n + z h' */
+VF_INLINE vf gru_output(vf candidate, vf z, vf before) {
+    const vf one = vf_set(1.0f), update = one / sigmoid_divisor(z);
+    const fraction n = tanh_fraction(candidate);
+    return (one - update) * n.x * n.p / n.q + update * before;
 }
 
 #endif

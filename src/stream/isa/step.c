@@ -11,11 +11,16 @@ enum { SUMS = 8 };
 #define EACH_LANE _Pragma("GCC unroll 1")
 
 /* ------------------------------------------------------------------------------------------------------- products --
- * sum[phase][group][slot] += sum over k of w[k][group][gate][lane] v[k], number k in phase k % phases. Gate g has slot g, the
- * last one slot `last`, of `slots` a group. All but w, v and count are constants: the sums stay in registers. */
-VF_INLINE const float *multiply(vf *sum, const int groups, const int gates, const int slots, const int last,
-                                const int phases, const float *w, const float *v, int count) {
-    const int vectors = groups * gates;
+ * sum[phase][group][slot] += sum over k of w[k][group][gate][lane] v[k], number k in phase k % phases; of `gates` gates a group
+ * every `every`-th one from `from` on. The n-th of them has slot n, the last one slot `last`, of `slots` a group. All but w, v and
+ * count are constants: the sums stay in registers. Returns the end of w. */
+typedef struct some {
+    int from, count, every;
+} some;
+
+VF_INLINE const float *multiply(vf *sum, const int groups, const int gates, const some of, const int slots,
+                                const int last, const int phases, const float *w, const float *v, int count) {
+    const int row = groups * gates * VL, vectors = groups * of.count;
     int k = 0;
     for (; k + phases <= count; k += phases)
 #pragma GCC unroll 8
@@ -23,19 +28,21 @@ VF_INLINE const float *multiply(vf *sum, const int groups, const int gates, cons
             const vf x = vf_set(v[k + p]);
 #pragma GCC unroll 8
             for (int i = 0; i < vectors; i++) {
-                vf *to = &sum[(p * groups + i / gates) * slots + (i % gates == gates - 1 ? last : i % gates)];
-                *to = vf_fma(vf_load(w), x, *to);
-                w += VL;
+                const int group = i / of.count, n = i % of.count;
+                vf *to = &sum[(p * groups + group) * slots + (n == of.count - 1 ? last : n)];
+                *to = vf_fma(vf_load(w + (group * gates + of.from + n * of.every) * VL), x, *to);
             }
+            w += row;
         }
     for (; phases > 1 && k < count; k++) {
         const vf x = vf_set(v[k]);
 #pragma GCC unroll 8
         for (int i = 0; i < vectors; i++) {
-            vf *to = &sum[i / gates * slots + (i % gates == gates - 1 ? last : i % gates)];
-            *to = vf_fma(vf_load(w), x, *to);
-            w += VL;
+            const int group = i / of.count, n = i % of.count;
+            vf *to = &sum[group * slots + (n == of.count - 1 ? last : n)];
+            *to = vf_fma(vf_load(w + (group * gates + of.from + n * of.every) * VL), x, *to);
         }
+        w += row;
     }
     return w;
 }
@@ -51,13 +58,6 @@ typedef struct form {
 #define PLAIN ((form){1, 1, 0, 1, 0})
 #define NO_STATE ((form){1, 1, 0, 0, 0})
 
-VF_INLINE void cell(const form f, const vf *z, float *h, float *c) {
-    if (f.h_last == LSTM.h_last && f.x_last == LSTM.x_last)
-        lstm_cell(z, h, c);
-    else
-        gru_cell(z, h);
-}
-
 /* Row vectors in, matrix: z = bias + W x + R h. */
 typedef struct product {
     const float *w, *bias; /* packed; bias NULL: 0 */
@@ -68,21 +68,32 @@ typedef struct product {
     float *z;
 } product;
 
-/* One block: sum[group][slot] = its part of z, [SUMS]; moves on to the next one. */
-VF_INLINE void block(const form f, const int groups, const int phases, product *p, vf *sum) {
-    const int vectors = groups * f.slots;
+/* sum[group][slot] = bias, those of other phases 0, [SUMS] */
+VF_INLINE void begin(const form f, const int groups, const product *p, vf *sum) {
 #pragma GCC unroll 8
-    for (int i = 0; i < SUMS; i++) sum[i] = i < vectors && p->bias ? vf_load(p->bias + i * VL) : vf_set(0.0f);
-    multiply(sum, groups, f.x_gates, f.slots, f.x_last, phases, p->w + (size_t)p->x.first * (groups * f.x_gates * VL),
-             p->x.x, p->x.count);
-    p->w += (size_t)p->inputs * (groups * f.x_gates * VL);
-    if (f.h_gates) p->w = multiply(sum, groups, f.h_gates, f.slots, f.h_last, phases, p->w, p->h, p->outputs);
+    for (int i = 0; i < SUMS; i++) sum[i] = i < groups * f.slots && p->bias ? vf_load(p->bias + i * VL) : vf_set(0.0f);
+}
+
+/* sum[vector] += the other phases', by pairs */
+VF_INLINE void end(const int vectors, const int phases, vf *sum) {
 #pragma GCC unroll 8
-    for (int n = SUMS / vectors / 2; n >= 1; n /= 2) /* phases by pairs */
+    for (int n = SUMS / vectors / 2; n >= 1; n /= 2)
 #pragma GCC unroll 8
         for (int i = 0; i < n * vectors; i++)
             if (n < phases) sum[i] = sum[i] + sum[n * vectors + i];
-    if (p->bias) p->bias += vectors * VL;
+}
+
+/* One block: sum[group][slot] = its part of z, [SUMS]; moves on to the next one. */
+VF_INLINE void block(const form f, const int groups, const int phases, product *p, vf *sum) {
+    begin(f, groups, p, sum);
+    multiply(sum, groups, f.x_gates, (some){0, f.x_gates, 1}, f.slots, f.x_last, phases,
+             p->w + (size_t)p->x.first * (groups * f.x_gates * VL), p->x.x, p->x.count);
+    p->w += (size_t)p->inputs * (groups * f.x_gates * VL);
+    if (f.h_gates)
+        p->w = multiply(sum, groups, f.h_gates, (some){0, f.h_gates, 1}, f.slots, f.h_last, phases, p->w, p->h,
+                        p->outputs);
+    end(groups * f.slots, phases, sum);
+    if (p->bias) p->bias += groups * f.slots * VL;
 }
 
 /* The same, z[group][slot][lane] = . */
@@ -94,30 +105,141 @@ VF_INLINE void store_block(const form f, const int groups, const int phases, pro
     p->z += groups * f.slots * VL;
 }
 
-/* z[group][slot][lane] of a cell. */
-VF_INLINE void gates(const form f, const sli_stream_op *op, sli_stream_input x, const float *h, float *z) {
-    product p = {op->weights, op->bias, x, op->inputs, h, op->outputs, z};
-    for (int left = op->groups; left >= 2; left -= 2) store_block(f, 2, 1, &p);
-    if (op->groups % 2) store_block(f, 1, 2, &p);
+/* The block of a cell that begins with group `first`. */
+VF_INLINE product block_of(const form f, const sli_stream_op *op, sli_stream_input x, const float *h, float *z,
+                           int first) {
+    const size_t group = ((size_t)op->inputs * (size_t)f.x_gates + (size_t)op->outputs * (size_t)f.h_gates) * VL;
+    const int vectors = first * f.slots * VL;
+    return (product){
+        op->weights + (size_t)first * group, op->bias + vectors, x, op->inputs, h, op->outputs, z + vectors};
 }
 
-/* The usual cell. Where there is one block, z stays in registers. */
-VF_INLINE void usual(const form f, const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *z) {
-    vf sum[SUMS];
-    product p = {op->weights, op->bias, x, op->inputs, h, op->outputs, z};
-    if (op->groups == 1) {
-        block(f, 1, 2, &p, sum);
-        cell(f, sum, h, c);
-    } else if (op->groups == 2) {
-        block(f, 2, 1, &p, sum);
-        cell(f, sum, h, c);
-        cell(f, sum + 4, h + VL, c + VL);
+/* The first group of a step's i-th block. */
+VF_INLINE int first_of_block(const sli_stream_op *op, int i, bool back) {
+    return (back ? (op->groups - 1) / op->per_block - i : i) * op->per_block;
+}
+
+/* z[group][slot][lane] of a cell. */
+VF_INLINE void gates(const form f, const sli_stream_op *op, sli_stream_input x, const float *h, float *z, bool back) {
+    for (int i = 0; i * op->per_block < op->groups; i++) {
+        const int first = first_of_block(op, i, back);
+        product p = block_of(f, op, x, h, z, first);
+        if (op->per_block == 2 && first + 1 < op->groups)
+            store_block(f, 2, 1, &p);
+        else
+            store_block(f, 1, 2, &p);
+    }
+}
+
+VF_INLINE bool is_lstm(const form f) {
+    return f.h_last == LSTM.h_last && f.x_last == LSTM.x_last;
+}
+
+/* Of a layer of one group sum[n] += W x (`of_h`: R h) of some gates, in `phases`. */
+VF_INLINE void some_gates(const form f, const product *p, const bool of_h, const some of, const int phases, vf *sum) {
+    const float *w = p->w + (size_t)(of_h ? p->inputs : p->x.first) * (f.x_gates * VL);
+    multiply(sum, 1, of_h ? f.h_gates : f.x_gates, of, of.count, of.count - 1, phases, w, of_h ? p->h : p->x.x,
+             of_h ? p->outputs : p->x.count);
+}
+
+/* z of one gate */
+VF_INLINE vf one_gate(const form f, const product *p, const int gate, vf *sum) {
+    sum[0] = vf_load(p->bias + gate * VL);
+#pragma GCC unroll 4
+    for (int i = 1; i < 4; i++) sum[i] = vf_set(0.0f);
+    some_gates(f, p, false, (some){gate, 1, 1}, 4, sum);
+    some_gates(f, p, true, (some){gate, 1, 1}, 4, sum);
+    return (sum[0] + sum[2]) + (sum[1] + sum[3]);
+}
+
+/* One group is all: a step is a chain of products and cells. The gate that is needed last, o or z, is multiplied while the
+ * others' chain is under way. */
+VF_INLINE void lstm_of_one(const product *p, float *h, float *c, vf *sum, vf *last) {
+#pragma GCC unroll 6
+    for (int i = 0; i < 6; i++) sum[i] = i < 3 ? vf_load(p->bias + i * VL) : vf_set(0.0f);
+    some_gates(LSTM, p, false, (some){0, 3, 1}, 2, sum);
+    some_gates(LSTM, p, true, (some){0, 3, 1}, 2, sum);
+#pragma GCC unroll 3
+    for (int i = 0; i < 3; i++) sum[i] = sum[i] + sum[3 + i];
+    const vf new_c = lstm_state(sum, vf_load(c));
+    vf_store(h, lstm_output(new_c, one_gate(LSTM, p, 3, last)));
+    vf_store(c, new_c);
+}
+
+VF_INLINE void gru_of_one(const product *p, float *h, vf *sum, vf *last) {
+    vf u[SUMS]; /* r and s, in four phases; W x of n */
+#pragma GCC unroll 8
+    for (int i = 0; i < SUMS; i++) {
+        sum[i] = i < 2 ? vf_load(p->bias + 3 * i * VL) : vf_set(0.0f);
+        u[i] = i < 1 ? vf_load(p->bias + 2 * VL) : vf_set(0.0f);
+    }
+    some_gates(GRU, p, false, (some){2, 1, 1}, 4, u);
+    multiply(sum, 1, GRU.x_gates, (some){0, 1, 1}, 2, 0, 4, p->w + (size_t)p->x.first * (GRU.x_gates * VL), p->x.x,
+             p->x.count);
+    some_gates(GRU, p, true, (some){0, 2, 2}, 4, sum);
+    end(2, 4, sum);
+    const vf z[4] = {sum[0], sum[0], (u[0] + u[2]) + (u[1] + u[3]), sum[1]};
+    const vf n = gru_candidate(z);
+    vf_store(h, gru_output(n, one_gate(GRU, p, 1, last), vf_load(h)));
+}
+
+/* h = , c = of a group, from its z and h' */
+VF_INLINE void cell(const form f, const vf *z, const float *before, float *h, float *c) {
+    if (is_lstm(f)) {
+        const vf new_c = lstm_state(z, vf_load(c));
+        vf_store(c, new_c);
+        vf_store(h, lstm_output(new_c, z[3]));
     } else {
-        gates(f, op, x, h, z);
-        for (int g = 0; g < op->groups; g++, z += 4 * VL) {
-            for (int i = 0; i < 4; i++) sum[i] = vf_load(z + i * VL);
-            cell(f, sum, h + g * VL, c + g * VL);
+        vf_store(h, gru_output(gru_candidate(z), z[1], vf_load(before)));
+    }
+}
+
+/* The usual cell of more than two groups: h' is read by all blocks, so h waits in `work`. Cells of a block are computed while the weights of
+ * the next one come; with short vectors, where cells take longer than weights, behind all of them. */
+VF_INLINE void usual_of_many(const form f, const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work,
+                             bool back, vf *sum) {
+    enum { BESIDE = VL >= 8 };
+    for (int i = 0; BESIDE && i * op->per_block < op->groups; i++) {
+        const int first = first_of_block(op, i, back), at = first * VL;
+        product p = block_of(f, op, x, h, work, first);
+        if (op->per_block == 2 && first + 1 < op->groups) {
+            block(f, 2, 1, &p, sum);
+            cell(f, sum, h + at, work + at, c + at);
+            cell(f, sum + 4, h + at + VL, work + at + VL, c + at + VL);
+        } else {
+            block(f, 1, 2, &p, sum);
+            cell(f, sum, h + at, work + at, c + at);
         }
+    }
+    if (!BESIDE) gates(f, op, x, h, work, back);
+    for (int g = 0; g < op->groups; g++) {
+        if (BESIDE) {
+            vf_store(h + g * VL, vf_load(work + g * VL));
+            continue;
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) sum[i] = vf_load(work + (g * 4 + i) * VL);
+        cell(f, sum, h + g * VL, h + g * VL, c + g * VL);
+    }
+}
+
+/* The usual cell: z stays in registers. */
+VF_INLINE void usual(const form f, const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work,
+                     bool back) {
+    vf sum[SUMS], last[4]; /* out here: in a loop gcc keeps it in memory */
+    if (op->groups > 2) {
+        usual_of_many(f, op, x, h, c, work, back, sum);
+        return;
+    }
+    product p = block_of(f, op, x, h, work, 0);
+    if (op->groups == 2) {
+        block(f, 2, 1, &p, sum);
+        cell(f, sum, h, h, c);
+        cell(f, sum + 4, h + VL, h + VL, c + VL);
+    } else if (is_lstm(f)) {
+        lstm_of_one(&p, h, c, sum, last);
+    } else {
+        gru_of_one(&p, h, sum, last);
     }
 }
 
@@ -184,13 +306,13 @@ static void lstm_any_cell(const sli_stream_op *op, const float *restrict peephol
     EACH_LANE for (int l = 0; l < VL; l++) m[l] = o[l] * v[l];
 }
 
-static void usual_lstm(const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work) {
-    usual(LSTM, op, x, h, c, work);
+static void usual_lstm(const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work, bool back) {
+    usual(LSTM, op, x, h, c, work, back);
 }
 
-static void lstm(const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work) {
+static void lstm(const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work, bool back) {
     float *z = work, *m = work + op->groups * 4 * VL, *q = m;
-    gates(LSTM, op, x, h, z);
+    gates(LSTM, op, x, h, z, back);
     for (int g = 0; g < op->groups; g++)
         lstm_any_cell(op, op->peephole ? op->peephole + g * VL : NULL, z + g * 4 * VL, c + g * VL, m + g * VL);
     if (op->options & CELL_PROJECTION) {
@@ -213,19 +335,19 @@ static void gru_any_cell(const sli_stream_op *op, const float *restrict z, const
     }
 }
 
-static void usual_gru(const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work) {
-    usual(GRU, op, x, h, c, work);
+static void usual_gru(const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work, bool back) {
+    usual(GRU, op, x, h, c, work, back);
 }
 
-static void gru(const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work) {
+static void gru(const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work, bool back) {
     (void)c;
     const int groups = op->groups;
     const bool before = op->options & CELL_RESET_BEFORE;
     float *z = work, *rh = work + groups * 4 * VL, *a = rh + groups * VL;
     if (before)
-        gates(GRU_BEFORE, op, x, h, z);
+        gates(GRU_BEFORE, op, x, h, z, back);
     else
-        gates(GRU, op, x, h, z);
+        gates(GRU, op, x, h, z, back);
     for (int g = 0; g < groups; g++) {
         activate(op->gate_act, z + g * 4 * VL, 2);
         const float *r = z + g * 4 * VL, *to = before ? h + g * VL : r + 3 * VL;
@@ -236,22 +358,22 @@ static void gru(const sli_stream_op *op, sli_stream_input x, float *h, float *c,
 }
 
 /* ----------------------------------------------------------------------------------------------------- RNN, dense -- */
-static void rnn(const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work) {
-    (void)c;
+static void rnn(const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work, bool back) {
+    (void)c, (void)back;
     plain(PLAIN, (product){op->weights, op->bias, x, op->inputs, h, op->outputs, work}, op->units);
     activate(op->act, work, op->groups);
     keep(op->zone_h, work, h, op->groups);
 }
 
-static void dense(const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work) {
-    (void)c, (void)work;
+static void dense(const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work, bool back) {
+    (void)c, (void)work, (void)back;
     plain(NO_STATE, (product){.w = op->weights, .bias = op->bias, .x = x, .inputs = op->inputs, .z = h}, op->units);
     activate(op->act, h, op->groups);
 }
 
 /* Dense of a few units: weights [unit][inputs], a sum along the inputs for each. x has all inputs. */
-static void few(const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work) {
-    (void)c, (void)work;
+static void few(const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work, bool back) {
+    (void)c, (void)work, (void)back;
     for (int u = 0; u < op->units; u++) {
         const float *w = op->weights + (size_t)u * (size_t)op->inputs;
         vf sum[4] = {vf_set(0.0f), vf_set(0.0f), vf_set(0.0f), vf_set(0.0f)};
