@@ -151,7 +151,8 @@ const sli_product_ops sli_product_f32x3_amx = {
     .task_columns = SLI_PRODUCT_LINES, .pack_a = pack_a_float, .pack_b = pack_b_float, .multiply = multiply_floats};
 #ifndef SLI_AMX_EMULATED
 /* The same operands, by vectors: product_dot.c, which is compiled once, with AVX512_BF16. */
-const sli_product_ops sli_product_bf16_dot = {.task_columns = SLI_PRODUCT_LINES / 2,
+const sli_product_ops sli_product_bf16_dot = {.task_rows = SLI_PRODUCT_LINES,
+                                              .task_columns = SLI_PRODUCT_LINES / 2,
                                               .pack_a = pack_a_half,
                                               .pack_b = pack_b_half,
                                               .multiply = sli_product_dot_multiply};

@@ -2,8 +2,11 @@
  * Operands are AMX's (gemm_amx.c), which lie well for vectors, too:
  *     a   tiles [lines / 16][k / 32] of [16 rows][16 pairs], or rows of bf16 where they are; a pair goes into all lanes
  *     b   tiles [lines / 16][k / 32] of [16 pairs][16 columns]: the pairs of 16 columns, one after the other
- * ROWS x VECTORS sums stay in registers while k runs, the columns in L1 while the rows pass. A sum takes its pairs k upwards, whatever
- * rows and columns are computed together. */
+ * ROWS x VECTORS sums stay in registers while k runs, the columns in L2 while the rows pass. A sum takes its pairs k upwards, whatever
+ * rows and columns are computed together.
+ *
+ * What comes next is fetched meanwhile, a few lines a block of 32 k: columns into L1, the next tile of c and the next task's rows into
+ * L2. Nothing guesses those: alone, out of L3, 2016 x 480 sums of 384 k had 211 GFLOP/s without (Zen 4: 236 at most), 228 with them. */
 #include <string.h>
 #include "backend/cpu/isa/product.h"
 
@@ -31,6 +34,9 @@ typedef struct tile {
     float *c;
     ptrdiff_t ldc;
     bool add;
+    const char *next_a;  /* row 0 of the next task's tile: */
+    int part, parts;     /* each panel of columns fetches one in `parts` of its rows */
+    const float *next_c; /* of the next tile */
 } tile;
 
 /* The lines of c, into L1. */
@@ -38,6 +44,13 @@ AMX_INLINE void fetch_c(const int R, const int V, const tile *g) {
     UNROLL_ALL
     for (int r = 0; r < R; r++) UNROLL_ALL
     for (int v = 0; v < V; v++) __builtin_prefetch(g->c + r * g->ldc + v * AMX_LANES, 1);
+}
+
+AMX_INLINE void fetch_next(const int V, int block, const tile *g) {
+    for (int r = g->part; r < ROWS; r += g->parts)
+        __builtin_prefetch(g->next_a + r * g->a_row + block * g->a_block, 0, 2);
+    UNROLL_ALL
+    for (int v = 0; v < V && block < ROWS; v++) __builtin_prefetch(g->next_c + block * g->ldc + v * AMX_LANES, 1, 2);
 }
 
 /* c[R][16 V] = or += a b; R and V are constants that fold. */
@@ -50,10 +63,15 @@ AMX_INLINE void multiply_tile(const int R, const int V, const tile *g) {
     const int near_end = g->blocks > NEAR_END ? g->blocks - NEAR_END : 0;
     for (int block = 0; block < g->blocks; block++, a += g->a_block, b += AMX_TILE) {
         if (block == near_end) fetch_c(R, V, g);
+        fetch_next(V, block, g);
         for (int p = 0; p < PAIRS; p++) {
             __m512bh w[VECTORS];
             UNROLL_ALL
-            for (int v = 0; v < V; v++) w[v] = (__m512bh)_mm512_loadu_si512(b + v * g->b_next + p * AMX_LINE);
+            for (int v = 0; v < V; v++) {
+                const char *const line = b + v * g->b_next + p * AMX_LINE;
+                w[v] = (__m512bh)_mm512_loadu_si512(line);
+                __builtin_prefetch(line + AMX_TILE);
+            }
             UNROLL_ALL
             for (int r = 0; r < R; r++) {
                 int32_t pair;
@@ -105,18 +123,22 @@ static void multiply_columns(const tile *g, int rows, int columns) {
 void sli_product_dot_multiply(const sli_product_block *p) {
     const ptrdiff_t line = (ptrdiff_t)amx_blocks(p->k) * AMX_TILE; /* bytes of 16 packed lines */
     const bool packed = p->a_line == 0;
+    const ptrdiff_t task = (p->m1 - p->m0) * (packed ? line / AMX_ROWS : p->a_line);
     tile g = {.blocks = amx_blocks(p->k),
               .a_row = packed ? AMX_LINE : p->a_line,
               .a_block = packed ? AMX_TILE : AMX_LINE,
               .b_next = line,
+              .parts = (p->n1 - p->n0 + COLUMNS - 1) / COLUMNS,
               .ldc = p->ldc,
               .add = p->add};
-    for (int n = p->n0; n < p->n1; n += COLUMNS) {
+    for (int n = p->n0; n < p->n1; n += COLUMNS, g.part++) {
         g.b = (const char *)p->b + n / AMX_LANES * line;
         for (int m = p->m0, rows; m < p->m1; m += rows) {
             rows = p->m1 - m < ROWS ? p->m1 - m : ROWS;
             g.a = (const char *)p->a + (packed ? m / AMX_ROWS * line + m % AMX_ROWS * AMX_LINE : m * p->a_line);
+            g.next_a = g.a + task;
             g.c = p->c + m * p->ldc + n;
+            g.next_c = m + rows < p->m1 ? g.c + rows * p->ldc : p->c + p->m0 * p->ldc + n + COLUMNS;
             multiply_columns(&g, rows, p->n1 - n < COLUMNS ? p->n1 - n : COLUMNS);
         }
     }
