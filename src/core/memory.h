@@ -17,6 +17,12 @@ void sli_free(const sl_allocator *allocator, void *pointer, size_t bytes); /* NU
 static inline size_t sli_round_up(size_t value, size_t multiple) {
     return (value + multiple - 1) / multiple * multiple;
 }
+static inline int sli_divide_up(size_t value, int by) {
+    return (int)((value + (size_t)by - 1) / (size_t)by);
+}
+static inline int sli_least(int a, int b) {
+    return a < b ? a : b;
+}
 /* *out = a*b; false on overflow. */
 static inline bool sli_multiply(size_t a, size_t b, size_t *out) {
     return !__builtin_mul_overflow(a, b, out);

@@ -167,10 +167,6 @@ const sli_kernel sli_cpu_dense = {.name = "cpu:gemm",
 /* ------------------------------------------------------------------------------------------- embedding, one-hot -- */
 enum { EMBED_ROWS = 64, EMBED_COLUMNS = 32 };
 
-static int divide_up(size_t value, int by) {
-    return (int)((value + (size_t)by - 1) / (size_t)by);
-}
-
 static void embed_rows(void *context, int index) {
     const sli_call *call = context;
     const sli_problem *p = &call->problem;
@@ -183,7 +179,7 @@ static void embed_rows(void *context, int index) {
 }
 
 static void embed_forward(const sli_call *call) {
-    sli_threads_for(call->threads, divide_up(sli_cpu_rows(&call->problem), EMBED_ROWS), embed_rows, (void *)call);
+    sli_threads_for(call->threads, sli_divide_up(sli_cpu_rows(&call->problem), EMBED_ROWS), embed_rows, (void *)call);
 }
 
 /* Some columns of the table, all tokens: d table[token] += dy, from the last step to the first, so that segments change no
@@ -206,7 +202,7 @@ static void embed_columns(void *context, int index) {
 
 static void embed_backward(const sli_call *call) {
     if (!call->d_out[SLI_EMBED_Y] || !call->d_param[SLI_EMBED_TABLE]) return;
-    sli_threads_for(call->threads, divide_up((size_t)call->problem.units, EMBED_COLUMNS), embed_columns, (void *)call);
+    sli_threads_for(call->threads, sli_divide_up((size_t)call->problem.units, EMBED_COLUMNS), embed_columns, (void *)call);
 }
 
 static bool embed_eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
@@ -241,7 +237,7 @@ static void onehot_rows(void *context, int index) {
 }
 
 static void onehot_forward(const sli_call *call) {
-    sli_threads_for(call->threads, divide_up(sli_cpu_rows(&call->problem), EMBED_ROWS), onehot_rows, (void *)call);
+    sli_threads_for(call->threads, sli_divide_up(sli_cpu_rows(&call->problem), EMBED_ROWS), onehot_rows, (void *)call);
 }
 
 static void onehot_cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {

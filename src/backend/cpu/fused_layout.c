@@ -354,10 +354,6 @@ sli_fused_split sli_fused_shares(const sli_problem *p, const sli_panel_ops *ops,
     return sli_fused_split_of(&shape);
 }
 
-static int least(int a, int b) {
-    return a < b ? a : b;
-}
-
 sli_cpu_machine sli_fused_machine(const sli_call *call) {
     const sli_cpu *cpu = sli_cpu_of(call);
     return (sli_cpu_machine){cpu->isa,       sli_threads_count(call->threads), cpu->l2_bytes, cpu->l3_bytes, 0,
@@ -368,15 +364,15 @@ static sli_fused_split split_of(const sli_fused_work *w, const sli_cpu *cpu, boo
     const sli_cpu_machine machine = sli_fused_machine(w->call);
     if (!cpu->split) return sli_fused_shares(w->p, w->panels, &machine, backward);
     sli_fused_split split = *cpu->split; /* as far as there is something to share, and threads */
-    const int threads = split.units > 1 ? least(machine.threads, SLI_PANEL_QUEUES) : machine.threads;
-    split.directions = least(split.directions, least(w->directions, threads));
-    split.rows = least(split.rows, least(w->B, threads / split.directions));
+    const int threads = split.units > 1 ? sli_least(machine.threads, SLI_PANEL_QUEUES) : machine.threads;
+    split.directions = sli_least(split.directions, sli_least(w->directions, threads));
+    split.rows = sli_least(split.rows, sli_least(w->B, threads / split.directions));
     int most = 0;
     for (int stage = 0; stage < w->stages; stage++) {
         const int panels = sli_fused_all_panels(&(backward ? w->backward : w->forward)[stage]);
         if (panels > most) most = panels;
     }
-    split.units = least(split.units, least(most, threads / (split.directions * split.rows)));
+    split.units = sli_least(split.units, sli_least(most, threads / (split.directions * split.rows)));
     return split;
 }
 

@@ -2,13 +2,9 @@
 
 #include "backend/cpu/panel_queue.h"
 
-static int divide_up(int value, int by) {
-    return (value + by - 1) / by;
-}
-
 /* W x of one step, of which a thread computes several at once. */
 static double input_seconds(const sli_fused_shape *s, const sli_fused_split *way, int directions, int rows) {
-    const int threads = way->directions * way->rows * way->units, panels = divide_up(s->input_panels, way->units);
+    const int threads = way->directions * way->rows * way->units, panels = sli_divide_up(s->input_panels, way->units);
     const int most = rows > 0 ? s->input_rows / rows : 1, steps = most < 1 ? 1 : most < s->steps ? most : s->steps;
     const sli_cost_panels weights = {.threads = threads,
                                      .rows = rows * steps,
@@ -23,7 +19,7 @@ static double input_seconds(const sli_fused_shape *s, const sli_fused_split *way
 /* One step of the busiest thread, and its part of what starting threads costs. Threads that share units end together, but for half a panel;
  * others may be slowed down differently. */
 static double split_seconds(const sli_fused_shape *s, const sli_fused_split *way) {
-    const int directions = divide_up(s->directions, way->directions), rows = divide_up(s->batch, way->rows);
+    const int directions = sli_divide_up(s->directions, way->directions), rows = sli_divide_up(s->batch, way->rows);
     const int threads = way->directions * way->rows * way->units;
     const double panels = way->units > 1 ? s->panels / (double)way->units + 0.5 : s->panels;
     const sli_cost_panels weights = {.threads = threads,

@@ -26,10 +26,6 @@ static void blas_gemm(const sli_blas *blas, const sli_gemm *g) {
 
 enum { SUM_COLUMNS = 256 };
 
-static int divide_up(int value, int by) {
-    return (value + by - 1) / by;
-}
-
 static double flops_of(const sli_job *job) {
     double flops = 0;
     for (int i = 0; i < job->parts; i++) flops += 2.0 * job->part[i].m * job->part[i].n * (double)job->part[i].k;
@@ -40,23 +36,23 @@ static double flops_of(const sli_job *job) {
 static void cut_job(sli_job *job) {
     job->cut_m = job->cut_n = 1;
     if (job->parts == 0) {
-        job->cut_n = divide_up(job->columns, SUM_COLUMNS);
+        job->cut_n = sli_divide_up(job->columns, SUM_COLUMNS);
         return;
     }
     const sli_gemm *g = &job->part[0];
     const double flops = flops_of(job);
-    int want = flops / 24e6 > 128 ? 128 : 2 * divide_up((int)(flops / 24e6) + 1, 2);
-    const int most_m = divide_up(g->m, 48), most_n = divide_up(g->n, 128);
+    int want = flops / 24e6 > 128 ? 128 : 2 * sli_divide_up((int)(flops / 24e6) + 1, 2);
+    const int most_m = sli_divide_up(g->m, 48), most_n = sli_divide_up(g->n, 128);
     int *long_cut = g->m >= g->n ? &job->cut_m : &job->cut_n, *short_cut = g->m >= g->n ? &job->cut_n : &job->cut_m;
     const int most_long = g->m >= g->n ? most_m : most_n, most_short = g->m >= g->n ? most_n : most_m;
     *long_cut = want < most_long ? want : most_long;
-    want = divide_up(want, *long_cut);
+    want = sli_divide_up(want, *long_cut);
     *short_cut = want < most_short ? want : most_short;
 }
 
 /* Slice `i` of `count` of `n`, in multiples of 16. */
 static void slice(int n, int count, int i, int *first, int *size) {
-    const int blocks = divide_up(n, 16);
+    const int blocks = sli_divide_up(n, 16);
     const int from = (int)((long)blocks * i / count) * 16, to = (int)((long)blocks * (i + 1) / count) * 16;
     *first = from;
     *size = (to < n ? to : n) - from;

@@ -20,14 +20,6 @@ typedef struct one_hot {
     sli_gates gates;           /* backward: the piece of gates at work */
 } one_hot;
 
-static int divide_up(int value, int by) {
-    return (value + by - 1) / by;
-}
-
-static int least(int a, int b) {
-    return a < b ? a : b;
-}
-
 static bool find_columns(const one_hot *w) {
     const sli_isa_ops *ops = sli_cpu_of(w->s->call)->ops;
     for (int r = 0; r < w->rows; r++) {
@@ -83,7 +75,7 @@ static void add_rows(const one_hot *w, size_t from, int count, float *sums) {
 static void sum_rows(void *context, int index) {
     const one_hot *w = context;
     const int units = w->s->call->problem.units, columns = w->gates.count * units;
-    const int first = index * TASK_COLUMNS, count = least(TASK_COLUMNS, columns - first);
+    const int first = index * TASK_COLUMNS, count = sli_least(TASK_COLUMNS, columns - first);
     float *sums = w->transposed + w->gates.to * units + first;
     float *to = (float *)w->s->call->d_param[w->s->part * SLI_PART_PARAMS + SLI_RNN_KERNEL] +
                 (size_t)(w->gates.to * units + first) * (size_t)w->inputs;
@@ -91,7 +83,7 @@ static void sum_rows(void *context, int index) {
     add_rows(w, (size_t)(w->gates.from * units + first), count, sums);
     for (int j0 = 0; j0 < count; j0 += TURNED)
         for (int i = 0; i < w->inputs; i++)
-            for (int j = j0; j < least(j0 + TURNED, count); j++)
+            for (int j = j0; j < sli_least(j0 + TURNED, count); j++)
                 to[(size_t)j * (size_t)w->inputs + (size_t)i] += sums[(size_t)i * (size_t)w->outputs + (size_t)j];
 }
 
@@ -100,7 +92,7 @@ bool sli_one_hot_kernel(const sli_sums *s) {
     if (!begin(&w, s)) return false;
     for (int i = 0; i < 2 && s->input[i].count > 0; i++) {
         w.gates = s->input[i];
-        sli_threads_for(s->call->threads, divide_up(w.gates.count * s->call->problem.units, TASK_COLUMNS), sum_rows,
+        sli_threads_for(s->call->threads, sli_divide_up(w.gates.count * s->call->problem.units, TASK_COLUMNS), sum_rows,
                         &w);
     }
     return true;

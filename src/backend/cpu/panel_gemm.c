@@ -8,12 +8,8 @@ enum {
     CONVERT_ROWS = 16   /* of one task of conversion */
 };
 
-static int divide_up(int value, int by) {
-    return (value + by - 1) / by;
-}
-
 static int panels_of(const sli_panel_ops *ops, int n) {
-    return divide_up(n, VECTORS * ops->lanes);
+    return sli_divide_up(n, VECTORS * ops->lanes);
 }
 
 size_t sli_panel_gemm_packed(const sli_panel_ops *ops, int n, int k) {
@@ -104,7 +100,7 @@ void sli_panel_gemm_run(const sli_call *call, const sli_panel_gemm *g) {
                     .isa = sli_cpu_of(call)->ops,
                     .operands = g->operands,
                     .operand = g->ops->operand_bytes(g->k),
-                    .panel_groups = divide_up(panels_of(g->ops, g->n), TASK_PANELS)};
-    sli_threads_for(call->threads, divide_up(g->rows, CONVERT_ROWS), convert_rows, (void *)&w);
-    sli_threads_for(call->threads, divide_up(g->rows, TASK_ROWS) * w.panel_groups, multiply, (void *)&w);
+                    .panel_groups = sli_divide_up(panels_of(g->ops, g->n), TASK_PANELS)};
+    sli_threads_for(call->threads, sli_divide_up(g->rows, CONVERT_ROWS), convert_rows, (void *)&w);
+    sli_threads_for(call->threads, sli_divide_up(g->rows, TASK_ROWS) * w.panel_groups, multiply, (void *)&w);
 }

@@ -16,13 +16,6 @@ enum {
     LEAST_TASKS = 32
 };
 
-static int divide_up(int value, int by) {
-    return (value + by - 1) / by;
-}
-static int least(int a, int b) {
-    return a < b ? a : b;
-}
-
 int sli_cpu_piece_k(sl_dtype dtype) {
     return dtype == SL_BF16 ? PIECE_K_BF16 : dtype == SL_F32X3 ? PIECE_K_F32X3 : PIECE_K_F32;
 }
@@ -40,14 +33,14 @@ int sli_cpu_few_rows(sl_dtype dtype) {
 
 /* Even pieces of at most `most`, in multiples of `unit`: the size of one. */
 static int even_piece(int size, int most, int unit) {
-    const int count = divide_up(size, most);
-    return count < 2 ? size : divide_up(divide_up(size, count), unit) * unit;
+    const int count = sli_divide_up(size, most);
+    return count < 2 ? size : sli_divide_up(sli_divide_up(size, count), unit) * unit;
 }
 
 /* Bytes of an operand's piece. */
 static size_t piece_bytes(sl_dtype dtype, int lines, int k) {
-    const size_t padded = (size_t)divide_up(least(lines, PIECE_LINES), PADDED) * PADDED;
-    return padded * (size_t)divide_up(least(k, sli_cpu_piece_k(dtype)), PADDED) * PADDED * packed_number(dtype);
+    const size_t padded = (size_t)sli_divide_up(sli_least(lines, PIECE_LINES), PADDED) * PADDED;
+    return padded * (size_t)sli_divide_up(sli_least(k, sli_cpu_piece_k(dtype)), PADDED) * PADDED * packed_number(dtype);
 }
 
 static size_t product_bytes(size_t most, sl_dtype dtype, int m, int n, int k) {
@@ -58,7 +51,7 @@ static size_t product_bytes(size_t most, sl_dtype dtype, int m, int n, int k) {
 /* Inference in the other types multiplies weights that were packed once. */
 size_t sli_cpu_products_bytes(const sli_problem *p, int chunk) {
     if (sli_cpu_few_rows(p->dtype) == 0 && !p->train) return 0;
-    const int rows = p->batch * least(chunk > 0 ? chunk : 1, sli_cpu_steps(p));
+    const int rows = p->batch * sli_least(chunk > 0 ? chunk : 1, sli_cpu_steps(p));
     const int inputs = p->inputs, outputs = p->units * (sli_op_is_recurrent(p->op) ? sli_op_gates(p->op) : 1);
     size_t bytes = product_bytes(0, p->dtype, rows, outputs, inputs);
     if (p->train) {
@@ -95,7 +88,7 @@ static void pack_task(void *context, int index) {
     const sli_operand *x = of_a ? &p->a : &p->b;
     const int first = (of_a ? index : index - p->pack_a) * SLI_PRODUCT_LINES;
     (of_a ? p->ops->pack_a : p->ops->pack_b)(of_a ? p->packed_a : p->packed_b, x, first,
-                                             least(first + SLI_PRODUCT_LINES, x->lines));
+                                             sli_least(first + SLI_PRODUCT_LINES, x->lines));
 }
 
 static void pack_b_task(void *context, int index) {
@@ -123,9 +116,9 @@ static void multiply_task(void *context, int index) {
                                      .a_line = p->a_line,
                                      .k = p->a.k,
                                      .m0 = m,
-                                     .m1 = least(m + p->side_m, p->a.lines),
+                                     .m1 = sli_least(m + p->side_m, p->a.lines),
                                      .n0 = n,
-                                     .n1 = least(n + p->side_n, p->b.lines),
+                                     .n1 = sli_least(n + p->side_n, p->b.lines),
                                      .c = p->c,
                                      .ldc = p->ldc,
                                      .add = p->add};
@@ -138,9 +131,9 @@ static void multiply_task(void *context, int index) {
 static void cut_columns(piece *p) {
     enum { FEW_BLOCKS = 4, MANY_COLUMNS = 2 * SLI_PRODUCT_LINES };
     const int unit = p->ops->task_columns, most = p->tasks_m <= FEW_BLOCKS ? unit : MANY_COLUMNS;
-    p->tasks_n = least(divide_up(LEAST_TASKS, p->tasks_m), divide_up(p->b.lines, most));
-    p->side_n = divide_up(divide_up(p->b.lines, p->tasks_n), unit) * unit;
-    p->tasks_n = divide_up(p->b.lines, p->side_n);
+    p->tasks_n = sli_least(sli_divide_up(LEAST_TASKS, p->tasks_m), sli_divide_up(p->b.lines, most));
+    p->side_n = sli_divide_up(sli_divide_up(p->b.lines, p->tasks_n), unit) * unit;
+    p->tasks_n = sli_divide_up(p->b.lines, p->side_n);
 }
 
 /* Rows of one block, or squares of five blocks; smaller ones where they would be too few for many threads. */
@@ -148,8 +141,8 @@ static void cut_tasks(piece *p) {
     int side = p->ops->task_rows > 0 ? p->ops->task_rows : 5 * SLI_PRODUCT_LINES;
     for (;; side -= SLI_PRODUCT_LINES) {
         p->side_m = p->side_n = side;
-        p->tasks_m = divide_up(p->a.lines, side);
-        p->tasks_n = divide_up(p->b.lines, side);
+        p->tasks_m = sli_divide_up(p->a.lines, side);
+        p->tasks_n = sli_divide_up(p->b.lines, side);
         if (side == SLI_PRODUCT_LINES || p->tasks_m * p->tasks_n >= LEAST_TASKS) break;
     }
     if (p->ops->task_rows > 0 || p->tasks_m * p->tasks_n < LEAST_TASKS) cut_columns(p);
@@ -158,8 +151,8 @@ static void cut_tasks(piece *p) {
 /* packs_a, packs_b: they are not packed yet. */
 static void run_piece(piece *p, bool packs_a, bool packs_b) {
     sli_threads *threads = 2.0 * p->a.lines * p->b.lines * p->a.k < SLI_ALONE ? NULL : p->threads;
-    p->pack_a = packs_a ? divide_up(p->a.lines, SLI_PRODUCT_LINES) : 0;
-    p->pack_b = packs_b ? divide_up(p->b.lines, SLI_PRODUCT_LINES) : 0;
+    p->pack_a = packs_a ? sli_divide_up(p->a.lines, SLI_PRODUCT_LINES) : 0;
+    p->pack_b = packs_b ? sli_divide_up(p->b.lines, SLI_PRODUCT_LINES) : 0;
     pack(threads, p);
     cut_tasks(p);
     sli_threads_near(threads, p->tasks_m, p->tasks_n, multiply_task, p);
@@ -180,7 +173,7 @@ static void few_task(void *context, int index) {
     const few *w = context;
     const int n = index * w->columns;
     sli_gemm g = *w->g;
-    g.n = least(w->columns, g.n - n);
+    g.n = sli_least(w->columns, g.n - n);
     g.b += n * g.bn;
     g.c += n;
     w->cpu->ops->product_few(&g);
@@ -191,7 +184,7 @@ static void few_task(void *context, int index) {
 static void run_few(const sli_call *call, const sli_job *job, const sli_gemm *g, bool last) {
     const int lines = FEW_BYTES / (int)sizeof(float) / (g->k > 0 ? g->k : 1) / SLI_PRODUCT_LINES + 1;
     const few w = {sli_cpu_of(call), job, g, last, lines * SLI_PRODUCT_LINES};
-    const int tasks = divide_up(g->n, w.columns);
+    const int tasks = sli_divide_up(g->n, w.columns);
     sli_threads_for(tasks > 2 ? call->threads : NULL, tasks, few_task, (void *)&w);
 }
 
@@ -204,8 +197,8 @@ typedef struct b_pieces {
 static b_pieces b_pieces_of(sl_dtype dtype, int n, int k) {
     b_pieces at = {.step_n = even_piece(n, PIECE_LINES, SLI_PRODUCT_LINES),
                    .step_k = even_piece(k, sli_cpu_piece_k(dtype), PADDED)};
-    at.count_n = divide_up(n, at.step_n);
-    at.count_k = divide_up(k, at.step_k);
+    at.count_n = sli_divide_up(n, at.step_n);
+    at.count_k = sli_divide_up(k, at.step_k);
     at.bytes = piece_bytes(dtype, at.step_n, at.step_k);
     return at;
 }
@@ -214,8 +207,8 @@ static sli_operand b_piece(const sli_gemm *g, const b_pieces *at, int n, int k) 
     return (sli_operand){.x = g->b + n * g->bn + k * g->bk,
                          .line = g->bn,
                          .depth = g->bk,
-                         .lines = least(at->step_n, g->n - n),
-                         .k = least(at->step_k, g->k - k)};
+                         .lines = sli_least(at->step_n, g->n - n),
+                         .k = sli_least(at->step_k, g->k - k)};
 }
 
 size_t sli_cpu_packed_b_bytes(sl_dtype dtype, int n, int k) {
@@ -247,18 +240,18 @@ typedef struct packing {
 /* A block of lines of a piece of k. */
 static void pack_before_task(void *context, int index) {
     const packing *w = context;
-    const int blocks = divide_up(w->g->n, SLI_PRODUCT_LINES), first = index % blocks * SLI_PRODUCT_LINES;
+    const int blocks = sli_divide_up(w->g->n, SLI_PRODUCT_LINES), first = index % blocks * SLI_PRODUCT_LINES;
     const int k = index / blocks, n = first / w->at.step_n;
     const sli_operand b = b_piece(w->g, &w->at, n * w->at.step_n, k * w->at.step_k);
     const int line = first - n * w->at.step_n;
     w->ops->pack_b(w->packed + (size_t)(k * w->at.count_n + n) * w->at.bytes, &b, line,
-                   least(line + SLI_PRODUCT_LINES, b.lines));
+                   sli_least(line + SLI_PRODUCT_LINES, b.lines));
 }
 
 void sli_cpu_pack_b(const sli_call *call, const sli_gemm *g, void *packed) {
     packing w = {product_ops(call), g, b_pieces_of(call->problem.dtype, g->n, g->k), packed};
     sli_threads *threads = (double)g->n * g->k < 1e5 ? NULL : call->threads;
-    sli_threads_for(threads, divide_up(g->n, SLI_PRODUCT_LINES) * w.at.count_k, pack_before_task, &w);
+    sli_threads_for(threads, sli_divide_up(g->n, SLI_PRODUCT_LINES) * w.at.count_k, pack_before_task, &w);
 }
 
 /* All columns of some rows and of some of k, from `k` on. */
@@ -304,8 +297,8 @@ static void run_product(const sli_call *call, sli_threads *threads, const sli_jo
                        .m = m};
             set_a(&p, g, m * g->am + k * g->ak);
             for (int i = 0; i < 2; i++) p.a.sums[i] = job->sums[i] ? job->sums[i] + m : NULL;
-            p.a.lines = least(step_m, g->m - m);
-            p.a.k = least(step_k, g->k - k);
+            p.a.lines = sli_least(step_m, g->m - m);
+            p.a.k = sli_least(step_k, g->k - k);
             for (int i = 0; i <= job->same_a; i++) {
                 const sli_gemm *own = &job[i].part[part];
                 p.add = own->add || k > 0;
