@@ -202,7 +202,8 @@ static void embed_columns(void *context, int index) {
 
 static void embed_backward(const sli_call *call) {
     if (!call->d_out[SLI_EMBED_Y] || !call->d_param[SLI_EMBED_TABLE]) return;
-    sli_threads_for(call->threads, sli_divide_up((size_t)call->problem.units, EMBED_COLUMNS), embed_columns, (void *)call);
+    sli_threads_for(call->threads, sli_divide_up((size_t)call->problem.units, EMBED_COLUMNS), embed_columns,
+                    (void *)call);
 }
 
 static bool embed_eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
