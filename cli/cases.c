@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,8 +35,14 @@ static double now(void) {
 static int read_known(case_list *list) {
     FILE *file = fopen(list->options->jsonl, "r");
     size_t capacity = 0, used = 0;
+    struct stat about;
     if (!file && errno == ENOENT) return 0;
     if (!file) return report_as(SL_ERR_FILE, "--jsonl: cannot read %s: %s", list->options->jsonl, strerror(errno));
+    if (fstat(fileno(file), &about) != 0 ||
+        !S_ISREG(about.st_mode)) { /* a device or a pipe: nothing is known from before */
+        fclose(file);
+        return 0;
+    }
     for (size_t got = 1; got > 0; used += got) {
         if (used + 4096 > capacity) {
             char *grown = realloc(list->known, capacity = 2 * capacity + 65536);
@@ -49,6 +56,9 @@ static int read_known(case_list *list) {
     }
     list->known[used] = 0;
     fclose(file);
+    if (used > 0 && list->known[0] != '{')
+        return report_as(SL_ERR_INPUT, "--jsonl: %s holds no lines of results; give another file",
+                         list->options->jsonl);
     return 0;
 }
 
@@ -147,6 +157,13 @@ json *case_line(case_list *list) {
 void case_line_end(case_list *list) {
     json_close(&list->out, '}');
     json_end(&list->out);
+}
+
+int case_drop(case_list *list, int code) {
+    if (list->out.file) fclose(list->out.file);
+    list->out.file = NULL;
+    free(list->line);
+    return code;
 }
 
 int case_end(case_list *list, bool passed) {

@@ -37,6 +37,8 @@ bool case_begin(case_list *list, const char *problem, const char *dtype, const c
 /* Opens one line of the case, with what every line has; end it with case_line_end. */
 json *case_line(case_list *list);
 void case_line_end(case_list *list);
+/* The case was none: nothing is written. Gives `code`. */
+int case_drop(case_list *list, int code);
 /* Appends the case's lines to the file in one piece. Gives an exit code. */
 int case_end(case_list *list, bool passed);
 void case_list_close(case_list *list);

@@ -172,6 +172,8 @@ static int check_case(void *context, const char *given) {
     sl_status status = sl_check_findings(problem, &state->options, state->seed, keep_finding, state);
     if (status == SL_ERR_NO_KERNEL && state->kernel_count == 0) {
         snprintf(result_of(state, "none")->note, sizeof state->kernels->note, "%s", sl_error_detail());
+    } else if (status == SL_ERR_INPUT || status == SL_ERR_USAGE) {
+        return case_drop(&state->cases, report(status));
     } else if (status != SL_OK && status != SL_ERR_CHECK) {
         kernel_result *failed = result_of(state, "none");
         failed->findings = failed->failures = 1;

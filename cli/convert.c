@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common.h"
+#include "files.h"
 
 typedef struct convert_options {
     const char *name;
@@ -68,6 +69,9 @@ static int run(const command *command, int count, char **words) {
     if (o.name && options.form != SL_CONVERT_C)
         return usage_error(command, "--name goes with C files; %s is none", path);
     if (arguments_given(&a, "dtype")) options.dtype = o.dtype == 1 ? SL_I8 : SL_F32;
+    const file_use uses[] = {{path, "the output", true}, {a.positional[0], "the model", false}};
+    code = refuse_same_files(command, uses, 2);
+    if (code) return code;
     sl_file *file;
     code = report(sl_file_open(NULL, a.positional[0], &file));
     if (code) return code;

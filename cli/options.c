@@ -225,7 +225,9 @@ static int set_value(const command *command, const option *o, const char *text, 
         return PARSE_GO_ON;
     case OPTION_CHOICE:
         return set_choice(command, o, text, value);
-    default:
+    default: /* an empty path or name is a shell's variable that was not set; a TEXT may be empty */
+        if (!text[0] && strcmp(o->value, "TEXT") != 0)
+            return usage_error(command, "--%s is empty; give %s, or leave the option out", o->name, o->value);
         *(const char **)value = text;
         return PARSE_GO_ON;
     }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common.h"
+#include "files.h"
 #include "json.h"
 
 typedef struct predict_options {
@@ -248,6 +249,12 @@ static int run(const command *command, int count, char **words) {
     int code = arguments_parse(&a, command, count, words);
     if (code != PARSE_GO_ON) return code;
     if (!o.x || !o.out) return usage_error(command, "predict needs --x X.npy and --out Y.npy");
+    const file_use uses[] = {{o.out, "--out", true},
+                             {a.positional[0], "the model", false},
+                             {o.x, "--x", false},
+                             {o.lengths, "--lengths", false}};
+    code = refuse_same_files(command, uses, 4);
+    if (code) return code;
     sl_plan_options options = {0};
     where_apply(&where, &a, &options);
     sl_file *file;

@@ -7,6 +7,7 @@
 
 #include "common.h"
 #include "progress.h"
+#include "files.h"
 #include "resume.h"
 #include "train_options.h"
 
@@ -460,6 +461,33 @@ static int train_arrays(train_job *job) {
 }
 
 /* ------------------------------------------------------------------------------------------------------ command -- */
+/* Nothing that is read may be written over, nor two outputs be one. Texts may be many; a description and arrays are few. */
+static int refuse_overwriting(const train_job *job) {
+    const arguments *a = &job->a;
+    const train_options *o = &job->options;
+    const array_options *arrays = &o->array;
+    char last[4096] = "";
+    if (!o->fit.out) return 0;
+    snprintf(last, sizeof last, "%s.last", o->fit.out);
+    file_use uses[] = {{o->fit.out, "--out", true},
+                       {last, "the resume point of --out", true},
+                       {o->fit.log, "--log", true},
+                       {NULL, "the text or description", false},
+                       {o->text.valid, "--valid", false},
+                       {arrays->x, "--x", false},
+                       {arrays->y, "--y", false},
+                       {arrays->lengths, "--lengths", false},
+                       {arrays->valid_x, "--valid-x", false},
+                       {arrays->valid_y, "--valid-y", false},
+                       {arrays->valid_lengths, "--valid-lengths", false}};
+    int code = 0;
+    for (int i = strcmp(a->positional[0], "lm") == 0; i < a->positionals && !code; i++) {
+        uses[3].path = a->positional[i];
+        code = refuse_same_files(a->command, uses, (int)(sizeof uses / sizeof *uses));
+    }
+    return code || o->fit.resume ? code : refuse_other_files(a->command, o->fit.out);
+}
+
 static int run_job(train_job *job) {
     const arguments *a = &job->a;
     const char *what = a->positional[0];
@@ -473,7 +501,8 @@ static int run_job(train_job *job) {
     if (lm && a->positionals < 2) return usage_error(a->command, "train lm needs a TEXT file, or - for standard input");
     if (job->options.fit.resume && !job->options.fit.out)
         return usage_error(a->command, "--resume needs --out MODEL, the file to go on with");
-    int code = job->options.fit.resume ? resume_open(&job->resume, job->options.fit.out) : 0;
+    int code = refuse_overwriting(job);
+    if (!code && job->options.fit.resume) code = resume_open(&job->resume, job->options.fit.out);
     if (code) return code;
     if (lm) return train_text(job, true);
     const char *given = arguments_first_other(a, GROUP_MODEL, NULL);

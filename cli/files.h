@@ -1,0 +1,20 @@
+/* The files that a command reads and writes: none may be written over by chance. */
+#ifndef CLI_FILES_H
+#define CLI_FILES_H
+
+#include "options.h"
+
+/* A file as the words name it; path NULL: not given. "-" is standard input. */
+typedef struct file_use {
+    const char *path;
+    const char *option; /* "--out"; of words without an option what they are, "the text" */
+    bool written;
+} file_use;
+
+/* A sentence and exit code 2 where a file that is written is another one of `uses`, by whatever name or link; else 0. Pipes and devices are
+ * not looked at: writing there destroys nothing. */
+int refuse_same_files(const command *command, const file_use *uses, int count);
+/* A sentence and exit code 2 where `path` is there and no model file, which a training would replace; else 0. */
+int refuse_other_files(const command *command, const char *path);
+
+#endif

@@ -1,0 +1,58 @@
+# A file that is written may be none that is read, by whatever name: exit code 2, and the file is as it was.
+try() {
+    "$SLUICE" "$@" 2>&1 >/dev/null
+    echo "exit code $?"
+}
+seq 1 400 | sed 's/$/ lines of a text/' >text.txt
+cp text.txt kept.txt
+small=(--units 8 --layers 1 --batch 2 --steps 4 --epochs 1 --threads 1)
+"$SLUICE" train lm text.txt "${small[@]}" --out m.st >/dev/null
+cp m.st kept.st
+ln -s text.txt link.txt
+ln text.txt hard.txt
+mkdir sub
+
+echo '--- train'
+try train lm text.txt "${small[@]}" --out text.txt
+try train lm text.txt "${small[@]}" --out link.txt
+try train lm text.txt "${small[@]}" --out sub/../hard.txt
+try train lm kept.txt "${small[@]}" --valid text.txt --out text.txt
+try train lm text.txt "${small[@]}" --out new.st --log text.txt
+try train lm text.txt "${small[@]}" --out new.st --log new.st
+try train lm text.txt "${small[@]}" --out new.st --log sub/../new.st.last
+try train lm text.txt "${small[@]}" --out kept.txt # not read, but no model either
+try train lm text.txt "${small[@]}" --out m.st --log /dev/null # a model may be replaced
+cmp text.txt kept.txt && ls
+
+echo '--- predict, convert'
+cp kept.st m.st
+try predict m.st --x text.txt --out m.st
+try predict m.st --x text.txt --out ./link.txt
+cp m.st m.c
+try convert m.c m.c
+try convert m.c ./sub/../m.c
+cmp m.st kept.st && cmp text.txt kept.txt && cmp m.c kept.st
+
+echo '--- results of check'
+try check rnn:b1_t1_i1_h1 --jsonl text.txt
+try check rnn:b1_t1_i1_h1 --jsonl /dev/full
+try bench rnn:b1_t1_i1_h1 --seconds 0.001 --jsonl /dev/full
+cmp text.txt kept.txt
+
+echo '--- what has no end, and what is empty'
+try train lm /dev/zero "${small[@]}" --out z.st
+try train /dev/zero text.txt --out z.st
+try eval m.st /dev/zero
+try check /dev/zero
+: >none.txt
+try check none.txt
+try check - </dev/null
+printf 'rnn:b1_t1_i1_h1\0\n' >zero.txt
+try check zero.txt
+printf '# three lines\n\nlstm:b1_t2_i3_h4_train+maskout=repeat\n' >bad.txt
+try check bad.txt
+try check bad.txt --jsonl bad.jsonl
+ls bad.jsonl && wc -c <bad.jsonl
+try plan rnn:b1_t1_i1_h1 --require ''
+try plan rnn:b1_t1_i1_h1 --device=
+try generate m.st --prime '' --length 3
