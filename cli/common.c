@@ -62,9 +62,10 @@ sl_vocabulary *file_vocabulary(const sl_file *file, const char *path, int *code)
     if (json)
         *code = report(sl_vocabulary_from_json(NULL, json, &vocabulary));
     else
-        *code =
-            report_as(SL_ERR_INPUT,
-                      "%s holds no vocabulary, so it is no language model; give arrays with --x instead of text", path);
+        *code = report_as(
+            SL_ERR_INPUT,
+            "%s holds no vocabulary, so it is no language model; `sluice predict` and `sluice eval --x` take arrays",
+            path);
     return vocabulary;
 }
 

@@ -374,10 +374,11 @@ static sl_status resolve_device(sl_plan *plan) {
     caps->graphs = plan->ops->record_begin && !plan->options.no_graph;
     plan->options.threads = caps->threads;
     plan->memory_limit = plan->options.memory_limit;
-    if (caps->invented) return SL_OK;
-    SLI_TRY(plan->ops->open(caps, &plan->allocator, &plan->device));
-    if (caps->kind != SLI_DEVICE_CUDA || caps->free_memory == 0) return SL_OK;
-    size_t room = gpu_room(caps->free_memory);
+    if (!caps->invented) SLI_TRY(plan->ops->open(caps, &plan->allocator, &plan->device));
+    const size_t free_memory =
+        caps->invented ? caps->memory : caps->free_memory; /* nothing else runs on an invented one */
+    if (caps->kind != SLI_DEVICE_CUDA || free_memory == 0) return SL_OK;
+    size_t room = gpu_room(free_memory);
     if (plan->memory_limit == 0 || plan->memory_limit > room) plan->memory_limit = room;
     return SL_OK;
 }

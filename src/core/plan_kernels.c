@@ -51,7 +51,20 @@ static sl_status fail_without_kernel(const sl_plan *plan, const char *text, cons
     if (!refusals)
         snprintf(reasons, sizeof reasons, "this build has no %s rows",
                  plan->caps.kind == SLI_DEVICE_CUDA ? "CUDA" : plan->ops->name);
+    /* Nothing but names was wrong: the word is of another device, or of none. */
+    bool named = false;
+    for (const sli_refusal *r = refusals; require && r; r = r->next) named |= strncmp(r->reason, "not ", 4) != 0;
     sl_status status = !refusals && plan->caps.kind == SLI_DEVICE_CUDA ? SL_ERR_DEVICE : SL_ERR_NO_KERNEL;
+    if (require && refusals && !named) {
+        used = 0;
+        for (const sli_refusal *r = refusals; r && used < sizeof reasons; r = r->next)
+            used += (size_t)snprintf(reasons + used, sizeof reasons - used, "%s%s", used ? ", " : "", r->kernel->name);
+        return sli_fail(
+            status,
+            "%s: --require %s: no kernel of %s is called so, there are %s; name one of these, or choose the device "
+            "with --device (`sluice devices` says which there are)",
+            where, require, plan->caps.name, reasons);
+    }
     if (require)
         return sli_fail(
             status, "%s: no kernel satisfies --require %s for %s on %s (%s); drop the requirement or change the layer",

@@ -6,7 +6,7 @@
 
 #include "core/problem.h"
 
-enum { SLI_SUBJECT_MAX = 16 }; /* inputs, outputs */
+enum { SLI_SUBJECT_MAX = 64 }; /* inputs, outputs */
 
 typedef struct sli_subject_array {
     const char *name;

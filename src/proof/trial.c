@@ -77,7 +77,7 @@ static sl_status make_plan(sli_trial *trial, const sl_plan_options *options) {
 static sl_status open_trial(sli_trial *trial, const sl_plan_options *options) {
     const sli_subject *s = trial->subject;
     SLI_FAIL_IF(s->input_count > SLI_SUBJECT_MAX || s->output_count > SLI_SUBJECT_MAX, SL_ERR_USAGE,
-                "a proof takes at most %d inputs and outputs", SLI_SUBJECT_MAX);
+                "a proof takes at most %d inputs and outputs, states among them; give fewer layers", SLI_SUBJECT_MAX);
     SLI_TRY(make_plan(trial, options));
     SLI_TRY(sl_params_new(trial->plan, &trial->params));
     if (trial->guard > 0) SLI_TRY(for_each_packed_guard(trial, fill_guard, NULL));

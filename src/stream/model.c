@@ -1,6 +1,7 @@
 /* Weights of a stream model, packed for one instruction set: sluice_stream.h. */
 #include "stream/model.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -275,7 +276,9 @@ sl_status sl_stream_model_new(const void *bytes, size_t size, sl_stream_model **
 
 static sl_status read_all(const char *path, FILE *file, void **bytes, size_t *size) {
     long end = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
-    SLI_FAIL_IF(end < 0 || fseek(file, 0, SEEK_SET) != 0, SL_ERR_FILE, "%s cannot be read; give a file", path);
+    /* A folder can be opened, and its end is the largest number there is. */
+    SLI_FAIL_IF(end < 0 || end == LONG_MAX || fseek(file, 0, SEEK_SET) != 0, SL_ERR_FILE,
+                "%s is no file; give a stream model", path);
     *bytes = malloc((size_t)end + 1);
     if (!*bytes) return sli_fail_memory("the bytes of a stream model", (size_t)end + 1);
     *size = fread(*bytes, 1, (size_t)end, file);

@@ -79,12 +79,16 @@ TEST(plan_devices_can_be_invented) {
     options.device = "cuda:sm_90";
     options.dtype = SL_BF16;
     REQUIRE_OK(sl_plan_new(model, &options, &plan));
-    CHECK(plan->caps.invented && plan->caps.graphs && !plan->device && plan->memory_limit == 0);
+    CHECK(plan->caps.invented && plan->caps.graphs && !plan->device);
+    CHECK(plan->memory_limit > 0 && plan->memory_limit < plan->caps.memory); /* what a real one would leave */
     CHECK(strstr(sl_plan_explain(plan), "device: sm_90, 132 SMs, ") != NULL);
     CHECK(strstr(sl_plan_explain(plan), "products bf16, sums f32, state f32") != NULL);
     CHECK(strstr(sl_plan_explain_json(plan), "\"compute_capability\": 90") != NULL);
     CHECK_FAILS(sl_params_new(plan, &params), SL_ERR_DEVICE, "invented");
     sl_plan_free(plan);
+    options.batch = 1 << 24;
+    CHECK_FAILS(sl_plan_new(model, &options, &plan), SL_ERR_MEMORY_LIMIT, "the GPU has");
+    options.batch = 4;
     options.no_graph = 1;
     REQUIRE_OK(sl_plan_new(model, &options, &plan));
     CHECK(!plan->caps.graphs && strstr(sl_plan_explain(plan), "no graph") != NULL);

@@ -110,6 +110,11 @@ TEST(stream_every_activation) {
 }
 
 /* --------------------------------------------------------------------------------------------------- memory, state -- */
+TEST(stream_model_is_no_folder) {
+    sl_stream_model *model;
+    CHECK_FAILS(sl_stream_model_load("/", &model), SL_ERR_FILE, "is no file");
+}
+
 TEST(stream_placed_in_memory_of_the_caller) {
     uint64_t random = test_seed;
     stream_case c = stream_case_new(one_layer(SL_GRU, 3, 20, 2), &random);
