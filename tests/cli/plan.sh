@@ -46,3 +46,4 @@ try plan gru:h8+peephole
 try plan nothing.json
 echo "keys of --json:"
 "$SLUICE" plan lstm:b3_t5_i4_h8_train --device cpu --json | python3 -c 'import json,sys; print(" ".join(sorted(json.load(sys.stdin))))'
+try plan lstm:b64_t16000000_i512_h1024_bf16_train --device cuda:sm_90 # 149 GB are not enough
