@@ -192,7 +192,7 @@ static void wait_until_parked(const sli_threads *threads) {
 
 /* A list whose products are small, but not all of them together, wakes up threads that have parked; a small list leaves them alone. */
 TEST(cpu_products_wake_threads_for_a_list) {
-    enum { COUNT = 4, TRIES = 200 };
+    enum { COUNT = 4, TRIES = 3000 }; /* many where other programs have the CPUs */
     const shape s = {.m = 200, .n = 100, .k = SLI_ALONE_ASLEEP / (2 * 200 * 100) / COUNT + 20};
     sli_cpu cpu;
     if (sli_threads_default() < 2) test_skip("one CPU: threads park at once");
