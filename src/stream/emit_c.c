@@ -684,9 +684,9 @@ static void put_header(const emitter *e, bool tokens, int inputs, int outputs) {
         " *\n * Other files of the program define @_DECLARATIONS, include this file, and see the declarations alone.\n "
         "*/\n",
         weight_bytes(e), 4 * state_floats(e),
-        tokens || state_floats(e) == 0
+        tokens
             ? ""
-            : " A NaN or an infinite sample\n * stays in the state until @_reset: samples are not looked at.");
+            : " Samples are not\n * looked at: what a NaN or an infinite one does to the state lasts until @_reset.");
     put(e, "#ifndef @_DECLARED\n#define @_DECLARED\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n");
     put(e, "enum { @_%s = %d, @_OUTPUTS = %d };\n", tokens ? "VOCABULARY" : "INPUTS", inputs, outputs);
     put(e, "typedef struct @_state {\n");
