@@ -56,7 +56,7 @@ SL_API void sl_stream_free(sl_stream *stream); /* does nothing to a placed strea
 SL_API void sl_stream_reset(sl_stream *stream);
 
 /* One step: y [outputs] from x [inputs] and the state. x and y may be the same memory. SL_ERR_USAGE if the model takes tokens. Numbers are not
- * looked at: a NaN stays in the state, and comes out, until sl_stream_reset. */
+ * looked at: what a NaN or an infinite sample does to the state lasts until sl_stream_reset (mostly, NaN comes out). */
 SL_API sl_status sl_stream_step(sl_stream *stream, const float *x, float *y);
 /* The same for a model that takes tokens. SL_ERR_INPUT, and nothing changed, if `token` is not of the vocabulary. */
 SL_API sl_status sl_stream_step_token(sl_stream *stream, int32_t token, float *y);

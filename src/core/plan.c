@@ -357,6 +357,20 @@ static sl_status automatic_device(sl_plan *plan, char *name, size_t capacity) {
     return SL_OK;
 }
 
+bool sli_plan_why_cpu(const sl_plan *plan, char *text, size_t capacity) {
+    const sli_device_ops *cuda = find_ops("cuda:0");
+    char name[32];
+    bool usable = false;
+    if (strcmp(plan->options.device, "auto") != 0 || plan->caps.kind != SLI_DEVICE_CPU) return false;
+    if (!cuda)
+        snprintf(text, capacity, "this build has no CUDA");
+    else if (!cuda->describe(0, name, sizeof name, text, capacity, &usable))
+        snprintf(text, capacity, "there is none");
+    else if (usable)
+        snprintf(text, capacity, "%s is computed on the CPU alone", sli_dtype_name(plan->options.dtype));
+    return true;
+}
+
 static sl_status resolve_device(sl_plan *plan) {
     sli_caps *caps = &plan->caps;
     char found[sizeof caps->name];

@@ -197,6 +197,8 @@ static inline bool sli_plan_is_segmented(const sl_plan *plan, const sli_group *g
 /* src/core/plan.c: sl_plan_new without tuning. `notes`: lines for the explanation, or NULL. */
 sl_status sli_plan_new(const sl_model *model, const sl_plan_options *options, const char *notes, sl_plan **plan);
 sl_status sli_plan_note(sl_plan *plan, const char *format, ...) SLI_PRINTF(2, 3);
+/* Why device "auto" is the CPU; false if it was not asked for, or is none. */
+bool sli_plan_why_cpu(const sl_plan *plan, char *text, size_t capacity);
 /* src/core/plan_choices.c: choices from outside. */
 sl_status sli_choices_read(sl_plan *plan, const char *text);
 /* NULL: none. A line of the problem with kept gates names the row of recomputed ones too. */

@@ -41,6 +41,40 @@ static sl_status add_refusal(sl_plan *plan, sli_refusal ***tail, const sli_refus
     return SL_OK;
 }
 
+static bool names_one(const char *require, const sli_refusal *rows) {
+    for (; rows; rows = rows->next)
+        if (sli_kernel_matches(require, rows->kernel->name)) return true;
+    return false;
+}
+
+/* No row of the device has the name, whatever the layer is: it is one of the other device, or of none. */
+static sl_status fail_by_name(const sl_plan *plan, const char *where, const char *require, const sli_refusal *rows) {
+    const char *device = plan->caps.name;
+    const bool of_gpu = strncmp(require, "cuda:", 5) == 0 || strncmp(require, "cudnn:", 6) == 0;
+    const bool of_cpu = strncmp(require, "cpu:", 4) == 0 || strcmp(require, "ref") == 0;
+    if (of_gpu && plan->caps.kind != SLI_DEVICE_CUDA) {
+        char why[512] = "";
+        const bool chosen = sli_plan_why_cpu(plan, why, sizeof why);
+        return sli_fail(SL_ERR_NO_KERNEL,
+                        "%s: --require %s is of a GPU, and the plan is for %s%s%s%s; give --device cuda:0, or another "
+                        "requirement",
+                        where, require, device, chosen ? " (device auto: " : "", why, chosen ? ")" : "");
+    }
+    if (of_cpu && plan->caps.kind == SLI_DEVICE_CUDA)
+        return sli_fail(SL_ERR_NO_KERNEL,
+                        "%s: --require %s is of the CPU, and the plan is for %s; give --device cpu, or another "
+                        "requirement",
+                        where, require, device);
+    char names[400] = "";
+    size_t used = 0;
+    for (const sli_refusal *r = rows; r && used < sizeof names; r = r->next)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", r->kernel->name);
+    return sli_fail(SL_ERR_NO_KERNEL,
+                    "%s: no kernel is called %s that computes %s on %s; there are %s, and the word fused for the "
+                    "fast ones: name one of these",
+                    where, require, sli_op_name(rows->kernel->op), device, names);
+}
+
 static sl_status fail_without_kernel(const sl_plan *plan, const char *text, const char *where, const char *require,
                                      const sli_refusal *refusals) {
     char reasons[600] = "";
@@ -51,20 +85,8 @@ static sl_status fail_without_kernel(const sl_plan *plan, const char *text, cons
     if (!refusals)
         snprintf(reasons, sizeof reasons, "this build has no %s rows",
                  plan->caps.kind == SLI_DEVICE_CUDA ? "CUDA" : plan->ops->name);
-    /* Nothing but names was wrong: the word is of another device, or of none. */
-    bool named = false;
-    for (const sli_refusal *r = refusals; require && r; r = r->next) named |= strncmp(r->reason, "not ", 4) != 0;
     sl_status status = !refusals && plan->caps.kind == SLI_DEVICE_CUDA ? SL_ERR_DEVICE : SL_ERR_NO_KERNEL;
-    if (require && refusals && !named) {
-        used = 0;
-        for (const sli_refusal *r = refusals; r && used < sizeof reasons; r = r->next)
-            used += (size_t)snprintf(reasons + used, sizeof reasons - used, "%s%s", used ? ", " : "", r->kernel->name);
-        return sli_fail(
-            status,
-            "%s: --require %s: no kernel of %s is called so, there are %s; name one of these, or choose the device "
-            "with --device (`sluice devices` says which there are)",
-            where, require, plan->caps.name, reasons);
-    }
+    if (require && refusals && !names_one(require, refusals)) return fail_by_name(plan, where, require, refusals);
     if (require)
         return sli_fail(
             status, "%s: no kernel satisfies --require %s for %s on %s (%s); drop the requirement or change the layer",

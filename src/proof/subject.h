@@ -6,8 +6,6 @@
 
 #include "core/problem.h"
 
-enum { SLI_SUBJECT_MAX = 64 }; /* inputs, outputs */
-
 typedef struct sli_subject_array {
     const char *name;
     bool time, integer;
@@ -71,8 +69,9 @@ typedef struct sli_trial {
     size_t feed_bytes;
     sl_dtype operands; /* products round them to this type: the reference of 16-bit kernels; SL_DTYPE_DEFAULT */
     size_t guard;      /* bytes of every guard zone, all holding SLI_GUARD_BYTE; 0: none */
-    const void *inputs[SLI_SUBJECT_MAX], *d_outputs[SLI_SUBJECT_MAX];
-    sl_batch batch; /* of the last sli_trial_feed */
+    const void **inputs,
+        **d_outputs; /* one block, of the subject's inputs and outputs: a stack has as many states as layers */
+    sl_batch batch;  /* of the last sli_trial_feed */
 } sli_trial;
 
 /* Plans with `options` (the subject's with another kernel, dtype, limit...), allocates, sets the parameters. */

@@ -74,10 +74,12 @@ static sl_status make_plan(sli_trial *trial, const sl_plan_options *options) {
     return sli_plan_place(trial->plan, trial->plan->segment_steps);
 }
 
+static size_t pointer_bytes(const sli_subject *s) {
+    return sizeof(void *) * (size_t)(s->input_count + s->output_count + 1);
+}
+
 static sl_status open_trial(sli_trial *trial, const sl_plan_options *options) {
     const sli_subject *s = trial->subject;
-    SLI_FAIL_IF(s->input_count > SLI_SUBJECT_MAX || s->output_count > SLI_SUBJECT_MAX, SL_ERR_USAGE,
-                "a proof takes at most %d inputs and outputs, states among them; give fewer layers", SLI_SUBJECT_MAX);
     SLI_TRY(make_plan(trial, options));
     SLI_TRY(sl_params_new(trial->plan, &trial->params));
     if (trial->guard > 0) SLI_TRY(for_each_packed_guard(trial, fill_guard, NULL));
@@ -94,7 +96,11 @@ static sl_status open_trial(sli_trial *trial, const sl_plan_options *options) {
     if (s->lengths) trial->feed_bytes += (size_t)s->options.batch * sizeof(double);
     if (s->mask) trial->feed_bytes += ((size_t)s->options.batch * (size_t)s->options.steps / 8 + 1) * sizeof(double);
     trial->feed = sli_alloc(&s->arena.allocator, trial->feed_bytes);
-    return trial->feed ? SL_OK : sli_fail_memory("the batch of a proof", trial->feed_bytes);
+    if (!trial->feed) return sli_fail_memory("the batch of a proof", trial->feed_bytes);
+    trial->inputs = sli_alloc_zero(&s->arena.allocator, pointer_bytes(s));
+    if (!trial->inputs) return sli_fail_memory("the batch of a proof", pointer_bytes(s));
+    trial->d_outputs = trial->inputs + s->input_count;
+    return SL_OK;
 }
 
 static sl_status open_or_close(sli_trial *trial, const sl_plan_options *options) {
@@ -124,7 +130,10 @@ sl_status sli_trial_open_reference(const sli_subject *subject, sl_dtype operands
 }
 
 void sli_trial_close(sli_trial *trial) {
-    if (trial->feed) sli_free(&trial->subject->arena.allocator, trial->feed, trial->feed_bytes);
+    if (trial->subject) {
+        sli_free(&trial->subject->arena.allocator, trial->inputs, pointer_bytes(trial->subject));
+        sli_free(&trial->subject->arena.allocator, trial->feed, trial->feed_bytes);
+    }
     sl_run_free(trial->run);
     sl_params_free(trial->params);
     sl_plan_free(trial->plan);

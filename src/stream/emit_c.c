@@ -680,10 +680,13 @@ static void put_header(const emitter *e, bool tokens, int inputs, int outputs) {
         "thread that\n"
         " * has its own. Fast where the compiler vectorises: gcc or clang -O3 -march=native -ffp-contract=fast. Set "
         "the processor to\n"
-        " * flush denormal numbers if signals fade to nothing.\n"
+        " * flush denormal numbers if signals fade to nothing.%s\n"
         " *\n * Other files of the program define @_DECLARATIONS, include this file, and see the declarations alone.\n "
         "*/\n",
-        weight_bytes(e), 4 * state_floats(e));
+        weight_bytes(e), 4 * state_floats(e),
+        tokens
+            ? ""
+            : " Samples are not\n * looked at: what a NaN or an infinite one does to the state lasts until @_reset.");
     put(e, "#ifndef @_DECLARED\n#define @_DECLARED\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n");
     put(e, "enum { @_%s = %d, @_OUTPUTS = %d };\n", tokens ? "VOCABULARY" : "INPUTS", inputs, outputs);
     put(e, "typedef struct @_state {\n");

@@ -22,7 +22,7 @@ train text.txt --vocab-size 2
 train text.txt --init-from missing.model
 train text.txt --device cuda:0 | sed "s/be used: .*/be used: .../" # what is missing depends on the machine
 train text.txt --device nowhere
-train text.txt --require cuda:grid
+train text.txt --device cpu --require cuda:grid
 train text.txt --dtype f16
 if [ "$(id -u)" -ne 0 ]; then
     chmod 000 short.txt

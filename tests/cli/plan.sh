@@ -29,6 +29,9 @@ try plan lstm:b3_t5_i4_h8 --device tpu
 try plan lstm:b3_t5_i4_h8 --require ref --threads 1 | kernels
 try plan lstm:b3_t5_i4_h8_f64 --require fused --device cpu --threads 1
 try plan lstm:b3_t5_i4_h8 --require cuda: --device cpu
+try plan lstm:b3_t5_i4_h8 --require cpu: --device cuda:sm_90
+try plan lstm:b3_t5_i4_h8 --require cpu:step --device cpu
+try plan lstm:b3_t5_i4_h8 --require cuda:steps --device cuda:sm_90
 try plan lstm:l2000000000_b1_t1_i1_h1
 echo "a training in parts is planned as it runs:"
 make_text 20 >text.txt

@@ -86,6 +86,11 @@ TEST(plan_devices_can_be_invented) {
     CHECK(strstr(sl_plan_explain_json(plan), "\"compute_capability\": 90") != NULL);
     CHECK_FAILS(sl_params_new(plan, &params), SL_ERR_DEVICE, "invented");
     sl_plan_free(plan);
+    setenv("SLUICE_NVRTC", "0", 1); /* what would run without NVRTC */
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    unsetenv("SLUICE_NVRTC");
+    CHECK(plan->caps.no_compiler);
+    sl_plan_free(plan);
     options.no_graph = 1;
     REQUIRE_OK(sl_plan_new(model, &options, &plan));
     CHECK(!plan->caps.graphs && strstr(sl_plan_explain(plan), "no graph") != NULL);

@@ -162,6 +162,16 @@ TEST(choice_of_auto_is_the_cpu_for_what_only_it_computes) {
         CHECK(strcmp(plan->caps.name, "cpu") == 0);
         sl_plan_free(plan);
     }
+    /* A requirement of a GPU says why the plan is for the CPU; a name that no row has is told as such. */
+    const sl_plan_options of_gpu = {.dtype = SL_F64, .require = "cuda:step"},
+                          given = {.device = "cpu", .require = "cudnn:"};
+    CHECK_FAILS(sl_plan_new(model, &of_gpu, &plan), SL_ERR_NO_KERNEL,
+                "--require cuda:step is of a GPU, and the plan is for cpu (device auto: ");
+    CHECK_FAILS(sl_plan_new(model, &given, &plan), SL_ERR_NO_KERNEL,
+                "--require cudnn: is of a GPU, and the plan is for cpu; give --device cuda:0");
+    const sl_plan_options of_none = {.device = "cpu", .require = "cpu:step"};
+    CHECK_FAILS(sl_plan_new(model, &of_none, &plan), SL_ERR_NO_KERNEL,
+                "no kernel is called cpu:step that computes lstm on cpu; there are cpu:fused, ");
     /* Otherwise whatever GPU there is, by the name it has among the devices. */
     const char *name, *gpu = "cpu";
     int usable;

@@ -58,6 +58,12 @@ TEST(check_bf16_gates_that_stay_open) {
     check_line_by("lstm:b2_t1000_i3_h8_bf16+forget=10", test_on_gpu() ? "cuda:" : NULL);
 }
 
+/* A stack has states of every layer and direction, and a problem may have a thousand layers. */
+TEST(check_stacks_of_many_states) {
+    check_line("lstm:l20_b1_t2_i3_h4_bi_train");
+    check_line("gru:l70_b1_t2_i3_h2_bi");
+}
+
 TEST(check_i8_problems) {
     if (test_on_gpu()) test_skip("there are kernels for i8 on CPUs alone");
     CHECK(check_file("i8.txt", 0, 1) > 20);

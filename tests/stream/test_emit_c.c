@@ -95,6 +95,11 @@ static void convert(const stream_case *c, sl_dtype dtype) {
     char path[512];
     snprintf(path, sizeof path, "%s/net.c", test_folder());
     REQUIRE_OK(sl_model_convert(c->model, c->params, &(sl_convert){.form = SL_CONVERT_C, .dtype = dtype}, path));
+    static char head[1500]; /* says what becomes of a NaN, where samples are numbers */
+    FILE *file = fopen(path, "r");
+    REQUIRE(file && fread(head, 1, sizeof head - 1, file) == sizeof head - 1);
+    fclose(file);
+    CHECK((strstr(head, "a NaN or an infinite one") != NULL) == (c->vocabulary == 0));
 }
 
 /* What is compiled from the files is not sanitized: under sanitizers it is the writing that counts. */

@@ -115,6 +115,29 @@ TEST(stream_model_is_no_folder) {
     CHECK_FAILS(sl_stream_model_load("/", &model), SL_ERR_FILE, "is no file");
 }
 
+/* As sluice_stream.h says: numbers are not looked at. */
+TEST(stream_keeps_a_nan_until_it_is_reset) {
+    uint64_t random = test_seed;
+    for (int cell = SL_LSTM; cell <= SL_RNN; cell++) {
+        stream_case c = stream_case_new(one_layer((sl_cell)cell, 1, 20, 2), &random);
+        sl_stream_model *model = stream_case_load(&c);
+        sl_stream *stream;
+        REQUIRE_OK(sl_stream_new(model, &stream));
+        float first[2], y[2];
+        const float nan = NAN, zero = 0;
+        stream_case_step(&c, stream, 0, first);
+        REQUIRE_OK(sl_stream_step(stream, &nan, y));
+        for (int t = 0; t < 30; t++) REQUIRE_OK(sl_stream_step(stream, &zero, y));
+        CHECK(isnan(y[0]) && isnan(y[1]));
+        sl_stream_reset(stream);
+        stream_case_step(&c, stream, 0, y);
+        CHECK(memcmp(y, first, sizeof y) == 0);
+        sl_stream_free(stream);
+        sl_stream_model_free(model);
+        stream_case_free(&c);
+    }
+}
+
 TEST(stream_placed_in_memory_of_the_caller) {
     uint64_t random = test_seed;
     stream_case c = stream_case_new(one_layer(SL_GRU, 3, 20, 2), &random);

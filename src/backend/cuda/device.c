@@ -27,6 +27,9 @@ static const known_gpu known[] = {
 static const char known_names[] = "cuda:sm_80, cuda:sm_86, cuda:sm_89, cuda:sm_90, cuda:sm_100 or cuda:sm_120";
 
 static sl_status invented_caps(const char *device_name, sli_caps *caps) {
+    const char *nvrtc =
+        secure_getenv("SLUICE_NVRTC"); /* as runtime/compile.cu: what would run without NVRTC can be planned, too */
+    caps->no_compiler = nvrtc && strcmp(nvrtc, "0") == 0;
     const int capability = atoi(device_name + strlen("cuda:sm_"));
     SLI_FAIL_IF(capability > 0 && capability < OLDEST, SL_ERR_DEVICE,
                 "device %s: sm_%d or newer is needed; one of %s can be planned for", device_name, OLDEST, known_names);
