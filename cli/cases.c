@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common.h"
+#include "files.h"
 
 static const option case_table[] = {
     {OPTION_TEXT, "jsonl", offsetof(case_options, jsonl), "FILE", 0, 0,
@@ -32,17 +33,13 @@ static double now(void) {
 }
 
 /* ------------------------------------------------------------------------------------------------ open and close -- */
+/* Of what the file of lines has already; a device or a pipe has nothing, and opening a pipe would wait for its writer. */
 static int read_known(case_list *list) {
+    struct stat about;
+    if (stat(list->options->jsonl, &about) != 0 || !S_ISREG(about.st_mode)) return 0;
     FILE *file = fopen(list->options->jsonl, "r");
     size_t capacity = 0, used = 0;
-    struct stat about;
-    if (!file && errno == ENOENT) return 0;
     if (!file) return report_as(SL_ERR_FILE, "--jsonl: cannot read %s: %s", list->options->jsonl, strerror(errno));
-    if (fstat(fileno(file), &about) != 0 ||
-        !S_ISREG(about.st_mode)) { /* a device or a pipe: nothing is known from before */
-        fclose(file);
-        return 0;
-    }
     for (size_t got = 1; got > 0; used += got) {
         if (used + 4096 > capacity) {
             char *grown = realloc(list->known, capacity = 2 * capacity + 65536);
@@ -56,10 +53,19 @@ static int read_known(case_list *list) {
     }
     list->known[used] = 0;
     fclose(file);
-    if (used > 0 && list->known[0] != '{')
-        return report_as(SL_ERR_INPUT, "--jsonl: %s holds no lines of results; give another file",
-                         list->options->jsonl);
     return 0;
+}
+
+/* Neither the lines nor the file beside them may be a list of problems. */
+static int refuse_overwriting(const case_list *list, const arguments *a) {
+    int code = 0;
+    for (int i = 0; i < a->positionals && !code; i++) {
+        const file_use uses[] = {{list->options->jsonl, "--jsonl", true},
+                                 {list->at_path, "the file beside --jsonl that names the case in work", true},
+                                 {a->positional[i], "the list of problems", false}};
+        code = refuse_same_files(a->command, uses, 3);
+    }
+    return code ? code : refuse_other_lines(a->command, "--jsonl", list->options->jsonl);
 }
 
 static int parse_shard(case_list *list, const command *command) {
@@ -92,22 +98,25 @@ int case_list_open(case_list *list, const arguments *a, const case_options *opti
     int code = check_options(a, options);
     if (!code) code = parse_shard(list, a->command);
     if (code || !options->jsonl) return code;
-    code = read_known(list);
-    if (code) return code;
     size_t room = strlen(options->jsonl) + 32;
     list->at_path = malloc(room);
     if (!list->at_path) return report_memory();
     snprintf(list->at_path, room, "%s.at.%d", options->jsonl, list->shard);
+    code = refuse_overwriting(list, a);
+    if (!code) code = read_known(list);
+    if (code) return code;
     list->file = open(options->jsonl, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (list->file < 0)
         return report_as(SL_ERR_IO, "--jsonl: cannot write %s: %s; name a file in a folder that exists", options->jsonl,
                          strerror(errno));
+    struct stat about;
+    list->has_at = fstat(list->file, &about) == 0 && S_ISREG(about.st_mode); /* no file beside a device */
     return 0;
 }
 
 void case_list_close(case_list *list) {
+    if (list->has_at) unlink(list->at_path);
     if (list->file >= 0) close(list->file);
-    if (list->at_path) unlink(list->at_path);
     free(list->at_path);
     free(list->known);
 }
@@ -123,7 +132,7 @@ static bool is_known(const case_list *list) {
 }
 
 static void note_case(const case_list *list) {
-    FILE *file = fopen(list->at_path, "w");
+    FILE *file = list->has_at ? fopen(list->at_path, "w") : NULL;
     if (!file) return;
     fprintf(file, "%s\n", list->key);
     fclose(file);

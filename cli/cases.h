@@ -24,6 +24,7 @@ typedef struct case_list {
     int number;        /* problems seen */
     int done, kept, left, failed;
     char *at_path; /* names the case in work: after a crash the script knows it */
+    bool has_at;   /* there is such a file */
     char key[640];
     char *line; /* being written */
     size_t bytes;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "sluice.h"
 
@@ -13,17 +14,41 @@ typedef struct identity {
     bool known, there;
     dev_t device;
     ino_t inode;
-    const char *name;
+    char name[PATH_MAX];
 } identity;
 
-static identity identity_of(const char *path) {
+/* Where a link leads that ends at nothing yet: what is written will be made there. Gives `real`, or NULL for what no path holds. */
+static const char *end_of_links(const char *path, char real[PATH_MAX]) {
+    char target[PATH_MAX];
+    ssize_t length;
+    if (strlen(path) >= PATH_MAX) return NULL;
+    memcpy(real, path, strlen(path) + 1);
+    for (int links = 0; links < 40 && (length = readlink(real, target, sizeof target)) >= 0; links++) {
+        const char *slash = target[0] == '/' ? NULL : strrchr(real, '/');
+        const size_t folder = slash ? (size_t)(slash - real) + 1 : 0;
+        if (folder + (size_t)length >= PATH_MAX) return NULL;
+        memcpy(real + folder, target, (size_t)length);
+        real[folder + (size_t)length] = 0;
+    }
+    return real;
+}
+
+static identity identity_of(const file_use *use) {
     struct stat about;
-    if (stat(path, &about) == 0) return (identity){S_ISREG(about.st_mode), true, about.st_dev, about.st_ino, ""};
+    const bool input = !use->written && strcmp(use->path, "-") == 0;
+    if ((input ? fstat(STDIN_FILENO, &about) : stat(use->path, &about)) == 0)
+        return (identity){S_ISREG(about.st_mode), true, about.st_dev, about.st_ino, ""};
+    identity none = {0};
+    if (input || !end_of_links(use->path, none.name)) return none;
+    char *slash = strrchr(none.name, '/'), *name = slash ? slash + 1 : none.name;
     char folder[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    const int length = snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
-    if (length < 0 || (size_t)length >= sizeof folder || stat(folder, &about) != 0) return (identity){0};
-    return (identity){true, false, about.st_dev, about.st_ino, slash ? slash + 1 : path};
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(name - none.name) : 1, slash ? none.name : ".");
+    if (stat(folder, &about) != 0) return none;
+    memmove(none.name, name, strlen(name) + 1);
+    none.known = true;
+    none.device = about.st_dev;
+    none.inode = about.st_ino;
+    return none;
 }
 
 static bool is_same(const identity *a, const identity *b) {
@@ -34,10 +59,10 @@ static bool is_same(const identity *a, const identity *b) {
 int refuse_same_files(const command *command, const file_use *uses, int count) {
     for (int i = 0; i < count; i++) {
         if (!uses[i].path || !uses[i].written) continue;
-        const identity written = identity_of(uses[i].path);
+        const identity written = identity_of(&uses[i]);
         for (int k = 0; k < count; k++) {
-            if (k == i || !uses[k].path || (uses[k].written && k > i) || strcmp(uses[k].path, "-") == 0) continue;
-            const identity other = identity_of(uses[k].path);
+            if (k == i || !uses[k].path || (uses[k].written && k > i)) continue;
+            const identity other = identity_of(&uses[k]);
             if (is_same(&written, &other))
                 return usage_error(command, "%s %s is the same file as %s, which would be lost; give another name",
                                    uses[i].option, uses[i].path, uses[k].option);
@@ -46,12 +71,30 @@ int refuse_same_files(const command *command, const file_use *uses, int count) {
     return 0;
 }
 
-int refuse_other_files(const command *command, const char *path) {
+/* Is there something at `path` that could be lost? Empty files and what is no file are not. */
+static bool holds_bytes(const char *path) {
     struct stat about;
+    return stat(path, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0;
+}
+
+int refuse_other_models(const command *command, const char *option, const char *path) {
     sl_file *file = NULL;
-    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0) return 0;
+    if (!holds_bytes(path)) return 0;
     const sl_status status = sl_file_open(NULL, path, &file);
+    const char *format = sl_file_metadata(file, "format");
+    const bool ours = status == SL_ERR_OUT_OF_MEMORY || (format && strcmp(format, "sluice") == 0);
     sl_file_close(file);
-    if (status == SL_OK || status == SL_ERR_OUT_OF_MEMORY) return 0;
-    return usage_error(command, "--out %s is there and is no model file; give another name, or remove it", path);
+    if (ours) return 0;
+    return usage_error(command, "%s %s is there and is no model file of ours; give another name, or remove it", option,
+                       path);
+}
+
+int refuse_other_lines(const command *command, const char *option, const char *path) {
+    if (!path || !holds_bytes(path)) return 0;
+    FILE *file = fopen(path, "r");
+    const int first = file ? getc(file) : '{'; /* what may not be read: opening it for writing says why */
+    if (file) fclose(file);
+    if (first == '{') return 0;
+    return usage_error(command, "%s %s is there and holds no JSON lines; give another name, or remove it", option,
+                       path);
 }

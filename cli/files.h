@@ -11,10 +11,12 @@ typedef struct file_use {
     bool written;
 } file_use;
 
-/* A sentence and exit code 2 where a file that is written is another one of `uses`, by whatever name or link; else 0. Pipes and devices are
- * not looked at: writing there destroys nothing. */
+/* A sentence and exit code 2 where a file that is written is another one of `uses`, by whatever name or link; else 0. Pipes and
+ * devices are not looked at: writing there destroys nothing. */
 int refuse_same_files(const command *command, const file_use *uses, int count);
-/* A sentence and exit code 2 where `path` is there and no model file, which a training would replace; else 0. */
-int refuse_other_files(const command *command, const char *path);
+/* A sentence and exit code 2 where `path` holds something else than a model, which a training would replace; else 0. */
+int refuse_other_models(const command *command, const char *option, const char *path);
+/* The same for files of JSON lines; `path` may be NULL. */
+int refuse_other_lines(const command *command, const char *option, const char *path);
 
 #endif

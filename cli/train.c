@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "common.h"
-#include "progress.h"
 #include "files.h"
+#include "progress.h"
 #include "resume.h"
 #include "train_options.h"
 
@@ -461,7 +461,8 @@ static int train_arrays(train_job *job) {
 }
 
 /* ------------------------------------------------------------------------------------------------------ command -- */
-/* Nothing that is read may be written over, nor two outputs be one. Texts may be many; a description and arrays are few. */
+/* Nothing that is read may be written over, nor two outputs be one. Texts may be many; a description and arrays are few. The
+ * resume point, open already, is read to be replaced. */
 static int refuse_overwriting(const train_job *job) {
     const arguments *a = &job->a;
     const train_options *o = &job->options;
@@ -473,7 +474,8 @@ static int refuse_overwriting(const train_job *job) {
                        {last, "the resume point of --out", true},
                        {o->fit.log, "--log", true},
                        {NULL, "the text or description", false},
-                       {o->text.valid, "--valid", false},
+                       {o->text.valid ? o->text.valid : resume_valid(&job->resume), "--valid", false},
+                       {o->fit.init_from, "--init-from", false},
                        {arrays->x, "--x", false},
                        {arrays->y, "--y", false},
                        {arrays->lengths, "--lengths", false},
@@ -485,7 +487,10 @@ static int refuse_overwriting(const train_job *job) {
         uses[3].path = a->positional[i];
         code = refuse_same_files(a->command, uses, (int)(sizeof uses / sizeof *uses));
     }
-    return code || o->fit.resume ? code : refuse_other_files(a->command, o->fit.out);
+    if (!code) code = refuse_other_lines(a->command, "--log", o->fit.log);
+    if (code || o->fit.resume) return code;
+    code = refuse_other_models(a->command, "--out", o->fit.out);
+    return code ? code : refuse_other_models(a->command, "the resume point of --out", last);
 }
 
 static int run_job(train_job *job) {
@@ -501,8 +506,8 @@ static int run_job(train_job *job) {
     if (lm && a->positionals < 2) return usage_error(a->command, "train lm needs a TEXT file, or - for standard input");
     if (job->options.fit.resume && !job->options.fit.out)
         return usage_error(a->command, "--resume needs --out MODEL, the file to go on with");
-    int code = refuse_overwriting(job);
-    if (!code && job->options.fit.resume) code = resume_open(&job->resume, job->options.fit.out);
+    int code = job->options.fit.resume ? resume_open(&job->resume, job->options.fit.out) : 0;
+    if (!code) code = refuse_overwriting(job);
     if (code) return code;
     if (lm) return train_text(job, true);
     const char *given = arguments_first_other(a, GROUP_MODEL, NULL);

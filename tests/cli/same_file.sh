@@ -22,7 +22,26 @@ try train lm text.txt "${small[@]}" --out new.st --log new.st
 try train lm text.txt "${small[@]}" --out new.st --log sub/../new.st.last
 try train lm text.txt "${small[@]}" --out kept.txt # not read, but no model either
 try train lm text.txt "${small[@]}" --out m.st --log /dev/null # a model may be replaced
-cmp text.txt kept.txt && ls
+echo precious >note
+cp note o.st.last
+ln -s later.st dangling
+try train lm - "${small[@]}" --out new.st --log text.txt <text.txt
+try train lm text.txt "${small[@]}" --out m.st --init-from m.st
+try train lm text.txt "${small[@]}" --out new.st --init-from m.st --log m.st
+try train lm text.txt "${small[@]}" --out dangling --log sub/../later.st
+try train lm text.txt "${small[@]}" --out o.st
+try train lm text.txt "${small[@]}" --out new.st --log note
+cp text.txt valid.txt
+"$SLUICE" train lm text.txt "${small[@]}" --valid valid.txt --out v.st >/dev/null
+try train lm text.txt --epochs 2 --resume --out v.st --log valid.txt # of which the resume point knows
+python3 - <<'END'
+import struct
+head = b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}'
+open('foreign.st', 'wb').write(struct.pack('<Q', len(head)) + head + bytes(4))
+END
+try train lm text.txt "${small[@]}" --out foreign.st # a safetensors file, of somebody else
+cmp text.txt kept.txt && cmp note o.st.last && cmp text.txt valid.txt && ls
+"$SLUICE" train lm text.txt "${small[@]}" --out p.st --log /dev/stdout | grep -c '"event": "start"'
 
 echo '--- predict, convert'
 cp kept.st m.st
@@ -35,6 +54,17 @@ cmp m.st kept.st && cmp text.txt kept.txt && cmp m.c kept.st
 
 echo '--- results of check'
 try check rnn:b1_t1_i1_h1 --jsonl text.txt
+echo rnn:b1_t1_i1_h1 >list.txt
+cp list.txt lines.jsonl.at.1
+try check list.txt --jsonl ./list.txt
+try check lines.jsonl.at.1 --jsonl lines.jsonl
+try bench rnn:b1_t1_i1_h1 --jsonl text.txt
+cmp list.txt lines.jsonl.at.1 && ls lines.jsonl* list.txt
+"$SLUICE" check list.txt --jsonl /dev/stdout | grep -c '"case"'
+mkfifo pipe
+timeout 20 grep -c '"case"' <pipe &
+timeout 20 "$SLUICE" check list.txt --jsonl pipe
+wait
 try check rnn:b1_t1_i1_h1 --jsonl /dev/full
 try bench rnn:b1_t1_i1_h1 --seconds 0.001 --jsonl /dev/full
 cmp text.txt kept.txt
