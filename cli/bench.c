@@ -172,10 +172,10 @@ static sl_status time_problem(bench_state *state, const char *problem) {
     return is_timed(status) && state->memory_failed ? SL_ERR_OUT_OF_MEMORY : status;
 }
 
-static int bench_one(void *context, const char *problem) {
+static int bench_one(void *context, const char *where, const char *problem) {
     bench_state *state = context;
     sl_status status = time_problem(state, problem);
-    int code = state->memory_failed ? report_memory() : report(status);
+    int code = state->memory_failed ? report_memory() : report_at(where, status);
     bool timed = is_timed(status) && !state->memory_failed;
     if (timed && state->json) print_rows_json(state, problem);
     if (timed && !state->json) print_rows(state, problem);
@@ -192,11 +192,15 @@ static json *open_line(bench_state *state, const char *problem) {
 }
 
 /* --jsonl: one line a kernel; a problem that cannot be timed is a line with the reason. */
-static int bench_case(void *context, const char *problem) {
+static int bench_case(void *context, const char *where, const char *problem) {
     bench_state *state = context;
     const char *device = state->options.device ? state->options.device : "auto";
     if (!case_begin(&state->cases, problem, state->dtype ? state->dtype : "", device)) return 0;
     sl_status status = time_problem(state, problem);
+    if (is_no_problem(status)) {
+        free_rows(state);
+        return case_drop(&state->cases, report_at(where, status));
+    }
     if (is_timed(status)) print_rows(state, problem);
     for (int i = 0; is_timed(status) && i < state->count; i++) {
         write_timing(open_line(state, problem), &state->rows[i], fastest(state));
@@ -210,7 +214,7 @@ static int bench_case(void *context, const char *problem) {
     free_rows(state);
     int code = case_end(&state->cases, status == SL_OK);
     if (code) return code;
-    return status == SL_ERR_DEVICE ? report(status) : status != SL_OK;
+    return status == SL_ERR_DEVICE ? report_at(where, status) : status != SL_OK;
 }
 
 static int run(const command *command, int count, char **words) {

@@ -168,6 +168,10 @@ void case_line_end(case_list *list) {
     json_end(&list->out);
 }
 
+bool is_no_problem(sl_status status) {
+    return status == SL_ERR_INPUT || status == SL_ERR_UNKNOWN || status == SL_ERR_USAGE;
+}
+
 int case_drop(case_list *list, int code) {
     if (list->out.file) fclose(list->out.file);
     list->out.file = NULL;

@@ -7,6 +7,7 @@
 
 #include "json.h"
 #include "options.h"
+#include "sluice.h"
 
 typedef struct case_options {
     const char *jsonl, *source, *shard;
@@ -38,6 +39,8 @@ bool case_begin(case_list *list, const char *problem, const char *dtype, const c
 /* Opens one line of the case, with what every line has; end it with case_line_end. */
 json *case_line(case_list *list);
 void case_line_end(case_list *list);
+/* Is what failed the problem string itself? Then it is no finding. */
+bool is_no_problem(sl_status status);
 /* The case was none: nothing is written. Gives `code`. */
 int case_drop(case_list *list, int code);
 /* Appends the case's lines to the file in one piece. Gives an exit code. */

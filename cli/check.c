@@ -67,7 +67,7 @@ static void write_finding(void *context, const sl_finding *finding) {
 }
 
 /* --json: one object a problem; it is closed also where the problem turns out to be wrong. */
-static int check_one(void *context, const char *problem) {
+static int check_one(void *context, const char *where, const char *problem) {
     check_state *state = context;
     if (state->json) {
         char seed[24]; /* up to 2^64 - 1 */
@@ -86,7 +86,7 @@ static int check_one(void *context, const char *problem) {
         json_end(&state->out);
     }
     flush_output();
-    return report(status);
+    return report_at(where, status);
 }
 
 /* ---------------------------------------------------------------------------------------------------- a file of lines -- */
@@ -160,7 +160,7 @@ static void without_f64(const char *problem, char *text, size_t capacity) {
     if (at && (!end || at < end)) memmove(at, at + 4, strlen(at + 4) + 1);
 }
 
-static int check_case(void *context, const char *given) {
+static int check_case(void *context, const char *where, const char *given) {
     check_state *state = context;
     char problem[512];
     snprintf(problem, sizeof problem, "%s", given);
@@ -172,8 +172,8 @@ static int check_case(void *context, const char *given) {
     sl_status status = sl_check_findings(problem, &state->options, state->seed, keep_finding, state);
     if (status == SL_ERR_NO_KERNEL && state->kernel_count == 0) {
         snprintf(result_of(state, "none")->note, sizeof state->kernels->note, "%s", sl_error_detail());
-    } else if (status == SL_ERR_INPUT || status == SL_ERR_USAGE) {
-        return case_drop(&state->cases, report(status));
+    } else if (is_no_problem(status)) {
+        return case_drop(&state->cases, report_at(where, status));
     } else if (status != SL_OK && status != SL_ERR_CHECK) {
         kernel_result *failed = result_of(state, "none");
         failed->findings = failed->failures = 1;
@@ -186,7 +186,7 @@ static int check_case(void *context, const char *given) {
     int code = case_end(&state->cases, passed);
     if (code) return code;
     /* After a failure of the device nothing that this process computes can be trusted. */
-    return status == SL_ERR_DEVICE ? report(status) : !passed;
+    return status == SL_ERR_DEVICE ? report_at(where, status) : !passed;
 }
 
 /* ---------------------------------------------------------------------------------------------------------- command -- */

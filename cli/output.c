@@ -16,9 +16,8 @@ int report(sl_status status) {
 }
 
 int report_at(const char *where, sl_status status) {
-    if (status == SL_OK) return 0;
-    fprintf(stderr, "sluice: %s: %s\n", where, sl_error_detail());
-    return sl_status_exit_code(status);
+    if (status != SL_OK && where) fprintf(stderr, "sluice: %s: %s\n", where, sl_error_detail());
+    return where ? sl_status_exit_code(status) : report(status);
 }
 
 int report_as(sl_status status, const char *format, ...) {

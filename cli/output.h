@@ -7,7 +7,7 @@
 
 /* "sluice: DETAIL" on stderr; gives the exit code of `status` (0 prints nothing). */
 int report(sl_status status);
-/* The same with "WHERE: " in front: the file or option that the library was not told. */
+/* The same with "WHERE: " in front: the file or option that the library was not told; NULL: nowhere. */
 int report_at(const char *where, sl_status status);
 /* The same for a failure that the command itself found. */
 int report_as(sl_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -75,7 +75,7 @@ static sl_status read_path(text_block *text, const char *path) {
         status = sli_fail(SL_ERR_FILE, "%s: cannot be read: %s", name, strerror(errno));
     else if (S_ISDIR(info.st_mode))
         status = sli_fail(SL_ERR_FILE, "%s: is a folder: name the text files in it", name);
-    else if (S_ISBLK(info.st_mode) || (S_ISCHR(info.st_mode) && !standard_input))
+    else if (S_ISBLK(info.st_mode) || (S_ISCHR(info.st_mode) && !isatty(file))) /* /dev/zero has no end */
         status = sli_fail(SL_ERR_FILE, "%s: is a device, not a text; give a file or a pipe", name);
     else if (S_ISREG(info.st_mode) && info.st_size > 0)
         expected = (size_t)info.st_size;

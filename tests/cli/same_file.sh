@@ -76,12 +76,22 @@ try eval m.st /dev/zero
 try check /dev/zero
 : >none.txt
 try check none.txt
+echo '# nothing' >comment.txt
+try check comment.txt
 try check - </dev/null
+try check - </dev/zero
+try train lm - "${small[@]}" --out z.st </dev/zero
+cat text.txt | try train lm /dev/stdin "${small[@]}" --out z.st
+cat list.txt | try check /dev/stdin
 printf 'rnn:b1_t1_i1_h1\0\n' >zero.txt
 try check zero.txt
 printf '# three lines\n\nlstm:b1_t2_i3_h4_train+maskout=repeat\n' >bad.txt
 try check bad.txt
 try check bad.txt --jsonl bad.jsonl
+try bench bad.txt --seconds 0.001 --jsonl bad.jsonl
+try bench bad.txt
+try check - <bad.txt
+try check rnn:b1_t1_i1_h1_cat --jsonl bad.jsonl
 ls bad.jsonl && wc -c <bad.jsonl
 try plan rnn:b1_t1_i1_h1 --require ''
 try plan rnn:b1_t1_i1_h1 --device=
