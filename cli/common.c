@@ -69,6 +69,30 @@ sl_vocabulary *file_vocabulary(const sl_file *file, const char *path, int *code)
     return vocabulary;
 }
 
+/* Tokens would mean something else, or nothing at all. */
+static int check_vocabulary(const sl_file *file, const char *path) {
+    int code = 0, wanted = 0;
+    sl_model *model = NULL;
+    if (!sl_file_metadata(file, "vocabulary")) return 0;
+    sl_vocabulary *vocabulary = file_vocabulary(file, path, &code);
+    if (!code) code = report(sl_file_model(file, &model));
+    if (!code && sl_model_input(model, 0, &wanted, NULL, NULL) && wanted && wanted != sl_vocabulary_size(vocabulary))
+        code = report_as(SL_ERR_INPUT,
+                         "%s: its vocabulary has %d tokens and its model takes %d: the file is damaged or was put "
+                         "together; give one as `sluice train` wrote it",
+                         path, sl_vocabulary_size(vocabulary), wanted);
+    sl_model_free(model);
+    sl_vocabulary_free(vocabulary);
+    return code;
+}
+
+int open_model_file(const char *path, sl_file **file) {
+    int code = report(sl_file_open(NULL, path, file));
+    if (!code) code = check_vocabulary(*file, path);
+    if (code) sl_file_close(*file);
+    return code;
+}
+
 bool file_training(const sl_file *file, sl_training *training) {
     return sl_file_training(file, training) == SL_OK && training->task;
 }

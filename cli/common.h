@@ -33,6 +33,8 @@ typedef struct script_options {
 } script_options;
 extern const option_group script_group;
 
+/* Opens a model file to be used: one whose vocabulary is not that of the model's input is refused. Gives an exit code. */
+int open_model_file(const char *path, sl_file **file);
 /* The vocabulary of a language model file. SL_ERR_INPUT, with a sentence on stderr, where the file holds none; *code is the
  * exit code then and NULL is returned. */
 sl_vocabulary *file_vocabulary(const sl_file *file, const char *path, int *code);

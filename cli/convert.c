@@ -73,7 +73,7 @@ static int run(const command *command, int count, char **words) {
     code = refuse_same_files(command, uses, 2);
     if (code) return code;
     sl_file *file;
-    code = report(sl_file_open(NULL, a.positional[0], &file));
+    code = open_model_file(a.positional[0], &file);
     if (code) return code;
     code = convert(file, &options, path);
     if (!code) print_result(path);

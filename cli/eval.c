@@ -182,7 +182,7 @@ static int run(const command *command, int count, char **words) {
     if (o.lengths) options.masking = SL_MASK_LENGTHS;
     where_apply(&where, &a, &options);
     sl_file *file;
-    code = report(sl_file_open(NULL, a.positional[0], &file));
+    code = open_model_file(a.positional[0], &file);
     if (code) return code;
     code = arrays ? eval_arrays(&o, file, &options, script.json) : eval_text(&a, file, &options, script.json);
     sl_file_close(file);

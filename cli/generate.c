@@ -86,7 +86,7 @@ static int run(const command *command, int count, char **words) {
     where_apply(&where, &a, &options);
     sl_sampling sampling = {.temperature = o.temperature, .top_k = o.top_k, .top_p = o.top_p, .seed = o.seed};
     sl_file *file;
-    code = report(sl_file_open(NULL, a.positional[0], &file));
+    code = open_model_file(a.positional[0], &file);
     if (code) return code;
     sl_generator *generator = NULL;
     sl_vocabulary *vocabulary = file_vocabulary(file, a.positional[0], &code);

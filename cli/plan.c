@@ -28,7 +28,7 @@ static void options_of_training(const sl_training *training, sl_plan_options *op
     options->masking = training->masking;
 }
 
-/* A model JSON starts with '{'; a model file starts with the length of its header. */
+/* A text that is no model JSON from its first letter on is something else altogether. */
 static int model_of_json(const char *path, sl_model **model, sl_plan_options *options) {
     char *text;
     size_t bytes;
@@ -36,7 +36,14 @@ static int model_of_json(const char *path, sl_model **model, sl_plan_options *op
     char *paths[] = {(char *)path};
     int code = read_texts(paths, 1, &text, &bytes);
     if (code) return code;
-    code = report_at(name_texts(paths, 1), sl_model_from_json(NULL, text, bytes, model));
+    const char *first = text + strspn(text, " \t\r\n");
+    if (*first == '{' || *first == '[')
+        code = report_at(name_texts(paths, 1), sl_model_from_json(NULL, text, bytes, model));
+    else
+        code = report_as(SL_ERR_INPUT,
+                         "%s is neither a problem, a model file nor model JSON; give one of them, such as "
+                         "lstm:b20_t35_i650_h650",
+                         name_texts(paths, 1));
     if (!code) code = report_at(name_texts(paths, 1), sl_training_from_json(text, bytes, &training));
     if (!code && training.task) options_of_training(&training, options);
     sl_text_free(text);
@@ -45,7 +52,7 @@ static int model_of_json(const char *path, sl_model **model, sl_plan_options *op
 
 static int model_of_file(const char *path, sl_model **model, sl_plan_options *options) {
     sl_file *file;
-    int code = report(sl_file_open(NULL, path, &file));
+    int code = open_model_file(path, &file);
     if (code) return code;
     code = report(sl_file_model(file, model));
     sl_training training;

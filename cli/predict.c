@@ -258,7 +258,7 @@ static int run(const command *command, int count, char **words) {
     sl_plan_options options = {0};
     where_apply(&where, &a, &options);
     sl_file *file;
-    code = report(sl_file_open(NULL, a.positional[0], &file));
+    code = open_model_file(a.positional[0], &file);
     if (code) return code;
     predict_job job;
     memset(&job, 0, sizeof job);

@@ -39,6 +39,29 @@ open("bad.model", "wb").write(data)
 P
 exits generate bad.model --length 5
 exits eval bad.model text.txt
+echo "a vocabulary of fewer or more tokens than the model has:"
+for tokens in '["a"]' '["a", "b", "\n"]' more; do
+    python3 - "$tokens" <<'P'
+import json, struct, sys
+data = open("good.model", "rb").read()
+end = 8 + struct.unpack("<Q", data[:8])[0]
+head = json.loads(data[8:end])
+words = json.loads(head["__metadata__"]["vocabulary"])
+words["tokens"] = words["tokens"] + ["@"] if sys.argv[1] == "more" else json.loads(sys.argv[1])
+head["__metadata__"]["vocabulary"] = json.dumps(words)
+text = json.dumps(head).encode()
+text += b" " * (-len(text) % 8)
+open("bad.model", "wb").write(struct.pack("<Q", len(text)) + text + data[end:])
+P
+    try generate bad.model --length 5
+    try eval bad.model text.txt
+    try convert bad.model bad.c
+    try plan bad.model
+    exits info bad.model
+done
+try plan text.txt
+try plan - <text.txt
+try plan /dev/zero
 echo "a resume point:"
 cp good.model.last whole.last
 head -c 3000 whole.last >good.model.last
