@@ -1,6 +1,8 @@
 /* Options and readers that several commands share. */
 #include "common.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,4 +106,16 @@ const char *name_texts(char **paths, int count) {
 
 int read_texts(char **paths, int count, char **text, size_t *bytes) {
     return report(sl_text_read(NULL, (const char *const *)paths, count, text, bytes));
+}
+
+int read_array(const char *path, bool doubles, sl_array *array) {
+    int code = report(sl_npy_read(NULL, path, array));
+    if (code || doubles || array->type != SL_ARRAY_F64) return code;
+    const double *values = array->data;
+    for (size_t i = 0; i < array->bytes / sizeof *values; i++)
+        if (isfinite(values[i]) && fabs(values[i]) > FLT_MAX)
+            return report_as(SL_ERR_NUMBERS,
+                             "%s, element %zu is %g, which f32 cannot hold; scale the data, or use --dtype f64", path,
+                             i, values[i]);
+    return 0;
 }

@@ -47,4 +47,8 @@ const char *name_texts(char **paths, int count);
 /* Whole files, one after the other; "-" is standard input. Gives an exit code; free *text with sl_text_free. */
 int read_texts(char **paths, int count, char **text, size_t *bytes);
 
+/* An array of numbers for a model that computes in f32, or in f64 where `doubles`: what that cannot hold is refused with the
+ * file's name. Gives an exit code; free *array with sl_array_free. */
+int read_array(const char *path, bool doubles, sl_array *array);
+
 #endif

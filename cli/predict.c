@@ -127,7 +127,7 @@ static int convert_numbers(predict_job *job, const char *path, size_t count) {
 }
 
 static int read_input(predict_job *job, const char *path) {
-    int code = report(sl_npy_read(NULL, path, &job->x));
+    int code = read_array(path, job->doubles, &job->x);
     if (!code) code = check_shape(job, path);
     if (code) return code;
     size_t count = elements(&job->x), bytes = job->vocabulary || !job->doubles ? 4 : 8;

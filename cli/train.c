@@ -450,7 +450,7 @@ static int train_arrays(train_job *job) {
     if (code || job->options.fit.print_model) return code;
     const char *const paths[6] = {o->x, o->y, o->lengths, o->valid_x, o->valid_y, o->valid_lengths};
     for (int i = 0; i < 6; i++) {
-        if (paths[i]) code = report(sl_npy_read(NULL, paths[i], &job->arrays[i]));
+        if (paths[i]) code = read_array(paths[i], job->training.dtype == SL_F64, &job->arrays[i]);
         if (code) return code;
     }
     sl_array *at = job->arrays;

@@ -1,6 +1,7 @@
 /* Batches of array data. */
 #include "data/arrays.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -57,11 +58,15 @@ static sl_status check_integers(const sl_array *array, const char *name, const c
     return SL_OK;
 }
 
-static sl_status check_finite(const sl_array *array, const char *name) {
+static sl_status check_finite(const sl_array *array, const char *name, bool doubles) {
     size_t count = is_float(array) ? element_count(array) : 0;
-    for (size_t i = 0; i < count; i++)
-        SLI_FAIL_IF(!isfinite(number_at(array, i)), SL_ERR_NUMBERS,
-                    "%s: element %zu is not a finite number: clean the data first", name, i);
+    for (size_t i = 0; i < count; i++) {
+        const double value = number_at(array, i);
+        SLI_FAIL_IF(!isfinite(value), SL_ERR_NUMBERS, "%s: element %zu is not a finite number: clean the data first",
+                    name, i);
+        SLI_FAIL_IF(!doubles && fabs(value) > FLT_MAX, SL_ERR_NUMBERS,
+                    "%s: element %zu is %g, which f32 cannot hold: scale the data, or use f64", name, i, value);
+    }
     return SL_OK;
 }
 
@@ -84,7 +89,7 @@ static sl_status check_x(const sl_array *x, const sli_array_needs *needs) {
     SLI_FAIL_IF(needs->features > 0 && x->shape[rank - 1] != needs->features, SL_ERR_SHAPE,
                 "x: has %lld features, the model's input %d: give an array with as many, or change the model's input",
                 (long long)x->shape[rank - 1], needs->features);
-    return check_finite(x, "x");
+    return check_finite(x, "x", needs->doubles);
 }
 
 static sl_status check_y(const sl_array *x, const sl_array *y, const sli_array_needs *needs) {
@@ -106,7 +111,7 @@ static sl_status check_y(const sl_array *x, const sl_array *y, const sli_array_n
                 "y: has %lld features, the model's output %d: give an array with as many, or change the units of the "
                 "last layer",
                 (long long)y->shape[rank - 1], needs->classes);
-    return check_finite(y, "y");
+    return check_finite(y, "y", needs->doubles);
 }
 
 size_t sli_array_counted(const sli_array_data *data, const uint32_t *order, size_t first, size_t rows) {

@@ -53,6 +53,13 @@ npy ignored.npy i4 6 -1 -1 -1 -1 -1 -1
 train good.json x.npy ignored.npy
 train good.json x.npy y.npy --valid-x x.npy --valid-y ignored.npy
 try eval good.model --x x.npy --y ignored.npy
+echo "beyond f32:"
+npy wide.npy f8 6x5x3 $(seq 89) 1e300
+train good.json wide.npy
+try predict good.model --x wide.npy --out p.npy
+try eval good.model --x wide.npy --y y.npy
+exits predict good.model --x wide.npy --out f64.npy --dtype f64
+try generate good.model
 echo "not a number:"
 for file in nan inf; do
     train good.json $file.npy | grep exit
