@@ -34,6 +34,15 @@ echo "invalid UTF-8 does at byte level:"
 for i in $(seq 200); do cat invalid.txt; done >long.txt
 "$SLUICE" train lm long.txt --level byte "${small[@]}" --out byte.model | grep ^data
 echo "numbers that explode:"
-try train lm text.txt "${small[@]}" --epochs 1 --optimizer sgd --lr 1e30 --weight-decay 1 --clip-norm 0 --out nan.model |
-    sed -E -e '/^(data|plan|memory|epoch)/d' -e 's/^sluice: step [0-9]+: .*learning rate.*/sluice: step N: what, where, the learning rate/'
+explode() {
+    try train lm "$@" --epochs 1 --clip-norm 0 --out nan.model | sed -E -e '/^(data|plan|memory|epoch)/d' \
+        -e 's/^sluice: step [0-9]+: the ((validation )?loss|gradient).*learning rate.*/sluice: step N: the \1, where, the learning rate/'
+}
+explode text.txt "${small[@]}" --optimizer sgd --lr 1e30 --weight-decay 1
+# Finite all the way, and worth nothing.
+awk 'BEGIN { s = 7; for (i = 0; i < 1000; i++) { s = (s * 1103 + 12345) % 65536; printf "%c", 33 + int(s / 64) % 90 } }' >noise.txt
+explode noise.txt "${small[@]}" --level byte --lr 1e30
+explode noise.txt "${small[@]}" --level byte --lr 1e30 --valid-split 0
+explode noise.txt "${small[@]}" --level byte --lr 1e30 --accumulate 2
+explode noise.txt "${small[@]}" --level byte --lr 1000 --optimizer sgd
 ls
