@@ -124,9 +124,10 @@ static sl_status fail_numbers(sl_trainer *t, int64_t step, const char *what, dou
                     good ? "; the last good checkpoint is " : "", good ? t->last_path : "", saved);
 }
 
-/* Numbers that are finite still may be worth nothing: no update leads back from such a loss. */
-static bool has_diverged(double loss_sum, double count) {
-    return !isfinite(loss_sum) || per_token(loss_sum, count) > 1e30;
+/* Nats that are finite still may be worth nothing: no update leads back from such a loss. Squares are as large as the data make them. */
+static bool has_diverged(const sl_trainer *t, double loss_sum, double count) {
+    const bool nats = t->training.loss != SL_LOSS_MSE;
+    return !isfinite(loss_sum) || (nats && per_token(loss_sum, count) > 1e30);
 }
 
 /* What a mean over rows [row, row + rows) of the batch counts in the mean over all: by what has a loss in them, so that parts make
@@ -152,7 +153,7 @@ static sl_status micro_step(sl_trainer *t, int index, int row, int rows, double 
     sums->count += result.count;
     sums->correct += result.correct;
     t->session_tokens += (int64_t)rows * steps;
-    if (has_diverged(result.loss_sum, result.count))
+    if (has_diverged(t, result.loss_sum, result.count))
         return fail_numbers(t, t->at.step + 1, "loss", per_token(result.loss_sum, result.count));
     return SL_OK;
 }
@@ -165,7 +166,7 @@ static bool may_overflow(const sl_result *result) {
 /* The step that comes next after those that count is done. */
 static sl_status count_step(sl_trainer *t, const sl_result *result, double rate) {
     t->last_rate = rate;
-    if (has_diverged(result->loss_sum, result->count))
+    if (has_diverged(t, result->loss_sum, result->count))
         return fail_numbers(t, t->at.step + 1, "loss", per_token(result->loss_sum, result->count));
     if (!isfinite(result->gradient_norm) && !may_overflow(result))
         return fail_numbers(t, t->at.step + 1, "gradient's norm", result->gradient_norm);
@@ -298,7 +299,7 @@ static sl_status evaluate(sl_trainer *t, bool epoch_end, double *loss, bool *imp
     t->have_valid = true;
     *loss = per_token(t->valid.loss_sum, t->valid.count);
     const bool overflows = t->training.loss == SL_LOSS_SOFTMAX && isinf(exp(*loss)); /* the perplexity */
-    if (overflows || has_diverged(*loss, 1)) return fail_numbers(t, t->at.step, "validation loss", *loss);
+    if (overflows || has_diverged(t, *loss, 1)) return fail_numbers(t, t->at.step, "validation loss", *loss);
     *improved = epoch_end ? *loss < t->at.best : isinf(t->at.best);
     fill_progress(t, "evaluation", &p);
     if (*improved) p.best_loss = *loss;

@@ -82,6 +82,9 @@ TEST(arrays_refuse_what_does_not_fit) {
     lengths[1] = 0;
     x[7] = NAN;
     CHECK_FAILS(sli_array_data_new(&xa, &ya, &la, &sequence_needs, &data), SL_ERR_NUMBERS, "element 7");
+    double wide[12] = {[5] = 1e300};
+    wrong = array_of(SL_ARRAY_F64, wide, 8, 3, 3, 2, 2);
+    CHECK_FAILS(sli_array_data_new(&wrong, &ya, &la, &sequence_needs, &data), SL_ERR_NUMBERS, "f32 cannot hold");
 }
 
 TEST(arrays_of_tokens_and_squeezed_targets) {
