@@ -194,12 +194,20 @@ VF_INLINE void cell(const form f, const vf *z, const float *before, float *h, fl
     }
 }
 
-/* The usual cell of more than two groups: h' is read by all blocks, so h waits in `work`. Cells of a block are computed while the weights of
- * the next one come; with short vectors, where cells take longer than weights, behind all of them. */
+/* The usual cell of more than two groups. Cells of a block are computed while the weights of the next one come; h' is read by all blocks, so
+ * h waits in `work`. Of short vectors, whose cells take longer than weights, behind all blocks. */
 VF_INLINE void usual_of_many(const form f, const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work,
                              bool back, vf *sum) {
-    enum { BESIDE = VL >= 8 };
-    for (int i = 0; BESIDE && i * op->per_block < op->groups; i++) {
+    if (VL < 8) {
+        gates(f, op, x, h, work, back);
+        for (int g = 0; g < op->groups; g++) {
+#pragma GCC unroll 4
+            for (int i = 0; i < 4; i++) sum[i] = vf_load(work + (g * 4 + i) * VL);
+            cell(f, sum, h + g * VL, h + g * VL, c + g * VL);
+        }
+        return;
+    }
+    for (int i = 0; i * op->per_block < op->groups; i++) {
         const int first = first_of_block(op, i, back), at = first * VL;
         product p = block_of(f, op, x, h, work, first);
         if (op->per_block == 2 && first + 1 < op->groups) {
@@ -211,16 +219,7 @@ VF_INLINE void usual_of_many(const form f, const sli_stream_op *op, sli_stream_i
             cell(f, sum, h + at, work + at, c + at);
         }
     }
-    if (!BESIDE) gates(f, op, x, h, work, back);
-    for (int g = 0; g < op->groups; g++) {
-        if (BESIDE) {
-            vf_store(h + g * VL, vf_load(work + g * VL));
-            continue;
-        }
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; i++) sum[i] = vf_load(work + (g * 4 + i) * VL);
-        cell(f, sum, h + g * VL, h + g * VL, c + g * VL);
-    }
+    for (int g = 0; g < op->groups; g++) vf_store(h + g * VL, vf_load(work + g * VL));
 }
 
 /* The usual cell: z stays in registers. */
