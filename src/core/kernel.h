@@ -170,14 +170,19 @@ typedef struct sli_copy {
 } sli_copy;
 enum { SLI_COPIES = 8 };
 
+/* The plan's batch and steps, which packed copies were laid out for; 0: the problem's. */
+typedef struct sli_planned {
+    int batch, steps;
+} sli_planned;
+
 typedef struct sli_call {
     sli_problem problem; /* batch and steps are those of this call: t, b above; steps 0 where there is no time */
     int chunk;           /* fixed chunk of steps, counted from step 0 of the sequence; t0 is a multiple of it */
     int t0;              /* absolute step of the tensors' first step */
     int total_steps;     /* of the sequence in this call */
-    int planned_batch;   /* the plan's, which packed copies were laid out for; 0: problem.batch */
-    bool training;       /* dropout and zoneout draw; saved data will be used */
-    bool recompute;      /* the segment's forward is being repeated: write no metrics */
+    sli_planned planned;
+    bool training;  /* dropout and zoneout draw; saved data will be used */
+    bool recompute; /* the segment's forward is being repeated: write no metrics */
     /* Backward: sums into d_param may go on beside the calls that follow, up to the next one with this bit or to the device's
      * `settle`. The call's scratch, saved, in and d_out stay as they are until then, and nobody else looks at d_param. */
     bool late;

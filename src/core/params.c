@@ -213,7 +213,7 @@ static sl_status pack(sl_params *params, sli_queue *queue, int index, bool updat
         sli_call call;
         memset(&call, 0, sizeof call);
         call.problem = step->problem;
-        call.planned_batch = step->problem.batch;
+        call.planned = (sli_planned){step->problem.batch, step->problem.steps};
         call.chunk = plan->chunk;
         call.beside = true;
         call.copied = updated && step->copied;

@@ -44,19 +44,6 @@ bool sli_activation_parse(const char *name, sl_activation *act) {
     return choice != NULL;
 }
 
-int sli_chunk_steps_of(int batch, int steps, int rows) {
-    if (steps < 1) return 1;
-    int largest = batch < 1 ? rows : batch < rows ? rows / batch : 1;
-    int chunks = (steps - 1) / largest + 1;
-    return (steps - 1) / chunks + 1;
-}
-
-int sli_chunk_steps(int batch, int steps) {
-    /* About this many rows make a GEMM efficient; more would only cost memory. */
-    enum { ROWS = 1024 };
-    return sli_chunk_steps_of(batch, steps, ROWS);
-}
-
 /* ------------------------------------------------------------------------------------------------------- defaults -- */
 
 static sl_activation default_activation(sli_op op) {

@@ -107,9 +107,17 @@ sl_status sli_problem_parse(const char *text, sli_problem *problem);
 int sli_problem_print(const sli_problem *problem, char *text, size_t capacity);
 enum { SLI_PROBLEM_TEXT = 512 }; /* more than the longest problem takes */
 
-/* Fixed chunk of time steps for sums over time and time-batched GEMMs: depends on batch and steps of the *plan* alone. */
-int sli_chunk_steps(int batch, int steps);
-/* The same for chunks of about `rows` rows: what makes a product efficient depends on the device, see sli_caps_chunk. */
-int sli_chunk_steps_of(int batch, int steps, int rows);
+/* Fixed chunk of time steps for sums over time and time-batched GEMMs, of about `rows` rows: what makes a product efficient depends on the device (see
+ * sli_caps_chunk), more would only cost memory. Depends on batch and steps of the *plan* alone. */
+static inline int sli_chunk_steps_of(int batch, int steps, int rows) {
+    if (steps < 1) return 1;
+    const int largest = batch < 1 ? rows : batch < rows ? rows / batch : 1;
+    const int chunks = (steps - 1) / largest + 1;
+    return (steps - 1) / chunks + 1;
+}
+static inline int sli_chunk_steps(int batch, int steps) {
+    enum { ROWS = 1024 };
+    return sli_chunk_steps_of(batch, steps, ROWS);
+}
 
 #endif

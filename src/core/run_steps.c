@@ -161,7 +161,7 @@ static void build_call(const sl_run *run, const sli_step *step, const segment *s
     const sl_plan *plan = run->plan;
     memset(call, 0, sizeof *call);
     call->problem = step->problem;
-    call->planned_batch = step->problem.batch;
+    call->planned = (sli_planned){step->problem.batch, step->problem.steps};
     call->problem.batch = run->batch;
     call->problem.steps = segment->steps;
     call->chunk = plan->chunk;

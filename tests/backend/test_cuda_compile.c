@@ -370,8 +370,9 @@ TEST(cuda_compile_says_that_loading_failed) {
     REQUIRE_OK(sli_cuda_device.caps("cuda:sm_90", 1, &caps));
     REQUIRE_OK(sli_problem_parse("lstm:b8_t8_i8_h32_bf16", &problem));
     plugin->inject(1, WELL, false); /* cudaSetDevice */
-    CHECK_FAILS(plugin->persist_ready(&problem, 0, &caps, SLI_PERSIST_KIND_CLUSTER, &calls, &refused, &why),
-                SL_ERR_DEVICE, "loading a compiled kernel failed on GPU 0: ");
+    CHECK_FAILS(
+        plugin->persist_ready(&problem, (sli_planned){0}, &caps, SLI_PERSIST_KIND_CLUSTER, &calls, &refused, &why),
+        SL_ERR_DEVICE, "loading a compiled kernel failed on GPU 0: ");
     plugin->inject(0, WELL, false);
 }
 

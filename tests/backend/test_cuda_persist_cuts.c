@@ -39,7 +39,7 @@ static int check_pass(const char *text, const char *row_name, bool backward) {
         for (int k = 0; k < found; k++) CHECK(strcmp(names[k], names[found]) != 0);
         sli_persist_pair pair;
         const sli_persist_kind kind = strstr(row_name, "grid") ? SLI_PERSIST_KIND_GRID : SLI_PERSIST_KIND_CLUSTER;
-        REQUIRE(sli_persist_pair_of(&p, 0, &predicted->caps, kind, &pair, NULL));
+        REQUIRE(sli_persist_pair_of(&p, (sli_planned){0}, &predicted->caps, kind, &pair, NULL));
         if (!backward || (p.train && !pair.backward_in_steps)) {
             const sli_persist_geometry *g = backward ? &pair.backward : &pair.forward;
             const double seconds = sli_persist_step_seconds(g, &p, &predicted->caps);

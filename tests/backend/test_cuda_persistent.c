@@ -204,8 +204,8 @@ TEST(cuda_persistent_folds_a_projection) {
         sli_persist_pair of_plain, of_p;
         sli_booking without, with;
         char text[640] = "";
-        REQUIRE(sli_persist_pair_of(&plain, 0, &caps, kind, &of_plain, NULL));
-        REQUIRE(sli_persist_pair_of(&p, 0, &caps, kind, &of_p, NULL));
+        REQUIRE(sli_persist_pair_of(&plain, (sli_planned){0}, &caps, kind, &of_plain, NULL));
+        REQUIRE(sli_persist_pair_of(&p, (sli_planned){0}, &caps, kind, &of_p, NULL));
         CHECK(memcmp(&of_plain, &of_p, sizeof of_p) == 0);
         row_of(&p, grid)->book(&plain, &caps, 20, &without);
         row_of(&p, grid)->book(&p, &caps, 20, &with);
@@ -297,8 +297,8 @@ TEST(cuda_persistent_recompute_books_states_and_one_span) {
     for (int grid = 0; grid < 2; grid++) {
         sli_persist_pair pair;
         sli_booking kept, few;
-        REQUIRE(sli_persist_pair_of(&again, 0, &caps, grid ? SLI_PERSIST_KIND_GRID : SLI_PERSIST_KIND_CLUSTER, &pair,
-                                    NULL));
+        REQUIRE(sli_persist_pair_of(&again, (sli_planned){0}, &caps,
+                                    grid ? SLI_PERSIST_KIND_GRID : SLI_PERSIST_KIND_CLUSTER, &pair, NULL));
         CHECK(sli_persist_span(&again, &pair, CHUNK) == SPAN && sli_persist_span(&p, &pair, CHUNK) > 3 * SPAN);
         row_of(&p, grid)->book(&p, &caps, CHUNK, &kept);
         row_of(&again, grid)->book(&again, &caps, CHUNK, &few);
@@ -327,7 +327,7 @@ TEST(cuda_persistent_backward_step_by_step) {
     sli_persist_pair pair;
     sli_booking of_grid, of_step;
     char text[512] = "";
-    REQUIRE(sli_persist_pair_of(&p, 0, &caps, SLI_PERSIST_KIND_GRID, &pair, NULL));
+    REQUIRE(sli_persist_pair_of(&p, (sli_planned){0}, &caps, SLI_PERSIST_KIND_GRID, &pair, NULL));
     REQUIRE(pair.backward_in_steps);
     grid->book(&p, &caps, CHUNK, &of_grid);
     step->book(&p, &caps, CHUNK, &of_step);
@@ -338,9 +338,42 @@ TEST(cuda_persistent_backward_step_by_step) {
     CHECK(grid->seconds(&p, &caps) < step->seconds(&p, &caps));
     const sli_problem *const others[] = {&few, &both, &again};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (sli_persist_pair_of(others[i], 0, &caps, SLI_PERSIST_KIND_GRID, &pair, NULL))
+        if (sli_persist_pair_of(others[i], (sli_planned){0}, &caps, SLI_PERSIST_KIND_GRID, &pair, NULL))
             CHECK(!pair.backward_in_steps && pair.backward.units > 0);
-    CHECK(!sli_persist_pair_of(&p, 0, &caps, SLI_PERSIST_KIND_CLUSTER, &pair, NULL) || !pair.backward_in_steps);
+    CHECK(!sli_persist_pair_of(&p, (sli_planned){0}, &caps, SLI_PERSIST_KIND_CLUSTER, &pair, NULL) ||
+          !pair.backward_in_steps);
+}
+
+/* Where products beside clusters win more than sums over the grid: of sequences of several chunks, by the plan's steps, which calls of fewer steps and rows
+ * follow. A cut in the second place is the best one over the grid. */
+TEST(cuda_persistent_backward_through_clusters) {
+    const sli_caps caps = invented(90), old = invented(80);
+    const sli_problem p = problem("lstm:b64_t1000_i512_h512_tf32_train"),
+                      brief = problem("lstm:b64_t25_i512_h512_tf32_train");
+    sli_problem call = p, second = p;
+    sli_persist_pair pair, other;
+    sli_persist_geometry best;
+    char text[512] = "";
+    REQUIRE(sli_persist_pair_of(&p, (sli_planned){0}, &caps, SLI_PERSIST_KIND_GRID, &pair, NULL));
+    CHECK(pair.forward.gather == SLI_PERSIST_GRID && pair.backward.gather == SLI_PERSIST_LOCAL &&
+          pair.backward.reduce > 1);
+    row_of(&p, true)->describe(&p, &caps, text, sizeof text);
+    CHECK(strstr(text, "forward: grid of ") != NULL && strstr(text, "; backward: cluster of ") != NULL);
+    call.batch = 3;
+    call.steps = 7;
+    REQUIRE(sli_persist_pair_of(&call, (sli_planned){p.batch, p.steps}, &caps, SLI_PERSIST_KIND_GRID, &other, NULL));
+    CHECK(other.backward.groups == 1);
+    other.forward.groups = pair.forward.groups;
+    other.backward.groups = pair.backward.groups;
+    CHECK(memcmp(&other, &pair, sizeof pair) == 0);
+    second.cut = SLI_CUTS;
+    REQUIRE(sli_persist_choose(&p, &caps, SLI_PERSIST_KIND_GRID, true, &best, NULL));
+    REQUIRE(sli_persist_pair_of(&second, (sli_planned){0}, &caps, SLI_PERSIST_KIND_GRID, &other, NULL));
+    CHECK(memcmp(&other.backward, &best, sizeof best) == 0 && best.gather == SLI_PERSIST_GRID);
+    REQUIRE(sli_persist_pair_of(&brief, (sli_planned){0}, &caps, SLI_PERSIST_KIND_GRID, &other, NULL));
+    CHECK(other.backward.gather == SLI_PERSIST_GRID);
+    REQUIRE(sli_persist_pair_of(&p, (sli_planned){0}, &old, SLI_PERSIST_KIND_GRID, &other, NULL));
+    CHECK(other.backward.gather == SLI_PERSIST_GRID);
 }
 
 /* Sixteen clusters of eight blocks are not resident on an H200: sums of eight meet in memory, and two buffers of them are booked. */
@@ -350,7 +383,7 @@ TEST(cuda_persistent_sums_meet_in_memory) {
     const sli_problem p = problem("lstm:b128_t64_i2048_h2048_bf16_train");
     sli_persist_pair pair;
     char text[512] = "";
-    REQUIRE(sli_persist_pair_of(&p, 0, &caps, SLI_PERSIST_KIND_GRID, &pair, NULL));
+    REQUIRE(sli_persist_pair_of(&p, (sli_planned){0}, &caps, SLI_PERSIST_KIND_GRID, &pair, NULL));
     const sli_persist_geometry *g = &pair.backward;
     REQUIRE(!pair.backward_in_steps && g->meets);
     CHECK(g->reduce == 8 && sli_persist_ctas(g) == 128 && sli_persist_cluster(g) == g->share);

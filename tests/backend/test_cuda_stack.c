@@ -94,16 +94,16 @@ TEST(cuda_stack_cuts_calls_as_the_plan) {
         const int chunk = sli_caps_chunk(&caps, p.batch, p.steps);
         sli_why why = {""};
         sli_stack_cut cut, of_call;
-        REQUIRE(sli_stack_cut_of(&p, 0, &caps, chunk, &cut, &why));
+        REQUIRE(sli_stack_cut_of(&p, (sli_planned){0}, &caps, chunk, &cut, &why));
         CHECK(cut.piece % chunk == 0 && cut.piece > 32 && (cut.piece < 97 || cut.piece == chunk));
-        CHECK(cut.at_once >= 1 && cut.at_once <= p.layers && cut.planned_batch == cut.at_once * p.batch);
+        CHECK(cut.at_once >= 1 && cut.at_once <= p.layers && cut.planned.batch == cut.at_once * p.batch);
         CHECK(sli_stack_pieces(&p, &cut) == (p.steps + cut.piece - 1) / cut.piece);
         sli_problem call = p;
         for (call.batch = 1; call.batch <= p.batch; call.batch += 1 + p.batch / 7)
             for (call.steps = 0; call.steps <= p.steps; call.steps += 1 + p.steps / 5) {
-                REQUIRE(sli_stack_cut_of(&call, p.batch, &caps, chunk, &of_call, &why));
+                REQUIRE(sli_stack_cut_of(&call, (sli_planned){p.batch, p.steps}, &caps, chunk, &of_call, &why));
                 CHECK(of_call.at_once == cut.at_once && of_call.piece == cut.piece &&
-                      of_call.planned_batch == cut.planned_batch);
+                      of_call.planned.batch == cut.planned.batch);
                 CHECK(same_geometry(&of_call.pair.forward, &cut.pair.forward));
                 CHECK(of_call.pair.forward.groups <= cut.pair.forward.groups);
                 if (p.train) CHECK(same_geometry(&of_call.pair.backward, &cut.pair.backward));
@@ -204,7 +204,7 @@ TEST(cuda_stack_memory) {
         CHECK((booked.saved > 0) == p.train && (booked.scratch_backward > 0) == p.train);
         for (call.batch = p.batch; call.batch >= 1; call.batch -= 1 + p.batch / 4)
             for (call.steps = p.steps; call.steps >= 0; call.steps -= 1 + p.steps / 6) {
-                REQUIRE(sli_stack_cut_of(&call, p.batch, &caps, chunk, &cut, &why));
+                REQUIRE(sli_stack_cut_of(&call, (sli_planned){p.batch, p.steps}, &caps, chunk, &cut, &why));
                 check_regions(&call, &caps, &cut, chunk, stacks[i]);
                 CHECK(sli_stack_layout_saved(&call, &cut, chunk).total <= booked.saved);
                 CHECK(sli_stack_layout_scratch(&call, &caps, &cut, chunk, false).total <= booked.scratch_forward);

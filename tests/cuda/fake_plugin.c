@@ -63,11 +63,11 @@ static bool blas(sli_why *why) {
 }
 
 /* Persistent kernels: SLUICE_FAKE_UNREADY has a bit for each kind that does not compile; below zero the GPU is lost. */
-static sl_status persist_ready(const sli_problem *problem, int planned_batch, const sli_caps *caps, int kind,
+static sl_status persist_ready(const sli_problem *problem, sli_planned planned, const sli_caps *caps, int kind,
                                const sli_calls *calls, bool *refused, sli_why *why) {
     const long unready = setting("SLUICE_FAKE_UNREADY", 0);
     (void)problem;
-    (void)planned_batch;
+    (void)planned;
     (void)caps;
     (void)calls;
     if (unready < 0) return host->fail(SL_ERR_DEVICE, "cudaLibraryLoadData failed on GPU 0: the GPU is lost");

@@ -16,15 +16,14 @@ extern "C" {
  * The geometry is that of the folded problem; memory is that of the problem as given, and sli_persist_fold beside it. */
 sli_problem sli_persist_folded(const sli_problem *problem);
 
-/* The geometries of a call: chosen for the plan's batch, which packed weights were laid out for, with as many groups as the
- * call's rows take. */
+/* The geometries of a call: chosen for the plan's batch and steps, which packed weights were laid out for, with as many groups as the
+ * call's rows take. cuda:grid's backward may be a cluster's. */
 typedef struct sli_persist_pair {
     sli_persist_geometry forward, backward; /* backward: in training, unless it is computed step by step */
     bool backward_in_steps;                 /* as cuda:step does: cuda:grid, where that is faster */
     int batch;                              /* the plan's */
 } sli_persist_pair;
-/* planned_batch 0: the problem's. */
-bool sli_persist_pair_of(const sli_problem *problem, int planned_batch, const sli_caps *caps, sli_persist_kind kind,
+bool sli_persist_pair_of(const sli_problem *problem, sli_planned plan, const sli_caps *caps, sli_persist_kind kind,
                          sli_persist_pair *pair, sli_why *why);
 
 enum { SLI_PERSIST_MOST_PIECES = 8 }; /* launches of a span */

@@ -12,7 +12,7 @@ static bool has_geometry(const sli_problem *p, const sli_caps *caps, sli_persist
     sli_persist_pair pair;
     sli_why reason = {""}, missing = {""};
     int version;
-    if (sli_persist_pair_of(p, 0, caps, kind, &pair, &reason)) return true;
+    if (sli_persist_pair_of(p, (sli_planned){0}, caps, kind, &pair, &reason)) return true;
     const sli_cuda_plugin *plugin = caps->no_compiler ? sli_cuda_get(&missing) : NULL;
     NEED(plugin == NULL || plugin->compiler(&version, &missing), "%.100s: %.150s", reason.text, missing.text);
     return sli_refuse(why, "%s", reason.text);
@@ -75,7 +75,7 @@ static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
 static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_persist_kind kind, sli_booking *booking) {
     sli_persist_pair pair;
     *booking = (sli_booking){0};
-    if (!sli_persist_pair_of(p, 0, caps, kind, &pair, NULL)) return; /* not eligible either */
+    if (!sli_persist_pair_of(p, (sli_planned){0}, caps, kind, &pair, NULL)) return; /* not eligible either */
     booking->saved = p->train ? sli_persist_layout_saved(p, chunk).total : 0;
     booking->scratch_forward = sli_persist_layout_forward(p, caps, &pair, chunk).total;
     booking->scratch_backward = p->train ? sli_persist_layout_backward(p, caps, &pair, chunk).total : 0;
@@ -84,14 +84,14 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_pers
 
 static sl_status ready(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind, const sli_calls *calls,
                        bool *refused, sli_why *why) {
-    return sli_cuda_get(NULL)->persist_ready(p, 0, caps, (int)kind, calls, refused, why);
+    return sli_cuda_get(NULL)->persist_ready(p, (sli_planned){0}, caps, (int)kind, calls, refused, why);
 }
 
 static double seconds(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind) {
     const int chunk = sli_caps_chunk(caps, p->batch, p->steps);
     sli_persist_pair pair;
     double us = 0;
-    if (!sli_persist_pair_of(p, 0, caps, kind, &pair, NULL)) return -1;
+    if (!sli_persist_pair_of(p, (sli_planned){0}, caps, kind, &pair, NULL)) return -1;
     for (int backward = 0; backward <= (p->train ? 1 : 0); backward++)
         us += sli_persist_pass_of(p, caps, &pair, chunk, backward).us;
     return 1e-6 * us;
@@ -116,7 +116,7 @@ static void describe_pass(const sli_problem *p, const sli_caps *caps, const sli_
 static void describe(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind, char *text, size_t capacity) {
     sli_persist_pair pair;
     char forward[240], backward[240] = "";
-    if (!sli_persist_pair_of(p, 0, caps, kind, &pair, NULL)) return;
+    if (!sli_persist_pair_of(p, (sli_planned){0}, caps, kind, &pair, NULL)) return;
     describe_pass(p, caps, &pair, false, forward, sizeof forward);
     if (p->train) describe_pass(p, caps, &pair, true, backward, sizeof backward);
     snprintf(text, capacity, "%s%s%s%s%s", p->train ? "forward: " : "", forward, p->train ? "; backward: " : "",
@@ -127,7 +127,8 @@ static void describe(const sli_problem *p, const sli_caps *caps, sli_persist_kin
 static bool cut(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind, char *name, size_t capacity) {
     sli_persist_pair pair;
     char forward[SLI_CUT_NAME / 2], backward[SLI_CUT_NAME / 2] = "steps";
-    if ((!p->train && sli_persist_place(p, true) > 0) || !sli_persist_pair_of(p, 0, caps, kind, &pair, NULL))
+    if ((!p->train && sli_persist_place(p, true) > 0) ||
+        !sli_persist_pair_of(p, (sli_planned){0}, caps, kind, &pair, NULL))
         return false;
     sli_persist_name(&pair.forward, forward, sizeof forward);
     if (p->train && !pair.backward_in_steps) sli_persist_name(&pair.backward, backward, sizeof backward);
@@ -139,7 +140,7 @@ static bool cut(const sli_problem *p, const sli_caps *caps, sli_persist_kind kin
 static bool backward_pass(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind, sli_persist_pair *pair,
                           sli_persist_pass *pass) {
     if (folds(p) || p->bidirectional) return false; /* folded: its sums are not late */
-    if (!sli_persist_pair_of(p, 0, caps, kind, pair, NULL) || pair->backward_in_steps) return false;
+    if (!sli_persist_pair_of(p, (sli_planned){0}, caps, kind, pair, NULL) || pair->backward_in_steps) return false;
     *pass = sli_persist_pass_of(p, caps, pair, sli_caps_chunk(caps, p->batch, p->steps), true);
     return true;
 }
@@ -171,7 +172,8 @@ static bool begins_alone(const sli_problem *p) {
 static bool copy_of(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind, sli_copy *copy) {
     sli_persist_pair pair;
     const sli_step_shape s = sli_step_shape_of(p, 1);
-    if (!s.narrow || s.I % 4 != 0 || s.directions > 1 || !sli_persist_pair_of(p, 0, caps, kind, &pair, NULL))
+    if (!s.narrow || s.I % 4 != 0 || s.directions > 1 ||
+        !sli_persist_pair_of(p, (sli_planned){0}, caps, kind, &pair, NULL))
         return false;
     *copy = (sli_copy){.at = sli_persist_layout_packed(p, &pair).step.kernel, .columns = s.I, .row = s.xs};
     return true;

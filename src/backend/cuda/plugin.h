@@ -70,8 +70,8 @@ typedef struct sli_cuda_plugin {
      * registers and spills; false: the reason. */
     bool (*compile_check)(const char *source, const char *entry, const char *defines, int compute_capability,
                           size_t *cubin_bytes, char *log, size_t log_capacity, bool *cached);
-    /* sli_kernel.ready of the persistent rows; kind: sli_persist_kind; planned_batch 0: the problem's. */
-    sl_status (*persist_ready)(const sli_problem *problem, int planned_batch, const sli_caps *caps, int kind,
+    /* sli_kernel.ready of the persistent rows; kind: sli_persist_kind; planned: as in sli_call. */
+    sl_status (*persist_ready)(const sli_problem *problem, sli_planned plan, const sli_caps *caps, int kind,
                                const sli_calls *calls, bool *refused, sli_why *why);
     long (*late_kernels)(void); /* tests: kernels that no plan had asked for when they were launched */
 } sli_cuda_plugin;

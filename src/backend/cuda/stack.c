@@ -13,7 +13,7 @@ static bool eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
         if (!sli_cuda_lstm_cluster.eligible(&part, caps, why)) return false;
     }
     sli_stack_cut cut;
-    if (!sli_stack_cut_of(p, 0, caps, sli_caps_chunk(caps, p->batch, p->steps), &cut, why)) return false;
+    if (!sli_stack_cut_of(p, (sli_planned){0}, caps, sli_caps_chunk(caps, p->batch, p->steps), &cut, why)) return false;
     NEED(p->steps > cut.piece, "%d steps are one piece of time: no layer runs beside another", p->steps);
     return true;
 }
@@ -32,7 +32,7 @@ static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
 static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_booking *booking) {
     sli_stack_cut cut;
     *booking = (sli_booking){0};
-    if (!sli_stack_cut_of(p, 0, caps, chunk, &cut, NULL)) return; /* not eligible either */
+    if (!sli_stack_cut_of(p, (sli_planned){0}, caps, chunk, &cut, NULL)) return; /* not eligible either */
     booking->saved = sli_stack_layout_saved(p, &cut, chunk).total;
     booking->scratch_forward = sli_stack_layout_scratch(p, caps, &cut, chunk, false).total;
     if (p->train) booking->scratch_backward = sli_stack_layout_scratch(p, caps, &cut, chunk, true).total;
@@ -65,7 +65,7 @@ static double pass_us(const sli_problem *p, const sli_caps *caps, const sli_stac
 
 static double seconds(const sli_problem *p, const sli_caps *caps) {
     sli_stack_cut cut;
-    if (!sli_stack_cut_of(p, 0, caps, sli_caps_chunk(caps, p->batch, p->steps), &cut, NULL)) return -1;
+    if (!sli_stack_cut_of(p, (sli_planned){0}, caps, sli_caps_chunk(caps, p->batch, p->steps), &cut, NULL)) return -1;
     return 1e-6 * (pass_us(p, caps, &cut, false) + (p->train ? pass_us(p, caps, &cut, true) : 0));
 }
 
@@ -73,15 +73,15 @@ static double seconds(const sli_problem *p, const sli_caps *caps) {
 static sl_status ready(const sli_problem *p, const sli_caps *caps, const sli_calls *calls, bool *refused,
                        sli_why *why) {
     sli_stack_cut cut;
-    *refused = !sli_stack_cut_of(p, 0, caps, calls->chunk, &cut, why);
+    *refused = !sli_stack_cut_of(p, (sli_planned){0}, caps, calls->chunk, &cut, why);
     for (int wanted = 1; wanted >= (calls->d_states ? 1 : 0) && !*refused; wanted--) {
         const sli_problem part = sli_stack_part(p, 1, cut.piece < p->steps ? cut.piece : p->steps);
         sli_calls own = *calls;
         own.y = true;
         own.dy = true;
         own.d_states = wanted == 1;
-        SLI_TRY(sli_cuda_get(NULL)->persist_ready(&part, cut.planned_batch, caps, SLI_PERSIST_KIND_CLUSTER, &own,
-                                                  refused, why));
+        SLI_TRY(
+            sli_cuda_get(NULL)->persist_ready(&part, cut.planned, caps, SLI_PERSIST_KIND_CLUSTER, &own, refused, why));
     }
     return SL_OK;
 }

@@ -44,8 +44,8 @@ static bool cut_for(const sli_problem *planned, int at_once, const sli_caps *cap
                     sli_why *why) {
     const sli_problem part = sli_stack_part(planned, 0, planned->steps);
     cut->at_once = at_once;
-    cut->planned_batch = at_once * planned->batch;
-    if (!sli_persist_pair_of(&part, cut->planned_batch, caps, SLI_PERSIST_KIND_CLUSTER, &cut->pair, why)) return false;
+    cut->planned = (sli_planned){at_once * planned->batch, planned->steps};
+    if (!sli_persist_pair_of(&part, cut->planned, caps, SLI_PERSIST_KIND_CLUSTER, &cut->pair, why)) return false;
     *us = step_us(cut, planned, caps, false, at_once, sli_persist_step_seconds);
     if (planned->train) *us += step_us(cut, planned, caps, true, at_once, sli_persist_step_seconds);
     *us /= at_once;
@@ -53,12 +53,13 @@ static bool cut_for(const sli_problem *planned, int at_once, const sli_caps *cap
 }
 
 /* The number of layers at once that makes a step of a layer cheapest: more of them share the GPU, with smaller clusters. */
-bool sli_stack_cut_of(const sli_problem *problem, int planned_batch, const sli_caps *caps, int chunk,
-                      sli_stack_cut *cut, sli_why *why) {
+bool sli_stack_cut_of(const sli_problem *problem, sli_planned plan, const sli_caps *caps, int chunk, sli_stack_cut *cut,
+                      sli_why *why) {
     sli_problem planned = *problem;
     double best = 0;
     bool found = false;
-    if (planned_batch > 0) planned.batch = planned_batch;
+    if (plan.batch > 0) planned.batch = plan.batch;
+    if (plan.steps > 0) planned.steps = plan.steps;
     for (int at_once = 1; at_once <= problem->layers; at_once++) {
         sli_stack_cut other;
         double us;
@@ -74,7 +75,7 @@ bool sli_stack_cut_of(const sli_problem *problem, int planned_batch, const sli_c
     const int chunks = (PIECE_STEPS + chunk / 2) / chunk;
     cut->piece = (chunks > 1 ? chunks : 1) * chunk;
     const sli_problem part = sli_stack_part(problem, 0, problem->steps); /* with the slices of this batch */
-    return sli_persist_pair_of(&part, cut->planned_batch, caps, SLI_PERSIST_KIND_CLUSTER, &cut->pair, why);
+    return sli_persist_pair_of(&part, cut->planned, caps, SLI_PERSIST_KIND_CLUSTER, &cut->pair, why);
 }
 
 int sli_stack_pieces(const sli_problem *problem, const sli_stack_cut *cut) {

@@ -12,13 +12,12 @@ extern "C" {
 /* How a stack is cut; of the plan's batch and chunk, never of a call's steps: a shorter call lies in less memory. */
 typedef struct sli_stack_cut {
     int at_once;           /* layers whose clusters are meant to be on the GPU together */
-    int planned_batch;     /* of the layers' calls: their geometry is chosen for at_once times the plan's batch */
+    sli_planned planned;   /* of the layers' calls: their geometry is chosen for at_once times the plan's batch */
     int piece;             /* steps of a piece: whole chunks */
     sli_persist_pair pair; /* geometries of every layer */
 } sli_stack_cut;
-/* planned_batch 0: the problem's. */
-bool sli_stack_cut_of(const sli_problem *problem, int planned_batch, const sli_caps *caps, int chunk,
-                      sli_stack_cut *cut, sli_why *why);
+bool sli_stack_cut_of(const sli_problem *problem, sli_planned plan, const sli_caps *caps, int chunk, sli_stack_cut *cut,
+                      sli_why *why);
 /* Microseconds of a step of `layers` layers at the same time. */
 double sli_stack_step_us(const sli_stack_cut *cut, const sli_problem *problem, const sli_caps *caps, bool backward,
                          int layers);

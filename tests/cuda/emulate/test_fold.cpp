@@ -426,7 +426,7 @@ void fill(layer *l, const sli_problem &p, int chunk) {
     l->scalars.seed = 11;
     sli_call &c = l->call;
     c.problem = p;
-    c.planned_batch = p.batch;
+    c.planned = {p.batch, p.steps};
     c.chunk = chunk;
     c.total_steps = p.steps;
     c.training = p.train;

@@ -488,7 +488,7 @@ sli_call call_of(const sli_problem &p, int planned_batch) {
     sli_call call = {};
     int number = 0;
     call.problem = p;
-    call.planned_batch = planned_batch;
+    call.planned = {planned_batch, p.steps};
     call.chunk = sli_caps_chunk(&world.caps, planned_batch, p.steps);
     call.total_steps = p.steps;
     call.training = p.train;

@@ -60,7 +60,7 @@ std::string check(const char *text, sli_persist_kind kind, uint64_t seed) {
     caps.multiprocessors = 132;
     caps.shared_memory = 227 << 10;
     caps.l2_bytes = 50 << 20;
-    if (!sli_persist_pair_of(&p, 0, &caps, kind, &l.pair, &why)) return why.text;
+    if (!sli_persist_pair_of(&p, sli_planned{}, &caps, kind, &l.pair, &why)) return why.text;
     const sli_persist_packed at = sli_persist_layout_packed(&p, &l.pair);
     const sli_step_shape s = sli_step_shape_of(&p, 1);
     l.w = drawn((size_t)(s.GH * s.I), random);

@@ -268,7 +268,7 @@ results compute(const sli_problem &p, int chunk, float before, bool fresh) {
     scalars.seed = 11;
     sli_call call = {};
     call.problem = p;
-    call.planned_batch = p.batch;
+    call.planned = {p.batch, p.steps};
     call.chunk = chunk;
     call.total_steps = p.steps;
     call.training = true;

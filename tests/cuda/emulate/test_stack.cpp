@@ -89,7 +89,7 @@ std::vector<char> saved_of(const sli_call &call) {
 void overwrite(const sli_call &call, bool backward) {
     sli_persist_pair pair;
     sli_why why = {""};
-    if (!sli_persist_pair_of(&call.problem, call.planned_batch, &world.caps, SLI_PERSIST_KIND_CLUSTER, &pair, &why))
+    if (!sli_persist_pair_of(&call.problem, call.planned, &world.caps, SLI_PERSIST_KIND_CLUSTER, &pair, &why))
         return complain(why.text);
     const sli_persist_scratch at = backward ? sli_persist_layout_backward(&call.problem, &world.caps, &pair, call.chunk)
                                             : sli_persist_layout_forward(&call.problem, &world.caps, &pair, call.chunk);
@@ -240,7 +240,7 @@ std::string run_trial(const trial &t, uint64_t seed) {
     const bool fresh = seed % 2 == 1;
     sli_call call = {};
     call.problem = p;
-    call.planned_batch = plan.batch;
+    call.planned = {plan.batch, plan.steps};
     call.chunk = sli_caps_chunk(&world.caps, plan.batch, plan.steps);
     call.total_steps = p.steps;
     call.training = p.train;

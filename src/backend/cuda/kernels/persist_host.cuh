@@ -63,7 +63,7 @@ typedef struct persist_configuration {
 cudaError_t sli_persist_configure(const void *kernel, const sli_persist_geometry *geometry, int shared_bytes,
                                   persist_configuration *configuration);
 /* The table's (plugin.h). */
-sl_status sli_gpu_persist_ready(const sli_problem *problem, int planned_batch, const sli_caps *caps, int kind,
+sl_status sli_gpu_persist_ready(const sli_problem *problem, sli_planned plan, const sli_caps *caps, int kind,
                                 const sli_calls *calls, bool *refused, sli_why *why);
 /* Fills what both passes share. */
 void sli_persist_args(const persist_call *persist, persist_args *args);

@@ -34,7 +34,7 @@ bool sli_persist_enter(const sli_call *call, sli_persist_kind kind, bool backwar
     p->call = call;
     p->queue = call->queue;
     p->kind = kind;
-    if (!sli_persist_pair_of(&call->problem, call->planned_batch, caps, kind, &p->pair, &why)) {
+    if (!sli_persist_pair_of(&call->problem, call->planned, caps, kind, &p->pair, &why)) {
         sli_cuda_fail(call->queue, SL_ERR_NO_KERNEL, "%s", why.text);
         return false;
     }

@@ -121,12 +121,12 @@ static sl_status backward_ready(const planned *q, const sli_persist_pair *pair, 
     return always || *q->refused ? SL_OK : kernel_ready(q, g, sli_persist_form(q->p, true, calls->dy, false));
 }
 
-sl_status sli_gpu_persist_ready(const sli_problem *problem, int planned_batch, const sli_caps *caps, int kind,
+sl_status sli_gpu_persist_ready(const sli_problem *problem, sli_planned plan, const sli_caps *caps, int kind,
                                 const sli_calls *calls, bool *refused, sli_why *why) {
     const planned q = {problem, sli_persist_folded(problem), caps, why, refused};
     sli_persist_pair pair;
     *refused = false;
-    if (!sli_persist_pair_of(problem, planned_batch, caps, (sli_persist_kind)kind, &pair, why)) {
+    if (!sli_persist_pair_of(problem, plan, caps, (sli_persist_kind)kind, &pair, why)) {
         *refused = true;
         return SL_OK;
     }

@@ -20,7 +20,7 @@ static bool enter(const sli_call *call, bool backward, stack_call *s) {
     *s = stack_call{};
     s->call = call;
     s->backward = backward;
-    if (!sli_stack_cut_of(p, call->planned_batch, caps, call->chunk, &s->cut, &why)) {
+    if (!sli_stack_cut_of(p, call->planned, caps, call->chunk, &s->cut, &why)) {
         sli_cuda_fail(call->queue, SL_ERR_NO_KERNEL, "%s", why.text);
         return false;
     }
@@ -91,7 +91,7 @@ static void set_tensors(const stack_call *s, int layer, int t, sli_call *piece) 
 static sli_call layer_call(const stack_call *s, int layer, int steps) {
     sli_call own = sli_call_of_layer(s->call, layer);
     own.problem = sli_stack_part(&s->call->problem, layer, steps);
-    own.planned_batch = s->cut.planned_batch;
+    own.planned = s->cut.planned;
     own.packed = at(s->call->packed, s->packed.own[layer]);
     own.scratch = at(s->call->scratch, s->scratch.own[layer]);
     return own;

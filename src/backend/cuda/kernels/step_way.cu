@@ -83,7 +83,7 @@ static void set_way(const sli_call *call, bool backward, int part, step_way *way
     way->overlap = caps->compute_capability >= 90;
     way->fused = sli_step_fused(p, backward);
     sli_problem planned = *p;
-    if (call->planned_batch > 0) planned.batch = call->planned_batch;
+    if (call->planned.batch > 0) planned.batch = call->planned.batch;
     way->tiled = backward ? 0 : sli_step_tiled(&planned, caps);
     way->s = sli_step_shape_of(p, call->chunk);
     way->history = sli_step_layout_history(p, call->chunk);
