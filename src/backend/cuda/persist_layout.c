@@ -95,8 +95,9 @@ static bool in_steps(const sli_problem *p, const sli_caps *caps, const sli_persi
 }
 
 /* Backward a slice of the batch may go through one cluster where forward it goes over the grid: the multiprocessors that clusters leave idle multiply beside
- * them. LSTM of 512 units, 64 rows, 1000 steps in tf32: forward 2.0 ms over the grid and 3.5 through clusters, backward 6.8 and 4.9 with all products; of 28
- * problems of 384 and 512 units on an H100 predictions choose the faster one in 26, else lose 1% and 3% (mixed_h100_2026-11-25.txt). */
+ * them. LSTM of 512 units, 64 rows, 1000 steps in tf32: backward 3.5 ms over the grid and 3.4 its products, 4.9 through clusters with all products. Of 28
+ * problems of 384 and 512 units on an H100 this chose the faster one in 25, else lost 1, 1 and 3% (beside_h100_2026-11-25.txt, where cuts of the grid that leave as
+ * many idle are no gain that is predicted). */
 static bool through_cluster(const sli_problem *planned, const sli_caps *caps, const sli_persist_pair *grid,
                             sli_persist_geometry *cluster) {
     const double beside = 0.95; /* products on few multiprocessors take less than predicted */
