@@ -1,6 +1,7 @@
 /* sluice plan: which kernel each part of a model or problem would run on, why not another, and the exact bytes. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common.h"
 #include "problems.h"
@@ -63,6 +64,8 @@ static int model_of_file(const char *path, sl_model **model, sl_plan_options *op
 
 static bool is_json(const char *path) {
     unsigned char head[9] = {0};
+    struct stat of;
+    if (stat(path, &of) == 0 && S_ISFIFO(of.st_mode)) return true; /* what was read to look at it would be gone */
     FILE *file = fopen(path, "rb");
     if (!file) return false;
     size_t bytes = fread(head, 1, sizeof head, file);

@@ -37,6 +37,8 @@ echo "a training in parts is planned as it runs:"
 make_text 20 >text.txt
 "$SLUICE" train lm text.txt "${small[@]}" --batch 8 --accumulate 4 --print-model >parts.json
 "$SLUICE" plan parts.json --train --device cpu --threads 1 | grep -o 'batch [0-9]*, steps [0-9]*'
+echo "a description through a pipe:"
+"$SLUICE" plan <(cat parts.json) --train --device cpu --threads 1 | grep -o 'batch [0-9]*, steps [0-9]*'
 exits plan lstm:b64_t512_i64_h64_train --device cpu --memory-limit 1M
 grep -o 'memory limit' stderr.txt | head -n 1
 echo "a limit with which activations are recomputed:"
