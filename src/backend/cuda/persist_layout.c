@@ -33,7 +33,7 @@ int sli_persist_span(const sli_problem *p, const sli_persist_pair *pair, int chu
 }
 
 /* ------------------------------------------------------------------------------------------------------ geometry --
- * A search takes tenths of a millisecond, every call of a row asks for the same few: a thread remembers its last ones. */
+ * A search takes milliseconds, every call of a row asks for the same few: a thread remembers its last ones, and that there was no answer. */
 enum { REMEMBERED = 32 };
 
 typedef struct question { /* all that a geometry depends on */
@@ -55,6 +55,7 @@ static bool choose(const sli_problem *p, const sli_caps *caps, sli_persist_kind 
     static _Thread_local struct {
         question question;
         sli_caps caps;
+        bool found;
         sli_persist_geometry answer;
     } memory[REMEMBERED];
     static _Thread_local int next;
@@ -68,17 +69,23 @@ static bool choose(const sli_problem *p, const sli_caps *caps, sli_persist_kind 
                                .train = p->train,
                                .backward = backward,
                                .kind = kind};
-    for (int i = 0; i < REMEMBERED; i++)
-        if (same(&memory[i].question, &question) && memcmp(&memory[i].caps, caps, sizeof *caps) == 0) {
-            *geometry = memory[i].answer;
-            return true;
-        }
-    if (!sli_persist_choose(p, caps, kind, backward, geometry, why)) return false;
-    memory[next].question = question;
-    memcpy(&memory[next].caps, caps, sizeof *caps);
-    memory[next].answer = *geometry;
-    next = (next + 1) % REMEMBERED;
-    return true;
+    int at = 0;
+    while (at < REMEMBERED &&
+           !(same(&memory[at].question, &question) && memcmp(&memory[at].caps, caps, sizeof *caps) == 0))
+        at++;
+    const bool known = at < REMEMBERED;
+    if (!known || (!memory[at].found && why)) { /* why not is not remembered */
+        sli_persist_geometry answer = {0};
+        const bool found = sli_persist_choose(p, caps, kind, backward, &answer, why);
+        if (!known) at = next;
+        if (!known) next = (next + 1) % REMEMBERED;
+        memory[at].question = question;
+        memcpy(&memory[at].caps, caps, sizeof *caps);
+        memory[at].found = found;
+        memory[at].answer = answer;
+    }
+    *geometry = memory[at].answer;
+    return memory[at].found;
 }
 
 static int groups_of(const sli_persist_geometry *g, int batch) {
