@@ -131,6 +131,7 @@ if(NOT SLUICE_CUDA_wanted STREQUAL "OFF")
     endif()
     target_compile_options(sluice_cuda PRIVATE
                            "$<$<COMPILE_LANGUAGE:CUDA>:${machine_code};${cuda_warnings}>"
+                           "$<$<COMPILE_LANGUAGE:C>:-ffp-contract=off>" # predictions as libsluice's, to the bit
                            "$<$<COMPILE_LANGUAGE:C,CXX>:${sluice_warnings}>")
     # Lines for profilers, but for built-in instances, whose code they would make three times as large.
     set(sluice_lined_sources ${sluice_cuda_sources})

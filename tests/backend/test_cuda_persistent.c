@@ -376,6 +376,30 @@ TEST(cuda_persistent_backward_through_clusters) {
     CHECK(other.backward.gather == SLI_PERSIST_GRID);
 }
 
+/* A segment of whole chunks, which is planned for as if it were the sequence, has the whole's geometries: calls lay their memory out by those. */
+TEST(cuda_persistent_segments_are_cut_as_the_whole) {
+    static const char *const problems[] = {"gru:b128_t100_i320_h320_bf16_train", "gru:b128_t100_i320_h320_f16_train",
+                                           "gru:b32_t150_i320_h320_f32_train",   "lstm:b64_t1000_i512_h512_tf32_train",
+                                           "gru:b64_t1000_i512_h512_bf16_train", "lstm:b17_t500_i64_h257_f32x3_train"};
+    const sli_caps caps = invented(90);
+    int through = 0;
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+        const sli_problem p = problem(problems[i]);
+        const int chunk = sli_caps_chunk(&caps, p.batch, p.steps);
+        sli_persist_pair whole, part, call;
+        REQUIRE(sli_persist_pair_of(&p, (sli_planned){0}, &caps, SLI_PERSIST_KIND_GRID, &whole, NULL));
+        through += whole.backward.gather == SLI_PERSIST_LOCAL;
+        for (sli_problem segment = p; segment.steps > chunk;) {
+            segment.steps = (segment.steps - 1) / chunk * chunk;
+            REQUIRE(sli_persist_pair_of(&segment, (sli_planned){0}, &caps, SLI_PERSIST_KIND_GRID, &part, NULL));
+            REQUIRE(sli_persist_pair_of(&segment, (sli_planned){p.batch, p.steps}, &caps, SLI_PERSIST_KIND_GRID, &call,
+                                        NULL));
+            CHECK(memcmp(&part, &whole, sizeof part) == 0 && memcmp(&call, &whole, sizeof call) == 0);
+        }
+    }
+    CHECK(through >= 3);
+}
+
 /* Sixteen clusters of eight blocks are not resident on an H200: sums of eight meet in memory, and two buffers of them are booked. */
 TEST(cuda_persistent_sums_meet_in_memory) {
     enum { CHUNK = 16 };

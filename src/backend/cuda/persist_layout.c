@@ -101,10 +101,19 @@ static bool in_steps(const sli_problem *p, const sli_caps *caps, const sli_persi
     return !backward || sure * sli_step_step_seconds(p, caps, true) < sli_persist_step_seconds(backward, p, caps);
 }
 
+/* Sequences of one chunk, or of many: all that the choice below knows of their length, so that segments of whole chunks, which are booked as
+ * if they were the sequence, choose as the whole does, whose packed weights they read. A long single chunk counts as many. */
+static sli_problem of_such_length(const sli_problem *planned, int chunk, const sli_caps *caps) {
+    enum { MANY = 8, ENDLESS = 1 << 30 };
+    sli_problem such = *planned;
+    such.steps = 2 * chunk > sli_caps_chunk(caps, planned->batch, ENDLESS) ? MANY * chunk : chunk;
+    return such;
+}
+
 /* Backward a slice of the batch may go through one cluster where forward it goes over the grid: the multiprocessors that clusters leave idle multiply beside
  * them. LSTM of 512 units, 64 rows, 1000 steps in tf32: backward 3.5 ms over the grid and 3.4 its products, 4.9 through clusters with all products. Of 28
- * problems of 384 and 512 units on an H100 this chose the faster one in 25, else lost 1, 1 and 3% (beside_h100_2026-11-25.txt, where cuts of the grid that leave as
- * many idle are no gain that is predicted). */
+ * problems of 384 and 512 units on an H100 predictions chose the faster one in 24, else lost 0.4, 0.8, 1 and 3% (beside_h100_2026-11-25.txt, where cuts of the
+ * grid that leave as many idle are no gain that is predicted). */
 static bool through_cluster(const sli_problem *planned, const sli_caps *caps, const sli_persist_pair *grid,
                             sli_persist_geometry *cluster) {
     const double beside = 0.95; /* products on few multiprocessors take less than predicted */
@@ -115,9 +124,10 @@ static bool through_cluster(const sli_problem *planned, const sli_caps *caps, co
         return false;
     *cluster = other.backward;
     if (!grid) return true;
-    const sli_persist_pass pass = sli_persist_pass_of(planned, caps, &other, chunk, true);
+    const sli_problem such = of_such_length(planned, chunk, caps);
+    const sli_persist_pass pass = sli_persist_pass_of(&such, caps, &other, chunk, true);
     const double us = (pass.pieces > 1 ? beside : 1) * pass.us;
-    return us < (1 - 1e-9) * sli_persist_pass_of(planned, caps, grid, chunk, true).us;
+    return us < (1 - 1e-9) * sli_persist_pass_of(&such, caps, grid, chunk, true).us;
 }
 
 /* Over the grid, in the places behind the first one: the best cut is the second, where the first goes through a cluster. */

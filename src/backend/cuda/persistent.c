@@ -132,6 +132,9 @@ static bool cut(const sli_problem *p, const sli_caps *caps, sli_persist_kind kin
         return false;
     sli_persist_name(&pair.forward, forward, sizeof forward);
     if (p->train && !pair.backward_in_steps) sli_persist_name(&pair.backward, backward, sizeof backward);
+    const bool through = kind == SLI_PERSIST_KIND_GRID && p->train && pair.backward.gather == SLI_PERSIST_LOCAL;
+    const size_t length = strlen(backward); /* a cluster's name may be that of a cut of the grid */
+    if (through) snprintf(backward + length, sizeof backward - length, ",c");
     snprintf(name, capacity, p->train ? "%s/%s" : "%s", forward, backward);
     return true;
 }
