@@ -62,9 +62,10 @@ try bench rnn:b1_t1_i1_h1 --jsonl text.txt
 cmp list.txt lines.jsonl.at.1 && ls lines.jsonl* list.txt
 "$SLUICE" check list.txt --jsonl /dev/stdout | grep -c '"case"'
 mkfifo pipe
-timeout 20 grep -c '"case"' <pipe &
+timeout 20 grep -c '"case"' <pipe >lines.txt &
 timeout 20 "$SLUICE" check list.txt --jsonl pipe
 wait
+cat lines.txt
 try check rnn:b1_t1_i1_h1 --jsonl /dev/full
 try bench rnn:b1_t1_i1_h1 --seconds 0.001 --jsonl /dev/full
 cmp text.txt kept.txt
