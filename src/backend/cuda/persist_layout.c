@@ -104,7 +104,7 @@ static bool in_steps(const sli_problem *p, const sli_caps *caps, const sli_persi
 /* Sequences of one chunk, or of many: all that the choice below knows of their length, so that segments of whole chunks, which are booked as
  * if they were the sequence, choose as the whole does, whose packed weights they read. A long single chunk counts as many. */
 static sli_problem of_such_length(const sli_problem *planned, int chunk, const sli_caps *caps) {
-    enum { MANY = 8, ENDLESS = 1 << 30 };
+    enum { MANY = 16, ENDLESS = 1 << 30 };
     sli_problem such = *planned;
     such.steps = 2 * chunk > sli_caps_chunk(caps, planned->batch, ENDLESS) ? MANY * chunk : chunk;
     return such;
@@ -112,7 +112,7 @@ static sli_problem of_such_length(const sli_problem *planned, int chunk, const s
 
 /* Backward a slice of the batch may go through one cluster where forward it goes over the grid: the multiprocessors that clusters leave idle multiply beside
  * them. LSTM of 512 units, 64 rows, 1000 steps in tf32: backward 3.5 ms over the grid and 3.4 its products, 4.9 through clusters with all products. Of 28
- * problems of 384 and 512 units on an H100 predictions chose the faster one in 24, else lost 0.4, 0.8, 1 and 3% (beside_h100_2026-11-25.txt, where cuts of the
+ * problems of 384 and 512 units on an H100 predictions chose the faster one in 24, else lost 0.1 to 3.3% (beside_h100_2026-11-25.txt, where cuts of the
  * grid that leave as many idle are no gain that is predicted). */
 static bool through_cluster(const sli_problem *planned, const sli_caps *caps, const sli_persist_pair *grid,
                             sli_persist_geometry *cluster) {

@@ -16,7 +16,7 @@ extern "C" {
  * The geometry is that of the folded problem; memory is that of the problem as given, and sli_persist_fold beside it. */
 sli_problem sli_persist_folded(const sli_problem *problem);
 
-/* The geometries of a call: chosen for the plan's batch and steps, which packed weights were laid out for, with as many groups as the
+/* The geometries of a call: chosen for the plan's batch, and for its steps by whether they are one chunk or many, which packed weights were laid out for, with as many groups as the
  * call's rows take. cuda:grid's backward may be a cluster's. */
 typedef struct sli_persist_pair {
     sli_persist_geometry forward, backward; /* backward: in training, unless it is computed step by step */
