@@ -20,6 +20,8 @@ extern "C" {
     X(matmul, cublasLtMatmul)                                 \
     X(heuristic, cublasLtMatmulAlgoGetHeuristic)              \
     X(configuration, cublasLtMatmulAlgoConfigGetAttribute)    \
+    X(configure, cublasLtMatmulAlgoConfigSetAttribute)        \
+    X(check, cublasLtMatmulAlgoCheck)                         \
     X(layout_init, cublasLtMatrixLayoutInit_internal)         \
     X(layout_set, cublasLtMatrixLayoutSetAttribute)           \
     X(desc_init, cublasLtMatmulDescInit_internal)             \
@@ -179,19 +181,27 @@ static uint64_t usable_workspace(const product_key *key) {
     return key->workspace > WORKSPACE_ALIGN ? key->workspace - WORKSPACE_ALIGN : 0;
 }
 
-/* What a block of an algorithm computes, and in how many pieces k is cut; a negative number: in ways of its own. */
+/* What a block of an algorithm computes, in how many pieces k is cut (a negative number: in ways of its own, stream-K), and which
+ * blocks share what they read. */
+enum { SHARED_K = -1 };
 typedef struct cut {
-    int tile, pieces;
+    int tile, pieces, cluster;
 } cut;
 
 static cut cut_of(const cublasLtMatmulAlgo_t *algo) {
     uint32_t tile = 0;
     int32_t pieces = 0;
+    uint16_t cluster = 0;
     size_t written;
     const bool known =
         well(blas.configuration(algo, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile, sizeof tile, &written)) &&
-        well(blas.configuration(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &pieces, sizeof pieces, &written));
-    return known ? cut{(int)tile, pieces} : cut{-1, 0};
+        well(blas.configuration(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &pieces, sizeof pieces, &written)) &&
+        well(blas.configuration(algo, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, &cluster, sizeof cluster, &written));
+    return known ? cut{(int)tile, pieces, (int)cluster} : cut{-1, 0, 0};
+}
+
+static bool same_cut(cut a, cut b) {
+    return a.tile == b.tile && a.pieces == b.pieces && a.cluster == b.cluster;
 }
 
 /* Blocks of all its pieces, in multiprocessors. */
@@ -237,6 +247,17 @@ static int cut_tile(const cublasLtMatmulHeuristicResult_t *result, int results, 
     return first;
 }
 
+/* In tf32, weights stored [k][n]: of tiles of 128x64 whose clusters are four along D's rows those that are eight, where both are listed, take 2 to 15% less
+ * in five of six products, 2% more in one (cublaslt_layers_h100_2026-11-25.txt). */
+static int longer_cluster(const cublasLtMatmulHeuristicResult_t *result, int results, const product_key *key, int first) {
+    const cut four = {CUBLASLT_MATMUL_TILE_128x64, SHARED_K, CUBLASLT_CLUSTER_SHAPE_1x4x1};
+    const cut eight = {CUBLASLT_MATMUL_TILE_128x64, SHARED_K, CUBLASLT_CLUSTER_SHAPE_1x8x1}, at = cut_of(&result[first].algo);
+    if (key->a_transposed || key->b_transposed || !same_cut(at, four)) return first;
+    for (int i = first + 1; i < results; i++)
+        if (is_usable(&result[i], key) && same_cut(cut_of(&result[i].algo), eight)) return i;
+    return first;
+}
+
 /* Of 16-bit operands and sums in f32 cuBLASLt 13.1 puts large tiles first, which on an H200 are slower than smaller ones further
  * down: of 33 products of 105 that had both, by 0 to 25% (cublaslt_tiles_h200_*); and sometimes narrow ones, of 7 products by 4 to
  * 28% (cublaslt_steps_h200_*); of 160 looked at again, with D only written too, 9 by 2 to 35% (short_h200_2026-11-23.txt). Two rounds of 192x192
@@ -262,7 +283,7 @@ static int better_tile(const cublasLtMatmulHeuristicResult_t *result, int result
                    0,
                    {CUBLASLT_MATMUL_TILE_96x128, CUBLASLT_MATMUL_TILE_128x160, CUBLASLT_MATMUL_TILE_128x128}},
                   {CUBLASLT_MATMUL_TILE_320x128, 0, {CUBLASLT_MATMUL_TILE_128x160, CUBLASLT_MATMUL_TILE_96x128}}};
-    if (key->math == SL_TF32) return cut_tile(result, results, key, first);
+    if (key->math == SL_TF32) return cut_tile(result, results, key, longer_cluster(result, results, key, first));
     if (key->math != SL_BF16 && key->math != SL_F16) return first;
     const cut at = cut_of(&result[first].algo);
     const float rounds = result[first].wavesCount;
@@ -273,6 +294,56 @@ static int better_tile(const cublasLtMatmulHeuristicResult_t *result, int result
             if (found >= 0) return found;
         }
     return fewer_blocks(result, results, key, first);
+}
+
+/* The same algorithm with other tiles or clusters, which cuBLASLt does not list where it puts these first: of 298 products of layers in
+ * tf32 and 244 in 16 bits on an H100 the 11 of the first three lines take 8 to 28% less so, the 12 of the next two 1% more to 7% less,
+ * the 5 of the last two 12 to 16% less (cublaslt_layers_h100_2026-11-25.txt; others of 512 units, faster alone, made layers slower). 1x2:
+ * blocks that are next to each other along D's rows have the same weights, which tf32 that does not lie along the sum transposes in
+ * shared memory. */
+enum {
+    TILE_32x64 = CUBLASLT_MATMUL_TILE_32x64,
+    TILE_64x32 = CUBLASLT_MATMUL_TILE_64x32,
+    TILE_64x64 = CUBLASLT_MATMUL_TILE_64x64,
+    TILE_128x64 = CUBLASLT_MATMUL_TILE_128x64,
+    TILE_128x128 = CUBLASLT_MATMUL_TILE_128x128,
+    TILE_256x128 = CUBLASLT_MATMUL_TILE_256x128,
+    ALONE = CUBLASLT_CLUSTER_SHAPE_1x1x1,
+    BESIDE_1x2 = CUBLASLT_CLUSTER_SHAPE_1x2x1,
+    BESIDE_2x1 = CUBLASLT_CLUSTER_SHAPE_2x1x1,
+    BESIDE_2x2 = CUBLASLT_CLUSTER_SHAPE_2x2x1
+};
+static const struct {
+    bool narrow, a_transposed; /* 16 bits, or tf32; B is not */
+    cut from, to;
+} exchanges[] = {
+    {false, false, {TILE_128x128, SHARED_K, BESIDE_2x1}, {TILE_128x128, SHARED_K, BESIDE_1x2}},
+    {false, false, {TILE_128x128, SHARED_K, ALONE}, {TILE_128x128, SHARED_K, BESIDE_1x2}},
+    {false, false, {TILE_128x64, SHARED_K, BESIDE_2x1}, {TILE_128x64, SHARED_K, BESIDE_1x2}},
+    {false, true, {TILE_256x128, SHARED_K, BESIDE_1x2}, {TILE_256x128, SHARED_K, ALONE}},
+    {false, true, {TILE_128x128, SHARED_K, BESIDE_2x1}, {TILE_256x128, SHARED_K, ALONE}},
+    {true, true, {TILE_64x32, 1, BESIDE_1x2}, {TILE_64x64, 1, BESIDE_2x2}},
+    {true, true, {TILE_32x64, 1, BESIDE_2x1}, {TILE_64x64, 1, BESIDE_2x2}},
+};
+
+static void exchange(cublasLtHandle_t handle, const product_key *key, product_description *d,
+                     cublasLtMatmulAlgo_t *algo) {
+    const bool narrow = key->math == SL_BF16 || key->math == SL_F16, at = key->a_transposed;
+    const cut from = cut_of(algo);
+    if (key->b_transposed || key->pieces > 1 || (!narrow && key->math != SL_TF32)) return;
+    for (const auto &e : exchanges) {
+        if (e.narrow != narrow || e.a_transposed != at || !same_cut(e.from, from)) continue;
+        const uint32_t tile = (uint32_t)e.to.tile;
+        const uint16_t cluster = (uint16_t)e.to.cluster;
+        cublasLtMatmulAlgo_t other = *algo;
+        cublasLtMatmulHeuristicResult_t result;
+        if (well(blas.configure(&other, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile, sizeof tile)) &&
+            well(blas.configure(&other, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, &cluster, sizeof cluster)) &&
+            well(blas.check(handle, &d->operation, &d->a, &d->b, &d->d, &d->d, &other, &result)) &&
+            result.workspaceSize <= usable_workspace(key))
+            *algo = other;
+        return;
+    }
 }
 
 /* The first of cuBLASLt's algorithms that is content with the workspace, or a better one; false: there is none. `promised`:
@@ -304,6 +375,7 @@ static bool ask(cublasLtHandle_t handle, const product_key *key, product_descrip
     for (int i = 0; i < results; i++) {
         if (!is_usable(&result[i], key)) continue;
         *algo = result[better_tile(result, results, key, i)].algo;
+        exchange(handle, key, d, algo);
         return true;
     }
     return false;
