@@ -5,7 +5,7 @@ cpu/compare.py.
 
 bench/results/LATEST names the files, oldest first. A cell (problem and precision) is its latest line that has a time of our
 own kernels and of a peer. Each machine of CPUs has a line "cpu: what README calls it | what MEASURED does | its files", each other GPU
-"gpu: its name | its files": of one source each, so that no line of theirs takes the place of one of the H200's. The tables stand between <!-- NAME --> and <!-- /NAME -->. Without --write nothing is written:
+"gpu: its name | its files": apart, so that no line of theirs takes the place of one of the H200's. The tables stand between <!-- NAME --> and <!-- /NAME -->. Without --write nothing is written:
 exit code 1, and a sentence, where a document has another table, or a file of results is not in LATEST.
 """
 import argparse

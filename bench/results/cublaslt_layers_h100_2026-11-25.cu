@@ -102,7 +102,7 @@ int main(int argc, char **argv) {
         p.a = {buffers[0], at ? m : k, at}; p.b = {buffers[1], bt ? k : n, bt};
         p.d = (float *)buffers[2]; p.d_row = n; p.beta = add; p.workspace = workspace; p.workspace_bytes = (32 << 20) + 256;
         if (kind[2] == 'p') { p.pieces = sli_cuda_pieces(&caps, p.math, m, n, k); p.d_apart = m * n; if (p.pieces < 2) continue; }
-        product_key key; fill_key(&key, &p);
+        product_key key; fill_key(&key, &p, &caps);
         product_description d; if (!describe(&d, &key, &p)) continue;
         cublasLtMatmulAlgo_t chosen;
         if (!choose(0, &key, &d, &chosen)) { printf("%s %s %ld %ld %ld: none\n", math, kind, m, n, k); continue; }

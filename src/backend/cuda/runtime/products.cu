@@ -44,7 +44,8 @@ typedef struct product_key {
     uint64_t workspace;
     int32_t math;
     uint8_t a_transposed, b_transposed, add, bias;
-    uint32_t a_align, b_align, d_align, pieces; /* no bytes between members */
+    uint32_t a_align, b_align, d_align;
+    uint16_t pieces, hopper; /* no bytes between members */
 } product_key;
 
 typedef struct choice {
@@ -150,12 +151,13 @@ static bool describe(product_description *d, const product_key *key, const sli_c
 }
 
 /* ---------------------------------------------------------------------------------------------------- algorithms -- */
-static void fill_key(product_key *key, const sli_cuda_product *p) {
+static void fill_key(product_key *key, const sli_cuda_product *p, const sli_caps *caps) {
     memset(key, 0, sizeof *key);
     const size_t element = sli_cuda_operand_bytes(p->math);
     key->m = p->m;
     key->n = p->n;
-    key->pieces = p->pieces > 1 ? (uint32_t)p->pieces : 1;
+    key->pieces = p->pieces > 1 ? (uint16_t)p->pieces : 1;
+    key->hopper = caps->compute_capability / 10 == 9;
     key->k = p->k / key->pieces;
     key->a_row = p->a.row;
     key->b_row = p->b.row;
@@ -195,8 +197,9 @@ static cut cut_of(const cublasLtMatmulAlgo_t *algo) {
     size_t written;
     const bool known =
         well(blas.configuration(algo, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile, sizeof tile, &written)) &&
-        well(blas.configuration(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &pieces, sizeof pieces, &written)) &&
-        well(blas.configuration(algo, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, &cluster, sizeof cluster, &written));
+        well(blas.configuration(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &pieces, sizeof pieces, &written));
+    if (!well(blas.configuration(algo, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, &cluster, sizeof cluster, &written)))
+        cluster = CUBLASLT_CLUSTER_SHAPE_AUTO;
     return known ? cut{(int)tile, pieces, (int)cluster} : cut{-1, 0, 0};
 }
 
@@ -247,12 +250,12 @@ static int cut_tile(const cublasLtMatmulHeuristicResult_t *result, int results, 
     return first;
 }
 
-/* In tf32, weights stored [k][n]: of tiles of 128x64 whose clusters are four along D's rows those that are eight, where both are listed, take 2 to 15% less
- * in five of six products, 2% more in one (cublaslt_layers_h100_2026-11-25.txt). */
+/* In tf32, weights stored [k][n]: of tiles of 128x64 whose clusters are four along D's rows those that are eight, where both are listed, take 3 to 16% less
+ * in five of six products, 3% more in one (cublaslt_layers_h100_2026-11-25.txt). */
 static int longer_cluster(const cublasLtMatmulHeuristicResult_t *result, int results, const product_key *key, int first) {
     const cut four = {CUBLASLT_MATMUL_TILE_128x64, SHARED_K, CUBLASLT_CLUSTER_SHAPE_1x4x1};
     const cut eight = {CUBLASLT_MATMUL_TILE_128x64, SHARED_K, CUBLASLT_CLUSTER_SHAPE_1x8x1}, at = cut_of(&result[first].algo);
-    if (key->a_transposed || key->b_transposed || !same_cut(at, four)) return first;
+    if (!key->hopper || key->a_transposed || key->b_transposed || !same_cut(at, four)) return first;
     for (int i = first + 1; i < results; i++)
         if (is_usable(&result[i], key) && same_cut(cut_of(&result[i].algo), eight)) return i;
     return first;
@@ -296,11 +299,10 @@ static int better_tile(const cublasLtMatmulHeuristicResult_t *result, int result
     return fewer_blocks(result, results, key, first);
 }
 
-/* The same algorithm with other tiles or clusters, which cuBLASLt does not list where it puts these first: of 298 products of layers in
- * tf32 and 244 in 16 bits on an H100 the 11 of the first three lines take 8 to 28% less so, the 12 of the next two 1% more to 7% less,
- * the 5 of the last two 12 to 16% less (cublaslt_layers_h100_2026-11-25.txt; others of 512 units, faster alone, made layers slower). 1x2:
- * blocks that are next to each other along D's rows have the same weights, which tf32 that does not lie along the sum transposes in
- * shared memory. */
+/* The same algorithm with other tiles or clusters, where cuBLASLt puts these first: of 298 products of layers in tf32 and 244 in 16 bits on
+ * an H100 the 11 of the first three lines take 8 to 28% less so, the 6 of the next 2 to 6%, the 5 of the last two 12 to 14%
+ * (cublaslt_layers_h100_2026-11-25.txt; others, of 512 units, were faster alone and made layers slower). 1x2: blocks that are next to each
+ * other along D's rows have the same weights, which tf32 that does not lie along the sum transposes in shared memory. */
 enum {
     TILE_32x64 = CUBLASLT_MATMUL_TILE_32x64,
     TILE_64x32 = CUBLASLT_MATMUL_TILE_64x32,
@@ -320,7 +322,6 @@ static const struct {
     {false, false, {TILE_128x128, SHARED_K, BESIDE_2x1}, {TILE_128x128, SHARED_K, BESIDE_1x2}},
     {false, false, {TILE_128x128, SHARED_K, ALONE}, {TILE_128x128, SHARED_K, BESIDE_1x2}},
     {false, false, {TILE_128x64, SHARED_K, BESIDE_2x1}, {TILE_128x64, SHARED_K, BESIDE_1x2}},
-    {false, true, {TILE_256x128, SHARED_K, BESIDE_1x2}, {TILE_256x128, SHARED_K, ALONE}},
     {false, true, {TILE_128x128, SHARED_K, BESIDE_2x1}, {TILE_256x128, SHARED_K, ALONE}},
     {true, true, {TILE_64x32, 1, BESIDE_1x2}, {TILE_64x64, 1, BESIDE_2x2}},
     {true, true, {TILE_32x64, 1, BESIDE_2x1}, {TILE_64x64, 1, BESIDE_2x2}},
@@ -330,13 +331,15 @@ static void exchange(cublasLtHandle_t handle, const product_key *key, product_de
                      cublasLtMatmulAlgo_t *algo) {
     const bool narrow = key->math == SL_BF16 || key->math == SL_F16, at = key->a_transposed;
     const cut from = cut_of(algo);
-    if (key->b_transposed || key->pieces > 1 || (!narrow && key->math != SL_TF32)) return;
+    /* what is checked is not whether addresses and rows are aligned as the other tile wants them */
+    const bool aligned = key->a_align == 16 && key->b_align == 16 && key->d_align == 16;
+    if (!aligned || key->b_transposed || key->pieces > 1 || (!narrow && key->math != SL_TF32)) return;
     for (const auto &e : exchanges) {
         if (e.narrow != narrow || e.a_transposed != at || !same_cut(e.from, from)) continue;
         const uint32_t tile = (uint32_t)e.to.tile;
         const uint16_t cluster = (uint16_t)e.to.cluster;
         cublasLtMatmulAlgo_t other = *algo;
-        cublasLtMatmulHeuristicResult_t result;
+        cublasLtMatmulHeuristicResult_t result = {};
         if (well(blas.configure(&other, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile, sizeof tile)) &&
             well(blas.configure(&other, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, &cluster, sizeof cluster)) &&
             well(blas.check(handle, &d->operation, &d->a, &d->b, &d->d, &d->d, &other, &result)) &&
@@ -375,7 +378,7 @@ static bool ask(cublasLtHandle_t handle, const product_key *key, product_descrip
     for (int i = 0; i < results; i++) {
         if (!is_usable(&result[i], key)) continue;
         *algo = result[better_tile(result, results, key, i)].algo;
-        exchange(handle, key, d, algo);
+        if (key->hopper) exchange(handle, key, d, algo);
         return true;
     }
     return false;
@@ -428,11 +431,12 @@ static bool choose(int index, const product_key *key, product_description *d, cu
 /* ------------------------------------------------------------------------------------------------------ multiply -- */
 /* true: cuBLASLt took it, or failed and said so. */
 static bool multiply_blas(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *p) {
-    const int index = sli_cuda_caps_of(queue)->index;
+    const sli_caps *caps = sli_cuda_caps_of(queue);
+    const int index = caps->index;
     const cublasLtHandle_t handle = (cublasLtHandle_t)queue->device->blas;
     if (!handle) return false;
     product_key key;
-    fill_key(&key, p);
+    fill_key(&key, p, caps);
     product_description d;
     if (!describe(&d, &key, p)) return false;
     cublasLtMatmulAlgo_t algo;
