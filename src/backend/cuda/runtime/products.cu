@@ -45,8 +45,9 @@ typedef struct product_key {
     int32_t math;
     uint8_t a_transposed, b_transposed, add, bias;
     uint32_t a_align, b_align, d_align;
-    uint16_t pieces, hopper; /* no bytes between members */
+    uint16_t pieces, hopper;
 } product_key;
+static_assert(sizeof(product_key) == 80, "bytes between members would be compared as well");
 
 typedef struct choice {
     product_key key;

@@ -1,0 +1,181 @@
+/* Which of cuBLASLt's algorithms a product takes (runtime/products.cu as it is), without a GPU: the library's answers are this file's. Run by
+ * tests/cuda/products_choice; the stubs are what products.cu calls for multiplying itself. */
+#include "backend/cuda/runtime/products.cu"
+
+sli_plugin_host sli_cuda_host;
+static sli_caps caps;
+extern "C" {
+const sli_caps *sli_cuda_caps_of(const sli_queue *) { return &caps; }
+bool sli_cuda_failed(const sli_queue *) { return false; }
+void sli_cuda_fail(sli_queue *, sl_status, const char *, ...) {}
+bool sli_cuda_try(sli_queue *, cudaError_t, const char *) { return true; }
+cudaError_t sli_cuda_injected(cudaError_t error) { return error; }
+void sli_cuda_move_rows(sli_queue *, cudaStream_t, float *, int64_t, const float *, int64_t, int64_t, int64_t, bool) {}
+cudaError_t cudaGetLastError(void) { return cudaSuccess; }
+}
+bool sli_few_rows_fit(const sli_cuda_product *) { return false; }
+void sli_few_rows_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *) {}
+bool sli_small_tf32_fit(const sli_cuda_product *) { return false; }
+void sli_small_tf32_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *) {}
+bool sli_few_columns_fit(const sli_cuda_product *) { return false; }
+void sli_few_columns_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *) {}
+bool sli_split_fits(const sli_queue *, const sli_cuda_product *) { return false; }
+void sli_split_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *) {}
+void sli_tiles_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *) {}
+
+/* ------------------------------------------------------------------------------------------------ a cuBLASLt -- */
+/* An algorithm is its tile, pieces and cluster. */
+static struct {
+    cut list[8];
+    int count;
+    bool refuses, knows_clusters;
+    size_t wants; /* workspace of what is checked */
+} library;
+
+static cublasStatus_t configuration(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t which, void *to,
+                                    size_t bytes, size_t *written) {
+    const bool cluster = which == CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID;
+    if (bytes != (cluster ? 2 : 4) || (cluster && !library.knows_clusters)) return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(to, &algo->data[which == CUBLASLT_ALGO_CONFIG_TILE_ID ? 0 : cluster ? 2 : 1], bytes);
+    *written = bytes;
+    return CUBLAS_STATUS_SUCCESS;
+}
+static cublasStatus_t configure(cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t which, const void *from,
+                                size_t bytes) {
+    const bool cluster = which == CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID;
+    if (bytes != (cluster ? 2 : 4)) return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(&algo->data[which == CUBLASLT_ALGO_CONFIG_TILE_ID ? 0 : cluster ? 2 : 1], from, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+}
+static cublasStatus_t check(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                            cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t *,
+                            cublasLtMatmulHeuristicResult_t *result) {
+    result->workspaceSize = library.wants;
+    return library.refuses ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
+}
+static cublasStatus_t heuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t, int asked,
+                                cublasLtMatmulHeuristicResult_t *results, int *count) {
+    memset(results, 0, (size_t)asked * sizeof *results);
+    for (int i = 0; i < library.count; i++) {
+        const cut *at = &library.list[i];
+        const uint16_t cluster = (uint16_t)at->cluster;
+        memcpy(&results[i].algo.data[0], &at->tile, 4);
+        memcpy(&results[i].algo.data[1], &at->pieces, 4);
+        memcpy(&results[i].algo.data[2], &cluster, 2);
+        results[i].wavesCount = 3;
+    }
+    *count = library.count;
+    return CUBLAS_STATUS_SUCCESS;
+}
+static cublasStatus_t preference_init(cublasLtMatmulPreference_t, size_t) { return CUBLAS_STATUS_SUCCESS; }
+static cublasStatus_t preference_set(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t, const void *, size_t) {
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* ------------------------------------------------------------------------------------------------------- cases -- */
+static int passed, failed;
+static int64_t fresh = 1 << 20; /* rows that no product had: a choice is remembered by shape */
+
+/* What is taken of the library's list. `row`: of A, B and D, floats or 16 bits. */
+static cut taken(sl_dtype math, bool a_transposed, bool b_transposed, int64_t row, int capability) {
+    sli_cuda_product p = {};
+    p.math = math;
+    p.m = fresh++;
+    p.n = p.k = 512;
+    p.a = {nullptr, row, a_transposed};
+    p.b = {nullptr, row, b_transposed};
+    p.d_row = row;
+    p.workspace = &p;
+    p.workspace_bytes = (32 << 20) + WORKSPACE_ALIGN;
+    caps.compute_capability = capability;
+    product_key key;
+    fill_key(&key, &p, &caps);
+    product_description d;
+    memset(&d, 0, sizeof d);
+    cublasLtMatmulAlgo_t algo, again;
+    if (!choose(0, &key, &d, &algo) || !choose(0, &key, &d, &again) || memcmp(&algo, &again, sizeof algo) != 0)
+        return {-2, 0, 0};
+    return cut_of(&algo);
+}
+
+static void expect(const char *what, cut is, cut wanted) {
+    if (same_cut(is, wanted)) {
+        passed++;
+        return;
+    }
+    failed++;
+    printf("failed   products_choice, %s: tile %d, pieces %d, cluster %d; expected %d, %d, %d\n", what, is.tile, is.pieces,
+           is.cluster, wanted.tile, wanted.pieces, wanted.cluster);
+}
+
+static void list(cut first) {
+    library = {};
+    library.knows_clusters = true;
+    library.list[0] = first;
+    library.count = 1;
+}
+
+/* The line for A stored the other way, if there is one, or none. */
+static cut other_way(bool narrow, bool a_transposed, cut from) {
+    for (const auto &e : exchanges)
+        if (e.narrow == narrow && e.a_transposed != a_transposed && same_cut(e.from, from)) return e.to;
+    return from;
+}
+
+static void check_exchanges() {
+    for (const auto &e : exchanges) {
+        const sl_dtype math = e.narrow ? SL_F16 : SL_TF32, other = e.narrow ? SL_TF32 : SL_BF16;
+        list(e.from);
+        expect("exchanged", taken(math, e.a_transposed, false, 512, 90), e.to);
+        if (e.narrow) expect("in bf16", taken(SL_BF16, e.a_transposed, false, 512, 90), e.to);
+        expect("another type", taken(other, e.a_transposed, false, 512, 90), e.from);
+        expect("A the other way", taken(math, !e.a_transposed, false, 512, 90),
+               other_way(e.narrow, e.a_transposed, e.from));
+        expect("B transposed", taken(math, e.a_transposed, true, 512, 90), e.from);
+        expect("another GPU", taken(math, e.a_transposed, false, 512, 100), e.from);
+        expect("the generation before", taken(math, e.a_transposed, false, 512, 80), e.from);
+        expect("rows of 8 bytes and 4", taken(math, e.a_transposed, false, 514, 90), e.from);
+        library.refuses = true;
+        expect("refused", taken(math, e.a_transposed, false, 512, 90), e.from);
+        list(e.from);
+        library.wants = (32 << 20) + 1;
+        expect("too much workspace", taken(math, e.a_transposed, false, 512, 90), e.from);
+        list({e.from.tile, e.from.pieces == 1 ? 2 : 1, e.from.cluster});
+        expect("k cut otherwise", taken(math, e.a_transposed, false, 512, 90), library.list[0]);
+    }
+}
+
+static void check_lists() {
+    const cut four = {CUBLASLT_MATMUL_TILE_128x64, SHARED_K, CUBLASLT_CLUSTER_SHAPE_1x4x1},
+              eight = {CUBLASLT_MATMUL_TILE_128x64, SHARED_K, CUBLASLT_CLUSTER_SHAPE_1x8x1},
+              large = {CUBLASLT_MATMUL_TILE_128x256, 1, CUBLASLT_CLUSTER_SHAPE_2x1x1},
+              small = {CUBLASLT_MATMUL_TILE_128x128, 1, CUBLASLT_CLUSTER_SHAPE_2x1x1};
+    list(four);
+    expect("no cluster of eight", taken(SL_TF32, false, false, 512, 90), four);
+    library.list[1] = eight;
+    library.count = 2;
+    expect("a cluster of eight", taken(SL_TF32, false, false, 512, 90), eight);
+    expect("of another GPU", taken(SL_TF32, false, false, 512, 100), four);
+    expect("of sums", taken(SL_TF32, true, false, 512, 90), four);
+    list(large);
+    library.list[1] = small;
+    library.count = 2;
+    expect("a smaller tile", taken(SL_BF16, false, false, 512, 90), small);
+    library.knows_clusters = false; /* tiles are known even so */
+    expect("without clusters", taken(SL_BF16, false, false, 512, 90),
+           {small.tile, small.pieces, CUBLASLT_CLUSTER_SHAPE_AUTO});
+}
+
+int main() {
+    blas.configuration = configuration;
+    blas.configure = configure;
+    blas.check = check;
+    blas.heuristic = heuristic;
+    blas.preference_init = preference_init;
+    blas.preference_set = preference_set;
+    check_exchanges();
+    check_lists();
+    printf("%d passed, %d failed, 0 skipped\n", passed, failed);
+    return failed > 0;
+}
