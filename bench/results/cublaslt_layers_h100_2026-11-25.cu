@@ -1,33 +1,14 @@
 // What made cublaslt_layers_h100_2026-11-25.txt: times every algorithm that cuBLASLt lists for the products of a list, and with a second argument others, beside
 // the one that products.cu chooses; says where its numbers differ from those of the first listed. Lines of the list: tf32|bf16 NN|NT|TN|NNp m n k add.
 //     gcc -c -Isrc -Iinclude src/backend/cuda/workspace.c -o ws.o
-//     nvcc -std=c++17 -arch=sm_90 -cudart static -Isrc -Iinclude THIS.cu ws.o -o products -ldl -lpthread
+//     nvcc -std=c++17 -arch=sm_90 -cudart static -Isrc -Iinclude -Itests/cuda THIS.cu ws.o -o products -ldl -lpthread
 //     CUBLASLT=.../libcublasLt.so.13 ./products LIST [others]
 #include "backend/cuda/runtime/products.cu"
 #include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
-sli_plugin_host sli_cuda_host;
-static sli_caps caps;
-extern "C" {
-const sli_caps *sli_cuda_caps_of(const sli_queue *) { return &caps; }
-bool sli_cuda_failed(const sli_queue *) { return false; }
-void sli_cuda_fail(sli_queue *, sl_status, const char *format, ...) { fprintf(stderr, "fail %s\n", format); }
-bool sli_cuda_try(sli_queue *, cudaError_t e, const char *) { return e == cudaSuccess; }
-cudaError_t sli_cuda_injected(cudaError_t e) { return e; }
-void sli_cuda_move_rows(sli_queue *, cudaStream_t, float *, int64_t, const float *, int64_t, int64_t, int64_t, bool) {}
-}
-bool sli_few_rows_fit(const sli_cuda_product *) { return false; }
-void sli_few_rows_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *) {}
-bool sli_small_tf32_fit(const sli_cuda_product *) { return false; }
-void sli_small_tf32_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *) {}
-bool sli_few_columns_fit(const sli_cuda_product *) { return false; }
-void sli_few_columns_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *) {}
-bool sli_split_fits(const sli_queue *, const sli_cuda_product *) { return false; }
-void sli_split_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *) {}
-void sli_tiles_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *) {}
-
+#include "products_stubs.h"
 static decltype(&cublasLtMatmulAlgoConfigSetAttribute) set_config;
 static decltype(&cublasLtMatmulAlgoCheck) check;
 static void *open_library(const char *const *names, sli_why *) {

@@ -1,27 +1,10 @@
 /* Which of cuBLASLt's algorithms a product takes (runtime/products.cu as it is), without a GPU: the library's answers are this file's. Run by
- * tests/cuda/products_choice; the stubs are what products.cu calls for multiplying itself. */
+ * tests/cuda/products_choice. */
 #include "backend/cuda/runtime/products.cu"
 
-sli_plugin_host sli_cuda_host;
-static sli_caps caps;
-extern "C" {
-const sli_caps *sli_cuda_caps_of(const sli_queue *) { return &caps; }
-bool sli_cuda_failed(const sli_queue *) { return false; }
-void sli_cuda_fail(sli_queue *, sl_status, const char *, ...) {}
-bool sli_cuda_try(sli_queue *, cudaError_t, const char *) { return true; }
-cudaError_t sli_cuda_injected(cudaError_t error) { return error; }
-void sli_cuda_move_rows(sli_queue *, cudaStream_t, float *, int64_t, const float *, int64_t, int64_t, int64_t, bool) {}
-cudaError_t cudaGetLastError(void) { return cudaSuccess; }
-}
-bool sli_few_rows_fit(const sli_cuda_product *) { return false; }
-void sli_few_rows_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *) {}
-bool sli_small_tf32_fit(const sli_cuda_product *) { return false; }
-void sli_small_tf32_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *) {}
-bool sli_few_columns_fit(const sli_cuda_product *) { return false; }
-void sli_few_columns_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *) {}
-bool sli_split_fits(const sli_queue *, const sli_cuda_product *) { return false; }
-void sli_split_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *) {}
-void sli_tiles_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *) {}
+#include "products_stubs.h"
+
+extern "C" cudaError_t cudaGetLastError(void) { return cudaSuccess; }
 
 /* ------------------------------------------------------------------------------------------------ a cuBLASLt -- */
 /* An algorithm is its tile, pieces and cluster. */
