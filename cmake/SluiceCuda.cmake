@@ -118,9 +118,16 @@ if(NOT SLUICE_CUDA_wanted STREQUAL "OFF")
         list(APPEND sluice_cuda_sources ${together})
     endforeach()
 
+    # Four warps that multiply together are an instruction of sm_90a, whose machine code runs on sm_90.
+    set(sluice_together_source ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/step_wide.cu)
+    list(REMOVE_ITEM sluice_cuda_sources ${sluice_together_source})
+
     include(SluiceEmbed)
-    add_library(sluice_cuda MODULE ${sluice_cuda_sources} ${sluice_layout_sources} ${sluice_embedded_source})
+    add_library(sluice_cuda_together OBJECT ${sluice_together_source})
+    add_library(sluice_cuda MODULE ${sluice_cuda_sources} $<TARGET_OBJECTS:sluice_cuda_together> ${sluice_layout_sources} ${sluice_embedded_source})
     target_include_directories(sluice_cuda PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+    target_include_directories(sluice_cuda_together PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+    target_compile_definitions(sluice_cuda_together PRIVATE _GNU_SOURCE)
     target_include_directories(sluice_cuda SYSTEM PRIVATE
                                "$<$<COMPILE_LANGUAGE:CXX>:${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}>")
     target_compile_definitions(sluice_cuda PRIVATE _GNU_SOURCE
@@ -133,6 +140,7 @@ if(NOT SLUICE_CUDA_wanted STREQUAL "OFF")
                            "$<$<COMPILE_LANGUAGE:CUDA>:${machine_code};${cuda_warnings}>"
                            "$<$<COMPILE_LANGUAGE:C>:-ffp-contract=off>" # predictions as libsluice's, to the bit
                            "$<$<COMPILE_LANGUAGE:C,CXX>:${sluice_warnings}>")
+    target_compile_options(sluice_cuda_together PRIVATE --generate-code=arch=compute_90a,code=sm_90a ${cuda_warnings} -lineinfo)
     # Lines for profilers, but for built-in instances, whose code they would make three times as large.
     set(sluice_lined_sources ${sluice_cuda_sources})
     list(FILTER sluice_lined_sources EXCLUDE REGEX "/persist_builtin")
@@ -140,6 +148,9 @@ if(NOT SLUICE_CUDA_wanted STREQUAL "OFF")
     set_source_files_properties(${sluice_lined_sources} PROPERTIES COMPILE_OPTIONS -lineinfo)
     target_link_libraries(sluice_cuda PRIVATE Threads::Threads ${CMAKE_DL_LIBS} rt m)
     target_link_options(sluice_cuda PRIVATE ${sluice_plugin_link} -static-libstdc++ -static-libgcc)
+    set_target_properties(sluice_cuda_together PROPERTIES CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF
+                          CUDA_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/tools/nvcc_resources CUDA_ARCHITECTURES OFF
+                          CUDA_RUNTIME_LIBRARY Static CUDA_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON)
     set_target_properties(sluice_cuda PROPERTIES CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF
                           CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF CXX_VISIBILITY_PRESET hidden
                           CUDA_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/tools/nvcc_resources

@@ -97,7 +97,9 @@ static int groups_of(const sli_persist_geometry *g, int batch) {
  * direction, whose memory lies as cuda:step has it; gates that are there, and h. */
 static bool in_steps(const sli_problem *p, const sli_caps *caps, const sli_persist_geometry *backward) {
     if (p->bidirectional || p->recompute || p->projection > 0 || sli_step_fused(p, true)) return false;
-    const double sure = 0.85; /* predictions of large batches err by as much */
+    const double sure = sli_step_wide_of(p, caps, true).rows > 0
+                            ? 0.95
+                            : 0.85; /* predictions of large batches err by as much, of wide steps by less */
     return !backward || sure * sli_step_step_seconds(p, caps, true) < sli_persist_step_seconds(backward, p, caps);
 }
 
@@ -147,7 +149,9 @@ static bool choose_grid_backward(const sli_problem *planned, const sli_caps *cap
     if (through) pair->backward = cluster;
     found = found || through;
     if (!in_steps(planned, caps, found ? &pair->backward : NULL)) return found;
+    const sli_step_wide wide = sli_step_wide_of(planned, caps, true);
     pair->backward_in_steps = true;
+    pair->steps_bytes = sli_step_wide_bytes(&wide);
     memset(&pair->backward, 0, sizeof pair->backward);
     return true;
 }
@@ -177,6 +181,7 @@ sli_persist_packed sli_persist_layout_packed(const sli_problem *p, const sli_per
     sli_persist_packed at = {.step = sli_step_layout_packed(p, NULL)};
     const sli_step_shape s = sli_step_shape_of(p, 1);
     size_t end = at.step.stride;
+    at.step.wide_backward = take(&end, pair->steps_bytes); /* where cuda:step has it */
     at.folded = take(&end, s.project ? floats(s.GH, s.ms) : 0);
     at.forward = take(&end, sli_persist_packed_bytes(&pair->forward));
     at.backward = take(&end, p->train && !pair->backward_in_steps ? sli_persist_packed_bytes(&pair->backward) : 0);

@@ -119,6 +119,9 @@ double sli_step_step_seconds(const sli_problem *p, const sli_caps *caps, bool ba
     const double scale = scale_of(caps), beside = s.directions == 2 ? 1.25 : 1; /* side by side */
     const int tiled = backward ? 0 : sli_step_tiled(p, caps);
     if (tiled > 0) return 1e-6 * tiled_step(&s, caps, tiled);
+    const sli_step_wide wide = sli_step_wide_of(p, caps, backward);
+    if (wide.rows > 0)
+        return sli_step_wide_seconds(p, caps, &wide, backward) + (backward ? 1e-6 * sums_us * (double)s.B : 0);
     const double us = sli_step_fused(p, backward) ? fused_step(&s, r, FULL / scale, backward)
                                                   : apart_step(&s, r, caps, scale, backward);
     return 1e-6 * (beside * us + (backward ? sums_us * (double)s.B : 0));

@@ -11,6 +11,9 @@ extern "C" {
 /* A pass of a call in chunks of `chunk` steps; a step of it. */
 double sli_step_pass_seconds(const sli_problem *problem, const sli_caps *caps, int chunk, bool backward);
 double sli_step_step_seconds(const sli_problem *problem, const sli_caps *caps, bool backward);
+/* A wide step. */
+double sli_step_wide_seconds(const sli_problem *problem, const sli_caps *caps, const sli_step_wide *wide,
+                             bool backward);
 /* us of 132 multiprocessors that a backward pass wins by transposed copies, in chunks of `chunk` steps. */
 double sli_step_transposed_us(const sli_problem *problem, const sli_caps *caps, int chunk);
 

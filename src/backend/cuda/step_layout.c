@@ -87,6 +87,10 @@ sli_step_packed sli_step_layout_packed(const sli_problem *p, const sli_caps *cap
     at.recurrent = take(&end, s.copy_r ? elements(s.operand, s.zs, s.hs) : 0);
     at.projection = take(&end, s.project ? elements(s.operand, s.hs, s.ms) : 0);
     at.bias = take(&end, reals(1, s.zs));
+    const sli_step_wide none = {0}, forward = caps ? sli_step_wide_of(p, caps, false) : none;
+    const sli_step_wide backward = caps && s.train ? sli_step_wide_of(p, caps, true) : none;
+    at.wide_backward = take(&end, sli_step_wide_bytes(&backward));
+    at.wide_forward = take(&end, sli_step_wide_bytes(&forward));
     const bool tiled = caps && sli_step_tiled(p, caps) > 0;
     at.tiled = take(&end, tiled ? reals(sli_step_tiled_k(&s), s.gates * pad(s.H, SLI_STEP_TILED_UNITS)) : 0);
     at.stride = end;
@@ -208,7 +212,9 @@ sli_step_scratch sli_step_layout_forward(const sli_problem *p, const sli_caps *c
     at.history = take(&end, s.train ? 0 : sli_step_layout_history(p, chunk).stride);
     take_common(&s, &at, &end);
     at.u = take(&end, s.keep_gates ? 0 : reals(s.rows, s.us));
-    at.s = take(&end, reals(s.B, s.us));
+    const sli_step_wide wide = steps ? sli_step_wide_of(p, caps, false) : (sli_step_wide){0};
+    at.s = take(&end, reals(wide.rows > 0 ? wide.pieces * s.B : s.B, s.us));
+    at.wide = take(&end, reals(1, sli_step_wide_v(&wide)));
     at.reset = take(&end, s.before ? elements(s.operand, s.B, s.hs) : 0);
     at.m = take(&end, s.project ? elements(s.operand, s.B, s.ms) : 0);
     at.q = take(&end, s.project ? reals(s.B, s.O) : 0);
@@ -239,7 +245,9 @@ sli_step_scratch sli_step_layout_backward(const sli_problem *p, const sli_caps *
     at.dr = take(&end, after ? elements(s.operand, rows, s.zs) : 0);
     at.dpeep = take(&end, p->peephole ? reals(s.rows, 3 * s.H) : 0);
     at.dp_pieces = dp_pieces(&s, p, caps);
-    at.dp = take(&end, reals(at.dp_pieces * s.B, s.hs));
+    const sli_step_wide wide = sli_step_wide_of(p, caps, true);
+    at.dp = take(&end, reals(larger(at.dp_pieces, wide.pieces) * s.B, s.hs));
+    at.wide = take(&end, reals(1, sli_step_wide_v(&wide)));
     at.pw = take(&end, s.pointwise ? reals(s.B, s.O) : 0);
     at.dc = take(&end, s.lstm ? reals(s.B, s.H) : 0);
     at.dq = take(&end, s.project ? elements(s.operand, s.rows, s.hs) : 0);

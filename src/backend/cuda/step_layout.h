@@ -39,9 +39,10 @@ sli_step_shape sli_step_shape_of(const sli_problem *problem, int chunk);
 /* Offsets in bytes; an absent part has the offset of the next one. Everything is per direction: direction d begins at
  * d * stride; total = directions * stride. */
 typedef struct sli_step_packed {
-    size_t kernel, recurrent; /* operand [zs][xs], [zs][hs]: rows from GH on are zeros */
-    size_t projection;        /* operand [hs][ms]: rows from O on are zeros */
-    size_t bias;              /* float [zs], zeros behind the gates: everything that can be added to W x */
+    size_t kernel, recurrent;           /* operand [zs][xs], [zs][hs]: rows from GH on are zeros */
+    size_t projection;                  /* operand [hs][ms]: rows from O on are zeros */
+    size_t bias;                        /* float [zs], zeros behind the gates: everything that can be added to W x */
+    size_t wide_backward, wide_forward; /* R^T and R as wide steps read them */
     size_t tiled; /* float [blocks of units][k][gates][SLI_STEP_TILED_UNITS]: R as tiled forward steps read it */
     size_t stride, total;
 } sli_step_packed;
@@ -70,16 +71,17 @@ typedef struct sli_step_scratch {
     size_t u;       /* without keep_gates float [rows][us]; backward rows, as those of dz and dr, of a span */
     size_t sn, v;   /* backward, recompute: float [rows][H] */
     /* forward */
-    size_t s;       /* float [B][us]: R (d h') */
+    size_t s;       /* float [B][us]: R (d h'); wide steps: [pieces][B][us] */
     size_t reset;   /* operand [B][hs]: r d h' */
     size_t m;       /* operand: forward [B][ms]; backward [rows][ms] */
     size_t q;       /* float [B][O]: W_p m */
+    size_t wide;    /* float: wide steps, v as they read it; backward, too */
     size_t h_tiled; /* float [2][k][rows]: tiled steps, d h before and after a step */
     /* backward */
     size_t dz;    /* operand [rows][zs]: gradient of the input side */
     size_t dr;    /* operand [rows][zs]: of the recurrent side, GRU with reset after */
     size_t dpeep; /* float [rows][3 H] */
-    size_t dp;    /* float [dp_pieces][B][hs]: R^T dr, in sums along k */
+    size_t dp;    /* float [dp_pieces, or those of wide steps][B][hs]: R^T dr, in sums along k */
     int dp_pieces;
     size_t pw;      /* float [B][O]: pointwise part of dh' */
     size_t dc;      /* float [B][H] */
@@ -129,6 +131,21 @@ enum { SLI_STEP_TILED_UNITS = 32, SLI_STEP_TILED_DEPTH = 16, SLI_STEP_TILED_MOST
 /* Lines of its operands along k, and floats of a line of d h. */
 int64_t sli_step_tiled_k(const sli_step_shape *shape);
 int64_t sli_step_tiled_row(const sli_step_shape *shape);
+/* The products of wide steps are our own, in tf32, on sm_90 (kernels/step_wide.cuh): blocks of SLI_STEP_WIDE_TALL rows of M = R, or backward R^T, by `rows`
+ * of the batch, with k in `stages` of SLI_STEP_WIDE_K, cut in `pieces` whose sums the cells add. rows 0: cuBLASLt multiplies, of what these cannot or were not
+ * measured to be faster for. Of a plan: its smaller calls do as it does. */
+enum { SLI_STEP_WIDE_TALL = 128, SLI_STEP_WIDE_K = 32, SLI_STEP_WIDE_PIECES = 8 };
+typedef struct sli_step_wide {
+    int rows;          /* 64 or 128 */
+    int blocks, tiles; /* of M, of the batch */
+    int stages, pieces;
+} sli_step_wide;
+sli_step_wide sli_step_wide_of(const sli_problem *problem, const sli_caps *caps, bool backward);
+/* Of the stages those whose weights are to stay in L2. */
+int sli_step_wide_near(const sli_step_wide *wide, const sli_caps *caps);
+/* Bytes of packed weights; floats of v, zeros behind k and the batch. */
+size_t sli_step_wide_bytes(const sli_step_wide *wide);
+int64_t sli_step_wide_v(const sli_step_wide *wide);
 /* Rows of one partial sum, and their number. */
 enum { SLI_STEP_SLICE = 128 };
 int64_t sli_step_slices(int64_t rows);

@@ -151,6 +151,7 @@ void sli_persist_pack(const step_way *way, const sli_persist_pair *, const sli_p
 #define STEP_BACKWARD(NAME) NOT_HERE(sli_step_##NAME, const step_way *, const step_backward_args *, bool)
 #include "step_launches.h"
 NOT_HERE(sli_step_recompute, const step_way *)
+#include "no_wide_steps.h"
 NOT_HERE(sli_step_tiled_pack, const step_way *)
 NOT_HERE(sli_step_tiled_begin, const step_way *)
 NOT_HERE(sli_step_tiled_forward, const step_way *, const step_forward_args *, int, bool)

@@ -466,6 +466,7 @@ void sli_fold_gradient(const step_way *way, const fold_gradient_args *a) {
                  rows_at(a->dh, a->k.B, a->k.columns, sizeof(float), true),
                  rows_at(a->left, a->k.B, a->k.hs, sizeof(float), true)});
 }
+#include "no_wide_steps.h"
 void sli_step_tiled_pack(const step_way *) {}
 void sli_step_tiled_begin(const step_way *) {}
 void sli_step_tiled_forward(const step_way *, const step_forward_args *, int, bool) {}

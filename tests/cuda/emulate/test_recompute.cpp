@@ -46,6 +46,7 @@ struct bench {
     bool transposes; /* as if it gained for these small shapes */
     int pieces;      /* of R^T dr; 0: as it is */
     int tiled;       /* rows of a tile of forward steps, as if they gained for these small shapes; 0: none */
+    int wide;        /* pieces of the products of wide steps, the same; 0: none */
     std::string wrong;
 } world;
 
@@ -57,6 +58,26 @@ double gain_of(const sli_step_shape *s, sl_dtype math, const sli_caps *caps, int
     return world.transposes ? 1 : sli_step_transpose_gain(s, math, caps, rows);
 }
 
+sli_step_wide wide_of(const sli_problem *p, const sli_caps *, bool backward) {
+    if (world.wide == 0) return {};
+    const sli_step_shape s = sli_step_shape_of(p, 1);
+    const int64_t m = backward ? s.hs : s.zs, k = backward ? s.GH : s.O;
+    sli_step_wide w = {};
+    w.rows = s.B > 64 ? 128 : 64;
+    w.blocks = (int)((m + SLI_STEP_WIDE_TALL - 1) / SLI_STEP_WIDE_TALL);
+    w.tiles = (int)((s.B + w.rows - 1) / w.rows);
+    w.stages = (int)((k + SLI_STEP_WIDE_K - 1) / SLI_STEP_WIDE_K);
+    w.pieces = world.wide < w.stages ? world.wide : w.stages;
+    return w;
+}
+
+/* Takes `floats` at the end of what there is. */
+size_t take_at_end(size_t *end, int64_t floats) {
+    const size_t at = (*end + 255) / 256 * 256;
+    *end = at + sizeof(float) * (size_t)floats;
+    return at;
+}
+
 /* With places for pieces and transposed copies, which are not booked for such shapes, at the end. */
 sli_step_scratch backward_layout(const sli_problem *p, const sli_caps *caps, int chunk, int span) {
     sli_step_scratch at = sli_step_layout_backward(p, caps, chunk, span);
@@ -65,6 +86,12 @@ sli_step_scratch backward_layout(const sli_problem *p, const sli_caps *caps, int
         at.dp_pieces = world.pieces;
         at.dp = at.stride;
         at.stride += sizeof(float) * (size_t)(world.pieces * s.B * s.hs);
+        at.total = at.stride * (size_t)s.directions;
+    }
+    if (world.wide > 0) {
+        const sli_step_wide w = wide_of(p, caps, true);
+        at.dp = take_at_end(&at.stride, w.pieces * s.B * s.hs);
+        at.wide = take_at_end(&at.stride, sli_step_wide_v(&w));
         at.total = at.stride * (size_t)s.directions;
     }
     if (!world.transposes) return at;
@@ -86,6 +113,12 @@ int tiled_of(const sli_problem *, const sli_caps *) {
 sli_step_scratch forward_layout(const sli_problem *p, const sli_caps *caps, int chunk, bool steps) {
     sli_step_scratch at = sli_step_layout_forward(p, caps, chunk, steps);
     const sli_step_shape s = sli_step_shape_of(p, chunk);
+    if (world.wide > 0) {
+        const sli_step_wide w = wide_of(p, caps, false);
+        at.s = take_at_end(&at.stride, w.pieces * s.B * s.us);
+        at.wide = take_at_end(&at.stride, sli_step_wide_v(&w));
+        at.total = at.stride * (size_t)s.directions;
+    }
     if (world.tiled == 0) return at;
     at.h_tiled = at.stride;
     at.stride += sizeof(float) * (size_t)(2 * sli_step_tiled_k(&s) * sli_step_tiled_row(&s));
@@ -96,6 +129,13 @@ sli_step_scratch forward_layout(const sli_problem *p, const sli_caps *caps, int 
 sli_step_packed packed_layout(const sli_problem *p, const sli_caps *caps) {
     sli_step_packed at = sli_step_layout_packed(p, caps);
     const sli_step_shape s = sli_step_shape_of(p, 1);
+    if (world.wide > 0) {
+        const sli_step_wide forward = wide_of(p, caps, false), backward = wide_of(p, caps, true);
+        at.wide_backward = take_at_end(&at.stride, (int64_t)sli_step_wide_bytes(&backward) / 4);
+        at.wide_forward = take_at_end(&at.stride, (int64_t)sli_step_wide_bytes(&forward) / 4);
+        at.stride = (at.stride + 255) / 256 * 256;
+        at.total = at.stride * (size_t)s.directions;
+    }
     if (world.tiled == 0) return at;
     const int64_t units = (s.H + SLI_STEP_TILED_UNITS - 1) / SLI_STEP_TILED_UNITS * SLI_STEP_TILED_UNITS;
     at.tiled = at.stride;
@@ -107,6 +147,7 @@ sli_step_packed packed_layout(const sli_problem *p, const sli_caps *caps) {
 } // namespace
 
 #define sli_step_tiled tiled_of
+#define sli_step_wide_of wide_of
 #define sli_step_layout_forward forward_layout
 #define sli_step_layout_packed packed_layout
 #define sli_step_transpose_gain gain_of
@@ -146,6 +187,12 @@ static void sli_step_launch(const step_way *, void (*kernel)(ARGS), const sli_st
 #include "backend/cuda/kernels/step_forward.cu"
 #define TILED_SHARED(name) float *name = reinterpret_cast<float *>(emulated_shared())
 #include "backend/cuda/kernels/step_tiled_forward.cu"
+#define WIDE_MEMORY(name) unsigned char *name = emulated_shared()
+#define blocks_of wide_blocks_of
+#define launch wide_launch
+#include "backend/cuda/kernels/step_wide.cu"
+#undef blocks_of
+#undef launch
 #define args_at backward_args_at
 #define projection_product backward_projection_product
 #include "backend/cuda/kernels/step_backward.cu"
@@ -262,7 +309,7 @@ results compute(const sli_problem &p, int chunk, float before, bool fresh) {
     row->book(&p, &world.caps, chunk, &booking);
     memory saved(booking.saved), packed(packed_layout(&p, &world.caps).total),
         forward(forward_layout(&p, &world.caps, chunk, true).total),
-        backward(world.transposes || world.pieces > 0 ? backward_layout(&p, &world.caps, chunk, chunk).total
+        backward(world.transposes || world.pieces > 0 || world.wide > 0 ? backward_layout(&p, &world.caps, chunk, chunk).total
                                                       : booking.scratch_backward);
     sli_scalars scalars = {};
     scalars.seed = 11;
@@ -373,6 +420,17 @@ const char *const tiled_trials[] = {
     "gru:b7_t7_i3_h33_bi_train+bias=single+lengths+maskout=repeat+rdrop=0.3+zoneout_h=0.2",
 };
 
+/* In tf32, of which operands are rounded: beyond whole blocks and tiles, one over them; in vectors of units, and with all options. */
+const char *const wide_trials[] = {
+    "lstm:b65_t4_i3_h40_tf32_train",
+    "lstm:b129_t3_i3_h33_tf32_train+reverse",
+    "lstm:b65_t5_i3_h33_tf32_bi_train+clip=0.3+forget=1+mask=holes+peephole+rdrop=0.3+zoneout_c=0.2+zoneout_h=0.2",
+    "lstm:b65_t4_i3_h36_tf32_train+recompute",
+    "gru:b66_t4_i3_h44_tf32_train",
+    "gru:b65_t5_i3_h45_tf32_bi_train+bias=single+lengths+maskout=repeat+rdrop=0.3+zoneout_h=0.2",
+    "rnn:b67_t4_i3_h131_tf32_train+act=softsign",
+};
+
 /* Within rounding. */
 void close(const results &a, const results &b) {
     for (size_t k = 0; k < a.values.size() && world.wrong.empty(); k++)
@@ -382,6 +440,18 @@ void close(const results &a, const results &b) {
                 complain(a.names[k] + " " + std::to_string(i) + " is " + std::to_string(x) + ", not " +
                          std::to_string(y));
         }
+}
+
+/* Within that of tf32, summed: of the largest number a hundredth. */
+void alike(const results &a, const results &b) {
+    for (size_t k = 0; k < a.values.size() && world.wrong.empty(); k++) {
+        float most = 0;
+        for (const float y : b.values[k]) most = fmaxf(most, fabsf(y));
+        for (size_t i = 0; i < a.values[k].size(); i++)
+            if (!(fabsf(a.values[k][i] - b.values[k][i]) <= 1e-2f * most))
+                complain(a.names[k] + " " + std::to_string(i) + " is " + std::to_string(a.values[k][i]) + ", not " +
+                         std::to_string(b.values[k][i]));
+    }
 }
 
 bool enter(const char *text, uint64_t seed, sli_problem *p) {
@@ -432,6 +502,18 @@ std::string run_tiled(const char *text, uint64_t seed) {
     return world.wrong;
 }
 
+/* The product as a loop rounds its operands to tf32, the wide one cuts v off. */
+std::string run_wide(const char *text, uint64_t seed) {
+    sli_problem p;
+    if (!enter(text, seed, &p)) return world.wrong;
+    const results apart = compute(p, CHUNK, 0.25f, false);
+    for (const int pieces : {1, 3}) {
+        world.wide = pieces;
+        alike(compute(p, CHUNK, 0.25f, false), apart);
+    }
+    return world.wrong;
+}
+
 } // namespace
 
 EMULATE_CASE("recompute: gates of cuda:step computed again give the same bits") {
@@ -458,6 +540,13 @@ EMULATE_CASE("recompute: cells add the pieces of a product that is cut along k")
 EMULATE_CASE("recompute: tiled forward steps give what products and cells give") {
     for (const char *text : tiled_trials) {
         const std::string wrong = run_tiled(text, seed);
+        if (!wrong.empty()) return emulate_say("%s: %s", text, wrong.c_str());
+    }
+    return "";
+}
+EMULATE_CASE("recompute: products of wide steps give what cuBLASLt's give") {
+    for (const char *text : wide_trials) {
+        const std::string wrong = run_wide(text, seed);
         if (!wrong.empty()) return emulate_say("%s: %s", text, wrong.c_str());
     }
     return "";

@@ -23,6 +23,7 @@ static void set_memory(persist_call *p, int d) {
     way->weights = (char *)call->packed + (size_t)d * p->packed.stride;
     way->fused = false;
     way->tiled = 0; /* nor is what those read laid out */
+    way->wide = sli_step_wide{};
     if (way->common.factor) way->common.factor = (const float *)(way->work + way->scratch.factor);
 }
 

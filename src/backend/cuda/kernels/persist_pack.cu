@@ -2,6 +2,7 @@
  * rows are padding; in the same launch W and the biases as cuda:step's products read them. */
 #include "backend/cuda/kernels/persist_host.cuh"
 #include "backend/cuda/kernels/persist_sizes.cuh"
+#include "backend/cuda/kernels/persist_tight.cuh"
 
 enum { PACK_THREADS = 256 };
 
@@ -108,14 +109,6 @@ static __device__ __forceinline__ uint4 pack_tile(const pack_matrix &a, const pa
     return make_uint4(four[0], four[1], four[2], four[3]);
 }
 
-/* tight = [lane][4] and [lane] of two tiles: see persist_untie. The low 13 bits of what is given are 0. */
-static __device__ __forceinline__ void pack_tight(uint32_t *to, int lane, const uint4 &first, const uint4 &second) {
-    const uint32_t y = second.y >> 19, z = second.z >> 19, w = second.w >> 19;
-    const uint4 four = make_uint4(first.x | y, first.y | (second.y >> 13 & 63) << 7 | (second.z >> 13 & 63), first.z | z, first.w | w);
-    *(uint4 *)(to + lane * 4) = four;
-    to[128 + lane] = (second.x ^ first.x) | (second.w >> 13 & 63) << 7;
-}
-
 /* A block has the tiles of one warp of one CTA, its warps take them in turns; tight: pairs of them. */
 static __device__ __forceinline__ void pack_block(const pack_matrix &a, int block) {
     const int warp = block % a.warps, cta = block / a.warps, lane = (int)threadIdx.x % 32;
@@ -133,7 +126,7 @@ static __device__ __forceinline__ void pack_block(const pack_matrix &a, int bloc
         const int m = of_m * a.tile_rows, k = of_k * a.tile_k;
         const uint4 first = pack_tile(a, part, q, p, m, k, lane);
         if (a.tight)
-            pack_tight(to + tile * words, lane, first, pack_tile(a, part, q, p, m, k + a.tile_k, lane));
+            persist_tie(to + tile * words, lane, first, pack_tile(a, part, q, p, m, k + a.tile_k, lane));
         else
             *(uint4 *)(to + tile * words + lane * 4) = first;
     }

@@ -4,6 +4,7 @@
 #define SLI_CUDA_PERSIST_PRODUCT_CUH
 
 #include "backend/cuda/kernels/persist_sizes.cuh"
+#include "backend/cuda/kernels/persist_tight.cuh"
 
 /* A lane's words of two tiles that are tight. */
 typedef struct persist_tied {
@@ -36,14 +37,6 @@ PERSIST_FN int persist_fifth(const persist_self &self) {
 template <class S> PERSIST_FN void persist_copy_tile(const persist_self &self, uint32_t to, const unsigned char *from) {
     ptx_copy16(to, from);
     if constexpr (S::tight) ptx_copy4(to + persist_fifth(self), from + persist_fifth(self));
-}
-/* second = the second tile of a pair that is tight: a whole word, and three of 13 and 6 bits of what tensor cores do not read of tf32,
- * the low 13 bits. They do not read those of what comes of it either. */
-PERSIST_FN void persist_untie(const uint32_t (&first)[4], uint32_t fifth, uint32_t (&second)[4]) {
-    second[0] = fifth ^ first[0];
-    second[1] = ptx_low13<19>(first[0], first[1]);
-    second[2] = ptx_low13<26>(first[2], first[1]);
-    second[3] = ptx_low13<19>(first[3], fifth);
 }
 /* The lane's words of a tile in shared memory, and, `pair`, of the next of k, which begins `next` bytes behind it. */
 template <class S>

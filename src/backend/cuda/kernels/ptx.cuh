@@ -165,6 +165,13 @@ PTX_FN void ptx_bring_once(uint32_t to, const void *from, uint32_t bytes, uint32
                  "l"(from), "r"(bytes), "r"(barrier), "l"(0x12F0000000000000ull)
                  : "memory"));
 }
+/* The same of memory that is the last to leave: evict_last. */
+PTX_FN void ptx_bring_again(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
+    PTX_CLUSTER(("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], "
+                 "%4;" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier), "l"(0x14F0000000000000ull)
+                 : "memory"));
+}
 /* To this place in all CTAs of the cluster that `mask` has, each with its own barrier. */
 PTX_FN void ptx_bring_all(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier, uint32_t mask) {
     PTX_CLUSTER(("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, "
@@ -296,13 +303,22 @@ template <int N> PTX_FN void ptx_together_sums(float (&d)[N][4]) {
 #define PTX_D1(i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
 #define PTX_D2(i) PTX_D1(i), PTX_D1(i + 1)
 #define PTX_D4(i) PTX_D2(i), PTX_D2(i + 2)
+#define PTX_D8(i) PTX_D4(i), PTX_D4(i + 4)
+#define PTX_D16(i) PTX_D8(i), PTX_D8(i + 8)
 #define PTX_NAMES2 "{%0,%1,%2,%3,%4,%5,%6,%7"
 #define PTX_NAMES4 PTX_NAMES2 ",%8,%9,%10,%11,%12,%13,%14,%15"
+#define PTX_NAMES8 PTX_NAMES4 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define PTX_NAMES16 \
+    PTX_NAMES8 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 /* WORDS: a in registers; SHARED: its descriptor. */
 #define PTX_NAMES_WORDS2 PTX_NAMES2 "}, {%8,%9,%10,%11}, %12"
 #define PTX_NAMES_WORDS4 PTX_NAMES4 "}, {%16,%17,%18,%19}, %20"
+#define PTX_NAMES_WORDS8 PTX_NAMES8 "}, {%32,%33,%34,%35}, %36"
+#define PTX_NAMES_WORDS16 PTX_NAMES16 "}, {%64,%65,%66,%67}, %68"
 #define PTX_NAMES_SHARED2 PTX_NAMES2 "}, %8, %9"
 #define PTX_NAMES_SHARED4 PTX_NAMES4 "}, %16, %17"
+#define PTX_NAMES_SHARED8 PTX_NAMES8 "}, %32, %33"
+#define PTX_NAMES_SHARED16 PTX_NAMES16 "}, %64, %65"
 #define PTX_IN_WORDS "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
 #define PTX_IN_SHARED "l"(a), "l"(b)
 #define PTX_WGMMA(A, N8, COLUMNS, K, TYPES, TAIL)                                                       \
@@ -314,13 +330,17 @@ template <int N> PTX_FN void ptx_together_sums(float (&d)[N][4]) {
 #define PTX_WGMMA_N(A, K, TYPES, TAIL)          \
     if constexpr (N == 2)                       \
         PTX_WGMMA(A, 2, "n16", K, TYPES, TAIL); \
+    else if constexpr (N == 4)                  \
+        PTX_WGMMA(A, 4, "n32", K, TYPES, TAIL); \
+    else if constexpr (N == 8)                  \
+        PTX_WGMMA(A, 8, "n64", K, TYPES, TAIL); \
     else                                        \
-        PTX_WGMMA(A, 4, "n32", K, TYPES, TAIL)
+        PTX_WGMMA(A, 16, "n128", K, TYPES, TAIL)
 /* a in registers; in shared memory: its descriptor, and one more argument that says that it is not transposed. MATH as in
- * persist_sizes.cuh: 1 tf32, 2 bf16, 3 f16. N: 2 or 4. */
+ * persist_sizes.cuh: 1 tf32, 2 bf16, 3 f16. N: 2, 4, 8 or 16. */
 #define PTX_MULTIPLY_TOGETHER(A, PARAMETER, TAIL)                                                         \
     template <int MATH, int N> PTX_FN void ptx_multiply_together(float (&d)[N][4], PARAMETER, uint64_t b) { \
-        static_assert(N == 2 || N == 4, "16 or 32 columns");                                              \
+        static_assert(N == 2 || N == 4 || N == 8 || N == 16, "16, 32, 64 or 128 columns");                \
         if constexpr (MATH == 1)                                                                          \
             PTX_WGMMA_N(A, "k8", "tf32.tf32", "");                                                        \
         else if constexpr (MATH == 2)                                                                     \

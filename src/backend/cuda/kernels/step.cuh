@@ -29,17 +29,25 @@ typedef struct step_common {
     uint64_t first_row; /* absolute step * B: element row of the masks */
 } step_common;
 
-/* [B][hs] as `pieces` sums along k, each `apart` elements from the one before, to be added in this order; data NULL: zeros. */
+/* [B][hs] or [B][us] as `pieces` sums along k, each `apart` elements from the one before, to be added in this order; data NULL: zeros. */
 typedef struct step_sums {
     const float *data;
     int64_t apart;
     int pieces;
 } step_sums;
 
+/* v as wide steps read it, [tile of rows][k / 4][rows][4]; NULL: there are none. */
+typedef struct step_wide_v {
+    float *to;
+    int rows;     /* of a tile: 64 or 128 */
+    int64_t tile; /* floats */
+} step_wide_v;
+
 typedef struct step_forward_args {
     step_common k;
     float *u;            /* [B][us] W x + b in, gates out */
-    const float *s;      /* [B][us] R (d h') */
+    step_sums s;         /* [B][us] R (d h') */
+    step_wide_v wide;    /* = d h */
     float *sn;           /* = [B][H] s_n */
     const float *bias_n; /* [H] recurrent bias of n */
     const float *c_from; /* [B][H] */
@@ -75,6 +83,7 @@ typedef struct step_backward_args {
     float *pw_to;         /* = (second stage of reset before: +=) */
     void *dz, *dr;        /* = operand [B][zs] */
     float *dpeep;         /* = [B][3 H] */
+    step_wide_v wide;     /* = dr, or dz where that is dr */
     void *dq;             /* = operand [B][hs] */
     void *operand_m;      /* = operand [B][ms] m, or [B][hs] r d h' */
 } step_backward_args;
@@ -93,6 +102,7 @@ typedef struct step_way {
     bool reverse, overlap; /* overlap: launches may be programmatically dependent */
     bool fused;            /* a step is one launch */
     int tiled;             /* ... of tiles of so many rows; 0: not */
+    sli_step_wide wide;    /* its product is our own; rows 0: not */
     int chunk, chunks;
     int c0, c1;      /* the chunk at work */
     const float *x;  /* [T][B][I] */
@@ -172,6 +182,11 @@ void sli_step_fused_backward(const step_way *way, const step_backward_args *args
 void sli_step_tiled_pack(const step_way *way);
 void sli_step_tiled_begin(const step_way *way);
 void sli_step_tiled_forward(const step_way *way, const step_forward_args *args, int number, bool dependent);
+/* Wide steps: R, or R^T, as they read it; before the call's first step, backward v = 0; the product of a step, v being what the cells, or that, left. */
+void sli_step_wide_pack(const step_way *way, const sli_step_wide *wide, char *to, bool backward);
+void sli_step_wide_begin(const step_way *way, const float *v);
+step_wide_v sli_step_wide_place(const step_way *way);
+step_sums sli_step_wide_multiply(const step_way *way, float *to, int64_t row, const char *weights, bool dependent);
 /* Products over the way's steps c0 .. c1: u = x W^T + b; d W, d R, d W_p += (fresh ones =) from dz, dr; d x = dz W, += where
  * `add`. */
 void sli_step_project_inputs(const step_way *way);
@@ -186,6 +201,8 @@ void sli_step_add_recurrent(const step_way *way);
 /* d W_p += or = dq^T m over so many rows: operands [rows][hs] and [rows][ms]. */
 void sli_step_add_projection(const step_way *way, int64_t rows, const void *dq, const void *m);
 void sli_step_give_inputs(const step_way *way, bool add);
+/* R^T as wide steps of backward read it, if it has them. */
+void sli_step_pack_backward(const step_way *way);
 /* Packed copies of the weights, biases; of R alone. */
 void sli_step_pack(const step_way *way);
 void sli_step_pack_recurrent(const step_way *way);

@@ -31,6 +31,7 @@ static step_backward_args args_at(const step_way *way, int t, const step_gradien
     a.pw_from = g->pw;
     a.dp = g->dp;
     a.dz = work_operand(way, at->dz, t, s->zs);
+    if (way->wide.rows > 0) a.wide = sli_step_wide_place(way);
     if (s->pointwise) a.pw_to = (float *)(way->work + at->pw);
     if (s->lstm) {
         a.c_from = sli_step_cell(way, from);
@@ -56,6 +57,8 @@ static step_backward_args args_at(const step_way *way, int t, const step_gradien
 /* dp[B][hs] = dr R over gates [0, gates); all of them: over the padded row. Cut in pieces, which the cells add. */
 static step_sums recurrent_product(const step_way *way, const void *dr) {
     const sli_step_shape *s = &way->s;
+    if (way->wide.rows > 0)
+        return sli_step_wide_multiply(way, (float *)(way->work + way->scratch.dp), s->hs, way->weights + way->packed.wide_backward, true);
     sli_cuda_product product = sli_step_product(way, s->B, s->hs, s->before ? 2 * s->H : s->zs);
     product.a = sli_step_matrix(dr, s->zs, false);
     product.b = sli_step_matrix(sli_step_recurrent(way), s->hs, false);
@@ -316,6 +319,7 @@ extern "C" void sli_gpu_step_backward(const sli_call *call) {
     for (int d = 0; d < directions; d++) {
         sli_step_masks(&ways[d]);
         if (ways[d].chunks == 0) sli_step_zero_fresh(&ways[d]);
+        if (ways[d].wide.rows > 0 && ways[d].chunks > 0) sli_step_wide_begin(&ways[d], NULL);
         gradients[d].pw = (const float *)call->d_out[SLI_RNN_STATE_OUT(ways[d].part, 0)];
         gradients[d].dp = {NULL, 0, 0};
         gradients[d].dr = NULL;

@@ -166,9 +166,9 @@ static __global__ void __launch_bounds__(STEP_THREADS) step_finish(const __grid_
     for (int row = step_row(); row < a.B; row += step_row_stride()) {
         if (a.d_h0 && j < a.O) {
             const size_t at = (size_t)row * a.O + j;
-            float dp[1];
-            step_load_sums<1>(dp, a.dp, (size_t)row * a.hs + j);
-            const float dh = step_join(a.pw ? a.pw[at] : 0.0f, a.factor, at, dp[0]);
+            float dp[1][1];
+            step_load_sums<1, 1>(dp, a.dp, (size_t)row * a.hs + j, 0);
+            const float dh = step_join(a.pw ? a.pw[at] : 0.0f, a.factor, at, dp[0][0]);
             a.d_h0[at] = a.add_h ? a.d_h0[at] + dh : dh;
         }
         if (a.d_c0 && j < a.H) {

@@ -49,6 +49,35 @@ template <int V> static __device__ __forceinline__ void step_load(float (&to)[V]
     }
 }
 
+/* As step_load and step_store, of what nobody reads again before much else has gone through L2: it is the first to leave, and weights stay. */
+#ifdef __CUDA_ARCH__
+#define STEP_LOAD_ONCE(from) __ldcs(from)
+#define STEP_STORE_ONCE(to, x) __stcs(to, x)
+#else
+#define STEP_LOAD_ONCE(from) (*(from))
+#define STEP_STORE_ONCE(to, x) (void)(*(to) = (x))
+#endif
+template <int V> static __device__ __forceinline__ void step_load_once(float (&to)[V], const float *from) {
+    if constexpr (V == 4) {
+        const float4 four = STEP_LOAD_ONCE(reinterpret_cast<const float4 *>(from));
+        to[0] = four.x;
+        to[1] = four.y;
+        to[2] = four.z;
+        to[3] = four.w;
+    } else {
+#pragma unroll
+        for (int k = 0; k < V; k++) to[k] = STEP_LOAD_ONCE(from + k);
+    }
+}
+template <int V> static __device__ __forceinline__ void step_store_once(float *to, const float (&from)[V]) {
+    if constexpr (V == 4) {
+        STEP_STORE_ONCE(reinterpret_cast<float4 *>(to), make_float4(from[0], from[1], from[2], from[3]));
+    } else {
+#pragma unroll
+        for (int k = 0; k < V; k++) STEP_STORE_ONCE(to + k, from[k]);
+    }
+}
+
 /* As step_load; zeros where there is no array. */
 template <int V>
 static __device__ __forceinline__ void step_load_or_zero(float (&to)[V], const float *from, size_t at) {
@@ -60,20 +89,28 @@ static __device__ __forceinline__ void step_load_or_zero(float (&to)[V], const f
     }
 }
 
-/* All pieces are asked for before the first is added. */
-template <int V>
-static __device__ __forceinline__ void step_load_sums(float (&to)[V], const step_sums &from, size_t at) {
-    float more[SLI_CUDA_MOST_PIECES - 1][V];
-    step_load_or_zero<V>(to, from.data, at);
+/* G sums that are `next` floats apart; of one, all of eight pieces are asked for before the first is added. */
+template <int G, int V>
+static __device__ __forceinline__ void step_load_sums(float (&to)[G][V], const step_sums &from, size_t at, size_t next) {
+    enum { AT_ONCE = G > 2 ? 1 : SLI_STEP_WIDE_PIECES - 1 };
 #pragma unroll
-    for (int p = 1; p < SLI_CUDA_MOST_PIECES; p++)
-        if (p < from.pieces) step_load<V>(more[p - 1], from.data + p * from.apart + at);
+    for (int g = 0; g < G; g++) step_load_or_zero<V>(to[g], from.data, at + g * next);
+    for (int first = 1; first < from.pieces; first += AT_ONCE) {
+        float more[AT_ONCE][G][V];
 #pragma unroll
-    for (int p = 1; p < SLI_CUDA_MOST_PIECES; p++)
-        if (p < from.pieces) {
+        for (int p = 0; p < AT_ONCE; p++)
 #pragma unroll
-            for (int k = 0; k < V; k++) to[k] += more[p - 1][k];
-        }
+            for (int g = 0; g < G; g++)
+                if (first + p < from.pieces)
+                    step_load<V>(more[p][g], from.data + (first + p) * from.apart + at + g * next);
+#pragma unroll
+        for (int p = 0; p < AT_ONCE; p++)
+#pragma unroll
+            for (int g = 0; g < G; g++)
+#pragma unroll
+                for (int k = 0; k < V; k++)
+                    if (first + p < from.pieces) to[g][k] += more[p][g][k];
+    }
 }
 
 template <int V> static __device__ __forceinline__ void step_store(float *to, const float (&from)[V]) {
@@ -83,6 +120,13 @@ template <int V> static __device__ __forceinline__ void step_store(float *to, co
 #pragma unroll
         for (int k = 0; k < V; k++) to[k] = from[k];
     }
+}
+
+/* V values of k from j on of a row of the batch, for the product of the next step. */
+template <int V>
+static __device__ __forceinline__ void step_put_wide(const step_wide_v &v, int row, int j, const float (&from)[V]) {
+    if (!v.to) return;
+    step_store<V>(v.to + row / v.rows * v.tile + ((int64_t)(j / 4) * v.rows + row % v.rows) * 4 + j % 4, from);
 }
 
 /* Operands are 16-bit; else float. */
@@ -112,6 +156,15 @@ static __device__ __forceinline__ void step_operand(sl_dtype math, void *to, siz
 #pragma unroll
         for (int k = 0; k < V; k++) static_cast<uint16_t *>(to)[at + k] = (uint16_t)step_bits16(math, from[k]);
     }
+}
+
+/* The same, of floats as step_store_once. */
+template <int V>
+static __device__ __forceinline__ void step_operand_once(sl_dtype math, void *to, size_t at, const float (&from)[V]) {
+    if (step_is_narrow(math))
+        step_operand<V>(math, to, at, from);
+    else
+        step_store_once<V>(static_cast<float *>(to) + at, from);
 }
 
 /* Zeros behind the `count` elements of an operand row. */
@@ -155,6 +208,7 @@ static __device__ __forceinline__ void step_put_h(const step_forward_args &a, in
     const size_t operand_at = (size_t)row * a.k.hs;
     step_operand<V>(a.k.math, a.operand_h, operand_at + j, dropped);
     if (j + V >= a.k.O) step_operand_tail(a.k.math, step_operand_row(a.k.math, a.operand_h, operand_at), a.k.O, a.k.hs);
+    step_put_wide<V>(a.wide, row, j, dropped);
     if (a.h_to) step_store<V>(a.h_to + at, h);
     if (a.y) step_store<V>(a.y + (size_t)row * a.y_row + j, shown);
     if (a.h_last) step_store<V>(a.h_last + at, h);
@@ -178,10 +232,10 @@ template <int V>
 static __device__ __forceinline__ void step_dh_late(const step_backward_args &a, int row, int j, float (&dh)[V],
                                                     const float (&dy)[V]) {
     const size_t at = (size_t)row * a.k.O + j;
-    float dp[V];
-    step_load_sums<V>(dp, a.dp, (size_t)row * a.k.hs + j);
+    float dp[1][V];
+    step_load_sums<1, V>(dp, a.dp, (size_t)row * a.k.hs + j, 0);
 #pragma unroll
-    for (int n = 0; n < V; n++) dh[n] = step_join(dh[n], a.k.factor, at + n, dp[n]) + dy[n];
+    for (int n = 0; n < V; n++) dh[n] = step_join(dh[n], a.k.factor, at + n, dp[0][n]) + dy[n];
 }
 
 #endif

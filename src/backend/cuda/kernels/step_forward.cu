@@ -19,7 +19,7 @@ void sli_step_project_inputs(const step_way *way) {
 }
 
 /* s[B][from ...] = v R^T, gates [first, first + gates); v operand [B][hs]. */
-static void recurrent_product(const step_way *way, const void *v, int first, int64_t gates) {
+static step_sums recurrent_product(const step_way *way, const void *v, int first, int64_t gates) {
     const sli_step_shape *s = &way->s;
     sli_cuda_product product = sli_step_product(way, s->B, gates * s->H, s->hs);
     product.a = sli_step_matrix(v, s->hs, false);
@@ -27,6 +27,7 @@ static void recurrent_product(const step_way *way, const void *v, int first, int
     product.d = (float *)(way->work + way->scratch.s) + first * s->H;
     product.d_row = s->us;
     sli_cuda_multiply(way->queue, way->stream, &product);
+    return {(const float *)(way->work + way->scratch.s), 0, 1};
 }
 
 /* q = m W_p^T */
@@ -48,7 +49,6 @@ static step_forward_args args_at(const step_way *way, int t, bool last) {
     a.k = sli_step_common_at(way, t);
     a.u = sli_step_gates(way, t);
     a.keeps = s->keep_gates;
-    a.s = (const float *)(way->work + way->scratch.s);
     a.h_from = sli_step_hidden(way, from, &a.h_from_row);
     if (s->own_h) a.h_to = (float *)sli_step_hidden(way, to, &row);
     a.operand_h = sli_step_operand_h(way, to);
@@ -78,7 +78,7 @@ static step_forward_args args_at(const step_way *way, int t, bool last) {
 
 static void forward_step(const step_way *way, int t, bool last) {
     const sli_step_shape *s = &way->s;
-    const step_forward_args a = args_at(way, t, last);
+    step_forward_args a = args_at(way, t, last);
     const void *h = sli_step_operand_h(way, sli_step_entering(way, t));
     const bool first = t == sli_step_at(way, 0); /* of its chunk */
     if (way->fused) {
@@ -89,7 +89,12 @@ static void forward_step(const step_way *way, int t, bool last) {
         sli_step_tiled_forward(way, &a, way->reverse ? (int)s->T - 1 - t : t, !first);
         return;
     }
-    recurrent_product(way, h, 0, s->before ? 2 : s->gates);
+    if (way->wide.rows > 0) {
+        a.wide = sli_step_wide_place(way);
+        a.s = sli_step_wide_multiply(way, (float *)(way->work + way->scratch.s), s->us, way->weights + way->packed.wide_forward, !first);
+    } else {
+        a.s = recurrent_product(way, h, 0, s->before ? 2 : s->gates);
+    }
     if (s->lstm) {
         sli_step_lstm_forward(way, &a, true);
         if (!s->project) return;
@@ -98,7 +103,7 @@ static void forward_step(const step_way *way, int t, bool last) {
     } else if (s->gru) {
         if (s->before) {
             sli_step_gru_reset(way, &a, true);
-            recurrent_product(way, a.operand_m, 2, 1);
+            (void)recurrent_product(way, a.operand_m, 2, 1);
         }
         sli_step_gru_forward(way, &a, true);
     } else {
@@ -135,6 +140,8 @@ extern "C" void sli_gpu_step_forward(const sli_call *call) {
         sli_step_masks(&ways[d]);
         sli_step_begin(&ways[d]);
         if (ways[d].tiled > 0 && ways[d].chunks > 0) sli_step_tiled_begin(&ways[d]);
+        if (ways[d].wide.rows > 0 && ways[d].chunks > 0)
+            sli_step_wide_begin(&ways[d], (const float *)sli_step_operand_h(&ways[d], ways[d].reverse ? (int)ways[d].s.T : 0));
     }
     for (int i = 0; i < ways[0].chunks && !sli_cuda_failed(call->queue); i++) forward_chunk(ways, directions, i);
 }

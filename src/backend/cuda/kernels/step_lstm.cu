@@ -5,19 +5,19 @@
 template <int V, bool PLAIN>
 static __global__ void __launch_bounds__(STEP_THREADS) lstm_forward(const __grid_constant__ step_forward_args a) {
     const int options = PLAIN ? 0 : a.k.options, j = step_unit<V>(), H = a.k.H;
+    step_let_next_in();
     if (j >= H) return;
     for (int row = step_row(); row < a.k.B; row += step_row_stride()) {
         const size_t at = (size_t)row * a.k.us + j;
         const unsigned flags = step_flags_of(a.k, row);
         float z[4][V], s[4][V], c[V], h_old[V], h[V], m[V];
 #pragma unroll
-        for (int g = 0; g < 4; g++) step_load<V>(z[g], a.u + at + (size_t)g * H);
+        for (int g = 0; g < 4; g++) step_load_once<V>(z[g], a.u + at + (size_t)g * H);
         step_load<V>(c, a.c_from + (size_t)row * H + j);
         const bool hidden = !PLAIN && a.h_from && !(options & CELL_PROJECTION);
         step_load_or_zero<V>(h_old, hidden ? a.h_from : nullptr, (size_t)row * a.h_from_row + j);
         step_wait();
-#pragma unroll
-        for (int g = 0; g < 4; g++) step_load<V>(s[g], a.s + at + (size_t)g * H);
+        step_load_sums<4, V>(s, a.s, at, (size_t)H);
         step_lstm_cells<V, PLAIN>(a, row, j, flags, z, s, c, h_old, h, m);
         if (!PLAIN && (options & CELL_PROJECTION)) {
             const size_t operand_at = (size_t)row * a.k.ms;
@@ -53,13 +53,14 @@ static __global__ void __launch_bounds__(STEP_THREADS) lstm_backward(const __gri
     const int options = PLAIN ? 0 : a.k.options, act = PLAIN ? (int)CELL_ACT_TANH : a.k.act;
     const int gate_act = PLAIN ? (int)CELL_ACT_SIGMOID : a.k.gate_act, j = step_unit<V>(), H = a.k.H;
     const bool project = !PLAIN && (options & CELL_PROJECTION);
+    step_let_next_in();
     if (j >= H) return;
     for (int row = step_row(); row < a.k.B; row += step_row_stride()) {
         const size_t at = (size_t)row * a.k.us + j, state = (size_t)row * H + j, to = (size_t)row * a.k.zs + j;
         const unsigned flags = step_flags_of(a.k, row);
         float g[4][V], c[V], v[V], dc[V], dh[V], dy[V], pw[V], m[V];
 #pragma unroll
-        for (int k = 0; k < 4; k++) step_load<V>(g[k], a.gates + at + (size_t)k * H);
+        for (int k = 0; k < 4; k++) step_load_once<V>(g[k], a.gates + at + (size_t)k * H);
         step_load<V>(c, a.c_from + state);
         step_load<V>(v, a.v + state);
         step_load_or_zero<V>(dc, a.dc_from, state);
@@ -89,7 +90,10 @@ static __global__ void __launch_bounds__(STEP_THREADS) lstm_backward(const __gri
             pw[n] = r.dh_prev;
         }
 #pragma unroll
-        for (int k = 0; k < 4; k++) step_operand<V>(a.k.math, a.dz, to + (size_t)k * H, g[k]);
+        for (int k = 0; k < 4; k++) {
+            step_operand_once<V>(a.k.math, a.dz, to + (size_t)k * H, g[k]);
+            step_put_wide<V>(a.wide, row, k * H + j, g[k]);
+        }
         if (j + V >= H)
             step_operand_tail(a.k.math, step_operand_row(a.k.math, a.dz, (size_t)row * a.k.zs), 4 * (int64_t)H, a.k.zs);
         step_store<V>(a.dc_to + state, dc);
@@ -126,7 +130,7 @@ void sli_step_lstm_forward(const step_way *way, const step_forward_args *a, bool
     const bool simple = step_plain(&a->k) && !a->h_to;
     const bool aligned = sli_step_aligned(a->y) && sli_step_aligned(a->h_last) && sli_step_aligned(a->c_last);
     const int vector = simple && aligned ? sli_step_vector(&way->s, sli_cuda_caps_of(way->queue)) : 1;
-    const sli_step_grid grid = sli_step_grid_of(way->s.H, way->s.B, vector);
+    const sli_step_grid grid = step_cells_grid(way, vector);
     void (*kernel)(step_forward_args) = lstm_forward<1, false>;
     if (simple) kernel = vector == 4 ? lstm_forward<4, true> : lstm_forward<1, true>;
     sli_step_launch(way, kernel, &grid, a, dependent, "launch of the LSTM cell");
@@ -136,7 +140,7 @@ void sli_step_lstm_backward(const step_way *way, const step_backward_args *a, bo
     const bool simple = step_plain(&a->k) && !a->pw_to;
     const bool aligned = sli_step_aligned(a->dy) && sli_step_aligned(a->pw_from) && sli_step_aligned(a->dc_from);
     const int vector = simple && aligned ? sli_step_vector(&way->s, sli_cuda_caps_of(way->queue)) : 1;
-    const sli_step_grid grid = sli_step_grid_of(way->s.H, way->s.B, vector);
+    const sli_step_grid grid = step_cells_grid(way, vector);
     void (*kernel)(step_backward_args) = lstm_backward<1, false>;
     if (simple) kernel = vector == 4 ? lstm_backward<4, true> : lstm_backward<1, true>;
     sli_step_launch(way, kernel, &grid, a, dependent, "launch of the LSTM cell's gradient");

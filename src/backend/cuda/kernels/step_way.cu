@@ -71,6 +71,12 @@ static void set_output(step_way *way) {
     if (way->dy) way->dy += offset;
 }
 
+static sli_problem planned_of(const sli_call *call) {
+    sli_problem planned = call->problem;
+    if (call->planned.batch > 0) planned.batch = call->planned.batch;
+    return planned;
+}
+
 static void set_way(const sli_call *call, bool backward, int part, step_way *way) {
     const sli_problem *p = &call->problem;
     const sli_caps *caps = sli_cuda_caps_of(call->queue);
@@ -82,13 +88,13 @@ static void set_way(const sli_call *call, bool backward, int part, step_way *way
     way->reverse = p->bidirectional ? part == 1 : p->reverse;
     way->overlap = caps->compute_capability >= 90;
     way->fused = sli_step_fused(p, backward);
-    sli_problem planned = *p;
-    if (call->planned.batch > 0) planned.batch = call->planned.batch;
+    const sli_problem planned = planned_of(call);
     way->tiled = backward ? 0 : sli_step_tiled(&planned, caps);
+    way->wide = sli_step_wide_of(&planned, caps, backward);
     way->s = sli_step_shape_of(p, call->chunk);
     way->history = sli_step_layout_history(p, call->chunk);
     way->packed = sli_step_layout_packed(&planned, caps);
-    way->scratch = backward ? sli_step_layout_backward(p, caps, call->chunk, call->chunk)
+    way->scratch = backward ? sli_step_layout_backward(&planned, caps, call->chunk, call->chunk)
                             : sli_step_layout_forward(&planned, caps, call->chunk, true);
     const size_t direction = (size_t)part;
     way->work = (char *)call->scratch + direction * way->scratch.stride;
@@ -241,6 +247,12 @@ void sli_step_pack_recurrent(const step_way *way) {
                       (const float *)way->param[SLI_RNN_RECURRENT], s->GH, s->O, {});
 }
 
+void sli_step_pack_backward(const step_way *way) {
+    sli_problem planned = planned_of(way->call);
+    const sli_step_wide wide = sli_step_wide_of(&planned, sli_cuda_caps_of(way->queue), true);
+    if (wide.rows > 0) sli_step_wide_pack(way, &wide, way->weights + way->packed.wide_backward, true);
+}
+
 void sli_step_pack(const step_way *way) {
     const sli_step_shape *s = &way->s;
     const sl_dtype math = way->common.math;
@@ -251,6 +263,8 @@ void sli_step_pack(const step_way *way) {
         sli_step_rows(way->queue, way->stream, math, to + way->packed.kernel, s->xs, s->zs, kernel, s->GH, s->I, {});
     sli_step_pack_recurrent(way);
     if (way->tiled > 0) sli_step_tiled_pack(way);
+    if (way->wide.rows > 0) sli_step_wide_pack(way, &way->wide, to + way->packed.wide_forward, false);
+    if (s->train) sli_step_pack_backward(way);
     if (s->project)
         sli_step_rows(way->queue, way->stream, math, to + way->packed.projection, s->ms, s->hs, projection, s->O, s->H, {});
     bias_args a = {};
