@@ -80,9 +80,9 @@ step_wide_v sli_step_wide_place(const step_way *way) {
 
 /* --------------------------------------------------------------------------------------------------------- pack -- */
 typedef struct wide_pack_args {
-    uint32_t *to;      /* = [blocks][stages][warps][pairs][WIDE_PAIR] */
+    uint32_t *to;      /* = [stages][blocks][warps][pairs][WIDE_PAIR] */
     const float *r;    /* [GH][O] */
-    int GH, O, stages;
+    int GH, O, blocks;
     bool backward;
     int64_t tiles; /* of 16 rows by 16 of k */
 } wide_pack_args;
@@ -105,8 +105,8 @@ static __global__ void __launch_bounds__(STEP_THREADS) wide_pack(const __grid_co
     if (tile >= a.tiles) return;
     const int pairs = WIDE_K / 16, of_pair = (int)(tile % pairs), warp = (int)(tile / pairs % WIDE_WARPS);
     const int64_t rest = tile / pairs / WIDE_WARPS;
-    const int k = (int)(rest % a.stages) * WIDE_K + of_pair * 16;
-    const int m = (int)(rest / a.stages) * WIDE_TALL + warp * 16;
+    const int k = (int)(rest / a.blocks) * WIDE_K + of_pair * 16;
+    const int m = (int)(rest % a.blocks) * WIDE_TALL + warp * 16;
     persist_tie(a.to + tile * (WIDE_PAIR / 4), (int)threadIdx.x % 32, wide_tile(a, m, k), wide_tile(a, m, k + 8));
 }
 
@@ -116,7 +116,7 @@ void sli_step_wide_pack(const step_way *way, const sli_step_wide *w, char *to, b
     a.r = (const float *)way->param[SLI_RNN_RECURRENT];
     a.GH = (int)way->s.GH;
     a.O = (int)way->s.O;
-    a.stages = w->stages;
+    a.blocks = w->blocks;
     a.backward = backward;
     a.tiles = (int64_t)(sli_step_wide_bytes(w) / WIDE_PAIR);
     const sli_step_grid grid = {blocks_of(a.tiles, STEP_THREADS / 32), 1, STEP_THREADS, 1};

@@ -25,7 +25,7 @@ enum {
 
 /* D[piece][row of the batch][row of M]. */
 typedef struct wide_args {
-    const unsigned char *weights; /* [blocks of M][stages][warps][pairs of k][WIDE_PAIR] */
+    const unsigned char *weights; /* [stages][blocks of M][warps][pairs of k][WIDE_PAIR] */
     const float *v;               /* [tiles of rows][stages * WIDE_K / 4][rows][4] */
     float *d;                     /* = [pieces][B][row] */
     int64_t apart;                /* floats from piece to piece */
@@ -64,11 +64,12 @@ template <class C> static __device__ __forceinline__ uint32_t wide_free(uint32_t
 template <class C, class WAIT>
 static __device__ __forceinline__ void wide_bring(const wide_args &a, uint32_t shared, int block, int tile, int begin,
                                                   int end, const WAIT &wait) {
-    const unsigned char *weights = a.weights + ((int64_t)block * a.stages + begin) * C::weights_bytes;
+    const int64_t next = (int64_t)gridDim.x * C::weights_bytes;
+    const unsigned char *weights = a.weights + (int64_t)block * C::weights_bytes + begin * next;
     const unsigned char *v = (const unsigned char *)a.v + ((int64_t)tile * a.stages + begin) * C::v_bytes;
     const int count = end - begin, first = count < C::slots ? count : (int)C::slots;
     const auto bring_weights = [&](int i, uint32_t to, uint32_t full) {
-        const unsigned char *from = weights + (int64_t)i * C::weights_bytes;
+        const unsigned char *from = weights + i * next;
         if (i < a.near)
             ptx_bring_again(to + C::v_bytes, from, C::weights_bytes, full);
         else
@@ -80,6 +81,7 @@ static __device__ __forceinline__ void wide_bring(const wide_args &a, uint32_t s
         bring_weights(i, to, full);
     }
     wait();
+    ptx_fence_bring();
     for (int i = 0; i < first; i++)
         ptx_bring(wide_slot<C>(shared, i), v + (int64_t)i * C::v_bytes, C::v_bytes, wide_full<C>(shared, i));
     uint32_t parity = 0;

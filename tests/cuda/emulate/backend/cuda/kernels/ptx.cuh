@@ -124,6 +124,9 @@ enum { PTX_BRING_LEAST = 1024, PTX_BRING_AHEAD = 8 * 1024, PTX_L2_KEEPS = 200 * 
 PTX_FN void ptx_bring_once(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier, EMULATE_HERE) {
     emulate::send_later(to, nullptr, from, bytes, barrier, at);
 }
+PTX_FN void ptx_bring_again(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier, EMULATE_HERE) {
+    emulate::send_later(to, nullptr, from, bytes, barrier, at);
+}
 PTX_FN void ptx_bring_all(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier, uint32_t mask,
                           EMULATE_HERE) {
     for (uint32_t rank = 0; rank < 32; rank++)
