@@ -183,6 +183,7 @@ static __device__ __forceinline__ void wide_product(const wide_args &a, unsigned
         if (!last) enter(next);
         ptx_together_wait<0>();
         ptx_together_sums(sums.of);
+        __syncwarp(); /* all lanes have read it */
         if (threadIdx.x % 32 == 0) ptx_arrive(wide_free<C>(shared, own));
     };
     enter(tiles[0]);
