@@ -87,7 +87,7 @@ static __device__ __forceinline__ void step_lstm_cells(const step_forward_args &
     }
 #pragma unroll
     for (int g = 0; g < 4; g++)
-        if (a.keeps) step_store_once<V>(a.u + at + (size_t)g * H, z[g]);
+        if (a.keeps) step_store<V, true>(a.u + at + (size_t)g * H, z[g]);
     step_store<V>(a.c_to + state, c);
     if (a.c_last) step_store<V>(a.c_last + state, c);
     if (!PLAIN && a.v) step_store<V>(a.v + state, v);
@@ -115,7 +115,7 @@ static __device__ __forceinline__ void step_gru_cells(const step_forward_args &a
     }
 #pragma unroll
     for (int g = 0; g < 3; g++)
-        if (a.keeps) step_store_once<V>(a.u + at + (size_t)g * H, u[g]);
+        if (a.keeps) step_store<V, true>(a.u + at + (size_t)g * H, u[g]);
     if (a.sn) step_store<V>(a.sn + (size_t)row * H + j, s[2]);
 }
 

@@ -36,45 +36,25 @@ static __device__ __forceinline__ int step_row_stride() {
     return (int)(gridDim.y * blockDim.y);
 }
 
-template <int V> static __device__ __forceinline__ void step_load(float (&to)[V], const float *from) {
-    if constexpr (V == 4) {
-        const float4 four = *reinterpret_cast<const float4 *>(from);
-        to[0] = four.x;
-        to[1] = four.y;
-        to[2] = four.z;
-        to[3] = four.w;
-    } else {
-#pragma unroll
-        for (int k = 0; k < V; k++) to[k] = from[k];
-    }
-}
-
-/* As step_load and step_store, of what nobody reads again before much else has gone through L2: it is the first to leave, and weights stay. */
+/* `once`: nobody reads it again before much else has gone through L2, so it is the first to leave, and weights stay. */
 #ifdef __CUDA_ARCH__
-#define STEP_LOAD_ONCE(from) __ldcs(from)
-#define STEP_STORE_ONCE(to, x) __stcs(to, x)
+#define STEP_LOAD(once, from) ((once) ? __ldcs(from) : *(from))
+#define STEP_STORE(once, to, x) ((once) ? __stcs(to, x) : (void)(*(to) = (x)))
 #else
-#define STEP_LOAD_ONCE(from) (*(from))
-#define STEP_STORE_ONCE(to, x) (void)(*(to) = (x))
+#define STEP_LOAD(once, from) (*(from))
+#define STEP_STORE(once, to, x) (void)(*(to) = (x))
 #endif
-template <int V> static __device__ __forceinline__ void step_load_once(float (&to)[V], const float *from) {
+template <int V, bool once = false>
+static __device__ __forceinline__ void step_load(float (&to)[V], const float *from) {
     if constexpr (V == 4) {
-        const float4 four = STEP_LOAD_ONCE(reinterpret_cast<const float4 *>(from));
+        const float4 four = STEP_LOAD(once, reinterpret_cast<const float4 *>(from));
         to[0] = four.x;
         to[1] = four.y;
         to[2] = four.z;
         to[3] = four.w;
     } else {
 #pragma unroll
-        for (int k = 0; k < V; k++) to[k] = STEP_LOAD_ONCE(from + k);
-    }
-}
-template <int V> static __device__ __forceinline__ void step_store_once(float *to, const float (&from)[V]) {
-    if constexpr (V == 4) {
-        STEP_STORE_ONCE(reinterpret_cast<float4 *>(to), make_float4(from[0], from[1], from[2], from[3]));
-    } else {
-#pragma unroll
-        for (int k = 0; k < V; k++) STEP_STORE_ONCE(to + k, from[k]);
+        for (int k = 0; k < V; k++) to[k] = STEP_LOAD(once, from + k);
     }
 }
 
@@ -113,12 +93,13 @@ static __device__ __forceinline__ void step_load_sums(float (&to)[G][V], const s
     }
 }
 
-template <int V> static __device__ __forceinline__ void step_store(float *to, const float (&from)[V]) {
+template <int V, bool once = false>
+static __device__ __forceinline__ void step_store(float *to, const float (&from)[V]) {
     if constexpr (V == 4) {
-        *reinterpret_cast<float4 *>(to) = make_float4(from[0], from[1], from[2], from[3]);
+        STEP_STORE(once, reinterpret_cast<float4 *>(to), make_float4(from[0], from[1], from[2], from[3]));
     } else {
 #pragma unroll
-        for (int k = 0; k < V; k++) to[k] = from[k];
+        for (int k = 0; k < V; k++) STEP_STORE(once, to + k, from[k]);
     }
 }
 
@@ -143,11 +124,11 @@ static __device__ __forceinline__ float step_wide(sl_dtype math, uint32_t bits) 
     return sli_from_f16((uint16_t)bits);
 }
 
-/* to[at ...] = from, rounded to the operand type. */
-template <int V>
+/* to[at ...] = from, rounded to the operand type; `once`: of floats. */
+template <int V, bool once = false>
 static __device__ __forceinline__ void step_operand(sl_dtype math, void *to, size_t at, const float (&from)[V]) {
     if (!step_is_narrow(math)) {
-        step_store<V>(static_cast<float *>(to) + at, from);
+        step_store<V, once>(static_cast<float *>(to) + at, from);
     } else if constexpr (V == 4) {
         const uint32_t low = step_bits16(math, from[0]) | step_bits16(math, from[1]) << 16;
         const uint32_t high = step_bits16(math, from[2]) | step_bits16(math, from[3]) << 16;
@@ -156,15 +137,6 @@ static __device__ __forceinline__ void step_operand(sl_dtype math, void *to, siz
 #pragma unroll
         for (int k = 0; k < V; k++) static_cast<uint16_t *>(to)[at + k] = (uint16_t)step_bits16(math, from[k]);
     }
-}
-
-/* The same, of floats as step_store_once. */
-template <int V>
-static __device__ __forceinline__ void step_operand_once(sl_dtype math, void *to, size_t at, const float (&from)[V]) {
-    if (step_is_narrow(math))
-        step_operand<V>(math, to, at, from);
-    else
-        step_store_once<V>(static_cast<float *>(to) + at, from);
 }
 
 /* Zeros behind the `count` elements of an operand row. */

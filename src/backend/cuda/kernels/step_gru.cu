@@ -31,9 +31,9 @@ static __global__ void __launch_bounds__(STEP_THREADS) gru_forward(const __grid_
         const size_t at = (size_t)row * a.k.us + j;
         const unsigned flags = step_flags_of(a.k, row);
         float u[3][V], s[3][V], h_old[V], h[V];
-        if (!before) step_load_once<V>(u[0], a.u + at);
-        step_load_once<V>(u[1], a.u + at + H);
-        step_load_once<V>(u[2], a.u + at + 2 * (size_t)H);
+        if (!before) step_load<V, true>(u[0], a.u + at);
+        step_load<V, true>(u[1], a.u + at + H);
+        step_load<V, true>(u[2], a.u + at + 2 * (size_t)H);
         step_load<V>(h_old, a.h_from + (size_t)row * a.h_from_row + j);
         step_wait();
         if (before) step_load<V>(u[0], a.u + at); /* r, from the launch before the product */
@@ -56,7 +56,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) gru_backward(const __grid
         const unsigned flags = step_flags_of(a.k, row);
         float g[3][V], sn[V], h[V], dh[V], dy[V], ds[V];
 #pragma unroll
-        for (int k = 0; k < 3; k++) step_load_once<V>(g[k], a.gates + at + (size_t)k * H);
+        for (int k = 0; k < 3; k++) step_load<V, true>(g[k], a.gates + at + (size_t)k * H);
         step_load_or_zero<V>(sn, a.sn, state);
         step_load<V>(h, a.h_from + (size_t)row * a.h_from_row + j);
         step_dh_early<V>(a, row, j, flags, dh, dy);
@@ -77,8 +77,8 @@ static __global__ void __launch_bounds__(STEP_THREADS) gru_backward(const __grid
 #pragma unroll
         for (int k = 0; k < 3; k++) {
             if (k == 0 && before) continue;
-            step_operand_once<V>(a.k.math, a.dz, to + (size_t)k * H + j, g[k]);
-            if (a.dr) step_operand_once<V>(a.k.math, a.dr, to + (size_t)k * H + j, k == 2 ? ds : g[k]);
+            step_operand<V, true>(a.k.math, a.dz, to + (size_t)k * H + j, g[k]);
+            if (a.dr) step_operand<V, true>(a.k.math, a.dr, to + (size_t)k * H + j, k == 2 ? ds : g[k]);
             step_put_wide<V>(a.wide, row, k * H + j, k == 2 ? ds : g[k]);
         }
         if (j + V >= H) {

@@ -12,7 +12,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) lstm_forward(const __grid
         const unsigned flags = step_flags_of(a.k, row);
         float z[4][V], s[4][V], c[V], h_old[V], h[V], m[V];
 #pragma unroll
-        for (int g = 0; g < 4; g++) step_load_once<V>(z[g], a.u + at + (size_t)g * H);
+        for (int g = 0; g < 4; g++) step_load<V, true>(z[g], a.u + at + (size_t)g * H);
         step_load<V>(c, a.c_from + (size_t)row * H + j);
         const bool hidden = !PLAIN && a.h_from && !(options & CELL_PROJECTION);
         step_load_or_zero<V>(h_old, hidden ? a.h_from : nullptr, (size_t)row * a.h_from_row + j);
@@ -60,7 +60,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) lstm_backward(const __gri
         const unsigned flags = step_flags_of(a.k, row);
         float g[4][V], c[V], v[V], dc[V], dh[V], dy[V], pw[V], m[V];
 #pragma unroll
-        for (int k = 0; k < 4; k++) step_load_once<V>(g[k], a.gates + at + (size_t)k * H);
+        for (int k = 0; k < 4; k++) step_load<V, true>(g[k], a.gates + at + (size_t)k * H);
         step_load<V>(c, a.c_from + state);
         step_load<V>(v, a.v + state);
         step_load_or_zero<V>(dc, a.dc_from, state);
@@ -91,7 +91,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) lstm_backward(const __gri
         }
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            step_operand_once<V>(a.k.math, a.dz, to + (size_t)k * H, g[k]);
+            step_operand<V, true>(a.k.math, a.dz, to + (size_t)k * H, g[k]);
             step_put_wide<V>(a.wide, row, k * H + j, g[k]);
         }
         if (j + V >= H)
