@@ -146,7 +146,7 @@ static void check_scratch(const char *text, const sli_problem *p, const sli_caps
     const size_t x = s.copy_x ? rows * (size_t)s.xs * s.operand : 0, flags = s.mask ? T * B : 0;
     const size_t factor = s.drop ? B * O * 4 : 0;
     const sli_step_scratch f = sli_step_layout_forward(p, caps, CHUNK, true),
-                           b = sli_step_layout_backward(p, caps, CHUNK, CHUNK);
+                           b = sli_step_layout_backward(p, caps, CHUNK, CHUNK, true);
     const piece forward[] = {
         {f.history, p->train ? 0 : sli_step_layout_history(p, CHUNK).stride},
         {f.x, x},
@@ -218,7 +218,7 @@ TEST(cuda_step_cuts_k_of_small_products) {
         const sli_problem p = problem(cases[i].text);
         sli_caps caps = invented(cases[i].capability);
         caps.multiprocessors = 132;
-        const sli_step_scratch at = sli_step_layout_backward(&p, &caps, 3, 3);
+        const sli_step_scratch at = sli_step_layout_backward(&p, &caps, 3, 3, true);
         if (at.dp_pieces != cases[i].pieces)
             test_fail(__FILE__, __LINE__, "%s: %d pieces, not %d", cases[i].text, at.dp_pieces, cases[i].pieces);
     }
@@ -245,7 +245,7 @@ TEST(cuda_step_pads_gradients_of_large_products) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const sli_caps caps = invented(cases[i].capability);
         const sli_problem p = problem(cases[i].text);
-        const sli_step_scratch at = sli_step_layout_backward(&p, &caps, 35, 35);
+        const sli_step_scratch at = sli_step_layout_backward(&p, &caps, 35, 35, true);
         if (at.pad_bytes != cases[i].bytes)
             test_fail(__FILE__, __LINE__, "%s: %zu bytes, not %zu", cases[i].text, at.pad_bytes, cases[i].bytes);
         CHECK(at.pad + at.pad_bytes <= at.workspace);
@@ -298,7 +298,7 @@ TEST(cuda_step_transposes_large_layers) {
         const sli_caps caps = invented(cases[i].capability);
         sli_problem p = problem(cases[i].text);
         const sli_step_shape s = sli_step_shape_of(&p, cases[i].chunk);
-        const sli_step_scratch at = sli_step_layout_backward(&p, &caps, cases[i].chunk, cases[i].chunk);
+        const sli_step_scratch at = sli_step_layout_backward(&p, &caps, cases[i].chunk, cases[i].chunk, true);
         const size_t row = (size_t)sli_cuda_transposed_row(s.rows) * sizeof(float);
         const bool gains = sli_step_transpose_gain(&s, p.dtype, &caps, s.rows) > 0;
         if (gains != cases[i].gains) test_fail(__FILE__, __LINE__, "%s: %d", cases[i].text, (int)gains);
@@ -309,7 +309,7 @@ TEST(cuda_step_transposes_large_layers) {
         CHECK(at.h_t - at.x_t >= (size_t)s.xs * row && at.columns - at.h_t >= (size_t)s.hs * row);
         CHECK(at.dz_t % 16 == 0 && at.dr_t % 16 == 0 && at.x_t % 16 == 0 && at.h_t % 16 == 0);
         for (p.batch--; p.batch > 0; p.batch -= 3) /* smaller calls of the plan */
-            CHECK(sli_step_layout_backward(&p, &caps, cases[i].chunk, cases[i].chunk).total <= at.total);
+            CHECK(sli_step_layout_backward(&p, &caps, cases[i].chunk, cases[i].chunk, true).total <= at.total);
     }
 }
 
@@ -321,7 +321,8 @@ TEST(cuda_step_books_its_layouts) {
         row_of(&p)->book(&p, &caps, CHUNK, &booking);
         CHECK(booking.saved == (p.train ? sli_step_layout_history(&p, CHUNK).total : 0));
         CHECK(booking.scratch_forward == sli_step_layout_forward(&p, &caps, CHUNK, true).total);
-        CHECK(booking.scratch_backward == (p.train ? sli_step_layout_backward(&p, &caps, CHUNK, CHUNK).total : 0));
+        CHECK(booking.scratch_backward ==
+              (p.train ? sli_step_layout_backward(&p, &caps, CHUNK, CHUNK, true).total : 0));
         CHECK(booking.packed == sli_step_layout_packed(&p, &caps).total);
     }
 }
@@ -469,19 +470,19 @@ TEST(cuda_step_multiplies_wide_steps) {
     const sli_problem p = problem(of[0].text);
     const sli_step_wide forward = sli_step_wide_of(&p, &caps, false), backward = sli_step_wide_of(&p, &caps, true);
     const sli_step_scratch f = sli_step_layout_forward(&p, &caps, 25, true),
-                           b = sli_step_layout_backward(&p, &caps, 25, 25);
+                           b = sli_step_layout_backward(&p, &caps, 25, 25, true);
     CHECK(f.reset - f.s == 2 * 128 * 8192 * 4 + 128 * 2048 * 4 && b.wide - b.dp == 8 * 128 * 2048 * 4);
     CHECK(f.wide - f.s == 2 * 128 * 8192 * 4 && b.pw - b.wide == 128 * 8192 * 4);
     const double stage = (double)sli_step_wide_bytes(&forward) / forward.stages, part = (double)caps.l2_bytes / 4;
-    const int near = sli_step_wide_near(&forward, &caps);
-    CHECK(near * stage <= part && (near + 1) * stage > part && sli_step_wide_near(&backward, &caps) >= 4 * near);
+    const int near = sli_step_wide_near(&forward, 1, &caps);
+    CHECK(near * stage <= part && (near + 1) * stage > part && sli_step_wide_near(&backward, 1, &caps) >= 4 * near);
 }
 
 /* A call of fewer rows or steps than the plan's must fit in what the plan
  * booked. */
 TEST(cuda_step_smaller_calls_fit) {
     sli_caps caps = invented(90);
-    caps.shared_memory = 0; /* no tiled steps: those of a smaller call lie as the plan's do */
+    caps.shared_memory = 0; /* no tiled and no wide steps: those of a smaller call lie as the plan's do */
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         const sli_problem plan = problem(layouts[i]);
         sli_booking most, least;
@@ -504,11 +505,11 @@ TEST(cuda_step_workspace_does_not_depend_on_steps) {
     const sli_caps caps = invented(90);
     sli_problem p = problem("lstm:b64_t60_i650_h650_bf16_train");
     const size_t forward = sli_step_layout_forward(&p, &caps, 16, true).workspace_bytes;
-    const size_t backward = sli_step_layout_backward(&p, &caps, 16, 16).workspace_bytes;
+    const size_t backward = sli_step_layout_backward(&p, &caps, 16, 16, true).workspace_bytes;
     for (int steps = 1; steps < 60; steps += 7) {
         p.steps = steps;
         CHECK(sli_step_layout_forward(&p, &caps, 16, true).workspace_bytes == forward);
-        CHECK(sli_step_layout_backward(&p, &caps, 16, 16).workspace_bytes == backward);
+        CHECK(sli_step_layout_backward(&p, &caps, 16, 16, true).workspace_bytes == backward);
     }
 }
 

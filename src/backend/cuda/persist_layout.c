@@ -270,12 +270,12 @@ sli_persist_scratch sli_persist_layout_backward(const sli_problem *p, const sli_
     const sli_step_shape s = sli_step_shape_of(p, chunk);
     const int64_t chunks = (span + chunk - 1) / chunk;
     if (pair->backward_in_steps) {
-        sli_persist_scratch steps = {.step = sli_step_layout_backward(p, caps, chunk, chunk)};
+        sli_persist_scratch steps = {.step = sli_step_layout_backward(p, caps, chunk, chunk, true)};
         steps.stride = steps.step.stride;
         steps.total = steps.step.total;
         return steps;
     }
-    sli_persist_scratch at = {.step = sli_step_layout_backward(p, caps, chunk, span > chunk ? span : chunk)};
+    sli_persist_scratch at = {.step = sli_step_layout_backward(p, caps, chunk, span > chunk ? span : chunk, false)};
     size_t end = at.step.stride;
     const bool bias = p->bias != SL_BIAS_NONE;
     take_fold_backward(p, chunk, span > chunk ? span : chunk, &at.fold, &end);

@@ -34,10 +34,11 @@ static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
 }
 
 static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_booking *booking) {
-    *booking = (sli_booking){.saved = p->train ? sli_step_layout_history(p, chunk).total : 0,
-                             .scratch_forward = sli_step_layout_forward(p, caps, chunk, true).total,
-                             .scratch_backward = p->train ? sli_step_layout_backward(p, caps, chunk, chunk).total : 0,
-                             .packed = sli_step_layout_packed(p, caps).total};
+    *booking =
+        (sli_booking){.saved = p->train ? sli_step_layout_history(p, chunk).total : 0,
+                      .scratch_forward = sli_step_layout_forward(p, caps, chunk, true).total,
+                      .scratch_backward = p->train ? sli_step_layout_backward(p, caps, chunk, chunk, true).total : 0,
+                      .packed = sli_step_layout_packed(p, caps).total};
 }
 
 static double seconds(const sli_problem *p, const sli_caps *caps) {

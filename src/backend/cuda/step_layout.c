@@ -231,7 +231,7 @@ static int dp_pieces(const sli_step_shape *s, const sli_problem *p, const sli_ca
     return sli_cuda_pieces(caps, p->dtype, s->B, s->hs, s->zs);
 }
 
-sli_step_scratch sli_step_layout_backward(const sli_problem *p, const sli_caps *caps, int chunk, int span) {
+sli_step_scratch sli_step_layout_backward(const sli_problem *p, const sli_caps *caps, int chunk, int span, bool steps) {
     const sli_step_shape s = sli_step_shape_of(p, chunk);
     const int64_t rows = span * s.B;
     const bool bias = p->bias != SL_BIAS_NONE, after = s.gru && !s.before;
@@ -245,7 +245,7 @@ sli_step_scratch sli_step_layout_backward(const sli_problem *p, const sli_caps *
     at.dr = take(&end, after ? elements(s.operand, rows, s.zs) : 0);
     at.dpeep = take(&end, p->peephole ? reals(s.rows, 3 * s.H) : 0);
     at.dp_pieces = dp_pieces(&s, p, caps);
-    const sli_step_wide wide = sli_step_wide_of(p, caps, true);
+    const sli_step_wide wide = steps ? sli_step_wide_of(p, caps, true) : (sli_step_wide){0};
     at.dp = take(&end, reals(larger(at.dp_pieces, wide.pieces) * s.B, s.hs));
     at.wide = take(&end, reals(1, sli_step_wide_v(&wide)));
     at.pw = take(&end, s.pointwise ? reals(s.B, s.O) : 0);

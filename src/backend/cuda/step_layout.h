@@ -46,7 +46,7 @@ typedef struct sli_step_packed {
     size_t tiled; /* float [blocks of units][k][gates][SLI_STEP_TILED_UNITS]: R as tiled forward steps read it */
     size_t stride, total;
 } sli_step_packed;
-/* caps NULL: forward goes other ways than step by step. */
+/* caps NULL: it goes other ways than step by step; backward in steps, which cuda:grid may have, wants R^T behind all of that. */
 sli_step_packed sli_step_layout_packed(const sli_problem *problem, const sli_caps *caps);
 
 /* What forward leaves of every step for backward: in saved. Without training: in scratch, two slots of h, in turns, and one of
@@ -103,8 +103,9 @@ typedef struct sli_step_scratch {
 } sli_step_scratch;
 /* steps: forward goes step by step, tiled ones among them. */
 sli_step_scratch sli_step_layout_forward(const sli_problem *problem, const sli_caps *caps, int chunk, bool steps);
-/* span: steps whose gates and their gradients are there at once, the chunk or more. */
-sli_step_scratch sli_step_layout_backward(const sli_problem *problem, const sli_caps *caps, int chunk, int span);
+/* span: steps whose gates and their gradients are there at once, the chunk or more. steps: backward goes step by step, wide steps among them. */
+sli_step_scratch sli_step_layout_backward(const sli_problem *problem, const sli_caps *caps, int chunk, int span,
+                                          bool steps);
 
 enum { SLI_STEP_VALID = 1, SLI_STEP_SHOWN = 2 }; /* not masked; the output is h, not 0 */
 
@@ -120,7 +121,7 @@ sli_step_grid sli_step_grid_of(int64_t units, int64_t rows, int vector);
 /* Units a thread of a plain cell: 4 where rows are 16-byte aligned and there is work enough for every multiprocessor. */
 int sli_step_vector(const sli_step_shape *shape, const sli_caps *caps);
 /* A fused step is one launch: the recurrent product and the cells of a step, or of a step's gradient. Whether it takes the
- * steps of a call; memory is the same either way. */
+ * steps of a call; the memory is that of any step, but for wide ones, which a plan whose steps are fused has none of. */
 bool sli_step_fused(const sli_problem *problem, bool backward);
 /* Rows and units of a block of a fused step. */
 enum { SLI_STEP_FUSED_ROWS = 32, SLI_STEP_FUSED_FORWARD_UNITS = 8, SLI_STEP_FUSED_BACKWARD_UNITS = 16 };
@@ -141,8 +142,8 @@ typedef struct sli_step_wide {
     int stages, pieces;
 } sli_step_wide;
 sli_step_wide sli_step_wide_of(const sli_problem *problem, const sli_caps *caps, bool backward);
-/* Of the stages those whose weights are to stay in L2. */
-int sli_step_wide_near(const sli_step_wide *wide, const sli_caps *caps);
+/* Of the stages those whose weights are to stay in L2, which directions share. */
+int sli_step_wide_near(const sli_step_wide *wide, int directions, const sli_caps *caps);
 /* Bytes of packed weights; floats of v, zeros behind k and the batch. */
 size_t sli_step_wide_bytes(const sli_step_wide *wide);
 int64_t sli_step_wide_v(const sli_step_wide *wide);

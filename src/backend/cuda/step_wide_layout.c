@@ -6,7 +6,7 @@
 
 enum {
     FULL = 132,
-    LEAST_ROWS = 33, /* of the batch: fused steps and cuda:grid have fewer */
+    LEAST_ROWS = 33, /* of the batch; fewer were not measured */
     LEAST_STAGES = 4,
     LEAST_SHARED = 227 * 1024
 };
@@ -17,12 +17,12 @@ static int divide_up(int64_t n, int64_t by) {
 
 enum { WEIGHTS_BYTES = SLI_STEP_WIDE_TALL * SLI_STEP_WIDE_K * 20 / 8 }; /* of a stage, in 20 bits */
 
-int sli_step_wide_near(const sli_step_wide *w, const sli_caps *caps) {
+int sli_step_wide_near(const sli_step_wide *w, int directions, const sli_caps *caps) {
     const double
         all = 0.5,
         part =
             0.25; /* of L2, half of which is far from each multiprocessor: what fits, what of more than that is best kept */
-    const double l2 = (double)caps->l2_bytes, bytes = (double)sli_step_wide_bytes(w);
+    const double l2 = (double)caps->l2_bytes, bytes = directions * (double)sli_step_wide_bytes(w);
     return bytes <= all * l2 ? w->stages : (int)(part * l2 / bytes * w->stages);
 }
 
@@ -34,22 +34,24 @@ static double product_us(const sli_step_wide *w, int directions, const sli_caps 
     const double sms = caps->multiprocessors > 0 ? caps->multiprocessors : FULL;
     const double blocks = (double)directions * w->blocks * w->tiles * w->pieces, waves = ceil(blocks / sms);
     const double idle = fmax(0, 1 - blocks / sms), few = 1 + 0.2 * idle; /* fewer blocks ask for less at once */
-    const double near = (double)sli_step_wide_near(w, caps) / w->stages,
+    const double near = (double)sli_step_wide_near(w, directions, caps) / w->stages,
                  far = directions * (1 - near) * (double)sli_step_wide_bytes(w);
     const double multiplied = begins + waves * ceil((double)w->stages / w->pieces) * stage[far > 0][w->rows == 128];
-    return fmax(multiplied, far > 0 ? reads + few * far / memory : 0);
+    return fmax(multiplied, far > 0 ? reads + few * far / memory * FULL / sms : 0);
 }
 
 /* us of the cells, which add the pieces. */
-static double cells_us(const sli_step_shape *s, const sli_step_wide *w, bool backward) {
+static double cells_us(const sli_step_shape *s, const sli_step_wide *w, const sli_caps *caps, bool backward) {
     static const double launch = 2.5, rate[2] = {8.0e6, 1.8e6}, sums_rate = 6.0e6;
     const double gates = 4.0 * (double)s->B * (double)s->GH * 4; /* read, and written in two places */
     const double sums = 2.0 * w->pieces * (double)s->B * (double)(backward ? s->O : s->GH) * 4;
-    return launch + s->directions * (gates / rate[backward] + sums / sums_rate);
+    const double part =
+        caps->multiprocessors > 0 ? (double)FULL / caps->multiprocessors : 1; /* of a GPU: its share of memory and L2 */
+    return launch + part * s->directions * (gates / rate[backward] + sums / sums_rate);
 }
 
 static double step_us(const sli_step_shape *s, const sli_step_wide *w, const sli_caps *caps, bool backward) {
-    return product_us(w, s->directions, caps) + cells_us(s, w, backward);
+    return product_us(w, s->directions, caps) + cells_us(s, w, caps, backward);
 }
 
 /* The best cut. */
@@ -63,10 +65,10 @@ static sli_step_wide cut(const sli_step_shape *s, const sli_caps *caps, bool bac
     return best;
 }
 
-/* Of what was measured, from GRU of 1024 units on and with 64 rows and more, all products are faster than cuBLASLt's, by 1.05 to 2.2
- * (wide_h100_2026-11-26.txt). */
+/* Of what was measured, from GRU of 1024 units on, with 64 rows and more, and of no more blocks (of M by tiles of the batch), all products are faster than
+ * cuBLASLt's, by 1.05 to 2.2 (wide_h100_2026-11-26.txt). */
+enum { LEAST_WEIGHTS = 3 << 20, MOST_BLOCKS = 256 };
 static bool takes(const sli_problem *p, const sli_caps *caps, bool backward) {
-    enum { LEAST_WEIGHTS = 3 << 20 };
     if (p->dtype != SL_TF32 || caps->compute_capability != 90 || caps->shared_memory < LEAST_SHARED) return false;
     if (p->projection > 0 || (p->op == SLI_OP_GRU && p->reset_before) || sli_step_fused(p, backward)) return false;
     return p->batch >= LEAST_ROWS && (int64_t)sli_op_gates(p->op) * p->units * p->units >= LEAST_WEIGHTS;
@@ -74,7 +76,8 @@ static bool takes(const sli_problem *p, const sli_caps *caps, bool backward) {
 
 sli_step_wide sli_step_wide_of(const sli_problem *p, const sli_caps *caps, bool backward) {
     const sli_step_shape s = sli_step_shape_of(p, 1);
-    return takes(p, caps, backward) ? cut(&s, caps, backward) : (sli_step_wide){0};
+    const sli_step_wide none = {0}, wide = takes(p, caps, backward) ? cut(&s, caps, backward) : none;
+    return wide.blocks * wide.tiles <= MOST_BLOCKS ? wide : none;
 }
 
 double sli_step_wide_seconds(const sli_problem *p, const sli_caps *caps, const sli_step_wide *w, bool backward) {

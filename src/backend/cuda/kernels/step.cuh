@@ -231,6 +231,10 @@ void sli_step_columns(const step_way *way, int k0, int k1, int64_t first, const 
 void sli_step_operand_columns(const step_way *way, int k0, int k1, int64_t first, const void *from, int64_t stride,
                               int64_t rows, int64_t columns);
 
+static inline unsigned step_blocks_of(int64_t count, int64_t each) {
+    return (unsigned)((count + each - 1) / each);
+}
+
 /* Whether all 16-byte accesses of a plain cell are aligned. */
 static inline bool sli_step_aligned(const void *pointer) {
     return ((uintptr_t)pointer & 15u) == 0;

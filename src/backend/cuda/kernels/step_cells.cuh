@@ -13,7 +13,8 @@ static inline sli_step_grid step_cells_grid(const step_way *way, int vector) {
     grid.gx *= grid.bx / ACROSS;
     grid.by *= grid.bx / ACROSS;
     grid.bx = ACROSS;
-    grid.gy = (unsigned)((way->s.B + grid.by - 1) / grid.by);
+    const unsigned high = step_blocks_of(way->s.B, grid.by);
+    if (high < grid.gy) grid.gy = high; /* else as many as a grid may have */
     return grid;
 }
 

@@ -300,8 +300,8 @@ static __device__ __forceinline__ void columns_add(const columns_args &a, int64_
         sum[0] += static_cast<const float *>(a.from)[at];
     } else {
         const uint32_t two = *reinterpret_cast<const uint32_t *>(static_cast<const uint16_t *>(a.from) + at);
-        sum[0] += step_wide(a.math, two & 0xffffu);
-        sum[1] += step_wide(a.math, two >> 16);
+        sum[0] += step_widen(a.math, two & 0xffffu);
+        sum[1] += step_widen(a.math, two >> 16);
     }
 }
 

@@ -119,7 +119,7 @@ static __device__ __forceinline__ uint32_t step_bits16(sl_dtype math, float x) {
     return math == SL_BF16 ? sli_to_bf16(x) : sli_to_f16(x);
 }
 
-static __device__ __forceinline__ float step_wide(sl_dtype math, uint32_t bits) {
+static __device__ __forceinline__ float step_widen(sl_dtype math, uint32_t bits) {
     if (math == SL_BF16) return __uint_as_float(bits << 16);
     return sli_from_f16((uint16_t)bits);
 }

@@ -166,10 +166,6 @@ static __global__ void __launch_bounds__(TILED_UNITS *PACK_DOWN) tiled_pack(cons
         a.to[(((size_t)block * a.k + k0 + y) * a.gates + gate) * TILED_UNITS + x] = tile[x][y];
 }
 
-static unsigned blocks_of(int64_t count, int64_t each) {
-    return (unsigned)((count + each - 1) / each);
-}
-
 void sli_step_tiled_pack(const step_way *way) {
     const sli_step_shape *s = &way->s;
     tiled_pack_args a = {};
@@ -178,7 +174,7 @@ void sli_step_tiled_pack(const step_way *way) {
     a.H = (int)s->H;
     a.gates = (int)s->gates;
     a.k = (int)sli_step_tiled_k(s);
-    const sli_step_grid grid = {blocks_of(s->H, TILED_UNITS) * (unsigned)s->gates, blocks_of(a.k, TILED_UNITS),
+    const sli_step_grid grid = {step_blocks_of(s->H, TILED_UNITS) * (unsigned)s->gates, step_blocks_of(a.k, TILED_UNITS),
                                 TILED_UNITS, PACK_DOWN};
     sli_step_launch(way, tiled_pack, &grid, &a, false, "launch of packed recurrent weights");
 }
@@ -200,7 +196,7 @@ void sli_step_tiled_begin(const step_way *way) {
 
 template <class CELL, int rows> static void launch(const step_way *way, const tiled_forward_args *f, bool dependent) {
     typedef tiled_cut<CELL::GATES, rows / TILED_WARP_ROWS, 8 / (rows / TILED_WARP_ROWS), rows / 4, 4> cut;
-    const sli_step_grid grid = {blocks_of(way->s.H, TILED_UNITS), blocks_of(way->s.B, rows), cut::threads, 1};
+    const sli_step_grid grid = {step_blocks_of(way->s.H, TILED_UNITS), step_blocks_of(way->s.B, rows), cut::threads, 1};
     sli_step_launch(way, tiled_forward<CELL, cut>, &grid, f, dependent, "launch of a tiled step",
                     sizeof(float) * cut::floats);
 }

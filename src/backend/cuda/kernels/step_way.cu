@@ -90,11 +90,11 @@ static void set_way(const sli_call *call, bool backward, int part, step_way *way
     way->fused = sli_step_fused(p, backward);
     const sli_problem planned = planned_of(call);
     way->tiled = backward ? 0 : sli_step_tiled(&planned, caps);
-    way->wide = sli_step_wide_of(&planned, caps, backward);
+    if (!way->fused) way->wide = sli_step_wide_of(&planned, caps, backward); /* a call of few rows may be fused where the plan is not */
     way->s = sli_step_shape_of(p, call->chunk);
     way->history = sli_step_layout_history(p, call->chunk);
     way->packed = sli_step_layout_packed(&planned, caps);
-    way->scratch = backward ? sli_step_layout_backward(&planned, caps, call->chunk, call->chunk)
+    way->scratch = backward ? sli_step_layout_backward(&planned, caps, call->chunk, call->chunk, true)
                             : sli_step_layout_forward(&planned, caps, call->chunk, true);
     const size_t direction = (size_t)part;
     way->work = (char *)call->scratch + direction * way->scratch.stride;

@@ -13,10 +13,6 @@ static __global__ void __launch_bounds__(WIDE_THREADS, 1) wide_multiply(const __
     wide_product<wide_cut<rows>>(a, memory, [] { step_wait(); });
 }
 
-static unsigned blocks_of(int64_t count, int64_t each) {
-    return (unsigned)((count + each - 1) / each);
-}
-
 template <int rows> static void launch(const step_way *way, const wide_args *a, bool dependent) {
     const sli_step_grid grid = {(unsigned)way->wide.blocks, (unsigned)(way->wide.tiles * way->wide.pieces), WIDE_THREADS, 1};
     sli_step_launch(way, wide_multiply<rows>, &grid, a, dependent, "launch of the product of a wide step",
@@ -34,7 +30,7 @@ step_sums sli_step_wide_multiply(const step_way *way, float *to, int64_t row, co
     a.B = (int)way->s.B;
     a.stages = w->stages;
     a.pieces = w->pieces;
-    a.near = sli_step_wide_near(w, sli_cuda_caps_of(way->queue)) / w->pieces;
+    a.near = sli_step_wide_near(w, way->s.directions, sli_cuda_caps_of(way->queue)) / w->pieces;
     w->rows == 128 ? launch<128>(way, &a, dependent) : launch<64>(way, &a, dependent);
     return {to, a.apart, w->pieces};
 }
@@ -69,7 +65,7 @@ void sli_step_wide_begin(const step_way *way, const float *v) {
     a.k = (int)way->s.O;
     a.rows = way->wide.rows;
     a.stages = way->wide.stages;
-    const sli_step_grid grid = {blocks_of(a.pieces, STEP_THREADS), 1, STEP_THREADS, 1};
+    const sli_step_grid grid = {step_blocks_of(a.pieces, STEP_THREADS), 1, STEP_THREADS, 1};
     sli_step_launch(way, wide_enter, &grid, &a, false, "launch of what a wide step enters with");
 }
 
@@ -119,6 +115,6 @@ void sli_step_wide_pack(const step_way *way, const sli_step_wide *w, char *to, b
     a.blocks = w->blocks;
     a.backward = backward;
     a.tiles = (int64_t)(sli_step_wide_bytes(w) / WIDE_PAIR);
-    const sli_step_grid grid = {blocks_of(a.tiles, STEP_THREADS / 32), 1, STEP_THREADS, 1};
+    const sli_step_grid grid = {step_blocks_of(a.tiles, STEP_THREADS / 32), 1, STEP_THREADS, 1};
     sli_step_launch(way, wide_pack, &grid, &a, false, "launch of packed recurrent weights");
 }
