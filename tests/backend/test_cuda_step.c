@@ -467,6 +467,8 @@ TEST(cuda_step_multiplies_wide_steps) {
         const sli_problem p = problem(not_so[i]);
         CHECK(sli_step_wide_of(&p, &caps, false).rows == 0 && sli_step_wide_of(&p, &caps, true).rows == 0);
     }
+    const sli_problem many = problem("lstm:b256_t25_i4096_h4096_tf32_train"); /* 256 blocks forward, 64 backward */
+    CHECK(sli_step_wide_of(&many, &caps, false).rows == 0 && sli_step_wide_of(&many, &caps, true).rows == 128);
     const sli_problem p = problem(of[0].text);
     const sli_step_wide forward = sli_step_wide_of(&p, &caps, false), backward = sli_step_wide_of(&p, &caps, true);
     const sli_step_scratch f = sli_step_layout_forward(&p, &caps, 25, true),

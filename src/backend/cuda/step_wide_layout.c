@@ -65,9 +65,9 @@ static sli_step_wide cut(const sli_step_shape *s, const sli_caps *caps, bool bac
     return best;
 }
 
-/* Of what was measured, from GRU of 1024 units on, with 64 rows and more, and of no more blocks (of M by tiles of the batch), all products are faster than
- * cuBLASLt's, by 1.05 to 2.2 (wide_h100_2026-11-26.txt). */
-enum { LEAST_WEIGHTS = 3 << 20, MOST_BLOCKS = 256 };
+/* From GRU of 1024 units on, with 64 rows and more, and of one block (of M by a tile of the batch) a multiprocessor, all products that were measured are faster
+ * than cuBLASLt's, by 1.05 to 2.2. Of more blocks layers were 4 to 7% slower (wide_h100_2026-11-26.txt, 2 and 7). */
+enum { LEAST_WEIGHTS = 3 << 20 };
 static bool takes(const sli_problem *p, const sli_caps *caps, bool backward) {
     if (p->dtype != SL_TF32 || caps->compute_capability != 90 || caps->shared_memory < LEAST_SHARED) return false;
     if (p->projection > 0 || (p->op == SLI_OP_GRU && p->reset_before) || sli_step_fused(p, backward)) return false;
@@ -77,7 +77,7 @@ static bool takes(const sli_problem *p, const sli_caps *caps, bool backward) {
 sli_step_wide sli_step_wide_of(const sli_problem *p, const sli_caps *caps, bool backward) {
     const sli_step_shape s = sli_step_shape_of(p, 1);
     const sli_step_wide none = {0}, wide = takes(p, caps, backward) ? cut(&s, caps, backward) : none;
-    return wide.blocks * wide.tiles <= MOST_BLOCKS ? wide : none;
+    return wide.blocks * wide.tiles <= (caps->multiprocessors > 0 ? caps->multiprocessors : FULL) ? wide : none;
 }
 
 double sli_step_wide_seconds(const sli_problem *p, const sli_caps *caps, const sli_step_wide *w, bool backward) {

@@ -74,7 +74,12 @@ template <int G, int V>
 static __device__ __forceinline__ void step_load_sums(float (&to)[G][V], const step_sums &from, size_t at, size_t next) {
     enum { AT_ONCE = G > 2 ? 1 : SLI_STEP_WIDE_PIECES - 1 };
 #pragma unroll
-    for (int g = 0; g < G; g++) step_load_or_zero<V>(to[g], from.data, at + g * next);
+    for (int g = 0; g < G; g++) {
+        if constexpr (G > 1)
+            step_load<V>(to[g], from.data + at + g * next); /* gates: there always are sums */
+        else
+            step_load_or_zero<V>(to[g], from.data, at);
+    }
     for (int first = 1; first < from.pieces; first += AT_ONCE) {
         float more[AT_ONCE][G][V];
 #pragma unroll
