@@ -516,40 +516,29 @@ std::string run_wide(const char *text, uint64_t seed) {
     return world.wrong;
 }
 
+/* The first trial that fails, with what is wrong. */
+template <size_t N, class RUN> std::string each(const char *const (&texts)[N], const RUN &run) {
+    for (const char *text : texts) {
+        const std::string wrong = run(text);
+        if (!wrong.empty()) return emulate_say("%s: %s", text, wrong.c_str());
+    }
+    return "";
+}
+
 } // namespace
 
 EMULATE_CASE("recompute: gates of cuda:step computed again give the same bits") {
-    for (const char *text : trials) {
-        const std::string wrong = run_trial(text, false, seed);
-        if (!wrong.empty()) return emulate_say("%s: %s", text, wrong.c_str());
-    }
-    return "";
+    return each(trials, [&](const char *text) { return run_trial(text, false, seed); });
 }
 EMULATE_CASE("recompute: sums over time from transposed copies have the same bits") {
-    for (const char *text : transposed_trials) {
-        const std::string wrong = run_trial(text, true, seed);
-        if (!wrong.empty()) return emulate_say("%s: %s", text, wrong.c_str());
-    }
-    return "";
+    return each(transposed_trials, [&](const char *text) { return run_trial(text, true, seed); });
 }
 EMULATE_CASE("recompute: cells add the pieces of a product that is cut along k") {
-    for (const char *text : pieces_trials) {
-        const std::string wrong = run_pieces(text, seed);
-        if (!wrong.empty()) return emulate_say("%s: %s", text, wrong.c_str());
-    }
-    return "";
+    return each(pieces_trials, [&](const char *text) { return run_pieces(text, seed); });
 }
 EMULATE_CASE("recompute: tiled forward steps give what products and cells give") {
-    for (const char *text : tiled_trials) {
-        const std::string wrong = run_tiled(text, seed);
-        if (!wrong.empty()) return emulate_say("%s: %s", text, wrong.c_str());
-    }
-    return "";
+    return each(tiled_trials, [&](const char *text) { return run_tiled(text, seed); });
 }
 EMULATE_CASE("recompute: products of wide steps give what cuBLASLt's give") {
-    for (const char *text : wide_trials) {
-        const std::string wrong = run_wide(text, seed);
-        if (!wrong.empty()) return emulate_say("%s: %s", text, wrong.c_str());
-    }
-    return "";
+    return each(wide_trials, [&](const char *text) { return run_wide(text, seed); });
 }
