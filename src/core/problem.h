@@ -64,6 +64,7 @@ typedef struct sli_problem {
     sl_clip clip;                       /* norm: +clipvalue= +clipnorm= +globalnorm= */
     int parts_units[4];                 /* merge: features of each part; printed as +widths=a:b:c when they differ */
 
+    int wave; /* never printed: so many layers of a stack that are computed as this one (backend/cuda/wave_layout.h); 0: it is one layer */
     int cut; /* never printed, no part of the problem: which of its row's cuts of the work computes it (sli_kernel.cut), 0: the best */
 } sli_problem;
 

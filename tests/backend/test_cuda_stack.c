@@ -4,6 +4,7 @@
 #include "backend/cuda/stack_layout.h"
 #include "core/plan.h"
 #include "cuda_caps.h"
+#include "cuda_plans.h"
 #include "test.h"
 
 static sli_problem problem(const char *text) {
@@ -265,32 +266,14 @@ TEST(cuda_stack_seconds_as_measured) {
     }
 }
 
-/* The row of the first recurrent step, and whether it computes all layers. */
-static void check_plan(const char *text, const char *device, const char *row, bool whole) {
-    sl_model *model;
-    sl_plan *plan;
-    sl_plan_options options = {.device = device};
-    REQUIRE_OK(sl_model_from_problem(NULL, text, &model, &options));
-    options.device = device;
-    REQUIRE_OK(sl_plan_new(model, &options, &plan));
-    const sli_step *first = NULL;
-    for (int i = 0; i < plan->step_count && !first; i++)
-        if (sli_op_is_recurrent(plan->steps[i].problem.op)) first = &plan->steps[i];
-    REQUIRE(first != NULL);
-    if (strcmp(first->kernel->name, row) != 0 || (first->problem.layers > 1) != whole)
-        test_fail(__FILE__, __LINE__, "%s on %s:\n%s", text, device, sl_plan_explain(plan));
-    sl_plan_free(plan);
-    sl_model_free(model);
-}
-
 TEST(cuda_stack_is_taken_where_layers_fit_side_by_side) {
-    check_plan("lstm:l4_b64_t300_i512_h256_f32", "cuda:sm_90", "cuda:stack",
+    cuda_check_plan("lstm:l4_b64_t300_i512_h256_f32", "cuda:sm_90", "cuda:stack",
                true); /* 2.9 ms, through clusters and the grid 3.4 */
-    check_plan("lstm:l4_b64_t300_i512_h256_bf16", "cuda:sm_90", "cuda:stack", true);
-    check_plan("lstm:l4_b64_t300_i512_h256_tf32_train", "cuda:sm_90", "cuda:cluster", false); /* 3.6 ms, not 4.3 */
-    check_plan("gru:l3_b16_t600_i64_h128_tf32_train", "cuda:sm_90", "cuda:stack", true);
-    check_plan("rnn:l2_b32_t600_i64_h256_f32", "cuda:sm_90", "cuda:stack", true);
-    check_plan("lstm:l2_b20_t35_i200_h200_bf16_train", "cuda:sm_90", "cuda:cluster", false); /* one piece */
-    check_plan("lstm:l2_b20_t350_i650_h1500_bf16_train", "cuda:sm_90", "cuda:grid", false);  /* no cluster holds it */
-    check_plan("lstm:l4_b64_t300_i512_h256_bf16_train+drop=0.5", "cuda:sm_90", "cuda:cluster", false);
+    cuda_check_plan("lstm:l4_b64_t300_i512_h256_bf16", "cuda:sm_90", "cuda:stack", true);
+    cuda_check_plan("lstm:l4_b64_t300_i512_h256_tf32_train", "cuda:sm_90", "cuda:cluster", false); /* 3.6 ms, not 4.3 */
+    cuda_check_plan("gru:l3_b16_t600_i64_h128_tf32_train", "cuda:sm_90", "cuda:stack", true);
+    cuda_check_plan("rnn:l2_b32_t600_i64_h256_f32", "cuda:sm_90", "cuda:stack", true);
+    cuda_check_plan("lstm:l2_b20_t20_i200_h200_bf16_train", "cuda:sm_90", "cuda:cluster", false); /* one piece */
+    cuda_check_plan("lstm:l2_b20_t350_i650_h1500_bf16_train", "cuda:sm_90", "cuda:grid", false);  /* no cluster holds it */
+    cuda_check_plan("lstm:l4_b64_t300_i512_h256_bf16_train+drop=0.5", "cuda:sm_90", "cuda:cluster", false);
 }

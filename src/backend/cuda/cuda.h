@@ -8,11 +8,12 @@
 extern const sli_device_ops sli_cuda_device;
 /* Rows in order of preference, NULL-terminated; the cuDNN rows are in backend/cudnn/cudnn.h. */
 extern const sli_kernel *const sli_cuda_kernels[];
-/* By file: recurrent.c, persistent.c, stack.c, products.c, elements.c, losses.c, updates.c. */
+/* By file: recurrent.c, persistent.c, stack.c, wave.c, products.c, elements.c, losses.c, updates.c. */
 extern const sli_kernel sli_cuda_lstm, sli_cuda_gru, sli_cuda_rnn;
 extern const sli_kernel sli_cuda_lstm_cluster, sli_cuda_gru_cluster, sli_cuda_rnn_cluster;
 extern const sli_kernel sli_cuda_lstm_grid, sli_cuda_gru_grid, sli_cuda_rnn_grid;
 extern const sli_kernel sli_cuda_lstm_stack, sli_cuda_gru_stack, sli_cuda_rnn_stack;
+extern const sli_kernel sli_cuda_lstm_wave, sli_cuda_gru_wave, sli_cuda_rnn_wave;
 extern const sli_kernel sli_cuda_dense;
 extern const sli_kernel sli_cuda_embed, sli_cuda_onehot, sli_cuda_dropout, sli_cuda_merge, sli_cuda_flip;
 extern const sli_kernel sli_cuda_xent, sli_cuda_bce, sli_cuda_mse;

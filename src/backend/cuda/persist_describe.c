@@ -60,6 +60,7 @@ void sli_persist_defines(const sli_persist_geometry *g, const sli_step_shape *s,
         int value;
     } of[] = {{"GATES", g->gates},
               {"BEFORE", g->before},
+              {"WAVE", g->wave},
               {"MATH", math_of(g->math)},
               {"TIGHT", g->tight},
               {"GATHER", (int)g->gather},

@@ -454,6 +454,7 @@ static bool find(search *s, bool backward) {
                               .chunks = 1};
     g.directions = sli_problem_directions(s->problem);
     g.before = s->problem->op == SLI_OP_GRU && s->problem->reset_before;
+    g.wave = s->problem->wave > 0 ? s->problem->units / s->problem->wave : 0;
     g.gather = s->kind == SLI_PERSIST_KIND_GRID ? SLI_PERSIST_GRID : backward ? SLI_PERSIST_LOCAL : SLI_PERSIST_CLUSTER;
     s->seconds = -1;
     s->found = 0;

@@ -10,7 +10,8 @@
  *   reduce 1:                v is gathered whole, nothing is to be reduced
  *   spread 1, gather LOCAL:  v is the CTA's own, all of y is reduced over the cluster
  * Weights are cut into tiles of 512 bytes (`tight`: two of 640), 16 a lane: what one matrix instruction of a warp reads. Warp (wk, wm) of a CTA has
- * tiles_m x tiles_k of them: rows of M from wm tiles_m tile rows on, k from wk tiles_k tile columns on. */
+ * tiles_m x tiles_k of them: rows of M from wm tiles_m tile rows on, k from wk tiles_k tile columns on.
+ * Of a wave (wave_layout.h) units are those of all layers, and M has W of the upper ones beside all R: a GRU's n has a sum of either, so four gates. */
 #ifndef SLI_CUDA_PERSIST_GEOMETRY_H
 #define SLI_CUDA_PERSIST_GEOMETRY_H
 
@@ -35,6 +36,7 @@ typedef struct sli_persist_geometry {
     /* GRU with reset before the product, two exchanges a step. Its weights are parts of M: forward of rows, those of r, z and n (v is d h', then
      * r d h'), backward of k, those of r and z, and of n (v is n's gradient, then those of r and z). */
     bool before;
+    int wave; /* 0, or units of a layer of a wave */
     sl_dtype math; /* f32, tf32, bf16, f16, f32x3 */
     /* In tf32, which products read 19 bits of: weights in 20 bits, so that more of them fit the chip and less is read. Of two tiles of k a lane has five words,
      * not eight; each is a weight, and the other three lie in their low 13 bits. The numbers are the same. */
@@ -61,7 +63,8 @@ typedef struct sli_persist_geometry {
 
 /* Gates of a product: with reset before of the largest part, as all that follows, but for tiles_m and tiles_k themselves. */
 static inline int sli_persist_multiplied(const sli_persist_geometry *g) {
-    return !g->before ? g->gates : g->backward ? 2 : 1;
+    const int gates = g->wave > 0 && g->gates == 3 ? 4 : g->gates;
+    return !g->before ? gates : g->backward ? 2 : 1;
 }
 /* Values of v and y a unit. */
 static inline int sli_persist_vk(const sli_persist_geometry *g) {

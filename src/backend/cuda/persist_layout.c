@@ -39,13 +39,13 @@ enum { REMEMBERED = 32 };
 typedef struct question { /* all that a geometry depends on */
     sli_op op;
     sl_dtype dtype;
-    int units, batch, place;
+    int units, wave, batch, place;
     bool before, bidirectional, train, backward;
     sli_persist_kind kind;
 } question;
 
 static bool same(const question *a, const question *b) {
-    return a->op == b->op && a->dtype == b->dtype && a->units == b->units && a->batch == b->batch &&
+    return a->op == b->op && a->dtype == b->dtype && a->units == b->units && a->wave == b->wave && a->batch == b->batch &&
            a->place == b->place && a->before == b->before && a->bidirectional == b->bidirectional &&
            a->train == b->train && a->backward == b->backward && a->kind == b->kind;
 }
@@ -62,6 +62,7 @@ static bool choose(const sli_problem *p, const sli_caps *caps, sli_persist_kind 
     const question question = {.op = p->op,
                                .dtype = p->dtype,
                                .units = p->units,
+                               .wave = p->wave,
                                .batch = p->batch,
                                .place = sli_persist_place(p, backward),
                                .before = p->reset_before,

@@ -10,7 +10,7 @@ bool sli_persist_together(const sli_persist_geometry *g) {
 /* What a lane keeps of each of its cells: forward the sums of the input side on their way, the gates, the states; backward what
  * forward saved, gradients, sums; with addresses. */
 static int cell_registers(const sli_persist_geometry *g) {
-    if (!g->backward) return 2 * g->gates + 4;
+    if (!g->backward) return 2 * g->gates + 4 + (g->wave > 0 ? 2 : 0);
     return g->gates == 4 ? 19 : g->gates == 3 ? 17 : 8;
 }
 

@@ -34,6 +34,7 @@ typedef struct sli_plugin_host {
     X(cluster_pack) X(cluster_forward) X(cluster_backward) \
     X(grid_pack) X(grid_forward) X(grid_backward) \
     X(stack_pack) X(stack_forward) X(stack_backward) \
+    X(wave_pack) X(wave_forward) X(wave_backward) \
     X(dense_pack) X(dense_forward) X(dense_backward) \
     X(embed_forward) X(embed_backward) X(onehot_forward) \
     X(dropout_forward) X(dropout_backward) \

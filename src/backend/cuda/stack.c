@@ -45,7 +45,9 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_book
  * Measured on an H200, four layers of 256 units, four precisions and both modes: 0.94 to 1.06 of it is predicted (bench/planned.py). */
 static double pass_us(const sli_problem *p, const sli_caps *caps, const sli_stack_cut *cut, bool backward) {
     enum { MANY = 64 };                  /* layers that fill it, waves of clusters being whole */
-    static const double meeting_us = 30; /* streams wait for each other: by hand, with those, 2026-11-24 */
+    /* Streams wait for each other, longer where layers take turns: by hand, with those, 2026-11-24; side by side with 27 of five stacks on an H100
+     * (wave_stacks_h100_2026-11-26.txt). */
+    static const double turns_us = 30, beside_us = 15;
     const int pieces = sli_stack_pieces(p, cut), chunk = sli_caps_chunk(caps, p->batch, p->steps);
     const double alone = sli_stack_step_us(cut, p, caps, backward, 1);
     const double full = sli_stack_step_us(cut, p, caps, backward, MANY) / MANY, piece = (double)p->steps / pieces;
@@ -55,7 +57,8 @@ static double pass_us(const sli_problem *p, const sli_caps *caps, const sli_stac
         us += sli_persist_pass_of(&part, caps, &cut->pair, chunk, backward).products_us;
     }
     const sli_problem one = sli_stack_part(p, 1, cut->piece);
-    const double launches = sli_persist_pass_of(&one, caps, &cut->pair, chunk, backward).launches_us + meeting_us;
+    const double meeting = full * p->layers <= alone ? beside_us : turns_us;
+    const double launches = sli_persist_pass_of(&one, caps, &cut->pair, chunk, backward).launches_us + meeting;
     for (int d = 0; d < pieces + p->layers - 1; d++) {
         const int first = d < pieces ? 0 : d - pieces + 1, last = d < p->layers ? d : p->layers - 1;
         us += launches + piece * fmax(alone, full * (last - first + 1));

@@ -21,6 +21,7 @@ static void set_sizes(const sli_problem *p, int chunk, sli_step_shape *s) {
     s->I = p->inputs;
     s->H = p->units;
     s->O = sli_problem_output(p);
+    s->lag = p->wave > 0 ? p->wave - 1 : 0;
     s->gates = sli_op_gates(p->op);
     s->GH = s->gates * s->H;
     s->rows = (int64_t)chunk * s->B;
@@ -42,7 +43,7 @@ sli_step_shape sli_step_shape_of(const sli_problem *p, int chunk) {
     s.train = p->train;
     s.recompute = p->train && p->recompute;
     s.keep_gates = p->train && !s.recompute;
-    s.mask = p->mask != SLI_MASK_NONE;
+    s.mask = p->mask != SLI_MASK_NONE || p->wave > 0;
     s.drop = p->train && p->recurrent_dropout > 0;
     s.before = s.gru && p->reset_before;
     s.project = p->projection > 0;
@@ -172,7 +173,7 @@ static double least_gain(const sli_step_shape *s, sl_dtype math, const sli_caps 
 
 double sli_step_transpose_gain(const sli_step_shape *s, sl_dtype math, const sli_caps *caps, int64_t rows) {
     const int64_t n[2] = {s->I, s->O}, width = (s->gru ? 2 : 1) * s->GH + s->xs + s->hs;
-    if (s->before) return 0; /* h' of three kinds */
+    if (s->before || s->lag > 0) return 0; /* h' of three kinds; rows of x are fewer */
     return fmax(sli_cuda_transpose_gain(caps, math, s->GH, n, width, rows), least_gain(s, math, caps, rows));
 }
 

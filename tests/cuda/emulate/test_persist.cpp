@@ -19,7 +19,7 @@ template <int GATES, int MATH, bool BACKWARD, int GATHER, int UNITS, int REDUCE,
 struct configuration {
     static constexpr int gates = GATES & 7, math = MATH & 7, gather = GATHER, units = UNITS, reduce = REDUCE, spread = SPREAD;
     static constexpr bool before = GATES & 8, backward = BACKWARD, tight = MATH & 8;
-    static constexpr int directions = 2, form = -1;
+    static constexpr int wave = 0, directions = 2, form = -1;
     static constexpr int tiles_n = TILES_N, halves = HALVES, warps_m = WARPS_M, warps_k = WARPS_K;
     static constexpr int tiles_m = TILES_M, tiles_k = TILES_K, in_registers = IN_REGISTERS, in_shared = IN_SHARED;
     static constexpr int options = OPTIONS, act = ACT, gate_act = GATE_ACT, couriers = COURIERS;

@@ -1,9 +1,7 @@
 /* cuda:stack on the CPU: kernels/stack.cu as it is, over lanes whose work is done in any order that their waits allow, and with the
  * reference in place of cuda:cluster, which overwrites all memory that cuda:cluster may write. The result must be that of the
  * reference layer by layer, over the whole sequence. */
-#include <math.h>
 #include <string.h>
-#include <algorithm>
 #include <deque>
 #include <map>
 #include <random>
@@ -45,45 +43,13 @@ void complain(const std::string &text) {
     if (world.wrong.empty()) world.wrong = text;
 }
 
-const sli_kernel *reference(sli_op op) {
-    for (const sli_kernel *const *row = sli_registry_get()->kernels; *row; row++)
-        if ((*row)->op == op && strcmp((*row)->name, "ref") == 0) return *row;
-    return nullptr;
-}
+} // namespace
+#include "stack_trials.h"
+namespace {
 
 std::vector<char> bytes_at(const void *from, size_t bytes) {
     const char *first = static_cast<const char *>(from);
     return from ? std::vector<char>(first, first + bytes) : std::vector<char>();
-}
-
-size_t param_size(const sli_problem &p, int k) {
-    const size_t rows = (size_t)sli_op_gates(p.op) * (size_t)p.units, H = (size_t)p.units;
-    if (k == SLI_RNN_KERNEL) return rows * (size_t)p.inputs;
-    if (k == SLI_RNN_RECURRENT) return rows * H;
-    if (k == SLI_RNN_BIAS) return p.bias == SL_BIAS_NONE ? 0 : rows;
-    if (k == SLI_RNN_RECURRENT_BIAS) return p.bias == SL_BIAS_DOUBLE ? rows : 0;
-    return k == SLI_RNN_PEEPHOLE && p.peephole ? 3 * H : 0;
-}
-
-/* The reference for this call, with its own scratch. It knows no fresh gradients. */
-void compute(sli_call call, bool backward) {
-    const sli_kernel *row = reference(call.problem.op);
-    sli_booking booking = {};
-    row->book(&call.problem, &world.cpu, call.chunk, &booking);
-    std::vector<char> scratch((backward ? booking.scratch_backward : booking.scratch_forward) + 8);
-    call.scratch = scratch.data();
-    call.queue = nullptr;
-    for (size_t k = 0; backward && k < SLI_PART_PARAMS; k++) {
-        if (call.fresh[0] >> k & 1u)
-            std::fill_n(static_cast<float *>(call.d_param[k]), param_size(call.problem, (int)k), 0.0f);
-    }
-    (backward ? row->backward : row->forward)(&call);
-}
-
-std::vector<char> saved_of(const sli_call &call) {
-    sli_booking booking = {};
-    reference(call.problem.op)->book(&call.problem, &world.cpu, call.chunk, &booking);
-    return std::vector<char>(booking.saved + 8);
 }
 
 void overwrite(const sli_call &call, bool backward) {
@@ -187,167 +153,20 @@ void sli_gpu_cluster_backward(const sli_call *call) {
 /* --------------------------------------------------------------------------------------------------------- cases -- */
 namespace {
 
-using floats = std::vector<float>;
-
-floats drawn(size_t count, double scale) {
-    floats values(count + 1);
-    for (float &v : values) v = (float)(scale * ((double)(world.random() >> 11) * 0x1p-52 - 1));
-    return values;
-}
-floats unset(size_t count) {
-    return floats(count + 1, NAN);
-}
-
-struct trial {
-    const char *text;
-    int batch, steps;       /* of the call; 0: the plan's */
-    bool without, adds, io; /* no y, no gradients of a layer's states; d_in +=; gradients of states in place */
-};
-
-/* One layer's tensors, twice: the stack's and those of the reference. */
-struct layer_data {
-    floats param[SLI_PART_PARAMS], d_param[2][SLI_PART_PARAMS], in[2], out[2][2], d_out[2], d_in[2][2], y, dx;
-};
-
-void compare(const floats &a, const floats &b, size_t count, const std::string &what) {
-    double scale = 1e-3;
-    for (size_t i = 0; i < count; i++) scale = fmax(scale, fabs((double)b[i]));
-    for (size_t i = 0; i < count; i++)
-        if (!(fabs((double)a[i] - (double)b[i]) <= 1e-5 * scale))
-            return complain(emulate_say("%s[%zu] is %g, not %g", what.c_str(), i, (double)a[i], (double)b[i]));
-}
-
-std::string run_trial(const trial &t, uint64_t seed) {
-    sli_problem plan, p;
+std::string run(const trial &t, uint64_t seed) {
+    sli_problem plan;
     if (sli_problem_parse(t.text, &plan) != SL_OK) return emulate_say("%s is no problem", t.text);
     world.random.seed(seed);
     world.in_order = seed == 0;
     world.wrong.clear();
     world.records.clear();
     world.cpu = {};
-    world.caps = {};
-    world.caps.kind = SLI_DEVICE_CUDA;
-    world.caps.compute_capability = 90;
-    world.caps.multiprocessors = 132;
-    world.caps.shared_memory = 227 << 10;
-    world.caps.l2_bytes = 50 << 20;
-    p = plan;
-    if (t.batch > 0) p.batch = t.batch;
-    if (t.steps > 0) p.steps = t.steps;
-    const size_t L = (size_t)p.layers, rows = (size_t)p.steps * (size_t)p.batch, I = (size_t)p.inputs;
-    const size_t H = (size_t)p.units, state = (size_t)p.batch * H;
-    const int states = sli_problem_states(&p);
-    const bool fresh = seed % 2 == 1;
-    sli_call call = {};
-    call.problem = p;
-    call.planned = {plan.batch, plan.steps};
-    call.chunk = sli_caps_chunk(&world.caps, plan.batch, plan.steps);
-    call.total_steps = p.steps;
-    call.training = p.train;
-
+    world.caps = trial_gpu();
+    const int chunk = sli_caps_chunk(&world.caps, plan.batch, plan.steps);
     sli_booking booking;
-    (p.op == SLI_OP_LSTM ? sli_cuda_lstm_stack : sli_cuda_gru_stack).book(&plan, &world.caps, call.chunk, &booking);
-    std::vector<char> saved(booking.saved + 1, '\x55'), scratch(booking.scratch_forward + 1, '\x55');
-    std::vector<char> scratch_backward(booking.scratch_backward + 1, '\x55');
-    call.saved = saved.data();
-    call.scratch = scratch.data();
-    const floats x = drawn(rows * I, 1), dy = drawn(rows * H, 1), dx_before = drawn(rows * I, 1);
-    std::vector<int32_t> lengths((size_t)p.batch);
-    std::vector<uint8_t> mask(rows + 1);
-    for (int32_t &length : lengths) length = (int32_t)(world.random() % ((size_t)p.steps + 1));
-    for (uint8_t &m : mask) m = world.random() % 4 != 0;
-    call.in[SLI_RNN_X] = x.data();
-    if (p.mask == SLI_MASK_LENGTHS) call.in[SLI_RNN_LENGTHS] = lengths.data();
-    if (p.mask != SLI_MASK_LENGTHS && p.mask != SLI_MASK_NONE) call.in[SLI_RNN_MASK] = mask.data();
-    floats y = unset(rows * H), dx = dx_before;
-    std::vector<layer_data> layers(L);
-    for (size_t l = 0; l < L; l++) {
-        layer_data &d = layers[l];
-        const sli_problem part = sli_stack_part(&p, (int)l, p.steps);
-        for (int k = 0; k < SLI_PART_PARAMS; k++) {
-            const size_t size = param_size(part, k), at = l * SLI_PART_PARAMS + (size_t)k;
-            if (size == 0) continue;
-            d.param[k] = drawn(size, 0.3);
-            d.d_param[0][k] = floats(size + 1, fresh ? NAN : 0.0f);
-            d.d_param[1][k] = floats(size + 1);
-            if (fresh) call.fresh[l] |= (uint8_t)(1u << k);
-            call.param[at] = d.param[k].data();
-            call.d_param[at] = d.d_param[0][k].data();
-        }
-        for (int k = 0; k < states; k++) {
-            const int in = SLI_RNN_STATE_IN((int)l, k), out = SLI_RNN_STATE_OUT((int)l, k);
-            d.in[k] = drawn(state, 0.5);
-            d.out[0][k] = d.out[1][k] = unset(state);
-            d.d_out[k] = drawn(state, 1);
-            d.d_in[0][k] = t.io ? d.d_out[k] : t.adds ? floats(state + 1) : unset(state);
-            d.d_in[1][k] = unset(state);
-            call.in[in] = d.in[k].data();
-            call.out[out] = d.out[0][k].data();
-            if (t.without && l == 1) continue;
-            call.d_out[out] = t.io ? d.d_in[0][k].data() : d.d_out[k].data();
-            call.d_in[in] = d.d_in[0][k].data();
-            if (t.adds && !t.io) call.accumulate |= 1u << in;
-        }
-    }
-    call.out[SLI_RNN_Y] = t.without ? nullptr : y.data();
-    sli_gpu_stack_forward(&call);
-
-    std::vector<sli_call> alone(L);
-    std::vector<std::vector<char>> alone_saved(L);
-    for (size_t l = 0; l < L; l++) {
-        layer_data &d = layers[l];
-        sli_call &own = alone[l];
-        own = {};
-        own.problem = sli_stack_part(&p, (int)l, p.steps);
-        own.chunk = call.chunk;
-        own.total_steps = p.steps;
-        own.training = p.train;
-        own.in[SLI_RNN_X] = l == 0 ? x.data() : layers[l - 1].y.data();
-        own.in[SLI_RNN_LENGTHS] = call.in[SLI_RNN_LENGTHS];
-        own.in[SLI_RNN_MASK] = call.in[SLI_RNN_MASK];
-        d.y = unset(rows * H);
-        d.dx = unset(rows * (l == 0 ? I : H));
-        own.out[SLI_RNN_Y] = d.y.data();
-        for (int k = 0; k < SLI_PART_PARAMS; k++) {
-            own.param[k] = d.param[k].empty() ? nullptr : d.param[k].data();
-            own.d_param[k] = d.param[k].empty() ? nullptr : d.d_param[1][k].data();
-        }
-        for (int k = 0; k < states; k++) {
-            own.in[SLI_RNN_STATE_IN(0, k)] = d.in[k].data();
-            own.out[SLI_RNN_STATE_OUT(0, k)] = d.out[1][k].data();
-            own.d_out[SLI_RNN_STATE_OUT(0, k)] = t.without && l == 1 ? nullptr : d.d_out[k].data();
-            own.d_in[SLI_RNN_STATE_IN(0, k)] = d.d_in[1][k].data();
-        }
-        alone_saved[l] = saved_of(own);
-        own.saved = alone_saved[l].data();
-        compute(own, false);
-        for (int k = 0; k < states; k++)
-            compare(d.out[0][k], d.out[1][k], state, "state of layer " + std::to_string(l));
-    }
-    if (!t.without) compare(y, layers[L - 1].y, rows * H, "y");
-    if (!p.train) return world.wrong;
-
-    call.scratch = scratch_backward.data();
-    call.d_out[SLI_RNN_Y] = t.without ? nullptr : dy.data();
-    call.d_in[SLI_RNN_X] = dx.data();
-    if (t.adds) call.accumulate |= 1u << SLI_RNN_X;
-    sli_gpu_stack_backward(&call);
-    for (size_t l = L; l-- > 0;) {
-        layer_data &d = layers[l];
-        const std::string of_layer = " of layer " + std::to_string(l);
-        alone[l].d_out[SLI_RNN_Y] = l + 1 < L ? layers[l + 1].dx.data() : t.without ? nullptr : dy.data();
-        alone[l].d_in[SLI_RNN_X] = d.dx.data();
-        compute(alone[l], true);
-        for (int k = 0; k < SLI_PART_PARAMS; k++)
-            if (!d.param[k].empty())
-                compare(d.d_param[0][k], d.d_param[1][k], d.param[k].size() - 1, "gradient of parameter" + of_layer);
-        for (int k = 0; k < states; k++)
-            if (!(t.without && l == 1)) compare(d.d_in[0][k], d.d_in[1][k], state, "gradient of state" + of_layer);
-    }
-    floats expected = layers[0].dx;
-    for (size_t i = 0; i < rows * I && t.adds; i++) expected[i] += dx_before[i];
-    compare(dx, expected, rows * I, "gradient of x");
-    return world.wrong;
+    (plan.op == SLI_OP_LSTM ? sli_cuda_lstm_stack : sli_cuda_gru_stack).book(&plan, &world.caps, chunk, &booking);
+    const trial_engine engine = {booking, chunk, 1e-5, nullptr, sli_gpu_stack_forward, sli_gpu_stack_backward};
+    return run_trial(t, plan, seed, engine);
 }
 
 const trial trials[] = {
@@ -367,7 +186,7 @@ const trial trials[] = {
 
 EMULATE_CASE("stack: pieces side by side compute what layers one by one do") {
     for (const trial &t : trials) {
-        const std::string wrong = run_trial(t, seed);
+        const std::string wrong = run(t, seed);
         if (!wrong.empty()) return emulate_say("%s, b%d t%d: %s", t.text, t.batch, t.steps, wrong.c_str());
     }
     return "";

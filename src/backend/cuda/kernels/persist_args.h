@@ -60,6 +60,7 @@ typedef struct persist_way {
         *lengths; /* [B] in absolute steps; NULL: rows do not end. Step s is the absolute step time + s * time_step */
     int64_t time;
     int time_step;
+    int wave_time; /* of a wave: the first layer's step at step 0; flags and y are as if it were the step of all */
     const float *factor; /* [B][H] d of recurrent dropout */
     const float *peep;   /* [3][H] */
     persist_zone zone_h, zone_c;
@@ -110,6 +111,7 @@ typedef struct persist_args {
     int us, hs, zs;             /* row strides */
     int options, act, gate_act; /* of src/cell; where the kernel does not have them as constants */
     int form;                   /* PERSIST_HAS bits */
+    int wave_steps;             /* of a wave: steps that a layer has */
     float forget_bias, clip;
     const persist_scalars *scalars;
     int near;       /* of pairs of streamed tiles: so many are to stay in L2 */

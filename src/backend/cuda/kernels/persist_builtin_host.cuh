@@ -11,7 +11,7 @@ template <int GATES, int MATH, bool BACKWARD, int CLUSTER, int UNITS, int WARPS_
 struct persist_builtin_of {
     static constexpr int gates = GATES, math = MATH, gather = BACKWARD ? PERSIST_LOCAL : PERSIST_CLUSTER;
     static constexpr bool before = false, backward = BACKWARD, tight = false;
-    static constexpr int directions = 2, form = -1;
+    static constexpr int wave = 0, directions = 2, form = -1;
     static constexpr int H = -1, us = -1, hs = -1, zs = -1;
     static constexpr int units = UNITS, reduce = BACKWARD ? CLUSTER : 1, spread = BACKWARD ? 1 : CLUSTER;
     static constexpr int tiles_n = 1, halves = 1, few = 0, couriers = 0, apart = 0, share = 1, chunks = 1, slots = 0;

@@ -91,6 +91,7 @@ struct persist_flow {
     const uint8_t *flags;
     float *gates, *sn, *v, *y, *c, *h;
     unsigned char *operand, *dr;
+    int reads, writes; /* of a wave: the first layer's step there */
 };
 
 PERSIST_FN persist_flow persist_flow_of(const persist_way &way) {
@@ -103,6 +104,7 @@ PERSIST_FN persist_flow persist_flow_of(const persist_way &way) {
     flow.c = way.c_to;
     flow.h = way.h_to;
     flow.operand = (unsigned char *)way.operand_to;
+    flow.reads = flow.writes = way.wave_time;
     return flow;
 }
 template <class S> PERSIST_FN persist_flow persist_backward_flow_of(const persist_way &way) {
@@ -114,6 +116,7 @@ template <class S> PERSIST_FN persist_flow persist_backward_flow_of(const persis
     flow.dy = way.dy;
     flow.operand = (unsigned char *)way.dz;
     flow.dr = (unsigned char *)(S::before ? way.operand_to : way.dr);
+    flow.reads = way.wave_time;
     return flow;
 }
 
@@ -126,9 +129,26 @@ PERSIST_FN float persist_read(const float *from, uint32_t at) {
     return from ? from[at] : 0.0f;
 }
 
+/* A wave: where the first layer is at step `at`, the unit's layer is one step less for each layer between them; whether it has that step. */
+template <class S> PERSIST_FN bool persist_on_wave(const persist_args &a, const persist_place &place, int at) {
+    if constexpr (S::wave > 0) return (uint32_t)(at - place.unit / S::wave) < (uint32_t)a.wave_steps;
+    return true;
+}
+/* ... and whether it is the last layer, whose h is y. */
+template <class S> PERSIST_FN bool persist_has_y(const persist_args &a, const persist_place &place, int at) {
+    if (!persist_has<S>(a, PERSIST_HAS_Y)) return false;
+    if constexpr (S::wave > 0) return place.unit >= persist_units<S>(a) - S::wave && persist_on_wave<S>(a, place, at);
+    return true;
+}
+
 template <class S>
 PERSIST_FN uint32_t persist_flags(const persist_args &a, const persist_flow &flow, const persist_place &place) {
-    return persist_has<S>(a, PERSIST_HAS_FLAGS) ? flow.flags[place.row] : (uint32_t)(PERSIST_VALID | PERSIST_SHOWN);
+    const uint32_t all = PERSIST_VALID | PERSIST_SHOWN;
+    if constexpr (S::wave > 0) {
+        if (!persist_on_wave<S>(a, place, flow.reads)) return 0;
+        return persist_has<S>(a, PERSIST_HAS_FLAGS) ? flow.flags[place.row - place.unit / S::wave * a.B] : all;
+    }
+    return persist_has<S>(a, PERSIST_HAS_FLAGS) ? flow.flags[place.row] : all;
 }
 
 template <class S>
@@ -205,7 +225,7 @@ template <class S> PERSIST_FN float persist_reset_cell(const persist_args &a, fl
 /* The step's cell: sum = R d h' of its gates, with reset before the product of z alone, and R r d h' of n; the new state in `cell`. */
 template <class S>
 PERSIST_FN void persist_forward_cell(const persist_args &a, const persist_way &way, const persist_place &place, int s,
-                                     const float (&sum)[S::gates], persist_cell<S> &cell, persist_result<S> &result) {
+                                     const float (&sum)[S::sums_of_cell], persist_cell<S> &cell, persist_result<S> &result) {
     const int options = persist_options<S>(a), act = persist_act<S>(a), gate_act = persist_gate_act<S>(a);
     const persist_ahead<S> &in = cell.ahead;
     if constexpr (S::gates == 4) {
@@ -223,6 +243,7 @@ PERSIST_FN void persist_forward_cell(const persist_args &a, const persist_way &w
         const cell_gru_args args = {persist_zone_h<S>(a, way, place, s, cell), in.flags & PERSIST_VALID ? 1.0f : 0.0f};
         cell_gru_pre pre = {in.u[0], in.u[1] + sum[1], in.u[2], sum[2]}; /* reset before: u[0] is r */
         if (!S::before) pre = {in.u[0] + sum[0], in.u[1] + sum[1], in.u[2], sum[2] + cell.bias_n};
+        if constexpr (S::sums_of_cell == 4) pre.n += sum[3];
         const cell_gru_forward_result r = cell_gru_forward(options, act, gate_act, pre, cell.h, args);
         result.gates[0] = r.gates.r;
         result.gates[1] = r.gates.z;
@@ -252,7 +273,7 @@ PERSIST_FN void persist_forward_put(const persist_args &a, const persist_way &wa
         if (S::gates == 3 && !S::before) flow.sn[at] = result.other;
     }
     if (S::gates == 4 && persist_has<S>(a, PERSIST_HAS_V)) flow.v[at] = result.other;
-    if (persist_has<S>(a, PERSIST_HAS_Y)) flow.y[persist_at(place, way.y_row)] = result.y;
+    if (persist_has_y<S>(a, place, flow.writes)) flow.y[persist_at(place, way.y_row)] = result.y;
     if (S::gates == 4 && persist_has<S>(a, PERSIST_HAS_C)) flow.c[at] = cell.c;
     if (persist_has<S>(a, PERSIST_HAS_H)) flow.h[at] = cell.h;
     if (!persist_has<S>(a, PERSIST_HAS_OPERAND)) return;
@@ -264,6 +285,7 @@ PERSIST_FN void persist_forward_put(const persist_args &a, const persist_way &wa
 PERSIST_FN void persist_forward_read_on(const persist_way &way, persist_flow &flow) {
     flow.u += way.u_step;
     flow.flags += way.flags_step;
+    flow.reads += way.time_step;
 }
 template <class S> PERSIST_FN void persist_forward_write_on(const persist_way &way, persist_flow &flow) {
     flow.gates += way.u_step;
@@ -273,6 +295,7 @@ template <class S> PERSIST_FN void persist_forward_write_on(const persist_way &w
     flow.c += way.c_step;
     flow.h += way.h_step;
     flow.operand += (int64_t)way.operand_step * S::operand;
+    flow.writes += way.time_step;
 }
 
 /* The state after the last step, where not every step's was written. */
@@ -306,7 +329,7 @@ PERSIST_FN void persist_backward_ahead(const persist_args &a, const persist_way 
     }
     ahead.flags = persist_flags<S>(a, flow, place);
     ahead.dy = 0.0f;
-    if (persist_has<S>(a, PERSIST_HAS_Y) && (S::directions == 1 || way.dy))
+    if (persist_has_y<S>(a, place, flow.reads) && (S::directions == 1 || way.dy))
         ahead.dy = flow.dy[persist_at(place, way.y_row)];
 }
 
@@ -321,6 +344,7 @@ PERSIST_FN void persist_backward_read_on(const persist_args &a, const persist_wa
         flow.other += S::gates == 4 ? way.v_step : way.sn_step;
     flow.old += S::gates == 4 ? way.c_step : way.h_step;
     flow.dy += way.y_step;
+    flow.reads += way.time_step;
 }
 template <class S> PERSIST_FN void persist_backward_write_on(const persist_way &way, persist_flow &flow) {
     flow.operand += (int64_t)way.dz_step * S::operand;
@@ -359,7 +383,7 @@ template <class S> PERSIST_FN void persist_backward_tail(const persist_args &a, 
 /* dh = (pw + d dp) + dy, dp = R^T dr of the step processed before; dz and dr of this step. */
 template <class S>
 PERSIST_FN void persist_backward_cell(const persist_args &a, const persist_way &way, const persist_place &place, int s,
-                                      float dp, persist_cell<S> &cell, float (&dz)[S::gates], float (&dr)[S::gates]) {
+                                      float dp, persist_cell<S> &cell, float (&dz)[S::gates], float (&dr)[S::sums_of_cell]) {
     const int options = persist_options<S>(a), act = persist_act<S>(a), gate_act = persist_gate_act<S>(a);
     const persist_ahead<S> &in = cell.ahead;
     /* In turns a lane's sums are of all its rows. */
@@ -401,9 +425,10 @@ PERSIST_FN void persist_backward_cell(const persist_args &a, const persist_way &
         if (S::gates != 3 || g != 2) dr[g] = dz[g];
         cell.sums[g] += counted(dz[g]);
     }
+    if constexpr (S::sums_of_cell > S::gates) dr[S::gates] = dz[S::gates - 1];
     if (place.there) return;
 #pragma unroll
-    for (int g = 0; g < S::gates; g++) dr[g] = 0.0f;
+    for (int g = 0; g < S::sums_of_cell; g++) dr[g] = 0.0f;
 }
 
 /* Reset before the product, the second half of a cell: e = R^T of n's gradient. = r's part of dz; `reset`: r d h'. */

@@ -114,7 +114,7 @@ PERSIST_FN void persist_forward_cells(const persist_args &a, const persist_way &
     for (int i = first; i < end; i++) {
         const persist_place place = persist_place_of<S>(a, self, half, i);
         if (!place.here) continue;
-        float sum[S::gates];
+        float sum[S::sums_of_cell];
         if constexpr (S::before) {
             const int last = h.turn.products - 1;
             sum[1] = on && S::reduce == 1
@@ -123,7 +123,7 @@ PERSIST_FN void persist_forward_cells(const persist_args &a, const persist_way &
             sum[2] = on ? persist_sum<persist_new<S>>(a, self, sums, last, place.own_unit, place.own_row) : 0.0f;
         } else {
 #pragma unroll
-            for (int g = 0; g < S::gates; g++)
+            for (int g = 0; g < S::sums_of_cell; g++)
                 sum[g] = on ? persist_sum<S>(a, self, sums, h.turn.products - 1, g * S::units + place.own_unit,
                                              place.own_row)
                             : 0.0f;
@@ -343,7 +343,7 @@ PERSIST_FN void persist_forward(const persist_args &a, const persist_way &way, c
 template <class S>
 PERSIST_FN void persist_backward_cells(const persist_args &a, const persist_way &way, const persist_self &self,
                                        int half, int sums, int s, bool on, persist_half<S> &h,
-                                       float (&dr)[S::cells][S::gates]) {
+                                       float (&dr)[S::cells][S::sums_of_cell]) {
 #pragma unroll
     for (int i = 0; i < S::cells; i++) {
         const persist_place place = persist_place_of<S>(a, self, half, i);
@@ -360,7 +360,7 @@ PERSIST_FN void persist_backward_cells(const persist_args &a, const persist_way 
 
 template <class S>
 PERSIST_FN void persist_backward_offer(const persist_args &a, const persist_way &way, const persist_self &self,
-                                       int half, int count, const float (&dr)[S::cells][S::gates], int first = 0,
+                                       int half, int count, const float (&dr)[S::cells][S::sums_of_cell], int first = 0,
                                        int end = S::cells) {
 #pragma unroll
     for (int i = first; i < end; i++) {
@@ -380,7 +380,7 @@ PERSIST_FN void persist_backward_offer(const persist_args &a, const persist_way 
 
 template <class S>
 PERSIST_FN void persist_backward_give(const persist_args &a, const persist_way &way, const persist_self &self, int half,
-                                      bool gives, persist_half<S> &h, const float (&dr)[S::cells][S::gates]) {
+                                      bool gives, persist_half<S> &h, const float (&dr)[S::cells][S::sums_of_cell]) {
     if (!gives) return;
     persist_backward_offer<S>(a, way, self, half, h.turn.given + 1, dr);
     if constexpr (S::before)
@@ -454,7 +454,7 @@ PERSIST_FN void persist_backward_step(const persist_args &a, const persist_way &
         ask();
         window();
     }
-    float dr[S::cells][S::gates] = {};
+    float dr[S::cells][S::sums_of_cell] = {};
     persist_backward_cells<S>(a, way, self, half, half, s, on, h, dr);
     persist_backward_give<S>(a, way, self, half, gives, h, dr);
 }

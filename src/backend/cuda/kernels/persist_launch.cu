@@ -129,6 +129,7 @@ static void set_way(const persist_call *p, int d, persist_way *to) {
     if (p->call->problem.mask == SLI_MASK_LENGTHS) to->lengths = (const int32_t *)p->call->in[SLI_RNN_LENGTHS];
     to->time = (int64_t)p->call->t0 + t;
     to->time_step = step;
+    to->wave_time = t;
     to->factor = way->common.factor;
     to->peep = way->common.peep;
     to->zone_h = zone_of(&way->common.zone_h);
@@ -171,8 +172,8 @@ int sli_persist_form(const sli_problem *p, bool backward, bool y, bool gives) {
     const sli_problem folded = sli_persist_folded(p);
     const sli_step_shape s = sli_step_shape_of(&folded, 1);
     const bool folds = p->projection > 0;
-    int form = s.mask ? PERSIST_HAS_FLAGS : 0;
-    if (p->mask == SLI_MASK_LENGTHS) form |= PERSIST_HAS_LENGTHS;
+    int form = p->mask != SLI_MASK_NONE ? PERSIST_HAS_FLAGS : 0;
+    if (p->mask == SLI_MASK_LENGTHS && p->wave == 0) form |= PERSIST_HAS_LENGTHS; /* layers of a wave end at different steps */
     if (sli_persist_delay != 0) form |= PERSIST_HAS_DELAY;
     if (y && (backward || !folds)) form |= PERSIST_HAS_Y;
     if (backward) return form | backward_form(p, &s, gives);
@@ -192,6 +193,7 @@ void sli_persist_args(const persist_call *p, persist_args *a) {
     a->B = k->B;
     a->H = k->H;
     a->groups = p->geometry->groups;
+    a->wave_steps = (int)(p->cells[0].s.T - p->cells[0].s.lag);
     a->us = k->us;
     a->hs = k->hs;
     a->zs = k->zs;

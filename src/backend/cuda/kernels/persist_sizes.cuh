@@ -37,8 +37,10 @@ template <class C, int PART = PERSIST_RESET> struct persist_sizes : C {
     static constexpr int new_k = C::before && C::backward ? (C::spread * C::units + k_of_new - 1) / k_of_new : 0;
     static constexpr int tiles_k = PART == PERSIST_NEW && new_k > 0 ? new_k : all_tiles_k - new_k;
     static constexpr int first_k = PART == PERSIST_NEW && new_k > 0 ? all_tiles_k - new_k : 0;
-    static constexpr int most_vk = C::before ? 2 : (int)C::gates;
-    static constexpr int multiplied = !C::before ? (int)C::gates : rows_apart || PART == PERSIST_NEW ? 1 : 2;
+    /* Sums of a cell: of a GRU in a wave n has two, of its own h and of the layer below, and as many gradients. */
+    static constexpr int sums_of_cell = C::wave > 0 && C::gates == 3 ? 4 : (int)C::gates;
+    static constexpr int most_vk = C::before ? 2 : sums_of_cell;
+    static constexpr int multiplied = !C::before ? sums_of_cell : rows_apart || PART == PERSIST_NEW ? 1 : 2;
     static constexpr int vk = C::backward ? multiplied : 1, ym = C::backward ? 1 : multiplied;
     static constexpr int own = C::units * ym; /* values of y that a CTA owns */
     static constexpr int m = C::reduce * own, k = C::spread * C::units * vk;
@@ -148,6 +150,7 @@ template <class C, int PART = PERSIST_RESET> struct persist_sizes : C {
     static_assert(couriers == 0 || slot_bytes % (16 * C::share) == 0, "16 bytes are brought at a time");
     static_assert(exchange_pieces <= v_pieces && k * operand % 4 == 0, "v has room for the exchange");
     static_assert(C::gather != PERSIST_CLUSTER || C::units * operand % 16 == 0, "16 bytes are sent at a time");
+    static_assert(C::wave == 0 || (!C::before && couriers == 0 && C::gather != PERSIST_GRID && C::directions == 1), "waves go through clusters");
     static_assert(C::units % 4 == 0, "pairs of units share words");
     static_assert(!C::tight || (C::math == PERSIST_TF32 && !C::before && C::tiles_k % 2 == 0 && C::in_registers % 2 == 0 && C::in_shared % 2 == 0),
                   "five words hold a pair of tiles");

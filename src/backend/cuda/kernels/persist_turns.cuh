@@ -514,7 +514,7 @@ template <class S> PERSIST_FN void persist_turn_fold(persist_half<S> &h, int fir
 /* The item's cells [first, end) backward: dp of all, then the cells. */
 template <class S>
 PERSIST_FN void persist_turn_backward(const persist_args &a, const persist_way &way, const persist_self &self,
-                                      const persist_duty &duty, persist_half<S> &h, float (&dr)[S::cells][S::gates],
+                                      const persist_duty &duty, persist_half<S> &h, float (&dr)[S::cells][S::sums_of_cell],
                                       int first, int end) {
     const int s = duty.item.s, turn = duty.item.turn;
     float dp[S::cells] = {};
@@ -544,7 +544,7 @@ template <class S>
 PERSIST_FN void persist_turn_compute(const persist_args &a, const persist_way &way, const persist_self &self,
                                      const persist_duty &duty, persist_half<S> &h, int first = 0, int end = S::cells) {
     const int s = duty.item.s, turn = duty.item.turn;
-    float dr[S::cells][S::gates] = {};
+    float dr[S::cells][S::sums_of_cell] = {};
     persist_take_state<S>(a, self, turn, h, first, end);
     if (way.factor)
 #pragma unroll

@@ -192,14 +192,19 @@ static void add_product(const step_way *way, sli_cuda_product *product, int k, i
     sli_cuda_multiply(way->queue, way->stream, product);
 }
 
-/* d_param[k] from row `first` on, [m][columns], += or = a^T b over the chunk's rows; a operand [rows][a_row], b operand
+/* d_param[k] from row `first` on, [m][columns], += or = a^T b over `rows` of the chunk's rows, or all; a operand [rows][a_row], b operand
  * [rows][b_row]. */
-static void add_over_time(const step_way *way, int k, int64_t first, int64_t m, int64_t columns, const void *a,
-                          int64_t a_row, const void *b, int64_t b_row) {
-    sli_cuda_product product = sli_step_product(way, m, columns, rows_of(way));
+static void add_rows(const step_way *way, int64_t rows, int k, int64_t first, int64_t m, int64_t columns, const void *a,
+                     int64_t a_row, const void *b, int64_t b_row) {
+    sli_cuda_product product = sli_step_product(way, m, columns, rows);
     product.a = sli_step_matrix(a, a_row, true);
     product.b = sli_step_matrix(b, b_row, false);
     add_product(way, &product, k, first);
+}
+
+static void add_over_time(const step_way *way, int k, int64_t first, int64_t m, int64_t columns, const void *a,
+                          int64_t a_row, const void *b, int64_t b_row) {
+    add_rows(way, rows_of(way), k, first, m, columns, a, a_row, b, b_row);
 }
 
 /* The same from transposed copies of both, whole rows with the zeros behind. */
@@ -217,8 +222,8 @@ void sli_step_add_kernel(const step_way *way) {
     if (sli_step_transposes(way))
         add_transposed(way, SLI_RNN_KERNEL, s->I, way->scratch.dz_t, way->scratch.x_t);
     else
-        add_over_time(way, SLI_RNN_KERNEL, 0, s->GH, s->I, way->work + way->scratch.dz, s->zs, sli_step_inputs(way),
-                      s->xs);
+        add_rows(way, sli_step_input_rows(way), SLI_RNN_KERNEL, 0, s->GH, s->I, way->work + way->scratch.dz, s->zs,
+                 sli_step_inputs(way), s->xs);
 }
 
 void sli_step_add_recurrent(const step_way *way) {
@@ -233,6 +238,8 @@ void sli_step_add_recurrent(const step_way *way) {
     if (s->before)
         add_over_time(way, SLI_RNN_RECURRENT, 2 * s->H, s->H, s->O, sli_step_offset(way, dz, 2 * s->H), s->zs,
                       way->work + way->scratch.resets, s->hs);
+    if (s->lag > 0 && way->d_param[SLI_RNN_PROJECTION]) /* SLI_WAVE_BETWEEN */
+        add_over_time(way, SLI_RNN_PROJECTION, 0, s->GH, s->O, dz, s->zs, entering_h(way), s->hs);
 }
 
 void sli_step_add_projection(const step_way *way, int64_t rows, const void *dq, const void *m) {
@@ -274,7 +281,7 @@ void sli_step_give_inputs(const step_way *way, bool add) {
     const sli_step_shape *s = &way->s;
     float *dx = (float *)way->call->d_in[SLI_RNN_X];
     if (!dx) return;
-    sli_cuda_product product = sli_step_product(way, rows_of(way), s->I, s->zs);
+    sli_cuda_product product = sli_step_product(way, sli_step_input_rows(way), s->I, s->zs);
     product.a = sli_step_matrix(way->work + way->scratch.dz, s->zs, false);
     product.b = sli_step_matrix(sli_step_kernel(way), s->xs, false);
     product.d = dx + (size_t)way->c0 * (size_t)(s->B * s->I);

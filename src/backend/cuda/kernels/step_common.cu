@@ -61,14 +61,14 @@ static __global__ void __launch_bounds__(STEP_THREADS) step_factors(const __grid
 void sli_step_masks(const step_way *way) {
     const sli_call *call = way->call;
     const sli_problem *p = &call->problem;
-    if (way->s.mask && way->s.T > 0) {
+    if (p->mask != SLI_MASK_NONE && way->s.T > 0) {
         flags_args a = {};
         a.flags = (uint8_t *)(way->work + way->scratch.flags);
         if (p->mask == SLI_MASK_LENGTHS)
             a.lengths = (const int32_t *)call->in[SLI_RNN_LENGTHS];
         else
             a.mask = (const uint8_t *)call->in[SLI_RNN_MASK];
-        a.T = (int)way->s.T;
+        a.T = (int)(way->s.T - way->s.lag);
         a.B = (int)way->s.B;
         a.t0 = call->t0;
         a.total = call->total_steps;
@@ -198,6 +198,32 @@ void sli_step_finish(const step_way *way, const float *pw, step_sums dp, const f
     a.add_c = call->accumulate >> c & 1u;
     const sli_step_grid grid = sli_step_grid_of(a.H > a.O ? a.H : a.O, a.B, 1);
     sli_step_launch(way, step_finish, &grid, &a, false, "launch of the recurrent states' gradients");
+}
+
+/* ------------------------------------------------------------------------------------------------------ waves -- */
+typedef struct biases_args {
+    float *u;          /* = [rows][us] */
+    const float *bias; /* [zs]; NULL: zeros */
+    int64_t us, zs, rows;
+} biases_args;
+
+static __global__ void __launch_bounds__(STEP_THREADS) step_biases(const __grid_constant__ biases_args a) {
+    const int j = step_unit<1>();
+    if (j >= a.us) return;
+    for (int64_t row = step_row(); row < a.rows; row += step_row_stride())
+        a.u[row * a.us + j] = a.bias && j < a.zs ? a.bias[j] : 0.0f;
+}
+
+void sli_step_enter_biases(const step_way *way, int64_t first) {
+    const sli_step_shape *s = &way->s;
+    biases_args a = {};
+    a.rows = (int64_t)(way->c1 - way->c0) * s->B - first;
+    a.u = sli_step_gates(way, way->c0) + first * s->us;
+    a.us = s->us;
+    a.zs = s->zs;
+    if (way->call->problem.bias != SL_BIAS_NONE) a.bias = (const float *)(way->weights + way->packed.bias);
+    const sli_step_grid grid = sli_step_grid_of(s->us, a.rows, 1);
+    sli_step_launch(way, step_biases, &grid, &a, false, "launch of biases of steps without x");
 }
 
 /* ------------------------------------------------------------------------------------------------ operand rows -- */

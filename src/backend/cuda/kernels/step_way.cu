@@ -12,7 +12,7 @@ int sli_step_options(const sli_problem *p) {
     }
     if (p->op == SLI_OP_GRU && p->reset_before) options |= CELL_RESET_BEFORE;
     if (p->zoneout_h > 0) options |= CELL_ZONEOUT_H;
-    if (p->mask != SLI_MASK_NONE) options |= CELL_MASK;
+    if (p->mask != SLI_MASK_NONE || p->wave > 0) options |= CELL_MASK;
     return options;
 }
 
@@ -67,6 +67,13 @@ static void set_output(step_way *way) {
     way->y_row = beside ? 2 * way->s.O : way->s.O;
     way->y = (float *)call->out[index];
     way->dy = (const float *)call->d_out[index];
+    if (p->wave > 0) { /* of the last layer, which is `lag` layers to the right and as many steps behind */
+        way->y_row = way->s.O / p->wave;
+        const int64_t before = way->s.lag * (way->s.B + 1) * way->y_row;
+        if (way->y) way->y -= before;
+        if (way->dy) way->dy -= before;
+        return;
+    }
     if (way->y) way->y += offset;
     if (way->dy) way->dy += offset;
 }
@@ -118,7 +125,8 @@ int sli_step_ways(const sli_call *call, bool backward, step_way ways[2]) {
 
 void sli_step_zero_fresh(const step_way *way) {
     const sli_step_shape *s = &way->s;
-    const int64_t sizes[SLI_PART_PARAMS] = {s->GH * s->I, s->GH * s->O, s->GH, s->GH, 3 * s->H, s->O * s->H};
+    const int64_t last = s->lag > 0 ? s->GH : s->O; /* of a wave W between its layers, else W_p */
+    const int64_t sizes[SLI_PART_PARAMS] = {s->GH * s->I, s->GH * s->O, s->GH, s->GH, 3 * s->H, last * s->H};
     for (int k = 0; k < SLI_PART_PARAMS; k++)
         if (way->call->fresh[way->part] >> k & 1u)
             (void)sli_cuda_put(way->queue, way->stream, way->d_param[k], NULL, (size_t)sizes[k] * sizeof(float));
@@ -182,8 +190,13 @@ const float *sli_step_hidden(const step_way *way, int slot, int64_t *row) {
     return (const float *)(way->saved + way->history.hf) + at * (size_t)(way->s.B * way->s.O);
 }
 
+int64_t sli_step_input_rows(const step_way *way) {
+    const int64_t all = way->s.T - way->s.lag, end = way->c1 < all ? way->c1 : all;
+    return end > way->c0 ? (end - way->c0) * way->s.B : 0;
+}
+
 const void *sli_step_inputs(const step_way *way) {
-    const int64_t rows = (int64_t)(way->c1 - way->c0) * way->s.B;
+    const int64_t rows = sli_step_input_rows(way);
     const float *x = way->x + (size_t)way->c0 * (size_t)(way->s.B * way->s.I);
     if (!way->s.copy_x) return x;
     if (way->copied_x) return way->copied_x;

@@ -1,0 +1,182 @@
+/* cuda:wave on the CPU: kernels/wave.cu, the host's side of cuda:cluster and all kernels as they are, products as loops, with the cuts of the
+ * recurrence that are compiled here. The result must be that of the reference layer by layer. In one launch, in spans and pieces of a chunk, of which
+ * the last one's steps have no x. */
+#include <random>
+
+#include "cases.h"
+#include "operands.h"
+#include "emulate.h"
+#include "backend/cuda/kernels/persist.cuh"
+#define ENGINE wave
+#include "persist_engine_names.h"
+#include "backend/cuda/runtime/functions.h"
+#include "backend/cuda/wave_layout.h"
+
+namespace {
+
+struct bench {
+    sli_caps caps, cpu;
+    uint64_t seed;
+    int span, piece, lanes;
+    sli_persist_pair pair;
+    std::function<void(const persist_args &)> kernel[2]; /* forward, backward */
+    int launches;
+    std::mt19937_64 random;
+    std::string wrong;
+} world;
+
+void complain(const std::string &text) {
+    if (world.wrong.empty()) world.wrong = text;
+}
+
+bool wanted_pair(const sli_problem *p, sli_planned plan, const sli_caps *, sli_persist_kind, sli_persist_pair *pair,
+                 sli_why *) {
+    *pair = world.pair;
+    pair->batch = plan.batch > 0 ? plan.batch : p->batch;
+    for (sli_persist_geometry *g : {&pair->forward, &pair->backward}) {
+        const int rows = g->halves * sli_persist_rows(g);
+        g->groups = (p->batch + rows - 1) / rows;
+    }
+    return true;
+}
+
+} // namespace
+#define sli_persist_pair_of wanted_pair
+#include "persist_engine.h"
+namespace wave_engine {
+#include "backend/cuda/kernels/persist_pack.cu"
+#include "backend/cuda/kernels/wave.cu"
+} // namespace wave_engine
+#undef sli_persist_pair_of
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *given, const void *, void **arguments) {
+    const persist_args &a = *static_cast<const persist_args *>(arguments[0]);
+    const bool backward = a.way[0].dz != nullptr;
+    emulate::launch_config config;
+    sli_persist_geometry g = backward ? world.pair.backward : world.pair.forward;
+    g.groups = a.groups;
+    config.grid = dim3((unsigned)sli_persist_ctas(&g));
+    config.block = dim3((unsigned)sli_persist_threads(&g));
+    config.cluster = (unsigned)sli_persist_cluster(&g);
+    config.shared = given->dynamicSmemBytes;
+    config.resident = world.seed % 2 ? 1 : 0;
+    config.seed = world.seed;
+    const std::string failure = emulate::launch(config, [&] { world.kernel[backward](a); }).failure;
+    if (!failure.empty()) complain("the recurrence: " + failure);
+    world.launches++;
+    return cudaSuccess;
+}
+#include "stack_trials.h"
+
+namespace {
+
+template <int GATES, int MATH, bool BACKWARD, int WAVE, int UNITS, int CLUSTER, int WARPS_M, int WARPS_K, int TILES_K>
+struct cut {
+    static constexpr int gates = GATES, math = MATH, gather = BACKWARD ? PERSIST_LOCAL : PERSIST_CLUSTER;
+    static constexpr bool before = false, backward = BACKWARD, tight = false, meets = false;
+    static constexpr int wave = WAVE, directions = 1, form = -1, H = -1, us = -1, hs = -1, zs = -1;
+    static constexpr int units = UNITS, reduce = BACKWARD ? CLUSTER : 1, spread = BACKWARD ? 1 : CLUSTER;
+    static constexpr int tiles_n = 1, halves = 1, few = 0, couriers = 0, apart = 0, share = 1, chunks = 1, slots = 0;
+    static constexpr int warps_m = WARPS_M, warps_k = WARPS_K, tiles_m = 1, tiles_k = TILES_K;
+    static constexpr int in_registers = TILES_K, in_shared = 0, ring = 0, options = -1, act = -1, gate_act = -1;
+    static constexpr int shared_partial = -1, shared_arriving = -1, shared_weights = -1, shared_ring = -1;
+    static constexpr int shared_barriers = -1, shared_state = -1;
+};
+
+template <class C> void take(sli_persist_geometry *g) {
+    static const sl_dtype math[5] = {SL_F32, SL_TF32, SL_BF16, SL_F16, SL_F32X3};
+    *g = sli_persist_geometry{};
+    g->gates = C::gates;
+    g->wave = C::wave;
+    g->math = math[C::math];
+    g->backward = C::backward;
+    g->gather = (sli_persist_gather)C::gather;
+    g->units = C::units;
+    g->reduce = C::reduce;
+    g->spread = C::spread;
+    g->tiles_n = g->halves = g->share = g->chunks = g->tiles_m = g->groups = g->directions = 1;
+    g->warps_m = C::warps_m;
+    g->warps_k = C::warps_k;
+    g->tiles_k = g->in_registers = C::tiles_k;
+    world.kernel[C::backward] = persist_run<C>;
+}
+template <class FORWARD, class BACKWARD> void take_both() {
+    take<FORWARD>(&world.pair.forward);
+    take<BACKWARD>(&world.pair.backward);
+}
+
+/* Layers of 5 units (LSTM) and 4 in f32, of 10 in bf16: a block has units of one layer or of two. */
+void cut_of(const sli_problem &p) {
+    if (p.dtype == SL_BF16)
+        take_both<cut<4, PERSIST_BF16, false, 10, 8, 4, 2, 1, 2>, cut<4, PERSIST_BF16, true, 10, 8, 4, 2, 1, 2>>();
+    else if (p.op == SLI_OP_LSTM)
+        take_both<cut<4, PERSIST_F32, false, 5, 4, 4, 1, 1, 4>, cut<4, PERSIST_F32, true, 5, 4, 4, 1, 2, 2>>();
+    else if (p.op == SLI_OP_GRU)
+        take_both<cut<3, PERSIST_F32, false, 4, 4, 3, 1, 1, 3>, cut<3, PERSIST_F32, true, 4, 4, 3, 1, 2, 2>>();
+    else
+        take_both<cut<1, PERSIST_F32, false, 4, 4, 3, 1, 1, 3>, cut<1, PERSIST_F32, true, 4, 4, 3, 1, 1, 1>>();
+}
+
+sli_booking booking_of(const sli_problem &plan, int chunk) {
+    const sli_problem whole = sli_wave_whole(&plan);
+    const int longer = sli_wave_chunk(&plan, chunk);
+    sli_persist_pair pair;
+    sli_booking booking = {};
+    wanted_pair(&whole, {}, &world.caps, SLI_PERSIST_KIND_CLUSTER, &pair, nullptr);
+    booking.saved = sli_persist_layout_saved(&whole, longer).total;
+    booking.packed = sli_wave_layout_packed(&whole, &pair).total;
+    booking.scratch_forward = sli_wave_layout_scratch(&whole, &world.caps, &pair, longer, false).total;
+    booking.scratch_backward = sli_wave_layout_scratch(&whole, &world.caps, &pair, longer, true).total;
+    return booking;
+}
+
+std::string run(const trial &t, uint64_t seed) {
+    sli_problem plan;
+    if (sli_problem_parse(t.text, &plan) != SL_OK) return emulate_say("%s is no problem", t.text);
+    for (int variant = 0; variant < 4 && world.wrong.empty(); variant++) {
+        const int chunk = variant == 0 ? plan.steps : 1; /* which is longer by what layers lag */
+        world.seed = seed;
+        world.random.seed(seed + (uint64_t)variant);
+        world.span = variant == 2 ? 1 : variant == 3 ? 2 : 0;
+        world.piece = variant == 1 ? 1 : 0;
+        world.launches = 0;
+        cut_of(plan);
+        const trial_engine engine = {booking_of(plan, chunk),
+                                     chunk,
+                                     plan.dtype == SL_BF16 ? 0.04 : 2e-5,
+                                     sli_gpu_wave_pack,
+                                     sli_gpu_wave_forward,
+                                     sli_gpu_wave_backward};
+        (void)run_trial(t, plan, seed, engine);
+        const int least = (plan.train ? 2 : 1) * (variant == 0 || t.steps == 1 ? 1 : 2);
+        if (world.launches < least && world.wrong.empty()) complain("nothing was cut");
+        if (!world.wrong.empty()) world.wrong = emulate_say("variant %d: %s", variant, world.wrong.c_str());
+    }
+    return world.wrong;
+}
+
+const trial trials[] = {
+    {"lstm:l3_b5_t8_i3_h5_train", 0, 0, false, false, true},
+    {"lstm:l3_b9_t8_i7_h5_train+clip=0.4+forget=1+lengths+peephole", 5, 7, false, true, false},
+    {"lstm:l2_b3_t9_i3_h5_train+bias=double+mask=holes+maskout=repeat", 0, 0, true, false, false},
+    {"lstm:l3_b3_t9_i5_h5+mask=left", 0, 0, false, false, false},
+    {"lstm:l3_b9_t8_i3_h10_bf16_train", 0, 0, false, true, false},
+    {"gru:l3_b4_t8_i3_h4_train+bias=double", 0, 0, false, false, true},
+    {"gru:l2_b9_t9_i5_h4_train+lengths+maskout=repeat", 7, 8, false, true, false},
+    {"gru:l3_b3_t9_i1_h4_train+bias=none", 1, 1, true, false, false},
+    {"rnn:l3_b4_t8_i3_h4_train+mask=holes", 0, 0, false, true, false},
+    {"rnn:l2_b4_t8_i3_h4_train+act=softsign+bias=none", 3, 7, false, false, true},
+};
+
+} // namespace
+
+EMULATE_CASE("wave: layers as one, each a step behind the one below, compute what layers one by one do") {
+    for (const trial &t : trials) {
+        world.wrong.clear();
+        world.cpu = {};
+        world.caps = trial_gpu();
+        const std::string wrong = run(t, seed);
+        if (!wrong.empty()) return emulate_say("%s, b%d t%d: %s", t.text, t.batch, t.steps, wrong.c_str());
+    }
+    return "";
+}
