@@ -1,5 +1,7 @@
 /* cuda:step, libsluice's side: the recurrent row that takes every cell and option: what it takes, costs and books. */
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/step_cost.h"
@@ -46,10 +48,33 @@ static double seconds(const sli_problem *p, const sli_caps *caps) {
     return sli_step_pass_seconds(p, caps, chunk, false) + (p->train ? sli_step_pass_seconds(p, caps, chunk, true) : 0);
 }
 
+/* Which launches a step of a pass is. */
+static void describe_pass(const sli_problem *p, const sli_caps *caps, bool backward, char *text, size_t capacity) {
+    const bool fused = sli_step_fused(p, backward);
+    const sli_step_wide wide = fused ? (sli_step_wide){0} : sli_step_wide_of(p, caps, backward);
+    const int tiled = backward || fused ? 0 : sli_step_tiled(p, caps);
+    if (wide.rows > 0)
+        snprintf(text, capacity, "a step is a product of our own, %d x %d blocks of %d by %d rows, weights of 20 bits, and its cells",
+                 wide.blocks * wide.pieces, wide.tiles, SLI_STEP_WIDE_TALL, wide.rows);
+    else
+        snprintf(text, capacity, "a step is %s",
+                 fused       ? "one launch"
+                 : tiled > 0 ? "one launch of tiles"
+                             : "a product of cuBLASLt and its cells");
+}
+
+static void describe(const sli_problem *p, const sli_caps *caps, char *text, size_t capacity) {
+    char forward[160], backward[160] = "";
+    describe_pass(p, caps, false, forward, sizeof forward);
+    if (p->train) describe_pass(p, caps, true, backward, sizeof backward);
+    const bool same = !p->train || strcmp(forward, backward) == 0;
+    snprintf(text, capacity, same ? "%s" : "forward: %s; backward: %s", forward, backward);
+}
+
 #define STEP_ROW(OP)                                                                                                \
     {                                                                                                               \
         .name = "cuda:step", .op = OP, .device = SLI_DEVICE_CUDA, .eligible = eligible, .cost = cost, .book = book, \
-        .seconds = seconds, .pack = sli_cuda_step_pack, .forward = sli_cuda_step_forward,                           \
+        .seconds = seconds, .describe = describe, .pack = sli_cuda_step_pack, .forward = sli_cuda_step_forward,     \
         .backward = sli_cuda_step_backward,                                                                         \
         .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true, \
         .null_states = true, .writes_fresh = true                                                                   \

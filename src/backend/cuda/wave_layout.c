@@ -69,7 +69,8 @@ sli_wave_places sli_wave_layout_scratch(const sli_problem *whole, const sli_caps
     const size_t state = sizeof(float) * (size_t)whole->batch * (size_t)whole->units;
     at.own = take(&at.total, backward ? sli_persist_layout_backward(whole, caps, pair, chunk).total
                                       : sli_persist_layout_forward(whole, caps, pair, chunk).total);
-    if (backward) take_params(whole, true, &at);
+    if (!backward) return at;
+    take_params(whole, true, &at);
     for (int k = 0; k < sli_problem_states(whole); k++) {
         at.enters[k] = take(&at.total, state);
         at.leaves[k] = take(&at.total, state);

@@ -28,7 +28,7 @@ int64_t sli_wave_floats(const sli_problem *whole, int k, bool gradient);
 typedef struct sli_wave_places {
     size_t own;                    /* what cuda:cluster has there */
     size_t param[SLI_PART_PARAMS]; /* packed: parameters of the whole; scratch of backward: their gradients */
-    size_t enters[2], leaves[2];   /* scratch: float [B][L H], the states h and c; backward their gradients */
+    size_t enters[2], leaves[2];   /* scratch of backward: float [B][L H], gradients of the states h and c */
     size_t total;
 } sli_wave_places;
 sli_wave_places sli_wave_layout_packed(const sli_problem *whole, const sli_persist_pair *pair);

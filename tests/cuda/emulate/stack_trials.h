@@ -109,11 +109,11 @@ std::string run_trial(const trial &t, const sli_problem &plan, uint64_t seed, co
     call.total_steps = p.steps;
     call.training = p.train;
 
-    std::vector<char> saved(engine.booking.saved + 1, '\x55'), scratch(engine.booking.scratch_forward + 1, '\x55');
-    std::vector<char> scratch_backward(engine.booking.scratch_backward + 1, '\x55');
+    std::vector<char> saved(engine.booking.saved + 1, '\xff'), scratch(engine.booking.scratch_forward + 1, '\xff');
+    std::vector<char> scratch_backward(engine.booking.scratch_backward + 1, '\xff');
     call.saved = saved.data();
     call.scratch = scratch.data();
-    std::vector<char> packed(engine.booking.packed + 1, '\x55');
+    std::vector<char> packed(engine.booking.packed + 1, '\xff');
     call.packed = packed.data();
     const floats x = drawn(rows * I, 1), dy = drawn(rows * H, 1), dx_before = drawn(rows * I, 1);
     std::vector<int32_t> lengths((size_t)p.batch);

@@ -19,7 +19,7 @@ typedef struct persist_zone {
 } persist_zone;
 
 enum { PERSIST_VALID = 1, PERSIST_SHOWN = 2 }; /* of flags: not masked; the output is h, not 0 */
-enum { PERSIST_MAX_DIRECTIONS = 2 };
+enum { PERSIST_MAX_DIRECTIONS = 2, PERSIST_MAX_LAYERS = 12 };
 /* What the kernel and its geometry both count with: in many turns buffers for sums that arrive through the cluster, through memory; else buffers of the exchange
  * over the grid whose words tell, and the most pieces of it that a lane takes; in many turns barriers of cells apart; registers a lane of the warps that multiply, beside couriers alone and beside warps of cells as well. */
 enum {
@@ -88,6 +88,7 @@ typedef struct persist_way {
     int y_row;
     int y_step;
     float *h_last, *c_last; /* forward = [B][H] after the last step */
+    float *wave_h[PERSIST_MAX_LAYERS], *wave_c[PERSIST_MAX_LAYERS]; /* the same of a wave, [B][units of a layer] */
     /* backward */
     const float *pw_from, *dp_from, *dc_from; /* [B][H], [B][hs], [B][H]: of the state after step 0: dh = pw + d dp */
     float *pw_to, *dp_to, *dc_to; /* = the same before the last step; may be the same memory; dp_to NULL: none of it */

@@ -304,6 +304,11 @@ PERSIST_FN void persist_forward_end(const persist_args &a, const persist_way &wa
                                     const persist_cell<S> &cell) {
     const uint32_t at = persist_at(place, persist_units<S>(a));
     if (!place.there) return;
+    if constexpr (S::wave > 0) {
+        const int layer = place.unit / S::wave, own = place.row * S::wave + place.unit % S::wave;
+        if (way.wave_h[layer]) way.wave_h[layer][own] = cell.h;
+        if (S::gates == 4 && way.wave_c[layer]) way.wave_c[layer][own] = cell.c;
+    }
     if (way.h_last) way.h_last[at] = cell.h;
     if (way.c_last) way.c_last[at] = cell.c;
     if (way.c_to && !persist_has<S>(a, PERSIST_HAS_C)) way.c_to[at] = cell.c;

@@ -4,9 +4,9 @@
 
 /* ------------------------------------------------------------------------------------------------------ forward -- */
 /* The kernel takes the entering states from where the call has them: nobody else asks for copies. In training backward does; and a projection
- * that is folded, where h0 is no m. */
+ * that is folded, where h0 is no m; and a wave, whose layers' states come together. */
 static bool takes_states(const step_way *way) {
-    return !way->s.train && !way->common.factor && !way->s.project;
+    return !way->s.train && !way->common.factor && !way->s.project && way->s.lag == 0;
 }
 
 static void set_entering(const step_way *way, persist_way *to) {
@@ -28,6 +28,19 @@ static void set_folded(const persist_call *p, int d, int t, persist_way *to) {
     to->operand_step = step * way->s.B * way->s.hs;
     if (to->h_from && !way->s.own_h) to->h_from = (const float *)to->operand_from;
     to->h_last = NULL;
+}
+
+static void set_leaving(const sli_call *call, const step_way *way, persist_way *to) {
+    static_assert((int)PERSIST_MAX_LAYERS == (int)SLI_MAX_PARTS, "as many as a stack has");
+    if (way->s.lag == 0) {
+        to->h_last = (float *)call->out[SLI_RNN_STATE_OUT(way->part, 0)];
+        if (way->s.lstm) to->c_last = (float *)call->out[SLI_RNN_STATE_OUT(way->part, 1)];
+        return;
+    }
+    for (int l = 0; l <= way->s.lag; l++) {
+        to->wave_h[l] = (float *)call->out[SLI_RNN_STATE_OUT(l, 0)];
+        if (way->s.lstm) to->wave_c[l] = (float *)call->out[SLI_RNN_STATE_OUT(l, 1)];
+    }
 }
 
 static void set_forward(const persist_call *p, int d, bool last, persist_way *to) {
@@ -60,8 +73,7 @@ static void set_forward(const persist_call *p, int d, bool last, persist_way *to
     }
     if (way->y) to->y = way->y + (size_t)t * (size_t)(s->B * way->y_row);
     if (takes_states(&p->ways[d]) && t == (way->reverse ? (int)s->T - 1 : 0)) set_entering(way, to);
-    if (last) to->h_last = (float *)p->call->out[SLI_RNN_STATE_OUT(way->part, 0)];
-    if (last && s->lstm) to->c_last = (float *)p->call->out[SLI_RNN_STATE_OUT(way->part, 1)];
+    if (last) set_leaving(p->call, way, to);
     if (p->folds) set_folded(p, d, t, to);
 }
 

@@ -140,7 +140,7 @@ float *sli_step_sn(const step_way *way, int t);
 float *sli_step_v(const step_way *way, int t);
 /* h' as float; *row its stride. NULL where no cell reads it. */
 const float *sli_step_hidden(const step_way *way, int slot, int64_t *row);
-/* Rows of the chunk's x: of all its steps, but of a wave. Operand of them, [rows][xs]: in place or copied. */
+/* Rows of the chunk's x: of all its steps, but of a wave. Operand of them, [rows][xs]: in place, or copied with zeros for steps without x. */
 int64_t sli_step_input_rows(const step_way *way);
 const void *sli_step_inputs(const step_way *way);
 const void *sli_step_kernel(const step_way *way);

@@ -94,31 +94,34 @@ void sli_step_masks(const step_way *way) {
 
 /* ---------------------------------------------------------------------------------------------------- states -- */
 typedef struct begin_args {
-    const float *h0, *c0, *factor; /* [B][O], [B][H], [B][O] */
-    void *operand_h;               /* = operand [B][hs] */
-    float *h, *c;                  /* = [B][O], [B][H]: the slots */
-    float *h_last, *c_last;        /* = the leaving states, where there is no step */
+    /* Of one layer, [B][O] and [B][H]; of a wave, of each, which has O / layers units. */
+    const float *h0[SLI_MAX_PARTS], *c0[SLI_MAX_PARTS];
+    float *h_last[SLI_MAX_PARTS], *c_last[SLI_MAX_PARTS]; /* = the leaving states, where there is no step */
+    const float *factor;                                  /* [B][O] */
+    void *operand_h;                                      /* = operand [B][hs] */
+    float *h, *c;                                         /* = [B][O], [B][H]: the slots */
     int64_t hs;
     sl_dtype math;
-    int B, H, O;
+    int B, H, O, layers;
+    bool lstm;
 } begin_args;
 
 static __global__ void __launch_bounds__(STEP_THREADS) step_begin(const __grid_constant__ begin_args a) {
-    const int j = step_unit<1>();
+    const int j = step_unit<1>(), O = a.O / a.layers, H = a.H / a.layers, of_h = j < a.O ? j / O : 0, of_c = j < a.H ? j / H : 0;
     for (int row = step_row(); row < a.B; row += step_row_stride()) {
         if (j < a.O) {
-            const size_t at = (size_t)row * a.O + j, operand_at = (size_t)row * a.hs;
-            const float h = a.h0[at], dropped[1] = {a.factor ? a.factor[at] * h : h};
+            const size_t at = (size_t)row * a.O + j, own = (size_t)row * O + j % O, operand_at = (size_t)row * a.hs;
+            const float h = a.h0[of_h][own], dropped[1] = {a.factor ? a.factor[at] * h : h};
             step_operand<1>(a.math, a.operand_h, operand_at + j, dropped);
             if (j + 1 == a.O) step_operand_tail(a.math, step_operand_row(a.math, a.operand_h, operand_at), a.O, a.hs);
             if (a.h) a.h[at] = h;
-            if (a.h_last) a.h_last[at] = h;
+            if (a.h_last[of_h]) a.h_last[of_h][own] = h;
         }
-        if (a.c0 && j < a.H) {
-            const size_t at = (size_t)row * a.H + j;
-            const float c = a.c0[at];
-            a.c[at] = c;
-            if (a.c_last) a.c_last[at] = c;
+        if (a.lstm && j < a.H) {
+            const size_t own = (size_t)row * H + j % H;
+            const float c = a.c0[of_c][own];
+            a.c[(size_t)row * a.H + j] = c;
+            if (a.c_last[of_c]) a.c_last[of_c][own] = c;
         }
     }
 }
@@ -127,21 +130,22 @@ void sli_step_begin(const step_way *way) {
     const sli_call *call = way->call;
     const int first = way->reverse ? (int)way->s.T : 0; /* the slot before the first step in order of processing */
     begin_args a = {};
-    a.h0 = (const float *)call->in[SLI_RNN_STATE_IN(way->part, 0)];
+    a.layers = (int)way->s.lag + 1;
+    a.lstm = way->s.lstm;
+    for (int l = 0; l < a.layers; l++) {
+        a.h0[l] = (const float *)call->in[SLI_RNN_STATE_IN(way->part + l, 0)];
+        if (way->s.lstm) a.c0[l] = (const float *)call->in[SLI_RNN_STATE_IN(way->part + l, 1)];
+        if (way->s.T > 0) continue;
+        a.h_last[l] = (float *)call->out[SLI_RNN_STATE_OUT(way->part + l, 0)];
+        if (way->s.lstm) a.c_last[l] = (float *)call->out[SLI_RNN_STATE_OUT(way->part + l, 1)];
+    }
     a.factor = way->common.factor;
     a.operand_h = sli_step_operand_h(way, first);
     if (way->s.own_h) {
         int64_t row = 0;
         a.h = (float *)sli_step_hidden(way, first, &row);
     }
-    if (way->s.lstm) {
-        a.c0 = (const float *)call->in[SLI_RNN_STATE_IN(way->part, 1)];
-        a.c = sli_step_cell(way, first);
-    }
-    if (way->s.T == 0) {
-        a.h_last = (float *)call->out[SLI_RNN_STATE_OUT(way->part, 0)];
-        a.c_last = (float *)call->out[SLI_RNN_STATE_OUT(way->part, 1)];
-    }
+    if (way->s.lstm) a.c = sli_step_cell(way, first);
     a.hs = way->s.hs;
     a.math = call->problem.dtype;
     a.B = (int)way->s.B;

@@ -1,5 +1,5 @@
-/* cuda:wave: pack, forward, backward. A call of cuda:cluster for the whole (wave_layout.h), before which parameters, states and their gradients of
- * the layers come together, and behind which they part again. */
+/* cuda:wave: pack, forward, backward. A call of cuda:cluster for the whole (wave_layout.h), before which parameters and gradients of states of
+ * the layers come together, and behind which gradients part again. */
 #include "backend/cuda/kernels/step_device.cuh"
 #include "backend/cuda/runtime/functions.h"
 #include "backend/cuda/wave_layout.h"
@@ -65,7 +65,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) wave_part(const __grid_co
 }
 
 /* ------------------------------------------------------------------------------------------------------ states -- */
-/* [B][L H] of the whole, and [B][H] of each layer: h, c. */
+/* Gradients of states: [B][L H] of the whole, and [B][H] of each layer: of h, c. */
 typedef struct wave_states_args {
     float *whole[2], *of[SLI_MAX_PARTS][2];
     unsigned add; /* bit 2 l + k: parting adds */
@@ -185,7 +185,7 @@ static void part_gradients(const wave_call *w) {
     sli_step_launch(&w->way, wave_part, &grid, &a, false, "launch of the gradients of a wave");
 }
 
-/* States or their gradients, all of them [layer][k]; to or from `places` in scratch. */
+/* All of them [layer][k]; to or from `places` in scratch. */
 static void move_states(const wave_call *w, void *const of[SLI_MAX_PARTS][2], const size_t places[2], unsigned add,
                         bool parts) {
     const sli_problem *p = &w->call->problem;
@@ -206,7 +206,7 @@ static void move_states(const wave_call *w, void *const of[SLI_MAX_PARTS][2], co
     }
     if (parts && !any) return;
     const sli_step_grid grid = sli_step_grid_of(a.states * p->layers * p->units, p->batch, 1);
-    sli_step_launch(&w->way, wave_states, &grid, &a, false, "launch of the states of a wave");
+    sli_step_launch(&w->way, wave_states, &grid, &a, false, "launch of the states' gradients of a wave");
 }
 
 extern "C" void sli_gpu_wave_pack(const sli_call *call) {
@@ -218,21 +218,7 @@ extern "C" void sli_gpu_wave_pack(const sli_call *call) {
 
 extern "C" void sli_gpu_wave_forward(const sli_call *call) {
     wave_call w;
-    void *in[SLI_MAX_PARTS][2] = {}, *out[SLI_MAX_PARTS][2] = {};
-    if (!enter(call, false, &w)) return;
-    sli_cuda_phase(call->queue, SLI_PHASE_RECURRENCE);
-    for (int l = 0; l < call->problem.layers; l++)
-        for (int k = 0; k < sli_problem_states(&call->problem); k++) {
-            in[l][k] = (void *)call->in[SLI_RNN_STATE_IN(l, k)];
-            out[l][k] = call->out[SLI_RNN_STATE_OUT(l, k)];
-        }
-    for (int k = 0; k < sli_problem_states(&call->problem); k++) {
-        w.whole.in[SLI_RNN_STATE_IN(0, k)] = floats_at(call->scratch, w.scratch.enters[k]);
-        w.whole.out[SLI_RNN_STATE_OUT(0, k)] = floats_at(call->scratch, w.scratch.leaves[k]);
-    }
-    move_states(&w, in, w.scratch.enters, 0, false);
-    sli_gpu_cluster_forward(&w.whole);
-    move_states(&w, out, w.scratch.leaves, 0, true);
+    if (enter(call, false, &w)) sli_gpu_cluster_forward(&w.whole); /* which takes and gives states of all layers */
 }
 
 extern "C" void sli_gpu_wave_backward(const sli_call *call) {
