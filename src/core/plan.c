@@ -567,7 +567,7 @@ static void forget(sl_plan *plan) {
 static bool wants_the_whole(const sl_plan *plan) {
     for (int i = 0; i < plan->step_count; i++) {
         const sli_kernel *row = plan->steps[i].kernel;
-        if (plan->steps[i].problem.bidirectional || (plan->train && row->whole_sums)) return true;
+        if (plan->steps[i].problem.bidirectional || row->whole || (plan->train && row->whole_sums)) return true;
         if (row->folds && row->folds(&plan->steps[i].problem)) return true;
     }
     return false;

@@ -28,7 +28,7 @@ TEST(cuda_wave_rows_are_registered) {
         for (const sli_kernel *const *k = sli_cuda_kernels; *k; k++) found |= *k == row;
         CHECK(found && row->op == p.op && row->device == SLI_DEVICE_CUDA && strcmp(row->name, "cuda:wave") == 0);
         CHECK(row->seconds && row->book && row->pack && row->describe);
-        CHECK(row->whole_sums && row->writes_fresh && row->null_states && !row->takes_recompute);
+        CHECK(row->whole && row->writes_fresh && row->null_states && !row->takes_recompute);
     }
 }
 

@@ -474,7 +474,8 @@ static bool refuse_size(search *s, bool backward, sli_why *why) {
     if (s->caps->no_compiler) return refuse(why, "has no built-in kernel for %d units, and NVRTC is missing", p->units);
     const char *pass = backward ? "backward" : "forward";
     const int all = sli_persist_multiprocessors(s->caps);
-    const double matrix = (double)sli_op_gates(p->op) * p->units * p->units * sli_persist_operand(p->dtype);
+    const int gates = p->wave > 0 && p->op == SLI_OP_GRU ? 4 : sli_op_gates(p->op); /* sli_persist_multiplied */
+    const double matrix = (double)gates * p->units * p->units * sli_persist_operand(p->dtype);
     if (s->kind == SLI_PERSIST_KIND_CLUSTER)
         return refuse(why, "%s, %d units have %.3g MB of recurrent weights, more than a cluster of %d blocks holds",
                       pass, p->units, matrix / 1e6, widest_cluster(s->caps));

@@ -87,8 +87,14 @@ static sl_status ready(const sli_problem *p, const sli_caps *caps, sli_persist_k
     return sli_cuda_get(NULL)->persist_ready(p, (sli_planned){0}, caps, (int)kind, calls, refused, why);
 }
 
+/* The plan's chunk; of a wave that of its layers, longer by what the last one lags. */
+static int chunk_of(const sli_problem *p, const sli_caps *caps) {
+    const int lag = p->wave > 0 ? p->wave - 1 : 0;
+    return sli_caps_chunk(caps, p->batch, p->steps - lag) + lag;
+}
+
 static double seconds(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind) {
-    const int chunk = sli_caps_chunk(caps, p->batch, p->steps);
+    const int chunk = chunk_of(p, caps);
     sli_persist_pair pair;
     double us = 0;
     if (!sli_persist_pair_of(p, (sli_planned){0}, caps, kind, &pair, NULL)) return -1;
@@ -100,7 +106,7 @@ static double seconds(const sli_problem *p, const sli_caps *caps, sli_persist_ki
 /* How a pass is cut, and what runs beside it. */
 static void describe_pass(const sli_problem *p, const sli_caps *caps, const sli_persist_pair *pair, bool backward,
                           char *text, size_t capacity) {
-    const int chunk = sli_caps_chunk(caps, p->batch, p->steps);
+    const int chunk = chunk_of(p, caps);
     if (backward && pair->backward_in_steps) {
         snprintf(text, capacity, "step by step, as cuda:step, which is predicted to be faster");
         return;

@@ -16,6 +16,7 @@ static bool eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
     if (!sli_takes_stack(p, why)) return false;
     NEED(p->projection == 0, "carries h of all layers in one state, of which a projection that is folded has no use");
     NEED(!p->reset_before, "carries h of all layers in one state: with reset before the product there are two of them");
+    NEED(!caps->recomputes, "runs layers a step apart over the whole sequence, which cannot be cut into segments");
     NEED(!caps->no_compiler, "has no built-in kernels, and NVRTC is missing");
     NEED(p->steps > 0, "computes steps of time, there are none");
     const sli_problem whole = sli_wave_whole(p);
@@ -91,7 +92,7 @@ static void describe(const sli_problem *p, const sli_caps *caps, char *text, siz
         .ready = ready, .seconds = seconds, .describe = describe, .pack = sli_cuda_wave_pack,                      \
         .forward = sli_cuda_wave_forward, .backward = sli_cuda_wave_backward,                                      \
         .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .null_states = true,    \
-        .writes_fresh = true, .whole_sums = true /* of chunks that are longer than others' by what layers lag */   \
+        .writes_fresh = true, .whole = true                                                                        \
     }
 
 const sli_kernel sli_cuda_lstm_wave = WAVE_ROW(SLI_OP_LSTM);

@@ -59,6 +59,7 @@ struct trial {
     const char *text;
     int batch, steps;       /* of the call; 0: the plan's */
     bool without, adds, io; /* no y, no gradients of a layer's states; d_in +=; gradients of states in place */
+    bool frozen, poisoned;  /* no gradients of x, of the first layer's W, of the last one's biases; x is NaN where it is masked */
 };
 
 /* One layer's tensors, twice: the stack's and those of the reference. */
@@ -94,124 +95,181 @@ struct trial_engine {
     void (*backward)(const sli_call *);
 };
 
-std::string run_trial(const trial &t, const sli_problem &plan, uint64_t seed, const trial_engine &engine) {
-    sli_problem p = plan;
-    if (t.batch > 0) p.batch = t.batch;
-    if (t.steps > 0) p.steps = t.steps;
-    const size_t L = (size_t)p.layers, rows = (size_t)p.steps * (size_t)p.batch, I = (size_t)p.inputs;
-    const size_t H = (size_t)p.units, state = (size_t)p.batch * H;
-    const int states = sli_problem_states(&p);
-    const bool fresh = seed % 2 == 1;
-    sli_call call = {};
-    call.problem = p;
-    call.planned = {plan.batch, plan.steps};
-    call.chunk = engine.chunk;
-    call.total_steps = p.steps;
-    call.training = p.train;
-
-    std::vector<char> saved(engine.booking.saved + 1, '\xff'), scratch(engine.booking.scratch_forward + 1, '\xff');
-    std::vector<char> scratch_backward(engine.booking.scratch_backward + 1, '\xff');
-    call.saved = saved.data();
-    call.scratch = scratch.data();
-    std::vector<char> packed(engine.booking.packed + 1, '\xff');
-    call.packed = packed.data();
-    const floats x = drawn(rows * I, 1), dy = drawn(rows * H, 1), dx_before = drawn(rows * I, 1);
-    std::vector<int32_t> lengths((size_t)p.batch);
-    std::vector<uint8_t> mask(rows + 1);
-    for (int32_t &length : lengths) length = (int32_t)(world.random() % ((size_t)p.steps + 1));
-    for (uint8_t &m : mask) m = world.random() % 4 != 0;
-    call.in[SLI_RNN_X] = x.data();
-    if (p.mask == SLI_MASK_LENGTHS) call.in[SLI_RNN_LENGTHS] = lengths.data();
-    if (p.mask != SLI_MASK_LENGTHS && p.mask != SLI_MASK_NONE) call.in[SLI_RNN_MASK] = mask.data();
-    floats y = unset(rows * H), dx = dx_before;
-    std::vector<layer_data> layers(L);
-    for (size_t l = 0; l < L; l++) {
-        layer_data &d = layers[l];
-        const sli_problem part = sli_stack_part(&p, (int)l, p.steps);
-        for (int k = 0; k < SLI_PART_PARAMS; k++) {
-            const size_t size = param_size(part, k), at = l * SLI_PART_PARAMS + (size_t)k;
-            if (size == 0) continue;
-            d.param[k] = drawn(size, 0.3);
-            d.d_param[0][k] = floats(size + 1, fresh ? NAN : 0.0f);
-            d.d_param[1][k] = floats(size + 1);
-            if (fresh) call.fresh[l] |= (uint8_t)(1u << k);
-            call.param[at] = d.param[k].data();
-            call.d_param[at] = d.d_param[0][k].data();
-        }
-        for (int k = 0; k < states; k++) {
-            const int in = SLI_RNN_STATE_IN((int)l, k), out = SLI_RNN_STATE_OUT((int)l, k);
-            d.in[k] = drawn(state, 0.5);
-            d.out[0][k] = d.out[1][k] = unset(state);
-            d.d_out[k] = drawn(state, 1);
-            d.d_in[0][k] = t.io ? d.d_out[k] : t.adds ? floats(state + 1) : unset(state);
-            d.d_in[1][k] = unset(state);
-            call.in[in] = d.in[k].data();
-            call.out[out] = d.out[0][k].data();
-            if (t.without && l == 1) continue;
-            call.d_out[out] = t.io ? d.d_in[0][k].data() : d.d_out[k].data();
-            call.d_in[in] = d.d_in[0][k].data();
-            if (t.adds && !t.io) call.accumulate |= 1u << in;
-        }
+/* A call of the whole stack, and what it is given. */
+struct stack_case {
+    const trial *t;
+    sli_problem p;
+    sli_call call;
+    size_t L, rows, I, H, state;
+    int states;
+    std::vector<char> saved, packed, scratch, scratch_backward;
+    floats x, y, dy, dx, dx_before;
+    std::vector<int32_t> lengths;
+    std::vector<uint8_t> mask;
+    std::vector<layer_data> layers;
+    bool frozen(size_t l, int k) const {
+        return t->frozen && ((l == 0 && k == SLI_RNN_KERNEL) || (l + 1 == L && k == SLI_RNN_BIAS));
     }
-    call.out[SLI_RNN_Y] = t.without ? nullptr : y.data();
+};
+
+void draw_inputs(stack_case *c) {
+    const sli_problem &p = c->p;
+    c->x = drawn(c->rows * c->I, 1);
+    c->dy = drawn(c->rows * c->H, 1);
+    c->dx = c->dx_before = drawn(c->rows * c->I, 1);
+    c->y = unset(c->rows * c->H);
+    c->lengths.resize((size_t)p.batch);
+    c->mask.resize(c->rows + 1);
+    for (int32_t &length : c->lengths) length = (int32_t)(world.random() % ((size_t)p.steps + 1));
+    for (uint8_t &m : c->mask) m = world.random() % 4 != 0;
+    const bool by_lengths = p.mask == SLI_MASK_LENGTHS;
+    for (size_t i = 0; i < c->rows * c->I && c->t->poisoned; i++) {
+        const size_t row = i / c->I, t = row / (size_t)p.batch;
+        if (by_lengths ? (int32_t)t >= c->lengths[row % (size_t)p.batch] : c->mask[row] == 0) c->x[i] = NAN;
+    }
+    c->call.in[SLI_RNN_X] = c->x.data();
+    if (by_lengths) c->call.in[SLI_RNN_LENGTHS] = c->lengths.data();
+    if (!by_lengths && p.mask != SLI_MASK_NONE) c->call.in[SLI_RNN_MASK] = c->mask.data();
+}
+
+void draw_layer(stack_case *c, size_t l, bool fresh) {
+    layer_data &d = c->layers[l];
+    const trial &t = *c->t;
+    const sli_problem part = sli_stack_part(&c->p, (int)l, c->p.steps);
+    for (int k = 0; k < SLI_PART_PARAMS; k++) {
+        const size_t size = param_size(part, k), at = l * SLI_PART_PARAMS + (size_t)k;
+        if (size == 0) continue;
+        d.param[k] = drawn(size, 0.3);
+        d.d_param[0][k] = floats(size + 1, fresh ? NAN : 0.0f);
+        d.d_param[1][k] = floats(size + 1);
+        c->call.param[at] = d.param[k].data();
+        if (c->frozen(l, k)) continue;
+        if (fresh) c->call.fresh[l] |= (uint8_t)(1u << k);
+        c->call.d_param[at] = d.d_param[0][k].data();
+    }
+    for (int k = 0; k < c->states; k++) {
+        const int in = SLI_RNN_STATE_IN((int)l, k), out = SLI_RNN_STATE_OUT((int)l, k);
+        d.in[k] = drawn(c->state, 0.5);
+        d.out[0][k] = d.out[1][k] = unset(c->state);
+        d.d_out[k] = drawn(c->state, 1);
+        d.d_in[0][k] = t.io ? d.d_out[k] : t.adds ? floats(c->state + 1) : unset(c->state);
+        d.d_in[1][k] = unset(c->state);
+        c->call.in[in] = d.in[k].data();
+        c->call.out[out] = d.out[0][k].data();
+        if (t.without && l == 1) continue;
+        c->call.d_out[out] = t.io ? d.d_in[0][k].data() : d.d_out[k].data();
+        c->call.d_in[in] = d.d_in[0][k].data();
+        if (t.adds && !t.io) c->call.accumulate |= 1u << in;
+    }
+}
+
+/* The same layer by itself. */
+sli_call alone_of(stack_case *c, size_t l) {
+    layer_data &d = c->layers[l];
+    const bool apart = c->t->without && l == 1;
+    sli_call own = {};
+    own.problem = sli_stack_part(&c->p, (int)l, c->p.steps);
+    own.chunk = c->call.chunk;
+    own.total_steps = c->p.steps;
+    own.training = c->p.train;
+    own.in[SLI_RNN_X] = l == 0 ? c->x.data() : c->layers[l - 1].y.data();
+    own.in[SLI_RNN_LENGTHS] = c->call.in[SLI_RNN_LENGTHS];
+    own.in[SLI_RNN_MASK] = c->call.in[SLI_RNN_MASK];
+    d.y = unset(c->rows * c->H);
+    d.dx = unset(c->rows * (l == 0 ? c->I : c->H));
+    own.out[SLI_RNN_Y] = d.y.data();
+    for (int k = 0; k < SLI_PART_PARAMS; k++) {
+        own.param[k] = d.param[k].empty() ? nullptr : d.param[k].data();
+        own.d_param[k] = d.param[k].empty() ? nullptr : d.d_param[1][k].data();
+    }
+    for (int k = 0; k < c->states; k++) {
+        own.in[SLI_RNN_STATE_IN(0, k)] = d.in[k].data();
+        own.out[SLI_RNN_STATE_OUT(0, k)] = d.out[1][k].data();
+        own.d_out[SLI_RNN_STATE_OUT(0, k)] = apart ? nullptr : d.d_out[k].data();
+        own.d_in[SLI_RNN_STATE_IN(0, k)] = d.d_in[1][k].data();
+    }
+    return own;
+}
+
+void backward_alone(stack_case *c, std::vector<sli_call> *alone, double tolerance) {
+    for (size_t l = c->L; l-- > 0;) {
+        layer_data &d = c->layers[l];
+        const std::string of_layer = " of layer " + std::to_string(l);
+        const float *last = c->t->without ? nullptr : c->dy.data();
+        (*alone)[l].d_out[SLI_RNN_Y] = l + 1 < c->L ? c->layers[l + 1].dx.data() : last;
+        (*alone)[l].d_in[SLI_RNN_X] = d.dx.data();
+        compute((*alone)[l], true);
+        for (int k = 0; k < SLI_PART_PARAMS; k++)
+            if (!d.param[k].empty() && !c->frozen(l, k))
+                compare(tolerance, d.d_param[0][k], d.d_param[1][k], d.param[k].size() - 1,
+                        "gradient of parameter" + of_layer);
+        for (int k = 0; k < c->states; k++)
+            if (!(c->t->without && l == 1))
+                compare(tolerance, d.d_in[0][k], d.d_in[1][k], c->state, "gradient of state" + of_layer);
+    }
+    if (c->t->frozen) return;
+    floats expected = c->layers[0].dx;
+    for (size_t i = 0; i < c->rows * c->I && c->t->adds; i++) expected[i] += c->dx_before[i];
+    compare(tolerance, c->dx, expected, c->rows * c->I, "gradient of x");
+}
+
+stack_case case_of(const trial &t, const sli_problem &plan, bool fresh, const trial_engine &engine) {
+    stack_case c = {};
+    c.t = &t;
+    c.p = plan;
+    if (t.batch > 0) c.p.batch = t.batch;
+    if (t.steps > 0) c.p.steps = t.steps;
+    c.L = (size_t)c.p.layers;
+    c.rows = (size_t)c.p.steps * (size_t)c.p.batch;
+    c.I = (size_t)c.p.inputs;
+    c.H = (size_t)c.p.units;
+    c.state = (size_t)c.p.batch * c.H;
+    c.states = sli_problem_states(&c.p);
+    c.call.problem = c.p;
+    c.call.planned = {plan.batch, plan.steps};
+    c.call.chunk = engine.chunk;
+    c.call.total_steps = c.p.steps;
+    c.call.training = c.p.train;
+    c.saved.assign(engine.booking.saved + 1, '\xff');
+    c.packed.assign(engine.booking.packed + 1, '\xff');
+    c.scratch.assign(engine.booking.scratch_forward + 1, '\xff');
+    c.scratch_backward.assign(engine.booking.scratch_backward + 1, '\xff');
+    draw_inputs(&c);
+    c.layers.resize(c.L);
+    for (size_t l = 0; l < c.L; l++) draw_layer(&c, l, fresh);
+    return c;
+}
+
+std::string run_trial(const trial &t, const sli_problem &plan, uint64_t seed, const trial_engine &engine) {
+    stack_case c = case_of(t, plan, seed % 2 == 1, engine);
+    sli_call &call = c.call;
+    call.saved = c.saved.data();
+    call.packed = c.packed.data();
+    call.scratch = c.scratch.data();
+    call.out[SLI_RNN_Y] = t.without ? nullptr : c.y.data();
     if (engine.pack) engine.pack(&call);
     engine.forward(&call);
 
-    std::vector<sli_call> alone(L);
-    std::vector<std::vector<char>> alone_saved(L);
-    for (size_t l = 0; l < L; l++) {
-        layer_data &d = layers[l];
-        sli_call &own = alone[l];
-        own = {};
-        own.problem = sli_stack_part(&p, (int)l, p.steps);
-        own.chunk = call.chunk;
-        own.total_steps = p.steps;
-        own.training = p.train;
-        own.in[SLI_RNN_X] = l == 0 ? x.data() : layers[l - 1].y.data();
-        own.in[SLI_RNN_LENGTHS] = call.in[SLI_RNN_LENGTHS];
-        own.in[SLI_RNN_MASK] = call.in[SLI_RNN_MASK];
-        d.y = unset(rows * H);
-        d.dx = unset(rows * (l == 0 ? I : H));
-        own.out[SLI_RNN_Y] = d.y.data();
-        for (int k = 0; k < SLI_PART_PARAMS; k++) {
-            own.param[k] = d.param[k].empty() ? nullptr : d.param[k].data();
-            own.d_param[k] = d.param[k].empty() ? nullptr : d.d_param[1][k].data();
-        }
-        for (int k = 0; k < states; k++) {
-            own.in[SLI_RNN_STATE_IN(0, k)] = d.in[k].data();
-            own.out[SLI_RNN_STATE_OUT(0, k)] = d.out[1][k].data();
-            own.d_out[SLI_RNN_STATE_OUT(0, k)] = t.without && l == 1 ? nullptr : d.d_out[k].data();
-            own.d_in[SLI_RNN_STATE_IN(0, k)] = d.d_in[1][k].data();
-        }
-        alone_saved[l] = saved_of(own);
-        own.saved = alone_saved[l].data();
-        compute(own, false);
-        for (int k = 0; k < states; k++)
-            compare(engine.tolerance, d.out[0][k], d.out[1][k], state, "state of layer " + std::to_string(l));
+    std::vector<sli_call> alone;
+    std::vector<std::vector<char>> saved(c.L);
+    for (size_t l = 0; l < c.L; l++) {
+        alone.push_back(alone_of(&c, l));
+        saved[l] = saved_of(alone[l]);
+        alone[l].saved = saved[l].data();
+        compute(alone[l], false);
+        for (int k = 0; k < c.states; k++)
+            compare(engine.tolerance, c.layers[l].out[0][k], c.layers[l].out[1][k], c.state,
+                    "state of layer " + std::to_string(l));
     }
-    if (!t.without) compare(engine.tolerance, y, layers[L - 1].y, rows * H, "y");
-    if (!p.train) return world.wrong;
+    if (!t.without) compare(engine.tolerance, c.y, c.layers[c.L - 1].y, c.rows * c.H, "y");
+    if (!c.p.train) return world.wrong;
 
-    call.scratch = scratch_backward.data();
-    call.d_out[SLI_RNN_Y] = t.without ? nullptr : dy.data();
-    call.d_in[SLI_RNN_X] = dx.data();
+    call.scratch = c.scratch_backward.data();
+    call.d_out[SLI_RNN_Y] = t.without ? nullptr : c.dy.data();
+    call.d_in[SLI_RNN_X] = t.frozen ? nullptr : c.dx.data();
     if (t.adds) call.accumulate |= 1u << SLI_RNN_X;
     engine.backward(&call);
-    for (size_t l = L; l-- > 0;) {
-        layer_data &d = layers[l];
-        const std::string of_layer = " of layer " + std::to_string(l);
-        alone[l].d_out[SLI_RNN_Y] = l + 1 < L ? layers[l + 1].dx.data() : t.without ? nullptr : dy.data();
-        alone[l].d_in[SLI_RNN_X] = d.dx.data();
-        compute(alone[l], true);
-        for (int k = 0; k < SLI_PART_PARAMS; k++)
-            if (!d.param[k].empty())
-                compare(engine.tolerance, d.d_param[0][k], d.d_param[1][k], d.param[k].size() - 1, "gradient of parameter" + of_layer);
-        for (int k = 0; k < states; k++)
-            if (!(t.without && l == 1)) compare(engine.tolerance, d.d_in[0][k], d.d_in[1][k], state, "gradient of state" + of_layer);
-    }
-    floats expected = layers[0].dx;
-    for (size_t i = 0; i < rows * I && t.adds; i++) expected[i] += dx_before[i];
-    compare(engine.tolerance, dx, expected, rows * I, "gradient of x");
+    backward_alone(&c, &alone, engine.tolerance);
     return world.wrong;
 }
 

@@ -427,7 +427,6 @@ void sli_step_columns(const step_way *way, int k0, int k1, int64_t first, const 
 }
 void sli_step_operand_columns(const step_way *, int, int, int64_t, const void *, int64_t, int64_t, int64_t) {}
 void sli_step_masks(const step_way *) {}
-void sli_step_enter_biases(const step_way *, int64_t) {}
 void sli_step_begin(const step_way *way) {
     world.before_states = world.seen[number_of(way->stream)][MAIN];
 }

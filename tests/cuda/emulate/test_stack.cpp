@@ -170,16 +170,16 @@ std::string run(const trial &t, uint64_t seed) {
 }
 
 const trial trials[] = {
-    {"lstm:l3_b40_t250_i5_h9_train+lengths", 0, 0, false, false, true},
-    {"lstm:l3_b40_t250_i5_h9_train+lengths", 7, 190, false, true, false},
-    {"lstm:l2_b64_t130_i3_h8_train+peephole", 0, 0, true, false, false},
-    {"lstm:l2_b64_t130_i3_h8_train", 1, 3, false, true, true},
-    {"gru:l4_b64_t200_i3_h8_train+mask=holes+maskout=repeat", 0, 0, false, false, true},
-    {"gru:l4_b64_t200_i3_h8_train+mask=holes+maskout=repeat", 63, 199, false, true, false},
-    {"rnn:l12_b64_t130_i3_h8_train+bias=none", 0, 0, false, false, true},
-    {"rnn:l2_b5_t1700_i3_h4", 0, 0, false, false, false},
-    {"gru:l3_b64_t130_i3_h4+lengths", 50, 101, true, false, false},
-    {"lstm:l2_b300_t90_i3_h5_train+mask=left", 0, 0, false, false, true},
+    {"lstm:l3_b40_t250_i5_h9_train+lengths", 0, 0, false, false, true, false, false},
+    {"lstm:l3_b40_t250_i5_h9_train+lengths", 7, 190, false, true, false, false, false},
+    {"lstm:l2_b64_t130_i3_h8_train+peephole", 0, 0, true, false, false, false, false},
+    {"lstm:l2_b64_t130_i3_h8_train", 1, 3, false, true, true, false, false},
+    {"gru:l4_b64_t200_i3_h8_train+mask=holes+maskout=repeat", 0, 0, false, false, true, false, false},
+    {"gru:l4_b64_t200_i3_h8_train+mask=holes+maskout=repeat", 63, 199, false, true, false, false, false},
+    {"rnn:l12_b64_t130_i3_h8_train+bias=none", 0, 0, false, false, true, false, false},
+    {"rnn:l2_b5_t1700_i3_h4", 0, 0, false, false, false, false, false},
+    {"gru:l3_b64_t130_i3_h4+lengths", 50, 101, true, false, false, false, false},
+    {"lstm:l2_b300_t90_i3_h5_train+mask=left", 0, 0, false, false, true, false, false},
 };
 
 } // namespace

@@ -107,7 +107,9 @@ template <class FORWARD, class BACKWARD> void take_both() {
 
 /* Layers of 5 units (LSTM) and 4 in f32, of 10 in bf16: a block has units of one layer or of two. */
 void cut_of(const sli_problem &p) {
-    if (p.dtype == SL_BF16)
+    if (p.dtype == SL_BF16 && p.op == SLI_OP_GRU)
+        take_both<cut<3, PERSIST_BF16, false, 10, 8, 3, 2, 1, 2>, cut<3, PERSIST_BF16, true, 10, 8, 3, 2, 1, 2>>();
+    else if (p.dtype == SL_BF16)
         take_both<cut<4, PERSIST_BF16, false, 10, 8, 4, 2, 1, 2>, cut<4, PERSIST_BF16, true, 10, 8, 4, 2, 1, 2>>();
     else if (p.op == SLI_OP_LSTM)
         take_both<cut<4, PERSIST_F32, false, 5, 4, 4, 1, 1, 4>, cut<4, PERSIST_F32, true, 5, 4, 4, 1, 2, 2>>();
@@ -156,16 +158,20 @@ std::string run(const trial &t, uint64_t seed) {
 }
 
 const trial trials[] = {
-    {"lstm:l3_b5_t8_i3_h5_train", 0, 0, false, false, true},
-    {"lstm:l3_b9_t8_i7_h5_train+clip=0.4+forget=1+lengths+peephole", 5, 7, false, true, false},
-    {"lstm:l2_b3_t9_i3_h5_train+bias=double+mask=holes+maskout=repeat", 0, 0, true, false, false},
-    {"lstm:l3_b3_t9_i5_h5+mask=left", 0, 0, false, false, false},
-    {"lstm:l3_b9_t8_i3_h10_bf16_train", 0, 0, false, true, false},
-    {"gru:l3_b4_t8_i3_h4_train+bias=double", 0, 0, false, false, true},
-    {"gru:l2_b9_t9_i5_h4_train+lengths+maskout=repeat", 7, 8, false, true, false},
-    {"gru:l3_b3_t9_i1_h4_train+bias=none", 1, 1, true, false, false},
-    {"rnn:l3_b4_t8_i3_h4_train+mask=holes", 0, 0, false, true, false},
-    {"rnn:l2_b4_t8_i3_h4_train+act=softsign+bias=none", 3, 7, false, false, true},
+    {"lstm:l3_b5_t8_i3_h5_train", 0, 0, false, false, true, false, false},
+    {"lstm:l3_b9_t8_i7_h5_train+clip=0.4+forget=1+lengths+peephole", 5, 7, false, true, false, false, false},
+    {"lstm:l2_b3_t9_i3_h5_train+bias=double+mask=holes+maskout=repeat", 0, 0, true, false, false, false, false},
+    {"lstm:l3_b3_t9_i5_h5+mask=left", 0, 0, false, false, false, false, true},
+    {"lstm:l3_b4_t7_i3_h5_train+bias=double", 0, 0, false, false, false, true, false},
+    {"gru:l3_b4_t7_i3_h4_train", 0, 0, false, false, false, true, false},
+    {"gru:l3_b5_t8_i3_h4+lengths", 0, 0, false, false, false, false, true},
+    {"gru:l2_b3_t7_i3_h10_bf16_train+mask=holes", 0, 0, false, false, false, false, false},
+    {"lstm:l3_b9_t8_i3_h10_bf16_train", 0, 0, false, true, false, false, false},
+    {"gru:l3_b4_t8_i3_h4_train+bias=double", 0, 0, false, false, true, false, false},
+    {"gru:l2_b9_t9_i5_h4_train+lengths+maskout=repeat", 7, 8, false, true, false, false, false},
+    {"gru:l3_b3_t9_i1_h4_train+bias=none", 1, 1, true, false, false, false, false},
+    {"rnn:l3_b4_t8_i3_h4_train+mask=holes", 0, 0, false, true, false, false, false},
+    {"rnn:l2_b4_t8_i3_h4_train+act=softsign+bias=none", 3, 7, false, false, true, false, false},
 };
 
 } // namespace

@@ -60,7 +60,10 @@ typedef struct persist_way {
         *lengths; /* [B] in absolute steps; NULL: rows do not end. Step s is the absolute step time + s * time_step */
     int64_t time;
     int time_step;
-    int wave_time; /* of a wave: the first layer's step at step 0; flags and y are as if it were the step of all */
+    /* A wave: the first layer's step at step 0, flags and y being as if it were the step of all; biases of all layers [zs], which the upper ones have
+     * for u, NULL: zeros. */
+    int wave_time;
+    const float *wave_bias;
     const float *factor; /* [B][H] d of recurrent dropout */
     const float *peep;   /* [3][H] */
     persist_zone zone_h, zone_c;

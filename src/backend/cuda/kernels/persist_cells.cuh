@@ -19,6 +19,7 @@ template <class S> struct persist_ahead {
 template <class S> struct persist_cell {
     float c, h; /* forward; backward: c is the c that the step leaves */
     float factor, peep[3], bias_n;
+    float bias[S::wave > 0 ? (int)S::gates : 1]; /* of a wave: u of layers that have no x */
     float dc, pw; /* backward */
     float sums[S::gates], sum_n, sums_peep[3];
     uint32_t zones; /* persist_draws_early: what zoneout keeps of the step at hand, h: 1, c: 2; then of the next ones */
@@ -189,12 +190,20 @@ PERSIST_FN void persist_prefetch(const persist_args &a, const persist_way &way, 
         ptx_prefetch(flow.u + (AHEAD - 2) * (int64_t)way.u_step + (uint32_t)(row * persist_us<S>(a) + gate * persist_units<S>(a) + unit));
 }
 
+/* Of a wave the first layer alone reads u, of steps that it has: u of others was multiplied by what x had at another step, padding for example. */
 template <class S>
 PERSIST_FN void persist_forward_ahead(const persist_args &a, const persist_flow &flow, const persist_place &place,
-                                      persist_ahead<S> &ahead) {
+                                      const persist_cell<S> &cell, persist_ahead<S> &ahead) {
     const uint32_t of_u = persist_at(place, persist_us<S>(a));
+    bool reads = true;
+    if constexpr (S::wave > 0) {
+        reads = place.unit < S::wave && persist_on_wave<S>(a, place, flow.reads);
 #pragma unroll
-    for (int g = 0; g < S::gates; g++) ahead.u[g] = flow.u[of_u + g * persist_units<S>(a)];
+        for (int g = 0; g < S::gates; g++) ahead.u[g] = cell.bias[g];
+    }
+    if (reads)
+#pragma unroll
+        for (int g = 0; g < S::gates; g++) ahead.u[g] = flow.u[of_u + g * persist_units<S>(a)];
     ahead.flags = persist_flags<S>(a, flow, place);
 }
 
@@ -208,6 +217,8 @@ PERSIST_FN void persist_forward_begin(const persist_args &a, const persist_way &
     cell.c = persist_read(way.c_from, persist_at(place, persist_units<S>(a)));
     if (way.factor) cell.factor = way.factor[persist_at(place, persist_units<S>(a))];
     if (way.bias_n) cell.bias_n = way.bias_n[place.unit];
+    if constexpr (S::wave > 0)
+        for (int g = 0; g < S::gates; g++) cell.bias[g] = persist_read(way.wave_bias, (uint32_t)(g * persist_units<S>(a) + place.unit));
     if (way.peep)
         for (int i = 0; i < 3; i++) cell.peep[i] = way.peep[(int64_t)i * persist_units<S>(a) + place.unit];
 }

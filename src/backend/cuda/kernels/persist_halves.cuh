@@ -172,7 +172,7 @@ PERSIST_FN void persist_forward_ask(const persist_args &a, const persist_way &wa
 #pragma unroll
         for (int i = 0; i < S::cells; i++) {
             const persist_place place = persist_place_of<S>(a, self, half, i);
-            if (place.there) persist_forward_ahead<S>(a, h.flow, place, h.cells[i].ahead);
+            if (place.there) persist_forward_ahead<S>(a, h.flow, place, h.cells[i], h.cells[i].ahead);
         }
     persist_forward_read_on(way, h.flow);
 }
@@ -191,7 +191,8 @@ PERSIST_FN void persist_forward_ask_next(const persist_args &a, const persist_wa
         for (int i = 0; i < S::cells; i++) {
             const persist_place place = persist_place_of<S>(a, self, half, i);
             next.cells[i] = h.cells[i].ahead;
-            if (s + 1 < way.steps && place.there) persist_forward_ahead<S>(a, h.flow, place, next.cells[i]);
+            if (s + 1 < way.steps && place.there)
+                persist_forward_ahead<S>(a, h.flow, place, h.cells[i], next.cells[i]);
         }
 }
 

@@ -71,6 +71,8 @@ static void set_forward(const persist_call *p, int d, bool last, persist_way *to
         if (s->keep_gates) to->sn = sli_step_sn(way, t);
         to->sn_step = step * s->B * s->H;
     }
+    if (s->lag > 0 && p->call->problem.bias != SL_BIAS_NONE)
+        to->wave_bias = (const float *)(way->weights + way->packed.bias);
     if (way->y) to->y = way->y + (size_t)t * (size_t)(s->B * way->y_row);
     if (takes_states(&p->ways[d]) && t == (way->reverse ? (int)s->T - 1 : 0)) set_entering(way, to);
     if (last) set_leaving(p->call, way, to);

@@ -264,7 +264,7 @@ PERSIST_FN void persist_turn_ahead(const persist_args &a, const persist_way &way
         if constexpr (S::backward)
             persist_backward_ahead<S>(a, way, h.flow, place, h.cells[i].ahead);
         else
-            persist_forward_ahead<S>(a, h.flow, place, h.cells[i].ahead);
+            persist_forward_ahead<S>(a, h.flow, place, h.cells[i], h.cells[i].ahead);
         if (way.factor) h.cells[i].ahead.factor = way.factor[persist_at(place, persist_units<S>(a))];
     }
 }

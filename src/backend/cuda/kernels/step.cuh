@@ -140,7 +140,7 @@ float *sli_step_sn(const step_way *way, int t);
 float *sli_step_v(const step_way *way, int t);
 /* h' as float; *row its stride. NULL where no cell reads it. */
 const float *sli_step_hidden(const step_way *way, int slot, int64_t *row);
-/* Rows of the chunk's x: of all its steps, but of a wave. Operand of them, [rows][xs]: in place, or copied with zeros for steps without x. */
+/* Rows of the chunk's x: of all its steps, but of a wave, whose last steps have none. Operand of them, [rows][xs]: in place or copied. */
 int64_t sli_step_input_rows(const step_way *way);
 const void *sli_step_inputs(const step_way *way);
 const void *sli_step_kernel(const step_way *way);
@@ -202,8 +202,6 @@ void sli_step_add_recurrent(const step_way *way);
 /* d W_p += or = dq^T m over so many rows: operands [rows][hs] and [rows][ms]. */
 void sli_step_add_projection(const step_way *way, int64_t rows, const void *dq, const void *m);
 void sli_step_give_inputs(const step_way *way, bool add);
-/* A wave: u of the chunk's rows from `first` on, which have no x, = b. */
-void sli_step_enter_biases(const step_way *way, int64_t first);
 /* R^T as wide steps of backward read it, if it has them. */
 void sli_step_pack_backward(const step_way *way);
 /* Packed copies of the weights, biases; of R alone. */

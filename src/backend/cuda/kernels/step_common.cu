@@ -204,32 +204,6 @@ void sli_step_finish(const step_way *way, const float *pw, step_sums dp, const f
     sli_step_launch(way, step_finish, &grid, &a, false, "launch of the recurrent states' gradients");
 }
 
-/* ------------------------------------------------------------------------------------------------------ waves -- */
-typedef struct biases_args {
-    float *u;          /* = [rows][us] */
-    const float *bias; /* [zs]; NULL: zeros */
-    int64_t us, zs, rows;
-} biases_args;
-
-static __global__ void __launch_bounds__(STEP_THREADS) step_biases(const __grid_constant__ biases_args a) {
-    const int j = step_unit<1>();
-    if (j >= a.us) return;
-    for (int64_t row = step_row(); row < a.rows; row += step_row_stride())
-        a.u[row * a.us + j] = a.bias && j < a.zs ? a.bias[j] : 0.0f;
-}
-
-void sli_step_enter_biases(const step_way *way, int64_t first) {
-    const sli_step_shape *s = &way->s;
-    biases_args a = {};
-    a.rows = (int64_t)(way->c1 - way->c0) * s->B - first;
-    a.u = sli_step_gates(way, way->c0) + first * s->us;
-    a.us = s->us;
-    a.zs = s->zs;
-    if (way->call->problem.bias != SL_BIAS_NONE) a.bias = (const float *)(way->weights + way->packed.bias);
-    const sli_step_grid grid = sli_step_grid_of(s->us, a.rows, 1);
-    sli_step_launch(way, step_biases, &grid, &a, false, "launch of biases of steps without x");
-}
-
 /* ------------------------------------------------------------------------------------------------ operand rows -- */
 typedef struct rows_args {
     void *to; /* operand [rows_to][stride]; a row is whole 16-byte pieces */

@@ -8,7 +8,7 @@
  * take in 16 bits. */
 void sli_step_project_inputs(const step_way *way) {
     const sli_step_shape *s = &way->s;
-    const int64_t all = (int64_t)(way->c1 - way->c0) * s->B, rows = s->copy_x ? all : sli_step_input_rows(way);
+    const int64_t rows = sli_step_input_rows(way);
     sli_cuda_product product = sli_step_product(way, rows, s->zs, s->xs);
     product.a = sli_step_matrix(sli_step_inputs(way), s->xs, false);
     product.b = sli_step_matrix(sli_step_kernel(way), s->xs, true);
@@ -16,7 +16,6 @@ void sli_step_project_inputs(const step_way *way) {
     product.d_row = s->us;
     if (way->call->problem.bias != SL_BIAS_NONE) product.bias = (const float *)(way->weights + way->packed.bias);
     sli_cuda_multiply(way->queue, way->stream, &product);
-    if (rows < all) sli_step_enter_biases(way, rows);
 }
 
 /* s[B][from ...] = v R^T, gates [first, first + gates); v operand [B][hs]. */

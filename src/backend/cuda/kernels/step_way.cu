@@ -196,13 +196,13 @@ int64_t sli_step_input_rows(const step_way *way) {
 }
 
 const void *sli_step_inputs(const step_way *way) {
-    const int64_t rows = sli_step_input_rows(way), all = (int64_t)(way->c1 - way->c0) * way->s.B;
+    const int64_t rows = sli_step_input_rows(way);
     const float *x = way->x + (size_t)way->c0 * (size_t)(way->s.B * way->s.I);
     if (!way->s.copy_x) return x;
     if (way->copied_x) return way->copied_x;
     void *copy = way->work + way->scratch.x;
     const sli_step_zeros zeros = {way->zeros, way->zeros_bytes};
-    sli_step_rows(way->queue, way->stream, way->common.math, copy, way->s.xs, all, x, rows, way->s.I, zeros);
+    sli_step_rows(way->queue, way->stream, way->common.math, copy, way->s.xs, rows, x, rows, way->s.I, zeros);
     return copy;
 }
 

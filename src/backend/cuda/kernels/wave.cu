@@ -167,9 +167,11 @@ static void set_gradients(wave_call *w) {
                        : p->op == SLI_OP_GRU ? (int)SLI_WAVE_BETWEEN
                                              : (int)SLI_RNN_RECURRENT] = true;
     if (wanted[SLI_WAVE_BETWEEN]) wanted[SLI_RNN_RECURRENT] = true; /* sli_step_add_recurrent computes both */
-    for (int k = 0; k < SLI_PART_PARAMS; k++)
-        if (wanted[k]) w->whole.d_param[k] = floats_at(w->call->scratch, w->scratch.param[k]);
-    w->whole.fresh[0] = (uint8_t)((1u << SLI_PART_PARAMS) - 1);
+    for (int k = 0; k < SLI_PART_PARAMS; k++) {
+        if (!wanted[k]) continue;
+        w->whole.d_param[k] = floats_at(w->call->scratch, w->scratch.param[k]);
+        w->whole.fresh[0] |= (uint8_t)(1u << k);
+    }
 }
 
 static void part_gradients(const wave_call *w) {
