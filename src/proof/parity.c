@@ -253,7 +253,8 @@ static sl_status compare_threads(pair *p) {
 static sl_status compare_segments(pair *p) {
     for (int k = 0; k < p->trial.plan->step_count; k++) {
         const sli_step *step = &p->trial.plan->steps[k];
-        if (step->kernel->whole || step->kernel->whole_sums || (step->kernel->folds && step->kernel->folds(&step->problem)))
+        if (step->kernel->whole || step->kernel->whole_sums ||
+            (step->kernel->folds && step->kernel->folds(&step->problem)))
             return SL_OK; /* promises no such thing */
     }
     sl_plan_options options = *p->options;

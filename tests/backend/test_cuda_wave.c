@@ -14,9 +14,7 @@ static sli_problem problem(const char *text) {
 }
 
 static const sli_kernel *row_of(const sli_problem *p) {
-    return p->op == SLI_OP_LSTM  ? &sli_cuda_lstm_wave
-           : p->op == SLI_OP_GRU ? &sli_cuda_gru_wave
-                                 : &sli_cuda_rnn_wave;
+    return p->op == SLI_OP_LSTM ? &sli_cuda_lstm_wave : p->op == SLI_OP_GRU ? &sli_cuda_gru_wave : &sli_cuda_rnn_wave;
 }
 
 TEST(cuda_wave_rows_are_registered) {
@@ -78,10 +76,12 @@ TEST(cuda_wave_whole) {
     CHECK(sli_wave_floats(&whole, SLI_RNN_RECURRENT, true) == 45 * 15);
     CHECK(sli_wave_floats(&whole, SLI_WAVE_BETWEEN, true) == 45 * 15);
     CHECK(sli_wave_floats(&whole, SLI_WAVE_BETWEEN, false) == 0);
-    CHECK(sli_wave_floats(&whole, SLI_RNN_BIAS, true) == 45 && sli_wave_floats(&whole, SLI_RNN_RECURRENT_BIAS, true) == 45);
+    CHECK(sli_wave_floats(&whole, SLI_RNN_BIAS, true) == 45 &&
+          sli_wave_floats(&whole, SLI_RNN_RECURRENT_BIAS, true) == 45);
     const sli_problem lstm = problem("lstm:l2_b9_t20_i7_h5_train+peephole");
     const sli_problem of_lstm = sli_wave_whole(&lstm);
-    CHECK(sli_wave_floats(&of_lstm, SLI_RNN_RECURRENT, false) == 400 && sli_wave_floats(&of_lstm, SLI_WAVE_BETWEEN, true) == 0);
+    CHECK(sli_wave_floats(&of_lstm, SLI_RNN_RECURRENT, false) == 400 &&
+          sli_wave_floats(&of_lstm, SLI_WAVE_BETWEEN, true) == 0);
     CHECK(sli_wave_floats(&of_lstm, SLI_RNN_PEEPHOLE, true) == 30);
     sli_persist_pair pair;
     sli_why why = {""};
@@ -134,10 +134,10 @@ TEST(cuda_wave_seconds_as_measured) {
     static const struct {
         const char *text;
         double ms;
-    } cases[] = {{"lstm:l2_b32_t50_i16_h64_bf16", 0.0362},        {"lstm:l2_b32_t50_i16_h64_bf16_train", 0.0778},
-                 {"lstm:l2_b32_t50_i16_h64_tf32_train", 0.0941},  {"gru:l2_b32_t50_i16_h64_bf16_train", 0.0827},
+    } cases[] = {{"lstm:l2_b32_t50_i16_h64_bf16", 0.0362},         {"lstm:l2_b32_t50_i16_h64_bf16_train", 0.0778},
+                 {"lstm:l2_b32_t50_i16_h64_tf32_train", 0.0941},   {"gru:l2_b32_t50_i16_h64_bf16_train", 0.0827},
                  {"lstm:l4_b128_t100_i16_h32_bf16_train", 0.2131}, {"lstm:l6_b8_t64_i16_h48_tf32_train", 0.1794},
-                 {"gru:l2_b1_t100_i40_h128_bf16", 0.0642},        {"lstm:l2_b64_t100_i32_h128_bf16_train", 0.2370},
+                 {"gru:l2_b1_t100_i40_h128_bf16", 0.0642},         {"lstm:l2_b64_t100_i32_h128_bf16_train", 0.2370},
                  {"lstm:l2_b128_t50_i64_h100_bf16_train", 0.1933}, {"rnn:l2_b32_t100_i32_h64_train", 0.1089}};
     const sli_caps caps = invented(90);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -148,12 +148,13 @@ TEST(cuda_wave_seconds_as_measured) {
 }
 
 TEST(cuda_wave_is_taken_where_it_was_faster) {
-    cuda_check_plan("lstm:l2_b32_t50_i16_h64_bf16_train", "cuda:sm_90", "cuda:wave", true);    /* 78 us, layer by layer 119 */
-    cuda_check_plan("lstm:l6_b8_t64_i16_h48_tf32_train", "cuda:sm_90", "cuda:wave", true);     /* 179, 394 */
-    cuda_check_plan("gru:l2_b32_t50_i16_h64_tf32", "cuda:sm_90", "cuda:wave", true);           /* 39, 43 */
+    cuda_check_plan("lstm:l2_b32_t50_i16_h64_bf16_train", "cuda:sm_90", "cuda:wave",
+                    true); /* 78 us, layer by layer 119 */
+    cuda_check_plan("lstm:l6_b8_t64_i16_h48_tf32_train", "cuda:sm_90", "cuda:wave", true);        /* 179, 394 */
+    cuda_check_plan("gru:l2_b32_t50_i16_h64_tf32", "cuda:sm_90", "cuda:wave", true);              /* 39, 43 */
     cuda_check_plan("lstm:l2_b20_t20_i200_h200_bf16_train", "cuda:sm_90", "cuda:cluster", false); /* 94, 85 */
-    cuda_check_plan("lstm:l3_b16_t600_i64_h128_tf32", "cuda:sm_90", "cuda:stack", true);       /* 830, 651 */
-    cuda_check_plan("gru:l2_b16_t150_i256_h256_f32", "cuda:sm_90", "cuda:cluster", false);     /* 472, 325 */
+    cuda_check_plan("lstm:l3_b16_t600_i64_h128_tf32", "cuda:sm_90", "cuda:stack", true);          /* 830, 651 */
+    cuda_check_plan("gru:l2_b16_t150_i256_h256_f32", "cuda:sm_90", "cuda:cluster", false);        /* 472, 325 */
     cuda_check_plan("lstm:l2_b32_t50_i16_h64_bf16_train+drop=0.5", "cuda:sm_90", "cuda:cluster", false);
 }
 

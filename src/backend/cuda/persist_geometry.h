@@ -36,7 +36,7 @@ typedef struct sli_persist_geometry {
     /* GRU with reset before the product, two exchanges a step. Its weights are parts of M: forward of rows, those of r, z and n (v is d h', then
      * r d h'), backward of k, those of r and z, and of n (v is n's gradient, then those of r and z). */
     bool before;
-    int wave; /* 0, or units of a layer of a wave */
+    int wave;      /* 0, or units of a layer of a wave */
     sl_dtype math; /* f32, tf32, bf16, f16, f32x3 */
     /* In tf32, which products read 19 bits of: weights in 20 bits, so that more of them fit the chip and less is read. Of two tiles of k a lane has five words,
      * not eight; each is a weight, and the other three lie in their low 13 bits. The numbers are the same. */

@@ -45,9 +45,10 @@ typedef struct question { /* all that a geometry depends on */
 } question;
 
 static bool same(const question *a, const question *b) {
-    return a->op == b->op && a->dtype == b->dtype && a->units == b->units && a->wave == b->wave && a->batch == b->batch &&
-           a->place == b->place && a->before == b->before && a->bidirectional == b->bidirectional &&
-           a->train == b->train && a->backward == b->backward && a->kind == b->kind;
+    return a->op == b->op && a->dtype == b->dtype && a->units == b->units && a->wave == b->wave &&
+           a->batch == b->batch && a->place == b->place && a->before == b->before &&
+           a->bidirectional == b->bidirectional && a->train == b->train && a->backward == b->backward &&
+           a->kind == b->kind;
 }
 
 static bool choose(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind, bool backward,

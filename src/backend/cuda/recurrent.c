@@ -54,7 +54,8 @@ static void describe_pass(const sli_problem *p, const sli_caps *caps, bool backw
     const sli_step_wide wide = fused ? (sli_step_wide){0} : sli_step_wide_of(p, caps, backward);
     const int tiled = backward || fused ? 0 : sli_step_tiled(p, caps);
     if (wide.rows > 0)
-        snprintf(text, capacity, "a step is a product of our own, %d x %d blocks of %d by %d rows, weights of 20 bits, and its cells",
+        snprintf(text, capacity,
+                 "a step is a product of our own, %d x %d blocks of %d by %d rows, weights of 20 bits, and its cells",
                  wide.blocks * wide.pieces, wide.tiles, SLI_STEP_WIDE_TALL, wide.rows);
     else
         snprintf(text, capacity, "a step is %s",

@@ -44,7 +44,7 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_book
  * GPU that is full of them, or what one layer takes alone. Products over time fill the GPU, so that they take what they take one by one.
  * Measured on an H200, four layers of 256 units, four precisions and both modes: 0.94 to 1.06 of it is predicted (bench/planned.py). */
 static double pass_us(const sli_problem *p, const sli_caps *caps, const sli_stack_cut *cut, bool backward) {
-    enum { MANY = 64 };                  /* layers that fill it, waves of clusters being whole */
+    enum { MANY = 64 }; /* layers that fill it, waves of clusters being whole */
     /* Streams wait for each other, longer where layers take turns: by hand, with those, 2026-11-24; side by side with 27 of five stacks on an H100
      * (wave_stacks_h100_2026-11-26.txt). */
     static const double turns_us = 30, beside_us = 15;

@@ -81,18 +81,19 @@ static double seconds(const sli_problem *p, const sli_caps *caps) {
 
 static void describe(const sli_problem *p, const sli_caps *caps, char *text, size_t capacity) {
     const sli_problem whole = sli_wave_whole(p);
-    snprintf(text, capacity, "%d layers as one of %d units, each a step behind the one below; ", p->layers, whole.units);
+    snprintf(text, capacity, "%d layers as one of %d units, each a step behind the one below; ", p->layers,
+             whole.units);
     const size_t length = strlen(text);
     if (length < capacity) cluster_of(p)->describe(&whole, caps, text + length, capacity - length);
 }
 
-#define WAVE_ROW(OP)                                                                                               \
-    {                                                                                                              \
+#define WAVE_ROW(OP)                                                                                                \
+    {                                                                                                               \
         .name = "cuda:wave", .op = OP, .device = SLI_DEVICE_CUDA, .eligible = eligible, .cost = cost, .book = book, \
-        .ready = ready, .seconds = seconds, .describe = describe, .pack = sli_cuda_wave_pack,                      \
-        .forward = sli_cuda_wave_forward, .backward = sli_cuda_wave_backward,                                      \
-        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .null_states = true,    \
-        .writes_fresh = true, .whole = true                                                                        \
+        .ready = ready, .seconds = seconds, .describe = describe, .pack = sli_cuda_wave_pack,                       \
+        .forward = sli_cuda_wave_forward, .backward = sli_cuda_wave_backward,                                       \
+        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .null_states = true,     \
+        .writes_fresh = true, .whole = true                                                                         \
     }
 
 const sli_kernel sli_cuda_lstm_wave = WAVE_ROW(SLI_OP_LSTM);

@@ -59,7 +59,8 @@ struct trial {
     const char *text;
     int batch, steps;       /* of the call; 0: the plan's */
     bool without, adds, io; /* no y, no gradients of a layer's states; d_in +=; gradients of states in place */
-    bool frozen, poisoned;  /* no gradients of x, of the first layer's W, of the last one's biases; x is NaN where it is masked */
+    bool frozen,
+        poisoned; /* no gradients of x, of the first layer's W, of the last one's biases; x is NaN where it is masked */
 };
 
 /* One layer's tensors, twice: the stack's and those of the reference. */

@@ -90,7 +90,7 @@ typedef struct persist_way {
     const float *dy; /* backward [B][y_row] of step 0 */
     int y_row;
     int y_step;
-    float *h_last, *c_last; /* forward = [B][H] after the last step */
+    float *h_last, *c_last;                                         /* forward = [B][H] after the last step */
     float *wave_h[PERSIST_MAX_LAYERS], *wave_c[PERSIST_MAX_LAYERS]; /* the same of a wave, [B][units of a layer] */
     /* backward */
     const float *pw_from, *dp_from, *dc_from; /* [B][H], [B][hs], [B][H]: of the state after step 0: dh = pw + d dp */
