@@ -13,20 +13,20 @@ int wanted_piece(const sli_problem *p, const sli_caps *, const sli_persist_pair 
 
 } // namespace
 
-namespace ENGINE_NAME(engine) {
+namespace ENGINE_NAMESPACE {
 #include "../../../src/backend/cuda/kernels/persist_host.cuh"
 
-    template <typename ARGS>
-    static void sli_step_launch(const step_way *, void (*kernel)(ARGS), const sli_step_grid *grid, const ARGS *args,
-                                bool, const char *what, size_t = 0) {
-        emulate::launch_config config;
-        config.grid = dim3(grid->gx, grid->gy);
-        config.block = dim3(grid->bx, grid->by);
-        config.resident = 1; /* shared memory is static */
-        config.seed = world.seed;
-        const std::string failure = emulate::launch(config, [&] { kernel(*args); }).failure;
-        if (!failure.empty()) complain(std::string(what) + ": " + failure);
-    }
+template <typename ARGS>
+static void sli_step_launch(const step_way *, void (*kernel)(ARGS), const sli_step_grid *grid, const ARGS *args, bool,
+                            const char *what, size_t = 0) {
+    emulate::launch_config config;
+    config.grid = dim3(grid->gx, grid->gy);
+    config.block = dim3(grid->bx, grid->by);
+    config.resident = 1; /* shared memory is static */
+    config.seed = world.seed;
+    const std::string failure = emulate::launch(config, [&] { kernel(*args); }).failure;
+    if (!failure.empty()) complain(std::string(what) + ": " + failure);
+}
 
 #define sli_persist_span wanted_span
 #define sli_persist_piece wanted_piece
@@ -49,9 +49,9 @@ namespace ENGINE_NAME(engine) {
 #include "backend/cuda/kernels/step_backward.cu"
 #include "backend/cuda/kernels/persist_host.cu"
 
-    const void *sli_persist_builtin(const sli_persist_geometry *) {
-        return nullptr;
-    }
+const void *sli_persist_builtin(const sli_persist_geometry *) {
+    return nullptr;
+}
 
 #define NOT_HERE(NAME, ...)                                 \
     void NAME(__VA_ARGS__) {                                \
@@ -60,14 +60,14 @@ namespace ENGINE_NAME(engine) {
 #define STEP_FORWARD(NAME) NOT_HERE(sli_step_##NAME, const step_way *, const step_forward_args *, bool)
 #define STEP_BACKWARD(NAME) NOT_HERE(sli_step_##NAME, const step_way *, const step_backward_args *, bool)
 #include "step_launches.h"
-    NOT_HERE(sli_step_recompute, const step_way *)
+NOT_HERE(sli_step_recompute, const step_way *)
 #include "no_wide_steps.h"
-    NOT_HERE(sli_step_tiled_pack, const step_way *)
-    NOT_HERE(sli_step_tiled_begin, const step_way *)
-    NOT_HERE(sli_step_tiled_forward, const step_way *, const step_forward_args *, int, bool)
-    NOT_HERE(sli_step_fused_forward, const step_way *, const step_forward_args *, const void *, bool)
-    NOT_HERE(sli_step_fused_backward, const step_way *, const step_backward_args *, const void *, float *, bool)
-} // namespace )
+NOT_HERE(sli_step_tiled_pack, const step_way *)
+NOT_HERE(sli_step_tiled_begin, const step_way *)
+NOT_HERE(sli_step_tiled_forward, const step_way *, const step_forward_args *, int, bool)
+NOT_HERE(sli_step_fused_forward, const step_way *, const step_forward_args *, const void *, bool)
+NOT_HERE(sli_step_fused_backward, const step_way *, const step_backward_args *, const void *, float *, bool)
+} // namespace ENGINE_NAMESPACE
 
 /* ------------------------------------------------------------------------------------------------------ services -- */
 #include "failing_queue.h"

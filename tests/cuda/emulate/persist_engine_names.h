@@ -3,6 +3,7 @@
 #define ENGINE_JOIN2(a, b) a##_##b
 #define ENGINE_JOIN(a, b) ENGINE_JOIN2(a, b)
 #define ENGINE_NAME(name) ENGINE_JOIN(ENGINE, name)
+#define ENGINE_NAMESPACE ENGINE_NAME(engine)
 #define sli_cuda_caps_of ENGINE_NAME(caps_of)
 #define sli_cuda_failed ENGINE_NAME(failed)
 #define sli_cuda_fail ENGINE_NAME(fail)
