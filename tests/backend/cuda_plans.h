@@ -3,7 +3,28 @@
 #define TEST_CUDA_PLANS_H
 
 #include "core/plan.h"
+#include "cuda_caps.h"
 #include "test.h"
+
+/* What a row of stacks takes, and with which words it refuses the rest. */
+typedef struct cuda_case {
+    const char *text, *refusal; /* NULL: taken */
+} cuda_case;
+static inline void cuda_check_cases(const cuda_case *cases, size_t count,
+                                    const sli_kernel *(*row_of)(const sli_problem *)) {
+    const sli_caps caps = invented(90), ampere = invented(80);
+    for (size_t i = 0; i < count; i++) {
+        sli_problem p;
+        sli_why why = {""};
+        REQUIRE_OK(sli_problem_parse(cases[i].text, &p));
+        const bool taken = row_of(&p)->eligible(&p, &caps, &why);
+        if (taken != !cases[i].refusal || (cases[i].refusal && !strstr(why.text, cases[i].refusal)))
+            test_fail(__FILE__, __LINE__, "%s: \"%s\"", cases[i].text, why.text);
+        if (!taken) continue;
+        CHECK(!row_of(&p)->eligible(&p, &ampere, &why));
+        CHECK(strstr(why.text, "sm_80") != NULL);
+    }
+}
 
 /* The row of the first recurrent step, and whether it computes all layers. */
 static inline void cuda_check_plan(const char *text, const char *device, const char *row, bool whole) {

@@ -44,9 +44,7 @@ TEST(cuda_stack_rows_are_registered) {
 }
 
 TEST(cuda_stack_takes_what_runs_side_by_side) {
-    const struct {
-        const char *text, *refusal; /* NULL: taken */
-    } cases[] = {
+    static const cuda_case cases[] = {
         {"lstm:l2_b64_t300_i5_h64_f32", NULL},
         {"lstm:l12_b64_t300_i5_h64_bf16_train+peephole+forget=1+clip=2+lengths+maskout=repeat", NULL},
         {"lstm:l2_b64_t300_i5_h64_f32+drop=0.5", NULL}, /* inference drops nothing */
@@ -64,17 +62,7 @@ TEST(cuda_stack_takes_what_runs_side_by_side) {
         {"lstm:l2_b20_t35_i200_h200_bf16_train", "35 steps are one piece"},
         {"lstm:l2_b64_t64_i200_h200_bf16_train", "64 steps are one piece"},
     };
-    const sli_caps caps = invented(90), ampere = invented(80);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const sli_problem p = problem(cases[i].text);
-        sli_why why = {""};
-        const bool taken = row_of(&p)->eligible(&p, &caps, &why);
-        if (taken != !cases[i].refusal || (cases[i].refusal && !strstr(why.text, cases[i].refusal)))
-            test_fail(__FILE__, __LINE__, "%s: \"%s\"", cases[i].text, why.text);
-        if (!taken) continue;
-        CHECK(!row_of(&p)->eligible(&p, &ampere, &why));
-        CHECK(strstr(why.text, "sm_80") != NULL);
-    }
+    cuda_check_cases(cases, sizeof cases / sizeof *cases, row_of);
 }
 
 static bool same_geometry(const sli_persist_geometry *a, const sli_persist_geometry *b) {

@@ -31,9 +31,7 @@ TEST(cuda_wave_rows_are_registered) {
 }
 
 TEST(cuda_wave_takes_stacks_of_one_direction) {
-    const struct {
-        const char *text, *refusal; /* NULL: taken */
-    } cases[] = {
+    static const cuda_case cases[] = {
         {"lstm:l2_b64_t50_i5_h64_f32", NULL},
         {"lstm:l12_b8_t1_i5_h20_bf16_train+peephole+forget=1+clip=2+lengths+maskout=repeat", NULL},
         {"gru:l3_b64_t3_i5_h64_tf32_train+mask=holes", NULL},
@@ -49,19 +47,15 @@ TEST(cuda_wave_takes_stacks_of_one_direction) {
         {"lstm:l2_b64_t50_i5_h64_f64", "f64"},
         {"lstm:l4_b64_t50_i5_h256_bf16_train", "1024 units have"},
     };
-    const sli_caps caps = invented(90), ampere = invented(80);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const sli_problem p = problem(cases[i].text);
-        sli_why why = {""};
-        const bool taken = row_of(&p)->eligible(&p, &caps, &why);
-        if (taken != !cases[i].refusal || (cases[i].refusal && !strstr(why.text, cases[i].refusal)))
-            test_fail(__FILE__, __LINE__, "%s: \"%s\"", cases[i].text, why.text);
-        if (!taken) continue;
-        CHECK(!row_of(&p)->eligible(&p, &ampere, &why) && strstr(why.text, "sm_80"));
-        sli_caps old = caps;
-        old.no_compiler = true;
-        CHECK(!row_of(&p)->eligible(&p, &old, &why) && strstr(why.text, "NVRTC"));
-    }
+    cuda_check_cases(cases, sizeof cases / sizeof *cases, row_of);
+    const sli_problem p = problem(cases[0].text);
+    sli_caps caps = invented(90);
+    sli_why why = {""};
+    caps.no_compiler = true;
+    CHECK(!row_of(&p)->eligible(&p, &caps, &why) && strstr(why.text, "NVRTC"));
+    caps = invented(90);
+    caps.recomputes = true;
+    CHECK(!row_of(&p)->eligible(&p, &caps, &why) && strstr(why.text, "segments"));
 }
 
 TEST(cuda_wave_whole) {
