@@ -2,13 +2,8 @@
  * need not exist. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/elements_layout.h"
+#include "problem_text.h"
 #include "test.h"
-
-static sli_problem problem(const char *text) {
-    sli_problem p;
-    REQUIRE_OK(sli_problem_parse(text, &p));
-    return p;
-}
 
 static const sli_caps invented = {.kind = SLI_DEVICE_CUDA, .invented = true, .compute_capability = 90};
 

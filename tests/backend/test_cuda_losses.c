@@ -1,13 +1,8 @@
 /* cuda:xent, cuda:bce, cuda:mse on libsluice's side, and what their kernels compute of one row or piece, as host code. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/losses_layout.h"
+#include "problem_text.h"
 #include "test.h"
-
-static sli_problem problem(const char *text) {
-    sli_problem p;
-    REQUIRE_OK(sli_problem_parse(text, &p));
-    return p;
-}
 
 static const sli_caps invented = {.kind = SLI_DEVICE_CUDA, .invented = true, .compute_capability = 80};
 static const sli_kernel *const rows[] = {&sli_cuda_xent, &sli_cuda_bce, &sli_cuda_mse};

@@ -5,12 +5,7 @@
 #include "backend/cuda/persist_geometry.h"
 #include "backend/cuda/plugin.h"
 #include "cuda_caps.h"
-
-static sli_problem problem_of(const char *text) {
-    sli_problem p;
-    REQUIRE_OK(sli_problem_parse(text, &p));
-    return p;
-}
+#include "problem_text.h"
 
 /* An H200 of which the driver has clusters of `most` blocks and fewer, as many as the formula has. */
 static sli_caps limited(int most, int count) {
@@ -26,7 +21,7 @@ TEST(cuda_persist_residency_as_the_formula_has_it) {
                                            "gru:b100_t10_i8_h1000_f32_train"};
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         for (int pass = 0; pass < 4; pass++) {
-            const sli_problem p = problem_of(problems[i]);
+            const sli_problem p = problem(problems[i]);
             sli_persist_geometry a, b;
             const bool there = sli_persist_choose(&p, &formula, (sli_persist_kind)(pass / 2), pass % 2, &a, NULL);
             REQUIRE(sli_persist_choose(&p, &more, (sli_persist_kind)(pass / 2), pass % 2, &b, NULL) == there);
@@ -35,7 +30,7 @@ TEST(cuda_persist_residency_as_the_formula_has_it) {
 }
 
 TEST(cuda_persist_residency_limits_cuts) {
-    const sli_problem p = problem_of("lstm:b16_t10_i8_h256_bf16_train");
+    const sli_problem p = problem("lstm:b16_t10_i8_h256_bf16_train");
     const sli_caps four = limited(4, 132), few = limited(1, 20), none = limited(0, 0);
     sli_persist_geometry g;
     sli_why why = {""};

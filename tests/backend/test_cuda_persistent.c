@@ -3,13 +3,8 @@
 #include "backend/cuda/persist_layout.h"
 #include "core/run.h"
 #include "cuda_caps.h"
+#include "problem_text.h"
 #include "test.h"
-
-static sli_problem problem(const char *text) {
-    sli_problem p;
-    REQUIRE_OK(sli_problem_parse(text, &p));
-    return p;
-}
 
 static const sli_kernel *row_of(const sli_problem *p, bool grid) {
     const sli_kernel *const rows[][2] = {{&sli_cuda_lstm_cluster, &sli_cuda_lstm_grid},

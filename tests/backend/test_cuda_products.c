@@ -1,13 +1,8 @@
 /* cuda:dense on libsluice's side: what it takes, and places in booked memory, on devices that need not exist. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/dense_layout.h"
+#include "problem_text.h"
 #include "test.h"
-
-static sli_problem problem(const char *text) {
-    sli_problem p;
-    REQUIRE_OK(sli_problem_parse(text, &p));
-    return p;
-}
 
 static sli_caps invented(int capability) {
     sli_caps caps = {.kind = SLI_DEVICE_CUDA, .invented = true, .compute_capability = capability};

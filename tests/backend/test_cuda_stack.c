@@ -7,12 +7,6 @@
 #include "cuda_plans.h"
 #include "test.h"
 
-static sli_problem problem(const char *text) {
-    sli_problem p;
-    REQUIRE_OK(sli_problem_parse(text, &p));
-    return p;
-}
-
 static const sli_kernel *row_of(const sli_problem *p) {
     return p->op == SLI_OP_LSTM  ? &sli_cuda_lstm_stack
            : p->op == SLI_OP_GRU ? &sli_cuda_gru_stack
@@ -31,16 +25,7 @@ static const char *const stacks[] = {
 enum { STACKS = (int)(sizeof stacks / sizeof *stacks) };
 
 TEST(cuda_stack_rows_are_registered) {
-    static const char *const texts[] = {"lstm:l2_b1_t2_i3_h4", "gru:l2_b1_t2_i3_h4", "rnn:l2_b1_t2_i3_h4"};
-    for (int i = 0; i < 3; i++) {
-        const sli_problem p = problem(texts[i]);
-        const sli_kernel *row = row_of(&p);
-        bool found = false;
-        for (const sli_kernel *const *k = sli_cuda_kernels; *k; k++) found |= *k == row;
-        CHECK(found);
-        CHECK(row->op == p.op && row->device == SLI_DEVICE_CUDA && row->seconds && row->book && row->pack);
-        CHECK(strcmp(row->name, "cuda:stack") == 0);
-    }
+    cuda_check_registered("cuda:stack", row_of);
 }
 
 TEST(cuda_stack_takes_what_runs_side_by_side) {

@@ -1,12 +1,7 @@
 /* cuda:step: which problems take a step in one launch. */
 #include "backend/cuda/step_layout.h"
+#include "problem_text.h"
 #include "test.h"
-
-static sli_problem problem(const char *text) {
-    sli_problem p;
-    REQUIRE_OK(sli_problem_parse(text, &p));
-    return p;
-}
 
 TEST(cuda_step_fused_takes_small_layers) {
     static const char *const taken[] = {

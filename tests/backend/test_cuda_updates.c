@@ -2,15 +2,10 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/updates_layout.h"
 #include "backend/ref/ref.h"
+#include "problem_text.h"
 #include "test.h"
 
 enum { N = 67 };
-
-static sli_problem problem(const char *text) {
-    sli_problem p;
-    REQUIRE_OK(sli_problem_parse(text, &p));
-    return p;
-}
 
 static const sli_caps invented = {.kind = SLI_DEVICE_CUDA, .invented = true, .compute_capability = 100};
 

@@ -7,27 +7,16 @@
 #include "cuda_plans.h"
 #include "test.h"
 
-static sli_problem problem(const char *text) {
-    sli_problem p;
-    REQUIRE_OK(sli_problem_parse(text, &p));
-    return p;
-}
-
 static const sli_kernel *row_of(const sli_problem *p) {
     return p->op == SLI_OP_LSTM ? &sli_cuda_lstm_wave : p->op == SLI_OP_GRU ? &sli_cuda_gru_wave : &sli_cuda_rnn_wave;
 }
 
 TEST(cuda_wave_rows_are_registered) {
-    static const char *const texts[] = {"lstm:l2_b1_t2_i3_h4", "gru:l2_b1_t2_i3_h4", "rnn:l2_b1_t2_i3_h4"};
-    for (int i = 0; i < 3; i++) {
-        const sli_problem p = problem(texts[i]);
-        const sli_kernel *row = row_of(&p);
-        bool found = false;
-        for (const sli_kernel *const *k = sli_cuda_kernels; *k; k++) found |= *k == row;
-        CHECK(found && row->op == p.op && row->device == SLI_DEVICE_CUDA && strcmp(row->name, "cuda:wave") == 0);
-        CHECK(row->seconds && row->book && row->pack && row->describe);
-        CHECK(row->whole && row->writes_fresh && row->null_states && !row->takes_recompute);
-    }
+    cuda_check_registered("cuda:wave", row_of);
+    static const sli_kernel *const rows[] = {&sli_cuda_lstm_wave, &sli_cuda_gru_wave, &sli_cuda_rnn_wave};
+    for (int i = 0; i < 3; i++)
+        CHECK(rows[i]->describe && rows[i]->whole && rows[i]->writes_fresh && rows[i]->null_states &&
+              !rows[i]->takes_recompute);
 }
 
 TEST(cuda_wave_takes_stacks_of_one_direction) {

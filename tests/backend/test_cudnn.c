@@ -1,6 +1,7 @@
 /* The cuDNN rows where there is no GPU: every refusal by its own rule, what is taken, what is booked, predictions. */
 #include "backend/cudnn/cudnn.h"
 #include "backend/cudnn/rules.h"
+#include "problem_text.h"
 #include "test.h"
 
 static const char *const names[SLI_CUDNN_ALGOS] = {"cudnn:standard", "cudnn:persist_static", "cudnn:persist_dynamic",
@@ -16,12 +17,6 @@ static sli_caps h200(void) {
                       .memory = (size_t)140 << 30,
                       .shared_memory = 227 << 10,
                       .l2_bytes = 60 << 20};
-}
-
-static sli_problem parse(const char *text) {
-    sli_problem p;
-    REQUIRE_OK(sli_problem_parse(text, &p));
-    return p;
 }
 
 static const sli_kernel *row_of(const sli_problem *p, sli_cudnn_algo algo) {
@@ -78,7 +73,7 @@ TEST(cudnn_takes) {
     sli_caps caps = h200();
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
         for (int algo = 0; algo < SLI_CUDNN_ALGOS; algo++) {
-            sli_problem p = parse(cases[k].text);
+            sli_problem p = problem(cases[k].text);
             sli_why why = {""};
             bool taken = row_of(&p, (sli_cudnn_algo)algo)->eligible(&p, &caps, &why);
             if (taken != cases[k].taken[algo])
@@ -88,7 +83,7 @@ TEST(cudnn_takes) {
 }
 
 static void check_refusal(const char *text, const sli_caps *caps, sli_cudnn_algo algo, const char *reason) {
-    sli_problem p = parse(text);
+    sli_problem p = problem(text);
     sli_why why = {""};
     bool taken = row_of(&p, algo)->eligible(&p, caps, &why);
     if (taken || !strstr(why.text, reason))
@@ -161,14 +156,14 @@ TEST(cudnn_refuses_by_device) {
 
 TEST(cudnn_weight_space_is_exact) {
     sli_cudnn_sizes sizes;
-    sli_problem p = parse("lstm:l2_bi_b2_t5_i3_h4_train");
+    sli_problem p = problem("lstm:l2_bi_b2_t5_i3_h4_train");
     sli_cudnn_estimate(&p, &sizes);
     /* Two parts of 3 inputs, two of 8; 4 gates of 4 units; recurrent 4; two biases. */
     CHECK(sizes.weights == 4 * (2 * 16 * (3 + 4 + 2) + 2 * 16 * (8 + 4 + 2)));
-    p = parse("gru:b2_t5_i3_h4_f16");
+    p = problem("gru:b2_t5_i3_h4_f16");
     sli_cudnn_estimate(&p, &sizes);
     CHECK(sizes.weights == 2 * 12 * (3 + 4 + 2));
-    p = parse("lstm:b2_t5_i3_h4_p2_f32");
+    p = problem("lstm:b2_t5_i3_h4_p2_f32");
     sli_cudnn_estimate(&p, &sizes);
     CHECK(sizes.weights == 4 * (16 * (3 + 2 + 2) + 2 * 4));
 }
@@ -187,7 +182,7 @@ TEST(cudnn_scratch_holds_its_pieces) {
                                         "rnn:b3_t5_i7_h4_train+lengths", "lstm:b1_t1_i7_h4_train"};
     sli_cudnn_sizes sizes = {1000, 3000, 5000, 700};
     for (size_t k = 0; k < sizeof texts / sizeof *texts; k++) {
-        sli_problem p = parse(texts[k]);
+        sli_problem p = problem(texts[k]);
         sli_cudnn_counts n = sli_cudnn_count(&p);
         size_t e = sli_cudnn_bytes(&p), narrow = sli_cudnn_narrow(&p) ? e : 0, x = sli_cudnn_stages_x(&p) ? e : 0;
         size_t states = sli_cudnn_stages_states(&p) ? e : 0;
@@ -206,7 +201,7 @@ TEST(cudnn_scratch_holds_its_pieces) {
 TEST(cudnn_booking_grows_with_the_call) {
     sli_caps caps = h200();
     for (int algo = 0; algo < SLI_CUDNN_ALGOS; algo++) {
-        sli_problem p = parse("lstm:l2_b20_t35_i100_h96_f16_train"), q = p;
+        sli_problem p = problem("lstm:l2_b20_t35_i100_h96_f16_train"), q = p;
         const sli_kernel *row = row_of(&p, (sli_cudnn_algo)algo);
         sli_booking big, small, inference;
         row->book(&p, &caps, 8, &big);
@@ -252,7 +247,7 @@ TEST(cudnn_predictions_choose_what_is_fastest) {
     };
     sli_caps caps = h200();
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        sli_problem p = parse(cases[k].text);
+        sli_problem p = problem(cases[k].text);
         int best = -1;
         double least = 0;
         for (int algo = 0; algo < SLI_CUDNN_ALGOS; algo++) {
@@ -282,16 +277,16 @@ TEST(cudnn_predictions_grow_with_the_problem) {
     sli_caps caps = h200();
     for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
         for (int algo = 0; algo < SLI_CUDNN_ALGOS; algo++) {
-            sli_problem p = parse(texts[k][0]), q = parse(texts[k][1]);
+            sli_problem p = problem(texts[k][0]), q = problem(texts[k][1]);
             CHECK(sli_cudnn_seconds(&p, &caps, (sli_cudnn_algo)algo) <=
                   sli_cudnn_seconds(&q, &caps, (sli_cudnn_algo)algo));
         }
     /* A build of seconds is not for one short call. */
-    sli_problem p = parse("lstm:b2_t5_i3_h128_tf32");
+    sli_problem p = problem("lstm:b2_t5_i3_h128_tf32");
     CHECK(sli_cudnn_seconds(&p, &caps, SLI_CUDNN_PERSIST_DYNAMIC) >
           sli_cudnn_seconds(&p, &caps, SLI_CUDNN_PERSIST_STATIC));
     /* Half as many multiprocessors hold half as much and are slower. */
-    p = parse("lstm:b16_t25_i1024_h1024_f16");
+    p = problem("lstm:b16_t25_i1024_h1024_f16");
     double whole = sli_cudnn_seconds(&p, &caps, SLI_CUDNN_PERSIST_STATIC);
     caps.multiprocessors /= 2;
     CHECK(sli_cudnn_seconds(&p, &caps, SLI_CUDNN_PERSIST_STATIC) > 1.2 * whole);
@@ -300,7 +295,7 @@ TEST(cudnn_predictions_grow_with_the_problem) {
 TEST(cudnn_cost_counts_parts) {
     sli_caps caps = h200();
     sli_cost one, two;
-    sli_problem p = parse("lstm:b2_t5_i4_h4"), q = parse("lstm:l2_b2_t5_i4_h4");
+    sli_problem p = problem("lstm:b2_t5_i4_h4"), q = problem("lstm:l2_b2_t5_i4_h4");
     sli_cudnn_cost(&p, &caps, &one);
     sli_cudnn_cost(&q, &caps, &two);
     CHECK(one.flops == 2.0 * 10 * 16 * 8 && two.flops == 2 * one.flops);
