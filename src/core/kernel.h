@@ -339,8 +339,8 @@ typedef struct sli_kernel {
     /* Parameters' gradients are summed over the whole call at once: segments of time would change their last bits, so the
      * planner does not take the row where a memory limit wants segments, unless it is required by its name. */
     bool whole_sums;
-    bool
-        whole; /* what it carries or sums is of the whole sequence, in inference as well: it refuses segments (caps.recomputes) */
+    /* What it carries or sums is of the whole sequence, in inference as well: it refuses segments (caps.recomputes). */
+    bool whole;
     /* Problems whose weights it multiplies with each other beforehand: what it carries from step to step is no state, so that it refuses
      * segments (caps.recomputes), and what it rounds the reference does not. NULL: none. */
     bool (*folds)(const sli_problem *problem);

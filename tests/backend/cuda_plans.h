@@ -40,6 +40,21 @@ static inline void cuda_check_cases(const cuda_case *cases, size_t count,
     }
 }
 
+/* What a row of stacks predicts over ms that were measured. */
+typedef struct cuda_time {
+    const char *text;
+    double ms;
+} cuda_time;
+static inline void cuda_check_seconds(const cuda_time *cases, size_t count,
+                                      const sli_kernel *(*row_of)(const sli_problem *), double least, double most) {
+    const sli_caps caps = invented(90);
+    for (size_t i = 0; i < count; i++) {
+        const sli_problem p = problem(cases[i].text);
+        const double part = 1e3 * row_of(&p)->seconds(&p, &caps) / cases[i].ms;
+        if (part < least || part > most) test_fail(__FILE__, __LINE__, "%s: %.3f", cases[i].text, part);
+    }
+}
+
 /* The row of the first recurrent step, and whether it computes all layers. */
 static inline void cuda_check_plan(const char *text, const char *device, const char *row, bool whole) {
     sl_model *model;

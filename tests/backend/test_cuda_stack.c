@@ -224,19 +224,12 @@ TEST(cuda_stack_seconds) {
 /* Four layers of 256 units, ms as measured on an H200 (layers_again, layers_paths, layers_overlap_h200_2026-11-24; in tf32 inference on an H100, tight_h100_2026-11-25). A layer of eight clusters of eight does
  * not fill the GPU, two do, and the first and last diagonals have one. */
 TEST(cuda_stack_seconds_as_measured) {
-    const struct {
-        const char *text;
-        double ms;
-    } cases[] = {{"lstm:l4_b64_t300_i512_h256_f32", 2.8656},        {"lstm:l4_b64_t300_i512_h256_tf32", 1.3139},
-                 {"lstm:l4_b64_t300_i512_h256_bf16", 0.7998},       {"lstm:l4_b64_t300_i512_h256_f16", 0.8541},
-                 {"lstm:l4_b64_t300_i512_h256_f32_train", 8.9879},  {"lstm:l4_b64_t300_i512_h256_tf32_train", 4.2737},
-                 {"lstm:l4_b64_t300_i512_h256_bf16_train", 2.6485}, {"lstm:l4_b64_t300_i512_h256_f16_train", 2.7572}};
-    const sli_caps caps = invented(90);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const sli_problem p = problem(cases[i].text);
-        const double part = 1e3 * sli_cuda_lstm_stack.seconds(&p, &caps) / cases[i].ms;
-        if (part < 0.93 || part > 1.08) test_fail(__FILE__, __LINE__, "%s: %.3f", cases[i].text, part);
-    }
+    static const cuda_time cases[] = {
+        {"lstm:l4_b64_t300_i512_h256_f32", 2.8656},        {"lstm:l4_b64_t300_i512_h256_tf32", 1.3139},
+        {"lstm:l4_b64_t300_i512_h256_bf16", 0.7998},       {"lstm:l4_b64_t300_i512_h256_f16", 0.8541},
+        {"lstm:l4_b64_t300_i512_h256_f32_train", 8.9879},  {"lstm:l4_b64_t300_i512_h256_tf32_train", 4.2737},
+        {"lstm:l4_b64_t300_i512_h256_bf16_train", 2.6485}, {"lstm:l4_b64_t300_i512_h256_f16_train", 2.7572}};
+    cuda_check_seconds(cases, sizeof cases / sizeof *cases, row_of, 0.93, 1.08);
 }
 
 TEST(cuda_stack_is_taken_where_layers_fit_side_by_side) {

@@ -114,20 +114,13 @@ TEST(cuda_wave_memory) {
 
 /* ms of a call on an H100 (wave_stacks_h100_2026-11-26.txt), beside the layers one by one. */
 TEST(cuda_wave_seconds_as_measured) {
-    static const struct {
-        const char *text;
-        double ms;
-    } cases[] = {{"lstm:l2_b32_t50_i16_h64_bf16", 0.0362},         {"lstm:l2_b32_t50_i16_h64_bf16_train", 0.0778},
-                 {"lstm:l2_b32_t50_i16_h64_tf32_train", 0.0941},   {"gru:l2_b32_t50_i16_h64_bf16_train", 0.0827},
-                 {"lstm:l4_b128_t100_i16_h32_bf16_train", 0.2131}, {"lstm:l6_b8_t64_i16_h48_tf32_train", 0.1794},
-                 {"gru:l2_b1_t100_i40_h128_bf16", 0.0642},         {"lstm:l2_b64_t100_i32_h128_bf16_train", 0.2370},
-                 {"lstm:l2_b128_t50_i64_h100_bf16_train", 0.1933}, {"rnn:l2_b32_t100_i32_h64_train", 0.1089}};
-    const sli_caps caps = invented(90);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const sli_problem p = problem(cases[i].text);
-        const double part = 1e3 * row_of(&p)->seconds(&p, &caps) / cases[i].ms;
-        if (part < 0.85 || part > 1.18) test_fail(__FILE__, __LINE__, "%s: %.3f", cases[i].text, part);
-    }
+    static const cuda_time cases[] = {
+        {"lstm:l2_b32_t50_i16_h64_bf16", 0.0362},         {"lstm:l2_b32_t50_i16_h64_bf16_train", 0.0778},
+        {"lstm:l2_b32_t50_i16_h64_tf32_train", 0.0941},   {"gru:l2_b32_t50_i16_h64_bf16_train", 0.0827},
+        {"lstm:l4_b128_t100_i16_h32_bf16_train", 0.2131}, {"lstm:l6_b8_t64_i16_h48_tf32_train", 0.1794},
+        {"gru:l2_b1_t100_i40_h128_bf16", 0.0642},         {"lstm:l2_b64_t100_i32_h128_bf16_train", 0.2370},
+        {"lstm:l2_b128_t50_i64_h100_bf16_train", 0.1933}, {"rnn:l2_b32_t100_i32_h64_train", 0.1089}};
+    cuda_check_seconds(cases, sizeof cases / sizeof *cases, row_of, 0.85, 1.18);
 }
 
 TEST(cuda_wave_is_taken_where_it_was_faster) {

@@ -12,8 +12,8 @@ extern "C" {
  * Operand rows are padded with zeros (xs, hs, ms, zs elements a row) so that every row begins at 16 bytes. */
 typedef struct sli_step_shape {
     int64_t B, T, I, H, O;
-    int64_t
-        lag; /* of a wave: steps that its last layer is behind the first, whose x is so many steps shorter; else 0 */
+    /* Of a wave: steps that its last layer is behind the first, whose x is so many steps shorter; else 0. */
+    int64_t lag;
     int64_t gates, GH;      /* 4 3 1; gates * H */
     int64_t rows;           /* of one chunk: chunk * B */
     size_t operand;         /* bytes of an operand */

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/persist_overlap.h"
 #include "backend/cuda/wave_layout.h"
 
 static const sli_kernel *cluster_of(const sli_problem *p) {
@@ -70,13 +69,9 @@ static double beside_us(const sli_problem *whole, bool backward) {
 
 static double seconds(const sli_problem *p, const sli_caps *caps) {
     const sli_problem whole = sli_wave_whole(p);
-    const int chunk = sli_wave_chunk(p, sli_caps_chunk(caps, p->batch, p->steps));
-    sli_persist_pair pair;
-    double us = 0;
-    if (!pair_of(&whole, caps, &pair)) return -1;
-    for (int backward = 0; backward <= (p->train ? 1 : 0); backward++)
-        us += beside_us(&whole, backward) + sli_persist_pass_of(&whole, caps, &pair, chunk, backward).us;
-    return 1e-6 * us;
+    const double recurrence = cluster_of(p)->seconds(&whole, caps);
+    if (recurrence < 0) return -1;
+    return recurrence + 1e-6 * (beside_us(&whole, false) + (p->train ? beside_us(&whole, true) : 0));
 }
 
 static void describe(const sli_problem *p, const sli_caps *caps, char *text, size_t capacity) {

@@ -274,4 +274,17 @@ std::string run_trial(const trial &t, const sli_problem &plan, uint64_t seed, co
     return world.wrong;
 }
 
+/* All of them by `run`, which gives what is wrong, of a world that begins anew; "" or what is wrong with the first one. */
+template <size_t count>
+std::string run_trials(const trial (&trials)[count], uint64_t seed, std::string (*run)(const trial &, uint64_t)) {
+    for (const trial &t : trials) {
+        world.wrong.clear();
+        world.cpu = {};
+        world.caps = trial_gpu();
+        const std::string wrong = run(t, seed);
+        if (!wrong.empty()) return emulate_say("%s, b%d t%d: %s", t.text, t.batch, t.steps, wrong.c_str());
+    }
+    return "";
+}
+
 } // namespace

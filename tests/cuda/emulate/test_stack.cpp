@@ -158,10 +158,7 @@ std::string run(const trial &t, uint64_t seed) {
     if (sli_problem_parse(t.text, &plan) != SL_OK) return emulate_say("%s is no problem", t.text);
     world.random.seed(seed);
     world.in_order = seed == 0;
-    world.wrong.clear();
     world.records.clear();
-    world.cpu = {};
-    world.caps = trial_gpu();
     const int chunk = sli_caps_chunk(&world.caps, plan.batch, plan.steps);
     sli_booking booking;
     (plan.op == SLI_OP_LSTM ? sli_cuda_lstm_stack : sli_cuda_gru_stack).book(&plan, &world.caps, chunk, &booking);
@@ -185,9 +182,5 @@ const trial trials[] = {
 } // namespace
 
 EMULATE_CASE("stack: pieces side by side compute what layers one by one do") {
-    for (const trial &t : trials) {
-        const std::string wrong = run(t, seed);
-        if (!wrong.empty()) return emulate_say("%s, b%d t%d: %s", t.text, t.batch, t.steps, wrong.c_str());
-    }
-    return "";
+    return run_trials(trials, seed, run);
 }

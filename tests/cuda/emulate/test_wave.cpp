@@ -177,12 +177,5 @@ const trial trials[] = {
 } // namespace
 
 EMULATE_CASE("wave: layers as one, each a step behind the one below, compute what layers one by one do") {
-    for (const trial &t : trials) {
-        world.wrong.clear();
-        world.cpu = {};
-        world.caps = trial_gpu();
-        const std::string wrong = run(t, seed);
-        if (!wrong.empty()) return emulate_say("%s, b%d t%d: %s", t.text, t.batch, t.steps, wrong.c_str());
-    }
-    return "";
+    return run_trials(trials, seed, run);
 }
