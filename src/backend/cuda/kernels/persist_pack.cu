@@ -4,7 +4,10 @@
 #include "backend/cuda/kernels/persist_sizes.cuh"
 #include "backend/cuda/kernels/persist_tight.cuh"
 
-enum { PACK_THREADS = 256 };
+/* Warps of a block: of large layers few, so that many blocks wait at once, of small ones so many that each has one run; us of LSTM on an
+ * H100, 20 rows: 650 units in bf16 4 warps 9, 16 warps 10, 200 units 8 and 4.4 (bench/results/pack_h100_2026-11-26.txt). Columns of a block; tiles along
+ * k (tight: pairs) that a lane asks for before it waits for the first. */
+enum { PACK_FEW = 4, PACK_MANY = 16, PACK_SMALL = 600, PACK_COLUMNS = 512, PACK_RUN = 2 };
 
 /* n / d as a product: exact while n d < 2^32. */
 typedef struct pack_divisor {
@@ -21,12 +24,12 @@ typedef struct pack_part {
 } pack_part;
 
 typedef struct pack_matrix {
-    int blocks;
+    int blocks, chunks;     /* a block has a chunk along k of the tiles of the warps wk of a CTA */
     uint32_t *to;           /* = [CTA][warp][tiles_k][tiles_m][lane][4]; tight: ...[tiles_k / 2][tiles_m] of [lane][4] and [lane] */
     const float *recurrent; /* [gates H][row] */
     int H, row, units, reduce;
-    pack_divisor unit, tiles;
-    int warps_m, warps, tiles_m, tiles_k, tile_rows, tile_k;
+    pack_divisor unit, runs; /* of PACK_RUN tiles in a chunk */
+    int warps_m, warps_k, tiles_m, tiles_k, chunk, tile_rows, tile_k; /* chunk: tiles along k */
     int part_m, first_k; /* rows of a warp's tiles of each of three parts; columns before those of the second; 0: there is one */
     pack_part part[3];
     bool backward, tight;
@@ -72,64 +75,112 @@ static __device__ __forceinline__ int pack_column(const pack_matrix &a, const pa
     if (k >= part.k || unit >= a.H) return -1;
     return a.backward ? ((gate + part.gate) * a.H + unit) * a.row : unit;
 }
+/* Loads whatever there is, so that nothing branches between loads. */
 static __device__ __forceinline__ float pack_element(const pack_matrix &a, int row, int column) {
-    return row < 0 || column < 0 ? 0.0f : a.recurrent[row + column];
+    const bool there = (row | column) >= 0;
+    const float x = a.recurrent[there ? row + column : 0];
+    return there ? x : 0.0f;
 }
 
-/* A lane's 16 bytes of the tile that begins at (m, k). */
-static __device__ __forceinline__ uint4 pack_tile(const pack_matrix &a, const pack_part &part, int q, int p, int m,
-                                                  int k, int lane) {
+/* How a tile's elements lie: a lane has four of 32 bits, eight of 16, or four along k (f32). */
+enum { PACK_WIDE, PACK_NARROW, PACK_FFMA };
+template <int KIND> struct pack_values {
+    float x[KIND == PACK_NARROW ? 8 : 4];
+};
+
+/* What a lane has of a tile with these columns. */
+template <int KIND>
+static __device__ __forceinline__ void pack_load(const pack_matrix &a, const int (&rows)[2], const int *columns, int lane,
+                                                 pack_values<KIND> *to) {
+#pragma unroll
+    for (int i = 0; i < (KIND == PACK_NARROW ? 8 : 4); i++) {
+        const int wide = lane % 4 + (i >> 1) * 4, narrow = lane % 4 * 2 + (i >> 2) * 8 + (i & 1);
+        const int column = KIND == PACK_FFMA ? i : KIND == PACK_WIDE ? wide : narrow;
+        const int row = KIND == PACK_FFMA ? 0 : KIND == PACK_WIDE ? i & 1 : i >> 1 & 1;
+        to->x[i] = pack_element(a, rows[row], columns[column]);
+    }
+}
+
+/* ... as its 16 bytes of the tile. */
+template <int KIND>
+static __device__ __forceinline__ uint4 pack_words(sl_dtype math, const pack_values<KIND> &from) {
     uint32_t four[4];
-    if (a.math == SL_F32) {
-        const int row = pack_row(a, part, q, m + lane);
 #pragma unroll
-        for (int i = 0; i < 4; i++) four[i] = __float_as_uint(pack_element(a, row, pack_column(a, part, p, k + i)));
-        return make_uint4(four[0], four[1], four[2], four[3]);
-    }
-    const int rows[2] = {pack_row(a, part, q, m + lane / 4), pack_row(a, part, q, m + lane / 4 + 8)};
-    if (a.math == SL_TF32 || a.math == SL_F32X3) {
-        const int columns[2] = {pack_column(a, part, p, k + lane % 4), pack_column(a, part, p, k + lane % 4 + 4)};
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const uint32_t x = __float_as_uint(pack_element(a, rows[i & 1], columns[i >> 1]));
-            four[i] = a.math == SL_TF32 ? ptx_tf32(x) : x;
-        }
-        return make_uint4(four[0], four[1], four[2], four[3]);
-    }
-#pragma unroll
-    for (int pair = 0; pair < 2; pair++) {
-        const int first = k + lane % 4 * 2 + pair * 8;
-        const int low = pack_column(a, part, p, first), high = pack_column(a, part, p, first + 1);
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            const float x = pack_element(a, rows[r], low), y = pack_element(a, rows[r], high);
-            four[2 * pair + r] = a.math == SL_BF16 ? ptx_pack_bf16(x, y) : ptx_pack_f16(x, y);
+    for (int i = 0; i < 4; i++) {
+        if constexpr (KIND == PACK_NARROW) {
+            const float x = from.x[2 * i], y = from.x[2 * i + 1];
+            four[i] = math == SL_BF16 ? ptx_pack_bf16(x, y) : ptx_pack_f16(x, y);
+        } else {
+            const uint32_t x = __float_as_uint(from.x[i]);
+            four[i] = math == SL_TF32 ? ptx_tf32(x) : x;
         }
     }
     return make_uint4(four[0], four[1], four[2], four[3]);
 }
 
-/* A block has the tiles of one warp of one CTA, its warps take them in turns; tight: pairs of them. */
-static __device__ __forceinline__ void pack_block(const pack_matrix &a, int block) {
-    const int warp = block % a.warps, cta = block / a.warps, lane = (int)threadIdx.x % 32;
-    const int q = cta / a.reduce, p = cta % a.reduce, each = a.tight ? 2 : 1, count = a.tiles_m * a.tiles_k / each;
-    const int words = a.tight ? 160 : 128;
-    const int wm = warp % a.warps_m, wk = warp / a.warps_m;
-    uint32_t *to = a.to + (int64_t)block * count * words;
-    for (int tile = (int)threadIdx.x / 32; tile < count; tile += PACK_THREADS / 32) {
-        int of_m, of_k = pack_divide(tile, a.tiles, &of_m) * each;
-        const int rows = a.part_m == 0 ? 0 : (of_m >= a.part_m) + (of_m >= 2 * a.part_m);
-        const int columns = a.first_k > 0 && of_k >= a.first_k ? 1 : 0;
-        const pack_part &part = a.part[rows + columns];
-        of_m += wm * part.tiles_m - rows * a.part_m;
-        of_k += wk * part.tiles_k - columns * a.first_k;
-        const int m = of_m * a.tile_rows, k = of_k * a.tile_k;
-        const uint4 first = pack_tile(a, part, q, p, m, k, lane);
-        if (a.tight)
-            persist_tie(to + tile * words, lane, first, pack_tile(a, part, q, p, m, k + a.tile_k, lane));
-        else
-            *(uint4 *)(to + tile * words + lane * 4) = first;
+/* The columns of the chunk's tiles. With reset before the last tiles of k are of another part backward. */
+static __device__ __forceinline__ void pack_columns(const pack_matrix &a, int p, int wk, int first, int *columns) {
+    for (int i = (int)threadIdx.x; i < a.chunk * a.tile_k; i += (int)blockDim.x) {
+        const int of_k = first + i / a.tile_k, part_k = a.first_k > 0 && of_k >= a.first_k ? 1 : 0;
+        const int k = of_k + wk * a.part[part_k].tiles_k - part_k * a.first_k;
+        columns[i] = pack_column(a, a.part[part_k], p, k * a.tile_k + i % a.tile_k);
     }
+    __syncthreads();
+}
+
+/* PACK_RUN tiles in a row (tight: pairs), of which `left` are there, of warp wm's rows of M from tile of_m on. With reset before a row of
+ * tiles is of one part forward; backward the parts have the same rows. */
+template <int KIND, bool TIGHT>
+static __device__ __forceinline__ void pack_run(const pack_matrix &a, int q, int wm, int of_m, int left, const int *columns,
+                                                uint32_t *to, int lane) {
+    constexpr int each = TIGHT ? 2 : 1, words = TIGHT ? 160 : 128, tile_k = KIND == PACK_NARROW ? 16 : KIND == PACK_WIDE ? 8 : 4;
+    const int part = a.part_m == 0 ? 0 : (of_m >= a.part_m) + (of_m >= 2 * a.part_m);
+    const int m = (of_m + wm * a.part[part].tiles_m - part * a.part_m) * a.tile_rows;
+    pack_values<KIND> tiles[PACK_RUN * each];
+    int rows[2];
+    rows[0] = pack_row(a, a.part[part], q, m + (KIND == PACK_FFMA ? lane : lane / 4));
+    rows[1] = KIND == PACK_FFMA ? -1 : pack_row(a, a.part[part], q, m + lane / 4 + 8);
+#pragma unroll
+    for (int i = 0; i < PACK_RUN * each; i++)
+        pack_load<KIND>(a, rows, columns + (i < left ? i : 0) * tile_k, lane, &tiles[i]);
+#pragma unroll
+    for (int i = 0; i < PACK_RUN * each; i += each, to += a.tiles_m * words) {
+        if (i >= left) break;
+        const uint4 first = pack_words<KIND>(a.math, tiles[i]);
+        if constexpr (TIGHT)
+            persist_tie(to, lane, first, pack_words<KIND>(a.math, tiles[i + 1]));
+        else
+            *(uint4 *)(to + lane * 4) = first;
+    }
+}
+
+/* A block's warps take runs of its chunk in turns, of all warps of the CTA that have these columns. */
+template <int KIND, bool TIGHT>
+static __device__ __forceinline__ void pack_chunk(const pack_matrix &a, int block, int *columns) {
+    const int chunk = block % a.chunks, wk = block / a.chunks % a.warps_k, cta = block / a.chunks / a.warps_k;
+    const int q = cta / a.reduce, p = cta % a.reduce, lane = (int)threadIdx.x % 32, first = chunk * a.chunk;
+    constexpr int each = TIGHT ? 2 : 1, words = TIGHT ? 160 : 128;
+    const int count = a.warps_m * a.tiles_m * a.runs.d, end = first + a.chunk < a.tiles_k ? first + a.chunk : a.tiles_k;
+    pack_columns(a, p, wk, first, columns);
+    for (int i = (int)threadIdx.x / 32; i < count; i += (int)blockDim.x / 32) {
+        int of;
+        const int row = pack_divide(i, a.runs, &of), wm = row / a.tiles_m, of_m = row % a.tiles_m;
+        const int at = first + of * PACK_RUN * each;
+        const int64_t warp = ((int64_t)cta * a.warps_k + wk) * a.warps_m + wm;
+        uint32_t *to = a.to + ((warp * a.tiles_k + at) / each * a.tiles_m + of_m) * words;
+        pack_run<KIND, TIGHT>(a, q, wm, of_m, end - at, columns + (at - first) * a.tile_k, to, lane);
+    }
+}
+
+static __device__ __forceinline__ void pack_block(const pack_matrix &a, int block, int *columns) {
+    if (a.math == SL_F32)
+        pack_chunk<PACK_FFMA, false>(a, block, columns);
+    else if (a.math == SL_BF16 || a.math == SL_F16)
+        pack_chunk<PACK_NARROW, false>(a, block, columns);
+    else if (a.tight)
+        pack_chunk<PACK_WIDE, true>(a, block, columns);
+    else
+        pack_chunk<PACK_WIDE, false>(a, block, columns);
 }
 
 /* Piece number `piece` of W: 16 bytes of a row, zeros behind its end and in rows from GH on. */
@@ -163,19 +214,21 @@ static __device__ __forceinline__ void pack_piece(const pack_args &a, int64_t pi
 }
 
 /* R's two forms in turns, so that what one has read is in L2 for the other; then W and the biases. */
-static __global__ void __launch_bounds__(PACK_THREADS) persist_pack(const __grid_constant__ pack_args a) {
+static __global__ void __launch_bounds__(32 * PACK_MANY) persist_pack(const __grid_constant__ pack_args a) {
+    PERSIST_SHARED(shared);
+    int *columns = reinterpret_cast<int *>(shared);
     const int forward = a.matrix[0].blocks, backward = a.matrix[1].blocks, block = (int)blockIdx.x;
     const int fewer = forward < backward ? forward : backward;
     if (block < forward + backward) {
         const bool turns = block < 2 * fewer, second = turns ? block % 2 == 1 : backward > forward;
         const int own = turns ? block / 2 : block - fewer;
         if (second)
-            pack_block(a.matrix[1], own);
+            pack_block(a.matrix[1], own, columns);
         else
-            pack_block(a.matrix[0], own);
+            pack_block(a.matrix[0], own, columns);
         return;
     }
-    const int64_t at = (int64_t)(block - forward - backward) * PACK_THREADS + threadIdx.x;
+    const int64_t at = (int64_t)(block - forward - backward) * blockDim.x + threadIdx.x;
     if (at < a.all_pieces) pack_piece(a, at);
     const int64_t j = at - a.all_pieces;
     if (j < 0 || j >= a.zs) return;
@@ -199,9 +252,21 @@ static pack_part part_of(const sli_persist_geometry *g, int gate, int gates, int
     return part;
 }
 
-static void set_matrix(const step_way *way, const sli_persist_geometry *g, const float *recurrent, int64_t row, void *to,
-                       pack_matrix *a) {
-    a->blocks = sli_persist_group(g) * sli_persist_warps(g);
+/* Chunks give each warp of a block about one run. */
+static void set_blocks(const sli_persist_geometry *g, int warps, pack_matrix *a) {
+    const int run = PACK_RUN * (g->tight ? 2 : 1), rows = g->warps_m * g->tiles_m, most = PACK_COLUMNS / a->tile_k;
+    const int runs = (warps + rows / 2) / rows, wanted = runs > 1 ? runs * run : run;
+    a->warps_m = g->warps_m;
+    a->warps_k = g->warps_k;
+    a->chunk = wanted < most ? wanted : most;
+    if (a->chunk > g->tiles_k) a->chunk = g->tiles_k;
+    a->chunks = (g->tiles_k + a->chunk - 1) / a->chunk;
+    a->runs = pack_divisor_of((a->chunk + run - 1) / run);
+    a->blocks = sli_persist_group(g) * g->warps_k * a->chunks;
+}
+
+static void set_matrix(const step_way *way, const sli_persist_geometry *g, int warps, const float *recurrent, int64_t row,
+                       void *to, pack_matrix *a) {
     a->to = (uint32_t *)to;
     a->recurrent = recurrent;
     a->H = (int)way->s.H;
@@ -209,13 +274,11 @@ static void set_matrix(const step_way *way, const sli_persist_geometry *g, const
     a->units = g->units;
     a->reduce = g->reduce;
     a->unit = pack_divisor_of(g->units);
-    a->tiles = pack_divisor_of(g->tiles_m);
-    a->warps_m = g->warps_m;
-    a->warps = sli_persist_warps(g);
     a->tiles_m = g->tiles_m;
     a->tiles_k = g->tiles_k;
     a->tile_rows = sli_persist_tile_rows(g->math);
     a->tile_k = sli_persist_tile_k(g->math);
+    set_blocks(g, warps, a);
     const int part_m = sli_persist_part_m(g), new_k = sli_persist_new_k(g), multiplied = sli_persist_multiplied(g);
     a->part_m = part_m < g->tiles_m ? part_m : 0;
     if (new_k > 0) a->first_k = g->tiles_k - new_k;
@@ -230,10 +293,12 @@ static void set_matrix(const step_way *way, const sli_persist_geometry *g, const
 void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const sli_persist_packed *at,
                       const float *recurrent, int64_t row) {
     const sli_step_shape *s = &way->s;
+    const int warps = s->H < PACK_SMALL ? PACK_MANY : PACK_FEW;
+    const unsigned threads = 32 * (unsigned)warps;
     pack_args a = {};
-    set_matrix(way, &pair->forward, recurrent, row, way->weights + at->forward, &a.matrix[0]);
+    set_matrix(way, &pair->forward, warps, recurrent, row, way->weights + at->forward, &a.matrix[0]);
     if (s->train && !pair->backward_in_steps)
-        set_matrix(way, &pair->backward, recurrent, row, way->weights + at->backward, &a.matrix[1]);
+        set_matrix(way, &pair->backward, warps, recurrent, row, way->weights + at->backward, &a.matrix[1]);
     a.math = pair->forward.math;
     a.GH = (int)s->GH;
     a.zs = (int)s->zs;
@@ -249,7 +314,7 @@ void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const s
     a.bias = (const float *)way->param[SLI_RNN_BIAS];
     a.recurrent_bias = (const float *)way->param[SLI_RNN_RECURRENT_BIAS];
     a.apart = (int)(s->gru && !s->before ? 2 * s->H : s->GH);
-    const int64_t rest = (a.all_pieces + a.zs + PACK_THREADS - 1) / PACK_THREADS;
-    const sli_step_grid grid = {(unsigned)(a.matrix[0].blocks + a.matrix[1].blocks + rest), 1, PACK_THREADS, 1};
-    sli_step_launch(way, persist_pack, &grid, &a, false, "launch of packed recurrent weights");
+    const int64_t rest = (a.all_pieces + a.zs + threads - 1) / threads;
+    const sli_step_grid grid = {(unsigned)(a.matrix[0].blocks + a.matrix[1].blocks + rest), 1, threads, 1};
+    sli_step_launch(way, persist_pack, &grid, &a, false, "launch of packed recurrent weights", PACK_COLUMNS * sizeof(int));
 }
