@@ -68,6 +68,16 @@ static int padded(const sli_stream_layer *l) {
 static bool needs_old(const sli_stream_layer *l) {
     return (is_usual(l) || (l->kind == SLI_STREAM_GRU && !resets_before(l))) && l->units > block_of(l);
 }
+/* Blocks are gone through forward and back by turns, as in kernels.h: what a step read last is near for the next one. */
+static bool turns(const emitter *e, const sli_stream_layer *l) {
+    const bool cell = l->kind == SLI_STREAM_LSTM || l->kind == SLI_STREAM_GRU;
+    return !e->i8 && cell && l->units > 2 * block_of(l);
+}
+static bool any_turns(const emitter *e) {
+    for (int i = 0; i < e->layers->count; i++)
+        if (turns(e, &e->layers->layer[i])) return true;
+    return false;
+}
 static bool is_few(const emitter *e, const sli_stream_layer *l) {
     return !e->i8 && l->kind == SLI_STREAM_DENSE && l->units <= 4;
 }
@@ -619,10 +629,23 @@ static void put_few(const emitter *e, int index, const sli_stream_layer *l) {
     put(e, ");\n");
 }
 
+/* The loop over blocks, b their first unit. */
+static void put_blocks(const emitter *e, int index, const sli_stream_layer *l, bool one_hot) {
+    const cut c = cut_of(l);
+    const int block = block_of(l), units = round_up(l->units, block), last = units / block - 1;
+    if (!turns(e, l)) {
+        put(e, "    for (int b = 0; b < %d; b += %d) {\n", units, block);
+        return;
+    }
+    put(e, "    for (int n = 0; n <= %d; n++) {\n        const int b = (back ? %d - n : n) * %d;\n", last, last, block);
+    put(e, "        w = @_%d_weights + (long)b * %d;\n", index,
+        (one_hot ? 0 : c.x_gates * l->inputs) + c.h_gates * l->outputs);
+}
+
 static void put_layer(const emitter *e, int index, const sli_stream_layer *l, bool one_hot) {
     static const char *const kinds[] = {"", "", "", "dense", "LSTM", "GRU", "simple RNN"};
-    put(e, "\n/* Layer %d: %s, %d -> %d. */\nstatic void @_layer_%d(float *h%s, %s) {\n", index, kinds[l->kind],
-        l->inputs, l->outputs, index, l->kind == SLI_STREAM_LSTM ? ", float *c" : "",
+    put(e, "\n/* Layer %d: %s, %d -> %d. */\nstatic void @_layer_%d(float *h%s%s, %s) {\n", index, kinds[l->kind],
+        l->inputs, l->outputs, index, l->kind == SLI_STREAM_LSTM ? ", float *c" : "", turns(e, l) ? ", int back" : "",
         one_hot || takes_table(e, index) ? "int token" : "const float *x");
     if (is_few(e, l) && !one_hot) {
         put_few(e, index, l);
@@ -630,7 +653,7 @@ static void put_layer(const emitter *e, int index, const sli_stream_layer *l, bo
         return;
     }
     put_locals(e, index, l, one_hot);
-    put(e, "    for (int b = 0; b < %d; b += %d) {\n", round_up(l->units, block_of(l)), block_of(l));
+    put_blocks(e, index, l, one_hot);
     put_block_products(e, index, l, one_hot);
     put_cell(e, index, l);
     if (l->options & CELL_PROJECTION) put_plain(e, index, "projection", l->outputs, l->units, "m", "q");
@@ -683,7 +706,7 @@ static void put_header(const emitter *e, bool tokens, int inputs, int outputs) {
         " * flush denormal numbers if signals fade to nothing.%s\n"
         " *\n * Other files of the program define @_DECLARATIONS, include this file, and see the declarations alone.\n "
         "*/\n",
-        weight_bytes(e), 4 * state_floats(e),
+        weight_bytes(e), 4 * (state_floats(e) + any_turns(e)),
         tokens
             ? ""
             : " Samples are not\n * looked at: what a NaN or an infinite one does to the state lasts until @_reset.");
@@ -699,6 +722,8 @@ static void put_header(const emitter *e, bool tokens, int inputs, int outputs) {
         any = true;
     }
     if (!any) put(e, "    float none;\n");
+    if (any_turns(e))
+        put(e, "    int back; /* the next step begins with the last units; the numbers do not depend on it */\n");
     put(e, "} @_state;\nvoid @_reset(@_state *state);\nvoid @_step(@_state *state, %s, float *y);\n",
         tokens ? "int token" : "const float *x");
     put(e, "#ifdef __cplusplus\n}\n#endif\n#endif\n\n#ifndef @_DECLARATIONS\n");
@@ -715,6 +740,7 @@ static void put_reset(const emitter *e) {
             put(e, "    for (int k = 0; k < %d; k++) state->c%d[k] = 0.0f;\n", round_up(l->units, block_of(l)), i);
         any = true;
     }
+    if (any_turns(e)) put(e, "    state->back = 0;\n");
     put(e, any ? "}\n\n" : "    state->none = 0.0f;\n}\n\n");
 }
 
@@ -738,10 +764,12 @@ static void put_step(const emitter *e, bool tokens) {
         snprintf(output, sizeof output, l->kind == SLI_STREAM_DENSE ? "y%d" : "state->h%d", i);
         put(e, "    @_layer_%d(%s, ", i, output);
         if (l->kind == SLI_STREAM_LSTM) put(e, "state->c%d, ", i);
+        if (turns(e, l)) put(e, "state->back, ");
         put(e, "%s);\n", input);
         snprintf(input, sizeof input, "%s", output);
     }
     if (!any) put(e, "    (void)state;\n");
+    if (any_turns(e)) put(e, "    state->back = !state->back;\n");
     put(e,
         "    {\n        const float *last = %s;\n        for (int k = 0; k < @_OUTPUTS; k++) y[k] = last[k];\n    "
         "}\n}\n",

@@ -39,8 +39,9 @@ struct sli_stream_op {
 typedef struct sli_stream_isa {
     const char *name;
     int lanes;
-    sli_stream_step_fn usual_lstm, usual_gru;      /* tanh, sigmoid, no options */
-    sli_stream_step_fn lstm, gru, rnn, dense, few; /* few: dense of few units, by rows */
+    sli_stream_step_fn usual_lstm, usual_gru;          /* tanh, sigmoid, no options */
+    sli_stream_step_fn lstm, gru, rnn, dense, few;     /* few: dense of few units, by rows */
+    void (*copy)(const float *x, int count, float *y); /* y [count] = x, the output of a step function */
 } sli_stream_isa;
 extern const sli_stream_isa sli_stream_isa_base, sli_stream_isa_neon, sli_stream_isa_avx2, sli_stream_isa_avx512,
     sli_stream_isa_avx512_half; /* AVX-512's instructions on vectors of eight */

@@ -149,6 +149,32 @@ TEST_SLOW(stream_c_files_in_i8_give_the_numbers_of_plans_in_i8) {
     CHECK(same >= MODELS_IN_I8 / 2);
 }
 
+/* Layers of more than two blocks of units, which steps go through forward and back by turns; the input a number, a token or a table's row. */
+TEST_SLOW(stream_c_files_of_many_blocks_give_the_numbers_of_the_library) {
+    const char *cc = compiler("cc", "gcc");
+    if (!cc) test_skip("there is no C compiler");
+    uint64_t random = test_seed;
+    char with[128];
+    snprintf(with, sizeof with, "%s -std=c99 -O1 -pedantic -Wall -Wextra -Werror", cc);
+    for (int form = 0; form < 3; form++) {
+        const sl_recurrent lstm = {.units = 40, .peephole = 1, .projection = form == 1 ? 23 : 0, .return_sequences = 1};
+        const sl_recurrent gru = {.units = 65, .reset_before = form == 2, .return_sequences = 1}, usual = {.units = 50};
+        sl_model *model;
+        REQUIRE_OK(sl_model_new(NULL, &model));
+        REQUIRE_OK(form == 0 ? sl_model_add_input(model, "x", 3, 0) : sl_model_add_tokens(model, "x", 9));
+        if (form == 1) REQUIRE_OK(sl_model_add_one_hot(model, "one_hot", 9, NULL));
+        if (form == 2)
+            REQUIRE_OK(sl_model_add_embedding(model, "table", &(sl_embedding){.vocabulary = 9, .units = 6}, NULL));
+        REQUIRE_OK(sl_model_add_recurrent(model, "lstm", SL_LSTM, &lstm, NULL));
+        REQUIRE_OK(sl_model_add_recurrent(model, "gru", SL_GRU, &gru, NULL));
+        REQUIRE_OK(sl_model_add_recurrent(model, "usual", SL_LSTM, &usual, NULL));
+        stream_case c = stream_case_new(model, &random);
+        convert(&c, SL_F32);
+        compile_and_compare(&c, with, form, 2e-5);
+        stream_case_free(&c);
+    }
+}
+
 /* Compilers may reorder what is added, and x87 keeps more bits than floats have: "x + 1.5 * 2^23 - 1.5 * 2^23" is x to both. */
 TEST_SLOW(stream_c_files_give_their_numbers_with_fast_math_and_x87) {
     const char *cc = compiler("cc", "gcc");

@@ -392,9 +392,23 @@ static void few(const sli_stream_op *op, sli_stream_input x, float *h, float *c,
     activate(op->act, h, op->groups);
 }
 
+/* y = x, in loads no wider than x was stored by: one that spans two stores waits until both have left for the cache, and a step's last
+ * instructions hold up the next step's first ones (LSTM of 16 units on AVX2: 35 of 100 ns). The barrier keeps it from becoming memcpy. */
+static void copy(const float *x, int count, float *y) {
+    int i = 0;
+    for (; i + VL <= count; i += VL) {
+        vf_store(y + i, vf_load(x + i));
+        __asm__ volatile("" ::: "memory");
+    }
+    for (; i < count; i++) {
+        y[i] = x[i];
+        __asm__ volatile("" ::: "memory");
+    }
+}
+
 #define TABLE2(suffix) sli_stream_isa_##suffix
 #define TABLE(suffix) TABLE2(suffix)
 #define TEXT2(text) #text
 #define TEXT(text) TEXT2(text)
 const sli_stream_isa TABLE(SLI_ISA_SUFFIX) = {
-    TEXT(SLI_ISA_NAME), VL, usual_lstm, usual_gru, lstm, gru, rnn, dense, few};
+    TEXT(SLI_ISA_NAME), VL, usual_lstm, usual_gru, lstm, gru, rnn, dense, few, copy};
