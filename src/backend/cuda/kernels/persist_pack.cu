@@ -4,6 +4,10 @@
 #include "backend/cuda/kernels/persist_sizes.cuh"
 #include "backend/cuda/kernels/persist_tight.cuh"
 
+#ifndef PACK_SHARED
+#define PACK_SHARED(name) extern __shared__ int name[]
+#endif
+
 /* Warps of a block: of large layers few, so that many blocks wait at once, of small ones so many that each has one run; us of LSTM on an
  * H100, 20 rows: 650 units in bf16 4 warps 9, 16 warps 10, 200 units 8 and 4.4 (bench/results/pack_h100_2026-11-26.txt). Columns of a block; tiles along
  * k (tight: pairs) that a lane asks for before it waits for the first. */
@@ -215,8 +219,7 @@ static __device__ __forceinline__ void pack_piece(const pack_args &a, int64_t pi
 
 /* R's two forms in turns, so that what one has read is in L2 for the other; then W and the biases. */
 static __global__ void __launch_bounds__(32 * PACK_MANY) persist_pack(const __grid_constant__ pack_args a) {
-    PERSIST_SHARED(shared);
-    int *columns = reinterpret_cast<int *>(shared);
+    PACK_SHARED(columns);
     const int forward = a.matrix[0].blocks, backward = a.matrix[1].blocks, block = (int)blockIdx.x;
     const int fewer = forward < backward ? forward : backward;
     if (block < forward + backward) {

@@ -7,6 +7,7 @@
 
 #define PTX_FN static inline
 #define PERSIST_SHARED(name) unsigned char *name = emulated_shared()
+#define PACK_SHARED(name) int *name = reinterpret_cast<int *>(emulated_shared())
 
 /* ------------------------------------------------------------------------------------------------ shared memory -- */
 PTX_FN int ptx_thread() {
