@@ -132,15 +132,20 @@ def lm_rows(lines):
     return [rows[preset, dtype] for preset in PRESETS for dtype in LM_DTYPES if (preset, dtype) in rows]
 
 
-def lm_table(lines):
+def lm_rows_of_all(lines, others):
+    """The H200's rows, then those of each of `others`, [(GPU, lines)]: [(what to say before the preset, line)]."""
+    return [(f"{gpu}, " if gpu else "", line) for gpu, of in [("", lines)] + others for line in lm_rows(of)]
+
+
+def lm_table(lines, others):
     out = ["| preset | dtype | Sluice, own kernels | Sluice, as planned | PyTorch, its best | ratio | as planned |",
            "|---|---|---|---|---|---|---|"]
-    for line in lm_rows(lines):
+    for gpu, line in lm_rows_of_all(lines, others):
         best, name = best_peer(line)
         planned = line.get("planned") or {}
         both = [f"{entry['words_per_s'] / best:.2f}" if "words_per_s" in entry else "-" for entry in (line["sluice"], planned)]
-        out.append(f"| {line['preset']} | {line['dtype']} | {speed(line['sluice'])} | {speed(planned)} | {best:,.0f} ({name}) "
-                   f"| {both[0]} | {both[1]} |")
+        out.append(f"| {gpu}{line['preset']} | {line['dtype']} | {speed(line['sluice'])} | {speed(planned)} "
+                   f"| {best:,.0f} ({name}) | {both[0]} | {both[1]} |")
     return "\n".join(out)
 
 
@@ -185,14 +190,14 @@ def goal_rows(lines, gpu):
     return out
 
 
-def lm_goals(lines):
+def lm_goals(lines, others):
     out = ["| words per second | goal | own kernels | as planned |", "|---|---|---|---|"]
-    for line in lm_rows(lines):
+    for gpu, line in lm_rows_of_all(lines, others):
         goal = GOALS.get((line["preset"], line["dtype"]))
         if goal:
             cells = [f"{speed(entry)}: {'met' if entry['words_per_s'] >= goal else 'missed'}" if "words_per_s" in entry else "-"
                      for entry in (line["sluice"], line.get("planned") or {})]
-            out.append(f"| {line['preset']} {line['dtype']} | {goal:,} | {cells[0]} | {cells[1]} |")
+            out.append(f"| {gpu}{line['preset']} {line['dtype']} | {goal:,} | {cells[0]} | {cells[1]} |")
     return "\n".join(out)
 
 
@@ -250,14 +255,20 @@ def replaced(text, document, name, table):
     return before + first + table + "\n" + last + after
 
 
+def lines_of_all(results, names, gpus, prefix, whole):
+    """The H200's lines of one kind of file, and [(GPU, lines)] of the other GPUs."""
+    def of(files):
+        return lines_of(results, [name for name in files if name.startswith(prefix)], whole)
+    return of(names), [(gpu, of(files)) for gpu, files in gpus]
+
+
 def documents(results):
     """{path: {name: table}}"""
     names, cpus, gpus = read_latest(results)
-    layers = lines_of(results, [name for name in names if name.startswith("layers_")], whole_layer)
-    others = [(gpu, lines_of(results, files, whole_layer)) for gpu, files in gpus]
-    models = lines_of(results, [name for name in names if name.startswith("lm_")], whole_lm)
-    found = {"README.md": {"gpu-layer-table": layer_table(layers, others), "gpu-lm-table": lm_table(models)},
-             "docs/MEASURED.md": {"gpu-layer-goals": layer_goals(layers, others), "gpu-lm-goals": lm_goals(models)}}
+    layers = lines_of_all(results, names, gpus, "layers_", whole_layer)
+    models = lines_of_all(results, names, gpus, "lm_", whole_lm)
+    found = {"README.md": {"gpu-layer-table": layer_table(*layers), "gpu-lm-table": lm_table(*models)},
+             "docs/MEASURED.md": {"gpu-layer-goals": layer_goals(*layers), "gpu-lm-goals": lm_goals(*models)}}
     if cpus:
         found["README.md"]["cpu-layer-table"] = cpu_table(results, cpus)
         found["docs/MEASURED.md"]["cpu-layer-goals"] = cpu_goals(results, cpus)
