@@ -170,6 +170,13 @@ typedef struct sli_copy {
 } sli_copy;
 enum { SLI_COPIES = 8 };
 
+/* What a pack inside an optimizer's call does first, on any thread, with each number of the parameters that it packs, once: `count` of them,
+ * from `values` on, get their new values. */
+typedef struct sli_update {
+    void (*apply)(void *context, const float *values, int64_t count);
+    void *context;
+} sli_update;
+
 /* The plan's batch and steps, which packed copies were laid out for; 0: the problem's. */
 typedef struct sli_planned {
     int batch, steps;
@@ -225,6 +232,11 @@ typedef struct sli_call {
     sli_copy copies[SLI_COPIES];
     int copy_count;
     bool copied;
+    /* Optimizers with updates_in_pack: the row whose pack updates all of their parameters, which are in `param`, and its problem; what else
+     * pack needs is there as well. NULL: there is none. */
+    const struct sli_kernel *packer;
+    const sli_problem *packer_problem;
+    const sli_update *update; /* packs inside an optimizer's call: packs_updated; NULL */
     const sli_scalars *scalars;  /* device memory */
     sli_metrics *metrics;        /* device memory */
     sli_scaling *scaling;        /* device memory; NULL unless the plan trains in f16 */
@@ -359,6 +371,10 @@ typedef struct sli_kernel {
     /* Of the first parameter the packed copies hold one element by element, which pack leaves out where sli_call.copied; false: of this
      * problem they do not. */
     bool (*copy_of)(const sli_problem *problem, const sli_caps *caps, sli_copy *copy);
+    bool updates_in_pack; /* optimizer rows that obey sli_call.packer */
+    /* Bit k of each part's: a parameter that pack updates where there is sli_call.update, as soon as it packs it. It then packs what is
+     * made of those that the call has, the others are NULL, and nothing else; where sli_call.copied it leaves that out. */
+    unsigned packs_updated;
     int64_t norm_slice; /* norm rows that obey sli_call.slices and .part: elements of a slice; 0: others */
     /* Takes problems with +recompute, for which it keeps no gates (the reference, which is the oracle, keeps what it always does). */
     bool takes_recompute;

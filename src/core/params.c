@@ -205,6 +205,18 @@ char *sli_params_packed(const sl_params *params) {
     return params->block + (size_t)(plan->slots + 1) * plan->param_elements * plan->element;
 }
 
+void sli_params_to_pack(const sl_params *params, const sli_step *step, size_t first, size_t end, sli_call *call) {
+    const sl_plan *plan = params->plan;
+    call->planned = (sli_planned){step->problem.batch, step->problem.steps};
+    call->chunk = plan->chunk;
+    call->packed = sli_params_packed(params) + step->packed;
+    for (int k = 0; k < SLI_MAX_PARAM; k++) {
+        const int param = step->emit.param[k];
+        if (param >= 0 && plan->params[param].offset >= first && plan->params[param].offset < end)
+            call->param[k] = sli_params_at(params, -1, param);
+    }
+}
+
 static sl_status pack(sl_params *params, sli_queue *queue, int index, bool updated) {
     const sl_plan *plan = params->plan;
     for (int i = 0; i < plan->step_count; i++) {
@@ -213,13 +225,9 @@ static sl_status pack(sl_params *params, sli_queue *queue, int index, bool updat
         sli_call call;
         memset(&call, 0, sizeof call);
         call.problem = step->problem;
-        call.planned = (sli_planned){step->problem.batch, step->problem.steps};
-        call.chunk = plan->chunk;
+        sli_params_to_pack(params, step, 0, plan->param_elements, &call);
         call.beside = true;
         call.copied = updated && step->copied;
-        call.packed = sli_params_packed(params) + step->packed;
-        for (int k = 0; k < SLI_MAX_PARAM; k++)
-            if (step->emit.param[k] >= 0) call.param[k] = sli_params_at(params, -1, step->emit.param[k]);
         SLI_TRY(plan->ops->submit(queue, step->kernel->pack, &call));
     }
     return plan->ops->settle ? plan->ops->settle(queue) : SL_OK;

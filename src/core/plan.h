@@ -82,7 +82,7 @@ typedef struct sli_step {
     unsigned accumulate;                          /* bit k: somebody wrote it before */
     bool late;                    /* backward's sums go on beside a recurrence that follows: sli_call.late */
     uint8_t fresh[SLI_MAX_PARTS]; /* sli_call.fresh in a whole training step */
-    bool copied;                  /* updates write the copy of its first parameter: sli_call.copied */
+    bool copied;                  /* updates write copies of its parameters: sli_call.copied */
     sli_slices
         early; /* of its parameters' gradients: their squares are summed behind late sums; first == end: none are */
 } sli_step;
@@ -99,6 +99,7 @@ typedef struct sli_param_place {
     sli_param param;
     size_t offset; /* elements from the start of parameters, gradients and each slot array */
     bool fresh;    /* in a whole training step the first to come to its gradient writes it: nobody zeroes it */
+    int packer;    /* the step in whose pack the optimizer updates it: sli_call.packer; -1: none */
 } sli_param_place;
 
 struct sl_plan {

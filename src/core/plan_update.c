@@ -96,15 +96,37 @@ static bool is_shared(const sl_plan *plan, int step, int param) {
     return false;
 }
 
+static bool writes_copy(const sl_plan *plan, int i, int copies) {
+    const sli_step *step = &plan->steps[i];
+    sli_copy copy;
+    return plan->optimizer->writes_copies && copies < SLI_COPIES &&
+           plan->param_elements <= UINT32_MAX && /* rows count their elements in 32 bits */
+           step->emit.param[0] >= 0 && step->kernel->copy_of && !is_shared(plan, i, step->emit.param[0]) &&
+           step->kernel->copy_of(&step->problem, &plan->caps, &copy);
+}
+
+/* Parameter k of the step, where its pack updates that one if asked to; -1. */
+static int updated_by(const sli_step *step, int k) {
+    return step->kernel->packs_updated >> k % SLI_PART_PARAMS & 1 ? step->emit.param[k] : -1;
+}
+
+/* All that the step's pack would update, or nothing. */
+static bool updates_in_pack(sl_plan *plan, int i) {
+    const sli_step *step = &plan->steps[i];
+    if (!plan->optimizer->updates_in_pack || !step->kernel->packs_updated) return false;
+    for (int k = 0; k < SLI_MAX_PARAM; k++)
+        if (updated_by(step, k) >= 0 && is_shared(plan, i, updated_by(step, k))) return false;
+    for (int k = 0; k < SLI_MAX_PARAM; k++)
+        if (updated_by(step, k) >= 0) plan->params[updated_by(step, k)].packer = i;
+    return true;
+}
+
 void sli_plan_copies(sl_plan *plan) {
-    int count = 0;
-    for (int i = 0; i < plan->step_count; i++) {
-        sli_step *step = &plan->steps[i];
-        sli_copy copy;
-        step->copied = plan->optimizer && plan->optimizer->writes_copies && count < SLI_COPIES &&
-                       plan->param_elements <= UINT32_MAX && /* rows count their elements in 32 bits */
-                       step->emit.param[0] >= 0 && step->kernel->copy_of && !is_shared(plan, i, step->emit.param[0]) &&
-                       step->kernel->copy_of(&step->problem, &plan->caps, &copy);
-        count += step->copied;
+    int copies = 0;
+    for (int p = 0; p < plan->param_count; p++) plan->params[p].packer = -1;
+    for (int i = 0; i < plan->step_count && plan->optimizer; i++) {
+        const bool copied = writes_copy(plan, i, copies);
+        copies += copied;
+        plan->steps[i].copied = copied || updates_in_pack(plan, i);
     }
 }

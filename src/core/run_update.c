@@ -82,7 +82,7 @@ static void set_copies(const sl_run *run, const piece *piece, sli_call *call) {
     for (int i = 0; i < plan->step_count; i++) {
         const sli_step *step = &plan->steps[i];
         sli_copy *copy = &call->copies[call->copy_count];
-        if (!step->copied) continue;
+        if (!step->copied || !step->kernel->copy_of) continue;
         const sli_param_place *place = &plan->params[step->emit.param[0]];
         if (place->offset < piece->offset || place->offset >= piece->offset + piece->count ||
             !step->kernel->copy_of(&step->problem, &plan->caps, copy))
@@ -94,8 +94,19 @@ static void set_copies(const sl_run *run, const piece *piece, sli_call *call) {
     }
 }
 
-/* `keep`: the gradient is left as it is; else it is zero afterwards. */
-static sl_status submit_optimizer(sl_run *run, const piece *piece, bool keep) {
+static void set_packer(const sl_run *run, const piece *piece, const sli_step *step, sli_call *call) {
+    call->packer = step->kernel;
+    call->packer_problem = &step->problem;
+    sli_params_to_pack(run->params, step, piece->offset, piece->offset + piece->count, call);
+}
+
+/* Nobody needs zeros in the gradients that the next whole step writes. */
+static bool keeps(const sl_run *run, int param) {
+    return run->fresh && run->plan->params[param].fresh;
+}
+
+/* The piece's parameters are like `param`: their gradients are left as they are, or zero afterwards; a step's pack updates them, or none's. */
+static sl_status submit_optimizer(sl_run *run, const piece *piece, int param) {
     const sl_plan *plan = run->plan;
     const size_t array = plan->param_elements * plan->element, at = piece->offset * plan->element;
     sli_call call = call_of(run, &plan->optimizer_problem, piece);
@@ -104,25 +115,26 @@ static sl_status submit_optimizer(sl_run *run, const piece *piece, bool keep) {
     for (int s = 0; s < plan->slots; s++)
         call.out[SLI_OPTIM_SLOT0 + s] = run->params->block + (size_t)(s + 1) * array + at;
     call.in[SLI_OPTIM_SQUARES] = (char *)call.metrics + piece->squares;
-    call.keep_gradient = keep;
+    call.keep_gradient = keeps(run, param);
     set_copies(run, piece, &call);
+    if (plan->params[param].packer >= 0) set_packer(run, piece, &plan->steps[plan->params[param].packer], &call);
     return plan->ops->submit(run->queue, plan->optimizer->forward, &call);
 }
 
-/* Nobody needs zeros in the gradients that the next whole step writes. */
-static bool keeps(const sl_run *run, int param) {
-    return run->fresh && run->plan->params[param].fresh;
+static bool are_alike(const sl_run *run, int param, int other) {
+    return keeps(run, param) == keeps(run, other) &&
+           run->plan->params[param].packer == run->plan->params[other].packer;
 }
 
-/* Neighbours of which all gradients are kept, or none is, in one call. */
+/* Neighbours that are alike in one call. */
 static sl_status update_all(sl_run *run) {
     const sl_plan *plan = run->plan;
     for (int i = 0, end; i < plan->param_count; i = end) {
-        for (end = i + 1; end < plan->param_count && keeps(run, end) == keeps(run, i);) end++;
+        for (end = i + 1; end < plan->param_count && are_alike(run, i, end);) end++;
         const size_t from = plan->params[i].offset;
         const size_t to = end < plan->param_count ? plan->params[end].offset : plan->param_elements;
         const piece piece = {from, to - from, offsetof(sli_metrics, squares)};
-        SLI_TRY(submit_optimizer(run, &piece, keeps(run, i)));
+        SLI_TRY(submit_optimizer(run, &piece, i));
     }
     return SL_OK;
 }
@@ -134,7 +146,7 @@ static sl_status update_each(sl_run *run) {
         const size_t count = (size_t)place->param.rows * (size_t)place->param.columns;
         const piece piece = {place->offset, count, offsetof(sli_metrics, tensor_squares)};
         SLI_TRY(submit_norm(run, &piece));
-        SLI_TRY(submit_optimizer(run, &piece, keeps(run, i)));
+        SLI_TRY(submit_optimizer(run, &piece, i));
     }
     return SL_OK;
 }

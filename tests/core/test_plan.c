@@ -394,14 +394,30 @@ TEST(plan_updates_write_copies_of_operands) {
         sl_plan_free(plan);
         sl_model_free(model);
     }
-    /* A CPU's rows have slices, marks and copies of none of them. */
+    /* A CPU's rows have neither slices nor marks; recurrent rows pack what the optimizer updates, but for biases. */
     sl_model *model = language_model(1000, 64, 2);
     sl_plan_options options = training(20, 35);
     options.device = "cpu";
     sl_plan *plan;
     REQUIRE_OK(sl_plan_new(model, &options, &plan));
     CHECK(plan->sparse == -1 && plan->rest_count == 0);
-    for (int i = 0; i < plan->step_count; i++) CHECK(!plan->steps[i].copied && plan->steps[i].early.end == 0);
+    for (int i = 0; i < plan->step_count; i++) {
+        const sli_step *step = &plan->steps[i];
+        const bool recurrent = step->problem.op == SLI_OP_LSTM;
+        CHECK(step->copied == recurrent && step->early.end == 0);
+        for (int k = 0; k < SLI_MAX_PARAM; k++)
+            if (step->emit.param[k] >= 0)
+                CHECK(plan->params[step->emit.param[k]].packer ==
+                      (recurrent && k % SLI_PART_PARAMS != SLI_RNN_BIAS ? i : -1));
+    }
+    /* A parameter that another step has as well is packed by none. */
+    int first = 0;
+    while (!plan->steps[first].copied) first++;
+    REQUIRE(first + 1 < plan->step_count && plan->steps[plan->step_count - 1].emit.param[1] < 0);
+    plan->steps[plan->step_count - 1].emit.param[1] = plan->steps[first].emit.param[SLI_RNN_RECURRENT];
+    sli_plan_copies(plan);
+    CHECK(!plan->steps[first].copied);
+    for (int p = 0; p < plan->param_count; p++) CHECK(plan->params[p].packer != first);
     sl_plan_free(plan);
     sl_model_free(model);
 }

@@ -17,32 +17,41 @@
 
 /* -------------------------------------------------------------------------------------------------------- pack -- */
 /* Panels of one matrix, from gate `gate` on: of R [G*H][O], W [G*H][I], W_p [O][H]. Columns of panels are the matrix's rows, a gate H rows
- * behind the last; backward they are its columns. */
+ * behind the last; backward they are its columns. Each of the matrices' rows is in one panel of rows. */
 typedef struct matrix {
     sli_fused_panels panels;
-    size_t packed; /* where they go */
-    int param, gate;
+    const float *from;
+    char *packed; /* where they go */
     bool columns;
 } matrix;
 
-enum { MATRICES = 3 * SLI_FUSED_STAGES };
+enum { MATRICES = 2 * 2 * SLI_FUSED_STAGES }; /* of rows: two a direction and stage */
 typedef struct packing {
     const sli_panel_ops *ops;
     const sli_call *call;
     sli_fused_packed at;
     matrix matrix[MATRICES];
-    int matrices, each; /* panels of all matrices */
+    int matrices, panels; /* of all matrices */
 } packing;
 
-static void pack_panel(void *context, int index) {
+/* In an optimizer's call: the rows of a panel of rows, a block of each gate. */
+static void update_rows(const packing *w, const matrix *m, int panel) {
+    const sli_fused_panels *panels = &m->panels;
+    const int unit = panel * panels->units, left = panels->all - unit;
+    const int64_t width = panels->k, count = (left < panels->units ? left : panels->units) * width;
+    const sli_update *update = w->call->update;
+    for (int gate = 0; gate < panels->gates; gate++)
+        update->apply(update->context, m->from + (gate * (int64_t)w->call->problem.units + unit) * width, count);
+}
+
+static void pack_panel(void *context, int panel) {
     const packing *w = context;
     const matrix *m = w->matrix;
-    const int part = index / w->each, lanes = w->ops->lanes;
-    int panel = index % w->each;
+    const int lanes = w->ops->lanes;
     for (; panel >= sli_fused_all_panels(&m->panels); m++) panel -= sli_fused_all_panels(&m->panels);
     const sli_fused_panels *panels = &m->panels;
     const ptrdiff_t width = m->columns ? panels->all : panels->k, gate = w->call->problem.units * width;
-    const float *from = (const float *)w->call->param[part * SLI_PART_PARAMS + m->param] + m->gate * gate;
+    if (w->call->update && !m->columns) update_rows(w, m, panel);
     sli_panel_source source = {.k = panels->k,
                                .vectors = panel < panels->count ? panels->vectors : panels->tail,
                                .gap = panel < panels->count ? lanes : panels->gap,
@@ -51,26 +60,44 @@ static void pack_panel(void *context, int index) {
     const int groups = source.gap < lanes ? panels->gates : source.vectors; /* of columns */
     for (int v = 0; v < groups; v++) {
         const int unit = panel * panels->units + v / panels->gates * lanes, left = panels->all - unit;
-        source.from[v] = from + v % panels->gates * gate + unit * source.lane_stride;
+        source.from[v] = m->from + v % panels->gates * gate + unit * source.lane_stride;
         source.valid[v] = left < lanes ? left : lanes;
     }
-    char *packed = (char *)w->call->packed + (size_t)part * w->at.total + m->packed;
-    w->ops->pack(packed + (size_t)panel * panels->bytes, &source);
+    w->ops->pack(m->packed + (size_t)panel * panels->bytes, &source);
 }
 
-static void add_matrix(packing *w, sli_fused_panels panels, size_t packed, int param, int gate, bool columns) {
-    w->matrix[w->matrices++] = (matrix){panels, packed, param, gate, columns};
-    w->each += sli_fused_all_panels(&panels);
+/* Of a parameter that the call has. */
+static void add_matrix(packing *w, sli_fused_panels panels, int part, size_t packed, int param, int gate,
+                       bool columns) {
+    const float *from = w->call->param[part * SLI_PART_PARAMS + param];
+    const ptrdiff_t width = columns ? panels.all : panels.k;
+    if (!from) return;
+    w->matrix[w->matrices++] = (matrix){.panels = panels,
+                                        .from = from + gate * w->call->problem.units * width,
+                                        .packed = (char *)w->call->packed + (size_t)part * w->at.total + packed,
+                                        .columns = columns};
+    w->panels += sli_fused_all_panels(&panels);
 }
 
-static void add_stage(packing *w, int stage) {
+static void add_stage(packing *w, int part, int stage, bool columns) {
     const sli_problem *p = &w->call->problem;
     const sli_fused_packed *at = &w->at;
     const int back = sli_fused_stages(p) - 1 - stage, gate = sli_fused_stage_gate(p, stage);
     const int param = p->projection > 0 && stage > 0 ? SLI_RNN_PROJECTION : SLI_RNN_RECURRENT;
-    add_matrix(w, sli_fused_forward_panels(p, w->ops, stage), at->forward[stage], param, gate, false);
-    add_matrix(w, sli_fused_input_panels(p, w->ops, stage), at->inputs[stage], SLI_RNN_KERNEL, gate, false);
-    if (p->train) add_matrix(w, sli_fused_backward_panels(p, w->ops, back), at->backward[back], param, gate, true);
+    if (columns) {
+        add_matrix(w, sli_fused_backward_panels(p, w->ops, back), part, at->backward[back], param, gate, true);
+        return;
+    }
+    add_matrix(w, sli_fused_forward_panels(p, w->ops, stage), part, at->forward[stage], param, gate, false);
+    add_matrix(w, sli_fused_input_panels(p, w->ops, stage), part, at->inputs[stage], SLI_RNN_KERNEL, gate, false);
+}
+
+static void pack_panels(packing *w, bool columns) {
+    const sli_problem *p = &w->call->problem;
+    w->matrices = w->panels = 0;
+    for (int part = 0; part < sli_problem_directions(p); part++)
+        for (int stage = 0; stage < sli_fused_stages(p); stage++) add_stage(w, part, stage, columns);
+    sli_threads_for(w->call->threads, w->panels, pack_panel, w);
 }
 
 /* All that is added to the pre-activations; GRU: r z n s, where b'_n is s's; with reset before the product r z n. */
@@ -90,13 +117,14 @@ static void pack_bias(const packing *w, int part) {
         for (int j = h; j < 2 * h; j++) bias[j] += (float)p->forget_bias;
 }
 
+/* A panel of columns is made of all rows: once all panels of rows, which an optimizer updates first, are there. */
 void sli_fused_pack(const sli_call *call) {
     const sli_problem *p = &call->problem;
     const sli_panel_ops *ops = sli_cpu_panels(sli_cpu_of(call), p->dtype);
     packing w = {.ops = ops, .call = call, .at = sli_fused_packed_of(p, ops)};
-    for (int stage = 0; stage < sli_fused_stages(p); stage++) add_stage(&w, stage);
-    sli_threads_for(call->threads, w.each * sli_problem_directions(p), pack_panel, &w);
-    for (int part = 0; part < sli_problem_directions(p); part++) pack_bias(&w, part);
+    if (!call->copied) pack_panels(&w, false);
+    if (!call->copied && p->train) pack_panels(&w, true);
+    for (int part = 0; part < sli_problem_directions(p) && !call->update; part++) pack_bias(&w, part);
 }
 
 /* --------------------------------------------------------------------------------------------------------- row -- */
@@ -177,7 +205,8 @@ static void describe(const sli_problem *p, const sli_caps *caps, char *text, siz
     {                                                                                                              \
         .name = "cpu:fused", .op = OP, .device = SLI_DEVICE_CPU, .eligible = eligible, .cost = cost, .book = book, \
         .seconds = sli_fused_seconds, .describe = describe, .pack = sli_fused_pack, .forward = sli_fused_forward,  \
-        .backward = sli_fused_backward, .takes_recompute = true, .null_states = true,                              \
+        .backward = sli_fused_backward, .packs_updated = SLI_FUSED_PACKS, .takes_recompute = true,                 \
+        .null_states = true,                                                                                       \
         .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_H0 | (OP == SLI_OP_LSTM ? 1u << SLI_RNN_C0 : 0u) |    \
                              1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK | 1u << SLI_RNN_STATE_IN(1, 0) |           \
                              1u << SLI_RNN_STATE_IN(1, 1),                                                         \

@@ -312,5 +312,7 @@ void sli_fused_book(const sli_problem *p, const sli_panel_ops *ops, int threads,
 void sli_fused_forward(const sli_call *call);
 void sli_fused_backward(const sli_call *call);
 void sli_fused_pack(const sli_call *call);
+/* Parameters that are packed by panels: sli_kernel.packs_updated. */
+enum { SLI_FUSED_PACKS = 1 << SLI_RNN_KERNEL | 1 << SLI_RNN_RECURRENT | 1 << SLI_RNN_PROJECTION };
 
 #endif

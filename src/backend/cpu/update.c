@@ -108,14 +108,31 @@ static sli_isa_update update_of(const sli_call *call) {
     return u;
 }
 
+static void update_elements(const update_work *w, size_t first, size_t count) {
+    const sli_call *call = w->call;
+    float *slot0 = call->out[SLI_OPTIM_SLOT0], *slot1 = call->out[SLI_OPTIM_SLOT1];
+    sli_cpu_of(call)->ops->update(&w->update, count, (float *)call->out[SLI_OPTIM_PARAM] + first,
+                                  (float *)call->out[SLI_OPTIM_GRAD] + first, slot0 ? slot0 + first : NULL,
+                                  slot1 ? slot1 + first : NULL);
+}
+
 static void update_slice(void *context, int index) {
     const update_work *w = context;
-    const sli_call *call = w->call;
-    const size_t first = (size_t)index * SLICE;
-    float *slot0 = call->out[SLI_OPTIM_SLOT0], *slot1 = call->out[SLI_OPTIM_SLOT1];
-    sli_cpu_of(call)->ops->update(
-        &w->update, slice_size(call->problem.elements, index), (float *)call->out[SLI_OPTIM_PARAM] + first,
-        (float *)call->out[SLI_OPTIM_GRAD] + first, slot0 ? slot0 + first : NULL, slot1 ? slot1 + first : NULL);
+    update_elements(w, (size_t)index * SLICE, slice_size(w->call->problem.elements, index));
+}
+
+static void update_values(void *context, const float *values, int64_t count) {
+    const update_work *w = context;
+    update_elements(w, (size_t)(values - (const float *)w->call->out[SLI_OPTIM_PARAM]), (size_t)count);
+}
+
+/* What a recurrent row packs is updated by the tasks that pack it. */
+static void update_in_pack(update_work *w) {
+    const sli_update update = {update_values, w};
+    sli_call packing = *w->call;
+    packing.problem = *w->call->packer_problem;
+    packing.update = &update;
+    w->call->packer->pack(&packing);
 }
 
 /* Gradients that are not finite leave the parameters as they are; the squares of all are there before any update. */
@@ -125,7 +142,10 @@ static void optim_forward(const sli_call *call) {
         return;
     }
     update_work w = {call, update_of(call)};
-    sli_threads_for(call->threads, slices_of(call->problem.elements), update_slice, &w);
+    if (call->packer)
+        update_in_pack(&w);
+    else
+        sli_threads_for(call->threads, slices_of(call->problem.elements), update_slice, &w);
 }
 
 static void optim_cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
@@ -140,7 +160,8 @@ const sli_kernel sli_cpu_optim = {.name = "cpu:optim",
                                   .device = SLI_DEVICE_CPU,
                                   .eligible = f32_only,
                                   .cost = optim_cost,
-                                  .forward = optim_forward};
+                                  .forward = optim_forward,
+                                  .updates_in_pack = true};
 
 /* ----------------------------------------------------------------------------------------------------- dropout --
  * y = x times 0 or 1/(1-p), drawn by the number of the element in the sequence; outside training y = x. */
