@@ -236,7 +236,7 @@ typedef struct sli_call {
      * pack needs is there as well. NULL: there is none. */
     const struct sli_kernel *packer;
     const sli_problem *packer_problem;
-    const sli_update *update; /* packs inside an optimizer's call: packs_updated; NULL */
+    const sli_update *update;    /* packs inside an optimizer's call: packs_updated; NULL */
     const sli_scalars *scalars;  /* device memory */
     sli_metrics *metrics;        /* device memory */
     sli_scaling *scaling;        /* device memory; NULL unless the plan trains in f16 */

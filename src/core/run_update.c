@@ -122,8 +122,7 @@ static sl_status submit_optimizer(sl_run *run, const piece *piece, int param) {
 }
 
 static bool are_alike(const sl_run *run, int param, int other) {
-    return keeps(run, param) == keeps(run, other) &&
-           run->plan->params[param].packer == run->plan->params[other].packer;
+    return keeps(run, param) == keeps(run, other) && run->plan->params[param].packer == run->plan->params[other].packer;
 }
 
 /* Neighbours that are alike in one call. */

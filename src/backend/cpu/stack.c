@@ -80,9 +80,8 @@ static void describe(const sli_problem *p, const sli_caps *caps, char *text, siz
     {                                                                                                              \
         .name = "cpu:stack", .op = OP, .device = SLI_DEVICE_CPU, .eligible = eligible, .cost = cost, .book = book, \
         .seconds = seconds, .bits_of = "cpu:fused", .describe = describe, .pack = sli_cpu_stack_pack,              \
-        .packs_updated = SLI_FUSED_PACKS,                                                                          \
-        .forward = sli_cpu_stack_forward, .backward = sli_cpu_stack_backward, .null_states = true,                 \
-        .backward_reads_in = (1u << SLI_MAX_IN) - 1, .backward_reads_out = 1u << SLI_RNN_Y                         \
+        .packs_updated = SLI_FUSED_PACKS, .forward = sli_cpu_stack_forward, .backward = sli_cpu_stack_backward,    \
+        .null_states = true, .backward_reads_in = (1u << SLI_MAX_IN) - 1, .backward_reads_out = 1u << SLI_RNN_Y    \
     }
 
 const sli_kernel sli_cpu_stack_lstm = STACK_ROW(SLI_OP_LSTM);
