@@ -14,7 +14,7 @@ typedef struct packs {
     call_engine engine;
     call_result in;
     tensor tensors[PARTS * SLI_PART_PARAMS];
-    bool strays; /* something else was to be updated */
+    _Atomic bool strays; /* something else was to be updated */
 } packs;
 
 static void update(void *context, const float *values, int64_t count) {
@@ -23,7 +23,7 @@ static void update(void *context, const float *values, int64_t count) {
         const tensor *t = &w->tensors[k];
         if (!t->values || values < t->values || values >= t->values + t->count) continue;
         const size_t first = (size_t)(values - t->values);
-        w->strays |= first + (size_t)count > t->count;
+        if (first + (size_t)count > t->count) w->strays = true;
         for (size_t i = first; i < first + (size_t)count && i < t->count; i++) {
             t->times[i]++; /* of tasks that share none */
             t->values[i] = t->updated[i];

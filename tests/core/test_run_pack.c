@@ -97,12 +97,17 @@ static void check_packed(const rig *r, const char *what) {
     free(before);
 }
 
-enum {
-    RIGS = 3,
-    STEPS = 4,
-    BAD = 1,
-    PARTS = 2
-}; /* steps: of gradients that are not finite; of sums of gradients; others are whole */
+/* Behind updates biases are all that is left to be packed. */
+static void check_left(const rig *r, const shape *s) {
+    size_t written = 0;
+    memset(sli_params_packed(r->params), JUNK, r->plan->packed_bytes);
+    REQUIRE_OK(sli_params_pack_updated(r->params, r->params->queue));
+    for (size_t i = 0; i < r->plan->packed_bytes; i++) written += sli_params_packed(r->params)[i] != JUNK;
+    CHECK(written > 0 && written <= 4 * sizeof(float) * (size_t)(s->units * s->layers * (s->both ? 2 : 1)));
+}
+
+/* Steps: one of gradients that are not finite, one of sums of gradients; the others are whole. */
+enum { RIGS = 3, STEPS = 4, BAD = 1, PARTS = 2 };
 
 static double step(const rig *r, data *d, int k) {
     sl_result result;
@@ -152,6 +157,7 @@ static void check(const shape *s, int way) {
              s->projection, (int)s->dtype, way);
     rig rigs[RIGS] = {make(s, &options, 1, true), make(s, &options, 1, false), make(s, &options, 2, false)};
     for (int k = 0; k < STEPS; k++) check_step(rigs, k, what);
+    check_left(&rigs[1], s);
     for (int i = 0; i < RIGS; i++) free_rig(&rigs[i]);
 }
 
