@@ -53,20 +53,20 @@ static size_t operand_bytes(int k) {
 }
 
 static void pack(void *panel, const sli_panel_source *s) {
-    enum { SQUARE = 16 };
-    uint32_t *to = panel;
+    static const float zeros[VL];
     const int width = s->vectors * VL;
-    for (int k0 = 0; k0 < s->k; k0 += SQUARE) { /* in squares, so that lines are used whole */
-        const int k1 = k0 + SQUARE < s->k ? k0 + SQUARE : s->k;
-        for (int c = 0; c < width; c++) {
-            const float *const from = sli_panel_column(s, c);
-            for (int k = k0; k < k1; k += 2) {
-                const float low = from ? from[k * s->k_stride] : 0;
-                const float high = from && k + 1 < k1 ? from[(k + 1) * s->k_stride] : 0;
-                to[(size_t)(k / 2) * (size_t)width + (size_t)c] = bf16_pair(low, high);
+    for (int k0 = 0; k0 < s->k; k0 += VL)
+        for (int v = 0; v < s->vectors; v++) {
+            float square[VL][VL];
+            panel_square(s, v, k0, square[0], VL);
+            for (int k = k0; k < k0 + VL && k < s->k; k += 2) {
+                const float *const low = square[k - k0], *const high = k + 1 < s->k ? square[k - k0 + 1] : zeros;
+                uint32_t *const to = (uint32_t *)panel + (size_t)(k / 2) * (size_t)width + (size_t)(v * VL);
+                uint32_t pairs[VL];
+                for (int l = 0; l < VL; l++) pairs[l] = bf16_pair(low[l], high[l]);
+                memcpy(to, pairs, sizeof pairs);
             }
         }
-    }
 }
 
 static void convert(void *operand, const float *restrict from, int k) {

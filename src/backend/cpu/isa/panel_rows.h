@@ -56,6 +56,23 @@ VF_INLINE void multiply_add(vf *sum, vf x, vf w, const bool held) {
 }
 #endif
 
+/* to[VL][VL], rows `line` apart: what vector v of a panel is packed from, VL k from k0 on, or those that there are. By vectors where the square
+ * is whole: of R read along its rows, forward, or down its columns, backward. */
+static inline void panel_square(const sli_panel_source *s, int v, int k0, float *to, ptrdiff_t line) {
+    const int count = s->k - k0 < VL ? s->k - k0 : VL;
+    const bool whole = s->gap == VL && s->valid[v] == VL;
+    if (whole && s->k_stride == 1 && count == VL) {
+        vf_transpose(to, line, s->from[v] + k0, s->lane_stride);
+    } else if (whole && s->lane_stride == 1) {
+        for (int k = 0; k < count; k++) vf_store(to + k * line, vf_load(s->from[v] + (k0 + k) * s->k_stride));
+    } else {
+        for (int l = 0; l < VL; l++) {
+            const float *const from = sli_panel_column(s, v * VL + l);
+            for (int k = 0; k < count; k++) to[k * line + l] = from ? from[(k0 + k) * s->k_stride] : 0;
+        }
+    }
+}
+
 static int terms_of(int k) {
     return (k + OPERAND_K - 1) / OPERAND_K;
 }

@@ -110,22 +110,11 @@ static void pack_a(void *packed, const sli_operand *a, int first, int last) {
     }
 }
 
-/* to[VL][PANEL] = VL terms of VL columns, each `line` behind the last. */
-static void transpose(float *to, const float *x, ptrdiff_t line) {
-    vf rows[2][VL];
-    int from = 0;
-    for (int r = 0; r < VL; r++) rows[0][r] = vf_load(x + r * line);
-    for (int step = 1; step < VL; step *= 2, from ^= 1)
-        for (int r = 0; r < VL / 2; r++)
-            vf_zip(rows[from][r], rows[from][r + VL / 2], &rows[from ^ 1][2 * r], &rows[from ^ 1][2 * r + 1]);
-    for (int r = 0; r < VL; r++) vf_store(to + r * PANEL, rows[from][r]);
-}
-
 static void panel_along(float *to, const float *x, ptrdiff_t line, int columns, int k) {
     for (int v = 0; v < PANEL; v += VL)
         for (int i = 0; i < k; i += VL) {
             if (k - i >= VL && columns - v >= VL) {
-                transpose(to + i * PANEL + v, x + v * line + i, line);
+                vf_transpose(to + i * PANEL + v, PANEL, x + v * line + i, line);
                 continue;
             }
             for (int j = i; j < i + VL && j < k; j++)

@@ -8,11 +8,13 @@
  *     vf_stream      vf_store of a whole line of memory, past the caches, where there is that (STREAMS, the floats of a line), and
  *     vf_streamed    before others read it
  *     vf_min, vf_max, vf_clamp
- *     vf_zip         low: a0 b0 a1 b1 ... of the lower halves; high: of the upper ones */
+ *     vf_zip         low: a0 b0 a1 b1 ... of the lower halves; high: of the upper ones
+ *     vf_transpose   a square of VL rows of VL numbers */
 #ifndef SLI_VECTOR_H
 #define SLI_VECTOR_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -133,5 +135,16 @@ static inline void vf_store_f16(uint16_t *p, vf v, bool stream) {
 #else
 #define REGISTERS_32 0
 #endif
+
+/* Row c of to, VL numbers, is number c of each of VL rows of `from`. */
+static inline void vf_transpose(float *to, ptrdiff_t to_line, const float *from, ptrdiff_t from_line) {
+    vf rows[2][VL];
+    int at = 0;
+    for (int r = 0; r < VL; r++) rows[0][r] = vf_load(from + r * from_line);
+    for (int step = 1; step < VL; step *= 2, at ^= 1)
+        for (int r = 0; r < VL / 2; r++)
+            vf_zip(rows[at][r], rows[at][r + VL / 2], &rows[at ^ 1][2 * r], &rows[at ^ 1][2 * r + 1]);
+    for (int r = 0; r < VL; r++) vf_store(to + r * to_line, rows[at][r]);
+}
 
 #endif
