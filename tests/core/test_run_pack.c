@@ -20,7 +20,8 @@ static sl_model *model_of(const shape *s) {
                                   .bias = s->units % 2 ? SL_BIAS_DOUBLE : SL_BIAS_DEFAULT,
                                   .bidirectional = s->both ? SL_BI_CONCAT : SL_UNIDIRECTIONAL,
                                   .reset_before = s->before,
-                                  .projection = s->projection};
+                                  .projection = s->projection,
+                                  .peephole = s->projection > 0};
     const sl_dense dense = {.units = OUT};
     sl_model *model;
     REQUIRE_OK(sl_model_new(NULL, &model));
