@@ -132,15 +132,11 @@ def lm_rows(lines):
     return [rows[preset, dtype] for preset in PRESETS for dtype in LM_DTYPES if (preset, dtype) in rows]
 
 
-def lm_rows_of_all(lines, others):
-    """The H200's rows, then those of each of `others`, [(GPU, lines)]: [(what to say before the preset, line)]."""
-    return [(f"{gpu}, " if gpu else "", line) for gpu, of in [("", lines)] + others for line in lm_rows(of)]
-
-
 def lm_table(lines, others):
+    """Rows of the H200, then of each of `others`, [(GPU, lines)]."""
     out = ["| preset | dtype | Sluice, own kernels | Sluice, as planned | PyTorch, its best | ratio | as planned |",
            "|---|---|---|---|---|---|---|"]
-    for gpu, line in lm_rows_of_all(lines, others):
+    for gpu, line in [(f"{gpu}, " if gpu else "", line) for gpu, of in [("", lines)] + others for line in lm_rows(of)]:
         best, name = best_peer(line)
         planned = line.get("planned") or {}
         both = [f"{entry['words_per_s'] / best:.2f}" if "words_per_s" in entry else "-" for entry in (line["sluice"], planned)]
@@ -190,14 +186,15 @@ def goal_rows(lines, gpu):
     return out
 
 
-def lm_goals(lines, others):
+def lm_goals(lines):
+    """Of the H200, which these goals are of."""
     out = ["| words per second | goal | own kernels | as planned |", "|---|---|---|---|"]
-    for gpu, line in lm_rows_of_all(lines, others):
+    for line in lm_rows(lines):
         goal = GOALS.get((line["preset"], line["dtype"]))
         if goal:
             cells = [f"{speed(entry)}: {'met' if entry['words_per_s'] >= goal else 'missed'}" if "words_per_s" in entry else "-"
                      for entry in (line["sluice"], line.get("planned") or {})]
-            out.append(f"| {gpu}{line['preset']} {line['dtype']} | {goal:,} | {cells[0]} | {cells[1]} |")
+            out.append(f"| {line['preset']} {line['dtype']} | {goal:,} | {cells[0]} | {cells[1]} |")
     return "\n".join(out)
 
 
@@ -268,7 +265,7 @@ def documents(results):
     layers = lines_of_all(results, names, gpus, "layers_", whole_layer)
     models = lines_of_all(results, names, gpus, "lm_", whole_lm)
     found = {"README.md": {"gpu-layer-table": layer_table(*layers), "gpu-lm-table": lm_table(*models)},
-             "docs/MEASURED.md": {"gpu-layer-goals": layer_goals(*layers), "gpu-lm-goals": lm_goals(*models)}}
+             "docs/MEASURED.md": {"gpu-layer-goals": layer_goals(*layers), "gpu-lm-goals": lm_goals(models[0])}}
     if cpus:
         found["README.md"]["cpu-layer-table"] = cpu_table(results, cpus)
         found["docs/MEASURED.md"]["cpu-layer-goals"] = cpu_goals(results, cpus)

@@ -228,7 +228,8 @@ typedef struct sli_call {
     uint8_t *touched;
     int64_t first_element;
     sli_slices sparse;
-    /* Optimizers with writes_copies: what they write beside the parameters. Packs: it is there already. */
+    /* Optimizers with writes_copies: what they write beside the parameters. `copied`, of packs: it is there already, or what packs_updated
+     * names is. */
     sli_copy copies[SLI_COPIES];
     int copy_count;
     bool copied;
@@ -372,7 +373,7 @@ typedef struct sli_kernel {
      * problem they do not. */
     bool (*copy_of)(const sli_problem *problem, const sli_caps *caps, sli_copy *copy);
     bool updates_in_pack; /* optimizer rows that obey sli_call.packer */
-    /* Bit k of each part's: a parameter that pack updates where there is sli_call.update, as soon as it packs it. It then packs what is
+    /* Bit k of each part's: a parameter that pack updates where there is sli_call.update, right before it packs it. It then packs what is
      * made of those that the call has, the others are NULL, and nothing else; where sli_call.copied it leaves that out. */
     unsigned packs_updated;
     int64_t norm_slice; /* norm rows that obey sli_call.slices and .part: elements of a slice; 0: others */

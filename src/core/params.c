@@ -205,7 +205,7 @@ char *sli_params_packed(const sl_params *params) {
     return params->block + (size_t)(plan->slots + 1) * plan->param_elements * plan->element;
 }
 
-void sli_params_to_pack(const sl_params *params, const sli_step *step, size_t first, size_t end, sli_call *call) {
+void sli_params_set_pack(const sl_params *params, const sli_step *step, size_t first, size_t end, sli_call *call) {
     const sl_plan *plan = params->plan;
     call->planned = (sli_planned){step->problem.batch, step->problem.steps};
     call->chunk = plan->chunk;
@@ -225,7 +225,7 @@ static sl_status pack(sl_params *params, sli_queue *queue, int index, bool updat
         sli_call call;
         memset(&call, 0, sizeof call);
         call.problem = step->problem;
-        sli_params_to_pack(params, step, 0, plan->param_elements, &call);
+        sli_params_set_pack(params, step, 0, plan->param_elements, &call);
         call.beside = true;
         call.copied = updated && step->copied;
         SLI_TRY(plan->ops->submit(queue, step->kernel->pack, &call));

@@ -34,8 +34,8 @@ void sli_params_set_optimizer_steps(sl_params *params, double steps);
 sl_status sli_params_pack(sl_params *params, sli_queue *queue, int index);
 /* All, but for what the optimizer has written. */
 sl_status sli_params_pack_updated(sl_params *params, sli_queue *queue);
-/* What the step's pack needs beside its problem, of parameters the elements [first, end) alone, to a call that has none yet. */
-void sli_params_to_pack(const sl_params *params, const sli_step *step, size_t first, size_t end, sli_call *call);
+/* Of a call without parameters: what the step's pack needs beside its problem, of parameters the elements [first, end) alone. */
+void sli_params_set_pack(const sl_params *params, const sli_step *step, size_t first, size_t end, sli_call *call);
 char *sli_params_packed(const sl_params *params); /* device address of the packed copies */
 /* Loss scaling in device memory; NULL unless sli_plan_is_scaled. */
 sli_scaling *sli_params_scaling_at(const sl_params *params);

@@ -97,7 +97,7 @@ static void set_copies(const sl_run *run, const piece *piece, sli_call *call) {
 static void set_packer(const sl_run *run, const piece *piece, const sli_step *step, sli_call *call) {
     call->packer = step->kernel;
     call->packer_problem = &step->problem;
-    sli_params_to_pack(run->params, step, piece->offset, piece->offset + piece->count, call);
+    sli_params_set_pack(run->params, step, piece->offset, piece->offset + piece->count, call);
 }
 
 /* Nobody needs zeros in the gradients that the next whole step writes. */

@@ -637,7 +637,8 @@ static void put_blocks(const emitter *e, int index, const sli_stream_layer *l, b
         put(e, "    for (int b = 0; b < %d; b += %d) {\n", units, block);
         return;
     }
-    put(e, "    for (int n = 0; n <= %d; n++) {\n        const int b = (back ? %d - n : n) * %d;\n", last, last, block);
+    put(e, "    for (int turn = 0; turn <= %d; turn++) {\n        const int b = (back ? %d - turn : turn) * %d;\n",
+        last, last, block);
     put(e, "        w = @_%d_weights + (long)b * %d;\n", index,
         (one_hot ? 0 : c.x_gates * l->inputs) + c.h_gates * l->outputs);
 }

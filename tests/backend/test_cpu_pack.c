@@ -114,20 +114,31 @@ static void check(const call_setup *setup, unsigned first) {
     REQUIRE(matrices != 0);
     sli_call call = call_with(&w, all);
     row->pack(&call); /* of what was there before, padding included */
+    unsigned char *before = take(&w);
     const unsigned groups[] = {matrices & first, matrices & ~first};
+    for (int k = 0; k < PARTS * SLI_PART_PARAMS; k++)
+        if (!(matrices >> k & 1) && w.tensors[k].count > 0)
+            update(&w, w.tensors[k].values, (int64_t)w.tensors[k].count);
     for (int i = 0; i < 2; i++) {
         call = call_with(&w, groups[i]);
         call.update = &hook;
         row->pack(&call);
-        check_times(&w, i == 0 ? groups[0] : matrices, setup->text);
+        check_times(&w, (i == 0 ? groups[0] : matrices) | (all & ~matrices), setup->text);
     }
-    for (int k = 0; k < PARTS * SLI_PART_PARAMS; k++)
-        if (!(matrices >> k & 1) && w.tensors[k].count > 0)
-            update(&w, w.tensors[k].values, (int64_t)w.tensors[k].count);
+    unsigned char *matrices_alone = take(&w);
     call = call_with(&w, all);
     call.copied = true;
     row->pack(&call);
-    void *by_update = take(&w);
+    unsigned char *by_update = take(&w);
+    size_t biases = 0; /* bytes that this call has changed: until then they were what they had been */
+    for (size_t i = 0; i < w.engine.memory.booking.packed; i++)
+        if (matrices_alone[i] != by_update[i]) {
+            biases++;
+            CHECK(matrices_alone[i] == before[i]);
+        }
+    CHECK(biases > 0);
+    free(before);
+    free(matrices_alone);
     call.copied = false;
     row->pack(&call);
     CHECK(!w.strays);

@@ -155,10 +155,14 @@ TEST_SLOW(stream_c_files_of_many_blocks_give_the_numbers_of_the_library) {
     if (!cc) test_skip("there is no C compiler");
     uint64_t random = test_seed;
     char with[128];
-    snprintf(with, sizeof with, "%s -std=c99 -O1 -pedantic -Wall -Wextra -Werror", cc);
+    snprintf(with, sizeof with, "%s -std=c99 -O1 -pedantic -Wall -Wextra -Wshadow -Werror", cc);
     for (int form = 0; form < 3; form++) {
         const sl_recurrent lstm = {.units = 40, .peephole = 1, .projection = form == 1 ? 23 : 0, .return_sequences = 1};
-        const sl_recurrent gru = {.units = 65, .reset_before = form == 2, .return_sequences = 1}, usual = {.units = 50};
+        const sl_recurrent gru = {.units = 65,
+                                  .reset_before = form == 2,
+                                  .zoneout_h = form == 1 ? 0.1 : 0,
+                                  .return_sequences = 1},
+                           usual = {.units = 50};
         sl_model *model;
         REQUIRE_OK(sl_model_new(NULL, &model));
         REQUIRE_OK(form == 0 ? sl_model_add_input(model, "x", 3, 0) : sl_model_add_tokens(model, "x", 9));

@@ -122,8 +122,10 @@ void sli_fused_pack(const sli_call *call) {
     const sli_problem *p = &call->problem;
     const sli_panel_ops *ops = sli_cpu_panels(sli_cpu_of(call), p->dtype);
     packing w = {.ops = ops, .call = call, .at = sli_fused_packed_of(p, ops)};
-    if (!call->copied) pack_panels(&w, false);
-    if (!call->copied && p->train) pack_panels(&w, true);
+    if (!call->copied) {
+        pack_panels(&w, false);
+        if (p->train) pack_panels(&w, true);
+    }
     for (int part = 0; part < sli_problem_directions(p) && !call->update; part++) pack_bias(&w, part);
 }
 

@@ -18,9 +18,8 @@ namespace ENGINE_NAMESPACE {
 
 template <typename ARGS>
 static void sli_step_launch(const step_way *, void (*kernel)(ARGS), const sli_step_grid *grid, const ARGS *args, bool,
-                            const char *what, size_t shared = 0) {
+                            const char *what, size_t = 0) {
     emulate::launch_config config;
-    config.shared = shared;
     config.grid = dim3(grid->gx, grid->gy);
     config.block = dim3(grid->bx, grid->by);
     config.resident = 1; /* shared memory is static */

@@ -4,6 +4,9 @@
 #include "backend/cuda/kernels/persist_host.cuh"
 #include "cases.h"
 
+void persist_pack_in_pieces(const step_way *way, const sli_persist_pair *pair, const sli_persist_packed *at,
+                            const float *recurrent, int64_t row); /* persist_pack.cpp */
+
 namespace {
 
 using floats = std::vector<float>;
@@ -40,11 +43,12 @@ float rounded(float x, sl_dtype math) {
                             : x;
 }
 
-std::vector<char> packed(layer *l, const sli_persist_pair &pair, bool train, const sli_persist_packed &at) {
+std::vector<char> packed(layer *l, const sli_persist_pair &pair, bool train, const sli_persist_packed &at,
+                         decltype(sli_persist_pack) *pack = sli_persist_pack) {
     std::vector<uint4> memory(at.stride / sizeof(uint4), make_uint4(~0u, ~0u, ~0u, ~0u));
     l->way.weights = reinterpret_cast<char *>(memory.data());
     l->way.s.train = train;
-    sli_persist_pack(&l->way, &pair, &at, (const float *)l->way.param[SLI_RNN_RECURRENT], l->way.s.H);
+    pack(&l->way, &pair, &at, (const float *)l->way.param[SLI_RNN_RECURRENT], l->way.s.H);
     return std::vector<char>(l->way.weights, l->way.weights + at.stride);
 }
 
@@ -75,6 +79,8 @@ std::string check(const char *text, sli_persist_kind kind, uint64_t seed) {
     l.way.seed = seed;
     l.way.failure = &l.failure;
     const std::vector<char> both = packed(&l, l.pair, true, at);
+    if (!l.failure.empty()) return l.failure;
+    if (packed(&l, l.pair, true, at, persist_pack_in_pieces) != both) return "in pieces it differs";
     if (!l.failure.empty()) return l.failure;
     /* Each form of R alone, in the place of forward's. */
     for (int backward = 0; backward < 2; backward++) {

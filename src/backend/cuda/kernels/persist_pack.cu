@@ -4,14 +4,14 @@
 #include "backend/cuda/kernels/persist_sizes.cuh"
 #include "backend/cuda/kernels/persist_tight.cuh"
 
-#ifndef PACK_SHARED
-#define PACK_SHARED(name) extern __shared__ int name[]
-#endif
-
 /* Warps of a block: of large layers few, so that many blocks wait at once, of small ones so many that each has one run; us of LSTM on an
  * H100, 20 rows: 650 units in bf16 4 warps 9, 16 warps 10, 200 units 8 and 4.4 (bench/results/pack_h100_2026-11-26.txt). Columns of a block; tiles along
- * k (tight: pairs) that a lane asks for before it waits for the first. */
-enum { PACK_FEW = 4, PACK_MANY = 16, PACK_SMALL = 600, PACK_COLUMNS = 512, PACK_RUN = 2 };
+ * k (tight: pairs) that a lane asks for before it waits for the first. A test has another PACK_SMALL, units from which layers are large, and fewer columns. */
+#ifndef PACK_SMALL
+#define PACK_SMALL 600
+#define PACK_COLUMNS 512
+#endif
+enum { PACK_FEW = 4, PACK_MANY = 16, PACK_RUN = 2 };
 
 /* n / d as a product: exact while n d < 2^32. */
 typedef struct pack_divisor {
@@ -219,7 +219,7 @@ static __device__ __forceinline__ void pack_piece(const pack_args &a, int64_t pi
 
 /* R's two forms in turns, so that what one has read is in L2 for the other; then W and the biases. */
 static __global__ void __launch_bounds__(32 * PACK_MANY) persist_pack(const __grid_constant__ pack_args a) {
-    PACK_SHARED(columns);
+    __shared__ int columns[PACK_COLUMNS];
     const int forward = a.matrix[0].blocks, backward = a.matrix[1].blocks, block = (int)blockIdx.x;
     const int fewer = forward < backward ? forward : backward;
     if (block < forward + backward) {
@@ -319,5 +319,5 @@ void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const s
     a.apart = (int)(s->gru && !s->before ? 2 * s->H : s->GH);
     const int64_t rest = (a.all_pieces + a.zs + threads - 1) / threads;
     const sli_step_grid grid = {(unsigned)(a.matrix[0].blocks + a.matrix[1].blocks + rest), 1, threads, 1};
-    sli_step_launch(way, persist_pack, &grid, &a, false, "launch of packed recurrent weights", PACK_COLUMNS * sizeof(int));
+    sli_step_launch(way, persist_pack, &grid, &a, false, "launch of packed recurrent weights");
 }

@@ -6,6 +6,8 @@
 #include "core/kernel.h"
 #include "emulate.h"
 
+#define __shared__ static
+
 typedef struct step_way {
     const sli_call *call;
     sli_step_shape s;
@@ -21,9 +23,9 @@ void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const s
 
 template <typename ARGS>
 void sli_step_launch(const step_way *way, void (*kernel)(ARGS), const sli_step_grid *grid, const ARGS *args, bool,
-                     const char *, size_t shared = 0) {
+                     const char *) {
     emulate::launch_config config;
-    config.shared = shared;
+    config.resident = 1; /* shared memory is static */
     config.grid = dim3(grid->gx, grid->gy);
     config.block = dim3(grid->bx, grid->by);
     config.seed = way->seed;

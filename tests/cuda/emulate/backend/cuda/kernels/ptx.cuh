@@ -7,7 +7,6 @@
 
 #define PTX_FN static inline
 #define PERSIST_SHARED(name) unsigned char *name = emulated_shared()
-#define PACK_SHARED(name) int *name = reinterpret_cast<int *>(emulated_shared())
 
 /* ------------------------------------------------------------------------------------------------ shared memory -- */
 PTX_FN int ptx_thread() {
