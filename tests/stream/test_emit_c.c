@@ -102,13 +102,25 @@ static void convert(const stream_case *c, sl_dtype dtype) {
     CHECK((strstr(head, "a NaN or an infinite one") != NULL) == (c->vocabulary == 0));
 }
 
+static const char strict[] = "-pedantic -Wall -Wextra -Wshadow -Werror";
+
+/* A model that begins with numbers, with one-hot vectors of tokens, or with a table's rows for them. */
+static sl_model *model_from(int form, int features) {
+    sl_model *model;
+    REQUIRE_OK(sl_model_new(NULL, &model));
+    REQUIRE_OK(form == 0 ? sl_model_add_input(model, "x", features, 0) : sl_model_add_tokens(model, "x", 9));
+    if (form == 1) REQUIRE_OK(sl_model_add_one_hot(model, "one_hot", 9, NULL));
+    if (form >= 2)
+        REQUIRE_OK(sl_model_add_embedding(model, "table", &(sl_embedding){.vocabulary = 9, .units = 6}, NULL));
+    return model;
+}
+
 /* What is compiled from the files is not sanitized: under sanitizers it is the writing that counts. */
 enum { FLOAT_MODELS = 12 / TEST_ONE_IN(3), MODELS_IN_I8 = 9 / TEST_ONE_IN(3) };
 
 TEST_SLOW(stream_c_files_give_the_numbers_of_the_library) {
     const char *cc = compiler("cc", "gcc"), *clang = compiler("clang", "clang-14"), *cxx = compiler("c++", "g++");
     if (!cc) test_skip("there is no C compiler");
-    static const char strict[] = "-pedantic -Wall -Wextra -Werror";
     uint64_t random = test_seed;
     char with[256];
     for (int i = 0; i < FLOAT_MODELS; i++) {
@@ -133,7 +145,6 @@ TEST_SLOW(stream_c_files_give_the_numbers_of_the_library) {
 TEST_SLOW(stream_c_files_in_i8_give_the_numbers_of_plans_in_i8) {
     const char *cc = compiler("cc", "gcc"), *cxx = compiler("c++", "g++");
     if (!cc) test_skip("there is no C compiler");
-    static const char strict[] = "-pedantic -Wall -Wextra -Werror";
     uint64_t random = test_seed;
     int same = 0;
     for (int i = 0; i < MODELS_IN_I8; i++) {
@@ -155,7 +166,7 @@ TEST_SLOW(stream_c_files_of_many_blocks_give_the_numbers_of_the_library) {
     if (!cc) test_skip("there is no C compiler");
     uint64_t random = test_seed;
     char with[128];
-    snprintf(with, sizeof with, "%s -std=c99 -O1 -pedantic -Wall -Wextra -Wshadow -Werror", cc);
+    snprintf(with, sizeof with, "%s -std=c99 %s -O1", cc, strict);
     for (int form = 0; form < 3; form++) {
         const sl_recurrent lstm = {.units = 40, .peephole = 1, .projection = form == 1 ? 23 : 0, .return_sequences = 1};
         const sl_recurrent gru = {.units = 65,
@@ -163,12 +174,7 @@ TEST_SLOW(stream_c_files_of_many_blocks_give_the_numbers_of_the_library) {
                                   .zoneout_h = form == 1 ? 0.1 : 0,
                                   .return_sequences = 1},
                            usual = {.units = 50};
-        sl_model *model;
-        REQUIRE_OK(sl_model_new(NULL, &model));
-        REQUIRE_OK(form == 0 ? sl_model_add_input(model, "x", 3, 0) : sl_model_add_tokens(model, "x", 9));
-        if (form == 1) REQUIRE_OK(sl_model_add_one_hot(model, "one_hot", 9, NULL));
-        if (form == 2)
-            REQUIRE_OK(sl_model_add_embedding(model, "table", &(sl_embedding){.vocabulary = 9, .units = 6}, NULL));
+        sl_model *model = model_from(form, 3);
         REQUIRE_OK(sl_model_add_recurrent(model, "lstm", SL_LSTM, &lstm, NULL));
         REQUIRE_OK(sl_model_add_recurrent(model, "gru", SL_GRU, &gru, NULL));
         REQUIRE_OK(sl_model_add_recurrent(model, "usual", SL_LSTM, &usual, NULL));
@@ -218,16 +224,11 @@ TEST_SLOW(stream_c_files_of_few_layers_hold_what_they_use) {
     if (!cc) test_skip("there is no C compiler");
     uint64_t random = test_seed;
     char with[128];
-    snprintf(with, sizeof with, "%s -std=c99 -O1 -pedantic -Wall -Wextra -Werror", cc);
+    snprintf(with, sizeof with, "%s -std=c99 %s -O1", cc, strict);
     for (int i = 0; i < 8; i++) {
         const sl_dtype dtype = i % 2 ? SL_I8 : SL_F32;
         const int form = i / 2; /* few units; one-hot vectors or a table before a dense layer; a table */
-        sl_model *model;
-        REQUIRE_OK(sl_model_new(NULL, &model));
-        REQUIRE_OK(form == 0 ? sl_model_add_input(model, "x", 7, 0) : sl_model_add_tokens(model, "x", 9));
-        if (form == 1) REQUIRE_OK(sl_model_add_one_hot(model, "one_hot", 9, NULL));
-        if (form >= 2)
-            REQUIRE_OK(sl_model_add_embedding(model, "table", &(sl_embedding){.vocabulary = 9, .units = 6}, NULL));
+        sl_model *model = model_from(form, 7);
         if (form < 3) REQUIRE_OK(sl_model_add_dense(model, "dense", &(sl_dense){.units = form ? 11 : 2}, NULL));
         stream_case c = stream_case_in(model, dtype, &random);
         convert(&c, dtype);

@@ -5,7 +5,7 @@
 #include "cases.h"
 
 void persist_pack_in_pieces(const step_way *way, const sli_persist_pair *pair, const sli_persist_packed *at,
-                            const float *recurrent, int64_t row); /* persist_pack.cpp */
+                            const float *recurrent, int64_t row); /* persist_pack_pieces.cpp */
 
 namespace {
 
@@ -52,7 +52,7 @@ std::vector<char> packed(layer *l, const sli_persist_pair &pair, bool train, con
     return std::vector<char>(l->way.weights, l->way.weights + at.stride);
 }
 
-std::string check(const char *text, sli_persist_kind kind, uint64_t seed) {
+std::string check(const char *text, sli_persist_kind kind, bool tight, uint64_t seed) {
     sli_problem p;
     sli_caps caps = {};
     sli_why why = {""};
@@ -65,6 +65,7 @@ std::string check(const char *text, sli_persist_kind kind, uint64_t seed) {
     caps.shared_memory = 227 << 10;
     caps.l2_bytes = 50 << 20;
     if (!sli_persist_pair_of(&p, sli_planned{}, &caps, kind, &l.pair, &why)) return why.text;
+    if (l.pair.forward.tight != tight || l.pair.backward.tight != tight) return "weights are of another width";
     const sli_persist_packed at = sli_persist_layout_packed(&p, &l.pair);
     const sli_step_shape s = sli_step_shape_of(&p, 1);
     l.w = drawn((size_t)(s.GH * s.I), random);
@@ -120,17 +121,19 @@ EMULATE_CASE("pack: one launch gives R, R^T, W and biases") {
     static const struct {
         const char *text;
         sli_persist_kind kind;
+        bool tight; /* weights of 20 bits, both ways */
     } cases[] = {
-        {"lstm:b3_t4_i10_h33_bf16_train", SLI_PERSIST_KIND_CLUSTER},
-        {"lstm:b3_t4_i12_h40_bf16_train", SLI_PERSIST_KIND_GRID},
-        {"gru:b9_t4_i8_h21_tf32_train", SLI_PERSIST_KIND_CLUSTER},
-        {"gru:b9_t4_i7_h24_f16_train", SLI_PERSIST_KIND_GRID},
-        {"gru:b9_t4_i7_h24_bf16_train+bias=double+reset=before", SLI_PERSIST_KIND_GRID},
-        {"rnn:b2_t4_i5_h17_f32x3_train", SLI_PERSIST_KIND_CLUSTER},
-        {"lstm:b2_t4_i5_h9_f32_train+bias=double", SLI_PERSIST_KIND_GRID},
+        {"lstm:b3_t4_i10_h33_bf16_train", SLI_PERSIST_KIND_CLUSTER, false},
+        {"lstm:b3_t4_i12_h40_bf16_train", SLI_PERSIST_KIND_GRID, false},
+        {"gru:b9_t4_i8_h21_tf32_train", SLI_PERSIST_KIND_CLUSTER, false},
+        {"gru:b9_t4_i7_h24_f16_train", SLI_PERSIST_KIND_GRID, false},
+        {"gru:b9_t4_i7_h24_bf16_train+bias=double+reset=before", SLI_PERSIST_KIND_GRID, false},
+        {"rnn:b2_t4_i5_h17_f32x3_train", SLI_PERSIST_KIND_CLUSTER, false},
+        {"lstm:b2_t4_i5_h9_f32_train+bias=double", SLI_PERSIST_KIND_GRID, false},
+        {"lstm:b128_t4_i3_h300_tf32_train", SLI_PERSIST_KIND_GRID, true},
     };
     for (const auto &c : cases) {
-        const std::string wrong = check(c.text, c.kind, seed);
+        const std::string wrong = check(c.text, c.kind, c.tight, seed);
         if (!wrong.empty()) return emulate_say("%s: %s", c.text, wrong.c_str());
     }
     return "";
