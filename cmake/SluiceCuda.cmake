@@ -96,7 +96,7 @@ if(NOT SLUICE_CUDA_wanted STREQUAL "OFF")
     set(sluice_cuda_host_sources runtime/code_cache runtime/compile runtime/device runtime/lanes runtime/plugin
         runtime/products runtime/profile runtime/queue runtime/recording kernels/persist_builtin
         kernels/persist_fold_host kernels/persist_host kernels/persist_launch kernels/stack kernels/step_backward
-        kernels/step_forward)
+        kernels/step_forward kernels/step_run)
     list(TRANSFORM sluice_cuda_host_sources REPLACE ".+" "${PROJECT_SOURCE_DIR}/src/backend/cuda/\\0.cu")
     enable_language(CXX)
     set_source_files_properties(${sluice_cuda_host_sources} PROPERTIES LANGUAGE CXX)

@@ -28,7 +28,10 @@ endif()
 file(GLOB sluice_embedded RELATIVE ${PROJECT_SOURCE_DIR}/src CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cell/*.h
      ${PROJECT_SOURCE_DIR}/src/core/rng.h ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/ptx.cuh
      ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/persist*.h ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/persist*.cuh
-     ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/*_instance.cu)
+     ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/step_args.h ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/step_memory.cuh
+     ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/step_cells.cuh ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/step_wide.cuh
+     ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/step_run.cuh ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/step_run_instance.cuh
+     ${PROJECT_SOURCE_DIR}/src/backend/cuda/runtime/narrow.h)
 list(FILTER sluice_embedded EXCLUDE REGEX "_host\\.cuh$") # of the launchers, which nvcc compiles
 set(sluice_embedded_files ${sluice_embedded})
 list(TRANSFORM sluice_embedded_files PREPEND ${PROJECT_SOURCE_DIR}/src/)

@@ -13,7 +13,9 @@
 #include "backend/cuda/load.h"
 #include "backend/cuda/kernels/persist_args.h"
 #include "backend/cuda/persist_geometry.h"
+#include "backend/cuda/step_layout.h"
 #include "cell/activations.h"
+#include "cell/lstm.h"
 #include "test.h"
 
 enum { CACHE_FILES = 512, CACHE_MIB = 256, HEAD = 88 };
@@ -556,4 +558,34 @@ TEST(cuda_compile_in_threads_at_once) {
         CHECK(sides[i].wrong == 0);
     }
     check_all(plugin, folder);
+} /* Kernels of many steps in one launch: of many rows and of few, in vectors of units and one by one, with all options. */
+TEST(cuda_compile_runs) {
+    const sli_cuda_plugin *plugin = with_cache(test_folder());
+    static const struct {
+        const char *text;
+        int vector, options;
+    } cases[] = {{"lstm:b128_t25_i4096_h4096_bf16", 4, 0},
+                 {"lstm:b64_t25_i4096_h4096_f16_train", 4,
+                  CELL_PEEPHOLE | CELL_CLIP | CELL_ZONEOUT_C | CELL_ZONEOUT_H | CELL_MASK},
+                 {"gru:b32_t25_i2816_h2816_bf16_train", 4, 0},
+                 {"rnn:b16_t25_i8195_h8195_f16_train", 1, CELL_MASK}};
+    sli_problem problem;
+    sli_caps caps;
+    REQUIRE_OK(sli_cuda_device.caps("cuda:sm_90", 1, &caps));
+    setenv("SLUICE_CACHE", "0", 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int backward = 0; backward < 1 + (strstr(cases[i].text, "train") != NULL); backward++) {
+            char defines[SLI_STEP_RUN_DEFINES];
+            result r = {0};
+            REQUIRE_OK(sli_problem_parse(cases[i].text, &problem));
+            const sli_step_wide wide = sli_step_wide_of(&problem, &caps, backward);
+            if (!wide.runs) test_fail(__FILE__, __LINE__, "%s: no run", cases[i].text);
+            sli_step_run_defines(&problem, &wide, backward, cases[i].vector, cases[i].options, CELL_ACT_TANH,
+                                 CELL_ACT_SIGMOID, defines, sizeof defines);
+            r.done = plugin->compile_check("step_run_instance.cuh", "step_run_instance", defines, 90, &r.bytes, r.log,
+                                           sizeof r.log, &r.cached);
+            if (!r.done || strstr(r.log, " 0 bytes spill stores, 0 bytes spill loads") == NULL)
+                test_fail(__FILE__, __LINE__, "%s, backward %d: %s", cases[i].text, backward, r.log);
+        }
+    unsetenv("SLUICE_CACHE");
 }

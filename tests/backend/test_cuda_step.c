@@ -1,6 +1,7 @@
 /* cuda:step on libsluice's side: what it takes, where everything lies in its
  * memory, shapes of its launches; on devices that need not exist. */
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/persist_layout.h"
 #include "backend/cuda/step_layout.h"
 #include "problem_text.h"
 #include "test.h"
@@ -452,7 +453,8 @@ TEST(cuda_step_multiplies_wide_steps) {
             CHECK(sli_step_wide_of(&p, &older, backward).rows == 0 && sli_step_wide_of(&p, &newer, backward).rows == 0);
             bytes[backward] = sli_round_up(sli_step_wide_bytes(&w), 256);
             CHECK(sli_step_wide_bytes(&w) == (size_t)w.blocks * 128 * (size_t)w.stages * 32 * 20 / 8);
-            CHECK(sli_step_wide_v(&w) == (int64_t)w.tiles * w.rows * w.stages * 32);
+            CHECK(!w.runs && !w.narrow &&
+                  sli_step_wide_v(&w) == (size_t)(w.tiles * w.rows * w.stages) * 32 * sizeof(float));
         }
         const sli_step_packed whole = sli_step_layout_packed(&p, &caps), without = sli_step_layout_packed(&p, NULL);
         CHECK(whole.stride - without.stride == bytes[0] + bytes[1] && whole.wide_backward == without.stride);
@@ -473,6 +475,77 @@ TEST(cuda_step_multiplies_wide_steps) {
     const double stage = (double)sli_step_wide_bytes(&forward) / forward.stages, part = (double)caps.l2_bytes / 4;
     const int near = sli_step_wide_near(&forward, 1, &caps);
     CHECK(near * stage <= part && (near + 1) * stage > part && sli_step_wide_near(&backward, 1, &caps) >= 4 * near);
+}
+
+/* Steps of layers whose weights L2 does not hold, in 16 bits, one direction and 9 to 128 rows, backward to 64, are runs: as many blocks as are resident at once, R
+ * as they read it, in place of R where nothing else multiplies it, and counters. */
+TEST(cuda_step_runs_many_steps_in_a_launch) {
+    static const struct {
+        const char *text;
+        int rows, blocks[2], stages[2], pieces[2]; /* forward, backward; pieces 0: no run */
+    } of[] = {{"lstm:b128_t25_i4096_h4096_bf16_train", 128, {128, 32}, {64, 256}, {1, 0}},
+              {"lstm:b64_t25_i4096_h4096_f16_train+recompute", 64, {128, 32}, {64, 256}, {1, 4}},
+              {"lstm:b33_t25_i9_h4095_bf16_train+zoneout_h=0.1+lengths", 64, {128, 32}, {64, 256}, {1, 4}},
+              {"gru:b32_t187_i2816_h2816_bf16_train", 32, {66, 22}, {44, 132}, {2, 6}},
+              {"rnn:b9_t5_i9_h6000_f16_train", 16, {47, 47}, {94, 94}, {2, 2}}};
+    static const char *const not_so[] = {
+        "lstm:b8_t25_i4096_h4096_bf16_train",       "lstm:b129_t25_i4096_h4096_bf16_train",
+        "lstm:b64_t25_i4096_h4096_bf16_bi_train",   "lstm:b64_t25_i2048_h2048_bf16_train",
+        "lstm:b64_t25_i4096_h4096_p512_bf16_train", "gru:b32_t25_i4096_h4096_bf16+reset=before"};
+    const sli_caps caps = invented(90), older = invented(80), newer = invented(100);
+    sli_caps bare = caps;
+    bare.no_compiler = true;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const sli_problem p = problem(of[i].text);
+        size_t bytes[2] = {0};
+        for (int backward = 0; backward < 2; backward++) {
+            const sli_step_wide w = sli_step_wide_of(&p, &caps, backward);
+            CHECK(w.runs == (of[i].pieces[backward] > 0) && w.narrow == w.runs);
+            CHECK(sli_step_wide_of(&p, &older, backward).rows == 0 && sli_step_wide_of(&p, &newer, backward).rows == 0);
+            CHECK(sli_step_wide_of(&p, &bare, backward).rows == 0);
+            if (!w.runs) continue;
+            CHECK(w.rows == of[i].rows && w.tiles == 1 && w.blocks == of[i].blocks[backward]);
+            CHECK(w.stages == of[i].stages[backward] && w.pieces == of[i].pieces[backward]);
+            CHECK(sli_step_wide_grid(&w) <= caps.multiprocessors && w.stages / w.pieces >= 10);
+            CHECK(sli_step_wide_bytes(&w) == (size_t)w.blocks * 128 * (size_t)w.stages * 64 * 2);
+            CHECK(sli_step_wide_v(&w) == (size_t)(w.rows * w.stages) * 64 * 2);
+            bytes[backward] = sli_round_up(sli_step_wide_bytes(&w), 256);
+        }
+        const sli_step_packed whole = sli_step_layout_packed(&p, &caps), without = sli_step_layout_packed(&p, NULL);
+        const bool all = bytes[1] > 0 && !p.recompute;
+        CHECK(sli_step_all_runs(&p, &caps) == all);
+        CHECK(whole.stride ==
+              without.stride + bytes[0] + bytes[1] - (all ? whole.kernel + without.projection - without.recurrent : 0));
+        const sli_step_scratch f = sli_step_layout_forward(&p, &caps, 5, true);
+        CHECK(f.reset - f.counts == SLI_STEP_RUN_COUNTS);
+    }
+    for (size_t i = 0; i < sizeof not_so / sizeof *not_so; i++) {
+        const sli_problem p = problem(not_so[i]);
+        CHECK(sli_step_wide_of(&p, &caps, false).rows == 0 && sli_step_wide_of(&p, &caps, true).rows == 0);
+    }
+    const sli_problem many = problem("lstm:b64_t25_i8192_h8192_bf16_train"); /* 256 blocks forward, 64 backward */
+    CHECK(!sli_step_wide_of(&many, &caps, false).runs && sli_step_wide_of(&many, &caps, true).runs);
+    /* cuda:grid may go backward in them, and has R^T where cuda:step has it, which may have no other copy of R. */
+    static const char *const of_grid[] = {"lstm:b32_t25_i4096_h4096_bf16_train", "lstm:b32_t25_i6000_h6000_bf16_train"};
+    for (size_t i = 0; i < sizeof of_grid / sizeof *of_grid; i++) {
+        const sli_problem p = problem(of_grid[i]);
+        sli_persist_pair pair;
+        sli_why why = {""};
+        REQUIRE(sli_persist_pair_of(&p, (sli_planned){0}, &caps, SLI_PERSIST_KIND_GRID, &pair, &why));
+        const sli_step_packed own = sli_step_layout_packed(&p, &caps);
+        const sli_persist_packed grid = sli_persist_layout_packed(&p, &pair);
+        CHECK(pair.backward_in_steps && sli_step_wide_of(&p, &caps, true).runs &&
+              pair.steps_run == sli_step_all_runs(&p, &caps));
+        CHECK(grid.step.kernel == own.kernel && grid.step.bias == own.bias &&
+              grid.step.wide_backward == own.wide_backward);
+        CHECK(grid.forward == own.wide_forward); /* what comes behind */
+    }
+    /* A fifth of L2 is kept for weights that are far more than it, half of it for others. */
+    const sli_problem far = problem(of[1].text), less = problem(of[3].text);
+    const sli_step_wide w = sli_step_wide_of(&far, &caps, false), v = sli_step_wide_of(&less, &caps, false);
+    const double l2 = (double)caps.l2_bytes;
+    CHECK(fabs(sli_step_wide_near(&w, 1, &caps) - 0.2 * l2 / (double)sli_step_wide_bytes(&w) * w.stages) <= 1);
+    CHECK(fabs(sli_step_wide_near(&v, 1, &caps) - 0.55 * l2 / (double)sli_step_wide_bytes(&v) * v.stages) <= 1);
 }
 
 /* A call of fewer rows or steps than the plan's must fit in what the plan

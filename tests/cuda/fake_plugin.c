@@ -76,6 +76,16 @@ static sl_status persist_ready(const sli_problem *problem, sli_planned planned, 
     return SL_OK;
 }
 
+static sl_status step_ready(const sli_problem *problem, const sli_caps *caps, const sli_calls *calls, bool *refused,
+                            sli_why *why) {
+    (void)problem;
+    (void)caps;
+    (void)calls;
+    (void)why;
+    *refused = false;
+    return SL_OK;
+}
+
 static long late_kernels(void) {
     return 0;
 }
@@ -251,6 +261,7 @@ static const sli_cuda_plugin plugin = {
         .allocated = allocated,
     .compiler = compiler,
     .persist_ready = persist_ready,
+    .step_ready = step_ready,
     .late_kernels = late_kernels,
 };
 

@@ -101,7 +101,8 @@ static bool in_steps(const sli_problem *p, const sli_caps *caps, const sli_persi
     if (p->bidirectional || p->recompute || p->projection > 0 || sli_step_fused(p, true)) return false;
     /* Predictions of large batches err by as much. Of 13 kinds of layers with wide steps this chooses the faster one, or one within 1%, of 11, and loses 2 and 6% of
      * two (wide_h100_2026-11-26.txt, 5). */
-    const double sure = sli_step_wide_of(p, caps, true).rows > 0 ? 0.9 : 0.85;
+    const sli_step_wide wide = sli_step_wide_of(p, caps, true);
+    const double sure = wide.runs ? 1.05 : wide.rows > 0 ? 0.9 : 0.85; /* of a run they do not */
     return !backward || sure * sli_step_step_seconds(p, caps, true) < sli_persist_step_seconds(backward, p, caps);
 }
 
@@ -154,6 +155,7 @@ static bool choose_grid_backward(const sli_problem *planned, const sli_caps *cap
     const sli_step_wide wide = sli_step_wide_of(planned, caps, true);
     pair->backward_in_steps = true;
     pair->steps_bytes = sli_step_wide_bytes(&wide);
+    pair->steps_run = sli_step_all_runs(planned, caps);
     memset(&pair->backward, 0, sizeof pair->backward);
     return true;
 }
@@ -180,7 +182,8 @@ bool sli_persist_pair_of(const sli_problem *problem, sli_planned plan, const sli
 }
 
 sli_persist_packed sli_persist_layout_packed(const sli_problem *p, const sli_persist_pair *pair) {
-    sli_persist_packed at = {.step = sli_step_layout_packed(p, NULL)};
+    sli_persist_packed at = {.step =
+                                 pair->steps_run ? sli_step_layout_packed_of_runs(p) : sli_step_layout_packed(p, NULL)};
     const sli_step_shape s = sli_step_shape_of(p, 1);
     size_t end = at.step.stride;
     at.step.wide_backward = take(&end, pair->steps_bytes); /* where cuda:step has it */

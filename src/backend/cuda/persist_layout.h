@@ -22,7 +22,8 @@ typedef struct sli_persist_pair {
     sli_persist_geometry forward, backward; /* backward: in training, unless it is computed step by step */
     bool backward_in_steps;                 /* as cuda:step does: cuda:grid, where that is faster */
     size_t steps_bytes;                     /* then: of R^T as wide steps read it */
-    int batch;                              /* the plan's */
+    bool steps_run; /* and whether cuda:step, all of whose steps are runs, has no other copy of R */
+    int batch;      /* the plan's */
 } sli_persist_pair;
 bool sli_persist_pair_of(const sli_problem *problem, sli_planned plan, const sli_caps *caps, sli_persist_kind kind,
                          sli_persist_pair *pair, sli_why *why);

@@ -74,6 +74,9 @@ typedef struct sli_cuda_plugin {
     /* sli_kernel.ready of the persistent rows; kind: sli_persist_kind; planned: as in sli_call. */
     sl_status (*persist_ready)(const sli_problem *problem, sli_planned plan, const sli_caps *caps, int kind,
                                const sli_calls *calls, bool *refused, sli_why *why);
+    /* sli_kernel.ready of cuda:step, of its problem. */
+    sl_status (*step_ready)(const sli_problem *problem, const sli_caps *caps, const sli_calls *calls, bool *refused,
+                            sli_why *why);
     long (*late_kernels)(void); /* tests: kernels that no plan had asked for when they were launched */
 } sli_cuda_plugin;
 /* The symbols: a function, NULL: *why has the reason; and a const sli_plugin_version. */

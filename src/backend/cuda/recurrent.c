@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/plugin.h"
 #include "backend/cuda/step_cost.h"
 
 static bool eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {
@@ -48,6 +48,11 @@ static double seconds(const sli_problem *p, const sli_caps *caps) {
     return sli_step_pass_seconds(p, caps, chunk, false) + (p->train ? sli_step_pass_seconds(p, caps, chunk, true) : 0);
 }
 
+static sl_status ready(const sli_problem *p, const sli_caps *caps, const sli_calls *calls, bool *refused,
+                       sli_why *why) {
+    return sli_cuda_get(NULL)->step_ready(p, caps, calls, refused, why);
+}
+
 /* Which launches a step of a pass is. */
 static void describe_pass(const sli_problem *p, const sli_caps *caps, bool backward, char *text, size_t capacity) {
     const bool fused = sli_step_fused(p, backward);
@@ -55,8 +60,9 @@ static void describe_pass(const sli_problem *p, const sli_caps *caps, bool backw
     const int tiled = backward || fused ? 0 : sli_step_tiled(p, caps);
     if (wide.rows > 0)
         snprintf(text, capacity,
-                 "a step is a product of our own, %d x %d blocks of %d by %d rows, weights of 20 bits, and its cells",
-                 wide.blocks * wide.pieces, wide.tiles, SLI_STEP_WIDE_TALL, wide.rows);
+                 "%s a product of our own, %d x %d blocks of %d by %d rows, weights of %d bits, and its cells",
+                 wide.runs ? "many steps in one launch, each" : "a step is", wide.blocks * wide.pieces, wide.tiles,
+                 SLI_STEP_WIDE_TALL, wide.rows, wide.narrow ? 16 : 20);
     else
         snprintf(text, capacity, "a step is %s",
                  fused       ? "one launch"
@@ -75,8 +81,8 @@ static void describe(const sli_problem *p, const sli_caps *caps, char *text, siz
 #define STEP_ROW(OP)                                                                                                \
     {                                                                                                               \
         .name = "cuda:step", .op = OP, .device = SLI_DEVICE_CUDA, .eligible = eligible, .cost = cost, .book = book, \
-        .seconds = seconds, .describe = describe, .pack = sli_cuda_step_pack, .forward = sli_cuda_step_forward,     \
-        .backward = sli_cuda_step_backward,                                                                         \
+        .seconds = seconds, .describe = describe, .ready = ready, .pack = sli_cuda_step_pack,                       \
+        .forward = sli_cuda_step_forward, .backward = sli_cuda_step_backward,                                       \
         .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true, \
         .null_states = true, .writes_fresh = true                                                                   \
     }

@@ -80,12 +80,12 @@ int64_t sli_step_tiled_row(const sli_step_shape *s) {
     return pad(s->B, SLI_STEP_TILED_MOST_ROWS);
 }
 
-sli_step_packed sli_step_layout_packed(const sli_problem *p, const sli_caps *caps) {
+static sli_step_packed packed_of(const sli_problem *p, const sli_caps *caps, bool recurrent) {
     const sli_step_shape s = sli_step_shape_of(p, 1);
     sli_step_packed at = {0};
     size_t end = 0;
     at.kernel = take(&end, s.copy_w ? elements(s.operand, s.zs, s.xs) : 0);
-    at.recurrent = take(&end, s.copy_r ? elements(s.operand, s.zs, s.hs) : 0);
+    at.recurrent = take(&end, s.copy_r && recurrent ? elements(s.operand, s.zs, s.hs) : 0);
     at.projection = take(&end, s.project ? elements(s.operand, s.hs, s.ms) : 0);
     at.bias = take(&end, reals(1, s.zs));
     const sli_step_wide none = {0}, forward = caps ? sli_step_wide_of(p, caps, false) : none;
@@ -97,6 +97,14 @@ sli_step_packed sli_step_layout_packed(const sli_problem *p, const sli_caps *cap
     at.stride = end;
     at.total = end * (size_t)s.directions;
     return at;
+}
+
+sli_step_packed sli_step_layout_packed(const sli_problem *p, const sli_caps *caps) {
+    return packed_of(p, caps, !caps || !sli_step_all_runs(p, caps));
+}
+
+sli_step_packed sli_step_layout_packed_of_runs(const sli_problem *p) {
+    return packed_of(p, NULL, false);
 }
 
 sli_step_history sli_step_layout_history(const sli_problem *p, int chunk) {
@@ -215,7 +223,8 @@ sli_step_scratch sli_step_layout_forward(const sli_problem *p, const sli_caps *c
     at.u = take(&end, s.keep_gates ? 0 : reals(s.rows, s.us));
     const sli_step_wide wide = steps ? sli_step_wide_of(p, caps, false) : (sli_step_wide){0};
     at.s = take(&end, reals(wide.rows > 0 ? wide.pieces * s.B : s.B, s.us));
-    at.wide = take(&end, reals(1, sli_step_wide_v(&wide)));
+    at.wide = take(&end, sli_step_wide_v(&wide));
+    at.counts = take(&end, wide.runs ? SLI_STEP_RUN_COUNTS : 0);
     at.reset = take(&end, s.before ? elements(s.operand, s.B, s.hs) : 0);
     at.m = take(&end, s.project ? elements(s.operand, s.B, s.ms) : 0);
     at.q = take(&end, s.project ? reals(s.B, s.O) : 0);
@@ -248,7 +257,8 @@ sli_step_scratch sli_step_layout_backward(const sli_problem *p, const sli_caps *
     at.dp_pieces = dp_pieces(&s, p, caps);
     const sli_step_wide wide = steps ? sli_step_wide_of(p, caps, true) : (sli_step_wide){0};
     at.dp = take(&end, reals(larger(at.dp_pieces, wide.pieces) * s.B, s.hs));
-    at.wide = take(&end, reals(1, sli_step_wide_v(&wide)));
+    at.wide = take(&end, sli_step_wide_v(&wide));
+    at.counts = take(&end, wide.runs ? SLI_STEP_RUN_COUNTS : 0);
     at.pw = take(&end, s.pointwise ? reals(s.B, s.O) : 0);
     at.dc = take(&end, s.lstm ? reals(s.B, s.H) : 0);
     at.dq = take(&end, s.project ? elements(s.operand, s.rows, s.hs) : 0);

@@ -7,6 +7,7 @@
 extern "C" {
 #endif
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/kernels/step_args.h"
 
 /* What a problem asks of the engine. "Operand" is the type that matrix products read: float in f32, tf32 and f32x3, else 16-bit.
  * Operand rows are padded with zeros (xs, hs, ms, zs elements a row) so that every row begins at 16 bytes. */
@@ -50,6 +51,8 @@ typedef struct sli_step_packed {
 } sli_step_packed;
 /* caps NULL: it goes other ways than step by step; backward in steps, which cuda:grid may have, wants R^T behind all of that. */
 sli_step_packed sli_step_layout_packed(const sli_problem *problem, const sli_caps *caps);
+/* The latter, where nothing but runs multiplies R. */
+sli_step_packed sli_step_layout_packed_of_runs(const sli_problem *problem);
 
 /* What forward leaves of every step for backward: in saved. Without training: in scratch, two slots of h, in turns, and one of
  * the other states. A state slot is the state between two steps: T + 1 slots, slot t lies before step t in time. */
@@ -77,7 +80,8 @@ typedef struct sli_step_scratch {
     size_t reset;   /* operand [B][hs]: r d h' */
     size_t m;       /* operand: forward [B][ms]; backward [rows][ms] */
     size_t q;       /* float [B][O]: W_p m */
-    size_t wide;    /* float: wide steps, v as they read it; backward, too */
+    size_t wide;    /* wide steps, v as they read it; backward, too */
+    size_t counts;  /* of runs: SLI_STEP_RUN_COUNTS bytes */
     size_t h_tiled; /* float [2][k][rows]: tiled steps, d h before and after a step */
     /* backward */
     size_t dz;    /* operand [rows][zs]: gradient of the input side */
@@ -109,8 +113,6 @@ sli_step_scratch sli_step_layout_forward(const sli_problem *problem, const sli_c
 sli_step_scratch sli_step_layout_backward(const sli_problem *problem, const sli_caps *caps, int chunk, int span,
                                           bool steps);
 
-enum { SLI_STEP_VALID = 1, SLI_STEP_SHOWN = 2 }; /* not masked; the output is h, not 0 */
-
 /* us that the sums over time of a chunk of so many rows, d kernel and d recurrent, win by transposed copies of their operands;
  * not above 0: they are multiplied as they are. */
 double sli_step_transpose_gain(const sli_step_shape *shape, sl_dtype math, const sli_caps *caps, int64_t rows);
@@ -134,21 +136,30 @@ enum { SLI_STEP_TILED_UNITS = 32, SLI_STEP_TILED_DEPTH = 16, SLI_STEP_TILED_MOST
 /* Lines of its operands along k, and floats of a line of d h. */
 int64_t sli_step_tiled_k(const sli_step_shape *shape);
 int64_t sli_step_tiled_row(const sli_step_shape *shape);
-/* The products of wide steps are our own, in tf32, on sm_90 (kernels/step_wide.cuh): blocks of SLI_STEP_WIDE_TALL rows of M = R, or backward R^T, by `rows`
- * of the batch, with k in `stages` of SLI_STEP_WIDE_K, cut in `pieces` whose sums the cells add. rows 0: cuBLASLt multiplies, of what these cannot or were not
- * measured to be faster for. Of a plan: its smaller calls do as it does. */
-enum { SLI_STEP_WIDE_TALL = 128, SLI_STEP_WIDE_K = 32, SLI_STEP_WIDE_PIECES = 8 };
+/* The products of wide steps are our own, on sm_90 (kernels/step_wide.cuh): blocks of SLI_STEP_WIDE_TALL rows of M = R, or backward R^T, by `rows`
+ * of the batch, with k in `stages` of SLI_STEP_WIDE_BYTES, cut in `pieces` whose sums the cells add. rows 0: cuBLASLt multiplies, of what these cannot or
+ * are not faster for. Of a plan: its smaller calls do as it does. A run is many steps in one launch (kernels/step_run.cuh), of one direction. */
 typedef struct sli_step_wide {
-    int rows;          /* 64 or 128 */
+    int rows;          /* 64 or 128; of a run 16 or 32, too */
     int blocks, tiles; /* of M, of the batch */
     int stages, pieces;
+    bool narrow; /* weights and v have 16 bits; else weights 20, v 32 */
+    bool runs;   /* many steps in a launch; in 16 bits always */
 } sli_step_wide;
 sli_step_wide sli_step_wide_of(const sli_problem *problem, const sli_caps *caps, bool backward);
+/* Whether nothing but runs multiplies R. */
+bool sli_step_all_runs(const sli_problem *problem, const sli_caps *caps);
+/* Blocks of the launch. */
+int sli_step_wide_grid(const sli_step_wide *wide);
 /* Of the stages those whose weights are to stay in L2, which directions share. */
 int sli_step_wide_near(const sli_step_wide *wide, int directions, const sli_caps *caps);
-/* Bytes of packed weights; floats of v, zeros behind k and the batch. */
+/* What makes the kernel of a run of kernels/step_run_instance.cuh; vector: units a thread, 4 or 1; options and activations of src/cell. */
+enum { SLI_STEP_RUN_DEFINES = 320 };
+void sli_step_run_defines(const sli_problem *problem, const sli_step_wide *wide, bool backward, int vector, int options,
+                          int act, int gate_act, char *text, size_t capacity);
+/* Bytes of packed weights; of v, zeros behind k and the batch. */
 size_t sli_step_wide_bytes(const sli_step_wide *wide);
-int64_t sli_step_wide_v(const sli_step_wide *wide);
+size_t sli_step_wide_v(const sli_step_wide *wide);
 /* Rows of one partial sum, and their number. */
 enum { SLI_STEP_SLICE = 128 };
 int64_t sli_step_slices(int64_t rows);

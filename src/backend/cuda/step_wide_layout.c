@@ -1,13 +1,16 @@
 /* cuda:step, wide steps: how their products are cut, and what they are predicted to take. */
 #include <math.h>
+#include <stdio.h>
 
 #include "backend/cuda/step_cost.h"
 #include "backend/cuda/step_layout.h"
 
 enum {
     FULL = 132,
-    LEAST_ROWS = 33, /* of the batch; fewer were not measured */
-    LEAST_STAGES = 4,
+    LEAST_ROWS = 33, /* of the batch, by a launch a step; fewer were not measured */
+    LEAST_RUN_ROWS = 9,
+    LEAST_STAGES = 4, /* of a piece */
+    LEAST_RUN_STAGES = 10,
     LEAST_SHARED = 227 * 1024
 };
 
@@ -15,15 +18,17 @@ static int divide_up(int64_t n, int64_t by) {
     return (int)((n + by - 1) / by);
 }
 
-enum { WEIGHTS_BYTES = SLI_STEP_WIDE_TALL * SLI_STEP_WIDE_K * 20 / 8 }; /* of a stage, in 20 bits */
+int sli_step_wide_grid(const sli_step_wide *w) {
+    return w->blocks * w->tiles * w->pieces;
+}
 
+/* What fits, or the part of more than that which is best kept. Half of L2 is far from each multiprocessor; what else a run reads and writes passes through it, too. */
 int sli_step_wide_near(const sli_step_wide *w, int directions, const sli_caps *caps) {
-    const double
-        all = 0.5,
-        part =
-            0.25; /* of L2, half of which is far from each multiprocessor: what fits, what of more than that is best kept */
+    static const double all = 0.5, part = 0.25,
+                        of_run[2] = {0.55, 0.2}; /* of L2; of weights that are twice as much and more the last one */
     const double l2 = (double)caps->l2_bytes, bytes = directions * (double)sli_step_wide_bytes(w);
-    return bytes <= all * l2 ? w->stages : (int)(part * l2 / bytes * w->stages);
+    const double kept = w->runs ? of_run[bytes > 2 * l2] : bytes <= all * l2 ? 1e9 : part;
+    return (int)(fmin(1, kept * l2 / bytes) * w->stages);
 }
 
 /* us of a product, fitted to 14 of them on an H100 (wide_h100_2026-11-26.txt): a block's stages one after the other, and from memory what L2 does not hold. */
@@ -32,7 +37,7 @@ static double product_us(const sli_step_wide *w, int directions, const sli_caps 
                         stage[2][2] = {{0.20, 0.27},
                                        {0.27, 0.36}}; /* us; bytes a us; us of a stage of 64 and 128 rows */
     const double sms = caps->multiprocessors > 0 ? caps->multiprocessors : FULL;
-    const double blocks = (double)directions * w->blocks * w->tiles * w->pieces, waves = ceil(blocks / sms);
+    const double blocks = (double)directions * sli_step_wide_grid(w), waves = ceil(blocks / sms);
     const double idle = fmax(0, 1 - blocks / sms), few = 1 + 0.2 * idle; /* fewer blocks ask for less at once */
     const double near = (double)sli_step_wide_near(w, directions, caps) / w->stages,
                  far = directions * (1 - near) * (double)sli_step_wide_bytes(w);
@@ -50,34 +55,90 @@ static double cells_us(const sli_step_shape *s, const sli_step_wide *w, const sl
     return launch + part * s->directions * (gates / rate[backward] + sums / sums_rate);
 }
 
-static double step_us(const sli_step_shape *s, const sli_step_wide *w, const sli_caps *caps, bool backward) {
-    return product_us(w, s->directions, caps) + cells_us(s, w, caps, backward);
+/* Of a run's stages those whose weights stay in registers: as many as leave room for the cells. */
+static int held_of(const sli_step_wide *w, bool backward) {
+    return w->rows > 64 ? 5 : w->rows > 32 ? 7 - 2 * backward : 8 - backward;
 }
 
-/* The best cut. */
-static sli_step_wide cut(const sli_step_shape *s, const sli_caps *caps, bool backward) {
+/* us of a step of a run, on an H200: from memory come weights that neither registers nor L2 hold, and gates; from L2 these weights, too, v for every block,
+ * and sums. Stages of weights ahead hide a part of the waits and of the cells. */
+static double run_us(const sli_step_shape *s, const sli_step_wide *w, const sli_caps *caps, bool backward) {
+    static const double waits = 2.5, cells[2] = {1.3, 2.2}, memory = 3.3e6,
+                        l2 = 8.0e6; /* us; us of a thread's four units; bytes a us */
+    const double part = caps->multiprocessors > 0 ? (double)FULL / caps->multiprocessors : 1;
+    const double held = fmin(1, (double)held_of(w, backward) * w->pieces / w->stages),
+                 near = (double)sli_step_wide_near(w, 1, caps) / w->stages;
+    const double weights = (1 - held) * (double)sli_step_wide_bytes(w), gates = (backward   ? 1.5
+                                                                                 : s->train ? 2
+                                                                                            : 1) *
+                                                                                (double)s->B * (double)s->GH * 4;
+    const double sums = 2.0 * w->pieces * (double)s->B * (double)(backward ? s->O : s->GH) * 4;
+    const double v = (double)w->blocks * (double)sli_step_wide_v(w);
+    const double from_memory = fmax(0, weights - near * (double)sli_step_wide_bytes(w)) + gates,
+                 from_l2 = weights + v + sums + gates;
+    const double units = (double)s->B * (double)s->H / (4 * 8 * 32 * (double)sli_step_wide_grid(w));
+    return waits + cells[backward] * fmax(1, units) + part * fmax(from_memory / memory, from_l2 / l2);
+}
+
+static double step_us(const sli_step_shape *s, const sli_step_wide *w, const sli_caps *caps, bool backward) {
+    return w->runs ? run_us(s, w, caps, backward) : product_us(w, s->directions, caps) + cells_us(s, w, caps, backward);
+}
+
+static int rows_of(int64_t batch, bool runs) {
+    if (batch > 64) return 128;
+    if (!runs || batch > 32) return 64;
+    return batch > 16 ? 32 : 16;
+}
+
+/* The best cut; of a run, whose blocks are resident all at once, that of most blocks. */
+static sli_step_wide cut(const sli_step_shape *s, const sli_caps *caps, bool runs, bool backward) {
+    const int sms = caps->multiprocessors > 0 ? caps->multiprocessors : FULL,
+              least = runs ? LEAST_RUN_STAGES : LEAST_STAGES;
     const int64_t m = backward ? s->hs : s->zs, k = backward ? s->GH : s->O;
-    sli_step_wide best = {0}, w = {.rows = s->B > 64 ? 128 : 64, .stages = divide_up(k, SLI_STEP_WIDE_K)};
+    sli_step_wide best = {0}, w = {.rows = rows_of(s->B, runs), .narrow = s->narrow, .runs = runs};
+    w.stages = divide_up(k * (int64_t)s->operand, SLI_STEP_WIDE_BYTES);
     w.blocks = divide_up(m, SLI_STEP_WIDE_TALL);
     w.tiles = divide_up(s->B, w.rows);
-    for (w.pieces = 1; w.pieces <= SLI_STEP_WIDE_PIECES && w.pieces * LEAST_STAGES <= w.stages; w.pieces++)
-        if (best.rows == 0 || step_us(s, &w, caps, backward) < step_us(s, &best, caps, backward)) best = w;
+    for (w.pieces = 1; w.pieces <= SLI_STEP_WIDE_PIECES && w.pieces * least <= w.stages; w.pieces++)
+        if (best.rows == 0 ||
+            (runs ? sli_step_wide_grid(&w) <= sms : step_us(s, &w, caps, backward) < step_us(s, &best, caps, backward)))
+            best = w;
     return best;
 }
 
-/* From GRU of 1024 units on, with 64 rows and more, and of one block (of M by a tile of the batch) a multiprocessor, all products that were measured are faster
- * than cuBLASLt's, by 1.05 to 2.2. Of more blocks layers were 4 to 7% slower (wide_h100_2026-11-26.txt, 2 and 7). */
+/* Many steps in a launch, in 16 bits: weights that L2 does not hold, as steps of a launch each read them anew. LSTM of 4096 units and GRU of 2816 took 0.61 to
+ * 0.93 of the time with 16 to 128 rows, but backward of 128 rows 1.02 (runs_2026-11-26.txt); of more rows there are more tiles than multiprocessors. */
+static bool can_run(const sli_problem *p, const sli_caps *caps, bool backward) {
+    const double far = 0.7; /* of L2: step_cost.c takes as much as held there */
+    const bool narrow = p->dtype == SL_BF16 || p->dtype == SL_F16, many = p->batch > (backward ? 64 : 128);
+    if (!narrow || many || p->batch < LEAST_RUN_ROWS || p->bidirectional || p->wave > 0 || caps->no_compiler)
+        return false;
+    return 2.0 * sli_op_gates(p->op) * p->units * p->units > far * (double)caps->l2_bytes;
+}
+
+/* By launches, in tf32: from GRU of 1024 units on, with 64 rows and more, and of one block (of M by a tile of the batch) a multiprocessor, all products that were
+ * measured are faster than cuBLASLt's, by 1.05 to 2.2. Of more blocks layers were 4 to 7% slower (wide_h100_2026-11-26.txt, 2 and 7). */
 enum { LEAST_WEIGHTS = 3 << 20 };
-static bool takes(const sli_problem *p, const sli_caps *caps, bool backward) {
-    if (p->dtype != SL_TF32 || caps->compute_capability != 90 || caps->shared_memory < LEAST_SHARED) return false;
+static bool takes(const sli_problem *p, const sli_caps *caps, bool runs, bool backward) {
+    if (caps->compute_capability != 90 || caps->shared_memory < LEAST_SHARED) return false;
     if (p->projection > 0 || (p->op == SLI_OP_GRU && p->reset_before) || sli_step_fused(p, backward)) return false;
-    return p->batch >= LEAST_ROWS && (int64_t)sli_op_gates(p->op) * p->units * p->units >= LEAST_WEIGHTS;
+    return runs || (p->dtype == SL_TF32 && p->batch >= LEAST_ROWS &&
+                    (int64_t)sli_op_gates(p->op) * p->units * p->units >= LEAST_WEIGHTS);
 }
 
 sli_step_wide sli_step_wide_of(const sli_problem *p, const sli_caps *caps, bool backward) {
     const sli_step_shape s = sli_step_shape_of(p, 1);
-    const sli_step_wide none = {0}, wide = takes(p, caps, backward) ? cut(&s, caps, backward) : none;
+    const bool runs = can_run(p, caps, backward);
+    const sli_step_wide none = {0}, wide = takes(p, caps, runs, backward) ? cut(&s, caps, runs, backward) : none;
     return wide.blocks * wide.tiles <= (caps->multiprocessors > 0 ? caps->multiprocessors : FULL) ? wide : none;
+}
+
+bool sli_step_all_runs(const sli_problem *p, const sli_caps *caps) {
+    sli_problem few = *p;
+    few.batch = 1;
+    if (sli_step_fused(&few, false) || sli_step_fused(&few, true)) return false; /* calls of fewer rows may be */
+    return !p->recompute && sli_step_wide_of(p, caps, false).runs &&
+           (!p->train || sli_step_wide_of(p, caps, true).runs);
 }
 
 double sli_step_wide_seconds(const sli_problem *p, const sli_caps *caps, const sli_step_wide *w, bool backward) {
@@ -86,9 +147,19 @@ double sli_step_wide_seconds(const sli_problem *p, const sli_caps *caps, const s
 }
 
 size_t sli_step_wide_bytes(const sli_step_wide *w) {
-    return (size_t)w->blocks * (size_t)w->stages * WEIGHTS_BYTES;
+    return (size_t)w->blocks * (size_t)w->stages * (size_t)SLI_STEP_WIDE_WEIGHTS(w->narrow);
 }
 
-int64_t sli_step_wide_v(const sli_step_wide *w) {
-    return (int64_t)w->tiles * w->stages * SLI_STEP_WIDE_K * w->rows;
+size_t sli_step_wide_v(const sli_step_wide *w) {
+    return (size_t)w->tiles * (size_t)w->stages * SLI_STEP_WIDE_BYTES * (size_t)w->rows;
+}
+
+void sli_step_run_defines(const sli_problem *p, const sli_step_wide *w, bool backward, int vector, int options, int act,
+                          int gate_act, char *text, size_t capacity) {
+    snprintf(text, capacity,
+             "#define RUN_GATES %d\n#define RUN_MATH %d\n#define RUN_ROWS %d\n#define RUN_HELD %d\n#define RUN_VECTOR "
+             "%d\n#define RUN_BACKWARD %d\n"
+             "#define RUN_OPTIONS %d\n#define RUN_ACT %d\n#define RUN_GATE_ACT %d\n#define RUN_DTYPE %d\n",
+             sli_op_gates(p->op), p->dtype == SL_BF16 ? 2 : 3, w->rows, held_of(w, backward), vector, backward, options,
+             act, gate_act, (int)p->dtype);
 }

@@ -547,7 +547,7 @@ launch_result launch(const launch_config &config, const std::function<void()> &k
     all.random = config.seed * 0x9e3779b97f4a7c15u + 1;
     run = &all;
     const size_t blocks = (size_t)config.grid.x * config.grid.y * config.grid.z;
-    if (config.grid.x % config.cluster != 0 || blocks > (1u << (32 - OFFSET_BITS)) || blocks == 0 ||
+    if (config.grid.x % config.cluster != 0 || (config.shared > 0 && blocks > (1u << (32 - OFFSET_BITS))) || blocks == 0 ||
         config.shared > OFFSET_MASK - FIRST_OFFSET) {
         all.result.failure = "a grid of " + std::to_string(config.grid.x) + " blocks in clusters of " +
                              std::to_string(config.cluster) + " cannot be launched";

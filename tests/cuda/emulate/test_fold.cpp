@@ -42,14 +42,12 @@ void sli_persist_pack(const step_way *way, const sli_persist_pair *, const sli_p
     for (int64_t i = 0; i < s->GH * s->H; i++)
         world.recurrent[way->part].push_back(recurrent[i / s->H * row + i % s->H]);
     if (s->copy_w)
-        sli_step_rows(way->queue, way->stream, way->common.math, way->weights + way->packed.kernel, s->xs, s->zs,
+        sli_step_rows(way->queue, way->stream, way->call->problem.dtype, way->weights + way->packed.kernel, s->xs, s->zs,
                       (const float *)way->param[SLI_RNN_KERNEL], s->GH, s->I, {});
     for (int64_t j = 0; j < s->GH; j++)
         ((float *)(way->weights + way->packed.bias))[j] = (bias ? bias[j] : 0) + (more ? more[j] : 0);
 }
 } // namespace fold_engine
-using fold_engine::persist_args;
-using fold_engine::persist_way;
 
 /* ---------------------------------------------------------------------------------------------------- the recurrence -- */
 namespace {
@@ -100,7 +98,7 @@ void run_forward(const persist_args &a, const persist_way &w, const floats &R, s
                     cell_lstm_forward(a.options, a.act, a.gate_act, {z[0], z[1], z[2], z[3]}, c[state], h[state],
                                       cell_args(a, w, s, b, j, flags_at(w, s, b)));
                 const float gates[4] = {r.gates.i, r.gates.f, r.gates.g, r.gates.o};
-                for (int g = 0; g < 4 && a.form & fold_engine::PERSIST_HAS_GATES; g++) u[g * H] = gates[g];
+                for (int g = 0; g < 4 && a.form & PERSIST_HAS_GATES; g++) u[g * H] = gates[g];
                 if (w.v) w.v[(int64_t)s * w.v_step + (int64_t)state] = r.v;
                 c[state] = r.c;
                 h[state] = r.h;

@@ -25,9 +25,17 @@
 #define sli_gpu_step_pack recompute_pack
 #define sli_gpu_step_forward recompute_forward
 #define sli_gpu_step_backward recompute_backward
-#define SLI_TESTS_EMULATE_RUNTIME_API_H /* dim3 is the emulation's */
-typedef struct emulate_stream *cudaStream_t;
-enum cudaError_t { cudaSuccess };
+#define sli_cuda_try recompute_try
+#define sli_cuda_injected recompute_injected
+#define sli_cuda_compile recompute_compile
+#define cudaFuncSetAttribute recompute_set_attribute
+#define cudaLaunchKernelExC recompute_launch
+/* Names of a launch's fields, where the host writes it. */
+#pragma push_macro("gridDim")
+#pragma push_macro("blockDim")
+#undef gridDim
+#undef blockDim
+#include "cuda_runtime_api.h"
 #include "backend/cuda/runtime/narrow.h"
 extern "C" {
 #include "backend/cuda/cuda.h"
@@ -48,6 +56,7 @@ struct bench {
     int tiled;       /* rows of a tile of forward steps, as if they gained for these small shapes; 0: none */
     int wide;        /* pieces of the products of wide steps, the same; 0: none */
     int planned;     /* rows of the plan; 0: those of the call */
+    bool runs;       /* wide steps as they are, of a GPU whose L2 holds next to nothing */
     std::string wrong;
 } world;
 
@@ -59,17 +68,25 @@ double gain_of(const sli_step_shape *s, sl_dtype math, const sli_caps *caps, int
     return world.transposes ? 1 : sli_step_transpose_gain(s, math, caps, rows);
 }
 
-sli_step_wide wide_of(const sli_problem *p, const sli_caps *, bool backward) {
+sli_step_wide wide_of(const sli_problem *p, const sli_caps *caps, bool backward) {
+    if (world.runs) return sli_step_wide_of(p, caps, backward);
     if (world.wide == 0) return {};
     const sli_step_shape s = sli_step_shape_of(p, 1);
     const int64_t m = backward ? s.hs : s.zs, k = backward ? s.GH : s.O;
     sli_step_wide w = {};
-    w.rows = s.B > 64 ? 128 : 64;
+    w.narrow = w.runs = s.narrow;
+    w.rows = s.B > 64 ? 128 : !w.runs || s.B > 32 ? 64 : s.B > 16 ? 32 : 16;
     w.blocks = (int)((m + SLI_STEP_WIDE_TALL - 1) / SLI_STEP_WIDE_TALL);
     w.tiles = (int)((s.B + w.rows - 1) / w.rows);
-    w.stages = (int)((k + SLI_STEP_WIDE_K - 1) / SLI_STEP_WIDE_K);
-    w.pieces = world.wide < w.stages ? world.wide : w.stages;
+    w.stages = (int)((k * (int64_t)s.operand + SLI_STEP_WIDE_BYTES - 1) / SLI_STEP_WIDE_BYTES);
+    const int most = w.runs ? w.stages / 2 : w.stages; /* of a run a stage is held, and more come */
+    w.pieces = world.wide < most ? world.wide : most;
     return w;
+}
+
+/* Fused steps are not part of this test: small layers go as larger ones do. */
+bool fused_of(const sli_problem *, bool) {
+    return false;
 }
 
 /* Takes `floats` at the end of what there is. */
@@ -92,7 +109,8 @@ sli_step_scratch backward_layout(const sli_problem *p, const sli_caps *caps, int
     if (world.wide > 0) {
         const sli_step_wide w = wide_of(p, caps, true);
         at.dp = take_at_end(&at.stride, w.pieces * s.B * s.hs);
-        at.wide = take_at_end(&at.stride, sli_step_wide_v(&w));
+        at.wide = take_at_end(&at.stride, (int64_t)sli_step_wide_v(&w) / 4);
+        at.counts = take_at_end(&at.stride, SLI_STEP_RUN_COUNTS / 4);
         at.total = at.stride * (size_t)s.directions;
     }
     if (!world.transposes) return at;
@@ -117,7 +135,8 @@ sli_step_scratch forward_layout(const sli_problem *p, const sli_caps *caps, int 
     if (world.wide > 0) {
         const sli_step_wide w = wide_of(p, caps, false);
         at.s = take_at_end(&at.stride, w.pieces * s.B * s.us);
-        at.wide = take_at_end(&at.stride, sli_step_wide_v(&w));
+        at.wide = take_at_end(&at.stride, (int64_t)sli_step_wide_v(&w) / 4);
+        at.counts = take_at_end(&at.stride, SLI_STEP_RUN_COUNTS / 4);
         at.total = at.stride * (size_t)s.directions;
     }
     if (world.tiled == 0) return at;
@@ -148,6 +167,7 @@ sli_step_packed packed_layout(const sli_problem *p, const sli_caps *caps) {
 } // namespace
 
 #define sli_step_tiled tiled_of
+#define sli_step_fused fused_of
 #define sli_step_wide_of wide_of
 #define sli_step_layout_forward forward_layout
 #define sli_step_layout_packed packed_layout
@@ -169,6 +189,13 @@ static void sli_step_launch(const step_way *, void (*kernel)(ARGS), const sli_st
     if (!failure.empty()) complain(std::string(what) + ": " + failure);
 }
 
+#define launch run_launch
+#define aligned run_aligned
+#include "backend/cuda/kernels/step_run.cu"
+#undef launch
+#undef aligned
+#pragma pop_macro("gridDim")
+#pragma pop_macro("blockDim")
 #define __shared__ static
 #include "../../../src/backend/cuda/kernels/step_device.cuh" /* not this folder's, which launches nothing */
 #include "backend/cuda/kernels/step_way.cu"
@@ -192,6 +219,7 @@ static void sli_step_launch(const step_way *, void (*kernel)(ARGS), const sli_st
 #define launch wide_launch
 #include "backend/cuda/kernels/step_wide.cu"
 #undef launch
+#include "backend/cuda/kernels/step_run.cuh"
 #define args_at backward_args_at
 #define projection_product backward_projection_product
 #include "backend/cuda/kernels/step_backward.cu"
@@ -221,9 +249,16 @@ cudaStream_t sli_cuda_fork(sli_queue *) {
 }
 void sli_cuda_join(sli_queue *) {}
 
-bool sli_cuda_put(sli_queue *, cudaStream_t, void *, const void *, size_t) {
-    complain("a call of no steps, which is not part of this test");
-    return false;
+bool sli_cuda_put(sli_queue *, cudaStream_t, void *to, const void *from, size_t bytes) {
+    if (from || bytes != SLI_STEP_RUN_COUNTS) complain("a call of no steps, which is not part of this test");
+    memset(to, 0, bytes);
+    return true;
+}
+bool sli_cuda_try(sli_queue *, cudaError_t error, const char *) {
+    return error == cudaSuccess;
+}
+cudaError_t sli_cuda_injected(cudaError_t error) {
+    return error;
 }
 
 void sli_cuda_narrow(sli_queue *, cudaStream_t, sl_dtype math, void *to, const float *from, size_t count) {
@@ -244,6 +279,73 @@ void sli_cuda_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *p) {
             *d = (p->beta != 0.0f ? *d + sum : sum) + (p->bias ? p->bias[n] : 0.0f);
         }
 }
+}
+
+/* ----------------------------------------------------------------------------------------------------------- runs -- */
+namespace {
+
+/* Instances, as the defines name them. */
+struct instance {
+    int gates, math, rows, held, vector, backward;
+} chosen;
+template <int GATES, int MATH, int ROWS, int HELD, int VECTOR, bool BACKWARD> struct run_of {
+    static constexpr int gates = GATES, math = MATH, rows = ROWS, held = HELD, vector = VECTOR;
+    static constexpr bool backward = BACKWARD;
+};
+
+#pragma push_macro("gridDim")
+#pragma push_macro("blockDim")
+#undef gridDim
+#undef blockDim
+emulate::launch_config configured(const cudaLaunchConfig_t *given) {
+    emulate::launch_config config;
+    config.grid = given->gridDim;
+    config.block = given->blockDim;
+    config.shared = given->dynamicSmemBytes;
+    config.seed = world.seed;
+    return config;
+}
+#pragma pop_macro("gridDim")
+#pragma pop_macro("blockDim")
+
+/* HELD and MORE: stages that are held, backward and how many more forward. */
+template <int GATES, int MATH, int ROWS, int VECTOR, int HELD = 1, int MORE = 0>
+bool try_run(const cudaLaunchConfig_t *given, void *arguments) {
+    if (chosen.gates != GATES || chosen.math != MATH || chosen.rows != ROWS || chosen.vector != VECTOR) return false;
+    if (world.runs != (HELD > 1) || (world.runs && chosen.held != HELD + (chosen.backward ? 0 : MORE))) return false;
+    const emulate::launch_config config = configured(given);
+    if (given->numAttrs != 1 || given->attrs->id != cudaLaunchAttributeCooperative) complain("a run that is not launched cooperatively");
+    const std::string failure =
+        emulate::launch(config, [&] {
+            using namespace recompute_engine;
+            if (chosen.backward)
+                run_steps<run_of<GATES, MATH, ROWS, HELD, VECTOR, true>>(*static_cast<step_backward_run *>(arguments), emulated_shared());
+            else
+                run_steps<run_of<GATES, MATH, ROWS, HELD + MORE, VECTOR, false>>(*static_cast<step_forward_run *>(arguments),
+                                                                               emulated_shared());
+        }).failure;
+    if (!failure.empty()) complain("a run: " + failure);
+    return true;
+}
+
+} // namespace
+
+cudaError_t cudaFuncSetAttribute(const void *, int, int) {
+    return cudaSuccess;
+}
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *, void **arguments) {
+    if (!try_run<4, 2, 16, 4>(config, arguments[0]) && !try_run<4, 3, 128, 1>(config, arguments[0]) &&
+        !try_run<3, 3, 32, 4>(config, arguments[0]) && !try_run<1, 2, 64, 1>(config, arguments[0]) &&
+        !try_run<4, 2, 16, 4, 7, 1>(config, arguments[0]))
+        complain("an instance that this test has not");
+    return cudaSuccess;
+}
+extern "C" cudaKernel_t sli_cuda_compile(sli_queue *, const char *, const char *, const char *defines, sli_why *) {
+    if (sscanf(defines,
+               "#define RUN_GATES %d #define RUN_MATH %d #define RUN_ROWS %d #define RUN_HELD %d #define RUN_VECTOR %d #define RUN_BACKWARD %d",
+               &chosen.gates, &chosen.math, &chosen.rows, &chosen.held, &chosen.vector, &chosen.backward) != 6)
+        complain("other defines of a run");
+    return &chosen;
 }
 
 /* --------------------------------------------------------------------------------------------------------- trials -- */
@@ -432,6 +534,14 @@ const char *const wide_trials[] = {
     "rnn:b67_t4_i3_h131_tf32_train+act=softsign",
 };
 
+/* In 16 bits, many steps a launch, of which a call has two: of few rows and of many, in vectors of units and one by one; K is more than a stage. */
+const char *const run_trials[] = {
+    "lstm:b9_t5_i3_h132_bf16_train",
+    "lstm:b65_t4_i3_h133_f16_train+clip=0.3+forget=1+mask=holes+peephole+rdrop=0.3+reverse+zoneout_c=0.2+zoneout_h=0.2",
+    "gru:b18_t4_i3_h136_f16_train+bias=single+lengths",
+    "rnn:b33_t5_i3_h150_bf16_train+recompute",
+};
+
 /* Within rounding. */
 void close(const results &a, const results &b) {
     for (size_t k = 0; k < a.values.size() && world.wrong.empty(); k++)
@@ -462,10 +572,7 @@ bool enter(const char *text, uint64_t seed, sli_problem *p) {
     world.caps.compute_capability = 80;
     world.caps.multiprocessors = 108;
     world.caps.l2_bytes = 40 << 20;
-    if (sli_problem_parse(text, p) != SL_OK)
-        complain(sl_error_detail());
-    else if (sli_step_fused(p, false) || sli_step_fused(p, true))
-        complain("steps are fused: not what is tested here");
+    if (sli_problem_parse(text, p) != SL_OK) complain(sl_error_detail());
     return world.wrong.empty();
 }
 
@@ -516,6 +623,33 @@ std::string run_wide(const char *text, uint64_t seed) {
     return world.wrong;
 }
 
+/* Operands are the same bits, sums are not: of one rounding of h more. */
+std::string run_runs(const char *text, uint64_t seed) {
+    sli_problem p;
+    if (!enter(text, seed, &p)) return world.wrong;
+    const results apart = compute(p, CHUNK, 0.25f, false);
+    for (const int pieces : {1, 3}) {
+        world.wide = pieces;
+        alike(compute(p, CHUNK, 0.25f, false), apart);
+    }
+    return world.wrong;
+}
+
+/* As they are planned and laid out, with as many stages held as on a GPU: nothing but runs has R. */
+std::string run_planned(const char *text, uint64_t seed) {
+    sli_problem p;
+    if (!enter(text, seed, &p)) return world.wrong;
+    const results apart = compute(p, CHUNK, 0.25f, false);
+    world.caps.compute_capability = 90;
+    world.caps.multiprocessors = 132;
+    world.caps.shared_memory = 227 << 10;
+    world.caps.l2_bytes = 1 << 18;
+    world.runs = true;
+    if (!sli_step_all_runs(&p, &world.caps)) complain("not all steps are runs");
+    alike(compute(p, CHUNK, 0.25f, false), apart);
+    return world.wrong;
+}
+
 /* The first trial that fails, with what is wrong. */
 template <size_t N, class RUN> std::string each(const char *const (&texts)[N], const RUN &run) {
     for (const char *text : texts) {
@@ -541,4 +675,11 @@ EMULATE_CASE("recompute: tiled forward steps give what products and cells give")
 }
 EMULATE_CASE("recompute: products of wide steps give what cuBLASLt's give") {
     return each(wide_trials, [&](const char *text) { return run_wide(text, seed); });
+}
+EMULATE_CASE("recompute: runs of wide steps give what steps of a launch each give") {
+    return each(run_trials, [&](const char *text) { return run_runs(text, seed); });
+}
+EMULATE_CASE("recompute: runs as they are planned and laid out") {
+    const char *const text[] = {"lstm:b9_t2_i3_h1028_bf16_train"};
+    return each(text, [&](const char *of) { return run_planned(of, seed); });
 }

@@ -21,7 +21,7 @@ static fold_common common_of(const persist_call *p, const step_way *way, int64_t
     k.reverse = way->reverse;
     k.columns = columns;
     k.hs = way->s.hs;
-    k.math = way->common.math;
+    k.math = way->call->problem.dtype;
     return k;
 }
 
@@ -58,10 +58,10 @@ const float *sli_persist_fold_pack(const persist_call *p, int d) {
     const sli_step_shape *s = &way->s;
     char *to = way->weights;
     sli_step_pack_recurrent(way);
-    sli_step_rows(way->queue, way->stream, way->common.math, to + way->packed.projection, s->ms, s->hs,
+    sli_step_rows(way->queue, way->stream, way->call->problem.dtype, to + way->packed.projection, s->ms, s->hs,
                   (const float *)way->param[SLI_RNN_PROJECTION], s->O, s->H, {});
     sli_cuda_product product = {};
-    product.math = way->common.math;
+    product.math = way->call->problem.dtype;
     product.m = s->GH;
     product.n = s->ms;
     product.k = s->hs;
@@ -96,7 +96,7 @@ void sli_persist_fold_begin(const persist_call *p, int d) {
                                         (size_t)(s->B * s->H) * sizeof(float)))
         return;
     sli_cuda_product product = {};
-    product.math = way->common.math;
+    product.math = way->call->problem.dtype;
     product.m = s->B;
     product.n = s->GH;
     product.k = s->hs;
@@ -182,7 +182,7 @@ const float *sli_persist_fold_leaving(const persist_call *p, int d) {
     find_first(p, way);
     if (!dh) return NULL;
     void *operand = way->work + p->scratch.fold.e;
-    sli_step_rows(way->queue, way->stream, way->common.math, operand, s->hs, s->B, dh, s->B, s->O, {});
+    sli_step_rows(way->queue, way->stream, way->call->problem.dtype, operand, s->hs, s->B, dh, s->B, s->O, {});
     back_through_projection(way, s->B, s->H, operand, s->hs, floats_of(way, p->scratch.fold.pw));
     return floats_of(way, p->scratch.fold.pw);
 }

@@ -569,7 +569,7 @@ static void pack(const sli_call *call, sli_persist_kind kind) {
         const float *recurrent =
             p.folds ? sli_persist_fold_pack(&p, d) : (const float *)way->param[SLI_RNN_RECURRENT];
         sli_persist_pack(&p.cells[d], &p.pair, &p.packed, recurrent, p.folds ? way->s.ms : way->s.H);
-        if (way->s.recompute || p.pair.backward_in_steps) sli_step_pack_recurrent(way);
+        if (way->s.recompute || (p.pair.backward_in_steps && !p.pair.steps_run)) sli_step_pack_recurrent(way);
         if (p.pair.backward_in_steps) sli_step_pack_backward(way);
     }
 }

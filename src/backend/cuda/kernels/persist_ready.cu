@@ -1,4 +1,4 @@
-/* cuda:cluster and cuda:grid while a plan is made: the kernels of its calls are compiled, or loaded, and the driver is asked whether
+/* cuda:cluster and cuda:grid, and runs of cuda:step, while a plan is made: the kernels of its calls are compiled, or loaded, and the driver is asked whether
  * their blocks are resident at once. And how many clusters a GPU has room for at all. */
 #include <stdarg.h>
 #include <stdio.h>
@@ -6,6 +6,7 @@
 
 #include "backend/cuda/compile.h"
 #include "backend/cuda/kernels/persist_host.cuh"
+#include "backend/cuda/kernels/step_run_host.cuh"
 #include "backend/cuda/runtime/internal.h"
 
 /* ------------------------------------------------------------------------------------------------- residency -- */
@@ -69,6 +70,13 @@ static sl_status refuse(const planned *q, const char *format, ...) {
     return SL_OK;
 }
 
+/* How many clusters of `cluster` blocks the GPU has room for, of `wanted`. */
+static sl_status enough(const planned *q, bool backward, int wanted, int cluster, int room) {
+    if (room >= wanted) return SL_OK;
+    return refuse(q, "%s, needs %d cluster%s of %d block%s resident at once, this GPU has room for %d (MIG or MPS may limit it)",
+                  backward ? "backward" : "forward", wanted, wanted == 1 ? "" : "s", cluster, cluster == 1 ? "" : "s", room);
+}
+
 /* Blocks of a cluster must be resident at once, of a grid all of them: else they would wait for each other for ever. */
 static sl_status has_room(const planned *q, const sli_persist_geometry *g, const void *kernel) {
     const int cluster = sli_persist_cluster(g), shared = (int)sli_persist_shared_of(g).total;
@@ -87,10 +95,7 @@ static sl_status has_room(const planned *q, const sli_persist_geometry *g, const
         (void)cudaGetLastError();
         return sli_cuda_report(q->caps->index, error, "cudaOccupancyMaxActiveClusters");
     }
-    if (room >= wanted) return SL_OK;
-    return refuse(q, "%s, needs %d cluster%s of %d block%s resident at once, this GPU has room for %d (MIG or MPS may limit it)",
-                  g->backward ? "backward" : "forward", wanted, wanted == 1 ? "" : "s", cluster,
-                  cluster == 1 ? "" : "s", room);
+    return enough(q, g->backward, wanted, cluster, room);
 }
 
 static sl_status kernel_ready(const planned *q, const sli_persist_geometry *g, int form) {
@@ -121,6 +126,41 @@ static sl_status backward_ready(const planned *q, const sli_persist_pair *pair, 
     return always || *q->refused ? SL_OK : kernel_ready(q, g, sli_persist_form(q->p, true, calls->dy, false));
 }
 
+/* A run's kernel. */
+static sl_status run_ready(const planned *q, bool backward) {
+    const sli_problem *p = q->p;
+    const sli_step_wide w = sli_step_wide_of(p, q->caps, backward);
+    if (!w.runs || sli_step_fused(p, backward)) return SL_OK;
+    char defines[SLI_STEP_RUN_DEFINES];
+    sli_why why = {""};
+    cudaError_t error = cudaSuccess;
+    sli_step_run_defines(p, &w, backward, p->units % 4 == 0 ? 4 : 1, sli_step_options(p), sli_step_act(p), sli_step_gate_act(p), defines,
+                         sizeof defines);
+    const void *kernel = (const void *)sli_cuda_compile_planned(q->caps->index, q->caps->compute_capability, SLI_STEP_RUN_SOURCE,
+                                                                SLI_STEP_RUN_ENTRY, defines, &error, &why);
+    if (!kernel && error != cudaSuccess) return sli_cuda_report(q->caps->index, error, "loading a compiled kernel");
+    if (!kernel) return refuse(q, "its kernel was not compiled: %.200s", why.text);
+    const int shared = SLI_STEP_WIDE_SHARED(w.rows, w.narrow);
+    int room = 0;
+    error = sli_cuda_injected(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+    if (error == cudaSuccess)
+        error = sli_cuda_injected(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&room, kernel, SLI_STEP_WIDE_THREADS, (size_t)shared));
+    if (error != cudaSuccess) {
+        (void)cudaGetLastError();
+        return sli_cuda_report(q->caps->index, error, "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+    }
+    return enough(q, backward, sli_step_wide_grid(&w), 1, room * q->caps->multiprocessors);
+}
+
+sl_status sli_gpu_step_ready(const sli_problem *problem, const sli_caps *caps, const sli_calls *calls, bool *refused, sli_why *why) {
+    const planned q = {problem, *problem, caps, why, refused};
+    *refused = false;
+    const cudaError_t error = sli_cuda_injected(cudaSetDevice(caps->index));
+    if (error != cudaSuccess) return sli_cuda_report(caps->index, error, "cudaSetDevice");
+    SLI_TRY(run_ready(&q, false));
+    return *refused || !calls->backward || !problem->train ? SL_OK : run_ready(&q, true);
+}
+
 sl_status sli_gpu_persist_ready(const sli_problem *problem, sli_planned plan, const sli_caps *caps, int kind,
                                 const sli_calls *calls, bool *refused, sli_why *why) {
     const planned q = {problem, sli_persist_folded(problem), caps, why, refused};
@@ -133,6 +173,7 @@ sl_status sli_gpu_persist_ready(const sli_problem *problem, sli_planned plan, co
     const cudaError_t error = sli_cuda_injected(cudaSetDevice(caps->index));
     if (error != cudaSuccess) return sli_cuda_report(caps->index, error, "cudaSetDevice");
     SLI_TRY(kernel_ready(&q, &pair.forward, sli_persist_form(problem, false, calls->y, false)));
-    if (*refused || !calls->backward || !problem->train || pair.backward_in_steps) return SL_OK;
+    if (*refused || !calls->backward || !problem->train) return SL_OK;
+    if (pair.backward_in_steps) return run_ready(&q, true);
     return backward_ready(&q, &pair, calls);
 }

@@ -4,89 +4,11 @@
 #ifndef SLI_CUDA_STEP_CUH
 #define SLI_CUDA_STEP_CUH
 
+#include "backend/cuda/kernels/step_args.h"
 #include "backend/cuda/services.h"
 #include "backend/cuda/step_layout.h"
 
-/* Weight of the old value under zoneout: 0 or 1 drawn, or its expectation. */
-typedef struct step_zone {
-    float expected;
-    uint32_t threshold, stream;
-    bool draw;
-} step_zone;
-
-/* What the cells of one step read and write. Rows are of B; strides in elements; a NULL pointer is not read or written. */
-typedef struct step_common {
-    int B, H, O;
-    int options, act, gate_act; /* of src/cell */
-    sl_dtype math;
-    int64_t us, hs, ms, zs; /* row strides, see sli_step_shape */
-    const uint8_t *flags;   /* [B] of this step; NULL: all valid and shown */
-    const float *factor;    /* [B][O] d */
-    const float *peep;      /* [3][H] */
-    float forget_bias, clip;
-    step_zone zone_h, zone_c;
-    const sli_scalars *scalars;
-    uint64_t first_row; /* absolute step * B: element row of the masks */
-} step_common;
-
-/* [B][hs] or [B][us] as `pieces` sums along k, each `apart` elements from the one before, to be added in this order; data NULL: zeros. */
-typedef struct step_sums {
-    const float *data;
-    int64_t apart;
-    int pieces;
-} step_sums;
-
-/* v as wide steps read it, [tile of rows][k / 4][rows][4]; NULL: there are none. */
-typedef struct step_wide_v {
-    float *to;
-    int rows;     /* of a tile: 64 or 128 */
-    int64_t tile; /* floats */
-} step_wide_v;
-
-typedef struct step_forward_args {
-    step_common k;
-    float *u;            /* [B][us] W x + b in, gates out */
-    step_sums s;         /* [B][us] R (d h') */
-    step_wide_v wide;    /* = d h */
-    float *sn;           /* = [B][H] s_n */
-    const float *bias_n; /* [H] recurrent bias of n */
-    const float *c_from; /* [B][H] */
-    float *c_to;         /* = */
-    float *v;            /* = [B][H] */
-    const float *h_from; /* [B][h_from_row] */
-    int64_t h_from_row;
-    float *h_to;     /* = [B][O] */
-    void *operand_h; /* = operand [B][hs] d h */
-    void *operand_m; /* = operand [B][ms] m, or [B][hs] r d h' */
-    const float *q;  /* [B][O] W_p m */
-    float *y;        /* = [B][y_row] */
-    int64_t y_row;
-    float *h_last, *c_last; /* = [B][O], [B][H] */
-    bool keeps; /* backward reads the gates; step_fused_forward.cu's cells write them anyhow */
-} step_forward_args;
-
-typedef struct step_backward_args {
-    step_common k;
-    const float *gates;  /* [B][us] */
-    const float *sn;     /* [B][H] */
-    const float *c_from; /* [B][H] c' */
-    const float *v;      /* [B][H] */
-    const float *h_from; /* [B][h_from_row] h' */
-    int64_t h_from_row;
-    const float *dy; /* [B][dy_row] */
-    int64_t dy_row;
-    const float *pw_from; /* [B][O]: dh = pw + d dp + dy */
-    step_sums dp;         /* [B][hs]; in fused steps of one piece */
-    const float *dm;      /* [B][ms]: with a projection dm; with reset before e = R_n^T ds_n */
-    const float *dc_from; /* [B][H] */
-    float *dc_to;         /* = */
-    float *pw_to;         /* = (second stage of reset before: +=) */
-    void *dz, *dr;        /* = operand [B][zs] */
-    float *dpeep;         /* = [B][3 H] */
-    step_wide_v wide;     /* = dr, or dz where that is dr */
-    void *dq;             /* = operand [B][hs] */
-    void *operand_m;      /* = operand [B][ms] m, or [B][hs] r d h' */
-} step_backward_args;
+static_assert((int)STEP_BF16 == (int)SL_BF16 && (int)STEP_F16 == (int)SL_F16, "numbers of sl_dtype");
 
 /* One direction of one call. */
 typedef struct step_way {
@@ -103,6 +25,7 @@ typedef struct step_way {
     bool fused;            /* a step is one launch */
     int tiled;             /* ... of tiles of so many rows; 0: not */
     sli_step_wide wide;    /* its product is our own; rows 0: not */
+    uint32_t run_v, run_d; /* of runs: blocks that the call's launches so far let tell of v and of sums */
     int chunk, chunks;
     int c0, c1;      /* the chunk at work */
     const float *x;  /* [T][B][I] */
@@ -183,9 +106,9 @@ void sli_step_fused_backward(const step_way *way, const step_backward_args *args
 void sli_step_tiled_pack(const step_way *way);
 void sli_step_tiled_begin(const step_way *way);
 void sli_step_tiled_forward(const step_way *way, const step_forward_args *args, int number, bool dependent);
-/* Wide steps: R, or R^T, as they read it; before the call's first step, backward v = 0; the product of a step, v being what the cells, or that, left. */
+/* Wide steps: R, or R^T, as they read it; before the call's first step, v an operand [B][hs] or 0; the product of a step, v being what the cells, or that, left. */
 void sli_step_wide_pack(const step_way *way, const sli_step_wide *wide, char *to, bool backward);
-void sli_step_wide_begin(const step_way *way, const float *v);
+void sli_step_wide_begin(const step_way *way, const void *v);
 step_wide_v sli_step_wide_place(const step_way *way);
 step_sums sli_step_wide_multiply(const step_way *way, float *to, int64_t row, const char *weights, bool dependent);
 /* Products over the way's steps c0 .. c1: u = x W^T + b; d W, d R, d W_p += (fresh ones =) from dz, dr; d x = dz W, += where

@@ -1,6 +1,6 @@
 /* cuda:step, backward, chunks in the opposite order: gates that were not kept; per step the cell's gradient and the product with R; then the sums over
  * the chunk's time as products and column sums that add to the gradients, or write them where they are fresh, and d x. */
-#include "backend/cuda/kernels/step.cuh"
+#include "backend/cuda/kernels/step_run_host.cuh"
 #include "cell/activations.h"
 
 /* The gradient that a step begins with: what the leaving states' gradients are, then what the step after it left. */
@@ -105,11 +105,30 @@ static void fused_step(const step_way *way, const step_backward_args *a, bool la
     g->dr = NULL;
 }
 
+/* Nothing comes after the call's last step: its product gives d h0, if anybody wants it. */
+static bool ends_with(const step_way *way, int t) {
+    return t == (way->reverse ? (int)way->s.T - 1 : 0) && !sli_step_gives_states(way);
+}
+
+/* The chunk's steps, many a launch. */
+static void backward_runs(step_way *way, step_gradient *g) {
+    for (int left = way->c1 - way->c0; left > 0 && !sli_cuda_failed(way->queue);) {
+        step_backward_run run;
+        const int count = left < SLI_STEP_RUN_STEPS ? left : SLI_STEP_RUN_STEPS;
+        for (int i = 0; i < count; i++) {
+            run.step[i] = args_at(way, sli_step_at(way, left - 1 - i), g);
+            g->pw = run.step[i].pw_to;
+            g->dc = run.step[i].dc_to;
+        }
+        left -= count;
+        g->dp = sli_step_run_backward(way, &run, count, left == 0 && ends_with(way, sli_step_at(way, 0)));
+    }
+}
+
 static void backward_step(const step_way *way, int t, step_gradient *g) {
     const sli_step_shape *s = &way->s;
     const step_backward_args a = args_at(way, t, g);
-    /* Nothing comes after the call's last step: its product gives d h0, if anybody wants it. */
-    const bool ends = t == (way->reverse ? (int)s->T - 1 : 0) && !sli_step_gives_states(way);
+    const bool ends = ends_with(way, t);
     if (way->fused) {
         fused_step(way, &a, t == sli_step_at(way, 0) && !ends, g);
         return;
@@ -155,7 +174,7 @@ static const void *entering_h(const step_way *way) {
 
 bool sli_step_transposes(const step_way *way) {
     const sli_caps *caps = sli_cuda_caps_of(way->queue);
-    return sli_step_transpose_gain(&way->s, way->common.math, caps, rows_of(way)) > 0;
+    return sli_step_transpose_gain(&way->s, way->call->problem.dtype, caps, rows_of(way)) > 0;
 }
 
 void sli_step_transpose(const step_way *way) {
@@ -305,7 +324,8 @@ static void backward_chunk(step_way *ways, int directions, int index, step_gradi
         if (ways[d].s.recompute) sli_step_recompute(&ways[d]);
     }
     sli_cuda_phase(queue, SLI_PHASE_RECURRENCE);
-    for (int s = ways[0].chunk - 1; s >= 0 && !sli_cuda_failed(queue); s--)
+    if (ways[0].wide.runs) backward_runs(&ways[0], &gradients[0]);
+    for (int s = ways[0].wide.runs ? -1 : ways[0].chunk - 1; s >= 0 && !sli_cuda_failed(queue); s--)
         for (int d = 0; d < directions; d++)
             if (s < ways[d].c1 - ways[d].c0) backward_step(&ways[d], sli_step_at(&ways[d], s), &gradients[d]);
     sli_cuda_phase(queue, SLI_PHASE_PRODUCT);
@@ -327,6 +347,7 @@ extern "C" void sli_gpu_step_backward(const sli_call *call) {
         sli_step_masks(&ways[d]);
         if (ways[d].chunks == 0) sli_step_zero_fresh(&ways[d]);
         if (ways[d].wide.rows > 0 && ways[d].chunks > 0) sli_step_wide_begin(&ways[d], NULL);
+        if (ways[d].wide.runs && ways[d].chunks > 0) sli_step_run_begin(&ways[d]);
         gradients[d].pw = (const float *)call->d_out[SLI_RNN_STATE_OUT(ways[d].part, 0)];
         gradients[d].dp = {NULL, 0, 0};
         gradients[d].dr = NULL;

@@ -358,7 +358,7 @@ static void sum_columns(const step_way *way, int k0, int k1, int64_t first, cons
     a.add0 = sli_step_adds(way, k0);
     a.add1 = k1 >= 0 && sli_step_adds(way, k1);
     a.from = from;
-    a.math = way->common.math;
+    a.math = way->call->problem.dtype;
     a.partial = (float *)(way->work + way->scratch.columns);
     a.stride = stride;
     a.rows = rows;

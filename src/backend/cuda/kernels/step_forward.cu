@@ -1,7 +1,7 @@
 /* cuda:step, forward. For every chunk of steps the input projection is one product; then per step the recurrent product
  * and the cell, in one launch where sli_step_fused says so. Both directions of a bidirectional layer run side by side, a
  * stream each. */
-#include "backend/cuda/kernels/step.cuh"
+#include "backend/cuda/kernels/step_run_host.cuh"
 #include "cell/activations.h"
 
 /* u = W x + b, and where a packed W has rows of zeros behind the gates, columns that nobody reads: 900, GRU of 300 units, cuBLASLt's fast kernels do not
@@ -111,6 +111,18 @@ static void forward_step(const step_way *way, int t, bool last) {
     }
 }
 
+/* The chunk's steps, many a launch; `end`: it is the call's last one. */
+static void forward_runs(step_way *way, bool end) {
+    const int steps = way->c1 - way->c0;
+    for (int first = 0; first < steps && !sli_cuda_failed(way->queue); first += SLI_STEP_RUN_STEPS) {
+        step_forward_run run;
+        const int count = steps - first < SLI_STEP_RUN_STEPS ? steps - first : SLI_STEP_RUN_STEPS;
+        for (int i = 0; i < count; i++)
+            run.step[i] = args_at(way, sli_step_at(way, first + i), end && first + i + 1 == steps);
+        sli_step_run_forward(way, &run, count);
+    }
+}
+
 /* One chunk in every direction; steps are queued in turn, so that both streams have work while the host queues more. */
 static void forward_chunk(step_way *ways, int directions, int index) {
     sli_queue *queue = ways[0].queue;
@@ -121,7 +133,8 @@ static void forward_chunk(step_way *ways, int directions, int index) {
         sli_step_project_inputs(&ways[d]);
     }
     sli_cuda_phase(queue, SLI_PHASE_RECURRENCE);
-    const int longest = ways[0].chunk;
+    const int longest = ways[0].wide.runs ? 0 : ways[0].chunk;
+    if (ways[0].wide.runs) forward_runs(&ways[0], index + 1 == ways[0].chunks);
     for (int s = 0; s < longest && !sli_cuda_failed(queue); s++)
         for (int d = 0; d < directions; d++) {
             const step_way *way = &ways[d];
@@ -141,7 +154,8 @@ extern "C" void sli_gpu_step_forward(const sli_call *call) {
         sli_step_begin(&ways[d]);
         if (ways[d].tiled > 0 && ways[d].chunks > 0) sli_step_tiled_begin(&ways[d]);
         if (ways[d].wide.rows > 0 && ways[d].chunks > 0)
-            sli_step_wide_begin(&ways[d], (const float *)sli_step_operand_h(&ways[d], ways[d].reverse ? (int)ways[d].s.T : 0));
+            sli_step_wide_begin(&ways[d], sli_step_operand_h(&ways[d], ways[d].reverse ? (int)ways[d].s.T : 0));
+        if (ways[d].wide.runs && ways[d].chunks > 0) sli_step_run_begin(&ways[d]);
     }
     for (int i = 0; i < ways[0].chunks && !sli_cuda_failed(call->queue); i++) forward_chunk(ways, directions, i);
 }

@@ -9,6 +9,7 @@
 #define SLI_CUDA_STEP_FUSED_CUH
 
 #include "backend/cuda/kernels/step_cells.cuh"
+#include "backend/cuda/kernels/step_device.cuh"
 #include "backend/cuda/kernels/step_fused_mma.cuh"
 
 enum { FUSED_TF32, FUSED_NARROW };

@@ -111,8 +111,8 @@ template <bool PLAIN> struct fused_lstm_backward {
 
     __device__ __forceinline__ void finish(const step_backward_args &a, int row, int j, unsigned flags, float dh,
                                            float dc) {
-        const int options = PLAIN ? 0 : a.k.options, act = PLAIN ? (int)CELL_ACT_TANH : a.k.act;
-        const int gate_act = PLAIN ? (int)CELL_ACT_SIGMOID : a.k.gate_act, H = a.k.H;
+        const int options = step_options<PLAIN>(a.k), act = step_act<PLAIN>(a.k);
+        const int gate_act = step_gate_act<PLAIN>(a.k), H = a.k.H;
         const size_t state = (size_t)row * H + j;
         const cell_lstm_gates gates = {g[0], g[1], g[2], g[3]};
         const cell_lstm_backward_result r =
@@ -143,8 +143,8 @@ template <bool PLAIN> struct fused_gru_backward {
     __device__ __forceinline__ void finish(const step_backward_args &a, int row, int j, unsigned flags, float dh,
                                            float dc) {
         (void)dc;
-        const int options = PLAIN ? 0 : a.k.options, act = PLAIN ? (int)CELL_ACT_TANH : a.k.act;
-        const int gate_act = PLAIN ? (int)CELL_ACT_SIGMOID : a.k.gate_act, H = a.k.H;
+        const int options = step_options<PLAIN>(a.k), act = step_act<PLAIN>(a.k);
+        const int gate_act = step_gate_act<PLAIN>(a.k), H = a.k.H;
         const size_t state = (size_t)row * H + j;
         const cell_gru_gates gates = {g[0], g[1], g[2]};
         const cell_gru_backward_result r =
@@ -166,7 +166,7 @@ template <bool PLAIN> struct fused_rnn_backward {
     __device__ __forceinline__ void finish(const step_backward_args &a, int row, int j, unsigned flags, float dh,
                                            float dc) {
         (void)dc;
-        const int options = PLAIN ? 0 : a.k.options, act = PLAIN ? (int)CELL_ACT_TANH : a.k.act;
+        const int options = step_options<PLAIN>(a.k), act = step_act<PLAIN>(a.k);
         const cell_rnn_backward_result r =
             cell_rnn_backward(options, act, q, dh, step_rnn_args<PLAIN>(a.k, row, j, flags));
         const float dz[1] = {r.dz};

@@ -79,8 +79,8 @@ template <bool PLAIN> struct fused_lstm_forward {
     }
 
     __device__ __forceinline__ void finish(const step_forward_args &a, int row, int j, const float (&s)[4]) {
-        const int options = PLAIN ? 0 : a.k.options, act = PLAIN ? (int)CELL_ACT_TANH : a.k.act;
-        const int gate_act = PLAIN ? (int)CELL_ACT_SIGMOID : a.k.gate_act;
+        const int options = step_options<PLAIN>(a.k), act = step_act<PLAIN>(a.k);
+        const int gate_act = step_gate_act<PLAIN>(a.k);
         const size_t state = (size_t)row * a.k.H + j;
         float *gates = a.u + (size_t)row * a.k.us + j;
         const cell_lstm_gates in = {u[0] + s[0], u[1] + s[1], u[2] + s[2], u[3] + s[3]};
@@ -115,8 +115,8 @@ template <bool PLAIN> struct fused_gru_forward {
     }
 
     __device__ __forceinline__ void finish(const step_forward_args &a, int row, int j, const float (&s)[3]) {
-        const int options = PLAIN ? 0 : a.k.options, act = PLAIN ? (int)CELL_ACT_TANH : a.k.act;
-        const int gate_act = PLAIN ? (int)CELL_ACT_SIGMOID : a.k.gate_act;
+        const int options = step_options<PLAIN>(a.k), act = step_act<PLAIN>(a.k);
+        const int gate_act = step_gate_act<PLAIN>(a.k);
         float *gates = a.u + (size_t)row * a.k.us + j;
         const float s_n = s[2] + bias;
         const cell_gru_pre pre = {u[0] + s[0], u[1] + s[1], u[2], s_n};
@@ -146,7 +146,7 @@ template <bool PLAIN> struct fused_rnn_forward {
     }
 
     __device__ __forceinline__ void finish(const step_forward_args &a, int row, int j, const float (&s)[1]) {
-        const int options = PLAIN ? 0 : a.k.options, act = PLAIN ? (int)CELL_ACT_TANH : a.k.act;
+        const int options = step_options<PLAIN>(a.k), act = step_act<PLAIN>(a.k);
         const cell_rnn_forward_result r =
             cell_rnn_forward(options, act, u + s[0], h, step_rnn_args<PLAIN>(a.k, row, j, flags));
         const float out[1] = {r.h};

@@ -1,6 +1,7 @@
 /* cuda:step: one step of GRU, forward and backward, after the recurrent product; reset before has one stage more on both
  * ways. The mathematics is src/cell/gru.h. */
 #include "backend/cuda/kernels/step_cells.cuh"
+#include "backend/cuda/kernels/step_device.cuh"
 
 /* Reset before, first stage: r in place of its pre-activation, and the operand r d h'. */
 static __global__ void __launch_bounds__(STEP_THREADS) gru_reset(const __grid_constant__ step_forward_args a) {
@@ -21,71 +22,18 @@ static __global__ void __launch_bounds__(STEP_THREADS) gru_reset(const __grid_co
 
 template <int V, bool PLAIN>
 static __global__ void __launch_bounds__(STEP_THREADS) gru_forward(const __grid_constant__ step_forward_args a) {
-    const int j = step_unit<V>(), H = a.k.H;
-    const bool before = !PLAIN && (a.k.options & CELL_RESET_BEFORE);
+    const int j = step_unit<V>();
     step_let_next_in();
-    if (j >= H) return;
-    float bias[V];
-    step_load_or_zero<V>(bias, a.bias_n, (size_t)j);
-    for (int row = step_row(); row < a.k.B; row += step_row_stride()) {
-        const size_t at = (size_t)row * a.k.us + j;
-        const unsigned flags = step_flags_of(a.k, row);
-        float u[3][V], s[3][V], h_old[V], h[V];
-        if (!before) step_load<V, true>(u[0], a.u + at);
-        step_load<V, true>(u[1], a.u + at + H);
-        step_load<V, true>(u[2], a.u + at + 2 * (size_t)H);
-        step_load<V>(h_old, a.h_from + (size_t)row * a.h_from_row + j);
-        step_wait();
-        if (before) step_load<V>(u[0], a.u + at); /* r, from the launch before the product */
-        step_load_sums<3, V>(s, a.s, at, (size_t)H);
-        step_gru_cells<V, PLAIN>(a, row, j, flags, u, s, bias, h_old, h);
-        step_put_h<V>(a, row, j, flags, h);
-    }
+    if (j >= a.k.H) return;
+    for (int row = step_row(); row < a.k.B; row += step_row_stride()) step_gru_forward<V, PLAIN>(a, row, j, [] { step_wait(); });
 }
 
-/* Reset after: everything. Reset before: z and n; r follows when e = R_n^T ds_n is there. */
 template <int V, bool PLAIN>
 static __global__ void __launch_bounds__(STEP_THREADS) gru_backward(const __grid_constant__ step_backward_args a) {
-    const int options = PLAIN ? 0 : a.k.options, act = PLAIN ? (int)CELL_ACT_TANH : a.k.act;
-    const int gate_act = PLAIN ? (int)CELL_ACT_SIGMOID : a.k.gate_act, j = step_unit<V>(), H = a.k.H;
-    const bool before = !PLAIN && (options & CELL_RESET_BEFORE);
+    const int j = step_unit<V>();
     step_let_next_in();
-    if (j >= H) return;
-    for (int row = step_row(); row < a.k.B; row += step_row_stride()) {
-        const size_t at = (size_t)row * a.k.us + j, state = (size_t)row * H + j, to = (size_t)row * a.k.zs;
-        const unsigned flags = step_flags_of(a.k, row);
-        float g[3][V], sn[V], h[V], dh[V], dy[V], ds[V];
-#pragma unroll
-        for (int k = 0; k < 3; k++) step_load<V, true>(g[k], a.gates + at + (size_t)k * H);
-        step_load_or_zero<V>(sn, a.sn, state);
-        step_load<V>(h, a.h_from + (size_t)row * a.h_from_row + j);
-        step_dh_early<V>(a, row, j, flags, dh, dy);
-        step_wait();
-        step_dh_late<V>(a, row, j, dh, dy);
-#pragma unroll
-        for (int n = 0; n < V; n++) {
-            const cell_gru_gates gates = {g[0][n], g[1][n], g[2][n]};
-            const cell_gru_backward_result r = cell_gru_backward(options, act, gate_act, gates, sn[n], h[n], dh[n],
-                                                                 step_gru_args<PLAIN>(a.k, row, j + n, flags));
-            g[0][n] = r.dz.r;
-            g[1][n] = r.dz.z;
-            g[2][n] = r.dz.n;
-            ds[n] = r.ds_n;
-            dh[n] = r.dh_prev;
-        }
-        step_store<V>(a.pw_to + state, dh);
-#pragma unroll
-        for (int k = 0; k < 3; k++) {
-            if (k == 0 && before) continue;
-            step_operand<V, true>(a.k.math, a.dz, to + (size_t)k * H + j, g[k]);
-            if (a.dr) step_operand<V, true>(a.k.math, a.dr, to + (size_t)k * H + j, k == 2 ? ds : g[k]);
-            step_put_wide<V>(a.wide, row, k * H + j, k == 2 ? ds : g[k]);
-        }
-        if (j + V >= H) {
-            step_operand_tail(a.k.math, step_operand_row(a.k.math, a.dz, to), 3 * (int64_t)H, a.k.zs);
-            if (a.dr) step_operand_tail(a.k.math, step_operand_row(a.k.math, a.dr, to), 3 * (int64_t)H, a.k.zs);
-        }
-    }
+    if (j >= a.k.H) return;
+    for (int row = step_row(); row < a.k.B; row += step_row_stride()) step_gru_backward<V, PLAIN>(a, row, j, [] { step_wait(); });
 }
 
 /* Reset before, second stage, with e in dm: dz_r = e d h' gate_act'; pw += d r e; the operand r d h'. */

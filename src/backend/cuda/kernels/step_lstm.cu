@@ -1,32 +1,14 @@
 /* cuda:step: one step of LSTM, forward and backward, after the recurrent product; a projection's two extra stages. The
  * mathematics is src/cell/lstm.h. */
 #include "backend/cuda/kernels/step_cells.cuh"
+#include "backend/cuda/kernels/step_device.cuh"
 
 template <int V, bool PLAIN>
 static __global__ void __launch_bounds__(STEP_THREADS) lstm_forward(const __grid_constant__ step_forward_args a) {
-    const int options = PLAIN ? 0 : a.k.options, j = step_unit<V>(), H = a.k.H;
+    const int j = step_unit<V>();
     step_let_next_in();
-    if (j >= H) return;
-    for (int row = step_row(); row < a.k.B; row += step_row_stride()) {
-        const size_t at = (size_t)row * a.k.us + j;
-        const unsigned flags = step_flags_of(a.k, row);
-        float z[4][V], s[4][V], c[V], h_old[V], h[V], m[V];
-#pragma unroll
-        for (int g = 0; g < 4; g++) step_load<V, true>(z[g], a.u + at + (size_t)g * H);
-        step_load<V>(c, a.c_from + (size_t)row * H + j);
-        const bool hidden = !PLAIN && a.h_from && !(options & CELL_PROJECTION);
-        step_load_or_zero<V>(h_old, hidden ? a.h_from : nullptr, (size_t)row * a.h_from_row + j);
-        step_wait();
-        step_load_sums<4, V>(s, a.s, at, (size_t)H);
-        step_lstm_cells<V, PLAIN>(a, row, j, flags, z, s, c, h_old, h, m);
-        if (!PLAIN && (options & CELL_PROJECTION)) {
-            const size_t operand_at = (size_t)row * a.k.ms;
-            step_operand<V>(a.k.math, a.operand_m, operand_at + j, m);
-            if (j + V >= H) step_operand_tail(a.k.math, step_operand_row(a.k.math, a.operand_m, operand_at), H, a.k.ms);
-        } else {
-            step_put_h<V>(a, row, j, flags, h);
-        }
-    }
+    if (j >= a.k.H) return;
+    for (int row = step_row(); row < a.k.B; row += step_row_stride()) step_lstm_forward<V, PLAIN>(a, row, j, [] { step_wait(); });
 }
 
 /* h = zh h' + (1 - zh) W_p m, or h' where masked. */
@@ -50,60 +32,10 @@ static __global__ void __launch_bounds__(STEP_THREADS) project_forward(const __g
 
 template <int V, bool PLAIN>
 static __global__ void __launch_bounds__(STEP_THREADS) lstm_backward(const __grid_constant__ step_backward_args a) {
-    const int options = PLAIN ? 0 : a.k.options, act = PLAIN ? (int)CELL_ACT_TANH : a.k.act;
-    const int gate_act = PLAIN ? (int)CELL_ACT_SIGMOID : a.k.gate_act, j = step_unit<V>(), H = a.k.H;
-    const bool project = !PLAIN && (options & CELL_PROJECTION);
+    const int j = step_unit<V>();
     step_let_next_in();
-    if (j >= H) return;
-    for (int row = step_row(); row < a.k.B; row += step_row_stride()) {
-        const size_t at = (size_t)row * a.k.us + j, state = (size_t)row * H + j, to = (size_t)row * a.k.zs + j;
-        const unsigned flags = step_flags_of(a.k, row);
-        float g[4][V], c[V], v[V], dc[V], dh[V], dy[V], pw[V], m[V];
-#pragma unroll
-        for (int k = 0; k < 4; k++) step_load<V, true>(g[k], a.gates + at + (size_t)k * H);
-        step_load<V>(c, a.c_from + state);
-        step_load<V>(v, a.v + state);
-        step_load_or_zero<V>(dc, a.dc_from, state);
-        if (!project) step_dh_early<V>(a, row, j, flags, dh, dy);
-        step_wait();
-        if (project)
-            step_load<V>(dh, a.dm + (size_t)row * a.k.ms + j);
-        else
-            step_dh_late<V>(a, row, j, dh, dy);
-#pragma unroll
-        for (int n = 0; n < V; n++) {
-            const cell_lstm_gates gates = {g[0][n], g[1][n], g[2][n], g[3][n]};
-            const cell_lstm_backward_result r = cell_lstm_backward(
-                options, act, gate_act, gates, v[n], c[n], dh[n], dc[n], step_lstm_args<PLAIN>(a.k, row, j + n, flags));
-            if (!PLAIN && a.dpeep) {
-                float *peep = a.dpeep + (size_t)row * 3 * H + j + n;
-                peep[0] = r.dz.i * c[n];
-                peep[H] = r.dz.f * c[n];
-                peep[2 * (size_t)H] = r.dz.o * v[n];
-            }
-            m[n] = project ? gates.o * cell_act(act, v[n]) : 0.0f;
-            g[0][n] = r.dz.i;
-            g[1][n] = r.dz.f;
-            g[2][n] = r.dz.g;
-            g[3][n] = r.dz.o;
-            dc[n] = r.dc_prev;
-            pw[n] = r.dh_prev;
-        }
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            step_operand<V, true>(a.k.math, a.dz, to + (size_t)k * H, g[k]);
-            step_put_wide<V>(a.wide, row, k * H + j, g[k]);
-        }
-        if (j + V >= H)
-            step_operand_tail(a.k.math, step_operand_row(a.k.math, a.dz, (size_t)row * a.k.zs), 4 * (int64_t)H, a.k.zs);
-        step_store<V>(a.dc_to + state, dc);
-        if (!PLAIN && !project && a.pw_to) step_store<V>(a.pw_to + state, pw);
-        if (project) {
-            const size_t operand_at = (size_t)row * a.k.ms;
-            step_operand<V>(a.k.math, a.operand_m, operand_at + j, m);
-            if (j + V >= H) step_operand_tail(a.k.math, step_operand_row(a.k.math, a.operand_m, operand_at), H, a.k.ms);
-        }
-    }
+    if (j >= a.k.H) return;
+    for (int row = step_row(); row < a.k.B; row += step_row_stride()) step_lstm_backward<V, PLAIN>(a, row, j, [] { step_wait(); });
 }
 
 /* dq = (1 - zh) dh, pw = zh dh; 0 and dh where masked. */

@@ -3,6 +3,7 @@
  * and one launch of the cells' activations in its place. GRU with reset after has s_n = R_n (d h') + b' apart; with reset before
  * r comes first, and u_n += R_n (r d h'). The mathematics is src/cell. */
 #include "backend/cuda/kernels/step_cells.cuh"
+#include "backend/cuda/kernels/step_device.cuh"
 
 /* Rows are those of the chunk, steps times B. */
 typedef struct recompute_args {
@@ -20,8 +21,8 @@ typedef struct recompute_args {
 
 template <bool PLAIN>
 static __global__ void __launch_bounds__(STEP_THREADS) lstm_gates(const __grid_constant__ recompute_args a) {
-    const int options = PLAIN ? 0 : a.k.options, act = PLAIN ? (int)CELL_ACT_TANH : a.k.act;
-    const int gate_act = PLAIN ? (int)CELL_ACT_SIGMOID : a.k.gate_act, j = step_unit<1>(), H = a.k.H;
+    const int options = step_options<PLAIN>(a.k), act = step_act<PLAIN>(a.k);
+    const int gate_act = step_gate_act<PLAIN>(a.k), j = step_unit<1>(), H = a.k.H;
     if (j >= H) return;
     for (int row = step_row(); row < a.k.B; row += step_row_stride()) {
         const size_t state = (size_t)row * H + j;
@@ -55,8 +56,8 @@ static __global__ void __launch_bounds__(STEP_THREADS) gru_reset_gate(const __gr
 
 template <bool PLAIN>
 static __global__ void __launch_bounds__(STEP_THREADS) gru_gates(const __grid_constant__ recompute_args a) {
-    const int options = PLAIN ? 0 : a.k.options, act = PLAIN ? (int)CELL_ACT_TANH : a.k.act;
-    const int gate_act = PLAIN ? (int)CELL_ACT_SIGMOID : a.k.gate_act, j = step_unit<1>(), H = a.k.H;
+    const int options = step_options<PLAIN>(a.k), act = step_act<PLAIN>(a.k);
+    const int gate_act = step_gate_act<PLAIN>(a.k), j = step_unit<1>(), H = a.k.H;
     if (j >= H) return;
     const float bias = a.bias_n ? a.bias_n[j] : 0.0f;
     for (int row = step_row(); row < a.k.B; row += step_row_stride()) {

@@ -1,56 +1,21 @@
 /* cuda:step: one step of simple RNN, forward and backward, after the recurrent product. The mathematics is src/cell/rnn.h. */
 #include "backend/cuda/kernels/step_cells.cuh"
+#include "backend/cuda/kernels/step_device.cuh"
 
 template <int V, bool PLAIN>
 static __global__ void __launch_bounds__(STEP_THREADS) rnn_forward(const __grid_constant__ step_forward_args a) {
-    const int options = PLAIN ? 0 : a.k.options, act = PLAIN ? (int)CELL_ACT_TANH : a.k.act, j = step_unit<V>();
+    const int j = step_unit<V>();
     step_let_next_in();
     if (j >= a.k.H) return;
-    for (int row = step_row(); row < a.k.B; row += step_row_stride()) {
-        const size_t at = (size_t)row * a.k.us + j;
-        const unsigned flags = step_flags_of(a.k, row);
-        float u[V], s[1][V], h_old[V], h[V];
-        step_load<V>(u, a.u + at);
-        step_load_or_zero<V>(h_old, PLAIN ? nullptr : a.h_from, (size_t)row * a.h_from_row + j);
-        step_wait();
-        step_load_sums<1, V>(s, a.s, at, 0);
-#pragma unroll
-        for (int n = 0; n < V; n++) {
-            const cell_rnn_forward_result r =
-                cell_rnn_forward(options, act, u[n] + s[0][n], h_old[n], step_rnn_args<PLAIN>(a.k, row, j + n, flags));
-            u[n] = r.q;
-            h[n] = r.h;
-        }
-        if (a.keeps) step_store<V>(a.u + at, u);
-        step_put_h<V>(a, row, j, flags, h);
-    }
+    for (int row = step_row(); row < a.k.B; row += step_row_stride()) step_rnn_forward<V, PLAIN>(a, row, j, [] { step_wait(); });
 }
 
 template <int V, bool PLAIN>
 static __global__ void __launch_bounds__(STEP_THREADS) rnn_backward(const __grid_constant__ step_backward_args a) {
-    const int options = PLAIN ? 0 : a.k.options, act = PLAIN ? (int)CELL_ACT_TANH : a.k.act, j = step_unit<V>();
+    const int j = step_unit<V>();
     step_let_next_in();
     if (j >= a.k.H) return;
-    for (int row = step_row(); row < a.k.B; row += step_row_stride()) {
-        const size_t at = (size_t)row * a.k.us + j, to = (size_t)row * a.k.zs;
-        const unsigned flags = step_flags_of(a.k, row);
-        float q[V], dh[V], dy[V], dz[V];
-        step_load<V>(q, a.gates + at);
-        step_dh_early<V>(a, row, j, flags, dh, dy);
-        step_wait();
-        step_dh_late<V>(a, row, j, dh, dy);
-#pragma unroll
-        for (int n = 0; n < V; n++) {
-            const cell_rnn_backward_result r =
-                cell_rnn_backward(options, act, q[n], dh[n], step_rnn_args<PLAIN>(a.k, row, j + n, flags));
-            dz[n] = r.dz;
-            dh[n] = r.dh_prev;
-        }
-        step_operand<V>(a.k.math, a.dz, to + j, dz);
-        step_put_wide<V>(a.wide, row, j, dz);
-        if (!PLAIN && a.pw_to) step_store<V>(a.pw_to + (size_t)row * a.k.H + j, dh);
-        if (j + V >= a.k.H) step_operand_tail(a.k.math, step_operand_row(a.k.math, a.dz, to), a.k.H, a.k.zs);
-    }
+    for (int row = step_row(); row < a.k.B; row += step_row_stride()) step_rnn_backward<V, PLAIN>(a, row, j, [] { step_wait(); });
 }
 
 void sli_step_rnn_forward(const step_way *way, const step_forward_args *a, bool dependent) {

@@ -8,6 +8,7 @@
 
 #include "backend/cuda/kernels/ptx.cuh"
 #include "backend/cuda/kernels/step_cells.cuh"
+#include "backend/cuda/kernels/step_device.cuh"
 
 #ifndef TILED_SHARED
 #define TILED_SHARED(name) extern __shared__ __align__(16) float name[]

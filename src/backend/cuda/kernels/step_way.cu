@@ -54,7 +54,7 @@ static void set_common(step_way *way) {
     k->clip = (float)p->cell_clip;
     k->zone_h = zone(way, p->zoneout_h, SLI_PURPOSE_ZONEOUT_H);
     k->zone_c = zone(way, p->zoneout_c, SLI_PURPOSE_ZONEOUT_C);
-    k->scalars = way->call->scalars;
+    k->scalars = (const persist_scalars *)way->call->scalars;
 }
 
 /* Where this direction's y and dy are: side by side in one tensor, or a tensor each. */
@@ -202,7 +202,7 @@ const void *sli_step_inputs(const step_way *way) {
     if (way->copied_x) return way->copied_x;
     void *copy = way->work + way->scratch.x;
     const sli_step_zeros zeros = {way->zeros, way->zeros_bytes};
-    sli_step_rows(way->queue, way->stream, way->common.math, copy, way->s.xs, rows, x, rows, way->s.I, zeros);
+    sli_step_rows(way->queue, way->stream, way->call->problem.dtype, copy, way->s.xs, rows, x, rows, way->s.I, zeros);
     return copy;
 }
 
@@ -227,7 +227,7 @@ step_common sli_step_common_at(const step_way *way, int t) {
 
 sli_cuda_product sli_step_product(const step_way *way, int64_t m, int64_t n, int64_t k) {
     sli_cuda_product product = {};
-    product.math = way->common.math;
+    product.math = way->call->problem.dtype;
     product.m = m;
     product.n = n;
     product.k = k;
@@ -256,7 +256,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) pack_bias(const __grid_co
 void sli_step_pack_recurrent(const step_way *way) {
     const sli_step_shape *s = &way->s;
     if (s->copy_r)
-        sli_step_rows(way->queue, way->stream, way->common.math, way->weights + way->packed.recurrent, s->hs, s->zs,
+        sli_step_rows(way->queue, way->stream, way->call->problem.dtype, way->weights + way->packed.recurrent, s->hs, s->zs,
                       (const float *)way->param[SLI_RNN_RECURRENT], s->GH, s->O, {});
 }
 
@@ -268,13 +268,14 @@ void sli_step_pack_backward(const step_way *way) {
 
 void sli_step_pack(const step_way *way) {
     const sli_step_shape *s = &way->s;
-    const sl_dtype math = way->common.math;
+    const sl_dtype math = way->call->problem.dtype;
     const float *kernel = (const float *)way->param[SLI_RNN_KERNEL];
     const float *projection = (const float *)way->param[SLI_RNN_PROJECTION];
     char *to = way->weights;
     if (s->copy_w)
         sli_step_rows(way->queue, way->stream, math, to + way->packed.kernel, s->xs, s->zs, kernel, s->GH, s->I, {});
-    sli_step_pack_recurrent(way);
+    const sli_problem planned = planned_of(way->call);
+    if (!sli_step_all_runs(&planned, sli_cuda_caps_of(way->queue))) sli_step_pack_recurrent(way);
     if (way->tiled > 0) sli_step_tiled_pack(way);
     if (way->wide.rows > 0) sli_step_wide_pack(way, &way->wide, to + way->packed.wide_forward, false);
     if (s->train) sli_step_pack_backward(way);

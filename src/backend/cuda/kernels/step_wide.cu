@@ -2,96 +2,82 @@
 #include "backend/cuda/kernels/step_wide.cuh"
 
 #include "backend/cuda/kernels/step_device.cuh"
-
-#ifndef WIDE_MEMORY
-#define WIDE_MEMORY(name) extern __shared__ __align__(128) unsigned char name[]
-#endif
+#include "backend/cuda/kernels/step_run_host.cuh"
 
 template <int rows>
 static __global__ void __launch_bounds__(WIDE_THREADS, 1) wide_multiply(const __grid_constant__ wide_args a) {
     WIDE_MEMORY(memory);
-    wide_product<wide_cut<rows>>(a, memory, [] { step_wait(); });
+    wide_product<wide_cut<rows, 1, 0>>(a, memory, [] { step_wait(); });
 }
 
 template <int rows> static void launch(const step_way *way, const wide_args *a, bool dependent) {
-    const sli_step_grid grid = {(unsigned)way->wide.blocks, (unsigned)(way->wide.tiles * way->wide.pieces), WIDE_THREADS, 1};
+    const sli_step_grid grid = {(unsigned)sli_step_wide_grid(&way->wide), 1, WIDE_THREADS, 1};
     sli_step_launch(way, wide_multiply<rows>, &grid, a, dependent, "launch of the product of a wide step",
-                    (size_t)wide_cut<rows>::shared_bytes);
+                    (size_t)SLI_STEP_WIDE_SHARED(rows, false));
 }
 
 step_sums sli_step_wide_multiply(const step_way *way, float *to, int64_t row, const char *weights, bool dependent) {
-    const sli_step_wide *w = &way->wide;
-    wide_args a = {};
-    a.weights = (const unsigned char *)weights;
-    a.v = (const float *)(way->work + way->scratch.wide);
-    a.d = to;
-    a.apart = way->s.B * row;
-    a.row = (int)row;
-    a.B = (int)way->s.B;
-    a.stages = w->stages;
-    a.pieces = w->pieces;
-    a.near = sli_step_wide_near(w, way->s.directions, sli_cuda_caps_of(way->queue)) / w->pieces;
-    w->rows == 128 ? launch<128>(way, &a, dependent) : launch<64>(way, &a, dependent);
-    return {to, a.apart, w->pieces};
+    const wide_args a = sli_step_wide_args(way, to, row, weights);
+    way->wide.rows == 128 ? launch<128>(way, &a, dependent) : launch<64>(way, &a, dependent);
+    return {to, a.apart, a.pieces};
 }
 
 /* ------------------------------------------------------------------------------------------------------------ v -- */
 typedef struct wide_enter_args {
-    float *to;         /* = [tiles][k / 4][rows][4] */
-    const float *from; /* [B][row]; NULL: zeros */
-    int64_t row, pieces; /* of 16 bytes */
-    int B, k, rows, stages;
+    unsigned char *to; /* = [tiles][pieces of 16 bytes][rows][16] */
+    const char *from;  /* operand [B][row]; NULL: zeros */
+    int64_t row, pieces;
+    int B, k, rows, lines; /* lines: pieces of a row of the batch */
+    bool narrow;
 } wide_enter_args;
 
-/* A thread has four values of k of a row of the batch. */
+/* A thread has 16 bytes of a row of the batch. Rows of operands begin at 16 bytes, and are zeros behind k. */
 static __global__ void __launch_bounds__(STEP_THREADS) wide_enter(const __grid_constant__ wide_enter_args a) {
     const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= a.pieces) return;
-    const int lines = a.stages * WIDE_K / 4;
-    const int k = (int)(at / a.rows % lines) * 4, row = (int)(at / a.rows / lines) * a.rows + (int)(at % a.rows);
-    float four[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) four[i] = a.from && row < a.B && k + i < a.k ? a.from[row * a.row + k + i] : 0.0f;
-    *reinterpret_cast<float4 *>(a.to + at * 4) = make_float4(four[0], four[1], four[2], four[3]);
+    const int each = a.narrow ? 8 : 4;
+    const int k = (int)(at / a.rows % a.lines) * each, row = (int)(at / a.rows / a.lines) * a.rows + (int)(at % a.rows);
+    uint4 piece = make_uint4(0, 0, 0, 0);
+    if (a.from && row < a.B && k < a.k) piece = *reinterpret_cast<const uint4 *>(a.from + (row * a.row + k) * (16 / each));
+    *reinterpret_cast<uint4 *>(a.to + at * 16) = piece;
 }
 
-void sli_step_wide_begin(const step_way *way, const float *v) {
+void sli_step_wide_begin(const step_way *way, const void *v) {
     wide_enter_args a = {};
-    a.to = (float *)(way->work + way->scratch.wide);
-    a.from = v;
+    a.to = (unsigned char *)(way->work + way->scratch.wide);
+    a.from = (const char *)v;
     a.row = way->s.hs;
-    a.pieces = sli_step_wide_v(&way->wide) / 4;
+    a.pieces = (int64_t)(sli_step_wide_v(&way->wide) / 16);
     a.B = (int)way->s.B;
-    a.k = (int)way->s.O;
+    a.k = (int)way->s.hs;
     a.rows = way->wide.rows;
-    a.stages = way->wide.stages;
+    a.lines = way->wide.stages * WIDE_LINES;
+    a.narrow = way->wide.narrow;
     const sli_step_grid grid = {step_blocks_of(a.pieces, STEP_THREADS), 1, STEP_THREADS, 1};
     sli_step_launch(way, wide_enter, &grid, &a, false, "launch of what a wide step enters with");
 }
 
-step_wide_v sli_step_wide_place(const step_way *way) {
-    return {(float *)(way->work + way->scratch.wide), way->wide.rows,
-            (int64_t)way->wide.stages * WIDE_K * way->wide.rows};
-}
-
 /* --------------------------------------------------------------------------------------------------------- pack -- */
 typedef struct wide_pack_args {
-    uint32_t *to;      /* = [stages][blocks][warps][pairs][WIDE_PAIR] */
+    unsigned char *to; /* = [stages][blocks][a block's bytes of a stage] */
     const float *r;    /* [GH][O] */
-    int GH, O, blocks;
+    int GH, O, blocks, math;
     bool backward;
-    int64_t tiles; /* of 16 rows by 16 of k */
+    int64_t tiles; /* tf32: of 16 rows by 16 of k; else of 32 rows by 16 bytes of k */
 } wide_pack_args;
+
+/* An element of M. */
+static __device__ __forceinline__ float wide_weight(const wide_pack_args &a, int m, int k) {
+    const int gate = a.backward ? k : m, unit = a.backward ? m : k;
+    return gate < a.GH && unit < a.O ? a.r[(int64_t)gate * a.O + unit] : 0.0f;
+}
 
 static __device__ __forceinline__ uint4 wide_tile(const wide_pack_args &a, int m, int k) {
     const int lane = (int)threadIdx.x % 32;
     uint32_t four[4];
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const int of_m = m + lane / 4 + i % 2 * 8, of_k = k + lane % 4 + i / 2 * 4;
-        const int gate = a.backward ? of_k : of_m, unit = a.backward ? of_m : of_k;
-        four[i] = gate < a.GH && unit < a.O ? ptx_tf32(__float_as_uint(a.r[(int64_t)gate * a.O + unit])) : 0u;
-    }
+    for (int i = 0; i < 4; i++)
+        four[i] = ptx_tf32(__float_as_uint(wide_weight(a, m + lane / 4 + i % 2 * 8, k + lane % 4 + i / 2 * 4)));
     return make_uint4(four[0], four[1], four[2], four[3]);
 }
 
@@ -99,22 +85,39 @@ static __device__ __forceinline__ uint4 wide_tile(const wide_pack_args &a, int m
 static __global__ void __launch_bounds__(STEP_THREADS) wide_pack(const __grid_constant__ wide_pack_args a) {
     const int64_t tile = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;
     if (tile >= a.tiles) return;
-    const int pairs = WIDE_K / 16, of_pair = (int)(tile % pairs), warp = (int)(tile / pairs % WIDE_WARPS);
+    const int pairs = WIDE_LINES / 4, of_pair = (int)(tile % pairs), warp = (int)(tile / pairs % WIDE_WARPS);
     const int64_t rest = tile / pairs / WIDE_WARPS;
-    const int k = (int)(rest / a.blocks) * WIDE_K + of_pair * 16;
+    const int k = ((int)(rest / a.blocks) * pairs + of_pair) * 16;
     const int m = (int)(rest % a.blocks) * WIDE_TALL + warp * 16;
-    persist_tie(a.to + tile * (WIDE_PAIR / 4), (int)threadIdx.x % 32, wide_tile(a, m, k), wide_tile(a, m, k + 8));
+    persist_tie(reinterpret_cast<uint32_t *>(a.to + tile * WIDE_PAIR), (int)threadIdx.x % 32, wide_tile(a, m, k), wide_tile(a, m, k + 8));
+}
+
+/* A lane has 16 bytes of a row of M. Forward, where k lies along memory, lanes are four rows by eight pieces of k, else 32 rows. */
+static __global__ void __launch_bounds__(STEP_THREADS) wide_pack_narrow(const __grid_constant__ wide_pack_args a) {
+    const int64_t thread = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (thread / 32 >= a.tiles) return;
+    const int64_t of_block = thread / (WIDE_LINES * WIDE_TALL);
+    const int at = (int)(thread % (WIDE_LINES * WIDE_TALL)), across = a.backward ? WIDE_TALL : WIDE_LINES;
+    const int line = a.backward ? at / across : at % across, of_m = a.backward ? at % across : at / across;
+    const int k = ((int)(of_block / a.blocks) * WIDE_LINES + line) * 8, m = (int)(of_block % a.blocks) * WIDE_TALL + of_m;
+    uint32_t two[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        two[i] = step_bits16(a.math, wide_weight(a, m, k + 2 * i)) | step_bits16(a.math, wide_weight(a, m, k + 2 * i + 1)) << 16;
+    unsigned char *const to = a.to + ((of_block * WIDE_LINES + line) * WIDE_TALL + of_m) * 16;
+    *reinterpret_cast<uint4 *>(to) = make_uint4(two[0], two[1], two[2], two[3]);
 }
 
 void sli_step_wide_pack(const step_way *way, const sli_step_wide *w, char *to, bool backward) {
     wide_pack_args a = {};
-    a.to = (uint32_t *)to;
+    a.to = (unsigned char *)to;
     a.r = (const float *)way->param[SLI_RNN_RECURRENT];
     a.GH = (int)way->s.GH;
     a.O = (int)way->s.O;
     a.blocks = w->blocks;
+    a.math = (int)way->call->problem.dtype;
     a.backward = backward;
-    a.tiles = (int64_t)(sli_step_wide_bytes(w) / WIDE_PAIR);
+    a.tiles = (int64_t)(sli_step_wide_bytes(w) / (w->narrow ? 32 * 16 : WIDE_PAIR));
     const sli_step_grid grid = {step_blocks_of(a.tiles, STEP_THREADS / 32), 1, STEP_THREADS, 1};
-    sli_step_launch(way, wide_pack, &grid, &a, false, "launch of packed recurrent weights");
+    sli_step_launch(way, w->narrow ? wide_pack_narrow : wide_pack, &grid, &a, false, "launch of packed recurrent weights");
 }

@@ -3,6 +3,7 @@
 
 #include "backend/cuda/compile.h"
 #include "backend/cuda/kernels/persist_host.cuh"
+#include "backend/cuda/kernels/step_run_host.cuh"
 #include "backend/cuda/runtime/functions.h"
 #include "backend/cuda/runtime/internal.h"
 
@@ -137,6 +138,7 @@ static void fill_table(void) {
     table.compiler = sli_cuda_compiler;
     table.compile_check = sli_cuda_compile_check;
     table.persist_ready = KEPT(sli_gpu_persist_ready);
+    table.step_ready = KEPT(sli_gpu_step_ready);
     table.late_kernels = sli_cuda_late_kernels;
 }
 

@@ -1,0 +1,106 @@
+/* cuda:step: launches of runs. Host code. */
+#include <stdio.h>
+
+#include "backend/cuda/compile.h"
+#include "backend/cuda/kernels/step_run_host.cuh"
+
+static_assert(sizeof(step_forward_run) <= 32764 && sizeof(step_backward_run) <= 32764, "arguments of a kernel");
+
+wide_args sli_step_wide_args(const step_way *way, float *to, int64_t row, const char *weights) {
+    const sli_step_wide *w = &way->wide;
+    wide_args a = {};
+    a.weights = (const unsigned char *)weights;
+    a.v = (const unsigned char *)(way->work + way->scratch.wide);
+    a.d = to;
+    a.apart = way->s.B * row;
+    a.row = (int)row;
+    a.B = (int)way->s.B;
+    a.stages = w->stages;
+    a.pieces = w->pieces;
+    a.blocks = w->blocks;
+    a.near = sli_step_wide_near(w, way->s.directions, sli_cuda_caps_of(way->queue)) / w->pieces;
+    return a;
+}
+
+step_wide_v sli_step_wide_place(const step_way *way) {
+    const sli_step_wide *w = &way->wide;
+    const int64_t depth = SLI_STEP_WIDE_BYTES / (w->narrow ? 2 : 4);
+    return {way->work + way->scratch.wide, w->rows, w->stages * depth * w->rows};
+}
+
+void sli_step_run_begin(step_way *way) {
+    way->run_v = way->run_d = 0;
+    (void)sli_cuda_put(way->queue, way->stream, way->work + way->scratch.counts, NULL, SLI_STEP_RUN_COUNTS);
+}
+
+/* -------------------------------------------------------------------------------------------------------- launch -- */
+/* Units in vectors, where rows and all that comes from outside begin at 16 bytes. */
+static bool aligned(const step_way *way, const step_forward_args *a) {
+    return way->s.H % 4 == 0 && sli_step_aligned(a->y) && sli_step_aligned(a->h_last) && sli_step_aligned(a->c_last) &&
+           sli_step_aligned(a->bias_n);
+}
+static bool aligned(const step_way *way, const step_backward_args *a) {
+    return way->s.H % 4 == 0 && sli_step_aligned(a->dy) && sli_step_aligned(a->pw_from) && sli_step_aligned(a->dc_from);
+}
+
+static void launch(step_way *way, step_run *run, void *arguments, bool backward, bool vectors) {
+    const sli_step_wide *w = &way->wide;
+    char defines[SLI_STEP_RUN_DEFINES];
+    sli_why why = {""};
+    const sli_problem *p = &way->call->problem;
+    sli_step_run_defines(p, w, backward, vectors ? 4 : 1, sli_step_options(p), sli_step_act(p), sli_step_gate_act(p), defines, sizeof defines);
+    const void *kernel = (const void *)sli_cuda_compile(way->queue, SLI_STEP_RUN_SOURCE, SLI_STEP_RUN_ENTRY, defines, &why);
+    if (!kernel) {
+        if (!sli_cuda_failed(way->queue))
+            sli_cuda_fail(way->queue, SL_ERR_DEVICE, "the kernel of many steps was not compiled: %s; SLUICE_NVRTC=0 does without it", why.text);
+        return;
+    }
+    const int grid = sli_step_wide_grid(w), shared = SLI_STEP_WIDE_SHARED(w->rows, w->narrow);
+    if (!sli_cuda_try(way->queue, sli_cuda_injected(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared)),
+                      "preparing many steps"))
+        return;
+    run->counts = (uint32_t *)(way->work + way->scratch.counts);
+    run->v = way->run_v;
+    run->d = way->run_d;
+    way->run_v += (uint32_t)(grid * run->steps);
+    way->run_d += (uint32_t)(grid * run->products);
+    cudaLaunchAttribute attribute;
+    attribute.id = cudaLaunchAttributeCooperative;
+    attribute.val.cooperative = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)grid, 1, 1);
+    config.blockDim = dim3(SLI_STEP_WIDE_THREADS, 1, 1);
+    config.dynamicSmemBytes = (size_t)shared;
+    config.stream = way->stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    void *each[] = {arguments};
+    sli_cuda_try(way->queue, sli_cuda_injected(cudaLaunchKernelExC(&config, kernel, each)), "launch of many steps");
+}
+
+void sli_step_run_forward(step_way *way, step_forward_run *run, int steps) {
+    bool vectors = true;
+    run->run.product = sli_step_wide_args(way, (float *)(way->work + way->scratch.s), way->s.us, way->weights + way->packed.wide_forward);
+    run->run.steps = run->run.products = steps;
+    for (int i = 0; i < steps; i++) {
+        run->step[i].wide = sli_step_wide_place(way);
+        run->step[i].s = {run->run.product.d, run->run.product.apart, run->run.product.pieces};
+        vectors = vectors && aligned(way, &run->step[i]);
+    }
+    launch(way, &run->run, run, false, vectors);
+}
+
+step_sums sli_step_run_backward(step_way *way, step_backward_run *run, int steps, bool ends) {
+    bool vectors = true;
+    run->run.product = sli_step_wide_args(way, (float *)(way->work + way->scratch.dp), way->s.hs, way->weights + way->packed.wide_backward);
+    run->run.steps = steps;
+    run->run.products = steps - (ends ? 1 : 0);
+    const step_sums sums = {run->run.product.d, run->run.product.apart, run->run.product.pieces};
+    for (int i = 0; i < steps; i++) {
+        run->step[i].wide = sli_step_wide_place(way);
+        if (i > 0) run->step[i].dp = sums;
+        vectors = vectors && aligned(way, &run->step[i]);
+    }
+    launch(way, &run->run, run, true, vectors);
+    return ends ? step_sums{NULL, 0, 0} : sums;
+}

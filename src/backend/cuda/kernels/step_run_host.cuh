@@ -1,0 +1,22 @@
+/* cuda:step: what its files share about runs. */
+#ifndef SLI_CUDA_STEP_RUN_HOST_CUH
+#define SLI_CUDA_STEP_RUN_HOST_CUH
+
+#include "backend/cuda/kernels/step.cuh"
+
+#define SLI_STEP_RUN_SOURCE "step_run_instance.cuh"
+#define SLI_STEP_RUN_ENTRY "step_run_instance"
+
+/* The product of a step of the way, D to `to`, in rows of `row`. */
+wide_args sli_step_wide_args(const step_way *way, float *to, int64_t row, const char *weights);
+/* Before the first run of a call. */
+void sli_step_run_begin(step_way *way);
+/* Launches so many steps, SLI_STEP_RUN_STEPS at most, of which all is set but for sums and v; backward the first one's dp is set, too, and the last one's product, which
+ * comes out, is left out where the call ends with it. */
+void sli_step_run_forward(step_way *way, step_forward_run *run, int steps);
+step_sums sli_step_run_backward(step_way *way, step_backward_run *run, int steps, bool ends);
+
+/* The table's (plugin.h). */
+sl_status sli_gpu_step_ready(const sli_problem *problem, const sli_caps *caps, const sli_calls *calls, bool *refused, sli_why *why);
+
+#endif
