@@ -558,7 +558,9 @@ TEST(cuda_compile_in_threads_at_once) {
         CHECK(sides[i].wrong == 0);
     }
     check_all(plugin, folder);
-} /* Kernels of many steps in one launch: of many rows with all options, and of few without, in vectors of units and one by one. */
+}
+
+/* Kernels of many steps in one launch: of many rows with all options, and of few without, in vectors of units and one by one. */
 TEST(cuda_compile_runs) {
     const sli_cuda_plugin *plugin = with_cache(test_folder());
     static const struct {

@@ -102,7 +102,9 @@ static bool in_steps(const sli_problem *p, const sli_caps *caps, const sli_persi
     /* Predictions of large batches err by as much. Of 13 kinds of layers with wide steps this chooses the faster one, or one within 1%, of 11, and loses 2 and 6% of
      * two (wide_h100_2026-11-26.txt, 5). */
     const sli_step_wide wide = sli_step_wide_of(p, caps, true);
-    const double sure = wide.runs ? 1.05 : wide.rows > 0 ? 0.9 : 0.85; /* of a run they do not */
+    const double sure = wide.runs       ? 1.05
+                        : wide.rows > 0 ? 0.9
+                                        : 0.85; /* a run where it wins by more than predictions of 16 rows differ */
     return !backward || sure * sli_step_step_seconds(p, caps, true) < sli_persist_step_seconds(backward, p, caps);
 }
 

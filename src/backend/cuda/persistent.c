@@ -108,7 +108,8 @@ static void describe_pass(const sli_problem *p, const sli_caps *caps, const sli_
                           char *text, size_t capacity) {
     const int chunk = chunk_of(p, caps);
     if (backward && pair->backward_in_steps) {
-        snprintf(text, capacity, "step by step, as cuda:step, which is predicted to be faster");
+        snprintf(text, capacity, "%s, as cuda:step, which is predicted to be faster",
+                 sli_step_wide_of(p, caps, true).runs ? "many steps in one launch" : "step by step");
         return;
     }
     const sli_persist_pass pass = sli_persist_pass_of(p, caps, pair, chunk, backward);

@@ -21,7 +21,8 @@ typedef struct rates {
 } rates;
 
 enum { FULL = 132, FEW_ROWS = 4, TILE_ROWS = 16 }; /* forward has a kernel for few rows */
-static const double call_us = 10, launch_us = 1.7, l2_rate = 5.0e6, memory_rate = 4.0e6, l2_part = 0.7;
+static const double call_us = 10, launch_us = 1.7, l2_rate = 5.0e6, memory_rate = 4.0e6;
+const double sli_step_l2_part = 0.7;
 static const double chunk_us[2] = {4, 15}; /* launches of a chunk's products */
 static const double recompute_us = 6;      /* and of its gates, an estimate */
 static const double sums_us = 0.015;       /* backward, a row and step: sums for the bias, small products */
@@ -67,7 +68,7 @@ static double fused_step(const sli_step_shape *s, const rates *r, double multipr
  * multiplied (of memory beside each other: 32 to 128 rows of 4096 units in 16 bits), and the cells read and write. */
 static double apart_step(const sli_step_shape *s, const rates *r, const sli_caps *caps, double scale, bool backward) {
     const double matrix = recurrent_matrix(s), bytes = matrix * (double)s->operand;
-    const bool near = bytes * s->directions < l2_part * (double)caps->l2_bytes;
+    const bool near = bytes * s->directions < sli_step_l2_part * (double)caps->l2_bytes;
     const double read = bytes / (near ? l2_rate : memory_rate);
     const double multiplied = 2 * matrix * fmax(fmin((double)s->B, TILE_ROWS) / r->tile, (double)s->B / r->many);
     const double cells = (double)s->B * (double)s->GH * 4 * sizeof(float) / l2_rate;
@@ -88,7 +89,8 @@ static double tiled_step(const sli_step_shape *s, const sli_caps *caps, int rows
     if (blocks > (caps->multiprocessors > 0 ? caps->multiprocessors : FULL)) return INFINITY;
     const double tile = (double)rows * SLI_STEP_TILED_UNITS * (double)s->gates * (double)s->H;
     const double read = s->directions * recurrent_matrix(s) * (double)s->operand / memory_rate;
-    const bool near = s->directions * recurrent_matrix(s) * (double)s->operand < l2_part * (double)caps->l2_bytes;
+    const bool near =
+        s->directions * recurrent_matrix(s) * (double)s->operand < sli_step_l2_part * (double)caps->l2_bytes;
     return launch + fmax(tile * element[rows == SLI_STEP_TILED_MOST_ROWS], near ? 0 : read);
 }
 

@@ -11,6 +11,8 @@ extern "C" {
 /* A pass of a call in chunks of `chunk` steps; a step of it. */
 double sli_step_pass_seconds(const sli_problem *problem, const sli_caps *caps, int chunk, bool backward);
 double sli_step_step_seconds(const sli_problem *problem, const sli_caps *caps, bool backward);
+/* Weights of so much of L2 count as held there. */
+extern const double sli_step_l2_part;
 /* A wide step. */
 double sli_step_wide_seconds(const sli_problem *problem, const sli_caps *caps, const sli_step_wide *wide,
                              bool backward);

@@ -56,11 +56,13 @@ static double cells_us(const sli_step_shape *s, const sli_step_wide *w, const sl
 }
 
 /* Of a run's stages those whose weights stay in registers: as many as leave room for the cells. */
+enum { MOST_HELD = 8 };
+_Static_assert((int)LEAST_RUN_STAGES > (int)MOST_HELD, "a piece has stages that are not held");
 static int held_of(const sli_step_wide *w, bool backward) {
-    return w->rows > 64 ? 5 : w->rows > 32 ? 7 - 2 * backward : 8 - backward;
+    return w->rows > 64 ? 5 : w->rows > 32 ? 7 - 2 * backward : MOST_HELD - 2 * backward;
 }
 
-/* us of a step of a run, on an H200: from memory come weights that neither registers nor L2 hold, and gates; from L2 these weights, too, v for every block,
+/* us of a step of a run, fitted to H200s (of stages that are held to H100s): from memory come weights that neither registers nor L2 hold, and gates; from L2 these weights, too, v for every block,
  * and sums. Stages of weights ahead hide a part of the waits and of the cells. */
 static double run_us(const sli_step_shape *s, const sli_step_wide *w, const sli_caps *caps, bool backward) {
     static const double waits = 2.5, cells[2] = {1.3, 2.2}, memory = 3.3e6,
@@ -106,14 +108,13 @@ static sli_step_wide cut(const sli_step_shape *s, const sli_caps *caps, bool run
     return best;
 }
 
-/* Many steps in a launch, in 16 bits: weights that L2 does not hold, as steps of a launch each read them anew. LSTM of 4096 units and GRU of 2816 took 0.61 to
- * 0.93 of the time with 16 to 128 rows, but backward of 128 rows 1.02 (runs_2026-11-26.txt); of more rows there are more tiles than multiprocessors. */
+/* Many steps in a launch, in 16 bits: weights that L2 does not hold, as steps of a launch each read them anew. LSTM of 4096 units with 16, 32 and 64 rows and GRU of 2816
+ * with 32 took 0.73 to 0.95 of the time, with 128 rows 0.94 in inference, but 1.02 in training with backward so, too (runs_2026-11-26.txt); more rows were not measured. */
 static bool can_run(const sli_problem *p, const sli_caps *caps, bool backward) {
-    const double far = 0.7; /* of L2: step_cost.c takes as much as held there */
     const bool narrow = p->dtype == SL_BF16 || p->dtype == SL_F16, many = p->batch > (backward ? 64 : 128);
     if (!narrow || many || p->batch < LEAST_RUN_ROWS || p->bidirectional || p->wave > 0 || caps->no_compiler)
         return false;
-    return 2.0 * sli_op_gates(p->op) * p->units * p->units > far * (double)caps->l2_bytes;
+    return 2.0 * sli_op_gates(p->op) * p->units * p->units > sli_step_l2_part * (double)caps->l2_bytes;
 }
 
 /* By launches, in tf32: from GRU of 1024 units on, with 64 rows and more, and of one block (of M by a tile of the batch) a multiprocessor, all products that were

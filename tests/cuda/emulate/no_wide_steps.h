@@ -7,7 +7,6 @@ step_wide_v sli_step_wide_place(const step_way *) {
 step_sums sli_step_wide_multiply(const step_way *, float *, int64_t, const char *, bool) {
     return {};
 }
-void sli_step_run_begin(step_way *) {}
 void sli_step_run_forward(step_way *, step_forward_run *, int) {}
 step_sums sli_step_run_backward(step_way *, step_backward_run *, int, bool) {
     return {};

@@ -197,6 +197,8 @@ static void sli_step_launch(const step_way *, void (*kernel)(ARGS), const sli_st
 #pragma pop_macro("gridDim")
 #pragma pop_macro("blockDim")
 #define __shared__ static
+#define STEP_MATH(k) ((k).math)
+#define STEP_WIDE_NARROW(math) step_is_narrow(math) /* runs and launches of a step each are one text here */
 #include "../../../src/backend/cuda/kernels/step_device.cuh" /* not this folder's, which launches nothing */
 #include "backend/cuda/kernels/step_way.cu"
 #include "backend/cuda/kernels/step_common.cu"
@@ -336,7 +338,7 @@ cudaError_t cudaFuncSetAttribute(const void *, int, int) {
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *, void **arguments) {
     if (!try_run<4, 2, 16, 4>(config, arguments[0]) && !try_run<4, 3, 128, 1>(config, arguments[0]) &&
         !try_run<3, 3, 32, 4>(config, arguments[0]) && !try_run<1, 2, 64, 1>(config, arguments[0]) &&
-        !try_run<4, 2, 16, 4, 7, 1>(config, arguments[0]))
+        !try_run<4, 2, 16, 4, 6, 2>(config, arguments[0]))
         complain("an instance that this test has not");
     return cudaSuccess;
 }

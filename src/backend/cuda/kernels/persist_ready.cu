@@ -139,7 +139,8 @@ static sl_status run_ready(const planned *q, bool backward) {
     const void *kernel = (const void *)sli_cuda_compile_planned(q->caps->index, q->caps->compute_capability, SLI_STEP_RUN_SOURCE,
                                                                 SLI_STEP_RUN_ENTRY, defines, &error, &why);
     if (!kernel && error != cudaSuccess) return sli_cuda_report(q->caps->index, error, "loading a compiled kernel");
-    if (!kernel) return refuse(q, "its kernel was not compiled: %.200s", why.text);
+    if (!kernel)
+        return refuse(q, "its kernel of many steps was not compiled: %.200s; SLUICE_NVRTC=0 does without it", why.text);
     const int shared = SLI_STEP_WIDE_SHARED(w.rows, w.narrow);
     int room = 0;
     error = sli_cuda_injected(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));

@@ -10,7 +10,7 @@
 
 enum { SLI_STEP_VALID = 1, SLI_STEP_SHOWN = 2 }; /* of flags: not masked; the output is h, not 0 */
 enum { STEP_BF16 = 4, STEP_F16 = 5 };            /* numbers of sl_dtype whose operands have 16 bits */
-/* Wide steps (kernels/step_wide.cuh): rows of M of a block; bytes of k in a stage, in pieces of 16; the most pieces that k is cut in. */
+/* Wide steps (kernels/step_wide.cuh): rows of M of a block; bytes of k in a stage, in pieces of 16; the most pieces that k is cut in; threads of a block. */
 enum { SLI_STEP_WIDE_TALL = 128, SLI_STEP_WIDE_BYTES = 128, SLI_STEP_WIDE_PIECES = 8, SLI_STEP_WIDE_THREADS = 384 };
 /* Bytes of a block's weights of a stage, in 16 bits or 20; stages at once of v, and of weights; shared memory, with two barriers a slot. */
 #define SLI_STEP_WIDE_WEIGHTS(narrow) (SLI_STEP_WIDE_TALL * SLI_STEP_WIDE_BYTES / 16 * ((narrow) ? 16 : 10))
@@ -55,7 +55,7 @@ typedef struct step_sums {
 /* v as wide steps read it, [tile of rows][pieces of 16 bytes of k][rows][16 bytes]; NULL: there are none. */
 typedef struct step_wide_v {
     void *to;
-    int rows;     /* of a tile: 64 or 128 */
+    int rows;     /* of a tile */
     int64_t tile; /* elements */
 } step_wide_v;
 

@@ -342,12 +342,11 @@ extern "C" void sli_gpu_step_backward(const sli_call *call) {
     step_gradient gradients[2];
     const int directions = sli_step_ways(call, true, ways);
     sli_cuda_phase(call->queue, SLI_PHASE_RECURRENCE);
-    sli_cuda_start_late(call->queue); /* many launches, none of which is held up for long */
+    sli_cuda_start_late(call->queue); /* many launches, none of which is held up for long; a run waits for all multiprocessors, but nothing is late before it */
     for (int d = 0; d < directions; d++) {
         sli_step_masks(&ways[d]);
         if (ways[d].chunks == 0) sli_step_zero_fresh(&ways[d]);
         if (ways[d].wide.rows > 0 && ways[d].chunks > 0) sli_step_wide_begin(&ways[d], NULL);
-        if (ways[d].wide.runs && ways[d].chunks > 0) sli_step_run_begin(&ways[d]);
         gradients[d].pw = (const float *)call->d_out[SLI_RNN_STATE_OUT(ways[d].part, 0)];
         gradients[d].dp = {NULL, 0, 0};
         gradients[d].dr = NULL;

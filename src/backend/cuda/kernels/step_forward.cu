@@ -48,6 +48,7 @@ static step_forward_args args_at(const step_way *way, int t, bool last) {
     int64_t row = 0;
     a.k = sli_step_common_at(way, t);
     a.u = sli_step_gates(way, t);
+    if (way->wide.rows > 0) a.wide = sli_step_wide_place(way);
     a.keeps = s->keep_gates;
     a.h_from = sli_step_hidden(way, from, &a.h_from_row);
     if (s->own_h) a.h_to = (float *)sli_step_hidden(way, to, &row);
@@ -90,7 +91,6 @@ static void forward_step(const step_way *way, int t, bool last) {
         return;
     }
     if (way->wide.rows > 0) {
-        a.wide = sli_step_wide_place(way);
         a.s = sli_step_wide_multiply(way, (float *)(way->work + way->scratch.s), s->us, way->weights + way->packed.wide_forward, !first);
     } else {
         a.s = recurrent_product(way, h, 0, s->before ? 2 : s->gates);
@@ -155,7 +155,6 @@ extern "C" void sli_gpu_step_forward(const sli_call *call) {
         if (ways[d].tiled > 0 && ways[d].chunks > 0) sli_step_tiled_begin(&ways[d]);
         if (ways[d].wide.rows > 0 && ways[d].chunks > 0)
             sli_step_wide_begin(&ways[d], sli_step_operand_h(&ways[d], ways[d].reverse ? (int)ways[d].s.T : 0));
-        if (ways[d].wide.runs && ways[d].chunks > 0) sli_step_run_begin(&ways[d]);
     }
     for (int i = 0; i < ways[0].chunks && !sli_cuda_failed(call->queue); i++) forward_chunk(ways, directions, i);
 }

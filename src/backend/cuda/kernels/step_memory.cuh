@@ -6,9 +6,10 @@
 #include "backend/cuda/runtime/narrow.h"
 #include "core/rng.h"
 
-/* What products multiply: as the launch says, or a kernel that is compiled for it. */
+/* What products multiply: as the launch says, or a kernel that is compiled for it; and whether what wide steps read has 16 bits: runs alone. */
 #ifndef STEP_MATH
 #define STEP_MATH(k) ((k).math)
+#define STEP_WIDE_NARROW(math) false
 #endif
 
 /* `once`: nobody reads it again before much else has gone through L2, so it is the first to leave, and weights stay. */
@@ -21,15 +22,12 @@
 #endif
 template <int V, bool once = false>
 static __device__ __forceinline__ void step_load(float (&to)[V], const float *from) {
-    if constexpr (V % 4 == 0) {
-#pragma unroll
-        for (int k = 0; k < V; k += 4) {
-            const float4 four = STEP_LOAD(once, reinterpret_cast<const float4 *>(from + k));
-            to[k] = four.x;
-            to[k + 1] = four.y;
-            to[k + 2] = four.z;
-            to[k + 3] = four.w;
-        }
+    if constexpr (V == 4) {
+        const float4 four = STEP_LOAD(once, reinterpret_cast<const float4 *>(from));
+        to[0] = four.x;
+        to[1] = four.y;
+        to[2] = four.z;
+        to[3] = four.w;
     } else {
 #pragma unroll
         for (int k = 0; k < V; k++) to[k] = STEP_LOAD(once, from + k);
@@ -78,10 +76,8 @@ static __device__ __forceinline__ void step_load_sums(float (&to)[G][V], const s
 
 template <int V, bool once = false>
 static __device__ __forceinline__ void step_store(float *to, const float (&from)[V]) {
-    if constexpr (V % 4 == 0) {
-#pragma unroll
-        for (int k = 0; k < V; k += 4)
-            STEP_STORE(once, reinterpret_cast<float4 *>(to + k), make_float4(from[k], from[k + 1], from[k + 2], from[k + 3]));
+    if constexpr (V == 4) {
+        STEP_STORE(once, reinterpret_cast<float4 *>(to), make_float4(from[0], from[1], from[2], from[3]));
     } else {
 #pragma unroll
         for (int k = 0; k < V; k++) STEP_STORE(once, to + k, from[k]);
@@ -107,32 +103,27 @@ template <int V, bool once = false>
 static __device__ __forceinline__ void step_operand(int math, void *to, size_t at, const float (&from)[V]) {
     if (!step_is_narrow(math)) {
         step_store<V, once>(static_cast<float *>(to) + at, from);
-    } else if constexpr (V % 4 == 0) {
-        uint32_t two[V / 2];
-#pragma unroll
-        for (int k = 0; k < V / 2; k++) two[k] = step_bits16(math, from[2 * k]) | step_bits16(math, from[2 * k + 1]) << 16;
-        if constexpr (V == 8)
-            *reinterpret_cast<uint4 *>(static_cast<uint16_t *>(to) + at) = make_uint4(two[0], two[1], two[2], two[3]);
-        else
-            *reinterpret_cast<uint2 *>(static_cast<uint16_t *>(to) + at) = make_uint2(two[0], two[1]);
+    } else if constexpr (V == 4) {
+        const uint32_t low = step_bits16(math, from[0]) | step_bits16(math, from[1]) << 16;
+        const uint32_t high = step_bits16(math, from[2]) | step_bits16(math, from[3]) << 16;
+        *reinterpret_cast<uint2 *>(static_cast<uint16_t *>(to) + at) = make_uint2(low, high);
     } else {
 #pragma unroll
         for (int k = 0; k < V; k++) static_cast<uint16_t *>(to)[at + k] = (uint16_t)step_bits16(math, from[k]);
     }
 }
 
-/* V values of k from j on of a row of the batch, for the product of the next step: of 8 floats two pieces of 16 bytes. */
+/* V values of k from j on of a row of the batch, for the product of the next step. */
 template <int V>
 static __device__ __forceinline__ void step_put_wide(int math, const step_wide_v &v, int row, int j, const float (&from)[V]) {
     if (!v.to) return;
-    const int piece = step_is_narrow(math) ? 8 : 4;
-    const int64_t line = (int64_t)v.rows * piece, at = row / v.rows * v.tile + j / piece * line + row % v.rows * piece + j % piece;
-    if (V < 8 || step_is_narrow(math)) {
+    const bool narrow = STEP_WIDE_NARROW(math);
+    const int piece = narrow ? 8 : 4; /* elements of 16 bytes */
+    const int64_t at = row / v.rows * v.tile + ((int64_t)(j / piece) * v.rows + row % v.rows) * piece + j % piece;
+    if (narrow)
         step_operand<V>(math, v.to, (size_t)at, from);
-    } else {
-#pragma unroll
-        for (int k = 0; k < V; k += 4) step_store<4>(static_cast<float *>(v.to) + at + k / 4 * line, reinterpret_cast<const float(&)[4]>(from[k]));
-    }
+    else
+        step_store<V>(static_cast<float *>(v.to) + at, from);
 }
 
 /* Zeros behind the `count` elements of an operand row. */

@@ -28,11 +28,6 @@ step_wide_v sli_step_wide_place(const step_way *way) {
     return {way->work + way->scratch.wide, w->rows, w->stages * depth * w->rows};
 }
 
-void sli_step_run_begin(step_way *way) {
-    way->run_v = way->run_d = 0;
-    (void)sli_cuda_put(way->queue, way->stream, way->work + way->scratch.counts, NULL, SLI_STEP_RUN_COUNTS);
-}
-
 /* -------------------------------------------------------------------------------------------------------- launch -- */
 /* Units in vectors, where rows and all that comes from outside begin at 16 bytes. */
 static bool aligned(const step_way *way, const step_forward_args *a) {
@@ -83,7 +78,6 @@ void sli_step_run_forward(step_way *way, step_forward_run *run, int steps) {
     run->run.product = sli_step_wide_args(way, (float *)(way->work + way->scratch.s), way->s.us, way->weights + way->packed.wide_forward);
     run->run.steps = run->run.products = steps;
     for (int i = 0; i < steps; i++) {
-        run->step[i].wide = sli_step_wide_place(way);
         run->step[i].s = {run->run.product.d, run->run.product.apart, run->run.product.pieces};
         vectors = vectors && aligned(way, &run->step[i]);
     }
@@ -97,7 +91,6 @@ step_sums sli_step_run_backward(step_way *way, step_backward_run *run, int steps
     run->run.products = steps - (ends ? 1 : 0);
     const step_sums sums = {run->run.product.d, run->run.product.apart, run->run.product.pieces};
     for (int i = 0; i < steps; i++) {
-        run->step[i].wide = sli_step_wide_place(way);
         if (i > 0) run->step[i].dp = sums;
         vectors = vectors && aligned(way, &run->step[i]);
     }

@@ -2,7 +2,7 @@
  * backward its cells, then the product that the next one begins with. Blocks have tiles of the product (step_wide.cuh) and, all alike, parts of the cells; twice a
  * step all wait for all: cells for every block's D, a product for every block's v. Weights do not wait: as many stages ahead as there is room for they are on their
  * way while D and v are, which hides most of those waits, as what bounds a step is the way of the weights. What registers are left hold the first stages' for good.
- * (Cells by warps of their own, in parts, so that a product begins with the first part of v, were 2 to 6% slower: runs_2026-11-26.txt.) Device code alone, for
+ * (Cells by warps of their own, in parts, so that a product begins with the first part of v, were 1 to 5% slower of LSTM, 3% faster of a GRU: runs_2026-11-26.txt.) Device code alone, for
  * nvcc and NVRTC.
  *
  * The waits: D is written when all cells have read the one before, since v, which its product waited for, came after those reads; v when all blocks have
@@ -60,7 +60,7 @@ static __device__ __forceinline__ void run_ask(const step_backward_args &a, int 
     for (int g = 0; g < gates; g++) ptx_prefetch(a.gates + (size_t)row * a.k.us + (size_t)g * a.k.H + j);
     if (a.c_from) ptx_prefetch(a.c_from + state);
     if (a.sn) ptx_prefetch(a.sn + state);
-    if (a.h_from) ptx_prefetch(a.h_from + (size_t)row * a.h_from_row + j);
+    if (gates == 3) ptx_prefetch(a.h_from + (size_t)row * a.h_from_row + j);
     if (a.dy) ptx_prefetch(a.dy + (size_t)row * a.dy_row + j);
 }
 

@@ -9,8 +9,6 @@
 
 /* The product of a step of the way, D to `to`, in rows of `row`. */
 wide_args sli_step_wide_args(const step_way *way, float *to, int64_t row, const char *weights);
-/* Before the first run of a call. */
-void sli_step_run_begin(step_way *way);
 /* Launches so many steps, SLI_STEP_RUN_STEPS at most, of which all is set but for sums and v; backward the first one's dp is set, too, and the last one's product, which
  * comes out, is left out where the call ends with it. */
 void sli_step_run_forward(step_way *way, step_forward_run *run, int steps);

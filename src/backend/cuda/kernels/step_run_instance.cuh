@@ -3,6 +3,7 @@
 #define STEP_ACT(k) RUN_ACT
 #define STEP_GATE_ACT(k) RUN_GATE_ACT
 #define STEP_MATH(k) RUN_DTYPE
+#define STEP_WIDE_NARROW(math) true
 #include "backend/cuda/kernels/step_run.cuh"
 
 struct run_configuration {

@@ -43,6 +43,9 @@ static __global__ void __launch_bounds__(STEP_THREADS) wide_enter(const __grid_c
 }
 
 void sli_step_wide_begin(const step_way *way, const void *v) {
+    if (way->wide.runs &&
+        !sli_cuda_put(way->queue, way->stream, way->work + way->scratch.counts, NULL, SLI_STEP_RUN_COUNTS))
+        return;
     wide_enter_args a = {};
     a.to = (unsigned char *)(way->work + way->scratch.wide);
     a.from = (const char *)v;

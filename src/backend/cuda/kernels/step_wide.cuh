@@ -173,7 +173,8 @@ static __device__ __forceinline__ void wide_give_back(uint32_t full) {
     if (threadIdx.x % 32 == 0) ptx_arrive(wide_free(full));
 }
 
-/* sums = those of `count` stages. In tf32 a stage is multiplied while the next one's weights come to registers, */
+/* sums = those of `count` stages. In tf32 a stage is multiplied while the next one's weights come to registers. Its slots go back when it is multiplied: not
+ * as soon as a lane has asked for its words, since ptxas lets a warp arrive at a barrier while loads of shared memory are under way; */
 template <class C>
 static __device__ __forceinline__ void wide_multiply_words(uint32_t shared, int warp, int count, wide_rings &at,
                                                            wide_sums<C> &sums) {
@@ -185,21 +186,21 @@ static __device__ __forceinline__ void wide_multiply_words(uint32_t shared, int 
         wide_next<C::slots>(at.weights);
         return full;
     };
+    uint32_t own = enter(tiles[0]);
     const auto stage = [&](const wide_tiles &now, wide_tiles &next, bool last) {
         const uint32_t v = wide_v_full<C>(shared, at.v.slot);
-        uint32_t weights = 0;
+        uint32_t entered = 0;
         ptx_arrivals_wait(v, at.v.parity);
         ptx_together_sums(sums.of);
         wide_begin<C>(sums, wide_v<C>(shared, at.v.slot), [&](int k) -> const uint32_t(&)[4] { return now.of[k]; });
         wide_next<C::v_slots>(at.v);
-        if (!last) weights = enter(next);
+        if (!last) entered = enter(next);
         ptx_together_wait<0>();
         ptx_together_sums(sums.of);
         wide_give_back(v);
-        if (!last && threadIdx.x % 32 == 0) ptx_arrive(wide_free(weights));
+        wide_give_back(own);
+        own = entered;
     };
-    const uint32_t first = enter(tiles[0]);
-    wide_give_back(first);
     for (int i = 0; i < count; i += 2) {
         stage(tiles[0], tiles[1], i + 1 == count);
         if (i + 1 < count) stage(tiles[1], tiles[0], i + 2 == count);
