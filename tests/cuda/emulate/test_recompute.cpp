@@ -54,7 +54,7 @@ struct bench {
     bool transposes; /* as if it gained for these small shapes */
     int pieces;      /* of R^T dr; 0: as it is */
     int tiled;       /* rows of a tile of forward steps, as if they gained for these small shapes; 0: none */
-    int wide;        /* pieces of the products of wide steps, the same; 0: none */
+    int wide;        /* pieces of the products of wide steps, the same, by turns of the seeds 1 and 3; 0: none */
     int planned;     /* rows of the plan; 0: those of the call */
     bool runs;       /* wide steps as they are, of a GPU whose L2 holds next to nothing */
     std::string wrong;
@@ -617,11 +617,9 @@ std::string run_wide(const char *text, uint64_t seed) {
     sli_problem p;
     if (!enter(text, seed, &p)) return world.wrong;
     const results apart = compute(p, CHUNK, 0.25f, false);
-    for (const int pieces : {1, 3}) {
-        world.wide = pieces;
-        world.planned = pieces > 1 ? p.batch + 65 : 0; /* a call of fewer rows than the plan's */
-        alike(compute(p, CHUNK, 0.25f, false), apart);
-    }
+    world.wide = seed % 2 ? 1 : 3;
+    world.planned = world.wide > 1 ? p.batch + 65 : 0; /* a call of fewer rows than the plan's */
+    alike(compute(p, CHUNK, 0.25f, false), apart);
     return world.wrong;
 }
 
@@ -630,10 +628,8 @@ std::string run_runs(const char *text, uint64_t seed) {
     sli_problem p;
     if (!enter(text, seed, &p)) return world.wrong;
     const results apart = compute(p, CHUNK, 0.25f, false);
-    for (const int pieces : {1, 3}) {
-        world.wide = pieces;
-        alike(compute(p, CHUNK, 0.25f, false), apart);
-    }
+    world.wide = seed % 2 ? 1 : 3;
+    alike(compute(p, CHUNK, 0.25f, false), apart);
     return world.wrong;
 }
 
