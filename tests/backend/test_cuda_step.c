@@ -453,8 +453,7 @@ TEST(cuda_step_multiplies_wide_steps) {
             CHECK(sli_step_wide_of(&p, &older, backward).rows == 0 && sli_step_wide_of(&p, &newer, backward).rows == 0);
             bytes[backward] = sli_round_up(sli_step_wide_bytes(&w), 256);
             CHECK(sli_step_wide_bytes(&w) == (size_t)w.blocks * 128 * (size_t)w.stages * 32 * 20 / 8);
-            CHECK(!w.runs && !w.narrow &&
-                  sli_step_wide_v(&w) == (size_t)(w.tiles * w.rows * w.stages) * 32 * sizeof(float));
+            CHECK(!w.runs && sli_step_wide_v(&w) == (size_t)(w.tiles * w.rows * w.stages) * 32 * sizeof(float));
         }
         const sli_step_packed whole = sli_step_layout_packed(&p, &caps), without = sli_step_layout_packed(&p, NULL);
         CHECK(whole.stride - without.stride == bytes[0] + bytes[1] && whole.wide_backward == without.stride);
@@ -500,7 +499,7 @@ TEST(cuda_step_runs_many_steps_in_a_launch) {
         size_t bytes[2] = {0};
         for (int backward = 0; backward < 2; backward++) {
             const sli_step_wide w = sli_step_wide_of(&p, &caps, backward);
-            CHECK(w.runs == (of[i].pieces[backward] > 0) && w.narrow == w.runs);
+            CHECK(w.runs == (of[i].pieces[backward] > 0));
             CHECK(sli_step_wide_of(&p, &older, backward).rows == 0 && sli_step_wide_of(&p, &newer, backward).rows == 0);
             CHECK(sli_step_wide_of(&p, &bare, backward).rows == 0);
             if (!w.runs) continue;

@@ -143,8 +143,7 @@ typedef struct sli_step_wide {
     int rows;          /* 64 or 128; of a run 16 or 32, too */
     int blocks, tiles; /* of M, of the batch */
     int stages, pieces;
-    bool narrow; /* weights and v have 16 bits; else weights 20, v 32 */
-    bool runs;   /* many steps in a launch; in 16 bits always */
+    bool runs; /* weights and v of 16 bits, many steps in a launch; else weights of 20 bits, v of 32, a launch each */
 } sli_step_wide;
 sli_step_wide sli_step_wide_of(const sli_problem *problem, const sli_caps *caps, bool backward);
 /* Whether nothing but runs multiplies R. */

@@ -55,11 +55,11 @@ static double cells_us(const sli_step_shape *s, const sli_step_wide *w, const sl
     return launch + part * s->directions * (gates / rate[backward] + sums / sums_rate);
 }
 
-/* Of a run's stages those whose weights stay in registers: as many as leave room for the cells. */
-enum { MOST_HELD = 8 };
+/* Of a run's stages those whose weights stay in registers: as many as leave room for the cells (an LSTM's backward with every option and 32 rows spills 24 bytes). */
+enum { MOST_HELD = 7 };
 _Static_assert((int)LEAST_RUN_STAGES > (int)MOST_HELD, "a piece has stages that are not held");
-static int held_of(const sli_step_wide *w, bool backward) {
-    return w->rows > 64 ? 5 : w->rows > 32 ? 7 - 2 * backward : MOST_HELD - 2 * backward;
+static int held_of(const sli_step_wide *w) {
+    return w->rows > 32 ? 5 : MOST_HELD;
 }
 
 /* us of a step of a run, fitted to H200s (of stages that are held to H100s): from memory come weights that neither registers nor L2 hold, and gates; from L2 these weights, too, v for every block,
@@ -68,7 +68,7 @@ static double run_us(const sli_step_shape *s, const sli_step_wide *w, const sli_
     static const double waits = 2.5, cells[2] = {1.3, 2.2}, memory = 3.3e6,
                         l2 = 8.0e6; /* us; us of a thread's four units; bytes a us */
     const double part = caps->multiprocessors > 0 ? (double)FULL / caps->multiprocessors : 1;
-    const double held = fmin(1, (double)held_of(w, backward) * w->pieces / w->stages),
+    const double held = fmin(1, (double)held_of(w) * w->pieces / w->stages),
                  near = (double)sli_step_wide_near(w, 1, caps) / w->stages;
     const double weights = (1 - held) * (double)sli_step_wide_bytes(w), gates = (backward   ? 1.5
                                                                                  : s->train ? 2
@@ -97,7 +97,7 @@ static sli_step_wide cut(const sli_step_shape *s, const sli_caps *caps, bool run
     const int sms = caps->multiprocessors > 0 ? caps->multiprocessors : FULL,
               least = runs ? LEAST_RUN_STAGES : LEAST_STAGES;
     const int64_t m = backward ? s->hs : s->zs, k = backward ? s->GH : s->O;
-    sli_step_wide best = {0}, w = {.rows = rows_of(s->B, runs), .narrow = s->narrow, .runs = runs};
+    sli_step_wide best = {0}, w = {.rows = rows_of(s->B, runs), .runs = runs};
     w.stages = divide_up(k * (int64_t)s->operand, SLI_STEP_WIDE_BYTES);
     w.blocks = divide_up(m, SLI_STEP_WIDE_TALL);
     w.tiles = divide_up(s->B, w.rows);
@@ -148,7 +148,7 @@ double sli_step_wide_seconds(const sli_problem *p, const sli_caps *caps, const s
 }
 
 size_t sli_step_wide_bytes(const sli_step_wide *w) {
-    return (size_t)w->blocks * (size_t)w->stages * (size_t)SLI_STEP_WIDE_WEIGHTS(w->narrow);
+    return (size_t)w->blocks * (size_t)w->stages * (size_t)SLI_STEP_WIDE_WEIGHTS(w->runs);
 }
 
 size_t sli_step_wide_v(const sli_step_wide *w) {
@@ -161,6 +161,6 @@ void sli_step_run_defines(const sli_problem *p, const sli_step_wide *w, bool bac
              "#define RUN_GATES %d\n#define RUN_MATH %d\n#define RUN_ROWS %d\n#define RUN_HELD %d\n#define RUN_VECTOR "
              "%d\n#define RUN_BACKWARD %d\n"
              "#define RUN_OPTIONS %d\n#define RUN_ACT %d\n#define RUN_GATE_ACT %d\n#define RUN_DTYPE %d\n",
-             sli_op_gates(p->op), p->dtype == SL_BF16 ? 2 : 3, w->rows, held_of(w, backward), vector, backward, options,
-             act, gate_act, (int)p->dtype);
+             sli_op_gates(p->op), p->dtype == SL_BF16 ? 2 : 3, w->rows, held_of(w), vector, backward, options, act,
+             gate_act, (int)p->dtype);
 }

@@ -74,7 +74,7 @@ sli_step_wide wide_of(const sli_problem *p, const sli_caps *caps, bool backward)
     const sli_step_shape s = sli_step_shape_of(p, 1);
     const int64_t m = backward ? s.hs : s.zs, k = backward ? s.GH : s.O;
     sli_step_wide w = {};
-    w.narrow = w.runs = s.narrow;
+    w.runs = s.narrow;
     w.rows = s.B > 64 ? 128 : !w.runs || s.B > 32 ? 64 : s.B > 16 ? 32 : 16;
     w.blocks = (int)((m + SLI_STEP_WIDE_TALL - 1) / SLI_STEP_WIDE_TALL);
     w.tiles = (int)((s.B + w.rows - 1) / w.rows);
@@ -310,11 +310,11 @@ emulate::launch_config configured(const cudaLaunchConfig_t *given) {
 #pragma pop_macro("gridDim")
 #pragma pop_macro("blockDim")
 
-/* HELD and MORE: stages that are held, backward and how many more forward. */
-template <int GATES, int MATH, int ROWS, int VECTOR, int HELD = 1, int MORE = 0>
+/* HELD: stages whose weights are held. */
+template <int GATES, int MATH, int ROWS, int VECTOR, int HELD = 1>
 bool try_run(const cudaLaunchConfig_t *given, void *arguments) {
     if (chosen.gates != GATES || chosen.math != MATH || chosen.rows != ROWS || chosen.vector != VECTOR) return false;
-    if (world.runs != (HELD > 1) || (world.runs && chosen.held != HELD + (chosen.backward ? 0 : MORE))) return false;
+    if (world.runs != (HELD > 1) || (world.runs && chosen.held != HELD)) return false;
     const emulate::launch_config config = configured(given);
     if (given->numAttrs != 1 || given->attrs->id != cudaLaunchAttributeCooperative) complain("a run that is not launched cooperatively");
     const std::string failure =
@@ -323,7 +323,7 @@ bool try_run(const cudaLaunchConfig_t *given, void *arguments) {
             if (chosen.backward)
                 run_steps<run_of<GATES, MATH, ROWS, HELD, VECTOR, true>>(*static_cast<step_backward_run *>(arguments), emulated_shared());
             else
-                run_steps<run_of<GATES, MATH, ROWS, HELD + MORE, VECTOR, false>>(*static_cast<step_forward_run *>(arguments),
+                run_steps<run_of<GATES, MATH, ROWS, HELD, VECTOR, false>>(*static_cast<step_forward_run *>(arguments),
                                                                                emulated_shared());
         }).failure;
     if (!failure.empty()) complain("a run: " + failure);
@@ -338,7 +338,7 @@ cudaError_t cudaFuncSetAttribute(const void *, int, int) {
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *, void **arguments) {
     if (!try_run<4, 2, 16, 4>(config, arguments[0]) && !try_run<4, 3, 128, 1>(config, arguments[0]) &&
         !try_run<3, 3, 32, 4>(config, arguments[0]) && !try_run<1, 2, 64, 1>(config, arguments[0]) &&
-        !try_run<4, 2, 16, 4, 6, 2>(config, arguments[0]))
+        !try_run<4, 2, 16, 4, 7>(config, arguments[0]))
         complain("an instance that this test has not");
     return cudaSuccess;
 }
@@ -612,23 +612,14 @@ std::string run_tiled(const char *text, uint64_t seed) {
     return world.wrong;
 }
 
-/* The product as a loop rounds its operands to tf32, the wide one cuts v off. */
-std::string run_wide(const char *text, uint64_t seed) {
+/* By launches, in tf32, the product as a loop rounds its operands, the wide one cuts v off; in runs operands are the same bits, sums are not. `more`: rows
+ * that the plan has beyond those of the call, with several pieces. */
+std::string run_wide(const char *text, int more, uint64_t seed) {
     sli_problem p;
     if (!enter(text, seed, &p)) return world.wrong;
     const results apart = compute(p, CHUNK, 0.25f, false);
     world.wide = seed % 2 ? 1 : 3;
-    world.planned = world.wide > 1 ? p.batch + 65 : 0; /* a call of fewer rows than the plan's */
-    alike(compute(p, CHUNK, 0.25f, false), apart);
-    return world.wrong;
-}
-
-/* Operands are the same bits, sums are not: of one rounding of h more. */
-std::string run_runs(const char *text, uint64_t seed) {
-    sli_problem p;
-    if (!enter(text, seed, &p)) return world.wrong;
-    const results apart = compute(p, CHUNK, 0.25f, false);
-    world.wide = seed % 2 ? 1 : 3;
+    world.planned = world.wide > 1 && more > 0 ? p.batch + more : 0;
     alike(compute(p, CHUNK, 0.25f, false), apart);
     return world.wrong;
 }
@@ -672,10 +663,10 @@ EMULATE_CASE("recompute: tiled forward steps give what products and cells give")
     return each(tiled_trials, [&](const char *text) { return run_tiled(text, seed); });
 }
 EMULATE_CASE("recompute: products of wide steps give what cuBLASLt's give") {
-    return each(wide_trials, [&](const char *text) { return run_wide(text, seed); });
+    return each(wide_trials, [&](const char *text) { return run_wide(text, 65, seed); });
 }
 EMULATE_CASE("recompute: runs of wide steps give what steps of a launch each give") {
-    return each(run_trials, [&](const char *text) { return run_runs(text, seed); });
+    return each(run_trials, [&](const char *text) { return run_wide(text, 0, seed); });
 }
 EMULATE_CASE("recompute: runs as they are planned and laid out") {
     const char *const text = "lstm:b9_t2_i3_h1028_bf16_train"; /* too wide for fused steps */

@@ -141,7 +141,7 @@ static sl_status run_ready(const planned *q, bool backward) {
     if (!kernel && error != cudaSuccess) return sli_cuda_report(q->caps->index, error, "loading a compiled kernel");
     if (!kernel)
         return refuse(q, "its kernel of many steps was not compiled: %.200s; SLUICE_NVRTC=0 does without it", why.text);
-    const int shared = SLI_STEP_WIDE_SHARED(w.rows, w.narrow);
+    const int shared = SLI_STEP_WIDE_SHARED(w.rows, w.runs);
     int room = 0;
     error = sli_cuda_injected(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
     if (error == cudaSuccess)

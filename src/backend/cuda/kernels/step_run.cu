@@ -24,7 +24,7 @@ wide_args sli_step_wide_args(const step_way *way, float *to, int64_t row, const 
 
 step_wide_v sli_step_wide_place(const step_way *way) {
     const sli_step_wide *w = &way->wide;
-    const int64_t depth = SLI_STEP_WIDE_BYTES / (w->narrow ? 2 : 4);
+    const int64_t depth = SLI_STEP_WIDE_BYTES / (w->runs ? 2 : 4);
     return {way->work + way->scratch.wide, w->rows, w->stages * depth * w->rows};
 }
 
@@ -50,7 +50,7 @@ static void launch(step_way *way, step_run *run, void *arguments, bool backward,
             sli_cuda_fail(way->queue, SL_ERR_DEVICE, "the kernel of many steps was not compiled: %s; SLUICE_NVRTC=0 does without it", why.text);
         return;
     }
-    const int grid = sli_step_wide_grid(w), shared = SLI_STEP_WIDE_SHARED(w->rows, w->narrow);
+    const int grid = sli_step_wide_grid(w), shared = SLI_STEP_WIDE_SHARED(w->rows, w->runs);
     if (!sli_cuda_try(way->queue, sli_cuda_injected(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared)),
                       "preparing many steps"))
         return;

@@ -27,7 +27,7 @@ typedef struct wide_enter_args {
     unsigned char *to; /* = [tiles][pieces of 16 bytes][rows][16] */
     const char *from;  /* operand [B][row]; NULL: zeros */
     int64_t row, pieces;
-    int B, k, rows, lines; /* lines: pieces of a row of the batch */
+    int B, rows, lines; /* lines: pieces of a row of the batch */
     bool narrow;
 } wide_enter_args;
 
@@ -38,7 +38,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) wide_enter(const __grid_c
     const int each = a.narrow ? 8 : 4;
     const int k = (int)(at / a.rows % a.lines) * each, row = (int)(at / a.rows / a.lines) * a.rows + (int)(at % a.rows);
     uint4 piece = make_uint4(0, 0, 0, 0);
-    if (a.from && row < a.B && k < a.k) piece = *reinterpret_cast<const uint4 *>(a.from + (row * a.row + k) * (16 / each));
+    if (a.from && row < a.B && k < a.row) piece = *reinterpret_cast<const uint4 *>(a.from + (row * a.row + k) * (16 / each));
     *reinterpret_cast<uint4 *>(a.to + at * 16) = piece;
 }
 
@@ -52,10 +52,9 @@ void sli_step_wide_begin(const step_way *way, const void *v) {
     a.row = way->s.hs;
     a.pieces = (int64_t)(sli_step_wide_v(&way->wide) / 16);
     a.B = (int)way->s.B;
-    a.k = (int)way->s.hs;
     a.rows = way->wide.rows;
     a.lines = way->wide.stages * WIDE_LINES;
-    a.narrow = way->wide.narrow;
+    a.narrow = way->wide.runs;
     const sli_step_grid grid = {step_blocks_of(a.pieces, STEP_THREADS), 1, STEP_THREADS, 1};
     sli_step_launch(way, wide_enter, &grid, &a, false, "launch of what a wide step enters with");
 }
@@ -120,7 +119,7 @@ void sli_step_wide_pack(const step_way *way, const sli_step_wide *w, char *to, b
     a.blocks = w->blocks;
     a.math = (int)way->call->problem.dtype;
     a.backward = backward;
-    a.tiles = (int64_t)(sli_step_wide_bytes(w) / (w->narrow ? 32 * 16 : WIDE_PAIR));
+    a.tiles = (int64_t)(sli_step_wide_bytes(w) / (w->runs ? 32 * 16 : WIDE_PAIR));
     const sli_step_grid grid = {step_blocks_of(a.tiles, STEP_THREADS / 32), 1, STEP_THREADS, 1};
-    sli_step_launch(way, w->narrow ? wide_pack_narrow : wide_pack, &grid, &a, false, "launch of packed recurrent weights");
+    sli_step_launch(way, w->runs ? wide_pack_narrow : wide_pack, &grid, &a, false, "launch of packed recurrent weights");
 }
