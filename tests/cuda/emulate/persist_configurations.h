@@ -74,7 +74,7 @@ FORWARD(e11, B, TF32, GRID, 8, 1, 17, 1, 1, 1, 2, 3, 9, 0, 0)
 BACKWARD(e12, B, BF16, GRID, 8, 1, 13, 1, 1, 1, 1, 7, 21, 4, 2)
 BACKWARD(e13, B, TF32, GRID, 8, 2, 5, 2, 1, 1, 2, 1, 9, 2, 6, RING, 1)
 /* Sums in the place of v: reduced, backward; s2 not. */
-FORWARD(s4, L, TF32, GRID, 8, 2, 18, 2, 1, 1, 3, 4, 6, 2, 0, RING, 2)
+FORWARD(s4, L, TF32, GRID, 8, 2, 12, 2, 1, 1, 3, 4, 4, 2, 0, RING, 1)
 BACKWARD(s5, G, TF32, GRID, 8, 1, 9, 2, 1, 1, 3, 1, 9, 2, 0, RING, 3)
 /* Weights in 20 bits: of clusters and of a grid, of units that are no pairs of tiles, in registers, shared memory and streams. */
 FORWARD(k0, L, TIGHT, CLUSTER, 4, 1, 4, 1, 1, 1, 2, 1, 2, 2, 0)
@@ -83,7 +83,7 @@ FORWARD(k2, G, TIGHT, GRID, 4, 1, 5, 1, 2, 1, 2, 1, 2, 0, 2)
 FORWARD(k3, L, TIGHT, GRID, 8, 1, 17, 1, 1, 2, 1, 1, 18, 2, 2)
 BACKWARD(k4, G, TIGHT, LOCAL, 8, 2, 1, 1, 1, 1, 1, 1, 4, 2, 2)
 BACKWARD(k5, L, TIGHT, GRID, 8, 2, 5, 1, 2, 1, 2, 1, 10, 2, 2)
-FORWARD(k6, L, TIGHT, GRID, 8, 2, 18, 2, 1, 1, 3, 4, 6, 2, 0, RING, 2)
+FORWARD(k6, L, TIGHT, GRID, 8, 2, 12, 2, 1, 1, 3, 4, 4, 2, 0, RING, 1)
 #undef RING
 /* Few rows: of the whole batch a block alone, a cluster, sums over a cluster, a grid; cells of 4, 8, 16 and 32 units. */
 #define FEW -1, -1, -1, 0, 1, 1, 0, 0, 0
@@ -145,5 +145,5 @@ FORWARD(q1, G, TF32, GRID, 8, 1, 9, 1, 2, 2, 4, 1, 3, 0, 0, TURNS, 1, 1, 2, 0, 2
 BACKWARD(q2, L, BF16, GRID, 16, 2, 6, 1, 3, 2, 4, 1, 6, 2, 2, TURNS, 1, 3, 4, 0, 1)
 BACKWARD(q3, L, F32, GRID, 8, 1, 8, 1, 1, 1, 8, 1, 8, 2, 0, TURNS, 4, 2, 3, 0, 2)
 FORWARD(k7, L, TIGHT, GRID, 8, 2, 2, 1, 3, 4, 2, 1, 2, 2, 0, TURNS, 2, 1, 2)
-BACKWARD(k8, L, TIGHT, GRID, 16, 2, 6, 1, 3, 2, 4, 1, 12, 4, 4, TURNS, 1, 3, 4, 0, 1)
+BACKWARD(k8, L, TIGHT, GRID, 16, 2, 4, 1, 3, 2, 4, 1, 8, 2, 2, TURNS, 1, 2, 3, 0, 1)
 #undef TURNS

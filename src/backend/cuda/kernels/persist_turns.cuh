@@ -294,11 +294,14 @@ PERSIST_FN void persist_chunk_arrived(const persist_way &way, const persist_two_
         }
 }
 
-/* sums = the product of the chunks that `slot` begins with; `slot` = behind them. */
-template <class S>
+/* sums = the product of the chunks that `slot` begins with; `slot` = behind them. beside(): what can wait until wgmma works on the first two chunks, else
+ * comes before (stores of an item so: LSTM of 512 units, 128 rows, training 9% less, 1024 units 1%: beside_stores_h200_2026-11-26.txt). */
+template <class S, class F>
 PERSIST_FN void persist_turn_product_of(const persist_args &a, const persist_way &way, const persist_self &self,
-                                        const persist_weights<S> &w, persist_slot &slot, persist_sums<S> &total) {
-    constexpr int tiles = S::chunk_tiles;
+                                        const persist_weights<S> &w, persist_slot &slot, persist_sums<S> &total,
+                                        const F &beside) {
+    constexpr int tiles = S::chunk_tiles, first = S::chunks > 1 ? 2 : 1;
+    if constexpr (!S::together) beside();
     persist_two_sums<S> sums = {};
     int before = 0; /* the slot of the chunk before, which tensor cores may still read */
     if constexpr (S::together)
@@ -311,6 +314,7 @@ PERSIST_FN void persist_turn_product_of(const persist_args &a, const persist_way
         if constexpr (S::together) {
             const uint32_t own = v + self.warp / S::warps_m * S::v_stride_k;
             persist_multiply_together<S>(a, self, w, own, chunk * tiles, chunk * tiles + tiles, sums.even);
+            if (chunk + 1 == first) beside();
             if (chunk > 0) {
                 ptx_together_wait<1>();
                 persist_slot_read<S>(a, self, before);
@@ -361,13 +365,13 @@ PERSIST_FN void persist_turn_send(const persist_args &a, const persist_way &way,
 
 /* Sums of product number `products` of all, k of the slice's: in this CTA's partial sums, or on their way to their owners. A CTA is at
  * most two products ahead of others of its cluster, whose cells may be one behind: four buffers for what arrives. */
-template <class S>
+template <class S, class F>
 PERSIST_FN void persist_turn_multiply(const persist_args &a, const persist_way &way, const persist_self &self,
                                       const persist_weights<S> &w, uint32_t products, int turn, int k,
-                                      persist_slot &slot) {
+                                      persist_slot &slot, const F &beside) {
     const int arriving = (int)(products % PERSIST_ARRIVING);
     persist_sums<S> sums;
-    persist_turn_product_of<S>(a, way, self, w, slot, sums);
+    persist_turn_product_of<S>(a, way, self, w, slot, sums, beside);
     if constexpr (S::meets) {
         persist_turn_send<S>(a, way, self, turn, k, sums);
         return;
@@ -676,15 +680,19 @@ PERSIST_FN void persist_take_turns(const persist_args &a, const persist_way &way
     uint32_t products = 0;
     persist_turns_begin<S>(a, way, self, t);
     persist_item item = {0, 0};
-    for (int n = 0; t.cell.s < steps; n++) {
+    const auto write = [&]() {
         persist_turn_write<S>(a, way, self, t);
         t.written.s = -1;
+    };
+    for (int n = 0; t.cell.s < steps; n++) {
         persist_delay<S>(a, n);
-        if (item.s < steps) {
-            const int k = persist_product_of<S>(persist_turn_range<S>(a, way, self, item.turn), item.s);
-            if (k >= 0) persist_turn_multiply<S>(a, way, self, w, products++, item.turn, k, slot);
-            item = persist_next<S>(item);
-        }
+        const bool more = item.s < steps;
+        const int k = more ? persist_product_of<S>(persist_turn_range<S>(a, way, self, item.turn), item.s) : -1;
+        if (k >= 0)
+            persist_turn_multiply<S>(a, way, self, w, products++, item.turn, k, slot, write);
+        else
+            write();
+        if (more) item = persist_next<S>(item);
         if (n >= lag) persist_turn_cells<S>(a, way, self, t);
     }
     persist_turn_write<S>(a, way, self, t);
@@ -701,7 +709,7 @@ PERSIST_FN void persist_multiply_turns(const persist_args &a, const persist_way 
     for (persist_item item = {0, 0}; item.s < steps; item = persist_next<S>(item)) {
         persist_delay<S>(a, item.s * S::halves + item.turn);
         const int k = persist_product_of<S>(persist_turn_range<S>(a, way, self, item.turn), item.s);
-        if (k >= 0) persist_turn_multiply<S>(a, way, self, w, products++, item.turn, k, slot);
+        if (k >= 0) persist_turn_multiply<S>(a, way, self, w, products++, item.turn, k, slot, []() {});
     }
 }
 
