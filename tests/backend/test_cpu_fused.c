@@ -94,7 +94,7 @@ static sli_fused_panels forward_panels(const char *text) {
     sli_cpu cpu;
     REQUIRE_OK(sli_problem_parse(text, &p));
     sli_cpu_engine(SLI_ISA_AVX512, false, &cpu);
-    return sli_fused_forward_panels(&p, sli_cpu_panels(&cpu, p.dtype), 0);
+    return sli_fused_forward_panels(&p, sli_cpu_panels(&cpu, &p), 0);
 }
 
 /* Gates of the last units lie close where that saves a vector, and whatever the batch: plans share packed weights. */

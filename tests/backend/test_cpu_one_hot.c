@@ -65,7 +65,7 @@ static bool lines_of(const layer *l, sl_dtype dtype) {
     enum { VECTORS = 2, PANELS = 2, MOST = PANELS * VECTORS * 16 };
     sli_cpu cpu;
     sli_cpu_engine(sli_cpu_isa(), false, &cpu);
-    const sli_panel_ops *ops = sli_cpu_panels(&cpu, dtype);
+    const sli_panel_ops *ops = sli_cpu_panels(&cpu, &(sli_problem){.op = SLI_OP_RNN, .dtype = dtype});
     const int columns = VECTORS * ops->lanes;
     const size_t bytes = ops->panel_bytes(INPUTS, VECTORS);
     const void *x[ROWS];

@@ -38,11 +38,33 @@ static void check_ops(const sli_panel_ops *ops, sl_dtype dtype) {
                     check_panels(ops, dtype, rows, count, vectors, depths[d], rows % (ops->lanes + 1), rows & 1);
 }
 
+/* Weights of bf16 in pairs and as floats: the same bits. */
+static void check_forms(const sli_panel_ops *pairs, const sli_panel_ops *floats) {
+    static const int depths[] = {1, 7, 258, 1057};
+    CHECK(pairs->lanes == floats->lanes && floats->least_rows > 0);
+    for (size_t d = 0; d < sizeof depths / sizeof depths[0]; d++)
+        for (int vectors = 1; vectors <= 4; vectors++)
+            for (int rows = 1; rows <= 19; rows += 1 + rows / 2) {
+                panels t[2];
+                for (int i = 0; i < 2; i++) {
+                    t[i] = panels_new(i ? floats : pairs, rows, 3, vectors, depths[d], rows % (pairs->lanes + 1),
+                                      rows & 1);
+                    check_product(&t[i], SL_BF16);
+                }
+                if (memcmp(t[0].tile, t[1].tile, (size_t)(rows * t[0].columns) * sizeof *t[0].tile) != 0)
+                    test_fail(__FILE__, __LINE__, "%d rows, %d vectors, k %d: other bits as floats", rows, vectors,
+                              depths[d]);
+                panels_free(&t[0]);
+                panels_free(&t[1]);
+            }
+}
+
 static void check_isa(sli_isa isa) {
     sli_cpu cpu;
     sli_cpu_engine(isa, false, &cpu);
-    check_ops(sli_cpu_panels(&cpu, SL_BF16), SL_BF16);
-    check_ops(sli_cpu_panels(&cpu, SL_F32X3), SL_F32X3);
+    check_ops(cpu.ops->panel_bf16, SL_BF16);
+    if (cpu.ops->panel_bf16_floats) check_forms(cpu.ops->panel_bf16, cpu.ops->panel_bf16_floats);
+    check_ops(cpu.ops->panel_f32x3, SL_F32X3);
 }
 
 TEST(cpu_panel_amx_types_base) {
@@ -136,8 +158,8 @@ TEST(cpu_panel_f32x3_exact) {
     check_special(&emulated_panel_f32x3);
     sli_cpu_engine(sli_cpu_isa(), false, &cpu);
     if (sli_cpu_isa() != SLI_ISA_AMX) return;
-    check_exact(sli_cpu_panels(&cpu, SL_F32X3));
-    check_special(sli_cpu_panels(&cpu, SL_F32X3));
+    check_exact(cpu.ops->panel_f32x3);
+    check_special(cpu.ops->panel_f32x3);
 }
 /* Tiles are configured when a thread begins and when the number of rows changes, not with every product, and given
  * back. */

@@ -1,5 +1,6 @@
 /* Products of a step on panels of floats: at awkward sizes, and their bits whatever goes together. */
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/isa/isa.h"
 #include "backend/panels.h"
 
 static void check_isa(sli_isa isa) {
@@ -7,7 +8,7 @@ static void check_isa(sli_isa isa) {
     static const int depths[] = {1, 7, 128, 257, DEEP};
     sli_cpu cpu;
     sli_cpu_engine(isa, false, &cpu);
-    const sli_panel_ops *ops = sli_cpu_panels(&cpu, SL_F32);
+    const sli_panel_ops *ops = cpu.ops->panel_f32;
     for (size_t d = 0; d < sizeof depths / sizeof depths[0]; d++)
         for (int vectors = 1; vectors <= 4; vectors++)
             for (int rows = 1; rows <= 13; rows++)

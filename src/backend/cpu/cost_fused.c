@@ -19,7 +19,7 @@ static double pass_seconds(const sli_problem *p, const sli_panel_ops *ops, const
 double sli_fused_seconds(const sli_problem *p, const sli_caps *caps) {
     sli_cpu cpu;
     sli_cpu_engine(caps->isa, false, &cpu);
-    const sli_panel_ops *ops = sli_cpu_panels(&cpu, p->dtype);
+    const sli_panel_ops *ops = sli_cpu_panels(&cpu, p);
     const sli_cpu_machine machine = sli_cpu_machine_of(caps);
     const double forward = pass_seconds(p, ops, &machine, false);
     return forward + (p->train ? pass_seconds(p, ops, &machine, true) : 0) + (p->recompute ? forward : 0);

@@ -37,8 +37,10 @@ typedef struct sli_cpu {
     int pieces;                          /* of a chunk in cpu:stack, at most; 0: as predicted */
 } sli_cpu;
 
-/* The products of a step with operands of this type (isa/panel.h); NULL where the instruction set has none. */
-const struct sli_panel_ops *sli_cpu_panels(const sli_cpu *cpu, sl_dtype dtype);
+/* The products of a layer's steps (isa/panel.h), by its dtype and, in bf16, by the rows that share its weights, as planned: a call of fewer has what was packed
+ * for those. NULL where the instruction set has none. */
+const struct sli_panel_ops *sli_cpu_panels(const sli_cpu *cpu, const sli_problem *planned);
+const struct sli_panel_ops *sli_cpu_panels_of(const sli_call *call);
 
 /* What decides which instruction sets can be used; read from the machine, or invented by tests. */
 typedef struct sli_cpu_facts {

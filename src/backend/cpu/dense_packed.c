@@ -4,12 +4,8 @@
 #include "backend/cpu/panel_gemm.h"
 #include "backend/cpu/rows.h"
 
-static const sli_panel_ops *panels_of(const sli_call *call) {
-    return sli_cpu_panels(sli_cpu_of(call), call->problem.dtype);
-}
-
 static void pack(const sli_call *call) {
-    sli_panel_gemm_pack(call->threads, panels_of(call), call->problem.units, call->problem.inputs,
+    sli_panel_gemm_pack(call->threads, sli_cpu_panels_of(call), call->problem.units, call->problem.inputs,
                         call->param[SLI_DENSE_KERNEL], call->packed);
 }
 
@@ -22,7 +18,7 @@ static int piece_rows(size_t rows) {
 static void forward(const sli_call *call) {
     const sli_problem *p = &call->problem;
     const size_t rows = sli_cpu_rows(p), I = (size_t)p->inputs, H = (size_t)p->units;
-    sli_panel_gemm g = {.ops = panels_of(call),
+    sli_panel_gemm g = {.ops = sli_cpu_panels_of(call),
                         .n = p->units,
                         .k = p->inputs,
                         .w = call->packed,
@@ -63,7 +59,7 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_book
     (void)chunk;
     sli_cpu cpu;
     sli_cpu_engine(caps->isa, false, &cpu);
-    const sli_panel_ops *ops = sli_cpu_panels(&cpu, p->dtype);
+    const sli_panel_ops *ops = sli_cpu_panels(&cpu, p);
     booking->packed = sli_panel_gemm_packed(ops, p->units, p->inputs);
     booking->scratch_forward = sli_panel_gemm_operands(ops, piece_rows(sli_cpu_rows(p)), p->inputs);
 }
@@ -71,7 +67,7 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_book
 static void describe(const sli_problem *p, const sli_caps *caps, char *text, size_t capacity) {
     sli_cpu cpu;
     sli_cpu_engine(caps->isa, false, &cpu);
-    const sli_panel_ops *ops = sli_cpu_panels(&cpu, p->dtype);
+    const sli_panel_ops *ops = sli_cpu_panels(&cpu, p);
     snprintf(text, capacity, "panels of %s, %d lanes", ops->name, ops->lanes);
 }
 

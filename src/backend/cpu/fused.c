@@ -120,7 +120,7 @@ static void pack_bias(const packing *w, int part) {
 /* A panel of columns is made of all rows: once all panels of rows, which an optimizer updates first, are there. */
 void sli_fused_pack(const sli_call *call) {
     const sli_problem *p = &call->problem;
-    const sli_panel_ops *ops = sli_cpu_panels(sli_cpu_of(call), p->dtype);
+    const sli_panel_ops *ops = sli_cpu_panels_of(call);
     packing w = {.ops = ops, .call = call, .at = sli_fused_packed_of(p, ops)};
     if (!call->copied) {
         pack_panels(&w, false);
@@ -172,7 +172,7 @@ void sli_fused_book(const sli_problem *p, const sli_panel_ops *ops, int threads,
 static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_booking *booking) {
     sli_cpu cpu;
     sli_cpu_engine(caps->isa, false, &cpu);
-    sli_fused_book(p, sli_cpu_panels(&cpu, p->dtype), caps->threads, chunk, booking);
+    sli_fused_book(p, sli_cpu_panels(&cpu, p), caps->threads, chunk, booking);
 }
 
 /* "4 threads, rows by 2, units by 2: 6.9 us a step, other ways 11 or more" */
@@ -191,7 +191,7 @@ static int print_split(char *text, size_t capacity, const sli_fused_split *split
 static void describe(const sli_problem *p, const sli_caps *caps, char *text, size_t capacity) {
     sli_cpu cpu;
     sli_cpu_engine(caps->isa, false, &cpu);
-    const sli_panel_ops *ops = sli_cpu_panels(&cpu, p->dtype);
+    const sli_panel_ops *ops = sli_cpu_panels(&cpu, p);
     const sli_cpu_machine machine = sli_cpu_machine_of(caps);
     const sli_fused_split forward = sli_fused_shares(p, ops, &machine, false);
     const int length = snprintf(text, capacity, "panels of %s, %d lanes; ", ops->name, ops->lanes);

@@ -386,7 +386,7 @@ static const sli_fused_cell *cell_of(const sli_fused_work *w) {
 sli_fused_work sli_fused_begin(const sli_call *call, bool backward) {
     const sli_problem *p = &call->problem;
     const sli_cpu *cpu = sli_cpu_of(call);
-    sli_fused_work w = {.call = call, .p = p, .ops = cpu->ops, .panels = sli_cpu_panels(cpu, p->dtype)};
+    sli_fused_work w = {.call = call, .p = p, .ops = cpu->ops, .panels = sli_cpu_panels_of(call)};
     w.T = p->steps;
     w.B = p->batch;
     w.I = p->inputs;

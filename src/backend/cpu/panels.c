@@ -1,5 +1,6 @@
 /* Which products of a step there are: by the type of the operands and the instruction set. */
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/gemm.h"
 #include "backend/cpu/isa/isa.h"
 
 #if defined(__x86_64__)
@@ -35,17 +36,38 @@ static const sli_panel_ops *panels_i8(const sli_cpu *cpu) {
 }
 #endif
 
-const sli_panel_ops *sli_cpu_panels(const sli_cpu *cpu, sl_dtype dtype) {
-    switch (dtype) {
+/* bf16: weights as floats where many rows share them, or fewer if they are as near. */
+enum { NEAR_ROWS = 4, NEAR_BYTES = 1 << 20 };
+static const sli_panel_ops *panels_bf16(const sli_cpu *cpu, const sli_problem *p) {
+    const sli_panel_ops *const floats = cpu->ops->panel_bf16_floats;
+    const bool dense = p->op == SLI_OP_DENSE;
+    const size_t rows = dense ? sli_cpu_rows(p) : (size_t)p->batch,
+                 k = (size_t)(dense ? p->inputs : sli_problem_output(p));
+    const size_t bytes = (size_t)(dense ? 1 : sli_op_gates(p->op)) * (size_t)p->units * k * sizeof(float);
+    if (!floats || rows < NEAR_ROWS) return cpu->ops->panel_bf16;
+    return rows >= (size_t)floats->least_rows || bytes <= NEAR_BYTES ? floats : cpu->ops->panel_bf16;
+}
+
+const sli_panel_ops *sli_cpu_panels(const sli_cpu *cpu, const sli_problem *planned) {
+    switch (planned->dtype) {
     case SL_F32:
         return cpu->ops->panel_f32;
     case SL_F32X3:
         return cpu->ops->panel_f32x3;
     case SL_BF16:
-        return cpu->ops->panel_bf16;
+        return panels_bf16(cpu, planned);
     case SL_I8:
         return panels_i8(cpu);
     default:
         return NULL;
     }
+}
+
+const sli_panel_ops *sli_cpu_panels_of(const sli_call *call) {
+    sli_problem planned = call->problem;
+    if (call->planned.batch > 0) {
+        planned.batch = call->planned.batch;
+        planned.steps = call->planned.steps;
+    }
+    return sli_cpu_panels(sli_cpu_of(call), &planned);
 }

@@ -6,7 +6,7 @@
 static const sli_panel_ops *panels_of(const sli_problem *p, const sli_caps *caps) {
     sli_cpu cpu;
     sli_cpu_engine(caps->isa, false, &cpu);
-    return sli_cpu_panels(&cpu, p->dtype);
+    return sli_cpu_panels(&cpu, p);
 }
 
 static bool eligible(const sli_problem *p, const sli_caps *caps, sli_why *why) {

@@ -24,10 +24,6 @@ typedef struct wave {
     lane lane[SLI_MAX_PARTS];
 } wave;
 
-static const sli_panel_ops *panels_of(const sli_call *call) {
-    return sli_cpu_panels(sli_cpu_of(call), call->problem.dtype);
-}
-
 static void *at(void *base, size_t offset) {
     return base ? (char *)base + offset : NULL;
 }
@@ -69,7 +65,7 @@ static void set_tensors(const sli_call *call, int layer, const sli_cpu_stack_pla
 
 static void enter_layers(wave *w) {
     const sli_call *call = w->call;
-    const sli_panel_ops *ops = panels_of(call);
+    const sli_panel_ops *ops = sli_cpu_panels_of(call);
     const sli_cpu_stack_places packed = sli_cpu_stack_packed(w->p, ops),
                                saved = sli_cpu_stack_saved(w->p, ops, call->chunk),
                                scratch = sli_cpu_stack_scratch(w->p, ops, call->chunk, w->backward);
@@ -172,7 +168,7 @@ static void run(const sli_call *call, bool backward) {
     const sli_cpu *cpu = sli_cpu_of(call);
     const sli_problem *p = &call->problem;
     const sli_cpu_machine machine = sli_fused_machine(call);
-    const sli_cpu_stack_cut cut = sli_cpu_stack_cut_of(p, panels_of(call), &machine, backward);
+    const sli_cpu_stack_cut cut = sli_cpu_stack_cut_of(p, sli_cpu_panels_of(call), &machine, backward);
     wave w = {
         .call = call, .p = p, .backward = backward, .members = cut.members, .lanes = p->layers, .chunk = call->chunk};
     const int wanted = cpu->pieces > 0 ? cpu->pieces : cut.pieces;
@@ -197,7 +193,7 @@ void sli_cpu_stack_backward(const sli_call *call) {
 }
 
 void sli_cpu_stack_pack(const sli_call *call) {
-    const sli_cpu_stack_places packed = sli_cpu_stack_packed(&call->problem, panels_of(call));
+    const sli_cpu_stack_places packed = sli_cpu_stack_packed(&call->problem, sli_cpu_panels_of(call));
     for (int l = 0; l < call->problem.layers; l++) {
         sli_call own = layer_call(call, l);
         own.threads = call->threads;

@@ -20,6 +20,10 @@ static inline float bf16_round(float x) {
     return x;
 }
 
+static inline void bf16_round_all(float *restrict to, const float *restrict from, size_t count) {
+    for (size_t i = 0; i < count; i++) to[i] = bf16_round(from[i]);
+}
+
 static inline uint16_t bf16_of(float x) {
     return (uint16_t)(bf16_round_bits(x) >> 16);
 }

@@ -42,6 +42,7 @@ typedef struct sli_isa_ops {
     void (*product_few)(const sli_gemm *gemm); /* for few rows; gemm->ak is 1: isa/product_few.c */
     /* products of one step: isa/panel.h; f32x3: as f32 but on AMX */
     const sli_panel_ops *panel_f32, *panel_f32x3, *panel_bf16, *panel_i8;
+    const sli_panel_ops *panel_bf16_floats; /* panel_bf16's numbers, faster of many rows; NULL: it is not */
     const sli_product_ops *product_f32, *product_f32x3, *product_bf16; /* large products: isa/product.h */
     const sli_fused_ops *fused;                                        /* cells of one step: isa/fused.h */
     /* --- elements of one row: isa/elements.c --- */
@@ -85,7 +86,7 @@ extern const sli_panel_ops sli_isa_panel_i8_avx512vnni, sli_isa_panel_i8_avxvnni
 
 void ISA(product_few)(const sli_gemm *gemm);
 extern const sli_fused_ops ISA(fused);
-extern const sli_panel_ops ISA(panel_f32), ISA(panel_bf16), ISA(panel_i8);
+extern const sli_panel_ops ISA(panel_f32), ISA(panel_bf16), ISA(panel_bf16_floats), ISA(panel_i8);
 extern const sli_product_ops ISA(product_f32), ISA(product_bf16);
 void ISA(act)(int act, size_t n, float *x);
 void ISA(act_slope)(int act, size_t n, const float *y, float *d);

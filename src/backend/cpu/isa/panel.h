@@ -53,6 +53,7 @@ typedef struct sli_panel_ops {
     int lanes;        /* columns of one vector */
     bool halves;      /* an operand is k numbers of bf16, and zeros up to a multiple of 32 */
     double speed;     /* of many rows, beside floats on the same processor; 0: the same */
+    int least_rows;   /* 0, or worth it from so many on where weights come from afar */
     int panels;       /* most panels worth one call with few rows: enough sums to hide the latency of multiply-adds */
     /* Floats of a call's result, of as many panels as that takes: a call brings its operands into L1, out of which what is done with
      * the sums of each panel would push them. 0: panels are best multiplied and used one by one. */

@@ -2,7 +2,7 @@
  * float, as on GPUs. Half the bytes: what counts where weights come from beyond L2 and few rows share them.
  *
  * panel [k / 2][vectors * VL] of pairs (k, k + 1). Where registers hold floats alone, one load and one shift or mask each give two vectors
- * of floats, and operands stay floats. With AVX512_BF16 (Zen 4 and later, Cooper Lake) pairs meet pairs, in an instruction that
+ * of floats, and operands stay floats; of many rows weights are better left as floats (panel_f32.c), to the same bits. With AVX512_BF16 (Zen 4 and later, Cooper Lake) pairs meet pairs, in an instruction that
  * adds both products: on a Zen 5 two a cycle, so twice the products of floats (525 GFLOP/s a core, 266; measured). */
 #include "backend/cpu/isa/bf16.h"
 #include "backend/cpu/isa/vector.h"
@@ -69,10 +69,9 @@ static void pack(void *panel, const sli_panel_source *s) {
         }
 }
 
-static void convert(void *operand, const float *restrict from, int k) {
-    float *restrict to = operand;
-    for (int i = 0; i < k; i++) to[i] = bf16_round(from[i]);
-    if (k % 2) to[k] = 0;
+static void convert(void *operand, const float *from, int k) {
+    bf16_round_all(operand, from, (size_t)k);
+    if (k % 2) ((float *)operand)[k] = 0;
 }
 #endif
 

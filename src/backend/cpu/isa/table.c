@@ -14,6 +14,7 @@
 
 const sli_isa_ops SLI_ISA_TABLE(SLI_ISA_SUFFIX) = {.name = SLI_ISA_STRING(SLI_ISA_SUFFIX),
                                                    .panel_bf16 = &ISA(panel_bf16),
+                                                   .panel_bf16_floats = &ISA(panel_bf16_floats),
                                                    .product_bf16 = &ISA(product_bf16),
                                                    .panel_f32x3 = &ISA(panel_f32),
                                                    .product_f32x3 = &ISA(product_f32),
