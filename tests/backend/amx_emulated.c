@@ -18,6 +18,7 @@ void amx_emulated_ops(sli_isa_ops *ops) {
     *ops = sli_isa_ops_base;
     ops->name = "emulated amx";
     ops->panel_bf16 = &emulated_panel_bf16;
+    ops->panel_bf16_floats = NULL;
     ops->product_bf16 = &emulated_bf16;
     ops->panel_f32x3 = &emulated_panel_f32x3;
     ops->product_f32x3 = &emulated_f32x3;
