@@ -25,12 +25,6 @@ MOST_MEAN, MOST = 1.005, 1.1
 KNOWN = {
     "lstm:b32_t150_i256_h256|f32x3",  # exact products of four rows through a cluster are predicted 1.15 times too long
     "lstm:b128_t25_i1024_h1024_train|f32x3",  # backward in turns in f32x3 is predicted 0.85 of what it takes
-    "lstm:b32_t25_i4096_h4096|tf32",  # cuda:grid was measured with weights of 32 bits; on an H100 it takes 0.64 of cuda:step's time,
-    "lstm:b32_t25_i4096_h4096_train|tf32",  # and in training 0.86 (tight_h100_2026-11-25.txt)
-    "gru:b32_t187_i2816_h2816|bf16",  # cuda:step was measured before it had runs, which take 0.91 of cuda:grid's time on an H100
-    "gru:b32_t187_i2816_h2816|f16",
-    "gru:b32_t187_i2816_h2816_train|bf16",  # and in training 0.73 (runs_2026-11-26.txt)
-    "gru:b32_t187_i2816_h2816_train|f16",
 }
 
 
