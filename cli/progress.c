@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "json.h"
@@ -18,10 +19,20 @@ static const double terminal_every = 0.2, plain_every = 10.0; /* seconds between
 
 /* ------------------------------------------------------------------------------------------------------ signals -- */
 static volatile sig_atomic_t interrupts;
+static struct timespec first_signal; /* handlers do not interrupt each other */
 
+/* A shell, timeout or a closed terminal may send the same wish twice: what comes within a second is no second one, nor is a
+ * hang-up. */
 static void on_signal(int number) {
-    (void)number;
-    if (++interrupts > 1) _exit(130);
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (interrupts++ == 0) {
+        first_signal = now;
+        return;
+    }
+    const double since =
+        (double)(now.tv_sec - first_signal.tv_sec) + 1e-9 * (double)(now.tv_nsec - first_signal.tv_nsec);
+    if (number != SIGHUP && since >= 1) _exit(130);
 }
 
 void progress_catch_signals(void) {
@@ -29,6 +40,9 @@ void progress_catch_signals(void) {
     action.sa_handler = on_signal;
     action.sa_flags = SA_RESTART;
     sigemptyset(&action.sa_mask);
+    sigaddset(&action.sa_mask, SIGINT);
+    sigaddset(&action.sa_mask, SIGTERM);
+    sigaddset(&action.sa_mask, SIGHUP);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     struct sigaction before;

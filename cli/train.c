@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common.h"
 #include "files.h"
@@ -30,7 +31,7 @@ typedef struct train_job {
     resume_point resume; /* path NULL: a new training */
     char *valid_path;    /* remembered by the resume point, --valid not given */
     sl_trainer *trainer;
-    char command[512]; /* as typed, for the log */
+    char *command; /* as typed, for the log */
 } train_job;
 
 static void free_texts(train_job *job) {
@@ -51,6 +52,7 @@ static void job_free(train_job *job) {
     sl_text_free(job->document);
     resume_free(&job->resume);
     free(job->valid_path);
+    free(job->command);
 }
 
 /* ----------------------------------------------------------------------------------------------------- the fit -- */
@@ -108,13 +110,17 @@ static void print_summary(const train_job *job) {
 /* Only what this call wrote. */
 static void print_files(const train_job *job, const progress_view *view) {
     const char *out = job->options.fit.out, *hint = view->stopped ? "; go on with --resume" : "";
+    const bool there = view->wrote_out || access(out, F_OK) == 0;
     if (view->wrote_last && view->wrote_out)
         printf("wrote %s (the best so far) and %s.last (the resume point)%s\n", out, out, hint);
     else if (view->wrote_last)
-        printf("wrote %s.last (the resume point); %s keeps the best so far%s\n", out, out, hint);
+        printf("wrote %s.last (the resume point); %s %s%s\n", out, out,
+               there ? "keeps the best so far"
+                     : "is not there: the best so far was before, and nothing since is better",
+               hint);
     else if (view->wrote_out)
         printf("wrote %s%s\n", out, hint);
-    if (job->vocabulary && !view->stopped) printf("next: sluice generate %s --length 400\n", out);
+    if (job->vocabulary && !view->stopped && there) printf("next: sluice generate %s --length 400\n", out);
 }
 
 static void print_end(const train_job *job, const progress_view *view) {
@@ -517,19 +523,23 @@ static int run_job(train_job *job) {
     return a->positionals > 1 ? train_text(job, false) : train_arrays(job);
 }
 
-static void join_words(char *text, size_t capacity, int count, char **words) {
-    size_t used = (size_t)snprintf(text, capacity, "sluice train");
-    for (int i = 0; i < count && used < capacity; i++)
-        used += (size_t)snprintf(text + used, capacity - used, " %s", words[i]);
+/* NULL: no memory. */
+static char *join_words(int count, char **words) {
+    static const char begin[] = "sluice train";
+    size_t bytes = sizeof begin;
+    for (int i = 0; i < count; i++) bytes += strlen(words[i]) + 1;
+    char *const text = malloc(bytes), *end = text ? stpcpy(text, begin) : NULL;
+    for (int i = 0; text && i < count; i++) end = stpcpy(stpcpy(end, " "), words[i]);
+    return text;
 }
 
 static int run(const command *command, int count, char **words) {
     train_job job;
     memset(&job, 0, sizeof job);
-    join_words(job.command, sizeof job.command, count, words);
     int code = train_options_parse(&job.options, &job.a, command, count, words);
     if (code != PARSE_GO_ON) return code;
-    code = run_job(&job);
+    job.command = join_words(count, words);
+    code = job.command ? run_job(&job) : report_memory();
     job_free(&job);
     return code;
 }
@@ -547,8 +557,8 @@ const command command_train = {
         "description: Keras Sequential JSON with our extra keys. - is standard input. Options given here override\n"
         "those in MODEL.json.\n"
         "\n"
-        "Ctrl-C or SIGTERM finishes the step, saves, evaluates and exits 0; a second one leaves at once with 130.\n"
-        "A kill at any moment leaves the previous MODEL and MODEL.last whole.",
+        "Ctrl-C or SIGTERM finishes the step, saves, evaluates and exits 0; another, a second later or more, leaves\n"
+        "at once with 130. A kill at any moment leaves the previous MODEL and MODEL.last whole.",
     .groups = {&text_group, &model_group, &array_group, &fit_group, &where_group},
     .examples = "  sluice train lm book.txt --out book.safetensors --max-minutes 5\n"
                 "  sluice train lm book.txt --out book.safetensors --max-minutes 5 --resume\n"

@@ -1,4 +1,4 @@
-# The first Ctrl-C ends in order, the second at once; so does a hang-up; a reader that goes away stops it; kill -9 leaves whole
+# The first Ctrl-C ends in order, a later one at once; so does a hang-up; a reader that goes away stops it; kill -9 leaves whole
 # files.
 . "$TESTS/lib.bash"
 make_text 400 >text.txt
@@ -45,14 +45,27 @@ echo "generate: exit ${PIPESTATUS[0]}, $(wc -c <stderr.txt) bytes on stderr"
 echo "train: exit ${PIPESTATUS[0]}, $(grep -c '^sluice: nobody reads' stderr.txt) sentence"
 "$SLUICE" info d.model.last >/dev/null && echo "d.model.last is whole"
 
-# Both signals wait while the process is stopped, and come at once when it goes on.
+# Two at once, as a shell and a closed terminal send them, are one wish; a second one later is not. They wait while the process is stopped.
 : >out.txt
 "$SLUICE" train lm "${options[@]}" --out b.model >out.txt &
 pid=$!
 wait_for_epoch
 kill -STOP $pid
-kill -INT $pid
+kill -HUP $pid
 kill -TERM $pid
+kill -CONT $pid
+wait $pid
+echo "two at once: exit $?"
+"$SLUICE" info b.model.last >/dev/null && echo "b.model.last is whole"
+: >out.txt
+"$SLUICE" train lm "${options[@]}" --units 500 --layers 2 --out e.model >out.txt & # takes some time to save
+pid=$!
+sleep 1
+kill -INT $pid
+sleep 0.03 # the handler has looked at the clock
+kill -STOP $pid
+sleep 1.1
+kill -INT $pid
 kill -CONT $pid
 wait $pid
 echo "twice: exit $?"
