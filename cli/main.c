@@ -1,7 +1,9 @@
 /* The command: a table of commands, --help and --version. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common.h"
 
@@ -56,7 +58,14 @@ static int run_command(int count, char **words) {
     return unknown_command(name);
 }
 
+/* Of a caller who closed one of the first three descriptors a file that is opened must not become it. What is written there fails, as before. */
+static void fill_descriptors(void) {
+    for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char **argv) {
+    fill_descriptors();
     /* A file that may not grow and a reader that went away are write errors like a full disk. */
     signal(SIGXFSZ, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);

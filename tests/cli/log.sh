@@ -41,3 +41,7 @@ print("every step once:", steps == list(range(1, len(steps) + 1)))
 print("starts:", sum(line.get("event") == "start" for line in lines))
 P
 head -n 1 a.jsonl | grep -c '"event": "start"'
+echo "nothing else comes into it where standard output is closed"
+"$SLUICE" train lm text.txt "${small[@]}" --out closed.model --log closed.jsonl >&- 2>/dev/null
+echo "exit $?"
+grep -cv '^{' closed.jsonl 2>/dev/null
