@@ -221,6 +221,8 @@ static sl_status copy_states_out(sl_run *run, const sl_interop_call *call) {
 
 static sl_status set_lengths(sl_run *run, const sl_interop_call *call) {
     const sl_plan *plan = run->plan;
+    SLI_FAIL_IF(call->lengths && plan->options.masking != SL_MASK_LENGTHS, SL_ERR_USAGE,
+                "the call has lengths but the plan has no masking by lengths; plan with SL_MASK_LENGTHS");
     if (plan->options.masking != SL_MASK_LENGTHS) return SL_OK;
     if (!call->lengths) return sli_run_full_lengths(run);
     SLI_FAIL_IF(!plan->caps.graphs && plan->caps.kind == SLI_DEVICE_CUDA, SL_ERR_USAGE,

@@ -223,6 +223,10 @@ TEST(interop_refusals) {
     call.batch = B + 1;
     CHECK_FAILS(sl_interop_forward(f.run, &call), SL_ERR_SHAPE, "6 rows");
     CHECK_FAILS(sl_interop_parameter(f.params, "nobody", NULL), SL_ERR_UNKNOWN, "nobody");
+    call.batch = B;
+    call.lengths = &x->tensor;
+    CHECK_FAILS(sl_interop_forward(f.run, &call), SL_ERR_USAGE, "plan with SL_MASK_LENGTHS");
+    call.lengths = NULL;
     if (!f.plan->ops->borrow_stream) CHECK_FAILS(sl_interop_stream(f.run, NULL), SL_ERR_USAGE, "no streams");
     call.batch = B;
     REQUIRE_OK(sl_interop_forward(f.run, &call));
@@ -238,4 +242,46 @@ TEST(interop_refusals) {
     }
     disown(x);
     close_fixture(&f);
+}
+
+/* Tokens that nobody has checked, some outside the vocabulary: NaN in their rows, in no other; no gradient of theirs. */
+static void check_outside(bool one_hot) {
+    enum { V = 9 };
+    static const int32_t tokens[T * B] = {0, 8, -1, 9, 3, 100000000, INT32_MIN, INT32_MAX, 1, 2};
+    fixture f = {0};
+    float values[T * B * V];
+    double gradient[V * V];
+    const sl_embedding embedding = {.vocabulary = V, .units = V};
+    const char *outputs[] = {"e", NULL};
+    REQUIRE_OK(sl_model_new(NULL, &f.model));
+    REQUIRE_OK(sl_model_add_tokens(f.model, "x", V));
+    REQUIRE_OK(one_hot ? sl_model_add_one_hot(f.model, "e", V, NULL)
+                       : sl_model_add_embedding(f.model, "e", &embedding, NULL));
+    REQUIRE_OK(sl_model_set_outputs(f.model, outputs));
+    const sl_plan_options options = {.batch = B, .steps = T, .train = 1, .device = test_device};
+    REQUIRE_OK(sl_plan_new(f.model, &options, &f.plan));
+    REQUIRE_OK(sl_params_new(f.plan, &f.params));
+    REQUIRE_OK(sl_params_init(f.params, 11));
+    REQUIRE_OK(sl_run_new(f.plan, f.params, &f.run));
+    owned *x = own(&f, 2, T, B, 0, tokens, SL_DL_INT), *y = own(&f, 3, T, B, V, NULL, SL_DL_FLOAT);
+    const sl_dl_tensor *inputs[] = {&x->tensor}, *results[] = {&y->tensor};
+    const sl_interop_call call = {.batch = B, .steps = T, .training = 1, .inputs = inputs, .outputs = results};
+    REQUIRE_OK(sl_interop_forward(f.run, &call));
+    REQUIRE_OK(f.plan->ops->download(f.run->queue, values, y->data, y->bytes));
+    REQUIRE_OK(f.plan->ops->wait(f.run->queue));
+    for (int row = 0; row < T * B; row++)
+        for (int j = 0; j < V; j++) CHECK(isnan(values[row * V + j]) == (tokens[row] < 0 || tokens[row] >= V));
+    REQUIRE_OK(sl_interop_backward(f.run, results, NULL)); /* NaN where rows are: none may reach the table */
+    if (!one_hot) {
+        REQUIRE_OK(sl_run_gradient(f.run, "e.embeddings", gradient, V * V));
+        for (int k = 0; k < V * V; k++) CHECK(isfinite(gradient[k]));
+    }
+    disown(x);
+    disown(y);
+    close_fixture(&f);
+}
+
+TEST(interop_tokens_outside_the_vocabulary) {
+    check_outside(false);
+    check_outside(true);
 }

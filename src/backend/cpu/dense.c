@@ -1,4 +1,5 @@
 /* cpu:gemm (dense) and cpu:embed. */
+#include <math.h>
 #include <string.h>
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/rows.h"
@@ -167,6 +168,16 @@ const sli_kernel sli_cpu_dense = {.name = "cpu:gemm",
 /* ------------------------------------------------------------------------------------------- embedding, one-hot -- */
 enum { EMBED_ROWS = 64, EMBED_COLUMNS = 32 };
 
+/* Tokens that the host gave were checked there; what another library owns may hold anything: such rows become NaN, so that it is
+ * seen, and give no gradient. */
+static bool in_vocabulary(const sli_problem *p, int32_t token) {
+    return (uint32_t)token < (uint32_t)p->inputs;
+}
+
+static void fill_nan(float *y, size_t count) {
+    for (size_t i = 0; i < count; i++) y[i] = NAN;
+}
+
 static void embed_rows(void *context, int index) {
     const sli_call *call = context;
     const sli_problem *p = &call->problem;
@@ -175,7 +186,10 @@ static void embed_rows(void *context, int index) {
     const float *table = call->param[SLI_EMBED_TABLE];
     float *y = call->out[SLI_EMBED_Y];
     for (size_t r = first; r < first + EMBED_ROWS && r < rows; r++)
-        memcpy(y + r * width, table + (size_t)tokens[r] * width, width * sizeof *y);
+        if (in_vocabulary(p, tokens[r]))
+            memcpy(y + r * width, table + (size_t)tokens[r] * width, width * sizeof *y);
+        else
+            fill_nan(y + r * width, width);
 }
 
 static void embed_forward(const sli_call *call) {
@@ -196,6 +210,7 @@ static void embed_columns(void *context, int index) {
     for (int t = sli_cpu_steps(p) - 1; t >= 0; t--)
         for (int b = 0; b < p->batch; b++) {
             const size_t r = (size_t)t * (size_t)p->batch + (size_t)b;
+            if (!in_vocabulary(p, tokens[r])) continue;
             ops->add(count, d_table + (size_t)tokens[r] * width + first, dy + r * width + first);
         }
 }
@@ -234,7 +249,11 @@ static void onehot_rows(void *context, int index) {
     const int32_t *tokens = call->in[SLI_UNARY_X];
     float *y = call->out[SLI_UNARY_Y];
     memset(y + first * width, 0, (last - first) * width * sizeof *y);
-    for (size_t r = first; r < last; r++) y[r * width + (size_t)tokens[r]] = 1.0f;
+    for (size_t r = first; r < last; r++)
+        if (in_vocabulary(&call->problem, tokens[r]))
+            y[r * width + (size_t)tokens[r]] = 1.0f;
+        else
+            fill_nan(y + r * width, width);
 }
 
 static void onehot_forward(const sli_call *call) {

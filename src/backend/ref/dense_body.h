@@ -81,8 +81,11 @@ static void NAME(embed_forward)(const sli_call *call) {
     const int32_t *tokens = call->in[SLI_EMBED_TOKENS];
     const REAL *table = call->param[SLI_EMBED_TABLE];
     REAL *y = call->out[SLI_EMBED_Y];
-    for (size_t row = 0; row < sli_ref_rows(p); row++)
-        for (int j = 0; j < p->units; j++) y[row * p->units + j] = table[(size_t)tokens[row] * p->units + j];
+    for (size_t row = 0; row < sli_ref_rows(p); row++) {
+        const bool known = (uint32_t)tokens[row] < (uint32_t)p->inputs; /* else NaN: another library's memory */
+        for (int j = 0; j < p->units; j++)
+            y[row * p->units + j] = known ? table[(size_t)tokens[row] * p->units + j] : (REAL)NAN;
+    }
 }
 
 /* d_table[token] += dy. */
@@ -95,6 +98,7 @@ static void NAME(embed_backward)(const sli_call *call) {
     for (int t = sli_ref_steps(p) - 1; t >= 0; t--)
         for (int b = 0; b < p->batch; b++) {
             size_t row = (size_t)t * p->batch + b;
+            if ((uint32_t)tokens[row] >= (uint32_t)p->inputs) continue;
             for (int j = 0; j < p->units; j++) d_table[(size_t)tokens[row] * p->units + j] += dy[row * p->units + j];
         }
 }

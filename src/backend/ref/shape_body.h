@@ -11,8 +11,10 @@ static void NAME(onehot_forward)(const sli_call *call) {
     const sli_problem *p = &call->problem;
     const int32_t *tokens = call->in[SLI_UNARY_X];
     REAL *y = call->out[SLI_UNARY_Y];
-    for (size_t row = 0; row < sli_ref_rows(p); row++)
-        for (int j = 0; j < p->inputs; j++) y[row * p->inputs + j] = tokens[row] == j ? 1 : 0;
+    for (size_t row = 0; row < sli_ref_rows(p); row++) {
+        const REAL elsewhere = (uint32_t)tokens[row] < (uint32_t)p->inputs ? 0 : (REAL)NAN;
+        for (int j = 0; j < p->inputs; j++) y[row * p->inputs + j] = tokens[row] == j ? 1 : elsewhere;
+    }
 }
 
 /* y = x times 0 or 1/(1-p) in training, else x. */
