@@ -117,8 +117,10 @@ static sl_status write_choices(sl_trainer *t, sli_text *out) {
     sli_arena_init(&arena, &t->allocator);
     const char *choices = sli_choices_of_kept_gates(&arena, sl_plan_choices(t->plan));
     device_kind(t->plan, device, sizeof device);
-    sli_text_printf(out, ", \"device\": \"%s\", \"dtype\": \"%s\", \"choices\": ", device,
-                    sli_dtype_name(t->plan->options.dtype));
+    sli_text_printf(out, ", \"device\": \"%s\", \"dtype\": \"%s\", ", device, sli_dtype_name(t->plan->options.dtype));
+    if (t->plan->caps.kind != SLI_DEVICE_CUDA)
+        sli_text_printf(out, "\"isa\": \"%s\", ", sli_isa_name(t->plan->caps.isa));
+    sli_text_printf(out, "\"choices\": ");
     if (choices) sli_json_append_string(out, choices);
     sli_arena_free(&arena);
     return choices ? SL_OK : sli_fail_memory("a checkpoint", 256);
@@ -356,11 +358,59 @@ static sl_status take_choices(sl_trainer *t, const json_t *root, const char *pat
                                          path, reason));
 }
 
+/* The same kernels by other instructions add up in another order. Files of before they were kept have none. */
+static sl_status note_instructions(sl_trainer *t, const json_t *root, const char *path) {
+    const char *then = string_or(root, "isa", NULL), *today = sli_isa_name(t->plan->caps.isa);
+    if (t->note || !then || t->plan->caps.kind == SLI_DEVICE_CUDA || strcmp(then, today) == 0) return SL_OK;
+    return keep_note(t, sli_arena_format(&t->arena,
+                                         "%s: was trained with %s, and goes on with %s, so that last bits differ", path,
+                                         then, today));
+}
+
+/* The model file beside the resume point: of the same options, data and model, or the two are of different trainings (a disk that
+ * was full, a kill between the first and the second), and going on would replace the model of one by the other's. */
+static bool is_of_this_training(const sl_trainer *t, const sl_file *file, const json_t *root) {
+    sl_training stored;
+    json_t *then = NULL, *today = NULL;
+    const char *model, *own = sl_file_metadata(file, "model"), *data = json_string_value(json_object_get(root, "data"));
+    char hash[32];
+    snprintf(hash, sizeof hash, "%016" PRIx64, t->data_hash);
+    bool same = own && data && strcmp(data, hash) == 0 && sl_model_to_json(t->model, &model) == SL_OK &&
+                strcmp(own, model) == 0 && sli_training_read(json_object_get(root, "options"), &stored) == SL_OK &&
+                options_as_json(t, &stored, &then) == SL_OK && options_as_json(t, &t->training, &today) == SL_OK &&
+                json_equal(then, today);
+    json_decref(then);
+    json_decref(today);
+    return same;
+}
+
+static sl_status check_partner(const sl_trainer *t) {
+    sl_file *file = NULL;
+    json_t *root = NULL;
+    if (!t->path || strcmp(t->path, t->last_path) == 0) return SL_OK;
+    bool same = true;
+    if (sl_file_open(&t->allocator, t->path, &file) == SL_OK) {
+        const char *training = sl_file_metadata(file, "training");
+        if (training && sli_json_load(training, strlen(training), t->path, SL_ERR_FILE, &root) == SL_OK)
+            same = is_of_this_training(t, file, root);
+    }
+    sli_clear_error();
+    json_decref(root);
+    sl_file_close(file);
+    SLI_FAIL_IF(!same, SL_ERR_INPUT,
+                "%s is not of the training that %s goes on with, which would replace it: move %s away and resume, or "
+                "start anew without --resume",
+                t->path, t->last_path, t->path);
+    return SL_OK;
+}
+
 static sl_status load(sl_trainer *t, const sl_file *file, const json_t *root, const char *path) {
     sli_position at;
     SLI_TRY(compare_with_trainer(t, file, root, path));
+    SLI_TRY(check_partner(t));
     SLI_TRY(read_position(t, root, path, &at));
     SLI_TRY(take_choices(t, root, path));
+    SLI_TRY(note_instructions(t, root, path));
     SLI_TRY(sli_file_load_params(file, t->params));
     SLI_TRY(sli_file_load_optimizer(file, t->params));
     SLI_TRY(load_states(t, file, path));

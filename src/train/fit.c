@@ -120,8 +120,8 @@ static sl_status fail_numbers(sl_trainer *t, int64_t step, const char *what, dou
     return sli_fail(SL_ERR_NUMBERS,
                     "step %lld: the %s is %g%s%s (learning rate %g): lower the learning rate (--lr), or clip the "
                     "gradients (--clip-norm)%s%s%s",
-                    (long long)step, what, value, layer ? from : "", layer ? layer : "", t->last_rate,
-                    good ? "; the last good checkpoint is " : "", good ? t->last_path : "", saved);
+                    (long long)step, what, isnan(value) ? (double)NAN : value, layer ? from : "", layer ? layer : "",
+                    t->last_rate, good ? "; the last good checkpoint is " : "", good ? t->last_path : "", saved);
 }
 
 /* Nats that are finite still may be worth nothing: no update leads back from such a loss. Squares are as large as the data make them. */
@@ -163,12 +163,19 @@ static bool may_overflow(const sl_result *result) {
     return result->loss_scale >= 1.0 / 16384;
 }
 
+/* Squares of such gradients are beyond f32, and an optimizer that keeps them stands still for ever. */
+static bool squares_overflow(const sl_trainer *t, double norm) {
+    const sl_optimizer_kind kind = t->training.optimizer.kind;
+    const bool keeps = kind == SL_ADAM || kind == SL_ADAMW || kind == SL_RMSPROP;
+    return keeps && t->training.clip.kind == SL_CLIP_NONE && norm > 1e19;
+}
+
 /* The step that comes next after those that count is done. */
 static sl_status count_step(sl_trainer *t, const sl_result *result, double rate) {
     t->last_rate = rate;
     if (has_diverged(t, result->loss_sum, result->count))
         return fail_numbers(t, t->at.step + 1, "loss", per_token(result->loss_sum, result->count));
-    if (!isfinite(result->gradient_norm) && !may_overflow(result))
+    if ((!isfinite(result->gradient_norm) && !may_overflow(result)) || squares_overflow(t, result->gradient_norm))
         return fail_numbers(t, t->at.step + 1, "gradient's norm", result->gradient_norm);
     t->last = *result;
     t->have_last = true;

@@ -67,3 +67,16 @@ try train lm "${options[@]}" --units 25 --out d.model --resume
 make_text 399 >text.txt
 try train lm "${options[@]}" --out d.model --resume
 same whole.model.last d.model.last
+echo "a model of another training beside the resume point:"
+"$SLUICE" train lm "${options[@]}" --epochs 1 --out g.model >/dev/null
+cp g.model.last older.last
+"$SLUICE" train lm "${options[@]}" --epochs 1 --units 25 --out g.model >/dev/null
+cp g.model newer
+cp older.last g.model.last
+try train lm "${options[@]}" --epochs 2 --resume --out g.model
+same newer g.model
+rm g.model
+"$SLUICE" train lm "${options[@]}" --epochs 2 --resume --out g.model >/dev/null && echo "without it the older one goes on"
+echo "with other instructions:"
+"$SLUICE" train lm "${options[@]}" --epochs 1 --out h.model >/dev/null
+"$SLUICE" train lm "${options[@]}" --epochs 2 --resume --device cpu:base --out h.model | grep -o 'was trained with [a-z0-9]*, and goes on with base' | sed 's/with [a-z0-9]*,/with others,/'

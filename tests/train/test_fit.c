@@ -261,6 +261,32 @@ TEST(fit_goes_on_after_an_abort) {
     sl_model_free(model);
 }
 
+/* Gradients whose squares are beyond f32 leave Adam where it is for ever: that is told, unless they are clipped. */
+TEST(fit_tells_gradients_that_adam_cannot_square) {
+    float x[2] = {1e12f, 1e12f}, y[2] = {1e12f, 1e12f};
+    sl_array xa = {SL_ARRAY_F32, 2, {2, 1}, x, sizeof x, {0}}, ya = {SL_ARRAY_F32, 2, {2, 1}, y, sizeof y, {0}};
+    sl_dataset data = {.x = &xa, .y = &ya};
+    sl_model *model = NULL;
+    sl_dense dense = {.units = 1, .kernel_init = {SL_INIT_ZEROS, 0}};
+    REQUIRE_OK(sl_model_new(NULL, &model));
+    REQUIRE_OK(sl_model_add_input(model, "x", 1, 1));
+    REQUIRE_OK(sl_model_add_dense(model, "only", &dense, NULL));
+    for (int i = 0; i < 3; i++) {
+        sl_training training = {.loss = SL_LOSS_MSE, .device = test_device, .batch = 2, .epochs = 1};
+        sl_trainer *trainer = NULL;
+        training.optimizer.kind = i < 2 ? SL_ADAM : SL_SGD;
+        training.learning_rate = i < 2 ? 0 : 1e-30;
+        if (i == 1) training.clip = (sl_clip){.kind = SL_CLIP_GLOBAL_NORM, .value = 1};
+        REQUIRE_OK(sl_trainer_new(model, &training, &data, NULL, NULL, NULL, &trainer));
+        if (i == 0)
+            CHECK_FAILS(sl_trainer_fit(trainer, NULL, NULL), SL_ERR_NUMBERS, "step 1: the gradient's norm is");
+        else
+            REQUIRE_OK(sl_trainer_fit(trainer, NULL, NULL));
+        sl_trainer_free(trainer);
+    }
+    sl_model_free(model);
+}
+
 /* The loss is finite, its gradient is not: the layer is named whose gradient it is. */
 TEST(fit_names_the_layer_of_a_bad_gradient) {
     float x[2] = {1e25f, 1e25f}, y[2] = {1e18f, 1e18f};
