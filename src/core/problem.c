@@ -257,6 +257,10 @@ static sl_status complain(const parser *in, sl_status status, int column, const 
                     part, sentence);
 }
 
+static const char *example_of(sli_op op) {
+    return sli_op_is_recurrent(op) ? "b20_t35_i650_h650" : "b20_h650";
+}
+
 static sl_status parse_op(parser *in, const char **rest) {
     const char *colon = strchr(in->text, ':');
     size_t length = colon ? (size_t)(colon - in->text) : strlen(in->text);
@@ -265,7 +269,7 @@ static sl_status parse_op(parser *in, const char **rest) {
         if (strlen(name) != length || strncmp(name, in->text, length) != 0) continue;
         if (!colon)
             return complain(in, SL_ERR_INPUT, 1, in->text, length, "a ':' and fields must follow, as in %s:%s", name,
-                            sli_op_is_recurrent((sli_op)op) ? "b20_t35_i650_h650" : "b20_h650");
+                            example_of((sli_op)op));
         in->problem.op = (sli_op)op;
         *rest = colon + 1;
         return SL_OK;
@@ -340,8 +344,8 @@ static sl_status parse_field(parser *in, const char *part, size_t count) {
     if (sli_choice_find(sli_dtype_choices, part, count)) return set_field(in, dtype, part, count);
     int column = (int)(part - in->text) + 1;
     if (count == 0)
-        return complain(in, SL_ERR_INPUT, column, part, count, "a field is missing here, as in %s:b20_h650",
-                        sli_op_name(in->problem.op));
+        return complain(in, SL_ERR_INPUT, column, part, count, "a field is missing here, as in %s:%s",
+                        sli_op_name(in->problem.op), example_of(in->problem.op));
     return complain(in, SL_ERR_UNKNOWN, column, part, count,
                     "unknown field, known are lN bN tN iN hN pN nN bi train f32 f32x3 tf32 bf16 f16 i8 f64 (options "
                     "start with '+')");
