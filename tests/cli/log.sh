@@ -44,4 +44,4 @@ head -n 1 a.jsonl | grep -c '"event": "start"'
 echo "nothing else comes into it where standard output is closed"
 "$SLUICE" train lm text.txt "${small[@]}" --out closed.model --log closed.jsonl >&- 2>/dev/null
 echo "exit $?"
-grep -cv '^{' closed.jsonl 2>/dev/null
+echo "$(grep -cv '^{' closed.jsonl) other lines"
