@@ -19,8 +19,8 @@ typedef enum sli_field_type {
     SLI_FIELD_BOOL_ENUM, /* int enum: JSON true = `when_true`, false = `when_false` (use_bias, unit_forget_bias) */
     SLI_FIELD_STRING,    /* const char *, in the model's arena; null allowed */
     SLI_FIELD_INIT,      /* sl_init: Keras initializer, a name or {"class_name", "config"} */
-    SLI_FIELD_IGNORED, /* any value is accepted and dropped: it cannot change a number (trainable, unroll, dtype...) */
-    SLI_FIELD_NEUTRAL  /* accepted only as null, false, 0 or absent: `reason` says why else not */
+    SLI_FIELD_IGNORED,   /* any value is accepted and dropped: it cannot change a number (unroll, seed...) */
+    SLI_FIELD_NEUTRAL    /* accepted only as null, false, 0 or absent: `reason` says why else not */
 } sli_field_type;
 
 typedef struct sli_enum_name {
@@ -56,6 +56,7 @@ typedef struct sli_layer {
     const char **inputs; /* tensor names, NULL-terminated, resolved (never NULL) */
     int input_count;
     void *options; /* kind->options_bytes */
+    bool frozen;   /* its parameters are not to be trained: such a model is planned for inference only */
 } sli_layer;
 
 typedef struct sli_param {
@@ -81,6 +82,7 @@ struct sli_layer_kind {
     const char *class_name; /* Keras: "LSTM" */
     size_t options_bytes;
     const sli_field *fields;
+    bool has_params; /* its own, or those of another layer */
     /* Names of the outputs beyond the first (count and suffix only); NULL: there is one output. */
     void (*suffixes)(const sli_layer *layer, sli_layer_outputs *outputs);
     /* Checks options and input shapes, gives output shapes. SL_ERR_SHAPE, SL_ERR_INPUT with "layer NAME: ...". */

@@ -607,9 +607,20 @@ static sl_status build_ready(sl_plan *plan, const sl_model *model) {
     return SL_OK;
 }
 
+/* No update leaves parameters out, so a frozen layer would be trained all the same. */
+static sl_status check_frozen(const sl_plan *plan, const sl_model *model) {
+    for (int i = 0; plan->train && i < model->layer_count; i++)
+        SLI_FAIL_IF(
+            model->layers[i]->frozen && model->layers[i]->kind->has_params, SL_ERR_INPUT,
+            "layer %s is frozen, and Sluice trains all parameters; set its \"trainable\" to true or leave it out",
+            model->layers[i]->name);
+    return SL_OK;
+}
+
 static sl_status plan_model(sl_plan *plan, const sl_model *model) {
     SLI_FAIL_IF(model->layer_count == 0, SL_ERR_INPUT,
                 "the model has no layers; add an input and a layer before planning");
+    SLI_TRY(check_frozen(plan, model));
     SLI_TRY(build_ready(plan, model));
     sli_plan_fresh(plan);
     sli_plan_early(plan);

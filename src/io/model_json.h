@@ -17,7 +17,7 @@ enum { SLI_JSON_LARGEST = 1 << 24 };
 
 /* Where in the document a sentence is about. */
 typedef struct sli_json_where {
-    int number;             /* of the layer, from 1 */
+    int number;             /* of the layer, from 1; 0 = the model itself */
     const char *name;       /* of the layer */
     const char *class_name; /* as in the document */
     int keras;              /* major version that wrote the document, 0 = not said */
@@ -25,6 +25,8 @@ typedef struct sli_json_where {
 /* "layer 2 "gru" (GRU): ..." */
 sl_status sli_json_fail(const sli_json_where *where, sl_status status, const char *format, ...) SLI_PRINTF(3, 4);
 
+/* `trainable` of a layer, a wrapper or the model: *frozen becomes true where it is false. */
+sl_status sli_json_read_trainable(const sli_json_where *where, json_t *config, bool *frozen);
 /* Fills `options` (zeroed, kind->options_bytes) from `config` by the kind's table. `wrapped`: the config stands inside a
  * wrapper. String fields point into `config`. */
 sl_status sli_json_read_options(const sli_json_where *where, const sli_layer_kind *kind, json_t *config, void *options);

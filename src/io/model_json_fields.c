@@ -8,11 +8,12 @@ sl_status sli_json_fail(const sli_json_where *where, sl_status status, const cha
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    if (where->number == 0) return sli_fail(status, "model JSON, the model itself: %s", text);
     return sli_fail(status, "model JSON, layer %d \"%.60s\" (%.40s): %s", where->number, where->name, where->class_name,
                     text);
 }
 
-/* Keys that Keras gives every layer; none of them can change a number here. */
+/* Keys that Keras gives every layer; they are in no table, for they mean the same in all. */
 static const char *const COMMON[] = {"name",   "trainable", "dtype", "batch_input_shape", "batch_shape", "input_length",
                                      "inputs", "sluice",    NULL};
 
@@ -20,6 +21,14 @@ static bool is_common(const char *key) {
     for (int i = 0; COMMON[i]; i++)
         if (!strcmp(key, COMMON[i])) return true;
     return false;
+}
+
+sl_status sli_json_read_trainable(const sli_json_where *where, json_t *config, bool *frozen) {
+    json_t *trainable = json_object_get(config, "trainable");
+    if (!trainable) return SL_OK;
+    if (!json_is_boolean(trainable)) return sli_json_fail(where, SL_ERR_INPUT, "`trainable` is not true or false");
+    if (json_is_false(trainable)) *frozen = true;
+    return SL_OK;
 }
 
 static const sli_field *find_field(const sli_layer_kind *kind, const char *key, bool in_sluice) {
@@ -30,7 +39,7 @@ static const sli_field *find_field(const sli_layer_kind *kind, const char *key, 
 
 static sl_status fail_unknown(const sli_json_where *where, const sli_layer_kind *kind, const char *key,
                               bool in_sluice) {
-    if (find_field(kind, key, !in_sluice))
+    if (find_field(kind, key, !in_sluice) || (in_sluice && is_common(key)))
         return sli_json_fail(where, SL_ERR_UNKNOWN, "`%s` belongs %s; move it there", key,
                              in_sluice ? "into `config`, not into `config.sluice`"
                                        : "into `config.sluice`, not into `config`");

@@ -7,6 +7,7 @@ typedef struct document {
     json_t *layers;      /* array */
     json_t *build_shape; /* Keras's build_input_shape, or NULL */
     int keras;           /* major version, 0 = not said */
+    bool frozen;         /* the model is not trainable, so no layer is */
     sl_model *model;
 } document;
 
@@ -17,6 +18,7 @@ typedef struct entry {
     json_t *outer;   /* config of the wrapper, or of the layer itself */
     json_t *config;  /* of the layer */
     json_t *wrapper; /* config of a Bidirectional; else NULL */
+    bool frozen;     /* "trainable": false, of the layer or of what it stands in */
 } entry;
 
 static bool one_of(const char *key, const char *const *list) {
@@ -96,6 +98,7 @@ static sl_status open_wrapper(entry *e) {
     if (!json_object_get(e->outer, "layer"))
         return sli_json_fail(&e->where, SL_ERR_INPUT, "`layer` is missing; add it");
     SLI_TRY(open_object(&e->where, json_object_get(e->outer, "layer"), &class_name, &e->config));
+    SLI_TRY(sli_json_read_trainable(&e->where, e->config, &e->frozen));
     e->kind = sli_layer_kind_find(class_name);
     if (!both) {
         if (!e->kind || strcmp(class_name, "Dense") != 0)
@@ -114,6 +117,7 @@ static sl_status open_wrapper(entry *e) {
         const char *backward_class;
         json_t *backward_config;
         SLI_TRY(open_object(&e->where, backward, &backward_class, &backward_config));
+        SLI_TRY(sli_json_read_trainable(&e->where, backward_config, &e->frozen));
         if (strcmp(backward_class, class_name) != 0 || !mirrors(e->config, backward_config))
             return sli_json_fail(
                 &e->where, SL_ERR_INPUT,
@@ -135,6 +139,8 @@ static sl_status open_entry(const document *d, size_t index, entry *e) {
     e->where.name = name ? json_string_value(name) : sli_arena_format(&d->model->arena, "layer_%d", e->where.number);
     if (!e->where.name) return sli_fail_memory("a layer's name", 32);
     e->config = e->outer;
+    e->frozen = d->frozen;
+    SLI_TRY(sli_json_read_trainable(&e->where, e->outer, &e->frozen));
     if (!strcmp(class_name, "Bidirectional") || !strcmp(class_name, "TimeDistributed")) return open_wrapper(e);
     e->kind = sli_layer_kind_find(class_name);
     return e->kind ? SL_OK : fail_class(&e->where, class_name);
@@ -312,6 +318,7 @@ static sl_status read_layers(document *d) {
         SLI_TRY(open_entry(d, i, &e));
         if (i == 0) SLI_TRY(add_implied_input(d, &e));
         SLI_TRY(read_layer(d, i, &e));
+        d->model->layers[d->model->layer_count - 1]->frozen = e.frozen;
     }
     return SL_OK;
 }
@@ -372,6 +379,7 @@ static sl_status read_document(json_t *root, document *d) {
     d->layers = config; /* Keras before 2.2.3 wrote the list itself */
     if (json_is_object(config)) {
         SLI_TRY(check_keys(config, CONFIG, "in `config`"));
+        SLI_TRY(sli_json_read_trainable(&(sli_json_where){0}, config, &d->frozen));
         d->layers = json_object_get(config, "layers");
         d->build_shape = json_object_get(config, "build_input_shape");
     }

@@ -159,6 +159,7 @@ static void write_layer(sli_json_out *out, const sl_model *model, const sli_laye
     const char *merge = merge_mode(layer), *class_name = layer->kind->class_name;
     open_layer(out, merge ? "Bidirectional" : class_name);
     sli_json_key_string(out, "name", layer->name);
+    if (layer->frozen) write_bool(out, "trainable", false);
     if (!strcmp(class_name, "InputLayer")) {
         write_input(out, model, layer->index);
         close_layer(out);

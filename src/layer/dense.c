@@ -4,7 +4,6 @@
 #include "layer/layers.h"
 
 static const sli_field fields[] = {
-    SLI_FIELDS_KERAS_COMMON,
     {.key = "units", .type = SLI_FIELD_INT, .offset = offsetof(sl_dense, units)},
     {.key = "activation",
      .type = SLI_FIELD_ENUM,
@@ -83,5 +82,6 @@ static sl_status dense_emit(sli_planner *planner, const sli_layer *layer, const 
 const sli_layer_kind sli_layer_dense = {.class_name = "Dense",
                                         .options_bytes = sizeof(sl_dense),
                                         .fields = fields,
+                                        .has_params = true,
                                         .shape = dense_shape,
                                         .emit = dense_emit};

@@ -6,7 +6,6 @@ typedef struct dropout_options {
 } dropout_options;
 
 static const sli_field fields[] = {
-    SLI_FIELDS_KERAS_COMMON,
     {.key = "rate", .type = SLI_FIELD_NUMBER, .offset = offsetof(dropout_options, rate), .required = true},
     {.key = "seed", .type = SLI_FIELD_IGNORED},
     {.key = "noise_shape", .type = SLI_FIELD_NEUTRAL, .reason = "every element is drawn on its own"},

@@ -3,7 +3,6 @@
 
 /* ----------------------------------------------------------------------------------------------- embedding -- */
 static const sli_field embedding_fields[] = {
-    SLI_FIELDS_KERAS_COMMON,
     {.key = "input_dim", .type = SLI_FIELD_INT, .offset = offsetof(sl_embedding, vocabulary), .required = true},
     {.key = "output_dim", .type = SLI_FIELD_INT, .offset = offsetof(sl_embedding, units), .required = true},
     {.key = "embeddings_initializer", .type = SLI_FIELD_INIT, .offset = offsetof(sl_embedding, init)},
@@ -66,6 +65,7 @@ static sl_status embedding_emit(sli_planner *planner, const sli_layer *layer, co
 const sli_layer_kind sli_layer_embedding = {.class_name = "Embedding",
                                             .options_bytes = sizeof(sl_embedding),
                                             .fields = embedding_fields,
+                                            .has_params = true,
                                             .shape = embedding_shape,
                                             .emit = embedding_emit};
 
@@ -77,7 +77,6 @@ typedef struct one_hot_options {
 static const sli_enum_name one_hot_modes[] = {{"one_hot", 0}, {NULL, 0}};
 
 static const sli_field one_hot_fields[] = {
-    SLI_FIELDS_KERAS_COMMON,
     {.key = "num_tokens", .type = SLI_FIELD_INT, .offset = offsetof(one_hot_options, vocabulary), .required = true},
     {.key = "output_mode",
      .type = SLI_FIELD_ENUM,

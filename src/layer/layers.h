@@ -11,11 +11,6 @@ extern const sli_layer_kind sli_layer_input, sli_layer_lstm, sli_layer_gru, sli_
 
 /* src/layer/common.c: tables and checks that several kinds share. */
 extern const sli_enum_name sli_activation_names[];
-/* Keras keys that cannot change a number. */
-#define SLI_FIELDS_KERAS_COMMON                        \
-    {.key = "trainable", .type = SLI_FIELD_IGNORED}, { \
-        .key = "dtype", .type = SLI_FIELD_IGNORED      \
-    }
 sl_status sli_layer_need_inputs(const sli_layer *layer, int count, int low, int high);
 /* `value` units, features or tokens: 1 to 2^24, so that no product of two overflows. */
 sl_status sli_layer_need_size(const sli_layer *layer, const char *what, int value);

@@ -5,12 +5,11 @@
 
 enum { MAX_PARTS = 4 };
 
-static const sli_field fields[] = {SLI_FIELDS_KERAS_COMMON, SLI_FIELDS_END};
+static const sli_field fields[] = {SLI_FIELDS_END};
 typedef struct concat_options {
     int axis;
 } concat_options;
 static const sli_field concat_fields[] = {
-    SLI_FIELDS_KERAS_COMMON,
     {.key = "axis", .type = SLI_FIELD_INT, .offset = offsetof(concat_options, axis)},
     SLI_FIELDS_END,
 };

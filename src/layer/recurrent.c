@@ -18,7 +18,7 @@ static const sli_enum_name direction_names[] = {
 #define AT(member) offsetof(sl_recurrent, member)
 /* Keys of every recurrent kind; `sluice` holds what Keras has no word for. */
 #define RECURRENT_FIELDS                                                                                             \
-    SLI_FIELDS_KERAS_COMMON, {.key = "units", .type = SLI_FIELD_INT, .offset = AT(units), .required = true},         \
+    {.key = "units", .type = SLI_FIELD_INT, .offset = AT(units), .required = true},                                  \
         {.key = "activation", .type = SLI_FIELD_ENUM, .offset = AT(activation), .names = sli_activation_names},      \
         {.key = "use_bias",                                                                                          \
          .type = SLI_FIELD_BOOL_ENUM,                                                                                \
@@ -559,6 +559,7 @@ static sl_status recurrent_emit(sli_planner *planner, const sli_layer *layer, co
     const sli_layer_kind variable = {.class_name = name,                    \
                                      .options_bytes = sizeof(sl_recurrent), \
                                      .fields = table,                       \
+                                     .has_params = true,                    \
                                      .suffixes = recurrent_suffixes,        \
                                      .shape = recurrent_shape,              \
                                      .emit = recurrent_emit}

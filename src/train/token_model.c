@@ -25,6 +25,7 @@ static sl_status copy_layers(const sl_model *model, bool carry, sl_model *copy) 
     for (int i = 0; i < model->layer_count; i++) {
         const sli_layer *layer = model->layers[i];
         SLI_TRY(sli_model_add(copy, layer->name, layer->kind->class_name, layer->options, layer->inputs));
+        copy->layers[i]->frozen = layer->frozen;
         if (carry) SLI_TRY(carry_state(copy->layers[i]));
     }
     if (model->output_count == 0) return SL_OK;

@@ -39,6 +39,7 @@ static char *check_stable(sl_model *model) {
     for (int i = 0; i < model->layer_count; i++) {
         const sli_layer *a = model->layers[i], *b = other->layers[i];
         CHECK(a->kind == b->kind && !strcmp(a->name, b->name) && a->input_count == b->input_count);
+        CHECK(a->frozen == b->frozen);
         CHECK(same_options(a->kind, a->options, b->options));
     }
     sl_model_free(other);
@@ -356,6 +357,66 @@ TEST(io_json_outputs_at_both_places) {
     }
 }
 
+/* --------------------------------------------------------------------------------------------- frozen layers -- */
+/* `refused`: the layer that training is refused for, NULL: it can be trained. */
+static void check_frozen(const char *text, const char *refused) {
+    sl_model *model;
+    sl_plan *plan;
+    const sl_plan_options training = {.train = 1, .device = "cpu"}, inference = {.device = "cpu"};
+    REQUIRE_OK(read_text(text, &model));
+    char *written = check_stable(model);
+    CHECK(!refused == !strstr(written, "\"trainable\": false"));
+    free(written);
+    REQUIRE_OK(sl_plan_new(model, &inference, &plan));
+    sl_plan_free(plan);
+    if (refused) {
+        CHECK_FAILS(sl_plan_new(model, &training, &plan), SL_ERR_INPUT, refused);
+    } else {
+        REQUIRE_OK(sl_plan_new(model, &training, &plan));
+        sl_plan_free(plan);
+    }
+    sl_model_free(model);
+}
+
+TEST(io_json_frozen_layers_are_not_trained) {
+#define FROZEN "\"trainable\":false"
+#define DENSE "," LAYER("Dense", "\"name\":\"d\",\"units\":2")
+#define BACKWARDS "\"units\":2,\"go_backwards\":true"
+    check_frozen(MODEL(X LAYER("LSTM", "\"name\":\"l\",\"units\":2,\"trainable\":true") DENSE), NULL);
+    check_frozen(MODEL(X LAYER("LSTM", "\"name\":\"l\",\"units\":2," FROZEN) DENSE),
+                 "layer l is frozen, and Sluice trains all parameters");
+    check_frozen(
+        MODEL(X LAYER("TimeDistributed", "\"name\":\"t\"," FROZEN ",\"layer\":" LAYER("Dense", "\"units\":2"))),
+        "layer t is frozen");
+    check_frozen(MODEL(X LAYER("TimeDistributed", "\"name\":\"t\",\"layer\":" LAYER("Dense", "\"units\":2," FROZEN))),
+                 "layer t is frozen");
+    check_frozen(
+        MODEL(X LAYER("Bidirectional", "\"name\":\"b\"," FROZEN ",\"layer\":" LAYER("GRU", "\"units\":2")) DENSE),
+        "layer b is frozen");
+    check_frozen(MODEL(X LAYER("Bidirectional", "\"name\":\"b\",\"layer\":" LAYER("GRU", "\"units\":2," FROZEN)) DENSE),
+                 "layer b is frozen");
+    check_frozen(MODEL(X LAYER("Bidirectional",
+                               "\"name\":\"b\",\"layer\":" LAYER("GRU", "\"units\":2") ",\"backward_layer\":" LAYER(
+                                   "GRU", BACKWARDS "," FROZEN)) DENSE),
+                 "layer b is frozen");
+    check_frozen("{\"class_name\":\"Sequential\",\"config\":{" FROZEN
+                 ",\"layers\":[" X LAYER("Dropout", "\"name\":\"p\",\"rate\":0.5") DENSE "]}}",
+                 "layer d is frozen");
+}
+
+/* Nothing in them is trained anyway. */
+TEST(io_json_frozen_without_parameters) {
+    sl_model *model;
+    sl_plan *plan;
+    REQUIRE_OK(read_text(MODEL(LAYER("InputLayer", "\"name\":\"x\",\"batch_shape\":[null,3]," FROZEN) "," LAYER(
+                             "Dropout", "\"name\":\"p\",\"rate\":0.5," FROZEN) DENSE),
+                         &model));
+    free(check_stable(model));
+    REQUIRE_OK(sl_plan_new(model, &(sl_plan_options){.train = 1, .device = "cpu"}, &plan));
+    sl_plan_free(plan);
+    sl_model_free(model);
+}
+
 /* ------------------------------------------------------------------------------------------------------ errors -- */
 TEST(io_json_errors) {
 #define L(config) MODEL(X LAYER("LSTM", "\"name\":\"l\"," config))
@@ -397,6 +458,17 @@ TEST(io_json_errors) {
         {L("\"units\":2,\"activation\":\"tahn\""), SL_ERR_UNKNOWN, "there is no \"tahn\"; did you mean \"tanh\"?"},
         {L("\"units\":2,\"activation\":\"swish\""), SL_ERR_UNKNOWN, "known are linear, tanh, sigmoid"},
         {L("\"units\":2,\"activation\":3"), SL_ERR_INPUT, "`activation` is not a name"},
+        {L("\"units\":2,\"trainable\":\"maybe\""), SL_ERR_INPUT,
+         "layer 2 \"l\" (LSTM): `trainable` is not true or false"},
+        {D("\"trainable\":null"), SL_ERR_INPUT, "`trainable` is not true or false"},
+        {MODEL(LAYER("InputLayer", "\"batch_shape\":[null,3],\"trainable\":1")), SL_ERR_INPUT,
+         "`trainable` is not true or false"},
+        {MODEL(X LAYER("Bidirectional", "\"layer\":" LAYER("LSTM", "\"units\":2,\"trainable\":0"))), SL_ERR_INPUT,
+         "`trainable` is not true or false"},
+        {"{\"class_name\":\"Sequential\",\"config\":{\"trainable\":0,\"layers\":[" X LAYER("Dropout",
+                                                                                           "\"rate\":0.5") "]}}",
+         SL_ERR_INPUT, "model JSON, the model itself: `trainable` is not true or false"},
+        {L("\"units\":2,\"sluice\":{\"trainable\":false}"), SL_ERR_UNKNOWN, "`trainable` belongs into `config`"},
         {L("\"units\":2,\"stateful\":1"), SL_ERR_INPUT, "`stateful` is not true or false"},
         {L("\"units\":2,\"recurrent_dropout\":\"x\""), SL_ERR_INPUT, "`recurrent_dropout` is not a number"},
         {L("\"units\":2,\"dropout\":0.5"), SL_ERR_INPUT, "use a Dropout layer"},
