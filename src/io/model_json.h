@@ -25,8 +25,10 @@ typedef struct sli_json_where {
 /* "layer 2 "gru" (GRU): ..." */
 sl_status sli_json_fail(const sli_json_where *where, sl_status status, const char *format, ...) SLI_PRINTF(3, 4);
 
-/* `trainable` of a layer, a wrapper or the model: *frozen becomes true where it is false. */
-sl_status sli_json_read_trainable(const sli_json_where *where, json_t *config, bool *frozen);
+/* What layers, wrappers and the model have in common, `trainable` and `dtype`: *frozen becomes true where `trainable` is false. */
+sl_status sli_json_read_common(const sli_json_where *where, json_t *config, bool *frozen);
+/* "int32", or a policy {"class_name": "DTypePolicy", "config": {"name": "int32"}}. */
+bool sli_json_is_integer_type(json_t *dtype);
 /* Fills `options` (zeroed, kind->options_bytes) from `config` by the kind's table. `wrapped`: the config stands inside a
  * wrapper. String fields point into `config`. */
 sl_status sli_json_read_options(const sli_json_where *where, const sli_layer_kind *kind, json_t *config, void *options);

@@ -23,8 +23,31 @@ static bool is_common(const char *key) {
     return false;
 }
 
-sl_status sli_json_read_trainable(const sli_json_where *where, json_t *config, bool *frozen) {
+/* A dtype's name, or that of a policy; NULL if it is neither. */
+static const char *type_name(json_t *dtype) {
+    if (json_is_object(dtype)) dtype = json_object_get(json_object_get(dtype, "config"), "name");
+    return json_string_value(dtype);
+}
+
+bool sli_json_is_integer_type(json_t *dtype) {
+    const char *name = type_name(dtype);
+    return name && (!strncmp(name, "int", 3) || !strncmp(name, "uint", 4));
+}
+
+/* Another precision of one layer would be dropped without a word: a plan has one for all. */
+static sl_status check_type(const sli_json_where *where, json_t *config) {
+    json_t *dtype = json_object_get(config, "dtype");
+    const char *name = type_name(dtype);
+    if (!dtype || json_is_null(dtype) || (name && !strcmp(name, "float32"))) return SL_OK;
+    if (!strcmp(where->class_name, "InputLayer") && sli_json_is_integer_type(dtype)) return SL_OK;
+    return sli_json_fail(where, SL_ERR_INPUT,
+                         "`dtype` is not \"float32\"; set it so or leave it out, and choose the precision of products "
+                         "with --dtype (sl_plan_options.dtype)");
+}
+
+sl_status sli_json_read_common(const sli_json_where *where, json_t *config, bool *frozen) {
     json_t *trainable = json_object_get(config, "trainable");
+    SLI_TRY(check_type(where, config));
     if (!trainable) return SL_OK;
     if (!json_is_boolean(trainable)) return sli_json_fail(where, SL_ERR_INPUT, "`trainable` is not true or false");
     if (json_is_false(trainable)) *frozen = true;

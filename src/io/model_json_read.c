@@ -98,7 +98,7 @@ static sl_status open_wrapper(entry *e) {
     if (!json_object_get(e->outer, "layer"))
         return sli_json_fail(&e->where, SL_ERR_INPUT, "`layer` is missing; add it");
     SLI_TRY(open_object(&e->where, json_object_get(e->outer, "layer"), &class_name, &e->config));
-    SLI_TRY(sli_json_read_trainable(&e->where, e->config, &e->frozen));
+    SLI_TRY(sli_json_read_common(&e->where, e->config, &e->frozen));
     e->kind = sli_layer_kind_find(class_name);
     if (!both) {
         if (!e->kind || strcmp(class_name, "Dense") != 0)
@@ -117,7 +117,7 @@ static sl_status open_wrapper(entry *e) {
         const char *backward_class;
         json_t *backward_config;
         SLI_TRY(open_object(&e->where, backward, &backward_class, &backward_config));
-        SLI_TRY(sli_json_read_trainable(&e->where, backward_config, &e->frozen));
+        SLI_TRY(sli_json_read_common(&e->where, backward_config, &e->frozen));
         if (strcmp(backward_class, class_name) != 0 || !mirrors(e->config, backward_config))
             return sli_json_fail(
                 &e->where, SL_ERR_INPUT,
@@ -140,7 +140,7 @@ static sl_status open_entry(const document *d, size_t index, entry *e) {
     if (!e->where.name) return sli_fail_memory("a layer's name", 32);
     e->config = e->outer;
     e->frozen = d->frozen;
-    SLI_TRY(sli_json_read_trainable(&e->where, e->outer, &e->frozen));
+    SLI_TRY(sli_json_read_common(&e->where, e->outer, &e->frozen));
     if (!strcmp(class_name, "Bidirectional") || !strcmp(class_name, "TimeDistributed")) return open_wrapper(e);
     e->kind = sli_layer_kind_find(class_name);
     return e->kind ? SL_OK : fail_class(&e->where, class_name);
@@ -203,13 +203,6 @@ static sl_status add_input(document *d, const sli_json_where *where, size_t next
     return sl_model_add_input(d->model, where->name, shape->features, shape->rank == 1);
 }
 
-/* "int32", or a policy {"class_name": "DTypePolicy", "config": {"name": "int32"}}. */
-static bool is_integer_type(json_t *dtype) {
-    if (json_is_object(dtype)) dtype = json_object_get(json_object_get(dtype, "config"), "name");
-    const char *name = json_string_value(dtype);
-    return name && (!strncmp(name, "int", 3) || !strncmp(name, "uint", 4));
-}
-
 static sl_status read_input_layer(document *d, size_t index, const entry *e) {
     static const char *const KEYS[] = {"name",      "dtype",  "batch_shape", "batch_input_shape",
                                        "shape",     "sparse", "ragged",      "optional",
@@ -234,7 +227,8 @@ static sl_status read_input_layer(document *d, size_t index, const entry *e) {
         return sli_json_fail(&e->where, SL_ERR_UNKNOWN, "`sluice` of an InputLayer holds `vocabulary` only");
     if (vocabulary && (size < 1 || size > SLI_JSON_LARGEST))
         return sli_json_fail(&e->where, SL_ERR_INPUT, "`vocabulary` is not a number of tokens");
-    return add_input(d, &e->where, index + 1, &shape, is_integer_type(json_object_get(e->config, "dtype")), (int)size);
+    return add_input(d, &e->where, index + 1, &shape, sli_json_is_integer_type(json_object_get(e->config, "dtype")),
+                     (int)size);
 }
 
 /* A Sequential without an InputLayer: its first layer, or the build shape, says what comes in. */
@@ -372,14 +366,16 @@ static sl_status read_document(json_t *root, document *d) {
         "registered_name", "build_config", "compile_config", "build_input_shape", "dtype",   NULL};
     static const char *const CONFIG[] = {"name", "trainable", "dtype", "layers", "build_input_shape", "sluice", NULL};
     static const char *const SLUICE[] = {"outputs", NULL};
+    const sli_json_where itself = {.class_name = "Sequential"};
     SLI_TRY(check_class(root));
     SLI_TRY(check_keys(root, TOP, "at the top"));
+    SLI_TRY(sli_json_read_common(&itself, root, &d->frozen)); /* of the two only `dtype` is a key at the top */
     d->keras = keras_major(root);
     json_t *config = json_object_get(root, "config"), *sluice = json_object_get(config, "sluice");
     d->layers = config; /* Keras before 2.2.3 wrote the list itself */
     if (json_is_object(config)) {
         SLI_TRY(check_keys(config, CONFIG, "in `config`"));
-        SLI_TRY(sli_json_read_trainable(&(sli_json_where){0}, config, &d->frozen));
+        SLI_TRY(sli_json_read_common(&itself, config, &d->frozen));
         d->layers = json_object_get(config, "layers");
         d->build_shape = json_object_get(config, "build_input_shape");
     }

@@ -357,6 +357,25 @@ TEST(io_json_outputs_at_both_places) {
     }
 }
 
+#define POLICY(name)                                                                                               \
+    "{\"module\":\"keras\",\"class_name\":\"DTypePolicy\",\"config\":{\"name\":\"" name "\"},\"registered_name\":" \
+                                                                                        "null}"
+
+TEST(io_json_dtypes_that_are_read) {
+    static const char *const TEXTS[] = {
+        MODEL(X LAYER("LSTM", "\"units\":2,\"dtype\":null")),
+        MODEL(X LAYER("LSTM", "\"units\":2,\"dtype\":\"float32\"")),
+        MODEL(X LAYER("LSTM", "\"units\":2,\"dtype\":" POLICY("float32"))),
+        MODEL(LAYER("InputLayer", "\"batch_shape\":[null,null],\"dtype\":" POLICY("int64")) "," EMBED),
+        MODEL(LAYER("InputLayer", "\"batch_shape\":[null,null],\"dtype\":\"uint8\"") "," EMBED),
+    };
+    for (size_t i = 0; i < sizeof TEXTS / sizeof *TEXTS; i++) {
+        sl_model *model;
+        REQUIRE_OK(read_text(TEXTS[i], &model));
+        sl_model_free(model);
+    }
+}
+
 /* --------------------------------------------------------------------------------------------- frozen layers -- */
 /* `refused`: the layer that training is refused for, NULL: it can be trained. */
 static void check_frozen(const char *text, const char *refused) {
@@ -469,6 +488,26 @@ TEST(io_json_errors) {
                                                                                            "\"rate\":0.5") "]}}",
          SL_ERR_INPUT, "model JSON, the model itself: `trainable` is not true or false"},
         {L("\"units\":2,\"sluice\":{\"trainable\":false}"), SL_ERR_UNKNOWN, "`trainable` belongs into `config`"},
+        {L("\"units\":2,\"dtype\":\"float64\""), SL_ERR_INPUT,
+         "layer 2 \"l\" (LSTM): `dtype` is not \"float32\"; set it so or leave it out, and choose the precision of "
+         "products "
+         "with --dtype"},
+        {D("\"dtype\":\"float16\""), SL_ERR_INPUT, "`dtype` is not"},
+        {D("\"dtype\":\"int32\""), SL_ERR_INPUT, "`dtype` is not"},
+        {D("\"dtype\":7"), SL_ERR_INPUT, "`dtype` is not"},
+        {D("\"dtype\":" POLICY("mixed_bfloat16")), SL_ERR_INPUT, "`dtype` is not"},
+        {D("\"dtype\":{}"), SL_ERR_INPUT, "`dtype` is not"},
+        {MODEL(LAYER("InputLayer", "\"batch_shape\":[null,3],\"dtype\":\"float64\"")), SL_ERR_INPUT, "`dtype` is not"},
+        {MODEL(X LAYER("Bidirectional", "\"dtype\":\"half\",\"layer\":" LAYER("LSTM", "\"units\":2"))), SL_ERR_INPUT,
+         "`dtype` is not"},
+        {MODEL(X LAYER("TimeDistributed", "\"layer\":" LAYER("Dense", "\"units\":2,\"dtype\":\"float64\""))),
+         SL_ERR_INPUT, "`dtype` is not"},
+        {"{\"class_name\":\"Sequential\",\"config\":{\"dtype\":" POLICY("mixed_float16") ",\"layers\":[" X LAYER(
+             "Dropout", "\"rate\":0.5") "]}}",
+         SL_ERR_INPUT, "model JSON, the model itself: `dtype` is not"},
+        {"{\"class_name\":\"Sequential\",\"dtype\":\"float64\",\"config\":{\"layers\":[" X LAYER("Dropout",
+                                                                                                 "\"rate\":0.5") "]}}",
+         SL_ERR_INPUT, "model JSON, the model itself: `dtype` is not"},
         {L("\"units\":2,\"stateful\":1"), SL_ERR_INPUT, "`stateful` is not true or false"},
         {L("\"units\":2,\"recurrent_dropout\":\"x\""), SL_ERR_INPUT, "`recurrent_dropout` is not a number"},
         {L("\"units\":2,\"dropout\":0.5"), SL_ERR_INPUT, "use a Dropout layer"},
