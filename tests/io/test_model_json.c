@@ -117,6 +117,7 @@ TEST(io_json_keras_others) {
     REQUIRE(model->layer_count == 4);
     CHECK(recurrent(model, 2)->recurrent_activation == SL_ACT_HARD_SIGMOID_K2);
     CHECK(recurrent(model, 2)->kernel_init.kind == SL_INIT_GLOROT_UNIFORM);
+    CHECK(recurrent(model, 2)->masked_output == SL_MASKED_REPEAT);
     free(check_stable(model));
     sl_model_free(model);
     size_t size;
@@ -359,7 +360,7 @@ TEST(io_json_outputs_at_both_places) {
 
 #define POLICY(name)                                                                                               \
     "{\"module\":\"keras\",\"class_name\":\"DTypePolicy\",\"config\":{\"name\":\"" name "\"},\"registered_name\":" \
-                                                                                        "null}"
+    "null}"
 
 TEST(io_json_dtypes_that_are_read) {
     static const char *const TEXTS[] = {
@@ -372,6 +373,34 @@ TEST(io_json_dtypes_that_are_read) {
     for (size_t i = 0; i < sizeof TEXTS / sizeof *TEXTS; i++) {
         sl_model *model;
         REQUIRE_OK(read_text(TEXTS[i], &model));
+        sl_model_free(model);
+    }
+}
+
+/* What a file leaves out is what the Keras that wrote it means. */
+TEST(io_json_masked_output_by_version) {
+#define VERSION(version, layer) "{\"class_name\":\"Sequential\"," version "\"config\":{\"layers\":[" X layer "]}}"
+#define KERAS(version) "\"keras_version\":\"" version "\","
+#define BOTH(config) LAYER("Bidirectional", "\"layer\":" LAYER("GRU", "\"units\":2" config))
+    static const struct {
+        const char *text;
+        sl_masked_output masked;
+    } CASES[] = {
+        {VERSION(KERAS("2.4.0"), LAYER("LSTM", "\"units\":2")), SL_MASKED_REPEAT},
+        {VERSION(KERAS("1.2.2"), LAYER("SimpleRNN", "\"units\":2")), SL_MASKED_REPEAT},
+        {VERSION(KERAS("2.4.0"), LAYER("LSTM", "\"units\":2,\"zero_output_for_mask\":true")), SL_MASKED_ZERO},
+        {VERSION(KERAS("2.4.0"), LAYER("LSTM", "\"units\":2,\"sluice\":{\"masked_output\":\"zero\"}")), SL_MASKED_ZERO},
+        {VERSION(KERAS("2.4.0"), BOTH("")), SL_MASKED_REPEAT},
+        {VERSION(KERAS("2.4.0"), BOTH(",\"return_sequences\":true")), SL_MASKED_ZERO},
+        {VERSION(KERAS("3.1.0"), LAYER("LSTM", "\"units\":2")), SL_MASKED_ZERO},
+        {VERSION("", LAYER("LSTM", "\"units\":2")), SL_MASKED_ZERO},
+        {VERSION("", LAYER("LSTM", "\"units\":2,\"zero_output_for_mask\":false")), SL_MASKED_REPEAT},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        sl_model *model;
+        REQUIRE_OK(read_text(CASES[i].text, &model));
+        CHECK(recurrent(model, 1)->masked_output == CASES[i].masked);
+        free(check_stable(model));
         sl_model_free(model);
     }
 }
