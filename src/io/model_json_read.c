@@ -231,15 +231,18 @@ static sl_status read_input_layer(document *d, size_t index, const entry *e) {
                      (int)size);
 }
 
+/* Keras's input shape in a layer's config, batch included; NULL if there is none. */
+static json_t *given_shape(json_t *config) {
+    json_t *given = json_object_get(config, "batch_input_shape");
+    if (!given) given = json_object_get(config, "batch_shape");
+    return json_is_null(given) ? NULL : given;
+}
+
 /* A Sequential without an InputLayer: its first layer, or the build shape, says what comes in. */
 static sl_status add_implied_input(document *d, const entry *first) {
     if (!strcmp(first->kind->class_name, "InputLayer") || json_object_get(first->outer, "inputs")) return SL_OK;
-    json_t *given = NULL;
-    static const char *const KEYS[] = {"batch_input_shape", "batch_shape"};
-    for (int i = 0; i < 2 && !given; i++) {
-        given = json_object_get(first->outer, KEYS[i]);
-        if (!given) given = json_object_get(first->config, KEYS[i]);
-    }
+    json_t *given = given_shape(first->outer);
+    if (!given) given = given_shape(first->config);
     if (!given) given = d->build_shape;
     sli_json_where where = first->where;
     input_shape shape = {0};
@@ -312,6 +315,40 @@ static sl_status read_layer(document *d, size_t index, const entry *e) {
     return status == SL_OK ? SL_OK : sli_fail_context(status, "model JSON, layer %d", e->where.number);
 }
 
+/* What the last layer reads; false where shapes do not fit each other, which plans say better. */
+static bool shape_of_input(const sl_model *model, sli_layer_outputs *shapes, sli_shape *shape) {
+    const sli_layer *layer = model->layers[model->layer_count - 1];
+    int output, source = sli_model_find_tensor(model, layer->inputs[0], &output);
+    if (source < 0 || sli_model_shapes(model, shapes) != SL_OK) {
+        sli_clear_error();
+        return false;
+    }
+    *shape = shapes[source].shape[output];
+    return true;
+}
+
+/* Keras 1 and 2 look at the input shape of the first layer alone and write those of others as they were given, so there it means
+ * nothing. Elsewhere one that contradicts what the layer gets is a mistake. */
+static sl_status check_given_shape(const document *d, const entry *e) {
+    input_shape shape;
+    sli_shape got;
+    json_t *given = given_shape(e->outer);
+    if (!given && e->wrapper) given = given_shape(e->config);
+    if (!given || d->keras == 1 || d->keras == 2) return SL_OK;
+    size_t bytes = sizeof(sli_layer_outputs) * (size_t)d->model->layer_count;
+    sli_layer_outputs *shapes = sli_arena_alloc(&d->model->arena, bytes);
+    if (!shapes) return sli_fail_memory("the shapes of layers", bytes);
+    if (!shape_of_input(d->model, shapes, &got)) return SL_OK;
+    SLI_TRY(read_shape(&e->where, given, true, &shape));
+    char text[64] = "[batch, steps]";
+    if (!got.integer) snprintf(text, sizeof text, got.time ? "[batch, steps, %d]" : "[batch, %d]", got.features);
+    bool fits = shape.rank == (got.time && !got.integer ? 2 : 1) &&
+                (got.integer || shape.features == 0 || shape.features == got.features);
+    if (fits) return SL_OK;
+    return sli_json_fail(&e->where, SL_ERR_SHAPE,
+                         "the input shape is not that of what the layer reads, %s; leave it out", text);
+}
+
 static sl_status read_layers(document *d) {
     size_t count = json_array_size(d->layers);
     SLI_FAIL_IF(!json_is_array(d->layers) || count == 0, SL_ERR_INPUT,
@@ -322,6 +359,7 @@ static sl_status read_layers(document *d) {
         if (i == 0) SLI_TRY(add_implied_input(d, &e));
         SLI_TRY(read_layer(d, i, &e));
         d->model->layers[d->model->layer_count - 1]->frozen = e.frozen;
+        if (strcmp(e.kind->class_name, "InputLayer") != 0) SLI_TRY(check_given_shape(d, &e));
     }
     return SL_OK;
 }

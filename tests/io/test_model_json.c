@@ -362,8 +362,16 @@ TEST(io_json_outputs_at_both_places) {
     "{\"module\":\"keras\",\"class_name\":\"DTypePolicy\",\"config\":{\"name\":\"" name "\"},\"registered_name\":" \
     "null}"
 
-TEST(io_json_dtypes_that_are_read) {
+TEST(io_json_dtypes_and_shapes_that_are_read) {
     static const char *const TEXTS[] = {
+        MODEL(X LAYER("LSTM", "\"units\":2,\"batch_input_shape\":[4,35,3]")),
+        MODEL(X LAYER("LSTM", "\"units\":2,\"batch_shape\":[null,null,null]")),
+        MODEL(EMBED "," LAYER("LSTM", "\"units\":2,\"batch_input_shape\":null")),
+        MODEL(LAYER("InputLayer", "\"batch_shape\":[null,null]") "," LAYER(
+            "Embedding", "\"input_dim\":4,\"output_dim\":3,\"batch_input_shape\":[null,35]")),
+        /* Keras 2 does not look at it. */
+        "{\"class_name\":\"Sequential\",\"keras_version\":\"2.4.0\",\"config\":{\"layers\":[" X LAYER(
+            "LSTM", "\"units\":2,\"batch_input_shape\":[null,null,4]") "]}}",
         MODEL(X LAYER("LSTM", "\"units\":2,\"dtype\":null")),
         MODEL(X LAYER("LSTM", "\"units\":2,\"dtype\":\"float32\"")),
         MODEL(X LAYER("LSTM", "\"units\":2,\"dtype\":" POLICY("float32"))),
@@ -537,6 +545,18 @@ TEST(io_json_errors) {
         {"{\"class_name\":\"Sequential\",\"dtype\":\"float64\",\"config\":{\"layers\":[" X LAYER("Dropout",
                                                                                                  "\"rate\":0.5") "]}}",
          SL_ERR_INPUT, "model JSON, the model itself: `dtype` is not"},
+        {L("\"units\":2,\"batch_input_shape\":[null,null,4]"), SL_ERR_SHAPE,
+         "layer 2 \"l\" (LSTM): the input shape is not that of what the layer reads, [batch, steps, 3]; leave it out"},
+        {L("\"units\":2,\"batch_shape\":[null,3]"), SL_ERR_SHAPE, "reads, [batch, steps, 3]"},
+        {L("\"units\":2,\"batch_input_shape\":3"), SL_ERR_SHAPE, "the input shape is not [batch, steps, features]"},
+        {MODEL(X LAYER("Bidirectional", "\"layer\":" LAYER("LSTM", "\"units\":2,\"batch_input_shape\":[null,7,4]"))),
+         SL_ERR_SHAPE, "reads, [batch, steps, 3]"},
+        {MODEL(LAYER("InputLayer", "\"batch_shape\":[null,null]") "," LAYER(
+             "Embedding", "\"input_dim\":4,\"output_dim\":3,\"batch_input_shape\":[null,35,4]")),
+         SL_ERR_SHAPE, "reads, [batch, steps]"},
+        {MODEL(LAYER("InputLayer", "\"batch_shape\":[null,3]") "," LAYER("Dense",
+                                                                         "\"units\":4,\"batch_shape\":[null,5]")),
+         SL_ERR_SHAPE, "reads, [batch, 3]"},
         {L("\"units\":2,\"stateful\":1"), SL_ERR_INPUT, "`stateful` is not true or false"},
         {L("\"units\":2,\"recurrent_dropout\":\"x\""), SL_ERR_INPUT, "`recurrent_dropout` is not a number"},
         {L("\"units\":2,\"dropout\":0.5"), SL_ERR_INPUT, "use a Dropout layer"},
