@@ -82,6 +82,7 @@ static sl_status check_read(const sl_training *t, bool tokens) {
 
 sl_status sli_training_resolve(const sl_training *training, bool tokens, sl_training *out) {
     sl_training t = *training;
+    SLI_TRY(sli_training_check_names(&t));
     SLI_TRY(check_counts(&t));
     SLI_TRY(check_numbers(&t));
     SLI_TRY(check_read(&t, tokens));

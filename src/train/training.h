@@ -8,6 +8,8 @@
 /* *out = `training` with every default filled in, checked; SL_ERR_INPUT names the option. `tokens`: a token stream. */
 sl_status sli_training_resolve(const sl_training *training, bool tokens, sl_training *out);
 
+/* SL_ERR_USAGE where an enum, or the task, is none of those that have a name: a file would say "?". */
+sl_status sli_training_check_names(const sl_training *training);
 /* The objects "text" and "training" of the document's key "sluice". */
 sl_status sli_training_read(const json_t *sluice, sl_training *training);
 /* Appends {"task": ..., "text": {...}, "training": {...}}, every line but the first indented by `indent` blanks. */

@@ -241,6 +241,29 @@ static const char *enum_name(const sli_enum_name *names, int value) {
     return names->name ? names->name : "?";
 }
 
+static sl_status check_named(const char *key, const value_field *field, const sl_training *training) {
+    int value = *(const int *)((const char *)training + field->offset);
+    char known[160] = "";
+    size_t used = 0;
+    for (const sli_enum_name *n = field->names; n->name; n++) {
+        if (n->value == value) return SL_OK;
+        if (used < sizeof known)
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", n->name);
+    }
+    return sli_fail(SL_ERR_USAGE, "training: %s is %d, which is none of %s; use a name of sluice.h", key, value, known);
+}
+
+sl_status sli_training_check_names(const sl_training *training) {
+    const char *task = training->task;
+    SLI_FAIL_IF(task && strcmp(task, "lm") != 0 && strcmp(task, "array") != 0, SL_ERR_USAGE,
+                "training: there is no task \"%.40s\"; tasks are lm and array", task);
+    SLI_TRY(check_named("level", text_fields, training));
+    for (const value_group *g = groups; g->fields; g++)
+        for (const value_field *f = g->fields; f->key; f++)
+            if (f->type == VALUE_ENUM) SLI_TRY(check_named(g->key ? g->key : f->key, f, training));
+    return SL_OK;
+}
+
 static bool is_default(const value_field *field, const char *at) {
     switch (field->type) {
     case VALUE_INT:
@@ -318,6 +341,7 @@ void sli_training_write(sli_text *out, const sl_training *training, const char *
 sl_status sli_training_to_json(sl_model *model, const sl_training *training, const char *task, const char **text) {
     const char *description = NULL;
     sli_text out;
+    SLI_TRY(sli_training_check_names(training));
     if (!task) task = training->task ? training->task : "array";
     SLI_TRY(sl_model_to_json(model, &description));
     size_t length = strlen(description);

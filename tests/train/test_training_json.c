@@ -90,6 +90,32 @@ TEST(training_json_names_what_is_wrong) {
     }
 }
 
+/* Names that a resume point could not be read with. */
+TEST(training_options_without_a_name_are_refused) {
+    sl_model *model = helper_model(0);
+    sl_dataset data = helper_data(200);
+    sl_trainer *trainer = NULL;
+    const char *text = NULL;
+#define REFUSED(member, value, says)                                                                          \
+    do {                                                                                                      \
+        sl_training training = helper_training(1);                                                            \
+        training.member = value;                                                                              \
+        CHECK_FAILS(sl_trainer_new(model, &training, &data, NULL, NULL, NULL, &trainer), SL_ERR_USAGE, says); \
+        CHECK_FAILS(sl_training_to_json(model, &training, NULL, &text), SL_ERR_USAGE, says);                  \
+        CHECK(!trainer && !text);                                                                             \
+    } while (0)
+    REFUSED(schedule.kind, (sl_schedule_kind)77, "schedule is 77, which is none of constant, step, exponential");
+    REFUSED(split, (sl_split)9, "split is 9, which is none of tail, blocks");
+    REFUSED(level, (sl_level)9, "level is 9, which is none of char, word, byte");
+    REFUSED(level, (sl_level)-1, "level is -1");
+    REFUSED(clip.kind, (sl_clip_kind)5, "clip is 5");
+    REFUSED(optimizer.kind, (sl_optimizer_kind)4, "optimizer is 4");
+    REFUSED(dtype, (sl_dtype)99, "dtype is 99");
+    REFUSED(task, "translation", "there is no task \"translation\"");
+#undef REFUSED
+    sl_model_free(model);
+}
+
 TEST(training_options_that_cannot_work_are_refused) {
     sl_model *model = helper_model(0);
     sl_dataset data = helper_data(200);
