@@ -170,8 +170,9 @@ sl_status sl_run_output(sl_run *run, const char *name, void *values, size_t coun
     SLI_TRY(check_run(run));
     SLI_TRY(find_output(run, name, &tensor));
     size_t elements = sli_plan_tensor_elements(run->plan, tensor, run->steps, run->batch);
-    SLI_FAIL_IF(!values || count != elements, SL_ERR_SHAPE,
-                "output \"%s\" has %zu values, not %zu; see sl_run_output_shape", tensor->name, elements, count);
+    SLI_FAIL_IF(!values, SL_ERR_USAGE, "output \"%s\": values is NULL; pass room for %zu", tensor->name, elements);
+    SLI_FAIL_IF(count != elements, SL_ERR_SHAPE, "output \"%s\" has %zu values, not %zu; see sl_run_output_shape",
+                tensor->name, elements, count);
     SLI_FAIL_IF(!run->outputs_valid, SL_ERR_USAGE,
                 "output \"%s\" was overwritten by the backward pass; call sl_run_forward", tensor->name);
     const sli_group *group = tensor->group >= 0 ? &run->plan->groups[tensor->group] : NULL;
@@ -307,8 +308,8 @@ sl_status sl_run_gradient(sl_run *run, const char *parameter, double *values, si
         if (strcmp(plan->params[i].param.name, parameter) == 0) place = &plan->params[i];
     SLI_FAIL_IF(!place, SL_ERR_UNKNOWN, "there is no parameter called \"%s\"", parameter ? parameter : "");
     size_t size = (size_t)place->param.rows * (size_t)place->param.columns;
-    SLI_FAIL_IF(!values || count != size, SL_ERR_SHAPE, "the gradient of %s has %zu values, not %zu", parameter, size,
-                count);
+    SLI_FAIL_IF(!values, SL_ERR_USAGE, "the gradient of %s: values is NULL; pass room for %zu", parameter, size);
+    SLI_FAIL_IF(count != size, SL_ERR_SHAPE, "the gradient of %s has %zu values, not %zu", parameter, size, count);
     double scale = 1;
     SLI_TRY(sli_run_clear_leftovers(run));
     SLI_TRY(gradient_scale(run, &scale));
@@ -334,8 +335,10 @@ sl_status sl_run_input_gradient(sl_run *run, int index, void *values, size_t cou
     SLI_FAIL_IF(!plan->options.input_gradients || tensor->shape.integer, SL_ERR_USAGE,
                 "input \"%s\" has no gradient; plan with input_gradients = 1 (tokens never have one)", tensor->name);
     size_t elements = sli_plan_tensor_elements(plan, tensor, run->steps, run->batch);
-    SLI_FAIL_IF(!values || count != elements, SL_ERR_SHAPE, "the gradient of \"%s\" has %zu values, not %zu",
-                tensor->name, elements, count);
+    SLI_FAIL_IF(!values, SL_ERR_USAGE, "the gradient of \"%s\": values is NULL; pass room for %zu", tensor->name,
+                elements);
+    SLI_FAIL_IF(count != elements, SL_ERR_SHAPE, "the gradient of \"%s\" has %zu values, not %zu", tensor->name,
+                elements, count);
     if (!tensor->has_gradient) { /* no output depends on it */
         memset(values, 0, elements * plan->element);
         return SL_OK;

@@ -126,6 +126,7 @@ TEST(run_takes_fewer_rows_and_steps) {
     CHECK(steps == 4 && batch == 2 && features == F);
     REQUIRE_OK(sl_run_output(r.run, NULL, y, 4 * 2 * F));
     CHECK_FAILS(sl_run_output(r.run, NULL, full, T * B * F), SL_ERR_SHAPE, "16 values, not 36");
+    CHECK_FAILS(sl_run_output(r.run, NULL, NULL, 4 * 2 * F), SL_ERR_USAGE, "values is NULL; pass room for 16");
     CHECK_FAILS(sl_run_forward(r.run, &(sl_batch){.batch = B + 1, .steps = 1, .inputs = inputs}), SL_ERR_SHAPE,
                 "4 rows");
     CHECK_FAILS(sl_run_forward(r.run, &(sl_batch){.batch = 1, .steps = T + 1, .inputs = inputs}), SL_ERR_SHAPE,
@@ -231,6 +232,8 @@ TEST(run_refuses_what_was_overwritten) {
     REQUIRE_OK(sl_run_output(r.run, NULL, x, T * F));
     REQUIRE_OK(sl_run_gradients(r.run, &batch, NULL, 0, 0, 1, &result));
     CHECK_FAILS(sl_run_output(r.run, NULL, x, T * F), SL_ERR_USAGE, "overwritten");
+    CHECK_FAILS(sl_run_gradient(r.run, "y.bias", NULL, F), SL_ERR_USAGE, "values is NULL");
+    CHECK_FAILS(sl_run_input_gradient(r.run, 0, NULL, T * I), SL_ERR_USAGE, "values is NULL");
     REQUIRE_OK(sl_run_input_gradient(r.run, 0, dx, T * I));
     CHECK(sl_run_first_nonfinite(r.run) == NULL);
     CHECK_FAILS(sl_run_input_gradient(r.run, 0, dx, T * I), SL_ERR_USAGE, "no gradients");
