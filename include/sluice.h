@@ -533,7 +533,8 @@ SL_API int sl_file_find(const sl_file *file, const char *name); /* index, or -1 
 SL_API sl_status sl_file_model(const sl_file *file, sl_model **model);
 /* Every parameter of `params` must be in the file with its shape. */
 SL_API sl_status sl_file_load_params(const sl_file *file, sl_params *params);
-/* Writes atomically (temporary file in the same folder, fsync, rename). metadata: key, value, key, value, ..., NULL. */
+/* `params` belong to a plan of `model`, else SL_ERR_USAGE. Writes atomically (temporary file in the same folder, fsync, rename).
+ * metadata: key, value, key, value, ..., NULL. */
 SL_API sl_status sl_file_save(const char *path, sl_model *model, const sl_params *params, const char *const *metadata);
 
 /* A trained model for inference step by step, one row, without this library's planner: layers one after the other, of one
@@ -548,7 +549,7 @@ typedef struct sl_convert {
     sl_dtype
         dtype; /* C: f32 (the default), or i8: weights of 8 bits, a quarter of the memory, the numbers of a plan in i8 */
 } sl_convert;
-/* `params` belong to a plan of `model`. Writes atomically; options NULL: a stream model. */
+/* `params` belong to a plan of `model`, else SL_ERR_USAGE. Writes atomically; options NULL: a stream model. */
 SL_API sl_status sl_model_convert(const sl_model *model, sl_params *params, const sl_convert *options,
                                   const char *path);
 

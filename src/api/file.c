@@ -87,6 +87,7 @@ sl_status sl_file_save(const char *path, sl_model *model, const sl_params *param
     NOT_NULL("sl_file_save", path);
     NOT_NULL("sl_file_save", model);
     NOT_NULL("sl_file_save", params);
+    SLI_TRY(sli_params_check_model(params, model, "sl_file_save"));
     return sli_model_file_save(path, model, params, NULL, 0, metadata);
 }
 

@@ -55,6 +55,33 @@ sl_status sl_params_new(const sl_plan *plan, sl_params **out) {
     return SL_OK;
 }
 
+/* Every parameter of `plan` is among those of `params`, in its shape. */
+static sl_status check_same(const sl_params *params, const sl_plan *plan, const char *caller) {
+    for (int i = 0; i < plan->param_count; i++) {
+        const sli_param *wanted = &plan->params[i].param;
+        int index = find_param(params, wanted->name);
+        const sli_param *found = index < 0 ? NULL : &params->plan->params[index].param;
+        SLI_FAIL_IF(!found || found->rows != wanted->rows || found->columns != wanted->columns, SL_ERR_USAGE,
+                    "%s: the parameters were made for another model, this one has %s of %d x %d; pass parameters of a "
+                    "plan of this model",
+                    caller, wanted->name, wanted->rows, wanted->columns);
+    }
+    SLI_FAIL_IF(
+        plan->param_count != params->plan->param_count, SL_ERR_USAGE,
+        "%s: the parameters were made for another model, of %d parameters where this one has %d; pass parameters "
+        "of a plan of this model",
+        caller, params->plan->param_count, plan->param_count);
+    return SL_OK;
+}
+
+sl_status sli_params_check_model(const sl_params *params, const sl_model *model, const char *caller) {
+    sl_plan list;
+    sl_status status = sli_plan_list_params(params->plan, model, &list);
+    if (status == SL_OK) status = check_same(params, &list, caller);
+    sli_arena_free(&list.arena);
+    return status;
+}
+
 void sl_params_free(sl_params *params) {
     if (!params) return;
     const sl_plan *plan = params->plan;

@@ -23,6 +23,8 @@ char *sli_params_at(const sl_params *params, int slot, int index);
 bool sli_params_any_bound(const sl_params *params);
 /* Initialises everything; uniform_scale > 0: every parameter U(-scale, scale) instead, then forget biases are set. */
 sl_status sli_params_init(sl_params *params, uint64_t seed, double uniform_scale);
+/* SL_ERR_USAGE, said of `caller`, unless a plan of `model` has just these parameters: a file of both could not be used. */
+sl_status sli_params_check_model(const sl_params *params, const sl_model *model, const char *caller);
 /* Optimizer slots, for checkpoints; names "momentum", "m", "v". */
 int sli_params_slot_count(const sl_params *params);
 const char *sli_params_slot_name(const sl_params *params, int slot);

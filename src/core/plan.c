@@ -517,16 +517,36 @@ static sl_status emit_layers(sli_planner *planner) {
     return SL_OK;
 }
 
-static sl_status build_steps(sl_plan *plan, const sl_model *model) {
+/* The part that every plan begins with; *planner is for what comes behind the layers. */
+static sl_status emit_model(sl_plan *plan, const sl_model *model, sli_planner *planner) {
     size_t layers = (size_t)model->layer_count;
+    SLI_FAIL_IF(layers == 0, SL_ERR_INPUT, "the model has no layers; add an input and a layer before planning");
     plan->layer_count = model->layer_count;
     plan->shapes = sli_arena_alloc(&plan->arena, sizeof *plan->shapes * layers);
     plan->layer_tensor = sli_arena_alloc(&plan->arena, sizeof(int) * layers * SLI_LAYER_MAX_OUT);
-    sli_planner planner = {plan, model, sli_arena_alloc(&plan->arena, sizeof(bool) * layers), -1};
-    if (!plan->shapes || !plan->layer_tensor || !planner.emitted)
+    *planner = (sli_planner){plan, model, sli_arena_alloc(&plan->arena, sizeof(bool) * layers), -1};
+    if (!plan->shapes || !plan->layer_tensor || !planner->emitted)
         return sli_fail_memory("the plan", sizeof *plan->shapes * layers);
     SLI_TRY(sli_model_shapes(model, plan->shapes));
-    SLI_TRY(emit_layers(&planner));
+    return emit_layers(planner);
+}
+
+sl_status sli_plan_list_params(const sl_plan *like, const sl_model *model, sl_plan *list) {
+    sli_planner planner;
+    *list = (sl_plan){.allocator = like->allocator,
+                      .options = like->options,
+                      .caps = like->caps,
+                      .ops = like->ops,
+                      .train = like->train,
+                      .element = like->element};
+    list->options.require = NULL; /* which rows compute is not asked */
+    sli_arena_init(&list->arena, &list->allocator);
+    return emit_model(list, model, &planner);
+}
+
+static sl_status build_steps(sl_plan *plan, const sl_model *model) {
+    sli_planner planner;
+    SLI_TRY(emit_model(plan, model, &planner));
     SLI_TRY(note_inputs(plan, model));
     SLI_TRY(note_outputs(&planner));
     SLI_TRY(emit_loss(&planner));
@@ -618,8 +638,6 @@ static sl_status check_frozen(const sl_plan *plan, const sl_model *model) {
 }
 
 static sl_status plan_model(sl_plan *plan, const sl_model *model) {
-    SLI_FAIL_IF(model->layer_count == 0, SL_ERR_INPUT,
-                "the model has no layers; add an input and a layer before planning");
     SLI_TRY(check_frozen(plan, model));
     SLI_TRY(build_ready(plan, model));
     sli_plan_fresh(plan);

@@ -197,6 +197,9 @@ static inline bool sli_plan_is_segmented(const sl_plan *plan, const sli_group *g
 
 /* src/core/plan.c: sl_plan_new without tuning. `notes`: lines for the explanation, or NULL. */
 sl_status sli_plan_new(const sl_model *model, const sl_plan_options *options, const char *notes, sl_plan **plan);
+/* *list becomes a plan of `model` as far as the list of parameters, on the device of `like`; whatever is returned, it is freed by
+ * sli_arena_free(&list->arena). */
+sl_status sli_plan_list_params(const sl_plan *like, const sl_model *model, sl_plan *list);
 sl_status sli_plan_note(sl_plan *plan, const char *format, ...) SLI_PRINTF(2, 3);
 /* Why device "auto" is the CPU; false if it was not asked for, or is none. */
 bool sli_plan_why_cpu(const sl_plan *plan, char *text, size_t capacity);

@@ -272,6 +272,7 @@ sl_status sl_model_convert(const sl_model *model, sl_params *params, const sl_co
     const sl_dtype dtype = options ? options->dtype : SL_DTYPE_DEFAULT;
     SLI_FAIL_IF(dtype != SL_DTYPE_DEFAULT && dtype != SL_F32 && (dtype != SL_I8 || form != SL_CONVERT_C), SL_ERR_INPUT,
                 "weights of %s: stream models take f32, C files f32 or i8", sli_dtype_name(dtype));
+    SLI_TRY(sli_params_check_model(params, model, __func__));
     char name[64];
     name_of(path, name, sizeof name);
     if (options && options->name) {

@@ -283,6 +283,29 @@ TEST(io_model_file_full_disk) {
     drop(&other);
 }
 
+/* Such a file could never be loaded again. */
+TEST(io_model_file_refuses_parameters_of_another_model) {
+    fixture four = make(4, SL_F32), five = make(5, SL_F64);
+    const char *folder = test_folder(), *path = io_path(folder, "m");
+    CHECK_FAILS(sl_file_save(path, four.model, five.params, NULL), SL_ERR_USAGE,
+                "sl_file_save: the parameters were made for another model, this one has rnn.kernel of 16 x 3");
+    REQUIRE_OK(sl_model_add_dense(five.model, "more", &(sl_dense){.units = 2}, NULL));
+    CHECK_FAILS(sl_file_save(path, five.model, five.params, NULL), SL_ERR_USAGE, "this one has more.kernel of 2 x 5");
+    fixture more = {.model = five.model};
+    REQUIRE_OK(sl_plan_new(more.model, &(sl_plan_options){.device = test_device}, &more.plan));
+    REQUIRE_OK(sl_params_new(more.plan, &more.params));
+    fixture less = make(5, SL_F32);
+    CHECK_FAILS(sl_file_save(path, less.model, more.params, NULL), SL_ERR_USAGE,
+                "of 8 parameters where this one has 6");
+    CHECK(io_count_files(folder) == 0);
+    REQUIRE_OK(sl_file_save(path, more.model, more.params, NULL));
+    sl_params_free(more.params);
+    sl_plan_free(more.plan);
+    drop(&less);
+    drop(&five);
+    drop(&four);
+}
+
 TEST(io_model_file_arguments) {
     sl_file *file;
     fixture f = make(4, SL_F32);

@@ -393,6 +393,16 @@ TEST(stream_refuses_what_it_cannot_do) {
     stream_case_free(&c);
 }
 
+TEST(convert_refuses_parameters_of_another_model) {
+    uint64_t random = test_seed;
+    stream_case four = stream_case_new(one_layer(SL_LSTM, 2, 4, 0), &random),
+                five = stream_case_new(one_layer(SL_LSTM, 2, 5, 0), &random);
+    CHECK_FAILS(sl_model_convert(four.model, five.params, NULL, "none.slm"), SL_ERR_USAGE,
+                "sl_model_convert: the parameters were made for another model");
+    stream_case_free(&four);
+    stream_case_free(&five);
+}
+
 TEST(stream_wrong_use_is_told) {
     uint64_t random = test_seed;
     stream_case c = stream_case_new(one_layer(SL_RNN, 2, 4, 0), &random);
