@@ -263,7 +263,7 @@ typedef enum sl_masking {
 typedef enum sl_loss {
     SL_LOSS_NONE,
     SL_LOSS_SOFTMAX, /* softmax cross-entropy from logits; int32 labels [T][B] or [B], -1 is ignored */
-    SL_LOSS_BINARY,  /* binary cross-entropy from logits; float targets like the output */
+    SL_LOSS_BINARY,  /* binary cross-entropy from logits; float targets in [0, 1] like the output */
     SL_LOSS_MSE      /* mean squared error; float targets like the output */
 } sl_loss;
 

@@ -127,6 +127,24 @@ size_t sli_array_counted(const sli_array_data *data, const uint32_t *order, size
     return counted;
 }
 
+/* What lies beyond a row's length is never read: it may be anything. */
+static sl_status check_probabilities(const sli_array_data *data) {
+    const size_t rows = data->rows, all = element_count(data->y) / rows;
+    for (size_t row = 0; row < rows; row++) {
+        size_t read = all;
+        if (data->needs.output_steps && data->lengths)
+            read = all / (size_t)data->steps * (size_t)number_at(data->lengths, row);
+        for (size_t i = row * all; i < row * all + read; i++) {
+            double value = number_at(data->y, i);
+            SLI_FAIL_IF(!(value >= 0 && value <= 1), SL_ERR_INPUT,
+                        "y: element %zu is %g, but targets of the binary loss must be in [0, 1]: correct the data, or "
+                        "choose another loss",
+                        i, value);
+        }
+    }
+    return SL_OK;
+}
+
 sl_status sli_array_data_new(const sl_array *x, const sl_array *y, const sl_array *lengths,
                              const sli_array_needs *needs, sli_array_data *data) {
     SLI_TRY(check_x(x, needs));
@@ -142,6 +160,7 @@ sl_status sli_array_data_new(const sl_array *x, const sl_array *y, const sl_arra
         SLI_TRY(check_integers(lengths, "lengths", "lengths", 0, steps));
     }
     *data = (sli_array_data){x, y, lengths, *needs, (size_t)x->shape[0], steps};
+    if (y && needs->probabilities) SLI_TRY(check_probabilities(data));
     SLI_FAIL_IF(
         y && sli_array_counted(data, NULL, 0, data->rows) == 0, SL_ERR_INPUT,
         "y: nothing of it counts, every element is -1 (ignore) or beyond its row's length: correct y or lengths");

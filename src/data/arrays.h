@@ -8,12 +8,13 @@
 typedef struct sli_array_needs {
     bool tokens; /* x holds token ids < vocabulary, else floats */
     int vocabulary;
-    int features;      /* of float x; 0 = any */
-    bool input_steps;  /* x is [N][T]... */
-    bool labels;       /* y holds class ids < classes, else floats */
-    int classes;       /* features of the output */
-    bool output_steps; /* y is [N][T]... */
-    bool doubles;      /* batches hold double, else float */
+    int features;       /* of float x; 0 = any */
+    bool input_steps;   /* x is [N][T]... */
+    bool labels;        /* y holds class ids < classes, else floats */
+    bool probabilities; /* float y is in [0, 1]: binary cross-entropy is below 0 beyond */
+    int classes;        /* features of the output */
+    bool output_steps;  /* y is [N][T]... */
+    bool doubles;       /* batches hold double, else float */
 } sli_array_needs;
 
 typedef struct sli_array_data {
@@ -24,7 +25,7 @@ typedef struct sli_array_data {
 } sli_array_data;
 
 /* Checks ranks, sizes, types, every label, token and length, and that no float is a NaN or infinity; SL_ERR_SHAPE or
- * SL_ERR_INPUT says which array, where. SL_ERR_INPUT, too, where nothing of y counts: a mean over it would be 0 / 0. */
+ * SL_ERR_INPUT says which array, where. Probabilities count within their row's length alone. SL_ERR_INPUT, too, where nothing of y counts: a mean over it would be 0 / 0. */
 sl_status sli_array_data_new(const sl_array *x, const sl_array *y, const sl_array *lengths,
                              const sli_array_needs *needs, sli_array_data *data);
 

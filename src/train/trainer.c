@@ -101,6 +101,7 @@ sl_status sli_trainer_array_needs(const sl_model *model, sl_loss loss, bool doub
                                .features = ends.input.features,
                                .input_steps = ends.input.time,
                                .labels = loss == SL_LOSS_SOFTMAX,
+                               .probabilities = loss == SL_LOSS_BINARY,
                                .classes = ends.output.features,
                                .output_steps = ends.output.time,
                                .doubles = doubles};

@@ -53,6 +53,10 @@ npy ignored.npy i4 6 -1 -1 -1 -1 -1 -1
 train good.json x.npy ignored.npy
 train good.json x.npy y.npy --valid-x x.npy --valid-y ignored.npy
 try eval good.model --x x.npy --y ignored.npy
+echo "binary targets:"
+npy bits.npy f4 6x3 $(seq 0 17)
+try train good.json --x x.npy --y bits.npy --loss binary --out m.model
+try eval good.model --x x.npy --y bits.npy --loss binary
 echo "beyond f32:"
 npy wide.npy f8 6x5x3 $(seq 89) 1e300
 train good.json wide.npy

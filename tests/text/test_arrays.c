@@ -87,6 +87,28 @@ TEST(arrays_refuse_what_does_not_fit) {
     CHECK_FAILS(sli_array_data_new(&wrong, &ya, &la, &sequence_needs, &data), SL_ERR_NUMBERS, "f32 cannot hold");
 }
 
+TEST(arrays_refuse_binary_targets_beyond_0_and_1) {
+    float x[12] = {0}, y[6] = {0, 1, 0.5f, -1, 1, 0};
+    int32_t lengths[3] = {2, 1, 2}, whole[3] = {0, 2, 1};
+    sl_array xa = array_of(SL_ARRAY_F32, x, 4, 3, 3, 2, 2), ya = array_of(SL_ARRAY_F32, y, 4, 2, 3, 2, 0),
+             la = array_of(SL_ARRAY_I32, lengths, 4, 1, 3, 0, 0), last = array_of(SL_ARRAY_I32, whole, 4, 1, 3, 0, 0);
+    sli_array_needs needs = {
+        .features = 2, .input_steps = true, .probabilities = true, .classes = 1, .output_steps = true};
+    sli_array_data data;
+    CHECK_FAILS(sli_array_data_new(&xa, &ya, NULL, &needs, &data), SL_ERR_INPUT, "y: element 3 is -1, but targets");
+    REQUIRE_OK(sli_array_data_new(&xa, &ya, &la, &needs, &data)); /* padding is not read */
+    lengths[1] = 2;
+    CHECK_FAILS(sli_array_data_new(&xa, &ya, &la, &needs, &data), SL_ERR_INPUT, "element 3 is -1");
+    needs.output_steps = false; /* one target a row, whatever its length */
+    lengths[1] = 0;
+    CHECK_FAILS(sli_array_data_new(&xa, &last, &la, &needs, &data), SL_ERR_INPUT, "element 1 is 2");
+    whole[1] = 1;
+    REQUIRE_OK(sli_array_data_new(&xa, &last, &la, &needs, &data));
+    needs.probabilities = false;
+    whole[1] = 2;
+    REQUIRE_OK(sli_array_data_new(&xa, &last, &la, &needs, &data));
+}
+
 TEST(arrays_of_tokens_and_squeezed_targets) {
     uint8_t x[4] = {0, 4, 2, 1};
     float y[2] = {0.25f, -1};
