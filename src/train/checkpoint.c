@@ -189,23 +189,49 @@ static sl_status whole_number(const json_t *root, const char *key, int64_t low, 
     return SL_OK;
 }
 
-static sl_status read_position(const sl_trainer *t, const json_t *root, const char *path, sli_position *at) {
+/* `low` to infinity; left as it is where the file says nothing. */
+static sl_status number(const json_t *root, const char *key, double low, const char *path, double *out) {
+    const json_t *value = json_object_get(root, key);
+    SLI_FAIL_IF(value && (!json_is_number(value) || json_number_value(value) < low), SL_ERR_FILE,
+                "%s: its training state has no valid \"%s\": it is no checkpoint to resume from", path, key);
+    if (value) *out = json_number_value(value);
+    return SL_OK;
+}
+
+/* Data and options are those of the first run by now, so an epoch has as many batches as it had. */
+static sl_status check_step(const sl_trainer *t, const sli_position *at, const char *path) {
+    int64_t done = (int64_t)at->epoch * (int64_t)t->blocks + (int64_t)at->block;
+    SLI_FAIL_IF(
+        at->step != done, SL_ERR_FILE,
+        "%s: its training state says step %lld after %d epochs of %zu steps and %zu more: the file was changed; "
+        "resume from an older one, or start anew without --resume",
+        path, (long long)at->step, at->epoch, t->blocks, at->block);
+    return SL_OK;
+}
+
+static sl_status read_position(const sl_trainer *t, const json_t *root, const char *path, sli_position *at,
+                               int64_t *optimizer_steps) {
     int64_t step = 0, epoch = 0, block = 0, plateaus = 0, waiting = 0;
     SLI_TRY(whole_number(root, "step", 0, UINT32_MAX, path, &step));
     SLI_TRY(whole_number(root, "epoch", 0, INT32_MAX, path, &epoch));
     SLI_TRY(whole_number(root, "block", 0, (int64_t)t->blocks - 1, path, &block));
-    SLI_TRY(whole_number(root, "plateaus", 0, INT32_MAX, path, &plateaus));
-    SLI_TRY(whole_number(root, "waiting", 0, INT32_MAX, path, &waiting));
+    SLI_TRY(whole_number(root, "plateaus", 0, epoch, path, &plateaus));
+    SLI_TRY(whole_number(root, "waiting", 0, epoch, path, &waiting));
+    /* Less than `step` where updates overflowed in f16. */
+    SLI_TRY(whole_number(root, "optimizer_steps", 0, step, path, optimizer_steps));
     *at = (sli_position){.step = step,
                          .epoch = (int)epoch,
                          .block = (size_t)block,
                          .plateaus = (int)plateaus,
                          .waiting = (int)waiting,
-                         .epoch_loss = number_or(root, "epoch_loss", 0),
-                         .epoch_count = number_or(root, "epoch_count", 0),
-                         .best = number_or(root, "best", INFINITY),
-                         .patience_best = number_or(root, "patience_best", INFINITY),
+                         .best = INFINITY,
+                         .patience_best = INFINITY,
                          .finished = json_is_true(json_object_get(root, "finished"))};
+    SLI_TRY(number(root, "epoch_loss", -INFINITY, path, &at->epoch_loss));
+    SLI_TRY(number(root, "epoch_count", 0, path, &at->epoch_count));
+    SLI_TRY(number(root, "best", -INFINITY, path, &at->best));
+    SLI_TRY(number(root, "patience_best", -INFINITY, path, &at->patience_best));
+    SLI_TRY(check_step(t, at, path));
     /* With more patience than before, an early stop may go on. */
     if (at->finished) at->finished = t->training.patience > 0 && at->waiting >= t->training.patience;
     return SL_OK;
@@ -411,16 +437,17 @@ static sl_status check_partner(const sl_trainer *t) {
 
 static sl_status load(sl_trainer *t, const sl_file *file, const json_t *root, const char *path) {
     sli_position at;
+    int64_t optimizer_steps;
     SLI_TRY(compare_with_trainer(t, file, root, path));
     SLI_TRY(check_partner(t));
-    SLI_TRY(read_position(t, root, path, &at));
+    SLI_TRY(read_position(t, root, path, &at, &optimizer_steps));
     SLI_TRY(take_choices(t, root, path));
     SLI_TRY(note_instructions(t, root, path));
     SLI_TRY(sli_file_load_params(file, t->params));
     SLI_TRY(sli_file_load_optimizer(file, t->params));
     SLI_TRY(load_states(t, file, path));
     SLI_TRY(load_scaling(t, root));
-    sli_params_set_optimizer_steps(t->params, number_or(root, "optimizer_steps", 0));
+    sli_params_set_optimizer_steps(t->params, (double)optimizer_steps);
     t->at = at;
     return SL_OK;
 }

@@ -218,6 +218,50 @@ TEST(resume_refuses_another_training) {
     sl_model_free(other);
 }
 
+/* Resuming from the file with the first `from` in it changed to `to`, as long as that one. */
+static void check_changed(sl_trainer *trainer, const char *path, const char *from, const char *to, const char *says) {
+    char *text = NULL, *at;
+    size_t bytes = 0, length = strlen(from);
+    REQUIRE(strlen(to) == length);
+    REQUIRE_OK(sl_text_read(NULL, &path, 1, &text, &bytes));
+    at = memmem(text, bytes, from, length);
+    REQUIRE(at);
+    memcpy(at, to, length);
+    REQUIRE_OK(sli_atomic_write(path, text, bytes));
+    CHECK_FAILS(sl_trainer_resume(trainer), SL_ERR_FILE, says);
+    memcpy(at, from, length);
+    REQUIRE_OK(sli_atomic_write(path, text, bytes));
+    sl_text_free(text);
+}
+
+TEST(resume_checks_where_training_stands) {
+    static const struct {
+        const char *from, *to, *says;
+    } changes[] = {
+        {"\\\"step\\\": 10,", "\\\"step\\\": 11,", "step 11 after 1 epochs of 10 steps and 0 more"},
+        {"\\\"epoch\\\": 1,", "\\\"epoch\\\": 2,", "step 10 after 2 epochs"},
+        {"\\\"block\\\": 0,", "\\\"block\\\": 4,", "1 epochs of 10 steps and 4 more"},
+        {"\\\"plateaus\\\": 0,", "\\\"plateaus\\\": 2,", "no valid \"plateaus\""},
+        {"\\\"waiting\\\": 0,", "\\\"waiting\\\": 2,", "no valid \"waiting\""},
+        {"\\\"optimizer_steps\\\": 10,", "\\\"optimizer_steps\\\": 11,", "no valid \"optimizer_steps\""},
+        {"\\\"optimizer_steps\\\": 10,", "\\\"optimizer_steps\\\": -9,", "no valid \"optimizer_steps\""},
+        {"\\\"epoch_loss\\\": 0,", "\\\"epoch_loss\\\":[],", "no valid \"epoch_loss\""},
+        {"\\\"epoch_count\\\": 0,", "\\\"epoch_count\\\":-1,", "no valid \"epoch_count\""},
+        {"\\\"optimizer_steps\\\"", "\\\"optimizer_sleps\\\"", "no valid \"optimizer_steps\""},
+    };
+    sl_model *model = helper_model(0);
+    sl_dataset data = helper_data(150); /* 10 blocks */
+    sl_training training = helper_training(1);
+    const char *path = helper_path("changed.sluice");
+    sl_trainer *trainer = helper_trainer(model, &training, &data, path);
+    REQUIRE_OK(sl_trainer_fit(trainer, NULL, NULL));
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++)
+        check_changed(trainer, path, changes[i].from, changes[i].to, changes[i].says);
+    REQUIRE_OK(sl_trainer_resume(trainer));
+    sl_trainer_free(trainer);
+    sl_model_free(model);
+}
+
 static void same_files(const char *a, const char *b, const char *suffix) {
     char *texts[2] = {NULL, NULL};
     size_t bytes[2] = {0, 0};
