@@ -238,6 +238,8 @@ int train_apply(const train_options *o, const arguments *a, sl_training *trainin
     if (arguments_given(a, "init-scale")) training->init_scale = fit->init_scale;
     if (fit->accumulate) training->accumulate = fit->accumulate;
     if (arguments_given(a, "patience")) training->patience = fit->patience;
+    if (arguments_given(a, "patience") && fit->patience == 0)
+        training->min_delta = 0; /* of a document, a resume point */
     if (arguments_given(a, "min-delta")) training->min_delta = fit->min_delta;
     if (fit->no_shuffle) training->shuffle = 0;
     if (arguments_given(a, "seed")) training->seed = fit->seed;

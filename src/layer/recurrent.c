@@ -153,6 +153,9 @@ static sl_status check_options(const sli_layer *layer, const sl_recurrent *o) {
     SLI_FAIL_IF(o->bias == SL_BIAS_NONE && o->forget_bias_mode == SL_FORGET_IN_VARIABLE, SL_ERR_INPUT,
                 "layer %s: a forget bias in the variable needs a bias; use SL_FORGET_AT_RUN or give it one",
                 layer->name);
+    SLI_FAIL_IF(o->forget_bias_mode == SL_FORGET_NONE && o->forget_bias != 0, SL_ERR_INPUT,
+                "layer %s: a forget_bias of %g, but its mode is none; leave it out, or choose a mode that adds it",
+                layer->name, o->forget_bias);
     return check_rates(layer, o);
 }
 

@@ -66,11 +66,53 @@ static sl_status check_numbers(const sl_training *t) {
     return SL_OK;
 }
 
-/* What would be left out without a word. */
-static sl_status check_read(const sl_training *t, bool tokens) {
-    const sl_optimizer *o = &t->optimizer;
+/* Numbers of the optimizer that its kind does not read. */
+static sl_status check_optimizer_read(const sl_optimizer *o) {
+    const bool adam = o->kind == SL_ADAM || o->kind == SL_ADAMW;
     SLI_FAIL_IF(o->kind != SL_SGD && (o->momentum != 0 || o->nesterov), SL_ERR_INPUT,
                 "training: momentum and nesterov belong to sgd: leave them out, or choose it");
+    SLI_FAIL_IF(!adam && (o->beta1 != 0 || o->beta2 != 0), SL_ERR_INPUT,
+                "training: beta1 and beta2 belong to adam and adamw: leave them out, or choose one of these");
+    SLI_FAIL_IF(o->kind != SL_RMSPROP && o->rho != 0, SL_ERR_INPUT,
+                "training: rho belongs to rmsprop: leave it out, or choose it");
+    SLI_FAIL_IF(o->kind == SL_SGD && o->epsilon != 0, SL_ERR_INPUT,
+                "training: epsilon belongs to adam, adamw and rmsprop: leave it out, or choose one of these");
+    return SL_OK;
+}
+
+/* Numbers of the schedule that its kind does not read. */
+static sl_status check_schedule_read(const sl_schedule *s) {
+    enum {
+        CONSTANT = 1 << SL_SCHEDULE_CONSTANT,
+        COSINE = 1 << SL_SCHEDULE_COSINE,
+        EPOCH_DECAY = 1 << SL_SCHEDULE_EPOCH_DECAY,
+        BY_STEPS = 1 << SL_SCHEDULE_STEP | 1 << SL_SCHEDULE_EXPONENTIAL,
+        WITH_FACTOR = BY_STEPS | EPOCH_DECAY | 1 << SL_SCHEDULE_PLATEAU
+    };
+    const struct {
+        const char *name;
+        bool given;
+        int kinds;
+        const char *owners;
+    } numbers[] = {{"factor", s->factor != 0, WITH_FACTOR, "step, exponential, epoch_decay and plateau"},
+                   {"every", s->every != 0, BY_STEPS, "step and exponential"},
+                   {"warmup", s->warmup != 0, COSINE, "cosine"},
+                   {"total", s->total != 0, COSINE, "cosine"},
+                   {"hold", s->hold != 0, EPOCH_DECAY, "epoch_decay"},
+                   {"minimum", s->minimum != 0, ~CONSTANT, "all but constant"}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        SLI_FAIL_IF(numbers[i].given && !(numbers[i].kinds >> s->kind & 1), SL_ERR_INPUT,
+                    "training: schedule %s belongs to %s: leave it out, or choose another schedule", numbers[i].name,
+                    numbers[i].owners);
+    return SL_OK;
+}
+
+/* What would be left out without a word. */
+static sl_status check_read(const sl_training *t, bool tokens) {
+    SLI_TRY(check_optimizer_read(&t->optimizer));
+    SLI_TRY(check_schedule_read(&t->schedule));
+    SLI_FAIL_IF(t->patience == 0 && t->min_delta != 0, SL_ERR_INPUT,
+                "training: min_delta belongs to early stopping: leave it out, or give a patience");
     SLI_FAIL_IF(t->clip.kind == SL_CLIP_NONE && t->clip.value != 0, SL_ERR_INPUT,
                 "training: a clip value of %g, but clip is none: name what is clipped (value, norm or global_norm)",
                 t->clip.value);

@@ -23,6 +23,16 @@ echo "an option overrides the description:"
 same direct.model described.model
 echo "the description:"
 cat description.json
+echo "members that nothing reads, and what --patience 0 turns off:"
+sed 's/"optimizer": {"name": "adam"}/"optimizer": {"name": "adam", "rho": 0.9}/' description.json >rho.json
+try train rho.json text.txt --out rho.model
+sed 's/"schedule": {"name": "constant"}/"schedule": {"name": "constant", "every": 5}/' description.json >every.json
+try train every.json text.txt --out every.model
+"$SLUICE" train lm text.txt "${small[@]}" --patience 3 --min-delta 0.1 --print-model >patient.json
+sed '/"patience"/d' patient.json >delta.json
+try train delta.json text.txt --out delta.model
+"$SLUICE" train patient.json text.txt --patience 0 --seed 9 --out described.model >/dev/null
+same direct.model described.model
 echo "a text with other characters than the description's:"
 printf 'XYZ, 1234567890\n' | cat text.txt - >more.txt
 try train description.json more.txt --out more.model

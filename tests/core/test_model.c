@@ -54,6 +54,9 @@ TEST(model_recurrent_options_are_checked) {
     CHECK_FAILS(plan_of(recurrent_model(SL_RNN, &both), NULL), SL_ERR_INPUT, "exclude");
     sl_recurrent forget = {.units = 3, .bias = SL_BIAS_NONE, .forget_bias_mode = SL_FORGET_IN_VARIABLE};
     CHECK_FAILS(plan_of(recurrent_model(SL_LSTM, &forget), NULL), SL_ERR_INPUT, "needs a bias");
+    forget = (sl_recurrent){.units = 3, .forget_bias_mode = SL_FORGET_NONE, .forget_bias = 2};
+    CHECK_FAILS(plan_of(recurrent_model(SL_LSTM, &forget), NULL), SL_ERR_INPUT,
+                "a forget_bias of 2, but its mode is none");
 }
 
 TEST(model_shapes_are_checked) {

@@ -137,6 +137,18 @@ TEST(training_options_that_cannot_work_are_refused) {
     REFUSED(optimizer.momentum, 0.5, "sgd");
     REFUSED(clip.value, 0, "clip");
     REFUSED(clip.kind, SL_CLIP_NONE, "clip is none");
+    REFUSED(optimizer, ((sl_optimizer){.beta1 = 0.8}), "beta1 and beta2 belong to adam");
+    REFUSED(optimizer, ((sl_optimizer){SL_RMSPROP, .beta2 = 0.8}), "beta1 and beta2 belong to adam");
+    REFUSED(optimizer, ((sl_optimizer){.epsilon = 1e-8}), "epsilon belongs to");
+    REFUSED(optimizer.rho, 0.9, "rho belongs to rmsprop");
+    REFUSED(schedule.factor, 0.5, "factor belongs to step");
+    REFUSED(schedule, ((sl_schedule){SL_SCHEDULE_COSINE, .factor = 0.5}), "factor belongs to step");
+    REFUSED(schedule.every, 5, "every belongs to step and exponential");
+    REFUSED(schedule.minimum, 0.1, "minimum belongs to all but constant");
+    REFUSED(schedule, ((sl_schedule){SL_SCHEDULE_STEP, 0.5, 9, .warmup = 3}), "warmup belongs to cosine");
+    REFUSED(schedule, ((sl_schedule){SL_SCHEDULE_STEP, 0.5, 9, .total = 3}), "total belongs to cosine");
+    REFUSED(schedule, ((sl_schedule){SL_SCHEDULE_EXPONENTIAL, 0.5, 9, .hold = 3}), "hold belongs to epoch_decay");
+    REFUSED(min_delta, 0.01, "min_delta belongs to early stopping");
     REFUSED(valid_fraction, 1, "valid_fraction");
     REFUSED(valid_fraction, 0.001, "validation");
     REFUSED(accumulate, 2, "micro-batches");
