@@ -217,8 +217,8 @@ static sl_status read_position(const sl_trainer *t, const json_t *root, const ch
     SLI_TRY(whole_number(root, "block", 0, (int64_t)t->blocks - 1, path, &block));
     SLI_TRY(whole_number(root, "plateaus", 0, epoch, path, &plateaus));
     SLI_TRY(whole_number(root, "waiting", 0, epoch, path, &waiting));
-    /* Less than `step` where updates overflowed in f16. */
-    SLI_TRY(whole_number(root, "optimizer_steps", 0, step, path, optimizer_steps));
+    /* Fewer than steps where updates overflowed in f16, more where a caller went on after a step that failed. */
+    SLI_TRY(whole_number(root, "optimizer_steps", 0, UINT32_MAX, path, optimizer_steps));
     *at = (sli_position){.step = step,
                          .epoch = (int)epoch,
                          .block = (size_t)block,

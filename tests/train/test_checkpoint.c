@@ -243,7 +243,7 @@ TEST(resume_checks_where_training_stands) {
         {"\\\"block\\\": 0,", "\\\"block\\\": 4,", "1 epochs of 10 steps and 4 more"},
         {"\\\"plateaus\\\": 0,", "\\\"plateaus\\\": 2,", "no valid \"plateaus\""},
         {"\\\"waiting\\\": 0,", "\\\"waiting\\\": 2,", "no valid \"waiting\""},
-        {"\\\"optimizer_steps\\\": 10,", "\\\"optimizer_steps\\\": 11,", "no valid \"optimizer_steps\""},
+        {"\\\"optimizer_steps\\\": 10,", "\\\"optimizer_steps\\\":1.5,", "no valid \"optimizer_steps\""},
         {"\\\"optimizer_steps\\\": 10,", "\\\"optimizer_steps\\\": -9,", "no valid \"optimizer_steps\""},
         {"\\\"epoch_loss\\\": 0,", "\\\"epoch_loss\\\":[],", "no valid \"epoch_loss\""},
         {"\\\"epoch_count\\\": 0,", "\\\"epoch_count\\\":-1,", "no valid \"epoch_count\""},
