@@ -60,7 +60,10 @@ echo "two at once: exit $?"
 : >out.txt
 "$SLUICE" train lm "${options[@]}" --units 500 --layers 2 --out e.model >out.txt & # takes some time to save
 pid=$!
-sleep 1
+for _ in $(seq 1000); do # until SIGINT is caught
+    ((0x$(awk '/^SigCgt/ { print $2 }' /proc/$pid/status) & 2)) && break
+    sleep 0.02
+done
 kill -INT $pid
 sleep 0.03 # the handler has looked at the clock
 kill -STOP $pid
