@@ -58,7 +58,8 @@ wait $pid
 echo "two at once: exit $?"
 "$SLUICE" info b.model.last >/dev/null && echo "b.model.last is whole"
 : >out.txt
-"$SLUICE" train lm "${options[@]}" --units 500 --layers 2 --out e.model >out.txt & # takes some time to save
+make_text 20000 >valid.txt # takes some time
+"$SLUICE" train lm "${options[@]}" --valid valid.txt --out e.model >out.txt &
 pid=$!
 for _ in $(seq 1000); do # until SIGINT is caught
     ((0x$(awk '/^SigCgt/ { print $2 }' /proc/$pid/status) & 2)) && break

@@ -283,10 +283,13 @@ template <class C> struct problems {
         masked.lengths = masked.dropout = masked.draws = true;
         masked.reverse = true;
         add("options", masked);
-        persist_problem late = masked; /* lanes that share draws, for several steps at once, the last ones of them too many */
-        late.H = all;
-        late.T = 7;
-        add("shared draws of many steps", late);
+        /* Lanes that share draws, for several steps at once, the last ones of them too many; where zoneout is no constant each draws for itself. */
+        if constexpr (C::options >= 0 && (C::options & (CELL_ZONEOUT_H | CELL_ZONEOUT_C)) != 0) {
+            persist_problem late = masked;
+            late.H = all;
+            late.T = 7;
+            add("shared draws of many steps", late);
+        }
         persist_problem two = masked;
         two.H = all - S::units > 0 ? all - S::units : all;
         two.B = rows > 2 ? rows - 2 : rows;
