@@ -115,9 +115,7 @@ static void print_files(const train_job *job, const progress_view *view) {
         printf("wrote %s (the best so far) and %s.last (the resume point)%s\n", out, out, hint);
     else if (view->wrote_last)
         printf("wrote %s.last (the resume point); %s %s%s\n", out, out,
-               there ? "keeps the best so far"
-                     : "is not there: the best so far was before, and nothing since is better",
-               hint);
+               there ? "keeps the best so far" : "held the best so far and is not there", hint);
     else if (view->wrote_out)
         printf("wrote %s%s\n", out, hint);
     if (job->vocabulary && !view->stopped && there) printf("next: sluice generate %s --length 400\n", out);

@@ -393,29 +393,10 @@ static sl_status note_instructions(sl_trainer *t, const json_t *root, const char
                                          then, today));
 }
 
-/* The model file beside the resume point: of the same options, data and model, or the two are of different trainings (a disk that
- * was full, a kill between the first and the second), and going on would replace the model of one by the other's. */
-static sl_status same_training(const sl_trainer *t, const sl_file *file, const json_t *root, bool *same) {
-    sl_training stored;
-    json_t *then = NULL, *today = NULL;
-    const char *model, *own = sl_file_metadata(file, "model"), *data = json_string_value(json_object_get(root, "data"));
-    char hash[32];
-    *same = false;
-    snprintf(hash, sizeof hash, "%016" PRIx64, t->data_hash);
-    if (!own || !data || strcmp(data, hash) != 0) return SL_OK;
-    SLI_TRY(sl_model_to_json(t->model, &model));
-    if (strcmp(own, model) != 0) return SL_OK;
-    sl_status status = sli_training_read(json_object_get(root, "options"), &stored);
-    if (status == SL_OK) status = options_as_json(t, &stored, &then);
-    if (status == SL_OK) status = options_as_json(t, &t->training, &today);
-    *same = status == SL_OK && json_equal(then, today);
-    json_decref(then);
-    json_decref(today);
-    return status == SL_ERR_OUT_OF_MEMORY ? status : SL_OK;
-}
-
-/* What is no model file of a training may be replaced. */
-static sl_status check_partner(const sl_trainer *t) {
+/* The model file beside the resume point is of the same options, data and model, or the two are of different trainings (a disk that
+ * was full, a kill between the first and the second), and going on would replace the model of one by the other's. What is no model
+ * file of a training may be replaced. */
+static sl_status check_partner(sl_trainer *t) {
     sl_file *file = NULL;
     json_t *root = NULL;
     bool same = true;
@@ -423,7 +404,10 @@ static sl_status check_partner(const sl_trainer *t) {
     sl_status status = sl_file_open(&t->allocator, t->path, &file);
     const char *training = status == SL_OK ? sl_file_metadata(file, "training") : NULL;
     if (training) status = sli_json_load(training, strlen(training), t->path, SL_ERR_FILE, &root);
-    if (root) status = same_training(t, file, root, &same);
+    if (root) {
+        status = compare_with_trainer(t, file, root, t->path);
+        same = status == SL_OK;
+    }
     json_decref(root);
     sl_file_close(file);
     if (status == SL_ERR_OUT_OF_MEMORY) return status;

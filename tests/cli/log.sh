@@ -45,3 +45,8 @@ echo "nothing else comes into it where standard output is closed"
 "$SLUICE" train lm text.txt "${small[@]}" --out closed.model --log closed.jsonl >&- 2>/dev/null
 echo "exit $?"
 echo "$(grep -cv '^{' closed.jsonl) other lines"
+echo "the command is whole, however long"
+long=$(printf 'x%.0s' $(seq 200))
+cp text.txt "$long"
+"$SLUICE" train lm "$long" "$long" "$long" "${small[@]}" --epochs 1 --out long.model --log long.jsonl >/dev/null
+head -n 1 long.jsonl | grep -o -- '--out long.model --log long.jsonl"'

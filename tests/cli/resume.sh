@@ -80,3 +80,6 @@ rm g.model
 echo "with other instructions:"
 "$SLUICE" train lm "${options[@]}" --epochs 1 --out h.model >/dev/null
 "$SLUICE" train lm "${options[@]}" --epochs 2 --resume --device cpu:base --out h.model | grep -o 'was trained with [a-z0-9]*, and goes on with base' | sed 's/with [a-z0-9]*,/with others,/'
+echo "the model file is gone, and the stop finds nothing better:"
+rm h.model
+"$SLUICE" train lm "${options[@]}" --epochs 3 --resume --max-minutes 0.000001 --out h.model | sed -n '/^wrote/,$p'

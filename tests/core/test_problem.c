@@ -117,7 +117,7 @@ TEST(problem_errors_name_the_part_and_its_column) {
         {"", SL_ERR_UNKNOWN, "column 1: '': unknown operation"},
         {"ltsm:b1", SL_ERR_UNKNOWN, "problem 'ltsm:b1', column 1: 'ltsm': unknown operation, known are lstm gru"},
         {"lstm", SL_ERR_INPUT, "column 1: 'lstm': a ':' and fields must follow"},
-        {"lstm:", SL_ERR_INPUT, "column 6: '': a field is missing here"},
+        {"lstm:", SL_ERR_INPUT, "column 6: '': a field is missing here, as in lstm:b20_t35_i650_h650"},
         {"lstm:b1__t2", SL_ERR_INPUT, "column 9: '': a field is missing here"},
         {"lstm:b1_x2", SL_ERR_UNKNOWN, "column 9: 'x2': unknown field, known are lN"},
         {"lstm:b1_b2", SL_ERR_INPUT, "column 9: 'b2': the batch was already given in column 6"},

@@ -297,9 +297,8 @@ PERSIST_FN void persist_chunk_arrived(const persist_way &way, const persist_two_
 /* sums = the product of the chunks that `slot` begins with; `slot` = behind them. beside(): what can wait until wgmma works on the first two chunks, else
  * comes before. */
 template <class S, class F>
-PERSIST_FN void persist_turn_product_of(const persist_args &a, const persist_way &way, const persist_self &self,
-                                        const persist_weights<S> &w, persist_slot &slot, persist_sums<S> &total,
-                                        const F &beside) {
+PERSIST_FN void persist_turn_product_of(const persist_args &a, const persist_way &way, const persist_self &self, const persist_weights<S> &w,
+                                        persist_slot &slot, persist_sums<S> &total, const F &beside) {
     constexpr int tiles = S::chunk_tiles, first = S::chunks > 1 ? 2 : 1;
     if constexpr (!S::together) beside();
     persist_two_sums<S> sums = {};
@@ -366,9 +365,8 @@ PERSIST_FN void persist_turn_send(const persist_args &a, const persist_way &way,
 /* Sums of product number `products` of all, k of the slice's: in this CTA's partial sums, or on their way to their owners. A CTA is at
  * most two products ahead of others of its cluster, whose cells may be one behind: four buffers for what arrives. */
 template <class S, class F>
-PERSIST_FN void persist_turn_multiply(const persist_args &a, const persist_way &way, const persist_self &self,
-                                      const persist_weights<S> &w, uint32_t products, int turn, int k,
-                                      persist_slot &slot, const F &beside) {
+PERSIST_FN void persist_turn_multiply(const persist_args &a, const persist_way &way, const persist_self &self, const persist_weights<S> &w,
+                                      uint32_t products, int turn, int k, persist_slot &slot, const F &beside) {
     const int arriving = (int)(products % PERSIST_ARRIVING);
     persist_sums<S> sums;
     persist_turn_product_of<S>(a, way, self, w, slot, sums, beside);
