@@ -285,7 +285,7 @@ TEST(io_model_file_full_disk) {
 
 /* Such a file could never be loaded again. */
 TEST(io_model_file_refuses_parameters_of_another_model) {
-    fixture four = make(4, SL_F32), five = make(5, SL_F64);
+    fixture four = make(4, SL_F32), five = make(5, SL_F32);
     const char *folder = test_folder(), *path = io_path(folder, "m");
     CHECK_FAILS(sl_file_save(path, four.model, five.params, NULL), SL_ERR_USAGE,
                 "sl_file_save: the parameters were made for another model, this one has rnn.kernel of 16 x 3");
