@@ -11,7 +11,6 @@
 struct sl_generator {
     sl_allocator allocator;
     sl_sampling sampling;
-    sl_model *model;
     sl_plan *plan;
     sl_params *params;
     sl_run *run;
@@ -80,17 +79,22 @@ static sl_status check_sampling(const sl_sampling *s) {
     return SL_OK;
 }
 
-static sl_status make(sl_generator *g, const sl_file *file, const sl_plan_options *options) {
-    sl_model *stored = NULL;
-    sli_ends ends;
+/* Of a copy of the file's model, whose memory is the file's allocator's and is not needed afterwards. */
+static sl_status make_plan(sl_generator *g, const sl_file *file, const sl_plan_options *options) {
+    sl_model *stored = NULL, *model = NULL;
+    sli_ends ends = {0};
     SLI_TRY(sl_file_model(file, &stored));
-    sl_status status = sli_model_copy(stored, true, &g->model);
+    sl_status status = sli_model_copy(stored, true, &model);
     sl_model_free(stored);
-    if (status != SL_OK) return status;
-    g->allocator = g->model->allocator;
-    SLI_TRY(sli_model_token_ends(g->model, &ends));
+    if (status == SL_OK) status = sli_model_token_ends(model, &ends);
     g->vocabulary = ends.input.vocabulary;
     g->classes = ends.output.features;
+    if (status == SL_OK) status = sl_plan_new(model, options, &g->plan);
+    sl_model_free(model);
+    return status;
+}
+
+static sl_status make(sl_generator *g, const sl_file *file, const sl_plan_options *options) {
     sl_plan_options o = {0};
     if (options) {
         o.dtype = options->dtype;
@@ -103,7 +107,7 @@ static sl_status make(sl_generator *g, const sl_file *file, const sl_plan_option
         o.allocator = options->allocator;
     }
     o.batch = o.steps = 1;
-    SLI_TRY(sl_plan_new(g->model, &o, &g->plan));
+    SLI_TRY(make_plan(g, file, &o));
     SLI_TRY(sl_params_new(g->plan, &g->params));
     SLI_TRY(sl_file_load_params(file, g->params));
     SLI_TRY(sl_run_new(g->plan, g->params, &g->run));
@@ -146,7 +150,6 @@ void sli_generator_free(sl_generator *generator) {
     sl_run_free(g->run);
     sl_params_free(g->params);
     sl_plan_free(g->plan);
-    sl_model_free(g->model);
     sli_free(&a, g, sizeof *g);
 }
 

@@ -111,3 +111,37 @@ TEST(generator_refuses_wrong_sampling_and_tokens) {
     sl_generator_free(g);
     sl_file_close(file);
 }
+
+/* Blocks that are out of the file's allocator. */
+static long taken;
+static void *take(void *context, size_t bytes, size_t align) {
+    void *pointer = NULL;
+    (void)context;
+    if (posix_memalign(&pointer, align, bytes) != 0) return NULL;
+    taken++;
+    return pointer;
+}
+static void give(void *context, void *pointer, size_t bytes) {
+    (void)context;
+    (void)bytes;
+    taken--;
+    free(pointer);
+}
+
+/* A generator's memory is its options' allocator's: the file's may end with the file. */
+TEST(generator_takes_nothing_from_the_files_allocator) {
+    const sl_allocator files = {take, give, NULL};
+    const sl_plan_options options = {.device = test_device};
+    sl_file_close(trained());
+    sl_file *file = NULL;
+    sl_generator *g = NULL;
+    int32_t token;
+    taken = 0;
+    REQUIRE_OK(sl_file_open(&files, helper_path("generate.sluice"), &file));
+    REQUIRE_OK(sl_generator_new(file, &options, NULL, &g));
+    sl_file_close(file);
+    CHECK(taken == 0);
+    REQUIRE_OK(sl_generator_next(g, &token));
+    sl_generator_free(g);
+    CHECK(taken == 0);
+}
