@@ -77,7 +77,7 @@ typedef struct sl_interop_call {
  * SL_ERR_USAGE where the plan has a loss, computes f64 or is masked by steps. Kernels are launched one by one, without a
  * recording. */
 SL_API sl_status sl_interop_forward(sl_run *run, const sl_interop_call *call);
-/* Backward of the last sl_interop_forward, which must have been for training: its inputs, and its outputs where they were
+/* Backward of the last sl_interop_forward, once, which must have been for training: its inputs, and its outputs where they were
  * given, must still hold what they held. d_outputs: one a model output (NULL entries are zero gradients), read only.
  * d_inputs: one a model input, NULL entries are not wanted; may itself be NULL. */
 SL_API sl_status sl_interop_backward(sl_run *run, const sl_dl_tensor *const *d_outputs,

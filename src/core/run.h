@@ -65,7 +65,7 @@ struct sl_run {
     bool has_targets; /* of the last call */
     int batch, steps; /* of the last call; 0 before */
     bool outputs_valid, input_gradients_valid;
-    bool lent; /* the last call was sl_interop_forward */
+    bool lent; /* the last call was sl_interop_forward: backward may follow */
     /* Memory of other libraries instead of the run's own (sluice_interop.h), NULL until used: tensors, their gradients,
      * parameters' gradients. */
     char **bound;

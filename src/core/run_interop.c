@@ -67,14 +67,14 @@ static char *address_of(const sl_dl_tensor *tensor) {
     return (char *)tensor->data + tensor->byte_offset;
 }
 
-/* What a caller's tensor for `tensor` of the plan must be in this call. */
-static sl_status check_tensor(const sl_run *run, const char *what, const sli_tensor *tensor,
+/* What a caller's tensor for `tensor` of the plan must be in a call of so many steps and rows. */
+static sl_status check_tensor(const sl_plan *plan, int steps, int rows, const char *what, const sli_tensor *tensor,
                               const sl_dl_tensor *given) {
     char text[160];
     snprintf(text, sizeof text, "%s \"%s\"", what, tensor->name);
-    SLI_TRY(check_place(run->plan, text, given));
+    SLI_TRY(check_place(plan, text, given));
     SLI_TRY(check_type(text, given, tensor->shape.integer));
-    return check_shape(text, given, tensor->shape.time ? run->steps : 0, run->batch, tensor->shape.features);
+    return check_shape(text, given, tensor->shape.time ? steps : 0, rows, tensor->shape.features);
 }
 
 static sl_status check_plan(const sl_run *run, const char *function) {
@@ -169,8 +169,32 @@ sl_status sl_interop_stream(sl_run *run, void *stream) {
 }
 
 /* ------------------------------------------------------------------------------------------------- forward -- */
-static sl_status check_call(sl_run *run, const sl_interop_call *call) {
-    const sl_plan *plan = run->plan;
+static sl_status check_lengths(const sl_plan *plan, const sl_interop_call *call) {
+    if (!call->lengths) return SL_OK;
+    SLI_FAIL_IF(plan->options.masking != SL_MASK_LENGTHS, SL_ERR_USAGE,
+                "the call has lengths but the plan has no masking by lengths; plan with SL_MASK_LENGTHS");
+    SLI_FAIL_IF(!plan->caps.graphs && plan->caps.kind == SLI_DEVICE_CUDA, SL_ERR_USAGE,
+                "lengths in device memory need a plan without no_graph: its kernels may read them on the host");
+    SLI_TRY(check_place(plan, "lengths", call->lengths));
+    SLI_TRY(check_type("lengths", call->lengths, true));
+    return check_shape("lengths", call->lengths, 0, 0, call->batch);
+}
+
+static sl_status check_tensors(const sl_plan *plan, const sl_interop_call *call) {
+    for (int k = 0; k < plan->input_count; k++) {
+        const sli_tensor *tensor = &plan->tensors[plan->inputs[k]];
+        SLI_FAIL_IF(!call->inputs[k], SL_ERR_USAGE, "input \"%s\" is NULL; give its tensor", tensor->name);
+        SLI_TRY(check_tensor(plan, call->steps, call->batch, "input", tensor, call->inputs[k]));
+    }
+    for (int k = 0; call->outputs && k < plan->output_count; k++)
+        if (call->outputs[k])
+            SLI_TRY(check_tensor(plan, call->steps, call->batch, "output", &plan->tensors[plan->outputs[k]],
+                                 call->outputs[k]));
+    return check_lengths(plan, call);
+}
+
+/* Everything is checked before anything changes: a bad call leaves what the last one computed. */
+static sl_status check_call(const sl_plan *plan, const sl_interop_call *call) {
     SLI_FAIL_IF(!call || (!call->inputs && plan->input_count > 0), SL_ERR_USAGE,
                 "sl_interop_forward: the call or its inputs are NULL; give %d tensors", plan->input_count);
     SLI_FAIL_IF(call->batch < 1 || call->batch > plan->options.batch || call->steps < 1 ||
@@ -181,30 +205,17 @@ static sl_status check_call(sl_run *run, const sl_interop_call *call) {
                 "sl_interop_forward: the plan is for inference; plan with train = 1");
     SLI_FAIL_IF(plan->options.masking == SL_MASK_STEPS, SL_ERR_USAGE,
                 "sl_interop_forward takes lengths, not masks of steps; plan with SL_MASK_LENGTHS");
-    return SL_OK;
+    return check_tensors(plan, call);
 }
 
-static sl_status bind_inputs(sl_run *run, const sl_interop_call *call) {
+static void bind_tensors(sl_run *run, const sl_interop_call *call) {
     const sl_plan *plan = run->plan;
-    for (int k = 0; k < plan->input_count; k++) {
-        const sli_tensor *tensor = &plan->tensors[plan->inputs[k]];
-        SLI_FAIL_IF(!call->inputs[k], SL_ERR_USAGE, "input \"%s\" is NULL; give its tensor", tensor->name);
-        SLI_TRY(check_tensor(run, "input", tensor, call->inputs[k]));
-        *bound_tensor(run, plan->inputs[k]) = address_of(call->inputs[k]);
-    }
-    return SL_OK;
-}
-
-static sl_status bind_outputs(sl_run *run, const sl_interop_call *call) {
-    const sl_plan *plan = run->plan;
+    for (int k = 0; k < plan->input_count; k++) *bound_tensor(run, plan->inputs[k]) = address_of(call->inputs[k]);
     for (int k = 0; call->outputs && k < plan->output_count; k++) {
         const sli_tensor *tensor = &plan->tensors[plan->outputs[k]];
-        if (!call->outputs[k]) continue;
-        SLI_TRY(check_tensor(run, "output", tensor, call->outputs[k]));
-        if (tensor->state < 0 && tensor->producer >= 0)
+        if (call->outputs[k] && tensor->state < 0 && tensor->producer >= 0)
             *bound_tensor(run, plan->outputs[k]) = address_of(call->outputs[k]);
     }
-    return SL_OK;
 }
 
 /* Final states live among the run's states: they are copied out. */
@@ -221,29 +232,21 @@ static sl_status copy_states_out(sl_run *run, const sl_interop_call *call) {
 
 static sl_status set_lengths(sl_run *run, const sl_interop_call *call) {
     const sl_plan *plan = run->plan;
-    SLI_FAIL_IF(call->lengths && plan->options.masking != SL_MASK_LENGTHS, SL_ERR_USAGE,
-                "the call has lengths but the plan has no masking by lengths; plan with SL_MASK_LENGTHS");
     if (plan->options.masking != SL_MASK_LENGTHS) return SL_OK;
     if (!call->lengths) return sli_run_full_lengths(run);
-    SLI_FAIL_IF(!plan->caps.graphs && plan->caps.kind == SLI_DEVICE_CUDA, SL_ERR_USAGE,
-                "lengths in device memory need a plan without no_graph: its kernels may read them on the host");
-    SLI_TRY(check_place(plan, "lengths", call->lengths));
-    SLI_TRY(check_type("lengths", call->lengths, true));
-    SLI_TRY(check_shape("lengths", call->lengths, 0, 0, run->batch));
     return plan->ops->copy(run->queue, run->block + plan->lengths, address_of(call->lengths),
                            (size_t)run->batch * sizeof(int32_t));
 }
 
 sl_status sl_interop_forward(sl_run *run, const sl_interop_call *call) {
     SLI_TRY(check_plan(run, "sl_interop_forward"));
-    SLI_TRY(check_call(run, call));
+    SLI_TRY(check_call(run->plan, call));
     SLI_TRY(make_bound(run));
     sli_run_unbind(run);
     run->batch = call->batch;
     run->steps = call->steps;
     run->outputs_valid = run->input_gradients_valid = run->has_targets = false;
-    SLI_TRY(bind_inputs(run, call));
-    SLI_TRY(bind_outputs(run, call));
+    bind_tensors(run, call);
     SLI_TRY(set_lengths(run, call));
     if (call->parameters_changed) SLI_TRY(sli_params_pack(run->params, run->queue, -1));
     run->training = call->training != 0;
@@ -259,6 +262,30 @@ sl_status sl_interop_forward(sl_run *run, const sl_interop_call *call) {
 }
 
 /* ------------------------------------------------------------------------------------------------ backward -- */
+/* Without a tensor an output's gradient is zero, an input's is not wanted. */
+static sl_status check_gradients(const sl_run *run, const sl_dl_tensor *const *d_outputs,
+                                 const sl_dl_tensor *const *d_inputs) {
+    const sl_plan *plan = run->plan;
+    SLI_FAIL_IF(
+        !run->lent || !run->training, SL_ERR_USAGE,
+        "sl_interop_backward: the last call was no sl_interop_forward for training; each backward needs its own");
+    SLI_FAIL_IF(!d_outputs, SL_ERR_USAGE, "sl_interop_backward: d_outputs is NULL; give one tensor a model output");
+    for (int k = 0; k < plan->output_count; k++) {
+        const sli_tensor *tensor = &plan->tensors[plan->outputs[k]];
+        if (tensor->has_gradient && d_outputs[k])
+            SLI_TRY(check_tensor(plan, run->steps, run->batch, "gradient of output", tensor, d_outputs[k]));
+    }
+    for (int k = 0; d_inputs && k < plan->input_count; k++) {
+        const sli_tensor *tensor = &plan->tensors[plan->inputs[k]];
+        if (!d_inputs[k]) continue;
+        SLI_FAIL_IF(!plan->options.input_gradients || tensor->shape.integer, SL_ERR_USAGE,
+                    "input \"%s\" has no gradient; plan with input_gradients = 1 (tokens never have one)",
+                    tensor->name);
+        SLI_TRY(check_tensor(plan, run->steps, run->batch, "gradient of input", tensor, d_inputs[k]));
+    }
+    return SL_OK;
+}
+
 /* An output that other layers read as well collects their gradients too: it gets a copy, the caller's tensor is only read. */
 static sl_status set_output_gradient(sl_run *run, int index, const sl_dl_tensor *given) {
     const sl_plan *plan = run->plan;
@@ -266,7 +293,6 @@ static sl_status set_output_gradient(sl_run *run, int index, const sl_dl_tensor 
     size_t bytes = sli_plan_tensor_elements(plan, tensor, run->steps, run->batch) * plan->element;
     if (!tensor->has_gradient) return SL_OK;
     if (!given) return plan->ops->zero(run->queue, sli_run_gradient_at(run, tensor), bytes);
-    SLI_TRY(check_tensor(run, "gradient of output", tensor, given));
     if (tensor->consumers > 0)
         return plan->ops->copy(run->queue, sli_run_gradient_at(run, tensor), address_of(given), bytes);
     *bound_gradient(run, index) = address_of(given);
@@ -277,9 +303,6 @@ static sl_status set_input_gradient(sl_run *run, int index, const sl_dl_tensor *
     const sl_plan *plan = run->plan;
     const sli_tensor *tensor = &plan->tensors[index];
     if (!given) return SL_OK;
-    SLI_FAIL_IF(!plan->options.input_gradients || tensor->shape.integer, SL_ERR_USAGE,
-                "input \"%s\" has no gradient; plan with input_gradients = 1 (tokens never have one)", tensor->name);
-    SLI_TRY(check_tensor(run, "gradient of input", tensor, given));
     if (!tensor->has_gradient) /* no output depends on it */
         return plan->ops->zero(run->queue, address_of(given),
                                sli_plan_tensor_elements(plan, tensor, run->steps, run->batch) * plan->element);
@@ -290,9 +313,8 @@ static sl_status set_input_gradient(sl_run *run, int index, const sl_dl_tensor *
 sl_status sl_interop_backward(sl_run *run, const sl_dl_tensor *const *d_outputs, const sl_dl_tensor *const *d_inputs) {
     SLI_TRY(check_plan(run, "sl_interop_backward"));
     const sl_plan *plan = run->plan;
-    SLI_FAIL_IF(!run->lent || !run->training, SL_ERR_USAGE,
-                "sl_interop_backward: the last call was no sl_interop_forward for training");
-    SLI_FAIL_IF(!d_outputs, SL_ERR_USAGE, "sl_interop_backward: d_outputs is NULL; give one tensor a model output");
+    SLI_TRY(check_gradients(run, d_outputs, d_inputs));
+    run->lent = false; /* it writes over what forward saved */
     for (int k = 0; k < plan->output_count; k++) SLI_TRY(set_output_gradient(run, plan->outputs[k], d_outputs[k]));
     for (int k = 0; d_inputs && k < plan->input_count; k++)
         SLI_TRY(set_input_gradient(run, plan->inputs[k], d_inputs[k]));

@@ -244,6 +244,56 @@ TEST(interop_refusals) {
     close_fixture(&f);
 }
 
+/* What the last good call gave can still be read, and counts for what follows. */
+TEST(interop_bad_calls_change_nothing) {
+    fixture f;
+    float before[T * B * O], after[T * B * O];
+    int steps, batch;
+    open_fixture(&f, SL_MASK_NONE);
+    run_forward(&f, before);
+    owned *x = own(&f, 3, T, B, I, f.x, SL_DL_FLOAT), *short_y = own(&f, 3, T - 1, B, O, NULL, SL_DL_FLOAT);
+    const sl_dl_tensor *inputs[] = {&x->tensor}, *outputs[] = {&short_y->tensor, NULL}, *none[] = {NULL, NULL};
+    const sl_interop_call good = {.batch = B, .steps = T, .training = 1, .inputs = inputs};
+    sl_interop_call bad = good;
+    bad.batch = B - 1;
+    CHECK_FAILS(sl_interop_forward(f.run, &bad), SL_ERR_SHAPE, "input \"x\"");
+    REQUIRE_OK(sl_run_output_shape(f.run, NULL, &steps, &batch, NULL));
+    CHECK(steps == T && batch == B);
+    REQUIRE_OK(sl_run_output(f.run, NULL, after, T * B * O));
+    CHECK(memcmp(before, after, sizeof before) == 0);
+    REQUIRE_OK(sl_interop_forward(f.run, &good));
+    bad = good;
+    bad.outputs = outputs;
+    CHECK_FAILS(sl_interop_forward(f.run, &bad), SL_ERR_SHAPE, "output \"dense\"");
+    REQUIRE_OK(sl_interop_backward(f.run, none, NULL));
+    disown(x);
+    disown(short_y);
+    close_fixture(&f);
+}
+
+/* A refused backward touches none of its tensors, nor does the next one; a second one would find its forward's numbers overwritten. */
+TEST(interop_one_backward_a_forward) {
+    fixture f;
+    float nothing[T * B * I] = {0};
+    open_fixture(&f, SL_MASK_NONE);
+    owned *x = own(&f, 3, T, B, I, f.x, SL_DL_FLOAT), *d_x = own(&f, 3, T, B, I, nothing, SL_DL_FLOAT);
+    owned *d_y = own(&f, 3, T, B, O, f.d_y, SL_DL_FLOAT), *d_h = own(&f, 2, B, H, 0, f.d_h, SL_DL_FLOAT);
+    const sl_dl_tensor *inputs[] = {&x->tensor}, *d_inputs[] = {&d_x->tensor}, *none[] = {NULL, NULL};
+    const sl_dl_tensor *d_outputs[] = {&d_y->tensor, &d_h->tensor};
+    const sl_interop_call call = {.batch = B, .steps = T, .training = 1, .inputs = inputs};
+    REQUIRE_OK(sl_interop_forward(f.run, &call));
+    d_h->tensor.dtype.bits = 64;
+    CHECK_FAILS(sl_interop_backward(f.run, d_outputs, d_inputs), SL_ERR_INPUT, "float32");
+    d_h->tensor.dtype.bits = 32;
+    REQUIRE_OK(sl_interop_backward(f.run, none, NULL));
+    check_same(d_y, f.d_y, "d y of the refused backward");
+    check_same(d_x, nothing, "d x of the refused backward");
+    CHECK_FAILS(sl_interop_backward(f.run, d_outputs, d_inputs), SL_ERR_USAGE, "each backward needs its own");
+    owned *all[] = {x, d_x, d_y, d_h};
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) disown(all[k]);
+    close_fixture(&f);
+}
+
 /* Tokens that nobody has checked, some outside the vocabulary: NaN in their rows, in no other; no gradient of theirs. */
 static void check_outside(bool one_hot) {
     enum { V = 9 };
