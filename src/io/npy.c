@@ -254,18 +254,22 @@ void sli_array_free(sl_array *array) {
     memset(array, 0, sizeof *array);
 }
 
+bool sli_array_is_sound(const sl_array *array) {
+    size_t bytes = sli_array_type_bytes(array->type);
+    bool fits = bytes > 0 && array->rank >= 0 && array->rank <= MAX_RANK;
+    for (int i = 0; fits && i < array->rank; i++)
+        fits = array->shape[i] >= 0 && sli_multiply(bytes, (size_t)array->shape[i], &bytes);
+    return fits && bytes == array->bytes && (bytes == 0 || array->data);
+}
+
 /* ----------------------------------------------------------------------------------------------------- writing -- */
 /* The same bytes as np.save: version 1.0, header padded with blanks to a multiple of 64. */
 sl_status sli_npy_write(const char *path, const sl_array *array) {
-    int type = type_index(array->type);
-    size_t bytes = type < 0 ? 0 : TYPES[type].bytes;
-    bool fits = type >= 0 && array->rank >= 0 && array->rank <= MAX_RANK;
-    for (int i = 0; fits && i < array->rank; i++)
-        fits = array->shape[i] >= 0 && sli_multiply(bytes, (size_t)array->shape[i], &bytes);
-    SLI_FAIL_IF(!fits || bytes != array->bytes || (bytes && !array->data), SL_ERR_USAGE,
+    SLI_FAIL_IF(!sli_array_is_sound(array), SL_ERR_USAGE,
                 "%s: the array to write has a type, rank, shape and number of bytes that do not fit", path);
     char text[512];
-    int n = snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (", TYPES[type].descr);
+    int n = snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (",
+                     TYPES[type_index(array->type)].descr);
     for (int i = 0; i < array->rank; i++)
         n += snprintf(text + n, sizeof text - (size_t)n, "%s%lld", i ? ", " : "", (long long)array->shape[i]);
     n += snprintf(text + n, sizeof text - (size_t)n, "%s), }", array->rank == 1 ? "," : "");

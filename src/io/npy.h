@@ -9,5 +9,6 @@ sl_status sli_npy_read_memory(const sl_allocator *allocator, const void *bytes, 
 sl_status sli_npy_write(const char *path, const sl_array *array);
 void sli_array_free(sl_array *array);
 size_t sli_array_type_bytes(sl_array_type type); /* 0 if it is none */
+bool sli_array_is_sound(const sl_array *array);  /* its type, rank, shape, bytes and data go together */
 
 #endif

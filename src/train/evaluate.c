@@ -163,6 +163,7 @@ static sl_status evaluate_file_arrays(session *s, const sl_file *file, const sl_
     sl_plan_options o = inference_options(options);
     sli_array_needs needs;
     sli_array_data arrays;
+    SLI_TRY(sli_trainer_check_arrays(data));
     if (o.loss == SL_LOSS_NONE) {
         sl_training training;
         sl_status status = sli_file_training(file, &training);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "io/atomic_file.h"
+#include "io/npy.h"
 
 /* ------------------------------------------------------------------------------------------------------ options -- */
 static sl_status copy_string(sli_arena *arena, const char *text, const char **copy) {
@@ -108,12 +109,27 @@ sl_status sli_trainer_array_needs(const sl_model *model, sl_loss loss, bool doub
     return SL_OK;
 }
 
+/* Programs fill these structs in by themselves: shapes decide what is read of the data. */
+sl_status sli_trainer_check_arrays(const sl_dataset *data) {
+    const struct {
+        const char *name;
+        const sl_array *array;
+    } arrays[] = {{"x", data->x}, {"y", data->y}, {"lengths", data->lengths}};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+        SLI_FAIL_IF(arrays[i].array && !sli_array_is_sound(arrays[i].array), SL_ERR_USAGE,
+                    "%s: the array has a type, rank, shape and number of bytes that do not fit: correct its sl_array",
+                    arrays[i].name);
+    return SL_OK;
+}
+
 static sl_status set_arrays(sl_trainer *t, const sl_dataset *train, const sl_dataset *valid) {
     sl_training *o = &t->training;
     sli_array_needs needs;
     SLI_FAIL_IF(!train->x || !train->y, SL_ERR_INPUT, "training needs x and y: give both (--x and --y)");
     SLI_FAIL_IF(valid && (!valid->x || !valid->y), SL_ERR_INPUT,
                 "the validation data need x and y: give both (--valid-x and --valid-y)");
+    SLI_TRY(sli_trainer_check_arrays(train));
+    if (valid) SLI_TRY(sli_trainer_check_arrays(valid));
     SLI_TRY(sli_trainer_array_needs(t->model, o->loss, o->dtype == SL_F64, &needs));
     SLI_TRY(sli_array_data_new(train->x, train->y, train->lengths, &needs, &t->arrays));
     SLI_FAIL_IF(o->steps > 0 && o->steps < t->arrays.steps, SL_ERR_INPUT,
@@ -227,7 +243,7 @@ static sl_status make_buffers(sl_trainer *t) {
     SLI_TRY(allocate(&t->allocator, t->target_bytes, &t->targets));
     if (t->training.masking == SL_MASK_LENGTHS) SLI_TRY(allocate(&t->allocator, rows * sizeof(int32_t), &t->lengths));
     t->state_bytes = sl_run_state_bytes(t->run);
-    SLI_TRY(allocate(&t->allocator, (size_t)(t->training.accumulate + 1) * t->state_bytes, &t->states));
+    SLI_TRY(allocate(&t->allocator, ((size_t)t->training.accumulate + 1) * t->state_bytes, &t->states));
     if (!t->tokens && t->training.shuffle)
         SLI_TRY(allocate(&t->allocator, t->arrays.rows * sizeof(uint32_t), &t->order));
     return SL_OK;
@@ -279,7 +295,7 @@ void sli_trainer_free(sl_trainer *trainer) {
     sl_allocator a = trainer->allocator;
     if (trainer->order) sli_free(&a, trainer->order, trainer->arrays.rows * sizeof(uint32_t));
     if (trainer->states)
-        sli_free(&a, trainer->states, (size_t)(trainer->training.accumulate + 1) * trainer->state_bytes);
+        sli_free(&a, trainer->states, ((size_t)trainer->training.accumulate + 1) * trainer->state_bytes);
     if (trainer->lengths) sli_free(&a, trainer->lengths, (size_t)trainer->rows * sizeof(int32_t));
     sli_free(&a, trainer->targets, trainer->target_bytes);
     sli_free(&a, trainer->inputs, trainer->input_bytes);

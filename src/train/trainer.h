@@ -109,6 +109,8 @@ sl_status sli_evaluate_arrays(const sl_file *file, const sl_dataset *data, const
 sl_status sli_file_training(const sl_file *file, sl_training *training);
 /* arrays.h needs of a model and loss. */
 sl_status sli_trainer_array_needs(const sl_model *model, sl_loss loss, bool doubles, sli_array_needs *needs);
+/* SL_ERR_USAGE where an array of the data, each of which may be NULL, has fields that contradict each other. */
+sl_status sli_trainer_check_arrays(const sl_dataset *data);
 
 /* checkpoint.c. The loss scaling of f16 training as members of a JSON object, and back; a document without them leaves
  * *scaling. */

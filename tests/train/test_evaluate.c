@@ -1,4 +1,6 @@
 /* Evaluation of a language model: one stream, every token once, whatever the block length. */
+#include <limits.h>
+
 #include "test.h"
 #include "train/train_helpers.h"
 
@@ -68,5 +70,36 @@ TEST(training_needs_a_language_model_for_tokens) {
     sl_trainer *trainer = NULL;
     CHECK_FAILS(sl_trainer_new(model, &training, &data, NULL, NULL, NULL, &trainer), SL_ERR_SHAPE, "return_sequences");
     CHECK_FAILS(sl_trainer_new(model, &training, &nothing, NULL, NULL, NULL, &trainer), SL_ERR_INPUT, "x and y");
+    sl_model_free(model);
+}
+
+/* A program's own structs: nothing is read beyond what their bytes say. */
+TEST(training_refuses_arrays_that_contradict_themselves) {
+    float x[6] = {0}, y[2] = {0};
+    const sl_array good = {SL_ARRAY_F32, 2, {2, 3}, x, sizeof x, {0}},
+                   targets = {SL_ARRAY_F32, 2, {2, 1}, y, sizeof y, {0}};
+    sl_array bad[6];
+    sl_model *model = NULL;
+    sl_dense dense = {.units = 1};
+    sl_trainer *trainer = NULL;
+    const sl_training training = {.loss = SL_LOSS_MSE, .device = test_device, .batch = INT_MAX, .accumulate = INT_MAX};
+    REQUIRE_OK(sl_model_new(NULL, &model));
+    REQUIRE_OK(sl_model_add_input(model, "x", 3, 1));
+    REQUIRE_OK(sl_model_add_dense(model, "only", &dense, NULL));
+    for (int i = 0; i < 6; i++) bad[i] = good;
+    bad[0].shape[0] = 200;
+    bad[1].shape[1] = -3;
+    bad[2].rank = 9;
+    bad[3].type = (sl_array_type)77;
+    bad[4].bytes = 0;
+    bad[5].data = NULL;
+    for (int i = 0; i < 6; i++) {
+        const sl_dataset as_x = {.x = &bad[i], .y = &targets}, as_y = {.x = &good, .y = &bad[i]};
+        CHECK_FAILS(sl_trainer_new(model, &training, &as_x, NULL, NULL, NULL, &trainer), SL_ERR_USAGE, "x: the array");
+        CHECK_FAILS(sl_trainer_new(model, &training, &as_y, NULL, NULL, NULL, &trainer), SL_ERR_USAGE, "y: the array");
+    }
+    const sl_dataset data = {.x = &good, .y = &targets};
+    REQUIRE_OK(sl_trainer_new(model, &training, &data, NULL, NULL, NULL, &trainer)); /* the most micro-batches */
+    sl_trainer_free(trainer);
     sl_model_free(model);
 }
