@@ -37,8 +37,8 @@ static sl_status make_block(sl_params *params) {
 }
 
 sl_status sl_params_new(const sl_plan *plan, sl_params **out) {
+    if (out) *out = NULL;
     SLI_FAIL_IF(!out || !plan, SL_ERR_USAGE, "sl_params_new: plan or params is NULL; pass a plan and an address");
-    *out = NULL;
     SLI_FAIL_IF(!plan->device, SL_ERR_DEVICE, "%s was invented for planning; plan for a device of this machine to run",
                 plan->caps.name);
     sl_params *params = sli_alloc_zero(&plan->allocator, sizeof *params);
@@ -95,11 +95,11 @@ void sl_params_free(sl_params *params) {
 }
 
 int sl_params_count(const sl_params *params) {
-    return params->plan->param_count;
+    return params ? params->plan->param_count : 0;
 }
 
 const char *sl_params_name(const sl_params *params, int index, int *rows, int *columns) {
-    if (index < 0 || index >= params->plan->param_count) return NULL;
+    if (index < 0 || index >= sl_params_count(params)) return NULL;
     const sli_param *param = &params->plan->params[index].param;
     if (rows) *rows = param->rows;
     if (columns) *columns = param->columns;

@@ -702,26 +702,26 @@ void sl_plan_free(sl_plan *plan) {
 }
 
 void sl_plan_memory(const sl_plan *plan, sl_memory *memory) {
-    *memory = plan->memory;
+    if (memory) *memory = plan ? plan->memory : (sl_memory){0};
 }
 const char *sl_plan_explain(const sl_plan *plan) {
-    return plan->explanation;
+    return plan ? plan->explanation : NULL;
 }
 const char *sl_plan_explain_json(const sl_plan *plan) {
-    return plan->explanation_json;
+    return plan ? plan->explanation_json : NULL;
 }
 const char *sl_plan_kernels(const sl_plan *plan) {
-    return plan->kernels;
+    return plan ? plan->kernels : NULL;
 }
 const char *sl_plan_notes(const sl_plan *plan) {
-    return plan->notes_text;
+    return plan ? plan->notes_text : NULL;
 }
 const char *sl_plan_device(const sl_plan *plan) {
-    return plan->caps.name;
+    return plan ? plan->caps.name : NULL;
 }
 int sl_plan_threads(const sl_plan *plan) {
-    return plan->options.threads;
+    return plan ? plan->options.threads : 0;
 }
 double sl_plan_flops(const sl_plan *plan) {
-    return plan->flops;
+    return plan ? plan->flops : 0;
 }

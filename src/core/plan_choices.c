@@ -159,5 +159,5 @@ sl_status sli_choices_write(sl_plan *plan) {
 }
 
 const char *sl_plan_choices(const sl_plan *plan) {
-    return plan->chosen;
+    return plan ? plan->chosen : NULL;
 }

@@ -24,8 +24,8 @@ static sl_status make_block(sl_run *run) {
 }
 
 sl_status sl_run_new(const sl_plan *plan, sl_params *params, sl_run **out) {
+    if (out) *out = NULL;
     SLI_FAIL_IF(!out || !plan || !params, SL_ERR_USAGE, "sl_run_new: plan, params or run is NULL; pass all three");
-    *out = NULL;
     SLI_FAIL_IF(
         params->plan != plan, SL_ERR_USAGE,
         "sl_run_new: the parameters were made for another plan; make parameters for this plan and copy the values");

@@ -178,8 +178,8 @@ sl_status sli_problem_model(const sl_allocator *allocator, const sli_problem *pr
 sl_status sl_model_from_problem(const sl_allocator *allocator, const char *problem, sl_model **model,
                                 sl_plan_options *options) {
     sli_problem parsed;
+    if (model) *model = NULL;
     SLI_FAIL_IF(!model || !problem, SL_ERR_USAGE, "sl_model_from_problem: problem and model must not be NULL");
-    *model = NULL;
     SLI_TRY(sli_problem_parse(problem, &parsed));
     return sli_problem_model(allocator, &parsed, false, model, options);
 }

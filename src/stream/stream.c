@@ -58,6 +58,7 @@ static void step(sl_stream *stream, sli_stream_input input, float *y) {
 
 sl_status sl_stream_steps(sl_stream *stream, int steps, const float *x, float *y) {
     SLI_FAIL_IF(!stream || !x || !y, SL_ERR_USAGE, "sl_stream_step: stream, x and y must not be NULL");
+    SLI_FAIL_IF(steps < 0, SL_ERR_USAGE, "sl_stream_steps: %d steps; give 0 or more", steps);
     const int inputs = stream->model->inputs, outputs = stream->model->outputs;
     SLI_FAIL_IF(inputs == 0, SL_ERR_USAGE, "sl_stream_step: the model takes tokens; use sl_stream_step_token");
     const control before = flush_denormals();

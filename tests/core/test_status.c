@@ -99,3 +99,23 @@ TEST(status_macros_leave_at_the_first_failure) {
     CHECK(try_both(1, 2, &reached) == SL_OK);
     CHECK(reached == 2);
 }
+
+TEST(status_of_a_failure_goes_with_a_null_pointer) {
+    sl_params *params = (sl_params *)&params;
+    sl_run *run = (sl_run *)&run;
+    sl_model *model = (sl_model *)&model;
+    CHECK_FAILS(sl_params_new(NULL, &params), SL_ERR_USAGE, "plan or params");
+    CHECK_FAILS(sl_run_new(NULL, NULL, &run), SL_ERR_USAGE, "plan, params or run");
+    CHECK_FAILS(sl_model_from_problem(NULL, NULL, &model, NULL), SL_ERR_USAGE, "problem and model");
+    CHECK(!params && !run && !model);
+}
+
+TEST(status_of_nothing_is_nothing) {
+    sl_memory memory = {.params_block = 1};
+    sl_plan_memory(NULL, &memory);
+    CHECK(memory.params_block == 0);
+    CHECK(!sl_plan_explain(NULL) && !sl_plan_explain_json(NULL) && !sl_plan_choices(NULL));
+    CHECK(!sl_plan_kernels(NULL) && !sl_plan_notes(NULL) && !sl_plan_device(NULL));
+    CHECK(sl_plan_threads(NULL) == 0 && sl_plan_flops(NULL) == 0);
+    CHECK(sl_params_count(NULL) == 0 && !sl_params_name(NULL, 0, NULL, NULL));
+}

@@ -412,6 +412,8 @@ TEST(stream_wrong_use_is_told) {
     REQUIRE_OK(sl_stream_new(model, &stream));
     CHECK_FAILS(sl_stream_step_token(stream, 0, y), SL_ERR_USAGE, "takes numbers");
     CHECK_FAILS(sl_stream_step(stream, NULL, y), SL_ERR_USAGE, "NULL");
+    CHECK_FAILS(sl_stream_steps(stream, -1, y, y), SL_ERR_USAGE, "-1 steps");
+    REQUIRE_OK(sl_stream_steps(stream, 0, y, y));
     setenv("SLUICE_CPU_ISA", "sse9", 1);
     sl_stream_model *none;
     CHECK_FAILS(sl_stream_model_load(stream_case_convert(&c, SL_CONVERT_STREAM), &none), SL_ERR_UNKNOWN, "sse9");
