@@ -52,6 +52,14 @@ static void mark_cut(char *text, int length) {
     if (length >= DETAIL_BYTES) memcpy(text + DETAIL_BYTES - 4, "...", 4);
 }
 
+/* Names and bytes of files are in sentences as they are: a damaged one must not steer the terminal that shows them. */
+static void keep(const char text[DETAIL_BYTES]) {
+    size_t i = 0;
+    for (; i < DETAIL_BYTES - 1 && text[i]; i++)
+        error_detail[i] = text[i] == '\n' ? ' ' : (unsigned char)text[i] < ' ' || text[i] == 0x7f ? '?' : text[i];
+    error_detail[i] = 0;
+}
+
 /* Formats into a buffer of its own first: an argument may be the old detail. */
 sl_status sli_fail(sl_status status, const char *format, ...) {
     char text[DETAIL_BYTES];
@@ -61,7 +69,7 @@ sl_status sli_fail(sl_status status, const char *format, ...) {
     va_end(arguments);
     if (length < 0) text[0] = 0;
     mark_cut(text, length);
-    memcpy(error_detail, text, sizeof text);
+    keep(text);
     return status;
 }
 
@@ -74,7 +82,7 @@ sl_status sli_fail_context(sl_status status, const char *format, ...) {
     if (length < 0) return status;
     if (length < DETAIL_BYTES) length += snprintf(text + length, sizeof text - (size_t)length, ": %s", error_detail);
     mark_cut(text, length);
-    memcpy(error_detail, text, sizeof text);
+    keep(text);
     return status;
 }
 

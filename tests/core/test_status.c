@@ -100,6 +100,14 @@ TEST(status_macros_leave_at_the_first_failure) {
     CHECK(reached == 2);
 }
 
+TEST(status_detail_holds_no_control_characters) {
+    sl_vocabulary *vocabulary;
+    CHECK_FAILS(sl_vocabulary_from_json(NULL, "{\x1b[2J", &vocabulary), SL_ERR_INPUT, "?");
+    for (const char *c = sl_error_detail(); *c; c++) CHECK((unsigned char)*c >= ' ' && *c != 0x7f);
+    sl_file *file;
+    CHECK_FAILS(sl_file_open(NULL, "no\nfile\x7f\xc3\xa9", &file), SL_ERR_FILE, "no file?\xc3\xa9");
+}
+
 TEST(status_of_a_failure_goes_with_a_null_pointer) {
     sl_params *params = (sl_params *)&params;
     sl_run *run = (sl_run *)&run;
