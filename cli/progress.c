@@ -288,7 +288,7 @@ sl_answer progress_show(void *context, const sl_progress *p) {
     if (!progress_interrupted()) return SL_CONTINUE;
     if (!view->announced && !view->stopped) {
         clear_line(view);
-        printf("stopping: saving and evaluating first (again to leave at once)\n");
+        printf("stopping: saving and evaluating first (again, a second later, to leave at once)\n");
         flush_output();
         view->announced = true;
     }
