@@ -68,6 +68,8 @@ static int run(const command *command, int count, char **words) {
         return usage_error(command, "%s: end the name in .slm (a stream model) or .c (a C file)", path);
     if (o.name && options.form != SL_CONVERT_C)
         return usage_error(command, "--name goes with C files; %s is none", path);
+    if (o.dtype == 1 && options.form != SL_CONVERT_C)
+        return usage_error(command, "--dtype i8 goes with C files; %s is none", path);
     if (arguments_given(&a, "dtype")) options.dtype = o.dtype == 1 ? SL_I8 : SL_F32;
     const file_use uses[] = {{path, "the output", true}, {a.positional[0], "the model", false}};
     code = refuse_same_files(command, uses, 2);

@@ -61,32 +61,34 @@ static const option fit_table[] = {
      "tokens of each stream a step: back-propagation is cut there, the state is carried (default 64)"},
     {OPTION_INT, "epochs", offsetof(fit_options, epochs), "N", 1, 0, "passes over the data (default 10)"},
     {OPTION_CHOICE, "optimizer", offsetof(fit_options, optimizer), "sgd|adam|adamw|rmsprop", 0, 0, "(default adam)"},
-    {OPTION_REAL, "lr", offsetof(fit_options, lr), "X", 1e-12, 0,
+    {OPTION_REAL, "lr", offsetof(fit_options, lr), "X", 1e-12, 1e30,
      "learning rate (default 0.002, for arrays 0.001; sgd: 1 and 0.01)"},
     {OPTION_REAL, "momentum", offsetof(fit_options, momentum), "X", 0, 1, "of sgd (default 0)"},
     {OPTION_FLAG, "nesterov", offsetof(fit_options, nesterov), NULL, 0, 0, "Nesterov's momentum"},
-    {OPTION_REAL, "weight-decay", offsetof(fit_options, weight_decay), "X", 0, 0, "(default 0; adamw: 0.01)"},
+    {OPTION_REAL, "weight-decay", offsetof(fit_options, weight_decay), "X", 0, 1e6, "(default 0; adamw: 0.01)"},
     {OPTION_TEXT, "schedule", offsetof(fit_options, schedule), "S", 0, 0,
      "learning rate over time: constant, step:EVERY:FACTOR, exponential:EVERY:FACTOR, cosine:WARMUP:TOTAL:MINIMUM "
      "(TOTAL 0: "
      "the whole training), epoch-decay:HOLD:FACTOR or plateau:DIVISOR (default constant)"},
-    {OPTION_REAL, "clip-norm", offsetof(fit_options, clip_norm), "X", 0, 0,
+    {OPTION_REAL, "clip-norm", offsetof(fit_options, clip_norm), "X", 0, 1e30,
      "scale all gradients so that their global norm is at most X; 0: off (default for train lm: 5)"},
-    {OPTION_REAL, "clip-value", offsetof(fit_options, clip_value), "X", 0, 0, "clip each gradient to +-X instead"},
-    {OPTION_REAL, "clip-tensor", offsetof(fit_options, clip_tensor), "X", 0, 0, "clip the norm of each tensor instead"},
+    {OPTION_REAL, "clip-value", offsetof(fit_options, clip_value), "X", 0, 1e30, "clip each gradient to +-X instead"},
+    {OPTION_REAL, "clip-tensor", offsetof(fit_options, clip_tensor), "X", 0, 1e30,
+     "clip the norm of each tensor instead"},
     {OPTION_CHOICE, "reduction", offsetof(fit_options, reduction), "mean|sum-time", 0, 0,
      "loss whose gradient is taken: the mean, or the sum over steps and mean over rows (default mean)"},
-    {OPTION_REAL, "init-scale", offsetof(fit_options, init_scale), "X", 1e-12, 0,
+    {OPTION_REAL, "init-scale", offsetof(fit_options, init_scale), "X", 1e-12, 1e30,
      "start every parameter from U(-X, X) instead of the initialisers"},
     {OPTION_INT, "accumulate", offsetof(fit_options, accumulate), "N", 1, 0,
      "take each batch in N parts, one after the other: the same step in less memory (default 1)"},
     {OPTION_INT, "patience", offsetof(fit_options, patience), "N", 0, 0,
      "stop after N epochs without improvement; 0: never (default 0)"},
-    {OPTION_REAL, "min-delta", offsetof(fit_options, min_delta), "X", 0, 0, "what counts as improvement (default 0)"},
+    {OPTION_REAL, "min-delta", offsetof(fit_options, min_delta), "X", 0, 1e30,
+     "what counts as improvement (default 0)"},
     {OPTION_FLAG, "no-shuffle", offsetof(fit_options, no_shuffle), NULL, 0, 0, "take array rows in their order"},
     {OPTION_SEED, "seed", offsetof(fit_options, seed), "N", 0, 0,
      "seed of every random number (default 1; with a preset 0)"},
-    {OPTION_REAL, "max-minutes", offsetof(fit_options, max_minutes), "M", 1e-9, 0,
+    {OPTION_REAL, "max-minutes", offsetof(fit_options, max_minutes), "M", 1e-9, 1e30,
      "stop after M minutes as Ctrl-C does"},
     {OPTION_TEXT, "log", offsetof(fit_options, log), "FILE", 0, 0,
      "write one JSON object a line for every step and event"},
@@ -158,8 +160,8 @@ static int parse_schedule(const command *command, const char *text, sl_schedule 
     for (const char *at = text + strlen(name); *at == ':';) {
         char *end;
         double value = strtod(at + 1, &end);
-        if (end == at + 1 || (*end && *end != ':') || count == 3 || !(value >= 0) || isinf(value))
-            return usage_error(command, "--schedule %s: '%s' is not a number from 0 on", text, at + 1);
+        if (end == at + 1 || (*end && *end != ':') || count == 3 || !(value >= 0 && value <= 1e30))
+            return usage_error(command, "--schedule %s: '%s' is not a number from 0 to 1e30", text, at + 1);
         values[count++] = value;
         at = end;
     }
@@ -205,6 +207,18 @@ static void apply_optimizer(const train_options *o, const arguments *a, sl_train
     if (arguments_given(a, "weight-decay")) training->optimizer.weight_decay = o->fit.weight_decay;
 }
 
+/* Numbers that do not go with what else is asked for. Of a document alone they are bad input, which the library refuses. */
+static int refuse_contradictions(const arguments *a, const sl_training *training) {
+    const int batch = training->batch ? training->batch : 32, parts = training->accumulate ? training->accumulate : 1;
+    if ((arguments_given(a, "batch") || arguments_given(a, "accumulate")) && batch % parts != 0)
+        return usage_error(a->command,
+                           "a batch of %d cannot be split into %d equal parts: change --batch or --accumulate", batch,
+                           parts);
+    if (arguments_given(a, "momentum") && training->optimizer.momentum >= 1)
+        return usage_error(a->command, "--momentum must be below 1: with it, steps are added up for ever");
+    return PARSE_GO_ON;
+}
+
 /* Options that what they belong to does not read. */
 static int refuse_useless(const arguments *a, const sl_training *training) {
     static const char *const of_sgd[] = {"momentum", "nesterov"};
@@ -218,7 +232,7 @@ static int refuse_useless(const arguments *a, const sl_training *training) {
     if (arguments_given(a, "weight-decay") && training->optimizer.kind == SL_ADAMW &&
         training->optimizer.weight_decay == 0)
         return usage_error(a->command, "--weight-decay 0: adamw without it is --optimizer adam");
-    return PARSE_GO_ON;
+    return refuse_contradictions(a, training);
 }
 
 int train_apply(const train_options *o, const arguments *a, sl_training *training) {

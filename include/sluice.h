@@ -283,7 +283,7 @@ typedef struct sl_optimizer {
     double beta1, beta2; /* 0: 0.9, 0.999 */
     double rho;          /* 0: 0.9 */
     double epsilon;      /* 0: 1e-8 */
-    double weight_decay; /* SGD, Adam, RMSprop: L2 added to g; AdamW: decoupled, 0 means 0.01 there */
+    double weight_decay; /* SGD, Adam, RMSprop: L2 added to g; AdamW: decoupled, 0 means 0.01 there; at most 1e6 */
 } sl_optimizer;
 
 typedef enum sl_clip_kind {
@@ -549,7 +549,8 @@ typedef struct sl_convert {
     sl_dtype
         dtype; /* C: f32 (the default), or i8: weights of 8 bits, a quarter of the memory, the numbers of a plan in i8 */
 } sl_convert;
-/* `params` belong to a plan of `model`, else SL_ERR_USAGE. Writes atomically; options NULL: a stream model. */
+/* `params` belong to a plan of `model`, and `name` can begin names of C, else SL_ERR_USAGE. Writes atomically; options NULL: a
+ * stream model. */
 SL_API sl_status sl_model_convert(const sl_model *model, sl_params *params, const sl_convert *options,
                                   const char *path);
 

@@ -261,9 +261,9 @@ static sl_status resolve_optimizer(sl_optimizer *optimizer) {
     if (optimizer->kind == SL_ADAMW && optimizer->weight_decay == 0) optimizer->weight_decay = 0.01;
     bool fine = optimizer->beta1 >= 0 && optimizer->beta1 < 1 && optimizer->beta2 >= 0 && optimizer->beta2 < 1 &&
                 optimizer->rho >= 0 && optimizer->rho < 1 && optimizer->epsilon > 0 && optimizer->momentum >= 0 &&
-                optimizer->momentum < 1 && optimizer->weight_decay >= 0;
+                optimizer->momentum < 1 && optimizer->weight_decay >= 0 && optimizer->weight_decay <= 1e6;
     SLI_FAIL_IF(!fine, SL_ERR_INPUT,
-                "optimizer: momentum, beta1, beta2, rho must be in [0, 1), epsilon > 0, weight_decay >= 0");
+                "optimizer: momentum, beta1, beta2, rho must be in [0, 1), epsilon > 0, weight_decay in [0, 1e6]");
     SLI_FAIL_IF(optimizer->nesterov && optimizer->momentum == 0, SL_ERR_INPUT,
                 "optimizer: Nesterov needs a momentum; set momentum, e.g. 0.9");
     return SL_OK;

@@ -259,7 +259,7 @@ static void name_of(const char *path, char *name, size_t capacity) {
 static sl_status is_name(const char *name) {
     bool good = isalpha((unsigned char)name[0]) || name[0] == '_';
     for (const char *c = name; *c; c++) good = good && (isalnum((unsigned char)*c) || *c == '_');
-    SLI_FAIL_IF(!good || strlen(name) > 60, SL_ERR_INPUT,
+    SLI_FAIL_IF(!good || strlen(name) > 60, SL_ERR_USAGE,
                 "'%.80s' cannot begin names of C; take letters, digits and _, at most 60", name);
     return SL_OK;
 }
@@ -270,7 +270,7 @@ sl_status sl_model_convert(const sl_model *model, sl_params *params, const sl_co
     SLI_FAIL_IF(form != SL_CONVERT_STREAM && form != SL_CONVERT_C, SL_ERR_USAGE, "%s: form %d is unknown", __func__,
                 (int)form);
     const sl_dtype dtype = options ? options->dtype : SL_DTYPE_DEFAULT;
-    SLI_FAIL_IF(dtype != SL_DTYPE_DEFAULT && dtype != SL_F32 && (dtype != SL_I8 || form != SL_CONVERT_C), SL_ERR_INPUT,
+    SLI_FAIL_IF(dtype != SL_DTYPE_DEFAULT && dtype != SL_F32 && (dtype != SL_I8 || form != SL_CONVERT_C), SL_ERR_USAGE,
                 "weights of %s: stream models take f32, C files f32 or i8", sli_dtype_name(dtype));
     SLI_TRY(sli_params_check_model(params, model, __func__));
     char name[64];

@@ -35,6 +35,7 @@ try train lm text.txt --schedule step:10:0 --out m
 try train lm text.txt --schedule step:2.5:0.5 --out m
 try train lm text.txt --schedule epoch-decay:1e30:0.5 --out m
 try train lm text.txt --schedule exponential:inf:0.5 --out m
+try train lm text.txt --schedule cosine:0:0:1e300 --out m
 try train lm text.txt --schedule plateau:1 --out m
 try train lm text.txt --clip-norm 1 --clip-value 1 --out m
 try train lm --preset char-rnn --units 3 text.txt --out m
@@ -47,6 +48,11 @@ try train lm text.txt --optimizer adamw --weight-decay 0 --out m
 try train lm text.txt --optimizer rmsprop --nesterov --out m
 try train lm text.txt --optimizer sgd --nesterov --out m
 try train lm text.txt --min-delta 0.1 --out m
+try train lm text.txt --patience 1 --min-delta 1e300 --out m
+try train lm text.txt --batch 4 --accumulate 3 --out m
+try train lm text.txt --accumulate 5 --out m
+try train lm text.txt --optimizer sgd --momentum 1 --out m
+try train lm text.txt --weight-decay 1e30 --out m
 try train lm text.txt --resume --print-model
 echo '{"class_name": "Sequential", "config": {"layers": []}}' >model.json
 try train model.json --x x.npy --y y.npy --loss mse --steps 3 --out m

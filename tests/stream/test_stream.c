@@ -393,6 +393,16 @@ TEST(stream_refuses_what_it_cannot_do) {
     stream_case_free(&c);
 }
 
+TEST(convert_refuses_options_that_are_wrong) {
+    uint64_t random = test_seed;
+    stream_case c = stream_case_new(one_layer(SL_LSTM, 2, 4, 0), &random);
+    CHECK_FAILS(sl_model_convert(c.model, c.params, &(sl_convert){SL_CONVERT_C, .name = "1a"}, "none.c"), SL_ERR_USAGE,
+                "'1a' cannot begin names of C");
+    CHECK_FAILS(sl_model_convert(c.model, c.params, &(sl_convert){.dtype = SL_I8}, "none.slm"), SL_ERR_USAGE,
+                "weights of i8");
+    stream_case_free(&c);
+}
+
 TEST(convert_refuses_parameters_of_another_model) {
     uint64_t random = test_seed;
     stream_case four = stream_case_new(one_layer(SL_LSTM, 2, 4, 0), &random),
