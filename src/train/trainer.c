@@ -140,7 +140,8 @@ static sl_status set_arrays(sl_trainer *t, const sl_dataset *train, const sl_dat
                 "masking by lengths was asked for, but the data have no lengths: give them (--lengths)");
     o->steps = t->arrays.steps;
     if (valid) {
-        SLI_TRY(sli_array_data_new(valid->x, valid->y, valid->lengths, &needs, &t->valid_arrays));
+        const sl_status status = sli_array_data_new(valid->x, valid->y, valid->lengths, &needs, &t->valid_arrays);
+        if (status != SL_OK) return sli_fail_context(status, "validation data");
         SLI_FAIL_IF(valid->lengths && !train->lengths, SL_ERR_INPUT,
                     "the validation data have lengths, the training data have none: give both (--lengths and "
                     "--valid-lengths), or neither");

@@ -53,7 +53,7 @@ static sl_status check_numbers(const sl_training *t) {
     SLI_TRY(check_number("beta2", o->beta2, 0, 1));
     SLI_TRY(check_number("rho", o->rho, 0, 1));
     SLI_TRY(check_number("epsilon", o->epsilon, 0, 1e30));
-    SLI_TRY(check_number("weight_decay", o->weight_decay, 0, 1e30));
+    SLI_TRY(check_number("weight_decay", o->weight_decay, 0, 1e6)); /* beyond, squares leave f32 in silence */
     SLI_TRY(check_number("clip value", t->clip.value, 0, 1e30));
     SLI_TRY(check_number("min_delta", t->min_delta, 0, 1e30));
     SLI_TRY(check_number("init_scale", t->init_scale, 0, 1e30));
@@ -107,6 +107,23 @@ static sl_status check_schedule_read(const sl_schedule *s) {
     return SL_OK;
 }
 
+/* What only a stream of tokens has. */
+static sl_status check_array_read(const sl_training *t) {
+    const struct {
+        const char *name;
+        bool given;
+    } of_text[] = {{"split", t->split != SL_SPLIT_TAIL},
+                   {"drop_partial", t->drop_partial != 0},
+                   {"keep_state", t->keep_state != 0}};
+    for (size_t i = 0; i < sizeof of_text / sizeof *of_text; i++)
+        SLI_FAIL_IF(of_text[i].given, SL_ERR_INPUT, "training: %s belongs to text: leave it out for arrays",
+                    of_text[i].name);
+    SLI_FAIL_IF(
+        t->valid_fraction > 0, SL_ERR_INPUT,
+        "training: valid_fraction is a share of a text: leave it out; validation arrays are --valid-x and --valid-y");
+    return SL_OK;
+}
+
 /* What would be left out without a word. */
 static sl_status check_read(const sl_training *t, bool tokens) {
     SLI_TRY(check_optimizer_read(&t->optimizer));
@@ -116,10 +133,7 @@ static sl_status check_read(const sl_training *t, bool tokens) {
     SLI_FAIL_IF(t->clip.kind == SL_CLIP_NONE && t->clip.value != 0, SL_ERR_INPUT,
                 "training: a clip value of %g, but clip is none: name what is clipped (value, norm or global_norm)",
                 t->clip.value);
-    SLI_FAIL_IF(
-        !tokens && t->valid_fraction > 0, SL_ERR_INPUT,
-        "training: valid_fraction is a share of a text: leave it out; validation arrays are --valid-x and --valid-y");
-    return SL_OK;
+    return tokens ? SL_OK : check_array_read(t);
 }
 
 sl_status sli_training_resolve(const sl_training *training, bool tokens, sl_training *out) {

@@ -221,6 +221,8 @@ sl_status sli_training_read(const json_t *sluice, sl_training *training) {
             return sli_fail(SL_ERR_UNKNOWN, "sluice: unknown key \"%.60s\" (known: task, text, training)", key);
         }
     }
+    SLI_FAIL_IF(json_object_get(sluice, "text") && strcmp(t.task, "lm") != 0, SL_ERR_INPUT,
+                "sluice: \"text\" belongs to \"task\": \"lm\": leave it out for arrays, or name that task");
     *training = t;
     return SL_OK;
 }

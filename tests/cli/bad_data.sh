@@ -46,9 +46,16 @@ train good.json good.json
 try train good.json --x x.npy --out m.model
 try train good.json --x x.npy --y y.npy --out m.model
 try train good.json --x x.npy --y y.npy --loss softmax --valid-x x.npy --out m.model
+train good.json x.npy y.npy --valid-x five.npy --valid-y y.npy
+train good.json x.npy y.npy --valid-x x.npy --valid-y class.npy
 "$SLUICE" train good.json --x x.npy --y y.npy --loss softmax --epochs 1 --out good.model >/dev/null
 sed 's/}$/, "sluice": {"training": {"valid_fraction": 0.5}}}/' good.json >share.json
 train share.json x.npy y.npy --valid-x x.npy --valid-y y.npy
+for of_text in '"training": {"split": "blocks"}' '"training": {"drop_partial": true}' '"training": {"keep_state": true}' \
+    '"text": {"level": "word"}'; do
+    sed "s/}\$/, \"sluice\": {$of_text}}/" good.json >text.json
+    train text.json
+done
 npy ignored.npy i4 6 -1 -1 -1 -1 -1 -1
 train good.json x.npy ignored.npy
 train good.json x.npy y.npy --valid-x x.npy --valid-y ignored.npy

@@ -83,6 +83,7 @@ TEST(training_json_names_what_is_wrong) {
         {"{\"sluice\": {\"training\": {\"clip\": {\"nam\": \"value\"}}}}", SL_ERR_UNKNOWN, "sluice.training.clip"},
         {"{\"sluice\": {\"training\": {\"clip\": 5}}}", SL_ERR_INPUT, "clip"},
         {"{\"sluice\": {\"text\": {\"level\": \"line\"}}}", SL_ERR_UNKNOWN, "line"},
+        {"{\"sluice\": {\"text\": {\"level\": \"word\"}}}", SL_ERR_INPUT, "belongs to \"task\": \"lm\""},
     };
     sl_training training;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -133,6 +134,7 @@ TEST(training_options_that_cannot_work_are_refused) {
     REFUSED(learning_rate, -0.1, "learning_rate");
     REFUSED(learning_rate, NAN, "learning_rate");
     REFUSED(optimizer.momentum, 2, "momentum");
+    REFUSED(optimizer.weight_decay, 1e7, "weight_decay");
     REFUSED(optimizer.nesterov, 1, "nesterov");
     REFUSED(optimizer.momentum, 0.5, "sgd");
     REFUSED(clip.value, 0, "clip");
