@@ -1,6 +1,7 @@
 /* The option parser: tables of typed options in, a filled struct, the help text or one sentence about the mistake out. */
 #include "options.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -197,9 +198,19 @@ static int set_choice(const command *command, const option *o, const char *text,
     return PARSE_GO_ON;
 }
 
+/* Decimal, or hexadecimal after 0x: "010" is ten, as everywhere else. */
+static int set_seed(const command *command, const option *o, const char *text, uint64_t *seed) {
+    const bool hexadecimal = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+    char *end;
+    errno = 0;
+    *seed = strtoull(text, &end, hexadecimal ? 16 : 10);
+    if (!isdigit((unsigned char)text[0]) || end == text || *end || errno)
+        return usage_error(command, "--%s needs a whole number from 0 to 2^64-1, got '%s'", o->name, text);
+    return PARSE_GO_ON;
+}
+
 static int set_value(const command *command, const option *o, const char *text, void *values) {
     void *value = (char *)values + o->offset;
-    char *end;
     switch (o->kind) {
     case OPTION_FLAG:
         *(int *)value = 1;
@@ -214,11 +225,7 @@ static int set_value(const command *command, const option *o, const char *text, 
     case OPTION_REAL:
         return set_number(command, o, text, value);
     case OPTION_SEED:
-        errno = 0;
-        *(uint64_t *)value = strtoull(text, &end, 0);
-        if (end == text || *end || errno || text[0] == '-')
-            return usage_error(command, "--%s needs a whole number from 0 to 2^64-1, got '%s'", o->name, text);
-        return PARSE_GO_ON;
+        return set_seed(command, o, text, value);
     case OPTION_SIZE:
         if (!parse_size(text, (size_t *)value))
             return usage_error(command, "--%s needs a size such as 512M or 8G, got '%s'", o->name, text);

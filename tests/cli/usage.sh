@@ -18,6 +18,7 @@ try train lm text.txt --init-scale 0 --out m
 try train lm text.txt --max-minutes 0 --out m
 try train lm text.txt --level chars --out m
 try train lm text.txt --seed -1 --out m
+try train lm text.txt --seed ' -1' --out m
 try train lm text.txt --memory-limit 3X --out m
 try train lm text.txt --tie=yes --out m
 try train lm text.txt
