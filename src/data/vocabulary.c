@@ -2,6 +2,7 @@
 #include "data/vocabulary.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -396,16 +397,32 @@ const char *sli_vocabulary_token(const sl_vocabulary *vocabulary, int id, size_t
     return e->text;
 }
 
+/* The character as it looks, or "U+000D" where it cannot be seen: controls, a byte order mark, blanks of no width. */
+static const char *character_text(const char *token, size_t length, char *text, size_t capacity) {
+    const unsigned char *c = (const unsigned char *)token;
+    static const unsigned char masks[] = {0x7F, 0x1F, 0x0F, 0x07};
+    unsigned int code = c[0] & masks[length - 1];
+    for (size_t i = 1; i < length; i++) code = code << 6 | (c[i] & 0x3F);
+    const bool unseen = code < 0x20 || (code >= 0x7F && code <= 0xA0) || code == 0xAD || code == 0xFEFF ||
+                        (code >= 0x2000 && code <= 0x200F) || (code >= 0x2028 && code <= 0x202F);
+    if (unseen)
+        snprintf(text, capacity, "U+%04X", code);
+    else
+        snprintf(text, capacity, "\"%.*s\"", (int)length, token);
+    return text;
+}
+
 static sl_status unknown_failure(const sl_vocabulary *v, const char *token, size_t length, size_t offset) {
     if (v->level == SL_LEVEL_WORD)
         return sli_fail(SL_ERR_INPUT,
                         "the word \"%.*s\" at byte %zu is not in the vocabulary, and it has no <unk>: remove the "
                         "word, or add the token <unk> to the vocabulary and train anew",
                         (int)(length < 40 ? length : 40), token, offset);
+    char text[16];
     return sli_fail(SL_ERR_INPUT,
-                    "the character \"%.*s\" at byte %zu is not in the model's vocabulary: remove it, or train with "
+                    "the character %s at byte %zu is not in the model's vocabulary: remove it, or train with "
                     "--level byte, which knows every byte",
-                    (int)length, (unsigned char)token[0] < 0x20 ? "?" : token, offset);
+                    character_text(token, length, text, sizeof text), offset);
 }
 
 sl_status sli_vocabulary_encode(const sl_vocabulary *vocabulary, const char *text, size_t bytes, int32_t **tokens,

@@ -22,6 +22,10 @@ print(word["tokens"], math.isclose(word["bits_per_char"], word["loss"] * word["t
 P
 printf 'the xylophone' >new.txt
 try eval char.model new.txt
+printf 'the\r\n' >new.txt
+try eval char.model new.txt
+printf '\xef\xbb\xbfthe' >new.txt
+try eval char.model new.txt
 printf 'a' >one.txt
 try eval char.model one.txt
 try eval text.txt test.txt
