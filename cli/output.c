@@ -44,6 +44,22 @@ void flush_output(void) {
     if (fflush(stdout) != 0 && !write_errno) write_errno = errno ? errno : EIO;
 }
 
+void print_path_word(const char *path) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-,:@%=";
+    if (path[0] == '-') fputs("./", stdout);
+    if (path[strspn(path, plain)] == 0) {
+        fputs(path, stdout);
+        return;
+    }
+    putchar('\'');
+    for (const char *c = path; *c; c++)
+        if (*c == '\'')
+            fputs("'\\''", stdout);
+        else
+            putchar(*c);
+    putchar('\'');
+}
+
 int finish_output(int code) {
     flush_output();
     if (!output_failed()) return code;

@@ -15,6 +15,8 @@ int report_memory(void);
 
 /* Writes out what is buffered, and remembers why where that fails. */
 void flush_output(void);
+/* A file's name as a word of a command that can be pasted into a shell: 'my model', ./-m. */
+void print_path_word(const char *path);
 /* Flushes stdout; a write that failed (full disk) is an error even where the command itself succeeded. A
  * reader that went away (`| head`) gives the exit code without a sentence. */
 int finish_output(int code);

@@ -118,7 +118,10 @@ static void print_files(const train_job *job, const progress_view *view) {
                there ? "keeps the best so far" : "held the best so far and is not there", hint);
     else if (view->wrote_out)
         printf("wrote %s%s\n", out, hint);
-    if (job->vocabulary && !view->stopped && there) printf("next: sluice generate %s --length 400\n", out);
+    if (!job->vocabulary || view->stopped || !there) return;
+    fputs("next: sluice generate ", stdout);
+    print_path_word(out);
+    puts(" --length 400");
 }
 
 static void print_end(const train_job *job, const progress_view *view) {

@@ -8,6 +8,15 @@ make_text 120 >text.txt
 same a.txt b.txt
 "$SLUICE" generate char.model --length 60 --seed 6 >c.txt
 same a.txt c.txt
+"$SLUICE" generate char.model --length 60 --seed 06 >d.txt # no octal numbers
+"$SLUICE" generate char.model --length 60 --seed 010 | cmp - <("$SLUICE" generate char.model --length 60 --seed 0xA)
+same c.txt d.txt
+echo "names that a shell would take apart, in what may be done next:"
+for name in 'my model' "it's" -m; do
+    "$SLUICE" train lm "${small[@]}" --epochs 1 --out "$name" -- text.txt | sed -n 's/^next: sluice //p' >next.txt
+    cat next.txt
+    eval "\"\$SLUICE\" $(cat next.txt)" | wc -c
+done
 wc -c <a.txt
 "$SLUICE" generate char.model --prime 'the cat' --length 10 | head -c 7
 echo
