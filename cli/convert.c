@@ -73,6 +73,8 @@ static int run(const command *command, int count, char **words) {
     if (arguments_given(&a, "dtype")) options.dtype = o.dtype == 1 ? SL_I8 : SL_F32;
     const file_use uses[] = {{path, "the output", true}, {a.positional[0], "the model", false}};
     code = refuse_same_files(command, uses, 2);
+    const char *mark = options.form == SL_CONVERT_C ? "made by `sluice convert`" : "SLUICESM";
+    if (!code) code = refuse_other_marks(command, "the output", path, mark, "was not made by convert");
     if (code) return code;
     sl_file *file;
     code = open_model_file(a.positional[0], &file);

@@ -98,3 +98,14 @@ int refuse_other_lines(const command *command, const char *option, const char *p
     return usage_error(command, "%s %s is there and holds no JSON lines; give another name, or remove it", option,
                        path);
 }
+
+int refuse_other_marks(const command *command, const char *option, const char *path, const char *mark,
+                       const char *lacks) {
+    char start[256];
+    FILE *file = holds_bytes(path) ? fopen(path, "rb") : NULL;
+    if (!file) return 0;
+    const size_t bytes = fread(start, 1, sizeof start, file);
+    fclose(file);
+    if (memmem(start, bytes, mark, strlen(mark))) return 0;
+    return usage_error(command, "%s %s is there and %s; give another name, or remove it", option, path, lacks);
+}

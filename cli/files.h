@@ -18,5 +18,8 @@ int refuse_same_files(const command *command, const file_use *uses, int count);
 int refuse_other_models(const command *command, const char *option, const char *path);
 /* The same for files of JSON lines; `path` may be NULL. */
 int refuse_other_lines(const command *command, const char *option, const char *path);
+/* The same for a file without `mark` among its first bytes; `lacks` says what that means: "is no NumPy array". */
+int refuse_other_marks(const command *command, const char *option, const char *path, const char *mark,
+                       const char *lacks);
 
 #endif

@@ -254,6 +254,7 @@ static int run(const command *command, int count, char **words) {
                              {o.x, "--x", false},
                              {o.lengths, "--lengths", false}};
     code = refuse_same_files(command, uses, 4);
+    if (!code) code = refuse_other_marks(command, "--out", o.out, "\x93NUMPY", "is no NumPy array");
     if (code) return code;
     sl_plan_options options = {0};
     where_apply(&where, &a, &options);

@@ -51,6 +51,19 @@ cp m.st m.c
 try convert m.c m.c
 try convert m.c ./sub/../m.c
 cmp m.st kept.st && cmp text.txt kept.txt && cmp m.c kept.st
+cp note mine.c
+cp note mine.slm
+python3 "$TESTS/npy.py" x.npy i4 2x3
+try predict m.st --x x.npy --out kept.st # not what is written there
+try predict m.st --x x.npy --out note
+try convert m.st mine.c
+try convert m.st mine.slm
+cmp m.st kept.st && cmp note mine.c && cmp note mine.slm
+for again in 1 2; do # what was written so may be written anew
+    try predict m.st --x x.npy --out y.npy
+    try convert m.st made.c
+    try convert m.st made.slm
+done
 
 echo '--- results of check'
 try check rnn:b1_t1_i1_h1 --jsonl text.txt
@@ -82,6 +95,8 @@ try check comment.txt
 try check - </dev/null
 try check - </dev/zero
 try train lm - "${small[@]}" --out z.st </dev/zero
+try train lm - "${small[@]}" --valid - --out z.st <text.txt
+try eval m.st - - <text.txt
 cat text.txt | try train lm /dev/stdin "${small[@]}" --out z.st
 cat list.txt | try check /dev/stdin
 printf 'rnn:b1_t1_i1_h1\0\n' >zero.txt
