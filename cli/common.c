@@ -104,7 +104,20 @@ const char *name_texts(char **paths, int count) {
     return strcmp(paths[0], "-") == 0 ? "standard input" : paths[0];
 }
 
+/* It is read to its end: another text of it would be empty. */
+static int refuse_input_twice(char **paths, int count) {
+    static bool taken;
+    for (int i = 0; i < count; i++) {
+        if (strcmp(paths[i], "-") != 0) continue;
+        if (taken) return report_as(SL_ERR_USAGE, "standard input (-) can be read only once; name a file beside it");
+        taken = true;
+    }
+    return 0;
+}
+
 int read_texts(char **paths, int count, char **text, size_t *bytes) {
+    const int code = refuse_input_twice(paths, count);
+    if (code) return code;
     return report(sl_text_read(NULL, (const char *const *)paths, count, text, bytes));
 }
 
