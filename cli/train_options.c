@@ -214,6 +214,13 @@ static int refuse_contradictions(const arguments *a, const sl_training *training
         return usage_error(a->command,
                            "a batch of %d cannot be split into %d equal parts: change --batch or --accumulate", batch,
                            parts);
+    const sl_schedule *s = &training->schedule;
+    if (arguments_given(a, "schedule") && s->total > 0 && s->warmup > s->total)
+        return usage_error(a->command, "--schedule: a WARMUP of %lld steps is longer than the TOTAL of %lld",
+                           (long long)s->warmup, (long long)s->total);
+    if (arguments_given(a, "schedule") && training->learning_rate > 0 && s->minimum > training->learning_rate)
+        return usage_error(a->command, "--schedule: a MINIMUM of %g is above the learning rate of %g (--lr)",
+                           s->minimum, training->learning_rate);
     if (arguments_given(a, "momentum") && training->optimizer.momentum >= 1)
         return usage_error(a->command, "--momentum must be below 1: with it, steps are added up for ever");
     return PARSE_GO_ON;

@@ -30,6 +30,9 @@ static sl_status resolve_schedule(sl_schedule *s) {
     SLI_TRY(check_count("schedule total", s->total));
     SLI_TRY(check_count("schedule hold", s->hold));
     SLI_TRY(check_number("schedule minimum", s->minimum, 0, 1e30));
+    SLI_FAIL_IF(s->total > 0 && s->warmup > s->total, SL_ERR_INPUT,
+                "training: schedule warmup of %lld steps is longer than its total of %lld", (long long)s->warmup,
+                (long long)s->total);
     SLI_FAIL_IF((s->kind == SL_SCHEDULE_STEP || s->kind == SL_SCHEDULE_EXPONENTIAL) && s->every == 0, SL_ERR_INPUT,
                 "training: this schedule needs `every`, the number of steps after which the factor applies");
     return SL_OK;
@@ -148,6 +151,9 @@ sl_status sli_training_resolve(const sl_training *training, bool tokens, sl_trai
     if (t.epochs == 0) t.epochs = 1;
     if (t.accumulate == 0) t.accumulate = 1;
     if (t.learning_rate == 0) t.learning_rate = default_rate(t.optimizer.kind);
+    SLI_FAIL_IF(t.schedule.minimum > t.learning_rate, SL_ERR_INPUT,
+                "training: schedule minimum is %g, above the learning rate of %g that it ends", t.schedule.minimum,
+                t.learning_rate);
     if (tokens && t.loss == SL_LOSS_NONE) t.loss = SL_LOSS_SOFTMAX;
     SLI_FAIL_IF(tokens && t.loss != SL_LOSS_SOFTMAX, SL_ERR_INPUT, "training: a language model's loss is softmax");
     SLI_FAIL_IF(tokens && t.masking != SL_MASK_NONE, SL_ERR_INPUT, "training: a token stream has nothing to mask");

@@ -37,6 +37,8 @@ try train lm text.txt --schedule step:2.5:0.5 --out m
 try train lm text.txt --schedule epoch-decay:1e30:0.5 --out m
 try train lm text.txt --schedule exponential:inf:0.5 --out m
 try train lm text.txt --schedule cosine:0:0:1e300 --out m
+try train lm text.txt --schedule cosine:5:3 --out m
+try train lm text.txt --schedule cosine:5:300:0.1 --out m
 try train lm text.txt --schedule plateau:1 --out m
 try train lm text.txt --clip-norm 1 --clip-value 1 --out m
 try train lm --preset char-rnn --units 3 text.txt --out m

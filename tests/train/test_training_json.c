@@ -150,6 +150,8 @@ TEST(training_options_that_cannot_work_are_refused) {
     REFUSED(schedule, ((sl_schedule){SL_SCHEDULE_STEP, 0.5, 9, .warmup = 3}), "warmup belongs to cosine");
     REFUSED(schedule, ((sl_schedule){SL_SCHEDULE_STEP, 0.5, 9, .total = 3}), "total belongs to cosine");
     REFUSED(schedule, ((sl_schedule){SL_SCHEDULE_EXPONENTIAL, 0.5, 9, .hold = 3}), "hold belongs to epoch_decay");
+    REFUSED(schedule, ((sl_schedule){SL_SCHEDULE_COSINE, .warmup = 4, .total = 3}), "longer than its total of 3");
+    REFUSED(schedule, ((sl_schedule){SL_SCHEDULE_COSINE, .minimum = 5}), "minimum is 5, above the learning rate");
     REFUSED(min_delta, 0.01, "min_delta belongs to early stopping");
     REFUSED(valid_fraction, 1, "valid_fraction");
     REFUSED(valid_fraction, 0.001, "validation");
