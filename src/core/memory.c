@@ -195,17 +195,21 @@ void sli_text_printf(sli_text *text, const char *format, ...) {
     text->length += (size_t)length;
 }
 
+char *sli_with_point(char *digits) {
+    const char *mark = localeconv()->decimal_point;
+    const size_t length = strlen(mark);
+    char *at = length ? strstr(digits, mark) : NULL;
+    if (!at) return digits;
+    *at = '.';
+    memmove(at + 1, at + length, strlen(at + length) + 1);
+    return digits;
+}
+
 void sli_text_number(sli_text *text, double value) {
     char digits[40];
-    const char *mark = localeconv()->decimal_point;
     snprintf(digits, sizeof digits, "%.6g", value);
-    char *at = strstr(digits, mark);
-    if (!at) {
-        sli_text_append(text, digits, strlen(digits));
-        return;
-    }
-    *at = 0;
-    sli_text_printf(text, "%s.%s", digits, at + strlen(mark));
+    sli_with_point(digits);
+    sli_text_append(text, digits, strlen(digits));
 }
 
 void sli_text_free(sli_text *text) {

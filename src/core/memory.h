@@ -50,6 +50,8 @@ typedef struct sli_text {
 void sli_text_init(sli_text *text, const sl_allocator *allocator);
 void sli_text_append(sli_text *text, const char *bytes, size_t count);
 void sli_text_printf(sli_text *text, const char *format, ...) SLI_PRINTF(2, 3);
+/* A number that snprintf wrote, with a point in place of the locale's mark; returns it. */
+char *sli_with_point(char *digits);
 /* Six digits, as %.6g, with a point in any locale: for what programs read. sli_number_parse reads it. */
 void sli_text_number(sli_text *text, double value);
 void sli_text_free(sli_text *text);

@@ -80,8 +80,7 @@ void sli_json_append_number(sli_text *text, double value) {
         snprintf(digits, sizeof digits, "%.*g", precision, value);
         if (strtod(digits, NULL) == value) break;
     }
-    for (char *c = digits; *c; c++)
-        if (*c == ',') *c = '.'; /* the caller's locale */
+    sli_with_point(digits);
     sli_text_append(text, digits, strlen(digits));
 }
 

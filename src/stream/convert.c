@@ -245,6 +245,13 @@ void sli_slm_write(const sli_stream_layers *layers, sli_text *text) {
     sli_text_free(&words);
 }
 
+sli_hex sli_hex_of(float value) {
+    sli_hex hex;
+    snprintf(hex.text, sizeof hex.text, "%a", (double)value);
+    sli_with_point(hex.text);
+    return hex;
+}
+
 /* ------------------------------------------------------------------------------------------------------- sluice.h -- */
 /* A name of C from the file's name: "models/rnn-2.c" -> "rnn_2". */
 static void name_of(const char *path, char *name, size_t capacity) {

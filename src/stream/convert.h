@@ -14,4 +14,10 @@ void sli_slm_write(const sli_stream_layers *layers, sli_text *text);
 /* One C99 file; `name` is what its names begin with. */
 void sli_stream_emit_c(const sli_stream_layers *layers, const char *name, bool i8, sli_text *text);
 
+/* A number of a C file: as %a, but with a point in any locale of the program. */
+typedef struct sli_hex {
+    char text[32];
+} sli_hex;
+sli_hex sli_hex_of(float value);
+
 #endif

@@ -99,7 +99,7 @@ static array begin_array(const emitter *e, int layer, const char *what, size_t c
     return (array){e, 0};
 }
 static void put_number(array *a, float value) {
-    sli_text_printf(a->e->text, "%s%s%af", a->count ? "," : "", a->count % 8 ? " " : "\n    ", (double)value);
+    sli_text_printf(a->e->text, "%s%s%sf", a->count ? "," : "", a->count % 8 ? " " : "\n    ", sli_hex_of(value).text);
     a->count++;
 }
 static void end_array(array *a) {
@@ -522,11 +522,13 @@ static void put_any_lstm(const emitter *e, int index, const sli_stream_layer *l)
     put(e, " * ");
     put_act(e, l->act, "z[3 * UNITS + i]");
     put(e, ";\n");
-    if (l->options & CELL_CLIP) put(e, "            v = @_clamp(v, %af, %af);\n", -(double)l->clip, (double)l->clip);
+    if (l->options & CELL_CLIP)
+        put(e, "            v = @_clamp(v, %sf, %sf);\n", sli_hex_of(-l->clip).text, sli_hex_of(l->clip).text);
     if (peephole)
         put(e, "            out += @_load(@_%d_peephole + %d + u) * v;\n", index, 2 * round_up(l->units, block_of(l)));
     if (l->options & CELL_ZONEOUT_C)
-        put(e, "            @_store(c + u, %af * old_c + %af * v);\n", (double)l->zone_c, (double)(1.0f - l->zone_c));
+        put(e, "            @_store(c + u, %sf * old_c + %sf * v);\n", sli_hex_of(l->zone_c).text,
+            sli_hex_of(1.0f - l->zone_c).text);
     else
         put(e, "            @_store(c + u, v);\n");
     put(e, "            @_store(m + u, ");
@@ -538,8 +540,8 @@ static void put_any_lstm(const emitter *e, int index, const sli_stream_layer *l)
 
 static void put_keep(const emitter *e, const sli_stream_layer *l, const char *q, int count) {
     if (l->options & CELL_ZONEOUT_H)
-        put(e, "    for (int k = 0; k < %d; k++) h[k] = %af * h[k] + %af * %s[k];\n", count, (double)l->zone_h,
-            (double)(1.0f - l->zone_h), q);
+        put(e, "    for (int k = 0; k < %d; k++) h[k] = %sf * h[k] + %sf * %s[k];\n", count, sli_hex_of(l->zone_h).text,
+            sli_hex_of(1.0f - l->zone_h).text, q);
     else
         put(e, "    for (int k = 0; k < %d; k++) h[k] = %s[k];\n", count, q);
 }
@@ -552,7 +554,8 @@ static void put_gru_end(const emitter *e, const sli_stream_layer *l, const char 
     put_act(e, l->act, sum);
     put(e, ";\n            n = (1.0f - update) * n + update * before;\n");
     if (l->options & CELL_ZONEOUT_H)
-        put(e, "            n = %af * before + %af * n;\n", (double)l->zone_h, (double)(1.0f - l->zone_h));
+        put(e, "            n = %sf * before + %sf * n;\n", sli_hex_of(l->zone_h).text,
+            sli_hex_of(1.0f - l->zone_h).text);
     put(e, "            @_store(h + u, n);\n");
 }
 

@@ -24,7 +24,7 @@ static void put_i8(i8_array *a, int number) {
     a->numbers++;
 }
 static void put_i8_scale(i8_array *a, float scale) {
-    sli_text_printf(&a->scales, "%s%s%af", a->rows ? "," : "", a->rows % 8 ? " " : "\n    ", (double)scale);
+    sli_text_printf(&a->scales, "%s%s%sf", a->rows ? "," : "", a->rows % 8 ? " " : "\n    ", sli_hex_of(scale).text);
     a->rows++;
 }
 static void end_i8(i8_array *a, int layer, const char *what) {

@@ -352,6 +352,45 @@ TEST(problem_numbers_have_a_point_in_every_locale) {
     CHECK(status == SL_OK && p.cell_clip == 2.5 && strcmp(text, "lstm:b1_t2_i3_h4+clip=2.5") == 0);
 }
 
+static void read_whole(const char *path, char *text, size_t capacity) {
+    FILE *file = fopen(path, "r");
+    REQUIRE(file != NULL);
+    size_t length = fread(text, 1, capacity - 1, file);
+    fclose(file);
+    text[length] = 0;
+    REQUIRE(length > 0 && length < capacity - 1);
+}
+
+/* C files of a program that speaks German are C. */
+TEST(problem_c_files_have_points_in_every_locale) {
+    static char texts[2][1 << 17];
+    char path[600];
+    sl_model *model;
+    sl_plan *plan;
+    sl_params *params;
+    sl_plan_options options = {.device = test_device};
+    if (test_on_gpu()) test_skip("nothing here is the device's");
+    REQUIRE_OK(sl_model_from_problem(NULL, "lstm:b1_t2_i3_h4+clip=2.5+zoneout_c=0.25", &model, &options));
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    REQUIRE_OK(sl_params_new(plan, &params));
+    REQUIRE_OK(sl_params_init(params, 1));
+    snprintf(path, sizeof path, "%s/model.c", test_folder());
+    for (int i8 = 0; i8 < 2; i8++) {
+        const sl_convert form = {.form = SL_CONVERT_C, .dtype = i8 ? SL_I8 : SL_F32};
+        REQUIRE_OK(sl_model_convert(model, params, &form, path));
+        read_whole(path, texts[0], sizeof texts[0]);
+        if (!enter_comma_locale()) test_skip("no locale with a decimal comma could be made (Debian: package locales)");
+        sl_status status = sl_model_convert(model, params, &form, path);
+        setlocale(LC_NUMERIC, "C");
+        REQUIRE_OK(status);
+        read_whole(path, texts[1], sizeof texts[1]);
+        CHECK(strstr(texts[0], "0x1.") != NULL && strcmp(texts[0], texts[1]) == 0);
+    }
+    sl_params_free(params);
+    sl_plan_free(plan);
+    sl_model_free(model);
+}
+
 /* As JSON, and as choices that were timed: what another program reads. */
 TEST(problem_plans_have_points_in_every_locale) {
     sl_model *model;
