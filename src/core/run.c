@@ -266,6 +266,8 @@ sl_status sl_run_gradients(sl_run *run, const sl_batch *batch, const void *const
     SLI_FAIL_IF(loss && d_outputs, SL_ERR_USAGE, "the plan has a loss: d_outputs must be NULL");
     SLI_FAIL_IF(!loss && !d_outputs, SL_ERR_USAGE,
                 "the plan has no loss: give the gradients of the outputs in d_outputs");
+    SLI_FAIL_IF(loss && !isfinite(scale), SL_ERR_NUMBERS,
+                "the scale of the loss's gradient is %g; it must be finite, 1 for a whole batch", scale);
     SLI_TRY(sli_run_upload_batch(run, batch));
     SLI_TRY(sli_run_begin_sums(run));
     run->training = true;
@@ -372,7 +374,9 @@ sl_status sl_run_reset_state(sl_run *run) {
 
 static sl_status check_blob(const sl_run *run, const void *blob, size_t bytes) {
     SLI_TRY(check_run(run));
-    SLI_FAIL_IF(bytes != run->plan->state_bytes || (!blob && bytes > 0), SL_ERR_SHAPE,
+    SLI_FAIL_IF(!blob && run->plan->state_bytes > 0, SL_ERR_USAGE, "the state's blob is NULL; pass one of %zu bytes",
+                run->plan->state_bytes);
+    SLI_FAIL_IF(bytes != run->plan->state_bytes, SL_ERR_SHAPE,
                 "the state has %zu bytes, not %zu; ask sl_run_state_bytes", run->plan->state_bytes, bytes);
     return SL_OK;
 }

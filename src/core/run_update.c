@@ -161,8 +161,8 @@ static sl_status update_work(sl_run *run) {
 static sl_status set_rate(sl_run *run, double learning_rate) {
     SLI_FAIL_IF(run->params->bindings > 0 && sli_params_any_bound(run->params), SL_ERR_USAGE,
                 "parameters that another library owns are updated by its own optimizer; unbind them first");
-    SLI_FAIL_IF(!isfinite(learning_rate), SL_ERR_NUMBERS,
-                "the learning rate is not a finite number; check the schedule");
+    const bool finite = run->plan->element == sizeof(double) ? isfinite(learning_rate) : isfinite((float)learning_rate);
+    SLI_FAIL_IF(!finite, SL_ERR_NUMBERS, "the learning rate is not a finite number; check the schedule");
     run->scalars.learning_rate = learning_rate;
     run->scalars.optimizer_step =
         run->params->optimizer_steps + 1 + run->skipped; /* the device takes off its own count */

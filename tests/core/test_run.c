@@ -162,6 +162,28 @@ TEST(run_refuses_bad_numbers_and_wrong_calls) {
     sl_model_free(model);
 }
 
+/* A rate or scale that f32 cannot hold would make every parameter NaN, or leave the update out. */
+TEST(run_refuses_rates_scales_and_states_that_are_none) {
+    sl_model *model = stream_model();
+    rig r = make_rig(model, (sl_plan_options){.batch = 1, .steps = T, .train = 1, .loss = SL_LOSS_MSE});
+    float x[T * I] = {0}, y[T * F] = {1};
+    const void *inputs[] = {x};
+    const sl_batch batch = {.batch = 1, .steps = T, .inputs = inputs, .targets = y};
+    const double bad[] = {NAN, INFINITY, 1e308};
+    for (int k = 0; k < 2; k++)
+        CHECK_FAILS(sl_run_gradients(r.run, &batch, NULL, 0, 0, bad[k], NULL), SL_ERR_NUMBERS, "must be finite");
+    for (int k = 0; k < 3; k++) {
+        CHECK_FAILS(sl_run_update(r.run, bad[k], NULL), SL_ERR_NUMBERS, "learning rate");
+        CHECK_FAILS(sl_run_step(r.run, &batch, 0, bad[k]), SL_ERR_NUMBERS, "learning rate");
+    }
+    CHECK(!sl_run_first_nonfinite(r.run));
+    CHECK_FAILS(sl_run_set_state(r.run, NULL, sl_run_state_bytes(r.run)), SL_ERR_USAGE, "blob is NULL");
+    CHECK_FAILS(sl_run_get_state(r.run, NULL, sl_run_state_bytes(r.run)), SL_ERR_USAGE, "blob is NULL");
+    CHECK_FAILS(sl_run_get_state(r.run, x, 1), SL_ERR_SHAPE, "bytes, not 1");
+    free_rig(&r);
+    sl_model_free(model);
+}
+
 TEST(run_names_the_layer_of_a_nan) {
     sl_model *model = stream_model();
     rig r = make_rig(model, (sl_plan_options){.batch = 1, .steps = T});
