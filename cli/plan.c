@@ -37,7 +37,7 @@ static int model_of_json(const char *path, sl_model **model, sl_plan_options *op
     char *paths[] = {(char *)path};
     int code = read_texts(paths, 1, &text, &bytes);
     if (code) return code;
-    const char *first = text + strspn(text, " \t\r\n");
+    const char *first = text + strspn(text, " \t\r\n\xEF\xBB\xBF"); /* the last three: a byte order mark */
     if (*first == '{' || *first == '[')
         code = report_at(name_texts(paths, 1), sl_model_from_json(NULL, text, bytes, model));
     else

@@ -24,7 +24,8 @@ static int take(problem_function *each, void *context, const char *where, const 
 /* The problem of a line, cut out of it; NULL: there is none. */
 static char *problem_of_line(char *line) {
     line[strcspn(line, "#\r\n")] = 0;
-    char *start = line + strspn(line, " \t");
+    const size_t mark = strncmp(line, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0; /* as editors of Windows begin a file */
+    char *start = line + mark + strspn(line + mark, " \t");
     start[strcspn(start, " \t")] = 0;
     return start[0] ? start : NULL;
 }

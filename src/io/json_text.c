@@ -20,6 +20,11 @@ static bool memory_suffices(size_t bytes) {
 sl_status sli_json_load(const char *text, size_t bytes, const char *what, sl_status status_code, json_t **value) {
     json_error_t error;
     *value = NULL;
+    /* A byte order mark, as editors of Windows write it, is no part of the text. */
+    if (bytes >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) {
+        text += 3;
+        bytes -= 3;
+    }
     if (!memory_suffices(bytes)) return sli_fail_memory(what, bytes);
     *value = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (*value) return SL_OK;
