@@ -26,7 +26,7 @@ PARTS = [
     ("products over time", r"openblas|gemm|tile_along|tile_down|tile_\dx\d|dot_multiply|multiply_columns|edge_tile|isa_pack|product_few|run_slice"),
     ("products of panels", r"block_\d+x\d+x\d+|halves_\d|many_rows|few_rows|side_sluice product|panel"),
     ("the cell", r"(lstm|gru|rnn)_(forward|backward)|cell"),
-    ("product and cell in one loop", r"side_sluice (lstm|gru|rnn)$"),
+    ("product and cell in one loop", r"side_sluice (usual_)?(lstm|gru|rnn)(_first|_second)?(\.|$)"),
     ("the call of a step", r"sl_stream|side_call|side_sluice step"),
     ("copies and sums", r"memcpy|memset|memmove|pack|sum|add|copy|bias|scatter|gather"),
 ]
