@@ -102,10 +102,10 @@ int refuse_other_lines(const command *command, const char *option, const char *p
 int refuse_other_marks(const command *command, const char *option, const char *path, const char *mark,
                        const char *lacks) {
     char start[256];
-    FILE *file = holds_bytes(path) ? fopen(path, "rb") : NULL;
-    if (!file) return 0;
-    const size_t bytes = fread(start, 1, sizeof start, file);
-    fclose(file);
+    if (!holds_bytes(path)) return 0;
+    FILE *file = fopen(path, "rb"); /* what may not be read is not known to be ours */
+    const size_t bytes = file ? fread(start, 1, sizeof start, file) : 0;
+    if (file) fclose(file);
     if (memmem(start, bytes, mark, strlen(mark))) return 0;
     return usage_error(command, "%s %s is there and %s; give another name, or remove it", option, path, lacks);
 }

@@ -549,8 +549,7 @@ typedef struct sl_convert {
     sl_dtype
         dtype; /* C: f32 (the default), or i8: weights of 8 bits, a quarter of the memory, the numbers of a plan in i8 */
 } sl_convert;
-/* `params` belong to a plan of `model`, and `name` can begin names of C, else SL_ERR_USAGE. Writes atomically; options NULL: a
- * stream model. */
+/* `params` are of a plan of `model`, `name` can begin names of C, else SL_ERR_USAGE. Atomic; options NULL: a stream model. */
 SL_API sl_status sl_model_convert(const sl_model *model, sl_params *params, const sl_convert *options,
                                   const char *path);
 

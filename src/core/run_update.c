@@ -162,7 +162,8 @@ static sl_status set_rate(sl_run *run, double learning_rate) {
     SLI_FAIL_IF(run->params->bindings > 0 && sli_params_any_bound(run->params), SL_ERR_USAGE,
                 "parameters that another library owns are updated by its own optimizer; unbind them first");
     const bool finite = run->plan->element == sizeof(double) ? isfinite(learning_rate) : isfinite((float)learning_rate);
-    SLI_FAIL_IF(!finite, SL_ERR_NUMBERS, "the learning rate is not a finite number; check the schedule");
+    SLI_FAIL_IF(!finite, SL_ERR_NUMBERS, "the learning rate %g is not finite in %s; check the schedule", learning_rate,
+                run->plan->element == sizeof(double) ? "f64" : "f32");
     run->scalars.learning_rate = learning_rate;
     run->scalars.optimizer_step =
         run->params->optimizer_steps + 1 + run->skipped; /* the device takes off its own count */
