@@ -110,6 +110,7 @@ void arrive_at(uint32_t barrier, place at);
 void arrivals_init(uint32_t barrier, uint32_t count, place at);
 void arrivals_expect(uint32_t barrier, uint32_t bytes, place at);
 void arrivals_wait(uint32_t barrier, uint32_t parity, place at);
+bool arrivals_came(uint32_t barrier, uint32_t parity, place at);
 void send_later(uint32_t to, const void *data, const void *from, uint32_t bytes, uint32_t barrier, place at);
 void count_release(uint32_t *counter, place at);
 uint32_t count_acquire(const uint32_t *counter, place at);

@@ -194,6 +194,12 @@ void arrivals_wait(uint32_t address, uint32_t parity, place at) {
         wait_for("ptx_arrivals_wait", (long)((address & OFFSET_MASK) - FIRST_OFFSET), (long)parity, at);
     }
 }
+bool arrivals_came(uint32_t address, uint32_t parity, place at) {
+    called(at);
+    at_shared(address, 8, 8, OWN_BLOCK, at);
+    if (parity > 1) fail(at, "ptx_arrivals_came for parity %u", parity);
+    return (arrivals_of(address, at)->phase & 1) != parity;
+}
 void send_later(uint32_t to, const void *data, const void *from, uint32_t bytes, uint32_t barrier, place at) {
     called(at);
     delivery d;

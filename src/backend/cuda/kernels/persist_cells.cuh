@@ -126,6 +126,13 @@ PERSIST_FN uint32_t persist_at(const persist_place &place, int stride) {
     return (uint32_t)(place.row * stride + place.unit);
 }
 
+/* Of a gate of a cell whose first gate is number `at`. In turns from a pointer to the first on, as instructions have room for what is constant, which takes
+ * fewer of them (GRU of 1024 units, 256 rows, training 1.8% less); where one slice waits for the exchange, a pointer in registers is what takes longer. */
+template <class S, class T> PERSIST_FN T *persist_gate(const persist_args &a, T *base, uint32_t at, int gate) {
+    if constexpr (S::couriers > 0) return base + at + gate * persist_units<S>(a);
+    return base + (at + (uint32_t)(gate * persist_units<S>(a)));
+}
+
 PERSIST_FN float persist_read(const float *from, uint32_t at) {
     return from ? from[at] : 0.0f;
 }
@@ -203,7 +210,7 @@ PERSIST_FN void persist_forward_ahead(const persist_args &a, const persist_flow 
     }
     if (reads)
 #pragma unroll
-        for (int g = 0; g < S::gates; g++) ahead.u[g] = flow.u[of_u + g * persist_units<S>(a)];
+        for (int g = 0; g < S::gates; g++) ahead.u[g] = *persist_gate<S>(a, flow.u, of_u, g);
     ahead.flags = persist_flags<S>(a, flow, place);
 }
 
@@ -280,7 +287,7 @@ PERSIST_FN void persist_forward_put(const persist_args &a, const persist_way &wa
     const uint32_t at = persist_at(place, persist_units<S>(a)), of_u = persist_at(place, persist_us<S>(a));
     if (persist_has<S>(a, PERSIST_HAS_GATES)) {
 #pragma unroll
-        for (int g = 0; g < S::gates; g++) flow.gates[of_u + g * persist_units<S>(a)] = result.gates[g];
+        for (int g = 0; g < S::gates; g++) *persist_gate<S>(a, flow.gates, of_u, g) = result.gates[g];
         if (S::gates == 3 && !S::before) flow.sn[at] = result.other;
     }
     if (S::gates == 4 && persist_has<S>(a, PERSIST_HAS_V)) flow.v[at] = result.other;
@@ -335,7 +342,7 @@ PERSIST_FN void persist_backward_ahead(const persist_args &a, const persist_way 
                                        const persist_place &place, persist_ahead<S> &ahead) {
     const uint32_t at = persist_at(place, persist_units<S>(a)), of_u = persist_at(place, persist_us<S>(a));
 #pragma unroll
-    for (int g = 0; g < S::gates; g++) ahead.u[g] = flow.u[of_u + g * persist_units<S>(a)];
+    for (int g = 0; g < S::gates; g++) ahead.u[g] = *persist_gate<S>(a, flow.u, of_u, g);
     if (S::gates == 4) {
         ahead.old = flow.old[at];
         if (S::couriers > 0 || persist_has<S>(a, PERSIST_HAS_V)) ahead.other = flow.other[at];
@@ -389,7 +396,11 @@ PERSIST_FN void persist_backward_put(const persist_args &a, const persist_place 
                                      const float (&dz)[S::gates]) {
     const uint32_t at = persist_at(place, persist_zs<S>(a));
 #pragma unroll
-    for (int g = 0; g < S::gates; g++) persist_store_operand<S>(to, at + g * persist_units<S>(a), dz[g]);
+    for (int g = 0; g < S::gates; g++)
+        if constexpr (S::narrow)
+            persist_store_operand<S>(persist_gate<S>(a, (uint16_t *)to, at, g), 0, dz[g]);
+        else
+            persist_store_operand<S>(persist_gate<S>(a, (float *)to, at, g), 0, dz[g]);
 }
 template <class S> PERSIST_FN void persist_backward_tail(const persist_args &a, const persist_place &place, void *to) {
     if (persist_zs<S>(a) > S::gates * persist_units<S>(a) && place.unit + 1 == persist_units<S>(a))

@@ -430,13 +430,20 @@ PERSIST_FN void persist_product(const persist_args &a, const persist_way &way, c
 }
 
 /* ---------------------------------------------------------------------------------------------------- four warps -- */
-/* sums += four warps' tiles [first, end) of k x v, on its way, one group of instructions: tensor cores read v, and weights that
- * are not in registers, in shared memory themselves. v: address of tile `first` of the warps' k. */
+/* What tensor cores read in shared memory themselves: v from tile `first` of the warps' k on, at this address, the same in all lanes; */
+template <class S> PERSIST_FN uint64_t persist_rows_together(uint32_t v) {
+    return ptx_operand_of(v, 128, S::v_stride_n);
+}
+/* and weights that are not in registers. */
+template <class S> PERSIST_FN uint64_t persist_kept_together(const persist_args &a, const persist_self &self) {
+    if constexpr (S::in_shared == 0) return 0;
+    return ptx_operand_of(ptx_uniform(persist_together_at<S>(a, self, S::in_registers, 0)), 1024, 128);
+}
+
+/* sums += four warps' tiles [first, end) of k x v, on its way, one group of instructions. */
 template <class S>
-PERSIST_FN void persist_multiply_together(const persist_args &a, const persist_self &self, const persist_weights<S> &w,
-                                          uint32_t v, int first, int end, persist_sums<S> &sums) {
-    const uint64_t rows = ptx_operand_of(ptx_uniform(v), 128, S::v_stride_n);
-    const uint64_t kept = ptx_operand_of(ptx_uniform(persist_together_at<S>(a, self, S::in_registers, 0)), 1024, 128);
+PERSIST_FN void persist_multiply_together(const persist_weights<S> &w, uint64_t rows, uint64_t kept, int first, int end,
+                                          persist_sums<S> &sums) {
     constexpr int step = S::tile_bytes * 8 / 16; /* of a descriptor, from tile to tile */
     ptx_together_begin();
 #pragma unroll

@@ -143,6 +143,30 @@ PTX_FN void ptx_arrivals_wait(uint32_t barrier, uint32_t parity) {
                  "r"(parity)
                  : "memory"));
 }
+/* Whether that phase has ended, without waiting; sees what came with it, too. */
+PTX_FN bool ptx_arrivals_came(uint32_t barrier, uint32_t parity) {
+    uint32_t came = 0;
+    PTX_CLUSTER(("{\n"
+                 ".reg .pred done;\n"
+                 "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, done;\n"
+                 "}"
+                 : "=r"(came)
+                 : "r"(barrier), "r"(parity)
+                 : "memory"));
+    return came != 0;
+}
+/* True of one lane of a warp, all of whose lanes ask: the assembler then knows that it is one, and loops over no others. */
+PTX_FN bool ptx_elected() {
+    uint32_t one = 0;
+    PTX_CLUSTER(("{\n"
+                 ".reg .pred p;\n"
+                 "elect.sync _|p, 0xFFFFFFFF;\n"
+                 "selp.u32 %0, 1, 0, p;\n"
+                 "}"
+                 : "=r"(one)));
+    return one != 0;
+}
 /* Stores into a CTA of the cluster; its barrier (of the same CTA) counts the bytes. Addresses from ptx_map. */
 PTX_FN void ptx_send16(uint32_t to, const uint32_t (&v)[4], uint32_t barrier) {
     PTX_CLUSTER(

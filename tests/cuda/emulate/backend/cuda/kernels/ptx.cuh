@@ -113,6 +113,13 @@ PTX_FN void ptx_arrivals_expect(uint32_t barrier, uint32_t bytes, EMULATE_HERE) 
 PTX_FN void ptx_arrivals_wait(uint32_t barrier, uint32_t parity, EMULATE_HERE) {
     emulate::arrivals_wait(barrier, parity, at);
 }
+PTX_FN bool ptx_arrivals_came(uint32_t barrier, uint32_t parity, EMULATE_HERE) {
+    return emulate::arrivals_came(barrier, parity, at);
+}
+PTX_FN bool ptx_elected(EMULATE_HERE) {
+    __syncwarp(0xffffffffu, at);
+    return threadIdx.x % 32 == 0;
+}
 PTX_FN void ptx_send16(uint32_t to, const uint32_t (&v)[4], uint32_t barrier, EMULATE_HERE) {
     emulate::send_later(to, v, nullptr, 16, barrier, at);
 }
