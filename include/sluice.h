@@ -787,7 +787,7 @@ typedef struct sl_timing {
      * wrong; negative: there was nothing to compare with, or no memory to do it. */
     double apart;
 } sl_timing;
-/* Times every eligible kernel, alternating, each for at least min_seconds; `timing` is called once per kernel row, refused ones
+/* Times every eligible kernel, alternating, each for at least min_seconds (0 to 3600); `timing` is called once per kernel row, refused ones
  * with their reason. On a GPU the inputs are there before the clock starts, and a repeat is one of a burst of calls. After it all
  * each computes once more for `apart`: SL_ERR_CHECK, with all timings told, where kernels differ by more than rounding. */
 SL_API sl_status sl_bench_problem(const char *problem, const sl_plan_options *options, double min_seconds,

@@ -381,7 +381,7 @@ static sl_status resolve_device(sl_plan *plan) {
     }
     if (strcmp(name, "cuda") == 0) name = "cuda:0";
     plan->ops = find_ops(name);
-    if (!plan->ops) return sli_fail(SL_ERR_DEVICE, "there is no device called \"%s\"; see `sluice devices`", name);
+    if (!plan->ops) return sli_fail(SL_ERR_UNKNOWN, "there is no device called \"%s\"; see `sluice devices`", name);
     SLI_TRY(plan->ops->caps(name, plan->options.threads, caps));
     if (plan->options.thread_pool) caps->pool = *plan->options.thread_pool;
     plan->options.thread_pool = NULL; /* the caller's */

@@ -23,6 +23,7 @@
 
 enum { LEAST_ROUNDS = 5, LEAST_BURSTS = 20, MOST_ROUNDS = 1000, MOST_CALLS = 2000, SLOW_FACTOR = 3, SLOW_ROUNDS = 5 };
 enum { QUICK_ROUNDS = 3 }; /* of sli_bench_ways */
+#define MOST_SECONDS 3600.0
 #define BURST_SECONDS 3e-3
 _Static_assert((int)SLI_BENCH_WAYS >= (int)SLI_ROWS_MAX, "entries have room for all rows");
 
@@ -339,6 +340,8 @@ sl_status sl_bench_problem(const char *problem, const sl_plan_options *options, 
                            void (*timing)(void *context, const sl_timing *timing), void *context) {
     bench b = {.count = 0};
     SLI_FAIL_IF(!problem, SL_ERR_USAGE, "sl_bench_problem: problem is NULL; pass a problem string");
+    SLI_FAIL_IF(!(min_seconds >= 0 && min_seconds <= MOST_SECONDS), SL_ERR_USAGE,
+                "sl_bench_problem: min_seconds is %g; pass 0 to %g", min_seconds, MOST_SECONDS);
     SLI_TRY(sli_problem_parse(problem, &b.problem));
     if (options) b.options = *options;
     if (b.options.dtype != SL_DTYPE_DEFAULT) b.problem.dtype = b.options.dtype;

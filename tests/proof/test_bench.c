@@ -42,6 +42,8 @@ TEST(bench_times_every_eligible_row) {
 TEST(bench_names_what_it_cannot_do) {
     CHECK_FAILS(sl_bench_problem("lstm:b2_t3_i4", NULL, 0.001, tell, NULL), SL_ERR_INPUT, "field hN");
     CHECK_FAILS(sl_bench_problem(NULL, NULL, 0.001, tell, NULL), SL_ERR_USAGE, "problem is NULL");
+    CHECK_FAILS(sl_bench_problem("lstm:b2_t3_i4_h5", NULL, NAN, tell, NULL), SL_ERR_USAGE, "min_seconds is nan");
+    CHECK_FAILS(sl_bench_problem("lstm:b2_t3_i4_h5", NULL, -1, tell, NULL), SL_ERR_USAGE, "pass 0 to 3600");
 }
 
 /* Gives `left` pieces of memory. */
