@@ -71,7 +71,8 @@ typedef struct sl_interop_call {
     uint32_t step;                     /* with the seed it keys the random masks */
     const sl_dl_tensor *const *inputs; /* one a model input, in order */
     const sl_dl_tensor *const *outputs; /* one a model output, in order: written (=); it or entries may be NULL */
-    const sl_dl_tensor *lengths;        /* int32 [B], with SL_MASK_LENGTHS; NULL: all full */
+    const sl_dl_tensor
+        *lengths; /* int32 [B], with SL_MASK_LENGTHS; less than 0 is 0, more than steps all; NULL: all full */
 } sl_interop_call;
 /* SL_ERR_INPUT where a tensor is of another type, elsewhere or not aligned, SL_ERR_SHAPE where its shape or strides do not fit,
  * SL_ERR_USAGE where the plan has a loss, computes f64 or is masked by steps. Kernels are launched one by one, without a

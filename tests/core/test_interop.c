@@ -103,11 +103,17 @@ static void expected(fixture *f, double *d_kernel) {
     REQUIRE_OK(sl_run_zero_gradients(f->run));
 }
 
-static void check_round(sl_masking masking) {
+/* `beyond`: what the caller's lengths of the first and last row are less than 0 and more than the steps. */
+static void check_round(sl_masking masking, int beyond) {
     fixture f;
+    int32_t given[B];
     double d_kernel[4 * H * H], values[4 * H * H];
     float kernel[4 * H * H], d_kernel_float[4 * H * H];
     open_fixture(&f, masking);
+    if (beyond > 0) f.lengths[0] = 0, f.lengths[B - 1] = T;
+    for (int b = 0; b < B; b++) given[b] = f.lengths[b];
+    given[0] -= beyond;
+    given[B - 1] += beyond;
     expected(&f, d_kernel);
     REQUIRE_OK(sl_params_get(f.params, "rnn.recurrent_kernel", values, 4 * H * H));
     for (int k = 0; k < 4 * H * H; k++) {
@@ -121,7 +127,7 @@ static void check_round(sl_masking masking) {
     owned *h = own(&f, 2, B, H, 0, NULL, SL_DL_FLOAT), *d_y = own(&f, 3, T, B, O, f.d_y, SL_DL_FLOAT);
     owned *d_h = own(&f, 2, B, H, 0, f.d_h, SL_DL_FLOAT), *d_x = own(&f, 3, T, B, I, NULL, SL_DL_FLOAT);
     owned *r = own(&f, 2, 4 * H, H, 0, kernel, SL_DL_FLOAT), *d_r = own(&f, 2, 4 * H, H, 0, NULL, SL_DL_FLOAT);
-    owned *lengths = own(&f, 1, B, 0, 0, f.lengths, SL_DL_INT);
+    owned *lengths = own(&f, 1, B, 0, 0, given, SL_DL_INT);
     REQUIRE_OK(sl_interop_parameter(f.params, "rnn.recurrent_kernel", &r->tensor));
     REQUIRE_OK(sl_interop_gradient(f.run, "rnn.recurrent_kernel", &d_r->tensor));
     const sl_dl_tensor *inputs[] = {&x->tensor}, *outputs[] = {&y->tensor, &h->tensor};
@@ -158,11 +164,12 @@ static void check_round(sl_masking masking) {
 }
 
 TEST(interop_same_bits) {
-    check_round(SL_MASK_NONE);
+    check_round(SL_MASK_NONE, 0);
 }
 
 TEST(interop_lengths) {
-    check_round(SL_MASK_LENGTHS);
+    check_round(SL_MASK_LENGTHS, 0);
+    check_round(SL_MASK_LENGTHS, 7);
 }
 
 static void run_forward(fixture *f, float *y) {
