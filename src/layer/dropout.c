@@ -17,8 +17,8 @@ static sl_status dropout_shape(const sli_layer *layer, const sli_shape *inputs, 
     double rate = ((const dropout_options *)layer->options)->rate;
     SLI_TRY(sli_layer_need_inputs(layer, input_count, 1, 1));
     SLI_TRY(sli_layer_need_float(layer, &inputs[0]));
-    SLI_FAIL_IF(!(rate >= 0 && rate < 1), SL_ERR_INPUT, "layer %s: rate is %g; it must be in [0, 1)", layer->name,
-                rate);
+    SLI_FAIL_IF(!(rate >= 0 && (float)rate < 1), SL_ERR_INPUT, "layer %s: rate is %g; it must be in [0, 1)",
+                layer->name, rate);
     outputs->count = 1;
     outputs->suffix[0] = "";
     outputs->shape[0] = inputs[0];

@@ -114,8 +114,8 @@ static sl_status check_rates(const sli_layer *layer, const sl_recurrent *o) {
         const char *name;
         double value;
     } rates[] = {{"recurrent_dropout", o->recurrent_dropout}, {"zoneout_h", o->zoneout_h}, {"zoneout_c", o->zoneout_c}};
-    for (int k = 0; k < 3; k++)
-        SLI_FAIL_IF(!(rates[k].value >= 0 && rates[k].value < 1), SL_ERR_INPUT,
+    for (int k = 0; k < 3; k++) /* kernels have floats: what rounds to 1 is 1 */
+        SLI_FAIL_IF(!(rates[k].value >= 0 && (float)rates[k].value < 1), SL_ERR_INPUT,
                     "layer %s: %s is %g; it must be in [0, 1)", layer->name, rates[k].name, rates[k].value);
     /* Less would be 0 as a float: no clip. */
     bool clip = o->cell_clip == 0 || (o->cell_clip >= FLT_MIN && isfinite(o->cell_clip));

@@ -85,14 +85,18 @@ TEST(model_numbers_are_such_that_files_hold) {
     const sl_recurrent wrong[] = {{.units = 3, .cell_clip = INFINITY},
                                   {.units = 3, .cell_clip = 1e-300}, /* as a float 0 */
                                   {.units = 3, .forget_bias = NAN},
+                                  {.units = 3, .zoneout_h = 1 - 1e-9}, /* as a float 1 */
                                   {.units = 3, .kernel_init = {SL_INIT_CONSTANT, INFINITY}},
                                   {.units = 3, .recurrent_init = {SL_INIT_NORMAL, -0.1}}};
-    for (int k = 0; k < 5; k++)
+    for (int k = 0; k < 6; k++)
         CHECK_FAILS(plan_of(recurrent_model(SL_LSTM, &wrong[k]), NULL), SL_ERR_INPUT, "layer rnn: ");
     sl_model *model = recurrent_model(SL_LSTM, &(sl_recurrent){.units = 3, .bidirectional = (sl_direction_merge)1000});
     const char *text;
     CHECK(sl_model_to_json(model, &text) == SL_OK);
     CHECK_FAILS(plan_of(model, NULL), SL_ERR_USAGE, "bidirectional is 1000");
+    model = recurrent_model(SL_LSTM, &(sl_recurrent){.units = 3});
+    REQUIRE_OK(sl_model_add_dropout(model, "drop", 1 - 1e-9, NULL));
+    CHECK_FAILS(plan_of(model, NULL), SL_ERR_INPUT, "layer drop: rate is 1;");
 }
 
 TEST(model_tied_weights_need_their_table) {
