@@ -72,8 +72,9 @@ list(FILTER sluice_sources EXCLUDE REGEX "/stream/isa/") # once per instruction 
 # Products are not contracted into fused multiply-adds behind our back: all compilers give the same numbers.
 sluice_objects(sluice_portable ${sluice_sources})
 target_include_directories(sluice_portable PRIVATE ${JANSSON_INCLUDE_DIR})
-target_compile_definitions(sluice_portable PRIVATE SLI_BLAS=${sluice_blas_number}
-                           SLI_LIBDIR="${CMAKE_INSTALL_FULL_LIBDIR}")
+# As seen from the command, so that the installed folder can be moved.
+file(RELATIVE_PATH sluice_libdir ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+target_compile_definitions(sluice_portable PRIVATE SLI_BLAS=${sluice_blas_number} SLI_LIBDIR="${sluice_libdir}")
 target_compile_options(sluice_portable PRIVATE -ffp-contract=off)
 
 # The reference takes most of the time of tests: loops over k into vectors, which changes no sum.
@@ -145,8 +146,9 @@ function(sluice_library target type)
                                $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
     target_link_libraries(${target} PRIVATE jansson Threads::Threads m ${CMAKE_DL_LIBS})
     target_link_options(${target} PRIVATE ${sluice_instrument})
+    # 0.2 may break what 0.1 promised (find_package says so too: SameMinorVersion), and both may be installed.
     set_target_properties(${target} PROPERTIES OUTPUT_NAME sluice VERSION ${PROJECT_VERSION}
-                          SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C
+                          SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} LINKER_LANGUAGE C
                           ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR} LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
 endfunction()
 get_filename_component(jansson_folder ${JANSSON_LIBRARY} DIRECTORY)

@@ -10,8 +10,8 @@
 #include <unistd.h>
 #include "backend/cuda/load.h"
 
-#ifndef SLI_LIBDIR
-#define SLI_LIBDIR "lib"
+#ifndef SLI_LIBDIR /* the folder of libraries, as seen from that of programs */
+#define SLI_LIBDIR "../lib"
 #endif
 
 /* ISO C has no conversion from an object to a function pointer; POSIX gives dlsym's result this meaning. */
@@ -73,17 +73,16 @@ bool sli_driver_ask(const char *library, sli_driver *driver, sli_why *why) {
 }
 
 /* ----------------------------------------------------------------------------------------------- finding a file -- */
-/* FOLDER/BETWEEN/FILE, if it is there; `between` may be empty, and an absolute one stands for itself. */
+/* FOLDER/BETWEEN/FILE, if it is there; `between` may be empty. */
 static bool file_in(const char *folder, const char *between, const char *file, char *path, size_t capacity) {
-    int length = between[0] == '/' ? snprintf(path, capacity, "%s/%s", between, file)
-                 : between[0] == 0 ? snprintf(path, capacity, "%s/%s", folder, file)
-                                   : snprintf(path, capacity, "%s/%s/%s", folder, between, file);
+    int length = between[0] == 0 ? snprintf(path, capacity, "%s/%s", folder, file)
+                                 : snprintf(path, capacity, "%s/%s/%s", folder, between, file);
     return length > 0 && (size_t)length < capacity && access(path, R_OK) == 0;
 }
 
 bool sli_plugin_find(const char *file, char *path, size_t capacity, sli_why *why) {
     /* "..": a program of the build's own subfolders. */
-    static const char *const between[] = {"", "sluice", "..", "../lib", "../lib/sluice", "../" SLI_LIBDIR "/sluice"};
+    static const char *const between[] = {"", "sluice", "..", "../lib", "../lib/sluice", SLI_LIBDIR "/sluice"};
     char beside[2][PATH_MAX] = {"", ""};
     for (const char *list = secure_getenv("SLUICE_PLUGIN_PATH"); list && *list;) {
         const char *end = strchrnul(list, ':');
