@@ -11,6 +11,15 @@ static void check(sl_status status) {
     exit(sl_status_exit_code(status));
 }
 
+/* A run reads as much of x as its model takes, which it alone knows. */
+static void expect_two_features(const sl_model *model, const char *path) {
+    int features = 0, has_steps = 0;
+    sl_model_input(model, 0, NULL, &features, &has_steps);
+    if (features == 2 && has_steps && sl_model_input(model, 1, NULL, NULL, NULL) == NULL) return;
+    fprintf(stderr, "stream: %s is not of one input of two features\n", path);
+    exit(3);
+}
+
 /* Feeds five steps of two features, one a call, and prints the output after each. */
 static void stream(const char *path) {
     sl_file *file;
@@ -22,6 +31,7 @@ static void stream(const char *path) {
     /* Describe: the model is in the file. */
     check(sl_file_open(NULL, path, &file));
     check(sl_file_model(file, &model));
+    expect_two_features(model, path);
 
     /* Plan: one row, one step a call. */
     sl_plan_options options = {.batch = 1, .steps = 1};
