@@ -121,6 +121,11 @@ int read_texts(char **paths, int count, char **text, size_t *bytes) {
     return report(sl_text_read(NULL, (const char *const *)paths, count, text, bytes));
 }
 
+bool begins_as_json(const char *text) {
+    const char *first = text + strspn(text, " \t\r\n\xEF\xBB\xBF"); /* the last three: a byte order mark */
+    return *first == '{' || *first == '[';
+}
+
 int read_array(const char *path, bool doubles, sl_array *array) {
     int code = report(sl_npy_read(NULL, path, array));
     if (code || doubles || array->type != SL_ARRAY_F64) return code;

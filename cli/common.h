@@ -46,6 +46,8 @@ bool file_training(const sl_file *file, sl_training *training);
 const char *name_texts(char **paths, int count);
 /* Whole files, one after the other; "-" is standard input. Gives an exit code; free *text with sl_text_free. */
 int read_texts(char **paths, int count, char **text, size_t *bytes);
+/* False: from its first letter on the text is something else than a description, of which a parser would say little. */
+bool begins_as_json(const char *text);
 
 /* An array of numbers for a model that computes in f32, or in f64 where `doubles`: what that cannot hold is refused with the
  * file's name. Gives an exit code; free *array with sl_array_free. */

@@ -29,7 +29,6 @@ static void options_of_training(const sl_training *training, sl_plan_options *op
     options->masking = training->masking;
 }
 
-/* A text that is no model JSON from its first letter on is something else altogether. */
 static int model_of_json(const char *path, sl_model **model, sl_plan_options *options) {
     char *text;
     size_t bytes;
@@ -37,8 +36,7 @@ static int model_of_json(const char *path, sl_model **model, sl_plan_options *op
     char *paths[] = {(char *)path};
     int code = read_texts(paths, 1, &text, &bytes);
     if (code) return code;
-    const char *first = text + strspn(text, " \t\r\n\xEF\xBB\xBF"); /* the last three: a byte order mark */
-    if (*first == '{' || *first == '[')
+    if (begins_as_json(text))
         code = report_at(name_texts(paths, 1), sl_model_from_json(NULL, text, bytes, model));
     else
         code = report_as(SL_ERR_INPUT,

@@ -237,6 +237,12 @@ static int apply_options(train_job *job) {
 /* Parses job->document; gives PARSE_GO_ON or an exit code. `task` is what the words on the command line ask for. */
 static int read_document(train_job *job, const char *task) {
     const char *name = name_texts(job->a.positional, 1);
+    if (!begins_as_json(job->document))
+        return report_as(
+            SL_ERR_INPUT,
+            "%s is no description (model JSON); give one, or `lm` and texts; --init-from and --resume go on "
+            "from a model file",
+            name);
     int code = report_at(name, sl_model_from_json(NULL, job->document, job->document_bytes, &job->model));
     if (!code) code = report_at(name, sl_training_from_json(job->document, job->document_bytes, &job->training));
     if (code) return code;

@@ -41,6 +41,9 @@ try train description.json fewer.txt --out fewer.model
 sed 's/"dtype": "int32"/"dtype": "float32"/; s/\[null, null\]/[null, null, 3]/; /"class_name": "Embedding"/,/^      },/d' \
     description.json | sed '/^      {$/N;s/^      {\n      {/      {/' >floats.json
 try train floats.json text.txt --out floats.model
+echo "what is no description:"
+try train direct.model text.txt --out other.model
+try train text.txt text.txt --out other.model
 echo "a frozen layer:"
 sed 's/"name": "output",/&\n          "trainable": false,/' description.json >frozen.json
 try train frozen.json text.txt --out frozen.model
