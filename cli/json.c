@@ -174,17 +174,21 @@ static bool skip_value(const char **at, int depth) {
     }
 }
 
+bool json_is_value(const char *text) {
+    const char *end = text;
+    if (!skip_value(&end, 0)) return false;
+    skip_blanks(&end);
+    return !*end;
+}
+
 void json_text(json *out, const char *key, const char *text) {
-    const char *end = text ? text : "";
-    bool good = skip_value(&end, 0);
-    if (good) skip_blanks(&end);
-    if (!good || *end) {
+    if (!text || !json_is_value(text)) {
         json_str(out, key, text);
         return;
     }
     before_value(out, key);
     /* Line ends and the blanks after them can go: inside strings they are escaped. */
-    for (const char *s = text; s < end;) {
+    for (const char *s = text; *s;) {
         size_t bytes = strcspn(s, "\n");
         fwrite(s, 1, bytes, out->file);
         s += bytes;

@@ -19,6 +19,8 @@ void json_str(json *out, const char *key, const char *value);
 void json_number(json *out, const char *key, double value);
 void json_int(json *out, const char *key, long long value);
 void json_bool(json *out, const char *key, bool value);
+/* Is the text one JSON value, with blanks around it at most? */
+bool json_is_value(const char *text);
 /* A JSON text as it is, on one line; as a string where it is no JSON. */
 void json_text(json *out, const char *key, const char *text);
 /* Ends the line. */

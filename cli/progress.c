@@ -59,10 +59,15 @@ bool progress_is_terminal(void) {
 }
 
 /* ---------------------------------------------------------------------------------------------------------- log -- */
+/* Is this line an object from its beginning to its end? A kill leaves a half without a line end; a power cut may leave zeros. */
+static bool is_whole(const char *line, size_t length) {
+    return length > 0 && line[length - 1] == '\n' && strlen(line) == length && line[0] == '{' && json_is_value(line);
+}
+
 /* Is this whole line about what happened up to `step`? */
-static bool belongs(const char *line, ssize_t length, int64_t step) {
+static bool belongs(const char *line, size_t length, int64_t step) {
     static const char start[] = "{\"event\": \"start\"", key[] = "\"step\": ";
-    if (length < 1 || line[length - 1] != '\n') return false; /* a kill left a half */
+    if (!is_whole(line, length)) return false;
     if (strncmp(line, start, sizeof start - 1) == 0) return true;
     const char *at = strstr(line, key);
     return !at || strtoll(at + sizeof key - 1, NULL, 10) <= step;
@@ -78,7 +83,7 @@ static bool cut_log(FILE *log, int64_t step) {
     off_t end = 0;
     ssize_t length;
     rewind(log);
-    while ((length = getline(&line, &capacity, log)) > 0 && belongs(line, length, step)) end += length;
+    while ((length = getline(&line, &capacity, log)) > 0 && belongs(line, (size_t)length, step)) end += length;
     free(line);
     return fseeko(log, end, SEEK_SET) == 0 && ftruncate(fileno(log), end) == 0;
 }
@@ -93,11 +98,16 @@ int progress_open(progress_view *view, const char *log_path, int64_t step) {
     return 0;
 }
 
-/* Every line is complete on disk or in a pipe before the next begins: a kill leaves no half object but the last. */
+/* Every line is complete on disk or in a pipe before the next begins: a kill leaves no half object but the last. After a line that
+ * could not be written there is none: it would stand behind a half, and steps be missing between the two. */
 static void log_end(progress_view *view, json *out) {
     json_close(out, '}');
     json_end(out);
     if (fflush(view->log) != 0) view->log_failed = true;
+}
+
+static bool has_log(const progress_view *view) {
+    return view->log && !view->log_failed;
 }
 
 static void log_machine(json *out) {
@@ -116,7 +126,7 @@ static void log_machine(json *out) {
 
 void progress_start(progress_view *view, const sl_plan *plan, const char *command, double parameters,
                     const char *note) {
-    if (!view->log) return;
+    if (!has_log(view)) return;
     json out = {.file = view->log};
     json_open(&out, NULL, '{');
     json_str(&out, "event", "start");
@@ -139,7 +149,7 @@ static int epoch_of(const sl_progress *p) {
 }
 
 static void log_step(progress_view *view, const sl_progress *p) {
-    if (!view->log) return;
+    if (!has_log(view)) return;
     json out = {.file = view->log};
     json_open(&out, NULL, '{');
     json_int(&out, "step", p->step);
@@ -159,7 +169,7 @@ static void log_step(progress_view *view, const sl_progress *p) {
 }
 
 static void log_event(progress_view *view, const sl_progress *p) {
-    if (!view->log) return;
+    if (!has_log(view)) return;
     json out = {.file = view->log};
     json_open(&out, NULL, '{');
     json_str(&out, "event", p->event);

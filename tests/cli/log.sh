@@ -50,3 +50,28 @@ long=$(printf 'x%.0s' $(seq 200))
 cp text.txt "$long"
 "$SLUICE" train lm "$long" "$long" "$long" "${small[@]}" --epochs 1 --out long.model --log long.jsonl >/dev/null
 head -n 1 long.jsonl | grep -o -- '--out long.model --log long.jsonl"'
+echo "where a line is damaged in the middle, resuming cuts before it"
+for damage in 'printf "{\"step\": 1"' 'head -c 100 /dev/zero' 'echo'; do
+    cp a.model.last b.model.last
+    { head -n 9 a.jsonl; eval "$damage"; tail -n +12 a.jsonl; } >b.jsonl
+    "$SLUICE" train lm text.txt --epochs 4 --out b.model --log b.jsonl --resume >/dev/null
+    head -n 9 a.jsonl | cmp - <(head -n 9 b.jsonl) && sed -n 10p b.jsonl | cut -c 1-18
+    python3 -c 'import json; print(sum(1 for line in map(json.loads, open("b.jsonl"))) > 9)'
+done
+echo "after a line that could not be written none follows, which would stand behind a half"
+(
+    ulimit -S -f 32
+    exec "$SLUICE" train lm text.txt --units 2 --layers 1 --batch 4 --steps 8 --epochs 100000 --valid-split 0 --out full.model --log full.jsonl 2>full.txt >/dev/null
+) &
+pid=$!
+for _ in $(seq 500); do # until it is full
+    [ "$(stat -c %s full.jsonl 2>/dev/null || echo 0)" -ge 32768 ] && break
+    sleep 0.02
+done
+prlimit --pid $pid --fsize=1000000000:
+sleep 0.2
+kill -TERM $pid
+wait $pid
+echo "exit $?"
+sed 's/;.*//' full.txt
+stat -c %s full.jsonl
