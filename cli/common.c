@@ -62,7 +62,7 @@ sl_vocabulary *file_vocabulary(const sl_file *file, const char *path, int *code)
     sl_vocabulary *vocabulary = NULL;
     const char *json = sl_file_metadata(file, "vocabulary");
     if (json)
-        *code = report(sl_vocabulary_from_json(NULL, json, &vocabulary));
+        *code = report_at(path, sl_vocabulary_from_json(NULL, json, &vocabulary));
     else
         *code = report_as(
             SL_ERR_INPUT,

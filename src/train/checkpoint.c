@@ -276,8 +276,9 @@ static sl_status compare_options(const sl_trainer *t, const json_t *root, const 
     json_t *then = NULL, *today = NULL;
     const json_t *options = json_object_get(root, "options");
     SLI_FAIL_IF(!options, SL_ERR_FILE, "%s: holds no training options: it is no checkpoint to resume from", path);
-    SLI_TRY(sli_training_read(options, &stored));
-    sl_status status = options_as_json(t, &stored, &then);
+    sl_status status = sli_training_read(options, &stored);
+    if (status != SL_OK) return sli_fail_context(status, "%s", path);
+    status = options_as_json(t, &stored, &then);
     if (status == SL_OK) status = options_as_json(t, &t->training, &today);
     if (status == SL_OK && !json_equal(then, today))
         status =

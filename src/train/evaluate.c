@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "io/json_text.h"
+#include "io/model_file.h"
 #include "train/trainer.h"
 
 static void add_result(sl_result *sums, const sl_result *result) {
@@ -149,13 +150,14 @@ sl_status sli_evaluate_tokens(const sl_model *model, const sl_file *file, const 
 sl_status sli_file_training(const sl_file *file, sl_training *training) {
     const char *text = sl_file_metadata(file, "training");
     json_t *root = NULL;
-    SLI_FAIL_IF(!text, SL_ERR_INPUT, "the model file does not say how it was trained");
-    SLI_TRY(sli_json_load(text, strlen(text), "the file's training state", SL_ERR_FILE, &root));
+    SLI_FAIL_IF(!text, SL_ERR_INPUT, "%s: does not say how it was trained", file->path);
+    SLI_TRY(sli_json_load(text, strlen(text), file->path, SL_ERR_FILE, &root));
     const json_t *options = json_object_get(root, "options");
-    sl_status status = options ? sli_training_read(options, training)
-                               : sli_fail(SL_ERR_FILE, "the file's training state holds no options");
+    sl_status status =
+        options ? sli_training_read(options, training)
+                : sli_fail(SL_ERR_FILE, "its training state holds no options; give a file written by `sluice train`");
     json_decref(root);
-    return status;
+    return status == SL_OK ? SL_OK : sli_fail_context(status, "%s", file->path);
 }
 
 static sl_status evaluate_file_arrays(session *s, const sl_file *file, const sl_dataset *data,
@@ -166,9 +168,9 @@ static sl_status evaluate_file_arrays(session *s, const sl_file *file, const sl_
     SLI_TRY(sli_trainer_check_arrays(data));
     if (o.loss == SL_LOSS_NONE) {
         sl_training training;
-        sl_status status = sli_file_training(file, &training);
-        SLI_FAIL_IF(status == SL_ERR_INPUT, status, "the model file names no loss: give softmax, binary or mse");
-        SLI_TRY(status);
+        SLI_FAIL_IF(!sl_file_metadata(file, "training"), SL_ERR_INPUT,
+                    "the model file names no loss: give softmax, binary or mse");
+        SLI_TRY(sli_file_training(file, &training));
         o.loss = training.loss;
     }
     SLI_TRY(session_model(s, NULL, file, false));

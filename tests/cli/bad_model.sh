@@ -80,3 +80,15 @@ try generate good.model --prime "$(printf '\377')"
 try train lm text.txt "${small[@]}" --init-from text.txt --out new.model
 try train lm text.txt "${small[@]}" --init-from good.model --units 17 --out new.model
 ls
+echo "a letter changed in what a resume point and a model remember of the training:"
+for word in '"clip' '"adam' '"options' '"level'; do
+    python3 - "$word" <<'P'
+import sys
+for kind in "", ".last":
+    data = open("good.model" + kind, "rb").read()
+    word = sys.argv[1].replace('"', r'\"').encode()
+    at = data.index(word) + len(word) - 1
+    open("bad.model" + kind, "wb").write(data[:at] + b"X" + data[at + 1:])
+P
+    try train lm text.txt --epochs 3 --resume --out bad.model
+done
