@@ -188,6 +188,7 @@ static sl_status count_step(sl_trainer *t, const sl_result *result, double rate)
     t->train_seconds += end - t->step_began;
     t->step_began = end;
     if (minutes > 0 && end - t->started > minutes * 60) t->stop = true;
+    if (t->at.step >= sli_most_steps) t->stop = true; /* what a later step saves could not be resumed */
     return SL_OK;
 }
 
@@ -391,6 +392,10 @@ sl_status sli_trainer_fit(sl_trainer *trainer, sl_answer (*progress)(void *conte
                           void *context) {
     sl_trainer *t = trainer;
     SLI_FAIL_IF(!t->run, SL_ERR_USAGE, "the trainer has no memory to run in since resuming failed; make another");
+    SLI_FAIL_IF(t->at.step >= sli_most_steps && t->at.epoch < t->training.epochs, SL_ERR_INPUT,
+                "training has done %lld steps, and more cannot be numbered: start another one from its parameters "
+                "(--init-from)",
+                (long long)t->at.step);
     t->progress = progress;
     t->context = context;
     t->stop = false;

@@ -36,6 +36,9 @@ typedef struct sli_queued_step {
 } sli_queued_step;
 enum { SLI_TRAINER_DEPTH = 4 }; /* at least sl_run_depth */
 
+/* Random masks are keyed by 32 bits of the step, and so many does a checkpoint hold; those under way are counted in. */
+static const int64_t sli_most_steps = (int64_t)UINT32_MAX - SLI_TRAINER_DEPTH;
+
 struct sl_trainer {
     sl_allocator allocator;
     sli_arena arena;      /* strings */

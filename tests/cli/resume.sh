@@ -83,3 +83,21 @@ echo "with other instructions:"
 echo "the model file is gone, and the stop finds nothing better:"
 rm h.model
 "$SLUICE" train lm "${options[@]}" --epochs 3 --resume --max-minutes 0.000001 --out h.model | sed -n '/^wrote/,$p'
+echo "as many steps as can be numbered:"
+"$SLUICE" train lm "${options[@]}" --epochs 1 --valid-split 0 --out i.model >/dev/null
+python3 - <<'P'
+import json, re, struct
+data = open("i.model", "rb").read()
+end = 8 + struct.unpack("<Q", data[:8])[0]
+head = json.loads(data[8:end])
+state = head["__metadata__"]["training"]
+blocks = int(re.search(r'"step": (\d+)', state)[1])
+step = 2**32 - 8
+state = re.sub(r'"step": \d+, "epoch": 1, "block": 0', f'"step": {step}, "epoch": {step // blocks}, "block": {step % blocks}', state)
+head["__metadata__"]["training"] = re.sub(r'"optimizer_steps": \d+', f'"optimizer_steps": {step}', state)
+text = json.dumps(head).encode()
+open("i.model", "wb").write(struct.pack("<Q", len(text)) + text + data[end:])
+P
+for _ in 1 2; do
+    try train lm text.txt --epochs 2147483647 --resume --max-minutes 0.01 --out i.model | grep -E '^(stopped|wrote|sluice|exit)' | sed 's/ of .*//'
+done
