@@ -195,8 +195,16 @@ static void clear_line(progress_view *view) {
     view->width = 0;
 }
 
+/* Squares of differences may be of any size, where cross-entropies have four decimals. */
+static const char *loss_text(double loss, char text[BYTES_TEXT]) {
+    const double size = fabs(loss);
+    snprintf(text, BYTES_TEXT, size == 0 || (size >= 1e-3 && size < 1e6) ? "%.4f" : "%.4g", loss);
+    return text;
+}
+
+/* = the length of the text, which ends where the capacity does. */
 static int step_text(const progress_view *view, const sl_progress *p, char *text, size_t capacity) {
-    char rate[64], eta[BYTES_TEXT], memory[BYTES_TEXT], perplexity[32] = "", scale[64] = "";
+    char rate[64], eta[BYTES_TEXT], memory[BYTES_TEXT], loss[BYTES_TEXT], perplexity[32] = "", scale[64] = "";
     if (p->tokens_per_second >= 10000)
         snprintf(rate, sizeof rate, "%.1fk %s/s", p->tokens_per_second / 1000, view->unit);
     else
@@ -204,10 +212,11 @@ static int step_text(const progress_view *view, const sl_progress *p, char *text
     if (view->perplexity) snprintf(perplexity, sizeof perplexity, "  ppl %.2f", p->perplexity);
     if (p->loss_scale > 0)
         snprintf(scale, sizeof scale, "  loss scale %.4g, %.0f skipped", p->loss_scale, p->skipped_steps);
-    return snprintf(text, capacity, "epoch %d/%d  step %lld/%lld  loss %.4f%s  lr %.4g  %s  eta %s  %s  %s%s",
-                    epoch_of(p), p->total_epochs, (long long)p->step, (long long)p->total_steps, p->loss, perplexity,
-                    p->learning_rate, rate, seconds_text(p->eta_seconds, eta),
-                    bytes_text((double)p->memory_bytes, memory), p->kernel ? p->kernel : "", scale);
+    snprintf(text, capacity, "epoch %d/%d  step %lld/%lld  loss %s%s  lr %.4g  %s  eta %s  %s  %s%s", epoch_of(p),
+             p->total_epochs, (long long)p->step, (long long)p->total_steps, loss_text(p->loss, loss), perplexity,
+             p->learning_rate, rate, seconds_text(p->eta_seconds, eta), bytes_text((double)p->memory_bytes, memory),
+             p->kernel ? p->kernel : "", scale);
+    return (int)strlen(text);
 }
 
 /* Leaves out the last fields of a line that would be wider than the terminal: a wrapped line cannot be rewritten. */
@@ -242,15 +251,17 @@ static void show_step(progress_view *view, const sl_progress *p) {
 }
 
 static void show_epoch(progress_view *view, const sl_progress *p, double loss) {
+    char text[BYTES_TEXT];
     clear_line(view);
-    printf("epoch %d/%d  step %lld/%lld  loss %.4f", epoch_of(p), p->total_epochs, (long long)p->step,
-           (long long)p->total_steps, loss);
+    printf("epoch %d/%d  step %lld/%lld  loss %s", epoch_of(p), p->total_epochs, (long long)p->step,
+           (long long)p->total_steps, loss_text(loss, text));
 }
 
 static void show_evaluation(progress_view *view, const sl_progress *p) {
     /* After an epoch the loss beside the validation loss is the epoch's mean, after a stop in its middle the last step's. */
     show_epoch(view, p, view->epoch_step == p->step ? view->epoch_loss : p->loss);
-    printf("  valid loss %.4f", p->valid_loss);
+    char valid[BYTES_TEXT];
+    printf("  valid loss %s", loss_text(p->valid_loss, valid));
     if (view->perplexity) printf("  valid ppl %.2f", exp(p->valid_loss));
     if (isfinite(p->accuracy)) printf("  accuracy %.4f", p->accuracy);
     puts(p->improved ? "  best so far" : "");

@@ -141,8 +141,7 @@ static int nothing_left(const train_job *job) {
     if (job->resume.epoch < job->training.epochs)
         puts("nothing left to do: training stopped early for want of improvement; give more --patience");
     else
-        printf("nothing left to do: %d of %d epochs are done; give more --epochs\n", job->resume.epoch,
-               job->training.epochs);
+        printf("nothing left to do: %d epochs are done; give more --epochs\n", job->resume.epoch);
     return 0;
 }
 

@@ -1,9 +1,11 @@
 /* Checkpoints: a model file with everything that decides the next step. In the metadata's "training", as JSON: where training
  * stands, and the options it was started with; in tensors: parameters, optimizer slots, carried states. */
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "io/json_text.h"
 #include "io/model_file.h"
@@ -440,6 +442,10 @@ static sl_status load(sl_trainer *t, const sl_file *file, const json_t *root, co
 sl_status sli_checkpoint_load(sl_trainer *trainer, const char *path) {
     sl_file *file = NULL;
     json_t *root = NULL;
+    SLI_FAIL_IF(access(path, F_OK) != 0 && errno == ENOENT, SL_ERR_FILE,
+                "%s: there is no resume point of this name; start anew without --resume, or from a model's parameters "
+                "(--init-from)",
+                path);
     SLI_TRY(sl_file_open(&trainer->allocator, path, &file));
     const char *training = sl_file_metadata(file, "training");
     sl_status status =

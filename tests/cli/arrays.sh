@@ -61,3 +61,12 @@ npy bits.npy f4 10x4x2 $(for i in $(seq 80); do echo $((i % 2)); done)
 "$SLUICE" train steps.json --x tokens.npy --y bits.npy --loss binary --out bits.model | grep -E '^(data|wrote)'
 try eval m.model --x tokens.npy --y targets.npy | sed -E 's/0\.[0-9]+/NUMBER/'
 try predict bits.model --x tokens.npy --out steps.npy
+
+echo "losses of any size:"
+sed 's/"units": 3}/"units": 1}/' sequence.json >number.json
+npy zero.npy f4 4x2x3 $(printf '0 %.0s' {1..24})
+npy small.npy f4 4x1 1e-4 1e-4 1e-4 1e-4
+npy large.npy f4 4x1 1e6 1e6 1e6 1e6
+for y in small large; do
+    "$SLUICE" train number.json --x zero.npy --y $y.npy --loss mse --epochs 1 --batch 4 --optimizer sgd --lr 1e-9 --out $y.model | grep -o '^epoch.* loss [^ ]*'
+done

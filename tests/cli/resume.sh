@@ -101,3 +101,7 @@ P
 for _ in 1 2; do
     try train lm text.txt --epochs 2147483647 --resume --max-minutes 0.01 --out i.model | grep -E '^(stopped|wrote|sluice|exit)' | sed 's/ of .*//'
 done
+echo "the resume point is gone:"
+"$SLUICE" train lm "${options[@]}" --epochs 1 --out j.model >/dev/null
+rm j.model.last
+try train lm "${options[@]}" --epochs 2 --resume --out j.model
