@@ -430,17 +430,13 @@ PERSIST_FN void persist_product(const persist_args &a, const persist_way &way, c
 }
 
 /* ---------------------------------------------------------------------------------------------------- four warps -- */
-/* What tensor cores read in shared memory themselves: v from tile `first` of the warps' k on, at this address, the same in all lanes; */
-template <class S> PERSIST_FN uint64_t persist_rows_together(uint32_t v) {
-    return ptx_operand_of(v, 128, S::v_stride_n);
-}
-/* and weights that are not in registers. */
+/* The weights that are not in registers, which tensor cores read in shared memory themselves. */
 template <class S> PERSIST_FN uint64_t persist_kept_together(const persist_args &a, const persist_self &self) {
     if constexpr (S::in_shared == 0) return 0;
     return ptx_operand_of(ptx_uniform(persist_together_at<S>(a, self, S::in_registers, 0)), 1024, 128);
 }
 
-/* sums += four warps' tiles [first, end) of k x v, on its way, one group of instructions. */
+/* sums += four warps' tiles [first, end) of k x v, on its way, one group of instructions. `rows`: v from tile `first` of the warps' k on. */
 template <class S>
 PERSIST_FN void persist_multiply_together(const persist_weights<S> &w, uint64_t rows, uint64_t kept, int first, int end,
                                           persist_sums<S> &sums) {

@@ -144,7 +144,7 @@ PERSIST_FN void persist_turn_product_of(const persist_args &a, const persist_way
         const persist_slot next = persist_next<S>(slot);
         if (!come) ptx_arrivals_wait(persist_full<S>(a, self, slot.index), slot.before & 1u);
         if constexpr (S::together) {
-            const uint64_t rows = persist_rows_together<S>(once ? v + own : ptx_uniform(v + own));
+            const uint64_t rows = ptx_operand_of(once ? v + own : ptx_uniform(v + own), 128, S::v_stride_n);
             if constexpr (!once) kept = persist_kept_together<S>(a, self);
             persist_multiply_together<S>(w, rows, kept, chunk * tiles, chunk * tiles + tiles, sums.even);
             /* Asked beside the product: an answer takes as long as a third of a chunk of eight tiles. */
