@@ -32,7 +32,9 @@ static const char *broken_cover(const sli_persist_geometry *g, const sli_problem
     HOLDS(g->math == p->dtype ||
           (sli_persist_operand(p->dtype) == 4 && g->math == SL_F32 && (g->few > 0 || p->dtype == SL_F32X3)));
     HOLDS(g->few == 0 || g->few == 1 || g->few == 2 || g->few == 4);
-    HOLDS(g->few == 0 || (g->math == SL_F32 && g->tiles_n == 1 && g->halves == 1 && g->couriers == 0));
+    HOLDS(g->few == 0 || (g->tiles_n == 1 && g->halves == 1 && g->couriers == 0));
+    HOLDS(g->few == 0 || g->math == SL_F32 ||
+          (g->few == 4 && g->gather != SLI_PERSIST_GRID && sli_persist_cluster(g) > 1));
     HOLDS(g->directions == (p->bidirectional ? 2 : 1));
     HOLDS(g->units >= 4 && g->units % multiple == 0);
     HOLDS(g->reduce >= 1 && g->spread >= 1);

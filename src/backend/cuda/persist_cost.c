@@ -58,6 +58,8 @@ static const struct {
     /* Times, in f32x3; through a cluster, both ways; and forward in turns, others and LSTM (split_h200_2026-11-23, layers_again_h200_2026-11-24). */
     double split[2], split_cluster, split_turns[2];
     double reduce_rate; /* bytes of sums that arrive in a block */
+    /* Of four rows of eight: times the product forward; cycles more of a warp's tile of weights backward; by hand (part_rows_h100_2026-11-27.txt). */
+    double part_product, part_tile;
     /* Streamed weights: of a block (FFMA: the second, fitted to copies of 16 bytes); us from asking to arriving; of memory; of the shorter
      * of product and stream, what the other does not hide; times what is predicted backward. */
     double stream_rate[2], stream_latency, stream_memory, stream_beside[2], stream_backward;
@@ -136,6 +138,8 @@ static const struct {
            .split_cluster = 2,
            .split_turns = {1.12, 1.4},
            .reduce_rate = 31e3,
+           .part_product = 1.1,
+           .part_tile = 3,
            .stream_rate = {70e3, 54e3},
            .stream_latency = 0.9,
            .stream_memory = 4.1e6,
@@ -144,6 +148,11 @@ static const struct {
            .memory_flow = 3.5e6,
            .before_sums = 4,
            .before_unit = 0.02};
+
+/* Four of the eight rows that tensor cores multiply. */
+static bool has_part_rows(const sli_persist_geometry *g) {
+    return g->few > 0 && g->math != SL_F32;
+}
 
 static double cluster_us(int size, double bytes) {
     if (size <= 1) return 0;
@@ -169,7 +178,8 @@ static double gather_us(const sli_persist_geometry *g, int batch, const sli_caps
 /* Sums on their way to their owners: every CTA sends to every other. */
 static double reduce_us(const sli_persist_geometry *g) {
     if (g->reduce <= 1) return 0;
-    return rates.cluster + rates.cluster_block * g->reduce + (double)sli_persist_arriving_bytes(g) / rates.reduce_rate;
+    const double sent = (double)sli_persist_arriving_bytes(g) / (has_part_rows(g) ? 2 : 1);
+    return rates.cluster + rates.cluster_block * g->reduce + sent / rates.reduce_rate;
 }
 
 /* What a half waits for others. */
@@ -213,7 +223,8 @@ static double together_us(const sli_persist_geometry *g) {
  * and weights from shared memory; sums of the warps, written and read. */
 static double product_us(const sli_persist_geometry *g, const sli_caps *caps) {
     if (sli_persist_together(g)) return together_us(g);
-    const double m = g->warps_m * g->tiles_m * sli_persist_tile_rows(g->math), rows = sli_persist_rows(g);
+    const double m = g->warps_m * g->tiles_m * sli_persist_tile_rows(g->math),
+                 rows = has_part_rows(g) ? 8 : sli_persist_rows(g);
     const double k = g->warps_k * g->tiles_k * sli_persist_tile_k(g->math), warps = sli_persist_warps(g);
     const double times = g->before && !g->backward ? 2 : 1; /* that all of k is gone through */
     const bool ffma = g->math == SL_F32;
@@ -316,7 +327,9 @@ double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem
                  gathered = gather_us(g, problem->batch, caps, 1);
     const double beside =
         g->before && !g->backward ? fmin(product / 3, gathered) : 0; /* z's part, while r d h' is on its way */
-    const double computed = product - beside + cells;
+    const double tiles = rates.part_tile / rates.clock * g->tiles_m * g->tiles_k;
+    const double part = !has_part_rows(g) ? 0 : g->backward ? tiles : (rates.part_product - 1) * product;
+    const double computed = product + part - beside + cells;
     const double us = g->halves == 1 ? exchange + computed : 2 * (computed + rates.turn * exchange);
     const double streams = g->tight ? rates.tight_backward : rates.stream_backward;
     const double backward = !g->backward ? 1 : sli_persist_streamed(g) > 0 ? streams : rates.backward;

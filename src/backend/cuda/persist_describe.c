@@ -98,6 +98,7 @@ void sli_persist_defines(const sli_persist_geometry *g, const sli_step_shape *s,
               {"SHARED_WEIGHTS", (int)at.weights},
               {"SHARED_RING", (int)at.ring},
               {"SHARED_BARRIERS", (int)at.barriers},
+              {"SHARED_SENDING", (int)at.sending},
               {"SHARED_STATE", (int)at.state}};
     size_t length = 0;
     text[0] = '\0';

@@ -114,6 +114,7 @@ sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
     at.ring = take(&end, 2 * (size_t)g->ring * warps * of_part);
     const size_t of_turns = 2 * ((size_t)g->slots + halves) + PERSIST_ARRIVING + PERSIST_APART_BARRIERS;
     at.barriers = take(&end, ((turns ? of_turns : 8) + warps * (size_t)g->ring) * sizeof(uint64_t));
+    at.sending = take(&end, g->gather == SLI_PERSIST_CLUSTER ? warps * PERSIST_SENDING : 0);
     at.state = take(&end, turns ? halves * state_bytes(g) : 0);
     at.ranges = take(&end, turns ? halves * 2 * sizeof(int32_t) : 0);
     at.total = end;
@@ -348,6 +349,16 @@ static void try_few_rows(search *s, sli_persist_geometry g) {
     }
 }
 
+/* Through a cluster, what a step waits for is half of it and more, and part of that is for bytes: fewer rows of a tensor core's eight in each of more
+ * clusters, where there is room for them (LSTM of 512 units, 16 rows, bf16, training 0.83 of the time). Two rows of eight gain no more. */
+static void try_part_rows(search *s, sli_persist_geometry g) {
+    if (g.math == SL_F32 || sli_persist_cluster(&g) == 1) return;
+    g.halves = g.tiles_n = 1;
+    g.few = 4;
+    g.groups = up(s->problem->batch, g.few);
+    try_tiles(s, g);
+}
+
 /* More slices than two a group, in turns: the larger the batch, the less their exchange is waited for. */
 static void try_turns(search *s, sli_persist_geometry g) {
     const int most = sli_persist_multiprocessors(s->caps) / (sli_persist_group(&g) * g.directions);
@@ -386,6 +397,7 @@ static void try_clusters(search *s, sli_persist_geometry g) {
         g.reduce = g.backward ? blocks : 1;
         g.spread = g.backward ? 1 : blocks;
         try_few_rows(s, g);
+        try_part_rows(s, g);
         /* Alone a block has too many cells: GRU of 64 units in tf32 1.40 us a step, in two blocks 0.69 (2026-11-21). In 16 bits so
          * backward, but for RNN: training of GRU 106 us in one block, 70 in four, of RNN 56 and 61 (cuts_h200_2026-11-23.txt). */
         const bool busy = sli_persist_operand(g.math) == 4 || (g.backward && g.gates > 1);

@@ -46,7 +46,9 @@ typedef struct sli_persist_geometry {
     int units;           /* of a CTA; a multiple of sli_persist_unit_multiple */
     int reduce, spread;  /* P, Q */
     int tiles_n, halves; /* a CTA has halves x tiles_n x 8 rows of the batch; halves are computed in turns */
-    int few; /* 0, or, in f32, 4, 2 or 1: rows of the batch that a CTA has instead of 8 (1, 1 the above): FFMA multiplies what there is */
+    /* 0, or 4, in f32 also 2 or 1: rows of the batch that a CTA has instead of 8 (1, 1 the above): FFMA multiplies what there is, and through a cluster
+     * less is exchanged. */
+    int few;
     /* 0, or warps beside those that compute, for more turns than two: kernels/persist_turns.cuh. There v comes in `chunks` of k
      * into a ring of `slots`, and `share` CTAs of a cluster that gather the same v bring a part each (else 1, 1, 0). `apart`: 0, or
      * warps of their own that compute the cells, beside the next product. */
@@ -140,7 +142,8 @@ static inline int sli_persist_cell_units(const sli_persist_geometry *g) {
     const bool sends = g->gather == SLI_PERSIST_CLUSTER && !g->backward;
     int units = g->units % 8 == 0 && (sli_persist_operand(g->math) == 2 || !sends) ? 8 : 4;
     if (g->gather == SLI_PERSIST_GRID && g->units % 16 == 0) units = 16;
-    while (g->few > 0 && units < 32 / g->few && g->units % (2 * units) == 0) units *= 2;
+    const int most = g->few == 0 ? 0 : g->math == SL_F32 ? 32 / g->few : 8;
+    while (units < most && g->units % (2 * units) == 0) units *= 2;
     return units;
 }
 /* Warp cells of a half: units / cell_units x rows / (32 / cell_units), the most that a warp has of them. */
@@ -162,6 +165,7 @@ typedef struct sli_persist_shared {
     size_t weights;  /* [warps][in_shared][tiles_m][512]; tight: [warps][in_shared / 2][tiles_m][640] */
     size_t ring;     /* [warps][ring][2][tiles_m][512], or [warps][ring][tiles_m][640]: weights that stream */
     size_t barriers; /* uint64 [...] */
+    size_t sending;  /* forward through a cluster: [warps][PERSIST_SENDING], what a warp sends of its cells */
     size_t state;    /* couriers: float [halves][states][cells][threads of cells]: what cells keep between turns */
     size_t ranges;   /* couriers: int [halves][2]: steps of each */
     size_t total;

@@ -27,7 +27,7 @@ struct configuration {
     static constexpr int pairs = (TILES_K - IN_REGISTERS - IN_SHARED + 1) / 2; /* that stream */
     static constexpr int few = FEW, H = -1, us = -1, hs = -1, zs = -1;
     static constexpr int shared_partial = -1, shared_arriving = -1, shared_weights = -1, shared_ring = -1;
-    static constexpr int shared_barriers = -1, shared_state = -1;
+    static constexpr int shared_barriers = -1, shared_sending = -1, shared_state = -1;
     static constexpr bool meets = MEETS;
     static constexpr int ring = RING >= 0 ? RING : pairs < 8 ? pairs : 8;
 };
@@ -123,6 +123,7 @@ template <class C> struct launcher {
         a.shared_weights = (int)at.weights;
         a.shared_ring = (int)at.ring;
         a.shared_barriers = (int)at.barriers;
+        a.shared_sending = (int)at.sending;
         a.shared_state = (int)at.state;
         a.shared_ranges = (int)at.ranges;
         a.shared_bytes = (int)at.total;

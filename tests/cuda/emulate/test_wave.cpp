@@ -80,7 +80,7 @@ struct cut {
     static constexpr int warps_m = WARPS_M, warps_k = WARPS_K, tiles_m = 1, tiles_k = TILES_K;
     static constexpr int in_registers = TILES_K, in_shared = 0, ring = 0, options = -1, act = -1, gate_act = -1;
     static constexpr int shared_partial = -1, shared_arriving = -1, shared_weights = -1, shared_ring = -1;
-    static constexpr int shared_barriers = -1, shared_state = -1;
+    static constexpr int shared_barriers = -1, shared_sending = -1, shared_state = -1;
 };
 
 template <class C> void take(sli_persist_geometry *g) {

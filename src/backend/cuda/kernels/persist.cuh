@@ -8,6 +8,20 @@
 #include "backend/cuda/kernels/persist_halves.cuh"
 #include "backend/cuda/kernels/persist_turns.cuh"
 
+PERSIST_FN persist_self persist_of_kind(persist_self self, persist_kind_of_warp kind) {
+    self.kind = kind;
+    return self;
+}
+
+template <class S>
+PERSIST_FN void persist_steps(const persist_args &a, const persist_way &way, const persist_self &self,
+                              const persist_weights<S> &w, persist_half<S> (&h)[S::halves]) {
+    if constexpr (S::backward)
+        persist_backward<S>(a, way, self, w, h);
+    else
+        persist_forward<S>(a, way, self, w, h);
+}
+
 template <class S>
 PERSIST_FN void persist_run_way(const persist_args &a, const persist_way &way, const persist_self &self) {
     if constexpr (S::couriers > 0) {
@@ -25,10 +39,12 @@ PERSIST_FN void persist_run_way(const persist_args &a, const persist_way &way, c
         }
         persist_load_weights<S>(a, way, self, w);
         persist_begin<S>(a, way, self, entered);
-        if constexpr (S::backward)
-            persist_backward<S>(a, way, self, w, h);
+        if constexpr (!S::kinds)
+            persist_steps<S>(a, way, self, w, h);
+        else if ((int)ptx_uniform((uint32_t)self.warp) < S::cell_tiles)
+            persist_steps<S>(a, way, persist_of_kind(self, PERSIST_WITH_CELLS), w, h);
         else
-            persist_forward<S>(a, way, self, w, h);
+            persist_steps<S>(a, way, persist_of_kind(self, PERSIST_WITHOUT_CELLS), w, h);
         if constexpr (S::streamed > 0) persist_end_ring<S>(a, self, w);
     }
 }

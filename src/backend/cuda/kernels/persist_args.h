@@ -24,6 +24,7 @@ enum { PERSIST_MAX_DIRECTIONS = 2, PERSIST_MAX_LAYERS = 12 };
  * over the grid whose words tell, and the most pieces of it that a lane takes; in many turns barriers of cells apart; registers a lane of the warps that multiply, beside couriers alone and beside warps of cells as well. */
 enum {
     PERSIST_ARRIVING = 4,
+    PERSIST_SENDING = 128, /* bytes that a warp has of what it sends through a cluster */
     PERSIST_MEETING = 2,
     PERSIST_EXCHANGE = 4,
     PERSIST_TAKEN = 8,
@@ -121,8 +122,8 @@ typedef struct persist_args {
     int near;       /* of pairs of streamed tiles: so many are to stay in L2 */
     uint32_t delay; /* tests: seed of random delays; 0: none */
     /* Shared memory: offsets of sli_persist_shared. */
-    int shared_partial, shared_arriving, shared_weights, shared_ring, shared_barriers, shared_state, shared_ranges,
-        shared_bytes;
+    int shared_partial, shared_arriving, shared_weights, shared_ring, shared_barriers, shared_sending, shared_state,
+        shared_ranges, shared_bytes;
 } persist_args;
 
 #endif

@@ -20,7 +20,7 @@ struct persist_builtin_of {
     static constexpr int in_registers = IN_REGISTERS, in_shared = IN_SHARED, ring = 0;
     static constexpr int options = -1, act = -1, gate_act = -1;
     static constexpr int shared_partial = -1, shared_arriving = -1, shared_weights = -1, shared_ring = -1;
-    static constexpr int shared_barriers = -1, shared_state = -1;
+    static constexpr int shared_barriers = -1, shared_sending = -1, shared_state = -1;
 };
 
 /* One code for both directions. GPUs without clusters have none: nothing launches it there. */

@@ -190,7 +190,7 @@ PERSIST_FN void persist_prefetch(const persist_args &a, const persist_way &way, 
                                  const persist_flow &flow, const persist_place &place, int s) {
     enum { AHEAD = 4 };
     constexpr int wide = S::cell_units > 8 ? S::cell_units / 8 : 1, pieces = S::gates * S::cell_rows * wide;
-    const int row = place.row - self.lane / S::cell_units + self.lane % S::cell_rows;
+    const int row = place.row - self.lane % S::cell_lanes / S::cell_units + self.lane % S::cell_rows;
     const int unit = place.unit - self.lane % S::cell_units + self.lane / S::cell_rows % wide * 8;
     const int gate = self.lane / (S::cell_rows * wide);
     if (s + AHEAD < way.steps && self.lane < pieces && row < a.B && unit < persist_units<S>(a))

@@ -34,45 +34,34 @@ template <class S> PERSIST_FN uint32_t *persist_counter(const persist_way &way, 
 }
 
 /* ------------------------------------------------------------------------------------------------------ sending -- */
-/* Forward through a cluster: lanes that have neighbouring units of one row swap until each has 16 bytes of them, then each
- * sends to every so manieth CTA. A whole warp calls it. */
+/* Forward through a cluster: lanes that have neighbouring units of one row write 16 bytes of them to shared memory, and each sends these to every so
+ * manieth CTA; lanes that have no cell, to others. A whole warp calls it. By shuffles, three one behind the other, it took 60 cycles of a step more. */
 template <class S>
 PERSIST_FN void persist_send(const persist_args &a, const persist_self &self, const persist_place &place, int half,
                              int count, uint32_t value) {
-    const uint32_t all = 0xFFFFFFFFu;
-    uint32_t four[4];
-    if constexpr (S::narrow) {
-        const uint32_t other = __shfl_xor_sync(all, value, 1);
-        const uint32_t two = self.lane & 1 ? (value << 16 | (other & 0xFFFFu)) : (other << 16 | (value & 0xFFFFu));
-        const uint32_t next = __shfl_xor_sync(all, two, 2);
-        const uint32_t a0 = self.lane & 2 ? next : two, a1 = self.lane & 2 ? two : next;
-        const uint32_t b0 = __shfl_xor_sync(all, a0, 4), b1 = __shfl_xor_sync(all, a1, 4);
-        const bool upper = self.lane & 4;
-        four[0] = upper ? b0 : a0;
-        four[1] = upper ? b1 : a1;
-        four[2] = upper ? a0 : b0;
-        four[3] = upper ? a1 : b1;
-    } else {
-        const uint32_t other = __shfl_xor_sync(all, value, 1);
-        const uint32_t a0 = self.lane & 1 ? other : value, a1 = self.lane & 1 ? value : other;
-        const uint32_t b0 = __shfl_xor_sync(all, a0, 2), b1 = __shfl_xor_sync(all, a1, 2);
-        const bool upper = self.lane & 2;
-        four[0] = upper ? b0 : a0;
-        four[1] = upper ? b1 : a1;
-        four[2] = upper ? a0 : b0;
-        four[3] = upper ? a1 : b1;
+    constexpr int swapped = 16 / S::operand, wide = swapped * S::cell_split;
+    unsigned char *own = self.shared + persist_constant(S::shared_sending, a.shared_sending) + self.warp * PERSIST_SENDING;
+    if constexpr (S::cells > 1) __syncwarp(); /* all have read what was sent before */
+    if (S::cell_split == 1 || self.lane < S::cell_lanes) {
+        if constexpr (S::narrow)
+            ((uint16_t *)own)[self.lane] = (uint16_t)value;
+        else
+            ((uint32_t *)own)[self.lane] = value;
     }
-    constexpr int swapped = 16 / S::operand;
+    __syncwarp();
+    const uint4 read = *(const uint4 *)(own + self.lane % S::cell_lanes / swapped * 16);
+    const uint32_t four[4] = {read.x, read.y, read.z, read.w};
     /* No branch in the message's way; but two messages of eight warps that begin at once took 0.16 us a step longer (LSTM of 512 units, f16). */
-    constexpr bool straight = S::spread == swapped || (S::spread % swapped == 0 && S::warps <= 4);
+    constexpr bool straight = S::spread == wide || (S::spread % wide == 0 && S::warps <= 4);
     const int first = place.own_unit - self.lane % swapped; /* of the lanes that swapped */
-    const uint32_t to = self.at + persist_v<S>(half, count) +
-                        persist_v_at(S::v_pieces, place.own_row, (self.q * S::units + first) * S::operand);
-    const uint32_t barrier = persist_barrier<S>(a, self, PERSIST_BARRIERS_V, half, count & 1);
+    const uint32_t to = self.at + persist_v_at(S::v_pieces, place.own_row, (self.q * S::units + first) * S::operand);
+    const uint32_t barrier = persist_barrier<S>(a, self, PERSIST_BARRIERS_V, half, 0);
 #pragma unroll
-    for (int d = 0; d < S::spread; d += swapped) {
-        const uint32_t rank = (uint32_t)(d + self.lane % swapped);
-        if (straight || rank < S::spread) ptx_send16(ptx_map(to, rank), four, ptx_map(barrier, rank));
+    for (int d = 0; d < S::spread; d += wide) {
+        const uint32_t rank = (uint32_t)(d + self.lane % swapped + self.lane / S::cell_lanes * swapped);
+        if (straight || rank < S::spread)
+            ptx_send16(ptx_map(to, rank) + persist_v<S>(half, count), four,
+                       ptx_map(barrier, rank) + (persist_barrier<S>(a, self, PERSIST_BARRIERS_V, half, count & 1) - barrier));
     }
 }
 
@@ -155,9 +144,10 @@ PERSIST_FN void persist_give(const persist_args &a, const persist_way &way, cons
                              const persist_place &place, int half, int count, const uint32_t (&value)[S::vk]) {
     if constexpr (S::gather == PERSIST_CLUSTER)
         persist_send<S>(a, self, place, half, count, value[0]);
-    else if constexpr (S::gather == PERSIST_LOCAL)
-        persist_put<S>(self.shared + persist_v<S>(half, count), place.own_row, place.own_unit, value);
-    else if constexpr (S::words_tell)
+    else if constexpr (S::gather == PERSIST_LOCAL) {
+        if (S::cell_split == 1 || self.lane < S::cell_lanes)
+            persist_put<S>(self.shared + persist_v<S>(half, count), place.own_row, place.own_unit, value);
+    } else if constexpr (S::words_tell)
         persist_tell_values<S>(a, self, place, persist_exchange<S>(a, way, self, half, count), value);
     else {
         unsigned char *v = persist_exchange<S>(a, way, self, half, count);

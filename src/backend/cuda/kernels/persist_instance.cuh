@@ -17,7 +17,8 @@ struct persist_configuration {
     static constexpr int options = PERSIST_OPTIONS, act = PERSIST_ACT, gate_act = PERSIST_GATE_ACT;
     static constexpr int shared_partial = PERSIST_SHARED_PARTIAL, shared_arriving = PERSIST_SHARED_ARRIVING;
     static constexpr int shared_weights = PERSIST_SHARED_WEIGHTS, shared_ring = PERSIST_SHARED_RING;
-    static constexpr int shared_barriers = PERSIST_SHARED_BARRIERS, shared_state = PERSIST_SHARED_STATE;
+    static constexpr int shared_barriers = PERSIST_SHARED_BARRIERS, shared_sending = PERSIST_SHARED_SENDING,
+                         shared_state = PERSIST_SHARED_STATE;
 };
 
 extern "C" __global__ void __launch_bounds__((PERSIST_WARPS_M * PERSIST_WARPS_K + PERSIST_APART + PERSIST_COURIERS) *

@@ -210,6 +210,7 @@ void sli_persist_args(const persist_call *p, persist_args *a) {
     a->shared_weights = (int)shared.weights;
     a->shared_ring = (int)shared.ring;
     a->shared_barriers = (int)shared.barriers;
+    a->shared_sending = (int)shared.sending;
     a->shared_state = (int)shared.state;
     a->shared_ranges = (int)shared.ranges;
     a->shared_bytes = (int)shared.total;

@@ -26,7 +26,7 @@ template <class C, int PART = PERSIST_RESET> struct persist_sizes : C {
     static constexpr int operand = narrow ? 2 : 4;
     static constexpr int tile_rows = C::math == PERSIST_F32 ? 32 : 16;
     static constexpr int tile_bytes = C::math == PERSIST_F32 ? 16 : 32; /* of a row of v */
-    static constexpr int here = C::few > 0 ? (int)C::few : 8; /* of 8 rows those that are multiplied */
+    static constexpr int here = C::few > 0 && C::math == PERSIST_F32 ? (int)C::few : 8; /* of 8 rows those that are multiplied */
     static constexpr int columns = C::math == PERSIST_F32 ? here : 4; /* accumulators of a lane: of a tile and 8 rows */
     static constexpr int tile_k = C::math == PERSIST_F32 ? 4 : narrow ? 16 : 8;
     static constexpr int tile_size = C::tight ? 320 : 512; /* bytes of weights; tight: half of two tiles of k */
@@ -49,7 +49,7 @@ template <class C, int PART = PERSIST_RESET> struct persist_sizes : C {
     static constexpr int rows = C::few > 0 ? (int)C::few : places; /* of the batch in a half */
     /* Of 8 sums of a value, what goes to its owner; and room for them in the CTA's own shared memory: no more, so that lanes of
      * neighbouring units read neighbouring banks. */
-    static constexpr int sent = here > 4 ? 8 : 4, width = C::reduce > 1 ? sent : here;
+    static constexpr int sent = C::few > 0 ? 4 : 8, width = C::math != PERSIST_F32 ? 8 : C::reduce > 1 ? sent : here;
     static constexpr int m_tiled = C::warps_m * tiles_m * tile_rows;
     static constexpr int v_bytes = C::warps_k * tiles_k * tile_bytes;
     /* v lies in pieces of 16 bytes of k by 8 rows, [rows / 8][pieces][8][16]: what matrix instructions read is contiguous, and so
@@ -81,14 +81,26 @@ template <class C, int PART = PERSIST_RESET> struct persist_sizes : C {
     static constexpr int most_units = C::gather == PERSIST_GRID && C::units % 16 == 0 ? 16
                                       : C::units % 8 == 0 && (narrow || !sends)       ? 8
                                                                                       : 4;
-    static constexpr int cell_units = C::few == 1 && C::units % 32 == 0                    ? 32
-                                      : C::few > 0 && C::few <= 2 && C::units % 16 == 0    ? 16
+    static constexpr bool few_exact = C::few > 0 && C::math == PERSIST_F32;
+    static constexpr int cell_units = few_exact && C::few == 1 && C::units % 32 == 0       ? 32
+                                      : few_exact && C::few <= 2 && C::units % 16 == 0     ? 16
                                       : C::few > 0 && most_units == 4 && C::units % 8 == 0 ? 8
                                                                                            : most_units;
-    static constexpr int cell_rows = 32 / cell_units, cells_high = rows > cell_rows ? rows / cell_rows : 1;
-    static constexpr int cell_columns = C::units / cell_units, cell_tiles = cell_columns * cells_high;
+    /* FFMA of few rows through a cluster: where half of the warps and more would have no cells, each has fewer rows, a cell is the first lanes', and all send
+     * what the warp has (256 units in tf32, one row: a tenth less). On tensor cores it takes longer: twice the loads of sums. */
+    static constexpr int cell_columns = C::units / cell_units, lanes_rows = 32 / cell_units;
+    static constexpr int whole_tiles = cell_columns * (rows > lanes_rows ? rows / lanes_rows : 1);
+    static constexpr int most_split = !few_exact || C::gather == PERSIST_GRID ? 1 : lanes_rows;
+    static constexpr int cell_split = most_split >= 4 && 4 * whole_tiles <= cell_warps   ? 4
+                                      : most_split >= 2 && 2 * whole_tiles <= cell_warps ? 2
+                                                                                         : 1;
+    static constexpr int cell_rows = lanes_rows / cell_split, cell_lanes = 32 / cell_split;
+    static constexpr int cells_high = rows > cell_rows ? rows / cell_rows : 1, cell_tiles = cell_columns * cells_high;
     static constexpr int given = cells_high * cell_rows; /* rows of v that cells give: the last may be of none */
     static constexpr int cells = (cell_tiles + cell_warps - 1) / cell_warps;
+    /* Warps that have no cells have code of their own: else each step branches around them, some 80 cycles of branches and of meeting again. Over the grid
+     * it is 5% less to 4% more. */
+    static constexpr bool kinds = C::gather != PERSIST_GRID && cell_tiles < cell_warps;
     static constexpr bool one_unit = cell_warps % cell_columns == 0; /* the cells of a lane are of one unit */
     static constexpr int exchange_bytes = exchange_pieces * 16 * places;
     /* Over the grid v itself tells that it has come, where each lane takes few pieces of it: persist_exchange.cuh. The first warp,
@@ -154,8 +166,8 @@ template <class C, int PART = PERSIST_RESET> struct persist_sizes : C {
     static_assert(C::units % 4 == 0, "pairs of units share words");
     static_assert(!C::tight || (C::math == PERSIST_TF32 && !C::before && C::tiles_k % 2 == 0 && C::in_registers % 2 == 0 && C::in_shared % 2 == 0),
                   "five words hold a pair of tiles");
-    static_assert(C::few == 0 || (C::math == PERSIST_F32 && rows <= 4 && C::tiles_n * C::halves == 1 && couriers == 0),
-                  "few rows are of FFMA");
+    static_assert(C::few == 0 || ((few_exact || (rows == 4 && C::gather != PERSIST_GRID)) && rows <= 4 && C::tiles_n * C::halves == 1 && couriers == 0),
+                  "few rows are of FFMA, or half of a tile's through a cluster");
 };
 
 /* With reset before the product, the parts of z and n. */
@@ -199,9 +211,12 @@ template <class S> PERSIST_FN bool persist_has(const persist_args &a, int bit) {
     return ((S::form >= 0 ? (int)S::form : a.form) & bit) != 0;
 }
 
+/* Of a warp, where its code is that of warps that have cells, or of those that have none. */
+enum persist_kind_of_warp { PERSIST_ANY_WARP, PERSIST_WITH_CELLS, PERSIST_WITHOUT_CELLS };
 /* Who a thread is. */
 typedef struct persist_self {
     int p, q, group, direction, thread, warp, lane;
+    persist_kind_of_warp kind; /* a constant to the compiler */
     unsigned char *shared;
     uint32_t at; /* address of `shared` */
 } persist_self;
@@ -220,6 +235,7 @@ template <class S> PERSIST_FN persist_self persist_find(const persist_args &a, u
     self.thread = ptx_thread();
     self.warp = self.thread / 32;
     self.lane = self.thread % 32;
+    self.kind = PERSIST_ANY_WARP;
     self.shared = shared;
     self.at = ptx_shared(shared);
     /* From a shuffle, or ptxas finds it anew wherever a step needs it (S2UR, some thirty cycles each time). Backward through a cluster and in turns alone: other steps
@@ -280,19 +296,20 @@ typedef struct persist_place {
 template <class S>
 PERSIST_FN persist_place persist_place_of(const persist_args &a, const persist_self &self, int half, int index) {
     persist_place place;
-    const int tile = self.warp + index * S::cell_warps;
-    place.here = S::cell_tiles % S::cell_warps == 0 || tile < S::cell_tiles;
-    place.own_unit = tile % S::cell_columns * S::cell_units + self.lane % S::cell_units;
-    place.own_row = tile / S::cell_columns * S::cell_rows + self.lane / S::cell_units;
+    const int tile = self.warp + index * S::cell_warps, lane = self.lane % S::cell_lanes;
+    place.here = self.kind == PERSIST_WITH_CELLS || (self.kind == PERSIST_ANY_WARP && (S::cell_tiles % S::cell_warps == 0 || tile < S::cell_tiles));
+    place.own_unit = tile % S::cell_columns * S::cell_units + lane % S::cell_units;
+    place.own_row = tile / S::cell_columns * S::cell_rows + lane / S::cell_units;
     if constexpr (S::one_unit) { /* rows are equally far apart: few addresses to keep */
-        place.own_unit = self.warp % S::cell_columns * S::cell_units + self.lane % S::cell_units;
-        place.own_row = self.warp / S::cell_columns * S::cell_rows + self.lane / S::cell_units +
+        place.own_unit = self.warp % S::cell_columns * S::cell_units + lane % S::cell_units;
+        place.own_row = self.warp / S::cell_columns * S::cell_rows + lane / S::cell_units +
                         index * (S::cell_warps / S::cell_columns * S::cell_rows);
     }
     place.unit = (self.q * S::reduce + self.p) * S::units + place.own_unit;
     place.row = (self.group * S::halves + half) * S::rows + place.own_row;
     place.there = place.here && place.unit < persist_units<S>(a) && place.row < a.B;
     if constexpr (S::given > S::rows) place.there = place.there && place.own_row < S::rows;
+    if constexpr (S::cell_split > 1) place.there = place.there && self.lane < S::cell_lanes;
     return place;
 }
 

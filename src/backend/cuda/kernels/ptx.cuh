@@ -99,9 +99,11 @@ PTX_FN void ptx_load4_constant(uint32_t &to, const void *from) {
 /* Where there are no clusters (sm_80) geometries have none, and these are not reached. */
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 #define PTX_CLUSTER(code) asm volatile code
+#define PTX_CLUSTER_PURE(code) asm code /* depends on its operands alone: goes before loops */
 #define PTX_BRINGS true
 #else
 #define PTX_CLUSTER(code) __trap()
+#define PTX_CLUSTER_PURE(code) __trap()
 #define PTX_BRINGS false
 #endif
 PTX_FN void ptx_cluster_sync() {
@@ -110,7 +112,7 @@ PTX_FN void ptx_cluster_sync() {
 /* The same place in the shared memory of CTA `rank` of the cluster. */
 PTX_FN uint32_t ptx_map(uint32_t address, uint32_t rank) {
     uint32_t mapped = 0;
-    PTX_CLUSTER(("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(rank)));
+    PTX_CLUSTER_PURE(("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(rank)));
     return mapped;
 }
 /* A barrier of `count` arrivals a phase, beside the bytes that it was told to expect. */
