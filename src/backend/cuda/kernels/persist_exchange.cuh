@@ -187,7 +187,7 @@ PERSIST_FN void persist_given(const persist_args &a, const persist_way &way, con
     /* Where words tell no thread waits: but a warp's sums may be of other CTAs alone, and then none that came say that all have
      * read v. */
     if constexpr (S::gather == PERSIST_LOCAL || (S::gather == PERSIST_GRID && (!S::words_tell || S::direct)))
-        __syncthreads();
+        persist_sync<S>();
     if constexpr (S::words_tell) {
         if (self.warp == 0) persist_clear<S>(a, way, self, half, count + 2);
     } else if constexpr (S::gather == PERSIST_GRID) {

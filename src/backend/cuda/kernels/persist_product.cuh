@@ -621,7 +621,7 @@ PERSIST_FN void persist_reduce_begin(const persist_args &a, const persist_way &w
         persist_send_direct<S>(a, way, self, sums, half, count & 1);
     } else {
         persist_put_sums<S>(a, self, sums, half);
-        __syncthreads();
+        persist_sync<S>();
         persist_send_added<S>(a, way, self, half, half, count & 1);
     }
 }
@@ -639,7 +639,7 @@ PERSIST_FN void persist_reduce(const persist_args &a, const persist_way &way, co
     persist_reduce_begin<S>(a, way, self, sums, half, count);
     if constexpr (S::reduce == 1) {
         window();
-        __syncthreads();
+        persist_sync<S>();
     } else {
         const uint32_t barrier = persist_barrier<S>(a, self, PERSIST_BARRIERS_SUMS, half, count & 1);
         window();

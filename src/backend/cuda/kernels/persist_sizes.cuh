@@ -199,9 +199,9 @@ template <class S> PERSIST_FN int persist_zs(const persist_args &a) {
     return persist_stride<S>(S::zs, a.zs);
 }
 
-/* All warps that multiply. */
+/* All warps that multiply. __syncthreads is for warps that are at the same place in the program. */
 template <class S> PERSIST_FN void persist_sync() {
-    if constexpr (S::couriers > 0)
+    if constexpr (S::couriers > 0 || S::kinds)
         ptx_barrier(1, S::threads);
     else
         __syncthreads();
