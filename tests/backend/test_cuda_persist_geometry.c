@@ -35,6 +35,7 @@ static const char *broken_cover(const sli_persist_geometry *g, const sli_problem
     HOLDS(g->few == 0 || (g->tiles_n == 1 && g->halves == 1 && g->couriers == 0));
     HOLDS(g->few == 0 || g->math == SL_F32 ||
           (g->few == 4 && g->gather != SLI_PERSIST_GRID && sli_persist_cluster(g) > 1));
+    HOLDS(g->few == 0 || g->math == SL_F32 || g->gather != SLI_PERSIST_CLUSTER || sli_persist_cell_units(g) >= 8);
     HOLDS(g->directions == (p->bidirectional ? 2 : 1));
     HOLDS(g->units >= 4 && g->units % multiple == 0);
     HOLDS(g->reduce >= 1 && g->spread >= 1);
@@ -132,10 +133,11 @@ static const char *broken_shared(const sli_persist_geometry *g) {
     HOLDS(at.ring - at.weights >= (size_t)g->in_shared * slab);
     HOLDS(at.barriers - at.ring >= 2 * (size_t)g->ring * slab);
     const size_t of_ring = (size_t)sli_persist_warps(g) * (size_t)g->ring;
-    HOLDS(at.state - at.barriers >=
+    HOLDS(at.sending - at.barriers >=
           8 * (of_ring +
                (turns ? 2 * (size_t)g->slots + 4 + (g->apart > 0 || g->meets ? 3 : 0) + (g->meets ? 2 : 1) * halves
                       : 8)));
+    HOLDS(at.state - at.sending >= (g->gather == SLI_PERSIST_CLUSTER ? 128 * (size_t)sli_persist_warps(g) : 0));
     const size_t states = g->gates != 4 ? 1 : 2;
     const size_t lanes = 32 * (size_t)sli_persist_cells(g) * (size_t)sli_persist_cell_warps(g);
     HOLDS(lanes >= (size_t)g->units * rows);

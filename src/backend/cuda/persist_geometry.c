@@ -349,14 +349,17 @@ static void try_few_rows(search *s, sli_persist_geometry g) {
     }
 }
 
-/* Through a cluster, what a step waits for is half of it and more, and part of that is for bytes: fewer rows of a tensor core's eight in each of more
- * clusters, where there is room for them (LSTM of 512 units, 16 rows, bf16, training 0.83 of the time). Two rows of eight gain no more. */
+/* Through a cluster, what a step waits for is half of it and more, and part of that is for bytes: four of a tensor core's eight rows in each of more
+ * clusters (LSTM of 512 units, 16 rows, bf16, training 0.83 of the time). Two rows gain no more. Not where a warp sends cells of eight rows anyway. */
 static void try_part_rows(search *s, sli_persist_geometry g) {
-    if (g.math == SL_F32 || sli_persist_cluster(&g) == 1) return;
+    const int batch = s->problem->batch;
     g.halves = g.tiles_n = 1;
     g.few = 4;
-    g.groups = up(s->problem->batch, g.few);
-    try_tiles(s, g);
+    if (g.math == SL_F32 || sli_persist_cluster(&g) == 1) return;
+    if (g.gather == SLI_PERSIST_CLUSTER && 32 / sli_persist_cell_units(&g) > g.few) return;
+    g.groups = up(batch, g.few);
+    const double exchange = 1e-6 * sli_persist_exchange_us(&g, batch, s->caps) * sli_persist_waves(&g, s->caps);
+    if (s->seconds < 0 || exchange < s->seconds) try_tiles(s, g);
 }
 
 /* More slices than two a group, in turns: the larger the batch, the less their exchange is waited for. */

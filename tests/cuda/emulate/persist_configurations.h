@@ -114,6 +114,11 @@ BACKWARD(g11, B, BF16, LOCAL, 8, 4, 1, 1, 1, 2, 1, 1, 3, 2, 1, FEW, 4)
 BACKWARD(g12, R, F32X3, LOCAL, 8, 2, 1, 1, 1, 1, 2, 1, 1, 1, 0, FEW, 4)
 BACKWARD(g13, L, BF16, LOCAL, 8, 2, 1, 1, 1, 1, 2, 1, 1, 1, 0, OF_BOTH_FEW, 4)
 #undef OF_BOTH_FEW
+BACKWARD(g14, L, BF16, LOCAL, 4, 3, 1, 1, 1, 1, 1, 1, 1, 1, 0, FEW, 4)
+/* Both kinds of warps in two halves; by FFMA of few rows, where all have a part of the cells, a quarter of the lanes each, and where they have not. */
+FORWARD(g15, L, BF16, CLUSTER, 8, 1, 4, 1, 2, 2, 2, 1, 1, 1, 0)
+FORWARD(g16, L, F32, CLUSTER, 8, 1, 3, 1, 1, 1, 4, 1, 2, 2, 0, FEW, 4)
+FORWARD(g17, R, F32, CLUSTER, 32, 1, 2, 1, 1, 1, 4, 1, 4, 4, 0, FEW, 1)
 BACKWARD(r9, G, F32, LOCAL, 16, 2, 1, 1, 1, 1, 1, 1, 12, 12, 0, FEW, 1)
 BACKWARD(r10, L, F32, GRID, 16, 2, 2, 1, 1, 1, 4, 1, 8, 8, 0, FEW, 2)
 BACKWARD(r11, R, F32, GRID, 4, 1, 5, 1, 1, 1, 2, 1, 3, 3, 0, FEW, 4)

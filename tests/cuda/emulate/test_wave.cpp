@@ -70,13 +70,14 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *given, const void *, v
 
 namespace {
 
-template <int GATES, int MATH, bool BACKWARD, int WAVE, int UNITS, int CLUSTER, int WARPS_M, int WARPS_K, int TILES_K>
+template <int GATES, int MATH, bool BACKWARD, int WAVE, int UNITS, int CLUSTER, int WARPS_M, int WARPS_K, int TILES_K,
+          int FEW = 0>
 struct cut {
     static constexpr int gates = GATES, math = MATH, gather = BACKWARD ? PERSIST_LOCAL : PERSIST_CLUSTER;
     static constexpr bool before = false, backward = BACKWARD, tight = false, meets = false;
     static constexpr int wave = WAVE, directions = 1, form = -1, H = -1, us = -1, hs = -1, zs = -1;
     static constexpr int units = UNITS, reduce = BACKWARD ? CLUSTER : 1, spread = BACKWARD ? 1 : CLUSTER;
-    static constexpr int tiles_n = 1, halves = 1, few = 0, couriers = 0, apart = 0, share = 1, chunks = 1, slots = 0;
+    static constexpr int tiles_n = 1, halves = 1, few = FEW, couriers = 0, apart = 0, share = 1, chunks = 1, slots = 0;
     static constexpr int warps_m = WARPS_M, warps_k = WARPS_K, tiles_m = 1, tiles_k = TILES_K;
     static constexpr int in_registers = TILES_K, in_shared = 0, ring = 0, options = -1, act = -1, gate_act = -1;
     static constexpr int shared_partial = -1, shared_arriving = -1, shared_weights = -1, shared_ring = -1;
@@ -95,6 +96,7 @@ template <class C> void take(sli_persist_geometry *g) {
     g->reduce = C::reduce;
     g->spread = C::spread;
     g->tiles_n = g->halves = g->share = g->chunks = g->tiles_m = g->groups = g->directions = 1;
+    g->few = C::few;
     g->warps_m = C::warps_m;
     g->warps_k = C::warps_k;
     g->tiles_k = g->in_registers = C::tiles_k;
@@ -105,12 +107,12 @@ template <class FORWARD, class BACKWARD> void take_both() {
     take<BACKWARD>(&world.pair.backward);
 }
 
-/* Layers of 5 units (LSTM) and 4 in f32, of 10 in bf16: a block has units of one layer or of two. */
+/* Layers of 5 units (LSTM) and 4 in f32, of 10 in bf16 (LSTM four rows a cluster): a block has units of one layer or of two. */
 void cut_of(const sli_problem &p) {
     if (p.dtype == SL_BF16 && p.op == SLI_OP_GRU)
         take_both<cut<3, PERSIST_BF16, false, 10, 8, 3, 2, 1, 2>, cut<3, PERSIST_BF16, true, 10, 8, 3, 2, 1, 2>>();
     else if (p.dtype == SL_BF16)
-        take_both<cut<4, PERSIST_BF16, false, 10, 8, 4, 2, 1, 2>, cut<4, PERSIST_BF16, true, 10, 8, 4, 2, 1, 2>>();
+        take_both<cut<4, PERSIST_BF16, false, 10, 8, 4, 2, 1, 2, 4>, cut<4, PERSIST_BF16, true, 10, 8, 4, 2, 1, 2, 4>>();
     else if (p.op == SLI_OP_LSTM)
         take_both<cut<4, PERSIST_F32, false, 5, 4, 4, 1, 1, 4>, cut<4, PERSIST_F32, true, 5, 4, 4, 1, 2, 2>>();
     else if (p.op == SLI_OP_GRU)

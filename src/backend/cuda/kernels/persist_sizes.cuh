@@ -86,7 +86,7 @@ template <class C, int PART = PERSIST_RESET> struct persist_sizes : C {
                                       : few_exact && C::few <= 2 && C::units % 16 == 0     ? 16
                                       : C::few > 0 && most_units == 4 && C::units % 8 == 0 ? 8
                                                                                            : most_units;
-    /* FFMA of few rows through a cluster: where half of the warps and more would have no cells, each has fewer rows, a cell is the first lanes', and all send
+    /* FFMA of few rows, not over the grid: where half of the warps and more would have no cells, each has fewer rows, a cell is the first lanes', and all send
      * what the warp has (256 units in tf32, one row: a tenth less). On tensor cores it takes longer: twice the loads of sums. */
     static constexpr int cell_columns = C::units / cell_units, lanes_rows = 32 / cell_units;
     static constexpr int whole_tiles = cell_columns * (rows > lanes_rows ? rows / lanes_rows : 1);
@@ -167,7 +167,7 @@ template <class C, int PART = PERSIST_RESET> struct persist_sizes : C {
     static_assert(!C::tight || (C::math == PERSIST_TF32 && !C::before && C::tiles_k % 2 == 0 && C::in_registers % 2 == 0 && C::in_shared % 2 == 0),
                   "five words hold a pair of tiles");
     static_assert(C::few == 0 || ((few_exact || (rows == 4 && C::gather != PERSIST_GRID)) && rows <= 4 && C::tiles_n * C::halves == 1 && couriers == 0),
-                  "few rows are of FFMA, or half of a tile's through a cluster");
+                  "few rows are of FFMA, or half of a tile's, not over the grid");
 };
 
 /* With reset before the product, the parts of z and n. */
