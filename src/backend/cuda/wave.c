@@ -60,7 +60,8 @@ static sl_status ready(const sli_problem *p, const sli_caps *caps, const sli_cal
 }
 
 /* What a call has beside the whole's recurrence as that of any layer: states and gradients of layers that come together and part again, masks in every cell, and
- * in sums over time what R' has no weights for. Fitted by hand to 102 of 17 stacks on an H100 (wave_stacks_h100_2026-11-26.txt). */
+ * in sums over time what R' has no weights for. Fitted by hand to 102 of 17 stacks on an H100 (wave_stacks_h100_2026-11-26.txt), but that launches backward
+ * were 4: two layers of 200 units, 20 rows, are faster as a wave since clusters have four rows (part_rows_h100_2026-11-27.txt). */
 static double beside_us(const sli_problem *whole, bool backward) {
     static const struct { double launches, state, weight; } us[2] = {{1.5, 0.0003, 0}, {3.5, 0.0009, 0.00006}};
     const double units = whole->units;

@@ -21,17 +21,17 @@ typedef struct persist_zone {
 enum { PERSIST_VALID = 1, PERSIST_SHOWN = 2 }; /* of flags: not masked; the output is h, not 0 */
 enum { PERSIST_MAX_DIRECTIONS = 2, PERSIST_MAX_LAYERS = 12 };
 /* What the kernel and its geometry both count with: in many turns buffers for sums that arrive through the cluster, through memory; else buffers of the exchange
- * over the grid whose words tell, and the most pieces of it that a lane takes; in many turns barriers of cells apart; registers a lane of the warps that multiply, beside couriers alone and beside warps of cells as well. */
+ * over the grid whose words tell, and the most pieces of it that a lane takes; in many turns barriers of cells apart; registers a lane of the warps that multiply, beside couriers alone and beside warps of cells as well; bytes that a warp has for what it sends through a cluster. */
 enum {
     PERSIST_ARRIVING = 4,
-    PERSIST_SENDING = 128, /* bytes that a warp has of what it sends through a cluster */
     PERSIST_MEETING = 2,
     PERSIST_EXCHANGE = 4,
     PERSIST_TAKEN = 8,
     PERSIST_APART_BARRIERS = 3,
     PERSIST_TURNS_REGISTERS = 232,
     PERSIST_APART_REGISTERS = 168,
-    PERSIST_APART_REGISTERS_BACKWARD = 160
+    PERSIST_APART_REGISTERS_BACKWARD = 160,
+    PERSIST_SENDING = 128
 };
 /* What a launch reads and writes in every step, a constant of most kernels: flags; lengths; y or dy; c, h, operand of every step;
  * gates, s_n; v; the sums; random delays; backward what comes after the last step. */

@@ -39,26 +39,26 @@ template <class S> PERSIST_FN uint32_t *persist_counter(const persist_way &way, 
 template <class S>
 PERSIST_FN void persist_send(const persist_args &a, const persist_self &self, const persist_place &place, int half,
                              int count, uint32_t value) {
-    constexpr int swapped = 16 / S::operand, wide = swapped * S::cell_split;
+    constexpr int neighbours = 16 / S::operand, wide = neighbours * S::cell_split;
     unsigned char *own = self.shared + persist_constant(S::shared_sending, a.shared_sending) + self.warp * PERSIST_SENDING;
     if constexpr (S::cells > 1) __syncwarp(); /* all have read what was sent before */
-    if (S::cell_split == 1 || self.lane < S::cell_lanes) {
+    if (self.lane < S::cell_lanes) {
         if constexpr (S::narrow)
             ((uint16_t *)own)[self.lane] = (uint16_t)value;
         else
             ((uint32_t *)own)[self.lane] = value;
     }
     __syncwarp();
-    const uint4 read = *(const uint4 *)(own + self.lane % S::cell_lanes / swapped * 16);
+    const uint4 read = *(const uint4 *)(own + self.lane % S::cell_lanes / neighbours * 16);
     const uint32_t four[4] = {read.x, read.y, read.z, read.w};
     /* No branch in the message's way; but two messages of eight warps that begin at once took 0.16 us a step longer (LSTM of 512 units, f16). */
     constexpr bool straight = S::spread == wide || (S::spread % wide == 0 && S::warps <= 4);
-    const int first = place.own_unit - self.lane % swapped; /* of the lanes that swapped */
+    const int first = place.own_unit - self.lane % neighbours; /* of those that have the 16 bytes */
     const uint32_t to = self.at + persist_v_at(S::v_pieces, place.own_row, (self.q * S::units + first) * S::operand);
     const uint32_t barrier = persist_barrier<S>(a, self, PERSIST_BARRIERS_V, half, 0);
 #pragma unroll
     for (int d = 0; d < S::spread; d += wide) {
-        const uint32_t rank = (uint32_t)(d + self.lane % swapped + self.lane / S::cell_lanes * swapped);
+        const uint32_t rank = (uint32_t)(d + self.lane % neighbours + self.lane / S::cell_lanes * neighbours);
         if (straight || rank < S::spread)
             ptx_send16(ptx_map(to, rank) + persist_v<S>(half, count), four,
                        ptx_map(barrier, rank) + (persist_barrier<S>(a, self, PERSIST_BARRIERS_V, half, count & 1) - barrier));
@@ -145,7 +145,7 @@ PERSIST_FN void persist_give(const persist_args &a, const persist_way &way, cons
     if constexpr (S::gather == PERSIST_CLUSTER)
         persist_send<S>(a, self, place, half, count, value[0]);
     else if constexpr (S::gather == PERSIST_LOCAL) {
-        if (S::cell_split == 1 || self.lane < S::cell_lanes)
+        if (self.lane < S::cell_lanes)
             persist_put<S>(self.shared + persist_v<S>(half, count), place.own_row, place.own_unit, value);
     } else if constexpr (S::words_tell)
         persist_tell_values<S>(a, self, place, persist_exchange<S>(a, way, self, half, count), value);
