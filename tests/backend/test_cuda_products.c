@@ -167,8 +167,9 @@ TEST(cuda_products_are_padded_where_it_pays) {
         {SL_BF16, 10000, 1500, 700, 1504}, {SL_BF16, 700, 1500, 10000, 1504},
         {SL_TF32, 10000, 650, 700, 652},   {SL_F16, 10000, 650, 700, 656},
         {SL_TF32, 10000, 1500, 700, 1500}, {SL_F32, 10000, 650, 700, 650},
-        {SL_BF16, 10000, 1504, 700, 1504}, {SL_BF16, 804, 201, 700, 201},
-        {SL_BF16, 10000, 1500, 64, 1500},  {SL_BF16, 3, 5, 7, 5},
+        {SL_BF16, 10000, 1504, 700, 1504}, {SL_BF16, 804, 201, 700, 208},
+        {SL_BF16, 10000, 1500, 64, 1500},  {SL_BF16, 300, 100, 1600, 104},
+        {SL_BF16, 400, 100, 160, 100},    {SL_BF16, 160, 100, 400, 100},  {SL_BF16, 3, 5, 7, 5},
         {SL_BF16, 0, 1500, 700, 1500},     {SL_BF16, 6000, 1500, 0, 1500},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -176,7 +177,7 @@ TEST(cuda_products_are_padded_where_it_pays) {
         const int64_t m = cases[i].m, n = cases[i].n, k = cases[i].k;
         const int64_t columns = sli_cuda_pad_columns(&hopper, math, m, n, k);
         if (columns != cases[i].columns) test_fail(__FILE__, __LINE__, "case %zu: %lld columns", i, (long long)columns);
-        const size_t bytes = columns == n ? 0 : (size_t)m * (size_t)columns * 4;
+        const size_t bytes = columns == n ? 0 : (size_t)((m + 7) / 8 * 8) * (size_t)columns * 4;
         CHECK(sli_cuda_pad_bytes(&hopper, math, m, n, k) == bytes);
         CHECK(sli_cuda_pad_columns(&ampere, math, m, n, k) == n);
     }

@@ -31,6 +31,10 @@ size_t sli_cuda_workspace(const sli_caps *caps, int64_t m, int64_t n, int64_t k)
  * multiplied by the fast kernels and then moved into D; n where that does not pay or need not be. By shape, type and GPU alone. It pays for a
  * larger m or k too, so that what is booked for a plan is enough for its smaller calls. */
 int64_t sli_cuda_pad_columns(const sli_caps *caps, sl_dtype math, int64_t m, int64_t n, int64_t k);
+/* Rows that a pad has room for: of A stored [k][m] in 16 bits cuBLASLt's fast kernels want whole eights of m as well. */
+static inline int64_t sli_cuda_pad_rows(int64_t m) {
+    return (m + 7) / 8 * 8;
+}
 /* A step's D[m][n] = A B, B stored [k][n], whose reader can add sums up: the pieces that k is cut in, 1: as a whole. By shape, type and
  * GPU alone. */
 enum { SLI_CUDA_MOST_PIECES = 4 };
@@ -42,9 +46,9 @@ size_t sli_cuda_pad_bytes(const sli_caps *caps, sl_dtype math, int64_t m, int64_
  * what is won for some k is won for a larger one too. */
 double sli_cuda_transpose_gain(const sli_caps *caps, sl_dtype math, int64_t m, const int64_t n[2], int64_t width,
                                int64_t k);
-/* Floats of a row of such a copy: k, up to whole 16 bytes. */
+/* Floats of a row of such a copy: k, up to whole 32 bytes, which L2 reads at once: of rows that begin in the middle of those a tile's are five, not four. */
 static inline int64_t sli_cuda_transposed_row(int64_t k) {
-    return (k + 3) / 4 * 4;
+    return (k + 7) / 8 * 8;
 }
 /* f32x3 (runtime/split.h): bytes of sli_cuda_product's split, 0 where the product is multiplied exactly in f32 because that is
  * faster. By shape and GPU alone; as with pads, it pays for a larger m, n or k too, and takes no less. */

@@ -1,7 +1,11 @@
 /* Sizes of scratch that libsluice books and the plug-in uses: compiled into both. */
 #include "backend/cuda/cuda.h"
 
-enum { SPLIT_MOST = 512 }; /* f32x3: values along k that tensor cores add up */
+enum {
+    SPLIT_MOST = 512,           /* f32x3: values along k that tensor cores add up */
+    NARROW_LEAST_K = 256,       /* pads in 16 bits */
+    NARROW_LEAST_SUMS = 30000000
+};
 
 /* cuBLASLt asks for a workspace to cut long sums (split k) and, on Hopper and later, for its newest kernels: 32 MiB after
  * the address is aligned. Small products are cut at most some dozens of times. */
@@ -14,8 +18,9 @@ size_t sli_cuda_workspace(const sli_caps *caps, int64_t m, int64_t n, int64_t k)
 }
 
 /* cuBLASLt 13.1 on an H200 multiplies where n is not a multiple of 8 (16-bit) or 4 (tf32) by kernels of the generation before:
- * about 130 and 75 FLOP a ps, a factor of 2.5 below its new ones. Moving costs a launch, a read of the padded D and a read and
- * a write of D: 12 bytes an element at 4 MB a us. GPUs before Hopper have nothing faster to fall from. */
+ * about 130 and 75 FLOP a ps, a factor of 2.5 below its new ones, and small products cut along k, with a launch more. Moving costs a launch, a read of the padded D and a read and
+ * a write of D: 12 bytes an element at 4 MB a us, less where L2 has them: in 16 bits small products gain by it as well, layers of 100 to 300 units 2 to 14% (odd_sizes_h200_2026-11-27.txt).
+ * GPUs before Hopper have nothing faster to fall from. */
 int64_t sli_cuda_pad_columns(const sli_caps *caps, sl_dtype math, int64_t m, int64_t n, int64_t k) {
     const bool narrow = math == SL_BF16 || math == SL_F16;
     if (math == SL_F32X3) { /* as tf32, three times as long */
@@ -24,9 +29,10 @@ int64_t sli_cuda_pad_columns(const sli_caps *caps, sl_dtype math, int64_t m, int
     }
     if (caps->compute_capability < 90 || (!narrow && math != SL_TF32)) return n;
     const int64_t unit = narrow ? 8 : 4, padded = (n + unit - 1) / unit * unit;
-    const double gain = 0.6 / (narrow ? 130e6 : 75e6), launch = 2, bytes_a_us = 4e6; /* us */
-    const double elements = (double)m * (double)n;
-    const double saved = elements * 2 * (double)k * gain, paid = elements * 12 / bytes_a_us + launch;
+    const double elements = (double)m * (double)n, sums = elements * (double)k;
+    if (narrow) return k >= NARROW_LEAST_K && sums >= NARROW_LEAST_SUMS ? padded : n;
+    const double gain = 0.6 / 75e6, launch = 2, bytes_a_us = 4e6; /* us */
+    const double saved = 2 * sums * gain, paid = elements * 12 / bytes_a_us + launch;
     return saved > paid ? padded : n;
 }
 
@@ -45,7 +51,7 @@ int sli_cuda_pieces(const sli_caps *caps, sl_dtype math, int64_t m, int64_t n, i
 
 size_t sli_cuda_pad_bytes(const sli_caps *caps, sl_dtype math, int64_t m, int64_t n, int64_t k) {
     const int64_t columns = sli_cuda_pad_columns(caps, math, m, n, k);
-    return columns == n ? 0 : (size_t)m * (size_t)columns * sizeof(float);
+    return columns == n ? 0 : (size_t)sli_cuda_pad_rows(m) * (size_t)columns * sizeof(float);
 }
 
 /* Tensor cores read tf32 operands along k alone: of operands stored [k][m] and [k][n], cuBLASLt's kernels transpose every tile in

@@ -294,10 +294,11 @@ PERSIST_FN void persist_forward_put(const persist_args &a, const persist_way &wa
     if (persist_has_y<S>(a, place, flow.writes)) flow.y[persist_at(place, way.y_row)] = result.y;
     if (S::gates == 4 && persist_has<S>(a, PERSIST_HAS_C)) flow.c[at] = cell.c;
     if (persist_has<S>(a, PERSIST_HAS_H)) flow.h[at] = cell.h;
-    if (!persist_has<S>(a, PERSIST_HAS_OPERAND)) return;
-    persist_store_operand<S>(flow.operand, persist_at(place, persist_hs<S>(a)), cell.factor * cell.h);
-    if (persist_hs<S>(a) > persist_units<S>(a) && place.unit + 1 == persist_units<S>(a))
-        persist_operand_tail<S>(flow.operand, (uint32_t)(place.row * persist_hs<S>(a)), persist_units<S>(a), persist_hs<S>(a));
+}
+/* d h as operand, [B][hs] */
+template <class S>
+PERSIST_FN void persist_put_hidden(const persist_args &a, const persist_place &place, void *to, float x) {
+    persist_put_operand<S>(a, place, to, persist_at(place, persist_hs<S>(a)), x, persist_hs<S>(a) - persist_units<S>(a));
 }
 
 PERSIST_FN void persist_forward_read_on(const persist_way &way, persist_flow &flow) {
@@ -321,6 +322,7 @@ template <class S>
 PERSIST_FN void persist_forward_end(const persist_args &a, const persist_way &way, const persist_place &place,
                                     const persist_cell<S> &cell) {
     const uint32_t at = persist_at(place, persist_units<S>(a));
+    if (!persist_has<S>(a, PERSIST_HAS_OPERAND)) persist_put_hidden<S>(a, place, way.operand_to, cell.factor * cell.h);
     if (!place.there) return;
     if constexpr (S::wave > 0) {
         const int layer = place.unit / S::wave, own = place.row * S::wave + place.unit % S::wave;
@@ -331,9 +333,6 @@ PERSIST_FN void persist_forward_end(const persist_args &a, const persist_way &wa
     if (way.c_last) way.c_last[at] = cell.c;
     if (way.c_to && !persist_has<S>(a, PERSIST_HAS_C)) way.c_to[at] = cell.c;
     if (way.h_to && !persist_has<S>(a, PERSIST_HAS_H)) way.h_to[at] = cell.h;
-    if (persist_has<S>(a, PERSIST_HAS_OPERAND)) return;
-    persist_store_operand<S>(way.operand_to, persist_at(place, persist_hs<S>(a)), cell.factor * cell.h);
-    if (place.unit + 1 == persist_units<S>(a)) persist_operand_tail<S>(way.operand_to, (uint32_t)(place.row * persist_hs<S>(a)), persist_units<S>(a), persist_hs<S>(a));
 }
 
 /* ------------------------------------------------------------------------------------------------------ backward -- */
@@ -394,17 +393,13 @@ PERSIST_FN void persist_backward_begin(const persist_args &a, const persist_way 
 template <class S>
 PERSIST_FN void persist_backward_put(const persist_args &a, const persist_place &place, void *to,
                                      const float (&dz)[S::gates]) {
+    typedef typename persist_bits<S::narrow>::type type;
     const uint32_t at = persist_at(place, persist_zs<S>(a));
+    if (place.there)
 #pragma unroll
-    for (int g = 0; g < S::gates; g++)
-        if constexpr (S::narrow)
-            persist_store_operand<S>(persist_gate<S>(a, (uint16_t *)to, at, g), 0, dz[g]);
-        else
-            persist_store_operand<S>(persist_gate<S>(a, (float *)to, at, g), 0, dz[g]);
-}
-template <class S> PERSIST_FN void persist_backward_tail(const persist_args &a, const persist_place &place, void *to) {
-    if (persist_zs<S>(a) > S::gates * persist_units<S>(a) && place.unit + 1 == persist_units<S>(a))
-        persist_operand_tail<S>(to, (uint32_t)(place.row * persist_zs<S>(a)), S::gates * persist_units<S>(a), persist_zs<S>(a));
+        for (int g = 0; g < S::gates - 1; g++) persist_store_operand<S>(persist_gate<S>(a, (type *)to, at, g), 0, dz[g]);
+    persist_put_operand<S>(a, place, persist_gate<S>(a, (type *)to, at, S::gates - 1), 0, dz[S::gates - 1],
+                           persist_zs<S>(a) - S::gates * persist_units<S>(a));
 }
 
 /* dh = (pw + d dp) + dy, dp = R^T dr of the step processed before; dz and dr of this step. */

@@ -227,6 +227,7 @@ PERSIST_FN void persist_forward_write(const persist_args &a, const persist_way &
     for (int i = first; i < end; i++) {
         const persist_place place = persist_place_of<S>(a, self, half, i);
         if (place.there) persist_forward_put<S>(a, way, h.flow, place, h.cells[i], h.results[i]);
+        if (persist_has<S>(a, PERSIST_HAS_OPERAND)) persist_put_hidden<S>(a, place, h.flow.operand, h.cells[i].factor * h.cells[i].h);
         if (place.here) persist_prefetch<S>(a, way, self, h.flow, place, s);
     }
 }
@@ -414,18 +415,12 @@ PERSIST_FN void persist_backward_write(const persist_args &a, const persist_way 
 #pragma unroll
     for (int i = 0; i < S::cells; i++) {
         const persist_place place = persist_place_of<S>(a, self, half, i);
-        if (place.there) {
-            persist_backward_put<S>(a, place, h.flow.operand, h.results[i].gates);
-            persist_backward_tail<S>(a, place, h.flow.operand);
-            if constexpr (S::before) {
-                persist_store_operand<S>(h.flow.dr, persist_at(place, persist_hs<S>(a)), h.results[i].other);
-                if (persist_hs<S>(a) > persist_units<S>(a) && place.unit + 1 == persist_units<S>(a))
-                    persist_operand_tail<S>(h.flow.dr, (uint32_t)(place.row * persist_hs<S>(a)), persist_units<S>(a), persist_hs<S>(a));
-            } else if constexpr (S::gates == 3) {
-                const float dr[3] = {h.results[i].gates[0], h.results[i].gates[1], h.results[i].other};
-                persist_backward_put<S>(a, place, h.flow.dr, dr);
-                persist_backward_tail<S>(a, place, h.flow.dr);
-            }
+        persist_backward_put<S>(a, place, h.flow.operand, h.results[i].gates);
+        if constexpr (S::before) {
+            persist_put_hidden<S>(a, place, h.flow.dr, h.results[i].other);
+        } else if constexpr (S::gates == 3) {
+            const float dr[3] = {h.results[i].gates[0], h.results[i].gates[1], h.results[i].other};
+            persist_backward_put<S>(a, place, h.flow.dr, dr);
         }
         if (place.here) persist_prefetch<S>(a, way, self, h.flow, place, s);
         if (chunk >= 0) persist_backward_sums<S>(a, way, place, chunk, h.cells[i]);

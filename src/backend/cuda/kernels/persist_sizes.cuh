@@ -288,7 +288,8 @@ PERSIST_FN persist_range persist_range_of(const persist_args &a, const persist_w
 /* A unit of a row of the batch: what a lane computes of warp cell `index`. */
 typedef struct persist_place {
     bool here;             /* the warp has this cell */
-    bool there;            /* and the unit and row exist */
+    bool row_there;        /* and the row exists */
+    bool there;            /* and the unit, too */
     int unit, row;         /* of the layer, of the batch */
     int own_unit, own_row; /* of the CTA, of the half */
 } persist_place;
@@ -307,9 +308,10 @@ PERSIST_FN persist_place persist_place_of(const persist_args &a, const persist_s
     }
     place.unit = (self.q * S::reduce + self.p) * S::units + place.own_unit;
     place.row = (self.group * S::halves + half) * S::rows + place.own_row;
-    place.there = place.here && place.unit < persist_units<S>(a) && place.row < a.B;
-    if constexpr (S::given > S::rows) place.there = place.there && place.own_row < S::rows;
-    if constexpr (S::cell_split > 1) place.there = place.there && self.lane < S::cell_lanes;
+    place.row_there = place.here && place.row < a.B;
+    if constexpr (S::given > S::rows) place.row_there = place.row_there && place.own_row < S::rows;
+    if constexpr (S::cell_split > 1) place.row_there = place.row_there && self.lane < S::cell_lanes;
+    place.there = place.row_there && place.unit < persist_units<S>(a);
     return place;
 }
 
@@ -328,6 +330,9 @@ template <class S> PERSIST_FN uint32_t persist_entering(const persist_args &a, c
     if (S::narrow) return ((const uint16_t *)way.operand_from)[at];
     return persist_operand<S>(((const float *)way.operand_from)[at]);
 }
+
+template <bool narrow> struct persist_bits { typedef float type; };
+template <> struct persist_bits<true> { typedef uint16_t type; };
 
 /* to[at] = x as operand in memory: tf32 products round what they read. */
 template <class S> PERSIST_FN void persist_store_operand(void *to, uint32_t at, float x) {
@@ -350,10 +355,17 @@ template <class S> PERSIST_FN int persist_exchange_at(int row, int byte) {
     return ((chunk * S::warps_k + wk) * S::tiles_n + row / 8) * S::part_bytes + (at / 16 * 8 + row % 8) * 16 + at % 16;
 }
 
-/* Zeros behind the `count` values of an operand row. */
-template <class S> PERSIST_FN void persist_operand_tail(void *to, uint32_t row, int count, int stride) {
+/* to[at] = x of the lane's unit, as operand; behind the last unit's there are `behind` zeros: from lanes whose units the layer does not have, where there are as many,
+ * or else from the last unit's, one after the other while its warp waits, which was a third of a step of GRU of 100 units. In 32 bits zeros are three at most, and over
+ * the grid predicates of all lanes take longer (GRU of 650 units in tf32 2%; odd_sizes_h200_2026-11-27.txt). */
+template <class S>
+PERSIST_FN void persist_put_operand(const persist_args &a, const persist_place &place, void *to, uint32_t at, float x, int behind) {
+    const bool lanes = (S::narrow || S::gather != PERSIST_GRID) && S::group * S::units >= persist_units<S>(a) + behind;
+    const int over = place.unit - persist_units<S>(a);
+    if (place.row_there && over < (lanes ? behind : 0)) persist_store_operand<S>(to, at, over < 0 ? x : 0.0f);
+    if (lanes || !place.row_there || over != -1) return;
 #pragma unroll 1
-    for (int j = count; j < stride; j++) persist_store_operand<S>(to, row + (uint32_t)j, 0.0f);
+    for (int j = 1; j <= behind; j++) persist_store_operand<S>(to, at + (uint32_t)j, 0.0f);
 }
 
 /* Tests: up to two microseconds that differ from CTA to CTA and step to step. */

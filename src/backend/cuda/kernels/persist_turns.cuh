@@ -272,20 +272,12 @@ PERSIST_FN void persist_turn_put_backward(const persist_args &a, const persist_w
 #pragma unroll
     for (int i = first; i < end; i++) {
         const persist_place place = persist_place_of<S>(a, self, item.turn, i);
-        if (!place.there) continue;
         persist_backward_put<S>(a, place, h.flow.operand, h.results[i].gates);
         if constexpr (S::gates == 3) {
             const float dr[3] = {h.results[i].gates[0], h.results[i].gates[1], h.results[i].other};
             persist_backward_put<S>(a, place, h.flow.dr, dr);
         }
     }
-    if (persist_zs<S>(a) > S::gates * persist_units<S>(a))
-#pragma unroll
-        for (int i = first; i < end; i++) {
-            const persist_place place = persist_place_of<S>(a, self, item.turn, i);
-            if (place.there) persist_backward_tail<S>(a, place, h.flow.operand);
-            if (S::gates == 3 && place.there) persist_backward_tail<S>(a, place, h.flow.dr);
-        }
 #pragma unroll
     for (int i = first; i < end; i++) {
         const persist_place place = persist_place_of<S>(a, self, item.turn, i);

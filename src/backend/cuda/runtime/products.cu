@@ -471,13 +471,15 @@ static int64_t padded_columns(sli_queue *queue, const sli_cuda_product *p) {
     if (!p->pad || p->bias) return p->n;
     const int64_t columns = sli_cuda_pad_columns(sli_cuda_caps_of(queue), p->math, p->m, p->n, p->k);
     const bool there = p->b.transposed || columns <= p->b.row;
-    return there && (size_t)p->m * (size_t)columns * sizeof(float) <= p->pad_bytes ? columns : p->n;
+    return there && (size_t)sli_cuda_pad_rows(p->m) * (size_t)columns * sizeof(float) <= p->pad_bytes ? columns : p->n;
 }
 
-/* pad[m][columns] = A B, D = beta D + pad */
+/* pad[m][columns] = A B, D = beta D + pad. Rows of the pad beyond m are sums of what lies behind A's columns, anything, and stay there. */
 static void multiply_padded(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *p, int64_t columns) {
     sli_cuda_product wide = *p;
     wide.n = columns;
+    if (p->a.transposed && sli_cuda_operand_bytes(p->math) == 2 && sli_cuda_pad_rows(p->m) <= p->a.row)
+        wide.m = sli_cuda_pad_rows(p->m);
     wide.d = (float *)p->pad;
     wide.d_row = columns;
     wide.beta = 0.0f;
@@ -491,8 +493,8 @@ static void multiply_but_four(sli_queue *queue, cudaStream_t stream, const sli_c
     sli_cuda_product most = *p;
     most.n = p->n / 8 * 8;
     most.pad = NULL;
-    sli_cuda_multiply(queue, stream, &most);
     sli_few_columns_multiply(queue, stream, p);
+    sli_cuda_multiply(queue, stream, &most);
 }
 
 /* Split where that pays, else exactly. */
