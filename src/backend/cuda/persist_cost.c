@@ -35,6 +35,7 @@ static const struct {
     double cell[2], cell_trains,
         cell_more;      /* cells a warp: forward, backward; forward in training more; times squared */
     double addend, odd; /* a sum that a cell adds up; units whose v shares 32 bytes with others' */
+    double odd_cluster; /* the same in 16 bits through a cluster, where v goes through no L2; by hand, from 25 problems of 100 to 384 units (odd_sizes_h200_2026-11-27.txt) */
     double turn;        /* of an exchange, what two halves do not hide of it */
     /* Turns: until all that was given can be brought (forward, backward); a chunk; v: by a block, and of L2 by all, and what of it holds up the
      * item; of sums on their way: bytes that arrive in a block, an item, times an item whose cells wait for them; cells: of an item,
@@ -99,6 +100,7 @@ static const struct {
            .cell_more = 0.01,
            .addend = 0.0057,
            .odd = 0.1,
+           .odd_cluster = 0.03,
            .turn = 0.93,
            .turn_exchange = {1.42, 1.77},
            .turn_chunk = 0.0187,
@@ -249,7 +251,9 @@ static double cells_us(const sli_persist_geometry *g, bool train) {
     const double cells = sli_persist_cells(g);
     const double values = !g->before ? sli_persist_ym(g) : g->backward ? 2 : 3; /* that a cell adds up */
     const double sums = values * (g->reduce == 1 ? g->warps_k : g->reduce);
-    const double odd = g->units * sli_persist_operand(g->math) % 32 != 0 ? rates.odd : 0;
+    const int operand = sli_persist_operand(g->math);
+    const double of_odd = g->gather != SLI_PERSIST_GRID && operand == 2 ? rates.odd_cluster : rates.odd;
+    const double odd = g->units * operand % 32 != 0 ? of_odd : 0;
     const double each =
         turns ? rates.turn_cell[g->backward] + (more ? rates.turn_cell_trains : 0) + rates.turn_addend * sums
               : rates.cell[g->backward] + (more ? rates.cell_trains : 0) + rates.addend * sums;
