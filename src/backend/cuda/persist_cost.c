@@ -35,8 +35,9 @@ static const struct {
     double cell[2], cell_trains,
         cell_more;      /* cells a warp: forward, backward; forward in training more; times squared */
     double addend, odd; /* a sum that a cell adds up; units whose v shares 32 bytes with others' */
-    double odd_cluster; /* the same in 16 bits through a cluster, where v goes through no L2; by hand, from 25 problems of 100 to 384 units (odd_sizes_h200_2026-11-27.txt) */
-    double turn;        /* of an exchange, what two halves do not hide of it */
+    double
+        odd_cluster; /* the same in 16 bits through a cluster, where v goes through no L2; by hand, from 25 problems of 100 to 384 units (odd_sizes_h200_2026-11-27.txt) */
+    double turn;     /* of an exchange, what two halves do not hide of it */
     /* Turns: until all that was given can be brought (forward, backward); a chunk; v: by a block, and of L2 by all, and what of it holds up the
      * item; of sums on their way: bytes that arrive in a block, an item, times an item whose cells wait for them; cells: of an item,
      * of a warp (forward, backward, forward in training more), times squared, a sum that is added. */

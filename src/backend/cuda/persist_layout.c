@@ -265,7 +265,8 @@ sli_persist_scratch sli_persist_layout_forward(const sli_problem *p, const sli_c
 /* Products of a chunk of fewer FLOPs do not fill the GPU when they begin and when they end, and in 16 bits cuBLASLt clears a counter before some, which waits for the one before:
  * of one direction they are computed side by side. In 16 bits that is 1 to 3% of training of 1024 to 2048 units, in tf32 from -2 to 1% (odd_sizes_h200_2026-11-27.txt). The plan's rows decide: a call of fewer has no more memory. */
 static size_t beside_bytes(const sli_step_shape *s, const sli_step_scratch *step, int64_t planned_rows) {
-    const double most = s->narrow ? 1.5e11 : 2e10, flops = 2.0 * (double)planned_rows * (double)s->GH * (double)(s->O > s->I ? s->O : s->I);
+    const double most = s->narrow ? 1.5e11 : 2e10,
+                 flops = 2.0 * (double)planned_rows * (double)s->GH * (double)(s->O > s->I ? s->O : s->I);
     if (s->directions == 2 || s->recompute || flops > most) return 0; /* recomputed gates: to save memory */
     return sli_round_up(step->pad_bytes, SLI_PERSIST_ALIGN) + sli_round_up(step->split_bytes, SLI_PERSIST_ALIGN) +
            sli_round_up(step->workspace_bytes, SLI_PERSIST_ALIGN);

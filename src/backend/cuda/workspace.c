@@ -2,8 +2,8 @@
 #include "backend/cuda/cuda.h"
 
 enum {
-    SPLIT_MOST = 512,           /* f32x3: values along k that tensor cores add up */
-    NARROW_LEAST_K = 256,       /* pads in 16 bits */
+    SPLIT_MOST = 512,     /* f32x3: values along k that tensor cores add up */
+    NARROW_LEAST_K = 256, /* pads in 16 bits */
     NARROW_LEAST_SUMS = 30000000
 };
 
