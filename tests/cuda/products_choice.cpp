@@ -150,6 +150,28 @@ static void check_lists() {
            {small.tile, small.pieces, CUBLASLT_CLUSTER_SHAPE_AUTO});
 }
 
+/* Rows that a product is given in its pad: nothing behind the rows of A may be read. */
+static void check_pads() {
+    const struct {
+        const char *what;
+        sl_dtype math;
+        bool transposed;
+        int64_t m, row, first, rows; /* A begins at column `first` */
+    } cases[] = {
+        {"rows of the pad", SL_BF16, true, 300, 304, 0, 304},      {"whole already", SL_F16, true, 304, 304, 0, 304},
+        {"a part of A's columns", SL_BF16, true, 100, 304, 200, 104}, {"that begins unaligned", SL_BF16, true, 129, 392, 258, 129},
+        {"rows that are not whole", SL_BF16, true, 300, 300, 0, 300}, {"A as it is", SL_BF16, false, 300, 304, 0, 300},
+        {"tf32", SL_TF32, true, 300, 304, 0, 300},
+    };
+    for (const auto &c : cases) {
+        sli_cuda_product p = {};
+        p.math = c.math;
+        p.m = c.m;
+        p.a = {(const void *)(uintptr_t)(4096 + 2 * c.first), c.row, c.transposed};
+        expect(c.what, {(int)padded_rows(&p), 0, 0}, {(int)c.rows, 0, 0});
+    }
+}
+
 int main() {
     blas.configuration = configuration;
     blas.configure = configure;
@@ -159,6 +181,7 @@ int main() {
     blas.preference_set = preference_set;
     check_exchanges();
     check_lists();
+    check_pads();
     printf("%d passed, %d failed, 0 skipped\n", passed, failed);
     return failed > 0;
 }

@@ -474,12 +474,18 @@ static int64_t padded_columns(sli_queue *queue, const sli_cuda_product *p) {
     return there && (size_t)sli_cuda_pad_rows(p->m) * (size_t)columns * sizeof(float) <= p->pad_bytes ? columns : p->n;
 }
 
+/* Rows of D that the product is given in its pad: in 16 bits whole eights of A's columns, which its rows have where they and the address are aligned. */
+static int64_t padded_rows(const sli_cuda_product *p) {
+    const bool narrow = p->math == SL_BF16 || p->math == SL_F16;
+    const bool whole = p->a.transposed && narrow && sli_alignment(p->a.data, p->a.row, 2) == 16;
+    return whole && sli_cuda_pad_rows(p->m) <= p->a.row ? sli_cuda_pad_rows(p->m) : p->m;
+}
+
 /* pad[m][columns] = A B, D = beta D + pad. Rows of the pad beyond m are sums of what lies behind A's columns, anything, and stay there. */
 static void multiply_padded(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *p, int64_t columns) {
     sli_cuda_product wide = *p;
     wide.n = columns;
-    if (p->a.transposed && sli_cuda_operand_bytes(p->math) == 2 && sli_cuda_pad_rows(p->m) <= p->a.row)
-        wide.m = sli_cuda_pad_rows(p->m);
+    wide.m = padded_rows(p);
     wide.d = (float *)p->pad;
     wide.d_row = columns;
     wide.beta = 0.0f;
