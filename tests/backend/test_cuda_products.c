@@ -81,7 +81,7 @@ static void check_places(const sli_problem *p, const sli_caps *caps, int chunk) 
     sli_dense_backward_layout(p, caps, chunk, &b);
     CHECK(b.dz + (linear ? 0 : 4 * y) <= b.dz_copy);
     CHECK(b.dz_copy + dz_copy <= b.x);
-    const size_t row = sli_dense_transposes(p, caps, (int64_t)rows) ? (rows + 3) / 4 * 16 : 0;
+    const size_t row = sli_dense_transposes(p, caps, (int64_t)rows) ? (rows + 7) / 8 * 32 : 0;
     CHECK(b.x + x_copy <= b.dz_t && b.dz_t % SLI_DENSE_PLACE == 0 && b.x_t % SLI_DENSE_PLACE == 0);
     CHECK(b.dz_t + (size_t)p->units * row <= b.x_t && b.x_t + I * row <= b.columns);
     CHECK(b.columns + (p->no_bias ? 0 : sli_cuda_column_scratch((int64_t)rows, p->units)) <= b.pad);

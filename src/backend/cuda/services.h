@@ -86,7 +86,8 @@ typedef struct sli_cuda_product {
     size_t workspace_bytes;
     /* Scratch for a product whose D has an n that the fast kernels do not take: sli_cuda_pad_bytes, booked, aligned to 16
      * bytes; or NULL. Says too that B may be read up to b.row in its rows, of a transposed one as many rows as D is padded to:
-     * the columns from n on are anything. */
+     * the columns from n on are anything. A in 16 bits that is transposed may be read likewise, up to
+     * whole eights of m that its rows have. */
     void *pad;
     size_t pad_bytes;
     /* Scratch of f32x3: sli_cuda_split_bytes, booked, aligned to 16 bytes. NULL: multiplied exactly in f32. */

@@ -99,7 +99,8 @@ typedef struct sli_step_scratch {
     size_t x_t;     /* float [xs][rows'] */
     size_t h_t;     /* float [hs][rows']: d h' */
     size_t columns; /* float [slices][4 H]: partial column sums */
-    size_t pad;     /* float [GH][xs or hs], [O][ms] or [rows][xs]: a product on its way into a gradient */
+    size_t
+        pad; /* float [GH][xs or hs], [O][ms] or [rows][xs]: a product on its way into a gradient; its rows in whole eights */
     size_t pad_bytes;
     size_t split; /* f32x3: both ways, see sli_cuda_product */
     size_t split_bytes;

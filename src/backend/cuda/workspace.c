@@ -19,7 +19,7 @@ size_t sli_cuda_workspace(const sli_caps *caps, int64_t m, int64_t n, int64_t k)
 
 /* cuBLASLt 13.1 on an H200 multiplies where n is not a multiple of 8 (16-bit) or 4 (tf32) by kernels of the generation before:
  * about 130 and 75 FLOP a ps, a factor of 2.5 below its new ones, and small products cut along k, with a launch more. Moving costs a launch, a read of the padded D and a read and
- * a write of D: 12 bytes an element at 4 MB a us, less where L2 has them: in 16 bits small products gain by it as well, layers of 100 to 300 units 2 to 14% (odd_sizes_h200_2026-11-27.txt).
+ * a write of D: 12 bytes an element at 4 MB a us, less where L2 has them: in 16 bits small products gain by it as well, layers of 100 to 300 units 1 to 14% (odd_sizes_h200_2026-11-27.txt).
  * GPUs before Hopper have nothing faster to fall from. */
 int64_t sli_cuda_pad_columns(const sli_caps *caps, sl_dtype math, int64_t m, int64_t n, int64_t k) {
     const bool narrow = math == SL_BF16 || math == SL_F16;

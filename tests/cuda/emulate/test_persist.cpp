@@ -277,6 +277,9 @@ template <class C> struct problems {
         odd.first_chunk = 1;
         odd.history = true;
         add("odd", odd);
+        persist_problem behind = odd; /* lanes without a unit for the zeros behind an LSTM's dz */
+        behind.H = all - 5;
+        if (all > 8) add("zeros behind", behind);
         persist_problem masked = odd;
         masked.B = rows + 1;
         masked.T = 6;
