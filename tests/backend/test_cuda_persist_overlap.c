@@ -185,7 +185,27 @@ TEST(cuda_persist_overlap_books_nothing_but_counters) {
     check_booked("lstm:b32_t1024_i768_h768_tf32_train");
     check_booked(
         "gru:b257_t10_i1024_h1024_tf32_train");         /* which in steps would be cut in more pieces with fewer rows */
-    check_booked("lstm:b16_t64_i8192_h512_bf16_train"); /* products that fill the GPU, but not of half the rows */
+    check_booked("lstm:b16_t64_i8192_h512_tf32_train"); /* products that fill the GPU, but not of half the rows */
+    check_booked("lstm:b16_t64_i65536_h512_bf16_train");
+}
+
+/* Whose products behind the recurrence are side by side: memory of their own is booked, or is not. */
+TEST(cuda_persist_overlap_side_by_side) {
+    static const struct {
+        const char *text;
+        bool beside;
+    } cases[] = {
+        {"lstm:b32_t25_i2048_h2048_bf16_train", true},   {"lstm:b32_t25_i2048_h2048_tf32_train", false},
+        {"lstm:b16_t25_i512_h512_tf32_train", true},     {"lstm:b16_t64_i65536_h512_bf16_train", false},
+        {"lstm:b16_t25_i512_h512_bi_bf16_train", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const layer l = layer_of(cases[i].text, SLI_PERSIST_KIND_GRID, 0);
+        const sli_persist_scratch at = sli_persist_layout_backward(&l.p, &l.caps, &l.pair, l.chunk);
+        if ((at.beside_bytes > 0) != cases[i].beside)
+            test_fail(__FILE__, __LINE__, "%s: %zu bytes", cases[i].text, at.beside_bytes);
+        CHECK(at.beside + 2 * at.beside_bytes <= at.stride);
+    }
 }
 
 /* `sluice plan` says it. */

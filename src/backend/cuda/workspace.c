@@ -3,7 +3,7 @@
 
 enum {
     SPLIT_MOST = 512,     /* f32x3: values along k that tensor cores add up */
-    NARROW_LEAST_K = 256, /* pads in 16 bits */
+    NARROW_LEAST_K = 256, /* pads in 16 bits: with fewer multiply-adds layers took 5% longer */
     NARROW_LEAST_SUMS = 30000000
 };
 

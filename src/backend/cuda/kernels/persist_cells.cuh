@@ -295,7 +295,8 @@ PERSIST_FN void persist_forward_put(const persist_args &a, const persist_way &wa
     if (S::gates == 4 && persist_has<S>(a, PERSIST_HAS_C)) flow.c[at] = cell.c;
     if (persist_has<S>(a, PERSIST_HAS_H)) flow.h[at] = cell.h;
 }
-/* d h as operand, [B][hs] */
+
+/* to = d h of the lane's unit, operand [B][hs]. */
 template <class S>
 PERSIST_FN void persist_put_hidden(const persist_args &a, const persist_place &place, void *to, float x) {
     persist_put_operand<S>(a, place, to, persist_at(place, persist_hs<S>(a)), x, persist_hs<S>(a) - persist_units<S>(a));
