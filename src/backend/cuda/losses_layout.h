@@ -62,8 +62,9 @@ typedef struct sli_softmax {
     int beaten;
 } sli_softmax;
 
+/* Nothing branches around the exponential: warps would wait for one after the other. */
 SLI_HOST_DEVICE float sli_softmax_term(float z, float largest) {
-    return z == largest ? 1.0f : expf(z - largest);
+    return expf(z == largest ? 0.0f : z - largest);
 }
 SLI_HOST_DEVICE void sli_softmax_raise(sli_softmax *s, float largest) {
     if (!(largest > s->largest)) return;
@@ -73,7 +74,7 @@ SLI_HOST_DEVICE void sli_softmax_raise(sli_softmax *s, float largest) {
 /* z is element j and not above the largest; the label at `label` has logit `labelled`. */
 SLI_HOST_DEVICE void sli_softmax_count(sli_softmax *s, float z, int j, int label, float labelled) {
     s->sum += sli_softmax_term(z, s->largest);
-    s->beaten |= z > labelled || (z == labelled && j < label);
+    s->beaten |= (z > labelled) | ((z == labelled) & (j < label));
 }
 /* a = a and b together. */
 SLI_HOST_DEVICE void sli_softmax_join(sli_softmax *a, const sli_softmax *b) {

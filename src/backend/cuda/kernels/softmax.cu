@@ -9,6 +9,8 @@ struct xent_args : sli_loss_args {
     float *saved;          /* [rows][SLI_XENT_SAVED]; forward: NULL without backward */
 };
 
+enum { WIDE_AHEAD = 4 }; /* packs that a thread of a wide row has on their way */
+
 /* -1 where the row does not count. */
 __device__ __forceinline__ int label_of(const xent_args &a, size_t row) {
     if (row >= a.rows || !a.labels || !sli_is_valid(a.valid, row)) return -1;
@@ -16,21 +18,33 @@ __device__ __forceinline__ int label_of(const xent_args &a, size_t row) {
 }
 
 /* ----------------------------------------------------------------------------------------------------- forward -- */
+/* AHEAD packs of a row from number `first` on, `lanes` apart: all are asked for before the first is looked at. */
+template <int N, int AHEAD>
+__device__ __forceinline__ void see_packs(const float *z, int first, int lanes, int label, float labelled, sli_softmax *s) {
+    sli_pack<N> logits[AHEAD];
+    float largest = -INFINITY;
+#pragma unroll
+    for (int k = 0; k < AHEAD; k++) logits[k] = sli_load<N>(z, first + k * lanes);
+#pragma unroll
+    for (int k = 0; k < AHEAD; k++)
+#pragma unroll
+        for (int n = 0; n < N; n++) largest = fmaxf(largest, logits[k].v[n]);
+    sli_softmax_raise(s, largest);
+#pragma unroll
+    for (int k = 0; k < AHEAD; k++)
+#pragma unroll
+        for (int n = 0; n < N; n++) sli_softmax_count(s, logits[k].v[n], (first + k * lanes) * N + n, label, labelled);
+}
+
 /* Packs lane, lane + lanes, ... of a row's `width / N` packs. */
-template <int N>
+template <int N, int AHEAD>
 __device__ __forceinline__ sli_softmax see_row(const float *z, int width, int lane, int lanes, int label) {
     sli_softmax s = {-INFINITY, 0.0f, 0};
     const float labelled = z[label];
-#pragma unroll 2
-    for (int i = lane; i < width / N; i += lanes) {
-        const sli_pack<N> logits = sli_load<N>(z, i);
-        float largest = logits.v[0];
-#pragma unroll
-        for (int n = 1; n < N; n++) largest = fmaxf(largest, logits.v[n]);
-        sli_softmax_raise(&s, largest);
-#pragma unroll
-        for (int n = 0; n < N; n++) sli_softmax_count(&s, logits.v[n], i * N + n, label, labelled);
-    }
+    const int packs = width / N;
+    int i = lane;
+    for (; i + (AHEAD - 1) * lanes < packs; i += AHEAD * lanes) see_packs<N, AHEAD>(z, i, lanes, label, labelled, &s);
+    for (; AHEAD > 1 && i < packs; i += lanes) see_packs<N, 1>(z, i, lanes, label, labelled, &s);
     return s;
 }
 
@@ -64,27 +78,35 @@ template <int N> __global__ void __launch_bounds__(SLI_THREADS) xent_narrow(xent
     const size_t row = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) / a.lanes;
     const int lane = threadIdx.x % a.lanes, label = label_of(a, row);
     sli_softmax s = {-INFINITY, 0.0f, 0};
-    if (label >= 0) s = see_row<N>(a.z + row * a.width, a.width, lane, a.lanes, label);
+    if (label >= 0) s = see_row<N, 1>(a.z + row * a.width, a.width, lane, a.lanes, label);
     s = join_lanes(s, a.lanes);
     if (lane == 0 && row < a.rows) write_row(a, row, label, s);
 }
 
-template <int N> __global__ void __launch_bounds__(1024, 1) xent_wide(xent_args a) {
+/* A block a row; as many blocks as a multiprocessor has threads for, so that few wait for others to end. */
+template <int N, int THREADS, int BLOCKS> __global__ void __launch_bounds__(THREADS, BLOCKS) xent_wide(xent_args a) {
     __shared__ sli_softmax warps[32];
     const size_t row = blockIdx.x;
     const int label = label_of(a, row), lane = threadIdx.x % 32;
     sli_softmax s = {-INFINITY, 0.0f, 0};
     if (label >= 0) {
-        s = join_lanes(see_row<N>(a.z + row * a.width, a.width, threadIdx.x, blockDim.x, label), 32);
+        s = join_lanes(see_row<N, WIDE_AHEAD>(a.z + row * a.width, a.width, threadIdx.x, THREADS, label), 32);
         if (lane == 0) warps[threadIdx.x / 32] = s;
         __syncthreads();
         if (threadIdx.x < 32) {
             s = {-INFINITY, 0.0f, 0};
-            if (lane < (int)blockDim.x / 32) s = warps[lane];
+            if (lane < THREADS / 32) s = warps[lane];
             s = join_lanes(s, 32);
         }
     }
     if (threadIdx.x == 0) write_row(a, row, label, s);
+}
+
+template <int THREADS, int BLOCKS> static void launch_wide(const xent_args &a, bool vectors, cudaStream_t stream) {
+    if (vectors)
+        xent_wide<4, THREADS, BLOCKS><<<(unsigned)a.rows, THREADS, 0, stream>>>(a);
+    else
+        xent_wide<1, THREADS, BLOCKS><<<(unsigned)a.rows, THREADS, 0, stream>>>(a);
 }
 
 static xent_args xent_args_of(const sli_call *call) {
@@ -106,10 +128,10 @@ extern "C" void sli_gpu_xent_forward(const sli_call *call) {
         xent_narrow<4><<<blocks, shape.threads, 0, stream>>>(a);
     else if (a.lanes <= 32)
         xent_narrow<1><<<blocks, shape.threads, 0, stream>>>(a);
-    else if (vectors)
-        xent_wide<4><<<blocks, shape.threads, 0, stream>>>(a);
+    else if (shape.threads == SLI_THREADS)
+        launch_wide<SLI_THREADS, 6>(a, vectors, stream);
     else
-        xent_wide<1><<<blocks, shape.threads, 0, stream>>>(a);
+        launch_wide<1024, 1>(a, vectors, stream);
     SLI_LAUNCHED(call->queue, "xent");
     if (!call->recompute) sli_losses_add(call);
 }

@@ -14,54 +14,81 @@ typedef struct wave_params {
     bool gru;
 } wave_params;
 
-/* From layers to the whole: a thread has an element of parameter k. Row `gate` L H + l H + unit. */
-static __device__ __forceinline__ float wave_element(const wave_params &a, int k, int64_t at) {
+enum { WAVE_THREADS = 256 };
+
+/* N floats in one access. */
+template <int N> struct alignas(4 * N) wave_pack { float v[N]; };
+
+/* at / columns, in 32 bits where both fit. */
+static __device__ __forceinline__ int wave_row(int64_t at, int columns, int *column) {
+    const int row = at >> 32 ? (int)(at / columns) : (int)((uint32_t)at / (uint32_t)columns);
+    *column = (int)(at - (int64_t)row * columns);
+    return row;
+}
+
+/* From layers to the whole: N elements of parameter k, of a row of a matrix. Row `gate` L H + l H + unit. NULL: zeros. */
+template <int N> static __device__ __forceinline__ const float *wave_from(const wave_params &a, int k, int64_t at) {
     const int whole = a.layers * a.H;
     const int columns = k == SLI_RNN_KERNEL ? a.I : k == SLI_RNN_RECURRENT ? whole : 1;
-    const int row = (int)(at / columns), column = (int)(at - (int64_t)row * columns);
+    int column;
+    const int row = wave_row(at * N, columns, &column);
     const int gate = row / whole, layer = row % whole / a.H, unit = row % a.H;
-    if (k == SLI_RNN_KERNEL) return layer == 0 ? a.of[0][k][(int64_t)(gate * a.H + unit) * a.I + column] : 0.0f;
-    if (k != SLI_RNN_RECURRENT) return a.of[layer][k][gate * a.H + unit];
+    if (k == SLI_RNN_KERNEL) return layer == 0 ? a.of[0][k] + ((int64_t)(gate * a.H + unit) * a.I + column) : NULL;
+    if (k != SLI_RNN_RECURRENT) return a.of[layer][k] + (gate * a.H + unit);
     const int from = column / a.H, own = a.gru && gate == 3 ? 2 : gate; /* a GRU: n of R, then n of W */
     const bool below = from + 1 == layer && !(a.gru && gate == 2), same = from == layer && !(a.gru && gate == 3);
-    if (!below && !same) return 0.0f;
-    return a.of[layer][below ? (int)SLI_RNN_KERNEL : (int)SLI_RNN_RECURRENT]
-               [(int64_t)(own * a.H + unit) * a.H + column % a.H];
+    if (!below && !same) return NULL;
+    return a.of[layer][below ? (int)SLI_RNN_KERNEL : (int)SLI_RNN_RECURRENT] +
+           ((int64_t)(own * a.H + unit) * a.H + column % a.H);
 }
 
 typedef struct wave_join_args {
     wave_params p;
-    int64_t ends[SLI_PART_PARAMS]; /* elements up to the end of parameter k */
+    int64_t ends[SLI_PART_PARAMS]; /* packs up to the end of parameter k */
 } wave_join_args;
 
-static __global__ void __launch_bounds__(STEP_THREADS) wave_join(const __grid_constant__ wave_join_args a) {
+template <int N> static __global__ void __launch_bounds__(WAVE_THREADS) wave_join(const __grid_constant__ wave_join_args a) {
     const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     int64_t begin = 0;
-    for (int k = 0; k < SLI_PART_PARAMS; begin = a.ends[k++])
-        if (at >= begin && at < a.ends[k]) a.p.whole[k][at - begin] = wave_element(a.p, k, at - begin);
+    for (int k = 0; k < SLI_PART_PARAMS; begin = a.ends[k++]) {
+        if (at < begin || at >= a.ends[k]) continue;
+        const float *from = wave_from<N>(a.p, k, at - begin);
+        wave_pack<N> value = {};
+        if (from) value = *reinterpret_cast<const wave_pack<N> *>(from);
+        reinterpret_cast<wave_pack<N> *>(a.p.whole[k])[at - begin] = value;
+    }
 }
 
-/* From the whole's gradients to the layers': a thread has an element of parameter k of a layer. */
-static __global__ void __launch_bounds__(STEP_THREADS) wave_part(const __grid_constant__ wave_params a) {
-    const int layer = (int)blockIdx.y / SLI_PART_PARAMS, k = (int)blockIdx.y % SLI_PART_PARAMS, whole = a.layers * a.H;
-    const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    const int columns = k == SLI_RNN_KERNEL ? (layer == 0 ? a.I : a.H) : k == SLI_RNN_RECURRENT ? a.H : 1;
-    const int rows = k == SLI_RNN_PEEPHOLE ? 3 * a.H : a.gates * a.H;
-    float *const to = a.of[layer][k];
-    if (!to || at >= (int64_t)rows * columns) return;
-    const int row = (int)(at / columns), column = (int)(at - (int64_t)row * columns);
-    const int64_t of_whole = (int64_t)(row / a.H) * whole + layer * a.H + row % a.H;
-    const float *from = a.whole[k];
-    int64_t place = of_whole;
-    if (k == SLI_RNN_KERNEL && layer == 0) {
-        place = of_whole * a.I + column;
-    } else if (k == SLI_RNN_KERNEL) {
-        from = a.whole[a.gru ? (int)SLI_WAVE_BETWEEN : (int)SLI_RNN_RECURRENT];
-        place = of_whole * whole + (layer - 1) * a.H + column;
-    } else if (k == SLI_RNN_RECURRENT) {
-        place = of_whole * whole + layer * a.H + column;
+/* A gradient of a layer, from what the whole has of it: `lines` of `columns` packs; of every `together` lines, `step` floats from the next, the first
+ * is `next` floats from that of the lines before. */
+typedef struct wave_piece {
+    float *to;         /* [lines][columns] packs: = where it is `fresh`, else += */
+    const float *from;
+    int64_t step, next;
+    int lines, columns, together, blocks; /* blocks: up to its end */
+    bool fresh;
+} wave_piece;
+typedef struct wave_part_args {
+    wave_piece piece[SLI_MAX_PARAM];
+    int pieces;
+} wave_part_args;
+
+template <int N> static __global__ void __launch_bounds__(WAVE_THREADS) wave_part(const __grid_constant__ wave_part_args a) {
+    int i = 0, begin = 0, column;
+    for (; i < a.pieces && (int)blockIdx.x >= a.piece[i].blocks; i++) begin = a.piece[i].blocks;
+    const wave_piece &p = a.piece[i];
+    const int64_t at = (int64_t)((int)blockIdx.x - begin) * blockDim.x + threadIdx.x;
+    if (at >= (int64_t)p.lines * p.columns) return;
+    const int line = wave_row(at, p.columns, &column);
+    const float *from = p.from + (line / p.together * p.next + line % p.together * p.step + column * N);
+    wave_pack<N> value = *reinterpret_cast<const wave_pack<N> *>(from);
+    wave_pack<N> *to = reinterpret_cast<wave_pack<N> *>(p.to) + at;
+    if (!p.fresh) {
+        const wave_pack<N> before = *to;
+#pragma unroll
+        for (int n = 0; n < N; n++) value.v[n] = before.v[n] + value.v[n];
     }
-    to[at] = a.fresh[layer] >> k & 1u ? from[place] : to[at] + from[place];
+    *to = value;
 }
 
 /* ------------------------------------------------------------------------------------------------------ states -- */
@@ -141,18 +168,32 @@ static wave_params params_of(const wave_call *w) {
     return a;
 }
 
+/* All of it can be read and written by four: rows of matrices, what the units of a layer have, and where parameters begin. */
+static bool by_four(const wave_params *a) {
+    uint64_t bits = (uint64_t)(a->H | a->I) * sizeof(float);
+    for (int k = 0; k < SLI_PART_PARAMS; k++) {
+        bits |= (uintptr_t)a->whole[k];
+        for (int l = 0; l < a->layers; l++) bits |= (uintptr_t)a->of[l][k];
+    }
+    return bits % 16 == 0;
+}
+
 static void join_params(const wave_call *w) {
     wave_join_args a = {};
     int64_t end = 0;
     a.p = params_of(w);
     for (int k = 0; k < SLI_PART_PARAMS; k++) {
-        end += sli_wave_floats(&w->whole.problem, k, false);
-        a.ends[k] = end;
         a.p.whole[k] = (float *)w->whole.param[k];
         for (int l = 0; l < a.p.layers; l++) a.p.of[l][k] = (float *)w->call->param[l * SLI_PART_PARAMS + k];
     }
-    const sli_step_grid grid = {step_blocks_of(end, STEP_THREADS), 1, STEP_THREADS, 1};
-    sli_step_launch(&w->way, wave_join, &grid, &a, false, "launch of the parameters of a wave");
+    const bool four = by_four(&a.p);
+    for (int k = 0; k < SLI_PART_PARAMS; k++) {
+        end += sli_wave_floats(&w->whole.problem, k, false) / (four ? 4 : 1);
+        a.ends[k] = end;
+    }
+    const sli_step_grid grid = {step_blocks_of(end, WAVE_THREADS), 1, WAVE_THREADS, 1};
+    sli_step_launch(&w->way, four ? wave_join<4> : wave_join<1>, &grid, &a, false,
+                    "launch of the parameters of a wave");
 }
 
 /* Gradients of the whole that some layer wants are written, not added to. */
@@ -174,17 +215,53 @@ static void set_gradients(wave_call *w) {
     }
 }
 
+/* Of parameter k of layer l; each floats in an access. */
+static wave_piece piece_of(const wave_params *a, int l, int k, int each) {
+    const int whole = a->layers * a->H, kernel = k == SLI_RNN_KERNEL, gates = k == SLI_RNN_PEEPHOLE ? 3 : a->gates;
+    wave_piece p = {};
+    p.to = a->of[l][k];
+    p.fresh = a->fresh[l] >> k & 1u;
+    if (!kernel && k != SLI_RNN_RECURRENT) { /* a line a gate */
+        p.from = a->whole[k] + l * a->H;
+        p.lines = gates;
+        p.columns = a->H / each;
+        p.together = 1;
+        p.next = whole;
+        return p;
+    }
+    const bool below = kernel && l > 0;
+    const int64_t row = kernel && !below ? a->I : whole;
+    const float *from = a->whole[below ? (a->gru ? (int)SLI_WAVE_BETWEEN : (int)SLI_RNN_RECURRENT) : k];
+    p.from = from + (int64_t)l * a->H * row + (below ? (l - 1) * a->H : kernel ? 0 : l * a->H);
+    p.lines = gates * a->H;
+    p.columns = (kernel && !below ? a->I : a->H) / each;
+    p.together = a->H;
+    p.step = row;
+    p.next = whole * row;
+    return p;
+}
+
 static void part_gradients(const wave_call *w) {
     wave_params a = params_of(w);
-    const int64_t wide = a.I > a.H ? a.I : a.H;
+    wave_part_args parts = {};
+    unsigned blocks = 0;
     for (int k = 0; k < SLI_PART_PARAMS; k++) a.whole[k] = (float *)w->whole.d_param[k];
     for (int l = 0; l < a.layers; l++) {
         a.fresh[l] = w->call->fresh[l];
         for (int k = 0; k < SLI_PART_PARAMS; k++) a.of[l][k] = (float *)w->call->d_param[l * SLI_PART_PARAMS + k];
     }
-    const sli_step_grid grid = {step_blocks_of(a.gates * a.H * wide, STEP_THREADS),
-                                (unsigned)(a.layers * SLI_PART_PARAMS), STEP_THREADS, 1};
-    sli_step_launch(&w->way, wave_part, &grid, &a, false, "launch of the gradients of a wave");
+    const bool four = by_four(&a);
+    for (int i = 0; i < a.layers * SLI_PART_PARAMS; i++) {
+        if (!a.of[i / SLI_PART_PARAMS][i % SLI_PART_PARAMS]) continue;
+        wave_piece *p = &parts.piece[parts.pieces++];
+        *p = piece_of(&a, i / SLI_PART_PARAMS, i % SLI_PART_PARAMS, four ? 4 : 1);
+        blocks += step_blocks_of((int64_t)p->lines * p->columns, WAVE_THREADS);
+        p->blocks = (int)blocks;
+    }
+    if (blocks == 0) return;
+    const sli_step_grid grid = {blocks, 1, WAVE_THREADS, 1};
+    sli_step_launch(&w->way, four ? wave_part<4> : wave_part<1>, &grid, &parts, false,
+                    "launch of the gradients of a wave");
 }
 
 /* All of them [layer][k]; to or from `places` in scratch. */
