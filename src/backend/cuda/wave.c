@@ -63,7 +63,7 @@ static sl_status ready(const sli_problem *p, const sli_caps *caps, const sli_cal
  * in sums over time what R' has no weights for. Fitted by hand to 102 of 17 stacks on an H100 (wave_stacks_h100_2026-11-26.txt), but that launches backward
  * were 4: two layers of 200 units, 20 rows, are faster as a wave since clusters have four rows (part_rows_h100_2026-11-27.txt). */
 static double beside_us(const sli_problem *whole, bool backward) {
-    static const struct { double launches, state, weight; } us[2] = {{1.5, 0.0003, 0}, {3.5, 0.0009, 0.00006}};
+    static const struct { double launches, state, weight; } us[2] = {{1.5, 0.0003, 0}, {3.5, 0.0009, 0.00001}};
     const double units = whole->units;
     return us[backward].launches + us[backward].state * whole->batch * units + us[backward].weight * units * units;
 }
@@ -73,6 +73,11 @@ static double seconds(const sli_problem *p, const sli_caps *caps) {
     const double recurrence = cluster_of(p)->seconds(&whole, caps);
     if (recurrence < 0) return -1;
     return recurrence + 1e-6 * (beside_us(&whole, false) + (p->train ? beside_us(&whole, true) : 0));
+}
+
+static bool begins_alone(const sli_problem *p) {
+    const sli_problem whole = sli_wave_whole(p);
+    return cluster_of(p)->begins_alone(&whole);
 }
 
 static void describe(const sli_problem *p, const sli_caps *caps, char *text, size_t capacity) {
@@ -89,7 +94,7 @@ static void describe(const sli_problem *p, const sli_caps *caps, char *text, siz
         .ready = ready, .seconds = seconds, .describe = describe, .pack = sli_cuda_wave_pack,                       \
         .forward = sli_cuda_wave_forward, .backward = sli_cuda_wave_backward,                                       \
         .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .null_states = true,     \
-        .writes_fresh = true, .whole = true                                                                         \
+        .writes_fresh = true, .whole = true, .begins_alone = begins_alone                                           \
     }
 
 const sli_kernel sli_cuda_lstm_wave = WAVE_ROW(SLI_OP_LSTM);
