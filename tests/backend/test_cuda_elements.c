@@ -99,12 +99,17 @@ TEST(cuda_embed_smaller_calls_fit) {
     sli_booking booking;
     sli_problem p = problem("embed:b33_t200_i10000_h650_train");
     sli_cuda_embed.book(&p, &invented, 8, &booking);
-    CHECK(booking.saved == 0 && booking.scratch_forward == 0 && booking.packed == 0);
-    for (size_t rows = 1; rows <= 33 * 200; rows += 7)
-        CHECK(sli_sort_layout_of(rows, p.inputs).bytes <= booking.scratch_backward);
+    CHECK(booking.scratch_forward == 0 && booking.packed == 0);
+    for (size_t rows = 1; rows <= 33 * 200; rows++) {
+        const sli_sort_layout layout = sli_sort_layout_of(rows, p.inputs);
+        CHECK(layout.bytes <= (layout.passes > 0 ? booking.scratch_backward : booking.saved));
+    }
+    p = problem("embed:b33_t20_i10000_h650_train"); /* sorted with forward */
+    sli_cuda_embed.book(&p, &invented, 8, &booking);
+    CHECK(booking.scratch_backward == 0 && booking.saved == sli_sort_layout_of(33 * 20, p.inputs).bytes);
     p.train = false;
     sli_cuda_embed.book(&p, &invented, 8, &booking);
-    CHECK(booking.scratch_backward == 0);
+    CHECK(booking.scratch_backward == 0 && booking.saved == 0);
 }
 
 TEST(cuda_elements_costs) {

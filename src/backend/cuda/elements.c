@@ -31,7 +31,10 @@ static void embed_book(const sli_problem *p, const sli_caps *caps, int chunk, sl
     (void)caps;
     (void)chunk;
     *booking = (sli_booking){0};
-    if (p->train) booking->scratch_backward = sli_sort_layout_of(sli_cuda_rows_of(p), p->inputs).bytes;
+    if (!p->train) return;
+    const sli_sort_layout layout = sli_sort_layout_of(sli_cuda_rows_of(p), p->inputs);
+    booking->saved = sli_sort_saved(layout.positions);
+    booking->scratch_backward = layout.passes > 0 ? layout.bytes : 0;
 }
 
 const sli_kernel sli_cuda_embed = {.name = "cuda:embed",

@@ -11,7 +11,7 @@ enum {
     SLI_SORT_DIGITS = 256  /* values of a digit: 8 bits a pass */
 };
 
-/* Offsets into scratch: int32 tokens and uint32 rows, [positions] each; passes read buffer k % 2 and write the other.
+/* Few positions are sorted with forward, into what it saves: offsets into that. Else offsets into scratch of backward: int32 tokens and uint32 rows, [positions] each; passes read buffer k % 2 and write the other.
  * counts: uint32 [SLI_SORT_DIGITS][tiles]. */
 typedef struct sli_sort_layout {
     size_t positions, tiles;
@@ -36,6 +36,10 @@ static inline sli_sort_layout sli_sort_layout_of(size_t positions, int vocabular
     layout.counts = 4 * array;
     layout.bytes = layout.counts + layout.tiles * SLI_SORT_DIGITS * sizeof(uint32_t);
     return layout;
+}
+/* Bytes that forward saves: of a plan's positions, and of all smaller calls. */
+static inline size_t sli_sort_saved(size_t positions) {
+    return 2 * sli_round_up((positions < SLI_SORT_SMALL ? positions : (size_t)SLI_SORT_SMALL) * sizeof(int32_t), SLI_ALIGN);
 }
 /* The buffer that holds the sorted positions. */
 static inline int sli_sort_result(const sli_sort_layout *layout) {

@@ -5,40 +5,6 @@
 #include "backend/cuda/elements_layout.h"
 #include "backend/cuda/updates_layout.h"
 
-/* ----------------------------------------------------------------------------------------------------- forward -- */
-/* Tokens that the host gave were checked there; what another library owns may hold anything: such rows become NaN, so that it is
- * seen, and give no gradient. y[row] = table[token]; `width` packs of N floats a row. */
-template <int N>
-__global__ void embed_gather(const int32_t *tokens, uint32_t vocabulary, const float *table, float *y, size_t rows,
-                             size_t width) {
-    for (size_t i = sli_first(); i < rows * width; i += sli_stride()) {
-        const size_t row = sli_divide(i, width), column = i - row * width;
-        const uint32_t token = (uint32_t)tokens[row];
-        sli_pack<N> value;
-#pragma unroll
-        for (int n = 0; n < N; n++) value.v[n] = NAN;
-        if (token < vocabulary) value = sli_load<N>(table, (size_t)token * width + column);
-        sli_store<N>(y, i, value);
-    }
-}
-
-extern "C" void sli_gpu_embed_forward(const sli_call *call) {
-    const size_t rows = sli_call_rows(call), width = (size_t)call->problem.units;
-    if (!sli_begin(call, SLI_PHASE_OTHER) || rows * width == 0) return;
-    const int32_t *tokens = (const int32_t *)call->in[SLI_EMBED_TOKENS];
-    const float *table = (const float *)call->param[SLI_EMBED_TABLE];
-    float *y = (float *)call->out[SLI_EMBED_Y];
-    const uint32_t vocabulary = (uint32_t)call->problem.inputs;
-    const cudaStream_t stream = sli_cuda_stream(call->queue);
-    if (width % 4 == 0 && sli_aligned(table) && sli_aligned(y))
-        embed_gather<4>
-            <<<sli_blocks(rows * width / 4), SLI_THREADS, 0, stream>>>(tokens, vocabulary, table, y, rows, width / 4);
-    else
-        embed_gather<1>
-            <<<sli_blocks(rows * width), SLI_THREADS, 0, stream>>>(tokens, vocabulary, table, y, rows, width);
-    SLI_LAUNCHED(call->queue, "embed_gather");
-}
-
 /* -------------------------------------------------------------------------------------------------------- sort --
  * Position k of the order of adding is row (T - 1 - k / B) B + k % B. */
 __device__ __forceinline__ uint32_t row_of(size_t position, size_t rows, size_t batch) {
@@ -54,10 +20,15 @@ __device__ __forceinline__ uint32_t key_of(int32_t token, uint32_t vocabulary) {
 /* Few positions: where each goes is counted, by RANK_LANES threads: those with a smaller token, or the same and before it. Every
  * block has all tokens in shared memory. */
 enum { RANK_LANES = 8, RANK_POSITIONS = SLI_THREADS / RANK_LANES };
-__global__ void __launch_bounds__(SLI_THREADS)
-    sort_small(const int32_t *tokens, uint32_t vocabulary, uint32_t rows, uint32_t batch, int32_t *sorted_tokens,
-               uint32_t *sorted_rows) {
+struct sort_few {
+    uint32_t rows, batch;
+    unsigned blocks; /* 0: nothing is sorted */
+    int32_t *tokens; /* = [rows], sorted */
+    uint32_t *order; /* = [rows], their rows */
+};
+__device__ __forceinline__ void sort_block(const sort_few &few, const int32_t *tokens, uint32_t vocabulary) {
     extern __shared__ uint32_t keys[];
+    const uint32_t rows = few.rows, batch = few.batch;
     for (uint32_t i = threadIdx.x; i < rows; i += SLI_THREADS)
         keys[i] = key_of(tokens[row_of(i, rows, batch)], vocabulary);
     __syncthreads();
@@ -67,8 +38,63 @@ __global__ void __launch_bounds__(SLI_THREADS)
     for (uint32_t i = lane; i < rows; i += RANK_LANES) before += keys[i] < own || (keys[i] == own && i < position);
     before = sli_warp_sum(before, RANK_LANES);
     if (lane != 0 || position >= rows) return;
-    sorted_tokens[before] = (int32_t)own;
-    sorted_rows[before] = row_of(position, rows, batch);
+    few.tokens[before] = (int32_t)own;
+    few.order[before] = row_of(position, rows, batch);
+}
+
+/* ----------------------------------------------------------------------------------------------------- forward -- */
+/* Tokens that the host gave were checked there; what another library owns may hold anything: such rows become NaN, so that it is
+ * seen, and give no gradient. y[row] = table[token]; `width` packs of N floats a row. The first blocks sort few positions for backward. */
+template <int N>
+__global__ void __launch_bounds__(SLI_THREADS) embed_gather(const int32_t *tokens, uint32_t vocabulary, const float *table, float *y,
+                                                            size_t rows, size_t width, sort_few few) {
+    if (blockIdx.x < few.blocks) {
+        sort_block(few, tokens, vocabulary);
+        return;
+    }
+    const size_t first = (size_t)(blockIdx.x - few.blocks) * blockDim.x + threadIdx.x;
+    for (size_t i = first; i < rows * width; i += (size_t)(gridDim.x - few.blocks) * blockDim.x) {
+        const size_t row = sli_divide(i, width), column = i - row * width;
+        const uint32_t token = (uint32_t)tokens[row];
+        sli_pack<N> value;
+#pragma unroll
+        for (int n = 0; n < N; n++) value.v[n] = NAN;
+        if (token < vocabulary) value = sli_load<N>(table, (size_t)token * width + column);
+        sli_store<N>(y, i, value);
+    }
+}
+
+/* Where forward of few positions leaves them sorted, and backward finds them. */
+static sort_few sort_few_of(const sli_call *call) {
+    const size_t rows = sli_call_rows(call);
+    const sli_sort_layout layout = sli_sort_layout_of(rows, call->problem.inputs);
+    sort_few few = {};
+    if (!call->problem.train || layout.passes > 0) return few;
+    few.rows = (uint32_t)rows;
+    few.batch = (uint32_t)call->problem.batch;
+    few.blocks = (few.rows + RANK_POSITIONS - 1) / RANK_POSITIONS;
+    few.tokens = (int32_t *)((char *)call->saved + layout.tokens[0]);
+    few.order = (uint32_t *)((char *)call->saved + layout.rows[0]);
+    return few;
+}
+
+extern "C" void sli_gpu_embed_forward(const sli_call *call) {
+    const size_t rows = sli_call_rows(call), width = (size_t)call->problem.units;
+    if (!sli_begin(call, SLI_PHASE_OTHER) || rows * width == 0) return;
+    const int32_t *tokens = (const int32_t *)call->in[SLI_EMBED_TOKENS];
+    const float *table = (const float *)call->param[SLI_EMBED_TABLE];
+    float *y = (float *)call->out[SLI_EMBED_Y];
+    const uint32_t vocabulary = (uint32_t)call->problem.inputs;
+    const bool vectors = width % 4 == 0 && sli_aligned(table) && sli_aligned(y);
+    const sort_few few = sort_few_of(call);
+    const unsigned blocks = few.blocks + sli_blocks(rows * width / (vectors ? 4 : 1));
+    const size_t shared = few.blocks > 0 ? rows * sizeof(uint32_t) : 0;
+    const cudaStream_t stream = sli_cuda_stream(call->queue);
+    if (vectors)
+        embed_gather<4><<<blocks, SLI_THREADS, shared, stream>>>(tokens, vocabulary, table, y, rows, width / 4, few);
+    else
+        embed_gather<1><<<blocks, SLI_THREADS, shared, stream>>>(tokens, vocabulary, table, y, rows, width, few);
+    SLI_LAUNCHED(call->queue, "embed_gather");
 }
 
 /* One pass of a radix sort by 8 bits, the lowest first. tokens_in NULL: the first pass reads the tokens in their order. */
@@ -169,14 +195,6 @@ __global__ void __launch_bounds__(SORT_THREADS) sort_scatter(sort_pass p) {
     }
 }
 
-static void launch_small(const sli_call *call, const int32_t *tokens, int32_t *sorted, uint32_t *rows_of_sorted) {
-    const uint32_t rows = (uint32_t)sli_call_rows(call);
-    const unsigned blocks = (rows + RANK_POSITIONS - 1) / RANK_POSITIONS;
-    sort_small<<<blocks, SLI_THREADS, rows * sizeof(uint32_t), sli_cuda_stream(call->queue)>>>(
-        tokens, (uint32_t)call->problem.inputs, rows, (uint32_t)call->problem.batch, sorted, rows_of_sorted);
-    SLI_LAUNCHED(call->queue, "sort_small");
-}
-
 static void launch_passes(const sli_call *call, const sli_sort_layout *layout, const int32_t *tokens) {
     char *scratch = (char *)call->scratch;
     const cudaStream_t stream = sli_cuda_stream(call->queue);
@@ -274,12 +292,10 @@ extern "C" void sli_gpu_embed_backward(const sli_call *call) {
     if (!sli_begin(call, SLI_PHASE_OTHER) || !dy || !table || rows * width == 0) return;
     const sli_sort_layout layout = sli_sort_layout_of(rows, call->problem.inputs);
     const int result = sli_sort_result(&layout);
-    int32_t *tokens = (int32_t *)((char *)call->scratch + layout.tokens[result]);
-    uint32_t *order = (uint32_t *)((char *)call->scratch + layout.rows[result]);
-    if (layout.passes == 0)
-        launch_small(call, (const int32_t *)call->in[SLI_EMBED_TOKENS], tokens, order);
-    else
-        launch_passes(call, &layout, (const int32_t *)call->in[SLI_EMBED_TOKENS]);
+    const sort_few few = sort_few_of(call);
+    const int32_t *tokens = few.blocks > 0 ? few.tokens : (int32_t *)((char *)call->scratch + layout.tokens[result]);
+    const uint32_t *order = few.blocks > 0 ? few.order : (uint32_t *)((char *)call->scratch + layout.rows[result]);
+    if (layout.passes > 0) launch_passes(call, &layout, (const int32_t *)call->in[SLI_EMBED_TOKENS]);
     const bool vectors = width % 4 == 0 && sli_aligned(dy) && sli_aligned(table);
     const size_t packs = vectors ? width / 4 : width, tiles = (packs + 31) / 32;
     const dim3 grid((unsigned)((rows + ADD_WARPS - 1) / ADD_WARPS), (unsigned)(tiles < 65535 ? tiles : 65535));
