@@ -238,7 +238,10 @@ typedef struct sli_call {
      * pack needs is there as well. NULL: there is none. */
     const struct sli_kernel *packer;
     const sli_problem *packer_problem;
-    const sli_update *update;    /* packs inside an optimizer's call: packs_updated; NULL */
+    const sli_update *update; /* packs inside an optimizer's call: packs_updated; NULL */
+    /* Backward of rows with takes_loss: the call of the loss of out[0], whose gradient has not been made: d_out[0] holds what out[0] held. Valid
+     * while the call is submitted. NULL: d_out[0] is the gradient. */
+    const struct sli_call *loss;
     const sli_scalars *scalars;  /* device memory */
     sli_metrics *metrics;        /* device memory */
     sli_scaling *scaling;        /* device memory; NULL unless the plan trains in f16 */
@@ -347,6 +350,9 @@ typedef struct sli_kernel {
     unsigned backward_reads_in;  /* bit k: backward reads in[k] */
     unsigned backward_reads_out; /* bit k: backward reads out[k] */
     bool gradient_in_place;      /* d_in[0] may be the same memory as in[0] */
+    bool gradient_by_taker; /* losses whose gradient rows with takes_loss can make, in place, if nobody else wants it */
+    bool (*takes_loss)(const sli_problem *problem,
+                       const sli_caps *caps); /* backward obeys sli_call.loss; NULL: of no problem */
     /* Relative error of activations in f32 beyond rounding, measured. Such a row is not what f32 asks for: the planner takes it
      * there only if it is required by its name. */
     double f32_error;

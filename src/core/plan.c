@@ -463,7 +463,7 @@ static sl_status note_outputs(sli_planner *planner) {
 static sl_status emit_loss(sli_planner *planner) {
     sl_plan *plan = planner->plan;
     static const sli_op ops[] = {SLI_OP_XENT, SLI_OP_XENT, SLI_OP_BCE, SLI_OP_MSE};
-    plan->loss_step = -1;
+    plan->loss_step = plan->loss_taker = -1;
     if (plan->options.loss == SL_LOSS_NONE) return SL_OK;
     sli_emit emit;
     sli_emit_init(&emit, NULL, ops[plan->options.loss]);

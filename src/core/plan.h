@@ -143,7 +143,8 @@ struct sl_plan {
     int *inputs, *outputs;     /* tensors */
     const char **output_names; /* as the model names them: a layer's output may be another's tensor */
     int input_count, output_count;
-    int loss_step;                      /* -1 without a loss */
+    int loss_step;  /* -1 without a loss */
+    int loss_taker; /* the step in whose backward its gradient is made: sli_call.loss; -1: in its own */
     const sli_kernel *norm, *optimizer; /* NULL unless training with an update */
     const sli_kernel *adder;            /* sums gradients of initial states; NULL where none is shared */
     sli_problem norm_problem, optimizer_problem;

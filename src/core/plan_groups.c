@@ -127,7 +127,7 @@ static void reach(sl_plan *plan, const bool *requires, int index) {
     }
 }
 
-/* The gradient of logits can overwrite them if nobody else needs them any more. */
+/* The gradient of logits can overwrite them if nobody else needs them any more; and be made by the step that they are of. */
 static void find_in_place(sl_plan *plan) {
     if (plan->loss_step < 0) return;
     const sli_step *loss = &plan->steps[plan->loss_step];
@@ -137,6 +137,8 @@ static void find_in_place(sl_plan *plan) {
     if (z->group != loss->group) return;
     const sli_kernel *producer = plan->steps[z->producer].kernel;
     z->in_place = loss->kernel->gradient_in_place && z->consumers == 1 && !(producer->backward_reads_out & 1u);
+    const bool takes = z->in_place && loss->kernel->gradient_by_taker && producer->takes_loss;
+    if (takes && producer->takes_loss(&plan->steps[z->producer].problem, &plan->caps)) plan->loss_taker = z->producer;
 }
 
 /* Where an initial state is shared, its gradients are summed by the merge row. */

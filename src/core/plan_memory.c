@@ -232,14 +232,16 @@ static sl_status book_step(sl_plan *plan, int index) {
     SLI_TRY(add_buffer(plan, step->backward ? step->booking.scratch_backward : 0, &step->scratch_backward));
     sli_buffer *saved = &plan->buffers[step->saved], *forward = &plan->buffers[step->scratch_forward],
                *backward = &plan->buffers[step->scratch_backward];
+    const int reader =
+        index == plan->loss_step && plan->loss_taker >= 0 ? plan->loss_taker : index; /* of what is saved */
     saved->from[0] = saved->to[0] = forward->from[0] = forward->to[0] = index;
     backward->from[0] = backward_event(plan, index);
     backward->to[0] = release_event(plan, index);
     if (cut && plan->train) {
         forward->from[1] = forward->to[1] = saved->from[1] = repeat_event(plan, index);
-        saved->to[1] = step->backward ? backward_event(plan, index) : saved->from[1];
+        saved->to[1] = step->backward ? backward_event(plan, reader) : saved->from[1];
     } else if (step->backward) {
-        saved->to[0] = release_event(plan, index);
+        saved->to[0] = release_event(plan, reader);
     }
     plan->memory.saved += saved->bytes;
     plan->memory.scratch += forward->bytes + backward->bytes;

@@ -322,9 +322,13 @@ static sl_status backward_segment(sl_run *run, const sli_group *group, const seg
     const sl_plan *plan = run->plan;
     for (int i = group->first + group->count - 1; i >= group->first; i--) {
         const sli_step *step = &plan->steps[i];
-        if (!step->backward) continue;
-        sli_call call;
+        if (!step->backward || (i == plan->loss_step && plan->loss_taker >= 0)) continue;
+        sli_call call, loss;
         build_call(run, step, segment, &call);
+        if (i == plan->loss_taker) {
+            build_call(run, &plan->steps[plan->loss_step], segment, &loss);
+            call.loss = &loss;
+        }
         call.training = true;
         call.late = step->late;
         set_scratch(run, step->scratch_backward, step->booking.scratch_backward, &call);

@@ -39,7 +39,8 @@ static inline sli_sort_layout sli_sort_layout_of(size_t positions, int vocabular
 }
 /* Bytes that forward saves: of a plan's positions, and of all smaller calls. */
 static inline size_t sli_sort_saved(size_t positions) {
-    return 2 * sli_round_up((positions < SLI_SORT_SMALL ? positions : (size_t)SLI_SORT_SMALL) * sizeof(int32_t), SLI_ALIGN);
+    return 2 *
+           sli_round_up((positions < SLI_SORT_SMALL ? positions : (size_t)SLI_SORT_SMALL) * sizeof(int32_t), SLI_ALIGN);
 }
 /* The buffer that holds the sorted positions. */
 static inline int sli_sort_result(const sli_sort_layout *layout) {

@@ -48,7 +48,8 @@ const sli_kernel sli_cuda_xent = {.name = "cuda:xent",
                                   .forward = sli_cuda_xent_forward,
                                   .backward = sli_cuda_xent_backward,
                                   .backward_reads_in = READS_IN,
-                                  .gradient_in_place = true};
+                                  .gradient_in_place = true,
+                                  .gradient_by_taker = true};
 const sli_kernel sli_cuda_bce = {.name = "cuda:bce",
                                  .op = SLI_OP_BCE,
                                  .device = SLI_DEVICE_CUDA,

@@ -136,9 +136,11 @@ void sli_cuda_add(sli_queue *queue, cudaStream_t stream, sl_dtype math, float *t
 void sli_cuda_add_columns(sli_queue *queue, cudaStream_t stream, float *to, const float *from, int64_t rows, int64_t n,
                           void *scratch, bool add);
 /* In two: 16-bit rows as by sli_cuda_narrow_rows, of which the sums of more than one slab stay in `scratch`; to[n] =, or +=, the sum of
- * those. The same bits. */
+ * those. The same bits. loss: `from` are logits, and what is rounded and summed is the gradient of this call of a softmax's loss, of its rows
+ * from `first` on, which lies nowhere else; NULL: what there is. */
 void sli_cuda_narrow_slabs(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *to, int64_t to_row,
-                           const float *from, int64_t rows, int64_t n, void *scratch);
+                           const float *from, int64_t rows, int64_t n, void *scratch, const sli_call *loss,
+                           int64_t first);
 void sli_cuda_add_slabs(sli_queue *queue, cudaStream_t stream, float *to, int64_t rows, int64_t n, const void *scratch,
                         bool add);
 

@@ -5,6 +5,7 @@
 extern "C" {
 #include "backend/cuda/cuda.h"
 }
+#include "backend/cuda/kernels/softmax.cuh"
 
 enum { CONVERT_THREADS = 256, PER_THREAD = 4 };
 static const size_t MOST_BLOCKS = 4096;
@@ -180,6 +181,7 @@ extern "C" void sli_cuda_move_rows(sli_queue *queue, cudaStream_t stream, float 
  * Slab s has rows [s R / slabs, (s + 1) R / slabs). Within a block, ROWS rows of threads take every ROWS-th row of the slab, four
  * columns a thread; their sums are added in order, and then the slabs in order. */
 enum { COLUMNS = 32, ROWS = 8, AHEAD = 4 };
+static_assert(COLUMNS == ROWS * AHEAD, "a thread across looks up a row");
 
 /* Four columns of a row, of which those from n on are zeros. */
 static __device__ quad<float> four_of(const float *row, int64_t column, int64_t n) {
@@ -190,17 +192,37 @@ static __device__ quad<float> four_of(const float *row, int64_t column, int64_t 
     return in;
 }
 
+/* Rows as they are. */
+struct slab_rows {
+    struct row {};
+    enum { looks = 0 };
+    __device__ row of(int64_t) const { return row(); }
+    __device__ float value(const row &, float x, int) const { return x; }
+};
+/* Rows of logits, in place of which their loss's gradient is taken; the first is row `first` of the loss's call. What there is to know of a row
+ * is looked up once for all of a block's columns. */
+struct slab_logits {
+    typedef xent_row row;
+    enum { looks = 1 };
+    xent_args loss;
+    int64_t first;
+    __device__ row of(int64_t r) const { return xent_row_of(loss, (size_t)(first + r)); }
+    __device__ float value(const row &of, float x, int j) const { return xent_gradient_of(of, x, j); }
+};
+
 /* sums[slab][n] =, += where `add`; where it `converts`, `to` = the rows and zeros behind. `vector`: rows are whole 16 bytes. */
-template <typename To, bool converts>
-__global__ void __launch_bounds__(COLUMNS *ROWS, 6)
+template <typename To, bool converts, typename Rows>
+__global__ void __launch_bounds__(COLUMNS *ROWS, Rows::looks ? 5 : 6)
     slab_sums(To *__restrict__ to, int64_t to_row, const float *__restrict__ from, int64_t rows, int64_t n,
-              float *__restrict__ sums, bool vector, bool add) {
+              float *__restrict__ sums, bool vector, bool add, const Rows as) {
     __shared__ quad<float> part[ROWS][COLUMNS];
+    __shared__ typename Rows::row known[ROWS * AHEAD];
     const int64_t column = ((int64_t)blockIdx.x * COLUMNS + threadIdx.x) * 4, slab = blockIdx.y, slabs = gridDim.y;
     const int64_t first = slab * rows / slabs, last = (slab + 1) * rows / slabs;
     const bool whole = vector && column + 4 <= n;
     quad<float> sum = {};
-    for (int64_t r = first + threadIdx.y; r < last && column < to_row; r += ROWS * AHEAD) {
+    for (int64_t begin = first; begin < last; begin += ROWS * AHEAD) {
+        const int64_t r = begin + threadIdx.y;
         quad<float> in[AHEAD] = {};
         if (whole) { /* apart, so that all are on their way before the first is used */
             const float *row = from + r * n + column;
@@ -212,17 +234,26 @@ __global__ void __launch_bounds__(COLUMNS *ROWS, 6)
             for (int e = 0; e < AHEAD; e++)
                 if (r + e * ROWS < last) in[e] = four_of(from + (r + e * ROWS) * n, column, n);
         }
+        if (Rows::looks) {
+            const int64_t own = begin + threadIdx.x;
+            if (threadIdx.y == 0 && own < last) known[threadIdx.x] = as.of(own);
+            __syncthreads();
+        }
 #pragma unroll
         for (int e = 0; e < AHEAD; e++) {
-            if (r + e * ROWS >= last) continue;
+            if (r + e * ROWS >= last || column >= to_row) continue;
             quad<To> out;
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                sum.x[j] += in[e].x[j];
-                if (converts) sli_assign(&out.x[j], in[e].x[j]);
+                const float x = whole || column + j < n
+                                    ? as.value(known[threadIdx.y + e * ROWS], in[e].x[j], (int)column + j)
+                                    : 0.0f;
+                sum.x[j] += x;
+                if (converts) sli_assign(&out.x[j], x);
             }
             if (converts) *reinterpret_cast<quad<To> *>(to + (r + e * ROWS) * to_row + column) = out;
         }
+        if (Rows::looks) __syncthreads();
     }
     part[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
@@ -234,13 +265,13 @@ __global__ void __launch_bounds__(COLUMNS *ROWS, 6)
         if (column + j < n) place[j] = add ? place[j] + sum.x[j] : sum.x[j];
 }
 
-template <typename To, bool converts>
+template <bool converts, typename To, typename Rows>
 static bool launch_slabs(sli_queue *queue, cudaStream_t stream, To *to, int64_t to_row, const float *from, int64_t rows,
-                         int64_t n, float *sums, bool add) {
+                         int64_t n, float *sums, bool add, const Rows &as) {
     const bool vector = (uintptr_t)from % 16 == 0 && n % 4 == 0;
     const dim3 blocks((unsigned)((to_row + 4 * COLUMNS - 1) / (4 * COLUMNS)), (unsigned)sli_cuda_column_slabs(rows));
     slab_sums<To, converts>
-        <<<blocks, dim3(COLUMNS, ROWS), 0, stream>>>(to, to_row, from, rows, n, sums, vector, add);
+        <<<blocks, dim3(COLUMNS, ROWS), 0, stream>>>(to, to_row, from, rows, n, sums, vector, add, as);
     return SLI_LAUNCHED(queue, "column sums");
 }
 
@@ -266,16 +297,27 @@ extern "C" void sli_cuda_add_columns(sli_queue *queue, cudaStream_t stream, floa
     if (rows <= 0 || n <= 0 || sli_cuda_failed(queue)) return;
     const bool one = sli_cuda_column_slabs(rows) == 1;
     float *sums = one ? to : (float *)scratch, *none = NULL;
-    if (launch_slabs<float, false>(queue, stream, none, n, from, rows, n, sums, add && one) && !one)
+    if (launch_slabs<false>(queue, stream, none, n, from, rows, n, sums, add && one, slab_rows()) && !one)
         sli_cuda_add_slabs(queue, stream, to, rows, n, scratch, add);
 }
 
+template <typename To>
+static void narrow_slabs(sli_queue *queue, cudaStream_t stream, To *to, int64_t to_row, const float *from, int64_t rows, int64_t n,
+                         float *sums, const sli_call *loss, int64_t first) {
+    if (!loss) {
+        (void)launch_slabs<true>(queue, stream, to, to_row, from, rows, n, sums, false, slab_rows());
+        return;
+    }
+    const slab_logits logits = {xent_args_of(loss), first};
+    (void)launch_slabs<true>(queue, stream, to, to_row, from, rows, n, sums, false, logits);
+}
+
 extern "C" void sli_cuda_narrow_slabs(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *to, int64_t to_row,
-                                      const float *from, int64_t rows, int64_t n, void *scratch) {
+                                      const float *from, int64_t rows, int64_t n, void *scratch, const sli_call *loss,
+                                      int64_t first) {
     if (rows <= 0 || n <= 0 || sli_cuda_failed(queue)) return;
     if (math == SL_F16)
-        (void)launch_slabs<sli_f16, true>(queue, stream, (sli_f16 *)to, to_row, from, rows, n, (float *)scratch, false);
+        narrow_slabs(queue, stream, (sli_f16 *)to, to_row, from, rows, n, (float *)scratch, loss, first);
     else
-        (void)launch_slabs<sli_bf16, true>(queue, stream, (sli_bf16 *)to, to_row, from, rows, n,
-                                                (float *)scratch, false);
+        narrow_slabs(queue, stream, (sli_bf16 *)to, to_row, from, rows, n, (float *)scratch, loss, first);
 }

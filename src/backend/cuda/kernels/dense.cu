@@ -7,6 +7,7 @@ extern "C" {
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/dense_layout.h"
 }
+#include "backend/cuda/kernels/softmax.cuh"
 
 enum { DENSE_THREADS = 256 };
 
@@ -272,11 +273,14 @@ static void fill_dz(const sli_call *call, const dense_chunk *c) {
         FOR_ACTIVATION(p, run_slope, call, (float *)(scratch + c->places.dz),
                        narrow ? scratch + c->places.dz_copy : NULL, dy, y, c->rows)
     }
+    if (call->loss) sli_cuda_phase(call->queue, SLI_PHASE_SOFTMAX);
+    if (call->loss && !sums_slabs(call, c)) sli_xent_give(call->queue, call->loss, (size_t)c->row, (size_t)c->rows);
     if (sums_slabs(call, c))
         sli_cuda_narrow_slabs(call->queue, sli_cuda_stream(call->queue), p->dtype, scratch + c->places.dz_copy,
-                              sli_dense_row(p, H), c->dz, c->rows, H, scratch + c->places.columns);
+                              sli_dense_row(p, H), c->dz, c->rows, H, scratch + c->places.columns, call->loss, c->row);
     else if (products && !narrow)
         (void)operand(call, sli_cuda_stream(call->queue), c->dz, scratch + c->places.dz_copy, c->rows, H);
+    if (call->loss) sli_cuda_phase(call->queue, SLI_PHASE_PRODUCT);
 }
 
 /* d bias and d W of the chunk at step t. The bias, which leaves room on the GPU, comes before the product, which fills it: in that

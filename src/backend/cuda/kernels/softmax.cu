@@ -2,20 +2,9 @@
  * of each row these two are saved. Backward goes over them once more and may write the gradient over them. Rows of few
  * logits share a warp, rows of many have a block.
  * Which thread sums which logits depends on the width alone, so segments of time change no bit. */
-#include "backend/cuda/kernels/losses.cuh"
-
-struct xent_args : sli_loss_args {
-    const int32_t *labels; /* NULL: no row counts */
-    float *saved;          /* [rows][SLI_XENT_SAVED]; forward: NULL without backward */
-};
+#include "backend/cuda/kernels/softmax.cuh"
 
 enum { WIDE_AHEAD = 4 }; /* packs that a thread of a wide row has on their way */
-
-/* -1 where the row does not count. */
-__device__ __forceinline__ int label_of(const xent_args &a, size_t row) {
-    if (row >= a.rows || !a.labels || !sli_is_valid(a.valid, row)) return -1;
-    return a.labels[row];
-}
 
 /* ----------------------------------------------------------------------------------------------------- forward -- */
 /* AHEAD packs of a row from number `first` on, `lanes` apart: all are asked for before the first is looked at. */
@@ -111,14 +100,6 @@ template <int THREADS, int BLOCKS> static void launch_wide(const xent_args &a, b
         xent_wide<1, THREADS, BLOCKS><<<(unsigned)a.rows, THREADS, 0, stream>>>(a);
 }
 
-static xent_args xent_args_of(const sli_call *call) {
-    xent_args a;
-    sli_loss_fill(call, &a);
-    a.labels = (const int32_t *)call->in[SLI_LOSS_TARGET];
-    a.saved = call->problem.train ? (float *)call->saved : NULL;
-    return a;
-}
-
 extern "C" void sli_gpu_xent_forward(const sli_call *call) {
     const xent_args a = xent_args_of(call);
     if (!a.labels || a.rows == 0 || !sli_begin(call, SLI_PHASE_SOFTMAX)) return;
@@ -139,30 +120,21 @@ extern "C" void sli_gpu_xent_forward(const sli_call *call) {
 }
 
 /* ---------------------------------------------------------------------------------------------------- backward --
- * dz = or += factor (exp(z - largest) / sum - onehot(label)); 0 where the row does not count. dz may be z: each thread writes
- * what it has read. Blocks with the same x share the rows' logits. */
-template <int N> __global__ void __launch_bounds__(1024, 1) xent_gradient(xent_args a) {
-    const size_t row = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) / a.lanes;
+ * dz = or += the gradient of rows from `first` on. dz may be z: each thread writes what it has read. Blocks with the same x share the rows'
+ * logits. */
+template <int N> __global__ void __launch_bounds__(1024, 1) xent_gradient(xent_args a, size_t first) {
+    const size_t row = first + ((size_t)blockIdx.x * blockDim.x + threadIdx.x) / a.lanes;
     if (row >= a.rows) return;
-    const int label = label_of(a, row);
-    const float factor = (float)sli_loss_factor(a.scalars, a.scaling);
-    float largest = 0, scale = 0;
-    if (label >= 0) {
-        largest = a.saved[row * SLI_XENT_SAVED];
-        scale = a.saved[row * SLI_XENT_SAVED + 1] * factor;
-    }
+    const xent_row of = xent_row_of(a, row);
     const float *z = a.z + row * a.width;
     float *dz = a.dz + row * a.width;
-    const int first = blockIdx.y * a.lanes + threadIdx.x % a.lanes, stride = gridDim.y * a.lanes;
+    const int begin = blockIdx.y * a.lanes + threadIdx.x % a.lanes, stride = gridDim.y * a.lanes;
 #pragma unroll 2
-    for (int i = first; i < a.width / N; i += stride) {
+    for (int i = begin; i < a.width / N; i += stride) {
         sli_pack<N> value;
-        if (label >= 0) value = sli_load<N>(z, i);
+        if (of.label >= 0) value = sli_load<N>(z, i);
 #pragma unroll
-        for (int n = 0; n < N; n++) {
-            value.v[n] = label >= 0 ? expf(value.v[n] - largest) * scale : 0.0f;
-            if (i * N + n == label) value.v[n] -= factor;
-        }
+        for (int n = 0; n < N; n++) value.v[n] = xent_gradient_of(of, value.v[n], i * N + n);
         if (a.add) {
             const sli_pack<N> before = sli_load<N>(dz, i);
 #pragma unroll
@@ -172,16 +144,21 @@ template <int N> __global__ void __launch_bounds__(1024, 1) xent_gradient(xent_a
     }
 }
 
-extern "C" void sli_gpu_xent_backward(const sli_call *call) {
-    const xent_args a = xent_args_of(call);
-    if (!a.dz || a.rows == 0 || !sli_begin(call, SLI_PHASE_SOFTMAX)) return;
+void sli_xent_give(sli_queue *queue, const sli_call *loss, size_t first, size_t rows) {
+    xent_args a = xent_args_of(loss);
+    if (!a.dz || rows == 0) return;
+    a.rows = first + rows;
     const sli_loss_shape shape = sli_loss_shape_of(a.width);
-    const dim3 blocks(sli_blocks(a.rows, shape.threads / shape.lanes, INT32_MAX),
+    const dim3 blocks(sli_blocks(rows, shape.threads / shape.lanes, INT32_MAX),
                       sli_blocks((size_t)a.width, (size_t)shape.lanes * 16, 64));
-    const cudaStream_t stream = sli_cuda_stream(call->queue);
+    const cudaStream_t stream = sli_cuda_stream(queue);
     if (a.width % 4 == 0 && sli_aligned(a.z) && sli_aligned(a.dz))
-        xent_gradient<4><<<blocks, shape.threads, 0, stream>>>(a);
+        xent_gradient<4><<<blocks, shape.threads, 0, stream>>>(a, first);
     else
-        xent_gradient<1><<<blocks, shape.threads, 0, stream>>>(a);
-    SLI_LAUNCHED(call->queue, "xent_gradient");
+        xent_gradient<1><<<blocks, shape.threads, 0, stream>>>(a, first);
+    (void)SLI_LAUNCHED(queue, "xent_gradient");
+}
+
+extern "C" void sli_gpu_xent_backward(const sli_call *call) {
+    if (sli_begin(call, SLI_PHASE_SOFTMAX)) sli_xent_give(call->queue, call, 0, sli_call_rows(call));
 }
