@@ -149,8 +149,7 @@ typedef struct sli_metrics {
     /* += 1 by the norm row that writes `squares`, where they are not finite; never zeroed: updates that this run left out, which
      * Adam's bias correction does not count. With loss scaling sli_scaling.skipped counts instead. */
     double skipped;
-    uint64_t blocks; /* of a launch that have come so far to where the last one adds up: 0 between launches */
-    double reserved;
+    double reserved[2];
 } sli_metrics;
 
 typedef struct sli_queue sli_queue; /* device.h */

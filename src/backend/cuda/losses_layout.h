@@ -7,7 +7,7 @@
 #include "backend/cuda/cuda.h"
 
 /* Scratch forward: [t][b] of these, what each row adds to the metrics. */
-typedef struct sli_row_loss { /* 16 bytes, read as one */
+typedef struct sli_row_loss {
     double loss;
     int32_t counts, correct;
 } sli_row_loss;
@@ -32,7 +32,7 @@ static inline sli_loss_shape sli_loss_shape_of(int width) {
 
 /* Rows are added to the metrics piece by piece, pieces being counted from the start of each chunk of time: neither the
  * number of threads nor segments change a bit. */
-enum { SLI_LOSS_PIECE = 128, SLI_LOSS_FEW = 32 }; /* few pieces: the last block of the rows' own launch adds them */
+enum { SLI_LOSS_PIECE = 128 };
 typedef struct sli_loss_pieces {
     size_t rows, chunk_rows, in_chunk, pieces; /* in_chunk: pieces of a full chunk */
 } sli_loss_pieces;

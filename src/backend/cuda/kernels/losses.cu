@@ -2,18 +2,52 @@
  * then one block over the rows. */
 #include "backend/cuda/kernels/losses.cuh"
 
-enum { ADD_THREADS = 1024 };
-
-static_assert(sizeof(sli_row_loss) == sizeof(int4), "losses are read in one access each");
+/* ----------------------------------------------------------------------------------------------------- metrics --
+ * One block: each warp sums a piece of at most SLI_LOSS_PIECE rows, then one thread a metric adds the pieces in the order
+ * of time. */
+enum { ADD_THREADS = 1024, ADD_PIECES = ADD_THREADS / 32 };
 
 __global__ void __launch_bounds__(ADD_THREADS)
     losses_add(const sli_row_loss *losses, sli_loss_pieces pieces, sli_metrics *metrics) {
-    sli_losses_add(losses, pieces, metrics);
+    __shared__ double sums[ADD_PIECES][3];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    double *metric = threadIdx.x == 0   ? &metrics->loss_sum
+                     : threadIdx.x == 1 ? &metrics->count
+                     : threadIdx.x == 2 ? &metrics->correct
+                                        : NULL;
+    double total = metric ? *metric : 0;
+    for (size_t piece = 0; piece < pieces.pieces; piece += ADD_PIECES) {
+        double loss = 0, counts = 0, correct = 0;
+        if (piece + warp < pieces.pieces) {
+            size_t row, end;
+            sli_loss_piece(&pieces, piece + warp, &row, &end);
+#pragma unroll 4
+            for (row += lane; row < end; row += 32) {
+                const sli_row_loss one = losses[row];
+                loss += one.loss;
+                counts += one.counts;
+                correct += one.correct;
+            }
+        }
+        loss = sli_warp_sum(loss);
+        counts = sli_warp_sum(counts);
+        correct = sli_warp_sum(correct);
+        if (lane == 0) {
+            sums[warp][0] = loss;
+            sums[warp][1] = counts;
+            sums[warp][2] = correct;
+        }
+        __syncthreads();
+        for (int k = 0; metric && k < ADD_PIECES && piece + k < pieces.pieces; k++) total += sums[k][threadIdx.x];
+        __syncthreads();
+    }
+    if (metric) *metric = total;
 }
 
-void sli_losses_add_all(const sli_call *call, const sli_loss_args *a) {
-    if (a->metrics || call->recompute) return;
-    losses_add<<<1, ADD_THREADS, 0, sli_cuda_stream(call->queue)>>>(a->losses, a->pieces, call->metrics);
+void sli_losses_add(const sli_call *call) {
+    const sli_loss_pieces pieces = sli_loss_pieces_of(&call->problem, call->chunk);
+    losses_add<<<1, ADD_THREADS, 0, sli_cuda_stream(call->queue)>>>((const sli_row_loss *)call->scratch, pieces,
+                                                                    call->metrics);
     SLI_LAUNCHED(call->queue, "losses_add");
 }
 
@@ -49,14 +83,12 @@ __global__ void element_losses(element_loss a) {
         loss = sli_warp_sum(loss, a.lanes);
         correct = sli_warp_sum(correct, a.lanes);
     }
-    if (lane == 0 && row < a.rows) {
-        sli_row_loss one;
-        one.loss = loss;
-        one.counts = valid ? a.width : 0;
-        one.correct = correct;
-        a.losses[row] = one;
-    }
-    sli_losses_finish(a);
+    if (lane != 0 || row >= a.rows) return;
+    sli_row_loss one;
+    one.loss = loss;
+    one.counts = valid ? a.width : 0;
+    one.correct = correct;
+    a.losses[row] = one;
 }
 
 /* dz = or += factor (sigmoid(z) - y), or factor 2 (z - y); 0 at masked steps and without targets. dz may be z. */
@@ -86,7 +118,7 @@ extern "C" void sli_gpu_loss_forward(const sli_call *call) {
     const int threads = sli_loss_shape_of(a.width).threads;
     element_losses<<<sli_blocks(a.rows, threads / a.lanes, INT32_MAX), threads, 0, sli_cuda_stream(call->queue)>>>(a);
     SLI_LAUNCHED(call->queue, "element_losses");
-    sli_losses_add_all(call, &a);
+    sli_losses_add(call);
 }
 
 extern "C" void sli_gpu_loss_backward(const sli_call *call) {

@@ -70,7 +70,6 @@ template <int N> __global__ void __launch_bounds__(SLI_THREADS) xent_narrow(xent
     if (label >= 0) s = see_row<N, 1>(a.z + row * a.width, a.width, lane, a.lanes, label);
     s = join_lanes(s, a.lanes);
     if (lane == 0 && row < a.rows) write_row(a, row, label, s);
-    sli_losses_finish(a);
 }
 
 /* A block a row; as many blocks as a multiprocessor has threads for, so that few wait for others to end. */
@@ -90,7 +89,6 @@ template <int N, int THREADS, int BLOCKS> __global__ void __launch_bounds__(THRE
         }
     }
     if (threadIdx.x == 0) write_row(a, row, label, s);
-    sli_losses_finish(a);
 }
 
 template <int THREADS, int BLOCKS> static void launch_wide(const xent_args &a, bool vectors, cudaStream_t stream) {
@@ -116,7 +114,7 @@ extern "C" void sli_gpu_xent_forward(const sli_call *call) {
     else
         launch_wide<1024, 1>(a, vectors, stream);
     SLI_LAUNCHED(call->queue, "xent");
-    sli_losses_add_all(call, &a);
+    if (!call->recompute) sli_losses_add(call);
 }
 
 /* ---------------------------------------------------------------------------------------------------- backward --
