@@ -204,9 +204,9 @@ typedef struct sli_call {
     const void *in[SLI_MAX_IN];
     void *out[SLI_MAX_OUT];
     const void *param[SLI_MAX_PARAM];
-    void *saved;                       /* private to the row: written forward, read backward */
-    void *scratch;                     /* private to the call */
-    void *packed;                      /* written by pack, read by forward and backward; NULL without */
+    void *saved;   /* private to the row (a loss's, and to the row that takes it): written forward, read backward */
+    void *scratch; /* private to the call */
+    void *packed;  /* written by pack, read by forward and backward; NULL without */
     size_t saved_bytes, scratch_bytes; /* what the row booked for them */
     /* Backward. d_out NULL = that output's gradient is zero. d_in NULL = not wanted. */
     const void *d_out[SLI_MAX_OUT];

@@ -17,6 +17,9 @@ TEST(cuda_wave_rows_are_registered) {
     for (int i = 0; i < 3; i++)
         CHECK(rows[i]->describe && rows[i]->whole && rows[i]->writes_fresh && rows[i]->null_states &&
               !rows[i]->takes_recompute);
+    const sli_problem narrow = problem("lstm:l2_b20_t20_i200_h200_bf16"),
+                      wide = problem("lstm:l2_b20_t20_i200_h200_tf32");
+    CHECK(sli_cuda_lstm_wave.begins_alone(&narrow) && !sli_cuda_lstm_wave.begins_alone(&wide));
 }
 
 TEST(cuda_wave_takes_stacks_of_one_direction) {
@@ -128,7 +131,8 @@ TEST(cuda_wave_is_taken_where_it_was_faster) {
                     true); /* 78 us, layer by layer 119 */
     cuda_check_plan("lstm:l6_b8_t64_i16_h48_tf32_train", "cuda:sm_90", "cuda:wave", true);    /* 179, 394 */
     cuda_check_plan("gru:l2_b32_t50_i16_h64_tf32", "cuda:sm_90", "cuda:wave", true);          /* 39, 43 */
-    cuda_check_plan("lstm:l2_b20_t20_i200_h200_bf16_train", "cuda:sm_90", "cuda:wave", true); /* 74, 82 */
+    cuda_check_plan("lstm:l2_b20_t20_i200_h200_bf16_train", "cuda:sm_90", "cuda:wave", true); /* 63, 85 */
+    cuda_check_plan("lstm:l2_b20_t20_i200_h200_tf32_train", "cuda:sm_90", "cuda:wave", true); /* 97, 101 */
     cuda_check_plan("gru:l3_b16_t600_i64_h128_tf32_train", "cuda:sm_90", "cuda:wave", true); /* 1376, as a stack 1457 */
     cuda_check_plan("lstm:l3_b16_t600_i64_h128_tf32", "cuda:sm_90", "cuda:stack", true);     /* 830, 651 */
     cuda_check_plan("gru:l2_b16_t150_i256_h256_f32", "cuda:sm_90", "cuda:cluster", false);   /* 472, 325 */

@@ -2,7 +2,7 @@
  * on a GPU that parameters' gradients are those of a loss that makes it itself. */
 #include "run_rig.h"
 
-enum { UNITS = 6, LABELS = 203, STEPS = 1370, MOST = LABELS * UNITS };
+enum { UNITS = 6, LABELS = 204, STEPS = 1370, MOST = LABELS * UNITS };
 
 static sl_model *model_of(const sl_dense *logits) {
     sl_model *model;
@@ -34,6 +34,14 @@ static bool apart(const sl_plan *plan, int a, int b) {
     return x->offset + x->bytes <= y->offset || y->offset + y->bytes <= x->offset;
 }
 
+/* Backward's scratch of the layer below has no part of what the loss saves. */
+static void check_kept(const sl_plan *plan) {
+    const sli_step *loss = &plan->steps[plan->loss_step], *taker = &plan->steps[plan->loss_taker];
+    REQUIRE(loss->saved >= 0 && taker->scratch_backward >= 0);
+    REQUIRE(plan->buffers[loss->saved].bytes > 0 && plan->buffers[taker->scratch_backward].bytes > 0);
+    CHECK(apart(plan, loss->saved, taker->scratch_backward));
+}
+
 TEST(loss_gradient_is_made_below_in_16_bits) {
     static const sl_dense plain = {.units = LABELS}, bare = {.units = LABELS, .no_bias = 1},
                           curved = {.units = LABELS, .activation = SL_ACT_TANH};
@@ -57,17 +65,23 @@ TEST(loss_gradient_is_made_below_in_16_bits) {
         sl_plan_options options = options_of(cases[i].dtype, cases[i].loss);
         sl_plan *plan;
         options.device = cases[i].device;
+        options.batch = 40;
         REQUIRE_OK(sl_plan_new(model, &options, &plan));
         const int dense = step_of(plan, SLI_OP_DENSE);
         if (plan->loss_taker != (cases[i].below ? dense : -1))
             test_fail(__FILE__, __LINE__, "case %d: taken by %d, the layer below is %d", (int)i, plan->loss_taker,
                       dense);
-        if (cases[i].below) {
-            const sli_step *loss = &plan->steps[plan->loss_step], *taker = &plan->steps[dense];
-            REQUIRE(loss->saved >= 0 && taker->scratch_backward >= 0 && plan->buffers[loss->saved].bytes > 0);
-            CHECK(apart(plan, loss->saved, taker->scratch_backward) && apart(plan, loss->saved, taker->saved));
-        }
+        if (cases[i].below) check_kept(plan);
+        const size_t need = sli_plan_need(plan);
         sl_plan_free(plan);
+        /* in segments of time */
+        options.memory_limit = need - need / 20;
+        if (cases[i].below) {
+            REQUIRE_OK(sl_plan_new(model, &options, &plan));
+            CHECK(plan->segments > 1 && plan->loss_taker == dense);
+            check_kept(plan);
+            sl_plan_free(plan);
+        }
         sl_model_free(model);
     }
 }
@@ -92,27 +106,42 @@ static void compare(const rig *a, const rig *b, const char *what) {
     }
 }
 
-TEST(loss_gradient_made_below_is_the_loss_s_own) {
-    static const sl_dense logits = {.units = LABELS};
-    static const sl_dtype dtypes[] = {SL_BF16, SL_F16, SL_F32};
+/* Labels in rows of whole fours and not, some of which do not count; by lengths or by a mask. */
+static void compare_labels(int labels, sl_dtype dtype, sl_masking masking) {
     static batch_data d;
+    static uint8_t mask[STEPS * B];
+    const sl_dense logits = {.units = labels};
     sl_model *model = model_of(&logits);
-    for (int i = 0; i < 3; i++) {
-        if (dtypes[i] == SL_F16 && !test_on_gpu()) continue;
-        rig below = make_rig_on(model, options_of(dtypes[i], SL_LOSS_SOFTMAX), test_device),
-            own = make_rig_on(model, options_of(dtypes[i], SL_LOSS_SOFTMAX), test_device);
-        own.plan->loss_taker = -1;
-        for (int k = 0; k < 3; k++) { /* recorded, replayed, smaller */
-            sl_result a, b;
-            fill_batch(&d, k, k == 2 ? B - 1 : B, k == 2 ? STEPS - 3 : STEPS);
-            for (int n = 0; n < LONG * B; n++) d.labels[n] = (n * 7 + k) % LABELS;
-            REQUIRE_OK(sl_run_gradients(below.run, &d.batch, NULL, 0, 0, 1, &a));
-            REQUIRE_OK(sl_run_gradients(own.run, &d.batch, NULL, 0, 0, 1, &b));
-            CHECK(a.loss_sum == b.loss_sum && a.loss_sum > 0);
-            compare(&below, &own, dtypes[i] == SL_BF16 ? "bf16" : dtypes[i] == SL_F16 ? "f16" : "f32");
+    sl_plan_options options = options_of(dtype, SL_LOSS_SOFTMAX);
+    options.masking = masking;
+    rig below = make_rig_on(model, options, test_device), own = make_rig_on(model, options, test_device);
+    CHECK((below.plan->loss_taker >= 0) == test_on_gpu());
+    own.plan->loss_taker = -1;
+    for (int k = 0; k < 3; k++) { /* recorded, replayed, smaller */
+        sl_result a, b;
+        char what[64];
+        fill_batch(&d, k, k == 2 ? B - 1 : B, k == 2 ? STEPS - 3 : STEPS);
+        for (int n = 0; n < LONG * B; n++) d.labels[n] = n % 5 == k ? -1 : (n * 7 + k) % labels;
+        for (int n = 0; n < STEPS * B; n++) mask[n] = n % 11 != k;
+        if (masking == SL_MASK_STEPS) {
+            d.batch.lengths = NULL;
+            d.batch.mask = mask;
         }
-        free_rig(&below);
-        free_rig(&own);
+        REQUIRE_OK(sl_run_gradients(below.run, &d.batch, NULL, 0, 0, 1, &a));
+        REQUIRE_OK(sl_run_gradients(own.run, &d.batch, NULL, 0, 0, 1, &b));
+        CHECK(a.loss_sum == b.loss_sum && a.loss_sum > 0);
+        snprintf(what, sizeof what, "%d labels, dtype %d, call %d", labels, (int)dtype, k);
+        compare(&below, &own, what);
     }
+    free_rig(&below);
+    free_rig(&own);
     sl_model_free(model);
+}
+
+TEST(loss_gradient_made_below_is_the_loss_s_own) {
+    if (!test_on_gpu()) test_skip("rows of GPUs alone make it: run with --device cuda:0");
+    compare_labels(LABELS, SL_BF16, SL_MASK_LENGTHS);
+    compare_labels(LABELS - 1, SL_BF16, SL_MASK_STEPS);
+    compare_labels(LABELS, SL_F16, SL_MASK_STEPS);
+    compare_labels(LABELS - 1, SL_F16, SL_MASK_LENGTHS);
 }

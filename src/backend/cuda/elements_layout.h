@@ -1,4 +1,4 @@
-/* Scratch of the embedding's gradient: positions are sorted by token, so that each row of the table is added up by one warp.
+/* Scratch of the embedding's gradient, or what forward saves for it: positions are sorted by token, so that each row of the table is added up by one warp.
  * Plain C, compiled into both sides. */
 #ifndef SLI_CUDA_ELEMENTS_LAYOUT_H
 #define SLI_CUDA_ELEMENTS_LAYOUT_H

@@ -59,13 +59,13 @@ static sl_status ready(const sli_problem *p, const sli_caps *caps, const sli_cal
                                              why);
 }
 
-/* What a call has beside the whole's recurrence as that of any layer: states and gradients of layers that come together and part again, masks in every cell, and
- * in sums over time what R' has no weights for. Fitted by hand to 102 of 17 stacks on an H100 (wave_stacks_h100_2026-11-26.txt), but that launches backward
- * were 4: two layers of 200 units, 20 rows, are faster as a wave since clusters have four rows (part_rows_h100_2026-11-27.txt). */
+/* What a call has beside the whole's recurrence as that of any layer: states and gradients of layers that come together and part again, masks in every cell.
+ * Fitted by hand to 102 of 17 stacks on an H100 (wave_stacks_h100_2026-11-26.txt); since then clusters have four rows, calls begin with one launch, and
+ * gradients part in a fourth of the time (language_steps_h200_2026-11-27.txt), for which launches (1.5 and 3.5 us) and a term of the weights are left out. */
 static double beside_us(const sli_problem *whole, bool backward) {
-    static const struct { double launches, state, weight; } us[2] = {{1.5, 0.0003, 0}, {3.5, 0.0009, 0.00001}};
+    static const struct { double launches, state; } us[2] = {{0, 0.0003}, {1, 0.0009}};
     const double units = whole->units;
-    return us[backward].launches + us[backward].state * whole->batch * units + us[backward].weight * units * units;
+    return us[backward].launches + us[backward].state * whole->batch * units;
 }
 
 static double seconds(const sli_problem *p, const sli_caps *caps) {

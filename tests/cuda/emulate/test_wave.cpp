@@ -107,12 +107,14 @@ template <class FORWARD, class BACKWARD> void take_both() {
     take<BACKWARD>(&world.pair.backward);
 }
 
-/* Layers of 5 units (LSTM) and 4 in f32, of 10 in bf16 (LSTM four rows a cluster): a block has units of one layer or of two. */
+/* Layers of 5 units (LSTM, of which 4 too) and 4 in f32, of 10 in bf16 (LSTM four rows a cluster): a block has units of one layer or of two. */
 void cut_of(const sli_problem &p) {
     if (p.dtype == SL_BF16 && p.op == SLI_OP_GRU)
         take_both<cut<3, PERSIST_BF16, false, 10, 8, 3, 2, 1, 2>, cut<3, PERSIST_BF16, true, 10, 8, 3, 2, 1, 2>>();
     else if (p.dtype == SL_BF16)
         take_both<cut<4, PERSIST_BF16, false, 10, 8, 4, 2, 1, 2, 4>, cut<4, PERSIST_BF16, true, 10, 8, 4, 2, 1, 2, 4>>();
+    else if (p.op == SLI_OP_LSTM && p.units == 4)
+        take_both<cut<4, PERSIST_F32, false, 4, 4, 3, 1, 1, 3>, cut<4, PERSIST_F32, true, 4, 4, 3, 1, 2, 2>>();
     else if (p.op == SLI_OP_LSTM)
         take_both<cut<4, PERSIST_F32, false, 5, 4, 4, 1, 1, 4>, cut<4, PERSIST_F32, true, 5, 4, 4, 1, 2, 2>>();
     else if (p.op == SLI_OP_GRU)
@@ -174,6 +176,12 @@ const trial trials[] = {
     {"gru:l3_b3_t9_i1_h4_train+bias=none", 1, 1, true, false, false, false, false},
     {"rnn:l3_b4_t8_i3_h4_train+mask=holes", 0, 0, false, true, false, false, false},
     {"rnn:l2_b4_t8_i3_h4_train+act=softsign+bias=none", 3, 7, false, false, true, false, false},
+    /* parameters come together and gradients part by fours */
+    {"lstm:l3_b5_t8_i4_h4_train+bias=double+peephole", 0, 0, false, false, true, false, false},
+    {"lstm:l3_b4_t7_i8_h4_train", 0, 0, false, false, false, true, false},
+    {"gru:l3_b4_t8_i8_h4_train+bias=double", 0, 0, false, false, true, false, false},
+    {"gru:l2_b3_t7_i4_h4_train", 0, 0, false, true, false, true, false},
+    {"rnn:l3_b4_t8_i12_h4_train", 0, 0, false, true, false, false, false},
 };
 
 } // namespace

@@ -224,7 +224,7 @@ static bool adds(const sli_call *call, int param, int t) {
     return t + chunk_of(call) < steps_of(call) || !(call->fresh[0] >> param & 1u);
 }
 
-/* A chunk of the rows: dz in f32, and as an operand. */
+/* A chunk of the rows: dz in f32 (with sli_call.loss logits, up to fill_dz or for good), and as an operand. */
 typedef struct dense_chunk {
     sli_dense_backward_places places;
     sli_cuda_product common;
@@ -259,7 +259,7 @@ static bool sums_slabs(const sli_call *call, const dense_chunk *c) {
            sli_cuda_column_slabs(c->rows) > 1;
 }
 
-/* dz and its operand =. */
+/* dz and its operand =; where there is a loss in dz's stead, its gradient's operand, and dz alone where that is needed. */
 static void fill_dz(const sli_call *call, const dense_chunk *c) {
     const sli_problem *p = &call->problem;
     const int64_t H = p->units;
@@ -311,10 +311,13 @@ static void backward_chunk(const sli_call *call, int t) {
     const int numbers[SLI_LATE_NUMBERS] = {t};
     fill_dz(call, &c);
     if (call->d_in[SLI_DENSE_X]) backward_input(call, &c.common, c.operand, c.row, c.rows);
-    if (call->late && t == 0)
-        sli_cuda_leave_late(call->queue, late_sums, call, numbers);
-    else
+    if (call->late && t == 0) {
+        sli_call later = *call;
+        later.loss = NULL; /* which is gone by then; dz's operand is there */
+        sli_cuda_leave_late(call->queue, late_sums, &later, numbers);
+    } else {
         sums_of(call, &c, t, sli_cuda_stream(call->queue));
+    }
 }
 
 /* y has no gradient: zeros wherever something is to be written. */

@@ -1,6 +1,6 @@
-/* cuda:embed. Forward gathers rows of the table. Backward sorts the positions by token, stably, from the last step to the
- * first, and one warp adds up each run of equal tokens: d table[token] gets its terms in the order in which the CPU adds them,
- * so segments of time change no bit. */
+/* cuda:embed. Forward gathers rows of the table. For backward the positions are sorted by token, stably, from the last step to the
+ * first, few of them in forward's launch, which nobody waits for; one warp adds up each run of equal tokens: d table[token] gets its terms in the
+ * order in which the CPU adds them, so segments of time change no bit. */
 #include "backend/cuda/kernels/common.cuh"
 #include "backend/cuda/elements_layout.h"
 #include "backend/cuda/updates_layout.h"
@@ -69,7 +69,7 @@ static sort_few sort_few_of(const sli_call *call) {
     const size_t rows = sli_call_rows(call);
     const sli_sort_layout layout = sli_sort_layout_of(rows, call->problem.inputs);
     sort_few few = {};
-    if (!call->problem.train || layout.passes > 0) return few;
+    if (!call->training || layout.passes > 0) return few;
     few.rows = (uint32_t)rows;
     few.batch = (uint32_t)call->problem.batch;
     few.blocks = (few.rows + RANK_POSITIONS - 1) / RANK_POSITIONS;

@@ -72,7 +72,7 @@ template <int N> __global__ void __launch_bounds__(SLI_THREADS) xent_narrow(xent
     if (lane == 0 && row < a.rows) write_row(a, row, label, s);
 }
 
-/* A block a row; as many blocks as a multiprocessor has threads for, so that few wait for others to end. */
+/* A block a row; registers for so many blocks at once that few wait for others to end. */
 template <int N, int THREADS, int BLOCKS> __global__ void __launch_bounds__(THREADS, BLOCKS) xent_wide(xent_args a) {
     __shared__ sli_softmax warps[32];
     const size_t row = blockIdx.x;
