@@ -69,7 +69,7 @@ static sort_few sort_few_of(const sli_call *call) {
     const size_t rows = sli_call_rows(call);
     const sli_sort_layout layout = sli_sort_layout_of(rows, call->problem.inputs);
     sort_few few = {};
-    if (!call->training || layout.passes > 0) return few;
+    if (!call->training || !call->saved || layout.passes > 0) return few;
     few.rows = (uint32_t)rows;
     few.batch = (uint32_t)call->problem.batch;
     few.blocks = (few.rows + RANK_POSITIONS - 1) / RANK_POSITIONS;
