@@ -529,13 +529,27 @@ static int run_job(train_job *job) {
     return a->positionals > 1 ? train_text(job, false) : train_arrays(job);
 }
 
+/* A word as a shell takes it again: in quotes where it has more than letters, digits and a few signs. */
+static char *put_word(char *to, const char *word) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_^";
+    if (*word && strspn(word, plain) == strlen(word)) return stpcpy(to, word);
+    *to++ = '\'';
+    for (; *word; word++) {
+        if (*word == '\'')
+            to = stpcpy(to, "'\\''");
+        else
+            *to++ = *word;
+    }
+    return stpcpy(to, "'");
+}
+
 /* NULL: no memory. */
 static char *join_words(int count, char **words) {
     static const char begin[] = "sluice train";
     size_t bytes = sizeof begin;
-    for (int i = 0; i < count; i++) bytes += strlen(words[i]) + 1;
+    for (int i = 0; i < count; i++) bytes += 4 * strlen(words[i]) + sizeof " ''";
     char *const text = malloc(bytes), *end = text ? stpcpy(text, begin) : NULL;
-    for (int i = 0; text && i < count; i++) end = stpcpy(stpcpy(end, " "), words[i]);
+    for (int i = 0; text && i < count; i++) end = put_word(stpcpy(end, " "), words[i]);
     return text;
 }
 

@@ -427,8 +427,12 @@ sl_status sli_plan_place(sl_plan *plan, int segment_steps) {
 }
 
 /* --------------------------------------------------------------------------------------------------- limit -- */
-/* "612.3 MB", "40.1 kB". What is needed is rounded up (ceil): a limit of that is enough. */
+/* "612.3 MB", "40.1 kB", "7 bytes". What is needed is rounded up (ceil): a limit of that is enough. */
 static const char *size_text(size_t bytes, double (*rounded)(double), char *text, size_t capacity) {
+    if (bytes < 100) { /* not 0.0 kB */
+        snprintf(text, capacity, "%zu byte%s", bytes, bytes == 1 ? "" : "s");
+        return text;
+    }
     bool small = bytes < (size_t)1 << 20;
     double tenths = rounded(10 * (double)bytes / (small ? 1024 : 1048576));
     snprintf(text, capacity, small ? "%.1f kB" : "%.1f MB", tenths / 10);

@@ -45,6 +45,14 @@ echo "nothing else comes into it where standard output is closed"
 "$SLUICE" train lm text.txt "${small[@]}" --out closed.model --log closed.jsonl >&- 2>/dev/null
 echo "exit $?"
 echo "$(grep -cv '^{' closed.jsonl) other lines"
+echo "the command can be typed again, blanks and quotes in it too"
+cp text.txt "it's a text.txt"
+"$SLUICE" train lm "it's a text.txt" "${small[@]}" --out c.model --log c.jsonl >/dev/null
+again=$(python3 -c 'import json; print(json.loads(open("c.jsonl").readline())["command"])')
+mv c.jsonl c1.jsonl
+sluice() { "$SLUICE" "$@"; }
+eval "$again" >/dev/null
+cmp <(tail -n +2 c.jsonl | cut -d, -f1-4) <(tail -n +2 c1.jsonl | cut -d, -f1-4) && echo "$again" | cut -d ' ' -f 1-6
 echo "the command is whole, however long"
 long=$(printf 'x%.0s' $(seq 200))
 cp text.txt "$long"

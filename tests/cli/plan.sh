@@ -52,6 +52,8 @@ try plan nothing.json
 echo "keys of --json:"
 "$SLUICE" plan lstm:b3_t5_i4_h8_train --device cpu --json | python3 -c 'import json,sys; print(" ".join(sorted(json.load(sys.stdin))))'
 try plan lstm:b64_t16000000_i512_h1024_bf16_train --device cuda:sm_90 # 149 GB are not enough
+echo "a limit of a byte:"
+try plan lstm:b1_t1_i1_h1 --memory-limit 1 --device cpu:base --threads 2
 echo "files that begin with a byte order mark, and whose lines end as on Windows:"
 mark='\xef\xbb\xbf'
 printf "$mark"'{"class_name": "Sequential", "config": {"layers": [\r\n%s,\r\n%s]}}\r\n' \
