@@ -1,5 +1,6 @@
 /* cuda:wave: pack, forward, backward. A call of cuda:cluster for the whole (wave_layout.h), before which parameters and gradients of states of
  * the layers come together, and behind which gradients part again. */
+#include "backend/cuda/kernels/common.cuh"
 #include "backend/cuda/kernels/step_device.cuh"
 #include "backend/cuda/runtime/functions.h"
 #include "backend/cuda/wave_layout.h"
@@ -16,12 +17,8 @@ typedef struct wave_params {
 
 enum { WAVE_THREADS = 256 };
 
-/* N floats in one access. */
-template <int N> struct alignas(4 * N) wave_pack { float v[N]; };
-
-/* at / columns, in 32 bits where both fit. */
 static __device__ __forceinline__ int wave_row(int64_t at, int columns, int *column) {
-    const int row = at >> 32 ? (int)(at / columns) : (int)((uint32_t)at / (uint32_t)columns);
+    const int row = (int)sli_divide((size_t)at, (size_t)columns);
     *column = (int)(at - (int64_t)row * columns);
     return row;
 }
@@ -53,9 +50,9 @@ template <int N> static __global__ void __launch_bounds__(WAVE_THREADS) wave_joi
     for (int k = 0; k < SLI_PART_PARAMS; begin = a.ends[k++]) {
         if (at < begin || at >= a.ends[k]) continue;
         const float *from = wave_from<N>(a.p, k, at - begin);
-        wave_pack<N> value = {};
-        if (from) value = *reinterpret_cast<const wave_pack<N> *>(from);
-        reinterpret_cast<wave_pack<N> *>(a.p.whole[k])[at - begin] = value;
+        sli_pack<N> value = {};
+        if (from) value = sli_load<N>(from, 0);
+        sli_store<N>(a.p.whole[k], (size_t)(at - begin), value);
     }
 }
 
@@ -81,14 +78,13 @@ template <int N> static __global__ void __launch_bounds__(WAVE_THREADS) wave_par
     if (at >= (int64_t)p.lines * p.columns) return;
     const int line = wave_row(at, p.columns, &column);
     const float *from = p.from + (line / p.together * p.next + line % p.together * p.step + column * N);
-    wave_pack<N> value = *reinterpret_cast<const wave_pack<N> *>(from);
-    wave_pack<N> *to = reinterpret_cast<wave_pack<N> *>(p.to) + at;
+    sli_pack<N> value = sli_load<N>(from, 0);
     if (!p.fresh) {
-        const wave_pack<N> before = *to;
+        const sli_pack<N> before = sli_load<N>(p.to, (size_t)at);
 #pragma unroll
         for (int n = 0; n < N; n++) value.v[n] = before.v[n] + value.v[n];
     }
-    *to = value;
+    sli_store<N>(p.to, (size_t)at, value);
 }
 
 /* ------------------------------------------------------------------------------------------------------ states -- */
