@@ -13,6 +13,7 @@ static struct {
     int count;
     bool refuses, knows_clusters;
     size_t wants; /* workspace of what is checked */
+    float rounds; /* of what is listed */
 } library;
 
 static cublasStatus_t configuration(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t which, void *to,
@@ -46,7 +47,7 @@ static cublasStatus_t heuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLt
         memcpy(&results[i].algo.data[0], &at->tile, 4);
         memcpy(&results[i].algo.data[1], &at->pieces, 4);
         memcpy(&results[i].algo.data[2], &cluster, 2);
-        results[i].wavesCount = 3;
+        results[i].wavesCount = library.rounds;
     }
     *count = library.count;
     return CUBLAS_STATUS_SUCCESS;
@@ -95,6 +96,7 @@ static void expect(const char *what, cut is, cut wanted) {
 static void list(cut first) {
     library = {};
     library.knows_clusters = true;
+    library.rounds = 3;
     library.list[0] = first;
     library.count = 1;
 }
@@ -150,6 +152,28 @@ static void check_lists() {
            {small.tile, small.pieces, CUBLASLT_CLUSTER_SHAPE_AUTO});
 }
 
+/* f32: tiles of 256x64 where they are listed. */
+static void check_tall() {
+    const cut first = {CUBLASLT_MATMUL_TILE_128x128, 1, 0}, tall = {CUBLASLT_MATMUL_TILE_256x64, 1, 0}, cut_k = {CUBLASLT_MATMUL_TILE_256x64, 2, 0};
+    list(first);
+    library.list[1] = cut_k;
+    library.list[2] = tall;
+    library.count = 3;
+    expect("f32, weights [n][k]", taken(SL_F32, false, true, 512, 90), tall);
+    expect("f32, weights [k][n]", taken(SL_F32, false, false, 512, 90), first);
+    expect("f32, sums", taken(SL_F32, true, true, 512, 90), first);
+    expect("tf32 as it was", taken(SL_TF32, false, true, 512, 90), first);
+    library.rounds = 0.9f;
+    expect("f32, less than a round", taken(SL_F32, false, true, 512, 90), first);
+    library.rounds = 3;
+    library.count = 2;
+    expect("f32, k cut", taken(SL_F32, false, true, 512, 90), first);
+    list(cut_k);
+    library.list[1] = tall;
+    library.count = 2;
+    expect("f32, k cut first", taken(SL_F32, false, true, 512, 90), cut_k);
+}
+
 /* Rows that a product is given in its pad: nothing behind the rows of A may be read. */
 static void check_pads() {
     const struct {
@@ -181,6 +205,7 @@ int main() {
     blas.preference_set = preference_set;
     check_exchanges();
     check_lists();
+    check_tall();
     check_pads();
     printf("%d passed, %d failed, 0 skipped\n", passed, failed);
     return failed > 0;

@@ -33,18 +33,25 @@ static bool is_small(const sli_put *put) {
     return put->bytes <= MOST_BYTES && ((uintptr_t)put->to | (uintptr_t)put->from | put->bytes) % 4 == 0;
 }
 
-static bool launch(sli_queue *queue, cudaStream_t stream, const sli_put *puts, int count) {
-    put_args a = {};
+/* = the kernel's argument; its grid. */
+static dim3 describe(put_args *a, const sli_put *puts, int count) {
     size_t most = 0;
+    *a = {};
     for (int i = 0; i < count; i++) {
-        a.of[i].to = puts[i].to;
-        a.of[i].from = puts[i].from;
-        a.of[i].wide = ((uintptr_t)puts[i].to | (uintptr_t)puts[i].from | puts[i].bytes) % sizeof(uint4) == 0;
-        a.of[i].words = puts[i].bytes / (a.of[i].wide ? sizeof(uint4) : sizeof(uint32_t));
-        most = a.of[i].words > most ? a.of[i].words : most;
+        auto &of = a->of[i];
+        of.to = puts[i].to;
+        of.from = puts[i].from;
+        of.wide = ((uintptr_t)puts[i].to | (uintptr_t)puts[i].from | puts[i].bytes) % sizeof(uint4) == 0;
+        of.words = puts[i].bytes / (of.wide ? sizeof(uint4) : sizeof(uint32_t));
+        most = of.words > most ? of.words : most;
     }
     const size_t blocks = (most + PUT_THREADS - 1) / PUT_THREADS;
-    const dim3 grid((unsigned)(blocks < MOST_PUT_BLOCKS ? blocks : MOST_PUT_BLOCKS), (unsigned)count);
+    return dim3((unsigned)(blocks < MOST_PUT_BLOCKS ? blocks : MOST_PUT_BLOCKS), (unsigned)count);
+}
+
+static bool launch(sli_queue *queue, cudaStream_t stream, const sli_put *puts, int count) {
+    put_args a;
+    const dim3 grid = describe(&a, puts, count);
     put_all<<<grid, PUT_THREADS, 0, stream>>>(a);
     return SLI_LAUNCHED(queue, "copy");
 }
@@ -55,6 +62,20 @@ extern "C" bool sli_cuda_put(sli_queue *queue, cudaStream_t stream, void *to, co
     if (is_small(&put)) return launch(queue, stream, &put, 1);
     if (!from) return SLI_CU(queue, cudaMemsetAsync(to, 0, bytes, stream));
     return SLI_CU(queue, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
+}
+
+bool sli_graph_zero_node(cudaGraph_t graph, const cudaGraphNode_t *after, size_t count, void *to, size_t bytes,
+                         cudaGraphNode_t *node) {
+    const sli_put put = {(char *)to, NULL, bytes};
+    put_args a;
+    void *arguments[] = {&a};
+    cudaKernelNodeParams kernel = {};
+    if (bytes == 0 || !is_small(&put)) return false;
+    kernel.func = (void *)put_all;
+    kernel.gridDim = describe(&a, &put, 1);
+    kernel.blockDim = dim3(PUT_THREADS);
+    kernel.kernelParams = arguments;
+    return cudaGraphAddKernelNode(node, graph, after, count, &kernel) == cudaSuccess;
 }
 
 /* --------------------------------------------------------------------------------------------------- put together -- */

@@ -309,8 +309,9 @@ static void add_sums(const persist_call *p, const step_way *way, int order) {
                          3 * s->H, s->B, 3 * s->H);
 }
 
-/* What is computed after the recurrence of a chunk, in any order: the part `part` of it in streams[part] of the direction's. */
-enum { PART_RECURRENT, PART_KERNEL, PART_INPUTS, PARTS }; /* and the biases; d kernel; dx, of one direction */
+/* What is computed after the recurrence of a chunk, in any order: the part `part` of it in streams[part] of the direction's. Biases have a
+ * part of their own: behind a product they would be what a call ends with. */
+enum { PART_RECURRENT, PART_KERNEL, PART_INPUTS, PART_BIASES, PARTS }; /* d recurrent; d kernel; dx, of one direction */
 typedef cudaStream_t part_streams[2][PARTS];
 
 /* The chunk's memory for products of part `part`, its own if it has a stream of its own. */
@@ -354,10 +355,12 @@ static void multiply(const persist_call *p, int first, int end, int order, const
                 sli_persist_fold_add(p, &way);
             else
                 sli_step_add_recurrent(&way);
-            add_sums(&piece, &way, end - 1 - i);
             way = part_of(p, &chunk, streams[d], PART_KERNEL);
             sli_step_add_kernel(&way);
             if (transposes && lanes) sli_cuda_pass_lane(p->queue);
+            way = chunk;
+            way.stream = streams[d][PART_BIASES];
+            add_sums(&piece, &way, end - 1 - i);
             if (p->directions == 2) continue;
             way = part_of(p, &chunk, streams[d], PART_INPUTS);
             sli_step_give_inputs(&way, accumulate);

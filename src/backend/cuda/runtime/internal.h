@@ -169,6 +169,9 @@ void sli_queue_send_now(sli_queue *queue);
 /* kernels/copy.cu: sli_cuda_put into the queue's stream, recorded in as few kernels as its order allows; now: those that wait. */
 void sli_queue_put(sli_queue *queue, void *to, const void *from, size_t bytes);
 void sli_queue_put_now(sli_queue *queue);
+/* A kernel that zeros `bytes` behind `count` nodes; false: they are too many, or odd, or it cannot be added. */
+bool sli_graph_zero_node(cudaGraph_t graph, const cudaGraphNode_t *after, size_t count, void *to, size_t bytes,
+                         cudaGraphNode_t *node);
 /* The failure that is kept in the queue, or SL_OK. */
 sl_status sli_queue_status(const sli_queue *queue);
 

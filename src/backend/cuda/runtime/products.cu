@@ -262,6 +262,16 @@ static int longer_cluster(const cublasLtMatmulHeuristicResult_t *result, int res
     return first;
 }
 
+/* In f32, weights stored [n][k], tiles for a round and more, k whole: 256x64, where it is listed, takes 0.87 to 1.00 of the time of what comes first
+ * (six products of 1600 to 4096 rows, an H200: cublaslt_f32_h200_2026-11-27.txt). */
+static int tall_tile(const cublasLtMatmulHeuristicResult_t *result, int results, const product_key *key, int first) {
+    const bool whole = cut_of(&result[first].algo).pieces == 1 && result[first].wavesCount >= 1.0f;
+    const int found = whole && !key->a_transposed && key->b_transposed
+                          ? find_tile(result, results, key, CUBLASLT_MATMUL_TILE_256x64)
+                          : -1;
+    return found >= 0 ? found : first;
+}
+
 /* Of 16-bit operands and sums in f32 cuBLASLt 13.1 puts large tiles first, which on an H200 are slower than smaller ones further
  * down: of 33 products of 105 that had both, by 0 to 25% (cublaslt_tiles_h200_*); and sometimes narrow ones, of 7 products by 4 to
  * 28% (cublaslt_steps_h200_*); of 160 looked at again, with D only written too, 9 by 2 to 35% (short_h200_2026-11-23.txt). Two rounds of 192x192
@@ -288,6 +298,7 @@ static int better_tile(const cublasLtMatmulHeuristicResult_t *result, int result
                    {CUBLASLT_MATMUL_TILE_96x128, CUBLASLT_MATMUL_TILE_128x160, CUBLASLT_MATMUL_TILE_128x128}},
                   {CUBLASLT_MATMUL_TILE_320x128, 0, {CUBLASLT_MATMUL_TILE_128x160, CUBLASLT_MATMUL_TILE_96x128}}};
     if (key->math == SL_TF32) return cut_tile(result, results, key, longer_cluster(result, results, key, first));
+    if (key->math == SL_F32) return tall_tile(result, results, key, first);
     if (key->math != SL_BF16 && key->math != SL_F16) return first;
     const cut at = cut_of(&result[first].algo);
     const float rounds = result[first].wavesCount;
