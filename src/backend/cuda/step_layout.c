@@ -54,6 +54,7 @@ sli_step_shape sli_step_shape_of(const sli_problem *p, int chunk) {
     s.own_h = s.keep_h && (s.narrow || s.drop);
     s.pointwise = s.keep_h;
     s.keep_v = s.lstm && p->zoneout_c > 0;
+    s.keep_x = s.keep_gates && s.narrow && s.directions == 1 && s.lag == 0 && s.T > chunk;
     return s;
 }
 
@@ -118,6 +119,7 @@ sli_step_history sli_step_layout_history(const sli_problem *p, int chunk) {
     at.hf = take(&end, s.own_h ? reals(at.slots_hf ? states : s.B, s.O) : 0);
     at.c = take(&end, s.lstm ? reals(states, s.H) : 0);
     at.v = take(&end, s.keep_gates && s.keep_v ? reals(steps, s.H) : 0);
+    at.x = take(&end, s.keep_x ? elements(s.operand, steps, s.xs) : 0);
     at.stride = end;
     at.total = end * (size_t)s.directions;
     return at;

@@ -36,6 +36,7 @@ typedef struct sli_step_shape {
     bool own_h;     /* ... from an array of its own: the operand copy is narrow or has dropout in it */
     bool pointwise; /* dh' has a part that does not go through the recurrent product */
     bool keep_v;    /* backward reads v beside c */
+    bool keep_x;    /* ... forward's copy of x: of several chunks it would copy each beside products, which wait for it */
 } sli_step_shape;
 sli_step_shape sli_step_shape_of(const sli_problem *problem, int chunk);
 
@@ -63,6 +64,7 @@ typedef struct sli_step_history {
     size_t hf;              /* float [T + 1][B][O], own_h: h; one slot unless GRU's backward reads it */
     size_t c;               /* float [T + 1][B][H]: LSTM */
     size_t v;               /* float [T][B][H], keep_gates: LSTM, keep_v */
+    size_t x;               /* operand [T][B][xs], keep_x */
     bool slots_h, slots_hf; /* as many slots as steps + 1, else two of h, one of the others; u, sn, c, v as h */
     size_t stride, total;
 } sli_step_history;

@@ -459,7 +459,7 @@ static void multiply_last(const persist_call *p, int first, int end, int order) 
 static bool copies_beside(const persist_call *p, int first, int end) {
     const step_way *way = &p->ways[0];
     const bool multiplies = way->d_param[SLI_RNN_KERNEL] && !sli_step_transposes(way);
-    return has_side(p) && end - first == 1 && way->s.copy_x && !way->s.recompute && multiplies &&
+    return has_side(p) && end - first == 1 && way->s.copy_x && !way->s.keep_x && !way->s.recompute && multiplies &&
            !(p->call->late && first == 0) && sli_persist_idle(p->geometry, sli_cuda_caps_of(p->queue)) > 0;
 }
 static const void *copy_inputs(const persist_call *p, int index, cudaStream_t stream) {

@@ -23,6 +23,7 @@ typedef struct step_way {
     int part;
     bool reverse, overlap; /* overlap: launches may be programmatically dependent */
     bool fused;            /* a step is one launch */
+    bool backward;
     int tiled;             /* ... of tiles of so many rows; 0: not */
     sli_step_wide wide;    /* its product is our own; rows 0: not */
     uint32_t run_v, run_d; /* of runs: blocks that the call's launches so far let tell of v and of sums */

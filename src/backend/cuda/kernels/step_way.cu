@@ -93,6 +93,7 @@ static void set_way(const sli_call *call, bool backward, int part, step_way *way
     way->stream = sli_cuda_stream(call->queue);
     way->part = part;
     way->reverse = p->bidirectional ? part == 1 : p->reverse;
+    way->backward = backward;
     way->overlap = caps->compute_capability >= 90;
     way->fused = sli_step_fused(p, backward);
     const sli_problem planned = planned_of(call);
@@ -201,6 +202,8 @@ const void *sli_step_inputs(const step_way *way) {
     if (!way->s.copy_x) return x;
     if (way->copied_x) return way->copied_x;
     void *copy = way->work + way->scratch.x;
+    if (way->s.keep_x) copy = way->saved + way->history.x + (size_t)(way->c0 * way->s.B * way->s.xs) * way->s.operand;
+    if (way->s.keep_x && way->backward) return copy; /* forward's */
     const sli_step_zeros zeros = {way->zeros, way->zeros_bytes};
     sli_step_rows(way->queue, way->stream, way->call->problem.dtype, copy, way->s.xs, rows, x, rows, way->s.I, zeros);
     return copy;
