@@ -102,7 +102,7 @@ if(NOT SLUICE_CUDA_wanted STREQUAL "OFF")
     set_source_files_properties(${sluice_cuda_host_sources} PROPERTIES LANGUAGE CXX)
 
     # Of nvcc's time for a small source most goes into CUDA's own headers, three times: sources of a kind are compiled as one.
-    set(together_products runtime/few_columns runtime/few_rows runtime/small_tf32 runtime/split runtime/tiles)
+    set(together_products runtime/few_columns runtime/few_rows runtime/small runtime/split runtime/tiles)
     set(together_moves kernels/convert kernels/copy kernels/send kernels/transpose)
     set(together_layers kernels/dense kernels/elements kernels/embed kernels/losses kernels/softmax)
     set(together_steps kernels/persist_fold kernels/step_common kernels/step_gru kernels/step_lstm kernels/step_recompute

@@ -126,6 +126,8 @@ static void check_history(const char *text, const sli_problem *p) {
         {at.hf, own ? (gru ? states : 1) * B * O * 4 : 0},
         {at.c, lstm ? states * B * H * 4 : 0},
         {at.v, keep_gates && p->zoneout_c > 0 ? T * B * H * 4 : 0},
+        /* of several chunks, and one direction */
+        {at.x, keep_gates && narrow && !p->bidirectional && T > CHUNK ? T * B * padded((size_t)p->inputs, 8) * 2 : 0},
     };
     check_pieces(text, pieces, (int)(sizeof pieces / sizeof *pieces), at.stride);
     CHECK(at.total == at.stride * (p->bidirectional ? 2 : 1));
@@ -335,7 +337,8 @@ TEST(cuda_step_recompute_books_states_and_one_chunk) {
     sli_cuda_lstm.book(&again, &caps, 8, &few);
     const size_t gates = (size_t)20 * 400 * 4, h = (size_t)41 * 20 * 104 * 2, c = (size_t)41 * 20 * 100 * 4;
     CHECK(few.saved == padded(h, 256) + padded(c, 256));
-    CHECK(kept.saved == few.saved + 40 * gates);
+    const size_t x = (size_t)40 * 20 * 32 * 2;
+    CHECK(kept.saved == few.saved + 40 * gates + x);
     CHECK(few.scratch_forward == kept.scratch_forward + 8 * gates);
     CHECK(few.scratch_backward == kept.scratch_backward + 8 * gates);
     CHECK(few.packed == kept.packed);

@@ -62,11 +62,12 @@ static int passed, failed;
 static int64_t fresh = 1 << 20; /* rows that no product had: a choice is remembered by shape */
 
 /* What is taken of the library's list. `row`: of A, B and D, floats or 16 bits. */
-static cut taken(sl_dtype math, bool a_transposed, bool b_transposed, int64_t row, int capability) {
+static cut taken(sl_dtype math, bool a_transposed, bool b_transposed, int64_t row, int capability, int64_t k = 512) {
     sli_cuda_product p = {};
     p.math = math;
     p.m = fresh++;
-    p.n = p.k = 512;
+    p.n = 512;
+    p.k = k;
     p.a = {nullptr, row, a_transposed};
     p.b = {nullptr, row, b_transposed};
     p.d_row = row;
@@ -174,6 +175,20 @@ static void check_tall() {
     expect("f32, k cut first", taken(SL_F32, false, true, 512, 90), cut_k);
 }
 
+/* tf32: sums over few steps as a whole. */
+static void check_whole() {
+    const cut pieces = {CUBLASLT_MATMUL_TILE_64x64, 5, 0}, whole = {CUBLASLT_MATMUL_TILE_64x64, 1, 0};
+    list(pieces);
+    expect("tf32, few steps, nothing else", taken(SL_TF32, true, false, 512, 90, 20), pieces);
+    library.list[1] = pieces;
+    library.list[2] = whole;
+    library.count = 3;
+    expect("tf32, few steps", taken(SL_TF32, true, false, 512, 90, 20), whole);
+    expect("tf32, many steps", taken(SL_TF32, true, false, 512, 90, 65), pieces);
+    expect("tf32, no sum", taken(SL_TF32, false, false, 512, 90, 20), pieces);
+    expect("bf16", taken(SL_BF16, true, false, 512, 90, 20), pieces);
+}
+
 /* Rows that a product is given in its pad: nothing behind the rows of A may be read. */
 static void check_pads() {
     const struct {
@@ -206,6 +221,7 @@ int main() {
     check_exchanges();
     check_lists();
     check_tall();
+    check_whole();
     check_pads();
     printf("%d passed, %d failed, 0 skipped\n", passed, failed);
     return failed > 0;

@@ -24,10 +24,10 @@ bool sli_few_rows_fit(const sli_cuda_product *) {
     return false;
 }
 void sli_few_rows_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *) {}
-bool sli_small_tf32_fit(const sli_cuda_product *) {
+bool sli_small_fit(const sli_cuda_product *) {
     return false;
 }
-void sli_small_tf32_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *) {}
+void sli_small_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *) {}
 bool sli_few_columns_fit(const sli_cuda_product *) {
     return false;
 }

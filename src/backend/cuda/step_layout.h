@@ -36,7 +36,7 @@ typedef struct sli_step_shape {
     bool own_h;     /* ... from an array of its own: the operand copy is narrow or has dropout in it */
     bool pointwise; /* dh' has a part that does not go through the recurrent product */
     bool keep_v;    /* backward reads v beside c */
-    bool keep_x;    /* ... forward's copy of x: of several chunks it would copy each beside products, which wait for it */
+    bool keep_x; /* ... forward's copy of x: of several chunks it would copy each beside products, which wait for it */
 } sli_step_shape;
 sli_step_shape sli_step_shape_of(const sli_problem *problem, int chunk);
 

@@ -296,17 +296,18 @@ static void add_sums(const persist_call *p, const step_way *way, int order) {
     const float *sums = (const float *)(way->work + p->scratch.sums) + (size_t)order * (size_t)(s->B * s->us);
     if (p->call->problem.bias != SL_BIAS_NONE) {
         const bool apart = s->gru && !s->before; /* n's */
-        sli_step_columns(way, SLI_RNN_BIAS, SLI_RNN_RECURRENT_BIAS, 0, sums, s->us, s->B, apart ? 2 * s->H : s->GH);
-        if (apart) {
-            const float *n = (const float *)(way->work + p->scratch.sums_n) + (size_t)order * (size_t)(s->B * s->H);
-            sli_step_columns(way, SLI_RNN_BIAS, -1, 2 * s->H, sums + 2 * s->H, s->us, s->B, s->H);
-            sli_step_columns(way, SLI_RNN_RECURRENT_BIAS, -1, 2 * s->H, n, s->H, s->B, s->H);
-        }
+        const float *n = apart ? (const float *)(way->work + p->scratch.sums_n) + (size_t)order * (size_t)(s->B * s->H) : NULL;
+        const step_column_sum of[STEP_COLUMN_SUMS] = {
+            {SLI_RNN_BIAS, SLI_RNN_RECURRENT_BIAS, 0, sums, s->us, apart ? 2 * s->H : s->GH},
+            {SLI_RNN_BIAS, -1, 2 * s->H, sums + 2 * s->H, s->us, s->H},
+            {SLI_RNN_RECURRENT_BIAS, -1, 2 * s->H, n, s->H, s->H}};
+        sli_step_columns(way, of, apart ? 3 : 1, s->B, false);
     }
-    if (p->call->problem.peephole)
-        sli_step_columns(way, SLI_RNN_PEEPHOLE, -1, 0,
-                         (const float *)(way->work + p->scratch.sums_peep) + (size_t)order * (size_t)(s->B * 3 * s->H),
-                         3 * s->H, s->B, 3 * s->H);
+    if (p->call->problem.peephole) {
+        const float *peep = (const float *)(way->work + p->scratch.sums_peep) + (size_t)order * (size_t)(s->B * 3 * s->H);
+        const step_column_sum of = {SLI_RNN_PEEPHOLE, -1, 0, peep, 3 * s->H, 3 * s->H};
+        sli_step_columns(way, &of, 1, s->B, false);
+    }
 }
 
 /* What is computed after the recurrence of a chunk, in any order: the part `part` of it in streams[part] of the direction's. Biases have a

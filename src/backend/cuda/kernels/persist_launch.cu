@@ -46,7 +46,7 @@ bool sli_persist_enter(const sli_call *call, sli_persist_kind kind, bool backwar
     p->directions = sli_step_ways(call, backward, p->ways);
     const int span = sli_persist_span(&call->problem, &p->pair, call->chunk);
     p->folds = call->problem.projection > 0;
-    p->saved = sli_persist_layout_saved(&call->problem, span);
+    p->saved = sli_persist_layout_saved(&call->problem, call->chunk);
     for (int d = 0; d < p->directions; d++) {
         set_memory(p, d);
         p->cells[d] = p->folds ? sli_persist_fold_cells(p, d) : p->ways[d];

@@ -150,11 +150,16 @@ typedef struct sli_step_zeros {
 void sli_step_rows(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *to, int64_t stride, int64_t rows_to,
                    const float *from, int64_t rows, int64_t columns, sli_step_zeros zeros);
 /* Of parameters k0 and, unless it is negative, k1: [columns] of d_param from element `first` on +=, or = where fresh, column sums of
- * from [rows][stride]. Either may be NULL. The second: of operands, 16-bit ones from an even column of an even stride on. */
-void sli_step_columns(const step_way *way, int k0, int k1, int64_t first, const float *from, int64_t stride,
-                      int64_t rows, int64_t columns);
-void sli_step_operand_columns(const step_way *way, int k0, int k1, int64_t first, const void *from, int64_t stride,
-                              int64_t rows, int64_t columns);
+ * from [rows][stride], floats, or `operands`, 16-bit ones from an even column of an even stride on. Either may be NULL. All in one launch, or two: of at most
+ * STEP_COLUMN_SUMS, 4 H columns together. */
+enum { STEP_COLUMN_SUMS = 3 };
+typedef struct step_column_sum {
+    int k0, k1;
+    int64_t first;
+    const void *from;
+    int64_t stride, columns;
+} step_column_sum;
+void sli_step_columns(const step_way *way, const step_column_sum *sums, int count, int64_t rows, bool operands);
 
 static inline unsigned step_blocks_of(int64_t count, int64_t each) {
     return (unsigned)((count + each - 1) / each);

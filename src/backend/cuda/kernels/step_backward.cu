@@ -274,13 +274,12 @@ static void add_biases(const step_way *way) {
     const sli_step_shape *s = &way->s;
     const int64_t rows = rows_of(way), n = 2 * s->H;
     const char *dz = way->work + way->scratch.dz, *dr = way->work + way->scratch.dr;
-    if (!s->gru || s->before) {
-        sli_step_operand_columns(way, SLI_RNN_BIAS, SLI_RNN_RECURRENT_BIAS, 0, dz, s->zs, rows, s->GH);
-        return;
-    }
-    sli_step_operand_columns(way, SLI_RNN_BIAS, SLI_RNN_RECURRENT_BIAS, 0, dz, s->zs, rows, n);
-    sli_step_operand_columns(way, SLI_RNN_BIAS, -1, n, sli_step_offset(way, dz, n), s->zs, rows, s->H);
-    sli_step_operand_columns(way, SLI_RNN_RECURRENT_BIAS, -1, n, sli_step_offset(way, dr, n), s->zs, rows, s->H);
+    const bool apart = s->gru && !s->before;
+    const step_column_sum of[STEP_COLUMN_SUMS] = {
+        {SLI_RNN_BIAS, SLI_RNN_RECURRENT_BIAS, 0, dz, s->zs, apart ? n : s->GH},
+        {SLI_RNN_BIAS, -1, n, sli_step_offset(way, dz, n), s->zs, s->H},
+        {SLI_RNN_RECURRENT_BIAS, -1, n, sli_step_offset(way, dr, n), s->zs, s->H}};
+    sli_step_columns(way, of, apart ? 3 : 1, rows, true);
 }
 
 static void add_parameters(const step_way *way) {
@@ -291,9 +290,10 @@ static void add_parameters(const step_way *way) {
     if (s->project)
         sli_step_add_projection(way, rows_of(way), way->work + way->scratch.dq, way->work + way->scratch.m);
     add_biases(way);
-    if (way->call->problem.peephole)
-        sli_step_columns(way, SLI_RNN_PEEPHOLE, -1, 0, (const float *)(way->work + way->scratch.dpeep), 3 * s->H,
-                         (int64_t)(way->c1 - way->c0) * s->B, 3 * s->H);
+    if (way->call->problem.peephole) {
+        const step_column_sum of = {SLI_RNN_PEEPHOLE, -1, 0, way->work + way->scratch.dpeep, 3 * s->H, 3 * s->H};
+        sli_step_columns(way, &of, 1, (int64_t)(way->c1 - way->c0) * s->B, false);
+    }
 }
 
 void sli_step_give_inputs(const step_way *way, bool add) {

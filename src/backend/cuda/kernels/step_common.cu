@@ -282,30 +282,36 @@ void sli_step_rows(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *t
 /* ------------------------------------------------------------------------------------------------- column sums -- */
 enum { COLUMN_X = 32, COLUMN_Y = 8 };
 
-typedef struct columns_args {
+typedef struct columns_of {
     const void *from; /* [rows][stride], float or 16-bit operands */
-    sl_dtype math;    /* of those */
-    float *partial;    /* [slices][columns] */
-    float *to0, *to1;  /* = or += [columns], or NULL */
+    float *partial;   /* [slices][columns] */
+    float *to0, *to1; /* = or += [columns], or NULL */
     bool add0, add1;
-    int64_t stride, rows, columns;
-    int64_t slices;
+    int64_t stride, columns;
+    unsigned first, first_total; /* block of its columns; of their totals */
+} columns_of;
+
+typedef struct columns_args {
+    columns_of of[STEP_COLUMN_SUMS];
+    int count;
+    sl_dtype math; /* of operands */
+    int64_t rows, slices;
 } columns_args;
 
-static __device__ void columns_give(const columns_args &a, int64_t column, float sum) {
-    if (a.to0) a.to0[column] = a.add0 ? a.to0[column] + sum : sum;
-    if (a.to1) a.to1[column] = a.add1 ? a.to1[column] + sum : sum;
+static __device__ void columns_give(const columns_of &of, int64_t column, float sum) {
+    if (of.to0) of.to0[column] = of.add0 ? of.to0[column] + sum : sum;
+    if (of.to1) of.to1[column] = of.add1 ? of.to1[column] + sum : sum;
 }
 
 /* EACH columns from `at` on: a float, or two operands. */
 template <int EACH>
-static __device__ __forceinline__ void columns_add(const columns_args &a, int64_t at, float (&sum)[EACH]) {
+static __device__ __forceinline__ void columns_add(sl_dtype math, const void *from, int64_t at, float (&sum)[EACH]) {
     if constexpr (EACH == 1) {
-        sum[0] += static_cast<const float *>(a.from)[at];
+        sum[0] += static_cast<const float *>(from)[at];
     } else {
-        const uint32_t two = *reinterpret_cast<const uint32_t *>(static_cast<const uint16_t *>(a.from) + at);
-        sum[0] += step_widen(a.math, two & 0xffffu);
-        sum[1] += step_widen(a.math, two >> 16);
+        const uint32_t two = *reinterpret_cast<const uint32_t *>(static_cast<const uint16_t *>(from) + at);
+        sum[0] += step_widen(math, two & 0xffffu);
+        sum[1] += step_widen(math, two >> 16);
     }
 }
 
@@ -314,34 +320,40 @@ static __device__ __forceinline__ void columns_add(const columns_args &a, int64_
 template <int EACH>
 static __global__ void __launch_bounds__(COLUMN_X *COLUMN_Y) columns_partial(const __grid_constant__ columns_args a) {
     __shared__ float sums[COLUMN_Y][COLUMN_X * EACH];
-    const int64_t column = ((int64_t)blockIdx.x * COLUMN_X + threadIdx.x) * EACH;
+    int which = 0;
+    while (which + 1 < a.count && blockIdx.x >= a.of[which + 1].first) which++;
+    const columns_of &of = a.of[which];
+    const int64_t column = ((int64_t)(blockIdx.x - of.first) * COLUMN_X + threadIdx.x) * EACH;
     for (int64_t slice = blockIdx.y; slice < a.slices; slice += gridDim.y) {
         const int64_t first = slice * SLI_STEP_SLICE,
                       end = first + SLI_STEP_SLICE < a.rows ? first + SLI_STEP_SLICE : a.rows;
         float sum[EACH] = {};
-        if (column < a.columns)
+        if (column < of.columns)
             for (int64_t row = first + threadIdx.y; row < end; row += COLUMN_Y)
-                columns_add<EACH>(a, row * a.stride + column, sum);
+                columns_add<EACH>(a.math, of.from, row * of.stride + column, sum);
         for (int e = 0; e < EACH; e++) sums[threadIdx.y][threadIdx.x * EACH + e] = sum[e];
         __syncthreads();
         for (int e = 0; e < EACH; e++) {
-            if (threadIdx.y > 0 || column + e >= a.columns) continue;
+            if (threadIdx.y > 0 || column + e >= of.columns) continue;
             for (int y = 1; y < COLUMN_Y; y++) sum[e] += sums[y][threadIdx.x * EACH + e];
             if (a.slices == 1)
-                columns_give(a, column + e, sum[e]);
+                columns_give(of, column + e, sum[e]);
             else
-                a.partial[slice * a.columns + column + e] = sum[e];
+                of.partial[slice * of.columns + column + e] = sum[e];
         }
         __syncthreads();
     }
 }
 
 static __global__ void __launch_bounds__(STEP_THREADS) columns_total(const __grid_constant__ columns_args a) {
-    const int64_t column = (int64_t)blockIdx.x * STEP_THREADS + threadIdx.x;
-    if (column >= a.columns) return;
+    int which = 0;
+    while (which + 1 < a.count && blockIdx.x >= a.of[which + 1].first_total) which++;
+    const columns_of &of = a.of[which];
+    const int64_t column = (int64_t)(blockIdx.x - of.first_total) * STEP_THREADS + threadIdx.x;
+    if (column >= of.columns) return;
     float sum = 0.0f;
-    for (int64_t slice = 0; slice < a.slices; slice++) sum += a.partial[slice * a.columns + column];
-    columns_give(a, column, sum);
+    for (int64_t slice = 0; slice < a.slices; slice++) sum += of.partial[slice * of.columns + column];
+    columns_give(of, column, sum);
 }
 
 static float *column_gradients(const step_way *way, int k, int64_t first) {
@@ -349,37 +361,37 @@ static float *column_gradients(const step_way *way, int k, int64_t first) {
     return to ? to + first : NULL;
 }
 
-static void sum_columns(const step_way *way, int k0, int k1, int64_t first, const void *from, int64_t stride,
-                        int64_t rows, int64_t columns, int each) {
+void sli_step_columns(const step_way *way, const step_column_sum *sums, int count, int64_t rows, bool operands) {
+    const bool two = operands && way->s.narrow;
+    const int64_t across = COLUMN_X * (two ? 2 : 1);
     columns_args a = {};
-    a.to0 = column_gradients(way, k0, first);
-    a.to1 = column_gradients(way, k1, first);
-    if (!a.to0 && !a.to1) return;
-    a.add0 = sli_step_adds(way, k0);
-    a.add1 = k1 >= 0 && sli_step_adds(way, k1);
-    a.from = from;
+    unsigned blocks = 0, total_blocks = 0;
+    float *partial = (float *)(way->work + way->scratch.columns);
     a.math = way->call->problem.dtype;
-    a.partial = (float *)(way->work + way->scratch.columns);
-    a.stride = stride;
     a.rows = rows;
-    a.columns = columns;
     a.slices = sli_step_slices(rows);
-    const int64_t across = COLUMN_X * each;
-    const sli_step_grid partial = {(unsigned)((columns + across - 1) / across),
-                                   (unsigned)(a.slices < 65535 ? a.slices : 65535), COLUMN_X, COLUMN_Y};
-    sli_step_launch(way, each == 1 ? columns_partial<1> : columns_partial<2>, &partial, &a, false,
-                    "launch of column sums");
+    for (const step_column_sum *sum = sums; sum < sums + count; sum++) {
+        columns_of of = {};
+        of.from = sum->from;
+        of.partial = partial;
+        of.to0 = column_gradients(way, sum->k0, sum->first);
+        of.to1 = column_gradients(way, sum->k1, sum->first);
+        if (!of.to0 && !of.to1) continue;
+        of.add0 = sli_step_adds(way, sum->k0);
+        of.add1 = sum->k1 >= 0 && sli_step_adds(way, sum->k1);
+        of.stride = sum->stride;
+        of.columns = sum->columns;
+        of.first = blocks;
+        of.first_total = total_blocks;
+        blocks += (unsigned)((sum->columns + across - 1) / across);
+        total_blocks += (unsigned)((sum->columns + STEP_THREADS - 1) / STEP_THREADS);
+        partial += a.slices * sum->columns;
+        a.of[a.count++] = of;
+    }
+    if (a.count == 0) return;
+    const sli_step_grid grid = {blocks, (unsigned)(a.slices < 65535 ? a.slices : 65535), COLUMN_X, COLUMN_Y};
+    sli_step_launch(way, two ? columns_partial<2> : columns_partial<1>, &grid, &a, false, "launch of column sums");
     if (a.slices == 1) return;
-    const sli_step_grid total = {(unsigned)((columns + STEP_THREADS - 1) / STEP_THREADS), 1, STEP_THREADS, 1};
+    const sli_step_grid total = {total_blocks, 1, STEP_THREADS, 1};
     sli_step_launch(way, columns_total, &total, &a, false, "launch of column totals");
-}
-
-void sli_step_columns(const step_way *way, int k0, int k1, int64_t first, const float *from, int64_t stride,
-                      int64_t rows, int64_t columns) {
-    sum_columns(way, k0, k1, first, from, stride, rows, columns, 1);
-}
-
-void sli_step_operand_columns(const step_way *way, int k0, int k1, int64_t first, const void *from, int64_t stride,
-                              int64_t rows, int64_t columns) {
-    sum_columns(way, k0, k1, first, from, stride, rows, columns, way->s.narrow ? 2 : 1);
 }

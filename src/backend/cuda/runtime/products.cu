@@ -262,6 +262,15 @@ static int longer_cluster(const cublasLtMatmulHeuristicResult_t *result, int res
     return first;
 }
 
+/* In tf32, sums over so few steps that cutting them costs a second launch, which takes as long as the first. */
+enum { FEW_STEPS = 64 };
+static int whole_sum(const cublasLtMatmulHeuristicResult_t *result, int results, const product_key *key, int first) {
+    if (cut_of(&result[first].algo).pieces < 2) return first;
+    for (int i = first + 1; i < results; i++)
+        if (is_usable(&result[i], key) && cut_of(&result[i].algo).pieces == 1) return i;
+    return first;
+}
+
 /* In f32, weights stored [n][k], tiles for a round and more, k whole: 256x64, where it is listed, takes 0.87 to 1.00 of the time of what comes first
  * (six products of 1600 to 4096 rows, an H200: cublaslt_f32_h200_2026-11-27.txt). */
 static int tall_tile(const cublasLtMatmulHeuristicResult_t *result, int results, const product_key *key, int first) {
@@ -297,6 +306,7 @@ static int better_tile(const cublasLtMatmulHeuristicResult_t *result, int result
                    0,
                    {CUBLASLT_MATMUL_TILE_96x128, CUBLASLT_MATMUL_TILE_128x160, CUBLASLT_MATMUL_TILE_128x128}},
                   {CUBLASLT_MATMUL_TILE_320x128, 0, {CUBLASLT_MATMUL_TILE_128x160, CUBLASLT_MATMUL_TILE_96x128}}};
+    if (key->math == SL_TF32 && key->a_transposed && key->k <= FEW_STEPS) return whole_sum(result, results, key, first);
     if (key->math == SL_TF32) return cut_tile(result, results, key, longer_cluster(result, results, key, first));
     if (key->math == SL_F32) return tall_tile(result, results, key, first);
     if (key->math != SL_BF16 && key->math != SL_F16) return first;
@@ -551,8 +561,8 @@ extern "C" void sli_cuda_multiply(sli_queue *queue, cudaStream_t stream, const s
         sli_few_rows_multiply(queue, stream, product);
         return;
     }
-    if (sli_small_tf32_fit(product)) {
-        sli_small_tf32_multiply(queue, stream, product);
+    if (sli_small_fit(product)) {
+        sli_small_multiply(queue, stream, product);
         return;
     }
     if (product->math == SL_F32X3) {

@@ -10,9 +10,9 @@ void sli_tiles_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_pr
 bool sli_few_rows_fit(const sli_cuda_product *product);
 void sli_few_rows_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *product);
 
-/* In tf32, a few million multiply-adds, weights stored [n][k]. */
-bool sli_small_tf32_fit(const sli_cuda_product *product);
-void sli_small_tf32_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *product);
+/* Few rows of D, a few million multiply-adds: weights stored [n][k] in tf32, or [k][n] in 16 bits, too. */
+bool sli_small_fit(const sli_cuda_product *product);
+void sli_small_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *product);
 
 /* The last four columns of D = or += A^T B, of 16-bit operands, where n is a multiple of four and not of eight. */
 bool sli_few_columns_fit(const sli_cuda_product *product);

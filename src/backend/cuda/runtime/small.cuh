@@ -1,50 +1,65 @@
-/* Small products in tf32 with weights stored [n][k], as the input side of a short call: the kernel without its launch. */
-#ifndef SLI_CUDA_SMALL_TF32_CUH
-#define SLI_CUDA_SMALL_TF32_CUH
+/* Small products, of few rows of D: by tensor cores in tf32, which multiplies 16-bit operands exactly. The input side of a short call, with weights stored
+ * [n][k], and its d x, with the same weights as [k][n]: the kernel without its launch. */
+#ifndef SLI_CUDA_SMALL_CUH
+#define SLI_CUDA_SMALL_CUH
 
 enum { SMALL_WARPS = 8, SMALL_N = 16, SMALL_M = 8, SMALL_K = 16 }; /* SMALL_N by SMALL_M by SMALL_K: two matrix instructions */
 
-typedef struct small_tf32_args {
-    const float *a, *b; /* [m][a_row], [n][b_row], aligned to 16 bytes, as are their rows; k is a multiple of four */
-    float *d;           /* [m][d_row] */
-    const float *bias;  /* [n] or NULL */
+typedef struct small_args {
+    const void *a, *b; /* operands [m][a_row]; [n][b_row] or, `down`, [k][b_row]; but for the latter fours are read whole; k is a multiple of four */
+    float *d;          /* [m][d_row] */
+    const float *bias; /* [n] or NULL */
     int64_t m, n, k, a_row, b_row, d_row;
     int warps_k; /* a power of two, SMALL_WARPS at most: so many warps share a sum, each has every so manieth piece of k */
     bool add;
-} small_tf32_args;
+} small_args;
 
-/* Four values of k of a row, as tf32, or zeros: the lanes of a row take 16 between them. In which order instructions are given k is
- * the same for a and b, and else of no matter. */
+template <class T> struct alignas(4 * sizeof(T)) small_pack { T x[4]; };
+
+/* Four of k: of a row; of rows that are `row` apart. */
+template <bool down, class T> static __device__ __forceinline__ float4 small_four(const T *from, int k, int64_t row) {
+    if constexpr (down) {
+        const T *at = from + k * row;
+        return make_float4(small_wide(at[0]), small_wide(at[row]), small_wide(at[2 * row]), small_wide(at[3 * row]));
+    } else {
+        const small_pack<T> four = *reinterpret_cast<const small_pack<T> *>(from + k);
+        return make_float4(small_wide(four.x[0]), small_wide(four.x[1]), small_wide(four.x[2]), small_wide(four.x[3]));
+    }
+}
+
+/* Those as tf32, or zeros: the lanes of a row take 16 between them. In which order instructions are given k is the same for a and b, and else of
+ * no matter. */
 static __device__ __forceinline__ void small_round(uint32_t (&to)[4], const float4 &x, bool there) {
     to[0] = ptx_tf32(there ? __float_as_uint(x.x) : 0u);
     to[1] = ptx_tf32(there ? __float_as_uint(x.y) : 0u);
     to[2] = ptx_tf32(there ? __float_as_uint(x.z) : 0u);
     to[3] = ptx_tf32(there ? __float_as_uint(x.w) : 0u);
 }
-/* Of a row that is not there the first: nobody takes its sums. */
-static __device__ __forceinline__ const float *small_row(const float *from, int64_t row, int64_t rows, int64_t stride) {
-    return from + (row < rows ? row : 0) * stride;
+/* Of a row, or column, that is not there the first: nobody takes its sums. */
+static __device__ __forceinline__ int64_t small_at(int64_t row, int64_t rows) {
+    return row < rows ? row : 0;
 }
 
 /* A warp has 16 columns of D, which are rows of the instruction, by `tiles` times 8 rows of D, and takes `pieces` of k at once: all
  * reads go out before the first is waited for, from where there is something in any case. */
-template <int tiles, int pieces>
-static __device__ __forceinline__ void small_sum(float (&sum)[tiles][4], const small_tf32_args &a, int64_t column,
-                                                 int64_t row, int first, int lane) {
+template <class T, bool down, int tiles, int pieces>
+static __device__ __forceinline__ void small_sum(float (&sum)[tiles][4], const small_args &a, int64_t column, int64_t row,
+                                                 int first, int lane) {
     const int step = a.warps_k * SMALL_K, end = (int)a.k;
-    const float *low = small_row(a.b, column + lane / 4, a.n, a.b_row);
-    const float *high = small_row(a.b, column + lane / 4 + 8, a.n, a.b_row), *rows[tiles];
+    const int64_t apart = down ? 1 : a.b_row; /* from one column of D to the next */
+    const T *low = (const T *)a.b + small_at(column + lane / 4, a.n) * apart;
+    const T *high = (const T *)a.b + small_at(column + lane / 4 + 8, a.n) * apart, *rows[tiles];
 #pragma unroll
-    for (int i = 0; i < tiles; i++) rows[i] = small_row(a.a, row + i * SMALL_M + lane / 4, a.m, a.a_row);
+    for (int i = 0; i < tiles; i++) rows[i] = (const T *)a.a + small_at(row + i * SMALL_M + lane / 4, a.m) * a.a_row;
     for (int from = first * SMALL_K; from < end; from += pieces * step) {
         float4 b[pieces][2], x[pieces][tiles];
 #pragma unroll
         for (int p = 0; p < pieces; p++) {
             const int k = from + p * step + lane % 4 * 4, at = k < end ? k : 0;
-            b[p][0] = *reinterpret_cast<const float4 *>(low + at);
-            b[p][1] = *reinterpret_cast<const float4 *>(high + at);
+            b[p][0] = small_four<down>(low, at, a.b_row);
+            b[p][1] = small_four<down>(high, at, a.b_row);
 #pragma unroll
-            for (int i = 0; i < tiles; i++) x[p][i] = *reinterpret_cast<const float4 *>(rows[i] + at);
+            for (int i = 0; i < tiles; i++) x[p][i] = small_four<false>(rows[i], at, 0);
         }
 #pragma unroll
         for (int p = 0; p < pieces; p++) {
@@ -64,9 +79,9 @@ static __device__ __forceinline__ void small_sum(float (&sum)[tiles][4], const s
     }
 }
 
-/* D[m][n] = or += A B^T (+ bias): blocks of SMALL_WARPS / warps_k times 16 columns by `tiles` times 8 rows. */
-template <int tiles, int pieces>
-static __global__ void __launch_bounds__(32 * SMALL_WARPS) small_tf32(const __grid_constant__ small_tf32_args a) {
+/* D[m][n] = or += A B^T, or `down` A B (+ bias): blocks of SMALL_WARPS / warps_k times 16 columns by `tiles` times 8 rows. */
+template <class T, bool down, int tiles, int pieces>
+static __global__ void __launch_bounds__(32 * SMALL_WARPS) small_product(const __grid_constant__ small_args a) {
     enum { ROWS = tiles * SMALL_M, THREADS = 32 * SMALL_WARPS };
     __shared__ float part[SMALL_WARPS][ROWS][SMALL_N + 1];
     const int thread = (int)threadIdx.x, lane = thread % 32, warp = thread / 32;
@@ -74,7 +89,7 @@ static __global__ void __launch_bounds__(32 * SMALL_WARPS) small_tf32(const __gr
     const int64_t begin = (int64_t)blockIdx.x * width, row = (int64_t)blockIdx.y * ROWS, column = begin + own;
     const float bias = a.bias && column < a.n ? a.bias[column] : 0.0f;
     float sum[tiles][4] = {};
-    small_sum<tiles, pieces>(sum, a, begin + warp % across * SMALL_N, row, warp / across, lane);
+    small_sum<T, down, tiles, pieces>(sum, a, begin + warp % across * SMALL_N, row, warp / across, lane);
 #pragma unroll
     for (int i = 0; i < tiles; i++)
 #pragma unroll
