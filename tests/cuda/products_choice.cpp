@@ -162,6 +162,7 @@ static void check_tall() {
     library.count = 3;
     expect("f32, weights [n][k]", taken(SL_F32, false, true, 512, 90), tall);
     expect("f32, weights [k][n]", taken(SL_F32, false, false, 512, 90), first);
+    expect("f32, another GPU", taken(SL_F32, false, true, 512, 100), first);
     expect("f32, sums", taken(SL_F32, true, true, 512, 90), first);
     expect("tf32 as it was", taken(SL_TF32, false, true, 512, 90), first);
     library.rounds = 0.9f;

@@ -36,7 +36,9 @@ typedef struct sli_step_shape {
     bool own_h;     /* ... from an array of its own: the operand copy is narrow or has dropout in it */
     bool pointwise; /* dh' has a part that does not go through the recurrent product */
     bool keep_v;    /* backward reads v beside c */
-    bool keep_x; /* ... forward's copy of x: of several chunks it would copy each beside products, which wait for it */
+    /* ... forward's copy of x, in 16 bits: of several chunks it would copy each beside products, which wait for it. Not of two directions, each of which would
+     * keep one, nor of a wave, whose x has fewer rows than it has steps. */
+    bool keep_x;
 } sli_step_shape;
 sli_step_shape sli_step_shape_of(const sli_problem *problem, int chunk);
 
@@ -72,7 +74,7 @@ sli_step_history sli_step_layout_history(const sli_problem *problem, int chunk);
 
 typedef struct sli_step_scratch {
     size_t history; /* without training: sli_step_history of this direction */
-    size_t x;       /* operand [rows][xs] */
+    size_t x;       /* operand [rows][xs]; a plan that keeps x has it for its calls of one chunk */
     size_t flags;   /* uint8 [T][B]: SLI_STEP_VALID, SLI_STEP_SHOWN */
     size_t factor;  /* float [B][O]: d */
     size_t u;       /* without keep_gates float [rows][us]; backward rows, as those of dz and dr, of a span */

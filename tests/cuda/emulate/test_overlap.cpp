@@ -7,6 +7,7 @@
  *  - the products that add to a parameter's gradient, or write d x, are those of one piece, in the same order; of what touches a
  *    fresh gradient the first writes, whole, and the others add.
  * Memory is addresses alone; nothing is computed. */
+#include <algorithm>
 #include <inttypes.h>
 #include <string.h>
 #include <map>
@@ -584,6 +585,8 @@ const struct trial {
     {"lstm:b64_t2600_i64_h512_p96_tf32_bi_train", SLI_PERSIST_KIND_GRID, 0, true, 0},
     {"lstm:b20_t1100_i50_h64_p200_f16_train+mask=holes", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},
     {"lstm:b64_t2600_i64_h512_p300_bf16+reverse", SLI_PERSIST_KIND_GRID, 7, false, 0},
+    {"lstm:b64_t900_i21_h96_bf16_train+reverse", SLI_PERSIST_KIND_CLUSTER, 7, false, 0},
+    {"gru:b64_t1100_i64_h96_f16_train+lengths", SLI_PERSIST_KIND_GRID, 0, true, 0},
     {"lstm:b16_t25_i40_h64_bf16_train", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},  /* another, whose x is converted */
 };
 
@@ -692,9 +695,18 @@ EMULATE_CASE("overlap: training begins with x as an operand, behind which the en
         if (converted != (copies ? (p.steps + call.chunk - 1) / call.chunk : 0)) complain("x is converted twice");
         alone += copies;
         if (sli_step_shape_of(&p, call.chunk).keep_x) {
-            run(&call, 1);
+            std::vector<range> copies_of_x, read;
             for (const work &w : world.all)
+                if (w.name == "operand rows") copies_of_x.push_back(w.ranges[0]);
+            run(&call, 1);
+            for (const work &w : world.all) {
                 if (w.name == "operand rows") complain("backward converts x again");
+                if (w.name == "a product") read.push_back(w.ranges[1]);
+            }
+            for (const range &copy : copies_of_x) {
+                const auto same = [&](const range &r) { return r.first == copy.first && r.end <= copy.end; };
+                if (std::none_of(read.begin(), read.end(), same)) complain("backward does not read what forward copied");
+            }
             kept++;
         }
         if (!world.wrong.empty()) return emulate_say("%s: %s", t.text, world.wrong.c_str());

@@ -78,6 +78,7 @@ EMULATE_CASE("small products: of every size, and nothing beside them") {
             if (wrong.empty() && !add) wrong = run_small<float, false, 2, 4>(p.m, p.n, p.k, p.warps_k, add, seed);
             if (wrong.empty()) wrong = run_small<float, true, 4, 4>(p.m, p.n, p.k, p.warps_k, add, seed);
             if (wrong.empty()) wrong = run_small<narrow, true, 4, 4>(p.m, p.n, p.k, p.warps_k, add, seed);
+            if (wrong.empty()) wrong = run_small<narrow, true, 2, 4>(p.m, p.n, p.k, p.warps_k, add, seed);
             if (wrong.empty()) wrong = run_small<narrow, true, 1, 1>(p.m, p.n, p.k, p.warps_k, add, seed);
             if (!wrong.empty()) return wrong;
         }

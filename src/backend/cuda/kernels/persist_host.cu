@@ -359,7 +359,7 @@ static void multiply(const persist_call *p, int first, int end, int order, const
             way = part_of(p, &chunk, streams[d], PART_KERNEL);
             sli_step_add_kernel(&way);
             if (transposes && lanes) sli_cuda_pass_lane(p->queue);
-            way = chunk;
+            way = chunk; /* no product: nothing of its own is booked */
             way.stream = streams[d][PART_BIASES];
             add_sums(&piece, &way, end - 1 - i);
             if (p->directions == 2) continue;

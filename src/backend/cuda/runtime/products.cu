@@ -262,8 +262,9 @@ static int longer_cluster(const cublasLtMatmulHeuristicResult_t *result, int res
     return first;
 }
 
-/* In tf32, sums over so few steps that cutting them costs a second launch, which takes as long as the first. */
-enum { FEW_STEPS = 64 };
+/* In tf32, sums over so few rows (steps by the batch) that cutting them costs a second launch, which takes as long as the first: 20 rows, 512 x 100, 4.8
+ * and 2.6 us, and 3.4 whole (tails_h200_2026-11-27.txt, 5). */
+enum { FEW_ROWS = 64 };
 static int whole_sum(const cublasLtMatmulHeuristicResult_t *result, int results, const product_key *key, int first) {
     if (cut_of(&result[first].algo).pieces < 2) return first;
     for (int i = first + 1; i < results; i++)
@@ -272,10 +273,10 @@ static int whole_sum(const cublasLtMatmulHeuristicResult_t *result, int results,
 }
 
 /* In f32, weights stored [n][k], tiles for a round and more, k whole: 256x64, where it is listed, takes 0.87 to 1.00 of the time of what comes first
- * (six products of 1600 to 4096 rows, an H200: cublaslt_f32_h200_2026-11-27.txt). */
+ * (five products of 1600 to 4096 rows, an H200: cublaslt_f32_h200_2026-11-27.txt). */
 static int tall_tile(const cublasLtMatmulHeuristicResult_t *result, int results, const product_key *key, int first) {
     const bool whole = cut_of(&result[first].algo).pieces == 1 && result[first].wavesCount >= 1.0f;
-    const int found = whole && !key->a_transposed && key->b_transposed
+    const int found = key->hopper && whole && !key->a_transposed && key->b_transposed
                           ? find_tile(result, results, key, CUBLASLT_MATMUL_TILE_256x64)
                           : -1;
     return found >= 0 ? found : first;
@@ -306,7 +307,7 @@ static int better_tile(const cublasLtMatmulHeuristicResult_t *result, int result
                    0,
                    {CUBLASLT_MATMUL_TILE_96x128, CUBLASLT_MATMUL_TILE_128x160, CUBLASLT_MATMUL_TILE_128x128}},
                   {CUBLASLT_MATMUL_TILE_320x128, 0, {CUBLASLT_MATMUL_TILE_128x160, CUBLASLT_MATMUL_TILE_96x128}}};
-    if (key->math == SL_TF32 && key->a_transposed && key->k <= FEW_STEPS) return whole_sum(result, results, key, first);
+    if (key->math == SL_TF32 && key->a_transposed && key->k <= FEW_ROWS) return whole_sum(result, results, key, first);
     if (key->math == SL_TF32) return cut_tile(result, results, key, longer_cluster(result, results, key, first));
     if (key->math == SL_F32) return tall_tile(result, results, key, first);
     if (key->math != SL_BF16 && key->math != SL_F16) return first;

@@ -6,7 +6,8 @@
 enum { SMALL_WARPS = 8, SMALL_N = 16, SMALL_M = 8, SMALL_K = 16 }; /* SMALL_N by SMALL_M by SMALL_K: two matrix instructions */
 
 typedef struct small_args {
-    const void *a, *b; /* operands [m][a_row]; [n][b_row] or, `down`, [k][b_row]; but for the latter fours are read whole; k is a multiple of four */
+    const void *a, *b; /* operands [m][a_row]; [n][b_row] or, `down`, [k][b_row]; k is a multiple of four. But for the latter fours are read whole, from
+                        * multiples of their size (16 bytes, or 8) */
     float *d;          /* [m][d_row] */
     const float *bias; /* [n] or NULL */
     int64_t m, n, k, a_row, b_row, d_row;
