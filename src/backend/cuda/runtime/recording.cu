@@ -1,6 +1,8 @@
 /* Recordings: a call's work as one CUDA graph. Capture is relaxed: kernels that a library or the runtime loads at their
  * first use may be loaded meanwhile (drivers since CUDA 12.3 can), and other threads may allocate. It is always the queue's own
  * stream that is captured, which a default stream cannot be; replays go into the one in use. */
+#include <stdlib.h>
+
 #include "backend/cuda/runtime/internal.h"
 
 sl_status sli_cuda_record_begin(sli_queue *queue) {
@@ -58,19 +60,18 @@ static bool zeros_by_kernel(cudaGraph_t graph, cudaGraphNode_t node) {
     return cudaGraphDestroyNode(node) == cudaSuccess;
 }
 
-/* A graph that cannot be changed is right as it was recorded. */
-static void replace_memsets(const sl_allocator *allocator, cudaGraph_t graph) {
+/* A graph that cannot be changed, be it for want of memory, is right as it was recorded. */
+static void replace_memsets(cudaGraph_t graph) {
     size_t count = 0;
     if (cudaGraphGetNodes(graph, NULL, &count) != cudaSuccess) count = 0;
-    const size_t bytes = count * sizeof(cudaGraphNode_t);
-    cudaGraphNode_t *nodes = count > 0 ? (cudaGraphNode_t *)sli_cuda_host_alloc(allocator, bytes) : NULL;
+    cudaGraphNode_t *nodes = count > 0 ? (cudaGraphNode_t *)malloc(count * sizeof *nodes) : NULL;
     if (nodes && cudaGraphGetNodes(graph, nodes, &count) == cudaSuccess)
         for (size_t i = 0; i < count; i++) {
             cudaGraphNodeType type;
             if (cudaGraphNodeGetType(nodes[i], &type) == cudaSuccess && type == cudaGraphNodeTypeMemset)
                 (void)zeros_by_kernel(graph, nodes[i]);
         }
-    if (nodes) sli_cuda_host_free(allocator, nodes, bytes);
+    free(nodes);
     (void)cudaGetLastError();
 }
 
@@ -90,7 +91,7 @@ sl_status sli_cuda_record_end(sli_queue *queue, sli_recording **recording) {
     if (queue->failed == SL_OK && !graph)
         sli_cuda_fail(queue, SL_ERR_DEVICE, "recording on GPU %d gave no graph; run without recording",
                       queue->device->index);
-    if (queue->failed == SL_OK) replace_memsets(&queue->device->allocator, graph);
+    if (queue->failed == SL_OK) replace_memsets(graph);
     if (queue->failed == SL_OK &&
         SLI_CU(queue, cudaGraphInstantiate(&made->graph, graph, cudaGraphInstantiateFlagUseNodePriority)))
         (void)SLI_CU(queue, cudaGraphUpload(made->graph, queue->stream));
