@@ -2,6 +2,8 @@
  * tests/cuda/products_choice. */
 #include "backend/cuda/runtime/products.cu"
 
+#include "backend/cuda/runtime/small_fit.h"
+
 #include "products_stubs.h"
 
 extern "C" cudaError_t cudaGetLastError(void) { return cudaSuccess; }
@@ -212,6 +214,47 @@ static void check_pads() {
     }
 }
 
+/* Which products are our own small ones. */
+static void check_small() {
+    const struct {
+        const char *what;
+        sl_dtype math;
+        bool a_transposed, b_transposed;
+        int64_t m, n, k, row; /* of A and B */
+        uintptr_t a, b;       /* addresses */
+        bool taken;
+    } cases[] = {
+        {"W x in tf32", SL_TF32, false, true, 20, 512, 100, 100, 4096, 4096, true},
+        {"W x in bf16", SL_BF16, false, true, 20, 512, 104, 104, 4096, 4096, false},
+        {"W x in f32", SL_F32, false, true, 20, 512, 100, 100, 4096, 4096, false},
+        {"W x of 33 rows", SL_TF32, false, true, 33, 512, 100, 100, 4096, 4096, false},
+        {"W x of k that is no whole fours", SL_TF32, false, true, 20, 512, 101, 104, 4096, 4096, false},
+        {"W x with B at 8 bytes", SL_TF32, false, true, 20, 512, 100, 100, 4096, 4104, false},
+        {"W x with A at 8 bytes", SL_TF32, false, true, 20, 512, 100, 100, 4104, 4096, false},
+        {"W x of 48 million", SL_TF32, false, true, 30, 1600, 1000, 1000, 4096, 4096, true},
+        {"W x of more", SL_TF32, false, true, 30, 1604, 1000, 1000, 4096, 4096, false},
+        {"d x in tf32", SL_TF32, false, false, 20, 96, 512, 512, 4096, 4100, true},
+        {"d x in bf16", SL_BF16, false, false, 20, 100, 512, 512, 4096, 4098, true},
+        {"d x in f16, A at 8 bytes", SL_F16, false, false, 32, 1, 512, 516, 4104, 4096, true},
+        {"d x in bf16, A at 4 bytes", SL_BF16, false, false, 20, 100, 512, 512, 4100, 4096, false},
+        {"d x in bf16 of whole eights", SL_BF16, false, false, 20, 104, 512, 512, 4096, 4096, false},
+        {"d x in f32", SL_F32, false, false, 20, 100, 512, 512, 4096, 4096, false},
+        {"d x of two million", SL_TF32, false, false, 20, 100, 1000, 1000, 4096, 4096, true},
+        {"d x of more", SL_TF32, false, false, 20, 100, 1004, 1004, 4096, 4096, false},
+        {"a sum over time", SL_TF32, true, false, 20, 100, 512, 512, 4096, 4096, false},
+    };
+    for (const auto &c : cases) {
+        sli_cuda_product p = {};
+        p.math = c.math;
+        p.m = c.m;
+        p.n = c.n;
+        p.k = c.k;
+        p.a = {reinterpret_cast<const void *>(c.a), c.row, c.a_transposed};
+        p.b = {reinterpret_cast<const void *>(c.b), c.row, c.b_transposed};
+        expect(c.what, {small_fits(&p), 0, 0}, {c.taken, 0, 0});
+    }
+}
+
 int main() {
     blas.configuration = configuration;
     blas.configure = configure;
@@ -224,6 +267,7 @@ int main() {
     check_tall();
     check_whole();
     check_pads();
+    check_small();
     printf("%d passed, %d failed, 0 skipped\n", passed, failed);
     return failed > 0;
 }

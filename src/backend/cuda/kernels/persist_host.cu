@@ -295,13 +295,8 @@ static void add_sums(const persist_call *p, const step_way *way, int order) {
     const sli_step_shape *s = &way->s;
     const float *sums = (const float *)(way->work + p->scratch.sums) + (size_t)order * (size_t)(s->B * s->us);
     if (p->call->problem.bias != SL_BIAS_NONE) {
-        const bool apart = s->gru && !s->before; /* n's */
-        const float *n = apart ? (const float *)(way->work + p->scratch.sums_n) + (size_t)order * (size_t)(s->B * s->H) : NULL;
-        const step_column_sum of[STEP_COLUMN_SUMS] = {
-            {SLI_RNN_BIAS, SLI_RNN_RECURRENT_BIAS, 0, sums, s->us, apart ? 2 * s->H : s->GH},
-            {SLI_RNN_BIAS, -1, 2 * s->H, sums + 2 * s->H, s->us, s->H},
-            {SLI_RNN_RECURRENT_BIAS, -1, 2 * s->H, n, s->H, s->H}};
-        sli_step_columns(way, of, apart ? 3 : 1, s->B, false);
+        const float *n = (const float *)(way->work + p->scratch.sums_n) + (size_t)order * (size_t)(s->B * s->H);
+        step_bias_columns(way, sums, sums + 2 * s->H, s->us, n, s->H, s->B, false);
     }
     if (p->call->problem.peephole) {
         const float *peep = (const float *)(way->work + p->scratch.sums_peep) + (size_t)order * (size_t)(s->B * 3 * s->H);

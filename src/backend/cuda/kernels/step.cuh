@@ -21,9 +21,9 @@ typedef struct step_way {
     sli_step_packed packed;
     char *saved, *work, *weights; /* this direction's history, scratch, packed */
     int part;
+    bool backward;         /* the pass */
     bool reverse, overlap; /* overlap: launches may be programmatically dependent */
     bool fused;            /* a step is one launch */
-    bool backward;
     int tiled;             /* ... of tiles of so many rows; 0: not */
     sli_step_wide wide;    /* its product is our own; rows 0: not */
     uint32_t run_v, run_d; /* of runs: blocks that the call's launches so far let tell of v and of sums */
@@ -160,6 +160,18 @@ typedef struct step_column_sum {
     int64_t stride, columns;
 } step_column_sum;
 void sli_step_columns(const step_way *way, const step_column_sum *sums, int count, int64_t rows, bool operands);
+/* The same of the biases, from gradients of the input side [rows][stride] of all gates; `n`, [rows][n_stride], those of the recurrent side of a GRU's n with reset
+ * after, whose others are the input side's. n_columns: the input side from its n on. */
+static inline void step_bias_columns(const step_way *way, const void *from, const void *n_columns, int64_t stride, const void *n,
+                                     int64_t n_stride, int64_t rows, bool operands) {
+    const int64_t H = way->s.H;
+    const bool apart = way->s.gru && !way->s.before;
+    const step_column_sum of[STEP_COLUMN_SUMS] = {
+        {SLI_RNN_BIAS, SLI_RNN_RECURRENT_BIAS, 0, from, stride, apart ? 2 * H : way->s.GH},
+        {SLI_RNN_BIAS, -1, 2 * H, n_columns, stride, H},
+        {SLI_RNN_RECURRENT_BIAS, -1, 2 * H, n, n_stride, H}};
+    sli_step_columns(way, of, apart ? STEP_COLUMN_SUMS : 1, rows, operands);
+}
 
 static inline unsigned step_blocks_of(int64_t count, int64_t each) {
     return (unsigned)((count + each - 1) / each);

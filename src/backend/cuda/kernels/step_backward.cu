@@ -272,14 +272,9 @@ void sli_step_add_projection(const step_way *way, int64_t rows, const void *dq, 
 
 static void add_biases(const step_way *way) {
     const sli_step_shape *s = &way->s;
-    const int64_t rows = rows_of(way), n = 2 * s->H;
+    const int64_t n = 2 * s->H;
     const char *dz = way->work + way->scratch.dz, *dr = way->work + way->scratch.dr;
-    const bool apart = s->gru && !s->before;
-    const step_column_sum of[STEP_COLUMN_SUMS] = {
-        {SLI_RNN_BIAS, SLI_RNN_RECURRENT_BIAS, 0, dz, s->zs, apart ? n : s->GH},
-        {SLI_RNN_BIAS, -1, n, sli_step_offset(way, dz, n), s->zs, s->H},
-        {SLI_RNN_RECURRENT_BIAS, -1, n, sli_step_offset(way, dr, n), s->zs, s->H}};
-    sli_step_columns(way, of, apart ? 3 : 1, rows, true);
+    step_bias_columns(way, dz, sli_step_offset(way, dz, n), s->zs, sli_step_offset(way, dr, n), s->zs, rows_of(way), true);
 }
 
 static void add_parameters(const step_way *way) {

@@ -4,35 +4,18 @@
 
 #include "backend/cuda/kernels/ptx.cuh"
 #include "backend/cuda/runtime/narrow.h"
-#include "backend/cuda/runtime/tiles.h"
+#include "backend/cuda/runtime/small_fit.h"
 
-static __device__ __forceinline__ float small_wide(float x) {
-    return x;
-}
-static __device__ __forceinline__ float small_wide(sli_bf16 x) {
-    return sli_wide(x);
-}
-static __device__ __forceinline__ float small_wide(sli_f16 x) {
+template <class T> static __device__ __forceinline__ float small_wide(T x) {
     return sli_wide(x);
 }
 
 #include "backend/cuda/runtime/small.cuh"
 
-/* Of more rows each of B would be read again for each 32; of 1600 cuBLASLt's take half the time. */
-enum { MOST_ROWS = 4 * SMALL_M, MOST_K = 1 << 16 };
-/* MOST_DOWN: of 25 rows of 256 units a call took in tf32 0.5% longer with it, in 16 bits 9%; of 32 rows of 64 inputs 1.1% less, and 1.7% longer
- * (tails_h200_2026-11-27.txt, 5). */
-static const double MOST_PRODUCTS = 48e6, MOST_DOWN = 2e6;
+static_assert((int)SMALL_MOST_ROWS == 4 * SMALL_M, "rows of one block");
 
 bool sli_small_fit(const sli_cuda_product *p) {
-    const bool narrow = p->math == SL_BF16 || p->math == SL_F16, down = !p->b.transposed;
-    const size_t element = sli_cuda_operand_bytes(p->math);
-    const double products = (double)p->m * (double)p->n * (double)p->k;
-    if (p->a.transposed || p->k <= 0 || p->k % 4 != 0 || p->k > MOST_K || p->m > MOST_ROWS) return false;
-    if (sli_alignment(p->a.data, p->a.row, element) < 4 * element) return false;
-    /* 16 bits: whole eights of columns have kernels of cuBLASLt that are as fast. */
-    if (down) return (p->math == SL_TF32 || (narrow && p->n % 8 != 0)) && products <= MOST_DOWN;
-    return p->math == SL_TF32 && products <= MOST_PRODUCTS && sli_alignment(p->b.data, p->b.row, element) == 16;
+    return small_fits(p);
 }
 
 template <class T, bool down, int tiles, int pieces> static void launch(cudaStream_t stream, const small_args *a) {
