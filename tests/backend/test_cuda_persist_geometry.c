@@ -424,7 +424,7 @@ TEST(cuda_persist_geometry_rings_take_the_room_there_is) {
     } cases[] = {{SLI_OP_LSTM, 2048, 32, SL_TF32, true, true},   {SLI_OP_LSTM, 4096, 32, SL_TF32, false, true},
                  {SLI_OP_GRU, 2560, 32, SL_TF32, false, true},   {SLI_OP_GRU, 2816, 32, SL_TF32, true, true},
                  {SLI_OP_GRU, 2816, 32, SL_BF16, true, true},    {SLI_OP_LSTM, 4096, 20, SL_BF16, false, true},
-                 {SLI_OP_LSTM, 1280, 64, SL_TF32, false, false}, {SLI_OP_LSTM, 4096, 16, SL_TF32, false, true},
+                 {SLI_OP_GRU, 1792, 64, SL_TF32, false, false}, {SLI_OP_LSTM, 4096, 16, SL_TF32, false, true},
                  {SLI_OP_LSTM, 4096, 32, SL_BF16, false, true},  {SLI_OP_GRU, 2816, 32, SL_TF32, false, true}};
     const sli_caps caps = invented(90);
     int shallow = 0;

@@ -25,11 +25,15 @@ static const struct {
     double flops_16, flops_tf32, flops_ffma; /* FLOP a cycle and multiprocessor */
     double shared_rate, ffma_reads;          /* bytes a cycle; times that FFMA reads v */
     double product;                          /* times matrix units and shared memory take together, in mma */
-    double untie;                            /* cycles of a warp's tile of weights that are tight */
-    /* In tf32: times that shared memory takes alone, at least; meet_rate beside weights that stream; turn_streams and stream_backward of weights that are
-     * tight. Like `untie` fitted to 39 groups of cuts on an H100: the one that is chosen is 0.9% slower than the best of its group
-     * (bench/results/tight_h100_2026-11-25.txt). */
-    double tf32_loads, tf32_meet_rate, tight_turns, tight_backward;
+    /* Weights that are tight: cycles of a warp's tile; in tf32: times that shared memory takes alone, at least: of inference, and of training. Of training, as
+     * the next three, fitted to 39 groups of cuts on an H100: the one that is chosen is 0.9% slower than the best of its group (tight_h100_2026-11-25.txt). */
+    double untie[2], tf32_loads[2];
+    double tf32_meet_rate, tight_turns,
+        tight_backward; /* meet_rate beside weights that stream; turn_streams and stream_backward of weights that are tight */
+    /* Of inference in tf32, fitted to 78 groups of cuts on an H200 (cuts_h200_2026-11-27.txt): what fewer warps than eight take more to untie weights (more of
+     * them less); times that reading v takes; cycles of a warp's tile; times that tight weights stream; in turns of bringing v what the first item waits
+     * for, what a block waits for each that brings a part of it, and for the first chunk. */
+    double untie_few, tf32_reads, tf32_tile, tight_stream, tf32_first, tf32_share, tf32_wait;
     double chain;             /* cycles from one mma to the next that adds to its sums; the ISA's */
     double cells, cells_warp; /* of a step, and its barriers a warp */
     double cell[2], cell_trains,
@@ -42,7 +46,8 @@ static const struct {
      * item; of sums on their way: bytes that arrive in a block, an item, times an item whose cells wait for them; cells: of an item,
      * of a warp (forward, backward, forward in training more), times squared, a sum that is added. */
     double turn_exchange[2], turn_chunk, turn_rate, turn_l2_rate, turn_beside;
-    double turn_whole; /* chunks that v in one piece counts for, forward by wgmma: it is waited for to its last byte */
+    double
+        turn_whole; /* chunks that v in one piece counts for, in inference by wgmma: it is waited for to its last byte */
     double turn_chain; /* chain, forward in turns */
     double turn_eight; /* of more than two items of eight rows, each */
     double turn_reduce_rate, turn_reduce, turn_reduced, turn_product;
@@ -51,6 +56,7 @@ static const struct {
     double turn_cells, turn_cell[2], turn_cell_trains, turn_cell_more, turn_addend;
     double turn_flops_16, turn_flops_tf32;
     double turn_fill, turn_fill_rate, turn_streams; /* of streams: a slot, and its bytes; times, of slices in turns */
+    double wait, wait_chunk; /* backward, cells apart: for the first chunk, and of each (cuts_h200_2026-11-27.txt) */
     double turn_slot,
         turn_slots[2]; /* a chunk waits for its slot, from so many chunks a slot on: wgmma; mma that streams */
     double together, together_shared, together_item[2]; /* wgmma: cycles; weights in shared memory; of an item */
@@ -60,8 +66,10 @@ static const struct {
     /* Times, in f32x3; through a cluster, both ways; and forward in turns, others and LSTM (split_h200_2026-11-23, layers_again_h200_2026-11-24). */
     double split[2], split_cluster, split_turns[2];
     double reduce_rate; /* bytes of sums that arrive in a block */
-    /* Of four rows of eight: times the product forward; cycles more of a warp's tile of weights backward; by hand (part_rows_h100_2026-11-27.txt). */
-    double part_product, part_tile;
+    /* Of four rows of eight: times the product forward; cycles more of a warp's tile of weights backward, in 16 bits and else; by hand
+     * (part_rows_h100_2026-11-27.txt; in 16 bits cuts_h200_2026-11-27.txt). Backward through a cluster in 16 bits: tiles of sums that a warp sends beside
+     * its first, of eight rows and of four (the same). */
+    double part_product, part_tile[2], sent[2];
     /* Streamed weights: of a block (FFMA: the second, fitted to copies of 16 bytes); us from asking to arriving; of memory; of the shorter
      * of product and stream, what the other does not hide; times what is predicted backward. */
     double stream_rate[2], stream_latency, stream_memory, stream_beside[2], stream_backward;
@@ -88,8 +96,15 @@ static const struct {
            .shared_rate = 128,
            .ffma_reads = 10.3,
            .product = 0.96,
-           .untie = 0.6,
-           .tf32_loads = 1.3,
+           .untie = {1.1, 0.6},
+           .tf32_loads = {1.53, 1.3},
+           .untie_few = 1.65,
+           .tf32_reads = 1.5,
+           .tf32_tile = 1.6,
+           .tight_stream = 1.9,
+           .tf32_first = 0.79,
+           .tf32_share = 0.02,
+           .tf32_wait = 0.235,
            .tf32_meet_rate = 16e3,
            .tight_turns = 1.2,
            .tight_backward = 1.1,
@@ -128,6 +143,8 @@ static const struct {
            .turn_fill = 0.6,
            .turn_fill_rate = 26e3,
            .turn_streams = 1.26,
+           .wait = 0.06,
+           .wait_chunk = 0.006,
            .turn_slot = 0.5,
            .turn_slots = {2, 4.5},
            .together = 12.8,
@@ -142,7 +159,8 @@ static const struct {
            .split_turns = {1.12, 1.4},
            .reduce_rate = 31e3,
            .part_product = 1.1,
-           .part_tile = 3,
+           .part_tile = {8, 3},
+           .sent = {0.2, 0.03},
            .stream_rate = {70e3, 54e3},
            .stream_latency = 0.9,
            .stream_memory = 4.1e6,
@@ -151,6 +169,11 @@ static const struct {
            .memory_flow = 3.5e6,
            .before_sums = 4,
            .before_unit = 0.02};
+
+/* Inference in tf32, whose cuts were measured again since; training's choices by these constants were slower. */
+static bool infers_tf32(const sli_persist_geometry *g, const sli_problem *p) {
+    return g->math == SL_TF32 && !p->train;
+}
 
 /* Four of the eight rows that tensor cores multiply. */
 static bool has_part_rows(const sli_persist_geometry *g) {
@@ -197,7 +220,7 @@ static double stream_bytes(const sli_persist_geometry *g) {
 }
 
 /* Weights that come through the ring in a product: a pair of tiles later than it was asked for; what is left of L2 for them. */
-static double stream_us(const sli_persist_geometry *g, const sli_caps *caps) {
+static double stream_us(const sli_persist_geometry *g, const sli_problem *p, const sli_caps *caps) {
     const double slab = (double)sli_persist_warps(g) * g->tiles_m * sli_persist_tile_bytes(g);
     const double asked = 2.0 * sli_persist_warps(g) * sli_persist_part_m(g) * sli_persist_tile_bytes(g) * g->ring;
     if (sli_persist_streamed(g) <= 0) return 0;
@@ -206,7 +229,7 @@ static double stream_us(const sli_persist_geometry *g, const sli_caps *caps) {
     const double brought = bytes / fmin(rates.stream_rate[g->math == SL_F32], asked / rates.stream_latency);
     const double far = (all - near) * g->groups / rates.stream_memory; /* gone before another group reads it */
     if (g->couriers > 0 && g->halves > 1) return fmax(brought, far); /* no end of it: L2 and memory beside each other */
-    return brought * near / all + far;
+    return (brought * near / all + far) * (infers_tf32(g, p) && g->tight && g->couriers == 0 ? rates.tight_stream : 1);
 }
 
 static double flops_a_cycle(sl_dtype math, bool turns) {
@@ -222,9 +245,23 @@ static double together_us(const sli_persist_geometry *g) {
     return ((double)sli_persist_warps(g) / 4 * g->tiles_m * cycles + sums / rates.shared_rate) / rates.clock;
 }
 
+/* Cycles of matrix units, of bytes of v and of weights from shared memory, and of untying, as far as they are not beside each other. */
+static double work_cycles(const sli_persist_geometry *g, const sli_problem *p, double multiplied, double read,
+                          double weights) {
+    const bool tf32 = infers_tf32(g, p), turns = g->couriers > 0;
+    const double warps = sli_persist_warps(g), tiles = (double)g->tiles_k * g->tiles_m;
+    const double both = g->math == SL_F32 ? 1 : turns ? rates.turn_product : rates.product;
+    const double few = !tf32 ? 1 : fmax(0.1, 1 + rates.untie_few * (8 / warps - 1));
+    const double untied = g->tight ? rates.untie[!tf32] * few * warps * tiles : 0;
+    const double issued = tf32 && !turns ? rates.tf32_tile * tiles * g->tiles_n : 0;
+    const double work = (multiplied + issued + (read + weights) / rates.shared_rate) * both + untied;
+    const double alone = ((tf32 ? rates.tf32_reads : 1) * read + weights) / rates.shared_rate;
+    return g->math == SL_TF32 ? fmax(work, rates.tf32_loads[!tf32] * alone) : work;
+}
+
 /* Of one half: matrix units; v, which each warp reads of its k (FFMA reads each value for itself, 16 of a row's 128 bytes used),
  * and weights from shared memory; sums of the warps, written and read. */
-static double product_us(const sli_persist_geometry *g, const sli_caps *caps) {
+static double product_us(const sli_persist_geometry *g, const sli_problem *p, const sli_caps *caps) {
     if (sli_persist_together(g)) return together_us(g);
     const double m = g->warps_m * g->tiles_m * sli_persist_tile_rows(g->math),
                  rows = has_part_rows(g) ? 8 : sli_persist_rows(g);
@@ -235,15 +272,12 @@ static double product_us(const sli_persist_geometry *g, const sli_caps *caps) {
     const double multiplied = 2 * m * k * rows / flops_a_cycle(g->math, g->couriers > 0) * uneven;
     const double read = times * g->warps_m * k * rows * sli_persist_operand(g->math) * (ffma ? rates.ffma_reads : 1);
     const double weights = warps * (g->tiles_k - g->in_registers) * g->tiles_m * sli_persist_tile_bytes(g);
-    const double both = ffma ? 1 : g->couriers > 0 ? rates.turn_product : rates.product;
-    const double untied = g->tight ? rates.untie * warps * g->tiles_k * g->tiles_m : 0;
-    const double loads = (read + weights) / rates.shared_rate;
-    const double work = fmax((multiplied + loads) * both + untied, g->math == SL_TF32 ? rates.tf32_loads * loads : 0);
+    const double work = work_cycles(g, p, multiplied, read, weights);
     const double products = !g->before ? 1 : g->backward ? rates.before_sums : 3; /* that sums are of */
     const double sums = products * (2 * (double)sli_persist_partial_bytes(g) + (double)sli_persist_arriving_bytes(g)) /
                         rates.shared_rate;
     const double chain = times * (g->couriers > 0 && !g->backward ? rates.turn_chain : rates.chain);
-    const double own = (fmax(work, chain * g->tiles_k) + sums) / rates.clock, stream = stream_us(g, caps);
+    const double own = (fmax(work, chain * g->tiles_k) + sums) / rates.clock, stream = stream_us(g, p, caps);
     return fmax(own, stream) + rates.stream_beside[ffma] * fmin(own, stream);
 }
 
@@ -261,7 +295,9 @@ static double cells_us(const sli_persist_geometry *g, bool train) {
     const double once =
         turns ? rates.turn_cells : (g->before ? 2 : 1) * (rates.cells + rates.cells_warp * sli_persist_warps(g));
     const double wide = g->before && g->backward ? rates.before_unit * g->units : 0;
-    return once + wide + each * cells + (turns ? rates.turn_cell_more : rates.cell_more) * cells * cells + odd;
+    const bool sends = g->gather == SLI_PERSIST_LOCAL && g->reduce > 1 && operand == 2;
+    const double sent = sends ? rates.sent[g->few > 0] * (g->tiles_m - 1) : 0;
+    return once + wide + sent + each * cells + (turns ? rates.turn_cell_more : rates.cell_more) * cells * cells + odd;
 }
 
 /* Bytes of memory that a step reads and writes: sums of the input side, gates and states for backward. */
@@ -284,9 +320,11 @@ static double behind_us(const sli_persist_geometry *g, const sli_caps *caps, dou
     return near ? 0 : g->chunks * fmax(0, filled - beside) / g->slots;
 }
 
-static double chunks_us(const sli_persist_geometry *g) {
-    const bool whole = g->chunks == 1 && !g->backward && sli_persist_together(g);
-    return rates.turn_chunk * (whole ? rates.turn_whole : g->chunks);
+static double chunks_us(const sli_persist_geometry *g, const sli_problem *p) {
+    const double first = infers_tf32(g, p) && !sli_persist_together(g) ? rates.tf32_wait / g->chunks : 0;
+    const bool whole = g->chunks == 1 && !p->train && sli_persist_together(g);
+    return rates.turn_chunk * (whole ? rates.turn_whole : g->chunks) + first +
+           (infers_tf32(g, p) ? rates.tf32_share * (g->share - 1) : 0);
 }
 
 /* Slots that are too few for their chunks. */
@@ -297,14 +335,17 @@ static double slots_us(const sli_persist_geometry *g) {
 }
 
 /* In turns a slice's product and cells, apart the longer of both; and its v, of which the most is brought beside them. */
-static double item_us(const sli_persist_geometry *g, const sli_caps *caps, double product, double cells) {
+static double item_us(const sli_persist_geometry *g, const sli_problem *p, const sli_caps *caps, double product,
+                      double cells) {
     const bool eight = g->tiles_n == 1 && g->halves > 2 && !g->backward;
     const double more = sli_persist_together(g) ? rates.together_item[g->backward] : eight ? rates.turn_eight : 0;
     const double computed =
         g->apart > 0 ? fmax(product + rates.apart_product, cells + rates.apart_cells) : product + cells + more;
-    const double slots = slots_us(g), waits = chunks_us(g) + behind_us(g, caps, computed) + (g->backward ? 0 : slots);
+    const double slots = slots_us(g),
+                 waits = chunks_us(g, p) + behind_us(g, caps, computed) + (g->backward ? 0 : slots);
     const double bring = bring_us(g) + (g->backward ? slots : 0);
-    const double us = fmax(computed + rates.turn_beside * bring, bring) + waits;
+    const double held_up = infers_tf32(g, p) ? 0 : rates.turn_beside * bring;
+    const double us = fmax(computed + held_up, bring) + waits;
     const bool lag = g->reduce > 1 && g->halves > 1 && g->apart == 0;
     const bool beside = g->math == SL_TF32 && sli_persist_streamed(g) > 0;
     const double meet = (double)sli_persist_arriving_bytes(g) / (beside ? rates.tf32_meet_rate : rates.meet_rate);
@@ -312,27 +353,31 @@ static double item_us(const sli_persist_geometry *g, const sli_caps *caps, doubl
     return us * (lag ? rates.turn_reduced : 1) + (g->reduce > 1 ? sums : 0);
 }
 
-static double turns_us(const sli_persist_geometry *g, const sli_caps *caps, double product, double cells) {
-    const double item = item_us(g, caps, product, cells),
+static double turns_us(const sli_persist_geometry *g, const sli_problem *p, const sli_caps *caps, double product,
+                       double cells) {
+    const double item = item_us(g, p, caps, product, cells),
                  sums = (double)sli_persist_arriving_bytes(g) / rates.turn_reduce_rate;
     const double on_way = g->meets ? rates.meet : rates.cluster + rates.cluster_block * g->reduce;
     const double reduced = g->reduce > 1 ? on_way + sums : 0;
-    const double apart = product + cells + (g->backward ? 0 : rates.apart_alone + chunks_us(g));
+    const double apart = product + cells + (g->backward ? 0 : rates.apart_alone + chunks_us(g, p));
     const double first = g->apart > 0 ? apart : item;
-    const double alone = rates.turn_exchange[g->backward] + bring_us(g) + reduced + first;
-    const double streams = sli_persist_streamed(g) == 0 || g->halves == 1 ? 1
-                           : g->tight                                     ? rates.tight_turns
-                                                                          : rates.turn_streams;
+    const double bring = bring_us(g) * (infers_tf32(g, p) ? rates.tf32_first : 1);
+    const double chunks = g->backward && g->apart > 0 ? rates.wait / g->chunks + rates.wait_chunk * g->chunks : 0;
+    const double alone = rates.turn_exchange[g->backward] + bring + reduced + first + chunks;
+    const bool beside = g->halves > 1 || infers_tf32(g, p); /* what streams is not only waited for */
+    const double streams = sli_persist_streamed(g) == 0 || !beside ? 1
+                           : g->tight                              ? rates.tight_turns
+                                                                   : rates.turn_streams;
     return fmax(alone, g->halves * item) * streams;
 }
 
 double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
-    const double product = product_us(g, caps), cells = cells_us(g, problem->train);
+    const double product = product_us(g, problem, caps), cells = cells_us(g, problem->train);
     const double exchange = sli_persist_exchange_us(g, problem->batch, caps),
                  gathered = gather_us(g, problem->batch, caps, 1);
     const double beside =
         g->before && !g->backward ? fmin(product / 3, gathered) : 0; /* z's part, while r d h' is on its way */
-    const double tiles = rates.part_tile / rates.clock * g->tiles_m * g->tiles_k;
+    const double tiles = rates.part_tile[sli_persist_operand(g->math) == 4] / rates.clock * g->tiles_m * g->tiles_k;
     const double part = !has_part_rows(g) ? 0 : g->backward ? tiles : (rates.part_product - 1) * product;
     const double computed = product + part - beside + cells;
     const double us = g->halves == 1 ? exchange + computed : 2 * (computed + rates.turn * exchange);
@@ -341,7 +386,7 @@ double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem
     const double turned = g->couriers > 0 && !g->backward ? rates.split_turns[g->gates == 4] : 1;
     const bool through = g->gather == SLI_PERSIST_CLUSTER;
     const double split = g->math == SL_F32X3 ? (through ? rates.split_cluster : rates.split[g->backward]) * turned : 1;
-    const double all = (g->couriers > 0 ? turns_us(g, caps, product, cells) : us * backward) * split;
+    const double all = (g->couriers > 0 ? turns_us(g, problem, caps, product, cells) : us * backward) * split;
     return 1e-6 * fmax(all * sli_persist_waves(g, caps), flow_us(g, problem));
 }
 
@@ -353,7 +398,7 @@ double sli_persist_taken_seconds(const sli_persist_geometry *g, const sli_proble
     const double less = problem->train ? 1e-6 * sli_persist_waves(g, caps) * (rates.cell_trains - trains) : 0;
     if (!g->backward) return fmax(ordered - less, 1e-6 * flow_us(g, problem));
     const double cells = once + rates.backward * rates.cell[1] * (sli_persist_cells(g) - 1);
-    const double us =
-        exchanged * sli_persist_exchange_us(g, problem->batch, caps) + multiplied * product_us(g, caps) + cells;
+    const double us = exchanged * sli_persist_exchange_us(g, problem->batch, caps) +
+                      multiplied * product_us(g, problem, caps) + cells;
     return 1e-6 * fmax(us * sli_persist_waves(g, caps), flow_us(g, problem));
 }
