@@ -421,11 +421,11 @@ TEST(cuda_persist_geometry_rings_take_the_room_there_is) {
         int units, batch;
         sl_dtype dtype;
         bool backward, one_slice;
-    } cases[] = {{SLI_OP_LSTM, 2048, 32, SL_TF32, true, true},   {SLI_OP_LSTM, 4096, 32, SL_TF32, false, true},
-                 {SLI_OP_GRU, 2560, 32, SL_TF32, false, true},   {SLI_OP_GRU, 2816, 32, SL_TF32, true, true},
-                 {SLI_OP_GRU, 2816, 32, SL_BF16, true, true},    {SLI_OP_LSTM, 4096, 20, SL_BF16, false, true},
+    } cases[] = {{SLI_OP_LSTM, 2048, 32, SL_TF32, true, true},  {SLI_OP_LSTM, 4096, 32, SL_TF32, false, true},
+                 {SLI_OP_GRU, 2560, 32, SL_TF32, false, true},  {SLI_OP_GRU, 2816, 32, SL_TF32, true, true},
+                 {SLI_OP_GRU, 2816, 32, SL_BF16, true, true},   {SLI_OP_LSTM, 4096, 20, SL_BF16, false, true},
                  {SLI_OP_GRU, 1792, 64, SL_TF32, false, false}, {SLI_OP_LSTM, 4096, 16, SL_TF32, false, true},
-                 {SLI_OP_LSTM, 4096, 32, SL_BF16, false, true},  {SLI_OP_GRU, 2816, 32, SL_TF32, false, true}};
+                 {SLI_OP_LSTM, 4096, 32, SL_BF16, false, true}, {SLI_OP_GRU, 2816, 32, SL_TF32, false, true}};
     const sli_caps caps = invented(90);
     int shallow = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -15,12 +15,13 @@
  * problems: the cut that is chosen was 2.2% slower than the best of those, and is 0.8% (cuts_h200_2026-11-23.txt). Sums that meet in memory: by hand, from a dozen cuts (meeting_h200_2026-11-23.txt). Few rows over the
  * grid: 0.1 us less, by hand; through a cluster they take 0.1 to 0.15 us more than predicted (few_rows_h200_2026-11-22.txt). Times are us, rates bytes a us. */
 static const struct {
-    double clock;                            /* cycles a us, under load */
-    double cluster, cluster_block;           /* exchange through a cluster, and a block of it more */
-    double cluster_rate, cluster_rate_block; /* bytes that arrive in a block; less by a block of the cluster more */
+    double clock;                  /* cycles a us, under load */
+    double cluster, cluster_block; /* exchange through a cluster, and a block of it more */
+    double cluster_rate[2],
+        cluster_rate_block; /* bytes that arrive in a block (inference in tf32: the second); less by a block of the cluster more */
     double grid, grid_words, grid_full;      /* counter; words that tell; and more of both over the whole GPU */
     double words_few, words_many;            /* a warp fewer than eight, a piece a lane more than five */
-    double words_rows;                       /* few rows less */
+    double words_rows[2];                    /* few rows less (inference in tf32: the second) */
     double grid_rate, grid_l2_rate;          /* reading of v: by a block, and of L2 by all of them */
     double flops_16, flops_tf32, flops_ffma; /* FLOP a cycle and multiprocessor */
     double shared_rate, ffma_reads;          /* bytes a cycle; times that FFMA reads v */
@@ -28,7 +29,7 @@ static const struct {
     /* Weights that are tight: cycles of a warp's tile; in tf32: times that shared memory takes alone, at least: of inference, and of training. Of training, as
      * the next three, fitted to 39 groups of cuts on an H100: the one that is chosen is 0.9% slower than the best of its group (tight_h100_2026-11-25.txt). */
     double untie[2], tf32_loads[2];
-    double tf32_meet_rate, tight_turns,
+    double tf32_meet_rate, tight_turns[2],
         tight_backward; /* meet_rate beside weights that stream; turn_streams and stream_backward of weights that are tight */
     /* Of inference in tf32, fitted to 78 groups of cuts on an H200 (cuts_h200_2026-11-27.txt): what fewer warps than eight take more to untie weights (more of
      * them less); times that reading v takes; cycles of a warp's tile; times that tight weights stream; in turns of bringing v what the first item waits
@@ -36,8 +37,8 @@ static const struct {
     double untie_few, tf32_reads, tf32_tile, tight_stream, tf32_first, tf32_share, tf32_wait;
     double chain;             /* cycles from one mma to the next that adds to its sums; the ISA's */
     double cells, cells_warp; /* of a step, and its barriers a warp */
-    double cell[2], cell_trains,
-        cell_more;      /* cells a warp: forward, backward; forward in training more; times squared */
+    /* Cells a warp: forward, backward; forward in training more, of 16 bits through a cluster the second (cuts_h200_2026-11-27.txt); times squared. */
+    double cell[2], cell_trains[2], cell_more;
     double addend, odd; /* a sum that a cell adds up; units whose v shares 32 bytes with others' */
     double
         odd_cluster; /* the same in 16 bits through a cluster, where v goes through no L2; by hand, from 25 problems of 100 to 384 units (odd_sizes_h200_2026-11-27.txt) */
@@ -50,7 +51,7 @@ static const struct {
         turn_whole; /* chunks that v in one piece counts for, in inference by wgmma: it is waited for to its last byte */
     double turn_chain; /* chain, forward in turns */
     double turn_eight; /* of more than two items of eight rows, each */
-    double turn_reduce_rate, turn_reduce, turn_reduced, turn_product;
+    double turn_reduce_rate[2], turn_reduce, turn_reduced, turn_product;
     double meet, meet_item,
         meet_rate; /* sums that meet in memory: on their way; what they hold up an item, and their bytes a us */
     double turn_cells, turn_cell[2], turn_cell_trains, turn_cell_more, turn_addend;
@@ -80,13 +81,13 @@ static const struct {
 } rates = {.clock = 1850,
            .cluster = 0.12,
            .cluster_block = 0.004,
-           .cluster_rate = 40e3,
+           .cluster_rate = {40e3, 22e3},
            .cluster_rate_block = 0.47e3,
            .grid = 0.94,
            .grid_words = 0.66,
            .words_few = 0.05,
            .words_many = 0.1,
-           .words_rows = 0.1,
+           .words_rows = {0.1, 0.4},
            .grid_full = 0.03,
            .grid_rate = 122e3,
            .grid_l2_rate = 7.2e6,
@@ -106,13 +107,13 @@ static const struct {
            .tf32_share = 0.02,
            .tf32_wait = 0.235,
            .tf32_meet_rate = 16e3,
-           .tight_turns = 1.2,
+           .tight_turns = {1.2, 1.1},
            .tight_backward = 1.1,
            .chain = 20,
            .cells = 0.02,
            .cells_warp = 0.007,
            .cell = {0.056, 0.81},
-           .cell_trains = 0.32,
+           .cell_trains = {0.32, 0.1},
            .cell_more = 0.01,
            .addend = 0.0057,
            .odd = 0.1,
@@ -126,7 +127,7 @@ static const struct {
            .turn_whole = 3,
            .turn_chain = 14,
            .turn_eight = 0.05,
-           .turn_reduce_rate = 195e3,
+           .turn_reduce_rate = {195e3, 30e3},
            .turn_reduce = 0.096,
            .turn_reduced = 1.164,
            .turn_product = 0.675,
@@ -170,9 +171,9 @@ static const struct {
            .before_sums = 4,
            .before_unit = 0.02};
 
-/* Inference in tf32, whose cuts were measured again since; training's choices by these constants were slower. */
-static bool infers_tf32(const sli_persist_geometry *g, const sli_problem *p) {
-    return g->math == SL_TF32 && !p->train;
+/* Constants of inference in tf32 are of its own cuts: training's choices by them were slower. */
+static bool infers_tf32(const sli_problem *p) {
+    return p->dtype == SL_TF32 && !p->train;
 }
 
 /* Four of the eight rows that tensor cores multiply. */
@@ -180,23 +181,24 @@ static bool has_part_rows(const sli_persist_geometry *g) {
     return g->few > 0 && g->math != SL_F32;
 }
 
-static double cluster_us(int size, double bytes) {
+static double cluster_us(int size, double bytes, bool tf32) {
     if (size <= 1) return 0;
-    return rates.cluster + rates.cluster_block * size + bytes / (rates.cluster_rate - rates.cluster_rate_block * size);
+    return rates.cluster + rates.cluster_block * size +
+           bytes / (rates.cluster_rate[tf32] - rates.cluster_rate_block * size);
 }
 
 /* `gates`: of v and of sums, forward and backward, in one product; with reset before there are two (exchange_us). */
-static double gather_us(const sli_persist_geometry *g, int batch, const sli_caps *caps, int gates) {
+static double gather_us(const sli_persist_geometry *g, const sli_problem *p, const sli_caps *caps, int gates) {
     const bool words = sli_persist_words_tell(g);
-    const int rows = words && batch < 8 ? batch : sli_persist_rows(g); /* that are exchanged */
+    const int rows = words && p->batch < 8 ? p->batch : sli_persist_rows(g); /* that are exchanged */
     const double values = (double)g->spread * g->units * (g->backward ? gates : 1);
     const double bytes = values * rows * sli_persist_operand(g->math);
     if (g->gather == SLI_PERSIST_LOCAL) return 0;
-    if (g->gather == SLI_PERSIST_CLUSTER) return cluster_us(g->spread, bytes);
+    if (g->gather == SLI_PERSIST_CLUSTER) return cluster_us(g->spread, bytes, infers_tf32(p));
     const double few = fmax(0, SLI_PERSIST_TURN_WARPS - sli_persist_warps(g)), many = fmax(0, sli_persist_taken(g) - 5);
     const double told = !words ? rates.grid
                                : rates.grid_words + rates.words_few * few + rates.words_many * many -
-                                     (g->few > 0 ? rates.words_rows : 0);
+                                     (g->few > 0 ? rates.words_rows[infers_tf32(p)] : 0);
     return told + rates.grid_full * sli_persist_ctas(g) / sli_persist_multiprocessors(caps) + bytes / rates.grid_rate +
            bytes * sli_persist_ctas(g) / rates.grid_l2_rate;
 }
@@ -209,9 +211,9 @@ static double reduce_us(const sli_persist_geometry *g) {
 }
 
 /* What a half waits for others. */
-double sli_persist_exchange_us(const sli_persist_geometry *g, int batch, const sli_caps *caps) {
-    const double us = gather_us(g, batch, caps, sli_persist_multiplied(g)) + reduce_us(g);
-    return g->before ? us + gather_us(g, batch, caps, 1) + reduce_us(g) : us;
+double sli_persist_exchange_us(const sli_persist_geometry *g, const sli_problem *p, const sli_caps *caps) {
+    const double us = gather_us(g, p, caps, sli_persist_multiplied(g)) + reduce_us(g);
+    return g->before ? us + gather_us(g, p, caps, 1) + reduce_us(g) : us;
 }
 
 /* Weights that stream in a product of all blocks; groups read the same ones. */
@@ -229,7 +231,7 @@ static double stream_us(const sli_persist_geometry *g, const sli_problem *p, con
     const double brought = bytes / fmin(rates.stream_rate[g->math == SL_F32], asked / rates.stream_latency);
     const double far = (all - near) * g->groups / rates.stream_memory; /* gone before another group reads it */
     if (g->couriers > 0 && g->halves > 1) return fmax(brought, far); /* no end of it: L2 and memory beside each other */
-    return (brought * near / all + far) * (infers_tf32(g, p) && g->tight && g->couriers == 0 ? rates.tight_stream : 1);
+    return (brought * near / all + far) * (infers_tf32(p) && g->tight && g->couriers == 0 ? rates.tight_stream : 1);
 }
 
 static double flops_a_cycle(sl_dtype math, bool turns) {
@@ -248,12 +250,12 @@ static double together_us(const sli_persist_geometry *g) {
 /* Cycles of matrix units, of bytes of v and of weights from shared memory, and of untying, as far as they are not beside each other. */
 static double work_cycles(const sli_persist_geometry *g, const sli_problem *p, double multiplied, double read,
                           double weights) {
-    const bool tf32 = infers_tf32(g, p), turns = g->couriers > 0;
+    const bool tf32 = infers_tf32(p), turns = g->couriers > 0;
     const double warps = sli_persist_warps(g), tiles = (double)g->tiles_k * g->tiles_m;
     const double both = g->math == SL_F32 ? 1 : turns ? rates.turn_product : rates.product;
     const double few = !tf32 ? 1 : fmax(0.1, 1 + rates.untie_few * (8 / warps - 1));
     const double untied = g->tight ? rates.untie[!tf32] * few * warps * tiles : 0;
-    const double issued = tf32 && !turns ? rates.tf32_tile * tiles * g->tiles_n : 0;
+    const double issued = tf32 && g->math == SL_TF32 && !turns ? rates.tf32_tile * tiles * g->tiles_n : 0;
     const double work = (multiplied + issued + (read + weights) / rates.shared_rate) * both + untied;
     const double alone = ((tf32 ? rates.tf32_reads : 1) * read + weights) / rates.shared_rate;
     return g->math == SL_TF32 ? fmax(work, rates.tf32_loads[!tf32] * alone) : work;
@@ -281,6 +283,10 @@ static double product_us(const sli_persist_geometry *g, const sli_problem *p, co
     return fmax(own, stream) + rates.stream_beside[ffma] * fmin(own, stream);
 }
 
+static double trains_us(const sli_persist_geometry *g) {
+    return rates.cell_trains[g->gather == SLI_PERSIST_CLUSTER && sli_persist_operand(g->math) == 2];
+}
+
 static double cells_us(const sli_persist_geometry *g, bool train) {
     const bool turns = g->couriers > 0, more = train && !g->backward;
     const double cells = sli_persist_cells(g);
@@ -291,7 +297,7 @@ static double cells_us(const sli_persist_geometry *g, bool train) {
     const double odd = g->units * operand % 32 != 0 ? of_odd : 0;
     const double each =
         turns ? rates.turn_cell[g->backward] + (more ? rates.turn_cell_trains : 0) + rates.turn_addend * sums
-              : rates.cell[g->backward] + (more ? rates.cell_trains : 0) + rates.addend * sums;
+              : rates.cell[g->backward] + (more ? trains_us(g) : 0) + rates.addend * sums;
     const double once =
         turns ? rates.turn_cells : (g->before ? 2 : 1) * (rates.cells + rates.cells_warp * sli_persist_warps(g));
     const double wide = g->before && g->backward ? rates.before_unit * g->units : 0;
@@ -321,16 +327,16 @@ static double behind_us(const sli_persist_geometry *g, const sli_caps *caps, dou
 }
 
 static double chunks_us(const sli_persist_geometry *g, const sli_problem *p) {
-    const double first = infers_tf32(g, p) && !sli_persist_together(g) ? rates.tf32_wait / g->chunks : 0;
+    const double first = infers_tf32(p) && !sli_persist_together(g) ? rates.tf32_wait / g->chunks : 0;
     const bool whole = g->chunks == 1 && !p->train && sli_persist_together(g);
     return rates.turn_chunk * (whole ? rates.turn_whole : g->chunks) + first +
-           (infers_tf32(g, p) ? rates.tf32_share * (g->share - 1) : 0);
+           (infers_tf32(p) ? rates.tf32_share * (g->share - 1) : 0);
 }
 
 /* Slots that are too few for their chunks. */
-static double slots_us(const sli_persist_geometry *g) {
+static double slots_us(const sli_persist_geometry *g, const sli_problem *p) {
     const bool together = sli_persist_together(g), streams = !g->backward && sli_persist_streamed(g) > 0;
-    const double most = rates.turn_slots[!together];
+    const double most = together && infers_tf32(p) ? 0 : rates.turn_slots[!together];
     return together || streams ? rates.turn_slot * fmax(0, (double)g->chunks / g->slots - most) : 0;
 }
 
@@ -341,10 +347,10 @@ static double item_us(const sli_persist_geometry *g, const sli_problem *p, const
     const double more = sli_persist_together(g) ? rates.together_item[g->backward] : eight ? rates.turn_eight : 0;
     const double computed =
         g->apart > 0 ? fmax(product + rates.apart_product, cells + rates.apart_cells) : product + cells + more;
-    const double slots = slots_us(g),
+    const double slots = slots_us(g, p),
                  waits = chunks_us(g, p) + behind_us(g, caps, computed) + (g->backward ? 0 : slots);
     const double bring = bring_us(g) + (g->backward ? slots : 0);
-    const double held_up = infers_tf32(g, p) ? 0 : rates.turn_beside * bring;
+    const double held_up = infers_tf32(p) ? 0 : rates.turn_beside * bring;
     const double us = fmax(computed + held_up, bring) + waits;
     const bool lag = g->reduce > 1 && g->halves > 1 && g->apart == 0;
     const bool beside = g->math == SL_TF32 && sli_persist_streamed(g) > 0;
@@ -356,25 +362,24 @@ static double item_us(const sli_persist_geometry *g, const sli_problem *p, const
 static double turns_us(const sli_persist_geometry *g, const sli_problem *p, const sli_caps *caps, double product,
                        double cells) {
     const double item = item_us(g, p, caps, product, cells),
-                 sums = (double)sli_persist_arriving_bytes(g) / rates.turn_reduce_rate;
+                 sums = (double)sli_persist_arriving_bytes(g) / rates.turn_reduce_rate[infers_tf32(p)];
     const double on_way = g->meets ? rates.meet : rates.cluster + rates.cluster_block * g->reduce;
     const double reduced = g->reduce > 1 ? on_way + sums : 0;
     const double apart = product + cells + (g->backward ? 0 : rates.apart_alone + chunks_us(g, p));
     const double first = g->apart > 0 ? apart : item;
-    const double bring = bring_us(g) * (infers_tf32(g, p) ? rates.tf32_first : 1);
+    const double bring = bring_us(g) * (infers_tf32(p) ? rates.tf32_first : 1);
     const double chunks = g->backward && g->apart > 0 ? rates.wait / g->chunks + rates.wait_chunk * g->chunks : 0;
     const double alone = rates.turn_exchange[g->backward] + bring + reduced + first + chunks;
-    const bool beside = g->halves > 1 || infers_tf32(g, p); /* what streams is not only waited for */
+    const bool beside = g->halves > 1 || infers_tf32(p); /* what streams is not only waited for */
     const double streams = sli_persist_streamed(g) == 0 || !beside ? 1
-                           : g->tight                              ? rates.tight_turns
+                           : g->tight                              ? rates.tight_turns[infers_tf32(p)]
                                                                    : rates.turn_streams;
     return fmax(alone, g->halves * item) * streams;
 }
 
 double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
     const double product = product_us(g, problem, caps), cells = cells_us(g, problem->train);
-    const double exchange = sli_persist_exchange_us(g, problem->batch, caps),
-                 gathered = gather_us(g, problem->batch, caps, 1);
+    const double exchange = sli_persist_exchange_us(g, problem, caps), gathered = gather_us(g, problem, caps, 1);
     const double beside =
         g->before && !g->backward ? fmin(product / 3, gathered) : 0; /* z's part, while r d h' is on its way */
     const double tiles = rates.part_tile[sli_persist_operand(g->math) == 4] / rates.clock * g->tiles_m * g->tiles_k;
@@ -390,15 +395,18 @@ double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem
     return 1e-6 * fmax(all * sli_persist_waves(g, caps), flow_us(g, problem));
 }
 
-/* Fitted to calls of 37 problems, 64 to 650 units, with the cuts they take, and traces of 12, on one H200 (overlap_h200_2026-11-24.txt). */
+/* Fitted to calls of 37 problems, 64 to 650 units, with the cuts they take, and traces of 12, on one H200 (overlap_h200_2026-11-24.txt). What orders
+ * cuts since, the exchange of inference in tf32 and cells in training, stands as it was then. */
 double sli_persist_taken_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
     static const double trains = 0.075, exchanged = 1.42, multiplied = 1.26, once = 0.075;
-    const double ordered = sli_persist_step_seconds(g, problem, caps);
+    const double ordered = sli_persist_step_seconds(g, problem, caps), waves = 1e-6 * sli_persist_waves(g, caps);
     if (g->gather == SLI_PERSIST_GRID || g->before || g->halves > 1 || g->math == SL_F32X3) return ordered;
-    const double less = problem->train ? 1e-6 * sli_persist_waves(g, caps) * (rates.cell_trains - trains) : 0;
-    if (!g->backward) return fmax(ordered - less, 1e-6 * flow_us(g, problem));
-    const double cells = once + rates.backward * rates.cell[1] * (sli_persist_cells(g) - 1);
-    const double us = exchanged * sli_persist_exchange_us(g, problem->batch, caps) +
-                      multiplied * product_us(g, problem, caps) + cells;
-    return 1e-6 * fmax(us * sli_persist_waves(g, caps), flow_us(g, problem));
+    sli_problem as_then = *problem;
+    as_then.train = true;
+    const double cells = sli_persist_cells(g), exchange = sli_persist_exchange_us(g, &as_then, caps);
+    const double trained = rates.cell_trains[0] - trains - (rates.cell_trains[0] - trains_us(g)) * cells;
+    const double less = (problem->train ? trained : 0) + sli_persist_exchange_us(g, problem, caps) - exchange;
+    const double of_cells = once + rates.backward * rates.cell[1] * (cells - 1);
+    const double us = exchanged * exchange + multiplied * product_us(g, problem, caps) + of_cells;
+    return fmax(g->backward ? waves * us : ordered - waves * less, 1e-6 * flow_us(g, problem));
 }

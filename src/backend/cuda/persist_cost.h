@@ -15,7 +15,7 @@ int sli_persist_multiprocessors(const sli_caps *caps);
 /* Times that clusters come one after the other. */
 int sli_persist_waves(const sli_persist_geometry *g, const sli_caps *caps);
 /* What a half waits for others, us. */
-double sli_persist_exchange_us(const sli_persist_geometry *g, int batch, const sli_caps *caps);
+double sli_persist_exchange_us(const sli_persist_geometry *g, const sli_problem *p, const sli_caps *caps);
 
 #ifdef __cplusplus
 }

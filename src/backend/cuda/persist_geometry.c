@@ -326,7 +326,7 @@ static void try_rows(search *s, sli_persist_geometry g) {
             if (g.halves > 1 && up(batch, g.groups) <= 8) continue;
             if (s->kind == SLI_PERSIST_KIND_GRID && sli_persist_waves(&g, s->caps) > 1) continue;
             if (s->seconds >= 0 &&
-                1e-6 * sli_persist_exchange_us(&g, batch, s->caps) * sli_persist_waves(&g, s->caps) >= s->seconds)
+                1e-6 * sli_persist_exchange_us(&g, s->problem, s->caps) * sli_persist_waves(&g, s->caps) >= s->seconds)
                 continue;
             try_tiles(s, g);
         }
@@ -358,7 +358,7 @@ static void try_part_rows(search *s, sli_persist_geometry g) {
     if (g.math == SL_F32 || sli_persist_cluster(&g) == 1) return;
     if (g.gather == SLI_PERSIST_CLUSTER && 32 / sli_persist_cell_units(&g) > g.few) return;
     g.groups = up(batch, g.few);
-    const double exchange = 1e-6 * sli_persist_exchange_us(&g, batch, s->caps) * sli_persist_waves(&g, s->caps);
+    const double exchange = 1e-6 * sli_persist_exchange_us(&g, s->problem, s->caps) * sli_persist_waves(&g, s->caps);
     if (s->seconds < 0 || exchange < s->seconds) try_tiles(s, g);
 }
 
