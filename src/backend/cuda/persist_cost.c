@@ -29,12 +29,12 @@ static const struct {
     /* Weights that are tight: cycles of a warp's tile; in tf32: times that shared memory takes alone, at least: of inference, and of training. Of training, as
      * the next three, fitted to 39 groups of cuts on an H100: the one that is chosen is 0.9% slower than the best of its group (tight_h100_2026-11-25.txt). */
     double untie[2], tf32_loads[2];
-    double tf32_meet_rate, tight_turns[2],
+    double tf32_meet_rate, tight_turns,
         tight_backward; /* meet_rate beside weights that stream; turn_streams and stream_backward of weights that are tight */
     /* Of inference in tf32, fitted to 78 groups of cuts on an H200 (cuts_h200_2026-11-27.txt): what fewer warps than eight take more to untie weights (more of
      * them less); times that reading v takes; cycles of a warp's tile; times that tight weights stream; in turns of bringing v what the first item waits
      * for, what a block waits for each that brings a part of it, and for the first chunk. */
-    double untie_few, tf32_reads, tf32_tile, tight_stream, tf32_first, tf32_share, tf32_wait;
+    double tf32_slots, untie_few, tf32_reads, tf32_tile, tight_stream, tf32_first, tf32_share, tf32_wait;
     double chain;             /* cycles from one mma to the next that adds to its sums; the ISA's */
     double cells, cells_warp; /* of a step, and its barriers a warp */
     /* Cells a warp: forward, backward; forward in training more, of 16 bits through a cluster the second (cuts_h200_2026-11-27.txt); times squared. */
@@ -87,7 +87,7 @@ static const struct {
            .grid_words = 0.66,
            .words_few = 0.05,
            .words_many = 0.1,
-           .words_rows = {0.1, 0.4},
+           .words_rows = {0.1, 0.2},
            .grid_full = 0.03,
            .grid_rate = 122e3,
            .grid_l2_rate = 7.2e6,
@@ -97,8 +97,9 @@ static const struct {
            .shared_rate = 128,
            .ffma_reads = 10.3,
            .product = 0.96,
-           .untie = {1.1, 0.6},
+           .untie = {1.2, 0.6},
            .tf32_loads = {1.53, 1.3},
+           .tf32_slots = 0.4,
            .untie_few = 1.65,
            .tf32_reads = 1.5,
            .tf32_tile = 1.6,
@@ -107,7 +108,7 @@ static const struct {
            .tf32_share = 0.02,
            .tf32_wait = 0.235,
            .tf32_meet_rate = 16e3,
-           .tight_turns = {1.2, 1.1},
+           .tight_turns = 1.2,
            .tight_backward = 1.1,
            .chain = 20,
            .cells = 0.02,
@@ -160,7 +161,7 @@ static const struct {
            .split_turns = {1.12, 1.4},
            .reduce_rate = 31e3,
            .part_product = 1.1,
-           .part_tile = {8, 3},
+           .part_tile = {10, 3},
            .sent = {0.2, 0.03},
            .stream_rate = {70e3, 54e3},
            .stream_latency = 0.9,
@@ -336,7 +337,7 @@ static double chunks_us(const sli_persist_geometry *g, const sli_problem *p) {
 /* Slots that are too few for their chunks. */
 static double slots_us(const sli_persist_geometry *g, const sli_problem *p) {
     const bool together = sli_persist_together(g), streams = !g->backward && sli_persist_streamed(g) > 0;
-    const double most = together && infers_tf32(p) ? 0 : rates.turn_slots[!together];
+    const double most = together && infers_tf32(p) ? rates.tf32_slots : rates.turn_slots[!together];
     return together || streams ? rates.turn_slot * fmax(0, (double)g->chunks / g->slots - most) : 0;
 }
 
@@ -372,7 +373,7 @@ static double turns_us(const sli_persist_geometry *g, const sli_problem *p, cons
     const double alone = rates.turn_exchange[g->backward] + bring + reduced + first + chunks;
     const bool beside = g->halves > 1 || infers_tf32(p); /* what streams is not only waited for */
     const double streams = sli_persist_streamed(g) == 0 || !beside ? 1
-                           : g->tight                              ? rates.tight_turns[infers_tf32(p)]
+                           : g->tight                              ? rates.tight_turns
                                                                    : rates.turn_streams;
     return fmax(alone, g->halves * item) * streams;
 }
