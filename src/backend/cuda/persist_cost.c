@@ -35,6 +35,9 @@ static const struct {
      * them less); times that reading v takes; cycles of a warp's tile; times that tight weights stream; in turns of bringing v what the first item waits
      * for, what a block waits for each that brings a part of it, and for the first chunk. */
     double tf32_slots, untie_few, tf32_reads, tf32_tile, tight_stream, tf32_first, tf32_share, tf32_wait;
+    /* Of inference in 16 bits, fitted to 23 groups of 16 cuts (the same): cycles of a warp's tile; times that weights in shared memory take; in turns as for
+     * tf32 what the first item waits for, and what a block waits for one more that brings a part of v, or for several, and for parts of fewer than 3 KB. */
+    double tile16, weights16, first16, share16[2], piece16;
     double chain;             /* cycles from one mma to the next that adds to its sums; the ISA's */
     double cells, cells_warp; /* of a step, and its barriers a warp */
     /* Cells a warp: forward, backward; forward in training more, of 16 bits through a cluster the second (cuts_h200_2026-11-27.txt); times squared. */
@@ -46,9 +49,10 @@ static const struct {
     /* Turns: until all that was given can be brought (forward, backward); a chunk; v: by a block, and of L2 by all, and what of it holds up the
      * item; of sums on their way: bytes that arrive in a block, an item, times an item whose cells wait for them; cells: of an item,
      * of a warp (forward, backward, forward in training more), times squared, a sum that is added. */
-    double turn_exchange[2], turn_chunk, turn_rate, turn_l2_rate, turn_beside;
-    double
-        turn_whole; /* chunks that v in one piece counts for, in inference by wgmma: it is waited for to its last byte */
+    double turn_exchange[2], turn_chunk, turn_rate, turn_l2_rate[2],
+        turn_beside; /* turn_l2_rate: in inference in 16 bits the second */
+    double turn_whole
+        [2]; /* chunks that v in one piece counts for, in inference by wgmma: it is waited for to its last byte; in 16 bits the second */
     double turn_chain; /* chain, forward in turns */
     double turn_eight; /* of more than two items of eight rows, each */
     double turn_reduce_rate[2], turn_reduce, turn_reduced, turn_product;
@@ -100,6 +104,11 @@ static const struct {
            .untie = {1.2, 0.6},
            .tf32_loads = {1.53, 1.3},
            .tf32_slots = 0.4,
+           .tile16 = 6,
+           .weights16 = 0.6,
+           .first16 = 0.3,
+           .share16 = {0.2, 0.05},
+           .piece16 = 0.4,
            .untie_few = 1.65,
            .tf32_reads = 1.5,
            .tf32_tile = 1.6,
@@ -123,9 +132,9 @@ static const struct {
            .turn_exchange = {1.42, 1.77},
            .turn_chunk = 0.0187,
            .turn_rate = 212e3,
-           .turn_l2_rate = 13.7e6,
+           .turn_l2_rate = {13.7e6, 30e6},
            .turn_beside = 0.32,
-           .turn_whole = 3,
+           .turn_whole = {3, 4},
            .turn_chain = 14,
            .turn_eight = 0.05,
            .turn_reduce_rate = {195e3, 30e3},
@@ -172,9 +181,12 @@ static const struct {
            .before_sums = 4,
            .before_unit = 0.02};
 
-/* Constants of inference in tf32 are of its own cuts: training's choices by them were slower. */
+/* Constants of inference in tf32 and in 16 bits are of its own cuts: training's choices by them were slower. */
 static bool infers_tf32(const sli_problem *p) {
     return p->dtype == SL_TF32 && !p->train;
+}
+static bool infers_16(const sli_problem *p) {
+    return (p->dtype == SL_BF16 || p->dtype == SL_F16) && !p->train;
 }
 
 /* Four of the eight rows that tensor cores multiply. */
@@ -256,8 +268,12 @@ static double work_cycles(const sli_persist_geometry *g, const sli_problem *p, d
     const double both = g->math == SL_F32 ? 1 : turns ? rates.turn_product : rates.product;
     const double few = !tf32 ? 1 : fmax(0.1, 1 + rates.untie_few * (8 / warps - 1));
     const double untied = g->tight ? rates.untie[!tf32] * few * warps * tiles : 0;
-    const double issued = tf32 && g->math == SL_TF32 && !turns ? rates.tf32_tile * tiles * g->tiles_n : 0;
-    const double work = (multiplied + issued + (read + weights) / rates.shared_rate) * both + untied;
+    const bool narrow = infers_16(p) && g->gather == SLI_PERSIST_GRID && !turns;
+    const double of_tile = narrow                                 ? rates.tile16
+                           : tf32 && g->math == SL_TF32 && !turns ? rates.tf32_tile * g->tiles_n
+                                                                  : 0;
+    const double issued = of_tile * tiles, far = narrow ? rates.weights16 * weights : weights;
+    const double work = (multiplied + issued + (read + far) / rates.shared_rate) * both + untied;
     const double alone = ((tf32 ? rates.tf32_reads : 1) * read + weights) / rates.shared_rate;
     return g->math == SL_TF32 ? fmax(work, rates.tf32_loads[!tf32] * alone) : work;
 }
@@ -314,9 +330,9 @@ static double flow_us(const sli_persist_geometry *g, const sli_problem *p) {
 }
 
 /* v of an item on its way into a block: of those that share, each reads a part of L2. */
-static double bring_us(const sli_persist_geometry *g) {
+static double bring_us(const sli_persist_geometry *g, const sli_problem *p) {
     const double bytes = (double)sli_persist_tiled_k(g) * sli_persist_rows(g) * sli_persist_operand(g->math);
-    return bytes / rates.turn_rate + bytes * sli_persist_ctas(g) / g->share / rates.turn_l2_rate;
+    return bytes / rates.turn_rate + bytes * sli_persist_ctas(g) / g->share / rates.turn_l2_rate[infers_16(p)];
 }
 
 /* What an item waits for chunks of v behind weights that come by bulk copies, more than L2 keeps: a slot is filled while the others are multiplied. */
@@ -327,11 +343,19 @@ static double behind_us(const sli_persist_geometry *g, const sli_caps *caps, dou
     return near ? 0 : g->chunks * fmax(0, filled - beside) / g->slots;
 }
 
+/* What a block waits for those that bring parts of its v; in training they are beside the rest. */
+static double share_us(const sli_persist_geometry *g, const sli_problem *p) {
+    static const double least = 3 * 1024; /* PTX_BRING_LEAST */
+    if (infers_tf32(p)) return rates.tf32_share * (g->share - 1);
+    if (!infers_16(p) || g->share == 1) return 0;
+    const double part = (double)sli_persist_tiled_k(g) * sli_persist_rows(g) * 2 / g->chunks / g->share;
+    return rates.share16[g->share > 2] + rates.piece16 * fmax(0, least / part - 1);
+}
+
 static double chunks_us(const sli_persist_geometry *g, const sli_problem *p) {
     const double first = infers_tf32(p) && !sli_persist_together(g) ? rates.tf32_wait / g->chunks : 0;
     const bool whole = g->chunks == 1 && !p->train && sli_persist_together(g);
-    return rates.turn_chunk * (whole ? rates.turn_whole : g->chunks) + first +
-           (infers_tf32(p) ? rates.tf32_share * (g->share - 1) : 0);
+    return rates.turn_chunk * (whole ? rates.turn_whole[infers_16(p)] : g->chunks) + first + share_us(g, p);
 }
 
 /* Slots that are too few for their chunks. */
@@ -350,8 +374,8 @@ static double item_us(const sli_persist_geometry *g, const sli_problem *p, const
         g->apart > 0 ? fmax(product + rates.apart_product, cells + rates.apart_cells) : product + cells + more;
     const double slots = slots_us(g, p),
                  waits = chunks_us(g, p) + behind_us(g, caps, computed) + (g->backward ? 0 : slots);
-    const double bring = bring_us(g) + (g->backward ? slots : 0);
-    const double held_up = infers_tf32(p) ? 0 : rates.turn_beside * bring;
+    const double bring = bring_us(g, p) + (g->backward ? slots : 0);
+    const double held_up = infers_tf32(p) || infers_16(p) ? 0 : rates.turn_beside * bring;
     const double us = fmax(computed + held_up, bring) + waits;
     const bool lag = g->reduce > 1 && g->halves > 1 && g->apart == 0;
     const bool beside = g->math == SL_TF32 && sli_persist_streamed(g) > 0;
@@ -368,7 +392,7 @@ static double turns_us(const sli_persist_geometry *g, const sli_problem *p, cons
     const double reduced = g->reduce > 1 ? on_way + sums : 0;
     const double apart = product + cells + (g->backward ? 0 : rates.apart_alone + chunks_us(g, p));
     const double first = g->apart > 0 ? apart : item;
-    const double bring = bring_us(g) * (infers_tf32(p) ? rates.tf32_first : 1);
+    const double bring = bring_us(g, p) * (infers_tf32(p) ? rates.tf32_first : infers_16(p) ? rates.first16 : 1);
     const double chunks = g->backward && g->apart > 0 ? rates.wait / g->chunks + rates.wait_chunk * g->chunks : 0;
     const double alone = rates.turn_exchange[g->backward] + bring + reduced + first + chunks;
     const bool beside = g->halves > 1 || infers_tf32(p); /* what streams is not only waited for */
@@ -397,14 +421,17 @@ double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem
 }
 
 /* Fitted to calls of 37 problems, 64 to 650 units, with the cuts they take, and traces of 12, on one H200 (overlap_h200_2026-11-24.txt). What orders
- * cuts since, the exchange of inference in tf32 and cells in training, stands as it was then. */
+ * cuts since, inference in 16 bits over the grid, the exchange of inference in tf32, cells in training, stands as it was then. */
 double sli_persist_taken_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
     static const double trains = 0.075, exchanged = 1.42, multiplied = 1.26, once = 0.075;
     const double ordered = sli_persist_step_seconds(g, problem, caps), waves = 1e-6 * sli_persist_waves(g, caps);
-    if (g->gather == SLI_PERSIST_GRID || g->before || g->halves > 1 || g->math == SL_F32X3) return ordered;
+    const double cells = sli_persist_cells(g);
     sli_problem as_then = *problem;
     as_then.train = true;
-    const double cells = sli_persist_cells(g), exchange = sli_persist_exchange_us(g, &as_then, caps);
+    if (g->gather == SLI_PERSIST_GRID && infers_16(problem) && g->couriers == 0 && !g->before)
+        return sli_persist_step_seconds(g, &as_then, caps) - waves * cells * trains_us(g);
+    if (g->gather == SLI_PERSIST_GRID || g->before || g->halves > 1 || g->math == SL_F32X3) return ordered;
+    const double exchange = sli_persist_exchange_us(g, &as_then, caps);
     const double trained = rates.cell_trains[0] - trains - (rates.cell_trains[0] - trains_us(g)) * cells;
     const double less = (problem->train ? trained : 0) + sli_persist_exchange_us(g, problem, caps) - exchange;
     const double of_cells = once + rates.backward * rates.cell[1] * (cells - 1);
