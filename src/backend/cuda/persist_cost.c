@@ -112,7 +112,7 @@ static const struct {
            .untie_few = 1.65,
            .tf32_reads = 1.5,
            .tf32_tile = 1.6,
-           .tight_stream = 1.9,
+           .tight_stream = 1.6,
            .tf32_first = 0.79,
            .tf32_share = 0.02,
            .tf32_wait = 0.235,
@@ -274,7 +274,7 @@ static double work_cycles(const sli_persist_geometry *g, const sli_problem *p, d
                                                                   : 0;
     const double issued = of_tile * tiles, far = narrow ? rates.weights16 * weights : weights;
     const double work = (multiplied + issued + (read + far) / rates.shared_rate) * both + untied;
-    const double alone = ((tf32 ? rates.tf32_reads : 1) * read + weights) / rates.shared_rate;
+    const double alone = ((tf32 && !turns ? rates.tf32_reads : 1) * read + weights) / rates.shared_rate;
     return g->math == SL_TF32 ? fmax(work, rates.tf32_loads[!tf32] * alone) : work;
 }
 
