@@ -575,6 +575,27 @@ TEST(cuda_persist_geometry_has_parts_of_reset_before) {
     CHECK(grids > 150);
 }
 
+/* By what rows are chosen stays near what orders cuts, in one slice and in two, bound by memory or not. */
+TEST(cuda_persist_taken_is_near_what_orders) {
+    static const int units[] = {32, 128, 256, 512, 1024}, batches[] = {1, 16, 64, 500, 4096};
+    int halves = 0, grids = 0;
+    for (int i = 0; i < 5 * 5 * 2 * 2 * 2; i++) {
+        const sli_caps caps = invented(i / 25 % 2 ? 90 : 80);
+        sli_problem p = problem(i / 100 ? SLI_OP_RNN : SLI_OP_LSTM, units[i % 5], batches[i / 5 % 5],
+                                i / 50 % 2 ? SL_TF32 : SL_BF16, false);
+        p.train = false;
+        sli_persist_geometry g;
+        if (!sli_persist_choose(&p, &caps, SLI_PERSIST_KIND_GRID, false, &g, NULL)) continue;
+        const double ratio = sli_persist_taken_seconds(&g, &p, &caps) / sli_persist_step_seconds(&g, &p, &caps);
+        if (ratio < 0.8 || ratio > 1.05)
+            test_fail(__FILE__, __LINE__, "%d units, %d rows, dtype %d, sm_%d: %.2f", p.units, p.batch, (int)p.dtype,
+                      caps.compute_capability, ratio);
+        halves += g.halves == 2 && g.couriers == 0;
+        grids++;
+    }
+    CHECK(grids > 100 && halves > 3);
+}
+
 /* What was measured best on an H200 with 63 MB of L2: of weights that stream, so many stay there. */
 TEST(cuda_persist_streams_that_stay_in_l2) {
     CHECK(sli_persist_near(30e6, 63e6) == 30e6);
