@@ -140,8 +140,8 @@ TEST(cuda_persist_cuts_that_were_timed) {
         double most;
     } kinds[] = {{false, false, true, 130, 0.013},
                  {false, false, false, 20, 0.006},
-                 {true, false, false, 60, 0.008},
-                 {true, true, false, 60, 0.01}};
+                 {true, false, false, 60, 0.0065},
+                 {true, true, false, 60, 0.008}};
     const sli_caps caps = invented(90);
     timed *all = calloc(MOST_LINES, sizeof *all);
     REQUIRE(all != NULL);
