@@ -577,12 +577,12 @@ TEST(cuda_persist_geometry_has_parts_of_reset_before) {
 
 /* By what rows are chosen stays near what orders cuts, in one slice and in two, bound by memory or not. */
 TEST(cuda_persist_taken_is_near_what_orders) {
-    static const int units[] = {32, 128, 256, 512, 1024}, batches[] = {1, 16, 64, 500, 4096};
+    static const int units[] = {32, 128, 512}, batches[] = {16, 500, 4096};
     int halves = 0, grids = 0;
-    for (int i = 0; i < 5 * 5 * 2 * 2 * 2; i++) {
-        const sli_caps caps = invented(i / 25 % 2 ? 90 : 80);
-        sli_problem p = problem(i / 100 ? SLI_OP_RNN : SLI_OP_LSTM, units[i % 5], batches[i / 5 % 5],
-                                i / 50 % 2 ? SL_TF32 : SL_BF16, false);
+    for (int i = 0; i < 3 * 3 * 2 * 2 * 2; i++) {
+        const sli_caps caps = invented(i / 9 % 2 ? 90 : 80);
+        sli_problem p = problem(i / 36 ? SLI_OP_RNN : SLI_OP_LSTM, units[i % 3], batches[i / 3 % 3],
+                                i / 18 % 2 ? SL_TF32 : SL_BF16, false);
         p.train = false;
         sli_persist_geometry g;
         if (!sli_persist_choose(&p, &caps, SLI_PERSIST_KIND_GRID, false, &g, NULL)) continue;
@@ -593,7 +593,7 @@ TEST(cuda_persist_taken_is_near_what_orders) {
         halves += g.halves == 2 && g.couriers == 0;
         grids++;
     }
-    CHECK(grids > 100 && halves > 3);
+    CHECK(grids > 50 && halves > 3);
 }
 
 /* What was measured best on an H200 with 63 MB of L2: of weights that stream, so many stay there. */
