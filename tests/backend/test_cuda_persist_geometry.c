@@ -575,6 +575,35 @@ TEST(cuda_persist_geometry_has_parts_of_reset_before) {
     CHECK(grids > 150);
 }
 
+/* The search leaves out what its exchange alone makes slower than what it has: not by an exchange of fewer warps than such a cut may have. */
+TEST(cuda_persist_search_drops_no_better_cut) {
+    const sli_caps caps = invented(90);
+    for (int batch = 1; batch <= 64; batch *= 4) {
+        sli_persist_geometry chosen, g = {.gates = 4,
+                                          .math = SL_BF16,
+                                          .gather = SLI_PERSIST_GRID,
+                                          .units = 16,
+                                          .directions = 1,
+                                          .reduce = 1,
+                                          .spread = 16,
+                                          .tiles_n = 1,
+                                          .halves = 1,
+                                          .warps_m = 4,
+                                          .warps_k = 2,
+                                          .tiles_m = 1,
+                                          .tiles_k = 8,
+                                          .in_registers = 8,
+                                          .share = 1,
+                                          .chunks = 1};
+        sli_problem p = problem(SLI_OP_LSTM, 256, batch, SL_BF16, false);
+        p.train = false;
+        g.groups = (batch + 7) / 8;
+        REQUIRE(sli_persist_choose(&p, &caps, SLI_PERSIST_KIND_GRID, false, &chosen, NULL));
+        const double best = sli_persist_step_seconds(&chosen, &p, &caps), own = sli_persist_step_seconds(&g, &p, &caps);
+        if (best > own * (1 + 1e-8)) test_fail(__FILE__, __LINE__, "%d rows: %.3g s, there is %.3g", batch, best, own);
+    }
+}
+
 /* By what rows are chosen stays near what orders cuts, in one slice and in two, bound by memory or not. */
 TEST(cuda_persist_taken_is_near_what_orders) {
     static const int units[] = {32, 128, 512}, batches[] = {16, 500, 4096};

@@ -325,6 +325,8 @@ static void try_rows(search *s, sli_persist_geometry g) {
             if (g.tiles_n > 1 && g.groups == up(batch, 8 * g.halves * (g.tiles_n - 1))) continue;
             if (g.halves > 1 && up(batch, g.groups) <= 8) continue;
             if (s->kind == SLI_PERSIST_KIND_GRID && sli_persist_waves(&g, s->caps) > 1) continue;
+            g.warps_m = 1; /* with the most warps the exchange is the shortest: a bound */
+            g.warps_k = SLI_PERSIST_MOST_WARPS;
             if (s->seconds >= 0 &&
                 1e-6 * sli_persist_exchange_us(&g, s->problem, s->caps) * sli_persist_waves(&g, s->caps) >= s->seconds)
                 continue;
@@ -358,6 +360,8 @@ static void try_part_rows(search *s, sli_persist_geometry g) {
     if (g.math == SL_F32 || sli_persist_cluster(&g) == 1) return;
     if (g.gather == SLI_PERSIST_CLUSTER && 32 / sli_persist_cell_units(&g) > g.few) return;
     g.groups = up(batch, g.few);
+    g.warps_m = 1;
+    g.warps_k = SLI_PERSIST_MOST_WARPS;
     const double exchange = 1e-6 * sli_persist_exchange_us(&g, s->problem, s->caps) * sli_persist_waves(&g, s->caps);
     if (s->seconds < 0 || exchange < s->seconds) try_tiles(s, g);
 }
