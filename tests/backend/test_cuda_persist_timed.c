@@ -13,8 +13,9 @@ enum { MOST_LINES = 8000, MOST_TEXT = 96 };
 typedef struct timed {
     char group[3 * MOST_TEXT]; /* list, problem, row and the other pass' cut: one group's times are of one run */
     sli_problem problem;
-    double us, predicted; /* of a call; of its steps in this pass */
+    double us, predicted; /* of a call; of a step of this pass */
     bool backward;
+    int line; /* equals are in the file's order, which is that of the predictions of then */
 } timed;
 
 static int up(int count, int each) {
@@ -24,6 +25,7 @@ static int up(int count, int each) {
 /* What a name leaves out: tiles follow from sizes, the ring from the room that v and sums leave. */
 static void complete(sli_persist_geometry *g, const sli_caps *caps) {
     const int in_registers = g->in_registers, in_shared = g->in_shared;
+    g->ring = 0;
     g->tiles_m = up(up(sli_persist_m(g), sli_persist_tile_rows(g->math)), g->warps_m);
     g->tiles_k = up(up(sli_persist_k(g), sli_persist_tile_k(g->math)), g->warps_k);
     if (g->tight) g->tiles_k = 2 * up(g->tiles_k, 2);
@@ -37,7 +39,7 @@ static void complete(sli_persist_geometry *g, const sli_caps *caps) {
     if (g->ring > up(sli_persist_streamed(g), 2)) g->ring = up(sli_persist_streamed(g), 2);
 }
 
-/* f4 in tf32 may be exact products or tensor cores': all of the weights are on the chip. */
+/* f4 in tf32 may be exact products or tensor cores', which have other tiles: nothing of such a cut streams, so that the tiles that a warp has tell. */
 static void set_math(sli_persist_geometry *g, const sli_problem *p, const sli_caps *caps) {
     g->math = p->dtype;
     if (g->few > 0 && p->dtype == SL_TF32 && !g->tight) {
@@ -85,6 +87,7 @@ static void add(timed *to, int *count, const char *list, const char *problem, co
     snprintf(t->group, sizeof t->group, "%s %s %s %s %d", list, problem, row, other, backward);
     sli_problem one = t->problem;
     one.layers = 1;
+    t->line = *count;
     t->us = us;
     t->backward = backward;
     t->predicted = sli_persist_step_seconds(&g, &one, caps);
@@ -111,7 +114,9 @@ static int read_all(timed *to, const sli_caps *caps) {
 }
 
 static int by_group(const void *a, const void *b) {
-    return strcmp(((const timed *)a)->group, ((const timed *)b)->group);
+    const timed *x = a, *y = b;
+    const int order = strcmp(x->group, y->group);
+    return order ? order : x->line - y->line;
 }
 
 /* Mean of log(time of the cut that is predicted to be the best / least time) over groups of this kind. */
