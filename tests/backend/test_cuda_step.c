@@ -520,7 +520,11 @@ TEST(cuda_step_runs_many_steps_in_a_launch) {
         CHECK(whole.stride ==
               without.stride + bytes[0] + bytes[1] - (all ? whole.kernel + without.projection - without.recurrent : 0));
         const sli_step_scratch f = sli_step_layout_forward(&p, &caps, 5, true);
-        CHECK(f.reset - f.counts == SLI_STEP_RUN_COUNTS);
+        const sli_step_wide forward = sli_step_wide_of(&p, &caps, false);
+        CHECK(forward.units == (forward.pieces == 1 ? 128 / (int)sli_op_gates(p.op) / 4 * 4 : 0));
+        CHECK(forward.units == 0 || (forward.blocks * forward.units >= p.units && f.wide == sli_round_up(f.s, 256)));
+        CHECK(f.counts - f.wide >= 2 * sli_step_wide_v(&forward));       /* by turns */
+        CHECK(f.reset - f.counts >= 128 * (size_t)(1 + forward.blocks)); /* counters */
     }
     for (size_t i = 0; i < sizeof not_so / sizeof *not_so; i++) {
         const sli_problem p = problem(not_so[i]);

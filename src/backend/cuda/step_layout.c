@@ -224,9 +224,9 @@ sli_step_scratch sli_step_layout_forward(const sli_problem *p, const sli_caps *c
     take_common(&s, &at, &end);
     at.u = take(&end, s.keep_gates ? 0 : reals(s.rows, s.us));
     const sli_step_wide wide = steps ? sli_step_wide_of(p, caps, false) : (sli_step_wide){0};
-    at.s = take(&end, reals(wide.rows > 0 ? wide.pieces * s.B : s.B, s.us));
-    at.wide = take(&end, sli_step_wide_v(&wide));
-    at.counts = take(&end, wide.runs ? SLI_STEP_RUN_COUNTS : 0);
+    at.s = take(&end, reals(wide.units > 0 ? 0 : wide.rows > 0 ? wide.pieces * s.B : s.B, s.us));
+    at.wide = take(&end, (size_t)sli_step_wide_buffers(&wide) * sli_step_wide_v(&wide));
+    at.counts = take(&end, wide.runs ? SLI_STEP_RUN_COUNTS(wide.blocks) : 0);
     at.reset = take(&end, s.before ? elements(s.operand, s.B, s.hs) : 0);
     at.m = take(&end, s.project ? elements(s.operand, s.B, s.ms) : 0);
     at.q = take(&end, s.project ? reals(s.B, s.O) : 0);
@@ -259,8 +259,8 @@ sli_step_scratch sli_step_layout_backward(const sli_problem *p, const sli_caps *
     at.dp_pieces = dp_pieces(&s, p, caps);
     const sli_step_wide wide = steps ? sli_step_wide_of(p, caps, true) : (sli_step_wide){0};
     at.dp = take(&end, reals(larger(at.dp_pieces, wide.pieces) * s.B, s.hs));
-    at.wide = take(&end, sli_step_wide_v(&wide));
-    at.counts = take(&end, wide.runs ? SLI_STEP_RUN_COUNTS : 0);
+    at.wide = take(&end, (size_t)sli_step_wide_buffers(&wide) * sli_step_wide_v(&wide));
+    at.counts = take(&end, wide.runs ? SLI_STEP_RUN_COUNTS(wide.blocks) : 0);
     at.pw = take(&end, s.pointwise ? reals(s.B, s.O) : 0);
     at.dc = take(&end, s.lstm ? reals(s.B, s.H) : 0);
     at.dq = take(&end, s.project ? elements(s.operand, s.rows, s.hs) : 0);

@@ -80,7 +80,7 @@ typedef struct sli_step_scratch {
     size_t u;       /* without keep_gates float [rows][us]; backward rows, as those of dz and dr, of a span */
     size_t sn, v;   /* backward, recompute: float [rows][H] */
     /* forward */
-    size_t s;       /* float [B][us]: R (d h'); wide steps: [pieces][B][us] */
+    size_t s;       /* float [B][us]: R (d h'); wide steps: [pieces][B][us], but where blocks keep their sums */
     size_t reset;   /* operand [B][hs]: r d h' */
     size_t m;       /* operand: forward [B][ms]; backward [rows][ms] */
     size_t q;       /* float [B][O]: W_p m */
@@ -148,6 +148,7 @@ typedef struct sli_step_wide {
     int rows;          /* 64 or 128; of a run 16 or 32, too */
     int blocks, tiles; /* of M, of the batch */
     int stages, pieces;
+    int units; /* of a run forward in one piece: a block has all gates of so many units, and computes their cells; 0: rows of M as they lie */
     bool runs; /* weights and v of 16 bits, many steps in a launch; else weights of 20 bits, v of 32, a launch each */
 } sli_step_wide;
 sli_step_wide sli_step_wide_of(const sli_problem *problem, const sli_caps *caps, bool backward);
@@ -158,12 +159,13 @@ int sli_step_wide_grid(const sli_step_wide *wide);
 /* Of the stages those whose weights are to stay in L2, which directions share. */
 int sli_step_wide_near(const sli_step_wide *wide, int directions, const sli_caps *caps);
 /* What makes the kernel of a run of kernels/step_run_instance.cuh; vector: units a thread, 4 or 1; options and activations of src/cell. */
-enum { SLI_STEP_RUN_DEFINES = 320 };
+enum { SLI_STEP_RUN_DEFINES = 352 };
 void sli_step_run_defines(const sli_problem *problem, const sli_step_wide *wide, bool backward, int vector, int options,
                           int act, int gate_act, char *text, size_t capacity);
-/* Bytes of packed weights; of v, zeros behind k and the batch. */
+/* Bytes of packed weights; of v, zeros behind k and the batch; of a run there are two. */
 size_t sli_step_wide_bytes(const sli_step_wide *wide);
 size_t sli_step_wide_v(const sli_step_wide *wide);
+int sli_step_wide_buffers(const sli_step_wide *wide);
 /* Rows of one partial sum, and their number. */
 enum { SLI_STEP_SLICE = 128 };
 int64_t sli_step_slices(int64_t rows);

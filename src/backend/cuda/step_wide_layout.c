@@ -55,18 +55,23 @@ static double cells_us(const sli_step_shape *s, const sli_step_wide *w, const sl
     return launch + part * s->directions * (gates / rate[backward] + sums / sums_rate);
 }
 
-/* Of a run's stages those whose weights stay in registers: as many as leave room for the cells (an LSTM's backward with every option and 32 rows spills 24 bytes). */
-enum { MOST_HELD = 7 };
+/* Of a run's stages those whose weights stay in registers: as many as leave room for the cells (an LSTM's backward with every option and 32 rows spills 24 bytes; none
+ * whose blocks keep their sums does). */
+enum { MOST_HELD = 9 };
 _Static_assert((int)LEAST_RUN_STAGES > (int)MOST_HELD, "a piece has stages that are not held");
 static int held_of(const sli_step_wide *w) {
-    return w->rows > 32 ? 5 : MOST_HELD;
+    if (w->units > 0) return w->rows > 64 ? 6 : w->rows > 32 ? 8 : MOST_HELD;
+    return w->rows > 32 ? 5 : 7;
 }
 
 /* us of a step of a run, fitted to H200s (of stages that are held to H100s): from memory come weights that neither registers nor L2 hold, and gates; from L2 these weights, too, v for every block,
- * and sums. Stages of weights ahead hide a part of the waits and of the cells. */
+ * and sums. Stages of weights ahead hide a part of the waits and of the cells. Of blocks that keep their sums: fitted to inference of LSTM of 4096 units with 16 to 128 rows and GRU of 3000
+ * with 32, of which predictions are within 5% (own_sums_h200_2026-11-27.txt). */
 static double run_us(const sli_step_shape *s, const sli_step_wide *w, const sli_caps *caps, bool backward) {
-    static const double waits = 2.5, cells[2] = {1.3, 2.2}, memory = 3.3e6,
-                        l2 = 8.0e6; /* us; us of a thread's four units; bytes a us */
+    static const double waits[2] = {2.5, 2}, cells[2][2] = {{1.3, 0.9}, {2.2, 2.2}},
+                        memory[2] = {3.3e6, 3.9e6}, /* us; us of a thread's four units; bytes a us */
+        l2 = 8.0e6, few = 1.3;                      /* of so many blocks' share a block may have */
+    const bool own = w->units > 0;
     const double part = caps->multiprocessors > 0 ? (double)FULL / caps->multiprocessors : 1;
     const double held = fmin(1, (double)held_of(w) * w->pieces / w->stages),
                  near = (double)sli_step_wide_near(w, 1, caps) / w->stages;
@@ -74,12 +79,14 @@ static double run_us(const sli_step_shape *s, const sli_step_wide *w, const sli_
                                                                                  : s->train ? 2
                                                                                             : 1) *
                                                                                 (double)s->B * (double)s->GH * 4;
-    const double sums = 2.0 * w->pieces * (double)s->B * (double)(backward ? s->O : s->GH) * 4;
+    const double sums = own ? 0 : 2.0 * w->pieces * (double)s->B * (double)(backward ? s->O : s->GH) * 4;
     const double v = (double)w->blocks * (double)sli_step_wide_v(w);
     const double from_memory = fmax(0, weights - near * (double)sli_step_wide_bytes(w)) + gates,
                  from_l2 = weights + v + sums + gates;
     const double units = (double)s->B * (double)s->H / (4 * 8 * 32 * (double)sli_step_wide_grid(w));
-    return waits + cells[backward] * fmax(1, units) + part * fmax(from_memory / memory, from_l2 / l2);
+    const double share = own ? fmin(1, few * part * sli_step_wide_grid(w) / FULL) : 1;
+    return waits[own] + cells[backward][own] * fmax(1, units) +
+           part * fmax(from_memory / memory[own], from_l2 / (share * l2));
 }
 
 static double step_us(const sli_step_shape *s, const sli_step_wide *w, const sli_caps *caps, bool backward) {
@@ -90,6 +97,14 @@ static int rows_of(int64_t batch, bool runs) {
     if (batch > 64) return 128;
     if (!runs || batch > 32) return 64;
     return batch > 16 ? 32 : 16;
+}
+
+/* Blocks of whole units, if that many are resident at once: no sums go to other blocks. */
+static void keep_sums(const sli_step_shape *s, sli_step_wide *w, int sms) {
+    const int units = SLI_STEP_WIDE_TALL / (int)(s->GH / s->H) / 4 * 4, blocks = divide_up(s->H, units);
+    if (blocks * w->tiles > sms) return;
+    w->units = units;
+    w->blocks = blocks;
 }
 
 /* The best cut; of a run, whose blocks are resident all at once, that of most blocks. */
@@ -105,6 +120,7 @@ static sli_step_wide cut(const sli_step_shape *s, const sli_caps *caps, bool run
         if (best.rows == 0 ||
             (runs ? sli_step_wide_grid(&w) <= sms : step_us(s, &w, caps, backward) < step_us(s, &best, caps, backward)))
             best = w;
+    if (runs && !backward && best.pieces == 1) keep_sums(s, &best, sms);
     return best;
 }
 
@@ -151,6 +167,10 @@ size_t sli_step_wide_bytes(const sli_step_wide *w) {
     return (size_t)w->blocks * (size_t)w->stages * (size_t)SLI_STEP_WIDE_WEIGHTS(w->runs);
 }
 
+int sli_step_wide_buffers(const sli_step_wide *w) {
+    return w->runs ? 2 : 1;
+}
+
 size_t sli_step_wide_v(const sli_step_wide *w) {
     return (size_t)w->tiles * (size_t)w->stages * SLI_STEP_WIDE_BYTES * (size_t)w->rows;
 }
@@ -160,7 +180,8 @@ void sli_step_run_defines(const sli_problem *p, const sli_step_wide *w, bool bac
     snprintf(text, capacity,
              "#define RUN_GATES %d\n#define RUN_MATH %d\n#define RUN_ROWS %d\n#define RUN_HELD %d\n#define RUN_VECTOR "
              "%d\n#define RUN_BACKWARD %d\n"
-             "#define RUN_OPTIONS %d\n#define RUN_ACT %d\n#define RUN_GATE_ACT %d\n#define RUN_DTYPE %d\n",
-             sli_op_gates(p->op), p->dtype == SL_BF16 ? 2 : 3, w->rows, held_of(w), vector, backward, options, act,
-             gate_act, (int)p->dtype);
+             "#define RUN_UNITS %d\n#define RUN_OPTIONS %d\n#define RUN_ACT %d\n#define RUN_GATE_ACT %d\n#define "
+             "RUN_DTYPE %d\n",
+             sli_op_gates(p->op), p->dtype == SL_BF16 ? 2 : 3, w->rows, held_of(w), vector, backward, w->units, options,
+             act, gate_act, (int)p->dtype);
 }

@@ -81,6 +81,10 @@ sli_step_wide wide_of(const sli_problem *p, const sli_caps *caps, bool backward)
     w.stages = (int)((k * (int64_t)s.operand + SLI_STEP_WIDE_BYTES - 1) / SLI_STEP_WIDE_BYTES);
     const int most = w.runs ? w.stages / 2 : w.stages; /* of a run a stage is held, and more come */
     w.pieces = world.wide < most ? world.wide : most;
+    if (w.runs && !backward && w.pieces == 1) {
+        w.units = SLI_STEP_WIDE_TALL / s.gates / 4 * 4;
+        w.blocks = (int)((s.H + w.units - 1) / w.units);
+    }
     return w;
 }
 
@@ -109,8 +113,8 @@ sli_step_scratch backward_layout(const sli_problem *p, const sli_caps *caps, int
     if (world.wide > 0) {
         const sli_step_wide w = wide_of(p, caps, true);
         at.dp = take_at_end(&at.stride, w.pieces * s.B * s.hs);
-        at.wide = take_at_end(&at.stride, (int64_t)sli_step_wide_v(&w) / 4);
-        at.counts = take_at_end(&at.stride, SLI_STEP_RUN_COUNTS / 4);
+        at.wide = take_at_end(&at.stride, sli_step_wide_buffers(&w) * (int64_t)sli_step_wide_v(&w) / 4);
+        at.counts = take_at_end(&at.stride, (int64_t)SLI_STEP_RUN_COUNTS(w.blocks) / 4);
         at.total = at.stride * (size_t)s.directions;
     }
     if (!world.transposes) return at;
@@ -135,8 +139,8 @@ sli_step_scratch forward_layout(const sli_problem *p, const sli_caps *caps, int 
     if (world.wide > 0) {
         const sli_step_wide w = wide_of(p, caps, false);
         at.s = take_at_end(&at.stride, w.pieces * s.B * s.us);
-        at.wide = take_at_end(&at.stride, (int64_t)sli_step_wide_v(&w) / 4);
-        at.counts = take_at_end(&at.stride, SLI_STEP_RUN_COUNTS / 4);
+        at.wide = take_at_end(&at.stride, sli_step_wide_buffers(&w) * (int64_t)sli_step_wide_v(&w) / 4);
+        at.counts = take_at_end(&at.stride, (int64_t)SLI_STEP_RUN_COUNTS(w.blocks) / 4);
         at.total = at.stride * (size_t)s.directions;
     }
     if (world.tiled == 0) return at;
@@ -252,7 +256,7 @@ cudaStream_t sli_cuda_fork(sli_queue *) {
 void sli_cuda_join(sli_queue *) {}
 
 bool sli_cuda_put(sli_queue *, cudaStream_t, void *to, const void *from, size_t bytes) {
-    if (from || bytes != SLI_STEP_RUN_COUNTS) complain("a call of no steps, which is not part of this test");
+    if (from || bytes % (4 * SLI_STEP_RUN_APART) != 0) complain("a call of no steps, which is not part of this test");
     memset(to, 0, bytes);
     return true;
 }
@@ -288,10 +292,10 @@ namespace {
 
 /* Instances, as the defines name them. */
 struct instance {
-    int gates, math, rows, held, vector, backward;
+    int gates, math, rows, held, vector, backward, units;
 } chosen;
-template <int GATES, int MATH, int ROWS, int HELD, int VECTOR, bool BACKWARD> struct run_of {
-    static constexpr int gates = GATES, math = MATH, rows = ROWS, held = HELD, vector = VECTOR;
+template <int GATES, int MATH, int ROWS, int HELD, int VECTOR, int UNITS, bool BACKWARD> struct run_of {
+    static constexpr int gates = GATES, math = MATH, rows = ROWS, held = HELD, vector = VECTOR, units = UNITS;
     static constexpr bool backward = BACKWARD;
 };
 
@@ -317,14 +321,17 @@ bool try_run(const cudaLaunchConfig_t *given, void *arguments) {
     if (world.runs != (HELD > 1) || (world.runs && chosen.held != HELD)) return false;
     const emulate::launch_config config = configured(given);
     if (given->numAttrs != 1 || given->attrs->id != cudaLaunchAttributeCooperative) complain("a run that is not launched cooperatively");
+    constexpr int units = SLI_STEP_WIDE_TALL / GATES / 4 * 4;
+    if (chosen.units != 0 && chosen.units != units) complain("blocks of other units");
     const std::string failure =
         emulate::launch(config, [&] {
             using namespace recompute_engine;
             if (chosen.backward)
-                run_steps<run_of<GATES, MATH, ROWS, HELD, VECTOR, true>>(*static_cast<step_backward_run *>(arguments), emulated_shared());
+                run_steps<run_of<GATES, MATH, ROWS, HELD, VECTOR, 0, true>>(*static_cast<step_backward_run *>(arguments), emulated_shared());
+            else if (chosen.units > 0)
+                run_steps<run_of<GATES, MATH, ROWS, HELD, VECTOR, units, false>>(*static_cast<step_forward_run *>(arguments), emulated_shared());
             else
-                run_steps<run_of<GATES, MATH, ROWS, HELD, VECTOR, false>>(*static_cast<step_forward_run *>(arguments),
-                                                                               emulated_shared());
+                run_steps<run_of<GATES, MATH, ROWS, HELD, VECTOR, 0, false>>(*static_cast<step_forward_run *>(arguments), emulated_shared());
         }).failure;
     if (!failure.empty()) complain("a run: " + failure);
     return true;
@@ -338,14 +345,15 @@ cudaError_t cudaFuncSetAttribute(const void *, int, int) {
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *, void **arguments) {
     if (!try_run<4, 2, 16, 4>(config, arguments[0]) && !try_run<4, 3, 128, 1>(config, arguments[0]) &&
         !try_run<3, 3, 32, 4>(config, arguments[0]) && !try_run<1, 2, 64, 1>(config, arguments[0]) &&
-        !try_run<4, 2, 16, 4, 7>(config, arguments[0]))
+        !try_run<4, 2, 16, 4, 7>(config, arguments[0]) && !try_run<4, 2, 16, 4, 9>(config, arguments[0]))
         complain("an instance that this test has not");
     return cudaSuccess;
 }
 extern "C" cudaKernel_t sli_cuda_compile(sli_queue *, const char *, const char *, const char *defines, sli_why *) {
     if (sscanf(defines,
-               "#define RUN_GATES %d #define RUN_MATH %d #define RUN_ROWS %d #define RUN_HELD %d #define RUN_VECTOR %d #define RUN_BACKWARD %d",
-               &chosen.gates, &chosen.math, &chosen.rows, &chosen.held, &chosen.vector, &chosen.backward) != 6)
+               "#define RUN_GATES %d #define RUN_MATH %d #define RUN_ROWS %d #define RUN_HELD %d #define RUN_VECTOR %d #define RUN_BACKWARD %d "
+               "#define RUN_UNITS %d",
+               &chosen.gates, &chosen.math, &chosen.rows, &chosen.held, &chosen.vector, &chosen.backward, &chosen.units) != 7)
         complain("other defines of a run");
     return &chosen;
 }

@@ -26,7 +26,7 @@ typedef struct step_way {
     bool fused;            /* a step is one launch */
     int tiled;             /* ... of tiles of so many rows; 0: not */
     sli_step_wide wide;    /* its product is our own; rows 0: not */
-    uint32_t run_v, run_d; /* of runs: blocks that the call's launches so far let tell of v and of sums */
+    uint32_t run_v, run_d; /* of runs: blocks that the call's launches so far let tell of v; their products */
     int chunk, chunks;
     int c0, c1;      /* the chunk at work */
     const float *x;  /* [T][B][I] */

@@ -20,8 +20,9 @@ enum { SLI_STEP_WIDE_TALL = 128, SLI_STEP_WIDE_BYTES = 128, SLI_STEP_WIDE_PIECES
 #define SLI_STEP_WIDE_SHARED(rows, narrow)                                      \
     (SLI_STEP_WIDE_SLOTS(rows, narrow) * (SLI_STEP_WIDE_WEIGHTS(narrow) + 16) + \
      SLI_STEP_WIDE_V_SLOTS * ((rows)*SLI_STEP_WIDE_BYTES + 16))
-/* Runs (kernels/step_run.cuh): steps of a launch, whose arguments take 32 KB at most; words from counter to counter, and bytes of both. */
-enum { SLI_STEP_RUN_STEPS = 64, SLI_STEP_RUN_APART = 32, SLI_STEP_RUN_COUNTS = 256 };
+/* Runs (kernels/step_run.cuh): steps of a launch, whose arguments take 32 KB at most; words from counter to counter, and bytes of all, of so many blocks of M. */
+enum { SLI_STEP_RUN_STEPS = 64, SLI_STEP_RUN_APART = 32 };
+#define SLI_STEP_RUN_COUNTS(blocks) ((size_t)((blocks) + 1) * SLI_STEP_RUN_APART * 4)
 
 /* Weight of the old value under zoneout: 0 or 1 drawn, or its expectation. */
 typedef struct step_zone {
@@ -108,9 +109,10 @@ typedef struct step_backward_args {
 typedef struct wide_args {
     const unsigned char *
         weights; /* [stages][blocks of M][a block's bytes of a stage]: tf32 [warps][pairs of k][WIDE_PAIR], else [WIDE_LINES][WIDE_TALL][16] */
-    const unsigned char *v;     /* [tiles of rows][stages][WIDE_LINES][rows][16] */
-    float *d;                   /* = [pieces][B][row] */
-    int64_t apart;              /* floats from piece to piece */
+    const unsigned char *v; /* [tiles of rows][stages][WIDE_LINES][rows][16] */
+    int64_t v_apart; /* bytes from one of two to the other, which a run's steps read and write by turns; 0: one */
+    float *d;        /* = [pieces][B][row]; not of a run whose blocks keep their sums */
+    int64_t apart;   /* floats from piece to piece */
     int row, B, stages, pieces; /* row: a multiple of 4, M up to it */
     int blocks;                 /* of M */
     int near;                   /* of a piece's stages: the weights of so many are to stay in L2 */
@@ -119,9 +121,11 @@ typedef struct wide_args {
 /* A run. */
 typedef struct step_run {
     wide_args product;
-    uint32_t *counts; /* blocks that let tell of v, and SLI_STEP_RUN_APART on of D: of all of the call's launches, */
-    uint32_t v, d;    /* before this one */
+    uint32_t *
+        counts; /* blocks that let tell of v, and each SLI_STEP_RUN_APART on of D, forward of one, backward of each block of M: of all of the call's launches */
+    uint32_t v, d; /* before this one: blocks that told of v; products */
     int steps, products;
+    int turn; /* of two v that which the first product reads */
 } step_run;
 typedef struct step_forward_run {
     step_run run;

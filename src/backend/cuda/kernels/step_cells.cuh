@@ -62,6 +62,14 @@ static __device__ __forceinline__ cell_rnn_args step_rnn_args(const step_common 
     return args;
 }
 
+/* SUMS of a step's cells, where they lie in memory. */
+struct step_sums_in_memory {
+    template <int G, int V>
+    __device__ __forceinline__ void operator()(float (&to)[G][V], const step_sums &from, size_t at, size_t next) const {
+        step_load_sums<G, V>(to, from, at, next);
+    }
+};
+
 /* The cells of V units of one row: z, the input side's part of the gates, becomes the gates; s is R (d h'), c becomes the new c; h and m
  * come out. Stores all but those. */
 template <int V, bool PLAIN>
@@ -120,8 +128,8 @@ static __device__ __forceinline__ void step_gru_cells(const step_forward_args &a
     if (a.sn) step_store<V>(a.sn + (size_t)row * H + j, s[2]);
 }
 
-template <int V, bool PLAIN, class WAIT>
-static __device__ __forceinline__ void step_lstm_forward(const step_forward_args &a, int row, int j, const WAIT &wait) {
+template <int V, bool PLAIN, class WAIT, class SUMS = step_sums_in_memory>
+static __device__ __forceinline__ void step_lstm_forward(const step_forward_args &a, int row, int j, const WAIT &wait, const SUMS &sums = {}) {
     const int options = step_options<PLAIN>(a.k), H = a.k.H;
     const size_t at = (size_t)row * a.k.us + j;
     const unsigned flags = step_flags_of(a.k, row);
@@ -132,7 +140,7 @@ static __device__ __forceinline__ void step_lstm_forward(const step_forward_args
     const bool hidden = !PLAIN && a.h_from && !(options & CELL_PROJECTION);
     step_load_or_zero<V>(h_old, hidden ? a.h_from : nullptr, (size_t)row * a.h_from_row + j);
     wait();
-    step_load_sums<4, V>(s, a.s, at, (size_t)H);
+    sums(s, a.s, at, (size_t)H);
     step_lstm_cells<V, PLAIN>(a, row, j, flags, z, s, c, h_old, h, m);
     if (!PLAIN && (options & CELL_PROJECTION)) {
         const size_t operand_at = (size_t)row * a.k.ms;
@@ -197,8 +205,8 @@ static __device__ __forceinline__ void step_lstm_backward(const step_backward_ar
     }
 }
 
-template <int V, bool PLAIN, class WAIT>
-static __device__ __forceinline__ void step_gru_forward(const step_forward_args &a, int row, int j, const WAIT &wait) {
+template <int V, bool PLAIN, class WAIT, class SUMS = step_sums_in_memory>
+static __device__ __forceinline__ void step_gru_forward(const step_forward_args &a, int row, int j, const WAIT &wait, const SUMS &sums = {}) {
     const int H = a.k.H;
     const bool before = step_options<PLAIN>(a.k) & CELL_RESET_BEFORE;
     float bias[V];
@@ -212,7 +220,7 @@ static __device__ __forceinline__ void step_gru_forward(const step_forward_args 
     step_load<V>(h_old, a.h_from + (size_t)row * a.h_from_row + j);
     wait();
     if (before) step_load<V>(u[0], a.u + at); /* r, from the launch before the product */
-    step_load_sums<3, V>(s, a.s, at, (size_t)H);
+    sums(s, a.s, at, (size_t)H);
     step_gru_cells<V, PLAIN>(a, row, j, flags, u, s, bias, h_old, h);
     step_put_h<V>(a, row, j, flags, h);
 }
@@ -258,8 +266,8 @@ static __device__ __forceinline__ void step_gru_backward(const step_backward_arg
     }
 }
 
-template <int V, bool PLAIN, class WAIT>
-static __device__ __forceinline__ void step_rnn_forward(const step_forward_args &a, int row, int j, const WAIT &wait) {
+template <int V, bool PLAIN, class WAIT, class SUMS = step_sums_in_memory>
+static __device__ __forceinline__ void step_rnn_forward(const step_forward_args &a, int row, int j, const WAIT &wait, const SUMS &sums = {}) {
     const int options = step_options<PLAIN>(a.k), act = step_act<PLAIN>(a.k);
     const size_t at = (size_t)row * a.k.us + j;
     const unsigned flags = step_flags_of(a.k, row);
@@ -267,7 +275,7 @@ static __device__ __forceinline__ void step_rnn_forward(const step_forward_args 
     step_load<V>(u, a.u + at);
     step_load_or_zero<V>(h_old, PLAIN ? nullptr : a.h_from, (size_t)row * a.h_from_row + j);
     wait();
-    step_load_sums<1, V>(s, a.s, at, 0);
+    sums(s, a.s, at, 0);
 #pragma unroll
     for (int n = 0; n < V; n++) {
         const cell_rnn_forward_result r =

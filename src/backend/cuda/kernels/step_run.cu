@@ -11,6 +11,7 @@ wide_args sli_step_wide_args(const step_way *way, float *to, int64_t row, const 
     wide_args a = {};
     a.weights = (const unsigned char *)weights;
     a.v = (const unsigned char *)(way->work + way->scratch.wide);
+    if (w->runs) a.v_apart = (int64_t)sli_step_wide_v(w);
     a.d = to;
     a.apart = way->s.B * row;
     a.row = (int)row;
@@ -58,7 +59,7 @@ static void launch(step_way *way, step_run *run, void *arguments, bool backward,
     run->v = way->run_v;
     run->d = way->run_d;
     way->run_v += (uint32_t)(grid * run->steps);
-    way->run_d += (uint32_t)(grid * run->products);
+    way->run_d += (uint32_t)run->products;
     cudaLaunchAttribute attribute;
     attribute.id = cudaLaunchAttributeCooperative;
     attribute.val.cooperative = 1;
@@ -73,12 +74,19 @@ static void launch(step_way *way, step_run *run, void *arguments, bool backward,
     sli_cuda_try(way->queue, sli_cuda_injected(cudaLaunchKernelExC(&config, kernel, each)), "launch of many steps");
 }
 
+/* Of two v that which the next product reads: they take turns from step to step, and the first is there before. */
+static int turn_of(const step_way *way) {
+    return (int)(way->run_v / (uint32_t)sli_step_wide_grid(&way->wide) % 2);
+}
+
 void sli_step_run_forward(step_way *way, step_forward_run *run, int steps) {
     bool vectors = true;
     run->run.product = sli_step_wide_args(way, (float *)(way->work + way->scratch.s), way->s.us, way->weights + way->packed.wide_forward);
     run->run.steps = run->run.products = steps;
+    run->run.turn = turn_of(way);
     for (int i = 0; i < steps; i++) {
         run->step[i].s = {run->run.product.d, run->run.product.apart, run->run.product.pieces};
+        run->step[i].wide.to = (char *)run->step[i].wide.to + (run->run.turn + i + 1) % 2 * run->run.product.v_apart;
         vectors = vectors && aligned(way, &run->step[i]);
     }
     launch(way, &run->run, run, false, vectors);
@@ -89,9 +97,11 @@ step_sums sli_step_run_backward(step_way *way, step_backward_run *run, int steps
     run->run.product = sli_step_wide_args(way, (float *)(way->work + way->scratch.dp), way->s.hs, way->weights + way->packed.wide_backward);
     run->run.steps = steps;
     run->run.products = steps - (ends ? 1 : 0);
+    run->run.turn = turn_of(way);
     const step_sums sums = {run->run.product.d, run->run.product.apart, run->run.product.pieces};
     for (int i = 0; i < steps; i++) {
         if (i > 0) run->step[i].dp = sums;
+        run->step[i].wide.to = (char *)run->step[i].wide.to + (run->run.turn + i) % 2 * run->run.product.v_apart;
         vectors = vectors && aligned(way, &run->step[i]);
     }
     launch(way, &run->run, run, true, vectors);

@@ -1,12 +1,13 @@
 /* cuda:step, a run: many wide steps of one direction in one launch, in 16 bits, whose blocks are all resident. Forward a step is its product, then its cells;
- * backward its cells, then the product that the next one begins with. Blocks have tiles of the product (step_wide.cuh) and, all alike, parts of the cells; twice a
- * step all wait for all: cells for every block's D, a product for every block's v. Weights do not wait: as many stages ahead as there is room for they are on their
+ * backward its cells, then the product that the next one begins with. Blocks have tiles of the product (step_wide.cuh) and parts of the cells. A product waits for every
+ * block's v. Cells wait for D: forward of all blocks, among which gates are; backward of the pieces of k of their units, whose blocks share these units' cells. Forward, where that leaves k
+ * in one piece, a block has all gates of its units (units > 0): its sums go to shared memory, in place of v, and its cells wait for nobody. Weights do not wait: as many stages ahead as there is room for they are on their
  * way while D and v are, which hides most of those waits, as what bounds a step is the way of the weights. What registers are left hold the first stages' for good.
  * (Cells by warps of their own, in parts, so that a product begins with the first part of v, were 1 to 5% slower of LSTM, 3% faster of a GRU: runs_2026-11-26.txt.) Device code alone, for
  * nvcc and NVRTC.
  *
- * The waits: D is written when all cells have read the one before, since v, which its product waited for, came after those reads; v when all blocks have
- * multiplied the one before, since their D, which the cells waited for, came after. A step's states are read by the thread that wrote them. */
+ * D is written when all cells have read the one before, since v, which its product waited for, came after those reads. Of v there are two by turns: one is written when all have
+ * multiplied what it was, since the other one, which the product before these cells waited for, came after that. A step's states are read by the thread that wrote them. */
 #ifndef SLI_CUDA_STEP_RUN_CUH
 #define SLI_CUDA_STEP_RUN_CUH
 
@@ -31,14 +32,17 @@ static __device__ __forceinline__ void run_see(const uint32_t *count, uint32_t t
     ptx_barrier(1, RUN_THREADS);
 }
 
-template <class R> static __device__ __forceinline__ void run_cells(const step_forward_args &a, int row, int j) {
+template <class R, class SUMS> static __device__ __forceinline__ void run_cells(const step_forward_args &a, int row, int j, const SUMS &sums) {
     const auto none = [] {};
     if constexpr (R::gates == 4)
-        step_lstm_forward<R::vector, false>(a, row, j, none);
+        step_lstm_forward<R::vector, false>(a, row, j, none, sums);
     else if constexpr (R::gates == 3)
-        step_gru_forward<R::vector, false>(a, row, j, none);
+        step_gru_forward<R::vector, false>(a, row, j, none, sums);
     else
-        step_rnn_forward<R::vector, false>(a, row, j, none);
+        step_rnn_forward<R::vector, false>(a, row, j, none, sums);
+}
+template <class R> static __device__ __forceinline__ void run_cells(const step_forward_args &a, int row, int j) {
+    run_cells<R>(a, row, j, step_sums_in_memory());
 }
 
 template <class R> static __device__ __forceinline__ void run_cells(const step_backward_args &a, int row, int j) {
@@ -65,13 +69,75 @@ static __device__ __forceinline__ void run_ask(const step_backward_args &a, int 
 }
 
 /* EACH(row, unit) of the thread's cells, the same in every step. A warp has 16 units of some rows, so that lanes fill the lines that they read and write. */
-template <class R, class EACH> static __device__ __forceinline__ void run_each(const step_common &k, const EACH &each) {
+template <class R, class EACH> static __device__ __forceinline__ void run_each(const step_common &k, const wide_place &place, int pieces, const EACH &each) {
     enum { UNITS = 16, ACROSS = UNITS / R::vector, DOWN = 32 / ACROSS };
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, grid = (int)gridDim.x;
-    const int across = (k.H + UNITS - 1) / UNITS, tiles = across * ((k.B + DOWN - 1) / DOWN);
-    for (int tile = warp * grid + (int)blockIdx.x; tile < tiles; tile += WIDE_WARPS * grid) {
-        const int j = tile % across * UNITS + lane % ACROSS * R::vector, row = tile / across * DOWN + lane / ACROSS;
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int part = R::backward ? place.piece : (int)blockIdx.x, parts = R::backward ? pieces : (int)gridDim.x;
+    const int first = R::backward ? place.block * WIDE_TALL : 0, across = (R::backward ? (int)WIDE_TALL : k.H + UNITS - 1) / UNITS;
+    const int tiles = across * ((k.B + DOWN - 1) / DOWN);
+    for (int tile = warp * parts + part; tile < tiles; tile += WIDE_WARPS * parts) {
+        const int j = first + tile % across * UNITS + lane % ACROSS * R::vector, row = tile / across * DOWN + lane / ACROSS;
         if (j < k.H && row < k.B) each(row, j);
+    }
+}
+
+/* A block's sums, [row of the batch][WIDE_TALL], lie where v came, which takes as many bytes and is multiplied. Pieces of 16 bytes change places by the
+ * row, so that neither lanes that write eight of M of four rows nor those that read a row of units have a bank twice. */
+static __device__ __forceinline__ int run_own_at(int row, int m) {
+    return row * WIDE_TALL + (m / 4 ^ row / 2 % 4 * 2) * 4 + m % 4;
+}
+struct run_own_sums {
+    const float *from;
+    int row, unit, units; /* of the block */
+    template <int G, int V> __device__ __forceinline__ void operator()(float (&to)[G][V], const step_sums &, size_t, size_t) const {
+#pragma unroll
+        for (int g = 0; g < G; g++) step_load<V>(to[g], from + run_own_at(row, g * units + unit));
+    }
+};
+
+/* All of these threads have multiplied. */
+template <class C> static __device__ __forceinline__ void run_keep_sums(float *to, int warp, const wide_sums<C> &sums) {
+    static_assert(C::rows * WIDE_TALL * 4 <= C::v_slots * C::v_bytes, "sums in place of v");
+    const int lane = (int)threadIdx.x % 32, m = warp * 16 + lane / 4, row = lane % 4 * 2;
+#pragma unroll
+    for (int n = 0; n < C::tiles_n; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) to[run_own_at(n * 8 + row + i % 2, m + i / 2 * 8)] = sums.of[n][i];
+}
+
+/* EACH(row, unit of the block) of the thread's cells of the block's own units, the same in every step. */
+template <class R, class EACH> static __device__ __forceinline__ void run_each_own(const step_common &k, int block, const EACH &each) {
+    constexpr int across = R::units / R::vector;
+    for (int i = (int)threadIdx.x; i < across * k.B; i += RUN_THREADS) {
+        const int unit = i % across * R::vector;
+        if (block * R::units + unit < k.H) each(i / across, unit);
+    }
+}
+
+/* Steps forward of blocks that keep their sums. */
+template <class R> static __device__ __forceinline__ void run_own(const step_forward_run &a, unsigned char *memory, const wide_place &place, int warp) {
+    typedef wide_cut<R::rows, R::math, R::held> C;
+    const uint32_t shared = ptx_shared(memory);
+    float *const own = reinterpret_cast<float *>(memory + C::v_at);
+    const int first = place.block * R::units;
+    wide_rings at = {{0, 0}, {0, 0}};
+    wide_held<C> held;
+    wide_hold<C>(a.run.product, place, warp, held);
+    for (int s = 0; s < a.run.steps; s++) {
+        const step_forward_args &step = a.step[s];
+        run_each_own<R>(step.k, place.block, [&](int row, int unit) {
+            if (unit % 8 == 0) run_ask(step, row, first + unit, R::gates);
+        });
+        wide_sums<C> sums;
+        wide_multiply_stages<C>(shared, warp, place.end - place.begin, at, held, sums);
+        ptx_barrier(1, RUN_THREADS);
+        run_keep_sums<C>(own, warp, sums);
+        ptx_barrier(1, RUN_THREADS);
+        run_each_own<R>(step.k, place.block, [&](int row, int unit) {
+            run_cells<R>(step, row, first + unit, run_own_sums{own, row, unit, R::units});
+        });
+        ptx_fence_shared(); /* before v comes there again */
+        run_tell(a.run.counts);
     }
 }
 
@@ -85,7 +151,7 @@ template <class R, class ARGS> static __device__ __forceinline__ void run_bring(
         for (int n = 0; n < a.run.products; n++) {
             run_await(a.run.counts, a.run.v + gridDim.x * (uint32_t)(R::backward ? n + 1 : n));
             ptx_fence_bring();
-            wide_bring_v<C>(a.run.product, shared, place, at);
+            wide_bring_v<C>(a.run.product, shared, place, (a.run.turn + n) % 2, at);
         }
 }
 
@@ -94,7 +160,8 @@ template <class R, class ARGS> static __device__ __forceinline__ void run_all(co
     wide_rings at = {{0, 0}, {0, 0}};
     wide_held<C> held;
     wide_hold<C>(a.run.product, place, warp, held);
-    uint32_t *const v = a.run.counts, *const d = v + SLI_STEP_RUN_APART;
+    uint32_t *const v = a.run.counts, *const d = v + (R::backward ? 1 + place.block : 1) * SLI_STEP_RUN_APART;
+    const uint32_t tell = R::backward ? (uint32_t)a.run.product.pieces : gridDim.x; /* blocks, of a D */
     const auto multiply = [&] {
         wide_sums<C> sums;
         wide_multiply_stages<C>(shared, warp, place.end - place.begin, at, held, sums);
@@ -102,7 +169,7 @@ template <class R, class ARGS> static __device__ __forceinline__ void run_all(co
         run_tell(d);
     };
     const auto ask = [&](int s) {
-        run_each<R>(a.step[s].k, [&](int row, int j) {
+        run_each<R>(a.step[s].k, place, a.run.product.pieces, [&](int row, int j) {
             if (j % 8 == 0) run_ask(a.step[s], row, j, R::gates);
         });
     };
@@ -111,8 +178,8 @@ template <class R, class ARGS> static __device__ __forceinline__ void run_all(co
             ask(s);
             multiply();
         }
-        run_see(d, a.run.d + gridDim.x * (uint32_t)(R::backward ? s : s + 1));
-        run_each<R>(a.step[s].k, [&](int row, int j) { run_cells<R>(a.step[s], row, j); });
+        run_see(d, tell * (a.run.d + (uint32_t)(R::backward ? s : s + 1)));
+        run_each<R>(a.step[s].k, place, a.run.product.pieces, [&](int row, int j) { run_cells<R>(a.step[s], row, j); });
         run_tell(v);
         if (R::backward && s < a.run.products) {
             if (s + 1 < a.run.steps) ask(s + 1);
@@ -132,7 +199,10 @@ template <class R, class ARGS> static __device__ __forceinline__ void run_steps(
         run_bring<R>(a, shared, place);
     } else {
         PTX_REGISTERS_MORE(WIDE_REGISTERS);
-        run_all<R>(a, shared, place, warp);
+        if constexpr (R::units > 0)
+            run_own<R>(a, memory, place, warp);
+        else
+            run_all<R>(a, shared, place, warp);
     }
 }
 

@@ -7,7 +7,7 @@
 #include "backend/cuda/kernels/step_run.cuh"
 
 struct run_configuration {
-    static constexpr int gates = RUN_GATES, math = RUN_MATH, rows = RUN_ROWS, held = RUN_HELD, vector = RUN_VECTOR;
+    static constexpr int gates = RUN_GATES, math = RUN_MATH, rows = RUN_ROWS, held = RUN_HELD, vector = RUN_VECTOR, units = RUN_UNITS;
     static constexpr bool backward = RUN_BACKWARD;
 };
 #if RUN_BACKWARD

@@ -24,7 +24,7 @@ step_sums sli_step_wide_multiply(const step_way *way, float *to, int64_t row, co
 
 /* ------------------------------------------------------------------------------------------------------------ v -- */
 typedef struct wide_enter_args {
-    unsigned char *to; /* = [tiles][pieces of 16 bytes][rows][16] */
+    unsigned char *to; /* = [tiles][pieces of 16 bytes][rows][16]; the second of two behind it, zeros */
     const char *from;  /* operand [B][row]; NULL: zeros */
     int64_t row, pieces;
     int B, rows, lines; /* lines: pieces of a row of the batch */
@@ -44,13 +44,13 @@ static __global__ void __launch_bounds__(STEP_THREADS) wide_enter(const __grid_c
 
 void sli_step_wide_begin(const step_way *way, const void *v) {
     if (way->wide.runs &&
-        !sli_cuda_put(way->queue, way->stream, way->work + way->scratch.counts, NULL, SLI_STEP_RUN_COUNTS))
+        !sli_cuda_put(way->queue, way->stream, way->work + way->scratch.counts, NULL, SLI_STEP_RUN_COUNTS(way->wide.blocks)))
         return;
     wide_enter_args a = {};
     a.to = (unsigned char *)(way->work + way->scratch.wide);
     a.from = (const char *)v;
     a.row = way->s.hs;
-    a.pieces = (int64_t)(sli_step_wide_v(&way->wide) / 16);
+    a.pieces = sli_step_wide_buffers(&way->wide) * (int64_t)(sli_step_wide_v(&way->wide) / 16);
     a.B = (int)way->s.B;
     a.rows = way->wide.rows;
     a.lines = way->wide.stages * WIDE_LINES;
@@ -63,14 +63,22 @@ void sli_step_wide_begin(const step_way *way, const void *v) {
 typedef struct wide_pack_args {
     unsigned char *to; /* = [stages][blocks][a block's bytes of a stage] */
     const float *r;    /* [GH][O] */
-    int GH, O, blocks, math;
+    int GH, H, O, blocks, math;
+    int units; /* of a block, which has all their gates; 0: rows of M as they lie */
     bool backward;
     int64_t tiles; /* tf32: of 16 rows by 16 of k; else of 32 rows by 16 bytes of k */
 } wide_pack_args;
 
+/* Row m of blocks of whole units: gate by gate; beyond all rows where there is none. */
+static __device__ __forceinline__ int wide_row(const wide_pack_args &a, int m) {
+    if (a.units == 0) return m;
+    const int of_block = m % WIDE_TALL, gate = of_block / a.units, unit = m / WIDE_TALL * a.units + of_block % a.units;
+    return gate * a.H < a.GH && unit < a.H ? gate * a.H + unit : a.GH;
+}
+
 /* An element of M. */
 static __device__ __forceinline__ float wide_weight(const wide_pack_args &a, int m, int k) {
-    const int gate = a.backward ? k : m, unit = a.backward ? m : k;
+    const int gate = a.backward ? k : wide_row(a, m), unit = a.backward ? m : k;
     return gate < a.GH && unit < a.O ? a.r[(int64_t)gate * a.O + unit] : 0.0f;
 }
 
@@ -115,8 +123,10 @@ void sli_step_wide_pack(const step_way *way, const sli_step_wide *w, char *to, b
     a.to = (unsigned char *)to;
     a.r = (const float *)way->param[SLI_RNN_RECURRENT];
     a.GH = (int)way->s.GH;
+    a.H = (int)way->s.H;
     a.O = (int)way->s.O;
     a.blocks = w->blocks;
+    a.units = w->units;
     a.math = (int)way->call->problem.dtype;
     a.backward = backward;
     a.tiles = (int64_t)(sli_step_wide_bytes(w) / (w->runs ? 32 * 16 : WIDE_PAIR));

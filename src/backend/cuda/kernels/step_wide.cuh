@@ -115,10 +115,10 @@ static __device__ __forceinline__ void wide_bring_weights(const wide_args &a, ui
     }
 }
 
-/* The same of v, which is there. */
+/* The same of v, which is there; `turn`: which of two. */
 template <class C>
-static __device__ __forceinline__ void wide_bring_v(const wide_args &a, uint32_t shared, const wide_place &place, wide_at &at) {
-    const unsigned char *from = a.v + ((int64_t)place.tile * a.stages + place.begin) * C::v_bytes;
+static __device__ __forceinline__ void wide_bring_v(const wide_args &a, uint32_t shared, const wide_place &place, int turn, wide_at &at) {
+    const unsigned char *from = a.v + turn * a.v_apart + ((int64_t)place.tile * a.stages + place.begin) * C::v_bytes;
     for (int i = place.begin; i < place.end; i++, from += C::v_bytes, wide_next<C::v_slots>(at)) {
         const uint32_t full = wide_v_full<C>(shared, at.slot);
         ptx_arrivals_wait(wide_free(full), at.parity ^ 1u);
@@ -289,7 +289,7 @@ static __device__ __forceinline__ void wide_product(const wide_args &a, unsigned
         if (threadIdx.x == 32 * WIDE_WARPS + 32) {
             wait();
             ptx_fence_bring();
-            wide_bring_v<C>(a, shared, place, at);
+            wide_bring_v<C>(a, shared, place, 0, at);
         }
         return;
     }
