@@ -430,7 +430,7 @@ TEST(cuda_step_tiles_many_rows) {
     CHECK(sli_step_tiled(&p, &caps) == 0);
 }
 
-/* Steps of many rows and large layers in tf32 on sm_90 are wide: R, and R^T in training, are packed in 20 bits as they read them, v lies once more, and sums
+/* Steps of many rows and large layers in tf32 on sm_90 are wide, a launch each where they are no runs: R, and R^T in training, are packed in 20 bits as they read them, v lies once more, and sums
  * come in pieces. */
 TEST(cuda_step_multiplies_wide_steps) {
     static const struct {
@@ -445,7 +445,8 @@ TEST(cuda_step_multiplies_wide_steps) {
         "lstm:b128_t25_i2048_h2048_f32x3",           "lstm:b16_t25_i2048_h2048_tf32_train",
         "lstm:b128_t25_i512_h512_tf32_train",        "lstm:b128_t25_i2048_h2048_p512_tf32_train",
         "gru:b128_t25_i2048_h2048_tf32+reset=before"};
-    const sli_caps caps = invented(90), older = invented(80), newer = invented(100);
+    sli_caps caps = invented(90), older = invented(80), newer = invented(100);
+    caps.no_compiler = true; /* no runs */
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         const sli_problem p = problem(of[i].text);
         size_t bytes[2];
@@ -480,17 +481,21 @@ TEST(cuda_step_multiplies_wide_steps) {
     CHECK(near * stage <= part && (near + 1) * stage > part && sli_step_wide_near(&backward, 1, &caps) >= 4 * near);
 }
 
-/* Steps of layers whose weights L2 does not hold, in 16 bits, one direction and 9 to 128 rows, backward to 64, are runs: as many blocks as are resident at once, R
- * as they read it, in place of R where nothing else multiplies it, and counters. */
+/* Steps of layers whose weights L2 does not hold, in 16 bits, one direction and 9 to 128 rows, backward to 64, are runs, in tf32 forward, of more than 16 rows, where blocks or pairs
+ * have whole units: as many blocks as are resident at once, R as they read it, in place of R where nothing else multiplies it, v twice, and counters. */
 TEST(cuda_step_runs_many_steps_in_a_launch) {
     static const struct {
         const char *text;
         int rows, blocks[2], stages[2], pieces[2]; /* forward, backward; pieces 0: no run */
-    } of[] = {{"lstm:b128_t25_i4096_h4096_bf16_train", 128, {128, 32}, {64, 256}, {1, 0}},
-              {"lstm:b64_t25_i4096_h4096_f16_train+recompute", 64, {128, 32}, {64, 256}, {1, 4}},
-              {"lstm:b33_t25_i9_h4095_bf16_train+zoneout_h=0.1+lengths", 64, {128, 32}, {64, 256}, {1, 4}},
-              {"gru:b32_t187_i2816_h2816_bf16_train", 32, {66, 22}, {44, 132}, {2, 6}},
-              {"rnn:b9_t5_i9_h6000_f16_train", 16, {47, 47}, {94, 94}, {2, 2}}};
+        int units;
+    } of[] = {{"lstm:b128_t25_i4096_h4096_bf16_train", 128, {128, 32}, {64, 256}, {1, 0}, 32},
+              {"lstm:b64_t25_i4096_h4096_f16_train+recompute", 64, {128, 32}, {64, 256}, {1, 4}, 32},
+              {"lstm:b33_t25_i9_h4095_bf16_train+zoneout_h=0.1+lengths", 64, {128, 32}, {64, 256}, {1, 4}, 32},
+              {"gru:b32_t187_i2816_h2816_bf16_train", 32, {66, 22}, {44, 132}, {2, 6}, 0},
+              {"gru:b17_t187_i2880_h2880_bf16_train", 32, {72, 23}, {45, 135}, {1, 5}, 40},
+              {"rnn:b9_t5_i9_h6000_f16_train", 16, {47, 47}, {94, 94}, {2, 2}, 128},
+              {"lstm:b128_t25_i2048_h2048_tf32", 128, {64, 0}, {64, 0}, {2, 0}, 32},
+              {"lstm:b17_t25_i4095_h4095_tf32", 32, {128, 0}, {128, 0}, {1, 0}, 32}};
     static const char *const not_so[] = {
         "lstm:b8_t25_i4096_h4096_bf16_train",       "lstm:b129_t25_i4096_h4096_bf16_train",
         "lstm:b64_t25_i4096_h4096_bf16_bi_train",   "lstm:b64_t25_i2048_h2048_bf16_train",
@@ -505,23 +510,26 @@ TEST(cuda_step_runs_many_steps_in_a_launch) {
             const sli_step_wide w = sli_step_wide_of(&p, &caps, backward);
             CHECK(w.runs == (of[i].pieces[backward] > 0));
             CHECK(sli_step_wide_of(&p, &older, backward).rows == 0 && sli_step_wide_of(&p, &newer, backward).rows == 0);
-            CHECK(sli_step_wide_of(&p, &bare, backward).rows == 0);
+            CHECK(!sli_step_wide_of(&p, &bare, backward).runs &&
+                  (!w.narrow || sli_step_wide_of(&p, &bare, backward).rows == 0));
             if (!w.runs) continue;
             CHECK(w.rows == of[i].rows && w.tiles == 1 && w.blocks == of[i].blocks[backward]);
             CHECK(w.stages == of[i].stages[backward] && w.pieces == of[i].pieces[backward]);
             CHECK(sli_step_wide_grid(&w) <= caps.multiprocessors && w.stages / w.pieces >= 10);
-            CHECK(sli_step_wide_bytes(&w) == (size_t)w.blocks * 128 * (size_t)w.stages * 64 * 2);
-            CHECK(sli_step_wide_v(&w) == (size_t)(w.rows * w.stages) * 64 * 2);
+            CHECK(sli_step_wide_bytes(&w) ==
+                  (size_t)w.blocks * 128 * (size_t)w.stages * (w.narrow ? 64 * 2 : 32 * 20 / 8));
+            CHECK(sli_step_wide_v(&w) == (size_t)(w.rows * w.stages) * 128);
             bytes[backward] = sli_round_up(sli_step_wide_bytes(&w), 256);
         }
         const sli_step_packed whole = sli_step_layout_packed(&p, &caps), without = sli_step_layout_packed(&p, NULL);
-        const bool all = bytes[1] > 0 && !p.recompute;
+        const bool all = (!p.train || bytes[1] > 0) && !p.recompute;
         CHECK(sli_step_all_runs(&p, &caps) == all);
         CHECK(whole.stride ==
               without.stride + bytes[0] + bytes[1] - (all ? whole.kernel + without.projection - without.recurrent : 0));
         const sli_step_scratch f = sli_step_layout_forward(&p, &caps, 5, true);
         const sli_step_wide forward = sli_step_wide_of(&p, &caps, false);
-        CHECK(forward.units == (forward.pieces == 1 ? 128 / (int)sli_op_gates(p.op) / 4 * 4 : 0));
+        CHECK(forward.units == of[i].units &&
+              sli_step_wide_pairs(&forward) == (forward.units > 0 && forward.pieces == 2));
         CHECK(forward.units == 0 || (forward.blocks * forward.units >= p.units && f.wide == sli_round_up(f.s, 256)));
         CHECK(f.counts - f.wide >= 2 * sli_step_wide_v(&forward));       /* by turns */
         CHECK(f.reset - f.counts >= 128 * (size_t)(1 + forward.blocks)); /* counters */

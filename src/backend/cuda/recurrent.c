@@ -62,7 +62,7 @@ static void describe_pass(const sli_problem *p, const sli_caps *caps, bool backw
         snprintf(text, capacity,
                  "%s a product of our own, %d x %d blocks of %d by %d rows, weights of %d bits, and its cells",
                  wide.runs ? "many steps in one launch, each" : "a step is", wide.blocks * wide.pieces, wide.tiles,
-                 SLI_STEP_WIDE_TALL, wide.rows, wide.runs ? 16 : 20);
+                 SLI_STEP_WIDE_TALL, wide.rows, wide.narrow ? 16 : 20);
     else
         snprintf(text, capacity, "a step is %s",
                  fused       ? "one launch"

@@ -148,18 +148,21 @@ typedef struct sli_step_wide {
     int rows;          /* 64 or 128; of a run 16 or 32, too */
     int blocks, tiles; /* of M, of the batch */
     int stages, pieces;
-    int units; /* of a run forward in one piece: a block has all gates of so many units, and computes their cells; 0: rows of M as they lie */
-    bool runs; /* weights and v of 16 bits, many steps in a launch; else weights of 20 bits, v of 32, a launch each */
+    int units; /* of a run forward in one piece or two: a block, or a pair of blocks, has all gates of so many units, and computes their cells; 0: rows of M as they lie */
+    bool narrow; /* weights and v of 16 bits; else weights of 20 bits, v of 32 */
+    bool runs;   /* many steps in a launch; else a launch each */
 } sli_step_wide;
 sli_step_wide sli_step_wide_of(const sli_problem *problem, const sli_caps *caps, bool backward);
 /* Whether nothing but runs multiplies R. */
 bool sli_step_all_runs(const sli_problem *problem, const sli_caps *caps);
+/* Whether two blocks, a cluster, have each half of k of the same units, and after a product half of the units. */
+bool sli_step_wide_pairs(const sli_step_wide *wide);
 /* Blocks of the launch. */
 int sli_step_wide_grid(const sli_step_wide *wide);
 /* Of the stages those whose weights are to stay in L2, which directions share. */
 int sli_step_wide_near(const sli_step_wide *wide, int directions, const sli_caps *caps);
 /* What makes the kernel of a run of kernels/step_run_instance.cuh; vector: units a thread, 4 or 1; options and activations of src/cell. */
-enum { SLI_STEP_RUN_DEFINES = 352 };
+enum { SLI_STEP_RUN_DEFINES = 384 };
 void sli_step_run_defines(const sli_problem *problem, const sli_step_wide *wide, bool backward, int vector, int options,
                           int act, int gate_act, char *text, size_t capacity);
 /* Bytes of packed weights; of v, zeros behind k and the batch; of a run there are two. */

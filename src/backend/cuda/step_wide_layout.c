@@ -9,13 +9,18 @@ enum {
     FULL = 132,
     LEAST_ROWS = 33, /* of the batch, by a launch a step; fewer were not measured */
     LEAST_RUN_ROWS = 9,
-    LEAST_STAGES = 4, /* of a piece */
+    LEAST_WIDE_RUN_ROWS = 17, /* in tf32: with 16 rows of 4096 units cuda:grid takes 0.95 of a run's time */
+    LEAST_STAGES = 4,         /* of a piece */
     LEAST_RUN_STAGES = 10,
     LEAST_SHARED = 227 * 1024
 };
 
 static int divide_up(int64_t n, int64_t by) {
     return (int)((n + by - 1) / by);
+}
+
+bool sli_step_wide_pairs(const sli_step_wide *w) {
+    return w->units > 0 && w->pieces == 2;
 }
 
 int sli_step_wide_grid(const sli_step_wide *w) {
@@ -60,33 +65,37 @@ static double cells_us(const sli_step_shape *s, const sli_step_wide *w, const sl
 enum { MOST_HELD = 9 };
 _Static_assert((int)LEAST_RUN_STAGES > (int)MOST_HELD, "a piece has stages that are not held");
 static int held_of(const sli_step_wide *w) {
-    if (w->units > 0) return w->rows > 64 ? 6 : w->rows > 32 ? 8 : MOST_HELD;
+    if (!w->narrow) return 0;
+    if (w->units > 0) return w->rows > 64 ? 6 - sli_step_wide_pairs(w) : w->rows > 32 ? 8 : MOST_HELD;
     return w->rows > 32 ? 5 : 7;
 }
 
 /* us of a step of a run, fitted to H200s (of stages that are held to H100s): from memory come weights that neither registers nor L2 hold, and gates; from L2 these weights, too, v for every block,
- * and sums. Stages of weights ahead hide a part of the waits and of the cells. Of blocks that keep their sums: fitted to inference of LSTM of 4096 units with 16 to 128 rows and GRU of 3000
- * with 32, of which predictions are within 5% (own_sums_h200_2026-11-27.txt). */
+ * and sums. Stages of weights ahead hide a part of the waits and of the cells. Of blocks that keep their sums: fitted to inference of LSTM of 2048 and 4096 units with 16 to 128 rows and of GRU of
+ * 2400 and 3000 units, of which predictions are within 5%, of GRU of 2400 units 13% short (own_sums_h200_2026-11-27.txt). In tf32 a stage takes what its words take to registers. */
 static double run_us(const sli_step_shape *s, const sli_step_wide *w, const sli_caps *caps, bool backward) {
-    static const double waits[2] = {2.5, 2}, cells[2][2] = {{1.3, 0.9}, {2.2, 2.2}},
-                        memory[2] = {3.3e6, 3.9e6}, /* us; us of a thread's four units; bytes a us */
-        l2 = 8.0e6, few = 1.3;                      /* of so many blocks' share a block may have */
+    static const double
+        waits[2] = {2.5, 2.2},
+        paired = 1, cells[2][2] = {{1.3, 0.9}, {2.2, 2.2}}, memory[2] = {3.3e6, 3.95e6},
+        l2[2] = {8.0e6, 9.5e6}, /* us; us of a thread's four units; bytes a us */
+        few = 1.1,
+        words[2] = {0.26,
+                    0.36}; /* of so many blocks' share a block may have; us of a stage of 64 rows or fewer, of 128 */
     const bool own = w->units > 0;
     const double part = caps->multiprocessors > 0 ? (double)FULL / caps->multiprocessors : 1;
     const double held = fmin(1, (double)held_of(w) * w->pieces / w->stages),
                  near = (double)sli_step_wide_near(w, 1, caps) / w->stages;
-    const double weights = (1 - held) * (double)sli_step_wide_bytes(w), gates = (backward   ? 1.5
-                                                                                 : s->train ? 2
-                                                                                            : 1) *
-                                                                                (double)s->B * (double)s->GH * 4;
+    const double weights = (1 - held) * (double)sli_step_wide_bytes(w);
+    const double gates = (backward ? 1.5 : s->train ? 2 : 1) * (double)s->B * (double)s->GH * 4;
     const double sums = own ? 0 : 2.0 * w->pieces * (double)s->B * (double)(backward ? s->O : s->GH) * 4;
     const double v = (double)w->blocks * (double)sli_step_wide_v(w);
     const double from_memory = fmax(0, weights - near * (double)sli_step_wide_bytes(w)) + gates,
                  from_l2 = weights + v + sums + gates;
     const double units = (double)s->B * (double)s->H / (4 * 8 * 32 * (double)sli_step_wide_grid(w));
     const double share = own ? fmin(1, few * part * sli_step_wide_grid(w) / FULL) : 1;
-    return waits[own] + cells[backward][own] * fmax(1, units) +
-           part * fmax(from_memory / memory[own], from_l2 / (share * l2));
+    const double multiplied = w->narrow ? 0 : words[w->rows == 128] * w->stages / w->pieces;
+    return waits[own] + (sli_step_wide_pairs(w) ? paired : 0) + cells[backward][own] * fmax(1, units) +
+           fmax(multiplied, part * fmax(from_memory / memory[own], from_l2 / (share * l2[own])));
 }
 
 static double step_us(const sli_step_shape *s, const sli_step_wide *w, const sli_caps *caps, bool backward) {
@@ -99,10 +108,10 @@ static int rows_of(int64_t batch, bool runs) {
     return batch > 16 ? 32 : 16;
 }
 
-/* Blocks of whole units, if that many are resident at once: no sums go to other blocks. */
+/* Blocks, or pairs, of whole units, if that many are resident at once: no sums go through memory. A half of a block has half of its units. */
 static void keep_sums(const sli_step_shape *s, sli_step_wide *w, int sms) {
-    const int units = SLI_STEP_WIDE_TALL / (int)(s->GH / s->H) / 4 * 4, blocks = divide_up(s->H, units);
-    if (blocks * w->tiles > sms) return;
+    const int units = SLI_STEP_WIDE_HALF / (int)(s->GH / s->H) / 4 * 8, blocks = divide_up(s->H, units);
+    if (blocks * w->tiles * w->pieces > sms) return;
     w->units = units;
     w->blocks = blocks;
 }
@@ -112,7 +121,7 @@ static sli_step_wide cut(const sli_step_shape *s, const sli_caps *caps, bool run
     const int sms = caps->multiprocessors > 0 ? caps->multiprocessors : FULL,
               least = runs ? LEAST_RUN_STAGES : LEAST_STAGES;
     const int64_t m = backward ? s->hs : s->zs, k = backward ? s->GH : s->O;
-    sli_step_wide best = {0}, w = {.rows = rows_of(s->B, runs), .runs = runs};
+    sli_step_wide best = {0}, w = {.rows = rows_of(s->B, runs), .narrow = s->narrow, .runs = runs};
     w.stages = divide_up(k * (int64_t)s->operand, SLI_STEP_WIDE_BYTES);
     w.blocks = divide_up(m, SLI_STEP_WIDE_TALL);
     w.tiles = divide_up(s->B, w.rows);
@@ -120,17 +129,21 @@ static sli_step_wide cut(const sli_step_shape *s, const sli_caps *caps, bool run
         if (best.rows == 0 ||
             (runs ? sli_step_wide_grid(&w) <= sms : step_us(s, &w, caps, backward) < step_us(s, &best, caps, backward)))
             best = w;
-    if (runs && !backward && best.pieces == 1) keep_sums(s, &best, sms);
+    if (runs && !backward && best.pieces <= 2) keep_sums(s, &best, sms);
     return best;
 }
 
-/* Many steps in a launch, in 16 bits: weights that L2 does not hold, as steps of a launch each read them anew. LSTM of 4096 units with 16, 32 and 64 rows and GRU of 2816
- * with 32 took 0.73 to 0.95 of the time, with 128 rows 0.94 in inference, but 1.02 in training with backward so, too (runs_2026-11-26.txt); more rows were not measured. */
+/* Many steps in a launch: weights that L2 does not hold, as steps of a launch each read them anew. LSTM of 4096 units with 16, 32 and 64 rows and GRU of 2816
+ * with 32 took 0.73 to 0.95 of the time in 16 bits, with 128 rows 0.94 in inference, but 1.02 in training with backward so, too (runs_2026-11-26.txt; 1.04 with its present
+ * waits: own_sums_h200_2026-11-27.txt); more rows were not measured. In tf32 where blocks keep their sums. */
 static bool can_run(const sli_problem *p, const sli_caps *caps, bool backward) {
     const bool narrow = p->dtype == SL_BF16 || p->dtype == SL_F16, many = p->batch > (backward ? 64 : 128);
-    if (!narrow || many || p->batch < LEAST_RUN_ROWS || p->bidirectional || p->wave > 0 || caps->no_compiler)
-        return false;
-    return 2.0 * sli_op_gates(p->op) * p->units * p->units > sli_step_l2_part * (double)caps->l2_bytes;
+    if ((!narrow && (p->dtype != SL_TF32 || backward)) || many) return false;
+    if (p->batch < (narrow ? LEAST_RUN_ROWS : LEAST_WIDE_RUN_ROWS)) return false;
+    if (p->bidirectional || p->wave > 0 || caps->no_compiler) return false;
+    static const double part = 0.6; /* of L2, of tf32: what is computed in another way there waits longer */
+    return (narrow ? 2.0 : 2.5) * sli_op_gates(p->op) * p->units * p->units >
+           (narrow ? sli_step_l2_part : part) * (double)caps->l2_bytes;
 }
 
 /* By launches, in tf32: from GRU of 1024 units on, with 64 rows and more, and of one block (of M by a tile of the batch) a multiprocessor, all products that were
@@ -146,7 +159,10 @@ static bool takes(const sli_problem *p, const sli_caps *caps, bool runs, bool ba
 sli_step_wide sli_step_wide_of(const sli_problem *p, const sli_caps *caps, bool backward) {
     const sli_step_shape s = sli_step_shape_of(p, 1);
     const bool runs = can_run(p, caps, backward);
-    const sli_step_wide none = {0}, wide = takes(p, caps, runs, backward) ? cut(&s, caps, runs, backward) : none;
+    const sli_step_wide none = {0};
+    sli_step_wide wide = takes(p, caps, runs, backward) ? cut(&s, caps, runs, backward) : none;
+    if (wide.runs && !wide.narrow && wide.units == 0)
+        wide = takes(p, caps, false, backward) ? cut(&s, caps, false, backward) : none;
     return wide.blocks * wide.tiles <= (caps->multiprocessors > 0 ? caps->multiprocessors : FULL) ? wide : none;
 }
 
@@ -164,7 +180,7 @@ double sli_step_wide_seconds(const sli_problem *p, const sli_caps *caps, const s
 }
 
 size_t sli_step_wide_bytes(const sli_step_wide *w) {
-    return (size_t)w->blocks * (size_t)w->stages * (size_t)SLI_STEP_WIDE_WEIGHTS(w->runs);
+    return (size_t)w->blocks * (size_t)w->stages * (size_t)SLI_STEP_WIDE_WEIGHTS(w->narrow);
 }
 
 int sli_step_wide_buffers(const sli_step_wide *w) {
@@ -180,8 +196,13 @@ void sli_step_run_defines(const sli_problem *p, const sli_step_wide *w, bool bac
     snprintf(text, capacity,
              "#define RUN_GATES %d\n#define RUN_MATH %d\n#define RUN_ROWS %d\n#define RUN_HELD %d\n#define RUN_VECTOR "
              "%d\n#define RUN_BACKWARD %d\n"
-             "#define RUN_UNITS %d\n#define RUN_OPTIONS %d\n#define RUN_ACT %d\n#define RUN_GATE_ACT %d\n#define "
+             "#define RUN_UNITS %d\n#define RUN_PAIR %d\n#define RUN_OPTIONS %d\n#define RUN_ACT %d\n#define "
+             "RUN_GATE_ACT %d\n#define "
              "RUN_DTYPE %d\n",
-             sli_op_gates(p->op), p->dtype == SL_BF16 ? 2 : 3, w->rows, held_of(w), vector, backward, w->units, options,
-             act, gate_act, (int)p->dtype);
+             sli_op_gates(p->op),
+             !w->narrow            ? 1
+             : p->dtype == SL_BF16 ? 2
+                                   : 3,
+             w->rows, held_of(w), vector, backward, w->units, sli_step_wide_pairs(w), options, act, gate_act,
+             (int)p->dtype);
 }

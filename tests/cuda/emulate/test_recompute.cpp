@@ -54,9 +54,10 @@ struct bench {
     bool transposes; /* as if it gained for these small shapes */
     int pieces;      /* of R^T dr; 0: as it is */
     int tiled;       /* rows of a tile of forward steps, as if they gained for these small shapes; 0: none */
-    int wide;        /* pieces of the products of wide steps, the same, by turns of the seeds 1 and 3; 0: none */
+    int wide;        /* pieces of the products of wide steps, by the seed 1 to 3; 0: none */
     int planned;     /* rows of the plan; 0: those of the call */
     bool runs;       /* wide steps as they are, of a GPU whose L2 holds next to nothing */
+    bool forward_runs; /* in tf32, too */
     std::string wrong;
 } world;
 
@@ -74,15 +75,17 @@ sli_step_wide wide_of(const sli_problem *p, const sli_caps *caps, bool backward)
     const sli_step_shape s = sli_step_shape_of(p, 1);
     const int64_t m = backward ? s.hs : s.zs, k = backward ? s.GH : s.O;
     sli_step_wide w = {};
-    w.runs = s.narrow;
+    w.narrow = s.narrow;
+    w.runs = s.narrow || (world.forward_runs && !backward);
     w.rows = s.B > 64 ? 128 : !w.runs || s.B > 32 ? 64 : s.B > 16 ? 32 : 16;
     w.blocks = (int)((m + SLI_STEP_WIDE_TALL - 1) / SLI_STEP_WIDE_TALL);
     w.tiles = (int)((s.B + w.rows - 1) / w.rows);
     w.stages = (int)((k * (int64_t)s.operand + SLI_STEP_WIDE_BYTES - 1) / SLI_STEP_WIDE_BYTES);
     const int most = w.runs ? w.stages / 2 : w.stages; /* of a run a stage is held, and more come */
     w.pieces = world.wide < most ? world.wide : most;
-    if (w.runs && !backward && w.pieces == 1) {
-        w.units = SLI_STEP_WIDE_TALL / s.gates / 4 * 4;
+    if (!s.narrow && w.runs && w.pieces > 2) w.pieces = 2;
+    if (w.runs && !backward && w.pieces <= 2) {
+        w.units = SLI_STEP_WIDE_HALF / s.gates / 4 * 8;
         w.blocks = (int)((s.H + w.units - 1) / w.units);
     }
     return w;
@@ -292,11 +295,11 @@ namespace {
 
 /* Instances, as the defines name them. */
 struct instance {
-    int gates, math, rows, held, vector, backward, units;
+    int gates, math, rows, held, vector, backward, units, pair;
 } chosen;
-template <int GATES, int MATH, int ROWS, int HELD, int VECTOR, int UNITS, bool BACKWARD> struct run_of {
+template <int GATES, int MATH, int ROWS, int HELD, int VECTOR, int UNITS, bool BACKWARD, bool PAIR = false> struct run_of {
     static constexpr int gates = GATES, math = MATH, rows = ROWS, held = HELD, vector = VECTOR, units = UNITS;
-    static constexpr bool backward = BACKWARD;
+    static constexpr bool backward = BACKWARD, pair = PAIR;
 };
 
 #pragma push_macro("gridDim")
@@ -309,6 +312,7 @@ emulate::launch_config configured(const cudaLaunchConfig_t *given) {
     config.block = given->blockDim;
     config.shared = given->dynamicSmemBytes;
     config.seed = world.seed;
+    if (given->numAttrs > 1) config.cluster = given->attrs[1].val.clusterDim.x;
     return config;
 }
 #pragma pop_macro("gridDim")
@@ -318,16 +322,19 @@ emulate::launch_config configured(const cudaLaunchConfig_t *given) {
 template <int GATES, int MATH, int ROWS, int VECTOR, int HELD = 1>
 bool try_run(const cudaLaunchConfig_t *given, void *arguments) {
     if (chosen.gates != GATES || chosen.math != MATH || chosen.rows != ROWS || chosen.vector != VECTOR) return false;
-    if (world.runs != (HELD > 1) || (world.runs && chosen.held != HELD)) return false;
+    if (MATH != 1 && (world.runs != (HELD > 1) || (world.runs && chosen.held != HELD))) return false;
+    if (MATH == 1 && (chosen.held != 0 || chosen.backward)) complain("a run in tf32 that holds weights, or goes backward");
     const emulate::launch_config config = configured(given);
-    if (given->numAttrs != 1 || given->attrs->id != cudaLaunchAttributeCooperative) complain("a run that is not launched cooperatively");
-    constexpr int units = SLI_STEP_WIDE_TALL / GATES / 4 * 4;
+    if (given->numAttrs != (chosen.pair ? 2u : 1u) || given->attrs->id != cudaLaunchAttributeCooperative) complain("a run that is not launched cooperatively");
+    constexpr int units = SLI_STEP_WIDE_HALF / GATES / 4 * 8;
     if (chosen.units != 0 && chosen.units != units) complain("blocks of other units");
     const std::string failure =
         emulate::launch(config, [&] {
             using namespace recompute_engine;
             if (chosen.backward)
                 run_steps<run_of<GATES, MATH, ROWS, HELD, VECTOR, 0, true>>(*static_cast<step_backward_run *>(arguments), emulated_shared());
+            else if (chosen.pair)
+                run_steps<run_of<GATES, MATH, ROWS, HELD, VECTOR, units, false, true>>(*static_cast<step_forward_run *>(arguments), emulated_shared());
             else if (chosen.units > 0)
                 run_steps<run_of<GATES, MATH, ROWS, HELD, VECTOR, units, false>>(*static_cast<step_forward_run *>(arguments), emulated_shared());
             else
@@ -345,6 +352,7 @@ cudaError_t cudaFuncSetAttribute(const void *, int, int) {
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *, void **arguments) {
     if (!try_run<4, 2, 16, 4>(config, arguments[0]) && !try_run<4, 3, 128, 1>(config, arguments[0]) &&
         !try_run<3, 3, 32, 4>(config, arguments[0]) && !try_run<1, 2, 64, 1>(config, arguments[0]) &&
+        !try_run<4, 1, 16, 4, 0>(config, arguments[0]) && !try_run<3, 1, 128, 1, 0>(config, arguments[0]) &&
         !try_run<4, 2, 16, 4, 7>(config, arguments[0]) && !try_run<4, 2, 16, 4, 9>(config, arguments[0]))
         complain("an instance that this test has not");
     return cudaSuccess;
@@ -352,8 +360,8 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *, 
 extern "C" cudaKernel_t sli_cuda_compile(sli_queue *, const char *, const char *, const char *defines, sli_why *) {
     if (sscanf(defines,
                "#define RUN_GATES %d #define RUN_MATH %d #define RUN_ROWS %d #define RUN_HELD %d #define RUN_VECTOR %d #define RUN_BACKWARD %d "
-               "#define RUN_UNITS %d",
-               &chosen.gates, &chosen.math, &chosen.rows, &chosen.held, &chosen.vector, &chosen.backward, &chosen.units) != 7)
+               "#define RUN_UNITS %d #define RUN_PAIR %d",
+               &chosen.gates, &chosen.math, &chosen.rows, &chosen.held, &chosen.vector, &chosen.backward, &chosen.units, &chosen.pair) != 8)
         complain("other defines of a run");
     return &chosen;
 }
@@ -552,6 +560,12 @@ const char *const run_trials[] = {
     "rnn:b33_t5_i3_h150_bf16_train+recompute",
 };
 
+/* The same in tf32, forward; backward steps are a launch each. */
+const char *const tf32_run_trials[] = {
+    "lstm:b9_t5_i3_h132_tf32_train+mask=holes+zoneout_h=0.2",
+    "gru:b66_t4_i3_h133_tf32_train+lengths",
+};
+
 /* Within rounding. */
 void close(const results &a, const results &b) {
     for (size_t k = 0; k < a.values.size() && world.wrong.empty(); k++)
@@ -622,12 +636,13 @@ std::string run_tiled(const char *text, uint64_t seed) {
 
 /* By launches, in tf32, the product as a loop rounds its operands, the wide one cuts v off; in runs operands are the same bits, sums are not. `more`: rows
  * that the plan has beyond those of the call, with several pieces. */
-std::string run_wide(const char *text, int more, uint64_t seed) {
+std::string run_wide(const char *text, int more, uint64_t seed, bool forward_runs = false) {
     sli_problem p;
     if (!enter(text, seed, &p)) return world.wrong;
+    world.forward_runs = forward_runs;
     const results apart = compute(p, CHUNK, 0.25f, false);
-    world.wide = seed % 2 ? 1 : 3;
-    world.planned = world.wide > 1 && more > 0 ? p.batch + more : 0;
+    world.wide = 1 + (int)(seed % 3);
+    world.planned = world.wide > 2 && more > 0 ? p.batch + more : 0;
     alike(compute(p, CHUNK, 0.25f, false), apart);
     return world.wrong;
 }
@@ -675,6 +690,9 @@ EMULATE_CASE("recompute: products of wide steps give what cuBLASLt's give") {
 }
 EMULATE_CASE("recompute: runs of wide steps give what steps of a launch each give") {
     return each(run_trials, [&](const char *text) { return run_wide(text, 0, seed); });
+}
+EMULATE_CASE("recompute: runs forward in tf32 give what steps of a launch each give") {
+    return each(tf32_run_trials, [&](const char *text) { return run_wide(text, 0, seed, true); });
 }
 EMULATE_CASE("recompute: runs as they are planned and laid out") {
     const char *const text = "lstm:b9_t2_i3_h1028_bf16_train"; /* too wide for fused steps */

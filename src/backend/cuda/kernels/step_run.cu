@@ -25,7 +25,7 @@ wide_args sli_step_wide_args(const step_way *way, float *to, int64_t row, const 
 
 step_wide_v sli_step_wide_place(const step_way *way) {
     const sli_step_wide *w = &way->wide;
-    const int64_t depth = SLI_STEP_WIDE_BYTES / (w->runs ? 2 : 4);
+    const int64_t depth = SLI_STEP_WIDE_BYTES / (w->narrow ? 2 : 4);
     return {way->work + way->scratch.wide, w->rows, w->stages * depth * w->rows};
 }
 
@@ -37,6 +37,22 @@ static bool aligned(const step_way *way, const step_forward_args *a) {
 }
 static bool aligned(const step_way *way, const step_backward_args *a) {
     return way->s.H % 4 == 0 && sli_step_aligned(a->dy) && sli_step_aligned(a->pw_from) && sli_step_aligned(a->dc_from);
+}
+
+void sli_step_run_configure(const sli_step_wide *w, step_run_configuration *to) {
+    *to = step_run_configuration{};
+    to->config.gridDim = dim3((unsigned)sli_step_wide_grid(w), 1, 1);
+    to->config.blockDim = dim3(SLI_STEP_WIDE_THREADS, 1, 1);
+    to->config.dynamicSmemBytes = (size_t)sli_step_run_shared(w);
+    to->config.attrs = to->attributes;
+    to->config.numAttrs = 1;
+    to->attributes[0].id = cudaLaunchAttributeCooperative;
+    to->attributes[0].val.cooperative = 1;
+    if (!sli_step_wide_pairs(w)) return;
+    to->attributes[to->config.numAttrs].id = cudaLaunchAttributeClusterDimension;
+    to->attributes[to->config.numAttrs].val.clusterDim.x = 2;
+    to->attributes[to->config.numAttrs].val.clusterDim.y = 1;
+    to->attributes[to->config.numAttrs++].val.clusterDim.z = 1;
 }
 
 static void launch(step_way *way, step_run *run, void *arguments, bool backward, bool vectors) {
@@ -51,7 +67,7 @@ static void launch(step_way *way, step_run *run, void *arguments, bool backward,
             sli_cuda_fail(way->queue, SL_ERR_DEVICE, "the kernel of many steps was not compiled: %s; SLUICE_NVRTC=0 does without it", why.text);
         return;
     }
-    const int grid = sli_step_wide_grid(w), shared = SLI_STEP_WIDE_SHARED(w->rows, w->runs);
+    const int grid = sli_step_wide_grid(w), shared = sli_step_run_shared(w);
     if (!sli_cuda_try(way->queue, sli_cuda_injected(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared)),
                       "preparing many steps"))
         return;
@@ -60,18 +76,11 @@ static void launch(step_way *way, step_run *run, void *arguments, bool backward,
     run->d = way->run_d;
     way->run_v += (uint32_t)(grid * run->steps);
     way->run_d += (uint32_t)run->products;
-    cudaLaunchAttribute attribute;
-    attribute.id = cudaLaunchAttributeCooperative;
-    attribute.val.cooperative = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)grid, 1, 1);
-    config.blockDim = dim3(SLI_STEP_WIDE_THREADS, 1, 1);
-    config.dynamicSmemBytes = (size_t)shared;
-    config.stream = way->stream;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
+    step_run_configuration c;
+    sli_step_run_configure(w, &c);
+    c.config.stream = way->stream;
     void *each[] = {arguments};
-    sli_cuda_try(way->queue, sli_cuda_injected(cudaLaunchKernelExC(&config, kernel, each)), "launch of many steps");
+    sli_cuda_try(way->queue, sli_cuda_injected(cudaLaunchKernelExC(&c.config, kernel, each)), "launch of many steps");
 }
 
 /* Of two v that which the next product reads: they take turns from step to step, and the first is there before. */

@@ -1,7 +1,8 @@
 /* cuda:step, a run: many wide steps of one direction in one launch, in 16 bits, whose blocks are all resident. Forward a step is its product, then its cells;
  * backward its cells, then the product that the next one begins with. Blocks have tiles of the product (step_wide.cuh) and parts of the cells. A product waits for every
  * block's v. Cells wait for D: forward of all blocks, among which gates are; backward of the pieces of k of their units, whose blocks share these units' cells. Forward, where that leaves k
- * in one piece, a block has all gates of its units (units > 0): its sums go to shared memory, in place of v, and its cells wait for nobody. Weights do not wait: as many stages ahead as there is room for they are on their
+ * in one piece, a block has all gates of its units (units > 0): its sums go to shared memory, in place of v, and its cells wait for nobody; in two pieces, two blocks, a cluster, have: each sends
+ * the other its sums of half of the units, and has the cells of the other half. Weights do not wait: as many stages ahead as there is room for they are on their
  * way while D and v are, which hides most of those waits, as what bounds a step is the way of the weights. What registers are left hold the first stages' for good.
  * (Cells by warps of their own, in parts, so that a product begins with the first part of v, were 1 to 5% slower of LSTM, 3% faster of a GRU: runs_2026-11-26.txt.) Device code alone, for
  * nvcc and NVRTC.
@@ -81,60 +82,91 @@ template <class R, class EACH> static __device__ __forceinline__ void run_each(c
     }
 }
 
-/* A block's sums, [row of the batch][WIDE_TALL], lie where v came, which takes as many bytes and is multiplied. Pieces of 16 bytes change places by the
- * row, so that neither lanes that write eight of M of four rows nor those that read a row of units have a bank twice. */
-static __device__ __forceinline__ int run_own_at(int row, int m) {
-    return row * WIDE_TALL + (m / 4 ^ row / 2 % 4 * 2) * 4 + m % 4;
+/* A block's sums, of each half [row of the batch][SLI_STEP_WIDE_HALF], lie where v came, which takes as many bytes and is multiplied. Pieces of 16 bytes change
+ * places by the row and the half, so that neither lanes that write eight of M of four rows nor eight that read units of a row, or of half a block of two rows, have a bank twice. */
+template <class R> static __device__ __forceinline__ int run_own_at(int half, int row, int m) {
+    return (half * R::rows + row) * SLI_STEP_WIDE_HALF + (m / 4 ^ row / 2 % 4 * 2 ^ (row + half) % 2 * 4) * 4 + m % 4;
 }
-struct run_own_sums {
-    const float *from;
-    int row, unit, units; /* of the block */
+
+/* Of a pair, after a product, the block has the half of its rank: the other block sends what it has of that. */
+template <class R> struct run_own_sums {
+    const float *own, *coming;
+    int row, unit; /* of the block, or the pair */
     template <int G, int V> __device__ __forceinline__ void operator()(float (&to)[G][V], const step_sums &, size_t, size_t) const {
+        constexpr int units = R::units / 2;
+        const int half = unit / units;
 #pragma unroll
-        for (int g = 0; g < G; g++) step_load<V>(to[g], from + run_own_at(row, g * units + unit));
+        for (int g = 0; g < G; g++) {
+            const int at = run_own_at<R>(half, row, g * units + unit % units);
+            step_load<V>(to[g], own + at);
+            if constexpr (R::pair) {
+                float other[V];
+                step_load<V>(other, coming + at - half * R::rows * SLI_STEP_WIDE_HALF);
+#pragma unroll
+                for (int n = 0; n < V; n++) to[g][n] += other[n];
+            }
+        }
     }
 };
 
 /* All of these threads have multiplied. */
-template <class C> static __device__ __forceinline__ void run_keep_sums(float *to, int warp, const wide_sums<C> &sums) {
+template <class R, class C> static __device__ __forceinline__ void run_keep_sums(float *to, int warp, const wide_sums<C> &sums) {
     static_assert(C::rows * WIDE_TALL * 4 <= C::v_slots * C::v_bytes, "sums in place of v");
-    const int lane = (int)threadIdx.x % 32, m = warp * 16 + lane / 4, row = lane % 4 * 2;
+    const int lane = (int)threadIdx.x % 32, half = warp / (WIDE_WARPS / 2), m = warp % (WIDE_WARPS / 2) * 16 + lane / 4, row = lane % 4 * 2;
 #pragma unroll
     for (int n = 0; n < C::tiles_n; n++)
 #pragma unroll
-        for (int i = 0; i < 4; i++) to[run_own_at(n * 8 + row + i % 2, m + i / 2 * 8)] = sums.of[n][i];
+        for (int i = 0; i < 4; i++) to[run_own_at<R>(half, n * 8 + row + i % 2, m + i / 2 * 8)] = sums.of[n][i];
 }
 
-/* EACH(row, unit of the block) of the thread's cells of the block's own units, the same in every step. */
-template <class R, class EACH> static __device__ __forceinline__ void run_each_own(const step_common &k, int block, const EACH &each) {
-    constexpr int across = R::units / R::vector;
+/* The other half to the other block; where its own lies is `coming` there, which has been read: v, which this product waited for, came after that. */
+template <class C> static __device__ __forceinline__ void run_send_sums(uint32_t shared, int rank) {
+    constexpr int bytes = C::rows * SLI_STEP_WIDE_HALF * 4;
+    const uint32_t other = (uint32_t)(1 - rank), from = shared + (uint32_t)C::v_at + other * bytes;
+    const uint32_t to = ptx_map(shared + (uint32_t)C::coming_at, other), barrier = ptx_map(wide_coming_full<C>(shared), other);
+#pragma unroll 4
+    for (uint32_t at = threadIdx.x * 16; at < bytes; at += RUN_THREADS * 16) {
+        uint32_t piece[4];
+        ptx_load_shared(piece, from + at);
+        ptx_send16(to + at, piece, barrier);
+    }
+}
+
+/* EACH(row, unit of the block or the pair) of the thread's cells of the block's own units, the same in every step. */
+template <class R, class EACH> static __device__ __forceinline__ void run_each_own(const step_common &k, const wide_place &place, const EACH &each) {
+    constexpr int units = R::units / (R::pair ? 2 : 1), across = units / R::vector;
     for (int i = (int)threadIdx.x; i < across * k.B; i += RUN_THREADS) {
-        const int unit = i % across * R::vector;
-        if (block * R::units + unit < k.H) each(i / across, unit);
+        const int unit = (R::pair ? place.piece * units : 0) + i % across * R::vector;
+        if (place.block * R::units + unit < k.H) each(i / across, unit);
     }
 }
 
 /* Steps forward of blocks that keep their sums. */
 template <class R> static __device__ __forceinline__ void run_own(const step_forward_run &a, unsigned char *memory, const wide_place &place, int warp) {
-    typedef wide_cut<R::rows, R::math, R::held> C;
-    const uint32_t shared = ptx_shared(memory);
-    float *const own = reinterpret_cast<float *>(memory + C::v_at);
+    typedef wide_cut<R::rows, R::math, R::held, R::pair> C;
+    const uint32_t shared = ptx_shared(memory), full = wide_coming_full<C>(shared);
+    float *const own = reinterpret_cast<float *>(memory + C::v_at), *const coming = reinterpret_cast<float *>(memory + C::coming_at);
     const int first = place.block * R::units;
     wide_rings at = {{0, 0}, {0, 0}};
     wide_held<C> held;
     wide_hold<C>(a.run.product, place, warp, held);
     for (int s = 0; s < a.run.steps; s++) {
         const step_forward_args &step = a.step[s];
-        run_each_own<R>(step.k, place.block, [&](int row, int unit) {
+        if (R::pair && threadIdx.x == 0) ptx_arrivals_expect(full, C::rows * SLI_STEP_WIDE_HALF * 4);
+        run_each_own<R>(step.k, place, [&](int row, int unit) {
             if (unit % 8 == 0) run_ask(step, row, first + unit, R::gates);
         });
         wide_sums<C> sums;
         wide_multiply_stages<C>(shared, warp, place.end - place.begin, at, held, sums);
         ptx_barrier(1, RUN_THREADS);
-        run_keep_sums<C>(own, warp, sums);
+        run_keep_sums<R>(own, warp, sums);
         ptx_barrier(1, RUN_THREADS);
-        run_each_own<R>(step.k, place.block, [&](int row, int unit) {
-            run_cells<R>(step, row, first + unit, run_own_sums{own, row, unit, R::units});
+        if constexpr (R::pair) {
+            run_send_sums<C>(shared, place.piece);
+            ptx_arrivals_wait(full, (uint32_t)s & 1u);
+        }
+        run_each_own<R>(step.k, place, [&](int row, int unit) {
+            run_cells<R>(step, row, first + unit, run_own_sums<R>{own, coming, row, unit});
         });
         ptx_fence_shared(); /* before v comes there again */
         run_tell(a.run.counts);
@@ -143,7 +175,7 @@ template <class R> static __device__ __forceinline__ void run_own(const step_for
 
 /* By two lanes: the weights of all products; v of each as soon as all blocks have left theirs. */
 template <class R, class ARGS> static __device__ __forceinline__ void run_bring(const ARGS &a, uint32_t shared, const wide_place &place) {
-    typedef wide_cut<R::rows, R::math, R::held> C;
+    typedef wide_cut<R::rows, R::math, R::held, R::pair> C;
     wide_at at = {0, 0};
     if (threadIdx.x == RUN_THREADS)
         for (int n = 0; n < a.run.products; n++) wide_bring_weights<C>(a.run.product, shared, place, at);
@@ -156,7 +188,7 @@ template <class R, class ARGS> static __device__ __forceinline__ void run_bring(
 }
 
 template <class R, class ARGS> static __device__ __forceinline__ void run_all(const ARGS &a, uint32_t shared, const wide_place &place, int warp) {
-    typedef wide_cut<R::rows, R::math, R::held> C;
+    typedef wide_cut<R::rows, R::math, R::held, R::pair> C;
     wide_rings at = {{0, 0}, {0, 0}};
     wide_held<C> held;
     wide_hold<C>(a.run.product, place, warp, held);
@@ -188,12 +220,20 @@ template <class R, class ARGS> static __device__ __forceinline__ void run_all(co
     }
 }
 
+template <class R> static __device__ __forceinline__ void run_meet() {
+    __syncwarp();
+    if constexpr (R::pair)
+        ptx_cluster_sync();
+    else
+        __syncthreads();
+}
+
 template <class R, class ARGS> static __device__ __forceinline__ void run_steps(const ARGS &a, unsigned char *memory) {
     const uint32_t shared = ptx_shared(memory);
-    const wide_place place = wide_find(a.run.product, (int)blockIdx.x);
+    const wide_place place = wide_find<R::pair>(a.run.product, (int)blockIdx.x);
     const int warp = (int)ptx_uniform(threadIdx.x / 32);
-    if (threadIdx.x == 0) wide_init<wide_cut<R::rows, R::math, R::held>>(shared);
-    __syncthreads();
+    if (threadIdx.x == 0) wide_init<wide_cut<R::rows, R::math, R::held, R::pair>>(shared);
+    run_meet<R>();
     if (warp >= WIDE_WARPS) {
         PTX_REGISTERS_FEWER(WIDE_COURIER_REGISTERS);
         run_bring<R>(a, shared, place);
@@ -204,6 +244,7 @@ template <class R, class ARGS> static __device__ __forceinline__ void run_steps(
         else
             run_all<R>(a, shared, place, warp);
     }
+    if (R::pair) run_meet<R>(); /* what this block sent has gone */
 }
 
 #endif

@@ -13,7 +13,7 @@ static __global__ void __launch_bounds__(WIDE_THREADS, 1) wide_multiply(const __
 template <int rows> static void launch(const step_way *way, const wide_args *a, bool dependent) {
     const sli_step_grid grid = {(unsigned)sli_step_wide_grid(&way->wide), 1, WIDE_THREADS, 1};
     sli_step_launch(way, wide_multiply<rows>, &grid, a, dependent, "launch of the product of a wide step",
-                    (size_t)SLI_STEP_WIDE_SHARED(rows, false));
+                    (size_t)SLI_STEP_WIDE_SHARED(rows, false, false));
 }
 
 step_sums sli_step_wide_multiply(const step_way *way, float *to, int64_t row, const char *weights, bool dependent) {
@@ -54,7 +54,7 @@ void sli_step_wide_begin(const step_way *way, const void *v) {
     a.B = (int)way->s.B;
     a.rows = way->wide.rows;
     a.lines = way->wide.stages * WIDE_LINES;
-    a.narrow = way->wide.runs;
+    a.narrow = way->wide.narrow;
     const sli_step_grid grid = {step_blocks_of(a.pieces, STEP_THREADS), 1, STEP_THREADS, 1};
     sli_step_launch(way, wide_enter, &grid, &a, false, "launch of what a wide step enters with");
 }
@@ -64,15 +64,15 @@ typedef struct wide_pack_args {
     unsigned char *to; /* = [stages][blocks][a block's bytes of a stage] */
     const float *r;    /* [GH][O] */
     int GH, H, O, blocks, math;
-    int units; /* of a block, which has all their gates; 0: rows of M as they lie */
+    int units; /* of a block, which has all their gates, each half those of half of them; 0: rows of M as they lie */
     bool backward;
     int64_t tiles; /* tf32: of 16 rows by 16 of k; else of 32 rows by 16 bytes of k */
 } wide_pack_args;
 
-/* Row m of blocks of whole units: gate by gate; beyond all rows where there is none. */
+/* Row m of halves of blocks of whole units: gate by gate; beyond all rows where there is none. */
 static __device__ __forceinline__ int wide_row(const wide_pack_args &a, int m) {
     if (a.units == 0) return m;
-    const int of_block = m % WIDE_TALL, gate = of_block / a.units, unit = m / WIDE_TALL * a.units + of_block % a.units;
+    const int half = a.units / 2, at = m % SLI_STEP_WIDE_HALF, gate = at / half, unit = m / SLI_STEP_WIDE_HALF * half + at % half;
     return gate * a.H < a.GH && unit < a.H ? gate * a.H + unit : a.GH;
 }
 
@@ -129,7 +129,7 @@ void sli_step_wide_pack(const step_way *way, const sli_step_wide *w, char *to, b
     a.units = w->units;
     a.math = (int)way->call->problem.dtype;
     a.backward = backward;
-    a.tiles = (int64_t)(sli_step_wide_bytes(w) / (w->runs ? 32 * 16 : WIDE_PAIR));
+    a.tiles = (int64_t)(sli_step_wide_bytes(w) / (w->narrow ? 32 * 16 : WIDE_PAIR));
     const sli_step_grid grid = {step_blocks_of(a.tiles, STEP_THREADS / 32), 1, STEP_THREADS, 1};
-    sli_step_launch(way, w->runs ? wide_pack_narrow : wide_pack, &grid, &a, false, "launch of packed recurrent weights");
+    sli_step_launch(way, w->narrow ? wide_pack_narrow : wide_pack, &grid, &a, false, "launch of packed recurrent weights");
 }

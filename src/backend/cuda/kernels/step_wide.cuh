@@ -30,8 +30,8 @@ enum {
 static_assert(WIDE_THREADS == 32 * (WIDE_WARPS + WIDE_COURIERS), "threads of a block");
 
 /* Of one instance. MATH: 1 tf32, 2 bf16, 3 f16, as ptx_multiply_together has it. HELD: stages whose weights stay in registers, in 16 bits. Weights and v have a ring of slots each: that of weights is as deep as there is
- * room, as they come from afar. */
-template <int rows_, int math_, int held_> struct wide_cut {
+ * room, as they come from afar. PAIR: with room for half a block's sums of another. */
+template <int rows_, int math_, int held_, bool pair_ = false> struct wide_cut {
     enum {
         rows = rows_,
         math = math_,
@@ -40,10 +40,12 @@ template <int rows_, int math_, int held_> struct wide_cut {
         weights_bytes = SLI_STEP_WIDE_WEIGHTS(narrow),
         v_bytes = rows * SLI_STEP_WIDE_BYTES,
         v_slots = SLI_STEP_WIDE_V_SLOTS,
-        slots = SLI_STEP_WIDE_SLOTS(rows, narrow),
+        pair = pair_,
+        slots = SLI_STEP_WIDE_SLOTS(rows, narrow, pair),
         held = held_,
         v_at = slots * weights_bytes,
-        barriers_at = v_at + v_slots * v_bytes
+        coming_at = v_at + v_slots * v_bytes,
+        barriers_at = coming_at + SLI_STEP_WIDE_COMING(rows, pair)
     };
     static_assert(weights_bytes == (narrow ? WIDE_LINES * WIDE_TALL * 16 : WIDE_WARPS * WIDE_WARP_BYTES), "as packed");
 };
@@ -54,7 +56,8 @@ typedef struct wide_place {
     int piece;
 } wide_place;
 
-static __device__ __forceinline__ wide_place wide_find(const wide_args &a, int block) {
+template <bool pair> static __device__ __forceinline__ wide_place wide_find(const wide_args &a, int block) {
+    if constexpr (pair) return {block / 2, 0, block % 2 * a.stages / 2, (block % 2 + 1) * a.stages / 2, block % 2};
     const int of_m = block % a.blocks, rest = block / a.blocks, piece = rest % a.pieces;
     return {of_m, rest / a.pieces, piece * a.stages / a.pieces, (piece + 1) * a.stages / a.pieces, piece};
 }
@@ -85,6 +88,10 @@ template <class C> static __device__ __forceinline__ uint32_t wide_weights_full(
 template <class C> static __device__ __forceinline__ uint32_t wide_v_full(uint32_t shared, int slot) {
     return shared + (uint32_t)(C::barriers_at + (C::slots + slot) * 16);
 }
+/* That says that a pair's other sums are there. */
+template <class C> static __device__ __forceinline__ uint32_t wide_coming_full(uint32_t shared) {
+    return shared + (uint32_t)(C::barriers_at + (C::slots + C::v_slots) * 16);
+}
 static __device__ __forceinline__ uint32_t wide_free(uint32_t full) {
     return full + 8;
 }
@@ -95,6 +102,7 @@ template <class C> static __device__ __forceinline__ void wide_init(uint32_t sha
         ptx_arrivals_init(wide_weights_full<C>(shared, slot), 1); /* and of v behind them */
         ptx_arrivals_init(wide_free(wide_weights_full<C>(shared, slot)), WIDE_WARPS);
     }
+    if (C::pair) ptx_arrivals_init(wide_coming_full<C>(shared), 1);
     ptx_arrivals_init_fence();
 }
 
@@ -278,7 +286,7 @@ static __device__ __forceinline__ void wide_put(const wide_args &a, const wide_p
 template <class C, class WAIT>
 static __device__ __forceinline__ void wide_product(const wide_args &a, unsigned char *memory, const WAIT &wait) {
     const uint32_t shared = ptx_shared(memory);
-    const wide_place place = wide_find(a, (int)blockIdx.x);
+    const wide_place place = wide_find<false>(a, (int)blockIdx.x);
     const int warp = (int)ptx_uniform(threadIdx.x / 32), count = place.end - place.begin;
     if (threadIdx.x == 0) wide_init<C>(shared);
     __syncthreads();
