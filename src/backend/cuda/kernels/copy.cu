@@ -78,6 +78,32 @@ bool sli_graph_zero_node(cudaGraph_t graph, const cudaGraphNode_t *after, size_t
     return cudaGraphAddKernelNode(node, graph, after, count, &kernel) == cudaSuccess;
 }
 
+/* Adds the zeros of a node of put_all to `puts`. */
+static bool zeros_of(cudaGraphNode_t node, cudaKernelNodeParams *kernel, sli_put *puts, int *count) {
+    cudaGraphNodeType type;
+    if (cudaGraphNodeGetType(node, &type) != cudaSuccess || type != cudaGraphNodeTypeKernel ||
+        cudaGraphKernelNodeGetParams(node, kernel) != cudaSuccess || kernel->func != (void *)put_all || !kernel->kernelParams)
+        return false;
+    const put_args *a = (const put_args *)kernel->kernelParams[0];
+    for (unsigned i = 0; i < kernel->gridDim.y; i++) {
+        if (a->of[i].from || *count == SLI_PUTS) return false;
+        puts[(*count)++] = {(char *)a->of[i].to, NULL, a->of[i].words * (a->of[i].wide ? sizeof(uint4) : sizeof(uint32_t))};
+    }
+    return true;
+}
+
+bool sli_graph_join_zeros(cudaGraphNode_t first, cudaGraphNode_t second) {
+    sli_put puts[SLI_PUTS];
+    int count = 0;
+    cudaKernelNodeParams more, kernel;
+    if (!zeros_of(first, &kernel, puts, &count) || !zeros_of(second, &more, puts, &count)) return false;
+    put_args a;
+    void *arguments[] = {&a};
+    kernel.gridDim = describe(&a, puts, count);
+    kernel.kernelParams = arguments;
+    return cudaGraphKernelNodeSetParams(first, &kernel) == cudaSuccess;
+}
+
 /* --------------------------------------------------------------------------------------------------- put together -- */
 static bool meet(const char *a, size_t a_bytes, const char *b, size_t b_bytes) {
     return a && b && a < b + b_bytes && b < a + a_bytes;

@@ -60,17 +60,37 @@ static bool zeros_by_kernel(cudaGraph_t graph, cudaGraphNode_t node) {
     return cudaGraphDestroyNode(node) == cudaSuccess;
 }
 
+static void replace_memset(cudaGraph_t graph, cudaGraphNode_t node) {
+    cudaGraphNodeType type;
+    if (cudaGraphNodeGetType(node, &type) == cudaSuccess && type == cudaGraphNodeTypeMemset) (void)zeros_by_kernel(graph, node);
+}
+
+/* Zeros right behind zeros, of the exchange and of cuBLASLt's counters: one launch, a microsecond less before a product. What waits for the second waits
+ * for the first; more edges than are needed, where not all can be changed, are right as well. */
+static void join_zeros(cudaGraph_t graph, cudaGraphNode_t node) {
+    cudaGraphNode_t before[2], behind[MOST_EDGES], first[MOST_EDGES];
+    cudaGraphEdgeData edge[MOST_EDGES];
+    size_t count_before = 2, count_behind = MOST_EDGES, count_first = MOST_EDGES;
+    if (cudaGraphNodeGetDependencies(node, before, edge, &count_before) != cudaSuccess || count_before != 1 ||
+        cudaGraphNodeGetDependentNodes(node, behind, edge, &count_behind) != cudaSuccess || count_behind == MOST_EDGES ||
+        cudaGraphNodeGetDependentNodes(before[0], first, edge, &count_first) != cudaSuccess || count_first == MOST_EDGES)
+        return;
+    if (!sli_graph_join_zeros(before[0], node)) return;
+    for (size_t i = 0; i < count_behind; i++) {
+        bool there = false;
+        for (size_t j = 0; j < count_first; j++) there = there || first[j] == behind[i];
+        if (!there && cudaGraphAddDependencies(graph, &before[0], &behind[i], NULL, 1) != cudaSuccess) return;
+    }
+    (void)cudaGraphDestroyNode(node);
+}
+
 /* A graph that cannot be changed, be it for want of memory, is right as it was recorded. */
-static void replace_memsets(cudaGraph_t graph) {
+static void change_each(cudaGraph_t graph, void (*change)(cudaGraph_t, cudaGraphNode_t)) {
     size_t count = 0;
     if (cudaGraphGetNodes(graph, NULL, &count) != cudaSuccess) count = 0;
     cudaGraphNode_t *nodes = count > 0 ? (cudaGraphNode_t *)malloc(count * sizeof *nodes) : NULL;
     if (nodes && cudaGraphGetNodes(graph, nodes, &count) == cudaSuccess)
-        for (size_t i = 0; i < count; i++) {
-            cudaGraphNodeType type;
-            if (cudaGraphNodeGetType(nodes[i], &type) == cudaSuccess && type == cudaGraphNodeTypeMemset)
-                (void)zeros_by_kernel(graph, nodes[i]);
-        }
+        for (size_t i = 0; i < count; i++) change(graph, nodes[i]);
     free(nodes);
     (void)cudaGetLastError();
 }
@@ -91,7 +111,10 @@ sl_status sli_cuda_record_end(sli_queue *queue, sli_recording **recording) {
     if (queue->failed == SL_OK && !graph)
         sli_cuda_fail(queue, SL_ERR_DEVICE, "recording on GPU %d gave no graph; run without recording",
                       queue->device->index);
-    if (queue->failed == SL_OK) replace_memsets(graph);
+    if (queue->failed == SL_OK) {
+        change_each(graph, replace_memset);
+        change_each(graph, join_zeros);
+    }
     if (queue->failed == SL_OK &&
         SLI_CU(queue, cudaGraphInstantiate(&made->graph, graph, cudaGraphInstantiateFlagUseNodePriority)))
         (void)SLI_CU(queue, cudaGraphUpload(made->graph, queue->stream));
