@@ -28,6 +28,8 @@ const sli_caps *sli_cuda_caps_of(const sli_queue *queue);
  * all work queued in the main stream so far; after join, the main stream waits for it. Fits recording. */
 cudaStream_t sli_cuda_fork(sli_queue *queue);
 void sli_cuda_join(sli_queue *queue);
+/* A fork behind which zeros are queued in the main stream, to[bytes]: work in the side stream may begin before they are there. */
+cudaStream_t sli_cuda_fork_and_zero(sli_queue *queue, void *to, size_t bytes);
 /* Lanes: streams for parts of one call that wait for each other piece by piece. Opened, all of them begin after what is queued in
  * the main stream, which is lane 0; in use, a lane is what sli_cuda_stream gives, so that functions of rows can be called into it;
  * closed, the main stream waits for all. false: they are not all open, the queue has failed; to be closed even so. Phases are

@@ -11,6 +11,7 @@
 #define sli_cuda_stream ENGINE_NAME(stream)
 #define sli_cuda_fork ENGINE_NAME(fork)
 #define sli_cuda_join ENGINE_NAME(join)
+#define sli_cuda_fork_and_zero ENGINE_NAME(fork_and_zero)
 #define sli_cuda_narrow ENGINE_NAME(narrow)
 #define sli_cuda_put ENGINE_NAME(put)
 #define sli_cuda_multiply ENGINE_NAME(multiply)

@@ -263,6 +263,12 @@ bool sli_cuda_put(sli_queue *, cudaStream_t stream, void *to, const void *, size
     return true;
 }
 
+cudaStream_t sli_cuda_fork_and_zero(sli_queue *queue, void *to, size_t bytes) {
+    cudaStream_t side = sli_cuda_fork(queue);
+    sli_cuda_put(queue, stream_of(0), to, nullptr, bytes);
+    return side;
+}
+
 /* A copy holds what its original does. */
 void sli_cuda_transpose(sli_queue *, cudaStream_t stream, const sli_cuda_transposition *each, int count) {
     std::vector<range> ranges;

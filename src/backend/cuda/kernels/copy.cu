@@ -64,6 +64,31 @@ extern "C" bool sli_cuda_put(sli_queue *queue, cudaStream_t stream, void *to, co
     return SLI_CU(queue, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
 }
 
+/* A recorded graph that began with two nodes would begin 2 us later (overlap_h200_2026-11-24.txt, 5): the side stream waits until the launch of the zeros has begun. */
+extern "C" cudaStream_t sli_cuda_fork_and_zero(sli_queue *queue, void *to, size_t bytes) {
+    const sli_put put = {(char *)to, NULL, bytes};
+    if (sli_cuda_failed(queue) || bytes == 0 || !is_small(&put) || sli_cuda_caps_of(queue)->compute_capability < 90) {
+        cudaStream_t side = sli_cuda_fork(queue);
+        (void)sli_cuda_put(queue, queue->stream, to, NULL, bytes);
+        return side;
+    }
+    put_args a;
+    void *arguments[] = {&a};
+    cudaLaunchAttribute begun;
+    begun.id = cudaLaunchAttributeLaunchCompletionEvent;
+    begun.val.launchCompletionEvent.event = queue->forked;
+    begun.val.launchCompletionEvent.flags = 0;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = describe(&a, &put, 1);
+    config.blockDim = dim3(PUT_THREADS);
+    config.stream = queue->stream;
+    config.attrs = &begun;
+    config.numAttrs = 1;
+    (void)(SLI_CU(queue, sli_cuda_injected(cudaLaunchKernelExC(&config, (const void *)put_all, arguments))) &&
+           SLI_CU(queue, cudaStreamWaitEvent(queue->side, queue->forked, 0)));
+    return queue->side;
+}
+
 bool sli_graph_zero_node(cudaGraph_t graph, const cudaGraphNode_t *after, size_t count, void *to, size_t bytes,
                          cudaGraphNode_t *node) {
     const sli_put put = {(char *)to, NULL, bytes};

@@ -105,12 +105,12 @@ static void project(const persist_call *p, int first, int end, cudaStream_t forw
         }
 }
 
-/* The directions side by side; the launch comes after. */
-static void project_first(const persist_call *p, int first, int end) {
+/* The directions side by side; the launch comes after. `side`: of one direction, in that stream; NULL: in its own. */
+static void project_first(const persist_call *p, int first, int end, cudaStream_t side) {
     sli_cuda_phase(p->queue, SLI_PHASE_PRODUCT);
     const bool both = p->directions == 2;
-    project(p, first, end, p->ways[0].stream, both ? sli_cuda_fork(p->queue) : NULL);
-    if (both) sli_cuda_join(p->queue);
+    project(p, first, end, side ? side : p->ways[0].stream, both ? sli_cuda_fork(p->queue) : NULL);
+    if (both || side) sli_cuda_join(p->queue);
     sli_cuda_phase(p->queue, SLI_PHASE_RECURRENCE);
 }
 
@@ -128,6 +128,11 @@ static bool has_side(const persist_call *p) {
     return p->directions == 1 && !sli_cuda_in_lanes(p->queue);
 }
 
+/* In inference the input side need not wait until the exchange is zeros. */
+static bool zeroes_beside(const persist_call *p) {
+    return has_side(p) && p->ways[0].chunks > 0 && takes_states(&p->ways[0]) && !clears_with_x(p) && p->scratch.zeros_bytes > 0;
+}
+
 /* What the first launch needs beside the input side. */
 static void begin(const persist_call *p) {
     const bool steps = p->ways[0].chunks > 0;
@@ -136,7 +141,7 @@ static void begin(const persist_call *p) {
         if (!steps || !takes_states(&p->ways[d])) sli_step_begin(&p->ways[d]);
         if (steps && p->folds) sli_persist_fold_begin(p, d);
     }
-    if (steps && !clears_with_x(p)) sli_persist_zero_exchange(p);
+    if (steps && !clears_with_x(p) && !zeroes_beside(p)) sli_persist_zero_exchange(p);
 }
 
 /* It takes longer than two streams that meet cost, which is 1.3 us where a graph begins with both. */
@@ -172,11 +177,11 @@ static void give_folded(const persist_call *p, int first, int end) {
 
 /* Piece by piece; beside each the input side of the next. `beside`: what the first launch needs begins in its stream, NULL: it
  * has begun. The input side, which takes longer, is queued first: a graph keeps what was recorded first where its first node ran, and
- * begins the other 1 to 4 us later. */
-static void forward_span(persist_call *p, const persist_call *beside, int first, int end) {
+ * begins the other 1 to 4 us later. `side_first`: where the first of it goes. */
+static void forward_span(persist_call *p, const persist_call *beside, cudaStream_t side_first, int first, int end) {
     const int each = p->chunks_of_piece, chunks = p->ways[0].chunks;
     int order = 0, next = first + each < end ? first + each : end;
-    project_first(p, first, next);
+    project_first(p, first, next, side_first);
     if (beside) {
         begin(beside);
         sli_cuda_join(p->queue);
@@ -210,18 +215,20 @@ static void forward(const sli_call *call, sli_persist_kind kind) {
     const int chunks = p.ways[0].chunks;
     const bool forks = begins_beside(&p);
     persist_call beside = p;
+    cudaStream_t side = NULL;
     if (forks) {
         enter_span(&p, 0);
         p.ways[0].copied_x = copy_first_inputs(&p);
         beside.ways[0].stream = sli_cuda_fork(p.queue);
     } else {
         begin(&p);
+        if (zeroes_beside(&p)) side = sli_cuda_fork_and_zero(p.queue, p.ways[0].work + p.scratch.zeros, p.scratch.zeros_bytes);
     }
     for (int first = 0; first < chunks && !sli_cuda_failed(p.queue); first += p.chunks_of_span) {
         const int end = enter_span(&p, first);
-        forward_span(&p, forks && first == 0 ? &beside : NULL, first, end);
+        forward_span(&p, forks && first == 0 ? &beside : NULL, first == 0 ? side : NULL, first, end);
     }
-    if (forks && sli_cuda_failed(p.queue)) sli_cuda_join(p.queue); /* no span may have done it */
+    if ((forks || side) && sli_cuda_failed(p.queue)) sli_cuda_join(p.queue); /* no span may have done it */
 }
 
 /* ----------------------------------------------------------------------------------------------------- backward -- */
