@@ -569,6 +569,7 @@ TEST(cuda_compile_runs) {
     } cases[] = {
         {"lstm:b64_t25_i4096_h4096_f16_train", 4,
          CELL_PEEPHOLE | CELL_CLIP | CELL_ZONEOUT_C | CELL_ZONEOUT_H | CELL_MASK},
+        {"lstm:b64_t25_i4096_h4096_bf16_train", 4, 0},
         {"lstm:b128_t25_i4096_h4096_bf16_train", 4,
          CELL_PEEPHOLE | CELL_CLIP | CELL_ZONEOUT_C | CELL_ZONEOUT_H | CELL_MASK},
         {"lstm:b128_t25_i2048_h2048_tf32", 4, CELL_PEEPHOLE | CELL_CLIP | CELL_ZONEOUT_C | CELL_ZONEOUT_H | CELL_MASK},

@@ -61,12 +61,13 @@ static double cells_us(const sli_step_shape *s, const sli_step_wide *w, const sl
 }
 
 /* Of a run's stages those whose weights stay in registers: as many as leave room for the cells (an LSTM's backward with every option and 32 rows spills 24 bytes; none
- * whose blocks keep their sums does). */
+ * whose blocks keep their sums does). `plain`: cells without options, which leave more. */
 enum { MOST_HELD = 9 };
 _Static_assert((int)LEAST_RUN_STAGES > (int)MOST_HELD, "a piece has stages that are not held");
-static int held_of(const sli_step_wide *w) {
+static int held_of(const sli_step_wide *w, bool plain) {
+    const int more = plain && w->rows == 64;
     if (!w->narrow) return 0;
-    if (w->units > 0) return w->rows > 64 ? 6 - sli_step_wide_pairs(w) : w->rows > 32 ? 8 : MOST_HELD;
+    if (w->units > 0) return w->rows > 64 ? 6 - sli_step_wide_pairs(w) : w->rows > 32 ? 8 + more : MOST_HELD;
     return w->rows > 32 ? 5 : 7;
 }
 
@@ -83,7 +84,7 @@ static double run_us(const sli_step_shape *s, const sli_step_wide *w, const sli_
                     0.36}; /* of so many blocks' share a block may have; us of a stage of 64 rows or fewer, of 128 */
     const bool own = w->units > 0;
     const double part = caps->multiprocessors > 0 ? (double)FULL / caps->multiprocessors : 1;
-    const double held = fmin(1, (double)held_of(w) * w->pieces / w->stages),
+    const double held = fmin(1, (double)held_of(w, false) * w->pieces / w->stages),
                  near = (double)sli_step_wide_near(w, 1, caps) / w->stages;
     const double weights = (1 - held) * (double)sli_step_wide_bytes(w);
     const double gates = (backward ? 1.5 : s->train ? 2 : 1) * (double)s->B * (double)s->GH * 4;
@@ -203,6 +204,6 @@ void sli_step_run_defines(const sli_problem *p, const sli_step_wide *w, bool bac
              !w->narrow            ? 1
              : p->dtype == SL_BF16 ? 2
                                    : 3,
-             w->rows, held_of(w), vector, backward, w->units, sli_step_wide_pairs(w), options, act, gate_act,
-             (int)p->dtype);
+             w->rows, held_of(w, options == 0), vector, backward, w->units, sli_step_wide_pairs(w), options, act,
+             gate_act, (int)p->dtype);
 }

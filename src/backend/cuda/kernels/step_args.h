@@ -14,16 +14,18 @@ enum { STEP_BF16 = 4, STEP_F16 = 5 };            /* numbers of sl_dtype whose op
 enum { SLI_STEP_WIDE_TALL = 128, SLI_STEP_WIDE_BYTES = 128, SLI_STEP_WIDE_PIECES = 8, SLI_STEP_WIDE_THREADS = 384 };
 /* Bytes of a block's weights of a stage, in 16 bits or 20; stages at once of v, and of weights; shared memory, with two barriers a slot. */
 #define SLI_STEP_WIDE_WEIGHTS(narrow) (SLI_STEP_WIDE_TALL * SLI_STEP_WIDE_BYTES / 16 * ((narrow) ? 16 : 10))
-#define SLI_STEP_WIDE_V_SLOTS 4
+/* Of v stages of 8 KB and less come and go: with four slots LSTM of 4096 units took 2% longer in 16 bits with 32 and 64 rows (own_sums_h200_2026-11-27.txt). */
+#define SLI_STEP_WIDE_V_SLOTS(rows, narrow) ((narrow) && (rows) <= 64 ? 8 : 4)
 /* `pair`: half a block's sums, which come from another. */
 #define SLI_STEP_WIDE_HALF (SLI_STEP_WIDE_TALL / 2)
 #define SLI_STEP_WIDE_COMING(rows, pair) ((pair) ? (rows)*SLI_STEP_WIDE_HALF * 4 : 0)
-#define SLI_STEP_WIDE_SLOTS(rows, narrow, pair)                                                                   \
-    ((227 * 1024 - 512 - SLI_STEP_WIDE_V_SLOTS * (rows)*SLI_STEP_WIDE_BYTES - SLI_STEP_WIDE_COMING(rows, pair)) / \
+#define SLI_STEP_WIDE_SLOTS(rows, narrow, pair)                                             \
+    ((227 * 1024 - 512 - SLI_STEP_WIDE_V_SLOTS(rows, narrow) * (rows)*SLI_STEP_WIDE_BYTES - \
+      SLI_STEP_WIDE_COMING(rows, pair)) /                                                   \
      SLI_STEP_WIDE_WEIGHTS(narrow))
 #define SLI_STEP_WIDE_SHARED(rows, narrow, pair)                                      \
     (SLI_STEP_WIDE_SLOTS(rows, narrow, pair) * (SLI_STEP_WIDE_WEIGHTS(narrow) + 16) + \
-     SLI_STEP_WIDE_V_SLOTS * ((rows)*SLI_STEP_WIDE_BYTES + 16) + SLI_STEP_WIDE_COMING(rows, pair) + 16)
+     SLI_STEP_WIDE_V_SLOTS(rows, narrow) * ((rows)*SLI_STEP_WIDE_BYTES + 16) + SLI_STEP_WIDE_COMING(rows, pair) + 16)
 /* Runs (kernels/step_run.cuh): steps of a launch, whose arguments take 32 KB at most; words from counter to counter, and bytes of all, of so many blocks of M. */
 enum { SLI_STEP_RUN_STEPS = 64, SLI_STEP_RUN_APART = 32 };
 #define SLI_STEP_RUN_COUNTS(blocks) ((size_t)((blocks) + 1) * SLI_STEP_RUN_APART * 4)
