@@ -34,6 +34,7 @@ static void set_sizes(const sli_problem *p, int chunk, sli_step_shape *s) {
     s->us = pad(s->zs, 4);
 }
 
+enum { LARGE = 1 << 25 }; /* recurrent weights */
 sli_step_shape sli_step_shape_of(const sli_problem *p, int chunk) {
     sli_step_shape s = {0};
     set_sizes(p, chunk, &s);
@@ -54,7 +55,8 @@ sli_step_shape sli_step_shape_of(const sli_problem *p, int chunk) {
     s.own_h = s.keep_h && (s.narrow || s.drop);
     s.pointwise = s.keep_h;
     s.keep_v = s.lstm && p->zoneout_c > 0;
-    s.keep_x = s.keep_gates && s.narrow && s.directions == 1 && s.lag == 0 && s.T > chunk;
+    const bool large = s.GH * s.O >= LARGE; /* no recurrence leaves it room to be copied again beside */
+    s.keep_x = s.keep_gates && s.narrow && s.directions == 1 && s.lag == 0 && (s.T > chunk || large);
     return s;
 }
 

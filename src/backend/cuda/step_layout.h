@@ -36,7 +36,7 @@ typedef struct sli_step_shape {
     bool own_h;     /* ... from an array of its own: the operand copy is narrow or has dropout in it */
     bool pointwise; /* dh' has a part that does not go through the recurrent product */
     bool keep_v;    /* backward reads v beside c */
-    /* ... forward's copy of x, in 16 bits: of several chunks it would copy each beside products, which wait for it. Not of two directions, each of which would
+    /* ... forward's copy of x, in 16 bits: of several chunks, or of large layers, it would copy each before products, which wait for it. Not of two directions, each of which would
      * keep one, nor of a wave, whose x has fewer rows than it has steps. */
     bool keep_x;
 } sli_step_shape;
