@@ -538,6 +538,21 @@ TEST(cuda_step_runs_many_steps_in_a_launch) {
         const sli_problem p = problem(not_so[i]);
         CHECK(sli_step_wide_of(&p, &caps, false).rows == 0 && sli_step_wide_of(&p, &caps, true).rows == 0);
     }
+    /* A call of 5 rows is fused, and reads R, where one of 1 and one of 17 is not. */
+    sli_caps small = caps;
+    small.multiprocessors = 78;
+    small.l2_bytes = 60 << 20;
+    const sli_problem fused = problem("rnn:b17_t5_i8_h3889_tf32");
+    CHECK(sli_step_wide_of(&fused, &small, false).runs && !sli_step_all_runs(&fused, &small));
+    /* Pairs that are not resident at once. */
+    small = caps;
+    small.resident[0] = small.resident[1] = 132;
+    small.resident[2] = 63;
+    const sli_problem pairs = problem("lstm:b128_t25_i2048_h2048_tf32");
+    CHECK(!sli_step_wide_of(&pairs, &small, false).runs && sli_step_wide_of(&pairs, &small, false).rows == 128);
+    small.resident[2] = 64;
+    CHECK(sli_step_wide_pairs(&(sli_step_wide){.units = 32, .pieces = 2}) &&
+          sli_step_wide_of(&pairs, &small, false).runs);
     const sli_problem many = problem("lstm:b64_t25_i8192_h8192_bf16_train"); /* 256 blocks forward, 64 backward */
     CHECK(!sli_step_wide_of(&many, &caps, false).runs && sli_step_wide_of(&many, &caps, true).runs);
     /* cuda:grid may go backward in them, and has R^T where cuda:step has it, which may have no other copy of R. */

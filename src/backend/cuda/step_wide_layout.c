@@ -110,9 +110,10 @@ static int rows_of(int64_t batch, bool runs) {
 }
 
 /* Blocks, or pairs, of whole units, if that many are resident at once: no sums go through memory. A half of a block has half of its units. */
-static void keep_sums(const sli_step_shape *s, sli_step_wide *w, int sms) {
+static void keep_sums(const sli_step_shape *s, const sli_caps *caps, sli_step_wide *w, int sms) {
     const int units = SLI_STEP_WIDE_HALF / (int)(s->GH / s->H) / 4 * 8, blocks = divide_up(s->H, units);
     if (blocks * w->tiles * w->pieces > sms) return;
+    if (w->pieces == 2 && caps->resident[0] > 0 && caps->resident[2] < blocks) return;
     w->units = units;
     w->blocks = blocks;
 }
@@ -130,7 +131,7 @@ static sli_step_wide cut(const sli_step_shape *s, const sli_caps *caps, bool run
         if (best.rows == 0 ||
             (runs ? sli_step_wide_grid(&w) <= sms : step_us(s, &w, caps, backward) < step_us(s, &best, caps, backward)))
             best = w;
-    if (runs && !backward && best.pieces <= 2) keep_sums(s, &best, sms);
+    if (runs && !backward && best.pieces <= 2) keep_sums(s, caps, &best, sms);
     return best;
 }
 
@@ -169,8 +170,9 @@ sli_step_wide sli_step_wide_of(const sli_problem *p, const sli_caps *caps, bool 
 
 bool sli_step_all_runs(const sli_problem *p, const sli_caps *caps) {
     sli_problem few = *p;
-    few.batch = 1;
-    if (sli_step_fused(&few, false) || sli_step_fused(&few, true)) return false; /* calls of fewer rows may be */
+    for (few.batch = 1; few.batch <= p->batch;
+         few.batch++) /* calls of fewer rows may be fused, in tf32 of 5 to 16 where one row is not */
+        if (sli_step_fused(&few, false) || sli_step_fused(&few, true)) return false;
     return !p->recompute && sli_step_wide_of(p, caps, false).runs &&
            (!p->train || sli_step_wide_of(p, caps, true).runs);
 }

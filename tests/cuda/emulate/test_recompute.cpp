@@ -560,6 +560,12 @@ const char *const run_trials[] = {
     "rnn:b33_t5_i3_h150_bf16_train+recompute",
 };
 
+/* Larger ones, in two and three pieces of k: pairs of blocks, and sums that go through memory, forward. */
+const char *const run_pieces_trials[] = {
+    "lstm:b9_t4_i3_h260_bf16_train",
+    "gru:b18_t4_i3_h400_f16_train+lengths+reverse",
+};
+
 /* The same in tf32, forward; backward steps are a launch each. */
 const char *const tf32_run_trials[] = {
     "lstm:b9_t5_i3_h132_tf32_train+mask=holes+zoneout_h=0.2",
@@ -639,7 +645,7 @@ std::string run_tiled(const char *text, uint64_t seed) {
 std::string run_wide(const char *text, int more, uint64_t seed, bool forward_runs = false) {
     sli_problem p;
     if (!enter(text, seed, &p)) return world.wrong;
-    world.forward_runs = forward_runs;
+    world.forward_runs = forward_runs; /* those of the plan */
     const results apart = compute(p, CHUNK, 0.25f, false);
     world.wide = 1 + (int)(seed % 3);
     world.planned = world.wide > 2 && more > 0 ? p.batch + more : 0;
@@ -690,6 +696,9 @@ EMULATE_CASE("recompute: products of wide steps give what cuBLASLt's give") {
 }
 EMULATE_CASE("recompute: runs of wide steps give what steps of a launch each give") {
     return each(run_trials, [&](const char *text) { return run_wide(text, 0, seed); });
+}
+EMULATE_CASE("recompute: runs of more pieces of k, planned for more rows") {
+    return each(run_pieces_trials, [&](const char *text) { return run_wide(text, 5, seed); });
 }
 EMULATE_CASE("recompute: runs forward in tf32 give what steps of a launch each give") {
     return each(tf32_run_trials, [&](const char *text) { return run_wide(text, 0, seed, true); });

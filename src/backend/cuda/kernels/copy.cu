@@ -64,7 +64,8 @@ extern "C" bool sli_cuda_put(sli_queue *queue, cudaStream_t stream, void *to, co
     return SLI_CU(queue, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
 }
 
-/* A recorded graph that began with two nodes would begin 2 us later (overlap_h200_2026-11-24.txt, 5): the side stream waits until the launch of the zeros has begun. */
+/* A recorded graph that began with two nodes would begin 2 us later (overlap_h200_2026-11-24.txt, 5): the side stream waits until the launch of the zeros has begun, which it
+ * does when all before it in its stream has ended. A product that cuBLASLt has a counter zeroed for waits for both zeros, which become one (runtime/recording.cu). */
 extern "C" cudaStream_t sli_cuda_fork_and_zero(sli_queue *queue, void *to, size_t bytes) {
     const sli_put put = {(char *)to, NULL, bytes};
     if (sli_cuda_failed(queue) || bytes == 0 || !is_small(&put) || sli_cuda_caps_of(queue)->compute_capability < 90) {
