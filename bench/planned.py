@@ -26,7 +26,6 @@ KNOWN = {
     "lstm:b32_t150_i256_h256|f32x3",  # exact products of four rows through a cluster are predicted 1.15 times too long
     "lstm:b128_t25_i1024_h1024_train|f32x3",  # backward in turns in f32x3 is predicted 0.85 of what it takes
     "gru:l2_b32_t50_i16_h64|f32",  # layers of 64 units through clusters are predicted 1.2 times too long, as a wave 0.86
-    "lstm:b4_t25_i512_h512|tf32",  # slices of one row through clusters are predicted 1.12 times too long, four rows over the grid 0.88
 }
 
 

@@ -47,7 +47,7 @@ static const struct {
     double cell[2], cell_trains[2], cell_more;
     double addend, odd; /* a sum that a cell adds up; units whose v shares 32 bytes with others' */
     double
-        odd_cluster; /* the same in 16 bits through a cluster, where v goes through no L2; by hand, from 25 problems of 100 to 384 units (odd_sizes_h200_2026-11-27.txt) */
+        odd_cluster; /* the same in 16 bits through a cluster, where v goes through no L2; by hand, from 25 problems of 100 to 384 units (odd_sizes_h200_2026-11-27.txt), and two layers of 200 (own_sums_h200_2026-11-27.txt, 8) */
     double turn;     /* of an exchange, what two halves do not hide of it */
     /* Turns: until all that was given can be brought (forward, backward); a chunk; v: by a block, and of L2 by all, and what of it holds up the
      * item; of sums on their way: bytes that arrive in a block, an item, times an item whose cells wait for them; cells: of an item,
@@ -133,7 +133,7 @@ static const struct {
            .cell_more = 0.01,
            .addend = 0.0057,
            .odd = 0.1,
-           .odd_cluster = 0.03,
+           .odd_cluster = 0.04,
            .turn = 0.93,
            .turn_exchange = {1.42, 1.77},
            .turn_chunk = 0.0187,
