@@ -354,7 +354,7 @@ void begin_block(block *b) {
         f->regs.cluster_rank = b->rank;
         f->regs.shared = b->shared;
         prepare(f);
-        run->ready.push_back(f);
+        ((long)b->index == run->late_block ? run->late : run->ready).push_back(f);
     }
     b->alive = threads;
     b->begun = true;
@@ -460,6 +460,13 @@ bool wake_pollers() {
     return any;
 }
 
+bool begin_late() {
+    if (run->late.empty()) return false;
+    run->ready.insert(run->ready.end(), run->late.begin(), run->late.end());
+    run->late.clear();
+    return true;
+}
+
 void schedule() {
     while (!run->failed) {
         const bool idle = run->ready.empty() && run->lagging.empty();
@@ -469,7 +476,7 @@ void schedule() {
         }
         fiber *f = pick();
         if (!f) {
-            if (!run->deliveries.empty() || wake_pollers()) continue;
+            if (!run->deliveries.empty() || wake_pollers() || begin_late()) continue;
             if (run->alive > 0) report_stuck();
             return;
         }
@@ -570,6 +577,7 @@ launch_result launch(const launch_config &config, const std::function<void()> &k
         static const uint32_t now_of[3] = {0, 128, 256}, between_of[3] = {0, 4, 128};
         all.at_once = now_of[draw_below(3)];
         all.on_the_way = between_of[draw_below(3)];
+        if (chance(128)) all.late_block = (long)draw_below(all.blocks.size());
         draw_lag();
     }
     try {

@@ -1,7 +1,7 @@
 /* CUDA C on the CPU, for tests where there is no GPU: what a kernel file uses of the language, and launches.
  *
  * Every thread is a fiber; one scheduler in one thread of the process chooses, from a seed, which fiber runs next, when stores
- * that are on their way arrive, and which blocks, warps or lanes lag behind all others. A program that waits for all that it
+ * that are on their way arrive, which blocks, warps or lanes lag behind all others, and which block begins when all others wait. A program that waits for all that it
  * must wait for computes the same under every seed. Lanes of a warp are as independent as threads: they meet at warp-wide
  * instructions and at __syncwarp alone. Shared memory begins as NaN. Stores to global memory are visible at once.
  *

@@ -113,6 +113,7 @@ struct state {
     std::vector<std::unique_ptr<block>> blocks;
     std::vector<std::unique_ptr<cluster>> clusters;
     std::vector<fiber *> ready, lagging, pollers;
+    std::vector<fiber *> late; /* of the block that begins late */
     std::vector<delivery> deliveries;
     size_t next_cluster = 0, alive = 0;
     uint64_t random = 0;
@@ -124,6 +125,7 @@ struct state {
     int lag = LAG_NONE;
     unsigned lag_block = 0, lag_warp = 0, lag_lane = 0, lag_factor = 1;
     unsigned redraw = 0;
+    long late_block = -1; /* begins when all others wait; -1: none */
 };
 
 extern state *run;     /* the launch */
