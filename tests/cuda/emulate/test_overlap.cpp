@@ -581,6 +581,8 @@ const struct trial {
     {"lstm:b64_t2600_i64_h512_tf32_bi_train", SLI_PERSIST_KIND_GRID, 0, false, 0},
     {"gru:b64_t2900_i64_h512_bf16", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},
     {"lstm:b33_t900_i64_h100_f32_bi", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},
+    {"lstm:b64_t2600_i64_h512_tf32", SLI_PERSIST_KIND_GRID, 0, false, 0}, /* x as it is */
+    {"gru:b4_t25_i64_h512_f32+reverse", SLI_PERSIST_KIND_GRID, 0, false, 0},
     {"lstm:b64_t900_i64_h100_f16_bi_train+recompute", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},
     {"gru:b64_t900_i64_h100_tf32_train+recompute", SLI_PERSIST_KIND_GRID, 0, false, 0},
     {"lstm:b64_t900_i64_h100_tf32_train+lengths+peephole+zoneout_c=0.1", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},
@@ -718,6 +720,23 @@ EMULATE_CASE("overlap: training begins with x as an operand, behind which the en
         if (!world.wrong.empty()) return emulate_say("%s: %s", t.text, world.wrong.c_str());
     }
     return alone > 0 && kept > 0 ? "" : "nothing began alone, or no x was kept";
+}
+
+EMULATE_CASE("overlap: inference begins to multiply x as it is beside the exchange's zeros") {
+    sli_problem p;
+    sli_call call;
+    for (const auto &t : trials) {
+        if (!begin_trial(t, seed, &p, &call)) return emulate_say("%s is no problem", t.text);
+        if (p.train || p.bidirectional || sli_step_shape_of(&p, 1).copy_x || t.kind != SLI_PERSIST_KIND_GRID) continue;
+        begin(&call, false);
+        forward(&call, world.kind);
+        const work &zeros = world.all[0], &product = world.all[1];
+        if (zeros.name != "zeros" || zeros.stream != MAIN || product.name != "a product" || product.stream != SIDE)
+            complain(zeros.name + ", then " + product.name);
+        if (product.seen[MAIN] >= zeros.number) complain("the input side waits for zeros");
+        return world.wrong;
+    }
+    return "there is no such trial";
 }
 
 EMULATE_CASE("overlap: x of one chunk is converted once and beside the recurrence, as are the entering states beside products") {

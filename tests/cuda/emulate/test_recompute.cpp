@@ -566,7 +566,7 @@ const char *const run_pieces_trials[] = {
     "gru:b18_t4_i3_h400_f16_train+lengths+reverse",
 };
 
-/* The same in tf32, forward; backward steps are a launch each. */
+/* Runs in tf32, forward; backward steps are a launch each. */
 const char *const tf32_run_trials[] = {
     "lstm:b9_t5_i3_h132_tf32_train+mask=holes+zoneout_h=0.2",
     "gru:b66_t4_i3_h133_tf32_train+lengths",
@@ -645,7 +645,7 @@ std::string run_tiled(const char *text, uint64_t seed) {
 std::string run_wide(const char *text, int more, uint64_t seed, bool forward_runs = false) {
     sli_problem p;
     if (!enter(text, seed, &p)) return world.wrong;
-    world.forward_runs = forward_runs; /* those of the plan */
+    world.forward_runs = forward_runs;
     const results apart = compute(p, CHUNK, 0.25f, false);
     world.wide = 1 + (int)(seed % 3);
     world.planned = world.wide > 2 && more > 0 ? p.batch + more : 0;

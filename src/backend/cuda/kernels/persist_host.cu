@@ -130,18 +130,21 @@ static bool has_side(const persist_call *p) {
 
 /* In inference the input side need not wait until the exchange is zeros. */
 static bool zeroes_beside(const persist_call *p) {
-    return has_side(p) && p->ways[0].chunks > 0 && takes_states(&p->ways[0]) && !clears_with_x(p) && p->scratch.zeros_bytes > 0;
+    return has_side(p) && takes_states(&p->ways[0]) && p->scratch.zeros_bytes > 0;
 }
 
-/* What the first launch needs beside the input side. */
-static void begin(const persist_call *p) {
+/* What the first launch needs beside the input side. The stream in which the input side may begin before the exchange is zeros; NULL: behind all of it. */
+static cudaStream_t begin(const persist_call *p) {
     const bool steps = p->ways[0].chunks > 0;
     for (int d = 0; d < p->directions; d++) {
         sli_step_masks(&p->ways[d]);
         if (!steps || !takes_states(&p->ways[d])) sli_step_begin(&p->ways[d]);
         if (steps && p->folds) sli_persist_fold_begin(p, d);
     }
-    if (steps && !clears_with_x(p) && !zeroes_beside(p)) sli_persist_zero_exchange(p);
+    if (!steps || clears_with_x(p)) return NULL;
+    if (zeroes_beside(p)) return sli_cuda_fork_and_zero(p->queue, p->ways[0].work + p->scratch.zeros, p->scratch.zeros_bytes);
+    sli_persist_zero_exchange(p);
+    return NULL;
 }
 
 /* It takes longer than two streams that meet cost, which is 1.3 us where a graph begins with both. */
@@ -183,7 +186,7 @@ static void forward_span(persist_call *p, const persist_call *beside, cudaStream
     int order = 0, next = first + each < end ? first + each : end;
     project_first(p, first, next, side_first);
     if (beside) {
-        begin(beside);
+        (void)begin(beside); /* in training */
         sli_cuda_join(p->queue);
     }
     enter_folded(p, first, next, p->ways[0].stream, p->ways[0].stream);
@@ -221,8 +224,7 @@ static void forward(const sli_call *call, sli_persist_kind kind) {
         p.ways[0].copied_x = copy_first_inputs(&p);
         beside.ways[0].stream = sli_cuda_fork(p.queue);
     } else {
-        begin(&p);
-        if (zeroes_beside(&p)) side = sli_cuda_fork_and_zero(p.queue, p.ways[0].work + p.scratch.zeros, p.scratch.zeros_bytes);
+        side = begin(&p);
     }
     for (int first = 0; first < chunks && !sli_cuda_failed(p.queue); first += p.chunks_of_span) {
         const int end = enter_span(&p, first);

@@ -141,19 +141,17 @@ static sl_status run_ready(const planned *q, bool backward) {
     if (!kernel && error != cudaSuccess) return sli_cuda_report(q->caps->index, error, "loading a compiled kernel");
     if (!kernel)
         return refuse(q, "its kernel of many steps was not compiled: %.200s; SLUICE_NVRTC=0 does without it", why.text);
-    const int shared = sli_step_run_shared(&w);
+    const int pair = sli_step_wide_pairs(&w) ? 2 : 1;
     int room = 0;
-    error = sli_cuda_injected(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
     step_run_configuration c;
-    sli_step_run_configure(&w, &c);
+    error = sli_step_run_configure(kernel, &w, &c);
     if (error == cudaSuccess)
-        error = sli_cuda_injected(sli_step_wide_pairs(&w) ? cudaOccupancyMaxActiveClusters(&room, kernel, &c.config)
-                                                          : cudaOccupancyMaxActiveBlocksPerMultiprocessor(&room, kernel, SLI_STEP_WIDE_THREADS, (size_t)shared));
+        error = sli_cuda_injected(pair == 2 ? cudaOccupancyMaxActiveClusters(&room, kernel, &c.config)
+                                            : cudaOccupancyMaxActiveBlocksPerMultiprocessor(&room, kernel, SLI_STEP_WIDE_THREADS, c.config.dynamicSmemBytes));
     if (error != cudaSuccess) {
         (void)cudaGetLastError();
-        return sli_cuda_report(q->caps->index, error, "how many blocks of many steps are resident");
+        return sli_cuda_report(q->caps->index, error, "asking how many blocks of many steps are resident");
     }
-    const int pair = sli_step_wide_pairs(&w) ? 2 : 1;
     return enough(q, backward, sli_step_wide_grid(&w) / pair, pair, pair == 2 ? room : room * q->caps->multiprocessors);
 }
 

@@ -127,8 +127,8 @@ typedef struct wide_args {
 /* A run. */
 typedef struct step_run {
     wide_args product;
-    uint32_t *
-        counts; /* blocks that let tell of v, and each SLI_STEP_RUN_APART on of D, forward of one, backward of each block of M: of all of the call's launches */
+    /* Blocks that let tell of v, and each SLI_STEP_RUN_APART on of D, forward of one, backward of each block of M: of all of the call's launches. */
+    uint32_t *counts;
     uint32_t v, d; /* before this one: blocks that told of v; products */
     int steps, products;
     int turn; /* of two v that which the first product reads */

@@ -39,20 +39,24 @@ static bool aligned(const step_way *way, const step_backward_args *a) {
     return way->s.H % 4 == 0 && sli_step_aligned(a->dy) && sli_step_aligned(a->pw_from) && sli_step_aligned(a->dc_from);
 }
 
-void sli_step_run_configure(const sli_step_wide *w, step_run_configuration *to) {
+cudaError_t sli_step_run_configure(const void *kernel, const sli_step_wide *w, step_run_configuration *to) {
+    const int shared = SLI_STEP_WIDE_SHARED(w->rows, w->narrow, sli_step_wide_pairs(w));
     *to = step_run_configuration{};
     to->config.gridDim = dim3((unsigned)sli_step_wide_grid(w), 1, 1);
     to->config.blockDim = dim3(SLI_STEP_WIDE_THREADS, 1, 1);
-    to->config.dynamicSmemBytes = (size_t)sli_step_run_shared(w);
+    to->config.dynamicSmemBytes = (size_t)shared;
     to->config.attrs = to->attributes;
     to->config.numAttrs = 1;
     to->attributes[0].id = cudaLaunchAttributeCooperative;
     to->attributes[0].val.cooperative = 1;
-    if (!sli_step_wide_pairs(w)) return;
-    to->attributes[to->config.numAttrs].id = cudaLaunchAttributeClusterDimension;
-    to->attributes[to->config.numAttrs].val.clusterDim.x = 2;
-    to->attributes[to->config.numAttrs].val.clusterDim.y = 1;
-    to->attributes[to->config.numAttrs++].val.clusterDim.z = 1;
+    if (sli_step_wide_pairs(w)) {
+        to->attributes[1].id = cudaLaunchAttributeClusterDimension;
+        to->attributes[1].val.clusterDim.x = 2;
+        to->attributes[1].val.clusterDim.y = 1;
+        to->attributes[1].val.clusterDim.z = 1;
+        to->config.numAttrs = 2;
+    }
+    return sli_cuda_injected(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
 }
 
 static void launch(step_way *way, step_run *run, void *arguments, bool backward, bool vectors) {
@@ -67,17 +71,14 @@ static void launch(step_way *way, step_run *run, void *arguments, bool backward,
             sli_cuda_fail(way->queue, SL_ERR_DEVICE, "the kernel of many steps was not compiled: %s; SLUICE_NVRTC=0 does without it", why.text);
         return;
     }
-    const int grid = sli_step_wide_grid(w), shared = sli_step_run_shared(w);
-    if (!sli_cuda_try(way->queue, sli_cuda_injected(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared)),
-                      "preparing many steps"))
-        return;
+    const int grid = sli_step_wide_grid(w);
+    step_run_configuration c;
+    if (!sli_cuda_try(way->queue, sli_step_run_configure(kernel, w, &c), "preparing many steps")) return;
     run->counts = (uint32_t *)(way->work + way->scratch.counts);
     run->v = way->run_v;
     run->d = way->run_d;
     way->run_v += (uint32_t)(grid * run->steps);
     way->run_d += (uint32_t)run->products;
-    step_run_configuration c;
-    sli_step_run_configure(w, &c);
     c.config.stream = way->stream;
     void *each[] = {arguments};
     sli_cuda_try(way->queue, sli_cuda_injected(cudaLaunchKernelExC(&c.config, kernel, each)), "launch of many steps");

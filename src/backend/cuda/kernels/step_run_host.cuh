@@ -7,15 +7,12 @@
 #define SLI_STEP_RUN_SOURCE "step_run_instance.cuh"
 #define SLI_STEP_RUN_ENTRY "step_run_instance"
 
-/* Its shared memory, and its launch but for the stream. */
-inline int sli_step_run_shared(const sli_step_wide *w) {
-    return SLI_STEP_WIDE_SHARED(w->rows, w->narrow, sli_step_wide_pairs(w));
-}
+/* Its launch, but for the stream; the kernel may have its shared memory then. */
 typedef struct step_run_configuration {
     cudaLaunchConfig_t config;
     cudaLaunchAttribute attributes[2];
 } step_run_configuration;
-void sli_step_run_configure(const sli_step_wide *w, step_run_configuration *to);
+cudaError_t sli_step_run_configure(const void *kernel, const sli_step_wide *w, step_run_configuration *to);
 
 /* The product of a step of the way, D to `to`, in rows of `row`. */
 wide_args sli_step_wide_args(const step_way *way, float *to, int64_t row, const char *weights);
