@@ -3,6 +3,8 @@
 #include "cuda_caps.h"
 #include "test.h"
 
+#include <string.h>
+
 typedef struct layer {
     sli_problem p;
     sli_caps caps;
@@ -219,4 +221,61 @@ TEST(cuda_persist_overlap_is_described) {
     snprintf(wanted, sizeof wanted, ", in %d pieces with products beside them on %d multiprocessors",
              pass_of(&l, true).pieces, pass_of(&l, true).idle);
     CHECK(strstr(backward, wanted) != NULL);
+}
+
+/* In inference of small layers a launch makes its input side itself: in shared memory that the block has, of rows that it has, and never where a product before it is
+ * predicted to take less, nor in training, nor without the compiler. */
+TEST(cuda_persist_overlap_small_input_sides_are_the_launch_s) {
+    static const struct {
+        const char *text;
+        sli_persist_kind kind;
+        bool own;
+    } each[] = {
+        {"lstm:b1_t20_i100_h128_tf32", SLI_PERSIST_KIND_CLUSTER, true},
+        {"gru:b1_t20_i100_h128_bf16", SLI_PERSIST_KIND_CLUSTER, true},
+        {"lstm:b1_t1_i40_h64_f16", SLI_PERSIST_KIND_CLUSTER, true},
+        {"rnn:b3_t9_i7_h33_f32x3_bi", SLI_PERSIST_KIND_GRID, true},
+        {"lstm:b1_t20_i100_h128_bf16_train", SLI_PERSIST_KIND_CLUSTER, false},
+        {"lstm:b1_t25_i512_h512_bf16", SLI_PERSIST_KIND_CLUSTER, false},
+        {"lstm:b16_t150_i256_h256_tf32", SLI_PERSIST_KIND_CLUSTER, false},
+        {"lstm:b1_t20_i100_h128_p64_bf16", SLI_PERSIST_KIND_CLUSTER, false},
+        {"lstm:b1_t2000_i16_h64_bf16", SLI_PERSIST_KIND_CLUSTER, false},
+    };
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
+        layer l = layer_of(each[i].text, each[i].kind, 0);
+        sli_persist_geometry *g = &l.pair.forward;
+        char text[SLI_PERSIST_DEFINES];
+        CHECK((g->inputs > 0) == each[i].own);
+        sli_persist_describe(g, text, sizeof text);
+        CHECK((strstr(text, "input side in the launch") != NULL) == each[i].own);
+        if (!each[i].own) continue;
+        CHECK(g->inputs == l.p.inputs);
+        CHECK(g->inputs_columns >= l.p.steps * g->inputs_rows && g->inputs_rows <= l.p.batch);
+        CHECK(sli_persist_shared_of(g).inputs > 0 && sli_persist_shared_of(g).total <= l.caps.shared_memory);
+        const sli_persist_pass own = pass_of(&l, false);
+        CHECK(own.products_us == 0);
+        g->inputs = 0;
+        CHECK(own.us < pass_of(&l, false).us);
+        l.caps.no_compiler = true;
+        REQUIRE(!sli_persist_pair_of(&l.p, (sli_planned){0}, &l.caps, each[i].kind, &l.pair, NULL) ||
+                l.pair.forward.inputs == 0);
+    }
+}
+
+/* Kernels of layers that differ in inputs, steps and rows alone are the same, but where the launch makes the input side. */
+TEST(cuda_persist_overlap_kernels_are_shared) {
+    static const char *const each[][2] = {
+        {"lstm:b16_t500_i40_h256_tf32_train", "lstm:b16_t400_i256_h256_tf32_train"},
+        {"lstm:b16_t100_i256_h256_tf32", "lstm:b16_t101_i257_h256_tf32"},
+        {"lstm:b1_t17_i40_h64_bf16", "lstm:b1_t30_i40_h64_bf16"},
+    };
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
+        char text[2][SLI_PERSIST_DEFINES];
+        for (int k = 0; k < 2; k++) {
+            const layer l = layer_of(each[i][k], SLI_PERSIST_KIND_CLUSTER, 0);
+            const sli_step_shape s = sli_step_shape_of(&l.p, 1);
+            sli_persist_defines(&l.pair.forward, &s, 0, 0, 0, 0, text[k], sizeof text[k]);
+        }
+        CHECK(strcmp(text[0], text[1]) == 0);
+    }
 }

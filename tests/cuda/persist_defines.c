@@ -5,7 +5,7 @@
 
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/kernels/persist_args.h"
-#include "backend/cuda/persist_geometry.h"
+#include "backend/cuda/persist_overlap.h"
 #include "backend/cuda/step_layout.h"
 #include "backend/cuda/wave_layout.h"
 #include "cell/lstm.h"
@@ -45,6 +45,7 @@ int main(int count, char **words) {
         fprintf(stderr, "%s: %s\n", words[1], why.text);
         return 1;
     }
+    if (!backward) sli_persist_place_inputs(&problem, &caps, &geometry);
     const sli_step_shape shape = sli_step_shape_of(&problem, 1);
     sli_persist_defines(&geometry, &shape, form_of(&problem, backward), options_of(&problem), CELL_ACT_TANH,
                         CELL_ACT_SIGMOID, defines, sizeof defines);

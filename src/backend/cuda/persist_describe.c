@@ -18,8 +18,9 @@ void sli_persist_describe(const sli_persist_geometry *g, char *text, size_t capa
         snprintf(rows, sizeof rows, "%d x %d rows in turns", g->halves, sli_persist_rows(g));
     else
         snprintf(rows, sizeof rows, "%d row%s", sli_persist_rows(g), sli_persist_rows(g) == 1 ? "" : "s");
-    snprintf(text, capacity, "%s, %d units a block, %d slice%s of %s%s, weights %s%s%s%s", blocks, g->units, g->groups,
-             g->groups == 1 ? "" : "s", rows, g->apart > 0 ? ", cells apart" : "", g->tight ? "of 20 bits " : "",
+    snprintf(text, capacity, "%s, %d units a block, %d slice%s of %s%s%s, weights %s%s%s%s", blocks, g->units,
+             g->groups, g->groups == 1 ? "" : "s", rows, g->inputs > 0 ? ", input side in the launch" : "",
+             g->apart > 0 ? ", cells apart" : "", g->tight ? "of 20 bits " : "",
              g->in_registers > 0 ? "in registers" : "",
              g->in_shared == 0     ? ""
              : g->in_registers > 0 ? " and shared memory"
@@ -84,6 +85,11 @@ void sli_persist_defines(const sli_persist_geometry *g, const sli_step_shape *s,
               {"IN_REGISTERS", g->in_registers},
               {"IN_SHARED", g->in_shared},
               {"RING", g->ring},
+              {"INPUTS", g->inputs},
+              {"INPUTS_MATH", math_of(g->inputs > 0 ? g->inputs_math : g->math)},
+              {"INPUTS_ROW", g->inputs > 0 ? (int)s->xs : 0},
+              {"INPUTS_COLUMNS", g->inputs_columns},
+              {"INPUTS_ROWS", g->inputs_rows},
               {"DIRECTIONS", g->directions},
               {"H", (int)s->H},
               {"US", (int)s->us},
@@ -99,7 +105,8 @@ void sli_persist_defines(const sli_persist_geometry *g, const sli_step_shape *s,
               {"SHARED_RING", (int)at.ring},
               {"SHARED_BARRIERS", (int)at.barriers},
               {"SHARED_SENDING", (int)at.sending},
-              {"SHARED_STATE", (int)at.state}};
+              {"SHARED_STATE", (int)at.state},
+              {"SHARED_INPUTS", (int)at.inputs}};
     size_t length = 0;
     text[0] = '\0';
     for (size_t i = 0; i < sizeof of / sizeof *of && length < capacity; i++)

@@ -88,6 +88,21 @@ static bool sums_over_v(const sli_persist_geometry *g) {
     return streams && anew && sli_persist_partial_bytes(g) > 0;
 }
 
+/* persist_inputs of kernels/persist_inputs.cuh: W, x and b in place of all else; then u, or x before it is an operand. */
+static void take_inputs(const sli_persist_geometry *g, sli_persist_shared *at, size_t *end) {
+    enum { MOST_HIGH = 4 };
+    if (g->inputs == 0) return;
+    const int each = 16 / sli_persist_operand(g->inputs_math), depth = up(up(g->inputs, each), 2);
+    const int tile = g->inputs_math == SL_F32 ? 32 : 16, tiles = up(g->gates * g->units, tile),
+              warps = sli_persist_warps(g);
+    const int pairs = up(g->inputs_columns, 16), high = least(up(pairs * tiles, warps), MOST_HIGH);
+    const size_t columns = 16 * (size_t)high * (size_t)up(pairs, high), rows = (size_t)tiles * (size_t)tile;
+    const size_t made = 32 * (size_t)depth * (rows + columns + 2) + sizeof(float) * rows;
+    const size_t u = columns * (rows + 4), raw = each == 8 ? columns * (size_t)g->inputs : 0;
+    if (*end < made) *end = sli_round_up(made, PART);
+    at->inputs = take(end, sizeof(float) * (u > raw ? u : raw));
+}
+
 sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
     const size_t warps = (size_t)sli_persist_warps(g), halves = (size_t)g->halves, rows = (size_t)sli_persist_places(g);
     const size_t slab = (size_t)g->tiles_m * (size_t)sli_persist_tile_bytes(g);
@@ -117,6 +132,7 @@ sli_persist_shared sli_persist_shared_of(const sli_persist_geometry *g) {
     at.sending = take(&end, g->gather == SLI_PERSIST_CLUSTER ? warps * PERSIST_SENDING : 0);
     at.state = take(&end, turns ? halves * state_bytes(g) : 0);
     at.ranges = take(&end, turns ? halves * 2 * sizeof(int32_t) : 0);
+    take_inputs(g, &at, &end);
     at.total = end;
     return at;
 }

@@ -59,6 +59,10 @@ typedef struct sli_persist_geometry {
     /* Of tiles_k: the first ones, the next ones; any rest streams from global memory. Each is even, or all that is left. */
     int in_registers, in_shared;
     int ring; /* of weights that stream: the pairs of tiles of k that a warp has asked for, in shared memory; else 0 */
+    /* Forward: inputs of x, whose product with W a launch makes itself, before its first step
+     * (kernels/persist_inputs.cuh), in this precision, of so many columns at most (rows of the batch at a step), so many rows a CTA; 0: a product before it does. */
+    int inputs, inputs_columns, inputs_rows;
+    sl_dtype inputs_math;
     int groups;     /* slices of the batch, each with its own copy of M on chip */
     int directions; /* computed by one launch */
 } sli_persist_geometry;
@@ -168,6 +172,8 @@ typedef struct sli_persist_shared {
     size_t sending;  /* forward through a cluster: [warps][PERSIST_SENDING], what a warp sends of its cells */
     size_t state;    /* couriers: float [halves][states][cells][threads of cells]: what cells keep between turns */
     size_t ranges;   /* couriers: int [halves][2]: steps of each */
+    size_t
+        inputs; /* float [columns][rows of the CTA's W and 4]: u, where the launch makes it, of W and x that lie where all others will */
     size_t total;
 } sli_persist_shared;
 enum { SLI_PERSIST_UNTIED = 8 }; /* registers that passing weights take beside tight ones that stay in registers */
@@ -214,7 +220,7 @@ int sli_persist_idle(const sli_persist_geometry *g, const sli_caps *caps);
 void sli_persist_name(const sli_persist_geometry *g, char *name, size_t capacity);
 /* The configuration as kernels/persist_instance.cuh wants it, of a layer of this shape; form: PERSIST_HAS bits; options, act and
  * gate_act of src/cell; -1: given by the launch. */
-enum { SLI_PERSIST_DEFINES = 1536 };
+enum { SLI_PERSIST_DEFINES = 2048 };
 void sli_persist_defines(const sli_persist_geometry *g, const sli_step_shape *s, int form, int options, int act,
                          int gate_act, char *text, size_t capacity);
 /* For `sluice plan`: "cluster of 16, 32 units a block, 7 slices of 8 rows, weights in registers". */

@@ -177,6 +177,7 @@ bool sli_persist_pair_of(const sli_problem *problem, sli_planned plan, const sli
     *pair = (sli_persist_pair){.batch = planned.batch};
     const sli_problem folded = sli_persist_folded(&planned);
     if (!choose(&folded, caps, kind, false, &pair->forward, why)) return false;
+    sli_persist_place_inputs(&planned, caps, &pair->forward);
     if (problem->train && !choose_backward(&planned, caps, kind, pair, why)) return false;
     pair->forward.groups = groups_of(&pair->forward, problem->batch);
     if (problem->train && !pair->backward_in_steps) pair->backward.groups = groups_of(&pair->backward, problem->batch);

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "backend/cuda/persist_cost.h"
 #include "backend/cuda/step_cost.h"
 
 /* A pass, one thing after the other:
@@ -41,6 +42,53 @@ static int up(int count, int each) {
 
 static int multiprocessors_of(const sli_caps *caps) {
     return caps->multiprocessors > 0 ? caps->multiprocessors : FULL;
+}
+
+/* ------------------------------------------------------------------------------------------------------ inputs --
+ * In inference of small layers, of one chunk, the launch of the recurrence makes its input side itself (kernels/persist_inputs.cuh), each block its own part:
+ *     us = made + bytes of W, x and u / made_rate + FLOPs / made_flops, and over the grid the zeros' launch, which the copy of x has with it
+ * and the other way a product, of few rows a smaller one, the copy of x that it wants, and u on its way to memory. Not in training, where x is wanted as an operand later and the product runs beside
+ * the entering states, nor of long sequences, whose products fill the GPU. Constants: by hand, from calls with the launch's own input side, with the product before it, and with
+ * neither, of 23 problems on an H200 and H100s, 2026-11-28 (bench/results/inputs_h200_2026-11-28.txt); of f32 an estimate. us, bytes and FLOP a us. */
+static const double made = 0.8, made_rate = 24e3, zeros_us = 1.3, product_us = 3, few_us = 1.2, copy_us = 2.4,
+                    output_rate = 2.5e6, sure = 0.9;
+
+static double made_flops(sl_dtype dtype) {
+    return dtype == SL_F32 || dtype == SL_F32X3 ? 225e3 : dtype == SL_TF32 ? 1.6e6 : 3.2e6;
+}
+
+static double made_us(const sli_problem *p, const sli_persist_geometry *g) {
+    const sli_step_shape s = sli_step_shape_of(p, 1);
+    const double columns = (double)(s.T - s.lag) * g->inputs_rows, rows = (double)g->gates * g->units;
+    const double bytes = rows * (double)s.xs * (double)s.operand + sizeof(float) * columns * ((double)s.I + rows);
+    return made + (s.copy_x && g->gather == SLI_PERSIST_GRID ? zeros_us : 0) + bytes / made_rate +
+           2 * rows * columns * (double)s.I / made_flops(p->dtype);
+}
+
+void sli_persist_leave_inputs(sli_persist_geometry *g) {
+    g->inputs = g->inputs_columns = g->inputs_rows = 0; /* a kernel without is the same for all lengths */
+    g->inputs_math = SL_DTYPE_DEFAULT;
+}
+
+/* Clusters that come in waves share multiprocessors with others, which shared memory for x would keep away. */
+void sli_persist_place_inputs(const sli_problem *p, const sli_caps *caps, sli_persist_geometry *g) {
+    enum { FEW_ROWS = 4 /* runtime/few_rows.cu */, MOST_COLUMNS = 1024, MULTIPLE = 16 };
+    const sli_step_shape s = sli_step_shape_of(p, 1);
+    const int rows = g->halves * sli_persist_rows(g);
+    const double steps = (double)(s.T - s.lag), all = steps * (double)s.B;
+    if (p->train || p->projection > 0 || caps->no_compiler || g->couriers > 0) return;
+    if (sli_persist_streamed(g) > 0 || sli_persist_waves(g, caps) > 1 ||
+        steps > sli_caps_chunk(caps, p->batch, p->steps))
+        return;
+    const double output = sizeof(float) * all * (double)s.GH * s.directions;
+    const double before = (all <= FEW_ROWS ? few_us : product_us) + (s.copy_x ? copy_us : 0) + output / output_rate +
+                          over_time_us(p->dtype, all, (double)s.GH, (double)s.I);
+    g->inputs_rows = p->batch < rows ? p->batch : rows;
+    g->inputs = p->inputs;
+    g->inputs_math = p->dtype == SL_F32X3 ? SL_F32 : p->dtype;
+    g->inputs_columns = MULTIPLE * (int)ceil(fmin(steps * g->inputs_rows, MOST_COLUMNS) / MULTIPLE);
+    const bool fits = steps * g->inputs_rows <= MOST_COLUMNS && sli_persist_shared_of(g).total <= caps->shared_memory;
+    if (!fits || made_us(p, g) >= sure * before) sli_persist_leave_inputs(g);
 }
 
 /* A pass and what its pieces depend on. */
@@ -82,14 +130,15 @@ static parts parts_of(const sli_problem *p, const sli_caps *caps, const sli_pers
     const double folded = folded_flops(&s, rows, backward) / product_rate(p->dtype);
     const double of_x = products * over_time_us(p->dtype, each, I, GH);
     const double sums = products * (over_time_us(p->dtype, GH, I, each) + over_time_us(p->dtype, GH, O, each));
-    const double all = again + folded + (backward ? of_x + sums : inputs);
+    const bool own = !backward && g->inputs > 0; /* the launch makes its input side */
+    const double all = again + folded + (backward ? of_x + sums : own ? 0 : inputs);
     const double weights = (double)sli_persist_packed_bytes(g) * s.directions;
     const int span = sli_persist_span(p, pair, chunk);
     parts of = {.chunks = up(span, chunk), .all = multiprocessors_of(caps), .beside = 1};
     of.spans = (double)s.T / span;
     of.launch_us = launch_us + weights / weights_rate;
     if (backward && all > 0) of.beside = (sums + (s.directions == 2 ? 0 : of_x)) / all;
-    const double each_us = chunk_us[backward] + (again > 0 ? recompute_us : 0);
+    const double each_us = own ? made_us(p, g) : chunk_us[backward] + (again > 0 ? recompute_us : 0);
     const double chunks = ceil((double)s.T / chunk);
     const sli_problem steps = sli_persist_folded(p);
     of.chunk_us = each_us;
@@ -125,7 +174,7 @@ sli_persist_pass sli_persist_pass_of(const sli_problem *problem, const sli_caps 
     if (backward && pair->backward_in_steps)
         return (sli_persist_pass){.pieces = 1, .us = 1e6 * sli_step_pass_seconds(problem, caps, chunk, true)};
     parts of = parts_of(problem, caps, pair, chunk, backward);
-    if (of.pass.idle < 1) return of.pass;
+    if (of.pass.idle < 1 || (!backward && pair->forward.inputs > 0)) return of.pass;
     double best = worth * of.pass.us;
     for (int wanted = 2; wanted <= SLI_PERSIST_MOST_PIECES && wanted <= of.chunks; wanted++) {
         const int pieces = up(of.chunks, up(of.chunks, wanted));

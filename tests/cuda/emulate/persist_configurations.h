@@ -170,3 +170,23 @@ BACKWARD(q3, L, F32, GRID, 8, 1, 8, 1, 1, 1, 8, 1, 8, 2, 0, TURNS, 4, 2, 3, 0, 2
 FORWARD(k7, L, TIGHT, GRID, 8, 2, 2, 1, 3, 4, 2, 1, 2, 2, 0, TURNS, 2, 1, 2)
 BACKWARD(k8, L, TIGHT, GRID, 16, 2, 4, 1, 3, 2, 4, 1, 8, 2, 2, TURNS, 1, 2, 3, 0, 1)
 #undef TURNS
+/* The launch makes its input side: tiles of rows more and fewer than warps, groups of columns; inputs that are a pair of pieces of k, more, not whole; rows of x in fours and
+ * not; over a cluster's and a grid's rows, halves, few rows, weights of 20 bits; of a batch that is one row or three of eight. */
+INPUTS(i0, 13, 64, L, BF16, CLUSTER, 8, 1, 4, 1, 1, 2, 1, 1, 2, 2, 0)
+INPUTS(i1, 72, 32, L, F16, CLUSTER, 16, 1, 3, 1, 1, 2, 2, 2, 2, 2, 0, -1, -1, -1, 0, 1, 1, 0, 0, 0, 4)
+INPUTS(i2, 20, 56, L, TF32, CLUSTER, 4, 1, 4, 1, 1, 1, 2, 1, 1, 1, 0)
+INPUTS(i3, 7, 64, L, F32, CLUSTER, 4, 1, 3, 1, 1, 1, 1, 1, 3, 0, 3)
+INPUTS(i4, 6, 112, L, F32X3, CLUSTER, 8, 1, 2, 2, 1, 2, 1, 1, 2, 2, 0)
+INPUTS(i5, 40, 112, L, BF16, GRID, 8, 1, 3, 1, 2, 1, 2, 2, 1, 1, 0)
+INPUTS(i6, 100, 64, L, BF16, GRID, 8, 2, 2, 1, 1, 2, 4, 2, 1, 1, 0)
+INPUTS(i7, 33, 112, G, TF32, GRID, 4, 1, 3, 1, 2, 1, 2, 1, 1, 0, 1)
+INPUTS(i8, 5, 56, G, TF32, LOCAL, 12, 1, 1, 1, 1, 3, 2, 1, 1, 1, 0)
+INPUTS(i9, 1, 112, R, F16, CLUSTER, 8, 1, 3, 2, 1, 1, 2, 1, 1, 1, 0)
+INPUTS(i10, 24, 112, B, BF16, GRID, 8, 2, 2, 1, 2, 1, 1, 3, 1, 1, 0)
+INPUTS(i11, 17, 112, L, TIGHT, CLUSTER, 8, 1, 4, 2, 1, 1, 1, 2, 4, 2, 2)
+INPUTS(i12, 36, 7, R, F32, CLUSTER, 4, 1, 5, 1, 1, 1, 2, 1, 3, 3, 0, -1, -1, -1, 0, 1, 1, 0, 0, 0, 1)
+INPUTS_TF32(i13, 52, 8, G, GRID, 4, 1, 5, 1, 1, 1, 2, 1, 3, 3, 0, -1, -1, -1, 0, 1, 1, 0, 0, 0, 1)
+INPUTS_OF(i14, 1, 24, 16, L, BF16, CLUSTER, 8, 1, 4, 1, 1, 2, 1, 1, 2, 2, 0)
+INPUTS_OF(i15, 3, 21, 32, G, TF32, GRID, 4, 1, 3, 1, 2, 1, 2, 1, 1, 0, 1)
+INPUTS_FIXED(i16, 32, 24, 64, L, BF16, CLUSTER, 8, 1, 4, 1, 1, 2, 1, 1, 2, 2, 0)
+INPUTS_FIXED(i17, 30, 12, 112, G, TF32, CLUSTER, 8, 1, 4, 2, 1, 2, 1, 1, 4, 4, 0)

@@ -75,11 +75,11 @@ int persist_direction::longest() const {
     return longest;
 }
 
-bool persist_direction::narrow() const {
-    return p.math == PERSIST_BF16 || p.math == PERSIST_F16;
+static bool is_narrow(int math) {
+    return math == PERSIST_BF16 || math == PERSIST_F16;
 }
-float persist_direction::rounded(float x) const {
-    switch (p.math) {
+static float rounded_as(int math, float x) {
+    switch (math) {
     case PERSIST_BF16:
         return emulate::from_bf16(emulate::to_bf16(x));
     case PERSIST_F16:
@@ -90,14 +90,27 @@ float persist_direction::rounded(float x) const {
         return x;
     }
 }
+float persist_direction::rounded(float x) const {
+    return rounded_as(p.math, x);
+}
+/* As tensor cores read what nobody has rounded: of tf32 the low bits are not there. */
+static float read_as(int math, float x) {
+    return math == PERSIST_TF32 ? __uint_as_float(__float_as_uint(x) & ~0x1FFFu) : rounded_as(math, x);
+}
+bool persist_direction::narrow() const {
+    return is_narrow(p.math);
+}
 /* Operands in memory: 16-bit, or floats as they are. */
-void persist_direction::put(std::vector<uint32_t> *to, int64_t index, float x) const {
-    if (!narrow()) {
+static void put_operand(int math, std::vector<uint32_t> *to, int64_t index, float x) {
+    if (!is_narrow(math)) {
         (*to)[(size_t)index] = __float_as_uint(x);
         return;
     }
-    const uint16_t bits = (uint16_t)(p.math == PERSIST_BF16 ? emulate::to_bf16(x) : emulate::to_f16(x));
+    const uint16_t bits = (uint16_t)(math == PERSIST_BF16 ? emulate::to_bf16(x) : emulate::to_f16(x));
     memcpy((unsigned char *)to->data() + 2 * index, &bits, sizeof bits);
+}
+void persist_direction::put(std::vector<uint32_t> *to, int64_t index, float x) const {
+    put_operand(p.math, to, index, x);
 }
 float persist_direction::get(const std::vector<uint32_t> &from, int64_t index) const {
     if (!narrow()) return __uint_as_float(from[(size_t)index]);
@@ -145,6 +158,7 @@ persist_direction::persist_direction(const persist_problem &problem, int directi
     for (int64_t t = 0; t < T; t++)
         for (int64_t b = 0; b < B; b++)
             for (int64_t j = GH; j < us; j++) u[(size_t)((t * B + b) * us + j)] = NAN;
+    if (p.inputs > 0) make_inputs(salt);
     if (p.lengths) {
         for (int64_t b = 0; b < B; b++) {
             const int64_t most = b / 8 % 2 ? T - 2 : T;
@@ -188,6 +202,25 @@ persist_direction::persist_direction(const persist_problem &problem, int directi
     sums_peep = poison(chunks * B * 3 * H);
 }
 
+/* u = W x + b; behind a row of W there are zeros. */
+void persist_direction::make_inputs(uint64_t salt) {
+    const int64_t I = p.inputs, row = p.inputs_row;
+    x = values(T * B * I, 1.0f, salt + 12);
+    input_bias = values(GH, 0.5f, salt + 13);
+    const std::vector<float> w = values(GH * I, 1.5f / sqrtf((float)I), salt + 14);
+    kernel.assign((size_t)(GH * row), 0u);
+    for (int64_t i = 0; i < GH; i++)
+        for (int64_t k = 0; k < I; k++) put_operand(p.inputs_math, &kernel, i * row + k, w[(size_t)(i * I + k)]);
+    for (int64_t column = 0; column < T * B; column++)
+        for (int64_t i = 0; i < GH; i++) {
+            double sum = input_bias[(size_t)i];
+            for (int64_t k = 0; k < I; k++)
+                sum += (double)read_as(p.inputs_math, x[(size_t)(column * I + k)]) *
+                       (double)read_as(p.inputs_math, w[(size_t)(i * I + k)]);
+            u[(size_t)(column * us + i)] = (float)sum;
+        }
+}
+
 void persist_direction::fill(persist_way *way) {
     const bool lstm = p.gates == 4, gru = p.gates == 3, kept = p.history || p.backward;
     const int64_t first = time, sign = time_step;
@@ -206,6 +239,14 @@ void persist_direction::fill(persist_way *way) {
     way->zone_c = {zone_weight, sli_drop_threshold(zone_weight), STREAM_C, p.draws};
     way->u = u.data() + first * B * us;
     way->u_step = sign * B * us;
+    if (p.inputs > 0) {
+        u.assign(u.size(), NAN);
+        way->x = x.data() + first * B * p.inputs;
+        way->x_step = (int)(sign * B * p.inputs);
+        way->x_steps = (int)T;
+        way->kernel = kernel.data();
+        way->input_bias = input_bias.data();
+    }
     way->sn = gru && !before() && kept ? sn.data() + first * B * H : nullptr;
     way->sn_step = sign * B * H;
     way->bias_n = gru && !before() ? bias_n.data() : nullptr;
@@ -554,7 +595,7 @@ std::string persist_direction::compare(const persist_direction &expected) const 
                               int64_t row_length) {
         for (int64_t i = 0; i < (int64_t)x.size(); i++) one(name, row_length, i, get(x, i), get(y_, i));
     };
-    all("gates", u, expected.u, us, true);
+    if (p.inputs == 0) all("gates", u, expected.u, us, true);
     all("s_n", sn, expected.sn, H, true);
     all("v", v, expected.v, H, true);
     all("c", c, expected.c, H, false);

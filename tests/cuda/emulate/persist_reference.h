@@ -22,6 +22,8 @@ struct persist_problem {
     bool together = false; /* sums over time are those of all rows, wherever they stand */
     bool ends = false;     /* backward: nobody wants the entering state's gradient */
     bool history = false;  /* forward keeps every step for backward */
+    int inputs = 0, inputs_math = 0,
+        inputs_row = 0; /* of the configuration: the launch makes u of so many, W's rows being so far apart */
 };
 
 void persist_fill_args(persist_args *a, const persist_problem &p);
@@ -47,6 +49,8 @@ struct persist_direction {
     std::vector<float> u, sn, bias_n, v, c, h, factor, peep, y, dy, h_last, c_last;
     std::vector<float> h0, pw_from, dp_from, dc_from, pw_to, dp_to, dc_to, sums, sums_n, sums_peep;
     std::vector<uint32_t> operand, dz, dr, resets; /* narrow: values of 2 bytes */
+    std::vector<float> x, input_bias;
+    std::vector<uint32_t> kernel; /* operand */
     std::vector<uint8_t> flags;
     std::vector<int32_t> lengths;
 
@@ -57,6 +61,7 @@ struct persist_direction {
     int64_t at(int64_t s) const { return time + s * time_step; }
     float rounded(float x) const; /* as products read it */
     void put(std::vector<uint32_t> *to, int64_t index, float x) const;
+    void make_inputs(uint64_t salt);
     float get(const std::vector<uint32_t> &from, int64_t index) const;
     uint8_t flags_of(int64_t t, int64_t b) const;
     float zone(bool of_c, int64_t t, int64_t b, int64_t j) const;

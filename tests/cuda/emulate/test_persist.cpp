@@ -28,8 +28,25 @@ struct configuration {
     static constexpr int few = FEW, H = -1, us = -1, hs = -1, zs = -1;
     static constexpr int shared_partial = -1, shared_arriving = -1, shared_weights = -1, shared_ring = -1;
     static constexpr int shared_barriers = -1, shared_sending = -1, shared_state = -1;
+    static constexpr int inputs = 0, inputs_math = 0, inputs_row = 0, inputs_columns = 0, inputs_rows = 0, shared_inputs = -1;
     static constexpr bool meets = MEETS;
     static constexpr int ring = RING >= 0 ? RING : pairs < 8 ? pairs : 8;
+};
+
+/* The launch makes its input side, of I inputs, so many columns at a time; tf32 also where exact products are those of the steps. */
+template <class C, int I, int COLUMNS, int MATH = C::math == PERSIST_F32X3 ? (int)PERSIST_F32 : (int)C::math> struct with_inputs : C {
+    static constexpr int each = MATH == PERSIST_BF16 || MATH == PERSIST_F16 ? 8 : C::math == PERSIST_F32 && MATH == PERSIST_F32 ? 1 : 4;
+    static constexpr int inputs = I, inputs_math = MATH, inputs_row = (I + each - 1) / each * each, inputs_columns = COLUMNS;
+    static constexpr int inputs_rows = C::halves * (C::few > 0 ? (int)C::few : 8 * C::tiles_n);
+};
+
+/* Of a batch of so many rows. */
+template <class C, int ROWS> struct of_rows : C { static constexpr int inputs_rows = ROWS; };
+/* Units and strides are constants, as in kernels that are compiled for a layer. */
+template <class C, int UNITS> struct of_units : C {
+    static constexpr int multiple = C::math == PERSIST_BF16 || C::math == PERSIST_F16 ? 8 : 4, gates_units = C::gates * UNITS;
+    static constexpr int H = UNITS, us = (gates_units + 3) / 4 * 4, hs = (UNITS + multiple - 1) / multiple * multiple;
+    static constexpr int zs = (gates_units + multiple - 1) / multiple * multiple;
 };
 
 /* L2 holds what one direction streams, not what two do side by side: then a part of it is to leave first. */
@@ -65,6 +82,10 @@ template <class C> sli_persist_geometry geometry_of(int groups, int directions) 
     g.in_registers = C::in_registers;
     g.in_shared = C::in_shared;
     g.ring = C::ring;
+    g.inputs = C::inputs;
+    g.inputs_math = math[C::inputs_math];
+    g.inputs_columns = C::inputs_columns;
+    g.inputs_rows = C::inputs_rows;
     g.groups = groups;
     g.directions = directions;
     return g;
@@ -97,9 +118,14 @@ template <class C> struct launcher {
         p.math = C::math;
         p.backward = C::backward;
         p.together = C::couriers > 0;
+        p.inputs = C::inputs;
+        p.inputs_math = C::inputs_math;
+        p.inputs_row = C::inputs_row;
         if (emulate_shape[0] > 0) p.H = emulate_shape[0];
         if (emulate_shape[1] > 0) p.B = emulate_shape[1];
         if (emulate_shape[2] > 0) p.T = emulate_shape[2];
+        if (C::inputs > 0 && C::inputs_rows < S::rows * S::halves && p.B > C::inputs_rows) p.B = C::inputs_rows;
+        if (C::H > 0) p.H = C::H;
         p.groups = (p.B + S::rows * S::halves - 1) / (S::rows * S::halves);
         if (C::options >= 0) {
             p.options = C::options;
@@ -117,6 +143,11 @@ template <class C> struct launcher {
         if ((int)at.v_row != S::v_bytes || at.v_buffers != S::v_buffers)
             return "persist_sizes.cuh and persist_geometry.c differ in v";
         if (sli_persist_words_tell(&geometry) != S::words_tell) return "they differ in whether words tell";
+        if constexpr (C::inputs > 0) {
+            typedef persist_inputs<S> N;
+            if ((int)at.inputs < N::bytes || (int)at.total < (int)at.inputs + N::kept || N::columns < p.T * C::inputs_rows)
+                return "they differ in the input side";
+        }
         persist_fill_args(&a, p);
         a.shared_partial = (int)at.partial;
         a.shared_arriving = (int)at.arriving;
@@ -126,6 +157,7 @@ template <class C> struct launcher {
         a.shared_sending = (int)at.sending;
         a.shared_state = (int)at.state;
         a.shared_ranges = (int)at.ranges;
+        a.shared_inputs = (int)at.inputs;
         a.shared_bytes = (int)at.total;
         a.delay = (seed + (uint64_t)p.H) % 3 == 2 ? (uint32_t)seed + 1 : 0; /* some of every two seeds */
         for (int d = 0; d < p.directions; d++) {
@@ -258,6 +290,13 @@ const char *const gather_names[3] = {"local", "cluster", "grid"};
 /* The problems that every configuration computes. `all`: units of all its CTAs; `rows` of a group. */
 template <class C> struct problems {
     problems() {
+        if constexpr (C::H > 0) {
+            persist_problem fixed;
+            fixed.B = persist_sizes<C>::rows + 1;
+            fixed.T = 5;
+            add("units that are constants", fixed);
+            return;
+        }
         typedef persist_sizes<C> S;
         const int all = S::group * S::units, rows = S::rows * S::halves;
         const int lstm = CELL_PEEPHOLE | CELL_CLIP | CELL_ZONEOUT_H | CELL_ZONEOUT_C | CELL_FORGET_AT_RUN | CELL_MASK;
@@ -275,7 +314,7 @@ template <class C> struct problems {
         odd.pad = 3;
         odd.chunk = 2;
         odd.first_chunk = 1;
-        odd.history = true;
+        odd.history = C::inputs == 0;
         add("odd", odd);
         persist_problem behind = odd; /* lanes without a unit for the zeros behind an LSTM's dz */
         behind.H = all - 5;
@@ -307,14 +346,14 @@ template <class C> struct problems {
         persist_problem one = full;
         one.B = 1;
         one.T = 1;
-        one.history = true;
+        one.history = C::inputs == 0;
         add("one step", one);
         if constexpr (C::backward) {
             masked.ends = one.ends = true;
             add("options, nobody wants what it gives", masked);
             add("one step, nobody wants what it gives", one);
         }
-        if constexpr (!C::backward && C::gather == PERSIST_GRID && (C::options < 0 || (C::options & CELL_MASK) != 0)) {
+        if constexpr (!C::backward && C::inputs == 0 && C::gather == PERSIST_GRID && (C::options < 0 || (C::options & CELL_MASK) != 0)) {
             persist_problem ended = full;
             ended.B = rows < 8 ? rows : 8;
             ended.options = CELL_MASK;
@@ -326,10 +365,10 @@ template <class C> struct problems {
     static std::string name_of(const char *what) {
         const char *cell = C::gates == 4 ? "lstm" : C::before ? "gru before" : C::gates == 3 ? "gru" : "rnn";
         return emulate_say("persist: %s %s %s %s units=%d P=%d Q=%d NT=%d halves=%d warps=%dx%d tiles=%dx%d in=%d+%d "
-                        "apart=%d%s share=%d chunks=%d ring=%d few=%d: %s",
+                        "apart=%d%s share=%d chunks=%d ring=%d few=%d inputs=%d: %s",
                         cell, C::tight ? "tf32 tight" : math_names[C::math], C::backward ? "backward" : "forward", gather_names[C::gather],
                         C::units, C::reduce, C::spread, C::tiles_n, C::halves, C::warps_m, C::warps_k, C::tiles_m,
-                        C::tiles_k, C::in_registers, C::in_shared, C::apart, C::meets ? " meets" : "", C::share, C::chunks, C::ring, C::few, what);
+                        C::tiles_k, C::in_registers, C::in_shared, C::apart, C::meets ? " meets" : "", C::share, C::chunks, C::ring, C::few, C::inputs, what);
     }
     void add(const char *what, const persist_problem &p) {
         const std::shared_ptr<persist_directions> before(new persist_directions);
@@ -342,6 +381,15 @@ enum { L = 4, G = 3, R = 1, B = 8 | G }; /* B: reset before the product */
     const problems<configuration<CELL, PERSIST_##MATH, false, PERSIST_##GATHER, __VA_ARGS__>> NAME;
 #define BACKWARD(NAME, CELL, MATH, GATHER, ...) \
     const problems<configuration<CELL, PERSIST_##MATH, true, PERSIST_##GATHER, __VA_ARGS__>> NAME;
+/* The same with inputs. */
+#define INPUTS(NAME, I, COLUMNS, CELL, MATH, GATHER, ...) \
+    const problems<with_inputs<configuration<CELL, PERSIST_##MATH, false, PERSIST_##GATHER, __VA_ARGS__>, I, COLUMNS>> NAME;
+#define INPUTS_TF32(NAME, I, COLUMNS, CELL, GATHER, ...)                                                                     \
+    const problems<with_inputs<configuration<CELL, PERSIST_F32, false, PERSIST_##GATHER, __VA_ARGS__>, I, COLUMNS, PERSIST_TF32>> NAME;
+#define INPUTS_OF(NAME, ROWS, I, COLUMNS, CELL, MATH, GATHER, ...) \
+    const problems<of_rows<with_inputs<configuration<CELL, PERSIST_##MATH, false, PERSIST_##GATHER, __VA_ARGS__>, I, COLUMNS>, ROWS>> NAME;
+#define INPUTS_FIXED(NAME, UNITS, I, COLUMNS, CELL, MATH, GATHER, ...) \
+    const problems<of_units<with_inputs<configuration<CELL, PERSIST_##MATH, false, PERSIST_##GATHER, __VA_ARGS__>, I, COLUMNS>, UNITS>> NAME;
 #ifdef EMULATE_CONFIGURATIONS /* a file of others: tests/cuda/emulate/try */
 #include EMULATE_CONFIGURATIONS
 #else

@@ -27,6 +27,9 @@ PERSIST_FN void persist_run_way(const persist_args &a, const persist_way &way, c
     if constexpr (S::couriers > 0) {
         persist_run_turns<S>(a, way, self);
     } else {
+        /* What is asked for here is on its way while the input side is made, which has shared memory for itself. */
+        constexpr bool beside = S::in_registers == S::all_tiles_k;
+        if constexpr (S::inputs > 0) persist_begin_inputs<S>(a, way, self);
         persist_weights<S> w;
         persist_half<S> h[S::halves];
         persist_entered<S> entered;
@@ -37,7 +40,9 @@ PERSIST_FN void persist_run_way(const persist_args &a, const persist_way &way, c
             persist_ask_entering<S>(a, way, self, 0, entered);
             persist_forward_enter<S>(a, way, self, h);
         }
+        if constexpr (S::inputs > 0 && !beside) persist_end_inputs<S>(a, way, self);
         persist_load_weights<S>(a, way, self, w);
+        if constexpr (S::inputs > 0 && beside) persist_end_inputs<S>(a, way, self);
         persist_begin<S>(a, way, self, entered);
         if constexpr (!S::kinds)
             persist_steps<S>(a, way, self, w, h);

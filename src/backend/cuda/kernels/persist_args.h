@@ -70,6 +70,11 @@ typedef struct persist_way {
     persist_zone zone_h, zone_c;
     float *u; /* [B][us] of step 0: forward W x + b in; gates, out in training, in backward */
     int u_step;
+    /* Where the launch makes W x + b itself: x [B][I] of step 0; of so many steps (of a wave fewer than of all); operand W [zs][inputs_row]; b [zs], NULL: zeros. */
+    const float *x;
+    int x_step, x_steps;
+    const void *kernel;
+    const float *input_bias;
     float *sn; /* [B][H] of step 0: GRU's s_n: forward =, backward read */
     int sn_step;
     const float *bias_n; /* [H] recurrent bias of n: GRU forward */
@@ -123,7 +128,7 @@ typedef struct persist_args {
     uint32_t delay; /* tests: seed of random delays; 0: none */
     /* Shared memory: offsets of sli_persist_shared. */
     int shared_partial, shared_arriving, shared_weights, shared_ring, shared_barriers, shared_sending, shared_state,
-        shared_ranges, shared_bytes;
+        shared_ranges, shared_inputs, shared_bytes;
 } persist_args;
 
 #endif

@@ -21,6 +21,7 @@ struct persist_builtin_of {
     static constexpr int options = -1, act = -1, gate_act = -1;
     static constexpr int shared_partial = -1, shared_arriving = -1, shared_weights = -1, shared_ring = -1;
     static constexpr int shared_barriers = -1, shared_sending = -1, shared_state = -1;
+    static constexpr int inputs = 0, inputs_math = 0, inputs_row = 0, inputs_columns = 0, inputs_rows = 0, shared_inputs = -1;
 };
 
 /* One code for both directions. GPUs without clusters have none: nothing launches it there. */

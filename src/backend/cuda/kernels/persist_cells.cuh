@@ -3,7 +3,7 @@
 #ifndef SLI_CUDA_PERSIST_CELLS_CUH
 #define SLI_CUDA_PERSIST_CELLS_CUH
 
-#include "backend/cuda/kernels/persist_sizes.cuh"
+#include "backend/cuda/kernels/persist_inputs.cuh"
 #include "cell/gru.h"
 #include "cell/lstm.h"
 #include "cell/rnn.h"
@@ -193,6 +193,7 @@ PERSIST_FN void persist_prefetch(const persist_args &a, const persist_way &way, 
     const int row = place.row - self.lane % S::cell_lanes / S::cell_units + self.lane % S::cell_rows;
     const int unit = place.unit - self.lane % S::cell_units + self.lane / S::cell_rows % wide * 8;
     const int gate = self.lane / (S::cell_rows * wide);
+    if constexpr (S::inputs > 0) return; /* they are in shared memory */
     if (s + AHEAD < way.steps && self.lane < pieces && row < a.B && unit < persist_units<S>(a))
         ptx_prefetch(flow.u + (AHEAD - 2) * (int64_t)way.u_step + (uint32_t)(row * persist_us<S>(a) + gate * persist_units<S>(a) + unit));
 }
@@ -210,7 +211,12 @@ PERSIST_FN void persist_forward_ahead(const persist_args &a, const persist_flow 
     }
     if (reads)
 #pragma unroll
-        for (int g = 0; g < S::gates; g++) ahead.u[g] = *persist_gate<S>(a, flow.u, of_u, g);
+        for (int g = 0; g < S::gates; g++) {
+            if constexpr (S::inputs > 0)
+                ahead.u[g] = flow.u[persist_own_input<S>(place, g)];
+            else
+                ahead.u[g] = *persist_gate<S>(a, flow.u, of_u, g);
+        }
     ahead.flags = persist_flags<S>(a, flow, place);
 }
 
@@ -302,8 +308,11 @@ PERSIST_FN void persist_put_hidden(const persist_args &a, const persist_place &p
     persist_put_operand<S>(a, place, to, persist_at(place, persist_hs<S>(a)), x, persist_hs<S>(a) - persist_units<S>(a));
 }
 
-PERSIST_FN void persist_forward_read_on(const persist_way &way, persist_flow &flow) {
-    flow.u += way.u_step;
+template <class S> PERSIST_FN void persist_forward_read_on(const persist_way &way, persist_flow &flow) {
+    if constexpr (S::inputs > 0)
+        flow.u += persist_own_step<S>();
+    else
+        flow.u += way.u_step;
     flow.flags += way.flags_step;
     flow.reads += way.time_step;
 }

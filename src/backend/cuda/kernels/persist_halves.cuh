@@ -174,7 +174,7 @@ PERSIST_FN void persist_forward_ask(const persist_args &a, const persist_way &wa
             const persist_place place = persist_place_of<S>(a, self, half, i);
             if (place.there) persist_forward_ahead<S>(a, h.flow, place, h.cells[i], h.cells[i].ahead);
         }
-    persist_forward_read_on(way, h.flow);
+    persist_forward_read_on<S>(way, h.flow);
 }
 
 /* One CTA alone, but for reset before: what step s + 1 reads is asked for where step s begins, and is the cells' when it ends (0 to 5% of a call; LSTM in
@@ -213,7 +213,7 @@ PERSIST_FN void persist_forward_give(const persist_args &a, const persist_way &w
     if constexpr (persist_asks_early<S>) {
 #pragma unroll
         for (int i = 0; i < S::cells; i++) h.cells[i].ahead = next.cells[i];
-        persist_forward_read_on(way, h.flow);
+        persist_forward_read_on<S>(way, h.flow);
     } else if (!asks_first) {
         persist_forward_ask<S>(a, way, self, half, s + 1, h);
     }
@@ -324,6 +324,7 @@ PERSIST_FN void persist_forward(const persist_args &a, const persist_way &way, c
 #pragma unroll
     for (int half = 0; half < S::halves; half++) {
         h[half].flow = persist_flow_of(way);
+        if constexpr (S::inputs > 0) h[half].flow.u = persist_own_inputs<S>(a, self, half);
         persist_forward_ask<S>(a, way, self, half, 0, h[half]);
     }
     for (int s = 0; s < way.steps; s++) {

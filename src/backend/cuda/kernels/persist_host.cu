@@ -43,6 +43,17 @@ static void set_leaving(const sli_call *call, const step_way *way, persist_way *
     }
 }
 
+/* What the launch makes its input side of. */
+static void set_inputs(const persist_call *p, int d, int t, persist_way *to) {
+    const step_way *way = &p->ways[d];
+    const sli_step_shape *s = &way->s;
+    to->x = way->x + (size_t)t * (size_t)(s->B * s->I);
+    to->x_step = (way->reverse ? -1 : 1) * (int)(s->B * s->I);
+    to->x_steps = (int)(sli_step_input_rows(way) / s->B);
+    to->kernel = sli_step_kernel(way);
+    if (p->call->problem.bias != SL_BIAS_NONE) to->input_bias = (const float *)(way->weights + way->packed.bias);
+}
+
 static void set_forward(const persist_call *p, int d, bool last, persist_way *to) {
     const step_way *way = &p->cells[d];
     const sli_step_shape *s = &way->s;
@@ -73,6 +84,7 @@ static void set_forward(const persist_call *p, int d, bool last, persist_way *to
     }
     if (s->lag > 0 && p->call->problem.bias != SL_BIAS_NONE)
         to->wave_bias = (const float *)(way->weights + way->packed.bias);
+    if (p->geometry->inputs > 0) set_inputs(p, d, t, to);
     if (way->y) to->y = way->y + (size_t)t * (size_t)(s->B * way->y_row);
     if (takes_states(&p->ways[d]) && t == (way->reverse ? (int)s->T - 1 : 0)) set_entering(way, to);
     if (last) set_leaving(p->call, way, to);
@@ -81,7 +93,7 @@ static void set_forward(const persist_call *p, int d, bool last, persist_way *to
 
 /* What the launch that makes x an operand clears on its way, so that no launch of its own does: of one direction, before the first step. */
 static bool clears_with_x(const persist_call *p) {
-    return p->directions == 1 && p->ways[0].s.copy_x && p->scratch.zeros_bytes % 16 == 0;
+    return p->geometry->inputs == 0 && p->directions == 1 && p->ways[0].s.copy_x && p->scratch.zeros_bytes % 16 == 0;
 }
 
 /* A chunk for its input side. x of the call's first may be an operand already. */
@@ -107,6 +119,7 @@ static void project(const persist_call *p, int first, int end, cudaStream_t forw
 
 /* The directions side by side; the launch comes after. `side`: of one direction, in that stream; NULL: in its own. */
 static void project_first(const persist_call *p, int first, int end, cudaStream_t side) {
+    if (p->geometry->inputs > 0) return; /* the launch makes it */
     sli_cuda_phase(p->queue, SLI_PHASE_PRODUCT);
     const bool both = p->directions == 2;
     project(p, first, end, side ? side : p->ways[0].stream, both ? sli_cuda_fork(p->queue) : NULL);
@@ -130,7 +143,7 @@ static bool has_side(const persist_call *p) {
 
 /* In inference the input side need not wait until the exchange is zeros. */
 static bool zeroes_beside(const persist_call *p) {
-    return has_side(p) && takes_states(&p->ways[0]) && p->scratch.zeros_bytes > 0;
+    return p->geometry->inputs == 0 && has_side(p) && takes_states(&p->ways[0]) && p->scratch.zeros_bytes > 0;
 }
 
 /* What the first launch needs beside the input side. The stream in which the input side may begin before the exchange is zeros; NULL: behind all of it. */
@@ -149,7 +162,7 @@ static cudaStream_t begin(const persist_call *p) {
 
 /* It takes longer than two streams that meet cost, which is 1.3 us where a graph begins with both. */
 static bool begins_beside(const persist_call *p) {
-    return has_side(p) && p->ways[0].chunks > 0 && !takes_states(&p->ways[0]);
+    return p->geometry->inputs == 0 && has_side(p) && p->ways[0].chunks > 0 && !takes_states(&p->ways[0]);
 }
 
 /* x of the call's first chunk as an operand, before two streams part: a graph that begins with two begins 2 us later than with a single launch

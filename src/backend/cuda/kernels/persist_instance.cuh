@@ -19,6 +19,8 @@ struct persist_configuration {
     static constexpr int shared_weights = PERSIST_SHARED_WEIGHTS, shared_ring = PERSIST_SHARED_RING;
     static constexpr int shared_barriers = PERSIST_SHARED_BARRIERS, shared_sending = PERSIST_SHARED_SENDING,
                          shared_state = PERSIST_SHARED_STATE;
+    static constexpr int inputs = PERSIST_INPUTS, inputs_math = PERSIST_INPUTS_MATH, inputs_row = PERSIST_INPUTS_ROW,
+                         inputs_columns = PERSIST_INPUTS_COLUMNS, inputs_rows = PERSIST_INPUTS_ROWS, shared_inputs = PERSIST_SHARED_INPUTS;
 };
 
 extern "C" __global__ void __launch_bounds__((PERSIST_WARPS_M * PERSIST_WARPS_K + PERSIST_APART + PERSIST_COURIERS) *

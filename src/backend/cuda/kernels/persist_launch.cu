@@ -27,6 +27,17 @@ static void set_memory(persist_call *p, int d) {
     if (way->common.factor) way->common.factor = (const float *)(way->work + way->scratch.factor);
 }
 
+/* What kernels/persist_inputs.cuh takes for granted of a call: no more than was planned, numbers of 32 bits, rows of W that begin at 16 bytes. One that is otherwise
+ * multiplies before the launch. */
+static bool makes_inputs(const persist_call *p) {
+    const sli_step_shape *s = &p->ways[0].s;
+    const sli_persist_geometry *g = &p->pair.forward;
+    const double all = (double)s->T * (double)s->B * (double)s->I;
+    bool well = s->B <= p->pair.batch && (s->T - s->lag) * g->inputs_rows <= g->inputs_columns && all < (double)INT32_MAX;
+    for (int d = 0; d < p->directions; d++) well = well && (s->xs % 4 != 0 || sli_step_aligned(sli_step_kernel(&p->ways[d])));
+    return well;
+}
+
 bool sli_persist_enter(const sli_call *call, sli_persist_kind kind, bool backward, persist_call *p) {
     sli_why why = {""};
     const sli_caps *caps = sli_cuda_caps_of(call->queue);
@@ -51,6 +62,7 @@ bool sli_persist_enter(const sli_call *call, sli_persist_kind kind, bool backwar
         set_memory(p, d);
         p->cells[d] = p->folds ? sli_persist_fold_cells(p, d) : p->ways[d];
     }
+    if (p->pair.forward.inputs > 0 && !makes_inputs(p)) sli_persist_leave_inputs(&p->pair.forward);
     p->chunks_of_span = (span + call->chunk - 1) / call->chunk;
     /* In lanes other layers' calls have the multiprocessors that this one leaves, and sums that wait for its launch. */
     p->chunks_of_piece = sli_cuda_in_lanes(call->queue) || (backward && sli_cuda_awaits_late(call->queue))
@@ -213,6 +225,7 @@ void sli_persist_args(const persist_call *p, persist_args *a) {
     a->shared_sending = (int)shared.sending;
     a->shared_state = (int)shared.state;
     a->shared_ranges = (int)shared.ranges;
+    a->shared_inputs = (int)shared.inputs;
     a->shared_bytes = (int)shared.total;
 }
 
@@ -228,7 +241,7 @@ static const void *kernel_of(const persist_call *p, const persist_args *a) {
         kernel = (const void *)sli_cuda_compile(p->queue, SLI_PERSIST_SOURCE, SLI_PERSIST_ENTRY, defines, &why);
         if (!kernel && sli_cuda_failed(p->queue)) return NULL;
     }
-    if (!kernel) kernel = sli_persist_builtin(g);
+    if (!kernel && g->inputs == 0) kernel = sli_persist_builtin(g);
     if (!kernel)
         sli_cuda_fail(p->queue, SL_ERR_DEVICE,
                       "the persistent kernel was not compiled: %s; --require cuda:step does without it", why.text);

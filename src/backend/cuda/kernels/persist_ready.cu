@@ -112,7 +112,7 @@ static sl_status kernel_ready(const planned *q, const sli_persist_geometry *g, i
         if (!kernel && error != cudaSuccess)
             return sli_cuda_report(q->caps->index, error, "loading a compiled kernel");
     }
-    if (!kernel) kernel = sli_persist_builtin(g);
+    if (!kernel && g->inputs == 0) kernel = sli_persist_builtin(g);
     return kernel ? has_room(q, g, kernel) : refuse(q, "its kernel was not compiled: %.200s", why.text);
 }
 

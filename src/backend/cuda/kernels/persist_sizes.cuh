@@ -166,6 +166,7 @@ template <class C, int PART = PERSIST_RESET> struct persist_sizes : C {
     static_assert(C::units % 4 == 0, "pairs of units share words");
     static_assert(!C::tight || (C::math == PERSIST_TF32 && !C::before && C::tiles_k % 2 == 0 && C::in_registers % 2 == 0 && C::in_shared % 2 == 0),
                   "five words hold a pair of tiles");
+    static_assert(C::inputs == 0 || (!C::backward && couriers == 0 && streamed == 0), "the input side is forward's, not in turns, nor beside bulk copies");
     static_assert(C::few == 0 || ((few_exact || (rows == 4 && C::gather != PERSIST_GRID)) && rows <= 4 && C::tiles_n * C::halves == 1 && couriers == 0),
                   "few rows are of FFMA, or half of a tile's, not over the grid");
 };

@@ -401,7 +401,7 @@ PERSIST_FN void persist_turn_read_on(const persist_args &a, const persist_way &w
     if constexpr (S::backward)
         persist_backward_read_on<S>(a, way, h.flow);
     else
-        persist_forward_read_on(way, h.flow);
+        persist_forward_read_on<S>(way, h.flow);
 }
 
 /* The item's cells; v is given, then what the next item's cells read is asked for. Cells apart: one after the other, each with its

@@ -56,6 +56,10 @@ PTX_FN void ptx_store_shared(uint32_t to, const uint32_t (&from)[4]) {
 PTX_FN void ptx_copy16(uint32_t to, const void *from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
+/* The same some bytes further, which the instruction has room for. */
+template <int more_to, int more_from> PTX_FN void ptx_copy16_at(uint32_t to, const void *from) {
+    asm volatile("cp.async.cg.shared.global [%0 + %2], [%1 + %3], 16;" ::"r"(to), "l"(from), "n"(more_to), "n"(more_from) : "memory");
+}
 PTX_FN void ptx_copy4(uint32_t to, const void *from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
 }

@@ -59,6 +59,9 @@ PTX_FN void ptx_store_shared(uint32_t to, const uint32_t (&from)[4], EMULATE_HER
 PTX_FN void ptx_copy16(uint32_t to, const void *from, EMULATE_HERE) {
     emulate::copy_later(to, from, 16, at);
 }
+template <int more_to, int more_from> PTX_FN void ptx_copy16_at(uint32_t to, const void *from, EMULATE_HERE) {
+    ptx_copy16(to + more_to, (const unsigned char *)from + more_from, at);
+}
 PTX_FN void ptx_copy4(uint32_t to, const void *from, EMULATE_HERE) {
     emulate::copy_later(to, from, 4, at);
 }
