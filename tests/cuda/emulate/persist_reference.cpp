@@ -134,6 +134,7 @@ persist_direction::persist_direction(const persist_problem &problem, int directi
     reverse = p.reverse != (direction == 1);
     time_step = reverse != p.backward ? -1 : 1;
     time = time_step > 0 ? 0 : T - 1;
+    x_at = direction;
     keep_v = p.options & (CELL_ZONEOUT_C | CELL_MASK);
     const uint64_t salt = 100 * (uint64_t)(direction + 1);
     const float of_r = 1.5f / sqrtf((float)H);
@@ -205,7 +206,7 @@ persist_direction::persist_direction(const persist_problem &problem, int directi
 /* u = W x + b; behind a row of W there are zeros. */
 void persist_direction::make_inputs(uint64_t salt) {
     const int64_t I = p.inputs, row = p.inputs_row;
-    x = values(T * B * I, 1.0f, salt + 12);
+    x = values(T * B * I + x_at, 1.0f, salt + 12);
     input_bias = values(GH, 0.5f, salt + 13);
     const std::vector<float> w = values(GH * I, 1.5f / sqrtf((float)I), salt + 14);
     kernel.assign((size_t)(GH * row), 0u);
@@ -215,7 +216,7 @@ void persist_direction::make_inputs(uint64_t salt) {
         for (int64_t i = 0; i < GH; i++) {
             double sum = input_bias[(size_t)i];
             for (int64_t k = 0; k < I; k++)
-                sum += (double)read_as(p.inputs_math, x[(size_t)(column * I + k)]) *
+                sum += (double)read_as(p.inputs_math, x[(size_t)(x_at + column * I + k)]) *
                        (double)read_as(p.inputs_math, w[(size_t)(i * I + k)]);
             u[(size_t)(column * us + i)] = (float)sum;
         }
@@ -241,7 +242,7 @@ void persist_direction::fill(persist_way *way) {
     way->u_step = sign * B * us;
     if (p.inputs > 0) {
         u.assign(u.size(), NAN);
-        way->x = x.data() + first * B * p.inputs;
+        way->x = x.data() + x_at + first * B * p.inputs;
         way->x_step = (int)(sign * B * p.inputs);
         way->x_steps = (int)T;
         way->kernel = kernel.data();

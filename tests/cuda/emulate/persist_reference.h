@@ -45,6 +45,7 @@ struct persist_direction {
     persist_problem p;
     int64_t H, B, T, GH, us, hs, zs, y_row, h_row; /* row strides */
     int64_t time, time_step;
+    int x_at; /* x of the second direction does not begin at 16 bytes */
     bool reverse, keep_v;
     std::vector<float> u, sn, bias_n, v, c, h, factor, peep, y, dy, h_last, c_last;
     std::vector<float> h0, pw_from, dp_from, dc_from, pw_to, dp_to, dc_to, sums, sums_n, sums_peep;

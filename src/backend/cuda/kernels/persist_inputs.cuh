@@ -58,9 +58,9 @@ template <class S> PERSIST_FN int persist_input_at(const persist_self &self, int
 }
 
 /* --------------------------------------------------------------------------------------------------------- copies -- */
-/* Values k .. k + 3 of a row of `count` in memory to byte `to` of shared memory; `fours`: the row may begin at 16 bytes, and is of whole fours. Else zeros behind the
- * last: not where copies go, as nothing says which comes first. */
-template <bool fours>
+/* Values k .. k + 3 of a row of `count` in memory to byte `to` of shared memory; `fours`: the row may begin at 16 bytes, and is of whole fours. `fills`: else zeros behind the
+ * last, where no copies go, as nothing says which comes first. */
+template <bool fours, bool fills>
 PERSIST_FN void persist_copy_four(const persist_self &self, int to, const float *from, int k, int count, bool aligned) {
     if (fours && aligned) {
         if (k < count) ptx_copy16(self.at + to, from + k);
@@ -70,7 +70,7 @@ PERSIST_FN void persist_copy_four(const persist_self &self, int to, const float 
     for (int i = 0; i < 4; i++) {
         if (k + i < count)
             ptx_copy4(self.at + to + 4 * i, from + k + i);
-        else if (!fours)
+        else if (!fours && fills)
             *(float *)(self.shared + to + 4 * i) = 0.0f;
     }
 }
@@ -85,7 +85,7 @@ PERSIST_FN void persist_copy_kernel(const persist_args &a, const persist_self &s
     if constexpr (gate < S::gates) {
         if (unit < left) {
             if constexpr (!N::narrow && !N::fours_w)
-                persist_copy_four<false>(self, to + own, (const float *)(from + (int64_t)(gate * persist_units<S>(a) + unit) * bytes) - 4 * piece,
+                persist_copy_four<false, true>(self, to + own, (const float *)(from + (int64_t)(gate * persist_units<S>(a) + unit) * bytes) - 4 * piece,
                                          4 * piece, S::inputs, false);
             else if constexpr (S::H > 0 && (int64_t)S::gates * S::H * bytes < 1 << 23)
                 ptx_copy16_at<own, (gate * S::H + unit) * bytes>(self.at + to, from);
@@ -133,10 +133,10 @@ template <class S> PERSIST_FN void persist_take_inputs(const persist_args &a, co
             if (!N::narrow && piece >= N::pieces) ptx_store_shared(self.at + to, zeros);
             if (piece >= N::pieces || !persist_input_there<S>(a, self, column)) continue;
             if constexpr (N::narrow) {
-                persist_copy_four<N::fours>(self, raw, from, 8 * piece, S::inputs, aligned);
-                if (8 * piece + 4 < S::inputs) persist_copy_four<N::fours>(self, raw + 16, from, 8 * piece + 4, S::inputs, aligned);
+                persist_copy_four<N::fours, false>(self, raw, from, 8 * piece, S::inputs, aligned);
+                if (8 * piece + 4 < S::inputs) persist_copy_four<N::fours, false>(self, raw + 16, from, 8 * piece + 4, S::inputs, aligned);
             } else {
-                persist_copy_four<N::fours>(self, to, from, 4 * piece, S::inputs, aligned);
+                persist_copy_four<N::fours, true>(self, to, from, 4 * piece, S::inputs, aligned);
             }
         }
     }
