@@ -19,8 +19,8 @@ typedef struct sli_persist_pass {
 } sli_persist_pass;
 sli_persist_pass sli_persist_pass_of(const sli_problem *problem, const sli_caps *caps, const sli_persist_pair *pair,
                                      int chunk, bool backward);
-/* Whether a forward launch makes its input side itself: what it takes less than a product before it, and its launches. Sets inputs, inputs_columns and
- * inputs_math of the geometry. */
+/* Whether a forward launch makes its input side itself: what it takes less than a product before it, and its launches. Sets what begins with
+ * `inputs` of the geometry. */
 void sli_persist_place_inputs(const sli_problem *problem, const sli_caps *caps, sli_persist_geometry *forward);
 void sli_persist_leave_inputs(sli_persist_geometry *forward); /* it does not */
 /* Chunks of a piece; the last piece of a span may have fewer. */

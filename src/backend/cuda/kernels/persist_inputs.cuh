@@ -16,12 +16,12 @@ PERSIST_FN constexpr int persist_side_by_side(int count, int threads) {
     while (x < count && x < 32 && threads % (2 * x) == 0) x *= 2;
     return x;
 }
-/* As sli_persist_inputs_bytes counts. */
+/* As take_inputs of persist_geometry.c counts. A row of W has the pieces that one of x has: it is padded to whole ones. */
 template <class S> struct persist_inputs {
     static constexpr int math = S::inputs_math;
     static constexpr bool exact = math == PERSIST_F32, narrow = math == PERSIST_BF16 || math == PERSIST_F16;
     static constexpr int operand = narrow ? 2 : 4, each = 16 / operand; /* values in a piece */
-    static constexpr int pieces = (S::inputs + each - 1) / each, depth = (pieces + 1) / 2; /* of x; pairs of them: of a matrix instruction */
+    static constexpr int pieces = (S::inputs + each - 1) / each, depth = (pieces + 1) / 2; /* of a row; pairs of them: of a matrix instruction */
     static constexpr bool fours = S::inputs % 4 == 0, fours_w = S::inputs_row % 4 == 0; /* rows of x begin at 16 bytes where x does, those of W do: the host sees to it */
     static constexpr int rows = S::gates * S::units, tile_rows = exact ? 32 : 16, tiles = (rows + tile_rows - 1) / tile_rows;
     /* Columns of a group, in pairs of eights: as many groups as warps have items, where that is possible. */
@@ -33,8 +33,7 @@ template <class S> struct persist_inputs {
     /* W, x and b, in place of what the steps have there; u, where x lies before it is an operand. */
     static constexpr int at_x = 2 * depth * piece_w, at_bias = at_x + 2 * depth * piece_x, bytes = at_bias + 4 * tiles * tile_rows;
     static constexpr int u_bytes = 4 * columns * row, raw_bytes = narrow ? 4 * columns * S::inputs : 0, kept = u_bytes > raw_bytes ? u_bytes : raw_bytes;
-    /* Threads side by side along pieces of a row of W and of a column of x; and rows or columns at once. */
-    static constexpr int pieces_w = (S::inputs_row + each - 1) / each;
+    /* Threads side by side along the pieces of a row of W, or of a column of x; and how many of these at once. */
     static constexpr int along = persist_side_by_side(2 * depth, S::threads), at_once = S::threads / along;
 };
 /* Where u lies in shared memory. */
@@ -75,7 +74,7 @@ PERSIST_FN void persist_copy_four(const persist_self &self, int to, const float 
     }
 }
 
-/* A piece of every rows_at_once'th row of the CTA's W, from row number `row` of these on, of `left` units; from: of the first row. One copy behind the other
+/* A piece of every at_once'th row of each gate of the CTA's W, from row number `row` of these on, of `left` units; from: of the first row. One copy behind the other
  * from registers that stay, so that none waits until the one before has read its addresses. */
 template <class S, int row>
 PERSIST_FN void persist_copy_kernel(const persist_args &a, const persist_self &self, int to, const unsigned char *from, int piece, int left) {
@@ -101,10 +100,10 @@ template <class S> PERSIST_FN void persist_take_kernel(const persist_args &a, co
     typedef persist_inputs<S> N;
     const int begin = self.thread / N::along, first = persist_input_first<S>(self), left = persist_input_units<S>(a) - first - begin;
     const uint32_t zeros[4] = {};
-    for (int i = self.thread; i < (2 * N::depth - N::pieces_w) * N::rows; i += S::threads)
-        ptx_store_shared(self.at + (N::pieces_w + i / N::rows) * N::piece_w + i % N::rows * 16, zeros);
+    for (int i = self.thread; i < (2 * N::depth - N::pieces) * N::rows; i += S::threads)
+        ptx_store_shared(self.at + (N::pieces + i / N::rows) * N::piece_w + i % N::rows * 16, zeros);
 #pragma unroll 1
-    for (int piece = self.thread % N::along; piece < N::pieces_w; piece += N::along) {
+    for (int piece = self.thread % N::along; piece < N::pieces; piece += N::along) {
         const unsigned char *const from = (const unsigned char *)way.kernel + ((int64_t)(first + begin) * S::inputs_row + piece * N::each) * N::operand;
         const int own = S::units - begin; /* units of the CTA that are left */
         persist_copy_kernel<S, 0>(a, self, piece * N::piece_w + begin * 16, from, piece, left < own ? left : own);
