@@ -29,7 +29,7 @@ static int gates_of(sli_op op) {
 static const char *broken_cover(const sli_persist_geometry *g, const sli_problem *p, bool backward, bool built_in) {
     const int multiple = sli_persist_unit_multiple(g->math, g->gather, g->backward);
     HOLDS(g->gates == gates_of(p->op) && g->backward == backward);
-    HOLDS(g->math == p->dtype ||
+    HOLDS(g->math == (g->scaled ? SL_F16 : p->dtype) ||
           (sli_persist_operand(p->dtype) == 4 && g->math == SL_F32 && (g->few > 0 || p->dtype == SL_F32X3)));
     HOLDS(g->few == 0 || g->few == 1 || g->few == 2 || g->few == 4);
     HOLDS(g->few == 0 || (g->tiles_n == 1 && g->halves == 1 && g->couriers == 0));
@@ -164,6 +164,11 @@ static void check(const sli_problem *p, const sli_caps *caps, sli_persist_kind k
         broken = broken_cover(&g, p, backward, caps->no_compiler);
         if (!broken) broken = broken_fit(&g, caps, kind);
         if (!broken) broken = broken_shared(&g);
+        const bool exact =
+            g.few > 0 && g.math == SL_F32 &&
+            (kind == SLI_PERSIST_KIND_GRID || sli_persist_cluster(&g) == 1); /* few rows, but through a cluster */
+        if (!broken && g.scaled != (!exact && !backward && !caps->no_compiler && sli_persist_scales(p)))
+            broken = "whether it is scaled";
         if (!broken && memcmp(&g, &again, sizeof g) != 0) broken = "chosen twice, it differs";
         if (!broken && !(seconds > 1e-8 && seconds < 1)) broken = "seconds";
         if (!broken && (!strstr(text, "units a block") || strlen(text) > 150)) broken = text;
@@ -316,11 +321,48 @@ TEST(cuda_persist_geometry_predicts_what_was_measured) {
 /* In tf32 one row of 512 units is multiplied as it is, by FFMA, not as one of eight: 41 us for 25 steps on an H200, where 49 were. */
 TEST(cuda_persist_geometry_takes_one_row_for_one) {
     const sli_caps caps = invented(90);
-    const sli_problem p = problem(SLI_OP_LSTM, 512, 1, SL_TF32, false);
+    sli_problem p = problem(SLI_OP_LSTM, 512, 1, SL_TF32, false);
     sli_persist_geometry g;
     sli_why why = {""};
+    p.train = false;
     REQUIRE(sli_persist_choose(&p, &caps, SLI_PERSIST_KIND_GRID, false, &g, &why));
     CHECK(g.few == 1 && g.math == SL_F32);
+}
+
+/* tf32 forward is multiplied in f16, scaled, where |v| has a bound, and nowhere else. */
+TEST(cuda_persist_geometry_scales_where_v_has_a_bound) {
+    static const struct {
+        sli_op op;
+        sl_activation act, gate;
+        bool bounded;
+    } cases[] = {
+        {SLI_OP_LSTM, SL_ACT_DEFAULT, SL_ACT_DEFAULT, true}, {SLI_OP_LSTM, SL_ACT_SOFTSIGN, SL_ACT_HARD_SIGMOID, true},
+        {SLI_OP_LSTM, SL_ACT_RELU, SL_ACT_SIGMOID, false},   {SLI_OP_LSTM, SL_ACT_LINEAR, SL_ACT_SIGMOID, false},
+        {SLI_OP_LSTM, SL_ACT_TANH, SL_ACT_RELU, false},      {SLI_OP_GRU, SL_ACT_TANH, SL_ACT_HARD_SIGMOID_K2, true},
+        {SLI_OP_GRU, SL_ACT_TANH, SL_ACT_TANH, false}, /* z below 0: h grows */
+        {SLI_OP_GRU, SL_ACT_TANH, SL_ACT_LINEAR, false},     {SLI_OP_RNN, SL_ACT_TANH, SL_ACT_DEFAULT, true},
+        {SLI_OP_RNN, SL_ACT_RELU, SL_ACT_DEFAULT, false}};
+    const sli_caps caps = invented(90);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int train = 0; train < 2; train++) {
+            sli_persist_geometry g, back;
+            sli_why why = {""};
+            sli_problem p = problem(cases[i].op, 256, 16, SL_TF32, false);
+            p.act = cases[i].act;
+            p.recurrent_act = cases[i].gate;
+            p.train = train;
+            REQUIRE(sli_persist_choose(&p, &caps, SLI_PERSIST_KIND_CLUSTER, false, &g, &why));
+            CHECK(g.scaled == cases[i].bounded && (!g.scaled || g.math == SL_F16));
+            if (train) REQUIRE(sli_persist_choose(&p, &caps, SLI_PERSIST_KIND_CLUSTER, true, &back, &why));
+            CHECK(!train || (!back.scaled && back.math != SL_F16));
+            p.recurrent_dropout = 0.9999; /* d h may be 10,000 times h */
+            REQUIRE(sli_persist_choose(&p, &caps, SLI_PERSIST_KIND_CLUSTER, false, &g, &why));
+            CHECK(!g.scaled);
+            p.recurrent_dropout = 0;
+            p.dtype = SL_BF16;
+            REQUIRE(sli_persist_choose(&p, &caps, SLI_PERSIST_KIND_CLUSTER, false, &g, &why));
+            CHECK(!g.scaled);
+        }
 }
 
 /* Forward in many turns, four warps together, cells apart or not, in training, as measured on an H200, 2026-11-21: bf16, two blocks
@@ -433,6 +475,7 @@ TEST(cuda_persist_geometry_rings_take_the_room_there_is) {
         sli_persist_geometry g;
         sli_why why = {""};
         p.train = cases[i].backward;
+        if (p.dtype == SL_TF32) p.act = SL_ACT_RELU; /* |v| has no bound: as it is */
         REQUIRE(sli_persist_choose(&p, &caps, SLI_PERSIST_KIND_GRID, cases[i].backward, &g, &why));
         if (g.ring == 0 || (g.groups == 1) != cases[i].one_slice)
             test_fail(__FILE__, __LINE__, "case %zu: a ring of %d, %d slices", i, g.ring, g.groups);

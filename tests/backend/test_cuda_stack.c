@@ -221,15 +221,15 @@ TEST(cuda_stack_seconds) {
     CHECK(stack.flops == 4 * part.flops && stack.bytes == 4 * part.bytes);
 }
 
-/* Four layers of 256 units, ms as measured on an H200 (layers_again, layers_paths, layers_overlap_h200_2026-11-24; in tf32 inference on an H100, tight_h100_2026-11-25). A layer of eight clusters of eight does
+/* Four layers of 256 units, ms as measured on an H200 (layers_again, layers_paths, layers_overlap_h200_2026-11-24; in tf32 halves_h200_2026-11-28). A layer of eight clusters of eight does
  * not fill the GPU, two do, and the first and last diagonals have one. */
 TEST(cuda_stack_seconds_as_measured) {
     static const cuda_time cases[] = {
-        {"lstm:l4_b64_t300_i512_h256_f32", 2.8656},        {"lstm:l4_b64_t300_i512_h256_tf32", 1.3139},
+        {"lstm:l4_b64_t300_i512_h256_f32", 2.8656},        {"lstm:l4_b64_t300_i512_h256_tf32", 0.8886},
         {"lstm:l4_b64_t300_i512_h256_bf16", 0.7998},       {"lstm:l4_b64_t300_i512_h256_f16", 0.8541},
-        {"lstm:l4_b64_t300_i512_h256_f32_train", 8.9879},  {"lstm:l4_b64_t300_i512_h256_tf32_train", 4.2737},
+        {"lstm:l4_b64_t300_i512_h256_f32_train", 8.9879},  {"lstm:l4_b64_t300_i512_h256_tf32_train", 3.6296},
         {"lstm:l4_b64_t300_i512_h256_bf16_train", 2.6485}, {"lstm:l4_b64_t300_i512_h256_f16_train", 2.7572}};
-    cuda_check_seconds(cases, sizeof cases / sizeof *cases, row_of, 0.93, 1.08);
+    cuda_check_seconds(cases, sizeof cases / sizeof *cases, row_of, 0.93, 1.09);
 }
 
 TEST(cuda_stack_is_taken_where_layers_fit_side_by_side) {

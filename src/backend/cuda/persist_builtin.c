@@ -49,12 +49,12 @@ bool sli_persist_builtin_get(sl_dtype math, int index, sli_persist_geometry *geo
 
 static bool same(const sli_persist_geometry *a, const sli_persist_geometry *b) { /* of what a kernel has as constants */
     return a->gates == b->gates && a->before == b->before && a->wave == b->wave && a->math == b->math &&
-           a->tight == b->tight && a->backward == b->backward && a->gather == b->gather && a->units == b->units &&
-           a->reduce == b->reduce && a->spread == b->spread && a->tiles_n == b->tiles_n && a->halves == b->halves &&
-           a->few == b->few && a->couriers == b->couriers && a->apart == b->apart && a->share == b->share &&
-           a->chunks == b->chunks && a->slots == b->slots && a->warps_m == b->warps_m && a->warps_k == b->warps_k &&
-           a->tiles_m == b->tiles_m && a->tiles_k == b->tiles_k && a->in_registers == b->in_registers &&
-           a->in_shared == b->in_shared && a->ring == b->ring;
+           a->tight == b->tight && a->scaled == b->scaled && a->backward == b->backward && a->gather == b->gather &&
+           a->units == b->units && a->reduce == b->reduce && a->spread == b->spread && a->tiles_n == b->tiles_n &&
+           a->halves == b->halves && a->few == b->few && a->couriers == b->couriers && a->apart == b->apart &&
+           a->share == b->share && a->chunks == b->chunks && a->slots == b->slots && a->warps_m == b->warps_m &&
+           a->warps_k == b->warps_k && a->tiles_m == b->tiles_m && a->tiles_k == b->tiles_k &&
+           a->in_registers == b->in_registers && a->in_shared == b->in_shared && a->ring == b->ring;
 }
 
 int sli_persist_builtin_index(const sli_persist_geometry *geometry) {

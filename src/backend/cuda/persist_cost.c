@@ -188,11 +188,11 @@ static const struct {
            .before_unit = 0.02};
 
 /* Inference in tf32 and in 16 bits has constants of its own: with them training's cuts became slower. */
-static bool infers_tf32(const sli_problem *p) {
-    return p->dtype == SL_TF32 && !p->train;
+static bool infers_tf32(const sli_persist_geometry *g, const sli_problem *p) {
+    return p->dtype == SL_TF32 && !g->scaled && !p->train;
 }
-static bool infers_16(const sli_problem *p) {
-    return sli_persist_operand(p->dtype) == 2 && !p->train;
+static bool infers_16(const sli_persist_geometry *g, const sli_problem *p) {
+    return (sli_persist_operand(p->dtype) == 2 || g->scaled) && !p->train;
 }
 
 /* Four of the eight rows that tensor cores multiply. */
@@ -213,11 +213,11 @@ static double gather_us(const sli_persist_geometry *g, const sli_problem *p, con
     const double values = (double)g->spread * g->units * (g->backward ? gates : 1);
     const double bytes = values * rows * sli_persist_operand(g->math);
     if (g->gather == SLI_PERSIST_LOCAL) return 0;
-    if (g->gather == SLI_PERSIST_CLUSTER) return cluster_us(g->spread, bytes, infers_tf32(p));
+    if (g->gather == SLI_PERSIST_CLUSTER) return cluster_us(g->spread, bytes, infers_tf32(g, p));
     const double few = fmax(0, SLI_PERSIST_TURN_WARPS - sli_persist_warps(g)), many = fmax(0, sli_persist_taken(g) - 5);
     const double told = !words ? rates.grid
                                : rates.grid_words + rates.words_few * few + rates.words_many * many -
-                                     (g->few > 0 ? rates.words_rows[infers_tf32(p)] : 0);
+                                     (g->few > 0 ? rates.words_rows[infers_tf32(g, p)] : 0);
     return told + rates.grid_full * sli_persist_ctas(g) / sli_persist_multiprocessors(caps) + bytes / rates.grid_rate +
            bytes * sli_persist_ctas(g) / rates.grid_l2_rate;
 }
@@ -250,7 +250,7 @@ static double stream_us(const sli_persist_geometry *g, const sli_problem *p, con
     const double brought = bytes / fmin(rates.stream_rate[g->math == SL_F32], asked / rates.stream_latency);
     const double far = (all - near) * g->groups / rates.stream_memory; /* gone before another group reads it */
     if (g->couriers > 0 && g->halves > 1) return fmax(brought, far); /* no end of it: L2 and memory beside each other */
-    return (brought * near / all + far) * (infers_tf32(p) && g->tight && g->couriers == 0 ? rates.tight_stream : 1);
+    return (brought * near / all + far) * (infers_tf32(g, p) && g->tight && g->couriers == 0 ? rates.tight_stream : 1);
 }
 
 static double flops_a_cycle(sl_dtype math, bool turns) {
@@ -269,8 +269,8 @@ static double together_us(const sli_persist_geometry *g) {
 /* Cycles of matrix units, of bytes of v and of weights from shared memory, and of untying, as far as they are not beside each other. `infers`: in tf32. */
 static double work_cycles(const sli_persist_geometry *g, const sli_problem *p, double multiplied, double read,
                           double weights) {
-    const bool infers = infers_tf32(p), turns = g->couriers > 0;
-    const bool grid_16 = infers_16(p) && g->gather == SLI_PERSIST_GRID && !turns;
+    const bool infers = infers_tf32(g, p), turns = g->couriers > 0;
+    const bool grid_16 = infers_16(g, p) && g->gather == SLI_PERSIST_GRID && !turns;
     const double warps = sli_persist_warps(g), tiles = (double)g->tiles_k * g->tiles_m;
     const double both = g->math == SL_F32 ? 1 : turns ? rates.turn_product : rates.product;
     const double few =
@@ -348,7 +348,7 @@ static double item_bytes(const sli_persist_geometry *g) { /* of its v */
 /* v of an item on its way into a block: of those that share, each reads a part of L2. */
 static double bring_us(const sli_persist_geometry *g, const sli_problem *p) {
     const double bytes = item_bytes(g);
-    return bytes / rates.turn_rate + bytes * sli_persist_ctas(g) / g->share / rates.turn_l2_rate[infers_16(p)];
+    return bytes / rates.turn_rate + bytes * sli_persist_ctas(g) / g->share / rates.turn_l2_rate[infers_16(g, p)];
 }
 
 /* What an item waits for chunks of v behind weights that come by bulk copies, more than L2 keeps: a slot is filled while the others are multiplied. */
@@ -362,21 +362,21 @@ static double behind_us(const sli_persist_geometry *g, const sli_caps *caps, dou
 /* What a block waits for those that bring parts of its v, in inference in tf32 and 16 bits; else they are beside the rest. */
 static double share_us(const sli_persist_geometry *g, const sli_problem *p) {
     static const double least = 3 * 1024; /* bytes of a part, below which its copy takes longer: fitted */
-    if (infers_tf32(p)) return rates.tf32_share * (g->share - 1);
-    if (!infers_16(p) || g->share == 1) return 0;
+    if (infers_tf32(g, p)) return rates.tf32_share * (g->share - 1);
+    if (!infers_16(g, p) || g->share == 1) return 0;
     return rates.share16[g->share > 2] + rates.piece16 * fmax(0, least * g->chunks * g->share / item_bytes(g) - 1);
 }
 
 static double chunks_us(const sli_persist_geometry *g, const sli_problem *p) {
-    const double first = infers_tf32(p) && !sli_persist_together(g) ? rates.tf32_wait / g->chunks : 0;
+    const double first = infers_tf32(g, p) && !sli_persist_together(g) ? rates.tf32_wait / g->chunks : 0;
     const bool whole = g->chunks == 1 && !p->train && sli_persist_together(g);
-    return rates.turn_chunk * (whole ? rates.turn_whole[infers_16(p)] : g->chunks) + first + share_us(g, p);
+    return rates.turn_chunk * (whole ? rates.turn_whole[infers_16(g, p)] : g->chunks) + first + share_us(g, p);
 }
 
 /* Slots that are too few for their chunks. */
 static double slots_us(const sli_persist_geometry *g, const sli_problem *p) {
     const bool together = sli_persist_together(g), streams = !g->backward && sli_persist_streamed(g) > 0;
-    const double most = together && infers_tf32(p) ? rates.tf32_slots : rates.turn_slots[!together];
+    const double most = together && infers_tf32(g, p) ? rates.tf32_slots : rates.turn_slots[!together];
     return together || streams ? rates.turn_slot * fmax(0, (double)g->chunks / g->slots - most) : 0;
 }
 
@@ -390,7 +390,7 @@ static double item_us(const sli_persist_geometry *g, const sli_problem *p, const
     const double slots = slots_us(g, p),
                  waits = chunks_us(g, p) + behind_us(g, caps, computed) + (g->backward ? 0 : slots);
     const double bring = bring_us(g, p) + (g->backward ? slots : 0);
-    const double held_up = infers_tf32(p) || infers_16(p) ? 0 : rates.turn_beside * bring;
+    const double held_up = infers_tf32(g, p) || infers_16(g, p) ? 0 : rates.turn_beside * bring;
     const double us = fmax(computed + held_up, bring) + waits;
     const bool lag = g->reduce > 1 && g->halves > 1 && g->apart == 0;
     const bool beside = g->math == SL_TF32 && sli_persist_streamed(g) > 0;
@@ -402,16 +402,16 @@ static double item_us(const sli_persist_geometry *g, const sli_problem *p, const
 static double turns_us(const sli_persist_geometry *g, const sli_problem *p, const sli_caps *caps, double product,
                        double cells) {
     const double item = item_us(g, p, caps, product, cells),
-                 sums = (double)sli_persist_arriving_bytes(g) / rates.turn_reduce_rate[infers_tf32(p)];
+                 sums = (double)sli_persist_arriving_bytes(g) / rates.turn_reduce_rate[infers_tf32(g, p)];
     const double on_way = g->meets ? rates.meet : rates.cluster + rates.cluster_block * g->reduce;
     const double reduced = g->reduce > 1 ? on_way + sums : 0;
     const double apart = product + cells + (g->backward ? 0 : rates.apart_alone + chunks_us(g, p));
     const double first = g->apart > 0 ? apart : item;
-    const double bring = bring_us(g, p) * (infers_tf32(p) ? rates.tf32_first : infers_16(p) ? rates.first16 : 1);
+    const double bring = bring_us(g, p) * (infers_tf32(g, p) ? rates.tf32_first : infers_16(g, p) ? rates.first16 : 1);
     const bool waits = g->backward && g->apart > 0 && sli_persist_operand(g->math) == 2;
     const double chunks = waits ? rates.wait / g->chunks + rates.wait_chunk * g->chunks : 0;
     const double alone = rates.turn_exchange[g->backward] + bring + reduced + first + chunks;
-    const bool beside = g->halves > 1 || infers_tf32(p); /* there of one slice too: fitted */
+    const bool beside = g->halves > 1 || infers_tf32(g, p); /* there of one slice too: fitted */
     const double streams = sli_persist_streamed(g) == 0 || !beside ? 1
                            : g->tight                              ? rates.tight_turns
                                                                    : rates.turn_streams;
@@ -445,7 +445,7 @@ double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem
  * cuts of one slice through a cluster, and not of reset before, the exchange of inference in tf32 and the cells of training in 16 bits. */
 double sli_persist_taken_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
     static const double trains = 0.075, exchanged = 1.42, multiplied = 1.26, once = 0.075;
-    const bool grid = g->gather == SLI_PERSIST_GRID, grid_16 = grid && infers_16(problem) && g->couriers == 0;
+    const bool grid = g->gather == SLI_PERSIST_GRID, grid_16 = grid && infers_16(g, problem) && g->couriers == 0;
     const double waves = sli_persist_waves(g, caps), cells = sli_persist_cells(g);
     sli_problem as_then = *problem; /* exchange and product without constants of inference */
     as_then.train = true;

@@ -20,7 +20,10 @@ void sli_persist_describe(const sli_persist_geometry *g, char *text, size_t capa
         snprintf(rows, sizeof rows, "%d row%s", sli_persist_rows(g), sli_persist_rows(g) == 1 ? "" : "s");
     snprintf(text, capacity, "%s, %d units a block, %d slice%s of %s%s%s, weights %s%s%s%s", blocks, g->units,
              g->groups, g->groups == 1 ? "" : "s", rows, g->inputs > 0 ? ", input side in the launch" : "",
-             g->apart > 0 ? ", cells apart" : "", g->tight ? "of 20 bits " : "",
+             g->apart > 0 ? ", cells apart" : "",
+             g->tight    ? "of 20 bits "
+             : g->scaled ? "of 16 bits "
+                         : "",
              g->in_registers > 0 ? "in registers" : "",
              g->in_shared == 0     ? ""
              : g->in_registers > 0 ? " and shared memory"
@@ -32,7 +35,7 @@ void sli_persist_describe(const sli_persist_geometry *g, char *text, size_t capa
 
 /* Units x P x Q, rows of a CTA in tiles x turns, warps m x k, tiles of weights in registers + shared memory; of turns by couriers
  * chunks x slots x share, + warps of the cells apart, m: sums meet in memory; f: few rows; x: f32x3's
- * products in three, which are exact ones else; t: 20 bits a weight. A ring has the room that these leave. */
+ * products in three, which are exact ones else; t: 20 bits a weight; s: scaled operands of 16. A ring has the room that these leave. */
 void sli_persist_name(const sli_persist_geometry *g, char *name, size_t capacity) {
     char turns[40] = "";
     if (g->couriers > 0) snprintf(turns, sizeof turns, ",c%dx%dx%d", g->chunks, g->slots, g->share);
@@ -41,6 +44,7 @@ void sli_persist_name(const sli_persist_geometry *g, char *name, size_t capacity
     if (g->few > 0) snprintf(turns, sizeof turns, ",f%d", g->few);
     if (g->math == SL_F32X3) snprintf(turns + strlen(turns), sizeof turns - strlen(turns), ",x");
     if (g->tight) snprintf(turns + strlen(turns), sizeof turns - strlen(turns), ",t");
+    if (g->scaled) snprintf(turns + strlen(turns), sizeof turns - strlen(turns), ",s");
     snprintf(name, capacity, "u%dx%dx%d,b%dx%d,w%dx%d,r%d+%d%s", g->units, g->reduce, g->spread, g->tiles_n, g->halves,
              g->warps_m, g->warps_k, g->in_registers, g->in_shared, turns);
 }
@@ -64,6 +68,7 @@ void sli_persist_defines(const sli_persist_geometry *g, const sli_step_shape *s,
               {"WAVE", g->wave},
               {"MATH", math_of(g->math)},
               {"TIGHT", g->tight},
+              {"SCALED", g->scaled},
               {"GATHER", (int)g->gather},
               {"BACKWARD", g->backward},
               {"UNITS", g->units},

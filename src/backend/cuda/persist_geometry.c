@@ -357,7 +357,8 @@ static void try_rows(search *s, sli_persist_geometry g) {
 static void try_few_rows(search *s, sli_persist_geometry g) {
     const int batch = s->problem->batch;
     const bool through_cluster = g.gather != SLI_PERSIST_GRID && sli_persist_cluster(&g) > 1;
-    if (sli_persist_operand(g.math) == 2) return;
+    if ((sli_persist_operand(g.math) == 2 && !g.scaled) || (g.scaled && through_cluster)) return;
+    g.scaled = false;
     if (g.math == SL_TF32 && through_cluster && s->problem->units < FEW_UNITS) return;
     g.math = SL_F32;
     g.halves = g.tiles_n = 1;
@@ -480,6 +481,16 @@ static void try_all(search *s, sli_persist_geometry g) {
         try_clusters(s, g);
 }
 
+/* h of an LSTM is o act(c), of a GRU a mean of what it was and of act(.), of an RNN act(.). */
+bool sli_persist_scales(const sli_problem *p) {
+    static const double most_dropped = 0.999;
+    const sl_activation act = p->act, gate = p->recurrent_act;
+    const bool bounded = act != SL_ACT_LINEAR && act != SL_ACT_RELU;
+    const bool gates = gate == SL_ACT_DEFAULT || gate == SL_ACT_SIGMOID || gate == SL_ACT_HARD_SIGMOID ||
+                       gate == SL_ACT_HARD_SIGMOID_K2;
+    return p->dtype == SL_TF32 && bounded && (gates || p->op == SLI_OP_RNN) && p->recurrent_dropout <= most_dropped;
+}
+
 /* In f32x3 exact products are as good where they are faster. */
 static bool find(search *s, bool backward) {
     sli_persist_geometry g = {.gates = sli_op_gates(s->problem->op),
@@ -493,10 +504,16 @@ static bool find(search *s, bool backward) {
     g.gather = s->kind == SLI_PERSIST_KIND_GRID ? SLI_PERSIST_GRID : backward ? SLI_PERSIST_LOCAL : SLI_PERSIST_CLUSTER;
     s->seconds = -1;
     s->found = 0;
-    if (s->caps->no_compiler)
+    if (s->caps->no_compiler) {
         try_builtin(s, &g);
-    else
+    } else if (!backward && sli_persist_scales(s->problem)) {
+        sli_persist_geometry scaled = g;
+        scaled.math = SL_F16;
+        scaled.scaled = true;
+        try_all(s, scaled);
+    } else {
         try_all(s, g);
+    }
     g.math = SL_F32;
     if (!s->caps->no_compiler && s->problem->dtype == SL_F32X3) try_all(s, g);
     return s->found == s->wanted;

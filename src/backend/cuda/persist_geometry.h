@@ -41,6 +41,9 @@ typedef struct sli_persist_geometry {
     /* In tf32, which products read 19 bits of: weights in 20 bits, so that more of them fit the chip and less is read. Of two tiles of k a lane has five words,
      * not eight; each is a weight, and the other three lie in their low 13 bits. The numbers are the same. */
     bool tight;
+    /* Forward in tf32, where |v| has a bound (sli_persist_scales): operands of f16, `math`, times powers of two. They have as many bits as tf32's, half the bytes, and are multiplied
+     * twice as fast (kernels/persist_sizes.cuh: persist_scale); in memory operands are floats. */
+    bool scaled;
     bool backward;
     sli_persist_gather gather;
     int units;           /* of a CTA; a multiple of sli_persist_unit_multiple */
@@ -197,9 +200,11 @@ static inline int sli_persist_place(const sli_problem *problem, bool backward) {
     return backward ? problem->cut / SLI_CUTS : problem->cut % SLI_CUTS;
 }
 
+/* In tf32 |v| has a bound: h is a gate in [0, 1] times an activation that has one, or a mean of such, dropped out by a rate that is not near 1. */
+bool sli_persist_scales(const sli_problem *problem);
 /* The best geometry of this kind, or the one in the place that problem->cut says, for a plain (one layer) problem of `batch` rows,
  * one or both directions; false with the reason why there is none. Depends on cell, dtype, units, directions, train, batch, cut and
- * caps alone. */
+ * caps alone, and in tf32 on sli_persist_scales. */
 bool sli_persist_choose(const sli_problem *problem, const sli_caps *caps, sli_persist_kind kind, bool backward,
                         sli_persist_geometry *geometry, sli_why *why);
 /* Where caps->no_compiler it is one of the kernels that are built in (persist_builtin.h): number `index` of those of a type, its

@@ -40,7 +40,7 @@ typedef struct question { /* all that a geometry depends on */
     sli_op op;
     sl_dtype dtype;
     int units, wave, batch, place;
-    bool before, bidirectional, train, backward;
+    bool before, bidirectional, train, backward, scales;
     sli_persist_kind kind;
 } question;
 
@@ -48,7 +48,7 @@ static bool same(const question *a, const question *b) {
     return a->op == b->op && a->dtype == b->dtype && a->units == b->units && a->wave == b->wave &&
            a->batch == b->batch && a->place == b->place && a->before == b->before &&
            a->bidirectional == b->bidirectional && a->train == b->train && a->backward == b->backward &&
-           a->kind == b->kind;
+           a->scales == b->scales && a->kind == b->kind;
 }
 
 static bool choose(const sli_problem *p, const sli_caps *caps, sli_persist_kind kind, bool backward,
@@ -70,6 +70,7 @@ static bool choose(const sli_problem *p, const sli_caps *caps, sli_persist_kind 
                                .bidirectional = p->bidirectional,
                                .train = p->train,
                                .backward = backward,
+                               .scales = sli_persist_scales(p),
                                .kind = kind};
     int at = 0;
     while (at < REMEMBERED &&
@@ -193,6 +194,7 @@ sli_persist_packed sli_persist_layout_packed(const sli_problem *p, const sli_per
     at.folded = take(&end, s.project ? floats(s.GH, s.ms) : 0);
     at.forward = take(&end, sli_persist_packed_bytes(&pair->forward));
     at.backward = take(&end, p->train && !pair->backward_in_steps ? sli_persist_packed_bytes(&pair->backward) : 0);
+    at.largest = take(&end, pair->forward.scaled ? floats(1, PERSIST_LARGEST) : 0);
     at.stride = end;
     at.total = end * (size_t)sli_problem_directions(p);
     return at;
@@ -258,6 +260,7 @@ sli_persist_scratch sli_persist_layout_forward(const sli_problem *p, const sli_c
     size_t end = at.step.stride;
     take_fold_forward(p, chunk, &at.fold, &end);
     take_exchange(&pair->forward, &at, &end);
+    at.largest = take(&end, pair->forward.scaled ? floats(1, PERSIST_LARGEST) : 0);
     at.stride = end;
     at.total = end * (size_t)sli_problem_directions(p);
     return at;

@@ -85,6 +85,15 @@ BACKWARD(k4, G, TIGHT, LOCAL, 8, 2, 1, 1, 1, 1, 1, 1, 4, 2, 2)
 BACKWARD(k5, L, TIGHT, GRID, 8, 2, 5, 1, 2, 1, 2, 1, 10, 2, 2)
 FORWARD(k6, L, TIGHT, GRID, 8, 2, 12, 2, 1, 1, 3, 4, 4, 2, 0, RING, 1)
 #undef RING
+/* Scaled operands of 16 bits in tf32: of a block, clusters and a grid, halves, sums over a cluster, streams, reset before. */
+FORWARD(h0, L, SCALED, CLUSTER, 8, 1, 4, 1, 1, 2, 1, 1, 2, 2, 0)
+FORWARD(h1, L, SCALED, CLUSTER, 16, 1, 3, 1, 1, 2, 2, 2, 2, 2, 0, -1, -1, -1, 0, 1, 1, 0, 0, 0, 4)
+FORWARD(h2, L, SCALED, GRID, 8, 1, 3, 1, 2, 1, 2, 2, 1, 1, 0)
+FORWARD(h3, G, SCALED, GRID, 8, 2, 2, 1, 1, 2, 1, 2, 1, 1, 0)
+FORWARD(h4, R, SCALED, CLUSTER, 8, 1, 3, 2, 1, 1, 2, 1, 1, 1, 0)
+FORWARD(h5, B, SCALED, CLUSTER, 8, 1, 4, 1, 1, 1, 2, 3, 1, 1, 0)
+FORWARD(h6, L, SCALED, LOCAL, 8, 1, 1, 1, 2, 2, 1, 1, 1, 1, 0)
+FORWARD(h7, L, SCALED, GRID, 16, 1, 8, 2, 1, 2, 1, 2, 8, 2, 2)
 /* Few rows: of the whole batch a block alone, a cluster, sums over a cluster, a grid; cells of 4, 8, 16 and 32 units. */
 #define FEW -1, -1, -1, 0, 1, 1, 0, 0, 0
 FORWARD(r0, L, F32, LOCAL, 32, 1, 1, 1, 1, 4, 1, 1, 8, 8, 0, FEW, 2)
@@ -138,7 +147,10 @@ FORWARD(t6, L, BF16, GRID, 8, 1, 4, 1, 1, 2, 4, 1, 1, 1, 0, TURNS, 2, 1, 2)
 BACKWARD(t7, L, BF16, GRID, 8, 2, 2, 1, 1, 1, 8, 1, 1, 0, 1, TURNS, 2, 1, 2)
 BACKWARD(t8, G, F32, GRID, 8, 2, 2, 1, 2, 1, 8, 1, 2, 2, 0, TURNS, 1, 1, 2)
 FORWARD(t9, L, BF16, GRID, 8, 1, 8, 1, 1, 2, 4, 1, 1, 1, 0, TURNS, 8, 1, 2)
+FORWARD(h8, L, SCALED, GRID, 8, 1, 3, 1, 3, 2, 4, 1, 1, 1, 0, TURNS, 1, 1, 2)
 /* Four warps multiply together. */
+FORWARD(h9, G, SCALED, GRID, 16, 1, 4, 2, 2, 4, 2, 1, 2, 2, 0, TURNS, 2, 1, 2)
+FORWARD(h10, L, SCALED, GRID, 32, 1, 2, 2, 3, 8, 1, 1, 4, 0, 4, TURNS, 1, 2, 3, 4)
 FORWARD(w0, L, BF16, GRID, 16, 1, 4, 2, 2, 4, 2, 1, 2, 2, 0, TURNS, 2, 1, 2)
 FORWARD(w1, G, TF32, GRID, 8, 1, 4, 4, 2, 4, 2, 1, 2, 2, 0, TURNS, 4, 1, 3)
 FORWARD(w2, L, F16, GRID, 32, 1, 2, 2, 3, 8, 1, 1, 4, 0, 4, TURNS, 1, 2, 3)
@@ -188,5 +200,6 @@ INPUTS(i12, 36, 7, R, F32, CLUSTER, 4, 1, 5, 1, 1, 1, 2, 1, 3, 3, 0, -1, -1, -1,
 INPUTS_TF32(i13, 52, 8, G, GRID, 4, 1, 5, 1, 1, 1, 2, 1, 3, 3, 0, -1, -1, -1, 0, 1, 1, 0, 0, 0, 1)
 INPUTS_OF(i14, 1, 24, 16, L, BF16, CLUSTER, 8, 1, 4, 1, 1, 2, 1, 1, 2, 2, 0)
 INPUTS_OF(i15, 3, 21, 32, G, TF32, GRID, 4, 1, 3, 1, 2, 1, 2, 1, 1, 0, 1)
+INPUTS(i18, 20, 56, L, SCALED, CLUSTER, 8, 1, 4, 1, 1, 2, 1, 1, 2, 2, 0)
 INPUTS_FIXED(i16, 32, 24, 64, L, BF16, CLUSTER, 8, 1, 4, 1, 1, 2, 1, 1, 2, 2, 0)
 INPUTS_FIXED(i17, 30, 12, 112, G, TF32, CLUSTER, 8, 1, 4, 2, 1, 2, 1, 1, 4, 4, 0)

@@ -137,7 +137,7 @@ persist_direction::persist_direction(const persist_problem &problem, int directi
     x_at = direction;
     keep_v = p.options & (CELL_ZONEOUT_C | CELL_MASK);
     const uint64_t salt = 100 * (uint64_t)(direction + 1);
-    const float of_r = 1.5f / sqrtf((float)H);
+    const float of_r = p.larger * 1.5f / sqrtf((float)H);
     r = values(GH * H, of_r, salt + 1);
     u = values(T * B * us, 1.0f, salt + 2);
     bias_n = values(H, 0.3f, salt + 3);
@@ -175,7 +175,7 @@ persist_direction::persist_direction(const persist_problem &problem, int directi
     /* The states that step 0 of forward enters from. */
     const int64_t first = reverse ? T : 0;
     const std::vector<float> c0 = values(B * H, 0.5f, salt + 8);
-    h0 = values(B * H, 0.5f, salt + 7);
+    h0 = values(B * H, p.states, salt + 7);
     for (int64_t b = 0; b < B; b++)
         for (int64_t j = 0; j < hs; j++) {
             const float d = p.dropout && j < H ? factor[(size_t)(b * H + j)] : 1.0f;

@@ -19,9 +19,10 @@ struct persist_problem {
     int pad = 0;                          /* more values than needed in a row of y and of other float rows */
     int chunk = 1 << 20, first_chunk = 0; /* 0: as chunk */
     bool lengths = false, dropout = false, draws = false, reverse = false;
-    bool together = false; /* sums over time are those of all rows, wherever they stand */
-    bool ends = false;     /* backward: nobody wants the entering state's gradient */
-    bool history = false;  /* forward keeps every step for backward */
+    bool together = false;           /* sums over time are those of all rows, wherever they stand */
+    bool ends = false;               /* backward: nobody wants the entering state's gradient */
+    bool history = false;            /* forward keeps every step for backward */
+    float larger = 1, states = 0.5f; /* times R of elsewhere; the states that it enters from are no larger */
     int inputs = 0, inputs_math = 0,
         inputs_row = 0; /* of the configuration: the launch makes u of so many, W's rows being so far apart */
 };

@@ -9,8 +9,8 @@
 
 namespace {
 
-/* Weights of tf32 in 20 bits. */
-enum { PERSIST_TIGHT = PERSIST_TF32 | 8 };
+/* Weights of tf32 in 20 bits; operands of tf32 as scaled ones of 16. */
+enum { PERSIST_TIGHT = PERSIST_TF32 | 8, PERSIST_SCALED = PERSIST_F16 | 16 };
 
 template <int GATES, int MATH, bool BACKWARD, int GATHER, int UNITS, int REDUCE, int SPREAD, int TILES_N, int HALVES,
           int WARPS_M, int WARPS_K, int TILES_M, int TILES_K, int IN_REGISTERS, int IN_SHARED, int OPTIONS = -1,
@@ -18,7 +18,7 @@ template <int GATES, int MATH, bool BACKWARD, int GATHER, int UNITS, int REDUCE,
           int APART = 0, int RING = -1, int FEW = 0, bool MEETS = false>
 struct configuration {
     static constexpr int gates = GATES & 7, math = MATH & 7, gather = GATHER, units = UNITS, reduce = REDUCE, spread = SPREAD;
-    static constexpr bool before = GATES & 8, backward = BACKWARD, tight = MATH & 8;
+    static constexpr bool before = GATES & 8, backward = BACKWARD, tight = MATH & 8, scaled = MATH & 16;
     static constexpr int wave = 0, directions = 2, form = -1;
     static constexpr int tiles_n = TILES_N, halves = HALVES, warps_m = WARPS_M, warps_k = WARPS_K;
     static constexpr int tiles_m = TILES_M, tiles_k = TILES_K, in_registers = IN_REGISTERS, in_shared = IN_SHARED;
@@ -34,7 +34,7 @@ struct configuration {
 };
 
 /* The launch makes its input side, of I inputs, so many columns at a time; tf32 also where exact products are those of the steps. */
-template <class C, int I, int COLUMNS, int MATH = C::math == PERSIST_F32X3 ? (int)PERSIST_F32 : (int)C::math> struct with_inputs : C {
+template <class C, int I, int COLUMNS, int MATH = C::math == PERSIST_F32X3 ? (int)PERSIST_F32 : C::scaled ? (int)PERSIST_TF32 : (int)C::math> struct with_inputs : C {
     static constexpr int each = MATH == PERSIST_BF16 || MATH == PERSIST_F16 ? 8 : C::math == PERSIST_F32 && MATH == PERSIST_F32 ? 1 : 4;
     static constexpr int inputs = I, inputs_math = MATH, inputs_row = (I + each - 1) / each * each, inputs_columns = COLUMNS;
     static constexpr int inputs_rows = C::halves * (C::few > 0 ? (int)C::few : 8 * C::tiles_n);
@@ -61,6 +61,7 @@ template <class C> sli_persist_geometry geometry_of(int groups, int directions) 
     g.before = C::before;
     g.math = math[C::math];
     g.tight = C::tight;
+    g.scaled = C::scaled;
     g.backward = C::backward;
     g.gather = (sli_persist_gather)C::gather;
     g.units = C::units;
@@ -115,7 +116,7 @@ template <class C> struct launcher {
 
     explicit launcher(const persist_problem &asked) : p(asked) {
         p.gates = C::gates;
-        p.math = C::math;
+        p.math = C::scaled ? (int)PERSIST_TF32 : (int)C::math;
         p.backward = C::backward;
         p.together = C::couriers > 0;
         p.inputs = C::inputs;
@@ -134,6 +135,7 @@ template <class C> struct launcher {
         if (C::before) p.options |= CELL_RESET_BEFORE;
         if (C::act >= 0) p.act = C::act;
         if (C::gate_act >= 0) p.gate_act = C::gate_act;
+        if (C::scaled && p.act == CELL_ACT_RELU) p.act = CELL_ACT_SOFTSIGN; /* |v| has a bound */
         geometry = geometry_of<C>(p.groups, p.directions);
     }
 
@@ -171,21 +173,30 @@ template <class C> struct launcher {
     }
 
     std::string pack(int d, uint64_t seed) {
-        const size_t packed = sli_round_up(sli_persist_packed_bytes(&geometry), 16);
-        keep.emplace_back(packed, 0xff);
+        const size_t packed = sli_round_up(sli_persist_packed_bytes(&geometry), 16), largest = sizeof(float) * PERSIST_LARGEST;
+        keep.emplace_back(packed + 2 * largest, 0xff);
         std::vector<const void *> parameters(SLI_PART_PARAMS, nullptr);
         std::string failure;
         step_way weights = {};
         weights.s.H = p.H;
+        weights.s.GH = p.gates * p.H;
         weights.weights = reinterpret_cast<char *>(keep.back().at);
         weights.param = parameters.data();
         weights.seed = seed;
         weights.failure = &failure;
         sli_persist_pair pair = {};
         pair.forward = geometry;
-        const sli_persist_packed at_begin = {};
+        sli_persist_packed at_begin = {};
+        at_begin.largest = packed;
         sli_persist_pack(&weights, &pair, &at_begin, given[d]->r.data(), p.H);
-        a.way[d].weights = keep.back().at;
+        persist_way *way = &a.way[d];
+        way->weights = keep.back().at;
+        if (!C::scaled) return failure;
+        float *entering = (float *)(keep.back().at + packed + largest);
+        a.bound = p.dropout ? 1 / 0.7f : 1.0f;
+        way->largest_weight = (const float *)(keep.back().at + packed);
+        way->largest_entering = entering;
+        sli_persist_measure(&weights, way->h_enters ? way->h_enters : (const float *)way->operand_from, p.B * (way->h_enters ? p.H : a.hs), entering);
         return failure;
     }
 
@@ -348,6 +359,20 @@ template <class C> struct problems {
         one.T = 1;
         one.history = C::inputs == 0;
         add("one step", one);
+        if constexpr (C::scaled) {
+            persist_problem far = odd; /* beyond what f16 has */
+            far.states = 3e5f;
+            far.dropout = true;
+            add("large states", far);
+            persist_problem large = one;
+            large.larger = 1e6f;
+            large.states = 2e-6f;
+            add("large weights", large);
+            persist_problem small = full;
+            small.larger = 1e-9f;
+            small.states = 1e9f;
+            add("small weights", small);
+        }
         if constexpr (C::backward) {
             masked.ends = one.ends = true;
             add("options, nobody wants what it gives", masked);
@@ -366,7 +391,7 @@ template <class C> struct problems {
         const char *cell = C::gates == 4 ? "lstm" : C::before ? "gru before" : C::gates == 3 ? "gru" : "rnn";
         return emulate_say("persist: %s %s %s %s units=%d P=%d Q=%d NT=%d halves=%d warps=%dx%d tiles=%dx%d in=%d+%d "
                         "apart=%d%s share=%d chunks=%d ring=%d few=%d inputs=%d: %s",
-                        cell, C::tight ? "tf32 tight" : math_names[C::math], C::backward ? "backward" : "forward", gather_names[C::gather],
+                        cell, C::tight ? "tf32 tight" : C::scaled ? "tf32 scaled" : math_names[C::math], C::backward ? "backward" : "forward", gather_names[C::gather],
                         C::units, C::reduce, C::spread, C::tiles_n, C::halves, C::warps_m, C::warps_k, C::tiles_m,
                         C::tiles_k, C::in_registers, C::in_shared, C::apart, C::meets ? " meets" : "", C::share, C::chunks, C::ring, C::few, C::inputs, what);
     }

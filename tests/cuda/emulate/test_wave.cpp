@@ -74,7 +74,7 @@ template <int GATES, int MATH, bool BACKWARD, int WAVE, int UNITS, int CLUSTER, 
           int FEW = 0, int INPUTS = 0, int ROWS = 0>
 struct cut {
     static constexpr int gates = GATES, math = MATH, gather = BACKWARD ? PERSIST_LOCAL : PERSIST_CLUSTER;
-    static constexpr bool before = false, backward = BACKWARD, tight = false, meets = false;
+    static constexpr bool before = false, backward = BACKWARD, tight = false, scaled = false, meets = false;
     static constexpr int wave = WAVE, directions = 1, form = -1, H = -1, us = -1, hs = -1, zs = -1;
     static constexpr int units = UNITS, reduce = BACKWARD ? CLUSTER : 1, spread = BACKWARD ? 1 : CLUSTER;
     static constexpr int tiles_n = 1, halves = 1, few = FEW, couriers = 0, apart = 0, share = 1, chunks = 1, slots = 0;

@@ -1,5 +1,5 @@
 /* The persistent recurrence: one launch computes many time steps (backend/cuda/persist_geometry.h says how it is cut). A
- * configuration C has the constants: gates, math, tight, backward, gather, units, reduce, spread, tiles_n, halves, couriers, apart,
+ * configuration C has the constants: gates, math, tight, scaled, backward, gather, units, reduce, spread, tiles_n, halves, couriers, apart,
  * share, chunks, slots, warps_m, warps_k, tiles_m, tiles_k, in_registers, in_shared, ring; options, act, gate_act, units and strides, places
  * in shared memory (-1: given by the launch). */
 #ifndef SLI_CUDA_PERSIST_CUH
@@ -23,26 +23,28 @@ PERSIST_FN void persist_steps(const persist_args &a, const persist_way &way, con
 }
 
 template <class S>
-PERSIST_FN void persist_run_way(const persist_args &a, const persist_way &way, const persist_self &self) {
+PERSIST_FN void persist_run_way(const persist_args &a, const persist_way &way, const persist_self &found) {
+    const persist_largests largest = persist_ask_scales<S>(way, found);
     if constexpr (S::couriers > 0) {
-        persist_run_turns<S>(a, way, self);
+        persist_run_turns<S>(a, way, found, largest);
     } else {
         /* What is asked for here is on its way while the input side is made, which has shared memory for itself. */
         constexpr bool beside = S::in_registers == S::all_tiles_k;
-        if constexpr (S::inputs > 0) persist_begin_inputs<S>(a, way, self);
+        if constexpr (S::inputs > 0) persist_begin_inputs<S>(a, way, found);
         persist_weights<S> w;
         persist_half<S> h[S::halves];
         persist_entered<S> entered;
         persist_delay<S>(a, -1);
         if constexpr (S::backward) {
-            persist_backward_enter<S>(a, way, self, h);
+            persist_backward_enter<S>(a, way, found, h);
         } else {
-            persist_ask_entering<S>(a, way, self, 0, entered);
-            persist_forward_enter<S>(a, way, self, h);
+            persist_ask_entering<S>(a, way, found, 0, entered);
+            persist_forward_enter<S>(a, way, found, h);
         }
-        if constexpr (S::inputs > 0 && !beside) persist_end_inputs<S>(a, way, self);
-        persist_load_weights<S>(a, way, self, w);
-        if constexpr (S::inputs > 0 && beside) persist_end_inputs<S>(a, way, self);
+        if constexpr (S::inputs > 0 && !beside) persist_end_inputs<S>(a, way, found);
+        persist_load_weights<S>(a, way, found, w);
+        if constexpr (S::inputs > 0 && beside) persist_end_inputs<S>(a, way, found);
+        const persist_self self = persist_scaled<S>(a, found, largest);
         persist_begin<S>(a, way, self, entered);
         if constexpr (!S::kinds)
             persist_steps<S>(a, way, self, w, h);

@@ -10,7 +10,7 @@ template <int GATES, int MATH, bool BACKWARD, int CLUSTER, int UNITS, int WARPS_
           int TILES_K, int IN_REGISTERS, int IN_SHARED>
 struct persist_builtin_of {
     static constexpr int gates = GATES, math = MATH, gather = BACKWARD ? PERSIST_LOCAL : PERSIST_CLUSTER;
-    static constexpr bool before = false, backward = BACKWARD, tight = false;
+    static constexpr bool before = false, backward = BACKWARD, tight = false, scaled = false;
     static constexpr int wave = 0, directions = 2, form = -1;
     static constexpr int H = -1, us = -1, hs = -1, zs = -1;
     static constexpr int units = UNITS, reduce = BACKWARD ? CLUSTER : 1, spread = BACKWARD ? 1 : CLUSTER;

@@ -323,7 +323,7 @@ template <class S> PERSIST_FN void persist_forward_write_on(const persist_way &w
     flow.y += way.y_step;
     flow.c += way.c_step;
     flow.h += way.h_step;
-    flow.operand += (int64_t)way.operand_step * S::operand;
+    flow.operand += (int64_t)way.operand_step * S::stored;
     flow.writes += way.time_step;
 }
 
@@ -403,7 +403,7 @@ PERSIST_FN void persist_backward_begin(const persist_args &a, const persist_way 
 template <class S>
 PERSIST_FN void persist_backward_put(const persist_args &a, const persist_place &place, void *to,
                                      const float (&dz)[S::gates]) {
-    typedef typename persist_bits<S::narrow>::type type;
+    typedef typename persist_bits<S::stores_narrow>::type type;
     const uint32_t at = persist_at(place, persist_zs<S>(a));
     if (place.there)
 #pragma unroll

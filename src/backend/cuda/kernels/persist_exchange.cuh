@@ -342,7 +342,7 @@ PERSIST_FN void persist_ask_entering(const persist_args &a, const persist_way &w
                                      persist_entered<S> &entered) {
     const void *base = way.h_enters ? (const void *)way.h_enters : way.operand_from;
     const int stride = way.h_enters ? persist_units<S>(a) : persist_hs<S>(a);
-    if (S::narrow && !way.h_enters)
+    if (S::stores_narrow && !way.h_enters)
         persist_ask_pieces<S, PERSIST_NARROW>(a, base, stride, self, first, entered);
     else if (stride % 4 == 0 && (uintptr_t)base % 16 == 0)
         persist_ask_pieces<S, PERSIST_FOURS>(a, base, stride, self, first, entered);
@@ -353,14 +353,14 @@ PERSIST_FN void persist_ask_entering(const persist_args &a, const persist_way &w
 template <class S>
 PERSIST_FN void persist_put_entering(const persist_way &way, const persist_self &self, int first,
                                      const persist_entered<S> &entered) {
-    const bool narrow = S::narrow && !way.h_enters;
+    const bool narrow = S::stores_narrow && !way.h_enters;
 #pragma unroll
     for (int j = 0; j < persist_entered<S>::at_once; j++) {
         const persist_quad quad = persist_quad_of<S>(self, first + j * S::warps + self.warp);
         const uint32_t(&word)[4] = entered.word[j];
         uint32_t x[4];
 #pragma unroll
-        for (int i = 0; i < 4; i++) x[i] = narrow ? word[i] : persist_operand<S>(__uint_as_float(word[i]));
+        for (int i = 0; i < 4; i++) x[i] = narrow ? word[i] : persist_operand<S>(self, __uint_as_float(word[i]));
         if (S::narrow && !narrow) {
             x[0] |= x[1] << 16;
             x[1] = x[2] | x[3] << 16;

@@ -3,7 +3,7 @@
 
 struct persist_configuration {
     static constexpr int gates = PERSIST_GATES, math = PERSIST_MATH, gather = PERSIST_GATHER;
-    static constexpr bool before = PERSIST_BEFORE, backward = PERSIST_BACKWARD, tight = PERSIST_TIGHT;
+    static constexpr bool before = PERSIST_BEFORE, backward = PERSIST_BACKWARD, tight = PERSIST_TIGHT, scaled = PERSIST_SCALED;
     static constexpr int wave = PERSIST_WAVE, directions = PERSIST_DIRECTIONS, form = PERSIST_FORM;
     static constexpr int H = PERSIST_H, us = PERSIST_US, hs = PERSIST_HS, zs = PERSIST_ZS;
     static constexpr int units = PERSIST_UNITS, reduce = PERSIST_REDUCE, spread = PERSIST_SPREAD;

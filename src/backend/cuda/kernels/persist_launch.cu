@@ -134,6 +134,8 @@ static void set_way(const persist_call *p, int d, persist_way *to) {
     const int t = ascending ? way->c0 : way->c1 - 1, step = ascending ? 1 : -1;
     to->steps = way->c1 - way->c0;
     to->weights = way->weights + (p->geometry->backward ? p->packed.backward : p->packed.forward);
+    if (p->geometry->scaled) to->largest_weight = (const float *)(way->weights + p->packed.largest);
+    if (sli_persist_measures_states(p, d)) to->largest_entering = (const float *)(way->work + at->largest);
     if (way->s.mask) {
         to->flags = (const uint8_t *)(way->work + way->scratch.flags) + (size_t)t * (size_t)way->s.B;
         to->flags_step = step * way->s.B;
@@ -214,6 +216,7 @@ void sli_persist_args(const persist_call *p, persist_args *a) {
     a->gate_act = sli_persist_act(p->call->problem.dtype, p->geometry, k->gate_act);
     a->forget_bias = k->forget_bias;
     a->clip = k->clip;
+    a->bound = (float)(k->factor ? 1 / (1 - p->call->problem.recurrent_dropout) : 1);
     a->scalars = (const persist_scalars *)k->scalars;
     a->delay = sli_persist_delay;
     a->near = near_pairs(p->geometry, sli_cuda_caps_of(p->queue));

@@ -1,5 +1,5 @@
 /* cuda:cluster and cuda:grid: R and R^T as operands in the order that the persistent kernels read them, zeros where units or
- * rows are padding; in the same launch W and the biases as cuda:step's products read them. */
+ * rows are padding; in the same launch W and the biases as cuda:step's products read them. Before it, where those are scaled, the largest of R. */
 #include "backend/cuda/kernels/persist_host.cuh"
 #include "backend/cuda/kernels/persist_sizes.cuh"
 #include "backend/cuda/kernels/persist_tight.cuh"
@@ -37,6 +37,7 @@ typedef struct pack_matrix {
     int part_m, first_k; /* rows of a warp's tiles of each of three parts; columns before those of the second; 0: there is one */
     pack_part part[3];
     bool backward, tight;
+    const float *largest; /* [PERSIST_LARGEST] of persist_measure: elements are scaled; NULL: as they are */
     sl_dtype math;
 } pack_matrix;
 
@@ -107,12 +108,12 @@ static __device__ __forceinline__ void pack_load(const pack_matrix &a, const int
 
 /* ... as its 16 bytes of the tile. */
 template <int KIND>
-static __device__ __forceinline__ uint4 pack_words(sl_dtype math, const pack_values<KIND> &from) {
+static __device__ __forceinline__ uint4 pack_words(sl_dtype math, float scale, const pack_values<KIND> &from) {
     uint32_t four[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         if constexpr (KIND == PACK_NARROW) {
-            const float x = from.x[2 * i], y = from.x[2 * i + 1];
+            const float x = from.x[2 * i] * scale, y = from.x[2 * i + 1] * scale;
             four[i] = math == SL_BF16 ? ptx_pack_bf16(x, y) : ptx_pack_f16(x, y);
         } else {
             const uint32_t x = __float_as_uint(from.x[i]);
@@ -136,7 +137,7 @@ static __device__ __forceinline__ void pack_columns(const pack_matrix &a, int p,
  * tiles is of one part forward; backward the parts have the same rows. */
 template <int KIND, bool TIGHT>
 static __device__ __forceinline__ void pack_run(const pack_matrix &a, int q, int wm, int of_m, int left, const int *columns,
-                                                uint32_t *to, int lane) {
+                                                float scale, uint32_t *to, int lane) {
     constexpr int each = TIGHT ? 2 : 1, words = TIGHT ? 160 : 128, tile_k = KIND == PACK_NARROW ? 16 : KIND == PACK_WIDE ? 8 : 4;
     const int part = a.part_m == 0 ? 0 : (of_m >= a.part_m) + (of_m >= 2 * a.part_m);
     const int m = (of_m + wm * a.part[part].tiles_m - part * a.part_m) * a.tile_rows;
@@ -150,9 +151,9 @@ static __device__ __forceinline__ void pack_run(const pack_matrix &a, int q, int
 #pragma unroll
     for (int i = 0; i < PACK_RUN * each; i += each, to += a.tiles_m * words) {
         if (i >= left) break;
-        const uint4 first = pack_words<KIND>(a.math, tiles[i]);
+        const uint4 first = pack_words<KIND>(a.math, scale, tiles[i]);
         if constexpr (TIGHT)
-            persist_tie(to, lane, first, pack_words<KIND>(a.math, tiles[i + 1]));
+            persist_tie(to, lane, first, pack_words<KIND>(a.math, scale, tiles[i + 1]));
         else
             *(uint4 *)(to + lane * 4) = first;
     }
@@ -164,6 +165,7 @@ static __device__ __forceinline__ void pack_chunk(const pack_matrix &a, int bloc
     const int chunk = block % a.chunks, wk = block / a.chunks % a.warps_k, cta = block / a.chunks / a.warps_k;
     const int q = cta / a.reduce, p = cta % a.reduce, lane = (int)threadIdx.x % 32, first = chunk * a.chunk;
     constexpr int each = TIGHT ? 2 : 1, words = TIGHT ? 160 : 128;
+    const float scale = KIND == PACK_NARROW && a.largest ? persist_scale(persist_largest(persist_ask_largest(a.largest, lane))) : 1.0f;
     const int count = a.warps_m * a.tiles_m * a.runs.d, end = first + a.chunk < a.tiles_k ? first + a.chunk : a.tiles_k;
     pack_columns(a, p, wk, first, columns);
     for (int i = (int)threadIdx.x / 32; i < count; i += (int)blockDim.x / 32) {
@@ -172,7 +174,7 @@ static __device__ __forceinline__ void pack_chunk(const pack_matrix &a, int bloc
         const int at = first + of * PACK_RUN * each;
         const int64_t warp = ((int64_t)cta * a.warps_k + wk) * a.warps_m + wm;
         uint32_t *to = a.to + ((warp * a.tiles_k + at) / each * a.tiles_m + of_m) * words;
-        pack_run<KIND, TIGHT>(a, q, wm, of_m, end - at, columns + (at - first) * a.tile_k, to, lane);
+        pack_run<KIND, TIGHT>(a, q, wm, of_m, end - at, columns + (at - first) * a.tile_k, scale, to, lane);
     }
 }
 
@@ -240,6 +242,45 @@ static __global__ void __launch_bounds__(32 * PACK_MANY) persist_pack(const __gr
     a.bias_to[j] = sum;
 }
 
+/* ------------------------------------------------------------------------------------------------------ largest --
+ * Of all numbers, which scales are chosen by: infinities and NaNs stay what they are under any. */
+enum { MEASURE_THREADS = 256, MEASURE_FLOATS = 8 };
+typedef struct measure_args {
+    const float *from;
+    int64_t count;
+    float *to; /* = [PERSIST_LARGEST], the largest of a block each */
+} measure_args;
+
+static __device__ __forceinline__ float measure_larger(float largest, float x) {
+    return fabsf(x) <= 3.402823466e38f ? fmaxf(largest, fabsf(x)) : largest;
+}
+
+static __global__ void __launch_bounds__(MEASURE_THREADS) persist_measure(const __grid_constant__ measure_args a) {
+    __shared__ float of_warp[MEASURE_THREADS / 32];
+    const int64_t all = (int64_t)gridDim.x * MEASURE_THREADS, first = (int64_t)blockIdx.x * MEASURE_THREADS + threadIdx.x;
+    float largest = 0.0f;
+    for (int64_t at = first; at < a.count; at += MEASURE_FLOATS * all) { /* neighbours read neighbouring floats, a thread asks for all at once */
+        float x[MEASURE_FLOATS];
+#pragma unroll
+        for (int i = 0; i < MEASURE_FLOATS; i++) x[i] = a.from[at + i * all < a.count ? at + i * all : at];
+#pragma unroll
+        for (int i = 0; i < MEASURE_FLOATS; i++) largest = measure_larger(largest, x[i]);
+    }
+#pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, apart));
+    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = largest;
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    for (int i = 1; i < MEASURE_THREADS / 32; i++) largest = fmaxf(largest, of_warp[i]);
+    a.to[blockIdx.x] = largest;
+}
+
+void sli_persist_measure(const step_way *way, const float *from, int64_t count, float *to) {
+    const measure_args a = {from, count, to};
+    const sli_step_grid grid = {PERSIST_LARGEST, 1, MEASURE_THREADS, 1};
+    sli_step_launch(way, persist_measure, &grid, &a, false, "launch of the largest number");
+}
+
 /* gates: multiplied by the part */
 static pack_part part_of(const sli_persist_geometry *g, int gate, int gates, int tiles_m, int tiles_k) {
     const int vk = g->backward ? gates : 1, ym = g->backward ? 1 : gates;
@@ -300,9 +341,15 @@ void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const s
     const unsigned threads = 32 * (unsigned)warps;
     pack_args a = {};
     set_matrix(way, &pair->forward, warps, recurrent, row, way->weights + at->forward, &a.matrix[0]);
+    if (pair->forward.scaled) {
+        const int64_t gates = s->lag > 0 && s->gru ? 4 : s->GH / s->H; /* of a wave n has two rows */
+        float *largest = (float *)(way->weights + at->largest);
+        sli_persist_measure(way, recurrent, gates * s->H * row, largest);
+        a.matrix[0].largest = largest;
+    }
     if (s->train && !pair->backward_in_steps)
         set_matrix(way, &pair->backward, warps, recurrent, row, way->weights + at->backward, &a.matrix[1]);
-    a.math = pair->forward.math;
+    a.math = pair->forward.scaled ? SL_TF32 : pair->forward.math; /* of W */
     a.GH = (int)s->GH;
     a.zs = (int)s->zs;
     a.I = (int)s->I;

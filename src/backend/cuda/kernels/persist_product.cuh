@@ -667,11 +667,13 @@ PERSIST_FN float persist_sum(const persist_args &a, const persist_self &self, in
     if constexpr (S::reduce == 1) {
         const float *from =
             persist_partial<S>(a, self, half) + (n * S::m_tiled + value) * S::width + persist_column<S>(value, column);
-        return persist_added<S::addends>(from, S::tiles_n * S::m_tiled * S::width);
+        const float sum = persist_added<S::addends>(from, S::tiles_n * S::m_tiled * S::width);
+        return S::scaled ? sum * self.unscale : sum;
     }
     const float *from =
         (const float *)(self.shared + persist_arriving<S>(a, half, count & 1, 0)) + (n * S::own + value) * 8 + column;
-    return persist_added<S::addends>(from, S::tiles_n * S::own * 8);
+    const float sum = persist_added<S::addends>(from, S::tiles_n * S::own * 8);
+    return S::scaled ? sum * self.unscale : sum;
 }
 
 #endif

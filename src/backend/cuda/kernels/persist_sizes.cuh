@@ -24,6 +24,9 @@ template <class C, int PART = PERSIST_RESET> struct persist_sizes : C {
     typedef persist_sizes<C> whole;
     static constexpr bool narrow = C::math == PERSIST_BF16 || C::math == PERSIST_F16;
     static constexpr int operand = narrow ? 2 : 4;
+    /* In memory; tf32 that is multiplied in 16 bits has floats there. */
+    static constexpr bool stores_narrow = narrow && !C::scaled;
+    static constexpr int stored = stores_narrow ? 2 : 4;
     static constexpr int tile_rows = C::math == PERSIST_F32 ? 32 : 16;
     static constexpr int tile_bytes = C::math == PERSIST_F32 ? 16 : 32; /* of a row of v */
     static constexpr int here = C::few > 0 && C::math == PERSIST_F32 ? (int)C::few : 8; /* of 8 rows those that are multiplied */
@@ -166,6 +169,7 @@ template <class C, int PART = PERSIST_RESET> struct persist_sizes : C {
     static_assert(C::units % 4 == 0, "pairs of units share words");
     static_assert(!C::tight || (C::math == PERSIST_TF32 && !C::before && C::tiles_k % 2 == 0 && C::in_registers % 2 == 0 && C::in_shared % 2 == 0),
                   "five words hold a pair of tiles");
+    static_assert(!C::scaled || (C::math == PERSIST_F16 && !C::backward), "operands of f16 are scaled, forward");
     static_assert(C::inputs == 0 || (!C::backward && couriers == 0 && streamed == 0), "the input side is forward's, not in turns, nor beside bulk copies");
     static_assert(C::few == 0 || ((few_exact || (rows == 4 && C::gather != PERSIST_GRID)) && rows <= 4 && C::tiles_n * C::halves == 1 && couriers == 0),
                   "few rows are of FFMA, or half of a tile's, not over the grid");
@@ -220,6 +224,7 @@ typedef struct persist_self {
     persist_kind_of_warp kind; /* a constant to the compiler */
     unsigned char *shared;
     uint32_t at; /* address of `shared` */
+    float scale, unscale; /* scaled: of v, of sums */
 } persist_self;
 
 template <class S> PERSIST_FN persist_self persist_find(const persist_args &a, unsigned char *shared) {
@@ -237,6 +242,7 @@ template <class S> PERSIST_FN persist_self persist_find(const persist_args &a, u
     self.warp = self.thread / 32;
     self.lane = self.thread % 32;
     self.kind = PERSIST_ANY_WARP;
+    self.scale = self.unscale = 1.0f;
     self.shared = shared;
     self.at = ptx_shared(shared);
     /* From a shuffle, or ptxas finds it anew wherever a step needs it (S2UR, some thirty cycles each time). Backward through a cluster and in turns alone: other steps
@@ -244,6 +250,49 @@ template <class S> PERSIST_FN persist_self persist_find(const persist_args &a, u
     if constexpr ((S::backward && S::gather == PERSIST_LOCAL) || S::couriers > 0) {
         self.at = ptx_uniform(self.at);
         self.shared = ptx_pointer(shared, self.at);
+    }
+    return self;
+}
+
+/* tf32 whose |v| has a bound is multiplied in f16, which has as many bits of a number: times powers of two, such that the largest of the weights and the bound
+ * of v are between 2^14 and 2^15, and sums times what takes both away again, which rounds nothing. So weights of 2^-29 of the largest and v of 2^-29 of its bound are what they are in
+ * tf32, smaller ones keep a part of their bits: they err by 2^-40 of the largest at most, where f32 that adds up errs by 2^-24 of a sum. */
+PERSIST_FN float persist_scale(float largest) {
+    enum { BIAS = 127, BELOW = 15, MOST = 60 }; /* MOST: no product of two scales is beyond f32 */
+    const int wanted = BELOW - 1 + BIAS - (int)(__float_as_uint(largest) >> 23), most = wanted < MOST ? wanted : (int)MOST;
+    return __uint_as_float((uint32_t)(BIAS + (most > -MOST ? most : -(int)MOST)) << 23);
+}
+/* 1 / x of a power of two. */
+PERSIST_FN float persist_inverse(float x) {
+    return __uint_as_float((254u << 23) - __float_as_uint(x));
+}
+/* The largest of PERSIST_LARGEST numbers, for a whole warp, of which each lane has read four. */
+PERSIST_FN float4 persist_ask_largest(const float *of, int lane) {
+    static_assert(PERSIST_LARGEST == 4 * 32, "a lane has four");
+    return ((const float4 *)of)[lane];
+}
+PERSIST_FN float persist_largest(const float4 &four) {
+    float largest = fmaxf(fmaxf(four.x, four.y), fmaxf(four.z, four.w));
+#pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, apart));
+    return largest;
+}
+/* The scales of a launch: asked for before the weights, and there with them. */
+typedef struct persist_largests {
+    float4 weight, entering;
+} persist_largests;
+template <class S> PERSIST_FN persist_largests persist_ask_scales(const persist_way &way, const persist_self &self) {
+    persist_largests of = {};
+    if constexpr (S::scaled) {
+        of.weight = persist_ask_largest(way.largest_weight, self.lane);
+        if (way.largest_entering) of.entering = persist_ask_largest(way.largest_entering, self.lane);
+    }
+    return of;
+}
+template <class S> PERSIST_FN persist_self persist_scaled(const persist_args &a, persist_self self, const persist_largests &of) {
+    if constexpr (S::scaled) {
+        self.scale = persist_scale(fmaxf(a.bound, persist_largest(of.entering)));
+        self.unscale = persist_inverse(self.scale * persist_scale(persist_largest(of.weight)));
     }
     return self;
 }
@@ -316,20 +365,25 @@ PERSIST_FN persist_place persist_place_of(const persist_args &a, const persist_s
     return place;
 }
 
-/* The bits of x that enter products: in the low half where they are 16. */
-template <class S> PERSIST_FN uint32_t persist_operand(float x) {
+/* The bits of x as an operand: in the low half where they are 16. */
+template <class S> PERSIST_FN uint32_t persist_bits_of(float x) {
     if (S::math == PERSIST_BF16) return ptx_pack_bf16(x, 0.0f);
     if (S::math == PERSIST_F16) return ptx_pack_f16(x, 0.0f);
     if (S::math == PERSIST_TF32) return ptx_tf32(__float_as_uint(x));
     return __float_as_uint(x);
 }
 
+/* Of v, scaled. */
+template <class S> PERSIST_FN uint32_t persist_operand(const persist_self &self, float x) {
+    return persist_bits_of<S>(S::scaled ? x * self.scale : x);
+}
+
 /* The operand that step 0 enters from. */
-template <class S> PERSIST_FN uint32_t persist_entering(const persist_args &a, const persist_way &way, int row, int unit) {
-    if (way.h_enters) return persist_operand<S>(way.h_enters[(int64_t)row * persist_units<S>(a) + unit]);
+template <class S> PERSIST_FN uint32_t persist_entering(const persist_args &a, const persist_way &way, const persist_self &self, int row, int unit) {
+    if (way.h_enters) return persist_operand<S>(self, way.h_enters[(int64_t)row * persist_units<S>(a) + unit]);
     const int64_t at = (int64_t)row * persist_hs<S>(a) + unit;
-    if (S::narrow) return ((const uint16_t *)way.operand_from)[at];
-    return persist_operand<S>(((const float *)way.operand_from)[at]);
+    if (S::stores_narrow) return ((const uint16_t *)way.operand_from)[at];
+    return persist_operand<S>(self, ((const float *)way.operand_from)[at]);
 }
 
 template <bool narrow> struct persist_bits { typedef float type; };
@@ -337,8 +391,8 @@ template <> struct persist_bits<true> { typedef uint16_t type; };
 
 /* to[at] = x as operand in memory: tf32 products round what they read. */
 template <class S> PERSIST_FN void persist_store_operand(void *to, uint32_t at, float x) {
-    if (S::narrow)
-        ((uint16_t *)to)[at] = (uint16_t)persist_operand<S>(x);
+    if (S::stores_narrow)
+        ((uint16_t *)to)[at] = (uint16_t)persist_bits_of<S>(x);
     else
         ((float *)to)[at] = x;
 }
@@ -361,7 +415,7 @@ template <class S> PERSIST_FN int persist_exchange_at(int row, int byte) {
  * the grid predicates of all lanes take longer (GRU of 650 units in tf32 2%; odd_sizes_h200_2026-11-27.txt). */
 template <class S>
 PERSIST_FN void persist_put_operand(const persist_args &a, const persist_place &place, void *to, uint32_t at, float x, int behind) {
-    const bool lanes = (S::narrow || S::gather != PERSIST_GRID) && S::group * S::units >= persist_units<S>(a) + behind;
+    const bool lanes = (S::stores_narrow || S::gather != PERSIST_GRID) && S::group * S::units >= persist_units<S>(a) + behind;
     const int over = place.unit - persist_units<S>(a);
     if (place.row_there && over < (lanes ? behind : 0)) persist_store_operand<S>(to, at, over < 0 ? x : 0.0f);
     if (lanes || !place.row_there || over != -1) return;

@@ -467,7 +467,7 @@ PERSIST_FN void persist_turns_begin(const persist_args &a, const persist_way &wa
                 persist_forward_begin<S>(a, way, place, t.h.cells[i]);
                 if (!place.here) continue;
                 uint32_t value[S::vk] = {};
-                if (place.there) value[0] = persist_entering<S>(a, way, place.row, place.unit);
+                if (place.there) value[0] = persist_entering<S>(a, way, self, place.row, place.unit);
                 persist_give<S>(a, way, self, place, turn, 1, value);
             }
         }
@@ -588,12 +588,13 @@ template <class S> PERSIST_FN void persist_turns_meet() {
 
 /* Four warps at a time give and take registers; who has fewer than at the launch gives first. */
 template <class S>
-PERSIST_FN void persist_run_turns(const persist_args &a, const persist_way &way, const persist_self &self) {
+PERSIST_FN void persist_run_turns(const persist_args &a, const persist_way &way, const persist_self &found, const persist_largests &largest) {
     static_assert(S::couriers == 4 && S::warps == 8, "whole groups of four warps share registers");
-    if (self.warp < S::warps) {
+    if (found.warp < S::warps) {
         PTX_REGISTERS_MORE(persist_registers<S>::product);
         persist_weights<S> w;
-        persist_load_weights<S>(a, way, self, w);
+        persist_load_weights<S>(a, way, found, w);
+        const persist_self self = persist_scaled<S>(a, found, largest);
         persist_begin_turns<S>(a, way, self);
         persist_turns_meet<S>();
         if constexpr (S::apart > 0)
@@ -604,9 +605,9 @@ PERSIST_FN void persist_run_turns(const persist_args &a, const persist_way &way,
         return;
     }
     if constexpr (S::apart > 0)
-        if (self.warp < S::warps + S::apart) {
+        if (found.warp < S::warps + S::apart) {
             PTX_REGISTERS_MORE(persist_registers<S>::cells);
-            persist_self cells = self;
+            persist_self cells = persist_scaled<S>(a, found, largest);
             cells.warp -= S::warps;
             cells.thread -= S::threads;
             persist_turns_meet<S>();
@@ -615,12 +616,12 @@ PERSIST_FN void persist_run_turns(const persist_args &a, const persist_way &way,
         }
     PTX_REGISTERS_FEWER(persist_registers<S>::couriers);
     persist_turns_meet<S>();
-    const int courier = self.warp - S::warps - S::apart;
-    if (courier == PERSIST_BRINGS) persist_bring<S>(a, way, self);
-    if (courier == PERSIST_TELLS) persist_tell<S>(a, way, self);
+    const int courier = found.warp - S::warps - S::apart;
+    if (courier == PERSIST_BRINGS) persist_bring<S>(a, way, found);
+    if (courier == PERSIST_TELLS) persist_tell<S>(a, way, found);
     if constexpr (S::meets) {
-        if (courier == PERSIST_BRINGS_SUMS) persist_bring_sums<S>(a, way, self);
-        if (courier == PERSIST_TELLS_SUMS) persist_tell_sums<S>(a, way, self);
+        if (courier == PERSIST_BRINGS_SUMS) persist_bring_sums<S>(a, way, found);
+        if (courier == PERSIST_TELLS_SUMS) persist_tell_sums<S>(a, way, found);
     }
     __syncwarp();
 }
