@@ -164,9 +164,7 @@ static void check(const sli_problem *p, const sli_caps *caps, sli_persist_kind k
         broken = broken_cover(&g, p, backward, caps->no_compiler);
         if (!broken) broken = broken_fit(&g, caps, kind);
         if (!broken) broken = broken_shared(&g);
-        const bool exact =
-            g.few > 0 && g.math == SL_F32 &&
-            (kind == SLI_PERSIST_KIND_GRID || sli_persist_cluster(&g) == 1); /* few rows, but through a cluster */
+        const bool exact = g.few > 0 && g.math == SL_F32 && p->batch == 1; /* a single row, but through a cluster */
         if (!broken && g.scaled != (!exact && !backward && !caps->no_compiler && sli_persist_scales(p)))
             broken = "whether it is scaled";
         if (!broken && memcmp(&g, &again, sizeof g) != 0) broken = "chosen twice, it differs";

@@ -353,11 +353,12 @@ static void try_rows(search *s, sli_persist_geometry g) {
 /* In f32 a CTA may have fewer rows than 8: products of a small layer are over sooner, of a small batch FFMA multiplies no rows that
  * are not there. So it may in tf32 and f32x3: exact products of a few rows take less time than eight rows on tensor cores; in tf32 but
  * of a small layer through a cluster, where the exchange is most of a step (LSTM, one row: 128 units 0.63 us a step, on tensor cores 0.60;
- * 160 units 0.64 and 0.70, 256 units 0.70 and 0.80). */
+ * 160 units 0.64 and 0.70, 256 units 0.70 and 0.80). Beside operands that are scaled, which go through a cluster in two thirds of the time, of a single row alone: over the grid 1024 units
+ * take 0.96 so (halves_h200_2026-11-28.txt). */
 static void try_few_rows(search *s, sli_persist_geometry g) {
     const int batch = s->problem->batch;
     const bool through_cluster = g.gather != SLI_PERSIST_GRID && sli_persist_cluster(&g) > 1;
-    if ((sli_persist_operand(g.math) == 2 && !g.scaled) || (g.scaled && through_cluster)) return;
+    if (g.scaled ? through_cluster || batch > 1 : sli_persist_operand(g.math) == 2) return;
     g.scaled = false;
     if (g.math == SL_TF32 && through_cluster && s->problem->units < FEW_UNITS) return;
     g.math = SL_F32;

@@ -2,6 +2,7 @@
 #include <string.h>
 #include <random>
 #include "backend/cuda/kernels/persist_host.cuh"
+#include "backend/cuda/kernels/persist_sizes.cuh"
 #include "cases.h"
 
 void persist_pack_in_pieces(const step_way *way, const sli_persist_pair *pair, const sli_persist_packed *at,
@@ -65,7 +66,8 @@ std::string check(const char *text, sli_persist_kind kind, bool tight, uint64_t 
     caps.shared_memory = 227 << 10;
     caps.l2_bytes = 50 << 20;
     if (!sli_persist_pair_of(&p, sli_planned{}, &caps, kind, &l.pair, &why)) return why.text;
-    if (l.pair.forward.tight != tight || l.pair.backward.tight != tight) return "weights are of another width";
+    if (l.pair.forward.tight != (tight && !l.pair.forward.scaled) || l.pair.backward.tight != tight) return "weights are of another width";
+    if (l.pair.forward.scaled != (p.dtype == SL_TF32 && p.act != SL_ACT_RELU)) return "scaled or not";
     const sli_persist_packed at = sli_persist_layout_packed(&p, &l.pair);
     const sli_step_shape s = sli_step_shape_of(&p, 1);
     l.w = drawn((size_t)(s.GH * s.I), random);
@@ -121,7 +123,7 @@ EMULATE_CASE("pack: one launch gives R, R^T, W and biases") {
     static const struct {
         const char *text;
         sli_persist_kind kind;
-        bool tight; /* weights of 20 bits, both ways */
+        bool tight; /* weights of 20 bits, both ways, but of what is scaled */
     } cases[] = {
         {"lstm:b3_t4_i10_h33_bf16_train", SLI_PERSIST_KIND_CLUSTER, false},
         {"lstm:b3_t4_i12_h40_bf16_train", SLI_PERSIST_KIND_GRID, false},
@@ -131,10 +133,36 @@ EMULATE_CASE("pack: one launch gives R, R^T, W and biases") {
         {"rnn:b2_t4_i5_h17_f32x3_train", SLI_PERSIST_KIND_CLUSTER, false},
         {"lstm:b2_t4_i5_h9_f32_train+bias=double", SLI_PERSIST_KIND_GRID, false},
         {"lstm:b128_t4_i3_h300_tf32_train", SLI_PERSIST_KIND_GRID, true},
+        {"lstm:b128_t4_i3_h300_tf32_train+act=relu", SLI_PERSIST_KIND_GRID, true},
     };
     for (const auto &c : cases) {
         const std::string wrong = check(c.text, c.kind, c.tight, seed);
         if (!wrong.empty()) return emulate_say("%s: %s", c.text, wrong.c_str());
     }
     return "";
+}
+
+/* The largest of its kind comes between 2^14 and 2^15, whatever it is; 2^-28 of it is what it is in tf32, what is smaller errs by 2^-38 of it at most. */
+EMULATE_CASE("pack: scaled operands are those of tf32") {
+    std::mt19937_64 random(seed);
+    for (int power = -70; power <= 70; power += 7) {
+        const float largest = ldexpf(1.0f + (float)(random() % 1000) / 1001.0f, power), scale = persist_scale(largest);
+        const bool inside = abs(power) <= 46; /* beyond, a scale has an end */
+        if (inside && !(largest * scale >= 0x1p14f && largest * scale < 0x1p15f)) return emulate_say("%g times %g", (double)largest, (double)scale);
+        if (scale * persist_inverse(scale) != 1.0f) return "an inverse";
+        for (int i = 0; i < 4000 && inside; i++) {
+            uint32_t bits = (uint32_t)(random() >> 40); /* of its fraction: of any kind, in the middle, beside it */
+            if (i % 4 == 1) bits = (bits & ~0x1fffu) | 0x1000u;
+            if (i % 4 == 2) bits = (bits & ~0x1fffu) | (i % 8 == 2 ? 0x0fffu : 0x1001u);
+            const float one = __uint_as_float(0x3f800000u | (bits & 0x7fffffu)), below = (float)(random() % 40);
+            const float x = (random() & 1 ? -1.0f : 1.0f) * fminf(one * ldexpf(1.0f, power - (int)below), largest);
+            const float given = emulate::from_f16(persist_scaled_bits(x, scale)) / scale;
+            const float wanted = __uint_as_float(emulate::to_tf32(__float_as_uint(x)));
+            const bool all = fabsf(x) >= largest * 0x1p-28f;
+            if (all ? given != wanted : fabsf(given - x) > largest * 0x1p-38f)
+                return emulate_say("%a of at most %a: %a, not %a", (double)x, (double)largest, (double)given, (double)wanted);
+        }
+    }
+    if (!isinf(emulate::from_f16(persist_scaled_bits(INFINITY, 1.0f))) || !isnan(emulate::from_f16(persist_scaled_bits(NAN, 1.0f)))) return "no number became one";
+    return emulate::from_f16(persist_scaled_bits(0.0f, 0x1p60f)) == 0.0f ? "" : "0 is no longer 0";
 }

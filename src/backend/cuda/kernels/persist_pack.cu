@@ -113,8 +113,10 @@ static __device__ __forceinline__ uint4 pack_words(sl_dtype math, float scale, c
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         if constexpr (KIND == PACK_NARROW) {
-            const float x = from.x[2 * i] * scale, y = from.x[2 * i + 1] * scale;
-            four[i] = math == SL_BF16 ? ptx_pack_bf16(x, y) : ptx_pack_f16(x, y);
+            const float x = from.x[2 * i], y = from.x[2 * i + 1];
+            four[i] = math == SL_BF16  ? ptx_pack_bf16(x, y)
+                      : scale == 0.0f ? ptx_pack_f16(x, y)
+                                      : persist_scaled_bits(x, scale) | persist_scaled_bits(y, scale) << 16;
         } else {
             const uint32_t x = __float_as_uint(from.x[i]);
             four[i] = math == SL_TF32 ? ptx_tf32(x) : x;
@@ -165,7 +167,7 @@ static __device__ __forceinline__ void pack_chunk(const pack_matrix &a, int bloc
     const int chunk = block % a.chunks, wk = block / a.chunks % a.warps_k, cta = block / a.chunks / a.warps_k;
     const int q = cta / a.reduce, p = cta % a.reduce, lane = (int)threadIdx.x % 32, first = chunk * a.chunk;
     constexpr int each = TIGHT ? 2 : 1, words = TIGHT ? 160 : 128;
-    const float scale = KIND == PACK_NARROW && a.largest ? persist_scale(persist_largest(persist_ask_largest(a.largest, lane))) : 1.0f;
+    const float scale = KIND == PACK_NARROW && a.largest ? persist_scale(persist_largest(persist_ask_largest(a.largest, lane))) : 0.0f; /* 0: as they are */
     const int count = a.warps_m * a.tiles_m * a.runs.d, end = first + a.chunk < a.tiles_k ? first + a.chunk : a.tiles_k;
     pack_columns(a, p, wk, first, columns);
     for (int i = (int)threadIdx.x / 32; i < count; i += (int)blockDim.x / 32) {

@@ -405,5 +405,11 @@ PTX_FN uint32_t ptx_pack_f16(float low, float high) {
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
     return packed;
 }
+/* One, in the low half, cut off. */
+PTX_FN uint32_t ptx_cut_f16(float x) {
+    uint32_t packed;
+    asm("cvt.rz.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(0.0f), "f"(x));
+    return packed;
+}
 
 #endif
