@@ -260,7 +260,6 @@ sli_persist_scratch sli_persist_layout_forward(const sli_problem *p, const sli_c
     size_t end = at.step.stride;
     take_fold_forward(p, chunk, &at.fold, &end);
     take_exchange(&pair->forward, &at, &end);
-    at.largest = take(&end, pair->forward.scaled ? floats(1, PERSIST_LARGEST) : 0);
     at.stride = end;
     at.total = end * (size_t)sli_problem_directions(p);
     return at;

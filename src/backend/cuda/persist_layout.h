@@ -72,7 +72,6 @@ typedef struct sli_persist_scratch {
         exchange; /* operand [groups][halves][2][reduce][rows][exchange row]; where words tell [PERSIST_EXCHANGE][groups]... */
     size_t
         meeting; /* float [groups][halves][2][spread][reduce][reduce][tiles_n][units ym][8]: sums that meet in memory */
-    size_t largest;            /* float [PERSIST_LARGEST]: of the entering states, by which v is scaled; else nothing */
     size_t zeros, zeros_bytes; /* what of them is zeros before a launch */
     size_t beside;       /* [2] of beside_bytes: pad, split, workspace of products beside others; 0 bytes: none are */
     size_t beside_bytes; /* in lanes none are: there memory ends at `beside` */

@@ -32,9 +32,6 @@ void complain(const std::string &text) {
 } // namespace
 #include "persist_engine.h"
 namespace fold_engine {
-void sli_persist_measure(const step_way *, const float *, int64_t, float *) {
-    complain("the largest number, though nothing is scaled");
-}
 /* W and biases as the launch packs them, R as it is. */
 void sli_persist_pack(const step_way *way, const sli_persist_pair *, const sli_persist_packed *, const float *recurrent,
                       int64_t row) {

@@ -164,5 +164,9 @@ EMULATE_CASE("pack: scaled operands are those of tf32") {
         }
     }
     if (!isinf(emulate::from_f16(persist_scaled_bits(INFINITY, 1.0f))) || !isnan(emulate::from_f16(persist_scaled_bits(NAN, 1.0f)))) return "no number became one";
+    for (const float x : {65536.0f, 3e38f, INFINITY})
+        if (emulate::from_f16(persist_scaled_or_infinite(x, 1.0f)) != INFINITY || emulate::from_f16(persist_scaled_or_infinite(-x, 8.0f)) != -INFINITY)
+            return "what f16 does not have is not infinite";
+    if (emulate::from_f16(persist_scaled_or_infinite(65504.0f, 1.0f)) != 65504.0f || !isnan(emulate::from_f16(persist_scaled_or_infinite(NAN, 8.0f)))) return "what it has is";
     return emulate::from_f16(persist_scaled_bits(0.0f, 0x1p60f)) == 0.0f ? "" : "0 is no longer 0";
 }

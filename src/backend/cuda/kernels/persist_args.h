@@ -32,7 +32,7 @@ enum {
     PERSIST_APART_REGISTERS = 168,
     PERSIST_APART_REGISTERS_BACKWARD = 160,
     PERSIST_SENDING = 128,
-    PERSIST_LARGEST = 128 /* numbers of which the largest is of all: of weights, of what steps enter from */
+    PERSIST_LARGEST = 128 /* numbers of which the largest is of all weights */
 };
 /* What a launch reads and writes in every step, a constant of most kernels: flags; lengths; y or dy; c, h, operand of every step;
  * gates, s_n; v; the sums; random delays; backward what comes after the last step. */
@@ -53,12 +53,11 @@ enum {
 
 /* One direction. B rows; O = H. */
 typedef struct persist_way {
-    int steps;              /* of this launch */
-    int chunk, first_chunk; /* backward: steps of a chunk, of the first that is processed */
-    const void *weights;    /* packed, sli_persist_packed_bytes */
-    /* Scaled: [PERSIST_LARGEST], the largest is that of |weights|; and of |d h| that step 0 enters from, NULL: no more than the bound of v. */
-    const float *largest_weight, *largest_entering;
-    const uint8_t *flags; /* [B] of step 0; NULL: all valid and shown */
+    int steps;                   /* of this launch */
+    int chunk, first_chunk;      /* backward: steps of a chunk, of the first that is processed */
+    const void *weights;         /* packed, sli_persist_packed_bytes */
+    const float *largest_weight; /* scaled: [PERSIST_LARGEST], the largest is that of |weights| */
+    const uint8_t *flags;        /* [B] of step 0; NULL: all valid and shown */
     int flags_step;
     const int32_t
         *lengths; /* [B] in absolute steps; NULL: rows do not end. Step s is the absolute step time + s * time_step */
@@ -126,7 +125,7 @@ typedef struct persist_args {
     int form;                   /* PERSIST_HAS bits */
     int wave_steps;             /* of a wave: steps that a layer has */
     float forget_bias, clip;
-    float bound; /* of |v|, where no larger one enters */
+    float bound; /* of |v|, but for states that enter */
     const persist_scalars *scalars;
     int near;       /* of pairs of streamed tiles: so many are to stay in L2 */
     uint32_t delay; /* tests: seed of random delays; 0: none */

@@ -19,24 +19,6 @@ static void set_entering(const step_way *way, persist_way *to) {
     if (way->s.lstm) to->c_from = (const float *)way->call->in[SLI_RNN_STATE_IN(way->part, 1)];
 }
 
-/* Where |v| may be larger than what cells give: states of this call enter it. What is folded enters from 0. */
-bool sli_persist_measures_states(const persist_call *p, int d) {
-    const step_way *way = &p->ways[d];
-    bool given = false;
-    for (int l = 0; l <= way->s.lag; l++) given = given || p->call->in[SLI_RNN_STATE_IN(way->part + l, 0)];
-    return p->geometry->scaled && given && !p->folds;
-}
-
-/* Behind sli_step_begin, where that is who copies them. */
-static void measure_states(const persist_call *p, int d) {
-    const step_way *way = &p->ways[d];
-    const bool copied = !takes_states(way);
-    if (!sli_persist_measures_states(p, d)) return;
-    const float *states = copied ? (const float *)sli_step_operand_h(way, way->reverse ? (int)way->s.T : 0)
-                                 : (const float *)p->call->in[SLI_RNN_STATE_IN(way->part, 0)];
-    sli_persist_measure(way, states, way->s.B * (copied ? way->s.hs : way->s.O), (float *)(way->work + p->scratch.largest));
-}
-
 /* m of every step, which h is a product of afterwards. */
 static void set_folded(const persist_call *p, int d, int t, persist_way *to) {
     const step_way *way = &p->cells[d];
@@ -171,7 +153,6 @@ static cudaStream_t begin(const persist_call *p) {
         sli_step_masks(&p->ways[d]);
         if (!steps || !takes_states(&p->ways[d])) sli_step_begin(&p->ways[d]);
         if (steps && p->folds) sli_persist_fold_begin(p, d);
-        if (steps) measure_states(p, d);
     }
     if (!steps || clears_with_x(p)) return NULL;
     if (zeroes_beside(p)) return sli_cuda_fork_and_zero(p->queue, p->ways[0].work + p->scratch.zeros, p->scratch.zeros_bytes);

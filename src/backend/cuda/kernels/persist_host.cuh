@@ -45,8 +45,6 @@ step_way sli_persist_chunk(const persist_call *persist, int direction, int index
 /* All that one direction has packed, but R as cuda:step's products read it, in one launch; recurrent [gates H][row]: R. */
 void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const sli_persist_packed *at,
                       const float *recurrent, int64_t row);
-/* to = [PERSIST_LARGEST]: the largest |x| of a part each; their largest is that of all `count` that are numbers. */
-void sli_persist_measure(const step_way *way, const float *from, int64_t count, float *to);
 /* The file and function that a kernel of its own is compiled of. */
 #define SLI_PERSIST_SOURCE "backend/cuda/kernels/persist_instance.cuh"
 #define SLI_PERSIST_ENTRY "persist_instance"
@@ -92,8 +90,6 @@ void sli_persist_fold_finish(const persist_call *persist, int direction, const f
 const float *sli_persist_fold_dm_at(const persist_call *persist, int direction, int t);
 /* Zeros what tells of v over the grid: before each launch. */
 void sli_persist_zero_exchange(const persist_call *persist);
-/* Whether the entering states of a direction were measured, by which v is scaled. */
-bool sli_persist_measures_states(const persist_call *persist, int direction);
 /* One launch over all steps of the span or piece, in all directions; args->form is set here. */
 void sli_persist_launch(const persist_call *persist, persist_args *args);
 

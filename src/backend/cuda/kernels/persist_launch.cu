@@ -135,7 +135,6 @@ static void set_way(const persist_call *p, int d, persist_way *to) {
     to->steps = way->c1 - way->c0;
     to->weights = way->weights + (p->geometry->backward ? p->packed.backward : p->packed.forward);
     if (p->geometry->scaled) to->largest_weight = (const float *)(way->weights + p->packed.largest);
-    if (sli_persist_measures_states(p, d)) to->largest_entering = (const float *)(way->work + at->largest);
     if (way->s.mask) {
         to->flags = (const uint8_t *)(way->work + way->scratch.flags) + (size_t)t * (size_t)way->s.B;
         to->flags_step = step * way->s.B;

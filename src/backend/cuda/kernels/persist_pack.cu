@@ -116,7 +116,7 @@ static __device__ __forceinline__ uint4 pack_words(sl_dtype math, float scale, c
             const float x = from.x[2 * i], y = from.x[2 * i + 1];
             four[i] = math == SL_BF16  ? ptx_pack_bf16(x, y)
                       : scale == 0.0f ? ptx_pack_f16(x, y)
-                                      : persist_scaled_bits(x, scale) | persist_scaled_bits(y, scale) << 16;
+                                      : persist_scaled_or_infinite(x, scale) | persist_scaled_or_infinite(y, scale) << 16;
         } else {
             const uint32_t x = __float_as_uint(from.x[i]);
             four[i] = math == SL_TF32 ? ptx_tf32(x) : x;
@@ -277,7 +277,7 @@ static __global__ void __launch_bounds__(MEASURE_THREADS) persist_measure(const 
     a.to[blockIdx.x] = largest;
 }
 
-void sli_persist_measure(const step_way *way, const float *from, int64_t count, float *to) {
+static void measure(const step_way *way, const float *from, int64_t count, float *to) {
     const measure_args a = {from, count, to};
     const sli_step_grid grid = {PERSIST_LARGEST, 1, MEASURE_THREADS, 1};
     sli_step_launch(way, persist_measure, &grid, &a, false, "launch of the largest number");
@@ -346,7 +346,7 @@ void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const s
     if (pair->forward.scaled) {
         const int64_t gates = s->lag > 0 && s->gru ? 4 : s->GH / s->H; /* of a wave n has two rows */
         float *largest = (float *)(way->weights + at->largest);
-        sli_persist_measure(way, recurrent, gates * s->H * row, largest);
+        measure(way, recurrent, gates * s->H * row, largest);
         a.matrix[0].largest = largest;
     }
     if (s->train && !pair->backward_in_steps)

@@ -254,9 +254,10 @@ template <class S> PERSIST_FN persist_self persist_find(const persist_args &a, u
     return self;
 }
 
-/* tf32 whose |v| has a bound is multiplied in f16, which has as many bits of a number: times powers of two, such that the largest of the weights and the bound
- * of v are between 2^14 and 2^15, and sums times what takes both away again, which rounds nothing. So weights of 2^-28 of the largest and v of 2^-28 of its bound are what they are in
- * tf32, to the bit, smaller ones keep a part of their bits: they err by 2^-38 of the largest at most, where f32 that adds up errs by 2^-24 of a sum. */
+/* tf32 whose |v| has a bound is multiplied in f16, which has as many bits of a number: times powers of two, and sums times what takes these away again, which rounds nothing. The largest weight comes
+ * between 2^14 and 2^15, so that weights of 2^-28 of it are what they are in tf32, to the bit. The bound of v comes between 2^3 and 2^4: v of 2^-17 of it is what it is in tf32, and states of 4000 times of it may
+ * enter; larger ones are infinite. By the states that enter nothing is scaled: rows of the batch, and calls that go on from the middle of others, would not be independent. What is smaller keeps a part of its bits: it errs by 2^-38 of the
+ * largest weight, by 2^-27 of the bound, where f32 that adds up errs by 2^-24 of a sum. */
 PERSIST_FN float persist_scale(float largest) {
     enum { BIAS = 127, BELOW = 15, MOST = 60 }; /* MOST: no product of two scales is beyond f32 */
     const int wanted = BELOW - 1 + BIAS - (int)(__float_as_uint(largest) >> 23), most = wanted < MOST ? wanted : (int)MOST;
@@ -277,22 +278,15 @@ PERSIST_FN float persist_largest(const float4 &four) {
     for (int apart = 16; apart > 0; apart /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, apart));
     return largest;
 }
-/* The scales of a launch: asked for before the weights, and there with them. */
-typedef struct persist_largests {
-    float4 weight, entering;
-} persist_largests;
-template <class S> PERSIST_FN persist_largests persist_ask_scales(const persist_way &way, const persist_self &self) {
-    persist_largests of = {};
-    if constexpr (S::scaled) {
-        of.weight = persist_ask_largest(way.largest_weight, self.lane);
-        if (way.largest_entering) of.entering = persist_ask_largest(way.largest_entering, self.lane);
-    }
-    return of;
+/* Of the largest weights, asked for before these, and there with them. */
+template <class S> PERSIST_FN float4 persist_ask_scales(const persist_way &way, const persist_self &self) {
+    if constexpr (S::scaled) return persist_ask_largest(way.largest_weight, self.lane);
+    return float4{};
 }
-template <class S> PERSIST_FN persist_self persist_scaled(const persist_args &a, persist_self self, const persist_largests &of) {
+template <class S> PERSIST_FN persist_self persist_scaled(const persist_args &a, persist_self self, const float4 &largest) {
     if constexpr (S::scaled) {
-        self.scale = persist_scale(fmaxf(a.bound, persist_largest(of.entering)));
-        self.unscale = persist_inverse(self.scale * persist_scale(persist_largest(of.weight)));
+        self.scale = persist_scale(a.bound) * 0x1p-11f;
+        self.unscale = persist_inverse(self.scale * persist_scale(persist_largest(largest)));
     }
     return self;
 }
@@ -379,17 +373,25 @@ PERSIST_FN uint32_t persist_scaled_bits(float x, float scale) {
     const float power = __uint_as_float(__float_as_uint(x) & 0xFF800000u); /* of x, with its sign; of a NaN infinity */
     return ptx_cut_f16(fmaf(power, scale * 0x1p-11f, x * scale));
 }
+/* Of any number: what f16 does not have is infinite, not its largest. */
+PERSIST_FN uint32_t persist_scaled_or_infinite(float x, float scale) {
+    return persist_scaled_bits(fabsf(x * scale) < 65520.0f ? x : x * __uint_as_float(0x7F800000u), scale);
+}
 /* Of v. */
 template <class S> PERSIST_FN uint32_t persist_operand(const persist_self &self, float x) {
     return S::scaled ? persist_scaled_bits(x, self.scale) : persist_bits_of<S>(x);
 }
 
+template <class S> PERSIST_FN uint32_t persist_entering_operand(const persist_self &self, float x) {
+    return S::scaled ? persist_scaled_or_infinite(x, self.scale) : persist_bits_of<S>(x);
+}
+
 /* The operand that step 0 enters from. */
 template <class S> PERSIST_FN uint32_t persist_entering(const persist_args &a, const persist_way &way, const persist_self &self, int row, int unit) {
-    if (way.h_enters) return persist_operand<S>(self, way.h_enters[(int64_t)row * persist_units<S>(a) + unit]);
+    if (way.h_enters) return persist_entering_operand<S>(self, way.h_enters[(int64_t)row * persist_units<S>(a) + unit]);
     const int64_t at = (int64_t)row * persist_hs<S>(a) + unit;
     if (S::stores_narrow) return ((const uint16_t *)way.operand_from)[at];
-    return persist_operand<S>(self, ((const float *)way.operand_from)[at]);
+    return persist_entering_operand<S>(self, ((const float *)way.operand_from)[at]);
 }
 
 template <bool narrow> struct persist_bits { typedef float type; };

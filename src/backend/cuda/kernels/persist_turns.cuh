@@ -588,7 +588,7 @@ template <class S> PERSIST_FN void persist_turns_meet() {
 
 /* Four warps at a time give and take registers; who has fewer than at the launch gives first. */
 template <class S>
-PERSIST_FN void persist_run_turns(const persist_args &a, const persist_way &way, const persist_self &found, const persist_largests &largest) {
+PERSIST_FN void persist_run_turns(const persist_args &a, const persist_way &way, const persist_self &found, const float4 &largest) {
     static_assert(S::couriers == 4 && S::warps == 8, "whole groups of four warps share registers");
     if (found.warp < S::warps) {
         PTX_REGISTERS_MORE(persist_registers<S>::product);
