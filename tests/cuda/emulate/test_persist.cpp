@@ -193,7 +193,7 @@ template <class C> struct launcher {
         way->weights = keep.back().at;
         if (!C::scaled) return failure;
         a.bound = p.dropout ? 1 / 0.7f : 1.0f;
-        way->largest_weight = (const float *)(keep.back().at + packed);
+        a.largest_weight[d] = (const float *)(keep.back().at + packed);
         return failure;
     }
 

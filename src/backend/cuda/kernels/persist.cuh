@@ -24,7 +24,8 @@ PERSIST_FN void persist_steps(const persist_args &a, const persist_way &way, con
 
 template <class S>
 PERSIST_FN void persist_run_way(const persist_args &a, const persist_way &way, const persist_self &found) {
-    const float4 largest = persist_ask_scales<S>(way, found);
+    float4 largest;
+    if constexpr (S::scaled) largest = persist_ask_largest(a.largest_weight[found.direction], found.lane);
     if constexpr (S::couriers > 0) {
         persist_run_turns<S>(a, way, found, largest);
     } else {

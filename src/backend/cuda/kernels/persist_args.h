@@ -53,11 +53,10 @@ enum {
 
 /* One direction. B rows; O = H. */
 typedef struct persist_way {
-    int steps;                   /* of this launch */
-    int chunk, first_chunk;      /* backward: steps of a chunk, of the first that is processed */
-    const void *weights;         /* packed, sli_persist_packed_bytes */
-    const float *largest_weight; /* scaled: [PERSIST_LARGEST], the largest is that of |weights| */
-    const uint8_t *flags;        /* [B] of step 0; NULL: all valid and shown */
+    int steps;              /* of this launch */
+    int chunk, first_chunk; /* backward: steps of a chunk, of the first that is processed */
+    const void *weights;    /* packed, sli_persist_packed_bytes */
+    const uint8_t *flags;   /* [B] of step 0; NULL: all valid and shown */
     int flags_step;
     const int32_t
         *lengths; /* [B] in absolute steps; NULL: rows do not end. Step s is the absolute step time + s * time_step */
@@ -132,6 +131,8 @@ typedef struct persist_args {
     /* Shared memory: offsets of sli_persist_shared. */
     int shared_partial, shared_arriving, shared_weights, shared_ring, shared_barriers, shared_sending, shared_state,
         shared_ranges, shared_inputs, shared_bytes;
+    const float
+        *largest_weight[PERSIST_MAX_DIRECTIONS]; /* scaled: [PERSIST_LARGEST], the largest is that of |weights| */
 } persist_args;
 
 #endif

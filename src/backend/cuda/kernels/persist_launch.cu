@@ -134,7 +134,6 @@ static void set_way(const persist_call *p, int d, persist_way *to) {
     const int t = ascending ? way->c0 : way->c1 - 1, step = ascending ? 1 : -1;
     to->steps = way->c1 - way->c0;
     to->weights = way->weights + (p->geometry->backward ? p->packed.backward : p->packed.forward);
-    if (p->geometry->scaled) to->largest_weight = (const float *)(way->weights + p->packed.largest);
     if (way->s.mask) {
         to->flags = (const uint8_t *)(way->work + way->scratch.flags) + (size_t)t * (size_t)way->s.B;
         to->flags_step = step * way->s.B;
@@ -202,7 +201,10 @@ void sli_persist_args(const persist_call *p, persist_args *a) {
     const step_common *k = &p->cells[0].common;
     const sli_persist_shared shared = sli_persist_shared_of(p->geometry);
     *a = persist_args{};
-    for (int d = 0; d < p->directions; d++) set_way(p, d, &a->way[d]);
+    for (int d = 0; d < p->directions; d++) {
+        set_way(p, d, &a->way[d]);
+        if (p->geometry->scaled) a->largest_weight[d] = (const float *)(p->cells[d].weights + p->packed.largest);
+    }
     a->B = k->B;
     a->H = k->H;
     a->groups = p->geometry->groups;

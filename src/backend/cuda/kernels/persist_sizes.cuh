@@ -278,11 +278,7 @@ PERSIST_FN float persist_largest(const float4 &four) {
     for (int apart = 16; apart > 0; apart /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, apart));
     return largest;
 }
-/* Of the largest weights, asked for before these, and there with them. */
-template <class S> PERSIST_FN float4 persist_ask_scales(const persist_way &way, const persist_self &self) {
-    if constexpr (S::scaled) return persist_ask_largest(way.largest_weight, self.lane);
-    return float4{};
-}
+/* With the scales of a launch; the largest weights were asked for before the weights, and are there with them. */
 template <class S> PERSIST_FN persist_self persist_scaled(const persist_args &a, persist_self self, const float4 &largest) {
     if constexpr (S::scaled) {
         self.scale = persist_scale(a.bound) * 0x1p-11f;
