@@ -317,7 +317,8 @@ struct sl_plan_options {
     int batch; /* B, 0 = 1 */
     int steps; /* the largest T of one call, 0 = 1 */
     int train; /* book gradients, saved activations, optimizer */
-    /* What matrix products are computed in: f32; bf16, tf32 (GPU), f16 (GPU): operands are rounded to it, sums are f32; f32x3:
+    /* What matrix products are computed in: f32; bf16, tf32 (GPU), f16 (GPU): operands are rounded to it, sums are f32 (tf32: in fused kernels
+     * whose h has a bound, forward, in f16 times powers of two, which has the same bits; given states of more than 4000 are NaN there); f32x3:
      * f32 on tensor cores where that is faster, to less than 2^-21 of each product: on GPUs by three tf32 products, on CPUs with AMX by
      * six bf16 products (2^-23; operands that are not finite, or beyond 3.38e38, give NaN), on other CPUs it is f32. Parameters,
      * optimizer state, cell state, activations between layers and pointwise mathematics are f32 in all of these. There tanh errs by at

@@ -578,7 +578,7 @@ std::string persist_direction::compare(const persist_direction &expected) const 
     std::string wrong;
     int count = 0;
     const auto one = [&](const char *name, int64_t row_length, int64_t index, float x, float y_) {
-        const bool same = x == y_ || (isnan(x) && isnan(y_)) || fabsf(x - y_) <= tolerance * (1.0f + fabsf(y_));
+        const bool same = x == y_ || (p.overflows && !isfinite(x)) || (isnan(x) && isnan(y_)) || fabsf(x - y_) <= tolerance * (1.0f + fabsf(y_));
         if (same || ++count > 12) return;
         const int64_t row = index / row_length;
         wrong += emulate_say("\n      %s, step %ld row %ld value %ld: %g, not %g", name, (long)(row / B),

@@ -22,6 +22,7 @@ struct persist_problem {
     bool together = false;           /* sums over time are those of all rows, wherever they stand */
     bool ends = false;               /* backward: nobody wants the entering state's gradient */
     bool history = false;            /* forward keeps every step for backward */
+    bool overflows = false;          /* what is not finite is not compared */
     float larger = 1, states = 0.5f; /* times R of elsewhere; the states that it enters from are no larger */
     int inputs = 0, inputs_math = 0,
         inputs_row = 0; /* of the configuration: the launch makes u of so many, W's rows being so far apart */

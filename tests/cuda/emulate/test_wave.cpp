@@ -70,11 +70,12 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *given, const void *, v
 
 namespace {
 
+enum { PERSIST_SCALED = PERSIST_F16 | 16 }; /* tf32, scaled */
 template <int GATES, int MATH, bool BACKWARD, int WAVE, int UNITS, int CLUSTER, int WARPS_M, int WARPS_K, int TILES_K,
           int FEW = 0, int INPUTS = 0, int ROWS = 0>
 struct cut {
-    static constexpr int gates = GATES, math = MATH, gather = BACKWARD ? PERSIST_LOCAL : PERSIST_CLUSTER;
-    static constexpr bool before = false, backward = BACKWARD, tight = false, scaled = false, meets = false;
+    static constexpr int gates = GATES, math = MATH & 7, gather = BACKWARD ? PERSIST_LOCAL : PERSIST_CLUSTER;
+    static constexpr bool before = false, backward = BACKWARD, tight = false, scaled = MATH & 16, meets = false;
     static constexpr int wave = WAVE, directions = 1, form = -1, H = -1, us = -1, hs = -1, zs = -1;
     static constexpr int units = UNITS, reduce = BACKWARD ? CLUSTER : 1, spread = BACKWARD ? 1 : CLUSTER;
     static constexpr int tiles_n = 1, halves = 1, few = FEW, couriers = 0, apart = 0, share = 1, chunks = 1, slots = 0;
@@ -82,7 +83,7 @@ struct cut {
     static constexpr int in_registers = TILES_K, in_shared = 0, ring = 0, options = -1, act = -1, gate_act = -1;
     static constexpr int shared_partial = -1, shared_arriving = -1, shared_weights = -1, shared_ring = -1;
     static constexpr int shared_barriers = -1, shared_sending = -1, shared_state = -1;
-    static constexpr int inputs = INPUTS, inputs_math = MATH, inputs_row = MATH == PERSIST_BF16 ? (INPUTS + 7) / 8 * 8 : INPUTS;
+    static constexpr int inputs = INPUTS, inputs_math = MATH & 7, inputs_row = MATH == PERSIST_BF16 ? (INPUTS + 7) / 8 * 8 : INPUTS;
     static constexpr int inputs_columns = 48, inputs_rows = ROWS, shared_inputs = -1;
 };
 
@@ -92,6 +93,7 @@ template <class C> void take(sli_persist_geometry *g) {
     g->gates = C::gates;
     g->wave = C::wave;
     g->math = math[C::math];
+    g->scaled = C::scaled;
     g->backward = C::backward;
     g->gather = (sli_persist_gather)C::gather;
     g->units = C::units;
@@ -126,8 +128,16 @@ bool own_inputs(const sli_problem &p) {
     return p.inputs == world.pair.forward.inputs;
 }
 
-/* Layers of 5 units (LSTM, of which 4 too) and 4 in f32, of 10 in bf16 (LSTM four rows a cluster): a block has units of one layer or of two. */
+/* Layers of 5 units (LSTM, of which 4 too) and 4 in f32, of 10 in bf16 and tf32 (LSTM four rows a cluster): a block has units of one layer or of two. */
 void cut_of(const sli_problem &p) {
+    if (p.dtype == SL_TF32 && p.op == SLI_OP_GRU) {
+        take_both<cut<3, PERSIST_SCALED, false, 10, 8, 3, 2, 1, 2>, cut<3, PERSIST_TF32, true, 10, 8, 3, 2, 1, 4>>();
+        return;
+    }
+    if (p.dtype == SL_TF32) {
+        take_both<cut<4, PERSIST_SCALED, false, 10, 8, 4, 2, 1, 2, 4>, cut<4, PERSIST_TF32, true, 10, 8, 4, 2, 1, 4, 4>>();
+        return;
+    }
     if (!p.train && world.seed % 2 == 0 && own_inputs(p)) return;
     if (p.dtype == SL_BF16 && p.op == SLI_OP_GRU)
         take_both<cut<3, PERSIST_BF16, false, 10, 8, 3, 2, 1, 2>, cut<3, PERSIST_BF16, true, 10, 8, 3, 2, 1, 2>>();
@@ -169,7 +179,7 @@ std::string run(const trial &t, uint64_t seed) {
         cut_of(plan);
         const trial_engine engine = {booking_of(plan, chunk),
                                      chunk,
-                                     plan.dtype == SL_BF16 ? 0.04 : 2e-5,
+                                     plan.dtype == SL_BF16 ? 0.04 : plan.dtype == SL_TF32 ? 0.005 : 2e-5,
                                      sli_gpu_wave_pack,
                                      sli_gpu_wave_forward,
                                      sli_gpu_wave_backward};
@@ -193,6 +203,9 @@ const trial trials[] = {
     {"lstm:l3_b6_t7_i9_h10_bf16", 0, 0, false, true, false, false, false},
     {"lstm:l3_b9_t8_i3_h10_bf16_train", 0, 0, false, true, false, false, false},
     {"gru:l3_b4_t8_i3_h4_train+bias=double", 0, 0, false, false, true, false, false},
+    {"lstm:l3_b9_t8_i4_h10_tf32_train+lengths", 5, 7, false, true, false, false, false},
+    {"gru:l2_b5_t7_i4_h10_tf32_train", 0, 0, false, false, true, false, false},
+    {"gru:l2_b5_t7_i8_h10_tf32+mask=holes", 0, 0, false, false, false, false, false},
     {"gru:l2_b9_t9_i5_h4_train+lengths+maskout=repeat", 7, 8, false, true, false, false, false},
     {"gru:l3_b3_t9_i1_h4_train+bias=none", 1, 1, true, false, false, false, false},
     {"rnn:l3_b4_t8_i3_h4_train+mask=holes", 0, 0, false, true, false, false, false},

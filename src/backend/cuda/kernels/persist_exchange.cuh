@@ -360,7 +360,7 @@ PERSIST_FN void persist_put_entering(const persist_way &way, const persist_self 
         const uint32_t(&word)[4] = entered.word[j];
         uint32_t x[4];
 #pragma unroll
-        for (int i = 0; i < 4; i++) x[i] = narrow ? word[i] : persist_entering_operand<S>(self, __uint_as_float(word[i]));
+        for (int i = 0; i < 4; i++) x[i] = narrow ? word[i] : persist_given_operand<S>(self, __uint_as_float(word[i]));
         if (S::narrow && !narrow) {
             x[0] |= x[1] << 16;
             x[1] = x[2] | x[3] << 16;

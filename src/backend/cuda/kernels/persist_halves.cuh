@@ -144,7 +144,7 @@ PERSIST_FN void persist_forward_reset(const persist_args &a, const persist_way &
         const float sum =
             on ? persist_sum<S>(a, self, half, h.turn.products - 1, place.own_unit, place.own_row) : 0.0f;
         const float reset = persist_reset_cell<S>(a, sum, h.cells[i]);
-        const uint32_t value[1] = {place.there ? persist_operand<S>(self, reset) : 0u};
+        const uint32_t value[1] = {place.there ? persist_cell_operand<S>(a, self, reset) : 0u};
         if (on) persist_give<N>(a, way, self, place, half, h.turn.given + 1, value);
     }
     if (!on) return;
@@ -160,7 +160,7 @@ PERSIST_FN void persist_forward_offer(const persist_args &a, const persist_way &
     for (int i = first; i < end; i++) {
         const persist_place place = persist_place_of<S>(a, self, half, i);
         if (!place.here) continue;
-        const uint32_t value[1] = {place.there ? persist_operand<S>(self, h.cells[i].factor * h.cells[i].h) : 0u};
+        const uint32_t value[1] = {place.there ? persist_cell_operand<S>(a, self, h.cells[i].factor * h.cells[i].h) : 0u};
         if constexpr (!S::backward) persist_give<S>(a, way, self, place, half, count, value);
     }
 }

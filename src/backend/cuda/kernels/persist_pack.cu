@@ -116,7 +116,7 @@ static __device__ __forceinline__ uint4 pack_words(sl_dtype math, float scale, c
             const float x = from.x[2 * i], y = from.x[2 * i + 1];
             four[i] = math == SL_BF16  ? ptx_pack_bf16(x, y)
                       : scale == 0.0f ? ptx_pack_f16(x, y)
-                                      : persist_scaled_or_infinite(x, scale) | persist_scaled_or_infinite(y, scale) << 16;
+                                      : persist_scaled_or_nan(x, scale) | persist_scaled_or_nan(y, scale) << 16;
         } else {
             const uint32_t x = __float_as_uint(from.x[i]);
             four[i] = math == SL_TF32 ? ptx_tf32(x) : x;

@@ -256,7 +256,7 @@ template <class S> PERSIST_FN persist_self persist_find(const persist_args &a, u
 
 /* tf32 whose |v| has a bound is multiplied in f16, which has as many bits of a number: times powers of two, and sums times what takes these away again, which rounds nothing. The largest weight comes
  * between 2^14 and 2^15, so that weights of 2^-28 of it are what they are in tf32, to the bit. The bound of v comes between 2^3 and 2^4: v of 2^-17 of it is what it is in tf32, and states of 4000 times of it may
- * enter; larger ones are infinite. By the states that enter nothing is scaled: rows of the batch, and calls that go on from the middle of others, would not be independent. What is smaller keeps a part of its bits: it errs by 2^-38 of the
+ * enter; larger ones are NaN. By the states that enter nothing is scaled: rows of the batch, and calls that go on from the middle of others, would not be independent. What is smaller keeps a part of its bits: it errs by 2^-38 of the
  * largest weight, by 2^-27 of the bound, where f32 that adds up errs by 2^-24 of a sum. */
 PERSIST_FN float persist_scale(float largest) {
     enum { BIAS = 127, BELOW = 15, MOST = 60 }; /* MOST: no product of two scales is beyond f32 */
@@ -369,25 +369,33 @@ PERSIST_FN uint32_t persist_scaled_bits(float x, float scale) {
     const float power = __uint_as_float(__float_as_uint(x) & 0xFF800000u); /* of x, with its sign; of a NaN infinity */
     return ptx_cut_f16(fmaf(power, scale * 0x1p-11f, x * scale));
 }
-/* Of any number: what f16 does not have is infinite, not its largest. */
-PERSIST_FN uint32_t persist_scaled_or_infinite(float x, float scale) {
-    return persist_scaled_bits(fabsf(x * scale) < 65520.0f ? x : x * __uint_as_float(0x7F800000u), scale);
+/* Of any number: what f16 does not have is a NaN, not its largest, nor infinity, whose sign a sum would have. */
+PERSIST_FN uint32_t persist_scaled_or_nan(float x, float scale) {
+    return persist_scaled_bits(fabsf(x * scale) < 65520.0f ? x : __uint_as_float(0x7FC00000u), scale);
 }
 /* Of v. */
 template <class S> PERSIST_FN uint32_t persist_operand(const persist_self &self, float x) {
     return S::scaled ? persist_scaled_bits(x, self.scale) : persist_bits_of<S>(x);
 }
 
-template <class S> PERSIST_FN uint32_t persist_entering_operand(const persist_self &self, float x) {
-    return S::scaled ? persist_scaled_or_infinite(x, self.scale) : persist_bits_of<S>(x);
+/* Of states that were given, or that a masked step carries. */
+template <class S> PERSIST_FN uint32_t persist_given_operand(const persist_self &self, float x) {
+    return S::scaled ? persist_scaled_or_nan(x, self.scale) : persist_bits_of<S>(x);
+}
+
+/* Of what a cell gives, forward. */
+template <class S> PERSIST_FN uint32_t persist_cell_operand(const persist_args &a, const persist_self &self, float x) {
+    if constexpr (S::scaled)
+        if (persist_has<S>(a, PERSIST_HAS_FLAGS)) return persist_given_operand<S>(self, x);
+    return persist_operand<S>(self, x);
 }
 
 /* The operand that step 0 enters from. */
 template <class S> PERSIST_FN uint32_t persist_entering(const persist_args &a, const persist_way &way, const persist_self &self, int row, int unit) {
-    if (way.h_enters) return persist_entering_operand<S>(self, way.h_enters[(int64_t)row * persist_units<S>(a) + unit]);
+    if (way.h_enters) return persist_given_operand<S>(self, way.h_enters[(int64_t)row * persist_units<S>(a) + unit]);
     const int64_t at = (int64_t)row * persist_hs<S>(a) + unit;
     if (S::stores_narrow) return ((const uint16_t *)way.operand_from)[at];
-    return persist_entering_operand<S>(self, ((const float *)way.operand_from)[at]);
+    return persist_given_operand<S>(self, ((const float *)way.operand_from)[at]);
 }
 
 template <bool narrow> struct persist_bits { typedef float type; };
