@@ -107,7 +107,7 @@ if(NOT SLUICE_CUDA_wanted STREQUAL "OFF")
     set(together_layers kernels/dense kernels/elements kernels/embed kernels/losses kernels/softmax)
     set(together_steps kernels/persist_fold kernels/step_common kernels/step_gru kernels/step_lstm kernels/step_recompute
         kernels/step_rnn kernels/step_way kernels/wave)
-    set(together_parameters kernels/persist_pack kernels/persist_ready kernels/updates)
+    set(together_parameters kernels/persist_measure kernels/persist_pack kernels/persist_ready kernels/updates)
     foreach(group IN ITEMS products moves layers steps parameters)
         set(together ${PROJECT_BINARY_DIR}/generated/cuda_${group}.cu)
         list(TRANSFORM together_${group} REPLACE ".+" "#include \"backend/cuda/\\0.cu\"\n" OUTPUT_VARIABLE includes)

@@ -573,7 +573,11 @@ TEST(cuda_compile_runs) {
         {"lstm:b128_t25_i4096_h4096_bf16_train", 4,
          CELL_PEEPHOLE | CELL_CLIP | CELL_ZONEOUT_C | CELL_ZONEOUT_H | CELL_MASK},
         {"lstm:b128_t25_i2048_h2048_tf32", 4, CELL_PEEPHOLE | CELL_CLIP | CELL_ZONEOUT_C | CELL_ZONEOUT_H | CELL_MASK},
-        {"gru:b40_t25_i2401_h2401_tf32", 1, CELL_ZONEOUT_H | CELL_MASK},
+        {"gru:b40_t25_i2401_h2401_tf32+act=relu", 1, CELL_ZONEOUT_H | CELL_MASK},
+        {"lstm:b128_t25_i4096_h4096_tf32_train", 4,
+         CELL_PEEPHOLE | CELL_CLIP | CELL_ZONEOUT_C | CELL_ZONEOUT_H | CELL_MASK}, /* scaled */
+        {"lstm:b64_t25_i4096_h4096_tf32_train", 4, 0},
+        {"gru:b32_t25_i2817_h2817_tf32", 1, CELL_ZONEOUT_H | CELL_MASK},
         {"rnn:b128_t25_i6000_h6000_f16_train", 4, CELL_ZONEOUT_H | CELL_MASK},
         {"gru:b16_t25_i2817_h2817_bf16", 1, 0}};
     sli_problem problem;

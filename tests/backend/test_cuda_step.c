@@ -482,7 +482,7 @@ TEST(cuda_step_multiplies_wide_steps) {
 }
 
 /* Steps of layers whose weights L2 does not hold, in 16 bits, one direction and 9 to 128 rows, backward to 64, are runs, in tf32 forward, of more than 16 rows, where blocks or pairs
- * have whole units: as many blocks as are resident at once, R as they read it, in place of R where nothing else multiplies it, v twice, and counters. */
+ * have whole units, or operands are scaled: as many blocks as are resident at once, R as they read it, in place of R where nothing else multiplies it, v twice, and counters. */
 TEST(cuda_step_runs_many_steps_in_a_launch) {
     static const struct {
         const char *text;
@@ -495,7 +495,9 @@ TEST(cuda_step_runs_many_steps_in_a_launch) {
               {"gru:b17_t187_i2880_h2880_bf16_train", 32, {72, 23}, {45, 135}, {1, 5}, 40},
               {"rnn:b9_t5_i9_h6000_f16_train", 16, {47, 47}, {94, 94}, {2, 2}, 128},
               {"lstm:b128_t25_i2048_h2048_tf32", 128, {64, 0}, {64, 0}, {2, 0}, 32},
-              {"lstm:b17_t25_i4095_h4095_tf32", 32, {128, 0}, {128, 0}, {1, 0}, 32}};
+              {"lstm:b17_t25_i4095_h4095_tf32+act=relu", 32, {128, 0}, {128, 0}, {1, 0}, 32},
+              {"lstm:b64_t25_i4096_h4096_tf32_train+rdrop=0.2", 64, {128, 0}, {64, 0}, {1, 0}, 32}, /* scaled */
+              {"gru:b9_t25_i9_h2816_tf32", 16, {66, 0}, {44, 0}, {2, 0}, 0}};
     static const char *const not_so[] = {
         "lstm:b8_t25_i4096_h4096_bf16_train",       "lstm:b129_t25_i4096_h4096_bf16_train",
         "lstm:b64_t25_i4096_h4096_bf16_bi_train",   "lstm:b64_t25_i2048_h2048_bf16_train",
@@ -511,7 +513,10 @@ TEST(cuda_step_runs_many_steps_in_a_launch) {
             CHECK(w.runs == (of[i].pieces[backward] > 0));
             CHECK(sli_step_wide_of(&p, &older, backward).rows == 0 && sli_step_wide_of(&p, &newer, backward).rows == 0);
             CHECK(!sli_step_wide_of(&p, &bare, backward).runs &&
-                  (!w.narrow || sli_step_wide_of(&p, &bare, backward).rows == 0));
+                  (!w.narrow || w.scaled || sli_step_wide_of(&p, &bare, backward).rows == 0));
+            CHECK(w.scaled == (w.narrow && p.dtype == SL_TF32));
+            if (p.train || !backward)
+                bytes[backward] = sli_round_up(sli_step_wide_bytes(&w), 256) + (w.scaled ? 128 * sizeof(float) : 0);
             if (!w.runs) continue;
             CHECK(w.rows == of[i].rows && w.tiles == 1 && w.blocks == of[i].blocks[backward]);
             CHECK(w.stages == of[i].stages[backward] && w.pieces == of[i].pieces[backward]);
@@ -519,10 +524,9 @@ TEST(cuda_step_runs_many_steps_in_a_launch) {
             CHECK(sli_step_wide_bytes(&w) ==
                   (size_t)w.blocks * 128 * (size_t)w.stages * (w.narrow ? 64 * 2 : 32 * 20 / 8));
             CHECK(sli_step_wide_v(&w) == (size_t)(w.rows * w.stages) * 128);
-            bytes[backward] = sli_round_up(sli_step_wide_bytes(&w), 256);
         }
         const sli_step_packed whole = sli_step_layout_packed(&p, &caps), without = sli_step_layout_packed(&p, NULL);
-        const bool all = (!p.train || bytes[1] > 0) && !p.recompute;
+        const bool all = (!p.train || of[i].pieces[1] > 0) && !p.recompute;
         CHECK(sli_step_all_runs(&p, &caps) == all);
         CHECK(whole.stride ==
               without.stride + bytes[0] + bytes[1] - (all ? whole.kernel + without.projection - without.recurrent : 0));

@@ -95,6 +95,7 @@ static sli_step_packed packed_of(const sli_problem *p, const sli_caps *caps, boo
     const sli_step_wide backward = caps && s.train ? sli_step_wide_of(p, caps, true) : none;
     at.wide_backward = take(&end, sli_step_wide_bytes(&backward));
     at.wide_forward = take(&end, sli_step_wide_bytes(&forward));
+    at.wide_largest = take(&end, forward.scaled ? reals(1, PERSIST_LARGEST) : 0);
     const bool tiled = caps && sli_step_tiled(p, caps) > 0;
     at.tiled = take(&end, tiled ? reals(sli_step_tiled_k(&s), s.gates * pad(s.H, SLI_STEP_TILED_UNITS)) : 0);
     at.stride = end;

@@ -49,6 +49,7 @@ typedef struct sli_step_packed {
     size_t projection;                  /* operand [hs][ms]: rows from O on are zeros */
     size_t bias;                        /* float [zs], zeros behind the gates: everything that can be added to W x */
     size_t wide_backward, wide_forward; /* R^T and R as wide steps read them */
+    size_t wide_largest;                /* float [PERSIST_LARGEST]: of R, by which scaled ones are; else nothing */
     size_t tiled; /* float [blocks of units][k][gates][SLI_STEP_TILED_UNITS]: R as tiled forward steps read it */
     size_t stride, total;
 } sli_step_packed;
@@ -150,6 +151,7 @@ typedef struct sli_step_wide {
     int stages, pieces;
     int units; /* of a run forward in one piece or two: a block, or a pair of blocks, has all gates of so many units, and computes their cells; 0: rows of M as they lie */
     bool narrow; /* weights and v of 16 bits; else weights of 20 bits, v of 32 */
+    bool scaled; /* in tf32: they are of f16, times powers of two (sli_persist_scales) */
     bool runs;   /* many steps in a launch; else a launch each */
 } sli_step_wide;
 sli_step_wide sli_step_wide_of(const sli_problem *problem, const sli_caps *caps, bool backward);

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "backend/cuda/persist_geometry.h"
 #include "backend/cuda/step_cost.h"
 #include "backend/cuda/step_layout.h"
 
@@ -118,28 +119,34 @@ static void keep_sums(const sli_step_shape *s, const sli_caps *caps, sli_step_wi
     w->blocks = blocks;
 }
 
+/* How steps go, of which a cut is: operands, and whether many are in a launch. */
+typedef struct way_of_steps {
+    bool narrow, scaled, runs;
+} way_of_steps;
+
 /* The best cut; of a run, whose blocks are resident all at once, that of most blocks. */
-static sli_step_wide cut(const sli_step_shape *s, const sli_caps *caps, bool runs, bool backward) {
+static sli_step_wide cut(const sli_step_shape *s, const sli_caps *caps, way_of_steps way, bool backward) {
     const int sms = caps->multiprocessors > 0 ? caps->multiprocessors : FULL,
-              least = runs ? LEAST_RUN_STAGES : LEAST_STAGES;
+              least = way.runs ? LEAST_RUN_STAGES : LEAST_STAGES;
     const int64_t m = backward ? s->hs : s->zs, k = backward ? s->GH : s->O;
-    sli_step_wide best = {0}, w = {.rows = rows_of(s->B, runs), .narrow = s->narrow, .runs = runs};
-    w.stages = divide_up(k * (int64_t)s->operand, SLI_STEP_WIDE_BYTES);
+    sli_step_wide best = {0},
+                  w = {.rows = rows_of(s->B, way.runs), .narrow = way.narrow, .scaled = way.scaled, .runs = way.runs};
+    w.stages = divide_up(k * (way.narrow ? 2 : 4), SLI_STEP_WIDE_BYTES);
     w.blocks = divide_up(m, SLI_STEP_WIDE_TALL);
     w.tiles = divide_up(s->B, w.rows);
     for (w.pieces = 1; w.pieces <= SLI_STEP_WIDE_PIECES && w.pieces * least <= w.stages; w.pieces++)
-        if (best.rows == 0 ||
-            (runs ? sli_step_wide_grid(&w) <= sms : step_us(s, &w, caps, backward) < step_us(s, &best, caps, backward)))
+        if (best.rows == 0 || (way.runs ? sli_step_wide_grid(&w) <= sms
+                                        : step_us(s, &w, caps, backward) < step_us(s, &best, caps, backward)))
             best = w;
-    if (runs && !backward && best.pieces <= 2) keep_sums(s, caps, &best, sms);
+    if (way.runs && !backward && best.pieces <= 2) keep_sums(s, caps, &best, sms);
     return best;
 }
 
 /* Many steps in a launch: weights that L2 does not hold, as steps of a launch each read them anew. LSTM of 4096 units with 16, 32 and 64 rows and GRU of 2816
  * with 32 took 0.73 to 0.95 of the time in 16 bits, with 128 rows 0.94 in inference, but 1.02 in training with backward so, too (runs_2026-11-26.txt; 1.04 with its present
- * waits: own_sums_h200_2026-11-27.txt); more rows were not measured. In tf32 where blocks keep their sums. */
-static bool can_run(const sli_problem *p, const sli_caps *caps, bool backward) {
-    const bool narrow = p->dtype == SL_BF16 || p->dtype == SL_F16, many = p->batch > (backward ? 64 : 128);
+ * waits: own_sums_h200_2026-11-27.txt); more rows were not measured. In tf32 where blocks keep their sums, or operands are scaled ones of 16 bits, `narrow`. */
+static bool can_run(const sli_problem *p, const sli_caps *caps, bool narrow, bool backward) {
+    const bool many = p->batch > (backward ? 64 : 128);
     if ((!narrow && (p->dtype != SL_TF32 || backward)) || many) return false;
     if (p->batch < (narrow ? LEAST_RUN_ROWS : LEAST_WIDE_RUN_ROWS)) return false;
     if (p->bidirectional || p->wave > 0 || caps->no_compiler) return false;
@@ -160,11 +167,13 @@ static bool takes(const sli_problem *p, const sli_caps *caps, bool runs, bool ba
 
 sli_step_wide sli_step_wide_of(const sli_problem *p, const sli_caps *caps, bool backward) {
     const sli_step_shape s = sli_step_shape_of(p, 1);
-    const bool runs = can_run(p, caps, backward);
+    const bool scaled = !backward && sli_persist_scales(p) && can_run(p, caps, true, false);
+    const bool narrow = s.narrow || scaled, runs = can_run(p, caps, narrow, backward);
     const sli_step_wide none = {0};
-    sli_step_wide wide = takes(p, caps, runs, backward) ? cut(&s, caps, runs, backward) : none;
+    const way_of_steps way = {narrow, scaled, runs}, apart = {s.narrow, false, false};
+    sli_step_wide wide = takes(p, caps, runs, backward) ? cut(&s, caps, way, backward) : none;
     if (wide.runs && !wide.narrow && wide.units == 0)
-        wide = takes(p, caps, false, backward) ? cut(&s, caps, false, backward) : none;
+        wide = takes(p, caps, false, backward) ? cut(&s, caps, apart, backward) : none;
     return wide.blocks * wide.tiles <= (caps->multiprocessors > 0 ? caps->multiprocessors : FULL) ? wide : none;
 }
 
@@ -199,13 +208,14 @@ void sli_step_run_defines(const sli_problem *p, const sli_step_wide *w, bool bac
     snprintf(text, capacity,
              "#define RUN_GATES %d\n#define RUN_MATH %d\n#define RUN_ROWS %d\n#define RUN_HELD %d\n#define RUN_VECTOR "
              "%d\n#define RUN_BACKWARD %d\n"
-             "#define RUN_UNITS %d\n#define RUN_PAIR %d\n#define RUN_OPTIONS %d\n#define RUN_ACT %d\n#define "
+             "#define RUN_UNITS %d\n#define RUN_PAIR %d\n#define RUN_SCALED %d\n#define RUN_OPTIONS %d\n#define "
+             "RUN_ACT %d\n#define "
              "RUN_GATE_ACT %d\n#define "
              "RUN_DTYPE %d\n",
              sli_op_gates(p->op),
              !w->narrow            ? 1
              : p->dtype == SL_BF16 ? 2
                                    : 3,
-             w->rows, held_of(w, options == 0), vector, backward, w->units, sli_step_wide_pairs(w), options, act,
-             gate_act, (int)p->dtype);
+             w->rows, held_of(w, options == 0), vector, backward, w->units, sli_step_wide_pairs(w), w->scaled, options,
+             act, gate_act, (int)p->dtype);
 }

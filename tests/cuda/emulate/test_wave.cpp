@@ -44,6 +44,7 @@ bool wanted_pair(const sli_problem *p, sli_planned plan, const sli_caps *, sli_p
 #define sli_persist_pair_of wanted_pair
 #include "persist_engine.h"
 namespace wave_engine {
+#include "backend/cuda/kernels/persist_measure.cu"
 #include "backend/cuda/kernels/persist_pack.cu"
 #include "backend/cuda/kernels/wave.cu"
 } // namespace wave_engine

@@ -217,7 +217,7 @@ void sli_persist_args(const persist_call *p, persist_args *a) {
     a->gate_act = sli_persist_act(p->call->problem.dtype, p->geometry, k->gate_act);
     a->forget_bias = k->forget_bias;
     a->clip = k->clip;
-    a->bound = (float)(k->factor ? 1 / (1 - p->call->problem.recurrent_dropout) : 1);
+    a->bound = sli_step_bound(&p->cells[0]);
     a->scalars = (const persist_scalars *)k->scalars;
     a->delay = sli_persist_delay;
     a->near = near_pairs(p->geometry, sli_cuda_caps_of(p->queue));

@@ -112,6 +112,9 @@ void sli_step_wide_pack(const step_way *way, const sli_step_wide *wide, char *to
 void sli_step_wide_begin(const step_way *way, const void *v);
 step_wide_v sli_step_wide_place(const step_way *way);
 step_sums sli_step_wide_multiply(const step_way *way, float *to, int64_t row, const char *weights, bool dependent);
+/* Of |v|, but of states that enter, where sli_persist_scales. to = [PERSIST_LARGEST], the largest of which is that of `count` floats. */
+float sli_step_bound(const step_way *way);
+void sli_persist_measure(const step_way *way, const float *from, int64_t count, float *to);
 /* Products over the way's steps c0 .. c1: u = x W^T + b; d W, d R, d W_p += (fresh ones =) from dz, dr; d x = dz W, += where
  * `add`. */
 void sli_step_project_inputs(const step_way *way);

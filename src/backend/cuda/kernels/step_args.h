@@ -63,6 +63,7 @@ typedef struct step_sums {
 typedef struct step_wide_v {
     void *to;
     int rows;     /* of a tile */
+    float bound;  /* scaled (persist_scales.cuh): of |v|, but of states that enter; else 0 */
     int64_t tile; /* elements */
 } step_wide_v;
 
@@ -122,6 +123,8 @@ typedef struct wide_args {
     int row, B, stages, pieces; /* row: a multiple of 4, M up to it */
     int blocks;                 /* of M */
     int near;                   /* of a piece's stages: the weights of so many are to stay in L2 */
+    float bound;                /* as step_wide_v has it */
+    const float *largest;       /* scaled: [PERSIST_LARGEST], the largest is that of |R| */
 } wide_args;
 
 /* A run. */

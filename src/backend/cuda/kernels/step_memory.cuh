@@ -2,14 +2,16 @@
 #ifndef SLI_CUDA_STEP_MEMORY_CUH
 #define SLI_CUDA_STEP_MEMORY_CUH
 
+#include "backend/cuda/kernels/persist_scales.cuh"
 #include "backend/cuda/kernels/step_args.h"
 #include "backend/cuda/runtime/narrow.h"
 #include "core/rng.h"
 
-/* What products multiply: as the launch says, or a kernel that is compiled for it; and whether what wide steps read has 16 bits: runs alone. */
+/* What products multiply: as the launch says, or a kernel that is compiled for it; and what wide steps read: of runs alone 16 bits, or scaled ones. */
+enum { STEP_WIDE_FLOATS, STEP_WIDE_NARROW, STEP_WIDE_SCALED };
 #ifndef STEP_MATH
 #define STEP_MATH(k) ((k).math)
-#define STEP_WIDE_NARROW(math) false
+#define STEP_WIDE_FORM(math, v) STEP_WIDE_FLOATS
 #endif
 
 /* `once`: nobody reads it again before much else has gone through L2, so it is the first to leave, and weights stay. */
@@ -98,18 +100,23 @@ static __device__ __forceinline__ float step_widen(int math, uint32_t bits) {
     return sli_from_f16((uint16_t)bits);
 }
 
+/* to[at ...] = BITS(k), of 16 bits, k 0 to V - 1. */
+template <int V, class BITS> static __device__ __forceinline__ void step_store_narrow(uint16_t *to, size_t at, const BITS &bits) {
+    if constexpr (V == 4) {
+        *reinterpret_cast<uint2 *>(to + at) = make_uint2(bits(0) | bits(1) << 16, bits(2) | bits(3) << 16);
+    } else {
+#pragma unroll
+        for (int k = 0; k < V; k++) to[at + k] = (uint16_t)bits(k);
+    }
+}
+
 /* to[at ...] = from, rounded to the operand type; `once`: of floats. */
 template <int V, bool once = false>
 static __device__ __forceinline__ void step_operand(int math, void *to, size_t at, const float (&from)[V]) {
     if (!step_is_narrow(math)) {
         step_store<V, once>(static_cast<float *>(to) + at, from);
-    } else if constexpr (V == 4) {
-        const uint32_t low = step_bits16(math, from[0]) | step_bits16(math, from[1]) << 16;
-        const uint32_t high = step_bits16(math, from[2]) | step_bits16(math, from[3]) << 16;
-        *reinterpret_cast<uint2 *>(static_cast<uint16_t *>(to) + at) = make_uint2(low, high);
     } else {
-#pragma unroll
-        for (int k = 0; k < V; k++) static_cast<uint16_t *>(to)[at + k] = (uint16_t)step_bits16(math, from[k]);
+        step_store_narrow<V>(static_cast<uint16_t *>(to), at, [&](int k) { return step_bits16(math, from[k]); });
     }
 }
 
@@ -117,10 +124,13 @@ static __device__ __forceinline__ void step_operand(int math, void *to, size_t a
 template <int V>
 static __device__ __forceinline__ void step_put_wide(int math, const step_wide_v &v, int row, int j, const float (&from)[V]) {
     if (!v.to) return;
-    const bool narrow = STEP_WIDE_NARROW(math);
-    const int piece = narrow ? 8 : 4; /* elements of 16 bytes */
+    const int form = STEP_WIDE_FORM(math, v);
+    const int piece = form == STEP_WIDE_FLOATS ? 4 : 8; /* elements of 16 bytes */
     const int64_t at = row / v.rows * v.tile + ((int64_t)(j / piece) * v.rows + row % v.rows) * piece + j % piece;
-    if (narrow)
+    const float scale = persist_scale_of_v(v.bound);
+    if (form == STEP_WIDE_SCALED)
+        step_store_narrow<V>(static_cast<uint16_t *>(v.to), (size_t)at, [&](int k) { return persist_scaled_or_nan(from[k], scale); });
+    else if (form == STEP_WIDE_NARROW)
         step_operand<V>(math, v.to, (size_t)at, from);
     else
         step_store<V>(static_cast<float *>(v.to) + at, from);

@@ -20,13 +20,15 @@ wide_args sli_step_wide_args(const step_way *way, float *to, int64_t row, const 
     a.pieces = w->pieces;
     a.blocks = w->blocks;
     a.near = sli_step_wide_near(w, way->s.directions, sli_cuda_caps_of(way->queue)) / w->pieces;
+    if (w->scaled) a.largest = (const float *)(way->weights + way->packed.wide_largest);
+    if (w->scaled) a.bound = sli_step_bound(way);
     return a;
 }
 
 step_wide_v sli_step_wide_place(const step_way *way) {
     const sli_step_wide *w = &way->wide;
     const int64_t depth = SLI_STEP_WIDE_BYTES / (w->narrow ? 2 : 4);
-    return {way->work + way->scratch.wide, w->rows, w->stages * depth * w->rows};
+    return {way->work + way->scratch.wide, w->rows, w->scaled ? sli_step_bound(way) : 0.0f, w->stages * depth * w->rows};
 }
 
 /* -------------------------------------------------------------------------------------------------------- launch -- */

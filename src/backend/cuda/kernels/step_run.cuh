@@ -143,13 +143,14 @@ template <class R, class EACH> static __device__ __forceinline__ void run_each_o
 
 /* Steps forward of blocks that keep their sums. */
 template <class R> static __device__ __forceinline__ void run_own(const step_forward_run &a, unsigned char *memory, const wide_place &place, int warp) {
-    typedef wide_cut<R::rows, R::math, R::held, R::pair> C;
+    typedef wide_cut<R::rows, R::math, R::held, R::pair, R::scaled> C;
     const uint32_t shared = ptx_shared(memory), full = wide_coming_full<C>(shared);
     float *const own = reinterpret_cast<float *>(memory + C::v_at), *const coming = reinterpret_cast<float *>(memory + C::coming_at);
     const int first = place.block * R::units;
     wide_rings at = {{0, 0}, {0, 0}};
     wide_held<C> held;
     wide_hold<C>(a.run.product, place, warp, held);
+    const float unscale = wide_unscale<C>(a.run.product);
     for (int s = 0; s < a.run.steps; s++) {
         const step_forward_args &step = a.step[s];
         if (R::pair && threadIdx.x == 0) ptx_arrivals_expect(full, C::rows * SLI_STEP_WIDE_HALF * 4);
@@ -157,7 +158,7 @@ template <class R> static __device__ __forceinline__ void run_own(const step_for
             if (unit % 8 == 0) run_ask(step, row, first + unit, R::gates);
         });
         wide_sums<C> sums;
-        wide_multiply_stages<C>(shared, warp, place.end - place.begin, at, held, sums);
+        wide_multiply_stages<C>(shared, warp, place.end - place.begin, at, held, unscale, sums);
         ptx_barrier(1, RUN_THREADS);
         run_keep_sums<R>(own, warp, sums);
         ptx_barrier(1, RUN_THREADS);
@@ -175,7 +176,7 @@ template <class R> static __device__ __forceinline__ void run_own(const step_for
 
 /* By two lanes: the weights of all products; v of each as soon as all blocks have left theirs. */
 template <class R, class ARGS> static __device__ __forceinline__ void run_bring(const ARGS &a, uint32_t shared, const wide_place &place) {
-    typedef wide_cut<R::rows, R::math, R::held, R::pair> C;
+    typedef wide_cut<R::rows, R::math, R::held, R::pair, R::scaled> C;
     wide_at at = {0, 0};
     if (threadIdx.x == RUN_THREADS)
         for (int n = 0; n < a.run.products; n++) wide_bring_weights<C>(a.run.product, shared, place, at);
@@ -188,15 +189,16 @@ template <class R, class ARGS> static __device__ __forceinline__ void run_bring(
 }
 
 template <class R, class ARGS> static __device__ __forceinline__ void run_all(const ARGS &a, uint32_t shared, const wide_place &place, int warp) {
-    typedef wide_cut<R::rows, R::math, R::held, R::pair> C;
+    typedef wide_cut<R::rows, R::math, R::held, R::pair, R::scaled> C;
     wide_rings at = {{0, 0}, {0, 0}};
     wide_held<C> held;
     wide_hold<C>(a.run.product, place, warp, held);
+    const float unscale = wide_unscale<C>(a.run.product);
     uint32_t *const v = a.run.counts, *const d = v + (R::backward ? 1 + place.block : 1) * SLI_STEP_RUN_APART;
     const uint32_t tell = R::backward ? (uint32_t)a.run.product.pieces : gridDim.x; /* blocks, of a D */
     const auto multiply = [&] {
         wide_sums<C> sums;
-        wide_multiply_stages<C>(shared, warp, place.end - place.begin, at, held, sums);
+        wide_multiply_stages<C>(shared, warp, place.end - place.begin, at, held, unscale, sums);
         wide_put<C>(a.run.product, place, warp, sums);
         run_tell(d);
     };
@@ -232,7 +234,7 @@ template <class R, class ARGS> static __device__ __forceinline__ void run_steps(
     const uint32_t shared = ptx_shared(memory);
     const wide_place place = wide_find<R::pair>(a.run.product, (int)blockIdx.x);
     const int warp = (int)ptx_uniform(threadIdx.x / 32);
-    if (threadIdx.x == 0) wide_init<wide_cut<R::rows, R::math, R::held, R::pair>>(shared);
+    if (threadIdx.x == 0) wide_init<wide_cut<R::rows, R::math, R::held, R::pair, R::scaled>>(shared);
     run_meet<R>();
     if (warp >= WIDE_WARPS) {
         PTX_REGISTERS_FEWER(WIDE_COURIER_REGISTERS);

@@ -3,12 +3,12 @@
 #define STEP_ACT(k) RUN_ACT
 #define STEP_GATE_ACT(k) RUN_GATE_ACT
 #define STEP_MATH(k) RUN_DTYPE
-#define STEP_WIDE_NARROW(math) (RUN_MATH > 1)
+#define STEP_WIDE_FORM(math, v) (RUN_SCALED ? STEP_WIDE_SCALED : RUN_MATH > 1 ? STEP_WIDE_NARROW : STEP_WIDE_FLOATS)
 #include "backend/cuda/kernels/step_run.cuh"
 
 struct run_configuration {
     static constexpr int gates = RUN_GATES, math = RUN_MATH, rows = RUN_ROWS, held = RUN_HELD, vector = RUN_VECTOR, units = RUN_UNITS;
-    static constexpr bool backward = RUN_BACKWARD, pair = RUN_PAIR;
+    static constexpr bool backward = RUN_BACKWARD, pair = RUN_PAIR, scaled = RUN_SCALED;
 };
 #if RUN_BACKWARD
 typedef step_backward_run run_arguments;

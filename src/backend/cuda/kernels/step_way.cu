@@ -78,6 +78,10 @@ static void set_output(step_way *way) {
     if (way->dy) way->dy += offset;
 }
 
+float sli_step_bound(const step_way *way) {
+    return (float)(way->common.factor ? 1 / (1 - way->call->problem.recurrent_dropout) : 1);
+}
+
 static sli_problem planned_of(const sli_call *call) {
     sli_problem planned = call->problem;
     if (call->planned.batch > 0) planned.batch = call->planned.batch;

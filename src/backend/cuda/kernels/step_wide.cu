@@ -25,10 +25,11 @@ step_sums sli_step_wide_multiply(const step_way *way, float *to, int64_t row, co
 /* ------------------------------------------------------------------------------------------------------------ v -- */
 typedef struct wide_enter_args {
     unsigned char *to; /* = [tiles][pieces of 16 bytes][rows][16]; the second of two behind it, zeros */
-    const char *from;  /* operand [B][row]; NULL: zeros */
+    const char *from;  /* operand [B][row], scaled float [B][row]; NULL: zeros */
     int64_t row, pieces;
     int B, rows, lines; /* lines: pieces of a row of the batch */
-    bool narrow;
+    bool narrow, scaled;
+    float bound;
 } wide_enter_args;
 
 /* A thread has 16 bytes of a row of the batch. Rows of operands begin at 16 bytes, and are zeros behind k. */
@@ -38,7 +39,19 @@ static __global__ void __launch_bounds__(STEP_THREADS) wide_enter(const __grid_c
     const int each = a.narrow ? 8 : 4;
     const int k = (int)(at / a.rows % a.lines) * each, row = (int)(at / a.rows / a.lines) * a.rows + (int)(at % a.rows);
     uint4 piece = make_uint4(0, 0, 0, 0);
-    if (a.from && row < a.B && k < a.row) piece = *reinterpret_cast<const uint4 *>(a.from + (row * a.row + k) * (16 / each));
+    if (a.scaled) {
+        const bool there = a.from && row < a.B;
+        const float *from = reinterpret_cast<const float *>(a.from) + row * a.row;
+        const float scale = persist_scale_of_v(a.bound);
+        uint32_t two[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            two[i] = persist_scaled_or_nan(there && k + 2 * i < a.row ? from[k + 2 * i] : 0.0f, scale) |
+                     persist_scaled_or_nan(there && k + 2 * i + 1 < a.row ? from[k + 2 * i + 1] : 0.0f, scale) << 16;
+        piece = make_uint4(two[0], two[1], two[2], two[3]);
+    } else if (a.from && row < a.B && k < a.row) {
+        piece = *reinterpret_cast<const uint4 *>(a.from + (row * a.row + k) * (16 / each));
+    }
     *reinterpret_cast<uint4 *>(a.to + at * 16) = piece;
 }
 
@@ -55,6 +68,8 @@ void sli_step_wide_begin(const step_way *way, const void *v) {
     a.rows = way->wide.rows;
     a.lines = way->wide.stages * WIDE_LINES;
     a.narrow = way->wide.narrow;
+    a.scaled = way->wide.scaled;
+    a.bound = sli_step_bound(way);
     const sli_step_grid grid = {step_blocks_of(a.pieces, STEP_THREADS), 1, STEP_THREADS, 1};
     sli_step_launch(way, wide_enter, &grid, &a, false, "launch of what a wide step enters with");
 }
@@ -64,6 +79,7 @@ typedef struct wide_pack_args {
     unsigned char *to; /* = [stages][blocks][a block's bytes of a stage] */
     const float *r;    /* [GH][O] */
     int GH, H, O, blocks, math;
+    const float *largest; /* [PERSIST_LARGEST] of |R|, by which it is scaled; NULL: it is not */
     int units; /* of a block, which has all their gates, each half those of half of them; 0: rows of M as they lie */
     bool backward;
     int64_t tiles; /* tf32: of 16 rows by 16 of k; else of 32 rows by 16 bytes of k */
@@ -110,10 +126,14 @@ static __global__ void __launch_bounds__(STEP_THREADS) wide_pack_narrow(const __
     const int at = (int)(thread % (WIDE_LINES * WIDE_TALL)), across = a.backward ? WIDE_TALL : WIDE_LINES;
     const int line = a.backward ? at / across : at % across, of_m = a.backward ? at % across : at / across;
     const int k = ((int)(of_block / a.blocks) * WIDE_LINES + line) * 8, m = (int)(of_block % a.blocks) * WIDE_TALL + of_m;
+    const float scale = a.largest ? persist_scale(persist_largest(persist_ask_largest(a.largest, (int)threadIdx.x % 32))) : 0.0f;
+    const auto bits = [&](int i) {
+        const float x = wide_weight(a, m, k + i);
+        return a.largest ? persist_scaled_or_nan(x, scale) : step_bits16(a.math, x);
+    };
     uint32_t two[4];
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-        two[i] = step_bits16(a.math, wide_weight(a, m, k + 2 * i)) | step_bits16(a.math, wide_weight(a, m, k + 2 * i + 1)) << 16;
+    for (int i = 0; i < 4; i++) two[i] = bits(2 * i) | bits(2 * i + 1) << 16;
     unsigned char *const to = a.to + ((of_block * WIDE_LINES + line) * WIDE_TALL + of_m) * 16;
     *reinterpret_cast<uint4 *>(to) = make_uint4(two[0], two[1], two[2], two[3]);
 }
@@ -129,6 +149,11 @@ void sli_step_wide_pack(const step_way *way, const sli_step_wide *w, char *to, b
     a.units = w->units;
     a.math = (int)way->call->problem.dtype;
     a.backward = backward;
+    if (w->scaled) {
+        float *largest = (float *)(way->weights + way->packed.wide_largest);
+        sli_persist_measure(way, a.r, way->s.GH * way->s.O, largest);
+        a.largest = largest;
+    }
     a.tiles = (int64_t)(sli_step_wide_bytes(w) / (w->narrow ? 32 * 16 : WIDE_PAIR));
     const sli_step_grid grid = {step_blocks_of(a.tiles, STEP_THREADS / 32), 1, STEP_THREADS, 1};
     sli_step_launch(way, w->narrow ? wide_pack_narrow : wide_pack, &grid, &a, false, "launch of packed recurrent weights");

@@ -8,6 +8,7 @@
 #ifndef SLI_CUDA_STEP_WIDE_CUH
 #define SLI_CUDA_STEP_WIDE_CUH
 
+#include "backend/cuda/kernels/persist_scales.cuh"
 #include "backend/cuda/kernels/persist_tight.cuh"
 #include "backend/cuda/kernels/step_args.h"
 
@@ -30,8 +31,8 @@ enum {
 static_assert(WIDE_THREADS == 32 * (WIDE_WARPS + WIDE_COURIERS), "threads of a block");
 
 /* Of one instance. MATH: 1 tf32, 2 bf16, 3 f16, as ptx_multiply_together has it. HELD: stages whose weights stay in registers, in 16 bits. Weights and v have a ring of slots each: that of weights is as deep as there is
- * room, as they come from afar. PAIR: with room for half a block's sums of another. */
-template <int rows_, int math_, int held_, bool pair_ = false> struct wide_cut {
+ * room, as they come from afar. PAIR: with room for half a block's sums of another. SCALED: f16 in tf32's place, R and v times powers of two, which sums are rid of (persist_scales.cuh). */
+template <int rows_, int math_, int held_, bool pair_ = false, bool scaled_ = false> struct wide_cut {
     enum {
         rows = rows_,
         math = math_,
@@ -41,12 +42,14 @@ template <int rows_, int math_, int held_, bool pair_ = false> struct wide_cut {
         v_bytes = rows * SLI_STEP_WIDE_BYTES,
         v_slots = SLI_STEP_WIDE_V_SLOTS(rows, narrow),
         pair = pair_,
+        scaled = scaled_,
         slots = SLI_STEP_WIDE_SLOTS(rows, narrow, pair),
         held = held_,
         v_at = slots * weights_bytes,
         coming_at = v_at + v_slots * v_bytes,
         barriers_at = coming_at + SLI_STEP_WIDE_COMING(rows, pair)
     };
+    static_assert(!scaled || math == 3, "f16 is scaled");
     static_assert(weights_bytes == (narrow ? WIDE_LINES * WIDE_TALL * 16 : WIDE_WARPS * WIDE_WARP_BYTES), "as packed");
 };
 
@@ -255,16 +258,26 @@ static __device__ __forceinline__ void wide_multiply_shared(uint32_t shared, int
     wide_give_back(before.weights);
 }
 
+/* Of a launch, for a whole warp. */
+template <class C> static __device__ __forceinline__ float wide_unscale(const wide_args &a) {
+    if constexpr (!C::scaled) return 1.0f;
+    return persist_inverse(persist_scale_of_v(a.bound) * persist_scale(persist_largest(persist_ask_largest(a.largest, (int)threadIdx.x % 32))));
+}
+
 /* A block has more stages than are held. */
 template <class C>
 static __device__ __forceinline__ void wide_multiply_stages(uint32_t shared, int warp, int count, wide_rings &at, const wide_held<C> &held,
-                                                            wide_sums<C> &sums) {
+                                                            float unscale, wide_sums<C> &sums) {
 #pragma unroll
     for (int i = 0; i < C::tiles_n * 4; i++) sums.of[i / 4][i % 4] = 0.0f;
     if constexpr (C::narrow)
         wide_multiply_shared<C>(shared, warp, count, at, held, sums);
     else
         wide_multiply_words<C>(shared, warp, count, at, sums);
+    if constexpr (C::scaled) {
+#pragma unroll
+        for (int i = 0; i < C::tiles_n * 4; i++) sums.of[i / 4][i % 4] *= unscale;
+    }
 }
 
 /* D: eight lanes write 32 bytes of a row, which is what L2 writes. */
@@ -304,7 +317,7 @@ static __device__ __forceinline__ void wide_product(const wide_args &a, unsigned
     PTX_REGISTERS_MORE(WIDE_REGISTERS);
     wide_sums<C> sums;
     wide_rings at = {{0, 0}, {0, 0}};
-    wide_multiply_stages<C>(shared, warp, count, at, wide_held<C>(), sums);
+    wide_multiply_stages<C>(shared, warp, count, at, wide_held<C>(), 1.0f, sums);
     wide_put<C>(a, place, warp, sums);
 }
 

@@ -20,6 +20,7 @@ typedef struct step_way {
 
 void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const sli_persist_packed *at,
                       const float *recurrent, int64_t row);
+void sli_persist_measure(const step_way *way, const float *from, int64_t count, float *to);
 
 template <typename ARGS>
 void sli_step_launch(const step_way *way, void (*kernel)(ARGS), const sli_step_grid *grid, const ARGS *args, bool,
