@@ -424,7 +424,7 @@ static sl_status check_partner(sl_trainer *t) {
 
 static sl_status load(sl_trainer *t, const sl_file *file, const json_t *root, const char *path) {
     sli_position at;
-    int64_t optimizer_steps;
+    int64_t optimizer_steps = 0;
     SLI_TRY(compare_with_trainer(t, file, root, path));
     SLI_TRY(check_partner(t));
     SLI_TRY(read_position(t, root, path, &at, &optimizer_steps));

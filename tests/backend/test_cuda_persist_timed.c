@@ -10,11 +10,15 @@
 
 enum { MOST_LINES = 8000, MOST_TEXT = 96 };
 
+/* What was multiplied: since 2026-11-28 forward steps in tf32 are scaled, of f16. */
+enum operand { TF32, NARROW, SCALED };
+
 typedef struct timed {
     char group[3 * MOST_TEXT]; /* list, problem, row and the other pass' cut: one group's times are of one run */
     sli_problem problem;
     double us, predicted; /* of a call; of a step of this pass */
     bool backward;
+    enum operand operand;
     int line; /* equals are in the file's order, which is that of the predictions of then */
 } timed;
 
@@ -41,8 +45,8 @@ static void complete(sli_persist_geometry *g, const sli_caps *caps) {
 
 /* f4 in tf32 may be exact products or tensor cores', which have other tiles: nothing of such a cut streams, so that the tiles that a warp has tell. */
 static void set_math(sli_persist_geometry *g, const sli_problem *p, const sli_caps *caps) {
-    g->math = p->dtype;
-    if (g->few > 0 && p->dtype == SL_TF32 && !g->tight) {
+    g->math = g->scaled ? SL_F16 : p->dtype;
+    if (g->few > 0 && p->dtype == SL_TF32 && !g->tight && !g->scaled) {
         g->math = SL_F32;
         complete(g, caps);
         if (g->few == 4 && g->in_registers + g->in_shared != g->tiles_k) g->math = SL_TF32;
@@ -66,6 +70,7 @@ static bool read_cut(const char *name, const sli_problem *p, bool grid, bool bac
     g->meets = turns && strchr(turns, 'm');
     g->few = few ? few[2] - '0' : 0;
     g->tight = strstr(rest, ",t") != NULL;
+    g->scaled = strstr(rest, ",s") != NULL;
     const bool local = backward || g->spread * g->reduce == 1;
     g->gather = grid ? SLI_PERSIST_GRID : local ? SLI_PERSIST_LOCAL : SLI_PERSIST_CLUSTER;
     set_math(g, p, caps);
@@ -90,6 +95,7 @@ static void add(timed *to, int *count, const char *list, const char *problem, co
     t->line = *count;
     t->us = us;
     t->backward = backward;
+    t->operand = g.scaled ? SCALED : t->problem.dtype == SL_TF32 ? TF32 : NARROW;
     t->predicted = sli_persist_step_seconds(&g, &one, caps);
     (*count)++;
 }
@@ -120,7 +126,7 @@ static int by_group(const void *a, const void *b) {
 }
 
 /* Mean of log(time of the cut that is predicted to be the best / least time) over groups of this kind. */
-static double regret(const timed *all, int count, bool train, bool backward, bool tf32, int *groups) {
+static double regret(const timed *all, int count, bool train, bool backward, enum operand operand, int *groups) {
     double sum = 0;
     *groups = 0;
     for (int i = 0, end; i < count; i = end) {
@@ -129,8 +135,7 @@ static double regret(const timed *all, int count, bool train, bool backward, boo
             if (all[end].predicted < chosen->predicted) chosen = &all[end];
             if (all[end].us < best->us) best = &all[end];
         }
-        const bool wanted =
-            all[i].problem.train == train && all[i].backward == backward && (all[i].problem.dtype == SL_TF32) == tf32;
+        const bool wanted = all[i].problem.train == train && all[i].backward == backward && all[i].operand == operand;
         if (end - i < 2 || !wanted) continue;
         sum += log(chosen->us / best->us);
         (*groups)++;
@@ -140,13 +145,15 @@ static double regret(const timed *all, int count, bool train, bool backward, boo
 
 TEST(cuda_persist_cuts_that_were_timed) {
     static const struct {
-        bool train, backward, tf32;
+        bool train, backward;
+        enum operand operand;
         int groups;
         double most;
-    } kinds[] = {{false, false, true, 130, 0.013},
-                 {false, false, false, 20, 0.006},
-                 {true, false, false, 60, 0.0065},
-                 {true, true, false, 60, 0.008}};
+    } kinds[] = {{false, false, TF32, 130, 0.013},
+                 {false, false, NARROW, 20, 0.006},
+                 {false, false, SCALED, 45, 0.009},
+                 {true, false, NARROW, 60, 0.0065},
+                 {true, true, NARROW, 60, 0.008}};
     const sli_caps caps = invented(90);
     timed *all = calloc(MOST_LINES, sizeof *all);
     REQUIRE(all != NULL);
@@ -154,7 +161,7 @@ TEST(cuda_persist_cuts_that_were_timed) {
     qsort(all, (size_t)count, sizeof *all, by_group);
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         int groups;
-        const double slower = regret(all, count, kinds[k].train, kinds[k].backward, kinds[k].tf32, &groups);
+        const double slower = regret(all, count, kinds[k].train, kinds[k].backward, kinds[k].operand, &groups);
         if (groups < kinds[k].groups || slower > kinds[k].most)
             test_fail(__FILE__, __LINE__, "kind %zu: %d groups, the cut that is taken is %.4f slower in the mean", k,
                       groups, slower);
