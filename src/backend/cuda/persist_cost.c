@@ -14,6 +14,11 @@
  * forward: by hand, from 91 of 650 to 2048 units (exchange_h200_2026-11-22.txt). turn_whole (since then of inference alone: training forward with one chunk is as fast as with two), turn_chain, turn_eight, apart_alone, forward's together_item, slots of streams: by hand, from 365 of 40
  * problems: the cut that is chosen was 2.2% slower than the best of those, and is 0.8% (cuts_h200_2026-11-23.txt). Sums that meet in memory: by hand, from a dozen cuts (meeting_h200_2026-11-23.txt). Few rows over the
  * grid: 0.1 us less (inference in tf32: 0.2), by hand; through a cluster they take 0.1 to 0.15 us more than predicted (few_rows_h200_2026-11-22.txt). Times are us, rates bytes a us. */
+/* In turns: a chunk; until sums that meet in memory have; a cell of a warp (forward, backward), a sum that is added; a chunk waits for its slot, from so many chunks a slot
+ * on: wgmma, mma that streams; what an item is longer than its cells, where those are apart; times that warps' sums are written and read. */
+typedef struct turn_rates {
+    double chunk, meet, cell[2], addend, slot, slots[2], cells_apart, partial;
+} turn_rates;
 static const struct {
     double clock;                  /* cycles a us, under load */
     double cluster, cluster_block; /* exchange through a cluster, and a block of it more */
@@ -34,7 +39,7 @@ static const struct {
     double tight_backward; /* stream_backward of weights that are tight */
     /* Inference in tf32, fitted to 78 groups of cuts on an H200 (cuts_h200_2026-11-27.txt). Anywhere: what fewer warps than eight take more to untie weights, and
      * more of them less (untie_few). Not in turns: times that v is read (tf32_reads), cycles of a warp's tile and eight rows (tf32_tile), times that
-     * tight weights stream (tight_stream). In turns: chunks a slot from which wgmma waits (tf32_slots, as turn_slots), part of bringing v that the
+     * tight weights stream (tight_stream). In turns: chunks a slot from which wgmma waits (tf32_slots, as slots), part of bringing v that the
      * first item waits for (tf32_first), us for each further block that shares v (tf32_share), and for the first chunk by mma, over chunks (tf32_wait). */
     double untie_few, tf32_reads, tf32_tile, tight_stream, tf32_slots, tf32_first, tf32_share, tf32_wait;
     /* Inference in 16 bits, fitted to 23 groups of 16 cuts (the same file). Over the grid, not in turns: cycles of a warp's tile (tile16), part of reading
@@ -52,7 +57,9 @@ static const struct {
     /* Turns: until all that was given can be brought (forward, backward); a chunk; v: by a block, and of L2 by all, and what of it holds up the
      * item; of sums on their way: bytes that arrive in a block, an item, times an item whose cells wait for them; cells: of an item,
      * of a warp (forward, backward, forward in training more), times squared, a sum that is added. */
-    double turn_exchange[2], turn_chunk, turn_rate, turn_l2_rate[2],
+    turn_rates turns
+        [3]; /* f32, f32x3 and tf32; training and inference in 16 bits, fitted to 315 groups of cuts (cuts_h200_2026-11-28.txt) */
+    double turn_exchange[2], turn_rate, turn_l2_rate[2],
         turn_beside; /* turn_l2_rate: in inference in 16 bits the second; turn_beside: but in inference in tf32 and 16 bits, where v is brought beside all of it */
     double turn_whole
         [2]; /* chunks that v in one piece counts for, by wgmma, in inference, which waits for its last byte; in 16 bits the second */
@@ -60,18 +67,16 @@ static const struct {
     double turn_eight; /* of more than two items of eight rows, each */
     double turn_reduce_rate[2], turn_reduce, turn_reduced,
         turn_product; /* turn_reduce_rate: in inference in tf32 the second */
-    double meet, meet_item,
+    double meet_item,
         meet_rate; /* sums that meet in memory: on their way; what they hold up an item, and their bytes a us */
-    double turn_cells, turn_cell[2], turn_cell_trains, turn_cell_more, turn_addend;
+    double turn_cells, turn_cell_trains, turn_cell_more;
     double turn_flops_16, turn_flops_tf32;
     double turn_fill, turn_fill_rate,
         turn_streams; /* of streams: a slot, and its bytes; times, of slices in turns, in inference in tf32 of one slice too */
     double wait,
         wait_chunk; /* backward in 16 bits, cells apart: for the first chunk, over chunks, and of each (cuts_h200_2026-11-27.txt) */
-    double turn_slot,
-        turn_slots[2]; /* a chunk waits for its slot, from so many chunks a slot on: wgmma; mma that streams */
     double together, together_shared, together_item[2]; /* wgmma: cycles; weights in shared memory; of an item */
-    double apart_product, apart_cells,
+    double apart_product,
         apart_alone; /* cells apart: what an item is longer than its product, its cells, and forward where nothing is beside it */
     double backward; /* times what is predicted so */
     /* Times, in f32x3; through a cluster, both ways; and forward in turns, others and LSTM (split_h200_2026-11-23, layers_again_h200_2026-11-24). */
@@ -136,7 +141,9 @@ static const struct {
            .odd_cluster = 0.04,
            .turn = 0.93,
            .turn_exchange = {1.42, 1.77},
-           .turn_chunk = 0.0187,
+           .turns = {{0.0187, 3, {0.09, 0.283}, 0.0074, 0.5, {2, 4.5}, 0.275, 1},
+                     {0.03, 2, {0.06, 0.14}, 0.018, 0.9, {2, 5.35}, 0.16, 1.4},
+                     {0.0187, 3, {0.09, 0.283}, 0.0074, 0.5, {2, 4.5}, 0.275, 1.4}},
            .turn_rate = 212e3,
            .turn_l2_rate = {13.7e6, 30e6},
            .turn_beside = 0.32,
@@ -147,14 +154,11 @@ static const struct {
            .turn_reduce = 0.096,
            .turn_reduced = 1.164,
            .turn_product = 0.675,
-           .meet = 3,
            .meet_item = 0.5,
            .meet_rate = 23e3,
            .turn_cells = 0.304,
-           .turn_cell = {0.09, 0.283},
            .turn_cell_trains = 0.098,
            .turn_cell_more = 0.03,
-           .turn_addend = 0.0074,
            .turn_flops_16 = 3600,
            .turn_flops_tf32 = 1800,
            .turn_fill = 0.6,
@@ -162,13 +166,10 @@ static const struct {
            .turn_streams = 1.26,
            .wait = 0.06,
            .wait_chunk = 0.006,
-           .turn_slot = 0.5,
-           .turn_slots = {2, 4.5},
            .together = 12.8,
            .together_shared = 5.2,
            .together_item = {0.036, 0.086},
            .apart_product = 0.283,
-           .apart_cells = 0.275,
            .apart_alone = 0.08,
            .backward = 0.82,
            .split = {1.55, 1.7},
@@ -186,6 +187,10 @@ static const struct {
            .memory_flow = 3.5e6,
            .before_sums = 4,
            .before_unit = 0.02};
+
+static const turn_rates *turns_of(const sli_persist_geometry *g, bool train) {
+    return &rates.turns[sli_persist_operand(g->math) != 2 ? 0 : train ? 1 : 2];
+}
 
 /* Inference in tf32 and in 16 bits has constants of its own: with them training's cuts became slower. */
 static bool infers_tf32(const sli_persist_geometry *g, const sli_problem *p) {
@@ -300,7 +305,9 @@ static double product_us(const sli_persist_geometry *g, const sli_problem *p, co
     const double weights = warps * (g->tiles_k - g->in_registers) * g->tiles_m * sli_persist_tile_bytes(g);
     const double work = work_cycles(g, p, multiplied, read, weights);
     const double products = !g->before ? 1 : g->backward ? rates.before_sums : 3; /* that sums are of */
-    const double sums = products * (2 * (double)sli_persist_partial_bytes(g) + (double)sli_persist_arriving_bytes(g)) /
+    const double again = g->couriers > 0 ? turns_of(g, p->train)->partial : 1;
+    const double sums = products *
+                        (2 * again * (double)sli_persist_partial_bytes(g) + (double)sli_persist_arriving_bytes(g)) /
                         rates.shared_rate;
     const double chain = times * (g->couriers > 0 && !g->backward ? rates.turn_chain : rates.chain);
     const double own = (fmax(work, chain * g->tiles_k) + sums) / rates.clock, stream = stream_us(g, p, caps);
@@ -325,9 +332,9 @@ static double cells_us(const sli_persist_geometry *g, bool train) {
     const int operand = sli_persist_operand(g->math);
     const double of_odd = g->gather != SLI_PERSIST_GRID && operand == 2 ? rates.odd_cluster : rates.odd;
     const double odd = g->units * operand % 32 != 0 ? of_odd : 0;
-    const double each =
-        turns ? rates.turn_cell[g->backward] + (more ? rates.turn_cell_trains : 0) + rates.turn_addend * sums
-              : rates.cell[g->backward] + (more ? trains_us(g) : 0) + rates.addend * sums;
+    const double each = turns ? turns_of(g, train)->cell[g->backward] + (more ? rates.turn_cell_trains : 0) +
+                                    turns_of(g, train)->addend * sums
+                              : rates.cell[g->backward] + (more ? trains_us(g) : 0) + rates.addend * sums;
     const double once =
         turns ? rates.turn_cells : (g->before ? 2 : 1) * (rates.cells + rates.cells_warp * sli_persist_warps(g));
     const double wide = g->before && g->backward ? rates.before_unit * g->units : 0;
@@ -370,14 +377,15 @@ static double share_us(const sli_persist_geometry *g, const sli_problem *p) {
 static double chunks_us(const sli_persist_geometry *g, const sli_problem *p) {
     const double first = infers_tf32(g, p) && !sli_persist_together(g) ? rates.tf32_wait / g->chunks : 0;
     const bool whole = g->chunks == 1 && !p->train && sli_persist_together(g);
-    return rates.turn_chunk * (whole ? rates.turn_whole[infers_16(g, p)] : g->chunks) + first + share_us(g, p);
+    return turns_of(g, p->train)->chunk * (whole ? rates.turn_whole[infers_16(g, p)] : g->chunks) + first +
+           share_us(g, p);
 }
 
 /* Slots that are too few for their chunks. */
 static double slots_us(const sli_persist_geometry *g, const sli_problem *p) {
     const bool together = sli_persist_together(g), streams = !g->backward && sli_persist_streamed(g) > 0;
-    const double most = together && infers_tf32(g, p) ? rates.tf32_slots : rates.turn_slots[!together];
-    return together || streams ? rates.turn_slot * fmax(0, (double)g->chunks / g->slots - most) : 0;
+    const double most = together && infers_tf32(g, p) ? rates.tf32_slots : turns_of(g, p->train)->slots[!together];
+    return together || streams ? turns_of(g, p->train)->slot * fmax(0, (double)g->chunks / g->slots - most) : 0;
 }
 
 /* In turns a slice's product and cells, apart the longer of both; and its v, of which the most is brought beside them. */
@@ -385,8 +393,9 @@ static double item_us(const sli_persist_geometry *g, const sli_problem *p, const
                       double cells) {
     const bool eight = g->tiles_n == 1 && g->halves > 2 && !g->backward;
     const double more = sli_persist_together(g) ? rates.together_item[g->backward] : eight ? rates.turn_eight : 0;
-    const double computed =
-        g->apart > 0 ? fmax(product + rates.apart_product, cells + rates.apart_cells) : product + cells + more;
+    const double computed = g->apart > 0
+                                ? fmax(product + rates.apart_product, cells + turns_of(g, p->train)->cells_apart)
+                                : product + cells + more;
     const double slots = slots_us(g, p),
                  waits = chunks_us(g, p) + behind_us(g, caps, computed) + (g->backward ? 0 : slots);
     const double bring = bring_us(g, p) + (g->backward ? slots : 0);
@@ -403,7 +412,7 @@ static double turns_us(const sli_persist_geometry *g, const sli_problem *p, cons
                        double cells) {
     const double item = item_us(g, p, caps, product, cells),
                  sums = (double)sli_persist_arriving_bytes(g) / rates.turn_reduce_rate[infers_tf32(g, p)];
-    const double on_way = g->meets ? rates.meet : rates.cluster + rates.cluster_block * g->reduce;
+    const double on_way = g->meets ? turns_of(g, p->train)->meet : rates.cluster + rates.cluster_block * g->reduce;
     const double reduced = g->reduce > 1 ? on_way + sums : 0;
     const double apart = product + cells + (g->backward ? 0 : rates.apart_alone + chunks_us(g, p));
     const double first = g->apart > 0 ? apart : item;

@@ -124,7 +124,8 @@ static sli_problem of_such_length(const sli_problem *planned, int chunk, const s
  * grid that leave as many idle are no gain that is predicted). */
 static bool through_cluster(const sli_problem *planned, const sli_caps *caps, const sli_persist_pair *grid,
                             sli_persist_geometry *cluster) {
-    const double beside = 0.95; /* products on few multiprocessors take less than predicted */
+    /* Products on few multiprocessors take less than predicted. GRU of 512 units, 64 rows, 1000 steps in bf16 on an H200: 4.40 ms over the grid, 4.58 through clusters. */
+    const double beside = 0.97;
     const sli_problem folded = sli_persist_folded(planned);
     const int chunk = sli_caps_chunk(caps, planned->batch, planned->steps);
     sli_persist_pair other = {.batch = planned->batch};
