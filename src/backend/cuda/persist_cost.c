@@ -54,11 +54,10 @@ static const struct {
     double
         odd_cluster; /* the same in 16 bits through a cluster, where v goes through no L2; by hand, from 25 problems of 100 to 384 units (odd_sizes_h200_2026-11-27.txt), and two layers of 200 (own_sums_h200_2026-11-27.txt, 8) */
     double turn;     /* of an exchange, what two halves do not hide of it */
-    /* Turns: until all that was given can be brought (forward, backward); a chunk; v: by a block, and of L2 by all, and what of it holds up the
-     * item; of sums on their way: bytes that arrive in a block, an item, times an item whose cells wait for them; cells: of an item,
-     * of a warp (forward, backward, forward in training more), times squared, a sum that is added. */
-    turn_rates turns
-        [3]; /* f32, f32x3 and tf32; training and inference in 16 bits, fitted to 315 groups of cuts (cuts_h200_2026-11-28.txt) */
+    /* Turns: those of f32, f32x3 and tf32; of training and of inference in 16 bits, and scaled, fitted to 288 groups of cuts (cuts_h200_2026-11-28.txt). */
+    turn_rates turns[3];
+    /* Until all that was given can be brought (forward, backward); v: by a block, and of L2 by all, and what of it holds up the item; of sums on their way: bytes that
+     * arrive in a block, an item, times an item whose cells wait for them; cells: of an item, forward in training more, times squared. */
     double turn_exchange[2], turn_rate, turn_l2_rate[2],
         turn_beside; /* turn_l2_rate: in inference in 16 bits the second; turn_beside: but in inference in tf32 and 16 bits, where v is brought beside all of it */
     double turn_whole
@@ -66,9 +65,8 @@ static const struct {
     double turn_chain; /* chain, forward in turns */
     double turn_eight; /* of more than two items of eight rows, each */
     double turn_reduce_rate[2], turn_reduce, turn_reduced,
-        turn_product; /* turn_reduce_rate: in inference in tf32 the second */
-    double meet_item,
-        meet_rate; /* sums that meet in memory: on their way; what they hold up an item, and their bytes a us */
+        turn_product;            /* turn_reduce_rate: in inference in tf32 the second */
+    double meet_item, meet_rate; /* sums that meet in memory: what they hold up an item, and their bytes a us */
     double turn_cells, turn_cell_trains, turn_cell_more;
     double turn_flops_16, turn_flops_tf32;
     double turn_fill, turn_fill_rate,
@@ -77,7 +75,7 @@ static const struct {
         wait_chunk; /* backward in 16 bits, cells apart: for the first chunk, over chunks, and of each (cuts_h200_2026-11-27.txt) */
     double together, together_shared, together_item[2]; /* wgmma: cycles; weights in shared memory; of an item */
     double apart_product,
-        apart_alone; /* cells apart: what an item is longer than its product, its cells, and forward where nothing is beside it */
+        apart_alone; /* cells apart: what an item is longer than its product, and forward where nothing is beside it */
     double backward; /* times what is predicted so */
     /* Times, in f32x3; through a cluster, both ways; and forward in turns, others and LSTM (split_h200_2026-11-23, layers_again_h200_2026-11-24). */
     double split[2], split_cluster, split_turns[2];

@@ -42,7 +42,7 @@ typedef struct sli_persist_geometry {
      * not eight; each is a weight, and the other three lie in their low 13 bits. The numbers are the same. */
     bool tight;
     /* Forward in tf32, where |v| has a bound (sli_persist_scales): operands of f16, `math`, times powers of two. They have as many bits as tf32's, half the bytes, and are multiplied
-     * twice as fast (kernels/persist_sizes.cuh: persist_scale); in memory operands are floats. */
+     * twice as fast (kernels/persist_scales.cuh); in memory operands are floats. */
     bool scaled;
     bool backward;
     sli_persist_gather gather;

@@ -1,4 +1,4 @@
-/* The largest of all weights, which their scale is chosen by (persist_scales.cuh): infinities and NaNs stay what they are under any. */
+/* The largest of all weights, which their scale is chosen by (persist_scales.cuh): of infinities and NaNs no scale makes anything else than NaN. */
 #include "backend/cuda/kernels/persist_host.cuh"
 #include "backend/cuda/kernels/persist_scales.cuh"
 
