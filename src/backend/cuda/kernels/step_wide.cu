@@ -69,7 +69,7 @@ void sli_step_wide_begin(const step_way *way, const void *v) {
     a.lines = way->wide.stages * WIDE_LINES;
     a.narrow = way->wide.narrow;
     a.scaled = way->wide.scaled;
-    a.bound = 1;
+    a.bound = sli_step_bound(way);
     const sli_step_grid grid = {step_blocks_of(a.pieces, STEP_THREADS), 1, STEP_THREADS, 1};
     sli_step_launch(way, wide_enter, &grid, &a, false, "launch of what a wide step enters with");
 }
