@@ -1,5 +1,5 @@
-/* Kernels on the CPU: emulate_tests [--only TEXT] [--seed N] [--seeds N] [--list] [--verbose]
- * [--shape UNITS,ROWS,STEPS]. Every case runs under each seed:
+/* Kernels on the CPU: emulate_tests [--only TEXT] [--seed N] [--seeds N] [--part I/N] [--list] [--verbose]
+ * [--shape UNITS,ROWS,STEPS]. Of N parts of all cases the I-th, from 1 on. Every case runs under each seed:
  * 0 is everything in order, the others are orders of threads and arrivals drawn at random. */
 #include <limits.h>
 #include <malloc.h>
@@ -38,6 +38,7 @@ int main(int count, char **arguments) {
     uint64_t first = 0, seeds = 3;
     std::string shape;
     bool list = false, verbose = false;
+    unsigned part = 1, parts = 1, number = 0;
     for (int i = 1; i < count; i++) {
         const std::string a = arguments[i];
         if (a == "--only" && i + 1 < count) {
@@ -47,6 +48,8 @@ int main(int count, char **arguments) {
             seeds = 1;
         } else if (a == "--seeds" && i + 1 < count) {
             seeds = strtoull(arguments[++i], nullptr, 10);
+        } else if (a == "--part" && i + 1 < count && sscanf(arguments[i + 1], "%u/%u", &part, &parts) == 2 && part >= 1 && part <= parts) {
+            i++;
         } else if (a == "--shape" && i + 1 < count) {
             shape = arguments[++i];
             sscanf(shape.c_str(), "%d,%d,%d", &emulate_shape[0], &emulate_shape[1], &emulate_shape[2]);
@@ -56,7 +59,7 @@ int main(int count, char **arguments) {
             verbose = true;
         } else {
             fprintf(stderr,
-                    "usage: %s [--only TEXT] [--seed N] [--seeds N] [--list] [--verbose]\n"
+                    "usage: %s [--only TEXT] [--seed N] [--seeds N] [--part I/N] [--list] [--verbose]\n"
                     "    [--shape UNITS,ROWS,STEPS]\n",
                     arguments[0]);
             return 2;
@@ -64,7 +67,7 @@ int main(int count, char **arguments) {
     }
     int passed = 0, failed = 0;
     for (const emulate_case &c : emulate_cases()) {
-        if (c.name.find(only) == std::string::npos) continue;
+        if (c.name.find(only) == std::string::npos || number++ % parts != part - 1) continue;
         if (list) {
             printf("%s\n", c.name.c_str());
             continue;
