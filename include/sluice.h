@@ -317,15 +317,14 @@ struct sl_plan_options {
     int batch; /* B, 0 = 1 */
     int steps; /* the largest T of one call, 0 = 1 */
     int train; /* book gradients, saved activations, optimizer */
-    /* What matrix products are computed in: f32; bf16, tf32 (GPU), f16 (GPU): operands are rounded to it, sums are f32 (tf32: in fused kernels
-     * whose h has a bound, forward, in f16 times powers of two, which has the same bits; given states of more than 4000 are NaN there); f32x3:
-     * f32 on tensor cores where that is faster, to less than 2^-21 of each product: on GPUs by three tf32 products, on CPUs with AMX by
-     * six bf16 products (2^-23; operands that are not finite, or beyond 3.38e38, give NaN), on other CPUs it is f32. Parameters,
-     * optimizer state, cell state, activations between layers and pointwise mathematics are f32 in all of these. There tanh errs by at
-     * most 6 ulp and sigmoid by 3e-7; where only rounded values follow by more: in tf32 and f16 on GPUs by 2e-7 (absolute), in bf16 by 2^-11
-     * and 2^-12 on GPUs, by 1.1e-3 and 5e-4 on CPUs. On CPUs with AMX or AVX512_BF16 bf16 training keeps gates in f16 and multiplies
-     * their gradients as bf16. Kernels "cudnn:*" compute as cuDNN does. f64 runs on the reference kernels. f16 training scales its loss by itself
-     * (sl_result.loss_scale). */
+    /* What matrix products are computed in: f32; bf16, tf32 (GPU), f16 (GPU): operands are rounded to it, sums are f32 (tf32: in fused kernels whose
+     * h has a bound, forward, in f16 times powers of two, the same bits; given states above 4000 are NaN there); f32x3: f32 on tensor cores where that
+     * is faster, to less than 2^-21 of each product: on GPUs by three tf32 products, on CPUs with AMX by six bf16 products (2^-23; operands that are
+     * not finite, or beyond 3.38e38, give NaN), on other CPUs it is f32. Parameters, optimizer state, cell state, activations between layers and
+     * pointwise mathematics are f32 in all of these. There tanh errs by at most 6 ulp and sigmoid by 3e-7; where only rounded values follow by more: in
+     * tf32 and f16 on GPUs by 2e-7 (absolute), in bf16 by 2^-11 and 2^-12 on GPUs, by 1.1e-3 and 5e-4 on CPUs. On CPUs with AMX or AVX512_BF16 bf16
+     * training keeps gates in f16 and multiplies their gradients as bf16. Kernels "cudnn:*" compute as cuDNN does. f64 runs on the reference kernels.
+     * f16 training scales its loss by itself (sl_result.loss_scale). */
     sl_dtype dtype;
     /* "auto" (the first GPU that can be used, else the CPU, with a note where there is one that cannot; always the CPU for f64, i8 and
      * where `require` is "ref" or begins with "cpu:"), "cpu", "cuda:0", "cuda:1"...; invented for planning: "cpu:base", "cpu:avx2", "cuda:sm_80", "cuda:sm_90" (an H200),

@@ -3,6 +3,12 @@
 
 #include "backend/cuda/persist_cost.h"
 
+/* In turns: a chunk; until sums that meet in memory have; a cell of a warp (forward, backward), a sum that is added; a chunk waits for its slot, from so many chunks a slot
+ * on: wgmma, mma that streams; what an item is longer than its cells, where those are apart. */
+typedef struct turn_rates {
+    double chunk, meet, cell[2], addend, slot, slots[2], cells_apart;
+} turn_rates;
+
 /* ------------------------------------------------------------------------------------------------------ seconds --
  * A step: v is gathered, multiplied, sums are reduced, cells are computed, one after the other:
  *     us = gather + product + reduce + cells,     two halves:  2 (product + cells + turn (gather + reduce))
@@ -14,11 +20,6 @@
  * forward: by hand, from 91 of 650 to 2048 units (exchange_h200_2026-11-22.txt). turn_whole (since then of inference alone: training forward with one chunk is as fast as with two), turn_chain, turn_eight, apart_alone, forward's together_item, slots of streams: by hand, from 365 of 40
  * problems: the cut that is chosen was 2.2% slower than the best of those, and is 0.8% (cuts_h200_2026-11-23.txt). Sums that meet in memory: by hand, from a dozen cuts (meeting_h200_2026-11-23.txt). Few rows over the
  * grid: 0.1 us less (inference in tf32: 0.2), by hand; through a cluster they take 0.1 to 0.15 us more than predicted (few_rows_h200_2026-11-22.txt). Times are us, rates bytes a us. */
-/* In turns: a chunk; until sums that meet in memory have; a cell of a warp (forward, backward), a sum that is added; a chunk waits for its slot, from so many chunks a slot
- * on: wgmma, mma that streams; what an item is longer than its cells, where those are apart; times that warps' sums are written and read. */
-typedef struct turn_rates {
-    double chunk, meet, cell[2], addend, slot, slots[2], cells_apart, partial;
-} turn_rates;
 static const struct {
     double clock;                  /* cycles a us, under load */
     double cluster, cluster_block; /* exchange through a cluster, and a block of it more */
@@ -54,8 +55,10 @@ static const struct {
     double
         odd_cluster; /* the same in 16 bits through a cluster, where v goes through no L2; by hand, from 25 problems of 100 to 384 units (odd_sizes_h200_2026-11-27.txt), and two layers of 200 (own_sums_h200_2026-11-27.txt, 8) */
     double turn;     /* of an exchange, what two halves do not hide of it */
-    /* Turns: those of f32, f32x3 and tf32; of training and of inference in 16 bits, and scaled, fitted to 288 groups of cuts (cuts_h200_2026-11-28.txt). */
-    turn_rates turns[3];
+    /* Turns: all but training in 16 bits, or scaled; that; and times that warps' sums are written and read, in 16 bits or scaled the second: fitted to 288 groups of cuts
+     * (cuts_h200_2026-11-28.txt). */
+    turn_rates turns[2];
+    double turn_partial[2];
     /* Until all that was given can be brought (forward, backward); v: by a block, and of L2 by all, and what of it holds up the item; of sums on their way: bytes that
      * arrive in a block, an item, times an item whose cells wait for them; cells: of an item, forward in training more, times squared. */
     double turn_exchange[2], turn_rate, turn_l2_rate[2],
@@ -139,9 +142,9 @@ static const struct {
            .odd_cluster = 0.04,
            .turn = 0.93,
            .turn_exchange = {1.42, 1.77},
-           .turns = {{0.0187, 3, {0.09, 0.283}, 0.0074, 0.5, {2, 4.5}, 0.275, 1},
-                     {0.03, 2, {0.06, 0.14}, 0.018, 0.9, {2, 5.35}, 0.16, 1.4},
-                     {0.0187, 3, {0.09, 0.283}, 0.0074, 0.5, {2, 4.5}, 0.275, 1.4}},
+           .turns = {{0.0187, 3, {0.09, 0.283}, 0.0074, 0.5, {2, 4.5}, 0.275},
+                     {0.03, 2, {0.06, 0.14}, 0.018, 0.9, {2, 5.35}, 0.16}},
+           .turn_partial = {1, 1.4},
            .turn_rate = 212e3,
            .turn_l2_rate = {13.7e6, 30e6},
            .turn_beside = 0.32,
@@ -187,7 +190,7 @@ static const struct {
            .before_unit = 0.02};
 
 static const turn_rates *turns_of(const sli_persist_geometry *g, bool train) {
-    return &rates.turns[sli_persist_operand(g->math) != 2 ? 0 : train ? 1 : 2];
+    return &rates.turns[sli_persist_operand(g->math) == 2 && train];
 }
 
 /* Inference in tf32 and in 16 bits has constants of its own: with them training's cuts became slower. */
@@ -303,7 +306,7 @@ static double product_us(const sli_persist_geometry *g, const sli_problem *p, co
     const double weights = warps * (g->tiles_k - g->in_registers) * g->tiles_m * sli_persist_tile_bytes(g);
     const double work = work_cycles(g, p, multiplied, read, weights);
     const double products = !g->before ? 1 : g->backward ? rates.before_sums : 3; /* that sums are of */
-    const double again = g->couriers > 0 ? turns_of(g, p->train)->partial : 1;
+    const double again = g->couriers > 0 ? rates.turn_partial[sli_persist_operand(g->math) == 2] : 1;
     const double sums = products *
                         (2 * again * (double)sli_persist_partial_bytes(g) + (double)sli_persist_arriving_bytes(g)) /
                         rates.shared_rate;

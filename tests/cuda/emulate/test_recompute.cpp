@@ -59,7 +59,7 @@ struct bench {
     bool runs;       /* wide steps as they are, of a GPU whose L2 holds next to nothing */
     bool forward_runs; /* in tf32, too */
     bool scaled;       /* those of f16 in tf32's place */
-    bool huge;         /* a number of row 1 of the states that are given is beyond what scaled ones have */
+    bool huge;         /* row 1 of the states that are given is beyond what scaled ones have */
     std::string wrong;
 } world;
 
@@ -620,7 +620,7 @@ void alike(const results &a, const results &b) {
 
 /* A state that scaled operands do not have is NaN in its row, and changes no bit of others. */
 void one_row(const results &a, const results &b, const sli_problem &p) {
-    const size_t row = (size_t)sli_problem_output(&p), O = row, B = (size_t)p.batch;
+    const size_t O = (size_t)sli_problem_output(&p), B = (size_t)p.batch;
     bool shows = false;
     for (size_t i = 0; i < (size_t)p.steps * B * O; i++) {
         const float x = a.values[0][i], y = b.values[0][i];

@@ -114,7 +114,7 @@ static sl_status kernel_ready(const planned *q, const sli_persist_geometry *g, i
     }
     if (!kernel && g->inputs == 0) kernel = sli_persist_builtin(g);
     if (kernel) return has_room(q, g, kernel);
-    return refuse(q, "its kernel was not compiled: %.200s%s", why.text, q->caps->no_compiler ? "" : "; SLUICE_NVRTC=0 takes one that is built in");
+    return refuse(q, "its kernel was not compiled: %.200s%s", why.text, q->caps->no_compiler ? "" : "; SLUICE_NVRTC=0 takes kernels that are built in, where there are any");
 }
 
 /* The last launch of a call multiplies its last step's v only if anybody wants what the call entered from, or where weights stream outside of

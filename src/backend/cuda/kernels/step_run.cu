@@ -6,6 +6,10 @@
 
 static_assert(sizeof(step_forward_run) <= 32764 && sizeof(step_backward_run) <= 32764, "arguments of a kernel");
 
+static float bound_of(const step_way *way) {
+    return way->wide.scaled ? sli_step_bound(way) : 0.0f;
+}
+
 wide_args sli_step_wide_args(const step_way *way, float *to, int64_t row, const char *weights) {
     const sli_step_wide *w = &way->wide;
     wide_args a = {};
@@ -21,14 +25,14 @@ wide_args sli_step_wide_args(const step_way *way, float *to, int64_t row, const 
     a.blocks = w->blocks;
     a.near = sli_step_wide_near(w, way->s.directions, sli_cuda_caps_of(way->queue)) / w->pieces;
     if (w->scaled) a.largest = (const float *)(way->weights + way->packed.wide_largest);
-    if (w->scaled) a.bound = sli_step_bound(way);
+    a.bound = bound_of(way);
     return a;
 }
 
 step_wide_v sli_step_wide_place(const step_way *way) {
     const sli_step_wide *w = &way->wide;
     const int64_t depth = SLI_STEP_WIDE_BYTES / (w->narrow ? 2 : 4);
-    return {way->work + way->scratch.wide, w->rows, w->scaled ? sli_step_bound(way) : 0.0f, w->stages * depth * w->rows};
+    return {way->work + way->scratch.wide, w->rows, bound_of(way), w->stages * depth * w->rows};
 }
 
 /* -------------------------------------------------------------------------------------------------------- launch -- */
