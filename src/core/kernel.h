@@ -213,6 +213,7 @@ typedef struct sli_call {
     void *d_in[SLI_MAX_IN];
     unsigned accumulate;          /* bit k: d_in[k] += ; else d_in[k] = */
     void *d_param[SLI_MAX_PARAM]; /* += , or = where fresh */
+    bool borrowed;                /* some of d_param are the caller's own arrays, and lie in any order */
     /* Bit k of a part's (of other ops' the first): what d_param[part * SLI_PART_PARAMS + k] holds is of no use; all of it is to be
      * written, whatever there is to add. Only of rows with writes_fresh. */
     uint8_t fresh[SLI_MAX_PARTS];

@@ -127,6 +127,7 @@ static void set_params(const sl_run *run, const sli_step *step, sli_call *call) 
         char *borrowed = run->bound ? run->bound[2 * plan->tensor_count + index] : NULL;
         call->d_param[k] =
             borrowed ? borrowed : run->block + plan->gradients + plan->params[index].offset * plan->element;
+        call->borrowed |= borrowed != NULL;
         if (index != plan->sparse || borrowed) continue;
         call->touched = sli_run_touched(run);
         call->first_element = (int64_t)plan->params[index].offset;

@@ -599,7 +599,9 @@ TEST(cuda_compile_runs) {
                                  CELL_ACT_SIGMOID, defines, sizeof defines);
             r.done = plugin->compile_check("step_run_instance.cuh", "step_run_instance", defines, 90, &r.bytes, r.log,
                                            sizeof r.log, &r.cached);
-            if (!r.done || strstr(r.log, " 0 bytes spill stores, 0 bytes spill loads") == NULL)
+            /* of pairs of up to 64 rows two stages more in registers win more than what spills loses (step_wide_layout.c) */
+            const bool spills = sli_step_wide_pairs(&wide) && wide.narrow && wide.rows <= 64;
+            if (!r.done || (!spills && strstr(r.log, " 0 bytes spill stores, 0 bytes spill loads") == NULL))
                 test_fail(__FILE__, __LINE__, "%s, backward %d: %s", cases[i].text, backward, r.log);
         }
     unsetenv("SLUICE_CACHE");

@@ -166,7 +166,11 @@ static void check_booked(const char *text) {
     else
         CHECK(at.zeros == at.exchange &&
               at.zeros_bytes >= 2 * slices * (size_t)(sli_persist_rows(g) * sli_persist_k(g)));
-    CHECK(at.exchange >= at.counters);
+    /* what forward clears lies in saved memory */
+    const sli_persist_saved saved = sli_persist_layout_saved(&l.p, &l.pair, l.chunk);
+    CHECK((at.kept_bytes > 0) == (grid && !l.p.bidirectional) &&
+          at.kept_bytes >= (grid && !l.p.bidirectional ? at.zeros_bytes : 0));
+    CHECK(saved.kept >= saved.step.stride && saved.stride == saved.kept + (at.kept_bytes + 255) / 256 * 256);
     for (int steps = 1; steps <= l.p.steps; steps += 93)
         for (int batch = 1; batch <= l.p.batch; batch += 5) {
             sli_problem shorter = l.p;

@@ -107,6 +107,7 @@ static const char *const layouts[] = {
     "gru:b3_t7_i9_h13_f16_train+recompute+rdrop=0.1",
     "gru:b3_t7_i9_h13_f32_train+recompute+reset=before",
     "rnn:b3_t7_i5_h11_bf16_train+recompute",
+    "lstm:b3_t2_i512_h512_bf16_train",
 };
 
 static void check_history(const char *text, const sli_problem *p) {
@@ -119,15 +120,18 @@ static void check_history(const char *text, const sli_problem *p) {
     const bool keep_gates = p->train && !p->recompute;
     const bool keeps = gru || p->mask != SLI_MASK_NONE || p->zoneout_h > 0;
     const bool own = keeps && (narrow || (p->train && p->recurrent_dropout > 0));
+    const bool pairs = sli_step_shape_of(p, CHUNK).pairs;
     const piece pieces[] = {
         {at.u, keep_gates ? T * B * us * 4 : 0},
         {at.sn, keep_gates && gru && !p->reset_before ? T * B * H * 4 : 0},
+        /* of several chunks, and one direction */
+        {at.x, keep_gates && narrow && !p->bidirectional && (T > CHUNK || pairs)
+                   ? T * B * padded((size_t)p->inputs, 8) * 2
+                   : 0},
         {at.h, (p->train ? states : 2) * B * hs * operand},
         {at.hf, own ? (gru ? states : 1) * B * O * 4 : 0},
         {at.c, lstm ? states * B * H * 4 : 0},
         {at.v, keep_gates && p->zoneout_c > 0 ? T * B * H * 4 : 0},
-        /* of several chunks, and one direction */
-        {at.x, keep_gates && narrow && !p->bidirectional && T > CHUNK ? T * B * padded((size_t)p->inputs, 8) * 2 : 0},
     };
     check_pieces(text, pieces, (int)(sizeof pieces / sizeof *pieces), at.stride);
     CHECK(at.total == at.stride * (p->bidirectional ? 2 : 1));

@@ -93,7 +93,7 @@ static void check_memory(const char *text) {
             sli_why why = {""};
             REQUIRE(sli_persist_pair_of(&whole, planned, &caps, SLI_PERSIST_KIND_CLUSTER, &pair, &why));
             CHECK(sli_wave_layout_packed(&whole, &pair).total == booked.packed);
-            if (plan.train) CHECK(sli_persist_layout_saved(&whole, longer).total <= booked.saved);
+            if (plan.train) CHECK(sli_persist_layout_saved(&whole, &pair, longer).total <= booked.saved);
             for (int backward = 0; backward <= (plan.train ? 1 : 0); backward++) {
                 const sli_wave_places at = sli_wave_layout_scratch(&whole, &caps, &pair, longer, backward);
                 const size_t state = sizeof(float) * (size_t)(whole.batch * whole.units);

@@ -16,6 +16,7 @@ static struct {
     bool refuses, knows_clusters;
     size_t wants; /* workspace of what is checked */
     float rounds; /* of what is listed */
+    float round[8]; /* of each alone; 0: as above */
 } library;
 
 static cublasStatus_t configuration(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t which, void *to,
@@ -49,7 +50,7 @@ static cublasStatus_t heuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLt
         memcpy(&results[i].algo.data[0], &at->tile, 4);
         memcpy(&results[i].algo.data[1], &at->pieces, 4);
         memcpy(&results[i].algo.data[2], &cluster, 2);
-        results[i].wavesCount = library.rounds;
+        results[i].wavesCount = library.round[i] > 0 ? library.round[i] : library.rounds;
     }
     *count = library.count;
     return CUBLAS_STATUS_SUCCESS;
@@ -64,10 +65,12 @@ static int passed, failed;
 static int64_t fresh = 1 << 20; /* rows that no product had: a choice is remembered by shape */
 
 /* What is taken of the library's list. `row`: of A, B and D, floats or 16 bits. */
-static cut taken(sl_dtype math, bool a_transposed, bool b_transposed, int64_t row, int capability, int64_t k = 512) {
+static cut taken(sl_dtype math, bool a_transposed, bool b_transposed, int64_t row, int capability, int64_t k = 512, int64_t m = 0,
+                 int share = 0) {
     sli_cuda_product p = {};
     p.math = math;
-    p.m = fresh++;
+    p.m = m > 0 ? m : fresh++;
+    p.share = share;
     p.n = 512;
     p.k = k;
     p.a = {nullptr, row, a_transposed};
@@ -192,6 +195,82 @@ static void check_whole() {
     expect("bf16", taken(SL_BF16, true, false, 512, 90, 20), pieces);
 }
 
+/* d x in 16 bits: no second launch for pieces of k where whole sums have blocks for most multiprocessors. */
+static void check_inputs() {
+    const cut pieces = {CUBLASLT_MATMUL_TILE_128x128, 2, 0}, whole = {CUBLASLT_MATMUL_TILE_64x144, 1, 0}, few = {CUBLASLT_MATMUL_TILE_64x256, 1, 0};
+    list(pieces);
+    library.list[1] = few;
+    library.list[2] = whole;
+    library.count = 3;
+    library.round[1] = 0.4f;
+    library.round[2] = 0.73f;
+    int64_t k = 9000; /* a choice is remembered by shape */
+    expect("d x, whole", taken(SL_BF16, false, false, 512, 90, k += 8, 300), whole);
+    expect("a step's", taken(SL_BF16, false, false, 512, 90, k += 8, 256), pieces);
+    expect("a sum over time", taken(SL_BF16, true, false, 512, 90, k += 8, 300), pieces);
+    expect("W x", taken(SL_F16, false, true, 512, 90, k += 8, 300), pieces);
+    library.round[2] = 0.97f;
+    expect("d x, blocks for all", taken(SL_F16, false, false, 512, 90, k += 8, 300), pieces);
+}
+
+/* d x beside sums: blocks for its share. */
+static void check_shares() {
+    const cut first = {CUBLASLT_MATMUL_TILE_64x16, 1, 0}, some = {CUBLASLT_MATMUL_TILE_64x72, 1, 0}, fewer = {CUBLASLT_MATMUL_TILE_64x104, 1, 0},
+              pieces = {CUBLASLT_MATMUL_TILE_64x64, 4, 0};
+    list(first);
+    library.list[1] = pieces;
+    library.list[2] = fewer;
+    library.list[3] = some;
+    library.count = 4;
+    const float rounds[] = {0.76f, 0.24f, 0.12f, 0.18f};
+    for (int i = 0; i < 4; i++) library.round[i] = rounds[i];
+    int64_t k = 1600;
+    expect("a quarter", taken(SL_BF16, false, false, 512, 90, k += 8, 400, 25), some);
+    expect("an eighth", taken(SL_F16, false, false, 512, 90, k += 8, 400, 12), fewer);
+    expect("alone", taken(SL_BF16, false, false, 512, 90, k += 8, 400), first);
+    expect("none is near", taken(SL_BF16, false, false, 512, 90, k += 8, 400, 50), first);
+    expect("none has so few", taken(SL_BF16, false, false, 512, 90, k += 8, 400, 5), first);
+    expect("too many products", taken(SL_BF16, false, false, 512, 90, k += 8, 1 << 20, 25), first);
+    expect("another type", taken(SL_TF32, false, false, 512, 90, k += 8, 400, 25), first);
+}
+
+/* Which kernel a product of floats that are to be rounded, and a pair that cuBLASLt does not take, come to. */
+static void check_own() {
+    static float d[64];
+    static uint16_t a[64], b[64];
+    sli_cuda_product p = {};
+    p.math = SL_BF16;
+    p.m = 4;
+    p.n = p.k = 8;
+    p.a = {d, 8, false};
+    p.b = {b, 8, true};
+    p.a_floats = true;
+    owns = {};
+    sli_cuda_multiply(nullptr, nullptr, &p);
+    expect("floats of few rows", {owns.small_count, owns.tile_count, 0}, {1, 0, 0});
+    sli_device device = {};
+    sli_queue queue = {};
+    queue.device = &device; /* no cuBLASLt */
+    p.m = 8;
+    p.a_floats = false;
+    p.paired = true;
+    p.a = {a, 8, true};
+    p.b = {b, 8, false};
+    p.d = d;
+    p.d_row = 8;
+    p.beta = 1;
+    p.a_apart = 0;
+    p.b_apart = 16;
+    p.d_apart = 32;
+    owns = {};
+    sli_cuda_multiply(&queue, nullptr, &p);
+    expect("a pair", {owns.small_count, owns.tile_count, 0}, {0, 2, 0});
+    const bool first = owns.tiles[0].a.data == a && owns.tiles[0].b.data == b && owns.tiles[0].d == d;
+    const bool second = owns.tiles[1].a.data == a && owns.tiles[1].b.data == b + 16 && owns.tiles[1].d == d + 32;
+    expect("a pair's operands", {first, second, owns.tiles[0].paired || owns.tiles[1].paired}, {1, 1, 0});
+    expect("a pair is added", {owns.tiles[0].beta == 1, owns.tiles[1].beta == 1, 0}, {1, 1, 0});
+}
+
 /* Rows that a product is given in its pad: nothing behind the rows of A may be read. */
 static void check_pads() {
     const struct {
@@ -222,8 +301,15 @@ static void check_small() {
         bool a_transposed, b_transposed;
         int64_t m, n, k, row; /* of A and B */
         uintptr_t a, b;       /* addresses */
-        bool taken;
+        bool taken, floats = false;
     } cases[] = {
+        {"W x of floats", SL_BF16, false, true, 20, 512, 100, 104, 4096, 4096, true, true},
+        {"W x of floats, five rows", SL_F16, false, true, 5, 512, 100, 104, 4096, 4096, true, true},
+        {"W x of floats, four rows", SL_BF16, false, true, 4, 512, 100, 104, 4096, 4096, false, true},
+        {"W x of floats, 33 rows", SL_BF16, false, true, 33, 512, 100, 104, 4096, 4096, false, true},
+        {"W x of floats, A at 8 bytes", SL_BF16, false, true, 20, 512, 100, 104, 4104, 4096, false, true},
+        {"W x of floats, k no whole fours", SL_BF16, false, true, 20, 512, 101, 104, 4096, 4096, false, true},
+        {"d x of floats", SL_BF16, false, false, 20, 100, 512, 512, 4096, 4096, false, true},
         {"W x in tf32", SL_TF32, false, true, 20, 512, 100, 100, 4096, 4096, true},
         {"W x in bf16", SL_BF16, false, true, 20, 512, 104, 104, 4096, 4096, false},
         {"W x in f32", SL_F32, false, true, 20, 512, 100, 100, 4096, 4096, false},
@@ -251,6 +337,7 @@ static void check_small() {
         p.k = c.k;
         p.a = {reinterpret_cast<const void *>(c.a), c.row, c.a_transposed};
         p.b = {reinterpret_cast<const void *>(c.b), c.row, c.b_transposed};
+        p.a_floats = c.floats;
         expect(c.what, {small_fits(&p), 0, 0}, {c.taken, 0, 0});
     }
 }
@@ -268,6 +355,9 @@ int main() {
     check_whole();
     check_pads();
     check_small();
+    check_inputs();
+    check_shares();
+    check_own();
     printf("%d passed, %d failed, 0 skipped\n", passed, failed);
     return failed > 0;
 }

@@ -20,14 +20,21 @@ cudaError_t sli_cuda_injected(cudaError_t error) {
 }
 void sli_cuda_move_rows(sli_queue *, cudaStream_t, float *, int64_t, const float *, int64_t, int64_t, int64_t, bool) {}
 }
-bool sli_few_rows_fit(const sli_cuda_product *) {
-    return false;
+/* What came to our own kernels. */
+static struct {
+    sli_cuda_product tiles[4], small[4];
+    int tile_count, small_count;
+} owns;
+bool sli_few_rows_fit(const sli_cuda_product *p) {
+    return p->m <= 4;
 }
 void sli_few_rows_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *) {}
 bool sli_small_fit(const sli_cuda_product *) {
     return false;
 }
-void sli_small_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *) {}
+void sli_small_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *p) {
+    if (owns.small_count < 4) owns.small[owns.small_count++] = *p;
+}
 bool sli_few_columns_fit(const sli_cuda_product *) {
     return false;
 }
@@ -36,6 +43,8 @@ bool sli_split_fits(const sli_queue *, const sli_cuda_product *) {
     return false;
 }
 void sli_split_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *) {}
-void sli_tiles_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *) {}
+void sli_tiles_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *p) {
+    if (owns.tile_count < 4) owns.tiles[owns.tile_count++] = *p;
+}
 
 #endif

@@ -201,7 +201,8 @@ sli_persist_packed sli_persist_layout_packed(const sli_problem *p, const sli_per
     return at;
 }
 
-static void take_exchange(const sli_persist_geometry *g, sli_persist_scratch *at, size_t *end) {
+/* `told`: where it is that is zeros before a launch. */
+static void take_exchange(const sli_persist_geometry *g, sli_persist_scratch *at, size_t *end, size_t *told) {
     const bool grid = g->gather == SLI_PERSIST_GRID, turns = g->couriers > 0, words = sli_persist_words_tell(g);
     const size_t slices = grid ? (size_t)g->groups * (size_t)g->halves * (size_t)g->reduce : 0;
     const size_t packed = sli_round_up((size_t)sli_persist_k(g) * (size_t)sli_persist_operand(g->math), 16);
@@ -209,8 +210,8 @@ static void take_exchange(const sli_persist_geometry *g, sli_persist_scratch *at
     const size_t owners =
         g->meets ? (size_t)g->groups * (size_t)g->halves * (size_t)g->spread : 0; /* of sums that meet */
     const size_t counters = words ? 0 : (slices + owners) * sizeof(uint32_t);
-    at->counters = take(end, counters);
-    at->exchange = take(end, (words ? (size_t)PERSIST_EXCHANGE : 2) * v);
+    at->counters = take(words ? end : told, counters);
+    at->exchange = take(words ? told : end, (words ? (size_t)PERSIST_EXCHANGE : 2) * v);
     at->meeting = take(end, 2 * owners * (size_t)g->reduce * sli_persist_arriving_bytes(g));
     at->zeros = words ? at->exchange : at->counters;
     at->zeros_bytes = words ? 2 * v : counters;
@@ -224,10 +225,22 @@ static void take_m(const sli_problem *p, size_t *m, size_t *m_own, size_t *end) 
     *m_own = take(end, s.own_h ? floats(s.B, s.H) : 0);
 }
 
-sli_persist_saved sli_persist_layout_saved(const sli_problem *p, int chunk) {
+/* Backward's, in training of one direction: forward clears it on multiprocessors that are idle, where a launch of its own would lie between the two passes. */
+static void take_backward_exchange(const sli_problem *p, const sli_persist_pair *pair, sli_persist_scratch *at,
+                                   size_t *end) {
+    size_t kept = 0;
+    const bool keeps = p->train && !p->bidirectional && !pair->backward_in_steps;
+    take_exchange(&pair->backward, at, end, keeps ? &kept : end);
+    at->kept_bytes = kept;
+}
+
+sli_persist_saved sli_persist_layout_saved(const sli_problem *p, const sli_persist_pair *pair, int chunk) {
     sli_persist_saved at = {.step = sli_step_layout_history(p, chunk)};
-    size_t end = at.step.stride;
+    sli_persist_scratch exchange = {0};
+    size_t end = at.step.stride, other = 0;
     if (p->train && p->projection > 0) take_m(p, &at.m, &at.m_own, &end);
+    if (p->train && !pair->backward_in_steps) take_backward_exchange(p, pair, &exchange, &other);
+    at.kept = take(&end, exchange.kept_bytes);
     at.stride = end;
     at.total = end * (size_t)sli_problem_directions(p);
     return at;
@@ -260,7 +273,7 @@ sli_persist_scratch sli_persist_layout_forward(const sli_problem *p, const sli_c
     sli_persist_scratch at = {.step = sli_step_layout_forward(p, caps, sli_persist_span(p, pair, chunk), false)};
     size_t end = at.step.stride;
     take_fold_forward(p, chunk, &at.fold, &end);
-    take_exchange(&pair->forward, &at, &end);
+    take_exchange(&pair->forward, &at, &end, &end);
     at.stride = end;
     at.total = end * (size_t)sli_problem_directions(p);
     return at;
@@ -294,7 +307,7 @@ sli_persist_scratch sli_persist_layout_backward(const sli_problem *p, const sli_
     at.sums = take(&end, bias ? floats(chunks * s.B, s.us) : 0);
     at.sums_n = take(&end, bias && s.gru && !s.before ? floats(chunks * s.B, s.H) : 0);
     at.sums_peep = take(&end, p->peephole ? floats(chunks * s.B, 3 * s.H) : 0);
-    take_exchange(&pair->backward, &at, &end);
+    take_backward_exchange(p, pair, &at, &end);
     at.beside_bytes = beside_bytes(&s, &at.step, (int64_t)chunk * pair->batch);
     at.beside = take(&end, 2 * at.beside_bytes);
     at.stride = end;

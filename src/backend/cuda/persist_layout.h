@@ -73,7 +73,9 @@ typedef struct sli_persist_scratch {
     size_t
         meeting; /* float [groups][halves][2][spread][reduce][reduce][tiles_n][units ym][8]: sums that meet in memory */
     size_t zeros, zeros_bytes; /* what of them is zeros before a launch */
-    size_t beside;       /* [2] of beside_bytes: pad, split, workspace of products beside others; 0 bytes: none are */
+    size_t
+        kept_bytes; /* backward, of one direction: what is zeros lies in saved, from sli_persist_saved.kept on, since forward clears it; else 0 */
+    size_t beside;  /* [2] of beside_bytes: pad, split, workspace of products beside others; 0 bytes: none are */
     size_t beside_bytes; /* in lanes none are: there memory ends at `beside` */
     size_t stride, total;
 } sli_persist_scratch;
@@ -86,9 +88,10 @@ typedef struct sli_persist_saved {
     sli_step_history step;
     size_t m;     /* operand [T + 1][B][ms] */
     size_t m_own; /* as in sli_persist_fold */
+    size_t kept;  /* of backward's exchange, before its first launch zeros; its offsets are from here on */
     size_t stride, total;
 } sli_persist_saved;
-sli_persist_saved sli_persist_layout_saved(const sli_problem *problem, int chunk);
+sli_persist_saved sli_persist_layout_saved(const sli_problem *problem, const sli_persist_pair *pair, int chunk);
 
 #ifdef __cplusplus
 }

@@ -76,7 +76,7 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_pers
     sli_persist_pair pair;
     *booking = (sli_booking){0};
     if (!sli_persist_pair_of(p, (sli_planned){0}, caps, kind, &pair, NULL)) return; /* not eligible either */
-    booking->saved = p->train ? sli_persist_layout_saved(p, chunk).total : 0;
+    booking->saved = p->train ? sli_persist_layout_saved(p, &pair, chunk).total : 0;
     booking->scratch_forward = sli_persist_layout_forward(p, caps, &pair, chunk).total;
     booking->scratch_backward = p->train ? sli_persist_layout_backward(p, caps, &pair, chunk).total : 0;
     booking->packed = sli_persist_layout_packed(p, &pair).total;
@@ -173,9 +173,11 @@ static bool fills(const sli_problem *p, const sli_caps *caps, sli_persist_kind k
     return backward_pass(p, caps, kind, &pair, &pass) && pass.pieces > 1;
 }
 
-/* With the launch that makes x an operand, of one direction. */
+/* With the launch that makes x an operand, of one direction; or with the first one's zeros, or product, where entering states need no launch before it (kernels/persist_host.cu:
+ * of geometries that leave no multiprocessor they do). */
 static bool begins_alone(const sli_problem *p) {
-    return !p->bidirectional && sli_step_shape_of(p, 1).copy_x;
+    const sli_step_shape s = sli_step_shape_of(p, 1);
+    return !p->bidirectional && (s.copy_x || (!s.drop && !s.project && s.lag == 0 && (!s.train || s.H % 4 == 0)));
 }
 
 /* W in 16 bits, whole fours, of one direction. */

@@ -76,12 +76,16 @@ typedef struct sli_cuda_product {
     sl_dtype math; /* SL_F32, SL_TF32, SL_F32X3: A and B float; SL_BF16, SL_F16: A and B 16-bit */
     int64_t m, n, k;
     sli_cuda_matrix a, b;
+    bool a_floats; /* 16 bits: A is float, and is rounded on the way, where sli_cuda_takes_floats */
     float *d;
     int64_t d_row;
     /* 0 and 1: k as a whole. Else so many pieces of k of the same length, a multiple of 8, each summed apart: D[piece][m][n],
      * d_apart floats from one to the next, beta 0, no bias. */
     int pieces;
-    int64_t d_apart;
+    /* Two products of one size, 16 bits, in a launch: A, B and D of the second lie so many elements behind the first's, each whole 16 bytes; pieces 1, no bias, no pad. */
+    bool paired;
+    int64_t a_apart, b_apart, d_apart;
+    int share;         /* 16 bits: hundredths of the multiprocessors, where others run beside it; 0: it is alone */
     float beta;        /* 0 or 1 */
     const float *bias; /* [n] or NULL */
     void *workspace;   /* sli_cuda_workspace bytes, one a stream; from the row's booked scratch */
@@ -98,6 +102,7 @@ typedef struct sli_cuda_product {
 } sli_cuda_product;
 /* m, n or k 0: D = beta D (+ bias). */
 void sli_cuda_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *product);
+bool sli_cuda_takes_floats(const sli_cuda_product *product);
 
 /* Bytes of an operand in `math` (2 or 4). */
 static inline size_t sli_cuda_operand_bytes(sl_dtype math) {

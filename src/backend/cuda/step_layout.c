@@ -34,7 +34,7 @@ static void set_sizes(const sli_problem *p, int chunk, sli_step_shape *s) {
     s->us = pad(s->zs, 4);
 }
 
-enum { LARGE = 1 << 25 }; /* recurrent weights */
+enum { LARGE = 1 << 25, LEAST_PAIRED = 1 << 19, MOST_PAIRED = 1 << 24 }; /* recurrent weights */
 sli_step_shape sli_step_shape_of(const sli_problem *p, int chunk) {
     sli_step_shape s = {0};
     set_sizes(p, chunk, &s);
@@ -56,7 +56,10 @@ sli_step_shape sli_step_shape_of(const sli_problem *p, int chunk) {
     s.pointwise = s.keep_h;
     s.keep_v = s.lstm && p->zoneout_c > 0;
     const bool large = s.GH * s.O >= LARGE; /* no recurrence leaves it room to be copied again beside */
-    s.keep_x = s.keep_gates && s.narrow && s.directions == 1 && s.lag == 0 && (s.T > chunk || large);
+    const bool one = s.keep_gates && s.narrow && s.directions == 1 && s.lag == 0;
+    const bool paired = s.GH * s.O >= LEAST_PAIRED && s.GH * s.O <= MOST_PAIRED;
+    s.pairs = one && !s.project && !s.before && s.I == s.O && s.O % 8 == 0 && paired;
+    s.keep_x = one && (s.T > chunk || large || s.pairs);
     return s;
 }
 
@@ -118,11 +121,11 @@ sli_step_history sli_step_layout_history(const sli_problem *p, int chunk) {
     size_t end = 0;
     at.u = take(&end, s.keep_gates ? reals(steps, s.us) : 0);
     at.sn = take(&end, s.keep_gates && s.gru && !s.before ? reals(steps, s.H) : 0);
+    at.x = take(&end, s.keep_x ? elements(s.operand, steps, s.xs) : 0);
     at.h = take(&end, elements(s.operand, turns, s.hs));
     at.hf = take(&end, s.own_h ? reals(at.slots_hf ? states : s.B, s.O) : 0);
     at.c = take(&end, s.lstm ? reals(states, s.H) : 0);
     at.v = take(&end, s.keep_gates && s.keep_v ? reals(steps, s.H) : 0);
-    at.x = take(&end, s.keep_x ? elements(s.operand, steps, s.xs) : 0);
     at.stride = end;
     at.total = end * (size_t)s.directions;
     return at;

@@ -36,9 +36,11 @@ typedef struct sli_step_shape {
     bool own_h;     /* ... from an array of its own: the operand copy is narrow or has dropout in it */
     bool pointwise; /* dh' has a part that does not go through the recurrent product */
     bool keep_v;    /* backward reads v beside c */
-    /* ... forward's copy of x, in 16 bits: of several chunks, or of large layers, it would copy each before products, which wait for it. Not of two directions, each of which would
+    /* ... forward's copy of x, in 16 bits: of several chunks, or of large layers, it would copy each before products, which wait for it; and where it pairs. Not of two directions, each of which would
      * keep one, nor of a wave, whose x has fewer rows than it has steps. */
     bool keep_x;
+    /* d kernel and d recurrent may be one launch: products of one size, x in front of h in saved. */
+    bool pairs;
 } sli_step_shape;
 sli_step_shape sli_step_shape_of(const sli_problem *problem, int chunk);
 
@@ -63,11 +65,11 @@ sli_step_packed sli_step_layout_packed_of_runs(const sli_problem *problem);
 typedef struct sli_step_history {
     size_t u;               /* float [T][B][us], keep_gates: W x + b, then the gates in its place */
     size_t sn;              /* float [T][B][H], keep_gates: GRU, s_n with reset after */
+    size_t x;               /* operand [T][B][xs], keep_x */
     size_t h;               /* operand [T + 1][B][hs]: d h, what the recurrent product reads */
     size_t hf;              /* float [T + 1][B][O], own_h: h; one slot unless GRU's backward reads it */
     size_t c;               /* float [T + 1][B][H]: LSTM */
     size_t v;               /* float [T][B][H], keep_gates: LSTM, keep_v */
-    size_t x;               /* operand [T][B][xs], keep_x */
     bool slots_h, slots_hf; /* as many slots as steps + 1, else two of h, one of the others; u, sn, c, v as h */
     size_t stride, total;
 } sli_step_history;

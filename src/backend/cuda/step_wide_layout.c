@@ -62,13 +62,13 @@ static double cells_us(const sli_step_shape *s, const sli_step_wide *w, const sl
 }
 
 /* Of a run's stages those whose weights stay in registers: as many as leave room for the cells (an LSTM's backward with every option and 32 rows spills 24 bytes; none
- * whose blocks keep their sums does; pairs, with two more, 130 to 270). `plain`: cells without options, which leave more. */
+ * whose blocks keep their sums does but pairs, 130 to 270, which of up to 64 rows are 3% faster so than with two stages less, of 128 rows as fast: graph_h200_2026-11-28.txt, 4). `plain`: cells without options, which leave more. */
 enum { MOST_HELD = 9 };
 _Static_assert((int)LEAST_RUN_STAGES > (int)MOST_HELD, "a piece has stages that are not held");
 static int held_of(const sli_step_wide *w, bool plain) {
     const int more = plain && w->rows == 64;
     if (!w->narrow) return 0;
-    if (sli_step_wide_pairs(w)) return w->rows > 64 ? 5 : 7;
+    if (sli_step_wide_pairs(w) && w->rows > 64) return 5;
     if (w->units > 0) return w->rows > 64 ? 6 : w->rows > 32 ? 8 + more : MOST_HELD;
     return w->rows > 32 ? 5 : 7;
 }

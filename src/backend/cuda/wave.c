@@ -44,7 +44,7 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_book
     sli_persist_pair pair;
     *booking = (sli_booking){0};
     if (!pair_of(&whole, caps, &pair)) return; /* not eligible either */
-    booking->saved = p->train ? sli_persist_layout_saved(&whole, longer).total : 0;
+    booking->saved = p->train ? sli_persist_layout_saved(&whole, &pair, longer).total : 0;
     booking->scratch_forward = sli_wave_layout_scratch(&whole, caps, &pair, longer, false).total;
     if (p->train) booking->scratch_backward = sli_wave_layout_scratch(&whole, caps, &pair, longer, true).total;
     booking->packed = sli_wave_layout_packed(&whole, &pair).total;

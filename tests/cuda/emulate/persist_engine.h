@@ -13,6 +13,7 @@ int wanted_piece(const sli_problem *p, const sli_caps *, const sli_persist_pair 
 
 } // namespace
 
+#include "product.h"
 namespace ENGINE_NAMESPACE {
 #include "../../../src/backend/cuda/kernels/persist_host.cuh"
 
@@ -128,14 +129,10 @@ void sli_cuda_narrow(sli_queue *, cudaStream_t, sl_dtype math, void *to, const f
 }
 void sli_cuda_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *p) {
     if (p->workspace_bytes > 0) memset(p->workspace, 0xff, p->workspace_bytes);
-    for (int64_t m = 0; m < p->m; m++)
-        for (int64_t n = 0; n < p->n; n++) {
-            float sum = 0;
-            for (int64_t k = 0; k < p->k; k++)
-                sum += operand(p->math, p->a.data, p->a.transposed ? k * p->a.row + m : m * p->a.row + k) *
-                       operand(p->math, p->b.data, p->b.transposed ? n * p->b.row + k : k * p->b.row + n);
-            float *d = static_cast<float *>(p->d) + m * p->d_row + n;
-            *d = (p->beta != 0.0f ? *d + sum : sum) + (p->bias ? p->bias[n] : 0.0f);
-        }
+    const std::string wrong = emulated_multiply(p);
+    if (!wrong.empty()) complain(wrong);
+}
+bool sli_cuda_takes_floats(const sli_cuda_product *p) {
+    return small_fits(p);
 }
 }

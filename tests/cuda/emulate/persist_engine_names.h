@@ -15,6 +15,7 @@
 #define sli_cuda_narrow ENGINE_NAME(narrow)
 #define sli_cuda_put ENGINE_NAME(put)
 #define sli_cuda_multiply ENGINE_NAME(multiply)
+#define sli_cuda_takes_floats ENGINE_NAME(takes_floats)
 #define sli_cuda_transpose ENGINE_NAME(transpose)
 #define sli_cuda_try ENGINE_NAME(try)
 #define sli_cuda_injected ENGINE_NAME(injected)

@@ -74,14 +74,14 @@ struct bench {
     bool late;       /* has begun and is not settled */
     bool awaits;     /* sums wait for the next launch of backward */
     bool stacked;    /* late sums are started by a launch of cuda:stack, which is in lanes */
-    int before_states; /* work of the queue's stream that the entering states' wait for */
+    int before_states; /* work of the queue's stream that the entering states' slots wait for */
     std::vector<work> all;
     std::map<uintptr_t, std::string> holds;              /* what lies at an address, by name */
     std::map<uintptr_t, uintptr_t> zeros;                /* and where zeros lie but for that: first byte and end, apart */
     std::map<uintptr_t, std::vector<std::string>> given; /* to gradients, in order */
     std::map<uintptr_t, size_t> begun; /* bytes of parts of parameters' gradients that something was given to */
     std::string wrong;
-    int launches, beside, transposed, transposed_in_lanes, own_inputs;
+    int launches, beside, pairs, transposed, transposed_in_lanes, own_inputs;
     uintptr_t left[2]; /* where a direction's last launch left d h */
     bool fresh; /* all parameters' gradients are */
 } world;
@@ -291,12 +291,29 @@ static bool is_of_parameter(const range &r) {
 }
 
 /* D = or += A B: what it reads and writes; of gradients, in which order. */
-void sli_cuda_multiply(sli_queue *, cudaStream_t stream, const sli_cuda_product *p) {
+bool sli_cuda_takes_floats(const sli_cuda_product *) {
+    return false;
+}
+void sli_cuda_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *p) {
     const size_t operand = p->math == SL_BF16 || p->math == SL_F16 ? 2 : 4;
     const auto stored = [&](const sli_cuda_matrix &m, int64_t rows, int64_t columns) {
         const int64_t lines = m.transposed ? columns : rows, width = m.transposed ? rows : columns;
         return at(m.data, (size_t)((lines - 1) * m.row + width) * operand, false); /* columns of one gate end with it */
     };
+    if (p->paired) {
+        sli_cuda_product each = *p;
+        each.paired = false;
+        sli_cuda_multiply(queue, stream, &each);
+        each.a.data = static_cast<const char *>(p->a.data) + p->a_apart * (int64_t)operand;
+        each.b.data = static_cast<const char *>(p->b.data) + p->b_apart * (int64_t)operand;
+        each.d = p->d + p->d_apart;
+        sli_cuda_multiply(queue, stream, &each);
+        if (p->a_apart % 8 != 0 || p->b_apart % 8 != 0 || p->d_apart % 4 != 0 || p->a_apart < 0 || p->b_apart <= 0 || p->d_apart <= 0)
+            complain("a pair lies as none may");
+        world.pairs++;
+        return;
+    }
+    if (p->a_floats) complain("x of many rows is multiplied as it is");
     const range d = at(p->d, sizeof(float) * (size_t)(p->m * p->d_row), true);
     note(stream, "a product",
          {stored(p->a, p->m, p->k), stored(p->b, p->k, p->n), d, at(p->workspace, p->workspace_bytes, true),
@@ -353,12 +370,14 @@ void run_way(const persist_call &p, const persist_args &a, int d, std::vector<ra
         const range to = steps_of(w.operand_to, w.operand_step * (int64_t)s.operand, w.steps, slot, true);
         if (from.first < to.end && to.first < from.end) complain("a launch writes the d h that it enters from");
         if (world.left[d] != 0 && from.first != world.left[d]) complain("a launch enters from another slot");
+        const size_t state = B * (size_t)s.H * sizeof(float);
+        ranges->insert(ranges->end(), {at(w.h_enters, w.h_enters ? B * (size_t)s.O * sizeof(float) : 0, false), at(w.c_from, w.c_from ? state : 0, false)});
         world.left[d] = (uintptr_t)w.operand_to + (uintptr_t)(w.operand_step * (int64_t)s.operand * (w.steps - 1));
         ranges->insert(ranges->end(), {from, to});
     }
     if (p.geometry->gather == SLI_PERSIST_GRID) {
         ranges->push_back(at(w.exchange, 16, true));
-        char *told = p.ways[d].work + p.scratch.zeros; /* by counters, or by v itself */
+        char *told = sli_persist_told(&p, d) + p.scratch.zeros; /* by counters, or by v itself */
         ranges->push_back(at(told, p.scratch.zeros_bytes, true));
         need(told, "zero", "what tells of v");
         put(told, "a count");
@@ -445,8 +464,14 @@ void sli_step_columns(const step_way *way, const step_column_sum *sums, int coun
     for (int i = 0; i < count && !operands; i++) sum_columns(way, sums[i], rows);
 }
 void sli_step_masks(const step_way *) {}
-void sli_step_begin(const step_way *way) {
+void sli_step_begin(const step_way *way, int) {
+    const int first = way->reverse ? (int)way->s.T : 0;
+    const size_t B = (size_t)way->s.B;
     world.before_states = world.seen[number_of(way->stream)][MAIN];
+    note(way->stream, "slots of states",
+         {at(sli_step_operand_h(way, first), B * (size_t)way->s.hs * way->s.operand, true),
+          at(way->s.lstm ? sli_step_cell(way, first) : nullptr, way->s.lstm ? B * (size_t)way->s.H * sizeof(float) : 0, true),
+          at(way->call->in[SLI_RNN_STATE_IN(way->part, 0)], B * (size_t)way->s.O * sizeof(float), false)});
 }
 void sli_step_finish(const step_way *way, const float *, step_sums dp, const float *) {
     note(way->stream, "entering states", {at(dp.data, (size_t)(way->s.B * way->s.hs) * sizeof(float), false)});
@@ -606,6 +631,8 @@ const struct trial {
     {"gru:b64_t1100_i64_h96_f16_train+lengths", SLI_PERSIST_KIND_GRID, 0, true, 0},
     {"lstm:b2_t20_i12_h64_bf16+reverse", SLI_PERSIST_KIND_CLUSTER, 0, false, 0}, /* the launch makes its input side */
     {"gru:b3_t18_i9_h40_tf32_bi", SLI_PERSIST_KIND_GRID, 2, false, 0},
+    {"lstm:b64_t150_i512_h512_bf16_train", SLI_PERSIST_KIND_GRID, 0, false, 0},  /* d kernel and d recurrent in one launch */
+    {"gru:b16_t25_i512_h512_f16_train+reverse", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},
     {"lstm:b16_t25_i40_h64_bf16_train", SLI_PERSIST_KIND_CLUSTER, 0, false, 0},  /* another, whose x is converted */
 };
 
@@ -646,6 +673,7 @@ EMULATE_CASE("overlap: pieces with products beside them do what one piece does, 
             if ((world.transposed > 0) != (t.transposes > 0)) complain("copies were made, or not");
             if ((world.transposed_in_lanes > 0) != (t.transposes > 1)) complain("lanes, or none");
         }
+        if ((world.pairs > 0) != sli_step_shape_of(&p, call.chunk).pairs) complain("two sums over time in one launch, or not");
         if (!world.wrong.empty())
             return emulate_say("%s, pieces of %d chunks: %s", t.text, world.piece, world.wrong.c_str());
     }
@@ -720,21 +748,40 @@ EMULATE_CASE("overlap: late sums are those of a call without, and read what is k
     return "";
 }
 
-EMULATE_CASE("overlap: training begins with x as an operand, behind which the entering states part") {
-    int alone = 0, kept = 0;
+/* Whether training makes slots of the entering states beside its first launch, which takes them from where the call has them. */
+static bool begins_late(const sli_call *call, const sli_problem *p) {
+    persist_call entered;
+    const sli_step_shape s = sli_step_shape_of(p, 1);
+    if (!sli_persist_enter(call, world.kind, false, &entered)) return false;
+    return p->train && !p->bidirectional && !s.drop && !s.project && p->units % 4 == 0 && sli_persist_idle(entered.geometry, sli_cuda_caps_of(call->queue)) > 0;
+}
+
+EMULATE_CASE("overlap: training begins with x as an operand; slots of entering states come beside the first launch, or part behind x") {
+    int alone = 0, kept = 0, later = 0;
     for (const auto &t : trials) {
         sli_problem p;
         sli_call call;
         if (!begin_trial(t, seed, &p, &call)) return emulate_say("%s is no problem", t.text);
         const bool copies = sli_step_shape_of(&p, 1).copy_x && !p.bidirectional;
-        if (sli_cuda_lstm_grid.begins_alone(&p) != copies) complain("the row says otherwise");
+        const bool given = !p.bidirectional && p.projection == 0 && p.recurrent_dropout == 0 && (!p.train || p.units % 4 == 0);
+        if (sli_cuda_lstm_grid.begins_alone(&p) != (copies || given)) complain("the row says otherwise");
         if (!p.train || p.bidirectional) continue;
         world.piece = 1;
         begin(&call, false);
         forward(&call, world.kind);
-        int converted = 0;
-        for (const work &w : world.all) converted += w.name == "operand rows";
-        if (world.before_states != copies) complain("the states begin elsewhere");
+        int converted = 0, of_main = 0;
+        bool launched = false, late = false;
+        for (const work &w : world.all) {
+            converted += w.name == "operand rows";
+            of_main += !launched && w.stream == MAIN && w.name != "a launch"; /* x, W x, zeros */
+            launched |= w.name == "a launch";
+            late |= w.name == "slots of states" && launched && w.stream != MAIN;
+        }
+        const sli_step_shape shape = sli_step_shape_of(&p, call.chunk);
+        if (shape.pairs && !shape.keep_x) complain("a pair of an x that is nowhere");
+        if (late != begins_late(&call, &p)) complain("slots of states come beside the first launch, or before");
+        if (world.before_states != (late ? of_main : copies)) complain("the states begin elsewhere");
+        later += late;
         if (copies && (world.all[0].name != "operand rows" || world.all[0].stream != MAIN)) complain("x comes later");
         if (converted != (copies ? (p.steps + call.chunk - 1) / call.chunk : 0)) complain("x is converted twice");
         alone += copies;
@@ -755,7 +802,7 @@ EMULATE_CASE("overlap: training begins with x as an operand, behind which the en
         }
         if (!world.wrong.empty()) return emulate_say("%s: %s", t.text, world.wrong.c_str());
     }
-    return alone > 0 && kept > 0 ? "" : "nothing began alone, or no x was kept";
+    return alone > 0 && kept > 0 && later > 0 ? "" : "nothing began alone, or no x was kept, or no state came later";
 }
 
 EMULATE_CASE("overlap: inference begins to multiply x as it is beside the exchange's zeros") {

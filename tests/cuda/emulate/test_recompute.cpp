@@ -22,6 +22,7 @@
 #define sli_cuda_narrow recompute_narrow
 #define sli_cuda_put recompute_put
 #define sli_cuda_multiply recompute_multiply
+#define sli_cuda_takes_floats recompute_takes_floats
 #define sli_gpu_step_pack recompute_pack
 #define sli_gpu_step_forward recompute_forward
 #define sli_gpu_step_backward recompute_backward
@@ -42,6 +43,7 @@ extern "C" {
 }
 #include "backend/cuda/services.h"
 #include "backend/cuda/step_layout.h"
+#include "product.h"
 #include "cell/gru.h"
 #include "cell/lstm.h"
 #include "cell/rnn.h"
@@ -282,18 +284,11 @@ void sli_cuda_narrow(sli_queue *, cudaStream_t, sl_dtype math, void *to, const f
 }
 
 void sli_cuda_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *p) {
-    const int64_t pieces = p->pieces > 1 ? p->pieces : 1, each = p->k / pieces;
-    if (p->k % pieces != 0 || (pieces > 1 && (p->beta != 0.0f || p->bias))) complain("a product in pieces as there is none");
-    for (int64_t piece = 0; piece < pieces; piece++)
-    for (int64_t m = 0; m < p->m; m++)
-        for (int64_t n = 0; n < p->n; n++) {
-            float sum = 0;
-            for (int64_t k = piece * each; k < (piece + 1) * each; k++)
-                sum += operand(p->math, p->a.data, p->a.transposed ? k * p->a.row + m : m * p->a.row + k) *
-                       operand(p->math, p->b.data, p->b.transposed ? n * p->b.row + k : k * p->b.row + n);
-            float *d = static_cast<float *>(p->d) + piece * p->d_apart + m * p->d_row + n;
-            *d = (p->beta != 0.0f ? *d + sum : sum) + (p->bias ? p->bias[n] : 0.0f);
-        }
+    const std::string wrong = emulated_multiply(p);
+    if (!wrong.empty()) complain(wrong);
+}
+bool sli_cuda_takes_floats(const sli_cuda_product *p) {
+    return small_fits(p);
 }
 }
 

@@ -21,25 +21,32 @@ static float small_wide(narrow x) {
 }
 static void set(float *to, float x) { *to = x; }
 static void set(narrow *to, float x) { to->bits = emulate::to_bf16(x); }
+template <class T> static float small_rounded(float x) {
+    T operand;
+    set(&operand, x);
+    return small_wide(operand);
+}
 
 #include "backend/cuda/runtime/small.cuh"
 
 /* `down`: B is [k][b_row], of which nothing is aligned. */
-template <class T, bool down, int tiles, int pieces>
+template <class T, bool down, int tiles, int pieces, class A = T>
 static std::string run_small(int64_t m, int64_t n, int64_t k, int warps_k, bool add, uint64_t seed) {
     std::mt19937 random((unsigned)seed + (unsigned)(m * 1000 + n * 10 + k));
     std::normal_distribution<float> normal;
     const int64_t a_row = k + 4, b_row = down ? n + 1 : k + 8, d_row = n + 3;
-    std::vector<T> a((size_t)(m * a_row + 8)), b((size_t)((down ? k : n) * b_row + 8));
+    std::vector<A> a((size_t)(m * a_row + 8));
+    std::vector<T> b((size_t)((down ? k : n) * b_row + 8));
     std::vector<float> bias((size_t)n), d((size_t)(m * d_row), 3.0f);
-    for (T &x : a) set(&x, (float)(int)(normal(random) * 64) / 64); /* tf32 and bf16 as they are */
+    for (A &x : a) set(&x, (float)(int)(normal(random) * 64) / 64 + (sizeof(A) > sizeof(T) ? 0.0013f : 0)); /* tf32 and bf16 as they are; floats are to be rounded */
     for (T &x : b) set(&x, (float)(int)(normal(random) * 64) / 64);
     for (float &x : bias) x = normal(random);
-    const auto aligned = [](T *at) {
+    const auto aligned = [](auto *at) {
         while ((uintptr_t)at % 16 != 0) at++;
         return at;
     };
-    const T *x = aligned(a.data()), *y = aligned(b.data()) + (down ? 1 : 0);
+    const A *x = aligned(a.data());
+    const T *y = aligned(b.data()) + (down ? 1 : 0);
     const small_args args = {x, y, d.data(), add ? nullptr : bias.data(), m, n, k, a_row, b_row, d_row, warps_k, add};
     const int64_t width = SMALL_WARPS / warps_k * SMALL_N, rows = tiles * SMALL_M;
     emulate::launch_config config;
@@ -47,13 +54,13 @@ static std::string run_small(int64_t m, int64_t n, int64_t k, int warps_k, bool 
     config.block = dim3(32 * SMALL_WARPS);
     config.resident = 1;
     config.seed = seed;
-    const std::string failure = emulate::launch(config, [&] { small_product<T, down, tiles, pieces>(args); }).failure;
+    const std::string failure = emulate::launch(config, [&] { small_product<A, T, down, tiles, pieces>(args); }).failure;
     if (!failure.empty()) return failure;
     for (int64_t row = 0; row < m; row++)
         for (int64_t column = 0; column < d_row; column++) {
             double sum = add || column >= n ? 3 : (double)bias[(size_t)column], size = fabs(sum);
             for (int64_t i = 0; column < n && i < k; i++) {
-                const double product = (double)small_wide(x[row * a_row + i]) *
+                const double product = (double)small_rounded<T>(small_wide(x[row * a_row + i])) *
                                        (double)small_wide(y[down ? i * b_row + column : column * b_row + i]);
                 sum += product;
                 size += fabs(product);
@@ -77,6 +84,8 @@ EMULATE_CASE("small products: of every size, and nothing beside them") {
             if (wrong.empty()) wrong = run_small<float, false, 1, 1>(p.m, p.n, p.k, p.warps_k, add, seed);
             if (wrong.empty() && !add) wrong = run_small<float, false, 2, 4>(p.m, p.n, p.k, p.warps_k, add, seed);
             if (wrong.empty()) wrong = run_small<float, true, 4, 4>(p.m, p.n, p.k, p.warps_k, add, seed);
+            if (wrong.empty()) wrong = run_small<narrow, false, 4, 4, float>(p.m, p.n, p.k, p.warps_k, add, seed);
+            if (wrong.empty()) wrong = run_small<narrow, false, 1, 1, float>(p.m, p.n, p.k, p.warps_k, add, seed);
             if (wrong.empty()) wrong = run_small<narrow, true, 4, 4>(p.m, p.n, p.k, p.warps_k, add, seed);
             if (wrong.empty()) wrong = run_small<narrow, true, 2, 4>(p.m, p.n, p.k, p.warps_k, add, seed);
             if (wrong.empty()) wrong = run_small<narrow, true, 1, 1>(p.m, p.n, p.k, p.warps_k, add, seed);

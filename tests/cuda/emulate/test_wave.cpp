@@ -160,7 +160,7 @@ sli_booking booking_of(const sli_problem &plan, int chunk) {
     sli_persist_pair pair;
     sli_booking booking = {};
     wanted_pair(&whole, {}, &world.caps, SLI_PERSIST_KIND_CLUSTER, &pair, nullptr);
-    booking.saved = sli_persist_layout_saved(&whole, longer).total;
+    booking.saved = sli_persist_layout_saved(&whole, &pair, longer).total;
     booking.packed = sli_wave_layout_packed(&whole, &pair).total;
     booking.scratch_forward = sli_wave_layout_scratch(&whole, &world.caps, &pair, longer, false).total;
     booking.scratch_backward = sli_wave_layout_scratch(&whole, &world.caps, &pair, longer, true).total;

@@ -2,6 +2,7 @@
  * to end (measured on an H200, 2026-11-21: 2.2 to 5 us between kernels, a kernel in its place 1.1), and most of these are small. */
 #include <stdint.h>
 
+#include "backend/cuda/kernels/step_rows.h"
 #include "backend/cuda/runtime/internal.h"
 
 enum { PUT_THREADS = 256 }; /* a word each: a thread's second word would wait for its first */
@@ -104,12 +105,16 @@ bool sli_graph_zero_node(cudaGraph_t graph, const cudaGraphNode_t *after, size_t
     return cudaGraphAddKernelNode(node, graph, after, count, &kernel) == cudaSuccess;
 }
 
+/* Whether a node launches `function`: its parameters. */
+static bool launches(cudaGraphNode_t node, const void *function, cudaKernelNodeParams *kernel) {
+    cudaGraphNodeType type;
+    return cudaGraphNodeGetType(node, &type) == cudaSuccess && type == cudaGraphNodeTypeKernel &&
+           cudaGraphKernelNodeGetParams(node, kernel) == cudaSuccess && kernel->func == function && kernel->kernelParams;
+}
+
 /* Adds the zeros of a node of put_all to `puts`. */
 static bool zeros_of(cudaGraphNode_t node, cudaKernelNodeParams *kernel, sli_put *puts, int *count) {
-    cudaGraphNodeType type;
-    if (cudaGraphNodeGetType(node, &type) != cudaSuccess || type != cudaGraphNodeTypeKernel ||
-        cudaGraphKernelNodeGetParams(node, kernel) != cudaSuccess || kernel->func != (void *)put_all || !kernel->kernelParams)
-        return false;
+    if (!launches(node, (const void *)put_all, kernel)) return false;
     const put_args *a = (const put_args *)kernel->kernelParams[0];
     for (unsigned i = 0; i < kernel->gridDim.y; i++) {
         if (a->of[i].from || *count == SLI_PUTS) return false;
@@ -118,11 +123,28 @@ static bool zeros_of(cudaGraphNode_t node, cudaKernelNodeParams *kernel, sli_put
     return true;
 }
 
+/* Gives zeros to a launch of operand rows; false: the node is none, or has no place left. */
+static bool zero_with_rows(cudaGraphNode_t rows, const sli_put *zeros) {
+    cudaKernelNodeParams kernel;
+    if (!launches(rows, sli_step_rows_kernel(), &kernel)) return false;
+    step_rows_args a = *(const step_rows_args *)kernel.kernelParams[0];
+    void *arguments[] = {&a};
+    int k = 0;
+    while (k < STEP_ROWS_ZEROS && a.zeros[k].words > 0) k++;
+    if (k == STEP_ROWS_ZEROS) return false;
+    a.zeros[k].at = (uint32_t *)zeros->to;
+    a.zeros[k].words = (int64_t)(zeros->bytes / sizeof(uint32_t));
+    kernel.kernelParams = arguments;
+    return cudaGraphKernelNodeSetParams(rows, &kernel) == cudaSuccess;
+}
+
 bool sli_graph_join_zeros(cudaGraphNode_t first, cudaGraphNode_t second) {
     sli_put puts[SLI_PUTS];
     int count = 0;
     cudaKernelNodeParams more, kernel;
-    if (!zeros_of(first, &kernel, puts, &count) || !zeros_of(second, &more, puts, &count)) return false;
+    if (!zeros_of(second, &more, puts, &count)) return false;
+    if (count == 1 && zero_with_rows(first, &puts[0])) return true;
+    if (!zeros_of(first, &kernel, puts, &count)) return false;
     put_args a;
     void *arguments[] = {&a};
     kernel.gridDim = describe(&a, puts, count);

@@ -3,10 +3,22 @@
 #include "backend/cuda/kernels/persist_host.cuh"
 
 /* ------------------------------------------------------------------------------------------------------ forward -- */
-/* The kernel takes the entering states from where the call has them: nobody else asks for copies. In training backward does; and a projection
- * that is folded, where h0 is no m; and a wave, whose layers' states come together. */
-static bool takes_states(const step_way *way) {
-    return !way->s.train && !way->common.factor && !way->s.project && way->s.lag == 0;
+/* The side stream is free. */
+static bool has_side(const persist_call *p) {
+    return p->directions == 1 && !sli_cuda_in_lanes(p->queue);
+}
+
+/* The kernel takes the entering states from where the call has them. Not what dropout has to be multiplied with; nor a projection
+ * that is folded, where h0 is no m; nor a wave, whose layers' states come together. In training backward asks for copies: they are made beside the recurrence, on
+ * multiprocessors that it leaves. Beside the input side's product they waited for some, and the recurrence for them (LSTM of 1024 units, 32 rows, 3 us of 225). Floats that are no
+ * whole fours the kernel reads one by one, 2 us longer than a copy (650 units). */
+static bool begins_later(const persist_call *p) {
+    return p->ways[0].s.train && p->ways[0].s.H % 4 == 0 && has_side(p) && sli_persist_idle(p->geometry, sli_cuda_caps_of(p->queue)) > 0;
+}
+static bool takes_states(const persist_call *p, int d) {
+    const step_way *way = &p->ways[d];
+    const bool as_given = !way->common.factor && !way->s.project && way->s.lag == 0;
+    return as_given && (!way->s.train || begins_later(p));
 }
 
 static void set_entering(const step_way *way, persist_way *to) {
@@ -86,14 +98,14 @@ static void set_forward(const persist_call *p, int d, bool last, persist_way *to
         to->wave_bias = (const float *)(way->weights + way->packed.bias);
     if (p->geometry->inputs > 0) set_inputs(p, d, t, to);
     if (way->y) to->y = way->y + (size_t)t * (size_t)(s->B * way->y_row);
-    if (takes_states(&p->ways[d]) && t == (way->reverse ? (int)s->T - 1 : 0)) set_entering(way, to);
+    if (takes_states(p, d) && t == (way->reverse ? (int)s->T - 1 : 0)) set_entering(way, to);
     if (last) set_leaving(p->call, way, to);
     if (p->folds) set_folded(p, d, t, to);
 }
 
 /* What the launch that makes x an operand clears on its way, so that no launch of its own does: of one direction, before the first step. */
 static bool clears_with_x(const persist_call *p) {
-    return p->geometry->inputs == 0 && p->directions == 1 && p->ways[0].s.copy_x && p->scratch.zeros_bytes % 16 == 0;
+    return p->geometry->inputs == 0 && p->directions == 1 && p->ways[0].s.copy_x && p->scratch.zeros_bytes % sizeof(uint32_t) == 0;
 }
 
 /* A chunk for its input side. x of the call's first may be an operand already. */
@@ -136,14 +148,9 @@ static void forward_piece(persist_call *p, int first, int end, int order, bool l
     p->launches++;
 }
 
-/* The side stream is free. */
-static bool has_side(const persist_call *p) {
-    return p->directions == 1 && !sli_cuda_in_lanes(p->queue);
-}
-
 /* In inference the input side need not wait until the exchange is zeros. */
 static bool zeroes_beside(const persist_call *p) {
-    return p->geometry->inputs == 0 && has_side(p) && takes_states(&p->ways[0]) && p->scratch.zeros_bytes > 0;
+    return p->geometry->inputs == 0 && has_side(p) && takes_states(p, 0) && p->scratch.zeros_bytes > 0;
 }
 
 /* What the first launch needs beside the input side. The stream in which the input side may begin before the exchange is zeros; NULL: behind all of it. */
@@ -151,9 +158,10 @@ static cudaStream_t begin(const persist_call *p) {
     const bool steps = p->ways[0].chunks > 0;
     for (int d = 0; d < p->directions; d++) {
         sli_step_masks(&p->ways[d]);
-        if (!steps || !takes_states(&p->ways[d])) sli_step_begin(&p->ways[d]);
+        if (!steps || !takes_states(p, d)) sli_step_begin(&p->ways[d], 0);
         if (steps && p->folds) sli_persist_fold_begin(p, d);
     }
+    if (steps && !takes_states(p, 0)) sli_persist_zero_backward(p, p->ways[0].stream);
     if (!steps || clears_with_x(p)) return NULL;
     if (zeroes_beside(p)) return sli_cuda_fork_and_zero(p->queue, p->ways[0].work + p->scratch.zeros, p->scratch.zeros_bytes);
     sli_persist_zero_exchange(p);
@@ -162,7 +170,9 @@ static cudaStream_t begin(const persist_call *p) {
 
 /* It takes longer than two streams that meet cost, which is 1.3 us where a graph begins with both. */
 static bool begins_beside(const persist_call *p) {
-    return p->geometry->inputs == 0 && has_side(p) && p->ways[0].chunks > 0 && !takes_states(&p->ways[0]);
+    const sli_step_shape *s = &p->ways[0].s;
+    const bool masks = s->train && s->mask && s->copy_x; /* else they would be one of two first nodes */
+    return p->geometry->inputs == 0 && has_side(p) && p->ways[0].chunks > 0 && (masks || !takes_states(p, 0));
 }
 
 /* x of the call's first chunk as an operand, before two streams part: a graph that begins with two begins 2 us later than with a single launch
@@ -191,6 +201,14 @@ static void give_folded(const persist_call *p, int first, int end) {
     sli_cuda_phase(p->queue, SLI_PHASE_RECURRENCE);
 }
 
+/* Slots of the states that the first launch takes from where the call has them: on the multiprocessors that it leaves, lest it wait for others. */
+static void begin_beside(const persist_call *p, cudaStream_t side) {
+    step_way way = p->ways[0];
+    way.stream = side;
+    sli_persist_zero_backward(p, side);
+    sli_step_begin(&way, sli_persist_idle(p->geometry, sli_cuda_caps_of(p->queue)));
+}
+
 /* Piece by piece; beside each the input side of the next. `beside`: what the first launch needs begins in its stream, NULL: it
  * has begun. The input side, which takes longer, is queued first: a graph keeps what was recorded first where its first node ran, and
  * begins the other 1 to 4 us later. `side_first`: where the first of it goes. */
@@ -206,13 +224,14 @@ static void forward_span(persist_call *p, const persist_call *beside, cudaStream
     for (int from = first; from < end && !sli_cuda_failed(p->queue); from = next, order++) {
         next = from + each < end ? from + each : end;
         const int after = next + each < end ? next + each : end;
-        cudaStream_t side = next < end ? sli_cuda_fork(p->queue) : NULL;
+        const bool begins = from == 0 && p->ways[0].s.train && takes_states(p, 0);
+        cudaStream_t side = next < end || begins ? sli_cuda_fork(p->queue) : NULL;
         if (from > 0) sli_persist_zero_exchange(p);
         forward_piece(p, from, next, order, next == chunks);
-        if (next == end) continue;
-        project(p, next, after, side, side);
-        enter_folded(p, next, after, side, side);
-        sli_cuda_join(p->queue);
+        if (begins) begin_beside(p, side);
+        if (next < end) project(p, next, after, side, side);
+        if (next < end) enter_folded(p, next, after, side, side);
+        if (side) sli_cuda_join(p->queue);
     }
     give_folded(p, first, end);
 }
@@ -356,6 +375,12 @@ static void transpose(const persist_call *p, const step_way *way, bool lanes, bo
     sli_cuda_wait_lane(p->queue, PART_RECURRENT);
 }
 
+/* Of side by side products those of the longest k first: what they leave idle at their end others fill (0.5% less in the mean of 39 layers). */
+static void give_inputs(const persist_call *p, const step_way *chunk, const cudaStream_t streams[PARTS], bool accumulate) {
+    const step_way way = part_of(p, chunk, streams, PART_INPUTS);
+    sli_step_give_inputs(&way, accumulate);
+}
+
 /* Sums over the time of chunks end - 1 .. first, chunk by chunk in order of processing. Of one direction dx too. */
 static void multiply(const persist_call *p, int first, int end, int order, const part_streams streams) {
     const persist_call piece = sli_persist_piece_at(p, first, end, order);
@@ -365,23 +390,26 @@ static void multiply(const persist_call *p, int first, int end, int order, const
         for (int i = end - 1; i >= first && !sli_cuda_failed(p->queue); i--) {
             const step_way chunk = sli_persist_chunk(&piece, d, i);
             const bool lanes = streams[d][PART_RECURRENT] != streams[d][PART_KERNEL];
+            const bool inputs = p->directions == 1, inputs_first = inputs && chunk.s.zs > sli_step_input_rows(&chunk);
+            if (inputs_first) give_inputs(p, &chunk, streams[d], accumulate);
             step_way way = part_of(p, &chunk, streams[d], PART_RECURRENT);
             const bool transposes = sli_step_transposes(&way);
             if (transposes) transpose(p, &way, lanes, transposed);
             transposed |= transposes;
+            const bool pairs = sli_step_pairs(&way);
             if (p->folds)
                 sli_persist_fold_add(p, &way);
+            else if (pairs)
+                sli_step_add_pair(&way);
             else
                 sli_step_add_recurrent(&way);
             way = part_of(p, &chunk, streams[d], PART_KERNEL);
-            sli_step_add_kernel(&way);
+            if (!pairs) sli_step_add_kernel(&way);
             if (transposes && lanes) sli_cuda_pass_lane(p->queue);
             way = chunk; /* no product: nothing of its own is booked */
             way.stream = streams[d][PART_BIASES];
             add_sums(&piece, &way, end - 1 - i);
-            if (p->directions == 2) continue;
-            way = part_of(p, &chunk, streams[d], PART_INPUTS);
-            sli_step_give_inputs(&way, accumulate);
+            if (inputs && !inputs_first) give_inputs(p, &chunk, streams[d], accumulate);
         }
     }
 }
@@ -400,9 +428,7 @@ static void late_sums(const sli_call *call, const int *numbers, cudaStream_t str
         step_way chunk = sli_persist_chunk(&piece, 0, i);
         chunk.stream = stream;
         add_sums(&piece, &chunk, end - 1 - i);
-        if (sli_step_transposes(&chunk)) sli_step_transpose(&chunk);
-        sli_step_add_kernel(&chunk);
-        sli_step_add_recurrent(&chunk);
+        sli_step_add_sums(&chunk);
     }
 }
 
@@ -536,7 +562,7 @@ static void backward_span(persist_call *p, int first, int end, persist_gradient 
         const int to = from;
         from = to - each > first ? to - each : first;
         cudaStream_t side = to < end ? sli_cuda_fork(p->queue) : NULL;
-        sli_persist_zero_exchange(p);
+        if (to < end || order > 0 || end < p->ways[0].chunks || p->scratch.kept_bytes == 0) sli_persist_zero_exchange(p);
         if (copies) side = sli_cuda_fork(p->queue);
         backward_piece(p, from, to, order, gradients);
         if (copies) p->ways[0].copied_x = copy_inputs(p, from, side);

@@ -88,8 +88,10 @@ void sli_persist_fold_add(const persist_call *persist, const step_way *way);
 void sli_persist_fold_finish(const persist_call *persist, int direction, const float *dc);
 /* dm of step t of the span. */
 const float *sli_persist_fold_dm_at(const persist_call *persist, int direction, int t);
-/* Zeros what tells of v over the grid: before each launch. */
+/* Zeros what tells of v over the grid: before each launch. In forward what backward's first launch finds zeros, in the stream. What tells is at scratch.zeros from sli_persist_told on. */
 void sli_persist_zero_exchange(const persist_call *persist);
+void sli_persist_zero_backward(const persist_call *persist, cudaStream_t stream);
+char *sli_persist_told(const persist_call *persist, int direction);
 /* One launch over all steps of the span or piece, in all directions; args->form is set here. */
 void sli_persist_launch(const persist_call *persist, persist_args *args);
 

@@ -57,7 +57,7 @@ bool sli_persist_enter(const sli_call *call, sli_persist_kind kind, bool backwar
     p->directions = sli_step_ways(call, backward, p->ways);
     const int span = sli_persist_span(&call->problem, &p->pair, call->chunk);
     p->folds = call->problem.projection > 0;
-    p->saved = sli_persist_layout_saved(&call->problem, call->chunk);
+    p->saved = sli_persist_layout_saved(&call->problem, &p->pair, call->chunk);
     for (int d = 0; d < p->directions; d++) {
         set_memory(p, d);
         p->cells[d] = p->folds ? sli_persist_fold_cells(p, d) : p->ways[d];
@@ -150,8 +150,9 @@ static void set_way(const persist_call *p, int d, persist_way *to) {
     to->u_step = step * way->s.B * way->s.us;
     to->y_row = way->y_row;
     to->y_step = step * way->s.B * way->y_row;
-    to->counters = (uint32_t *)(way->work + at->counters);
-    to->exchange = (unsigned char *)way->work + at->exchange;
+    const bool words = sli_persist_words_tell(p->geometry);
+    to->counters = (uint32_t *)((words ? way->work : sli_persist_told(p, d)) + at->counters);
+    to->exchange = (unsigned char *)(words ? sli_persist_told(p, d) : way->work) + at->exchange;
     to->meeting = (unsigned char *)way->work + at->meeting;
 }
 
@@ -252,11 +253,20 @@ static const void *kernel_of(const persist_call *p, const persist_args *a) {
     return kernel;
 }
 
+char *sli_persist_told(const persist_call *p, int d) {
+    return p->scratch.kept_bytes > 0 ? p->ways[d].saved + p->saved.kept : p->ways[d].work;
+}
+
 void sli_persist_zero_exchange(const persist_call *p) {
-    for (int d = 0; d < p->directions; d++) {
-        const step_way *way = &p->ways[d];
-        if (!sli_cuda_put(p->queue, way->stream, way->work + p->scratch.zeros, NULL, p->scratch.zeros_bytes)) return;
-    }
+    for (int d = 0; d < p->directions; d++)
+        if (!sli_cuda_put(p->queue, p->ways[d].stream, sli_persist_told(p, d) + p->scratch.zeros, NULL, p->scratch.zeros_bytes)) return;
+}
+
+void sli_persist_zero_backward(const persist_call *p, cudaStream_t stream) {
+    if (!p->ways[0].s.train || p->pair.backward_in_steps) return;
+    const sli_persist_scratch at = sli_persist_layout_backward(&p->call->problem, sli_cuda_caps_of(p->queue), &p->pair, p->call->chunk);
+    if (at.kept_bytes > 0 && at.zeros_bytes > 0)
+        (void)sli_cuda_put(p->queue, stream, p->ways[0].saved + p->saved.kept + at.zeros, NULL, at.zeros_bytes);
 }
 
 /* Blocks of the recurrence come before those of products beside it. */

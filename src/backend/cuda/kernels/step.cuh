@@ -126,6 +126,11 @@ void sli_step_transpose(const step_way *way);
 /* d kernel, d recurrent +=, or = where fresh, their sums over the way's steps, from transposed copies where the way has them. */
 void sli_step_add_kernel(const step_way *way);
 void sli_step_add_recurrent(const step_way *way);
+/* Both in one launch, where that is so. */
+bool sli_step_pairs(const step_way *way);
+void sli_step_add_pair(const step_way *way);
+/* Both, as the way has them, and the copies before. */
+void sli_step_add_sums(const step_way *way);
 /* d W_p += or = dq^T m over so many rows: operands [rows][hs] and [rows][ms]. */
 void sli_step_add_projection(const step_way *way, int64_t rows, const void *dq, const void *m);
 void sli_step_give_inputs(const step_way *way, bool add);
@@ -136,8 +141,8 @@ void sli_step_pack(const step_way *way);
 void sli_step_pack_recurrent(const step_way *way);
 /* Flags of all steps and factors, where the problem has them. */
 void sli_step_masks(const step_way *way);
-/* The entering states into their slot; without any step also into the leaving tensors. */
-void sli_step_begin(const step_way *way);
+/* The entering states into their slot; without any step also into the leaving tensors. `blocks`: no more of them, 0: as many as are best. */
+void sli_step_begin(const step_way *way, int blocks);
 /* Whether anybody wants the gradients of the way's entering states. */
 static inline bool sli_step_gives_states(const step_way *way) {
     void *const *d_in = way->call->d_in;
@@ -145,7 +150,7 @@ static inline bool sli_step_gives_states(const step_way *way) {
 }
 /* d h0 and d c0 = or += */
 void sli_step_finish(const step_way *way, const float *pw, step_sums dp, const float *dc);
-/* to operand [rows_to][stride] = from float [rows][columns], zeros beyond; and on the way `zeros`, whole 16 bytes. */
+/* to operand [rows_to][stride] = from float [rows][columns], zeros beyond; and on the way `zeros`, whole words. */
 typedef struct sli_step_zeros {
     void *at;
     size_t bytes;

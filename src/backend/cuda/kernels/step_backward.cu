@@ -261,6 +261,40 @@ void sli_step_add_recurrent(const step_way *way) {
         add_over_time(way, SLI_RNN_PROJECTION, 0, s->GH, s->O, dz, s->zs, entering_h(way), s->hs);
 }
 
+/* Whether d kernel and d recurrent are one launch. Of memory that the plan lays out alone: so their bits do not depend on addresses. */
+bool sli_step_pairs(const step_way *way) {
+    const float *kernel = (const float *)way->d_param[SLI_RNN_KERNEL];
+    const float *recurrent = (const float *)way->d_param[SLI_RNN_RECURRENT];
+    return way->s.pairs && !way->call->borrowed && kernel && recurrent && recurrent > kernel && (recurrent - kernel) % 4 == 0 &&
+           sli_step_adds(way, SLI_RNN_KERNEL) == sli_step_adds(way, SLI_RNN_RECURRENT);
+}
+
+/* A product of either is too short to fill the GPU, or to hide how it begins and ends. */
+void sli_step_add_pair(const step_way *way) {
+    const sli_step_shape *s = &way->s;
+    const char *dz = way->work + way->scratch.dz, *dr = s->gru ? way->work + way->scratch.dr : dz;
+    const char *x = (const char *)sli_step_inputs(way), *h = (const char *)entering_h(way);
+    const int64_t operand = (int64_t)s->operand;
+    sli_cuda_product product = sli_step_product(way, s->GH, s->I, rows_of(way));
+    product.a = sli_step_matrix(dz, s->zs, true);
+    product.b = sli_step_matrix(x, s->xs, false);
+    product.paired = true;
+    product.a_apart = (dr - dz) / operand;
+    product.b_apart = (h - x) / operand;
+    product.d_apart = (const float *)way->d_param[SLI_RNN_RECURRENT] - (const float *)way->d_param[SLI_RNN_KERNEL];
+    add_product(way, &product, SLI_RNN_KERNEL, 0);
+}
+
+void sli_step_add_sums(const step_way *way) {
+    if (sli_step_transposes(way)) sli_step_transpose(way);
+    if (sli_step_pairs(way)) {
+        sli_step_add_pair(way);
+        return;
+    }
+    sli_step_add_kernel(way);
+    sli_step_add_recurrent(way);
+}
+
 void sli_step_add_projection(const step_way *way, int64_t rows, const void *dq, const void *m) {
     const sli_step_shape *s = &way->s;
     if (!way->d_param[SLI_RNN_PROJECTION]) return;
@@ -279,9 +313,7 @@ static void add_biases(const step_way *way) {
 
 static void add_parameters(const step_way *way) {
     const sli_step_shape *s = &way->s;
-    if (sli_step_transposes(way)) sli_step_transpose(way);
-    sli_step_add_kernel(way);
-    sli_step_add_recurrent(way);
+    sli_step_add_sums(way);
     if (s->project)
         sli_step_add_projection(way, rows_of(way), way->work + way->scratch.dq, way->work + way->scratch.m);
     add_biases(way);
@@ -289,6 +321,14 @@ static void add_parameters(const step_way *way) {
         const step_column_sum of = {SLI_RNN_PEEPHOLE, -1, 0, way->work + way->scratch.dpeep, 3 * s->H, 3 * s->H};
         sli_step_columns(way, &of, 1, (int64_t)(way->c1 - way->c0) * s->B, false);
     }
+}
+
+/* d x has its share of the multiplications of all three. By shape alone, whether these are side by side or in turn: so a memory limit changes no bit. */
+static void set_share(const step_way *way, sli_cuda_product *product) {
+    const sli_step_shape *s = &way->s;
+    const double recurrent = (double)s->O * (double)rows_of(way), kernel = (double)s->I * (double)sli_step_input_rows(way);
+    if (s->narrow && s->directions == 1 && !s->project && !s->pairs && product->k > product->m && kernel > 0)
+        product->share = (int)(100 * kernel / (recurrent + 2 * kernel));
 }
 
 void sli_step_give_inputs(const step_way *way, bool add) {
@@ -301,6 +341,7 @@ void sli_step_give_inputs(const step_way *way, bool add) {
     product.d = dx + (size_t)way->c0 * (size_t)(s->B * s->I);
     product.d_row = s->I;
     product.beta = add ? 1.0f : 0.0f;
+    set_share(way, &product);
     set_pad(way, &product);
     sli_cuda_multiply(way->queue, way->stream, &product);
 }

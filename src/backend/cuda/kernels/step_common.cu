@@ -1,5 +1,6 @@
 /* cuda:step: launches outside the loop over time: masks, entering and leaving states, operand copies, column sums. */
 #include "backend/cuda/kernels/step_device.cuh"
+#include "backend/cuda/kernels/step_rows.h"
 
 /* ----------------------------------------------------------------------------------------------------- masks -- */
 typedef struct flags_args {
@@ -106,7 +107,8 @@ typedef struct begin_args {
     bool lstm;
 } begin_args;
 
-static __global__ void __launch_bounds__(STEP_THREADS) step_begin(const __grid_constant__ begin_args a) {
+enum { BEGIN_THREADS = 1024 };
+static __global__ void __launch_bounds__(BEGIN_THREADS) step_begin(const __grid_constant__ begin_args a) {
     const int j = step_unit<1>(), O = a.O / a.layers, H = a.H / a.layers, of_h = j < a.O ? j / O : 0, of_c = j < a.H ? j / H : 0;
     for (int row = step_row(); row < a.B; row += step_row_stride()) {
         if (j < a.O) {
@@ -126,7 +128,16 @@ static __global__ void __launch_bounds__(STEP_THREADS) step_begin(const __grid_c
     }
 }
 
-void sli_step_begin(const step_way *way) {
+/* Blocks that find room where others leave so many multiprocessors: a block of another launch, which wants a multiprocessor for itself, would wait for those beyond. */
+static sli_step_grid grid_of_few(int64_t units, int64_t rows, int blocks) {
+    unsigned bx = 32;
+    while (bx < BEGIN_THREADS && bx < units) bx *= 2;
+    const unsigned by = BEGIN_THREADS / bx, gx = (unsigned)((units + bx - 1) / bx);
+    const unsigned most = (unsigned)((rows + by - 1) / by), gy = (unsigned)blocks / gx;
+    return {gx, gy < 1 ? 1 : gy < most ? gy : most, bx, by};
+}
+
+void sli_step_begin(const step_way *way, int blocks) {
     const sli_call *call = way->call;
     const int first = way->reverse ? (int)way->s.T : 0; /* the slot before the first step in order of processing */
     begin_args a = {};
@@ -151,7 +162,8 @@ void sli_step_begin(const step_way *way) {
     a.B = (int)way->s.B;
     a.H = (int)way->s.H;
     a.O = (int)way->s.O;
-    const sli_step_grid grid = sli_step_grid_of(a.H > a.O ? a.H : a.O, a.B, 1);
+    const int width = a.H > a.O ? a.H : a.O;
+    const sli_step_grid grid = blocks > 0 ? grid_of_few(width, a.B, blocks) : sli_step_grid_of(width, a.B, 1);
     sli_step_launch(way, step_begin, &grid, &a, false, "launch of the recurrent states");
 }
 
@@ -205,17 +217,7 @@ void sli_step_finish(const step_way *way, const float *pw, step_sums dp, const f
 }
 
 /* ------------------------------------------------------------------------------------------------ operand rows -- */
-typedef struct rows_args {
-    void *to; /* operand [rows_to][stride]; a row is whole 16-byte pieces */
-    const float *from;
-    int64_t stride, rows_to, rows, columns;
-    uint4 *zeros;
-    int64_t zero_pieces;
-    sl_dtype math;
-    bool whole; /* rows of whole pieces, aligned */
-} rows_args;
-
-template <int N> static __device__ __forceinline__ void load_row(float (&v)[N], const rows_args &a, int64_t row, int64_t j) {
+template <int N> static __device__ __forceinline__ void load_row(float (&v)[N], const step_rows_args &a, int64_t row, int64_t j) {
     const float *from = a.from + (size_t)row * a.columns + j;
     if (a.whole && row < a.rows && j + N <= a.columns) {
 #pragma unroll
@@ -229,11 +231,24 @@ template <int N> static __device__ __forceinline__ void load_row(float (&v)[N], 
     for (int n = 0; n < N; n++) v[n] = row < a.rows && j + n < a.columns ? from[n] : 0.0f;
 }
 
+/* 16 bytes a thread; where they are not whole sixteens, few, words. */
+static __device__ __forceinline__ void put_zeros(uint32_t *to, int64_t words, int64_t thread, int64_t threads) {
+    const bool whole = ((uintptr_t)to & 15u) == 0 && words % 4 == 0;
+    const int64_t count = whole ? words / 4 : words;
+    for (int64_t i = thread; i < count; i += threads) {
+        if (whole)
+            reinterpret_cast<uint4 *>(to)[i] = make_uint4(0, 0, 0, 0);
+        else
+            to[i] = 0;
+    }
+}
+
 /* A thread writes `N` elements, 16 bytes. */
-template <int N> static __global__ void __launch_bounds__(STEP_THREADS) step_rows(const __grid_constant__ rows_args a) {
+template <int N> static __global__ void __launch_bounds__(STEP_THREADS) step_rows(const __grid_constant__ step_rows_args a) {
     const int64_t x = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, j = x * N, across = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = step_row() * across + x; i < a.zero_pieces; i += step_row_stride() * across)
-        a.zeros[i] = make_uint4(0, 0, 0, 0);
+#pragma unroll
+    for (int k = 0; k < STEP_ROWS_ZEROS; k++)
+        put_zeros(a.zeros[k].at, a.zeros[k].words, step_row() * across + x, step_row_stride() * across);
     if (j >= a.stride) return;
     for (int64_t row = step_row(); row < a.rows_to; row += step_row_stride()) {
         float v[N];
@@ -260,15 +275,15 @@ void sli_step_rows(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *t
         sli_cuda_narrow(queue, stream, math, to, from, (size_t)rows * (size_t)columns);
         return;
     }
-    rows_args a = {};
+    step_rows_args a = {};
     a.to = to;
     a.from = from;
     a.stride = stride;
     a.rows_to = rows_to;
     a.rows = rows;
     a.columns = columns;
-    a.zeros = (uint4 *)zeros.at;
-    a.zero_pieces = (int64_t)(zeros.bytes / sizeof(uint4));
+    a.zeros[0].at = (uint32_t *)zeros.at;
+    a.zeros[0].words = (int64_t)(zeros.bytes / sizeof(uint32_t));
     a.whole = columns % 4 == 0 && sli_step_aligned(from);
     a.math = math;
     const bool narrow = math == SL_BF16 || math == SL_F16;
@@ -277,6 +292,10 @@ void sli_step_rows(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *t
     way.queue = queue;
     way.stream = stream;
     sli_step_launch(&way, narrow ? step_rows<8> : step_rows<4>, &grid, &a, false, "launch of operand rows");
+}
+
+const void *sli_step_rows_kernel() {
+    return (const void *)step_rows<8>;
 }
 
 /* ------------------------------------------------------------------------------------------------- column sums -- */

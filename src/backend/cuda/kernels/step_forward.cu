@@ -4,17 +4,30 @@
 #include "backend/cuda/kernels/step_run_host.cuh"
 #include "cell/activations.h"
 
+/* A = x: of few rows as it is, which saves the launch that makes it an operand, where nobody else wants that. */
+static void set_inputs(const step_way *way, sli_cuda_product *product) {
+    const sli_step_shape *s = &way->s;
+    sli_cuda_product floats = *product;
+    floats.k = s->I;
+    floats.a = sli_step_matrix(way->x + (size_t)way->c0 * (size_t)(s->B * s->I), s->I, false);
+    floats.a_floats = true;
+    if (s->narrow && !s->keep_x && !way->copied_x && way->zeros_bytes == 0 && sli_cuda_takes_floats(&floats))
+        *product = floats;
+    else
+        product->a = sli_step_matrix(sli_step_inputs(way), s->xs, false);
+}
+
 /* u = W x + b, and where a packed W has rows of zeros behind the gates, columns that nobody reads: 900, GRU of 300 units, cuBLASLt's fast kernels do not
  * take in 16 bits. */
 void sli_step_project_inputs(const step_way *way) {
     const sli_step_shape *s = &way->s;
     const int64_t rows = sli_step_input_rows(way);
     sli_cuda_product product = sli_step_product(way, rows, s->zs, s->xs);
-    product.a = sli_step_matrix(sli_step_inputs(way), s->xs, false);
     product.b = sli_step_matrix(sli_step_kernel(way), s->xs, true);
     product.d = sli_step_gates(way, way->c0);
     product.d_row = s->us;
     if (way->call->problem.bias != SL_BIAS_NONE) product.bias = (const float *)(way->weights + way->packed.bias);
+    set_inputs(way, &product);
     sli_cuda_multiply(way->queue, way->stream, &product);
 }
 
@@ -151,7 +164,7 @@ extern "C" void sli_gpu_step_forward(const sli_call *call) {
     sli_cuda_phase(call->queue, SLI_PHASE_RECURRENCE);
     for (int d = 0; d < directions; d++) {
         sli_step_masks(&ways[d]);
-        sli_step_begin(&ways[d]);
+        sli_step_begin(&ways[d], 0);
         if (ways[d].tiled > 0 && ways[d].chunks > 0) sli_step_tiled_begin(&ways[d]);
         if (ways[d].wide.rows > 0 && ways[d].chunks > 0)
             sli_step_wide_begin(&ways[d], sli_step_operand_h(&ways[d], ways[d].reverse ? (int)ways[d].s.T : 0));

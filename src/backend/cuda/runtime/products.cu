@@ -45,7 +45,8 @@ typedef struct product_key {
     int32_t math;
     uint8_t a_transposed, b_transposed, add, bias;
     uint32_t a_align, b_align, d_align;
-    uint16_t pieces, hopper;
+    uint16_t pieces;
+    uint8_t hopper, share;
 } product_key;
 static_assert(sizeof(product_key) == 80, "bytes between members would be compared as well");
 
@@ -111,7 +112,7 @@ static bool well(cublasStatus_t status) {
     return status == CUBLAS_STATUS_SUCCESS;
 }
 
-/* Pieces of k are products of a batch, `apart` elements from one to the next. */
+/* Products of a batch, pieces of k or a pair, `apart` elements from one to the next. */
 static bool describe_matrix(cublasLtMatrixLayoutOpaque_t *layout, cudaDataType type, int64_t rows, int64_t columns,
                             int64_t row, uint32_t pieces, int64_t apart) {
     if (!well(blas.layout_init(layout, sizeof *layout, type, (uint64_t)rows, (uint64_t)columns, row))) return false;
@@ -143,11 +144,11 @@ static bool describe(product_description *d, const product_key *key, const sli_c
     const cudaDataType type = key->math == SL_BF16 ? CUDA_R_16BF : key->math == SL_F16 ? CUDA_R_16F : CUDA_R_32F;
     const bool at = key->a_transposed, bt = key->b_transposed;
     const uint32_t pieces = key->pieces;
+    const int64_t a_apart = p->paired ? p->a_apart : along_k(&p->a, !at, key->k);
+    const int64_t b_apart = p->paired ? p->b_apart : along_k(&p->b, bt, key->k);
     return describe_operation(&d->operation, key, p->bias) &&
-           describe_matrix(&d->a, type, bt ? key->k : key->n, bt ? key->n : key->k, key->b_row, pieces,
-                           along_k(&p->b, bt, key->k)) &&
-           describe_matrix(&d->b, type, at ? key->m : key->k, at ? key->k : key->m, key->a_row, pieces,
-                           along_k(&p->a, !at, key->k)) &&
+           describe_matrix(&d->a, type, bt ? key->k : key->n, bt ? key->n : key->k, key->b_row, pieces, b_apart) &&
+           describe_matrix(&d->b, type, at ? key->m : key->k, at ? key->k : key->m, key->a_row, pieces, a_apart) &&
            describe_matrix(&d->d, CUDA_R_32F, key->n, key->m, key->d_row, pieces, p->d_apart);
 }
 
@@ -157,9 +158,10 @@ static void fill_key(product_key *key, const sli_cuda_product *p, const sli_caps
     const size_t element = sli_cuda_operand_bytes(p->math);
     key->m = p->m;
     key->n = p->n;
-    key->pieces = p->pieces > 1 ? (uint16_t)p->pieces : 1;
+    key->pieces = p->paired ? 2 : p->pieces > 1 ? (uint16_t)p->pieces : 1;
     key->hopper = caps->compute_capability / 10 == 9;
-    key->k = p->k / key->pieces;
+    key->k = p->paired ? p->k : p->k / key->pieces;
+    key->share = (uint8_t)p->share;
     key->a_row = p->a.row;
     key->b_row = p->b.row;
     key->d_row = p->d_row;
@@ -282,6 +284,29 @@ static int tall_tile(const cublasLtMatmulHeuristicResult_t *result, int results,
     return found >= 0 ? found : first;
 }
 
+/* d x in 16 bits, whose k comes first in pieces that a second launch adds up, which beside other products waits for them: whole, where that is listed with blocks for most
+ * multiprocessors, three take 0.72 to 0.84 of the time alone (300 and 400 x 2048 x 8192, 400 x 2400 x 9600); with blocks for all, one as long (400 x 4096 x 16384: graph_h200_2026-11-28.txt). */
+enum { STEP_ROWS = 256 };
+static int whole_inputs(const cublasLtMatmulHeuristicResult_t *result, int results, const product_key *key, int first) {
+    for (int i = first + 1; i < results; i++)
+        if (is_usable(&result[i], key) && cut_of(&result[i].algo).pieces == 1 && result[i].wavesCount > 0.7f &&
+            result[i].wavesCount < 0.9f)
+            return i;
+    return first;
+}
+
+/* Of small products side by side that with the longest k: blocks for its share of the multiprocessors, so that others begin at once; -1: none that is listed has so few, or is near. What is listed
+ * first has blocks for all of them. Two layers of 200 units with 20 rows and steps: 1600 x 400, 1600 x 200 and 400 x 200 take 8 us so, 17 before (graph_h200_2026-11-28.txt, 3). Of larger ones few blocks end later. */
+static int blocks_of_share(const cublasLtMatmulHeuristicResult_t *result, int results, const product_key *key) {
+    const double most = 7e8, products = (double)key->m * (double)key->n * (double)key->k, share = 1.05 * key->share / 100;
+    int best = -1;
+    for (int i = 0; i < results && products <= most; i++) {
+        const bool fits = is_usable(&result[i], key) && cut_of(&result[i].algo).pieces == 1 && result[i].wavesCount <= share;
+        if (fits && result[i].wavesCount >= 0.5 * share && (best < 0 || result[i].wavesCount > result[best].wavesCount)) best = i;
+    }
+    return best;
+}
+
 /* Of 16-bit operands and sums in f32 cuBLASLt 13.1 puts large tiles first, which on an H200 are slower than smaller ones further
  * down: of 33 products of 105 that had both, by 0 to 25% (cublaslt_tiles_h200_*); and sometimes narrow ones, of 7 products by 4 to
  * 28% (cublaslt_steps_h200_*); of 160 looked at again, with D only written too, 9 by 2 to 35% (short_h200_2026-11-23.txt). Two rounds of 192x192
@@ -311,8 +336,12 @@ static int better_tile(const cublasLtMatmulHeuristicResult_t *result, int result
     if (key->math == SL_TF32) return cut_tile(result, results, key, longer_cluster(result, results, key, first));
     if (key->math == SL_F32) return tall_tile(result, results, key, first);
     if (key->math != SL_BF16 && key->math != SL_F16) return first;
+    const int shared = key->share > 0 ? blocks_of_share(result, results, key) : -1;
+    if (shared >= 0) return shared;
     const cut at = cut_of(&result[first].algo);
     const float rounds = result[first].wavesCount;
+    if (at.pieces > 1 && !key->a_transposed && !key->b_transposed && key->m > STEP_ROWS)
+        return whole_inputs(result, results, key, first);
     if (at.tile == CUBLASLT_MATMUL_TILE_192x192 && !key->add && !key->bias && rounds <= 2.0f) return first;
     for (size_t k = 0; k < sizeof better / sizeof *better && at.pieces == 1; k++)
         for (int i = 0; i < INSTEAD && better[k].tile == at.tile && rounds >= better[k].rounds; i++) {
@@ -551,11 +580,31 @@ static void multiply_pieces(sli_queue *queue, cudaStream_t stream, const sli_cud
     }
 }
 
+static void multiply_pair(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *p) {
+    if (p->k > 0 && multiply_blas(queue, stream, p)) return;
+    const int64_t element = (int64_t)sli_cuda_operand_bytes(p->math);
+    sli_cuda_product one = *p;
+    one.paired = false;
+    sli_cuda_multiply(queue, stream, &one);
+    one.a.data = (const char *)p->a.data + p->a_apart * element;
+    one.b.data = (const char *)p->b.data + p->b_apart * element;
+    one.d = p->d + p->d_apart;
+    sli_cuda_multiply(queue, stream, &one);
+}
+
 extern "C" void sli_cuda_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *product) {
     if (sli_cuda_failed(queue) || product->m <= 0 || product->n <= 0) return;
     if (product->k <= 0 && product->beta != 0.0f && !product->bias) return;
+    if (product->paired) {
+        multiply_pair(queue, stream, product);
+        return;
+    }
     if (product->pieces > 1) {
         multiply_pieces(queue, stream, product);
+        return;
+    }
+    if (product->a_floats) { /* where sli_cuda_takes_floats */
+        sli_small_multiply(queue, stream, product);
         return;
     }
     if (sli_few_rows_fit(product)) {

@@ -6,7 +6,7 @@
 enum { SMALL_WARPS = 8, SMALL_N = 16, SMALL_M = 8, SMALL_K = 16 }; /* SMALL_N by SMALL_M by SMALL_K: two matrix instructions */
 
 typedef struct small_args {
-    const void *a, *b; /* operands [m][a_row]; [n][b_row] or, `down`, [k][b_row]; k is a multiple of four. But for the latter fours are read whole, from
+    const void *a, *b; /* operands, a or floats that are to be, [m][a_row]; [n][b_row] or, `down`, [k][b_row]; k is a multiple of four. But for the latter fours are read whole, from
                         * multiples of their size (16 bytes, or 8) */
     float *d;          /* [m][d_row] */
     const float *bias; /* [n] or NULL */
@@ -41,17 +41,26 @@ static __device__ __forceinline__ int64_t small_at(int64_t row, int64_t rows) {
     return row < rows ? row : 0;
 }
 
+/* Floats of which operands are rounded. */
+template <class A, class T> static __device__ __forceinline__ float4 small_operands(const float4 &x) {
+    if constexpr (sizeof(A) == sizeof(T))
+        return x;
+    else
+        return make_float4(small_rounded<T>(x.x), small_rounded<T>(x.y), small_rounded<T>(x.z), small_rounded<T>(x.w));
+}
+
 /* A warp has 16 columns of D, which are rows of the instruction, by `tiles` times 8 rows of D, and takes `pieces` of k at once: all
  * reads go out before the first is waited for, from where there is something in any case. */
-template <class T, bool down, int tiles, int pieces>
+template <class A, class T, bool down, int tiles, int pieces>
 static __device__ __forceinline__ void small_sum(float (&sum)[tiles][4], const small_args &a, int64_t column, int64_t row,
                                                  int first, int lane) {
     const int step = a.warps_k * SMALL_K, end = (int)a.k;
     const int64_t apart = down ? 1 : a.b_row; /* from one column of D to the next */
     const T *low = (const T *)a.b + small_at(column + lane / 4, a.n) * apart;
-    const T *high = (const T *)a.b + small_at(column + lane / 4 + 8, a.n) * apart, *rows[tiles];
+    const T *high = (const T *)a.b + small_at(column + lane / 4 + 8, a.n) * apart;
+    const A *rows[tiles];
 #pragma unroll
-    for (int i = 0; i < tiles; i++) rows[i] = (const T *)a.a + small_at(row + i * SMALL_M + lane / 4, a.m) * a.a_row;
+    for (int i = 0; i < tiles; i++) rows[i] = (const A *)a.a + small_at(row + i * SMALL_M + lane / 4, a.m) * a.a_row;
     for (int from = first * SMALL_K; from < end; from += pieces * step) {
         float4 b[pieces][2], x[pieces][tiles];
 #pragma unroll
@@ -72,7 +81,7 @@ static __device__ __forceinline__ void small_sum(float (&sum)[tiles][4], const s
             const uint32_t two[4] = {y[0][2], y[1][2], y[0][3], y[1][3]};
 #pragma unroll
             for (int i = 0; i < tiles; i++) {
-                small_round(z, x[p][i], there);
+                small_round(z, small_operands<A, T>(x[p][i]), there);
                 ptx_mma_tf32(sum[i], one, z[0], z[1]);
                 ptx_mma_tf32(sum[i], two, z[2], z[3]);
             }
@@ -81,7 +90,7 @@ static __device__ __forceinline__ void small_sum(float (&sum)[tiles][4], const s
 }
 
 /* D[m][n] = or += A B^T, or `down` A B (+ bias): blocks of SMALL_WARPS / warps_k times 16 columns by `tiles` times 8 rows. */
-template <class T, bool down, int tiles, int pieces>
+template <class A, class T, bool down, int tiles, int pieces>
 static __global__ void __launch_bounds__(32 * SMALL_WARPS) small_product(const __grid_constant__ small_args a) {
     enum { ROWS = tiles * SMALL_M, THREADS = 32 * SMALL_WARPS };
     __shared__ float part[SMALL_WARPS][ROWS][SMALL_N + 1];
@@ -90,7 +99,7 @@ static __global__ void __launch_bounds__(32 * SMALL_WARPS) small_product(const _
     const int64_t begin = (int64_t)blockIdx.x * width, row = (int64_t)blockIdx.y * ROWS, column = begin + own;
     const float bias = a.bias && column < a.n ? a.bias[column] : 0.0f;
     float sum[tiles][4] = {};
-    small_sum<T, down, tiles, pieces>(sum, a, begin + warp % across * SMALL_N, row, warp / across, lane);
+    small_sum<A, T, down, tiles, pieces>(sum, a, begin + warp % across * SMALL_N, row, warp / across, lane);
 #pragma unroll
     for (int i = 0; i < tiles; i++)
 #pragma unroll
