@@ -291,8 +291,9 @@ static bool is_of_parameter(const range &r) {
 }
 
 /* D = or += A B: what it reads and writes; of gradients, in which order. */
+/* A chunk of a longer sequence is multiplied as others are, however few its rows: it may be a call of its own. */
 bool sli_cuda_takes_floats(const sli_cuda_product *) {
-    return false;
+    return world.call->total_steps > world.call->chunk;
 }
 void sli_cuda_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *p) {
     const size_t operand = p->math == SL_BF16 || p->math == SL_F16 ? 2 : 4;
@@ -313,7 +314,7 @@ void sli_cuda_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_pro
         world.pairs++;
         return;
     }
-    if (p->a_floats) complain("x of many rows is multiplied as it is");
+    if (p->a_floats) complain("x of a part of a sequence is multiplied as it is");
     const range d = at(p->d, sizeof(float) * (size_t)(p->m * p->d_row), true);
     note(stream, "a product",
          {stored(p->a, p->m, p->k), stored(p->b, p->k, p->n), d, at(p->workspace, p->workspace_bytes, true),

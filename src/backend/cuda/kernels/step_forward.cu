@@ -4,14 +4,16 @@
 #include "backend/cuda/kernels/step_run_host.cuh"
 #include "cell/activations.h"
 
-/* A = x: of few rows as it is, which saves the launch that makes it an operand, where nobody else wants that. */
+/* A = x: of few rows as it is, which saves the launch that makes it an operand, where nobody else wants that. Of sequences of one chunk alone: a last, short chunk would be multiplied
+ * so or otherwise as a memory limit has it a call of its own or not, with other bits. */
 static void set_inputs(const step_way *way, sli_cuda_product *product) {
     const sli_step_shape *s = &way->s;
     sli_cuda_product floats = *product;
     floats.k = s->I;
     floats.a = sli_step_matrix(way->x + (size_t)way->c0 * (size_t)(s->B * s->I), s->I, false);
     floats.a_floats = true;
-    if (s->narrow && !s->keep_x && !way->copied_x && way->zeros_bytes == 0 && sli_cuda_takes_floats(&floats))
+    const bool whole = way->call->total_steps <= way->chunk;
+    if (whole && s->narrow && !s->keep_x && !way->copied_x && way->zeros_bytes == 0 && sli_cuda_takes_floats(&floats))
         *product = floats;
     else
         product->a = sli_step_matrix(sli_step_inputs(way), s->xs, false);
