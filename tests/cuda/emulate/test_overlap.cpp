@@ -584,6 +584,12 @@ size_t all_gradients(const sli_call *call) {
 }
 
 /* Both passes in pieces of so many chunks; gives what was added to gradients. */
+/* Whatever comes next in the queue's stream comes behind all that is beside it, but for late sums. */
+void check_joined(const char *pass) {
+    for (int s = 0; s < STREAMS; s++)
+        if (s != MAIN && s != LATE && world.done[s] > world.seen[MAIN][s]) complain(std::string(pass) + " leaves a stream behind");
+}
+
 gradients run(const sli_call *call, int piece) {
     world.piece = piece;
     world.holds.clear();
@@ -591,9 +597,11 @@ gradients run(const sli_call *call, int piece) {
     world.launches = world.beside = world.transposed = world.transposed_in_lanes = 0;
     begin(call, false);
     forward(call, world.kind);
+    check_joined("forward");
     if (!call->problem.train) return {};
     begin(call, true);
     backward(call, world.kind);
+    check_joined("backward");
     size_t begun = 0;
     for (const auto &part : world.begun) begun += part.second;
     if (begun != all_gradients(call)) complain("a gradient is not complete");
