@@ -47,8 +47,8 @@ static int multiprocessors_of(const sli_caps *caps) {
 /* ------------------------------------------------------------------------------------------------------ inputs --
  * In inference of small layers, of one chunk, the launch of the recurrence makes its input side itself (kernels/persist_inputs.cuh), each block its own part:
  *     us = made + bytes of W, x and u / made_rate + FLOPs / made_flops, and over the grid the zeros' launch, which the copy of x has with it
- * and the other way a product, of few rows a smaller one, the copy of x that it wants, and u on its way to memory. Not in training, where x is wanted as an operand later and the product runs beside
- * the entering states, nor of long sequences, whose products fill the GPU. Constants: by hand, from calls with the launch's own input side, with the product before it, and with
+ * and the other way a product, of few rows a smaller one, the copy of x that it wants, and u on its way to memory. Not in training, where x is wanted as an operand later and blocks' gates are
+ * kept, nor of long sequences, whose products fill the GPU. Constants: by hand, from calls with the launch's own input side, with the product before it, and with
  * neither, of 23 problems on an H200 and H100s, 2026-11-28 (bench/results/inputs_2026-11-28.txt); of f32 an estimate. us, bytes and FLOP a us. */
 static const double made = 0.8, made_rate = 24e3, zeros_us = 1.3, product_us = 3, few_us = 1.2, copy_us = 2.4,
                     output_rate = 2.5e6, sure = 0.9;

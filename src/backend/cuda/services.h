@@ -82,7 +82,7 @@ typedef struct sli_cuda_product {
     /* 0 and 1: k as a whole. Else so many pieces of k of the same length, a multiple of 8, each summed apart: D[piece][m][n],
      * d_apart floats from one to the next, beta 0, no bias. */
     int pieces;
-    /* Two products of one size, 16 bits, in a launch: A, B and D of the second lie so many elements behind the first's, each whole 16 bytes; pieces 1, no bias, no pad. */
+    /* Two products of one size, 16 bits, in a launch: A, B and D of the second lie so many elements behind the first's, each whole 16 bytes; n whole eights, pieces 1, no bias. */
     bool paired;
     int64_t a_apart, b_apart, d_apart;
     int share;         /* 16 bits: hundredths of the multiprocessors, where others run beside it; 0: it is alone */

@@ -123,7 +123,7 @@ static bool zeros_of(cudaGraphNode_t node, cudaKernelNodeParams *kernel, sli_put
     return true;
 }
 
-/* Gives zeros to a launch of operand rows; false: the node is none, or has no place left. */
+/* Gives zeros to a launch of operand rows; false: the node is none, has no place left, or too few threads. */
 static bool zero_with_rows(cudaGraphNode_t rows, const sli_put *zeros) {
     cudaKernelNodeParams kernel;
     if (!launches(rows, sli_step_rows_kernel(), &kernel)) return false;
@@ -131,7 +131,9 @@ static bool zero_with_rows(cudaGraphNode_t rows, const sli_put *zeros) {
     void *arguments[] = {&a};
     int k = 0;
     while (k < STEP_ROWS_ZEROS && a.zeros[k].words > 0) k++;
-    if (k == STEP_ROWS_ZEROS) return false;
+    const size_t each = 4 * sizeof(uint4);
+    const size_t threads = (size_t)kernel.gridDim.x * kernel.gridDim.y * kernel.blockDim.x * kernel.blockDim.y;
+    if (k == STEP_ROWS_ZEROS || zeros->bytes > each * threads) return false;
     a.zeros[k].at = (uint32_t *)zeros->to;
     a.zeros[k].words = (int64_t)(zeros->bytes / sizeof(uint32_t));
     kernel.kernelParams = arguments;

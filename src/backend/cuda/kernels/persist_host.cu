@@ -148,7 +148,7 @@ static void forward_piece(persist_call *p, int first, int end, int order, bool l
     p->launches++;
 }
 
-/* In inference the input side need not wait until the exchange is zeros. */
+/* The input side need not wait until the exchange is zeros. */
 static bool zeroes_beside(const persist_call *p) {
     return p->geometry->inputs == 0 && has_side(p) && takes_states(p, 0) && p->scratch.zeros_bytes > 0;
 }
@@ -201,10 +201,12 @@ static void give_folded(const persist_call *p, int first, int end) {
     sli_cuda_phase(p->queue, SLI_PHASE_RECURRENCE);
 }
 
-/* Slots of the states that the first launch takes from where the call has them: on the multiprocessors that it leaves, lest it wait for others. */
+/* Slots of the states that the first launch takes from where the call has them: on the multiprocessors that it leaves, lest it wait for others. h as float is none of them where it has
+ * but one slot, which that launch leaves its own in. */
 static void begin_beside(const persist_call *p, cudaStream_t side) {
     step_way way = p->ways[0];
     way.stream = side;
+    way.s.own_h = way.s.own_h && way.history.slots_hf;
     sli_persist_zero_backward(p, side);
     sli_step_begin(&way, sli_persist_idle(p->geometry, sli_cuda_caps_of(p->queue)));
 }

@@ -141,7 +141,7 @@ void sli_step_pack(const step_way *way);
 void sli_step_pack_recurrent(const step_way *way);
 /* Flags of all steps and factors, where the problem has them. */
 void sli_step_masks(const step_way *way);
-/* The entering states into their slot; without any step also into the leaving tensors. `blocks`: no more of them, 0: as many as are best. */
+/* The entering states into their slot; without any step also into the leaving tensors. `blocks`: no more of them, but one for each 1024 units, 0: as many as are best. */
 void sli_step_begin(const step_way *way, int blocks);
 /* Whether anybody wants the gradients of the way's entering states. */
 static inline bool sli_step_gives_states(const step_way *way) {
