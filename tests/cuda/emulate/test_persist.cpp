@@ -405,8 +405,14 @@ template <class C> struct problems {
 };
 
 enum { L = 4, G = 3, R = 1, B = 8 | G }; /* B: reset before the product */
+/* This file is compiled twice, each time for some of the instances: the compiler's time is most of what the program takes to build. */
+#ifndef EMULATE_OTHERS
 #define FORWARD(NAME, CELL, MATH, GATHER, ...) \
     const problems<configuration<CELL, PERSIST_##MATH, false, PERSIST_##GATHER, __VA_ARGS__>> NAME;
+#else
+#define FORWARD(...)
+#endif
+#if defined EMULATE_CONFIGURATIONS || defined EMULATE_OTHERS
 #define BACKWARD(NAME, CELL, MATH, GATHER, ...) \
     const problems<configuration<CELL, PERSIST_##MATH, true, PERSIST_##GATHER, __VA_ARGS__>> NAME;
 /* The same with inputs. */
@@ -418,6 +424,13 @@ enum { L = 4, G = 3, R = 1, B = 8 | G }; /* B: reset before the product */
     const problems<of_rows<with_inputs<configuration<CELL, PERSIST_##MATH, false, PERSIST_##GATHER, __VA_ARGS__>, I, COLUMNS>, ROWS>> NAME;
 #define INPUTS_FIXED(NAME, UNITS, I, COLUMNS, CELL, MATH, GATHER, ...) \
     const problems<of_units<with_inputs<configuration<CELL, PERSIST_##MATH, false, PERSIST_##GATHER, __VA_ARGS__>, I, COLUMNS>, UNITS>> NAME;
+#else
+#define BACKWARD(...)
+#define INPUTS(...)
+#define INPUTS_TF32(...)
+#define INPUTS_OF(...)
+#define INPUTS_FIXED(...)
+#endif
 #ifdef EMULATE_CONFIGURATIONS /* a file of others: tests/cuda/emulate/try */
 #include EMULATE_CONFIGURATIONS
 #else

@@ -64,10 +64,10 @@ void sli_small_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_pr
     a.add = p->beta != 0.0f;
     a.warps_k = 1;
     while (a.warps_k < SMALL_WARPS && a.warps_k * SMALL_K < p->k) a.warps_k *= 2;
-    if (p->a_floats && p->math == SL_BF16)
-        launch_rows<float, sli_bf16, false>(stream, &a);
+    if (p->a_floats && p->math == SL_BF16) /* of five rows on */
+        launch_tiles<float, sli_bf16, false, 4>(stream, &a);
     else if (p->a_floats)
-        launch_rows<float, sli_f16, false>(stream, &a);
+        launch_tiles<float, sli_f16, false, 4>(stream, &a);
     else if (p->b.transposed)
         launch_rows<float, float, false>(stream, &a);
     else if (p->math == SL_BF16)
