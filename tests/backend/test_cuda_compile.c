@@ -578,7 +578,9 @@ TEST(cuda_compile_runs) {
          CELL_PEEPHOLE | CELL_CLIP | CELL_ZONEOUT_C | CELL_ZONEOUT_H | CELL_MASK}, /* scaled */
         {"lstm:b64_t25_i4096_h4096_tf32_train", 4, 0},
         {"gru:b32_t25_i2817_h2817_tf32", 1, CELL_ZONEOUT_H | CELL_MASK},
+        {"gru:b32_t25_i2816_h2816_tf32", 4, 0},
         {"rnn:b32_t25_i6000_h6000_tf32", 4, CELL_ZONEOUT_H | CELL_MASK}, /* pairs */
+        {"rnn:b64_t25_i6000_h6000_bf16", 4, 0},
         {"rnn:b128_t25_i6000_h6000_f16_train", 4, CELL_ZONEOUT_H | CELL_MASK},
         {"gru:b16_t25_i2817_h2817_bf16", 1, 0}};
     sli_problem problem;

@@ -99,12 +99,12 @@ static void expect(const char *what, cut is, cut wanted) {
            is.cluster, wanted.tile, wanted.pieces, wanted.cluster);
 }
 
-static void list(cut first) {
+template <class... MORE> static void list(cut first, MORE... more) {
+    const cut all[] = {first, more...};
     library = {};
     library.knows_clusters = true;
     library.rounds = 3;
-    library.list[0] = first;
-    library.count = 1;
+    for (const cut &each : all) library.list[library.count++] = each;
 }
 
 /* The line for A stored the other way, if there is one, or none. */
@@ -149,9 +149,7 @@ static void check_lists() {
     expect("a cluster of eight", taken(SL_TF32, false, false, 512, 90), eight);
     expect("of another GPU", taken(SL_TF32, false, false, 512, 100), four);
     expect("of sums", taken(SL_TF32, true, false, 512, 90), four);
-    list(large);
-    library.list[1] = small;
-    library.count = 2;
+    list(large, small);
     expect("a smaller tile", taken(SL_BF16, false, false, 512, 90), small);
     library.knows_clusters = false; /* tiles are known even so */
     expect("without clusters", taken(SL_BF16, false, false, 512, 90),
@@ -161,10 +159,7 @@ static void check_lists() {
 /* f32: tiles of 256x64 where they are listed. */
 static void check_tall() {
     const cut first = {CUBLASLT_MATMUL_TILE_128x128, 1, 0}, tall = {CUBLASLT_MATMUL_TILE_256x64, 1, 0}, cut_k = {CUBLASLT_MATMUL_TILE_256x64, 2, 0};
-    list(first);
-    library.list[1] = cut_k;
-    library.list[2] = tall;
-    library.count = 3;
+    list(first, cut_k, tall);
     expect("f32, weights [n][k]", taken(SL_F32, false, true, 512, 90), tall);
     expect("f32, weights [k][n]", taken(SL_F32, false, false, 512, 90), first);
     expect("f32, another GPU", taken(SL_F32, false, true, 512, 100), first);
@@ -175,9 +170,7 @@ static void check_tall() {
     library.rounds = 3;
     library.count = 2;
     expect("f32, k cut", taken(SL_F32, false, true, 512, 90), first);
-    list(cut_k);
-    library.list[1] = tall;
-    library.count = 2;
+    list(cut_k, tall);
     expect("f32, k cut first", taken(SL_F32, false, true, 512, 90), cut_k);
 }
 
@@ -198,10 +191,7 @@ static void check_whole() {
 /* d x in 16 bits: no second launch for pieces of k where whole sums have blocks for most multiprocessors. */
 static void check_inputs() {
     const cut pieces = {CUBLASLT_MATMUL_TILE_128x128, 2, 0}, whole = {CUBLASLT_MATMUL_TILE_64x144, 1, 0}, few = {CUBLASLT_MATMUL_TILE_64x256, 1, 0};
-    list(pieces);
-    library.list[1] = few;
-    library.list[2] = whole;
-    library.count = 3;
+    list(pieces, few, whole);
     library.round[1] = 0.4f;
     library.round[2] = 0.73f;
     int64_t k = 9000; /* a choice is remembered by shape */
@@ -217,11 +207,7 @@ static void check_inputs() {
 static void check_shares() {
     const cut first = {CUBLASLT_MATMUL_TILE_64x16, 1, 0}, some = {CUBLASLT_MATMUL_TILE_64x72, 1, 0}, fewer = {CUBLASLT_MATMUL_TILE_64x104, 1, 0},
               pieces = {CUBLASLT_MATMUL_TILE_64x64, 4, 0};
-    list(first);
-    library.list[1] = pieces;
-    library.list[2] = fewer;
-    library.list[3] = some;
-    library.count = 4;
+    list(first, pieces, fewer, some);
     const float rounds[] = {0.76f, 0.24f, 0.12f, 0.18f};
     for (int i = 0; i < 4; i++) library.round[i] = rounds[i];
     int64_t k = 1600;

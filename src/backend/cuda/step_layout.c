@@ -34,7 +34,9 @@ static void set_sizes(const sli_problem *p, int chunk, sli_step_shape *s) {
     s->us = pad(s->zs, 4);
 }
 
-enum { LARGE = 1 << 25, LEAST_PAIRED = 1 << 19, MOST_PAIRED = 1 << 24 }; /* recurrent weights */
+/* Recurrent weights. Of fewer than are paired each product leaves multiprocessors to the other (256 units as fast, or 0.5% slower in one launch); of 512 to 2048 units one launch took 0.96 to 1.00
+ * of a call's time (graph_h200_2026-11-28.txt, 2), more were not measured. */
+enum { LARGE = 1 << 25, LEAST_PAIRED = 1 << 19, MOST_PAIRED = 1 << 24 };
 sli_step_shape sli_step_shape_of(const sli_problem *p, int chunk) {
     sli_step_shape s = {0};
     set_sizes(p, chunk, &s);

@@ -24,7 +24,7 @@ bool sli_small_fit(const sli_cuda_product *p) {
 }
 
 extern "C" bool sli_cuda_takes_floats(const sli_cuda_product *p) {
-    return small_fits(p);
+    return p->a_floats && small_fits(p);
 }
 
 template <class A, class T, bool down, int tiles, int pieces> static void launch(cudaStream_t stream, const small_args *a) {
