@@ -1,6 +1,7 @@
-/* Kernels on the CPU: emulate_tests [--only TEXT] [--seed N] [--seeds N] [--part I/N] [--list] [--verbose]
+/* Kernels on the CPU: emulate_tests [--only TEXT] [--seed N] [--seeds N] [--others I/N] [--part I/N] [--list] [--verbose]
  * [--shape UNITS,ROWS,STEPS]. Of N parts of all cases the I-th, from 1 on. Every case runs under each seed:
- * 0 is everything in order, the others are orders of threads and arrivals drawn at random. */
+ * 0 is everything in order, the others are orders of threads and arrivals drawn at random; with --others
+ * those are for the I-th of every N cases. */
 #include <limits.h>
 #include <malloc.h>
 #include <stdarg.h>
@@ -32,13 +33,17 @@ static double seconds() {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static bool read_part(const char *text, unsigned *part, unsigned *parts) {
+    return sscanf(text, "%u/%u", part, parts) == 2 && *part >= 1 && *part <= *parts;
+}
+
 int main(int count, char **arguments) {
     mallopt(M_MMAP_MAX, 0), mallopt(M_TRIM_THRESHOLD, INT_MAX); /* one case's memory serves the next: fresh pages take time */
     const char *only = "";
     uint64_t first = 0, seeds = 3;
     std::string shape;
     bool list = false, verbose = false;
-    unsigned part = 1, parts = 1, number = 0;
+    unsigned part = 1, parts = 1, number = 0, other = 1, others = 1;
     for (int i = 1; i < count; i++) {
         const std::string a = arguments[i];
         if (a == "--only" && i + 1 < count) {
@@ -48,7 +53,9 @@ int main(int count, char **arguments) {
             seeds = 1;
         } else if (a == "--seeds" && i + 1 < count) {
             seeds = strtoull(arguments[++i], nullptr, 10);
-        } else if (a == "--part" && i + 1 < count && sscanf(arguments[i + 1], "%u/%u", &part, &parts) == 2 && part >= 1 && part <= parts) {
+        } else if (a == "--part" && i + 1 < count && read_part(arguments[i + 1], &part, &parts)) {
+            i++;
+        } else if (a == "--others" && i + 1 < count && read_part(arguments[i + 1], &other, &others)) {
             i++;
         } else if (a == "--shape" && i + 1 < count) {
             shape = arguments[++i];
@@ -59,8 +66,8 @@ int main(int count, char **arguments) {
             verbose = true;
         } else {
             fprintf(stderr,
-                    "usage: %s [--only TEXT] [--seed N] [--seeds N] [--part I/N] [--list] [--verbose]\n"
-                    "    [--shape UNITS,ROWS,STEPS]\n",
+                    "usage: %s [--only TEXT] [--seed N] [--seeds N] [--others I/N] [--part I/N] [--list]\n"
+                    "    [--verbose] [--shape UNITS,ROWS,STEPS]\n",
                     arguments[0]);
             return 2;
         }
@@ -73,8 +80,9 @@ int main(int count, char **arguments) {
             continue;
         }
         const double start = seconds();
+        const uint64_t orders = seeds > 1 && number / parts % others != other - 1 ? 1 : seeds;
         std::string wrong;
-        for (uint64_t seed = first; seed < first + seeds && wrong.empty(); seed++) {
+        for (uint64_t seed = first; seed < first + orders && wrong.empty(); seed++) {
             const std::string repeat =
                 emulate_say("repeat: %s --only '%s' --seed %lu%s", arguments[0], c.name.c_str(), (unsigned long)seed,
                             shape.empty() ? "" : (" --shape " + shape).c_str());
