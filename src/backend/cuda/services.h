@@ -28,6 +28,8 @@ const sli_caps *sli_cuda_caps_of(const sli_queue *queue);
  * all work queued in the main stream so far; after join, the main stream waits for it. Fits recording. */
 cudaStream_t sli_cuda_fork(sli_queue *queue);
 void sli_cuda_join(sli_queue *queue);
+/* What was just launched in `stream` is noted as ours, if a recording is made: when it ends, zeros are put together (runtime/recording.cu). */
+void sli_cuda_note_launch(sli_queue *queue, cudaStream_t stream);
 /* A fork behind which zeros are queued in the main stream, to[bytes]: work in the side stream may begin before they are there. */
 cudaStream_t sli_cuda_fork_and_zero(sli_queue *queue, void *to, size_t bytes);
 /* Lanes: streams for parts of one call that wait for each other piece by piece. Opened, all of them begin after what is queued in

@@ -124,6 +124,7 @@ cudaStream_t sli_cuda_fork_and_zero(sli_queue *queue, void *to, size_t bytes) {
     (void)sli_cuda_put(queue, nullptr, to, nullptr, bytes);
     return sli_cuda_fork(queue);
 }
+void sli_cuda_note_launch(sli_queue *, cudaStream_t) {}
 void sli_cuda_narrow(sli_queue *, cudaStream_t, sl_dtype math, void *to, const float *from, size_t count) {
     for (size_t i = 0; i < count; i++) put_operand(math, to, (int64_t)i, from[i]);
 }

@@ -13,6 +13,7 @@
 #define sli_cuda_join ENGINE_NAME(join)
 #define sli_cuda_fork_and_zero ENGINE_NAME(fork_and_zero)
 #define sli_cuda_narrow ENGINE_NAME(narrow)
+#define sli_cuda_note_launch ENGINE_NAME(note_launch)
 #define sli_cuda_put ENGINE_NAME(put)
 #define sli_cuda_multiply ENGINE_NAME(multiply)
 #define sli_cuda_takes_floats ENGINE_NAME(takes_floats)

@@ -20,6 +20,7 @@
 #define sli_cuda_fork recompute_fork
 #define sli_cuda_join recompute_join
 #define sli_cuda_narrow recompute_narrow
+#define sli_cuda_note_launch recompute_note_launch
 #define sli_cuda_put recompute_put
 #define sli_cuda_multiply recompute_multiply
 #define sli_cuda_takes_floats recompute_takes_floats
@@ -279,6 +280,7 @@ cudaError_t sli_cuda_injected(cudaError_t error) {
     return error;
 }
 
+void sli_cuda_note_launch(sli_queue *, cudaStream_t) {}
 void sli_cuda_narrow(sli_queue *, cudaStream_t, sl_dtype math, void *to, const float *from, size_t count) {
     for (size_t i = 0; i < count; i++) put_operand(math, to, (int64_t)i, from[i]);
 }

@@ -54,7 +54,9 @@ static bool launch(sli_queue *queue, cudaStream_t stream, const sli_put *puts, i
     put_args a;
     const dim3 grid = describe(&a, puts, count);
     put_all<<<grid, PUT_THREADS, 0, stream>>>(a);
-    return SLI_LAUNCHED(queue, "copy");
+    if (!SLI_LAUNCHED(queue, "copy")) return false;
+    sli_cuda_note_launch(queue, stream);
+    return true;
 }
 
 extern "C" bool sli_cuda_put(sli_queue *queue, cudaStream_t stream, void *to, const void *from, size_t bytes) {
@@ -86,8 +88,9 @@ extern "C" cudaStream_t sli_cuda_fork_and_zero(sli_queue *queue, void *to, size_
     config.stream = queue->stream;
     config.attrs = &begun;
     config.numAttrs = 1;
-    (void)(SLI_CU(queue, sli_cuda_injected(cudaLaunchKernelExC(&config, (const void *)put_all, arguments))) &&
-           SLI_CU(queue, cudaStreamWaitEvent(queue->side, queue->forked, 0)));
+    if (SLI_CU(queue, sli_cuda_injected(cudaLaunchKernelExC(&config, (const void *)put_all, arguments))) &&
+        SLI_CU(queue, cudaStreamWaitEvent(queue->side, queue->forked, 0)))
+        sli_cuda_note_launch(queue, queue->stream);
     return queue->side;
 }
 
@@ -105,11 +108,9 @@ bool sli_graph_zero_node(cudaGraph_t graph, const cudaGraphNode_t *after, size_t
     return cudaGraphAddKernelNode(node, graph, after, count, &kernel) == cudaSuccess;
 }
 
-/* Whether a node launches `function`: its parameters. */
+/* Whether a node that was noted launches `function`: its parameters. */
 static bool launches(cudaGraphNode_t node, const void *function, cudaKernelNodeParams *kernel) {
-    cudaGraphNodeType type;
-    return cudaGraphNodeGetType(node, &type) == cudaSuccess && type == cudaGraphNodeTypeKernel &&
-           cudaGraphKernelNodeGetParams(node, kernel) == cudaSuccess && kernel->func == function && kernel->kernelParams;
+    return cudaGraphKernelNodeGetParams(node, kernel) == cudaSuccess && kernel->func == function && kernel->kernelParams;
 }
 
 /* Adds the zeros of a node of put_all to `puts`. */

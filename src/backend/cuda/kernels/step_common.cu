@@ -292,6 +292,7 @@ void sli_step_rows(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *t
     way.queue = queue;
     way.stream = stream;
     sli_step_launch(&way, narrow ? step_rows<8> : step_rows<4>, &grid, &a, false, "launch of operand rows");
+    if (narrow) sli_cuda_note_launch(queue, stream);
 }
 
 const void *sli_step_rows_kernel() {

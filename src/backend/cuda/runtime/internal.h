@@ -140,6 +140,8 @@ struct sli_queue {
     int put_count;
     sli_recording *recordings;
     sli_recording *recorded; /* the one being made */
+    cudaGraphNode_t *noted;  /* its launches of copies, zeros and operand rows */
+    size_t noted_count, noted_room;
     sli_kept *kept;
     cudaStream_t lane[SLI_CUDA_LANES]; /* lanes.cu; 0: `stream` before they were opened */
     cudaEvent_t lane_passed[SLI_CUDA_LANES];
@@ -172,7 +174,7 @@ void sli_queue_put_now(sli_queue *queue);
 /* A kernel that zeros `bytes` behind `count` nodes; false: they are too many, or odd, or it cannot be added. */
 bool sli_graph_zero_node(cudaGraph_t graph, const cudaGraphNode_t *after, size_t count, void *to, size_t bytes,
                          cudaGraphNode_t *node);
-/* Makes the node `first`, of zeros alone or of operand rows, zero what `second` zeros, too, which then is one too many; false: they are other nodes, or it is too much for one. */
+/* Of nodes that were noted: makes `first`, of zeros alone or of operand rows, zero what `second` zeros, too, which then is one too many; false: they are other nodes, or it is too much for one. */
 bool sli_graph_join_zeros(cudaGraphNode_t first, cudaGraphNode_t second);
 /* The failure that is kept in the queue, or SL_OK. */
 sl_status sli_queue_status(const sli_queue *queue);

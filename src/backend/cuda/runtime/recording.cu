@@ -35,12 +35,49 @@ static sl_status failed_recording(sli_queue *queue, sli_recording *made) {
     return status;
 }
 
+/* ------------------------------------------------------------------------------------------------- launches of ours --
+ * The runtime tells the parameters of its own launches; asked for those of a library's it fails, which compute-sanitizer takes for an error of the program.
+ * So nodes that may be changed are noted when they are launched: then what the stream's next launch waits for is that node. */
+static void note(sli_queue *queue, cudaGraphNode_t node) {
+    if (queue->noted_count == queue->noted_room) {
+        const size_t room = 2 * queue->noted_room + 16;
+        cudaGraphNode_t *more = (cudaGraphNode_t *)realloc(queue->noted, room * sizeof *more);
+        if (!more) return; /* it stays as it is */
+        queue->noted = more;
+        queue->noted_room = room;
+    }
+    queue->noted[queue->noted_count++] = node;
+}
+
+extern "C" void sli_cuda_note_launch(sli_queue *queue, cudaStream_t stream) {
+    if (!queue->recording_now || sli_cuda_failed(queue)) return;
+    cudaStreamCaptureStatus status;
+    const cudaGraphNode_t *nodes = NULL;
+    const cudaGraphEdgeData *edges = NULL;
+    size_t count = 0;
+    if (cudaStreamGetCaptureInfo(stream, &status, NULL, NULL, &nodes, &edges, &count) == cudaSuccess &&
+        status == cudaStreamCaptureStatusActive && count == 1)
+        note(queue, nodes[0]);
+}
+
+static bool is_noted(const sli_queue *queue, cudaGraphNode_t node) {
+    for (size_t i = queue->noted_count; i > 0; i--)
+        if (queue->noted[i - 1] == node) return true;
+    return false;
+}
+
+static void forget_notes(sli_queue *queue) {
+    free(queue->noted);
+    queue->noted = NULL;
+    queue->noted_count = queue->noted_room = 0;
+}
+
 /* ------------------------------------------------------------------------------------------------ zeros as kernels --
  * cuBLASLt zeros counters of its own by memset, which as a node of a graph makes what follows it begin 1.5 to 3 us late and what
  * follows that product 2 us late (kernels/copy.cu). A kernel takes its place, between the same nodes. */
 enum { MOST_EDGES = 16 };
 
-static bool zeros_by_kernel(cudaGraph_t graph, cudaGraphNode_t node) {
+static bool zeros_by_kernel(sli_queue *queue, cudaGraph_t graph, cudaGraphNode_t node) {
     cudaMemsetParams zeros;
     cudaGraphNode_t before[MOST_EDGES], behind[MOST_EDGES], self[MOST_EDGES], kernel;
     cudaGraphEdgeData edge[MOST_EDGES];
@@ -57,21 +94,24 @@ static bool zeros_by_kernel(cudaGraph_t graph, cudaGraphNode_t node) {
         (void)cudaGraphDestroyNode(kernel);
         return false;
     }
+    note(queue, kernel);
     return cudaGraphDestroyNode(node) == cudaSuccess;
 }
 
-static void replace_memset(cudaGraph_t graph, cudaGraphNode_t node) {
+static void replace_memset(sli_queue *queue, cudaGraph_t graph, cudaGraphNode_t node) {
     cudaGraphNodeType type;
-    if (cudaGraphNodeGetType(node, &type) == cudaSuccess && type == cudaGraphNodeTypeMemset) (void)zeros_by_kernel(graph, node);
+    if (cudaGraphNodeGetType(node, &type) == cudaSuccess && type == cudaGraphNodeTypeMemset)
+        (void)zeros_by_kernel(queue, graph, node);
 }
 
 /* Zeros right behind zeros, of the exchange and of cuBLASLt's counters: one launch, a microsecond less before a product. What waits for the second waits
  * for the first; more edges than are needed, where not all can be changed, are right as well. */
-static void join_zeros(cudaGraph_t graph, cudaGraphNode_t node) {
+static void join_zeros(sli_queue *queue, cudaGraph_t graph, cudaGraphNode_t node) {
     cudaGraphNode_t before[2], behind[MOST_EDGES], first[MOST_EDGES];
     cudaGraphEdgeData edge[MOST_EDGES];
     size_t count_before = 2, count_behind = MOST_EDGES, count_first = MOST_EDGES;
-    if (cudaGraphNodeGetDependencies(node, before, edge, &count_before) != cudaSuccess || count_before != 1 ||
+    if (!is_noted(queue, node) || cudaGraphNodeGetDependencies(node, before, edge, &count_before) != cudaSuccess ||
+        count_before != 1 || !is_noted(queue, before[0]) ||
         cudaGraphNodeGetDependentNodes(node, behind, edge, &count_behind) != cudaSuccess || count_behind == MOST_EDGES ||
         cudaGraphNodeGetDependentNodes(before[0], first, edge, &count_first) != cudaSuccess || count_first == MOST_EDGES)
         return;
@@ -85,12 +125,12 @@ static void join_zeros(cudaGraph_t graph, cudaGraphNode_t node) {
 }
 
 /* A graph that cannot be changed, be it for want of memory, is right as it was recorded. */
-static void change_each(cudaGraph_t graph, void (*change)(cudaGraph_t, cudaGraphNode_t)) {
+static void change_each(sli_queue *queue, cudaGraph_t graph, void (*change)(sli_queue *, cudaGraph_t, cudaGraphNode_t)) {
     size_t count = 0;
     if (cudaGraphGetNodes(graph, NULL, &count) != cudaSuccess) count = 0;
     cudaGraphNode_t *nodes = count > 0 ? (cudaGraphNode_t *)malloc(count * sizeof *nodes) : NULL;
     if (nodes && cudaGraphGetNodes(graph, nodes, &count) == cudaSuccess)
-        for (size_t i = 0; i < count; i++) change(graph, nodes[i]);
+        for (size_t i = 0; i < count; i++) change(queue, graph, nodes[i]);
     free(nodes);
     (void)cudaGetLastError();
 }
@@ -112,9 +152,10 @@ sl_status sli_cuda_record_end(sli_queue *queue, sli_recording **recording) {
         sli_cuda_fail(queue, SL_ERR_DEVICE, "recording on GPU %d gave no graph; run without recording",
                       queue->device->index);
     if (queue->failed == SL_OK) {
-        change_each(graph, replace_memset);
-        change_each(graph, join_zeros);
+        change_each(queue, graph, replace_memset);
+        change_each(queue, graph, join_zeros);
     }
+    forget_notes(queue);
     if (queue->failed == SL_OK &&
         SLI_CU(queue, cudaGraphInstantiate(&made->graph, graph, cudaGraphInstantiateFlagUseNodePriority)))
         (void)SLI_CU(queue, cudaGraphUpload(made->graph, queue->stream));
