@@ -60,8 +60,11 @@ void where_apply(const where_options *where, const arguments *a, sl_plan_options
 /* -------------------------------------------------------------------------------------------------- model files -- */
 sl_vocabulary *file_vocabulary(const sl_file *file, const char *path, int *code) {
     sl_vocabulary *vocabulary = NULL;
-    const char *json = sl_file_metadata(file, "vocabulary");
-    if (json)
+    const char *json = sl_file_metadata(file, "vocabulary"), *format = sl_file_metadata(file, "format");
+    if (!format || strcmp(format, "sluice") != 0)
+        *code =
+            report_as(SL_ERR_FILE, "%s: a safetensors file, but not one of Sluice's; give one of `sluice train`", path);
+    else if (json)
         *code = report_at(path, sl_vocabulary_from_json(NULL, json, &vocabulary));
     else
         *code = report_as(

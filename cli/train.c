@@ -236,12 +236,6 @@ static int apply_options(train_job *job) {
 /* Parses job->document; gives PARSE_GO_ON or an exit code. `task` is what the words on the command line ask for. */
 static int read_document(train_job *job, const char *task) {
     const char *name = name_texts(job->a.positional, 1);
-    if (!begins_as_json(job->document))
-        return report_as(
-            SL_ERR_INPUT,
-            "%s is no description (model JSON); give one, or `lm` and texts; --init-from and --resume go on "
-            "from a model file",
-            name);
     int code = report_at(name, sl_model_from_json(NULL, job->document, job->document_bytes, &job->model));
     if (!code) code = report_at(name, sl_training_from_json(job->document, job->document_bytes, &job->training));
     if (code) return code;
@@ -523,9 +517,17 @@ static int run_job(train_job *job) {
     if (code) return code;
     if (lm) return train_text(job, true);
     const char *given = arguments_first_other(a, GROUP_MODEL, NULL);
-    if (given) return usage_error(a->command, "--%s goes with train lm; %s describes its model itself", given, what);
+    if (given)
+        return usage_error(a->command, "--%s goes with train lm and texts; %s would describe its model itself", given,
+                           what);
     code = read_texts(job->a.positional, 1, &job->document, &job->document_bytes);
     if (code) return code;
+    if (!begins_as_json(job->document))
+        return report_as(
+            SL_ERR_INPUT,
+            "%s is no description (model JSON); give one, or `lm` and texts; --init-from and --resume go on "
+            "from a model file",
+            name_texts(job->a.positional, 1));
     return a->positionals > 1 ? train_text(job, false) : train_arrays(job);
 }
 

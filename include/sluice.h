@@ -586,7 +586,7 @@ SL_API sl_status sl_text_read(const sl_allocator *allocator, const char *const *
                               size_t *bytes);
 SL_API void sl_text_free(char *text);
 
-/* Counts the tokens of `text` (UTF-8 at char and word level, else SL_ERR_INPUT with the byte offset) and keeps the
+/* Counts the tokens of `text` (UTF-8 at char and word level, without a byte order mark; else SL_ERR_INPUT with the byte) and keeps the
  * `limit` most frequent (0 = all, else at least 3; ties by first appearance). Word level: split at ASCII white space,
  * "<eos>" for every line end, "<unk>" for what is not kept or unknown; it comes last, unless the text holds it as a word
  * (Penn Treebank's plain format: its words and <eos> are 10,000). Both count within `limit`. Char level: U+FFFD stands for

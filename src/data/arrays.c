@@ -62,8 +62,8 @@ static sl_status check_finite(const sl_array *array, const char *name, bool doub
     size_t count = is_float(array) ? element_count(array) : 0;
     for (size_t i = 0; i < count; i++) {
         const double value = number_at(array, i);
-        SLI_FAIL_IF(!isfinite(value), SL_ERR_NUMBERS, "%s: element %zu is not a finite number: clean the data first",
-                    name, i);
+        SLI_FAIL_IF(!isfinite(value), SL_ERR_NUMBERS,
+                    "%s: element %zu is not a finite number: clean the data first, behind a row's length too", name, i);
         SLI_FAIL_IF(!doubles && fabs(value) > FLT_MAX, SL_ERR_NUMBERS,
                     "%s: element %zu is %g, which f32 cannot hold: scale the data, or use f64", name, i, value);
     }

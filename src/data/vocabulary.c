@@ -124,8 +124,11 @@ static bool is_space(char c) {
     return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
 }
 
-/* The token at or after *at, which moves behind it; 0 bytes at the end. The text is valid UTF-8. */
+/* The token at or after *at, which moves behind it; 0 bytes at the end. The text is valid UTF-8; a byte order mark that it begins with is none of it. */
 static size_t next_token(sl_level level, const char *text, size_t bytes, size_t *at, const char **token) {
+    static const char mark[] = "\xEF\xBB\xBF";
+    if (*at == 0 && level != SL_LEVEL_BYTE && bytes >= sizeof mark - 1 && memcmp(text, mark, sizeof mark - 1) == 0)
+        *at = sizeof mark - 1;
     if (level == SL_LEVEL_WORD)
         while (*at < bytes && is_space(text[*at])) ++*at;
     if (*at >= bytes) return 0;

@@ -183,9 +183,11 @@ sl_status sli_json_read_init(const sli_json_where *where, const char *key, json_
             sli_nearest(c.class_name, NAMES[i].name, &best, &distance);
             sli_nearest(c.class_name, NAMES[i].class_name, &best, &distance);
         }
-        return sli_json_fail(where, SL_ERR_UNKNOWN, "`%s`: there is no initializer \"%.60s\"%s%s%s", key, c.class_name,
-                             best ? "; did you mean \"" : "; see the list in docs/FORMATS.md", best ? best : "",
-                             best ? "\"?" : "");
+        return sli_json_fail(
+            where, SL_ERR_UNKNOWN, "`%s`: there is no initializer \"%.60s\"%s%s%s", key, c.class_name,
+            best ? "; did you mean \""
+                 : "; give zeros, ones, constant, random_uniform, glorot_uniform, orthogonal or another of Keras's",
+            best ? best : "", best ? "\"?" : "");
     }
     init->kind = known->kind;
     return read_config(&c, init);

@@ -24,8 +24,8 @@ printf 'the xylophone' >new.txt
 try eval char.model new.txt
 printf 'the\r\n' >new.txt
 try eval char.model new.txt
-printf '\xef\xbb\xbfthe' >new.txt
-try eval char.model new.txt
+printf '\xef\xbb\xbfthe' >new.txt # which is no part of the text
+"$SLUICE" eval char.model new.txt | sed -E 's/[0-9]+\.[0-9]+/NUMBER/'
 printf 'a' >one.txt
 try eval char.model one.txt
 try eval text.txt test.txt

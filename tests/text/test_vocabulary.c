@@ -114,6 +114,41 @@ TEST(vocabulary_characters_are_code_points) {
     sl_vocabulary_free(v);
 }
 
+/* At the beginning it says how a text is written; inside it is a character. */
+TEST(vocabulary_byte_order_mark_begins_a_text) {
+    static const sl_level levels[] = {SL_LEVEL_CHAR, SL_LEVEL_WORD};
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        sl_vocabulary *plain = make(levels[i], "a b a", 0),
+                      *marked = make(levels[i],
+                                     "\xEF\xBB\xBF"
+                                     "a b a",
+                                     0),
+                      *read;
+        CHECK(strcmp(sl_vocabulary_to_json(plain), sl_vocabulary_to_json(marked)) == 0);
+        CHECK(strcmp(encoded(plain, "\xEF\xBB\xBF"
+                                    "a b"),
+                     levels[i] == SL_LEVEL_CHAR ? "a| |b" : "a|b") == 0);
+        sl_vocabulary_free(plain);
+        sl_vocabulary_free(marked);
+        marked = make(levels[i], "a b \xEF\xBB\xBF", 0);
+        REQUIRE_OK(sl_vocabulary_from_json(NULL, sl_vocabulary_to_json(marked), &read));
+        CHECK(strcmp(encoded(read, "a \xEF\xBB\xBF"),
+                     levels[i] == SL_LEVEL_CHAR ? "a| |\xEF\xBB\xBF" : "a|\xEF\xBB\xBF") == 0);
+        sl_vocabulary_free(read);
+        sl_vocabulary_free(marked);
+    }
+    sl_vocabulary *bytes = make(SL_LEVEL_BYTE, "a", 0);
+    int32_t *tokens;
+    size_t count;
+    REQUIRE_OK(sl_vocabulary_encode(bytes,
+                                    "\xEF\xBB\xBF"
+                                    "a",
+                                    4, &tokens, &count));
+    CHECK(count == 4 && tokens[0] == 0xEF);
+    sl_tokens_free(bytes, tokens, count);
+    sl_vocabulary_free(bytes);
+}
+
 TEST(vocabulary_bytes_are_all_256) {
     const char text[] = {'a', 0, (char)0xFF};
     sl_vocabulary *v = NULL;
