@@ -52,7 +52,7 @@ typedef struct sl_dl_tensor {
 /* From now on the run works in this stream (cudaStream_t), after what it has queued so far. NULL is CUDA's legacy default stream,
  * which is PyTorch's unless it is told otherwise; SL_INTEROP_OWN_STREAM brings back the run's own. While the stream is captured,
  * calls that must send something from the host are refused: a step or seed that is new, full lengths that are left out.
- * SL_ERR_USAGE on devices without streams. */
+ * SL_ERR_USAGE on devices without streams, while the stream before is captured, and where that is at work and this one is captured. */
 #define SL_INTEROP_OWN_STREAM ((void *)-1)
 SL_API sl_status sl_interop_stream(sl_run *run, void *stream);
 /* Parameter `name` (rows x columns, or its vector) is read from `value` from now on; its owner updates it: sl_run_update and

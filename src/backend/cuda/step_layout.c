@@ -264,7 +264,8 @@ sli_step_scratch sli_step_layout_backward(const sli_problem *p, const sli_caps *
     at.dz = take(&end, elements(s.operand, rows, s.zs));
     at.dr = take(&end, after ? elements(s.operand, rows, s.zs) : 0);
     at.dpeep = take(&end, p->peephole ? reals(s.rows, 3 * s.H) : 0);
-    at.dp_pieces = dp_pieces(&s, p, caps);
+    /* Steps lie as for the plan's rows. A recurrence, whose product is no cuBLASLt's, lies as for the call's, and fewer may make more pieces. */
+    at.dp_pieces = steps ? dp_pieces(&s, p, caps) : 1;
     const sli_step_wide wide = steps ? sli_step_wide_of(p, caps, true) : (sli_step_wide){0};
     at.dp = take(&end, reals(larger(at.dp_pieces, wide.pieces) * s.B, s.hs));
     at.wide = take(&end, (size_t)sli_step_wide_buffers(&wide) * sli_step_wide_v(&wide));

@@ -66,8 +66,9 @@ bool sli_cuda_in_lanes(const sli_queue *queue) {
  * backward. */
 static bool make_late(sli_queue *queue) {
     if (queue->late) return true;
-    return SLI_CU(queue, cudaEventCreateWithFlags(&queue->late_begun, cudaEventDisableTiming)) &&
-           SLI_CU(queue, cudaEventCreateWithFlags(&queue->late_done, cudaEventDisableTiming)) &&
+    /* Events of a try that failed are there already. */
+    return (queue->late_begun || SLI_CU(queue, cudaEventCreateWithFlags(&queue->late_begun, cudaEventDisableTiming))) &&
+           (queue->late_done || SLI_CU(queue, cudaEventCreateWithFlags(&queue->late_done, cudaEventDisableTiming))) &&
            SLI_CU(queue, cudaStreamCreateWithFlags(&queue->late, cudaStreamNonBlocking));
 }
 

@@ -131,13 +131,16 @@ static sl_status refuse_recording(const sli_queue *queue, const char *what) {
     return sli_cuda_host.fail(SL_ERR_INTERNAL, "%s is not allowed while work is being recorded", what);
 }
 
+static bool is_captured_stream(cudaStream_t stream) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    /* The legacy default stream says so by an error, which belongs to nobody's work. */
+    if (cudaStreamIsCapturing(stream, &status) == cudaSuccess) return status != cudaStreamCaptureStatusNone;
+    return cudaGetLastError() == cudaErrorStreamCaptureImplicit;
+}
+
 /* A borrowed stream may be captured by its owner. */
 static bool is_captured(sli_queue *queue) {
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    if (queue->stream == queue->own) return false;
-    /* The legacy default stream says so by an error, which belongs to nobody's work. */
-    if (cudaStreamIsCapturing(queue->stream, &status) == cudaSuccess) return status != cudaStreamCaptureStatusNone;
-    return cudaGetLastError() == cudaErrorStreamCaptureImplicit;
+    return queue->stream != queue->own && is_captured_stream(queue->stream);
 }
 
 sl_status sli_cuda_upload(sli_queue *queue, void *to, const void *source, size_t bytes) {
@@ -257,10 +260,15 @@ sl_status sli_cuda_borrow_stream(sli_queue *queue, void *stream) {
     SLI_TRY(sli_queue_enter(queue));
     const cudaStream_t next = stream == SLI_OWN_STREAM ? queue->own : stream ? (cudaStream_t)stream : cudaStreamLegacy;
     if (next == queue->stream) return SL_OK;
+    if (is_captured(queue))
+        return sli_cuda_host.fail(SL_ERR_USAGE, "the stream that was given before is being captured; end the capture first");
     /* What is queued comes first. An idle stream needs no event, which a stream under capture would not take. */
     const cudaError_t idle = cudaStreamQuery(queue->stream);
     if (idle == cudaErrorNotReady) {
         (void)cudaGetLastError();
+        if (is_captured_stream(next))
+            return sli_cuda_host.fail(SL_ERR_USAGE, "work is under way in the stream that was given before; wait for it "
+                                                    "(cudaStreamSynchronize) before the next one is captured");
         (void)(SLI_CU(queue, cudaEventRecord(queue->passed, queue->stream)) &&
                SLI_CU(queue, cudaStreamWaitEvent(next, queue->passed, 0)));
     } else {

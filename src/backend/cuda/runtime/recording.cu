@@ -118,7 +118,8 @@ static void join_zeros(sli_queue *queue, cudaGraph_t graph, cudaGraphNode_t node
     if (!sli_graph_join_zeros(before[0], node)) return;
     for (size_t i = 0; i < count_behind; i++) {
         bool there = false;
-        for (size_t j = 0; j < count_first; j++) there = there || first[j] == behind[i];
+        for (size_t j = 0; j < count_first; j++) /* and waits for all of it, not for its beginning */
+            there = there || (first[j] == behind[i] && edge[j].from_port == cudaGraphKernelNodePortDefault);
         if (!there && cudaGraphAddDependencies(graph, &before[0], &behind[i], NULL, 1) != cudaSuccess) return;
     }
     (void)cudaGraphDestroyNode(node);
