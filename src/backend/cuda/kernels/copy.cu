@@ -71,8 +71,8 @@ extern "C" bool sli_cuda_put(sli_queue *queue, cudaStream_t stream, void *to, co
  * does when all before it in its stream has ended. A product that cuBLASLt has a counter zeroed for waits for both zeros, which become one (runtime/recording.cu). */
 extern "C" cudaStream_t sli_cuda_fork_and_zero(sli_queue *queue, void *to, size_t bytes) {
     const sli_put put = {(char *)to, NULL, bytes};
-    const bool forks = queue->stream != cudaStreamLegacy && sli_cuda_caps_of(queue)->compute_capability >= 90;
-    if (sli_cuda_failed(queue) || bytes == 0 || !is_small(&put) || !forks) {
+    const bool begins = sli_cuda_caps_of(queue)->compute_capability >= 90 && queue->stream != cudaStreamLegacy;
+    if (sli_cuda_failed(queue) || bytes == 0 || !is_small(&put) || !begins || queue->device->sanitized) {
         cudaStream_t side = sli_cuda_fork(queue);
         (void)sli_cuda_put(queue, queue->stream, to, NULL, bytes);
         return side;

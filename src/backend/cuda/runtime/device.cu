@@ -1,4 +1,5 @@
 /* One GPU: what it is, its memory; errors of CUDA calls as sentences; the hook behind each CUDA call. */
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,6 +206,13 @@ sl_status sli_cuda_enter(const sli_device *device) {
     return SL_OK;
 }
 
+/* compute-sanitizer keeps a library of its own in the process. */
+static int is_sanitizer(struct dl_phdr_info *info, size_t bytes, void *unused) {
+    (void)bytes;
+    (void)unused;
+    return info->dlpi_name && strstr(info->dlpi_name, "libsanitizer-collection.so") != NULL;
+}
+
 sl_status sli_cuda_open(const sli_caps *caps, const sl_allocator *allocator, sli_device **device) {
     *device = NULL;
     if (caps->index < 0 || caps->index >= SLI_CUDA_MOST_GPUS)
@@ -218,6 +226,7 @@ sl_status sli_cuda_open(const sli_caps *caps, const sl_allocator *allocator, sli
     opened->allocator = own;
     opened->caps = *caps;
     opened->index = caps->index;
+    opened->sanitized = dl_iterate_phdr(is_sanitizer, NULL) != 0;
     const sl_status status = sli_cuda_enter(opened);
     if (status != SL_OK) {
         sli_cuda_host_free(&own, opened, sizeof *opened);

@@ -19,6 +19,8 @@ struct sli_device {
     sli_caps caps;
     int index;
     void *blas; /* cuBLASLt's handle; NULL: own kernels multiply, as long as the device is open */
+    /* By compute-sanitizer, under which (CUDA 13.0, driver 580) the driver ends with a signal at a graph with an edge that a launch's beginning lets go. */
+    bool sanitized;
 };
 
 /* Makes the device current in this thread. */
