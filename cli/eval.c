@@ -15,7 +15,7 @@ static const option eval_table[] = {
     {OPTION_TEXT, "x", offsetof(eval_options, x), "X.npy", 0, 0, "inputs, in place of text"},
     {OPTION_TEXT, "y", offsetof(eval_options, y), "Y.npy", 0, 0, "targets"},
     {OPTION_TEXT, "lengths", offsetof(eval_options, lengths), "L.npy", 0, 0,
-     "steps of each row [N]; the rest is masked"},
+     "steps of each row [N]; the rest is masked, and may be NaN"},
     {OPTION_CHOICE, "loss", offsetof(eval_options, loss), "softmax|binary|mse", 0, 0,
      "for arrays (default: the one the model was trained with)"},
     {OPTION_INT, "batch", offsetof(eval_options, batch), "B", 1, 0, "for arrays: rows a call (default 32)"},

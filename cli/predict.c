@@ -18,7 +18,7 @@ static const option predict_table[] = {
     {OPTION_TEXT, "x", offsetof(predict_options, x), "X.npy", 0, 0,
      "inputs: numbers [N][T][F] or [N][F], or whole numbers (tokens) [N][T]"},
     {OPTION_TEXT, "lengths", offsetof(predict_options, lengths), "L.npy", 0, 0,
-     "steps of each row [N]; the rest is masked"},
+     "steps of each row [N]; the rest is masked, and may be NaN"},
     {OPTION_TEXT, "out", offsetof(predict_options, out), "Y.npy", 0, 0, "the outputs [N][T][F] or [N][F]"},
     {OPTION_INT, "batch", offsetof(predict_options, batch), "B", 1, 0, "rows a call (default 32)"},
     {0}};
@@ -113,9 +113,12 @@ static int convert_tokens(predict_job *job, const char *path, size_t count) {
     return 0;
 }
 
+/* Steps beyond a row's length may hold anything, and become 0. */
 static int convert_numbers(predict_job *job, const char *path, size_t count) {
+    const size_t row = count / (size_t)job->rows, step = row / (size_t)job->steps;
     for (size_t i = 0; i < count; i++) {
-        double value = element(&job->x, i);
+        const bool counts = !job->row_lengths || i % row / step < (size_t)job->row_lengths[i / row];
+        const double value = counts ? element(&job->x, i) : 0;
         if (!isfinite(value))
             return report_as(SL_ERR_NUMBERS, "%s, element %zu is %f; replace what is not finite", path, i, value);
         if (job->doubles)
@@ -124,17 +127,6 @@ static int convert_numbers(predict_job *job, const char *path, size_t count) {
             ((float *)job->values)[i] = (float)value;
     }
     return 0;
-}
-
-static int read_input(predict_job *job, const char *path) {
-    int code = read_array(path, job->doubles, &job->x);
-    if (!code) code = check_shape(job, path);
-    if (code) return code;
-    size_t count = elements(&job->x), bytes = job->vocabulary || !job->doubles ? 4 : 8;
-    job->values = malloc(count * bytes);
-    if (!job->values) return report_memory();
-    job->row_bytes = count / (size_t)job->rows * bytes;
-    return job->vocabulary ? convert_tokens(job, path, count) : convert_numbers(job, path, count);
 }
 
 static int read_lengths(predict_job *job, const char *path) {
@@ -154,6 +146,18 @@ static int read_lengths(predict_job *job, const char *path) {
         job->row_lengths[i] = (int32_t)value;
     }
     return 0;
+}
+
+static int read_input(predict_job *job, const char *path, const char *lengths) {
+    int code = read_array(path, job->doubles, &job->x);
+    if (!code) code = check_shape(job, path);
+    if (!code && lengths) code = read_lengths(job, lengths);
+    if (code) return code;
+    size_t count = elements(&job->x), bytes = job->vocabulary || !job->doubles ? 4 : 8;
+    job->values = malloc(count * bytes);
+    if (!job->values) return report_memory();
+    job->row_bytes = count / (size_t)job->rows * bytes;
+    return job->vocabulary ? convert_tokens(job, path, count) : convert_numbers(job, path, count);
 }
 
 /* ------------------------------------------------------------------------------------------------------- the run -- */
@@ -205,8 +209,7 @@ static int predict(predict_job *job, const sl_file *file, const predict_options 
     if (!job->input || sl_model_input(job->model, 1, NULL, NULL, NULL))
         return report_as(SL_ERR_INPUT, "predict takes models with one input; use the library for others");
     job->doubles = options->dtype == SL_F64;
-    code = read_input(job, o->x);
-    if (!code && o->lengths) code = read_lengths(job, o->lengths);
+    code = read_input(job, o->x, o->lengths);
     if (code) return code;
     int most = o->batch ? o->batch : 32;
     options->batch = job->rows < most ? (int)job->rows : most;

@@ -44,7 +44,7 @@ static const option array_table[] = {
     {OPTION_TEXT, "y", offsetof(array_options, y), "Y.npy", 0, 0,
      "targets: class labels [N] or [N][T], or numbers shaped like the output"},
     {OPTION_TEXT, "lengths", offsetof(array_options, lengths), "L.npy", 0, 0,
-     "steps of each row [N]; the rest is masked"},
+     "steps of each row [N]; the rest is masked, and may be NaN"},
     {OPTION_CHOICE, "loss", offsetof(array_options, loss), "softmax|binary|mse", 0, 0,
      "softmax or binary cross-entropy, both from logits, or mean squared error"},
     {OPTION_TEXT, "valid-x", offsetof(array_options, valid_x), "X.npy", 0, 0, "validation inputs"},

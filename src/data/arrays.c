@@ -58,14 +58,23 @@ static sl_status check_integers(const sl_array *array, const char *name, const c
     return SL_OK;
 }
 
-static sl_status check_finite(const sl_array *array, const char *name, bool doubles) {
-    size_t count = is_float(array) ? element_count(array) : 0;
-    for (size_t i = 0; i < count; i++) {
-        const double value = number_at(array, i);
-        SLI_FAIL_IF(!isfinite(value), SL_ERR_NUMBERS,
-                    "%s: element %zu is not a finite number: clean the data first, behind a row's length too", name, i);
-        SLI_FAIL_IF(!doubles && fabs(value) > FLT_MAX, SL_ERR_NUMBERS,
-                    "%s: element %zu is %g, which f32 cannot hold: scale the data, or use f64", name, i, value);
+/* Elements of a row of x or y that count; those beyond its length may be anything. */
+static size_t read_of_row(const sli_array_data *data, const sl_array *array, bool has_steps, size_t row) {
+    const size_t all = element_count(array) / data->rows;
+    return has_steps && data->lengths ? all / (size_t)data->steps * (size_t)number_at(data->lengths, row) : all;
+}
+
+static sl_status check_finite(const sli_array_data *data, const sl_array *array, const char *name, bool has_steps) {
+    const size_t all = element_count(array) / data->rows;
+    for (size_t row = 0; is_float(array) && row < data->rows; row++) {
+        const size_t read = read_of_row(data, array, has_steps, row);
+        for (size_t i = row * all; i < row * all + read; i++) {
+            const double value = number_at(array, i);
+            SLI_FAIL_IF(!isfinite(value), SL_ERR_NUMBERS,
+                        "%s: element %zu is not a finite number: clean the data first", name, i);
+            SLI_FAIL_IF(!data->needs.doubles && fabs(value) > FLT_MAX, SL_ERR_NUMBERS,
+                        "%s: element %zu is %g, which f32 cannot hold: scale the data, or use f64", name, i, value);
+        }
     }
     return SL_OK;
 }
@@ -89,7 +98,7 @@ static sl_status check_x(const sl_array *x, const sli_array_needs *needs) {
     SLI_FAIL_IF(needs->features > 0 && x->shape[rank - 1] != needs->features, SL_ERR_SHAPE,
                 "x: has %lld features, the model's input %d: give an array with as many, or change the model's input",
                 (long long)x->shape[rank - 1], needs->features);
-    return check_finite(x, "x", needs->doubles);
+    return SL_OK;
 }
 
 static sl_status check_y(const sl_array *x, const sl_array *y, const sli_array_needs *needs) {
@@ -111,7 +120,7 @@ static sl_status check_y(const sl_array *x, const sl_array *y, const sli_array_n
                 "y: has %lld features, the model's output %d: give an array with as many, or change the units of the "
                 "last layer",
                 (long long)y->shape[rank - 1], needs->classes);
-    return check_finite(y, "y", needs->doubles);
+    return SL_OK;
 }
 
 size_t sli_array_counted(const sli_array_data *data, const uint32_t *order, size_t first, size_t rows) {
@@ -127,13 +136,10 @@ size_t sli_array_counted(const sli_array_data *data, const uint32_t *order, size
     return counted;
 }
 
-/* What lies beyond a row's length is never read: it may be anything. */
 static sl_status check_probabilities(const sli_array_data *data) {
     const size_t rows = data->rows, all = element_count(data->y) / rows;
     for (size_t row = 0; row < rows; row++) {
-        size_t read = all;
-        if (data->needs.output_steps && data->lengths)
-            read = all / (size_t)data->steps * (size_t)number_at(data->lengths, row);
+        const size_t read = read_of_row(data, data->y, data->needs.output_steps, row);
         for (size_t i = row * all; i < row * all + read; i++) {
             double value = number_at(data->y, i);
             SLI_FAIL_IF(!(value >= 0 && value <= 1), SL_ERR_INPUT,
@@ -160,6 +166,8 @@ sl_status sli_array_data_new(const sl_array *x, const sl_array *y, const sl_arra
         SLI_TRY(check_integers(lengths, "lengths", "lengths", 0, steps));
     }
     *data = (sli_array_data){x, y, lengths, *needs, (size_t)x->shape[0], steps};
+    if (!needs->tokens) SLI_TRY(check_finite(data, x, "x", needs->input_steps));
+    if (y && !needs->labels) SLI_TRY(check_finite(data, y, "y", needs->output_steps));
     if (y && needs->probabilities) SLI_TRY(check_probabilities(data));
     SLI_FAIL_IF(
         y && sli_array_counted(data, NULL, 0, data->rows) == 0, SL_ERR_INPUT,
@@ -188,13 +196,13 @@ size_t sli_array_target_bytes(const sli_array_data *data) {
                    : 0;
 }
 
-/* Row `from` of the array [N][T][F] becomes row `to` of [T][rows][F]. */
-static void copy_row(const sl_array *array, size_t from, size_t steps, size_t width, size_t rows, size_t to, void *out,
-                     bool whole_numbers, bool doubles) {
+/* Row `from` of the array [N][T][F] becomes row `to` of [T][rows][F]; numbers, not tokens or labels, of steps beyond `length` become 0. */
+static void copy_row(const sl_array *array, size_t from, size_t steps, size_t length, size_t width, size_t rows,
+                     size_t to, void *out, bool whole_numbers, bool doubles) {
     for (size_t t = 0; t < steps; t++) {
         size_t source = (from * steps + t) * width, target = (t * rows + to) * width;
         for (size_t f = 0; f < width; f++) {
-            double value = number_at(array, source + f);
+            double value = t < length || whole_numbers ? number_at(array, source + f) : 0;
             if (whole_numbers)
                 ((int32_t *)out)[target + f] = (int32_t)value;
             else if (doubles)
@@ -211,12 +219,13 @@ void sli_array_fill(const sli_array_data *data, const uint32_t *order, size_t fi
     size_t y_steps = n->output_steps ? (size_t)data->steps : 1;
     for (size_t b = 0; b < (size_t)rows; b++) {
         size_t from = order ? order[first + b] : first + b;
-        copy_row(data->x, from, (size_t)data->steps, features(data->x, n->tokens, n->input_steps), (size_t)rows, b,
-                 inputs, n->tokens, n->doubles);
+        const size_t length = data->lengths ? (size_t)number_at(data->lengths, from) : (size_t)data->steps;
+        copy_row(data->x, from, (size_t)data->steps, length, features(data->x, n->tokens, n->input_steps), (size_t)rows,
+                 b, inputs, n->tokens, n->doubles);
         if (data->y && targets)
-            copy_row(data->y, from, y_steps, features(data->y, n->labels, n->output_steps), (size_t)rows, b, targets,
-                     n->labels, n->doubles);
-        if (lengths) lengths[b] = data->lengths ? (int32_t)number_at(data->lengths, from) : data->steps;
+            copy_row(data->y, from, y_steps, n->output_steps ? length : y_steps,
+                     features(data->y, n->labels, n->output_steps), (size_t)rows, b, targets, n->labels, n->doubles);
+        if (lengths) lengths[b] = (int32_t)length;
     }
 }
 

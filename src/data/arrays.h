@@ -25,14 +25,14 @@ typedef struct sli_array_data {
 } sli_array_data;
 
 /* Checks ranks, sizes, types, every label, token and length, and that no float is a NaN or infinity; SL_ERR_SHAPE or
- * SL_ERR_INPUT says which array, where. Probabilities count within their row's length alone. SL_ERR_INPUT, too, where nothing of y counts: a mean over it would be 0 / 0. */
+ * SL_ERR_INPUT says which array, where. Numbers count within their row's length alone; beyond it they may be anything. SL_ERR_INPUT, too, where nothing of y counts: a mean over it would be 0 / 0. */
 sl_status sli_array_data_new(const sl_array *x, const sl_array *y, const sl_array *lengths,
                              const sli_array_needs *needs, sli_array_data *data);
 
 /* Bytes of one row of inputs / targets in a batch. */
 size_t sli_array_input_bytes(const sli_array_data *data);
 size_t sli_array_target_bytes(const sli_array_data *data);
-/* Rows order[0..rows) (NULL: first, first + 1, ...) as [T][rows][F] inputs, targets alike, int32 lengths (may be NULL). */
+/* Rows order[0..rows) (NULL: first, first + 1, ...) as [T][rows][F] inputs, targets alike, 0 beyond lengths, int32 lengths (may be NULL). */
 void sli_array_fill(const sli_array_data *data, const uint32_t *order, size_t first, int rows, void *inputs,
                     void *targets, int32_t *lengths);
 

@@ -46,6 +46,29 @@ print("full rows agree, cut ones do not:", max(abs(a - b) for a, b in zip(p[:3],
       max(abs(a - b) for a, b in zip(p[3:6], pl[3:6])) > 1e-4)
 P
 
+echo "NaN and 1e30 beyond lengths:"
+python3 - <<'P'
+import struct
+data = bytearray(open("x.npy", "rb").read())
+at = 10 + struct.unpack("<H", data[8:10])[0]
+for row in range(20):
+    for step in range(6 - row % 6, 6):
+        for feature in range(3):
+            struct.pack_into("<f", data, at + 4 * ((row * 6 + step) * 3 + feature), float("nan") if feature else 1e30)
+open("padded.npy", "wb").write(data)
+P
+"$SLUICE" predict a.model --x padded.npy --lengths lengths.npy --out padded_p.npy >/dev/null
+same pl.npy padded_p.npy
+padded=(train sequence.json --x padded.npy --y y.npy --loss softmax --epochs 3 --batch 8 --seed 2)
+"$SLUICE" "${train[@]}" --lengths lengths.npy --no-shuffle --out l.model >/dev/null
+"$SLUICE" "${padded[@]}" --lengths lengths.npy --no-shuffle --out lp.model >/dev/null
+for name in l lp; do "$SLUICE" predict $name.model --x x.npy --out $name.npy >/dev/null; done
+same l.npy lp.npy # the models themselves name their data
+"$SLUICE" eval a.model --x x.npy --y y.npy --lengths lengths.npy --json >l.json
+"$SLUICE" eval a.model --x padded.npy --y y.npy --lengths lengths.npy --json >lp.json
+same l.json lp.json
+try predict a.model --x padded.npy --out no.npy
+
 echo "regression over steps, two losses, tokens:"
 cat >steps.json <<'J'
 {"class_name": "Sequential", "config": {"name": "steps", "layers": [

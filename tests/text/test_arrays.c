@@ -27,12 +27,36 @@ TEST(arrays_fill_is_time_major) {
     float inputs[8];
     int32_t targets[4], got[2];
     sli_array_fill(&data, order, 0, 2, inputs, targets, got);
-    static const float expected[8] = {8.5f, 9.5f, 0.5f, 1.5f, 10.5f, 11.5f, 2.5f, 3.5f};
+    static const float expected[8] = {0, 0, 0.5f, 1.5f, 0, 0, 2.5f, 3.5f}; /* row 2 has no step */
     CHECK(memcmp(inputs, expected, sizeof inputs) == 0);
     CHECK(targets[0] == 1 && targets[1] == 0 && targets[2] == 0 && targets[3] == 1);
     CHECK(got[0] == 0 && got[1] == 2);
     sli_array_fill(&data, NULL, 1, 1, inputs, targets, got);
-    CHECK(inputs[0] == 4.5f && targets[0] == 2 && targets[1] == -1 && got[0] == 1);
+    CHECK(inputs[0] == 4.5f && inputs[2] == 0 && targets[0] == 2 && targets[1] == -1 && got[0] == 1);
+}
+
+TEST(arrays_may_hold_anything_beyond_lengths) {
+    float x[3 * 2 * 2] = {0}, y[3 * 2 * 2] = {0};
+    int32_t lengths[3] = {2, 1, 0};
+    const sl_array xa = array_of(SL_ARRAY_F32, x, 4, 3, 3, 2, 2), ya = array_of(SL_ARRAY_F32, y, 4, 3, 3, 2, 2),
+                   la = array_of(SL_ARRAY_I32, lengths, 4, 1, 3, 0, 0);
+    sli_array_needs needs = sequence_needs, last_needs = sequence_needs;
+    sli_array_data data;
+    float inputs[12], targets[12];
+    needs.labels = last_needs.labels = last_needs.output_steps = false;
+    needs.classes = last_needs.classes = 2;
+    for (int i = 6; i < 12; i++) x[i] = y[i] = i % 2 ? NAN : INFINITY;
+    REQUIRE_OK(sli_array_data_new(&xa, &ya, &la, &needs, &data));
+    sli_array_fill(&data, NULL, 0, 3, inputs, targets, NULL);
+    for (int i = 0; i < 12; i++) CHECK(inputs[i] == 0 && targets[i] == 0);
+    CHECK_FAILS(sli_array_data_new(&xa, &ya, NULL, &needs, &data), SL_ERR_NUMBERS, "x: element 6 is not a finite number");
+    const sl_array lasts = array_of(SL_ARRAY_F32, y + 6, 4, 2, 3, 2, 0); /* which have no steps to lie beyond */
+    CHECK_FAILS(sli_array_data_new(&xa, &lasts, &la, &last_needs, &data), SL_ERR_NUMBERS, "y: element 0 is not");
+    x[5] = NAN;
+    CHECK_FAILS(sli_array_data_new(&xa, &ya, &la, &needs, &data), SL_ERR_NUMBERS, "x: element 5 is not a finite number");
+    x[5] = 0;
+    y[2] = NAN;
+    CHECK_FAILS(sli_array_data_new(&xa, &ya, &la, &needs, &data), SL_ERR_NUMBERS, "y: element 2 is not a finite number");
 }
 
 TEST(arrays_refuse_targets_of_which_nothing_counts) {
@@ -81,10 +105,10 @@ TEST(arrays_refuse_what_does_not_fit) {
     CHECK_FAILS(sli_array_data_new(&xa, &ya, &la, &sequence_needs, &data), SL_ERR_INPUT, "lengths");
     lengths[1] = 0;
     x[7] = NAN;
-    CHECK_FAILS(sli_array_data_new(&xa, &ya, &la, &sequence_needs, &data), SL_ERR_NUMBERS, "element 7");
+    CHECK_FAILS(sli_array_data_new(&xa, &ya, NULL, &sequence_needs, &data), SL_ERR_NUMBERS, "element 7");
     double wide[12] = {[5] = 1e300};
     wrong = array_of(SL_ARRAY_F64, wide, 8, 3, 3, 2, 2);
-    CHECK_FAILS(sli_array_data_new(&wrong, &ya, &la, &sequence_needs, &data), SL_ERR_NUMBERS, "f32 cannot hold");
+    CHECK_FAILS(sli_array_data_new(&wrong, &ya, NULL, &sequence_needs, &data), SL_ERR_NUMBERS, "f32 cannot hold");
 }
 
 TEST(arrays_refuse_binary_targets_beyond_0_and_1) {
