@@ -49,14 +49,17 @@ TEST(arrays_may_hold_anything_beyond_lengths) {
     REQUIRE_OK(sli_array_data_new(&xa, &ya, &la, &needs, &data));
     sli_array_fill(&data, NULL, 0, 3, inputs, targets, NULL);
     for (int i = 0; i < 12; i++) CHECK(inputs[i] == 0 && targets[i] == 0);
-    CHECK_FAILS(sli_array_data_new(&xa, &ya, NULL, &needs, &data), SL_ERR_NUMBERS, "x: element 6 is not a finite number");
+    CHECK_FAILS(sli_array_data_new(&xa, &ya, NULL, &needs, &data), SL_ERR_NUMBERS,
+                "x: element 6 is not a finite number");
     const sl_array lasts = array_of(SL_ARRAY_F32, y + 6, 4, 2, 3, 2, 0); /* which have no steps to lie beyond */
     CHECK_FAILS(sli_array_data_new(&xa, &lasts, &la, &last_needs, &data), SL_ERR_NUMBERS, "y: element 0 is not");
     x[5] = NAN;
-    CHECK_FAILS(sli_array_data_new(&xa, &ya, &la, &needs, &data), SL_ERR_NUMBERS, "x: element 5 is not a finite number");
+    CHECK_FAILS(sli_array_data_new(&xa, &ya, &la, &needs, &data), SL_ERR_NUMBERS,
+                "x: element 5 is not a finite number");
     x[5] = 0;
     y[2] = NAN;
-    CHECK_FAILS(sli_array_data_new(&xa, &ya, &la, &needs, &data), SL_ERR_NUMBERS, "y: element 2 is not a finite number");
+    CHECK_FAILS(sli_array_data_new(&xa, &ya, &la, &needs, &data), SL_ERR_NUMBERS,
+                "y: element 2 is not a finite number");
 }
 
 TEST(arrays_refuse_targets_of_which_nothing_counts) {
