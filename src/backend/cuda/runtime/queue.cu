@@ -1,6 +1,7 @@
 /* The queue: streams, uploads through pinned memory, downloads, reading back without stalling, kept objects. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/cuda/runtime/internal.h"
@@ -88,6 +89,7 @@ void sli_cuda_queue_free(sli_queue *queue) {
     if (queue->stream && queue->stream != queue->own) (void)cudaStreamSynchronize(queue->stream);
     if (queue->side) (void)cudaStreamSynchronize(queue->side);
     while (queue->recordings) sli_cuda_recording_free(queue, queue->recordings);
+    free(queue->noted); /* of a recording that has not ended */
     free_all_kept(queue);
     sli_profile_free(queue, &queue->marks);
     free_event(queue->forked);
@@ -261,7 +263,7 @@ sl_status sli_cuda_borrow_stream(sli_queue *queue, void *stream) {
     const cudaStream_t next = stream == SLI_OWN_STREAM ? queue->own : stream ? (cudaStream_t)stream : cudaStreamLegacy;
     if (next == queue->stream) return SL_OK;
     if (is_captured(queue))
-        return sli_cuda_host.fail(SL_ERR_USAGE, "the stream that was given before is being captured; end the capture first");
+        return sli_cuda_host.fail(SL_ERR_USAGE, "the stream that was given before is captured, or waits for one that is; end the capture first");
     /* What is queued comes first. An idle stream needs no event, which a stream under capture would not take. */
     const cudaError_t idle = cudaStreamQuery(queue->stream);
     if (idle == cudaErrorNotReady) {
