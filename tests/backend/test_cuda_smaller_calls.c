@@ -147,7 +147,7 @@ TEST(cuda_smaller_calls_of_any_layer_fit) {
                      rows[] = {1, 3, 8, 17, 33, 64, 65, 129, 200, 257, 385, 513, 769, 1000, 4097},
                      steps[] = {1, 2, 5, 16, 35, 64, 150, 333, 1000, 2600};
     const sli_caps caps[] = {invented(80), invented(90), invented(90), invented(100)};
-    enum { PROBLEMS = 1500 / TEST_ONE_IN(10) };
+    enum { PROBLEMS = 800 / TEST_ONE_IN(8) };
     uint64_t state = test_seed;
     int taken = 0;
     for (int i = 0; i < PROBLEMS; i++) {
