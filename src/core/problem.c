@@ -436,6 +436,20 @@ static sl_status set_option(parser *in, const sli_option *row, const char *part,
     return SL_OK;
 }
 
+/* Names of options that are rows of their own for each value come one after the other. */
+static sl_status unknown_option(const parser *in, int column, const char *part, size_t count) {
+    char names[400] = "";
+    size_t length = 0;
+    const char *before = "";
+    for (const sli_option *row = sli_options; row->name && length < sizeof names; row++) {
+        if (!(row->ops & SLI_OP_BIT(in->problem.op)) || strcmp(row->name, before) == 0) continue;
+        length += (size_t)snprintf(names + length, sizeof names - length, " %s", row->name);
+        before = row->name;
+    }
+    return complain(in, SL_ERR_UNKNOWN, column, part, count, "unknown option, %s has%s", sli_op_name(in->problem.op),
+                    length > 0 ? names : " none");
+}
+
 static sl_status parse_option(parser *in, const char *part, size_t count) {
     int column = (int)(part - in->text) + 1;
     const char *equals = memchr(part, '=', count);
@@ -456,7 +470,7 @@ static sl_status parse_option(parser *in, const char *part, size_t count) {
         *seen = column;
         return set_option(in, row, part, count, equals ? equals + 1 : part + count);
     }
-    return complain(in, SL_ERR_UNKNOWN, column, part, count, "unknown option");
+    return unknown_option(in, column, part, count);
 }
 
 /* --------------------------------------------------------------------------------------------------------- checks -- */

@@ -185,6 +185,10 @@ sl_status sli_safetensors_parse(const sl_allocator *allocator, const void *bytes
                 path, size);
     uint64_t length = 0;
     for (int i = 7; i >= 0; i--) length = length << 8 | start[i];
+    SLI_FAIL_IF(
+        memcmp(start, "SLUICESM", 8) == 0, SL_ERR_FILE,
+        "%s: a stream model, which this program writes and does not read; give the model file that it was made of",
+        path);
     /* A text or another binary format gives an absurd length: say so, rather than "truncated". */
     SLI_FAIL_IF(length > HEADER_LIMIT || start[8] != '{', SL_ERR_FILE,
                 "%s: not a model file (no safetensors header); give a file written by `sluice train`", path);

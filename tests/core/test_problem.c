@@ -131,7 +131,7 @@ TEST(problem_errors_name_the_part_and_its_column) {
         {"gru:b1_t2_i3_h4+peephole", SL_ERR_INPUT, "column 17: 'peephole': only lstm has it, not gru"},
         {"lstm:b1_t2_i3_h4+reset=before", SL_ERR_INPUT, "column 18: 'reset=before': only gru has it, not lstm"},
         {"rnn:b1_t2_i3_h4+ract=relu", SL_ERR_INPUT, "only lstm or gru has it, not rnn"},
-        {"lstm:b1_t2_i3_h4+wings", SL_ERR_UNKNOWN, "column 18: 'wings': unknown option"},
+        {"lstm:b1_t2_i3_h4+wings", SL_ERR_UNKNOWN, "column 18: 'wings': unknown option, lstm has act bias"},
         {"lstm:b1_t2_i3_h4+", SL_ERR_UNKNOWN, "column 18: '': unknown option"},
         {"lstm:b1_t2_i3_h4+clip", SL_ERR_INPUT, "column 18: 'clip': needs a value, write +clip=VALUE"},
         {"lstm:b1_t2_i3_h4+clip=0", SL_ERR_INPUT, "column 18: 'clip=0': must be a number above 0"},

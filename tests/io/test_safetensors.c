@@ -140,6 +140,8 @@ TEST(io_safetensors_not_one) {
     sli_safetensors file;
     const char text[] = "This is a text, no model at all.";
     CHECK_FAILS(sli_safetensors_parse(NULL, text, sizeof text, "m", &file), SL_ERR_FILE, "not a model file");
+    static const char stream[32] = "SLUICESM";
+    CHECK_FAILS(sli_safetensors_parse(NULL, stream, sizeof stream, "m", &file), SL_ERR_FILE, "a stream model");
     uint8_t longer[16] = {200, 0, 0, 0, 0, 0, 0, 0, '{'};
     CHECK_FAILS(sli_safetensors_parse(NULL, longer, sizeof longer, "m", &file), SL_ERR_FILE, "truncated: the header");
 }
