@@ -67,7 +67,7 @@ TEST(cuda_merge_widths) {
     for (int k = 0; k < 3; k++) CHECK(sli_merge_width(&p, k) == 4);
 }
 
-/* Arrays lie one after the other inside what is booked, and the passes cover every bit of a token. */
+/* Arrays lie one after the other inside what is booked, and the passes cover every bit of a token and of the key of one outside the vocabulary. */
 static void check_sort(size_t positions, int vocabulary) {
     const sli_sort_layout layout = sli_sort_layout_of(positions, vocabulary);
     const size_t array = positions * sizeof(int32_t);
@@ -84,12 +84,12 @@ static void check_sort(size_t positions, int vocabulary) {
     CHECK(layout.tiles * SLI_SORT_TILE >= positions && (layout.tiles - 1) * SLI_SORT_TILE < positions);
     CHECK(layout.counts + layout.tiles * SLI_SORT_DIGITS * sizeof(uint32_t) == layout.bytes);
     CHECK(layout.passes >= 1 && layout.passes <= 4);
-    CHECK((uint64_t)(vocabulary - 1) >> (8 * layout.passes) == 0);
-    if (layout.passes > 1) CHECK((uint64_t)(vocabulary - 1) >> (8 * (layout.passes - 1)) != 0);
+    CHECK((uint64_t)vocabulary >> (8 * layout.passes) == 0);
+    if (layout.passes > 1) CHECK((uint64_t)vocabulary >> (8 * (layout.passes - 1)) != 0);
 }
 
 TEST(cuda_embed_sort_fits_its_scratch) {
-    static const int vocabularies[] = {1, 2, 256, 257, 10000, 65536, 65537, 1 << 24, INT32_MAX};
+    static const int vocabularies[] = {1, 2, 255, 256, 257, 10000, 65536, 65537, 1 << 24, INT32_MAX};
     static const size_t positions[] = {1, 2, 700, 4095, 4096, 4097, 6144, 6145, 300001, 5000000};
     for (size_t v = 0; v < sizeof vocabularies / sizeof *vocabularies; v++)
         for (size_t k = 0; k < sizeof positions / sizeof *positions; k++) check_sort(positions[k], vocabularies[v]);

@@ -30,8 +30,8 @@ static inline sli_sort_layout sli_sort_layout_of(size_t positions, int vocabular
     layout.rows[0] = array;
     layout.tokens[1] = layout.rows[1] = layout.counts = layout.bytes = 2 * array;
     if (positions <= SLI_SORT_SMALL) return layout;
-    layout.passes = 1;
-    while (layout.passes < 4 && vocabulary > 1 && (uint32_t)(vocabulary - 1) >> (8 * layout.passes)) layout.passes++;
+    layout.passes = 1; /* of keys up to `vocabulary`, which tokens outside of it have */
+    while (layout.passes < 4 && (uint32_t)vocabulary >> (8 * layout.passes)) layout.passes++;
     layout.rows[1] = 3 * array;
     layout.counts = 4 * array;
     layout.bytes = layout.counts + layout.tiles * SLI_SORT_DIGITS * sizeof(uint32_t);
