@@ -301,6 +301,22 @@ TEST(interop_one_backward_a_forward) {
     close_fixture(&f);
 }
 
+/* Tokens as input, one-hot where units are 0, else embedded. */
+static void open_tokens(fixture *f, int vocabulary, int units, int batch, int steps) {
+    const sl_embedding embedding = {.vocabulary = vocabulary, .units = units};
+    const sl_plan_options options = {.batch = batch, .steps = steps, .train = 1, .device = test_device};
+    const char *outputs[] = {"e", NULL};
+    REQUIRE_OK(sl_model_new(NULL, &f->model));
+    REQUIRE_OK(sl_model_add_tokens(f->model, "x", vocabulary));
+    REQUIRE_OK(units == 0 ? sl_model_add_one_hot(f->model, "e", vocabulary, NULL)
+                          : sl_model_add_embedding(f->model, "e", &embedding, NULL));
+    REQUIRE_OK(sl_model_set_outputs(f->model, outputs));
+    REQUIRE_OK(sl_plan_new(f->model, &options, &f->plan));
+    REQUIRE_OK(sl_params_new(f->plan, &f->params));
+    REQUIRE_OK(sl_params_init(f->params, 11));
+    REQUIRE_OK(sl_run_new(f->plan, f->params, &f->run));
+}
+
 /* Tokens that nobody has checked, some outside the vocabulary: NaN in their rows, in no other; no gradient of theirs. */
 static void check_outside(bool one_hot) {
     enum { V = 9 };
@@ -308,18 +324,7 @@ static void check_outside(bool one_hot) {
     fixture f = {0};
     float values[T * B * V];
     double gradient[V * V];
-    const sl_embedding embedding = {.vocabulary = V, .units = V};
-    const char *outputs[] = {"e", NULL};
-    REQUIRE_OK(sl_model_new(NULL, &f.model));
-    REQUIRE_OK(sl_model_add_tokens(f.model, "x", V));
-    REQUIRE_OK(one_hot ? sl_model_add_one_hot(f.model, "e", V, NULL)
-                       : sl_model_add_embedding(f.model, "e", &embedding, NULL));
-    REQUIRE_OK(sl_model_set_outputs(f.model, outputs));
-    const sl_plan_options options = {.batch = B, .steps = T, .train = 1, .device = test_device};
-    REQUIRE_OK(sl_plan_new(f.model, &options, &f.plan));
-    REQUIRE_OK(sl_params_new(f.plan, &f.params));
-    REQUIRE_OK(sl_params_init(f.params, 11));
-    REQUIRE_OK(sl_run_new(f.plan, f.params, &f.run));
+    open_tokens(&f, V, one_hot ? 0 : V, B, T);
     owned *x = own(&f, 2, T, B, 0, tokens, SL_DL_INT), *y = own(&f, 3, T, B, V, NULL, SL_DL_FLOAT);
     const sl_dl_tensor *inputs[] = {&x->tensor}, *results[] = {&y->tensor};
     const sl_interop_call call = {.batch = B, .steps = T, .training = 1, .inputs = inputs, .outputs = results};
@@ -351,8 +356,6 @@ static void check_many_outside(int vocabulary) {
     double *gradient = calloc((size_t)vocabulary, sizeof *gradient),
            *expected = calloc((size_t)vocabulary, sizeof *expected);
     fixture f = {0};
-    const sl_embedding embedding = {.vocabulary = vocabulary, .units = 1};
-    const char *outputs[] = {"e", NULL};
     uint64_t state = test_seed;
     REQUIRE(gradient && expected);
     for (int k = 0; k < STEPS * ROWS; k++) {
@@ -361,15 +364,7 @@ static void check_many_outside(int vocabulary) {
         ones[k] = 1;
         if (tokens[k] >= 0 && tokens[k] < vocabulary) expected[tokens[k]]++;
     }
-    REQUIRE_OK(sl_model_new(NULL, &f.model));
-    REQUIRE_OK(sl_model_add_tokens(f.model, "x", vocabulary));
-    REQUIRE_OK(sl_model_add_embedding(f.model, "e", &embedding, NULL));
-    REQUIRE_OK(sl_model_set_outputs(f.model, outputs));
-    const sl_plan_options options = {.batch = ROWS, .steps = STEPS, .train = 1, .device = test_device};
-    REQUIRE_OK(sl_plan_new(f.model, &options, &f.plan));
-    REQUIRE_OK(sl_params_new(f.plan, &f.params));
-    REQUIRE_OK(sl_params_init(f.params, 11));
-    REQUIRE_OK(sl_run_new(f.plan, f.params, &f.run));
+    open_tokens(&f, vocabulary, 1, ROWS, STEPS);
     owned *x = own(&f, 2, STEPS, ROWS, 0, tokens, SL_DL_INT), *d_y = own(&f, 3, STEPS, ROWS, 1, ones, SL_DL_FLOAT);
     const sl_dl_tensor *inputs[] = {&x->tensor}, *d_outputs[] = {&d_y->tensor};
     const sl_interop_call call = {.batch = ROWS, .steps = STEPS, .training = 1, .inputs = inputs};
