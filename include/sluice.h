@@ -679,7 +679,7 @@ typedef struct sl_dataset {
     const int32_t *tokens;
     size_t token_count;      /* a language model's stream, or NULL */
     const sl_array *x, *y;   /* x [N][T][F], [N][F] or tokens [N][T]; y labels or targets */
-    const sl_array *lengths; /* int32 or int64 [N], or NULL */
+    const sl_array *lengths; /* int32 or int64 [N], or NULL; numbers of x and y beyond them may be anything */
 } sl_dataset;
 
 typedef struct sl_progress {   /* borrowed for the call */
