@@ -118,7 +118,7 @@ static void print_files(const train_job *job, const progress_view *view) {
                there ? "keeps the best so far" : "held the best so far and is not there", hint);
     else if (view->wrote_out)
         printf("wrote %s%s\n", out, hint);
-    if (view->stopped && view->wrote_last && view->evaluated && view->valid_loss < view->best_loss)
+    if (there && view->stopped && view->wrote_last && view->evaluated && view->valid_loss < view->best_loss)
         printf("%s.last has the better validation loss: the best is kept at the ends of epochs\n", out);
     if (!job->vocabulary || view->stopped || !there) return;
     fputs("next: sluice generate ", stdout);
