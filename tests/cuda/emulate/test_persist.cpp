@@ -161,7 +161,8 @@ template <class C> struct launcher {
         a.shared_ranges = (int)at.ranges;
         a.shared_inputs = (int)at.inputs;
         a.shared_bytes = (int)at.total;
-        a.delay = (seed + (uint64_t)p.H) % 3 == 2 ? (uint32_t)seed + 1 : 0; /* some of every two seeds */
+        if ((seed + (uint64_t)p.H) % 3 == 2) /* some of every two seeds */
+            a.delay = seed % 4 == 1 ? PERSIST_DELAY_MEETS : (uint32_t)seed + 1;
         for (int d = 0; d < p.directions; d++) {
             given.emplace_back(new persist_direction(p, d));
             given[d]->fill(&a.way[d]);

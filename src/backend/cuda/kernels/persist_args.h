@@ -50,6 +50,7 @@ enum {
     PERSIST_HAS_DELAY = 1024,
     PERSIST_HAS_DP = 2048
 };
+#define PERSIST_DELAY_MEETS 0xFFFFFFFFu /* in place of a seed */
 
 /* One direction. B rows; O = H. */
 typedef struct persist_way {
@@ -127,7 +128,7 @@ typedef struct persist_args {
     float bound; /* of |v|, but for states that enter */
     const persist_scalars *scalars;
     int near;       /* of pairs of streamed tiles: so many are to stay in L2 */
-    uint32_t delay; /* tests: seed of random delays; 0: none */
+    uint32_t delay; /* tests: seed of random delays, or PERSIST_DELAY_MEETS; 0: none */
     /* Shared memory: offsets of sli_persist_shared. */
     int shared_partial, shared_arriving, shared_weights, shared_ring, shared_barriers, shared_sending, shared_state,
         shared_ranges, shared_inputs, shared_bytes;

@@ -48,7 +48,7 @@ void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const s
 /* The file and function that a kernel of its own is compiled of. */
 #define SLI_PERSIST_SOURCE "backend/cuda/kernels/persist_instance.cuh"
 #define SLI_PERSIST_ENTRY "persist_instance"
-/* Tests: the seed of random delays, 0: none; SLUICE_PERSIST_DELAY when the plug-in was opened. */
+/* Tests: the seed of random delays or PERSIST_DELAY_MEETS, 0: none; SLUICE_PERSIST_DELAY when the plug-in was opened. */
 extern uint32_t sli_persist_delay;
 /* The PERSIST_HAS bits of a call's launches, known when it is planned. `y`: y is given, or, backward, a gradient of it; `gives`: backward, the
  * launch multiplies its last step's v for whatever comes after. */
