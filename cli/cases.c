@@ -65,7 +65,7 @@ static int refuse_overwriting(const case_list *list, const arguments *a) {
                                  {a->positional[i], "the list of problems", false}};
         code = refuse_same_files(a->command, uses, 3);
     }
-    return code ? code : refuse_other_lines(a->command, "--jsonl", list->options->jsonl);
+    return code ? code : refuse_other_lines(a->command, "--jsonl", list->options->jsonl, "case");
 }
 
 static int parse_shard(case_list *list, const command *command) {

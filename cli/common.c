@@ -1,8 +1,6 @@
 /* Options and readers that several commands share. */
 #include "common.h"
 
-#include <float.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,6 +100,13 @@ bool file_training(const sl_file *file, sl_training *training) {
     return sl_file_training(file, training) == SL_OK && training->task;
 }
 
+int64_t training_number(const char *state, const char *key) {
+    char quoted[32];
+    snprintf(quoted, sizeof quoted, "\"%s\": ", key);
+    const char *at = strstr(state, quoted);
+    return at ? strtoll(at + strlen(quoted), NULL, 10) : 0;
+}
+
 const char *name_texts(char **paths, int count) {
     if (count != 1) return "the texts";
     return strcmp(paths[0], "-") == 0 ? "standard input" : paths[0];
@@ -127,16 +132,4 @@ int read_texts(char **paths, int count, char **text, size_t *bytes) {
 bool begins_as_json(const char *text) {
     const char *first = text + strspn(text, " \t\r\n\xEF\xBB\xBF"); /* the last three: a byte order mark */
     return *first == '{' || *first == '[';
-}
-
-int read_array(const char *path, bool doubles, sl_array *array) {
-    int code = report(sl_npy_read(NULL, path, array));
-    if (code || doubles || array->type != SL_ARRAY_F64) return code;
-    const double *values = array->data;
-    for (size_t i = 0; i < array->bytes / sizeof *values; i++)
-        if (isfinite(values[i]) && fabs(values[i]) > FLT_MAX)
-            return report_as(SL_ERR_NUMBERS,
-                             "%s, element %zu is %g, which f32 cannot hold; scale the data, or use --dtype f64", path,
-                             i, values[i]);
-    return 0;
 }

@@ -41,6 +41,8 @@ sl_vocabulary *file_vocabulary(const sl_file *file, const char *path, int *code)
 
 /* The training options that a model file remembers; false where it holds none. */
 bool file_training(const sl_file *file, sl_training *training);
+/* A whole number of a file's training state, whose members are written as "key": value; 0 where there is none. */
+int64_t training_number(const char *state, const char *key);
 
 /* What to call the texts in a sentence: the path where there is one, else "the texts". */
 const char *name_texts(char **paths, int count);
@@ -48,9 +50,5 @@ const char *name_texts(char **paths, int count);
 int read_texts(char **paths, int count, char **text, size_t *bytes);
 /* False: from its first letter on the text is something else than a description, of which a parser would say little. */
 bool begins_as_json(const char *text);
-
-/* An array of numbers for a model that computes in f32, or in f64 where `doubles`: what that cannot hold is refused with the
- * file's name. Gives an exit code; free *array with sl_array_free. */
-int read_array(const char *path, bool doubles, sl_array *array);
 
 #endif

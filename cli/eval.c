@@ -150,7 +150,7 @@ static int eval_arrays(const eval_options *o, const sl_file *file, const sl_plan
     sl_result result, exact;
     int code = 0;
     for (int i = 0; i < 3 && !code; i++)
-        if (paths[i]) code = read_array(paths[i], options->dtype == SL_F64, &arrays[i]);
+        if (paths[i]) code = report(sl_npy_read(NULL, paths[i], &arrays[i]));
     sl_dataset data = {.x = &arrays[0], .y = &arrays[1], .lengths = o->lengths ? &arrays[2] : NULL};
     if (!code) code = report(sl_evaluate_arrays(file, &data, options, &result));
     if (!code && compared) code = report(sl_evaluate_arrays(file, &data, &in_f32, &exact));

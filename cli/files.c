@@ -1,13 +1,14 @@
-/* Is a file that will be written one of those that are read? */
+/* Is a file that will be written one of those that are read, or one that would be lost? */
 #include "files.h"
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "sluice.h"
+#include "common.h"
 
 /* What is compared: the file, or, where there is none yet, its folder and its name in it. */
 typedef struct identity {
@@ -77,26 +78,53 @@ static bool holds_bytes(const char *path) {
     return stat(path, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0;
 }
 
-int refuse_other_models(const command *command, const char *option, const char *path) {
+/* `point`: a resume point; else a model, which is one only where there was no validation. */
+static int refuse_model(const command *command, const char *option, const char *path, bool point, bool overwrite) {
     sl_file *file = NULL;
+    sl_training training;
     if (!holds_bytes(path)) return 0;
     const sl_status status = sl_file_open(NULL, path, &file);
-    const char *format = sl_file_metadata(file, "format");
+    const char *format = sl_file_metadata(file, "format"), *state = sl_file_metadata(file, "training");
     const bool ours = status == SL_ERR_OUT_OF_MEMORY || (format && strcmp(format, "sluice") == 0);
+    const int64_t steps = state ? training_number(state, "step") : 0;
+    const bool validated =
+        sl_file_metadata(file, "valid") || (file_training(file, &training) && training.valid_fraction > 0);
     sl_file_close(file);
-    if (ours) return 0;
-    return usage_error(command, "%s %s is there and is no model file of ours; give another name, or remove it", option,
-                       path);
+    if (!ours)
+        return usage_error(command, "%s %s is there and is no model file of ours; give another name, or remove it",
+                           option, path);
+    if (overwrite) return 0;
+    if (steps > 0 && (point || !validated))
+        return usage_error(command,
+                           "%s %s is there, trained for %lld steps; --resume goes on with that training, --overwrite "
+                           "replaces it",
+                           option, path, (long long)steps);
+    return usage_error(
+        command, "%s %s is there, a model without its resume point; give another name, or --overwrite to replace it",
+        option, path);
 }
 
-int refuse_other_lines(const command *command, const char *option, const char *path) {
+int refuse_models(const command *command, const char *out, const char *last, bool overwrite) {
+    const int code = refuse_model(command, "the resume point of --out", last, true, overwrite);
+    return code ? code : refuse_model(command, "--out", out, false, overwrite);
+}
+
+int refuse_other_lines(const command *command, const char *option, const char *path, const char *key) {
+    char start[64], *line = NULL;
+    size_t capacity = 0;
     if (!path || !holds_bytes(path)) return 0;
     FILE *file = fopen(path, "r");
-    const int first = file ? getc(file) : '{'; /* what may not be read: opening it for writing says why */
-    if (file) fclose(file);
-    if (first == '{') return 0;
-    return usage_error(command, "%s %s is there and holds no JSON lines; give another name, or remove it", option,
-                       path);
+    if (!file) return 0; /* what may not be read: opening it for writing says why */
+    snprintf(start, sizeof start, "{\"%s\":", key);
+    const ssize_t length = getline(&line, &capacity, file);
+    /* A kill may have left less than the beginning. */
+    const size_t there = length > 0 ? (size_t)length : 0, compared = there < strlen(start) ? there : strlen(start);
+    const bool ours = there > 0 && strncmp(line, start, compared) == 0;
+    fclose(file);
+    free(line);
+    if (ours) return 0;
+    return usage_error(command, "%s %s is there and holds no lines of this command; give another name, or remove it",
+                       option, path);
 }
 
 int refuse_other_marks(const command *command, const char *option, const char *path, const char *mark,

@@ -14,10 +14,11 @@ typedef struct file_use {
 /* A sentence and exit code 2 where a file that is written is another one of `uses`, by whatever name or link; else 0. Pipes and
  * devices are not looked at: writing there destroys nothing. */
 int refuse_same_files(const command *command, const file_use *uses, int count);
-/* A sentence and exit code 2 where `path` holds something else than a model, which a training would replace; else 0. */
-int refuse_other_models(const command *command, const char *option, const char *path);
-/* The same for files of JSON lines; `path` may be NULL. */
-int refuse_other_lines(const command *command, const char *option, const char *path);
+/* A sentence and exit code 2 where `out` or `last`, its resume point, holds what a training would replace: a model, unless `overwrite`, or
+ * anything else; else 0. */
+int refuse_models(const command *command, const char *out, const char *last, bool overwrite);
+/* The same for files of JSON lines whose first one does not begin with `key`; `path` may be NULL. */
+int refuse_other_lines(const command *command, const char *option, const char *path, const char *key);
 /* The same for a file without `mark` among its first bytes; `lacks` says what that means: "is no NumPy array". */
 int refuse_other_marks(const command *command, const char *option, const char *path, const char *mark,
                        const char *lacks);

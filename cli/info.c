@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common.h"
 #include "json.h"
@@ -16,9 +17,11 @@ static const option info_table[] = {{OPTION_FLAG, "tensors", offsetof(info_optio
 static const option_group info_group = {"options", info_table};
 
 /* ------------------------------------------------------------------------------------------------------- arrays -- */
+/* Of files alone: what is read of a pipe is gone. */
 static int is_npy(const char *path) {
     char head[6] = {0};
-    FILE *file = fopen(path, "rb");
+    struct stat about;
+    FILE *file = stat(path, &about) == 0 && S_ISREG(about.st_mode) ? fopen(path, "rb") : NULL;
     if (!file) return 0;
     size_t bytes = fread(head, 1, sizeof head, file);
     fclose(file);

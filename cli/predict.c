@@ -1,4 +1,5 @@
 /* sluice predict: outputs of a model for an array of rows, written as an .npy file. */
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -121,6 +122,10 @@ static int convert_numbers(predict_job *job, const char *path, size_t count) {
         const double value = counts ? element(&job->x, i) : 0;
         if (!isfinite(value))
             return report_as(SL_ERR_NUMBERS, "%s, element %zu is %f; replace what is not finite", path, i, value);
+        if (!job->doubles && fabs(value) > FLT_MAX)
+            return report_as(SL_ERR_NUMBERS,
+                             "%s, element %zu is %g, which f32 cannot hold; scale the data, or use --dtype f64", path,
+                             i, value);
         if (job->doubles)
             ((double *)job->values)[i] = value;
         else
@@ -149,7 +154,7 @@ static int read_lengths(predict_job *job, const char *path) {
 }
 
 static int read_input(predict_job *job, const char *path, const char *lengths) {
-    int code = read_array(path, job->doubles, &job->x);
+    int code = report(sl_npy_read(NULL, path, &job->x));
     if (!code) code = check_shape(job, path);
     if (!code && lengths) code = read_lengths(job, lengths);
     if (code) return code;

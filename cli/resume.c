@@ -7,14 +7,6 @@
 #include <unistd.h>
 
 /* --------------------------------------------------------------------------------------------------------- file -- */
-/* A whole number of the training state, whose members are written as "key": value. */
-static int64_t state_number(const char *state, const char *key) {
-    char quoted[32];
-    snprintf(quoted, sizeof quoted, "\"%s\": ", key);
-    const char *at = strstr(state, quoted);
-    return at ? strtoll(at + strlen(quoted), NULL, 10) : 0;
-}
-
 int resume_open(resume_point *point, const char *out) {
     if (asprintf(&point->path, "%s.last", out) < 0) {
         point->path = NULL;
@@ -25,8 +17,8 @@ int resume_open(resume_point *point, const char *out) {
     if (!code) code = report(sl_file_training(point->file, &point->training));
     if (code) return code;
     const char *state = sl_file_metadata(point->file, "training");
-    point->step = state_number(state, "step");
-    point->epoch = (int)state_number(state, "epoch");
+    point->step = training_number(state, "step");
+    point->epoch = (int)training_number(state, "epoch");
     return 0;
 }
 
@@ -48,7 +40,8 @@ const char *resume_valid(const resume_point *point) {
 /* ---------------------------------------------------------------------------------------------------- conflicts -- */
 static int conflict(const resume_point *point, const char *name) {
     return report_as(SL_ERR_INPUT,
-                     "--%s: %s was trained otherwise; leave the option out to go on, or start anew without --resume",
+                     "--%s: %s was trained otherwise; leave the option out to go on, or start anew with --overwrite in "
+                     "place of --resume",
                      name, point->path);
 }
 

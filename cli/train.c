@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common.h"
@@ -399,9 +400,10 @@ static int refuse_for_text(const train_job *job) {
 static int take_valid(train_job *job) {
     const char *then = resume_valid(&job->resume);
     if (job->options.text.valid && !then)
-        return report_as(SL_ERR_INPUT,
-                         "--valid: %s was trained without it; leave it out, or start anew without --resume",
-                         job->resume.path);
+        return report_as(
+            SL_ERR_INPUT,
+            "--valid: %s was trained without it; leave it out, or start anew with --overwrite in place of --resume",
+            job->resume.path);
     if (job->options.text.valid || !then) return 0;
     job->valid_path = strdup(then);
     job->options.text.valid = job->valid_path;
@@ -458,7 +460,7 @@ static int train_arrays(train_job *job) {
     if (code || job->options.fit.print_model) return code;
     const char *const paths[6] = {o->x, o->y, o->lengths, o->valid_x, o->valid_y, o->valid_lengths};
     for (int i = 0; i < 6; i++) {
-        if (paths[i]) code = read_array(paths[i], job->training.dtype == SL_F64, &job->arrays[i]);
+        if (paths[i]) code = report(sl_npy_read(NULL, paths[i], &job->arrays[i]));
         if (code) return code;
     }
     sl_array *at = job->arrays;
@@ -495,10 +497,10 @@ static int refuse_overwriting(const train_job *job) {
         uses[3].path = a->positional[i];
         code = refuse_same_files(a->command, uses, (int)(sizeof uses / sizeof *uses));
     }
-    if (!code) code = refuse_other_lines(a->command, "--log", o->fit.log);
+    if (!code) code = refuse_other_lines(a->command, "--log", o->fit.log, "event");
     if (code || o->fit.resume) return code;
-    code = refuse_other_models(a->command, "--out", o->fit.out);
-    return code ? code : refuse_other_models(a->command, "the resume point of --out", last);
+    const bool replaces = o->fit.overwrite || o->fit.print_model; /* which writes neither */
+    return refuse_models(a->command, o->fit.out, last, replaces);
 }
 
 static int run_job(train_job *job) {
@@ -507,8 +509,14 @@ static int run_job(train_job *job) {
     bool lm = strcmp(what, "lm") == 0;
     if (!job->options.fit.out && !job->options.fit.print_model)
         return usage_error(a->command, "train needs --out MODEL, the file to write");
-    if (job->options.fit.resume && job->options.fit.init_from)
-        return usage_error(a->command, "--resume and --init-from exclude each other");
+    if (job->options.fit.resume && (job->options.fit.init_from || job->options.fit.overwrite))
+        return usage_error(a->command, "--resume and --%s exclude each other",
+                           job->options.fit.init_from ? "init-from" : "overwrite");
+    struct stat about;
+    if (job->options.fit.init_from && stat(job->options.fit.init_from, &about) == 0 && !S_ISREG(about.st_mode))
+        return usage_error(a->command,
+                           "--init-from %s is no file, and is read more than once; give a model file's name",
+                           job->options.fit.init_from);
     if (job->options.fit.init_from && arguments_given(a, "init-scale"))
         return usage_error(a->command, "--init-scale: the parameters are those of --init-from; leave it out");
     if (lm && a->positionals < 2) return usage_error(a->command, "train lm needs a TEXT file, or - for standard input");

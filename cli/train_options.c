@@ -96,6 +96,8 @@ static const option fit_table[] = {
      "say at the end where the time of the training steps went, and what each recurrent layer took of a time step"},
     {OPTION_FLAG, "resume", offsetof(fit_options, resume), NULL, 0, 0,
      "go on from MODEL.last, to the same bits as without the interruption; it remembers the options"},
+    {OPTION_FLAG, "overwrite", offsetof(fit_options, overwrite), NULL, 0, 0,
+     "replace MODEL and MODEL.last, where they are there, by those of a new training"},
     {OPTION_TEXT, "init-from", offsetof(fit_options, init_from), "MODEL", 0, 0,
      "start from the parameters and the vocabulary of another model file"},
     {OPTION_FLAG, "print-model", offsetof(fit_options, print_model), NULL, 0, 0,

@@ -38,7 +38,7 @@ typedef struct fit_options { /* group 3 */
     double max_minutes;
     const char *log;
     int profile;
-    int resume;
+    int resume, overwrite;
     const char *init_from;
     int print_model;
     const char *out;

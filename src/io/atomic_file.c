@@ -232,6 +232,9 @@ sl_status sli_atomic_begin(sli_atomic_file *file, const char *path) {
         file->fd = open(file->path, O_WRONLY | O_CLOEXEC);
         return file->fd < 0 ? fail_write(file, "opening it for writing", errno) : SL_OK;
     }
+    /* A rename asks for no right to write to what it replaces: who took it away wants the file kept. */
+    if (exists && faccessat(AT_FDCWD, file->path, W_OK, AT_EACCESS) != 0 && errno == EACCES)
+        return fail_write(file, "writing to it", errno);
     for (int number = 0; number < 64; number++) {
         if (open_temporary(file, number)) {
             if (exists) (void)!fchmod(file->fd, info.st_mode & 07777);

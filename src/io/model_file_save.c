@@ -1,4 +1,5 @@
 /* Writing model files: see model_file.h. */
+#include <math.h>
 #include <string.h>
 #include "io/model_file.h"
 #include "io/model_json.h"
@@ -8,17 +9,35 @@ enum { PIECE_BYTES = 1 << 15 }; /* downloaded at a time, on the stack */
 /* One tensor of device memory: context of its source. */
 typedef struct device_tensor {
     const sl_params *params;
-    const char *from;
+    const char *name, *from;
     size_t bytes;
 } device_tensor;
+
+static bool is_finite(const void *numbers, size_t bytes, size_t element) {
+    const float *floats = numbers;
+    const double *doubles = numbers;
+    const size_t count = bytes / element;
+    bool finite = true;
+    if (element == sizeof *doubles)
+        for (size_t i = 0; i < count; i++) finite &= isfinite(doubles[i]) != 0;
+    else
+        for (size_t i = 0; i < count; i++) finite &= isfinite(floats[i]) != 0;
+    return finite;
+}
 
 static sl_status produce(const sli_tensor_source *source, sli_atomic_file *file) {
     const device_tensor *tensor = source->context;
     const sl_plan *plan = tensor->params->plan;
-    char piece[PIECE_BYTES];
+    _Alignas(double) char piece[PIECE_BYTES];
     for (size_t at = 0; at < tensor->bytes; at += sizeof piece) {
         size_t n = tensor->bytes - at < sizeof piece ? tensor->bytes - at : sizeof piece;
         SLI_TRY(plan->ops->download(tensor->params->queue, piece, tensor->from + at, n));
+        /* No command reads such a file, and the one that it would replace may be good. */
+        SLI_FAIL_IF(
+            !is_finite(piece, n, plan->element), SL_ERR_NUMBERS,
+            "%s has numbers that are not finite and is not written to %s; lower the learning rate (--lr), or clip the "
+            "gradients (--clip-norm)",
+            tensor->name, file->shown);
         SLI_TRY(sli_atomic_append(file, piece, n));
     }
     return SL_OK;
@@ -42,7 +61,7 @@ static sl_status add_params(draft *d, const sl_params *params, int slot) {
                      : sli_arena_format(&d->arena, "optim.%s.%s", sli_params_slot_name(params, slot), param->name);
         if (!tensor || !name) return sli_fail_memory("list of tensors", sizeof *tensor);
         size_t elements = (size_t)param->rows * (size_t)param->columns;
-        *tensor = (device_tensor){params, sli_params_at(params, slot, i), elements * plan->element};
+        *tensor = (device_tensor){params, name, sli_params_at(params, slot, i), elements * plan->element};
         sli_tensor_source *source = &d->tensors[d->count++];
         *source = (sli_tensor_source){.name = name,
                                       .dtype = plan->element == sizeof(double) ? "F64" : "F32",

@@ -6,7 +6,6 @@
 #include "io/json_text.h"
 
 /* The format's own limit on the header. */
-static const uint64_t HEADER_LIMIT = 100000000;
 
 static const struct {
     const char *name;
@@ -190,7 +189,7 @@ sl_status sli_safetensors_parse(const sl_allocator *allocator, const void *bytes
         "%s: a stream model, which this program writes and does not read; give the model file that it was made of",
         path);
     /* A text or another binary format gives an absurd length: say so, rather than "truncated". */
-    SLI_FAIL_IF(length > HEADER_LIMIT || start[8] != '{', SL_ERR_FILE,
+    SLI_FAIL_IF(length > SLI_SAFETENSORS_HEADER_LIMIT || start[8] != '{', SL_ERR_FILE,
                 "%s: not a model file (no safetensors header); give a file written by `sluice train`", path);
     SLI_FAIL_IF(length > size - 8, SL_ERR_FILE,
                 "%s: truncated: the header has %llu bytes and the file only %zu; copy it again", path,

@@ -5,7 +5,7 @@
 
 #include "io/atomic_file.h"
 
-enum { SLI_TENSOR_MAX_RANK = 8 };
+enum { SLI_TENSOR_MAX_RANK = 8, SLI_SAFETENSORS_HEADER_LIMIT = 100000000 };
 
 typedef struct sli_metadata {
     const char *key, *value;

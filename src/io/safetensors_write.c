@@ -64,6 +64,11 @@ static sl_status make_header(const sli_tensor_source *tensors, int count, const 
     sli_text_append(header, "}", 1);
     while (!header->failed && header->length % 8) sli_text_append(header, " ", 1);
     if (header->failed) return sli_fail_memory("header of the model file", header->length);
+    SLI_FAIL_IF(header->length > SLI_SAFETENSORS_HEADER_LIMIT, SL_ERR_INPUT,
+                "the model file's header, which holds the vocabulary, would have %zu bytes, of which safetensors "
+                "readers take %d; "
+                "take a smaller vocabulary (--vocab-size)",
+                header->length, SLI_SAFETENSORS_HEADER_LIMIT);
     return SL_OK;
 }
 

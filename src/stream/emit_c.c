@@ -298,9 +298,12 @@ static const char clamp_text[] = "@_INLINE @_vector @_clamp(@_vector x, float lo
                                  "    return @_MIN(most, x);\n"
                                  "}\n";
 
-/* As isa/cells.h has it: with AVX-512 by two instructions that need no clamp. */
+/* As isa/cells.h has it: with AVX-512 by two instructions that need no clamp. With -ffast-math compilers divide by a reciprocal and a step of
+ * Newton's, which is no number where the divisor is infinite or its reciprocal denormal: there e^-x is at most e^80, and that times the
+ * tanh's q, 338 at most, is well within floats. */
 static const char sigmoid_text[] =
-    "#if defined(__AVX512DQ__) && @_LANES == 16\n"
+    "#if defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ > 0 /* divisors must be finite */\n"
+    "#elif defined(__AVX512DQ__) && @_LANES == 16\n"
     "#define @_ABOVE_FLOOR(t) ((@_vector)_mm512_reduce_ps(t, 9))\n"
     "#define @_TIMES_POWER(p, t) ((@_vector)_mm512_scalef_ps(p, t))\n"
     "#elif defined(__AVX512DQ__) && defined(__AVX512VL__) && @_LANES == 8\n"
@@ -319,7 +322,7 @@ static const char sigmoid_text[] =
     "@_INLINE @_vector @_sigmoid_divisor(@_vector x) {\n"
     "    union { @_vector f; @_bits i; } power;\n"
     "    @_vector n, r, r2;\n"
-    "    x = @_clamp(x, -88.0f, 88.0f);\n"
+    "    x = @_clamp(x, -80.0f, 80.0f);\n"
     "    power.f = x * -1.44269504f + 12582912.0f;\n"
     "    power.i = power.i - 0x4b400000u;\n"
     "    n = @_FLOATS(power.i); /* not power.f - 12582912.0f, of which -ffast-math and x87 make what was added */\n"

@@ -206,7 +206,7 @@ static sl_status check_step(const sl_trainer *t, const sli_position *at, const c
     SLI_FAIL_IF(
         at->step != done, SL_ERR_FILE,
         "%s: its training state says step %lld after %d epochs of %zu steps and %zu more: the file was changed; "
-        "resume from an older one, or start anew without --resume",
+        "resume from an older one, or start anew with --overwrite in place of --resume",
         path, (long long)at->step, at->epoch, t->blocks, at->block);
     return SL_OK;
 }
@@ -286,7 +286,7 @@ static sl_status compare_options(const sl_trainer *t, const json_t *root, const 
         status =
             sli_fail(SL_ERR_INPUT,
                      "%s: was trained with another \"%s\": resume with the options of the first run, or start anew "
-                     "without --resume",
+                     "with --overwrite in place of --resume",
                      path, first_difference(then, today));
     json_decref(then);
     json_decref(today);
@@ -396,10 +396,17 @@ static sl_status note_instructions(sl_trainer *t, const json_t *root, const char
                                          then, today));
 }
 
+/* What the resume point has seen, the model file beside it has, too: it is written first. With a worse loss or none it is of a training
+ * that began anew, of the same options, and what is kept as the best so far would not be that. Files of before losses were kept have none. */
+static bool has_seen(const json_t *of_model, const json_t *of_point) {
+    const double best = number_or(of_point, "best", INFINITY);
+    return isinf(best) || number_or(of_model, "best", INFINITY) <= best;
+}
+
 /* The model file beside the resume point is of the same options, data and model, or the two are of different trainings (a disk that
  * was full, a kill between the first and the second), and going on would replace the model of one by the other's. What is no model
  * file of a training may be replaced. */
-static sl_status check_partner(sl_trainer *t) {
+static sl_status check_partner(sl_trainer *t, const json_t *point) {
     sl_file *file = NULL;
     json_t *root = NULL;
     bool same = true;
@@ -409,7 +416,7 @@ static sl_status check_partner(sl_trainer *t) {
     if (training) status = sli_json_load(training, strlen(training), t->path, SL_ERR_FILE, &root);
     if (root) {
         status = compare_with_trainer(t, file, root, t->path);
-        same = status == SL_OK;
+        same = status == SL_OK && has_seen(root, point);
     }
     json_decref(root);
     sl_file_close(file);
@@ -417,7 +424,7 @@ static sl_status check_partner(sl_trainer *t) {
     sli_clear_error();
     SLI_FAIL_IF(!same, SL_ERR_INPUT,
                 "%s is not of the training that %s goes on with, which would replace it: move %s away and resume, or "
-                "start anew without --resume",
+                "start anew with --overwrite in place of --resume",
                 t->path, t->last_path, t->path);
     return SL_OK;
 }
@@ -426,7 +433,7 @@ static sl_status load(sl_trainer *t, const sl_file *file, const json_t *root, co
     sli_position at;
     int64_t optimizer_steps = 0;
     SLI_TRY(compare_with_trainer(t, file, root, path));
-    SLI_TRY(check_partner(t));
+    SLI_TRY(check_partner(t, root));
     SLI_TRY(read_position(t, root, path, &at, &optimizer_steps));
     SLI_TRY(take_choices(t, root, path));
     SLI_TRY(note_instructions(t, root, path));
@@ -443,7 +450,8 @@ sl_status sli_checkpoint_load(sl_trainer *trainer, const char *path) {
     sl_file *file = NULL;
     json_t *root = NULL;
     SLI_FAIL_IF(access(path, F_OK) != 0 && errno == ENOENT, SL_ERR_FILE,
-                "%s: there is no resume point of this name; start anew without --resume, or from a model's parameters "
+                "%s: there is no resume point of this name; start anew without --resume (where there is a model "
+                "already, with --overwrite), or from a model's parameters "
                 "(--init-from)",
                 path);
     SLI_TRY(sl_file_open(&trainer->allocator, path, &file));

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/run.h"
+#include "train/training.h"
 #include "train/trainer.h"
 
 /* A long epoch is saved now and then, so that a power cut costs minutes. */
@@ -114,14 +115,16 @@ static sl_status fail_numbers(sl_trainer *t, int64_t step, const char *what, dou
         layer = sli_run_first_bad_gradient(t->run);
         from = "; the first such gradient is of layer ";
     }
-    /* A checkpoint of this very step holds the parameters that gave these numbers. */
-    bool good = t->have_good && t->good_step < step;
-    if (good) snprintf(saved, sizeof saved, " (of step %lld)", (long long)t->good_step);
+    /* The step's numbers come of the parameters of at.step updates, and so do a validation's: those of a checkpoint, maybe. */
+    const bool good = t->good_step < t->at.step;
+    const char *kept =
+        good ? "; the last good checkpoint is " : "; the last checkpoint, which may be of such numbers already, is ";
+    if (t->have_good) snprintf(saved, sizeof saved, " (of step %lld)", (long long)t->good_step);
     return sli_fail(SL_ERR_NUMBERS,
                     "step %lld: the %s is %g%s%s (learning rate %g): lower the learning rate (--lr), or clip the "
                     "gradients (--clip-norm)%s%s%s",
                     (long long)step, what, isnan(value) ? (double)NAN : value, layer ? from : "", layer ? layer : "",
-                    t->last_rate, good ? "; the last good checkpoint is " : "", good ? t->last_path : "", saved);
+                    t->last_rate, t->have_good ? kept : "", t->have_good ? t->last_path : "", saved);
 }
 
 /* Nats that are finite still may be worth nothing: no update leads back from such a loss. Squares are as large as the data make them. */
@@ -273,7 +276,10 @@ static bool is_stale(const sl_trainer *t) {
     sl_file *file = NULL;
     if (stat(t->stale_path, &last) != 0 || !S_ISREG(last.st_mode) || stat(t->path, &saved) != 0) return false;
     if (last.st_dev == saved.st_dev && last.st_ino == saved.st_ino) return false;
-    bool stale = sl_file_open(&t->allocator, t->stale_path, &file) == SL_OK && sl_file_metadata(file, "training");
+    sl_training training;
+    bool stale = sl_file_open(&t->allocator, t->stale_path, &file) == SL_OK &&
+                 sli_file_training(file, &training) == SL_OK &&
+                 (training.valid_fraction > 0 || sl_file_metadata(file, "valid"));
     sl_file_close(file);
     sli_clear_error();
     return stale;
@@ -345,8 +351,12 @@ static sl_status end_epoch(sl_trainer *t) {
         double loss = 0;
         bool improved = false;
         SLI_TRY(evaluate(t, true, &loss, &improved));
+        const double before = t->at.best;
         judge_epoch(t, loss);
-        if (improved) SLI_TRY(save(t, t->path, false));
+        const sl_status status = improved ? save(t, t->path, false) : SL_OK;
+        /* The best that is kept: a caller may go on after a full disk. */
+        if (status != SL_OK && status != SL_ERR_CANCELLED) t->at.best = before;
+        SLI_TRY(status);
     }
     if (t->at.finished) SLI_TRY(tell_event(t, "early_stop"));
     return save(t, t->last_path, true);

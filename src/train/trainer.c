@@ -1,8 +1,11 @@
 /* Making a trainer: the private model, the plan, the data and its checks, buffers, initial parameters. */
 #include "train/trainer.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "io/atomic_file.h"
 #include "io/npy.h"
@@ -250,12 +253,30 @@ static sl_status make_buffers(sl_trainer *t) {
     return SL_OK;
 }
 
-/* Better now than after an epoch. */
+/* Better now than after an epoch. What is no file is not opened: nothing may be written there yet. */
 static sl_status check_writable(const char *path) {
-    if (!path) return SL_OK;
+    struct stat about;
     sli_atomic_file file;
+    if (!path) return SL_OK;
+    const bool other = stat(path, &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode);
+    SLI_FAIL_IF(other && access(path, W_OK) != 0, SL_ERR_IO, "%s: cannot be written: %s; choose another place", path,
+                strerror(errno));
+    SLI_FAIL_IF(other && !S_ISCHR(about.st_mode), SL_ERR_USAGE,
+                "%s: is a pipe, and a training writes its model more than once; give the name of a file", path);
+    if (other) return SL_OK;
     SLI_TRY(sli_atomic_begin(&file, path));
     sli_atomic_abort(&file);
+    return SL_OK;
+}
+
+/* With validation there are two files, of which a device has no place for the second. */
+static sl_status check_last(const sl_trainer *t) {
+    struct stat about;
+    if (!t->path || t->valid_kind == SLI_VALID_NONE || stat(t->path, &about) != 0) return SL_OK;
+    SLI_FAIL_IF(S_ISCHR(about.st_mode), SL_ERR_USAGE,
+                "%s: is a device, and training with validation writes a resume point beside the model; give the name "
+                "of a file, or train without validation",
+                t->path);
     return SL_OK;
 }
 
@@ -268,6 +289,7 @@ static sl_status make(sl_trainer *t, const sl_model *model, const sl_training *t
     SLI_TRY(check_writable(path));
     SLI_TRY(set_data(t, train, valid));
     SLI_TRY(copy_strings(t, path, metadata));
+    SLI_TRY(check_last(t));
     SLI_TRY(check_writable(t->last_path));
     SLI_TRY(make_plan(t, t->training.choices, t->training.tune));
     SLI_TRY(make_buffers(t));

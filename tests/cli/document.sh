@@ -2,9 +2,9 @@
 . "$TESTS/lib.bash"
 make_text 120 >text.txt
 compare() {
-    "$SLUICE" train lm "$@" --out direct.model >/dev/null
+    "$SLUICE" train lm "$@" --overwrite --out direct.model >/dev/null
     "$SLUICE" train lm "$@" --print-model >description.json
-    "$SLUICE" train description.json text.txt --out described.model >/dev/null
+    "$SLUICE" train description.json text.txt --overwrite --out described.model >/dev/null
     same direct.model described.model
     same direct.model.last described.model.last
     "$SLUICE" train description.json --print-model text.txt | cmp - description.json
@@ -14,12 +14,12 @@ compare text.txt "${small[@]}" --cell gru --layers 2 --dropout 0.2 --tie --level
     --schedule epoch-decay:1:0.5 --clip-value 3 --reduction sum-time --init-scale 0.1 --accumulate 2
 compare text.txt "${small[@]}" --embed 0 --optimizer rmsprop --schedule cosine:5 --split blocks --valid-split 0.1
 "$SLUICE" train lm text.txt "${small[@]}" --print-model | "$SLUICE" train - text.txt --out piped.model >/dev/null
-"$SLUICE" train lm text.txt "${small[@]}" --out direct.model >/dev/null
+"$SLUICE" train lm text.txt "${small[@]}" --overwrite --out direct.model >/dev/null
 same direct.model piped.model
 echo "an option overrides the description:"
 "$SLUICE" train lm text.txt "${small[@]}" --print-model >description.json
-"$SLUICE" train lm text.txt "${small[@]}" --seed 9 --out direct.model >/dev/null
-"$SLUICE" train description.json text.txt --seed 9 --out described.model >/dev/null
+"$SLUICE" train lm text.txt "${small[@]}" --seed 9 --overwrite --out direct.model >/dev/null
+"$SLUICE" train description.json text.txt --seed 9 --overwrite --out described.model >/dev/null
 same direct.model described.model
 echo "the description:"
 cat description.json
@@ -31,7 +31,7 @@ try train every.json text.txt --out every.model
 "$SLUICE" train lm text.txt "${small[@]}" --patience 3 --min-delta 0.1 --print-model >patient.json
 sed '/"patience"/d' patient.json >delta.json
 try train delta.json text.txt --out delta.model
-"$SLUICE" train patient.json text.txt --patience 0 --seed 9 --out described.model >/dev/null
+"$SLUICE" train patient.json text.txt --patience 0 --seed 9 --overwrite --out described.model >/dev/null
 same direct.model described.model
 echo "a text with other characters than the description's:"
 printf 'XYZ, 1234567890\n' | cat text.txt - >more.txt

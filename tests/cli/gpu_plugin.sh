@@ -44,7 +44,7 @@ sluice train lm text.txt "${small[@]}" --epochs $((epoch + 1)) --resume --out m.
 "$SLUICE" eval m.model text.txt --device cpu >/dev/null && echo "m.model is complete"
 echo "in another precision:"
 for dtype in bf16 f16; do
-    "$SLUICE" train lm "${gpu[@]}" --dtype $dtype --epochs 1 --out d.model >/dev/null
+    "$SLUICE" train lm "${gpu[@]}" --dtype $dtype --epochs 1 --overwrite --out d.model >/dev/null
     sluice train lm text.txt --epochs 2 --resume --out d.model --device cpu |
         grep -E '^(exit|note|done|sluice)' | without_times | cut -c 1-96
     sluice train lm text.txt --epochs 2 --resume --out d.model --device cpu --dtype f64

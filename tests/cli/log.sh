@@ -27,6 +27,7 @@ steps = [line["step"] for line in map(json.loads, open("a.jsonl")) if "event" no
 print("every step once:", steps == list(range(1, len(steps) + 1)))
 P
 echo "after a kill: a half line and steps that are done again"
+cp a.model b.model
 cp a.model.last b.model.last
 cp a.jsonl b.jsonl
 last=$(tail -n 1 b.jsonl | sed -E 's/.*"step": ([0-9]+).*/\1/')
@@ -50,6 +51,7 @@ cp text.txt "it's a text.txt"
 "$SLUICE" train lm "it's a text.txt" "${small[@]}" --out c.model --log c.jsonl >/dev/null
 again=$(python3 -c 'import json; print(json.loads(open("c.jsonl").readline())["command"])')
 mv c.jsonl c1.jsonl
+rm c.model c.model.last # which would not be replaced
 sluice() { "$SLUICE" "$@"; }
 eval "$again" >/dev/null
 cmp <(tail -n +2 c.jsonl | cut -d, -f1-4) <(tail -n +2 c1.jsonl | cut -d, -f1-4) && echo "$again" | cut -d ' ' -f 1-6

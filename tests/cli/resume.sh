@@ -7,7 +7,7 @@ small=(text.txt --units 24 --layers 2 --dropout 0.2 --batch 4 --steps 8)
 for epochs in 3 6 12 24 48 96; do
     options=("${small[@]}" --epochs $epochs --seed 3)
     began=$(date +%s%N)
-    "$SLUICE" train lm "${options[@]}" --out whole.model >/dev/null
+    "$SLUICE" train lm "${options[@]}" --overwrite --out whole.model >/dev/null
     [ $(($(date +%s%N) - began)) -gt 600000000 ] && break
 done
 
@@ -47,7 +47,12 @@ for _ in $(seq 100); do
 done
 same whole.model.last c.model.last
 options=("${small[@]}" --epochs 3 --seed 3)
-"$SLUICE" train lm "${options[@]}" --out whole.model >/dev/null
+"$SLUICE" train lm "${options[@]}" --overwrite --out whole.model >/dev/null
+echo "it is not replaced without a word:"
+cp whole.model.last kept.last
+try train lm "${options[@]}" --out whole.model
+try train lm "${options[@]}" --resume --overwrite --out whole.model
+same whole.model.last kept.last
 echo "longer than planned at first:"
 "$SLUICE" train lm "${options[@]}" --epochs 2 --out d.model >/dev/null
 "$SLUICE" train lm "${options[@]}" --epochs 3 --out d.model --resume >/dev/null
@@ -55,11 +60,11 @@ same whole.model.last d.model.last
 same whole.model d.model
 echo "without validation, where a training with it was before:"
 "$SLUICE" train lm "${options[@]}" --valid-split 0 --epochs 2 --out e.model >/dev/null
-"$SLUICE" train lm "${options[@]}" --valid-split 0 --epochs 1 --out d.model >/dev/null
+"$SLUICE" train lm "${options[@]}" --valid-split 0 --epochs 1 --overwrite --out d.model >/dev/null
 ls d.model*
 "$SLUICE" train lm "${options[@]}" --valid-split 0 --epochs 2 --out d.model --resume >/dev/null
 same e.model d.model
-"$SLUICE" train lm "${options[@]}" --out d.model >/dev/null
+"$SLUICE" train lm "${options[@]}" --overwrite --out d.model >/dev/null
 echo "with what does not fit:"
 try train lm "${options[@]}" --out none.model --resume
 try train lm "${options[@]}" --seed 4 --out d.model --resume
@@ -70,11 +75,18 @@ same whole.model.last d.model.last
 echo "a model of another training beside the resume point:"
 "$SLUICE" train lm "${options[@]}" --epochs 1 --out g.model >/dev/null
 cp g.model.last older.last
-"$SLUICE" train lm "${options[@]}" --epochs 1 --units 25 --out g.model >/dev/null
+"$SLUICE" train lm "${options[@]}" --epochs 1 --units 25 --overwrite --out g.model >/dev/null
 cp g.model newer
 cp older.last g.model.last
 try train lm "${options[@]}" --epochs 2 --resume --out g.model
 same newer g.model
+echo "a model of a training that began anew, which was better before:"
+cp d.model.last g.model.last
+"$SLUICE" train lm "${options[@]}" --epochs 1 --out begun.model >/dev/null
+cp begun.model g.model
+try train lm "${options[@]}" --epochs 4 --resume --out g.model
+same begun.model g.model
+cp older.last g.model.last
 rm g.model
 "$SLUICE" train lm "${options[@]}" --epochs 2 --resume --out g.model >/dev/null && echo "without it the older one goes on"
 echo "with other instructions:"

@@ -21,7 +21,7 @@ try train lm text.txt "${small[@]}" --out new.st --log text.txt
 try train lm text.txt "${small[@]}" --out new.st --log new.st
 try train lm text.txt "${small[@]}" --out new.st --log sub/../new.st.last
 try train lm text.txt "${small[@]}" --out kept.txt # not read, but no model either
-try train lm text.txt "${small[@]}" --out m.st --log /dev/null # a model may be replaced
+try train lm text.txt "${small[@]}" --overwrite --out m.st --log /dev/null # a model may be replaced
 echo precious >note
 cp note o.st.last
 ln -s later.st dangling

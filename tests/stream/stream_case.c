@@ -19,7 +19,7 @@ static void draw_parameters(sl_params *params, double factor, uint64_t *random) 
 }
 
 /* The outputs of the sequence so far after each step: those of one call, or of a call for each length. */
-static void run_library(stream_case *c) {
+void stream_case_run(stream_case *c) {
     sl_run *run;
     int steps = 0, batch;
     REQUIRE_OK(sl_run_new(c->plan, c->params, &run));
@@ -47,7 +47,7 @@ static stream_case make_case(sl_model *model, sl_dtype dtype, double factor, uin
     c.tokens = malloc(sizeof *c.tokens * STREAM_STEPS);
     for (int i = 0; i < STREAM_STEPS * c.inputs; i++) c.x[i] = (float)test_random(random);
     for (int t = 0; t < STREAM_STEPS; t++) c.tokens[t] = c.vocabulary ? draw(random, c.vocabulary) : 0;
-    run_library(&c);
+    stream_case_run(&c);
     return c;
 }
 

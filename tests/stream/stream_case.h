@@ -22,6 +22,8 @@ stream_case stream_case_new(sl_model *model, uint64_t *random);
 stream_case stream_case_in(sl_model *model, sl_dtype dtype, uint64_t *random);
 /* The same with smaller parameters, for activations without bounds. */
 stream_case stream_case_scaled(sl_model *model, double factor, uint64_t *random);
+/* Once more, with parameters that were set since. */
+void stream_case_run(stream_case *c);
 void stream_case_free(stream_case *c);
 /* Converts to `form` in the test's folder; the path, valid until the next call. */
 const char *stream_case_convert(const stream_case *c, sl_convert_form form);

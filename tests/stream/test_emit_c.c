@@ -218,6 +218,44 @@ TEST_SLOW(stream_c_files_give_their_numbers_with_fast_math_and_x87) {
     stream_case_free(&c);
 }
 
+/* Biases that close gates to 0 and open them to 1, beyond where e^-x is a float: gates of 16 units each, -90 where `low`, else 90. */
+static void saturate(const stream_case *c, const char *bias, int gates, unsigned low) {
+    double values[4 * 16];
+    for (int i = 0; i < gates * 16; i++) values[i] = low >> i / 16 & 1 ? -90 : 90;
+    REQUIRE_OK(sl_params_set(c->params, bias, values, (size_t)gates * 16));
+}
+
+/* With -ffast-math a division may be a reciprocal's, of which an infinite divisor makes no number. */
+TEST_SLOW(stream_c_files_give_their_numbers_with_fast_math_where_gates_are_closed) {
+    const char *cc = compiler("cc", "gcc");
+    if (!cc) test_skip("there is no C compiler");
+    static const char *const options[] = {"-O3 -ffast-math -march=native", "-O3 -ffast-math",
+                                          "-O2 -ffast-math -Dnet_PLAIN_C", "-O3 -ffast-math -march=haswell"};
+    uint64_t random = test_seed;
+    for (unsigned low = 0; low < 16; low += 5) { /* none; i, g; f, o; all */
+        sl_model *model;
+        REQUIRE_OK(sl_model_new(NULL, &model));
+        REQUIRE_OK(sl_model_add_input(model, "x", 3, 0));
+        REQUIRE_OK(
+            sl_model_add_recurrent(model, "lstm", SL_LSTM, &(sl_recurrent){.units = 16, .return_sequences = 1}, NULL));
+        REQUIRE_OK(
+            sl_model_add_recurrent(model, "gru", SL_GRU, &(sl_recurrent){.units = 16, .return_sequences = 1}, NULL));
+        stream_case c = stream_case_new(model, &random);
+        saturate(&c, "lstm.bias", 4, low);
+        saturate(&c, "gru.bias", 3, low);
+        stream_case_run(&c);
+        convert(&c, SL_F32);
+        for (int i = 0; i < 4; i++) {
+            char with[128];
+            if (strstr(options[i], "-march=haswell") && (!takes(cc, "-march=haswell") || !stream_case_have("avx2")))
+                continue;
+            snprintf(with, sizeof with, "%s %s", cc, options[i]);
+            compile_and_compare(&c, with, (int)low * 4 + i, 2e-5);
+        }
+        stream_case_free(&c);
+    }
+}
+
 /* Files of which some functions would have nothing to do, and one that is a table alone. clang says what is not used. */
 TEST_SLOW(stream_c_files_of_few_layers_hold_what_they_use) {
     const char *cc = compiler("clang", "cc");

@@ -404,6 +404,77 @@ TEST(trainer_removes_resume_points_alone) {
     sl_model_free(model);
 }
 
+/* The folder of the model goes away when the second evaluation is over. */
+static sl_answer move_folder(void *evaluations, const sl_progress *progress) {
+    if (strcmp(progress->event, "evaluation") != 0 || ++*(int *)evaluations != 2) return SL_CONTINUE;
+    CHECK(progress->improved);
+    char gone[600];
+    snprintf(gone, sizeof gone, "%s.gone", helper_path("moving"));
+    CHECK(rename(helper_path("moving"), gone) == 0);
+    return SL_CONTINUE;
+}
+
+/* A caller may go on after a save that failed: the best is then what the file holds, and the next better one is written. */
+TEST(trainer_goes_on_after_a_failed_save) {
+    sl_model *model = helper_model(0);
+    sl_dataset data = helper_data(HELPER_TOKENS);
+    sl_training training = helper_training(3);
+    training.valid_fraction = 0.2;
+    char path[600], gone[600], best[64];
+    int evaluations = 0;
+    snprintf(gone, sizeof gone, "%s.gone", helper_path("moving"));
+    snprintf(path, sizeof path, "%s/m.sluice", helper_path("moving"));
+    REQUIRE(mkdir(helper_path("moving"), 0777) == 0);
+    sl_trainer *trainer = helper_trainer(model, &training, &data, path);
+    sl_status status = sl_trainer_fit(trainer, move_folder, &evaluations);
+    CHECK(status == SL_ERR_IO && trainer->at.epoch == 2);
+    REQUIRE(rename(gone, helper_path("moving")) == 0);
+    for (int again = 0; again < 2; again++) {
+        sl_file *file;
+        REQUIRE_OK(sl_file_open(NULL, path, &file));
+        snprintf(best, sizeof best, "\"best\": %.6f", trainer->at.best);
+        best[strlen(best) - 2] = 0; /* as many digits as are not rounded */
+        CHECK(strstr(sl_file_metadata(file, "training"), best) != NULL);
+        sl_file_close(file);
+        if (again == 0) REQUIRE_OK(sl_trainer_fit(trainer, NULL, NULL));
+    }
+    sl_trainer_free(trainer);
+    sl_model_free(model);
+}
+
+/* A model beside a resume point that knows of a better loss began anew: going on would keep the wrong one. */
+TEST(resume_refuses_a_model_that_has_not_seen_the_best) {
+    sl_model *model = helper_model(0);
+    sl_dataset data = helper_data(HELPER_TOKENS);
+    sl_training training = helper_training(2), longer = helper_training(3);
+    training.valid_fraction = longer.valid_fraction = 0.2;
+    const char *path = helper_path("anew.sluice");
+    char last[600], kept[600];
+    snprintf(last, sizeof last, "%s.last", path);
+    snprintf(kept, sizeof kept, "%s.kept", path);
+    sl_trainer *trainer = helper_trainer(model, &training, &data, path);
+    REQUIRE_OK(sl_trainer_fit(trainer, NULL, NULL));
+    sl_trainer_free(trainer);
+    for (int stopped = 0; stopped < 2; stopped++) { /* at the first epoch's end, and in its middle */
+        helper_record r = {.stop_at = stopped ? 3 : 0};
+        sl_training short_one = training;
+        short_one.epochs = 1;
+        REQUIRE(rename(last, kept) == 0);
+        trainer = helper_trainer(model, &short_one, &data, path);
+        REQUIRE_OK(sl_trainer_fit(trainer, helper_listen, &r));
+        sl_trainer_free(trainer);
+        REQUIRE(rename(kept, last) == 0);
+        trainer = helper_trainer(model, &longer, &data, path);
+        CHECK_FAILS(sl_trainer_resume(trainer), SL_ERR_INPUT, "is not of the training that");
+        sl_trainer_free(trainer);
+    }
+    CHECK(unlink(path) == 0);
+    trainer = helper_trainer(model, &longer, &data, path);
+    REQUIRE_OK(sl_trainer_resume(trainer));
+    sl_trainer_free(trainer);
+    sl_model_free(model);
+}
+
 /* ------------------------------------------------------------------------------------------------------- kernels -- */
 static const char slow_choice[] = "lstm:b3_t5_i6_h8_train ref\n";
 
