@@ -12,6 +12,7 @@
 /* -------------------------------------------------------------------------------------------------- instructions -- */
 /* In order; each processor of the build's kind has the first. */
 #if defined(__x86_64__)
+#define ISAS "base, avx2 and avx512"
 static const sli_stream_isa *const isas[] = {&sli_stream_isa_base, &sli_stream_isa_avx2, &sli_stream_isa_avx512};
 static int best_isa(void) {
     __builtin_cpu_init();
@@ -46,8 +47,7 @@ static sl_status choose_isa(const sli_stream_isa **isa) {
                     wanted, isas[best]->name);
         return SL_OK;
     }
-    return sli_fail(SL_ERR_UNKNOWN, "SLUICE_CPU_ISA is \"%s\"; streams have kernels for base, avx2, avx512 and neon",
-                    wanted);
+    return sli_fail(SL_ERR_UNKNOWN, "SLUICE_CPU_ISA is \"%s\"; streams have kernels here for " ISAS, wanted);
 }
 
 /* Half as long vectors where they hold all units of every recurrent layer: a step waits for its divisions, which take two thirds of the
