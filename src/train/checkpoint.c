@@ -141,6 +141,7 @@ static sl_status write_position(sl_trainer *t, sli_text *out) {
     append_loss(out, "epoch_count", at->epoch_count);
     append_loss(out, "best", at->best);
     append_loss(out, "patience_best", at->patience_best);
+    if (t->best_is_here) sli_text_printf(out, ", \"best_is_here\": true");
     SLI_TRY(write_choices(t, out));
     sli_text_printf(out, ", \"options\": ");
     sli_training_write(out, &t->training, t->training.task, 0);
@@ -443,7 +444,10 @@ static sl_status load(sl_trainer *t, const sl_file *file, const json_t *root, co
     SLI_TRY(load_scaling(t, root));
     sli_params_set_optimizer_steps(t->params, (double)optimizer_steps);
     t->at = at;
-    return SL_OK;
+    /* A kill came before the model file was written. */
+    const bool lacks = t->path && access(t->path, F_OK) != 0 && errno == ENOENT;
+    return lacks && json_is_true(json_object_get(root, "best_is_here")) ? sli_checkpoint_save(t, t->path, false)
+                                                                        : SL_OK;
 }
 
 sl_status sli_checkpoint_load(sl_trainer *trainer, const char *path) {

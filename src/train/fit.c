@@ -338,6 +338,21 @@ static void judge_epoch(sl_trainer *t, double loss) {
     at->finished = t->training.patience > 0 && at->waiting >= t->training.patience;
 }
 
+/* The model file, the best so far, then the resume point: a kill between the two is made good by doing the epoch again. But for a
+ * training's first one, of which the model file alone could not go on: with the resume point alone sli_trainer_resume writes it. */
+static sl_status save_best(sl_trainer *t, double before) {
+    if (!t->have_good) {
+        t->best_is_here = true;
+        const sl_status first = save(t, t->last_path, true);
+        t->best_is_here = false;
+        SLI_TRY(first);
+    }
+    const sl_status status = save(t, t->path, false);
+    /* The best that is kept: a caller may go on after a full disk. */
+    if (status != SL_OK && status != SL_ERR_CANCELLED) t->at.best = before;
+    return status;
+}
+
 static sl_status end_epoch(sl_trainer *t) {
     sl_progress p;
     t->at.epoch++;
@@ -353,10 +368,7 @@ static sl_status end_epoch(sl_trainer *t) {
         SLI_TRY(evaluate(t, true, &loss, &improved));
         const double before = t->at.best;
         judge_epoch(t, loss);
-        const sl_status status = improved ? save(t, t->path, false) : SL_OK;
-        /* The best that is kept: a caller may go on after a full disk. */
-        if (status != SL_OK && status != SL_ERR_CANCELLED) t->at.best = before;
-        SLI_TRY(status);
+        if (improved) SLI_TRY(save_best(t, before));
     }
     if (t->at.finished) SLI_TRY(tell_event(t, "early_stop"));
     return save(t, t->last_path, true);

@@ -72,6 +72,7 @@ struct sl_trainer {
     size_t state_bytes;
 
     sli_position at;
+    bool best_is_here; /* the parameters that are being saved are the best so far, and no model file has them */
     bool have_good;    /* last_path was written, or resumed from, */
     int64_t good_step; /* after so many steps */
     /* Of this call of fit. */

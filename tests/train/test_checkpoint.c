@@ -442,6 +442,50 @@ TEST(trainer_goes_on_after_a_failed_save) {
     sl_model_free(model);
 }
 
+static sl_answer abort_at_checkpoint(void *path, const sl_progress *progress) {
+    if (strcmp(progress->event, "checkpoint") != 0) return SL_CONTINUE;
+    CHECK(strcmp(progress->path, path) == 0);
+    return SL_ABORT;
+}
+
+/* Ended between the first two files: the resume point, which is there, has what the model file would have had. */
+TEST(resume_writes_the_model_that_a_kill_prevented) {
+    sl_model *model = helper_model(0);
+    sl_dataset data = helper_data(HELPER_TOKENS);
+    sl_training training = helper_training(2);
+    training.valid_fraction = 0.2;
+    const char *path = helper_path("first.sluice");
+    char last[600];
+    snprintf(last, sizeof last, "%s.last", path);
+    sl_trainer *trainer = helper_trainer(model, &training, &data, path);
+    CHECK(sl_trainer_fit(trainer, abort_at_checkpoint, last) == SL_ERR_CANCELLED);
+    CHECK(access(path, F_OK) != 0);
+    sl_trainer *resumed = helper_trainer(model, &training, &data, path);
+    REQUIRE_OK(sl_trainer_resume(resumed));
+    sl_file *file;
+    REQUIRE_OK(sl_file_open(NULL, path, &file));
+    sl_params *params;
+    REQUIRE_OK(sl_params_new(sl_trainer_plan(trainer), &params));
+    REQUIRE_OK(sl_file_load_params(file, params));
+    for (int i = 0; i < sl_params_count(params); i++) {
+        int rows, columns;
+        const char *name = sl_params_name(params, i, &rows, &columns);
+        const size_t count = (size_t)rows * (size_t)columns;
+        double *a = malloc(count * sizeof *a), *b = malloc(count * sizeof *b);
+        REQUIRE_OK(sl_params_get(params, name, a, count));
+        REQUIRE_OK(sl_params_get(sl_trainer_params(trainer), name, b, count));
+        CHECK(memcmp(a, b, count * sizeof *a) == 0);
+        free(a);
+        free(b);
+    }
+    sl_params_free(params);
+    sl_file_close(file);
+    REQUIRE_OK(sl_trainer_fit(resumed, NULL, NULL));
+    sl_trainer_free(resumed);
+    sl_trainer_free(trainer);
+    sl_model_free(model);
+}
+
 /* A model beside a resume point that knows of a better loss began anew: going on would keep the wrong one. */
 TEST(resume_refuses_a_model_that_has_not_seen_the_best) {
     sl_model *model = helper_model(0);
