@@ -1,10 +1,13 @@
 /* Is a file that will be written one of those that are read, or one that would be lost? */
 #include "files.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -107,6 +110,51 @@ static int refuse_model(const command *command, const char *option, const char *
 int refuse_models(const command *command, const char *out, const char *last, bool overwrite) {
     const int code = refuse_model(command, "the resume point of --out", last, true, overwrite);
     return code ? code : refuse_model(command, "--out", out, false, overwrite);
+}
+
+/* Gives up what another process has removed, or made anew, meanwhile. */
+static int open_lock(const char *path) {
+    struct stat opened, named;
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0) return -1;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        if (fstat(fd, &opened) == 0 && stat(path, &named) == 0 && opened.st_ino == named.st_ino &&
+            opened.st_dev == named.st_dev)
+            return fd;
+        errno = EAGAIN;
+    }
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+int lock_file(const char *path, file_lock *lock) {
+    char real[PATH_MAX];
+    struct stat about;
+    *lock = (file_lock){NULL, -1};
+    if (!end_of_links(path, real) || (stat(real, &about) == 0 && !S_ISREG(about.st_mode))) return 0;
+    const char *slash = strrchr(real, '/'), *name = slash ? slash + 1 : real;
+    if (asprintf(&lock->path, "%.*s.%s.lock", (int)(name - real), real, name) < 0) {
+        lock->path = NULL;
+        return report_memory();
+    }
+    lock->fd = open_lock(lock->path);
+    if (lock->fd >= 0) return 0;
+    const bool held = errno == EWOULDBLOCK || errno == EAGAIN;
+    free(lock->path);
+    lock->path = NULL;
+    return held
+               ? report_as(SL_ERR_IO, "%s: another training writes there; wait for its end, or give another name", path)
+               : 0;
+}
+
+void unlock_file(file_lock *lock) {
+    if (!lock->path) return;
+    (void)unlink(lock->path);
+    close(lock->fd);
+    free(lock->path);
+    *lock = (file_lock){NULL, -1};
 }
 
 int refuse_other_lines(const command *command, const char *option, const char *path, const char *key) {

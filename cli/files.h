@@ -14,6 +14,16 @@ typedef struct file_use {
 /* A sentence and exit code 2 where a file that is written is another one of `uses`, by whatever name or link; else 0. Pipes and
  * devices are not looked at: writing there destroys nothing. */
 int refuse_same_files(const command *command, const file_use *uses, int count);
+/* ".NAME.lock" beside a file that is written for a long time. `path` NULL: none. */
+typedef struct file_lock {
+    char *path;
+    int fd;
+} file_lock;
+
+/* A sentence and an exit code where another process writes `path` and holds the lock; else 0. What is no file, or stands where no lock can be made,
+ * has none: writing there says why. */
+int lock_file(const char *path, file_lock *lock);
+void unlock_file(file_lock *lock);
 /* A sentence and exit code 2 where `out` or `last`, its resume point, holds what a training would replace: a model, unless `overwrite`, or
  * anything else; else 0. */
 int refuse_models(const command *command, const char *out, const char *last, bool overwrite);

@@ -32,7 +32,8 @@ typedef struct train_job {
     resume_point resume; /* path NULL: a new training */
     char *valid_path;    /* remembered by the resume point, --valid not given */
     sl_trainer *trainer;
-    char *command; /* as typed, for the log */
+    file_lock lock; /* of --out */
+    char *command;  /* as typed, for the log */
 } train_job;
 
 static void free_texts(train_job *job) {
@@ -54,6 +55,7 @@ static void job_free(train_job *job) {
     resume_free(&job->resume);
     free(job->valid_path);
     free(job->command);
+    unlock_file(&job->lock);
 }
 
 /* ----------------------------------------------------------------------------------------------------- the fit -- */
@@ -522,7 +524,8 @@ static int run_job(train_job *job) {
     if (lm && a->positionals < 2) return usage_error(a->command, "train lm needs a TEXT file, or - for standard input");
     if (job->options.fit.resume && !job->options.fit.out)
         return usage_error(a->command, "--resume needs --out MODEL, the file to go on with");
-    int code = job->options.fit.resume ? resume_open(&job->resume, job->options.fit.out) : 0;
+    int code = job->options.fit.print_model ? 0 : lock_file(job->options.fit.out, &job->lock);
+    if (!code && job->options.fit.resume) code = resume_open(&job->resume, job->options.fit.out);
     if (!code) code = refuse_overwriting(job);
     if (code) return code;
     if (lm) return train_text(job, true);

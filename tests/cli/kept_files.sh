@@ -15,6 +15,19 @@ try "${lm[@]}" --resume --out half.st
 same m.st.last kept.last
 "$SLUICE" "${lm[@]}" --seed 9 --overwrite --out m.st >/dev/null
 cmp -s m.st.last kept.last || echo "with --overwrite it is another one"
+echo "two at once:"
+"$SLUICE" "${lm[@]}" --epochs 100000 --out two.st >/dev/null &
+first=$!
+for _ in $(seq 200); do
+    [ -e .two.st.lock ] && break
+    sleep 0.02
+done
+try "${lm[@]}" --overwrite --out two.st
+kill $first
+wait $first
+[ -e .two.st.lock ] && echo "the lock is left"
+touch .two.st.lock # of one that was killed
+"$SLUICE" "${lm[@]}" --overwrite --out two.st >/dev/null && ls -A | grep two
 echo "another model of the name of a resume point:"
 "$SLUICE" "${lm[@]}" --valid-split 0 --out other.st.last >/dev/null
 try "${lm[@]}" --valid-split 0 --seed 9 --out other.st
