@@ -241,7 +241,11 @@ sl_status sli_planner_offer(sli_planner *planner, const sli_layer *first, const 
     sl_plan *plan = planner->plan;
     sli_problem wide = planned(plan, first, problem);
     *taken = false;
-    if (plan->caps.recomputes && wide.bidirectional)
+    if (plan->apart)
+        SLI_TRY(sli_plan_keep_out(plan, NULL, &wide,
+                                  "its layers and directions one by one take less memory, of which there is a limit",
+                                  false));
+    else if (plan->caps.recomputes && wide.bidirectional)
         SLI_TRY(sli_plan_keep_out(plan, NULL, &wide,
                                   "the memory limit cuts the sequence into segments, both directions at once cannot "
                                   "be cut; a larger limit makes it one step",
@@ -593,24 +597,47 @@ static bool wants_the_whole(const sl_plan *plan) {
     return false;
 }
 
-/* Both directions in one step see the whole sequence, and some rows sum gradients over all of it, or carry more than states. Where memory wants segments,
- * directions are planned one by one and such rows are left out, unless that does not fit either. Of two failures the one that
- * needs less is told. */
-static sl_status build_to_fit(sl_plan *plan, const sl_model *model) {
-    sl_status first = build(plan, model);
-    bool cut = first == SL_ERR_MEMORY_LIMIT || (first == SL_OK && plan->segments > 1);
-    size_t need = sli_plan_need(plan);
-    if (!cut || !wants_the_whole(plan)) return first;
+static bool has_wide_steps(const sl_plan *plan) {
+    for (int i = 0; i < plan->step_count; i++)
+        if (plan->steps[i].problem.layers > 1 || plan->steps[i].problem.bidirectional) return true;
+    return false;
+}
+
+/* Try k: bit 0, only what can be cut into segments; bit 1, layers and directions one by one. */
+static sl_status build_again(sl_plan *plan, const sl_model *model, int k) {
     sli_clear_error();
     forget(plan);
-    plan->caps.recomputes = true;
-    sl_status second = build(plan, model);
-    bool tell = first == SL_ERR_MEMORY_LIMIT && second == SL_ERR_MEMORY_LIMIT && sli_plan_need(plan) <= need;
-    if (second == SL_OK || tell || second == SL_ERR_OUT_OF_MEMORY) return second;
-    sli_clear_error();
-    forget(plan);
-    plan->caps.recomputes = false;
+    plan->caps.recomputes = k & 1;
+    plan->apart = k & 2;
     return build(plan, model);
+}
+
+/* Both directions in one step see the whole sequence, and some rows sum gradients over all of it, or carry more than states. Where memory wants segments,
+ * directions are planned one by one and such rows are left out, unless that does not fit either. Where nothing fits, layers of stacks are taken
+ * one by one, too, which needs less. Of failures the one that needs least is told. */
+static sl_status build_to_fit(sl_plan *plan, const sl_model *model) {
+    size_t least = SIZE_MAX;
+    int leanest = 0, last = 0;
+    bool wide = true;
+    sl_status status = SL_OK;
+    for (int apart = 0; apart < 2 && wide; apart++) {
+        bool wants = true, in_segments = false;
+        for (int cut = 0; cut < 2 && wants; cut++) {
+            last = 2 * apart + cut;
+            status = last == 0 ? build(plan, model) : build_again(plan, model, last);
+            const bool over = status == SL_ERR_MEMORY_LIMIT;
+            if (status == SL_ERR_OUT_OF_MEMORY || (last == 0 && status != SL_OK && !over)) return status;
+            wants = (status == SL_OK || over) && wants_the_whole(plan);
+            if (status == SL_OK && (cut || plan->segments == 1 || !wants)) return SL_OK;
+            if (last == 0) wide = has_wide_steps(plan);
+            in_segments |= status == SL_OK;
+            if (!over || sli_plan_need(plan) > least) continue;
+            least = sli_plan_need(plan);
+            leanest = last;
+        }
+        if (in_segments) return build_again(plan, model, 2 * apart);
+    }
+    return last == leanest ? status : build_again(plan, model, leanest);
 }
 
 /* Until the rows that are taken have what they need: each time there are fewer to take. */
@@ -674,7 +701,33 @@ static sl_status keep_notes(sl_plan *plan, const char *notes) {
     return SL_OK;
 }
 
-sl_status sli_plan_new(const sl_model *model, const sl_plan_options *options, const char *notes, sl_plan **out) {
+static sl_status make_plan(const sl_model *model, const sl_plan_options *options, const char *notes, bool ways_out,
+                           sl_plan **out);
+
+static bool would_fit(const sl_plan *plan, const sl_model *model, const sl_plan_options *options, int batch,
+                      bool recompute) {
+    sl_plan_options other = *options;
+    sl_plan *made;
+    other.batch = batch;
+    other.recompute_gates |= recompute;
+    other.memory_limit = plan->memory_limit;
+    const bool fits = make_plan(model, &other, NULL, false, &made) == SL_OK;
+    sl_plan_free(made);
+    return fits;
+}
+
+/* A plan of fewer rows, or with gates recomputed, may take other kernels: what is told was planned. */
+static sl_status tell_ways_out(sl_plan *plan, const sl_model *model, const sl_plan_options *options) {
+    sli_ways_out ways;
+    SLI_TRY(sli_plan_ways_out(plan, &ways));
+    for (int k = 0; ways.batch > 0 && !would_fit(plan, model, options, ways.batch, false); k++)
+        ways.batch = k < 4 ? ways.batch / 2 : 0;
+    if (ways.recomputed > 0 && !would_fit(plan, model, options, plan->options.batch, true)) ways.recomputed = 0;
+    return sli_plan_fail_over_limit(plan, &ways);
+}
+
+static sl_status make_plan(const sl_model *model, const sl_plan_options *options, const char *notes, bool ways_out,
+                           sl_plan **out) {
     *out = NULL;
     sl_allocator allocator = sli_allocator_or_default(options ? options->allocator : NULL);
     sl_plan *plan = sli_alloc_zero(&allocator, sizeof *plan);
@@ -685,12 +738,17 @@ sl_status sli_plan_new(const sl_model *model, const sl_plan_options *options, co
     if (status == SL_OK) status = resolve_device(plan);
     if (status == SL_OK) status = keep_notes(plan, notes);
     if (status == SL_OK) status = plan_model(plan, model);
+    if (status == SL_ERR_MEMORY_LIMIT && ways_out) status = tell_ways_out(plan, model, options);
     if (status != SL_OK) {
         sl_plan_free(plan);
         return status;
     }
     *out = plan;
     return SL_OK;
+}
+
+sl_status sli_plan_new(const sl_model *model, const sl_plan_options *options, const char *notes, sl_plan **out) {
+    return make_plan(model, options, notes, true, out);
 }
 
 void sl_plan_free(sl_plan *plan) {

@@ -114,6 +114,7 @@ struct sl_plan {
     bool train;
     size_t element; /* bytes of a number: 4, or 8 in f64 plans */
     int chunk, segment_steps, segments;
+    bool apart;     /* a last try: layers of a stack and directions one by one */
     bool no_late;   /* late sums keep memory longer than a limit allows */
     size_t guard;   /* proofs: bytes left free behind every piece of memory, none of which is shared then; 0 */
     size_t *guards; /* their offsets in the run block */
@@ -259,6 +260,14 @@ void sli_plan_copies(sl_plan *plan); /* which packed copies the optimizer writes
 /* src/core/plan_memory.c: places everything for segments of `segment_steps`; fills plan->memory. */
 sl_status sli_plan_place(sl_plan *plan, int segment_steps);
 sl_status sli_plan_fit_memory(sl_plan *plan);
+/* After a SL_ERR_MEMORY_LIMIT: what would fit with these rows. A plan of it may take others, and has to be asked. */
+typedef struct sli_ways_out {
+    size_t recomputed; /* bytes with gates recomputed; 0: does not fit either */
+    int batch;         /* about the largest that fits; 0: none does */
+} sli_ways_out;
+sl_status sli_plan_ways_out(sl_plan *plan, sli_ways_out *ways);
+/* The whole sentence. */
+sl_status sli_plan_fail_over_limit(const sl_plan *plan, const sli_ways_out *ways);
 size_t sli_plan_need(const sl_plan *plan); /* bytes of both blocks, as they are placed */
 /* What a step books, of a segment where there are segments; of a recurrent one with recomputed gates or with kept ones. */
 sli_booking sli_plan_booking(const sl_plan *plan, const sli_step *step, bool recompute);

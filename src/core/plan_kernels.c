@@ -152,7 +152,8 @@ static bool is_exact(const sl_plan *plan, const sli_kernel *row, const sli_probl
     NEED(row->f32_error == 0 || problem->dtype != SL_F32,
          "approximates activations to %.0e, f32 asks for more: --require %s takes it", row->f32_error, row->name);
     NEED(!row->whole_sums || !plan->caps.recomputes || !problem->train,
-         "sums gradients over the whole sequence: the segments that the memory limit asks for would change bits");
+         "sums gradients over the whole sequence, and in segments, which a plan for this memory limit may have, bits "
+         "would be others");
     return true;
 }
 

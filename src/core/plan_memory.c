@@ -523,23 +523,25 @@ static sl_status fit_batch(sl_plan *plan, int *batch) {
     return sli_plan_place(plan, segment_steps);
 }
 
-static sl_status fail_over_limit(sl_plan *plan) {
-    size_t limit = plan->memory_limit, need = sli_plan_need(plan), recomputed;
-    int batch;
+sl_status sli_plan_ways_out(sl_plan *plan, sli_ways_out *ways) {
+    SLI_TRY(fit_recomputed(plan, &ways->recomputed));
+    return fit_batch(plan, &ways->batch);
+}
+
+sl_status sli_plan_fail_over_limit(const sl_plan *plan, const sli_ways_out *ways) {
+    const size_t limit = plan->memory_limit, need = sli_plan_need(plan);
     bool full = limit != plan->options.memory_limit; /* a GPU has less than was allowed */
     char tried[96] = "even in one piece", remedy[200], a[32], b[32], elsewhere[48], again[96] = "";
-    SLI_TRY(fit_recomputed(plan, &recomputed));
-    SLI_TRY(fit_batch(plan, &batch));
-    if (recomputed > 0)
+    if (ways->recomputed > 0)
         snprintf(again, sizeof again, "gates recomputed in backward (--recompute-gates), with %s, ",
-                 size_text(recomputed, ceil, a, sizeof a));
+                 size_text(ways->recomputed, ceil, a, sizeof a));
     size_text(need, ceil, a, sizeof a);
     if (plan->segments > 1)
         snprintf(tried, sizeof tried, "even at best, %s in %d segments",
                  plan->train ? "with activations recomputed" : "cut", plan->segments);
     snprintf(elsewhere, sizeof elsewhere, full ? "%sa GPU with more free memory" : "a limit of %s", full ? "" : a);
-    if (batch > 0)
-        snprintf(remedy, sizeof remedy, "a batch of about %d, fewer steps, %s", batch, elsewhere);
+    if (ways->batch > 0)
+        snprintf(remedy, sizeof remedy, "a batch of about %d, fewer steps, %s", ways->batch, elsewhere);
     else
         snprintf(remedy, sizeof remedy, "%s, fewer steps, fewer units%s", elsewhere,
                  plan->slots > 0 ? ", an optimizer with less state (sgd)" : "");
@@ -552,5 +554,5 @@ sl_status sli_plan_fit_memory(sl_plan *plan) {
     bool fits;
     plan->chunk = sli_caps_chunk(&plan->caps, plan->options.batch, plan->options.steps);
     SLI_TRY(fit(plan, &fits));
-    return fits ? SL_OK : fail_over_limit(plan);
+    return fits ? SL_OK : sli_fail(SL_ERR_MEMORY_LIMIT, "the model needs %zu bytes", sli_plan_need(plan));
 }

@@ -485,12 +485,65 @@ TEST(plan_limit_of_a_gpu_names_what_is_free) {
     sl_model *model = language_model(40, 12, 1);
     sl_plan_options options = training(16, 200);
     sl_plan *plan;
+    const sli_ways_out none = {0};
     REQUIRE_OK(sl_plan_new(model, &options, &plan));
     plan->memory_limit = 1000;
-    CHECK_FAILS(sli_plan_fit_memory(plan), SL_ERR_MEMORY_LIMIT, "; the GPU has 1.0 kB free; the cheapest ways out: ");
+    CHECK(sli_plan_fit_memory(plan) == SL_ERR_MEMORY_LIMIT);
+    CHECK_FAILS(sli_plan_fail_over_limit(plan, &none), SL_ERR_MEMORY_LIMIT,
+                "; the GPU has 1.0 kB free; the cheapest ways out: ");
     CHECK(strstr(sl_error_detail(), "a GPU with more free memory") && !strstr(sl_error_detail(), "limit"));
     plan->options.memory_limit = 1000;
-    CHECK_FAILS(sli_plan_fit_memory(plan), SL_ERR_MEMORY_LIMIT, "the memory limit is 1.0 kB");
+    CHECK_FAILS(sli_plan_fail_over_limit(plan, &none), SL_ERR_MEMORY_LIMIT, "the memory limit is 1.0 kB");
     sl_plan_free(plan);
     sl_model_free(model);
+}
+
+/* A stack as one problem needs more than its layers one by one, which have the same bits: whether a training fits does not depend on threads. */
+TEST(plan_takes_stacks_apart_where_nothing_else_fits) {
+    sl_model *model;
+    sl_plan_options options = {0};
+    REQUIRE_OK(sl_model_from_problem(NULL, "gru:l8_b7_t511_i29_h19_train", &model, &options));
+    options.device = "cpu";
+    options.memory_limit = 6 << 20;
+    for (options.threads = 1; options.threads <= 2; options.threads++) {
+        sl_plan *plan;
+        REQUIRE_OK(sl_plan_new(model, &options, &plan));
+        CHECK(sli_plan_need(plan) <= options.memory_limit);
+        CHECK((strstr(sl_plan_explain(plan), "one by one take less memory") != NULL) == (options.threads == 2));
+        sl_plan_free(plan);
+    }
+    sl_model_free(model);
+}
+
+/* "a batch of about N" is one that a plan takes, with whatever kernels. */
+TEST(plan_ways_out_of_a_limit_are_planned) {
+    static const struct {
+        const char *problem, *device;
+        size_t limit;
+    } cases[] = {{"rnn:b512_t53_i256_h59_f16_train", "cuda:sm_80", 5686174},
+                 {"rnn:l9_b31_t29_i26_h136_i8", "cpu:base", 3461266},
+                 {"lstm:b128_t50_i256_h512_bf16_bi_train", "cuda:sm_90", (size_t)252 << 20},
+                 {"lstm:b64_t60_i100_h100_train", "cpu", 9 << 20}};
+    static const char way[] = "a batch of about ";
+    int told = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sl_model *model;
+        sl_plan *plan;
+        sl_plan_options options = {0};
+        REQUIRE_OK(sl_model_from_problem(NULL, cases[i].problem, &model, &options));
+        options.device = cases[i].device;
+        options.memory_limit = cases[i].limit;
+        const sl_status status = sl_plan_new(model, &options, &plan);
+        const char *batch = status == SL_ERR_MEMORY_LIMIT ? strstr(sl_error_detail(), way) : NULL;
+        sl_plan_free(plan);
+        if (batch) {
+            options.batch = atoi(batch + strlen(way));
+            REQUIRE_OK(sl_plan_new(model, &options, &plan));
+            CHECK(sli_plan_need(plan) <= options.memory_limit);
+            sl_plan_free(plan);
+            told++;
+        }
+        sl_model_free(model);
+    }
+    CHECK(told > 0);
 }
