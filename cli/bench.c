@@ -228,8 +228,9 @@ static int run(const command *command, int count, char **words) {
     bench_state state = {.seconds = bench.seconds, .json = script.json, .dtype = where_dtype_name(&where, &a)};
     where_apply(&where, &a, &state.options);
     code = case_list_open(&state.cases, &a, &cases);
+    case_list_how(&state.cases, "bench", 1, &state.options);
     if (!code) code = for_each_problem(a.positional, a.positionals, cases.jsonl ? bench_case : bench_one, &state);
-    if (cases.jsonl && code != 2) case_list_tell(&state.cases, "bench");
+    if (cases.jsonl && code != 2) code = case_list_tell(&state.cases, "bench", code);
     case_list_close(&state.cases);
     return code;
 }

@@ -1,5 +1,5 @@
 /* Files of JSON lines that grow over several sessions. A line begins with {"case": "KEY", and KEY holds the problem, the
- * precision, the device and the source: equal keys are equal work. */
+ * precision, the device, options and the source: equal keys are equal work. */
 #include "cases.h"
 
 #include <errno.h>
@@ -90,6 +90,9 @@ static int check_options(const arguments *a, const case_options *options) {
     for (const char *c = options->source; c && *c; c++)
         if ((unsigned char)*c < ' ' || (unsigned char)*c > '~' || *c == '"' || *c == '\\')
             return usage_error(a->command, "--source %s: give ASCII without quotes and backslashes", options->source);
+    if (options->source && strlen(options->source) > CASE_SOURCE)
+        return usage_error(a->command, "--source has %zu letters, more than %d; give a shorter text",
+                           strlen(options->source), CASE_SOURCE);
     return 0;
 }
 
@@ -111,6 +114,10 @@ int case_list_open(case_list *list, const arguments *a, const case_options *opti
                          strerror(errno));
     struct stat about;
     list->has_at = fstat(list->file, &about) == 0 && S_ISREG(about.st_mode); /* no file beside a device */
+    const size_t known = list->known ? strlen(list->known) : 0;
+    const bool half = known > 0 && list->known[known - 1] != '\n'; /* the next line is one of its own */
+    if (half && write(list->file, "\n", 1) != 1)
+        return report_as(SL_ERR_IO, "--jsonl: cannot write %s: %s", options->jsonl, strerror(errno));
     return 0;
 }
 
@@ -122,13 +129,41 @@ void case_list_close(case_list *list) {
 }
 
 /* --------------------------------------------------------------------------------------------------------- cases -- */
-/* Is there a line of this key? */
-static bool is_known(const case_list *list) {
+/* Are there lines of this key, of which the last one is whole? A full disk leaves a half. *failed: one of them says so. */
+static bool is_known(const case_list *list, bool *failed) {
+    static const char bad[] = "\"ok\": false";
     char begin[sizeof list->key + 16];
-    int length = snprintf(begin, sizeof begin, "{\"case\": \"%s\"", list->key);
-    for (const char *line = list->known; line && *line; line = strchr(line, '\n'), line += line != NULL)
-        if (strncmp(line, begin, (size_t)length) == 0) return true;
-    return false;
+    size_t length = (size_t)snprintf(begin, sizeof begin, "{\"case\": \"%s\"", list->key);
+    bool known = false;
+    *failed = false;
+    for (const char *line = list->known, *end; line && *line; line = end + (*end == '\n')) {
+        end = strchrnul(line, '\n');
+        if (strncmp(line, begin, length) != 0) continue;
+        known = *end == '\n' && end[-1] == '}';
+        *failed = known && (*failed || memmem(line, (size_t)(end - line), bad, strlen(bad)) != NULL);
+    }
+    return known;
+}
+
+void case_list_how(case_list *list, const char *command, uint64_t seed, const sl_plan_options *options) {
+    const struct {
+        bool said;
+        const char *name;
+        unsigned long long value;
+    } all[] = {{seed != 1, "seed=", seed},
+               {options->memory_limit > 0, "limit=", options->memory_limit},
+               {options->recompute_gates != 0, "recompute", 0},
+               {options->no_graph != 0, "no-graph", 0},
+               {options->tune != 0, "tune", 0},
+               {command != NULL && options->threads > 0, "threads=", (unsigned long long)options->threads}};
+    int used = snprintf(list->how, sizeof list->how, "%s%s%s%s", command ? "|" : "", command ? command : "",
+                        options->require ? "|require=" : "", options->require ? options->require : "");
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+        if (!all[k].said || used >= (int)sizeof list->how) continue;
+        used += snprintf(list->how + used, sizeof list->how - (size_t)used, "|%s", all[k].name);
+        if (all[k].value > 0 && used < (int)sizeof list->how)
+            used += snprintf(list->how + used, sizeof list->how - (size_t)used, "%llu", all[k].value);
+    }
 }
 
 static void note_case(const case_list *list) {
@@ -141,9 +176,12 @@ static void note_case(const case_list *list) {
 bool case_begin(case_list *list, const char *problem, const char *dtype, const char *device) {
     const case_options *o = list->options;
     if (list->number++ % list->shards != list->shard - 1) return false;
-    snprintf(list->key, sizeof list->key, "%s|%s|%s|%s", problem, dtype, device, o->source ? o->source : sl_version());
-    if (is_known(list)) {
+    bool failed;
+    snprintf(list->key, sizeof list->key, "%s|%s|%s%s|%s", problem, dtype, device, list->how,
+             o->source ? o->source : sl_version());
+    if (is_known(list, &failed)) {
         list->kept++;
+        list->kept_failed += failed;
         return false;
     }
     if (o->limit_seconds > 0 && now() - list->started > o->limit_seconds) {
@@ -185,13 +223,18 @@ int case_end(case_list *list, bool passed) {
     list->failed += !passed;
     if (!list->out.file) return report_memory();
     if (fclose(list->out.file) != 0) code = report_memory();
-    if (!code && write(list->file, list->line, list->bytes) != (ssize_t)list->bytes)
-        code = report_as(SL_ERR_IO, "--jsonl: cannot write %s: %s", list->options->jsonl, strerror(errno));
+    const ssize_t written = code ? 0 : write(list->file, list->line, list->bytes);
+    if (!code && written != (ssize_t)list->bytes)
+        code = report_as(SL_ERR_IO, "--jsonl: cannot write %s: %s", list->options->jsonl,
+                         strerror(written < 0 ? errno : ENOSPC));
     free(list->line);
     return code;
 }
 
-void case_list_tell(const case_list *list, const char *what) {
-    printf("%s: %d done, %d failed, %d known from before, %d left\n", what, list->done, list->failed, list->kept,
-           list->left);
+int case_list_tell(const case_list *list, const char *what, int code) {
+    char failed[48] = "";
+    if (list->kept_failed > 0) snprintf(failed, sizeof failed, " (%d of them failed)", list->kept_failed);
+    printf("%s: %d done, %d failed, %d known from before%s, %d left\n", what, list->done, list->failed, list->kept,
+           failed, list->left);
+    return code ? code : list->kept_failed > 0;
 }

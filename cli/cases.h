@@ -4,10 +4,13 @@
 #define CLI_CASES_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "json.h"
 #include "options.h"
 #include "sluice.h"
+
+enum { CASE_SOURCE = 200 }; /* the most letters of a source */
 
 typedef struct case_options {
     const char *jsonl, *source, *shard;
@@ -24,9 +27,11 @@ typedef struct case_list {
     double started;    /* seconds */
     int number;        /* problems seen */
     int done, kept, left, failed;
-    char *at_path; /* names the case in work: after a crash the script knows it */
-    bool has_at;   /* there is such a file */
-    char key[640];
+    int kept_failed; /* of `kept` */
+    char how[256];   /* options that make it another case: "|seed=2" */
+    char *at_path;   /* names the case in work: after a crash the script knows it */
+    bool has_at;     /* there is such a file */
+    char key[1200];
     char *line; /* being written */
     size_t bytes;
     json out;
@@ -46,7 +51,9 @@ int case_drop(case_list *list, int code);
 /* Appends the case's lines to the file in one piece. Gives an exit code. */
 int case_end(case_list *list, bool passed);
 void case_list_close(case_list *list);
-/* "12 done, 0 failed, 488 known from before, 0 left", on stdout. */
-void case_list_tell(const case_list *list, const char *what);
+/* What makes cases others than those of the plain call: they are kept apart. `command`: NULL, or what is no check. */
+void case_list_how(case_list *list, const char *command, uint64_t seed, const sl_plan_options *options);
+/* "12 done, 0 failed, 488 known from before, 0 left", on stdout. Gives `code`, or 1 where some of those known from before failed. */
+int case_list_tell(const case_list *list, const char *what, int code);
 
 #endif

@@ -206,8 +206,9 @@ static int run(const command *command, int count, char **words) {
     where_apply(&where, &a, &state->options);
     state->dtype = where_dtype_name(&where, &a);
     code = case_list_open(&state->cases, &a, &cases);
+    case_list_how(&state->cases, NULL, check.seed, &state->options);
     if (!code) code = for_each_problem(a.positional, a.positionals, cases.jsonl ? check_case : check_one, state);
-    if (cases.jsonl && code != 2) case_list_tell(&state->cases, "check");
+    if (cases.jsonl && code != 2) code = case_list_tell(&state->cases, "check", code);
     case_list_close(&state->cases);
     free(state);
     return code;

@@ -42,3 +42,14 @@ for option in --shard=1/2 --source=one --limit-seconds=9 '--jsonl=lines.jsonl --
     try check list.txt $option
 done
 try bench list.txt --device cpu --seconds 0.001 --jsonl times.jsonl --source one | grep -E '^(FAIL|bench|exit)'
+echo "other options are other cases, and what failed before has failed:"
+echo lstm:b2_t3_i4_h5 >one.txt
+for how in '--memory-limit 1k' '--memory-limit 1k' '' '' '--seed 2'; do
+    # shellcheck disable=SC2086 # two words
+    sluice check one.txt --jsonl cases.jsonl $how | grep -v '^FAIL'
+done
+sluice bench one.txt --jsonl cases.jsonl --seconds 0.01 | grep '^bench:'
+echo "a half line, of a full disk, is done again:"
+head -c -20 cases.jsonl >half.jsonl
+sluice bench one.txt --jsonl half.jsonl --seconds 0.01 | grep '^bench:'
+sluice bench one.txt --jsonl half.jsonl --seconds 0.01 | grep '^bench:'
