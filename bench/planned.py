@@ -46,6 +46,8 @@ def plan(sluice, cell, kernel=None):
     problem, dtype = cell.split("|")
     command = [sluice, "plan", problem, "--dtype", dtype, "--device", "cuda:sm_90", "--json"]
     run = subprocess.run(command + (["--require", kernel] if kernel else []), capture_output=True, text=True, check=False)
+    if run.returncode != 0 and not kernel:
+        sys.exit(f"planned.py: no plan for {cell}: {run.stderr.strip()}")
     if run.returncode != 0:
         return None
     layers = json.loads(run.stdout)["layers"]

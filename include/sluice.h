@@ -261,7 +261,7 @@ typedef enum sl_masking {
 } sl_masking;
 
 typedef enum sl_loss {
-    SL_LOSS_NONE,
+    SL_LOSS_NONE,    /* the others are of the first output alone */
     SL_LOSS_SOFTMAX, /* softmax cross-entropy from logits; int32 labels [T][B] or [B], -1 is ignored */
     SL_LOSS_BINARY,  /* binary cross-entropy from logits; float targets in [0, 1] like the output */
     SL_LOSS_MSE      /* mean squared error; float targets like the output */
@@ -269,7 +269,7 @@ typedef enum sl_loss {
 
 typedef enum sl_reduction {
     SL_REDUCE_MEAN,    /* over every valid element (Keras, PyTorch) */
-    SL_REDUCE_SUM_TIME /* sum over steps, mean over batch rows (Zaremba 2014, TF PTB tutorial, char-rnn) */
+    SL_REDUCE_SUM_TIME /* sum over steps, mean over batch rows and features (Zaremba 2014, TF PTB tutorial, char-rnn) */
 } sl_reduction;
 
 typedef enum sl_optimizer_kind { SL_SGD, SL_ADAM, SL_ADAMW, SL_RMSPROP } sl_optimizer_kind;
@@ -353,7 +353,7 @@ struct sl_plan_options {
     /* Which kernels compute the recurrent problems, in place of what is predicted: lines "PROBLEM KERNEL", the problem as
      * sl_plan_explain prints it, KERNEL@CUT where a kernel can cut the work in several ways; "PROBLEM parts" for a stack, or both
      * directions, that is not to be one problem; then, if it was timed, the microseconds of a call; # begins a comment. A line
-     * that cannot be obeyed is explained, and planned for as if it were not there. sl_plan_choices gives those of a plan. NULL:
+     * that cannot be obeyed is explained, and planned for as if it were not there; no line of this form is an error. sl_plan_choices gives a plan's. NULL:
      * none. */
     const char *choices;
     /* Choose by timing: every eligible kernel of every recurrent problem that `choices` leaves open runs on the device, for a few
@@ -679,7 +679,7 @@ typedef struct sl_dataset {
     const int32_t *tokens;
     size_t token_count;      /* a language model's stream, or NULL */
     const sl_array *x, *y;   /* x [N][T][F], [N][F] or tokens [N][T]; y labels or targets */
-    const sl_array *lengths; /* int32 or int64 [N], or NULL; numbers of x and y beyond them may be anything */
+    const sl_array *lengths; /* int32 or int64 [N], or NULL; floats beyond may be anything, tokens and labels not */
 } sl_dataset;
 
 typedef struct sl_progress {   /* borrowed for the call */

@@ -176,22 +176,26 @@ int sl_trainer_step_time(const sl_trainer *trainer, int index, sl_step_time *tim
 /* -------------------------------------------------------------------------------------------------- evaluation -- */
 sl_status sl_evaluate_tokens(sl_model *model, const sl_file *file, const int32_t *tokens, size_t count,
                              const sl_plan_options *options, sl_result *result) {
+    sl_result filled = {0};
     NOT_NULL(result);
-    memset(result, 0, sizeof *result);
     NOT_NULL(file);
     SLI_FAIL_IF(!tokens && count, SL_ERR_USAGE, "sl_evaluate_tokens: tokens is NULL; pass them");
-    return sli_evaluate_tokens(model, file, tokens, count, options, result);
+    SLI_TRY(sli_evaluate_tokens(model, file, tokens, count, options, &filled));
+    *result = filled;
+    return SL_OK;
 }
 
 sl_status sl_evaluate_arrays(const sl_file *file, const sl_dataset *data, const sl_plan_options *options,
                              sl_result *result) {
+    sl_result filled = {0};
     NOT_NULL(result);
-    memset(result, 0, sizeof *result);
     NOT_NULL(file);
     NOT_NULL(data);
     NOT_NULL(data->x);
     NOT_NULL(data->y);
-    return sli_evaluate_arrays(file, data, options, result);
+    SLI_TRY(sli_evaluate_arrays(file, data, options, &filled));
+    *result = filled;
+    return SL_OK;
 }
 
 /* ---------------------------------------------------------------------------------------------------- sampling -- */

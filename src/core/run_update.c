@@ -183,9 +183,9 @@ sl_status sl_run_update(sl_run *run, double learning_rate, sl_result *result) {
     const sl_plan *plan = run->plan;
     sli_run_report report;
     memset(&report, 0, sizeof report);
+    if (plan->optimizer) SLI_TRY(set_rate(run, learning_rate));
     if (result) memset(result, 0, sizeof *result);
     if (!plan->optimizer) return SL_OK;
-    SLI_TRY(set_rate(run, learning_rate));
     SLI_TRY(sli_run_send_scalars(run));
     SLI_TRY(sli_run_clear_leftovers(run));
     SLI_TRY(sli_run_do(run, SLI_RUN_UPDATE, update_work));
@@ -284,8 +284,8 @@ sl_status sl_run_step(sl_run *run, const sl_batch *batch, uint32_t step, double 
 sl_status sl_run_step_result(sl_run *run, sl_result *result) {
     SLI_TRY(sli_run_check_training(run));
     SLI_FAIL_IF(!result, SL_ERR_USAGE, "sl_run_step_result: result is NULL; pass one");
-    memset(result, 0, sizeof *result);
     SLI_FAIL_IF(run->pending_count == 0, SL_ERR_USAGE, "no step waits for its result; call sl_run_step first");
+    memset(result, 0, sizeof *result);
     sli_run_pending step = run->pending[0];
     run->pending_count--;
     memmove(run->pending, run->pending + 1, sizeof *run->pending * (size_t)run->pending_count);

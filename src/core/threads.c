@@ -36,6 +36,7 @@ typedef union member {
 struct sli_threads {
     sl_allocator allocator;
     size_t bytes;
+    pid_t process;       /* whose threads they are: a forked child has none of them */
     int count;           /* the caller included */
     int started;         /* workers member[1 .. started] */
     int spins;           /* pauses before a thread parks, at most */
@@ -315,6 +316,7 @@ static sl_status make(const sl_allocator *allocator, int count, int members, sli
     if (!threads) return sli_fail_memory("the thread pool", bytes);
     threads->allocator = sli_allocator_or_default(allocator);
     threads->bytes = bytes;
+    threads->process = getpid();
     threads->count = count;
     pthread_mutex_init(&threads->mutex, NULL);
     pthread_cond_init(&threads->wake, NULL);
@@ -356,8 +358,7 @@ sl_status sli_threads_new(const sl_allocator *allocator, int count, sli_threads 
     return SL_OK;
 }
 
-void sli_threads_free(sli_threads *threads) {
-    if (!threads) return;
+static void end_threads(sli_threads *threads) {
     pthread_mutex_lock(&threads->mutex);
     atomic_store(&threads->stop, true);
     pthread_cond_broadcast(&threads->wake);
@@ -366,6 +367,12 @@ void sli_threads_free(sli_threads *threads) {
     pthread_cond_destroy(&threads->finished);
     pthread_cond_destroy(&threads->wake);
     pthread_mutex_destroy(&threads->mutex);
+}
+
+void sli_threads_free(sli_threads *threads) {
+    if (!threads) return;
+    if (threads->process == getpid())
+        end_threads(threads); /* a child would wait for threads, and for waiters, that it has not */
     sl_allocator allocator = threads->allocator;
     sli_free(&allocator, threads, threads->bytes);
 }

@@ -124,6 +124,8 @@ static sl_status read_header(reader *r, sli_stream_layers *layers) {
                 (unsigned)word_at(r->bytes, 4), r->size);
     SLI_FAIL_IF(word_at(r->bytes, 5) != sli_slm_checksum(r->bytes + SLI_SLM_HEADER, r->size - SLI_SLM_HEADER),
                 SL_ERR_FILE, "the checksum of the stream model is wrong; it is damaged, copy it again");
+    SLI_FAIL_IF(word_at(r->bytes, 6) != 0 || word_at(r->bytes, 7) != 0, SL_ERR_FILE,
+                "the stream model's header has more than this library knows; it is damaged, or of a later Sluice");
     layers->count = int_at(r->bytes, 3);
     r->at = SLI_SLM_HEADER;
     return SL_OK;

@@ -54,12 +54,18 @@ static bool parse_line(char *line, sli_tuned_time *time) {
     return true;
 }
 
+/* A pipe or a device: reading one may wait for ever. */
+static bool is_other(const char *path) {
+    struct stat about;
+    return stat(path, &about) == 0 && !S_ISREG(about.st_mode);
+}
+
 /* A file that cannot be read is as good as none. */
 static sl_status read_times(sli_tuned *tuned) {
     sli_bytes bytes;
     sli_tuned_time **tail = &tuned->times, time;
     *tail = NULL;
-    if (!tuned->path) return SL_OK;
+    if (!tuned->path || is_other(tuned->path)) return SL_OK;
     sl_status status = sli_bytes_read(&tuned->arena.allocator, tuned->path, "file of times", 2 * MOST_BYTES, &bytes);
     if (status == SL_ERR_OUT_OF_MEMORY) return status;
     sli_clear_error();
@@ -163,6 +169,7 @@ static sl_status write_times(sli_tuned *tuned) {
 sl_status sli_tuned_save(sli_tuned *tuned) {
     if (!tuned->added) return SL_OK;
     SLI_FAIL_IF(!tuned->path, SL_ERR_IO, "neither XDG_CACHE_HOME nor HOME names a folder");
+    SLI_FAIL_IF(is_other(tuned->path), SL_ERR_IO, "%s is no file", tuned->path);
     SLI_TRY(make_folders(tuned->path));
     char *slash = strrchr(tuned->path, '/');
     *slash = 0;

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -396,4 +397,22 @@ TEST(threads_quota_version_1) {
     write_file(folder, "sys/cpu,cpuacct/job/cpu.cfs_quota_us", "150000\n");
     CHECK_NEAR(quota_of(folder), 1.5, 1e-12);
     CHECK(sli_threads_quota("/no/such/file", "/no/such/folder") == 0);
+}
+
+/* A forked child has none of the threads: it waits for none. */
+TEST(threads_are_freed_in_a_forked_child) {
+    sli_threads *threads;
+    job job = {.round = 0};
+    REQUIRE_OK(sli_threads_new(NULL, 3, &threads));
+    sli_threads_run(threads, 100, count_task, &job);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(20); /* a child that waits is ended */
+        sli_threads_free(threads);
+        _exit(7);
+    }
+    int status = 0;
+    REQUIRE(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    sli_threads_free(threads);
 }
