@@ -353,7 +353,7 @@ struct sl_plan_options {
     /* Which kernels compute the recurrent problems, in place of what is predicted: lines "PROBLEM KERNEL", the problem as
      * sl_plan_explain prints it, KERNEL@CUT where a kernel can cut the work in several ways; "PROBLEM parts" for a stack, or both
      * directions, that is not to be one problem; then, if it was timed, the microseconds of a call; # begins a comment. A line
-     * that cannot be obeyed is explained, and planned for as if it were not there; no line of this form is an error. sl_plan_choices gives a plan's. NULL:
+     * that cannot be obeyed is explained, and planned for as if it were not there; a line of another form is an error. sl_plan_choices gives a plan's. NULL:
      * none. */
     const char *choices;
     /* Choose by timing: every eligible kernel of every recurrent problem that `choices` leaves open runs on the device, for a few

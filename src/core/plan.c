@@ -241,9 +241,9 @@ sl_status sli_planner_offer(sli_planner *planner, const sli_layer *first, const 
     sl_plan *plan = planner->plan;
     sli_problem wide = planned(plan, first, problem);
     *taken = false;
-    if (plan->apart)
+    if (plan->lean)
         SLI_TRY(sli_plan_keep_out(plan, NULL, &wide,
-                                  "its layers and directions one by one take less memory, of which there is a limit",
+                                  "no plan with it fits the memory limit; its layers and directions one by one do",
                                   false));
     else if (plan->caps.recomputes && wide.bidirectional)
         SLI_TRY(sli_plan_keep_out(plan, NULL, &wide,
@@ -603,27 +603,29 @@ static bool has_wide_steps(const sl_plan *plan) {
     return false;
 }
 
-/* Try k: bit 0, only what can be cut into segments; bit 1, layers and directions one by one. */
+/* Try k: odd, only what can be cut into segments; k / 2: how lean. */
 static sl_status build_again(sl_plan *plan, const sl_model *model, int k) {
     sli_clear_error();
     forget(plan);
     plan->caps.recomputes = k & 1;
-    plan->apart = k & 2;
+    plan->lean = (sli_lean)(k / 2);
     return build(plan, model);
 }
 
 /* Both directions in one step see the whole sequence, and some rows sum gradients over all of it, or carry more than states. Where memory wants segments,
  * directions are planned one by one and such rows are left out, unless that does not fit either. Where nothing fits, layers of stacks are taken
- * one by one, too, which needs less. Of failures the one that needs least is told. */
+ * one by one, too, which needs less, and then a GPU's step engine. Of failures the one that needs least is told. */
 static sl_status build_to_fit(sl_plan *plan, const sl_model *model) {
     size_t least = SIZE_MAX;
     int leanest = 0, last = 0;
     bool wide = true;
     sl_status status = SL_OK;
-    for (int apart = 0; apart < 2 && wide; apart++) {
+    for (int lean = SLI_LEAN_NOT; lean <= SLI_LEAN_STEP; lean++) {
         bool wants = true, in_segments = false;
+        if (lean == SLI_LEAN_APART && !wide) continue;
+        if (lean == SLI_LEAN_STEP && plan->caps.kind != SLI_DEVICE_CUDA) break;
         for (int cut = 0; cut < 2 && wants; cut++) {
-            last = 2 * apart + cut;
+            last = 2 * lean + cut;
             status = last == 0 ? build(plan, model) : build_again(plan, model, last);
             const bool over = status == SL_ERR_MEMORY_LIMIT;
             if (status == SL_ERR_OUT_OF_MEMORY || (last == 0 && status != SL_OK && !over)) return status;
@@ -635,7 +637,7 @@ static sl_status build_to_fit(sl_plan *plan, const sl_model *model) {
             least = sli_plan_need(plan);
             leanest = last;
         }
-        if (in_segments) return build_again(plan, model, 2 * apart);
+        if (in_segments) return build_again(plan, model, 2 * lean);
     }
     return last == leanest ? status : build_again(plan, model, leanest);
 }

@@ -102,6 +102,9 @@ typedef struct sli_param_place {
     int packer;    /* the step in whose pack the optimizer updates it: sli_call.packer; -1: none */
 } sli_param_place;
 
+/* What a plan that does not fit a memory limit tries: layers of stacks and directions one by one; the step engine alone. */
+typedef enum sli_lean { SLI_LEAN_NOT, SLI_LEAN_APART, SLI_LEAN_STEP } sli_lean;
+
 struct sl_plan {
     sl_allocator allocator;
     sli_arena arena;
@@ -114,7 +117,7 @@ struct sl_plan {
     bool train;
     size_t element; /* bytes of a number: 4, or 8 in f64 plans */
     int chunk, segment_steps, segments;
-    bool apart;     /* a last try: layers of a stack and directions one by one */
+    sli_lean lean;  /* of plans for a memory limit */
     bool no_late;   /* late sums keep memory longer than a limit allows */
     size_t guard;   /* proofs: bytes left free behind every piece of memory, none of which is shared then; 0 */
     size_t *guards; /* their offsets in the run block */
