@@ -46,6 +46,7 @@ typedef struct sli_text {
     char *data; /* terminated by 0; NULL while empty */
     size_t length, capacity;
     bool failed;
+    bool infinite; /* JSON has no such number: sli_json_append_number */
 } sli_text;
 void sli_text_init(sli_text *text, const sl_allocator *allocator);
 void sli_text_append(sli_text *text, const char *bytes, size_t count);

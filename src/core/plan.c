@@ -708,7 +708,7 @@ static sl_status make_plan(const sl_model *model, const sl_plan_options *options
 
 static bool would_fit(const sl_plan *plan, const sl_model *model, const sl_plan_options *options, int batch,
                       bool recompute) {
-    sl_plan_options other = *options;
+    sl_plan_options other = options ? *options : (sl_plan_options){0};
     sl_plan *made;
     other.batch = batch;
     other.recompute_gates |= recompute;

@@ -1,6 +1,7 @@
 /* Small helpers around JSON: see json_text.h. */
 #include "io/json_text.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +82,11 @@ bool sli_json_append_string(sli_text *text, const char *string) {
 
 void sli_json_append_number(sli_text *text, double value) {
     char digits[40];
+    if (!isfinite(value)) {
+        text->infinite = true;
+        sli_text_append(text, "null", 4);
+        return;
+    }
     for (int precision = 15; precision <= 17; precision++) {
         snprintf(digits, sizeof digits, "%.*g", precision, value);
         if (strtod(digits, NULL) == value) break;

@@ -207,6 +207,8 @@ sl_status sli_model_to_json(sl_model *model, const char **text) {
     sli_json_out out = {.text = &model->json};
     write_model(&out, model);
     if (model->json.failed) return sli_fail_memory("model JSON", model->json.length);
+    SLI_FAIL_IF(model->json.infinite, SL_ERR_INPUT,
+                "model JSON: an option is no finite number, which JSON cannot hold");
     SLI_FAIL_IF(out.invalid, SL_ERR_INPUT, "model JSON: a layer's name is not valid UTF-8; rename the layer");
     *text = model->json.data;
     return SL_OK;

@@ -22,11 +22,13 @@ static int best_isa(void) {
     return avx512 ? 2 : avx2 ? 1 : 0;
 }
 #elif defined(__aarch64__)
+#define ISAS "base and neon"
 static const sli_stream_isa *const isas[] = {&sli_stream_isa_base, &sli_stream_isa_neon};
 static int best_isa(void) {
     return 1;
 }
 #else
+#define ISAS "base"
 static const sli_stream_isa *const isas[] = {&sli_stream_isa_base};
 static int best_isa(void) {
     return 0;

@@ -358,6 +358,7 @@ sl_status sli_training_to_json(sl_model *model, const sl_training *training, con
     sli_text_free(&model->json);
     model->json = out;
     if (out.failed) return sli_fail_memory("the model's JSON", out.length);
+    SLI_FAIL_IF(out.infinite, SL_ERR_INPUT, "training JSON: an option is no finite number, which JSON cannot hold");
     *text = out.data;
     return SL_OK;
 }

@@ -16,10 +16,10 @@ same m.st.last kept.last
 "$SLUICE" "${lm[@]}" --seed 9 --overwrite --out m.st >/dev/null
 cmp -s m.st.last kept.last || echo "with --overwrite it is another one"
 echo "two at once:"
-"$SLUICE" "${lm[@]}" --epochs 100000 --out two.st >/dev/null &
+"$SLUICE" "${lm[@]}" --epochs 100000 --out two.st >first.txt 2>&1 &
 first=$!
-for _ in $(seq 200); do
-    [ -e .two.st.lock ] && break
+for _ in $(seq 1000); do # until it trains, and minds signals
+    grep -q '^epoch' first.txt && break
     sleep 0.02
 done
 try "${lm[@]}" --overwrite --out two.st

@@ -684,3 +684,21 @@ TEST(model_json_softmax_says_what_to_do) {
     CHECK_FAILS(sl_model_from_json(NULL, json, sizeof json - 1, &model), SL_ERR_UNKNOWN,
                 "set its activation to \"linear\"");
 }
+
+/* JSON has no such numbers: options are checked when they are planned, and nothing is written that no reader takes. */
+TEST(io_json_refuses_numbers_that_are_not_finite) {
+    const char *text = "before";
+    sl_model *model;
+    REQUIRE_OK(sl_model_new(NULL, &model));
+    REQUIRE_OK(sl_model_add_input(model, "x", 3, 0));
+    REQUIRE_OK(sl_model_add_recurrent(model, "lstm", SL_LSTM, &(sl_recurrent){.units = 2}, NULL));
+    sl_training training = {.loss = SL_LOSS_MSE, .learning_rate = NAN};
+    CHECK_FAILS(sl_training_to_json(model, &training, NULL, &text), SL_ERR_INPUT, "no finite number");
+    CHECK(text == NULL);
+    training.learning_rate = 0.1;
+    REQUIRE_OK(sl_training_to_json(model, &training, NULL, &text));
+    REQUIRE_OK(sl_model_add_dropout(model, "d", INFINITY, NULL));
+    CHECK_FAILS(sl_model_to_json(model, &text), SL_ERR_INPUT, "no finite number");
+    CHECK(text == NULL);
+    sl_model_free(model);
+}
