@@ -180,11 +180,12 @@ sli_step_wide sli_step_wide_of(const sli_problem *p, const sli_caps *caps, bool 
 
 bool sli_step_all_runs(const sli_problem *p, const sli_caps *caps) {
     sli_problem few = *p;
+    if (p->recompute || !sli_step_wide_of(p, caps, false).runs || (p->train && !sli_step_wide_of(p, caps, true).runs))
+        return false;
     for (few.batch = 1; few.batch <= p->batch;
          few.batch++) /* calls of fewer rows may be fused, in tf32 of 5 to 16 where one row is not */
         if (sli_step_fused(&few, false) || sli_step_fused(&few, true)) return false;
-    return !p->recompute && sli_step_wide_of(p, caps, false).runs &&
-           (!p->train || sli_step_wide_of(p, caps, true).runs);
+    return true;
 }
 
 double sli_step_wide_seconds(const sli_problem *p, const sli_caps *caps, const sli_step_wide *w, bool backward) {
