@@ -131,7 +131,7 @@ void case_list_close(case_list *list) {
 /* --------------------------------------------------------------------------------------------------------- cases -- */
 /* Are there lines of this key, of which the last one is whole? A full disk leaves a half. *failed: one of them says so. */
 static bool is_known(const case_list *list, bool *failed) {
-    static const char bad[] = "\"ok\": false";
+    static const char bad[] = "\"ok\": false", error[] = "\"error\": \""; /* of check, of bench */
     char begin[sizeof list->key + 16];
     size_t length = (size_t)snprintf(begin, sizeof begin, "{\"case\": \"%s\"", list->key);
     bool known = false;
@@ -140,7 +140,8 @@ static bool is_known(const case_list *list, bool *failed) {
         end = strchrnul(line, '\n');
         if (strncmp(line, begin, length) != 0) continue;
         known = *end == '\n' && end[-1] == '}';
-        *failed = known && (*failed || memmem(line, (size_t)(end - line), bad, strlen(bad)) != NULL);
+        *failed = known && (*failed || memmem(line, (size_t)(end - line), bad, strlen(bad)) ||
+                            memmem(line, (size_t)(end - line), error, strlen(error)));
     }
     return known;
 }

@@ -139,7 +139,10 @@ int lock_file(const char *path, file_lock *lock) {
         lock->path = NULL;
         return report_memory();
     }
-    lock->fd = open_lock(lock->path);
+    for (int k = 0; k < 3 && lock->fd < 0; k++) { /* its holder may be removing it */
+        if (k > 0) usleep(20000);
+        lock->fd = open_lock(lock->path);
+    }
     if (lock->fd >= 0) return 0;
     const bool held = errno == EWOULDBLOCK || errno == EAGAIN;
     free(lock->path);
@@ -158,19 +161,14 @@ void unlock_file(file_lock *lock) {
 }
 
 int refuse_other_lines(const command *command, const char *option, const char *path, const char *key) {
-    char start[64], *line = NULL;
-    size_t capacity = 0;
+    char wanted[64], start[64];
     if (!path || !holds_bytes(path)) return 0;
     FILE *file = fopen(path, "r");
     if (!file) return 0; /* what may not be read: opening it for writing says why */
-    snprintf(start, sizeof start, "{\"%s\":", key);
-    const ssize_t length = getline(&line, &capacity, file);
-    /* A kill may have left less than the beginning. */
-    const size_t there = length > 0 ? (size_t)length : 0, compared = there < strlen(start) ? there : strlen(start);
-    const bool ours = there > 0 && strncmp(line, start, compared) == 0;
+    const int length = snprintf(wanted, sizeof wanted, "{\"%s\":", key);
+    const size_t there = fread(start, 1, (size_t)length, file); /* a kill may have left less than the beginning */
     fclose(file);
-    free(line);
-    if (ours) return 0;
+    if (there > 0 && memcmp(start, wanted, there) == 0) return 0;
     return usage_error(command, "%s %s is there and holds no lines of this command; give another name, or remove it",
                        option, path);
 }

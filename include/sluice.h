@@ -534,7 +534,7 @@ SL_API sl_status sl_file_model(const sl_file *file, sl_model **model);
 /* Every parameter of `params` must be in the file with its shape. */
 SL_API sl_status sl_file_load_params(const sl_file *file, sl_params *params);
 /* `params` belong to a plan of `model`, else SL_ERR_USAGE. Writes atomically (temporary file in the same folder, fsync, rename).
- * metadata: key, value, key, value, ..., NULL. */
+ * metadata: key, value, key, value, ..., NULL. SL_ERR_NUMBERS: a parameter is not finite; what was at `path` stays. */
 SL_API sl_status sl_file_save(const char *path, sl_model *model, const sl_params *params, const char *const *metadata);
 
 /* A trained model for inference step by step, one row, without this library's planner: layers one after the other, of one

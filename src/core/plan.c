@@ -631,7 +631,7 @@ static sl_status build_to_fit(sl_plan *plan, const sl_model *model) {
             if (status == SL_ERR_OUT_OF_MEMORY || (last == 0 && status != SL_OK && !over)) return status;
             wants = (status == SL_OK || over) && wants_the_whole(plan);
             if (status == SL_OK && (cut || plan->segments == 1 || !wants)) return SL_OK;
-            if (last == 0) wide = has_wide_steps(plan);
+            if (lean == SLI_LEAN_NOT) wide = (cut && wide) || has_wide_steps(plan);
             in_segments |= status == SL_OK;
             if (!over || sli_plan_need(plan) > least) continue;
             least = sli_plan_need(plan);

@@ -234,7 +234,7 @@ sl_status sli_atomic_begin(sli_atomic_file *file, const char *path) {
     }
     /* A rename asks for no right to write to what it replaces: who took it away wants the file kept. */
     if (exists && faccessat(AT_FDCWD, file->path, W_OK, AT_EACCESS) != 0 && errno == EACCES)
-        return fail_write(file, "writing to it", errno);
+        return sli_fail(SL_ERR_IO, "%s: is write-protected; change its permissions, or give another name", path);
     for (int number = 0; number < 64; number++) {
         if (open_temporary(file, number)) {
             if (exists) (void)!fchmod(file->fd, info.st_mode & 07777);

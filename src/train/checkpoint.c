@@ -397,6 +397,11 @@ static sl_status note_instructions(sl_trainer *t, const json_t *root, const char
                                          then, today));
 }
 
+/* A training was ended before it wrote its first model file: what is there is of one that it replaces. */
+static bool best_is_here(const json_t *of_point) {
+    return json_is_true(json_object_get(of_point, "best_is_here"));
+}
+
 /* What the resume point has seen, the model file beside it has, too: it is written first. With a worse loss or none it is of a training
  * that began anew, of the same options, and what is kept as the best so far would not be that. Files of before losses were kept have none. */
 static bool has_seen(const json_t *of_model, const json_t *of_point) {
@@ -411,7 +416,7 @@ static sl_status check_partner(sl_trainer *t, const json_t *point) {
     sl_file *file = NULL;
     json_t *root = NULL;
     bool same = true;
-    if (!t->path || strcmp(t->path, t->last_path) == 0) return SL_OK;
+    if (!t->path || strcmp(t->path, t->last_path) == 0 || best_is_here(point)) return SL_OK;
     sl_status status = sl_file_open(&t->allocator, t->path, &file);
     const char *training = status == SL_OK ? sl_file_metadata(file, "training") : NULL;
     if (training) status = sli_json_load(training, strlen(training), t->path, SL_ERR_FILE, &root);
@@ -444,10 +449,7 @@ static sl_status load(sl_trainer *t, const sl_file *file, const json_t *root, co
     SLI_TRY(load_scaling(t, root));
     sli_params_set_optimizer_steps(t->params, (double)optimizer_steps);
     t->at = at;
-    /* A kill came before the model file was written. */
-    const bool lacks = t->path && access(t->path, F_OK) != 0 && errno == ENOENT;
-    return lacks && json_is_true(json_object_get(root, "best_is_here")) ? sli_checkpoint_save(t, t->path, false)
-                                                                        : SL_OK;
+    return best_is_here(root) ? sli_checkpoint_save(t, t->path, false) : SL_OK;
 }
 
 sl_status sli_checkpoint_load(sl_trainer *trainer, const char *path) {

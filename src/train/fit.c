@@ -279,7 +279,8 @@ static bool is_stale(const sl_trainer *t) {
     sl_training training;
     bool stale = sl_file_open(&t->allocator, t->stale_path, &file) == SL_OK &&
                  sli_file_training(file, &training) == SL_OK &&
-                 (training.valid_fraction > 0 || sl_file_metadata(file, "valid"));
+                 (training.valid_fraction > 0 || sl_file_metadata(file, "valid") ||
+                  strstr(sl_file_metadata(file, "training"), "\"best\": "));
     sl_file_close(file);
     sli_clear_error();
     return stale;
@@ -345,6 +346,7 @@ static sl_status save_best(sl_trainer *t, double before) {
         t->best_is_here = true;
         const sl_status first = save(t, t->last_path, true);
         t->best_is_here = false;
+        if (first != SL_OK) t->at.best = before;
         SLI_TRY(first);
     }
     const sl_status status = save(t, t->path, false);

@@ -49,7 +49,10 @@ for how in '--memory-limit 1k' '--memory-limit 1k' '' '' '--seed 2'; do
     sluice check one.txt --jsonl cases.jsonl $how | grep -v '^FAIL'
 done
 sluice bench one.txt --jsonl cases.jsonl --seconds 0.01 | grep '^bench:'
+for _ in 1 2; do
+    sluice bench one.txt --jsonl cases.jsonl --memory-limit 1k | grep -v '^FAIL'
+done
 echo "a half line, of a full disk, is done again:"
-head -c -20 cases.jsonl >half.jsonl
+grep -v limit= cases.jsonl | head -c -20 >half.jsonl
 sluice bench one.txt --jsonl half.jsonl --seconds 0.01 | grep '^bench:'
 sluice bench one.txt --jsonl half.jsonl --seconds 0.01 | grep '^bench:'

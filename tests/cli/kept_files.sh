@@ -56,9 +56,9 @@ npy y.npy f4 32x2 $(for i in $(seq 64); do echo $((i * 53 % 101 - 50))000; done)
 dense=(train dense.json --x x.npy --y y.npy --loss mse --optimizer sgd --batch 32 --out inf.st)
 "$SLUICE" "${dense[@]}" --lr 1e24 --epochs 1 >/dev/null && cp inf.st good.st
 try "${dense[@]}" --resume --epochs 9 | grep -vE '^(data|plan|memory|epoch|resume)'
-"$SLUICE" info inf.st >/dev/null && echo "inf.st can be read"
+same inf.st good.st
 try "${dense[@]}" --overwrite --lr 1e30 --epochs 1 | grep -vE '^(data|plan|memory|epoch)'
-"$SLUICE" info inf.st >/dev/null && echo "inf.st can be read"
+same inf.st good.st
 echo "beyond a length numbers may be larger than f32 holds:"
 echo '{"class_name": "Sequential", "config": {"layers": [{"class_name": "InputLayer", "config": {"name": "x", "batch_shape": [null, 2, 1]}}, {"class_name": "LSTM", "config": {"name": "l", "units": 2}}]}}' >lstm.json
 npy wide.npy f8 2x2x1 0.1 0.2 0.3 1e300

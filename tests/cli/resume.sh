@@ -81,7 +81,8 @@ cp older.last g.model.last
 try train lm "${options[@]}" --epochs 2 --resume --out g.model
 same newer g.model
 echo "a model of a training that began anew, which was better before:"
-cp d.model.last g.model.last
+"$SLUICE" train lm "${options[@]}" --out better.model >/dev/null
+cp better.model.last g.model.last
 "$SLUICE" train lm "${options[@]}" --epochs 1 --out begun.model >/dev/null
 cp begun.model g.model
 try train lm "${options[@]}" --epochs 4 --resume --out g.model

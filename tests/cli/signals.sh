@@ -77,7 +77,7 @@ echo "twice: exit $?"
 # At any moment.
 for round in 1 2 3 4 5 6; do
     : >out.txt
-    "$SLUICE" train lm "${options[@]}" --out c.model >out.txt &
+    "$SLUICE" train lm "${options[@]}" --overwrite --out c.model >out.txt &
     pid=$!
     wait_for_epoch
     sleep 0.$((round * 13 % 10))
@@ -89,7 +89,7 @@ for round in 1 2 3 4 5 6; do
 done 2>/dev/null
 for _ in 1 2 3; do # a checkpoint exists by now, unless the machine is very slow
     [ -e c.model.last ] && break
-    timeout -s KILL 5 "$SLUICE" train lm "${options[@]}" --out c.model >/dev/null
+    timeout -s KILL 5 "$SLUICE" train lm "${options[@]}" --overwrite --out c.model >/dev/null
 done 2>/dev/null
 "$SLUICE" eval c.model text.txt --json >/dev/null && echo "after kill -9: complete"
 "$SLUICE" train lm "${options[@]}" --epochs 1 --resume --out c.model | sed 's/do: .*/do/'

@@ -142,7 +142,10 @@ TEST(io_atomic_bad_paths) {
 }
 
 static bool save_is_refused(void *path) {
-    return sli_atomic_write(path, "x", 1) == SL_ERR_IO && strstr(sl_error_detail(), "folder that you may write to");
+    char other[80];
+    snprintf(other, sizeof other, "%s.other", (const char *)path);
+    return sli_atomic_write(path, "x", 1) == SL_ERR_IO && strstr(sl_error_detail(), "is write-protected") &&
+           sli_atomic_write(other, "x", 1) == SL_ERR_IO && strstr(sl_error_detail(), "folder that you may write to");
 }
 
 static bool reading_is_refused(void *path) {

@@ -414,6 +414,38 @@ static sl_answer move_folder(void *evaluations, const sl_progress *progress) {
     return SL_CONTINUE;
 }
 
+/* The folder is away at the first evaluation. */
+static sl_answer move_folder_first(void *moved, const sl_progress *progress) {
+    char gone[600];
+    if (*(bool *)moved || strcmp(progress->event, "evaluation") != 0) return SL_CONTINUE;
+    *(bool *)moved = true;
+    snprintf(gone, sizeof gone, "%s.gone", helper_path("first"));
+    CHECK(rename(helper_path("first"), gone) == 0);
+    return SL_CONTINUE;
+}
+
+/* Where the first files cannot be written, the next epoch's are, better or not: nothing else holds any. */
+TEST(trainer_writes_a_model_after_its_first_save_failed) {
+    sl_model *model = helper_model(0);
+    sl_dataset data = helper_data(HELPER_TOKENS);
+    sl_training training = helper_training(3);
+    char path[600], gone[600];
+    bool moved = false;
+    training.valid_fraction = 0.2;
+    training.learning_rate = 2; /* gets worse */
+    snprintf(gone, sizeof gone, "%s.gone", helper_path("first"));
+    snprintf(path, sizeof path, "%s/m.sluice", helper_path("first"));
+    REQUIRE(mkdir(helper_path("first"), 0777) == 0);
+    sl_trainer *trainer = helper_trainer(model, &training, &data, path);
+    CHECK(sl_trainer_fit(trainer, move_folder_first, &moved) == SL_ERR_IO);
+    CHECK(isinf(trainer->at.best));
+    REQUIRE(rename(gone, helper_path("first")) == 0);
+    REQUIRE_OK(sl_trainer_fit(trainer, NULL, NULL));
+    CHECK(access(path, F_OK) == 0 && isfinite(trainer->at.best));
+    sl_trainer_free(trainer);
+    sl_model_free(model);
+}
+
 /* A caller may go on after a save that failed: the best is then what the file holds, and the next better one is written. */
 TEST(trainer_goes_on_after_a_failed_save) {
     sl_model *model = helper_model(0);
@@ -460,6 +492,7 @@ TEST(resume_writes_the_model_that_a_kill_prevented) {
     sl_trainer *trainer = helper_trainer(model, &training, &data, path);
     CHECK(sl_trainer_fit(trainer, abort_at_checkpoint, last) == SL_ERR_CANCELLED);
     CHECK(access(path, F_OK) != 0);
+    REQUIRE_OK(sli_atomic_write(path, "of a training that it replaces", 30));
     sl_trainer *resumed = helper_trainer(model, &training, &data, path);
     REQUIRE_OK(sl_trainer_resume(resumed));
     sl_file *file;

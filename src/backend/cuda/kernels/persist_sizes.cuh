@@ -403,9 +403,11 @@ PERSIST_FN void persist_put_operand(const persist_args &a, const persist_place &
  * not count it as an order that all sums were read before v, which comes by st.async, could be whole. */
 template <class S> PERSIST_FN void persist_delay(const persist_args &a, int s) {
     if (!persist_has<S>(a, PERSIST_HAS_DELAY)) return;
-    if (a.delay == PERSIST_DELAY_MEETS) {
-        if constexpr (S::couriers == 0) __syncthreads();
-        return;
+    if constexpr (S::form >= 0 && S::couriers == 0) { /* those that are built in ask at run time, and are to stay as they are */
+        if (a.delay == PERSIST_DELAY_MEETS) {
+            __syncthreads();
+            return;
+        }
     }
     uint32_t x = a.delay + 0x9E3779B9u * (blockIdx.x * 65537u + (uint32_t)s);
     x ^= x >> 16;
