@@ -18,7 +18,7 @@ grep -q avx512_bf16 /proc/cpuinfo && dtypes="f32 bf16"
 grep -q amx_bf16 /proc/cpuinfo && dtypes="f32 f32x3 bf16"
 run() { # DTYPE THREADS ROUND
     "$sluice" train lm --preset char-rnn "$text" --dtype "$1" --threads "$2" --log "$work/sluice.$1.$2.$3" \
-        --out "$work/model" >"$work/out" 2>&1 &
+        --out "$work/model" --overwrite >"$work/out" 2>&1 &
     process=$!
     sleep "$seconds"
     kill -KILL "$process" # speed only: no evaluation, no checkpoint

@@ -80,7 +80,7 @@ def run_sluice(args, preset, dtype, folder, options, profile):
     if os.path.exists(log):
         os.remove(log)
     command = [args.sluice, "train", "lm", "--preset", preset, text, "--device", args.device, "--dtype", dtype, "--epochs",
-               "1", "--valid-split", "0", "--lr", "0.1", "--log", log, "--out", os.path.join(folder, "model"), *options]
+               "1", "--valid-split", "0", "--lr", "0.1", "--log", log, "--out", os.path.join(folder, "model"), "--overwrite", *options]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
         if done.returncode != 0:
