@@ -242,9 +242,12 @@ sl_status sli_planner_offer(sli_planner *planner, const sli_layer *first, const 
     sli_problem wide = planned(plan, first, problem);
     *taken = false;
     if (plan->lean)
-        SLI_TRY(sli_plan_keep_out(plan, NULL, &wide,
-                                  "no plan with it fits the memory limit; its layers and directions one by one do",
-                                  false));
+        SLI_TRY(
+            sli_plan_keep_out(plan, NULL, &wide,
+                              plan->lean == SLI_LEAN_STEP
+                                  ? "no plan with it fits the memory limit; its layers, one by one and step by step, do"
+                                  : "no plan with it fits the memory limit; its layers and directions one by one do",
+                              false));
     else if (plan->caps.recomputes && wide.bidirectional)
         SLI_TRY(sli_plan_keep_out(plan, NULL, &wide,
                                   "the memory limit cuts the sequence into segments, both directions at once cannot "
