@@ -1,5 +1,5 @@
 /* Initial values of parameters, as Keras and PyTorch draw them (their distributions, our Philox). A matrix is stored
- * [rows = outputs][columns = inputs], so fan_in = columns and fan_out = rows: Keras's (inputs, outputs) transposed. */
+ * [rows = outputs][columns = inputs], so fan_in = columns and fan_out = rows: Keras's (inputs, outputs) transposed. Not so an embedding's table. */
 #include <math.h>
 
 #include "core/params.h"
@@ -68,7 +68,9 @@ bool sli_initialise_needs_all(const sli_param *param) {
 static void draw_part(const sli_param *param, int index, uint64_t seed, size_t first, size_t count, double *values) {
     size_t columns = (size_t)param->columns;
     draw d = {{seed, (uint32_t)index, 0, (uint32_t)(param->layer + 1) << 8 | SLI_PURPOSE_INIT}, first};
-    double v = param->init.value, spread = variance(param->init.kind, param->columns, param->rows);
+    const double rows = param->rows, v = param->init.value;
+    const double spread = param->inputs_first ? variance(param->init.kind, rows, (double)columns)
+                                              : variance(param->init.kind, (double)columns, rows);
     switch (param->init.kind) {
     case SL_INIT_CONSTANT:
     case SL_INIT_ONES:
@@ -98,7 +100,8 @@ static void draw_part(const sli_param *param, int index, uint64_t seed, size_t f
         break;
     case SL_INIT_IDENTITY:
         for (size_t i = 0; i < count; i++)
-            values[i] = (first + i) / columns == (first + i) % columns ? (v == 0 ? 1 : v) : 0;
+            values[i] =
+                (first + i) / columns == (first + i) % columns + (size_t)param->identity_row ? (v == 0 ? 1 : v) : 0;
         break;
     case SL_INIT_PYTORCH:
         if (param->pytorch_fan > 0)

@@ -67,6 +67,9 @@ typedef struct sli_param {
     int layer;                 /* layer->index */
     int set_offset, set_count; /* elements set to set_value after the initialiser: the forget slice of a bias */
     double set_value;
+    bool
+        inputs_first; /* an embedding's table, [rows = inputs][columns = outputs] as Keras has it; else the other way round */
+    int identity_row; /* where Keras's first row of gates begins, which its Identity fills: z of a GRU, our second */
 } sli_param;
 
 enum { SLI_LAYER_MAX_IN = 5 };  /* x and the states of both directions, or parts */

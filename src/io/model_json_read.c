@@ -287,10 +287,11 @@ static sl_status read_merge_mode(const entry *e, void *options) {
     return sli_json_fail(&e->where, SL_ERR_UNKNOWN, "`merge_mode` is not concat, sum, mul or ave");
 }
 
-/* Keras up to version 2 leaves `zero_output_for_mask` out where it is false. Its Bidirectional turns it on where sequences are
+/* Keras up to version 2 leaves `zero_output_for_mask` out where it is false, and where it has no GRU that resets after the product, `reset_after`. Its Bidirectional turns it on where sequences are
  * returned, whatever the config of the layer inside says. */
-static void repeat_masked_output(const entry *e, sl_recurrent *options) {
+static void set_old_defaults(const entry *e, sl_recurrent *options) {
     if (e->where.keras == 0 || e->where.keras > 2) return;
+    options->reset_before = !strcmp(e->kind->class_name, "GRU");
     if (e->wrapper && json_is_true(json_object_get(e->config, "return_sequences"))) return;
     options->masked_output = SL_MASKED_REPEAT;
 }
@@ -299,7 +300,7 @@ static sl_status read_layer(document *d, size_t index, const entry *e) {
     if (!strcmp(e->kind->class_name, "InputLayer")) return read_input_layer(d, index, e);
     void *options = sli_arena_alloc(&d->model->arena, e->kind->options_bytes ? e->kind->options_bytes : 1);
     if (!options) return sli_fail_memory("a layer's options", e->kind->options_bytes);
-    if (is_recurrent(e->kind)) repeat_masked_output(e, options); /* before: what the config says overrides it */
+    if (is_recurrent(e->kind)) set_old_defaults(e, options); /* before: what the config says overrides it */
     SLI_TRY(sli_json_read_options(&e->where, e->kind, e->config, options));
     if (e->wrapper) SLI_TRY(read_merge_mode(e, options));
     json_t *inputs = json_object_get(e->outer, "inputs");

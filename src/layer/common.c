@@ -66,6 +66,8 @@ sl_status sli_layer_param(sli_planner *planner, const sli_layer *layer, const ch
                        .columns = columns,
                        .init = init,
                        .pytorch_fan = pytorch_fan,
-                       .layer = layer->index};
+                       .layer = layer->index,
+                       .inputs_first = layer->kind == &sli_layer_embedding,
+                       .identity_row = layer->kind == &sli_layer_gru && rows > 1 ? rows / 3 : 0};
     return sli_planner_param(planner, &param, index);
 }

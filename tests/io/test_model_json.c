@@ -413,6 +413,27 @@ TEST(io_json_masked_output_by_version) {
     }
 }
 
+TEST(io_json_reset_after_by_version) {
+    static const struct {
+        const char *text;
+        int before;
+    } CASES[] = {
+        {VERSION(KERAS("2.1.6"), LAYER("GRU", "\"units\":2")), 1},
+        {VERSION(KERAS("1.2.2"), BOTH("")), 1},
+        {VERSION(KERAS("2.4.0"), LAYER("GRU", "\"units\":2,\"reset_after\":true")), 0},
+        {VERSION(KERAS("2.4.0"), LAYER("LSTM", "\"units\":2")), 0},
+        {VERSION(KERAS("3.1.0"), LAYER("GRU", "\"units\":2")), 0},
+        {VERSION("", LAYER("GRU", "\"units\":2")), 0},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        sl_model *model;
+        REQUIRE_OK(read_text(CASES[i].text, &model));
+        CHECK(recurrent(model, 1)->reset_before == CASES[i].before);
+        free(check_stable(model));
+        sl_model_free(model);
+    }
+}
+
 /* --------------------------------------------------------------------------------------------- frozen layers -- */
 /* `refused`: the layer that training is refused for, NULL: it can be trained. */
 static void check_frozen(const char *text, const char *refused) {

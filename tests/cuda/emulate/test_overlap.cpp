@@ -81,6 +81,7 @@ struct bench {
     std::map<uintptr_t, std::vector<std::string>> given; /* to gradients, in order */
     std::map<uintptr_t, size_t> begun; /* bytes of parts of parameters' gradients that something was given to */
     std::string wrong;
+    int fails_at, asked, behind; /* which of the calls that put zeros or fork fails, 0: none; how many there were; launches behind one that failed */
     int launches, beside, pairs, transposed, transposed_in_lanes, own_inputs;
     uintptr_t left[2]; /* where a direction's last launch left d h */
     bool fresh; /* all parameters' gradients are */
@@ -168,6 +169,11 @@ void give(const range &part, bool adds) {
     if (adds != !(first && world.fresh)) complain(adds ? "a fresh gradient is added to" : "a gradient is lost");
 }
 
+bool fails() {
+    if (world.fails_at > 0 && ++world.asked == world.fails_at) complain("it failed");
+    return world.fails_at > 0 && world.asked >= world.fails_at;
+}
+
 void need(const void *address, const std::string &what, const char *by) {
     const std::string *held = held_at(address), there = held ? *held : "nothing";
     if (there != what) complain(std::string(by) + " finds " + there + ", not " + what);
@@ -198,6 +204,7 @@ cudaStream_t sli_cuda_stream(sli_queue *) {
     return stream_of(stream_of_lane(world.lane));
 }
 cudaStream_t sli_cuda_fork(sli_queue *) {
+    if (fails()) return stream_of(SIDE);
     if (world.lanes > 0) complain("a fork in lanes");
     after(SIDE, world.seen[0]);
     return stream_of(SIDE);
@@ -258,6 +265,7 @@ cudaKernel_t sli_cuda_compile(sli_queue *, const char *, const char *, const cha
 
 /* Zeros alone are asked for: of counters and exchange. */
 bool sli_cuda_put(sli_queue *, cudaStream_t stream, void *to, const void *, size_t bytes) {
+    if (fails()) return false;
     note(stream, "zeros", {at(to, bytes, true)});
     put_zeros(reinterpret_cast<uintptr_t>(to), reinterpret_cast<uintptr_t>(to) + bytes);
     return true;
@@ -408,6 +416,7 @@ void run_way(const persist_call &p, const persist_args &a, int d, std::vector<ra
 } // namespace
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *, void **arguments) {
+    world.behind += !world.wrong.empty();
     const persist_args &a = *static_cast<const persist_args *>(arguments[0]);
     persist_call p;
     std::vector<range> ranges;
@@ -856,4 +865,18 @@ EMULATE_CASE("overlap: x of one chunk is converted once and beside the recurrenc
     }
     if (converted != 1 || finished != 1) complain(emulate_say("%d and %d times", converted, finished));
     return world.wrong;
+}
+
+EMULATE_CASE("overlap: no recurrence is launched behind a call that failed") {
+    for (const auto &t : trials)
+        for (int number = 1, failed = 1; failed; number++) {
+            sli_problem p;
+            sli_call call;
+            if (!begin_trial(t, seed, &p, &call)) return emulate_say("%s is no problem", t.text);
+            world.fails_at = number;
+            run(&call, 1);
+            if (world.behind > 0) return emulate_say("%s, call %d fails: %d launches behind it", t.text, number, world.behind);
+            failed = world.asked >= number;
+        }
+    return "";
 }

@@ -46,6 +46,7 @@ static void run_slope(const sli_call *call, float *dz, void *narrow, const float
     const int64_t row = sli_dense_row(p, p->units);
     const unsigned blocks = blocks_for(rows * row);
     cudaStream_t stream = sli_cuda_stream(call->queue);
+    if (sli_cuda_failed(call->queue)) return;
     if (p->dtype == SL_F16)
         slope<act><<<blocks, DENSE_THREADS, 0, stream>>>(dz, (sli_f16 *)narrow, dy, y, rows, p->units, row);
     else
@@ -54,6 +55,7 @@ static void run_slope(const sli_call *call, float *dz, void *narrow, const float
 }
 
 template <int act> static void run_activate(const sli_call *call, float *y, float *saved, int64_t count) {
+    if (sli_cuda_failed(call->queue)) return;
     activate<act><<<blocks_for(count), DENSE_THREADS, 0, sli_cuda_stream(call->queue)>>>(y, saved, count);
     (void)SLI_LAUNCHED(call->queue, "activation of a dense layer");
 }

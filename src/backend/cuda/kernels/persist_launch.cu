@@ -303,6 +303,7 @@ cudaError_t sli_persist_configure(const void *kernel, const sli_persist_geometry
 }
 
 void sli_persist_launch(const persist_call *p, persist_args *a) {
+    if (sli_cuda_failed(p->queue)) return; /* its exchange may be no zeros: blocks would wait for each other for ever */
     const sli_persist_geometry *g = p->geometry;
     const bool y = g->backward ? p->ways[0].dy || p->ways[1].dy : p->ways[0].y || p->ways[1].y;
     a->form = sli_persist_form(&p->call->problem, g->backward, y, a->way[0].dp_to != NULL);

@@ -196,6 +196,7 @@ static inline bool sli_step_aligned(const void *pointer) {
 template <typename ARGS>
 void sli_step_launch(const step_way *way, void (*kernel)(ARGS), const sli_step_grid *grid, const ARGS *args,
                      bool dependent, const char *what, size_t shared = 0) {
+    if (sli_cuda_failed(way->queue)) return;
     if (shared > 0 && !SLI_CU(way->queue, cudaFuncSetAttribute(
                                               (const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared)))
         return;

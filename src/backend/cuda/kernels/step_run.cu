@@ -66,6 +66,7 @@ cudaError_t sli_step_run_configure(const void *kernel, const sli_step_wide *w, s
 }
 
 static void launch(step_way *way, step_run *run, void *arguments, bool backward, bool vectors) {
+    if (sli_cuda_failed(way->queue)) return;
     const sli_step_wide *w = &way->wide;
     char defines[SLI_STEP_RUN_DEFINES];
     sli_why why = {""};

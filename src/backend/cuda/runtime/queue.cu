@@ -259,7 +259,9 @@ sl_status sli_cuda_submit(sli_queue *queue, sli_kernel_fn function, const sli_ca
 
 sl_status sli_cuda_borrow_stream(sli_queue *queue, void *stream) {
     SLI_TRY(refuse_recording(queue, "changing the stream"));
-    SLI_TRY(sli_queue_enter(queue));
+    const sl_status entered = sli_queue_enter(queue);
+    if (entered != SL_OK && stream == SLI_OWN_STREAM) queue->stream = queue->own; /* the caller may destroy the other one */
+    if (entered != SL_OK) return entered;
     const cudaStream_t next = stream == SLI_OWN_STREAM ? queue->own : stream ? (cudaStream_t)stream : cudaStreamLegacy;
     if (next == queue->stream) return SL_OK;
     if (is_captured(queue))
