@@ -189,7 +189,7 @@ typedef struct sl_recurrent {
     int return_sequences; /* 0: only the last output [B][H] (Keras default) */
     int return_state;
     int go_backwards; /* process in reverse and return in processed order (Keras) */
-    int stateful;     /* carry the final state of a run into the next until sl_run_reset_state */
+    int stateful; /* carry the final state of a run into the next until sl_run_reset_state; trainers: of streams alone */
     sl_direction_merge bidirectional;
     int reset_before;            /* GRU: r is applied before the recurrent product */
     int projection;              /* LSTM: P > 0, h = W_p (o*act(c)), no bias (PyTorch proj_size) */

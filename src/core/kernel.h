@@ -197,6 +197,7 @@ typedef struct sli_call {
         beside; /* independent of the calls with this bit before and after it: they may run side by side, up to `settle` */
     sl_dtype
         operands; /* the reference rounds what enters products to it: bf16, i8, and f64 in proofs; SL_DTYPE_DEFAULT: nothing */
+    int moved; /* proofs: the reference's recurrent products are off by what rounding may be, number `moved` of such draws; 0: they are not */
     /* layer << 8 | direction bit, to be or-ed with a purpose: see sli_call_rng. Of a bidirectional problem it is the forward
      * direction's; the backward direction's is rng_layer | SLI_PURPOSE_BACKWARD_DIRECTION. A stack has only its first
      * layer's (the others' need not follow): a row refuses stacks with recurrent dropout or zoneout. */

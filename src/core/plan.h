@@ -122,7 +122,8 @@ struct sl_plan {
     size_t guard;   /* proofs: bytes left free behind every piece of memory, none of which is shared then; 0 */
     size_t *guards; /* their offsets in the run block */
     int guard_count, guard_capacity;
-    sl_dtype operands; /* proofs: see sli_call.operands */
+    sl_dtype operands; /* proofs: see sli_call.operands, */
+    int moved;         /* and sli_call.moved */
 
     sli_layer_outputs *shapes; /* per layer */
     int *layer_tensor;         /* [layer][SLI_LAYER_MAX_OUT] tensor of each output */

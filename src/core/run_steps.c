@@ -168,6 +168,7 @@ static void build_call(const sl_run *run, const sli_step *step, const segment *s
     call->chunk = plan->chunk;
     const sl_dtype dtype = step->problem.dtype;
     call->operands = plan->operands;
+    call->moved = plan->moved;
     if (call->operands == SL_DTYPE_DEFAULT && (dtype == SL_BF16 || dtype == SL_I8)) call->operands = dtype;
     call->t0 = segment->first;
     call->total_steps = plan->groups[step->group].time ? run->steps : 0;

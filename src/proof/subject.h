@@ -68,6 +68,7 @@ typedef struct sli_trial {
     char *feed; /* the call's numbers as the run wants them */
     size_t feed_bytes;
     sl_dtype operands; /* products round them to this type: the reference of 16-bit kernels; SL_DTYPE_DEFAULT */
+    int moved;         /* sli_call.moved; 0 */
     size_t guard;      /* bytes of every guard zone, all holding SLI_GUARD_BYTE; 0: none */
     const void **inputs,
         **d_outputs; /* one block, of the subject's inputs and outputs: a stack has as many states as layers */
@@ -79,6 +80,9 @@ sl_status sli_trial_open(const sli_subject *subject, const sl_plan_options *opti
 /* The reference that 16-bit and tf32 kernels are compared with: as sli_trial_open in double on the reference kernels, but what
  * enters a product is rounded to `operands` (the subject's, or SLI_TF32_CUT). */
 sl_status sli_trial_open_reference(const sli_subject *subject, sl_dtype operands, sli_trial *trial);
+/* That of the subject's operands with recurrent products off by what rounding may be (sli_call.moved, 1 and up): how far its results are from
+ * the other's tells what the problem makes of rounding. */
+sl_status sli_trial_open_moved(const sli_subject *subject, int moved, sli_trial *trial);
 /* As sli_trial_open, with a guard zone behind every piece of memory that the run and the parameters have. */
 enum { SLI_GUARD_BYTES = 256, SLI_GUARD_BYTE = 0xA5 };
 sl_status sli_trial_open_guarded(const sli_subject *subject, const sl_plan_options *options, sli_trial *trial);

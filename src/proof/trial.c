@@ -69,6 +69,7 @@ sl_status sli_trial_count_damage(const sli_trial *trial, size_t *bytes) {
 static sl_status make_plan(sli_trial *trial, const sl_plan_options *options) {
     SLI_TRY(sli_plan_new(trial->subject->model, options, NULL, &trial->plan));
     trial->plan->operands = trial->operands;
+    trial->plan->moved = trial->moved;
     if (trial->guard == 0) return SL_OK;
     trial->plan->guard = trial->guard;
     return sli_plan_place(trial->plan, trial->plan->segment_steps);
@@ -119,14 +120,22 @@ sl_status sli_trial_open_guarded(const sli_subject *subject, const sl_plan_optio
     return open_or_close(trial, options);
 }
 
-sl_status sli_trial_open_reference(const sli_subject *subject, sl_dtype operands, sli_trial *trial) {
+static sl_status open_in_double(const sli_subject *subject, sl_dtype operands, int moved, sli_trial *trial) {
     sl_plan_options options = subject->options;
     options.dtype = SL_F64;
     options.device = "cpu";
     options.require = options.choices = NULL;
     options.memory_limit = 0;
-    *trial = (sli_trial){.subject = subject, .operands = operands};
+    *trial = (sli_trial){.subject = subject, .operands = operands, .moved = moved};
     return open_or_close(trial, &options);
+}
+
+sl_status sli_trial_open_reference(const sli_subject *subject, sl_dtype operands, sli_trial *trial) {
+    return open_in_double(subject, operands, 0, trial);
+}
+
+sl_status sli_trial_open_moved(const sli_subject *subject, int moved, sli_trial *trial) {
+    return open_in_double(subject, subject->operands, moved, trial);
 }
 
 void sli_trial_close(sli_trial *trial) {

@@ -111,10 +111,10 @@ static sl_plan_options inference_options(const sl_plan_options *options) {
 }
 
 /* s->model = a copy of `model`, or of the file's. */
-static sl_status session_model(session *s, const sl_model *model, const sl_file *file, bool carry) {
+static sl_status session_model(session *s, const sl_model *model, const sl_file *file, sli_states states) {
     sl_model *stored = NULL;
     if (!model) SLI_TRY(sl_file_model(file, &stored));
-    sl_status status = sli_model_copy(model ? model : stored, carry, &s->model);
+    sl_status status = sli_model_copy(model ? model : stored, states, &s->model);
     sl_model_free(stored);
     return status;
 }
@@ -123,7 +123,7 @@ static sl_status evaluate_tokens(session *s, const sl_model *model, const sl_fil
                                  size_t count, const sl_plan_options *options, sl_result *result) {
     sli_ends ends;
     sl_plan_options o = inference_options(options);
-    SLI_TRY(session_model(s, model, file, true));
+    SLI_TRY(session_model(s, model, file, SLI_STATES_CARRIED));
     SLI_TRY(sli_model_token_ends(s->model, &ends));
     SLI_TRY(sli_check_logits(s->model, SL_LOSS_SOFTMAX));
     SLI_TRY(sli_check_tokens(tokens, count, ends.input.vocabulary));
@@ -173,7 +173,7 @@ static sl_status evaluate_file_arrays(session *s, const sl_file *file, const sl_
         SLI_TRY(sli_file_training(file, &training));
         o.loss = training.loss;
     }
-    SLI_TRY(session_model(s, NULL, file, false));
+    SLI_TRY(session_model(s, NULL, file, SLI_STATES_FRESH));
     SLI_TRY(sli_check_logits(s->model, o.loss));
     SLI_TRY(sli_trainer_array_needs(s->model, o.loss, o.dtype == SL_F64, &needs));
     SLI_TRY(sli_array_data_new(data->x, data->y, data->lengths, &needs, &arrays));

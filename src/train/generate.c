@@ -84,7 +84,7 @@ static sl_status make_plan(sl_generator *g, const sl_file *file, const sl_plan_o
     sl_model *stored = NULL, *model = NULL;
     sli_ends ends = {0};
     SLI_TRY(sl_file_model(file, &stored));
-    sl_status status = sli_model_copy(stored, true, &model);
+    sl_status status = sli_model_copy(stored, SLI_STATES_CARRIED, &model);
     sl_model_free(stored);
     if (status == SL_OK) status = sli_model_token_ends(model, &ends);
     g->vocabulary = ends.input.vocabulary;

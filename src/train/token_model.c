@@ -21,12 +21,14 @@ static sl_status carry_state(sli_layer *layer) {
     return SL_OK;
 }
 
-static sl_status copy_layers(const sl_model *model, bool carry, sl_model *copy) {
+static sl_status copy_layers(const sl_model *model, sli_states states, sl_model *copy) {
     for (int i = 0; i < model->layer_count; i++) {
         const sli_layer *layer = model->layers[i];
         SLI_TRY(sli_model_add(copy, layer->name, layer->kind->class_name, layer->options, layer->inputs));
         copy->layers[i]->frozen = layer->frozen;
-        if (carry) SLI_TRY(carry_state(copy->layers[i]));
+        if (states == SLI_STATES_CARRIED) SLI_TRY(carry_state(copy->layers[i]));
+        if (states == SLI_STATES_FRESH && is_recurrent(copy->layers[i]))
+            ((sl_recurrent *)copy->layers[i]->options)->stateful = 0;
     }
     if (model->output_count == 0) return SL_OK;
     const char **outputs = sli_arena_alloc(&copy->arena, sizeof(char *) * (size_t)(model->output_count + 1));
@@ -35,10 +37,10 @@ static sl_status copy_layers(const sl_model *model, bool carry, sl_model *copy) 
     return sl_model_set_outputs(copy, outputs);
 }
 
-sl_status sli_model_copy(const sl_model *model, bool carry, sl_model **copy) {
+sl_status sli_model_copy(const sl_model *model, sli_states states, sl_model **copy) {
     sl_model *made = NULL;
     SLI_TRY(sl_model_new(&model->allocator, &made));
-    sl_status status = copy_layers(model, carry, made);
+    sl_status status = copy_layers(model, states, made);
     if (status != SL_OK) {
         sl_model_free(made);
         return status;

@@ -4,9 +4,11 @@
 
 #include "core/model.h"
 
-/* A copy of the description. `carry`: every recurrent layer of it is stateful, so that a token stream may be read piece by
- * piece; SL_ERR_INPUT for a layer that must see the future (bidirectional, go_backwards). */
-sl_status sli_model_copy(const sl_model *model, bool carry, sl_model **copy);
+/* What recurrent layers of a copy do with states: as the model says; carry them, so that a token stream may be read piece by piece; or begin every
+ * call from zeros, as rows of arrays do, which are independent of those that were there before. */
+typedef enum sli_states { SLI_STATES_AS_GIVEN, SLI_STATES_CARRIED, SLI_STATES_FRESH } sli_states;
+/* A copy of the description. Carried: SL_ERR_INPUT for a layer that must see the future (bidirectional, go_backwards). */
+sl_status sli_model_copy(const sl_model *model, sli_states states, sl_model **copy);
 
 /* The one input and the first output. SL_ERR_INPUT if the model has another number of inputs. */
 typedef struct sli_ends {

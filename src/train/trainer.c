@@ -176,6 +176,16 @@ static sl_status set_data(sl_trainer *t, const sl_dataset *train, const sl_datas
     return SL_OK;
 }
 
+/* Rows of arrays begin from zeros, whatever the model, as it is saved, does with a stream. */
+static sl_status plan_model(sl_trainer *t, const sl_plan_options *options) {
+    sl_model *fresh = NULL;
+    if (t->tokens) return sl_plan_new(t->model, options, &t->plan);
+    SLI_TRY(sli_model_copy(t->model, SLI_STATES_FRESH, &fresh));
+    const sl_status status = sl_plan_new(fresh, options, &t->plan);
+    sl_model_free(fresh);
+    return status;
+}
+
 /* ------------------------------------------------------------------------------------------------------ making -- */
 static sl_status make_plan(sl_trainer *t, const char *choices, sl_tune tune) {
     const sl_training *o = &t->training;
@@ -198,7 +208,7 @@ static sl_status make_plan(sl_trainer *t, const char *choices, sl_tune tune) {
                                .allocator = &t->allocator,
                                .choices = choices,
                                .tune = tune};
-    SLI_TRY(sl_plan_new(t->model, &options, &t->plan));
+    SLI_TRY(plan_model(t, &options));
     SLI_TRY(sl_params_new(t->plan, &t->params));
     SLI_TRY(sli_params_init(t->params, o->seed, o->init_scale));
     SLI_TRY(sl_run_new(t->plan, t->params, &t->run));
@@ -284,7 +294,7 @@ static sl_status make(sl_trainer *t, const sl_model *model, const sl_training *t
                       const sl_dataset *valid, const char *path, const char *const *metadata) {
     t->tokens = train->tokens != NULL;
     SLI_TRY(sli_training_resolve(training, t->tokens, &t->training));
-    SLI_TRY(sli_model_copy(model, t->tokens, &t->model));
+    SLI_TRY(sli_model_copy(model, t->tokens ? SLI_STATES_CARRIED : SLI_STATES_AS_GIVEN, &t->model));
     SLI_TRY(sli_check_logits(t->model, t->training.loss));
     SLI_TRY(check_writable(path));
     SLI_TRY(set_data(t, train, valid));

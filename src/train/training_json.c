@@ -9,7 +9,17 @@
 #include "io/json_text.h"
 #include "train/training.h"
 
-typedef enum value_type { VALUE_INT, VALUE_INT64, VALUE_SEED, VALUE_NUMBER, VALUE_BOOL, VALUE_ENUM } value_type;
+/* Count, factor: an int and a number whose 0 stands for a default in sl_training. A document that says 0 means another thing. */
+typedef enum value_type {
+    VALUE_INT,
+    VALUE_COUNT,
+    VALUE_INT64,
+    VALUE_SEED,
+    VALUE_NUMBER,
+    VALUE_FACTOR,
+    VALUE_BOOL,
+    VALUE_ENUM
+} value_type;
 
 typedef struct value_field {
     const char *key;
@@ -58,14 +68,14 @@ static const sli_enum_name dtype_names[] = {{"default", SL_DTYPE_DEFAULT},
 #define AT(member) offsetof(sl_training, member)
 static const value_field text_fields[] = {
     {"level", VALUE_ENUM, AT(level), level_names}, {"vocabulary_limit", VALUE_INT, AT(vocabulary_limit), NULL}, {0}};
-static const value_field training_fields[] = {{"batch", VALUE_INT, AT(batch), NULL},
-                                              {"steps", VALUE_INT, AT(steps), NULL},
-                                              {"epochs", VALUE_INT, AT(epochs), NULL},
+static const value_field training_fields[] = {{"batch", VALUE_COUNT, AT(batch), NULL},
+                                              {"steps", VALUE_COUNT, AT(steps), NULL},
+                                              {"epochs", VALUE_COUNT, AT(epochs), NULL},
                                               {"seed", VALUE_SEED, AT(seed), NULL},
-                                              {"learning_rate", VALUE_NUMBER, AT(learning_rate), NULL},
+                                              {"learning_rate", VALUE_FACTOR, AT(learning_rate), NULL},
                                               {"loss", VALUE_ENUM, AT(loss), loss_names},
                                               {"reduction", VALUE_ENUM, AT(reduction), reduction_names},
-                                              {"accumulate", VALUE_INT, AT(accumulate), NULL},
+                                              {"accumulate", VALUE_COUNT, AT(accumulate), NULL},
                                               {"patience", VALUE_INT, AT(patience), NULL},
                                               {"min_delta", VALUE_NUMBER, AT(min_delta), NULL},
                                               {"valid_fraction", VALUE_NUMBER, AT(valid_fraction), NULL},
@@ -80,10 +90,10 @@ static const value_field training_fields[] = {{"batch", VALUE_INT, AT(batch), NU
 static const value_field optimizer_fields[] = {{"name", VALUE_ENUM, AT(optimizer.kind), optimizer_names},
                                                {"momentum", VALUE_NUMBER, AT(optimizer.momentum), NULL},
                                                {"nesterov", VALUE_BOOL, AT(optimizer.nesterov), NULL},
-                                               {"beta1", VALUE_NUMBER, AT(optimizer.beta1), NULL},
-                                               {"beta2", VALUE_NUMBER, AT(optimizer.beta2), NULL},
-                                               {"rho", VALUE_NUMBER, AT(optimizer.rho), NULL},
-                                               {"epsilon", VALUE_NUMBER, AT(optimizer.epsilon), NULL},
+                                               {"beta1", VALUE_FACTOR, AT(optimizer.beta1), NULL},
+                                               {"beta2", VALUE_FACTOR, AT(optimizer.beta2), NULL},
+                                               {"rho", VALUE_FACTOR, AT(optimizer.rho), NULL},
+                                               {"epsilon", VALUE_FACTOR, AT(optimizer.epsilon), NULL},
                                                {"weight_decay", VALUE_NUMBER, AT(optimizer.weight_decay), NULL},
                                                {0}};
 static const value_field schedule_fields[] = {
@@ -135,15 +145,20 @@ static sl_status read_seed(const value_field *field, const json_t *value, const 
 
 static sl_status read_field(const value_field *field, const json_t *value, const char *where, sl_training *training) {
     char *at = (char *)training + field->offset;
-    double low = field->type == VALUE_INT ? INT_MIN : (double)INT64_MIN;
-    double high = field->type == VALUE_INT ? INT_MAX : (double)INT64_MAX;
+    const bool is_int = field->type == VALUE_INT || field->type == VALUE_COUNT,
+               not_zero = field->type == VALUE_COUNT || field->type == VALUE_FACTOR;
+    SLI_FAIL_IF(not_zero && json_is_number(value) && json_number_value(value) == 0, SL_ERR_INPUT,
+                "%s: \"%s\" cannot be 0; give another number, or leave it out for its default", where, field->key);
+    double low = is_int ? INT_MIN : (double)INT64_MIN;
+    double high = is_int ? INT_MAX : (double)INT64_MAX;
     switch (field->type) {
     case VALUE_INT:
+    case VALUE_COUNT:
     case VALUE_INT64:
         SLI_FAIL_IF(!json_is_integer(value) || (double)json_integer_value(value) < low ||
                         (double)json_integer_value(value) > high,
                     SL_ERR_INPUT, "%s: \"%s\" must be a whole number", where, field->key);
-        if (field->type == VALUE_INT)
+        if (is_int)
             *(int *)at = (int)json_integer_value(value);
         else
             *(int64_t *)at = json_integer_value(value);
@@ -151,6 +166,7 @@ static sl_status read_field(const value_field *field, const json_t *value, const
     case VALUE_SEED:
         return read_seed(field, value, where, (uint64_t *)at);
     case VALUE_NUMBER:
+    case VALUE_FACTOR:
         SLI_FAIL_IF(!json_is_number(value), SL_ERR_INPUT, "%s: \"%s\" must be a number", where, field->key);
         *(double *)at = json_number_value(value);
         return SL_OK;
@@ -217,6 +233,9 @@ sl_status sli_training_read(const json_t *sluice, sl_training *training) {
             SLI_TRY(read_object(value, text_fields, NULL, "sluice.text", &t));
         } else if (strcmp(key, "training") == 0) {
             SLI_TRY(read_object(value, training_fields, groups, "sluice.training", &t));
+            SLI_FAIL_IF(t.optimizer.kind == SL_ADAMW && t.optimizer.weight_decay == 0 &&
+                            json_object_get(json_object_get(value, "optimizer"), "weight_decay"),
+                        SL_ERR_INPUT, "sluice.training.optimizer: \"weight_decay\" is 0; adamw without it is \"adam\"");
         } else {
             return sli_fail(SL_ERR_UNKNOWN, "sluice: unknown key \"%.60s\" (known: task, text, training)", key);
         }
@@ -269,6 +288,7 @@ sl_status sli_training_check_names(const sl_training *training) {
 static bool is_default(const value_field *field, const char *at) {
     switch (field->type) {
     case VALUE_INT:
+    case VALUE_COUNT:
     case VALUE_BOOL:
         return *(const int *)at == 0;
     case VALUE_INT64:
@@ -276,6 +296,7 @@ static bool is_default(const value_field *field, const char *at) {
     case VALUE_SEED:
         return *(const uint64_t *)at == 0;
     case VALUE_NUMBER:
+    case VALUE_FACTOR:
         return *(const double *)at == 0;
     case VALUE_ENUM:
         return *(const int *)at == 0 && strcmp(field->key, "name") != 0;
@@ -286,6 +307,7 @@ static bool is_default(const value_field *field, const char *at) {
 static void write_value(sli_text *out, const value_field *field, const char *at) {
     switch (field->type) {
     case VALUE_INT:
+    case VALUE_COUNT:
         sli_text_printf(out, "%d", *(const int *)at);
         break;
     case VALUE_INT64:
@@ -297,6 +319,7 @@ static void write_value(sli_text *out, const value_field *field, const char *at)
         break;
     }
     case VALUE_NUMBER:
+    case VALUE_FACTOR:
         sli_json_append_number(out, *(const double *)at);
         break;
     case VALUE_BOOL:

@@ -234,6 +234,59 @@ TEST(check_lets_no_zeros_pass) {
     sl_model_free(model);
 }
 
+static void count_moved(void *context, const char *line) {
+    *(int *)context += strstr(line, "which rounding moves by") != NULL;
+}
+
+/* States that part from each other, small sums, a cell next to a clip: what rounding makes of them is no fault of a kernel's. */
+TEST(check_allows_what_rounding_makes_of_a_problem) {
+    static const struct {
+        const char *text;
+        uint64_t seed;
+    } CASES[] = {{"lstm:l2_b101_t133_i1_h2_train+bias=none+forget=1.5+peephole", 110}, {"lstm:b3_t5_i4_h8_train", 1}};
+    int moved[2] = {0};
+    for (int i = 0; i < 2; i++)
+        REQUIRE_OK(sl_check_problem(CASES[i].text, &(sl_plan_options){.device = test_device}, CASES[i].seed,
+                                    count_moved, &moved[i]));
+    CHECK(moved[0] > 0 && moved[1] == 0);
+}
+
+/* Where a problem is none of these, what is allowed stays what it was: the reference that rounding has moved is within it. */
+TEST(check_moves_no_more_than_is_allowed) {
+    static const char *const TEXTS[] = {"lstm:b5_t9_i7_h17_train", "gru:b3_t9_i5_h11_bf16_train+bias=double",
+                                        "rnn:b7_t5_i3_h9_f16_train", "gru:b4_t6_i9_h13_tf32_train+reset=before",
+                                        "lstm:l2_b3_t7_i5_h12_p5_bi_bf16_train+lengths"};
+    for (size_t i = 0; i < sizeof TEXTS / sizeof *TEXTS; i++) {
+        sli_problem problem;
+        sl_model *model;
+        sl_plan_options options = {.input_gradients = 1, .device = "cpu"};
+        sli_subject *subject;
+        sli_trial trial;
+        sli_results results[2];
+        const sli_trial_call call = {.training = true};
+        sli_report report = {0};
+        REQUIRE_OK(sli_problem_parse(TEXTS[i], &problem));
+        REQUIRE_OK(sli_problem_model(NULL, &problem, true, &model, &options));
+        REQUIRE_OK(sli_subject_new(model, &options, problem.mask, test_seed, &subject));
+        for (int moved = 0; moved <= 4; moved++) {
+            sli_results *to = &results[moved > 0];
+            REQUIRE_OK(sli_results_new(subject, true, to));
+            REQUIRE_OK(moved > 0 ? sli_trial_open_moved(subject, moved, &trial)
+                                 : sli_trial_open_reference(subject, subject->operands, &trial));
+            REQUIRE_OK(sli_trial_run(&trial, &call, to));
+            if (moved > 0)
+                sli_compare(to, &results[0], NULL, sli_tolerance_of(trial.plan, problem.dtype), "moved", TEXTS[i],
+                            &report);
+            if (moved > 0) sli_compare_bits(to, &results[0], "moved", "they are others", &report);
+            sli_trial_close(&trial);
+        }
+        if (report.failures != 4) /* the bits */
+            test_fail(__FILE__, __LINE__, "%d failures, the first is \"%s\"", report.failures, report.first);
+        sli_subject_free(subject);
+        sl_model_free(model);
+    }
+}
+
 TEST(check_report_counts_and_keeps_the_first_failure) {
     int lines = 0;
     sli_report report = {.line = count_lines, .context = &lines};

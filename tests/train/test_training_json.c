@@ -82,6 +82,12 @@ TEST(training_json_names_what_is_wrong) {
         {"{\"sluice\": {\"training\": {\"seed\": \"18446744073709551616\"}}}", SL_ERR_INPUT, "seed"},
         {"{\"sluice\": {\"training\": {\"clip\": {\"nam\": \"value\"}}}}", SL_ERR_UNKNOWN, "sluice.training.clip"},
         {"{\"sluice\": {\"training\": {\"clip\": 5}}}", SL_ERR_INPUT, "clip"},
+        {"{\"sluice\": {\"training\": {\"epochs\": 0}}}", SL_ERR_INPUT, "\"epochs\" cannot be 0"},
+        {"{\"sluice\": {\"training\": {\"learning_rate\": 0.0}}}", SL_ERR_INPUT, "leave it out"},
+        {"{\"sluice\": {\"training\": {\"optimizer\": {\"name\": \"adam\", \"beta1\": 0}}}}", SL_ERR_INPUT,
+         "\"beta1\" cannot"},
+        {"{\"sluice\": {\"training\": {\"optimizer\": {\"weight_decay\": 0, \"name\": \"adamw\"}}}}", SL_ERR_INPUT,
+         "adamw without it"},
         {"{\"sluice\": {\"text\": {\"level\": \"line\"}}}", SL_ERR_UNKNOWN, "line"},
         {"{\"sluice\": {\"text\": {\"level\": \"word\"}}}", SL_ERR_INPUT, "belongs to \"task\": \"lm\""},
     };

@@ -10,6 +10,29 @@
  * Sums over time of parameter gradients go straight into d_param, from the step processed last to the first, rows ascending:
  * cutting a sequence into segments does not change one addition. */
 
+/* Proofs, sli_call.moved: x off by a part of what rounding may be of it, and of the terms that it is a sum of, which are about 1. The part comes from x
+ * and the draw's number alone. */
+static REAL NAME(moved)(const sli_call *call, REAL x, double rounding, double terms) {
+    if (call->moved == 0) return x;
+    const double wide = (double)x;
+    uint64_t bits;
+    memcpy(&bits, &wide, sizeof bits);
+    bits = (bits + (uint64_t)call->moved) * 0x9E3779B97F4A7C15u;
+    bits = (bits ^ bits >> 29) * 0xBF58476D1CE4E5B9u;
+    const double part = (double)(int64_t)(bits ^ bits >> 32) * 0x1p-63;
+    return (REAL)(wide + part * rounding * (fabs(wide) + terms));
+}
+/* A pre-activation, by a sum of `width` products in f32 and, in bf16, activations from tanh.approx; a gradient before it is multiplied, as an operand. */
+static REAL NAME(moved_sum)(const sli_call *call, REAL x, int width) {
+    const double sum = 0x1p-24 * (1 + sqrt((double)width));
+    return NAME(moved)(call, x, call->operands == SL_BF16 ? fmax(sum, 0x1p-17) : sum, 1);
+}
+static REAL NAME(moved_gradient)(const sli_call *call, REAL x) {
+    const sl_dtype type = call->operands;
+    const bool cut = type == SL_F16 || type == SL_TF32 || type == SLI_TF32_CUT;
+    return NAME(moved)(call, x, type == SL_BF16 ? 0x1p-9 : cut ? 0x1p-12 : 0x1p-24, 0);
+}
+
 /* out[count] = bias + M v: matrix [count][width]; bias may be NULL. v is rounded to call->operands, piece by piece. Four rows
  * at a time, each a sum of its own, so that an addition need not wait for the one before; past the last row, that one again. */
 static void NAME(product)(const sli_call *call, const REAL *matrix, const REAL *bias, const REAL *v, int count,
@@ -18,6 +41,7 @@ static void NAME(product)(const sli_call *call, const REAL *matrix, const REAL *
     REAL piece[PIECE];
     if (call->operands == SL_I8) {
         NAME(product_i8)(matrix, bias, v, count, width, out);
+        for (int g = 0; g < count; g++) out[g] = NAME(moved_sum)(call, out[g], width);
         return;
     }
     for (int g = 0; g < count; g++) out[g] = bias ? bias[g] : 0;
@@ -37,16 +61,19 @@ static void NAME(product)(const sli_call *call, const REAL *matrix, const REAL *
             for (int r = 0; r < ROWS && g + r < count; r++) out[g + r] = sum[r];
         }
     }
+    for (int g = 0; g < count && call->moved != 0; g++) out[g] = NAME(moved_sum)(call, out[g], width);
 }
 
 /* Backward of product: d_matrix += dz v^T, d_bias += dz, dv += matrix^T dz; each may be NULL. */
-static void NAME(product_back)(const REAL *restrict matrix, const REAL *restrict v, const REAL *restrict dz, int count,
-                               int width, REAL *restrict d_matrix, REAL *restrict d_bias, REAL *restrict dv) {
+static void NAME(product_back)(const sli_call *call, const REAL *restrict matrix, const REAL *restrict v,
+                               const REAL *restrict dz, int count, int width, REAL *restrict d_matrix,
+                               REAL *restrict d_bias, REAL *restrict dv) {
     for (int g = 0; g < count; g++) {
         const size_t row = (size_t)g * width;
-        if (d_bias) d_bias[g] += dz[g];
-        for (int k = 0; d_matrix && k < width; k++) d_matrix[row + k] += dz[g] * v[k];
-        for (int k = 0; dv && k < width; k++) dv[k] += matrix[row + k] * dz[g];
+        const REAL z = NAME(moved_gradient)(call, dz[g]);
+        if (d_bias) d_bias[g] += z;
+        for (int k = 0; d_matrix && k < width; k++) d_matrix[row + k] += z * v[k];
+        for (int k = 0; dv && k < width; k++) dv[k] += matrix[row + k] * z;
     }
 }
 
@@ -72,15 +99,17 @@ static void NAME(input_side_back)(const sli_call *call, int t, int row, const RE
             const REAL *kernel = (const REAL *)call->param[SLI_RNN_KERNEL] + first;
             const int n = p->inputs - first < PIECE ? p->inputs - first : PIECE;
             REAL sum[PIECE] = {0};
-            for (int g = 0; dz && g < count; g++)
-                for (int k = 0; k < n; k++) sum[k] += kernel[(size_t)g * p->inputs + k] * dz[g];
+            for (int g = 0; dz && g < count; g++) {
+                const REAL z = NAME(moved_gradient)(call, dz[g]);
+                for (int k = 0; k < n; k++) sum[k] += kernel[(size_t)g * p->inputs + k] * z;
+            }
             for (int k = 0; k < n; k++)
                 dx[first + k] = sli_ref_accumulates(call, SLI_RNN_X) ? dx[first + k] + sum[k] : sum[k];
         }
     }
     if (dz) NAME(product_back)
-    (call->param[SLI_RNN_KERNEL], x, dz, count, p->inputs, call->d_param[SLI_RNN_KERNEL], call->d_param[SLI_RNN_BIAS],
-     NULL);
+    (call, call->param[SLI_RNN_KERNEL], x, dz, count, p->inputs, call->d_param[SLI_RNN_KERNEL],
+     call->d_param[SLI_RNN_BIAS], NULL);
 }
 
 /* Recurrent side of gates [first, first + gates): zr[gates*H] = R v + b'; v [O]. */
@@ -98,7 +127,7 @@ static void NAME(recurrent_side_back)(const sli_call *call, int first, int gates
     int H = call->problem.units, O = sli_problem_output(&call->problem);
     REAL *d_matrix = call->d_param[SLI_RNN_RECURRENT], *d_bias = call->d_param[SLI_RNN_RECURRENT_BIAS];
     NAME(product_back)
-    ((const REAL *)call->param[SLI_RNN_RECURRENT] + (size_t)first * H * O, v, dz, gates * H, O,
+    (call, (const REAL *)call->param[SLI_RNN_RECURRENT] + (size_t)first * H * O, v, dz, gates * H, O,
      d_matrix ? d_matrix + (size_t)first * H * O : NULL, d_bias ? d_bias + first * H : NULL, dv);
 }
 
@@ -275,7 +304,7 @@ static void NAME(projection_back)(const sli_call *call, const REAL *gates, const
     for (int j = 0; j < H; j++) m[j] = gates[3 * H + j] * NAME(activate)(cell_activation(p), NAME(clip)(p, raw[j]));
     NAME(load)(NULL, dm, (size_t)H);
     NAME(product_back)
-    (call->param[SLI_RNN_PROJECTION], m, dq, p->projection, H, call->d_param[SLI_RNN_PROJECTION], NULL, dm);
+    (call, call->param[SLI_RNN_PROJECTION], m, dq, p->projection, H, call->d_param[SLI_RNN_PROJECTION], NULL, dm);
 }
 
 static void NAME(lstm_backward)(const sli_call *call) {
