@@ -21,7 +21,7 @@ run() { # DTYPE THREADS ROUND
         --out "$work/model" --overwrite >"$work/out" 2>&1 &
     process=$!
     sleep "$seconds"
-    kill -KILL "$process" # speed only: no evaluation, no checkpoint
+    kill -KILL "$process" 2>/dev/null || { cat "$work/out" >&2; exit 1; } # speed only: no evaluation, no checkpoint
     wait "$process" 2>/dev/null || true
     rm -f "$work"/model*
     onednn=best

@@ -33,6 +33,7 @@ while [ "$(losses | wc -l)" -lt "$steps" ] && kill -0 "$process" 2>/dev/null; do
 kill -KILL "$process" 2>/dev/null || true
 wait "$process" 2>/dev/null || true
 losses >"$work/ours"
+[ "$(wc -l <"$work/ours")" -eq "$steps" ] || { cat "$work/out" >&2; exit 1; }
 
 # ours, theirs, theirs from weights one rounding error away. Rounding grows by orders of magnitude in this training, in
 # any program: ours may differ by as much as a hundred such errors have grown to, and no more.

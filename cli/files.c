@@ -63,6 +63,8 @@ static bool is_same(const identity *a, const identity *b) {
 int refuse_same_files(const command *command, const file_use *uses, int count) {
     for (int i = 0; i < count; i++) {
         if (!uses[i].path || !uses[i].written) continue;
+        if (strcmp(uses[i].path, "-") == 0)
+            return usage_error(command, "%s - is no name of a file; give one", uses[i].option);
         const identity written = identity_of(&uses[i]);
         for (int k = 0; k < count; k++) {
             if (k == i || !uses[k].path || (uses[k].written && k > i)) continue;
@@ -73,6 +75,12 @@ int refuse_same_files(const command *command, const file_use *uses, int count) {
         }
     }
     return 0;
+}
+
+bool is_standard_output(const char *path) {
+    struct stat named, output;
+    return stat(path, &named) == 0 && fstat(STDOUT_FILENO, &output) == 0 && named.st_dev == output.st_dev &&
+           named.st_ino == output.st_ino;
 }
 
 /* Is there something at `path` that could be lost? Empty files and what is no file are not. */

@@ -12,8 +12,10 @@ typedef struct file_use {
 } file_use;
 
 /* A sentence and exit code 2 where a file that is written is another one of `uses`, by whatever name or link; else 0. Pipes and
- * devices are not looked at: writing there destroys nothing. */
+ * devices are not looked at: writing there destroys nothing. Nor is - a file that can be written. */
 int refuse_same_files(const command *command, const file_use *uses, int count);
+/* Is it what the command prints to? */
+bool is_standard_output(const char *path);
 /* ".NAME.lock" beside a file that is written for a long time. `path` NULL: none. */
 typedef struct file_lock {
     char *path;

@@ -17,7 +17,7 @@ typedef struct generate_options {
 
 static const option generate_table[] = {
     {OPTION_TEXT, "prime", offsetof(generate_options, prime), "TEXT", 0, 0,
-     "the text to go on from; it is printed first (default: as after a line end)"},
+     "the text to go on from; it is printed first, at word level as the model's words (default: as after a line end)"},
     {OPTION_INT, "length", offsetof(generate_options, length), "N", 0, 0, "tokens to write (default 200)"},
     {OPTION_REAL, "temperature", offsetof(generate_options, temperature), "T", 0, 100,
      "below 1 bolder, above 1 wilder, 0 always the likeliest token (default 1)"},

@@ -243,6 +243,7 @@ static void print_result(const predict_job *job, const char *path, bool as_json)
         json_end(&out);
         return;
     }
+    if (is_standard_output(path)) return; /* nothing but the array */
     print_notes(job->plan);
     printf("wrote %s ", path);
     for (int i = 0; i < y->rank; i++) printf("[%lld]", (long long)y->shape[i]);

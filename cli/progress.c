@@ -64,11 +64,16 @@ static bool is_whole(const char *line, size_t length) {
     return length > 0 && line[length - 1] == '\n' && strlen(line) == length && line[0] == '{' && json_is_value(line);
 }
 
+static bool is_start(const char *line) {
+    static const char start[] = "{\"event\": \"start\"";
+    return strncmp(line, start, sizeof start - 1) == 0;
+}
+
 /* Is this whole line about what happened up to `step`? */
 static bool belongs(const char *line, size_t length, int64_t step) {
-    static const char start[] = "{\"event\": \"start\"", key[] = "\"step\": ";
+    static const char key[] = "\"step\": ";
     if (!is_whole(line, length)) return false;
-    if (strncmp(line, start, sizeof start - 1) == 0) return true;
+    if (is_start(line)) return true;
     const char *at = strstr(line, key);
     return !at || strtoll(at + sizeof key - 1, NULL, 10) <= step;
 }
@@ -88,10 +93,42 @@ static bool cut_log(FILE *log, int64_t step) {
     return fseeko(log, end, SEEK_SET) == 0 && ftruncate(fileno(log), end) == 0;
 }
 
+/* The name of the model that a training writes, which its log is known by wherever both lie. */
+static const char *model_name(const progress_view *view) {
+    const char *slash = strrchr(view->out, '/');
+    return slash ? slash + 1 : view->out;
+}
+
+/* Do all beginnings in the log name this training's model, or, as older ones, none? */
+static bool is_own_log(FILE *log, const progress_view *view) {
+    char *wanted = NULL, *line = NULL;
+    size_t bytes = 0, capacity = 0;
+    ssize_t length;
+    bool own = true;
+    json out = {.file = open_memstream(&wanted, &bytes)};
+    if (!out.file) return true;
+    json_open(&out, NULL, '{');
+    json_str(&out, "model", model_name(view));
+    fclose(out.file); /* {"model": "..." */
+    rewind(log);
+    while (own && bytes > 1 && (length = getline(&line, &capacity, log)) > 0) {
+        const char *at = is_start(line) ? strstr(line, "\"model\": ") : NULL;
+        own = !at || strncmp(at, wanted + 1, bytes - 1) == 0;
+    }
+    free(line);
+    free(wanted);
+    return own;
+}
+
 int progress_open(progress_view *view, const char *log_path, int64_t step) {
+    struct stat about;
     view->log_path = log_path;
     if (!log_path) return 0;
     view->log = fopen(log_path, step < 0 ? "w" : "a+");
+    if (view->log && step >= 0 && fstat(fileno(view->log), &about) == 0 && S_ISREG(about.st_mode) &&
+        !is_own_log(view->log, view))
+        return report_as(SL_ERR_USAGE, "--log %s is the log of another model's training, not of %s; give another name",
+                         log_path, model_name(view));
     if (!view->log || (step >= 0 && !cut_log(view->log, step)))
         return report_as(SL_ERR_IO, "cannot write the log %s: %s; choose another place with --log", log_path,
                          strerror(errno));
@@ -131,6 +168,7 @@ void progress_start(progress_view *view, const sl_plan *plan, const char *comman
     json_open(&out, NULL, '{');
     json_str(&out, "event", "start");
     json_str(&out, "version", sl_version());
+    json_str(&out, "model", model_name(view));
     json_str(&out, "command", command);
     log_machine(&out);
     json_int(&out, "threads", sl_plan_threads(plan));

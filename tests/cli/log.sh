@@ -27,13 +27,19 @@ steps = [line["step"] for line in map(json.loads, open("a.jsonl")) if "event" no
 print("every step once:", steps == list(range(1, len(steps) + 1)))
 P
 echo "after a kill: a half line and steps that are done again"
+mkdir copy
+cp a.model a.model.last copy
 cp a.model b.model
 cp a.model.last b.model.last
 cp a.jsonl b.jsonl
+echo "the log of another model is not gone on with"
+"$SLUICE" train lm text.txt --epochs 4 --threads 1 --out b.model --log b.jsonl --resume 2>&1 >/dev/null
+echo "exit $?"
+cmp a.jsonl b.jsonl && echo "and not cut"
 last=$(tail -n 1 b.jsonl | sed -E 's/.*"step": ([0-9]+).*/\1/')
 for step in 1 2 3; do echo "{\"step\": $((last + step)), \"loss\": 1}" >>b.jsonl; done
 printf '{"step": 4' >>b.jsonl
-"$SLUICE" train lm text.txt --epochs 4 --threads 1 --out b.model --log b.jsonl --resume >/dev/null
+"$SLUICE" train lm text.txt --epochs 4 --threads 1 --out copy/a.model --log b.jsonl --resume >/dev/null
 python3 - <<'P'
 import json
 lines = [json.loads(line) for line in open("b.jsonl")]
@@ -62,9 +68,9 @@ cp text.txt "$long"
 head -n 1 long.jsonl | grep -o -- '--out long.model --log long.jsonl"'
 echo "where a line is damaged in the middle, resuming cuts before it"
 for damage in 'printf "{\"step\": 1"' 'head -c 100 /dev/zero' 'echo'; do
-    cp a.model.last b.model.last
+    cp a.model.last copy/a.model.last
     { head -n 9 a.jsonl; eval "$damage"; tail -n +12 a.jsonl; } >b.jsonl
-    "$SLUICE" train lm text.txt --epochs 4 --out b.model --log b.jsonl --resume >/dev/null
+    "$SLUICE" train lm text.txt --epochs 4 --out copy/a.model --log b.jsonl --resume >/dev/null
     head -n 9 a.jsonl | cmp - <(head -n 9 b.jsonl) && sed -n 10p b.jsonl | cut -c 1-18
     python3 -c 'import json; print(sum(1 for line in map(json.loads, open("b.jsonl"))) > 9)'
 done

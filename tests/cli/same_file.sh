@@ -56,6 +56,7 @@ cp note mine.slm
 python3 "$TESTS/npy.py" x.npy i4 2x3
 try predict m.st --x x.npy --out kept.st # not what is written there
 try predict m.st --x x.npy --out note
+try predict m.st --x x.npy --out -
 try convert m.st mine.c
 try convert m.st mine.slm
 cmp m.st kept.st && cmp note mine.c && cmp note mine.slm
