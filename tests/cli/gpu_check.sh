@@ -54,7 +54,7 @@ for limit in 6 100; do
 done
 
 # The persistent kernels' stages, with the CPU's rows in their place: coverage by row and precision, delays, a soak.
-"$check" --device cpu --only persist,builtin,stress,soak --dtypes f32 --rows "cpu:fused ref" --problems list.txt --jobs 2 --out rows \
+"$check" --device cpu --only persist,builtin,drawn,stress,soak --dtypes f32 --rows "cpu:fused ref" --problems list.txt --jobs 2 --out rows \
     --soak-seconds 1 --seeds "1 2" | summary | sed -E 's/ +[0-9]+ checks: [0-9]+ passed/ N checks: N passed/; s/[0-9]+ runs of/N runs of/; /^soak|^[0-9]+ passed/s/[0-9]+ passed/N passed/'
 wc -l <rows/stress.jsonl
 # Kernels whose bits change under delays.
