@@ -112,7 +112,7 @@ static bool is_own_log(FILE *log, const progress_view *view) {
     fclose(out.file); /* {"model": "..." */
     rewind(log);
     while (own && bytes > 1 && (length = getline(&line, &capacity, log)) > 0) {
-        const char *at = is_start(line) ? strstr(line, "\"model\": ") : NULL;
+        const char *at = is_whole(line, (size_t)length) && is_start(line) ? strstr(line, "\"model\": ") : NULL;
         own = !at || strncmp(at, wanted + 1, bytes - 1) == 0;
     }
     free(line);
@@ -127,8 +127,9 @@ int progress_open(progress_view *view, const char *log_path, int64_t step) {
     view->log = fopen(log_path, step < 0 ? "w" : "a+");
     if (view->log && step >= 0 && fstat(fileno(view->log), &about) == 0 && S_ISREG(about.st_mode) &&
         !is_own_log(view->log, view))
-        return report_as(SL_ERR_USAGE, "--log %s is the log of another model's training, not of %s; give another name",
-                         log_path, model_name(view));
+        return report_as(SL_ERR_USAGE,
+                         "--log %s names another model than %s as the one that it is of; give another name", log_path,
+                         model_name(view));
     if (!view->log || (step >= 0 && !cut_log(view->log, step)))
         return report_as(SL_ERR_IO, "cannot write the log %s: %s; choose another place with --log", log_path,
                          strerror(errno));

@@ -310,7 +310,7 @@ static int encode(train_job *job) {
     int code = report_at(name_texts(job->a.positional + 1, job->a.positionals - 1),
                          sl_vocabulary_encode(job->vocabulary, job->text, job->text_bytes, &job->tokens, &job->count));
     char *valid = (char *)job->options.text.valid;
-    if (!code && job->valid_path && access(job->valid_path, R_OK) != 0)
+    if (!code && job->valid_path && strcmp(job->valid_path, "-") != 0 && access(job->valid_path, R_OK) != 0)
         return report_as(SL_ERR_FILE,
                          "%s, which the resume point remembers as --valid, cannot be opened (%s); give --valid anew",
                          job->valid_path, strerror(errno));

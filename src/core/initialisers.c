@@ -64,6 +64,12 @@ bool sli_initialise_needs_all(const sli_param *param) {
     return param->init.kind == SL_INIT_ORTHOGONAL;
 }
 
+/* Where Keras's Identity has the one of a column: the gates that it has first and second are our second and first. */
+static size_t identity_row(const sli_param *param, size_t column) {
+    const size_t gate = (size_t)param->identity_row;
+    return column < gate ? column + gate : column < 2 * gate ? column - gate : column;
+}
+
 /* Of an orthogonal matrix, what it is made of. */
 static void draw_part(const sli_param *param, int index, uint64_t seed, size_t first, size_t count, double *values) {
     size_t columns = (size_t)param->columns;
@@ -100,8 +106,7 @@ static void draw_part(const sli_param *param, int index, uint64_t seed, size_t f
         break;
     case SL_INIT_IDENTITY:
         for (size_t i = 0; i < count; i++)
-            values[i] =
-                (first + i) / columns == (first + i) % columns + (size_t)param->identity_row ? (v == 0 ? 1 : v) : 0;
+            values[i] = (first + i) / columns == identity_row(param, (first + i) % columns) ? (v == 0 ? 1 : v) : 0;
         break;
     case SL_INIT_PYTORCH:
         if (param->pytorch_fan > 0)

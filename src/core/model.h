@@ -69,7 +69,7 @@ typedef struct sli_param {
     double set_value;
     bool
         inputs_first; /* an embedding's table, [rows = inputs][columns = outputs] as Keras has it; else the other way round */
-    int identity_row; /* where Keras's first row of gates begins, which its Identity fills: z of a GRU, our second */
+    int identity_row; /* rows of a gate where Keras has the first two the other way round, which its Identity tells apart: z and r of a GRU; else 0 */
 } sli_param;
 
 enum { SLI_LAYER_MAX_IN = 5 };  /* x and the states of both directions, or parts */

@@ -435,6 +435,21 @@ static sl_status check_partner(sl_trainer *t, const json_t *point) {
     return SL_OK;
 }
 
+/* Versions before carried states from a batch of arrays' rows to the next, and kept them; losses of validation were others then, and none can be compared with those. */
+static sl_status forget_best(sl_trainer *t, const sl_file *file) {
+    sl_tensor_info info;
+    bool carried = false;
+    for (int i = 0; !t->tokens && i < sl_file_tensor_count(file) && !carried; i++)
+        carried = sl_file_tensor(file, i, &info) == SL_OK && strncmp(info.name, "state.", 6) == 0;
+    if (!carried) return SL_OK;
+    t->at.best = t->at.patience_best = INFINITY;
+    return t->note ? SL_OK
+                   : keep_note(t, sli_arena_format(&t->arena,
+                                                   "rows of arrays begin from zeros now, not from the states of the "
+                                                   "rows before: losses of validation "
+                                                   "until here are others, and the best of them counts no more"));
+}
+
 static sl_status load(sl_trainer *t, const sl_file *file, const json_t *root, const char *path) {
     sli_position at;
     int64_t optimizer_steps = 0;
@@ -449,6 +464,7 @@ static sl_status load(sl_trainer *t, const sl_file *file, const json_t *root, co
     SLI_TRY(load_scaling(t, root));
     sli_params_set_optimizer_steps(t->params, (double)optimizer_steps);
     t->at = at;
+    SLI_TRY(forget_best(t, file));
     return best_is_here(root) ? sli_checkpoint_save(t, t->path, false) : SL_OK;
 }
 

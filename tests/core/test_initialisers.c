@@ -193,7 +193,8 @@ TEST(initialise_seed_and_place_decide) {
 TEST(initialise_layers_as_keras) {
     enum { VOCABULARY = 900, UNITS = 4 };
     const sl_embedding embedding = {.vocabulary = VOCABULARY, .units = UNITS, .init = {SL_INIT_HE_UNIFORM, 0}};
-    const sl_recurrent gru = {.units = UNITS, .recurrent_init = {SL_INIT_IDENTITY, 0}};
+    const sl_recurrent gru = {.units = UNITS, .return_sequences = 1, .recurrent_init = {SL_INIT_IDENTITY, 0}},
+                       two = {.units = 2, .kernel_init = {SL_INIT_IDENTITY, 0}};
     sl_model *model;
     sl_plan *plan;
     sl_params *params;
@@ -201,13 +202,17 @@ TEST(initialise_layers_as_keras) {
     REQUIRE_OK(sl_model_add_tokens(model, "tokens", VOCABULARY));
     REQUIRE_OK(sl_model_add_embedding(model, "embedding", &embedding, NULL));
     REQUIRE_OK(sl_model_add_recurrent(model, "gru", SL_GRU, &gru, NULL));
+    REQUIRE_OK(sl_model_add_recurrent(model, "wide", SL_GRU, &two, NULL));
     REQUIRE_OK(sl_plan_new(model, &(sl_plan_options){.batch = 1, .steps = 2, .device = test_device}, &plan));
     REQUIRE_OK(sl_params_new(plan, &params));
     REQUIRE_OK(sl_params_init(params, test_seed));
-    double table[VOCABULARY * UNITS], kernel[3 * UNITS * UNITS], largest = 0;
+    double table[VOCABULARY * UNITS], kernel[3 * UNITS * UNITS], wide[6 * UNITS], largest = 0;
     REQUIRE_OK(sl_params_get(params, "embedding.embeddings", table, VOCABULARY * UNITS));
     for (int i = 0; i < VOCABULARY * UNITS; i++) largest = fmax(largest, fabs(table[i]));
     CHECK(largest <= sqrt(6.0 / VOCABULARY) && largest > 0.99 * sqrt(6.0 / VOCABULARY));
+    REQUIRE_OK(sl_params_get(params, "wide.kernel", wide, 6 * UNITS));
+    for (int row = 0; row < 6; row++) /* z, then r, then n, as Keras has them */
+        for (int k = 0; k < UNITS; k++) CHECK(wide[row * UNITS + k] == (row == (k < 2 ? 2 + k : k - 2) ? 1 : 0));
     REQUIRE_OK(sl_params_get(params, "gru.recurrent_kernel", kernel, 3 * UNITS * UNITS));
     for (int row = 0; row < 3 * UNITS; row++)
         for (int k = 0; k < UNITS; k++) CHECK(kernel[row * UNITS + k] == (row == UNITS + k ? 1 : 0));

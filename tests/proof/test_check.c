@@ -253,8 +253,12 @@ TEST(check_allows_what_rounding_makes_of_a_problem) {
 
 /* Where a problem is none of these, what is allowed stays what it was: the reference that rounding has moved is within it. */
 TEST(check_moves_no_more_than_is_allowed) {
-    static const char *const TEXTS[] = {"lstm:b5_t9_i7_h17_train", "gru:b3_t9_i5_h11_bf16_train+bias=double",
-                                        "rnn:b7_t5_i3_h9_f16_train", "gru:b4_t6_i9_h13_tf32_train+reset=before",
+    static const char *const TEXTS[] = {"lstm:b5_t9_i7_h17_train",
+                                        "lstm:b9_t3_i16_h65_p33_train",
+                                        "lstm:b3_t5_i7_h11_p1_train",
+                                        "gru:b3_t9_i5_h11_bf16_train+bias=double",
+                                        "rnn:b7_t5_i3_h9_f16_train",
+                                        "gru:b4_t6_i9_h13_tf32_train+reset=before",
                                         "lstm:l2_b3_t7_i5_h12_p5_bi_bf16_train+lengths"};
     for (size_t i = 0; i < sizeof TEXTS / sizeof *TEXTS; i++) {
         sli_problem problem;

@@ -479,6 +479,16 @@ TEST(fit_accumulates_by_what_counts) {
     sl_model_free(model);
 }
 
+static bool is_stateful(const sl_file *file) {
+    sl_model *stored = NULL;
+    const char *json = NULL;
+    REQUIRE_OK(sl_file_model(file, &stored));
+    REQUIRE_OK(sl_model_to_json(stored, &json));
+    const bool stateful = strstr(json, "\"stateful\": true") != NULL;
+    sl_model_free(stored);
+    return stateful;
+}
+
 /* Array data: softmax labels at the end of sequences of different lengths, shuffled, last batch partial. Rows begin from zeros, of a model that carries
  * states of streams as well. = the best loss. */
 static double fit_arrays(int stateful) {
@@ -533,12 +543,7 @@ static double fit_arrays(int stateful) {
         CHECK_NEAR(result.loss, r.last.best_loss, 1e-5);
         CHECK(result.count == N && result.correct > 40);
     }
-    sl_model *stored = NULL;
-    const char *json = NULL;
-    REQUIRE_OK(sl_file_model(file, &stored));
-    REQUIRE_OK(sl_model_to_json(stored, &json));
-    CHECK((strstr(json, "\"stateful\": true") != NULL) == (stateful != 0));
-    sl_model_free(stored);
+    CHECK(is_stateful(file) == (stateful != 0));
     sl_file_close(file);
     sl_model_free(model);
     return r.last.best_loss;

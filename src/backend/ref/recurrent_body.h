@@ -10,27 +10,42 @@
  * Sums over time of parameter gradients go straight into d_param, from the step processed last to the first, rows ascending:
  * cutting a sequence into segments does not change one addition. */
 
-/* Proofs, sli_call.moved: x off by a part of what rounding may be of it, and of the terms that it is a sum of, which are about 1. The part comes from x
- * and the draw's number alone. */
-static REAL NAME(moved)(const sli_call *call, REAL x, double rounding, double terms) {
-    if (call->moved == 0) return x;
+/* Proofs, sli_call.moved: x off by a part of `most`. The part comes from x and the draw's number alone. */
+static REAL NAME(moved)(const sli_call *call, REAL x, double most) {
     const double wide = (double)x;
     uint64_t bits;
+    if (call->moved == 0) return x;
     memcpy(&bits, &wide, sizeof bits);
     bits = (bits + (uint64_t)call->moved) * 0x9E3779B97F4A7C15u;
     bits = (bits ^ bits >> 29) * 0xBF58476D1CE4E5B9u;
-    const double part = (double)(int64_t)(bits ^ bits >> 32) * 0x1p-63;
-    return (REAL)(wide + part * rounding * (fabs(wide) + terms));
+    return (REAL)(wide + (double)(int64_t)(bits ^ bits >> 32) * 0x1p-63 * most);
 }
-/* A pre-activation, by a sum of `width` products in f32 and, in bf16, activations from tanh.approx; a gradient before it is multiplied, as an operand. */
-static REAL NAME(moved_sum)(const sli_call *call, REAL x, int width) {
-    const double sum = 0x1p-24 * (1 + sqrt((double)width));
-    return NAME(moved)(call, x, call->operands == SL_BF16 ? fmax(sum, 0x1p-17) : sum, 1);
+/* out[count] = bias + M v. Pre-activations, whose terms are about 1, by what sums in f32 err by and activations, in bf16 from tanh.approx; a projection by sums
+ * that are added one after the other, of whatever size. */
+static void NAME(move_sums)(const sli_call *call, const REAL *matrix, const REAL *v, int count, int width, REAL *out) {
+    const bool projects = matrix == call->param[SLI_RNN_PROJECTION];
+    for (int g = 0; g < count && call->moved != 0; g++) {
+        const double size = fabs((double)out[g]), ulps = 1 + sqrt((double)width);
+        double squares = 0, most = fmax(0x1p-24 * ulps, call->operands == SL_BF16 ? 0x1p-17 : 0) * (size + 1);
+        for (int k = 0; projects && k < width; k++) {
+            const double term = (double)(matrix[(size_t)g * width + k] * v[k]);
+            squares += term * term;
+        }
+        if (projects) most = 0x1p-24 * (size + sqrt(width * squares));
+        out[g] = NAME(moved)(call, out[g], most);
+    }
 }
+/* A gradient before it is multiplied, by its rounding as an operand. */
 static REAL NAME(moved_gradient)(const sli_call *call, REAL x) {
     const sl_dtype type = call->operands;
-    const bool cut = type == SL_F16 || type == SL_TF32 || type == SLI_TF32_CUT;
-    return NAME(moved)(call, x, type == SL_BF16 ? 0x1p-9 : cut ? 0x1p-12 : 0x1p-24, 0);
+    const bool eleven = type == SL_F16 || type == SL_TF32 || type == SLI_TF32_CUT;
+    return NAME(moved)(call, x, fabs((double)x) * (type == SL_BF16 ? 0x1p-9 : eleven ? 0x1p-12 : 0x1p-24));
+}
+
+/* An activation, by what smooth ones err by, whose slope comes from it: of one that is nearly 1 that is all of it. */
+static REAL NAME(activated)(const sli_call *call, sl_activation kind, REAL x) {
+    const bool smooth = kind == SL_ACT_TANH || kind == SL_ACT_SIGMOID || kind == SL_ACT_SOFTSIGN;
+    return NAME(moved)(call, NAME(activate)(kind, x), !smooth ? 0 : call->operands == SL_BF16 ? 0x1p-17 : 0x1p-23);
 }
 
 /* out[count] = bias + M v: matrix [count][width]; bias may be NULL. v is rounded to call->operands, piece by piece. Four rows
@@ -41,7 +56,7 @@ static void NAME(product)(const sli_call *call, const REAL *matrix, const REAL *
     REAL piece[PIECE];
     if (call->operands == SL_I8) {
         NAME(product_i8)(matrix, bias, v, count, width, out);
-        for (int g = 0; g < count; g++) out[g] = NAME(moved_sum)(call, out[g], width);
+        NAME(move_sums)(call, matrix, v, count, width, out);
         return;
     }
     for (int g = 0; g < count; g++) out[g] = bias ? bias[g] : 0;
@@ -61,7 +76,7 @@ static void NAME(product)(const sli_call *call, const REAL *matrix, const REAL *
             for (int r = 0; r < ROWS && g + r < count; r++) out[g + r] = sum[r];
         }
     }
-    for (int g = 0; g < count && call->moved != 0; g++) out[g] = NAME(moved_sum)(call, out[g], width);
+    NAME(move_sums)(call, matrix, v, count, width, out);
 }
 
 /* Backward of product: d_matrix += dz v^T, d_bias += dz, dv += matrix^T dz; each may be NULL. */
@@ -215,14 +230,14 @@ static void NAME(lstm_cell)(const sli_call *call, int t, int row, REAL *z, REAL 
             z[H + j] += peep[H + j] * old;
         }
         if (p->forget_at_run) z[H + j] += (REAL)p->forget_bias;
-        z[j] = NAME(activate)(gate_activation(p), z[j]);
-        z[H + j] = NAME(activate)(gate_activation(p), z[H + j]);
-        z[2 * H + j] = NAME(activate)(cell_activation(p), z[2 * H + j]);
+        z[j] = NAME(activated)(call, gate_activation(p), z[j]);
+        z[H + j] = NAME(activated)(call, gate_activation(p), z[H + j]);
+        z[2 * H + j] = NAME(activated)(call, cell_activation(p), z[2 * H + j]);
         raw[j] = z[H + j] * old + z[j] * z[2 * H + j];
         REAL v = NAME(clip)(p, raw[j]);
         if (p->peephole) z[3 * H + j] += peep[2 * H + j] * v;
-        z[3 * H + j] = NAME(activate)(gate_activation(p), z[3 * H + j]);
-        m[j] = z[3 * H + j] * NAME(activate)(cell_activation(p), v);
+        z[3 * H + j] = NAME(activated)(call, gate_activation(p), z[3 * H + j]);
+        m[j] = z[3 * H + j] * NAME(activated)(call, cell_activation(p), v);
         REAL keep = (REAL)zoneout_weight(call, SLI_PURPOSE_ZONEOUT_C, p->zoneout_c, t, row, j, H);
         c[j] = p->zoneout_c > 0 ? keep * old + (1 - keep) * v : v;
     }
@@ -353,14 +368,14 @@ static void NAME(gru_forward)(const sli_call *call) {
                 NAME(drop)(call, row, hr, dropped);
                 NAME(input_side)(call, t, row, z);
                 NAME(recurrent_side)(call, 0, p->reset_before ? 2 : 3, dropped, zr);
-                for (int k = 0; k < 2 * H; k++) z[k] = NAME(activate)(gate_activation(p), z[k] + zr[k]);
+                for (int k = 0; k < 2 * H; k++) z[k] = NAME(activated)(call, gate_activation(p), z[k] + zr[k]);
                 if (p->reset_before) {
                     for (int j = 0; j < H; j++) q[j] = z[j] * dropped[j];
                     NAME(recurrent_side)(call, 2, 1, q, zr + 2 * H);
                 }
                 for (int j = 0; j < H; j++) {
                     REAL sn = zr[2 * H + j], n = z[2 * H + j] + (p->reset_before ? sn : z[j] * sn);
-                    z[2 * H + j] = NAME(activate)(cell_activation(p), n);
+                    z[2 * H + j] = NAME(activated)(call, cell_activation(p), n);
                     q[j] = (1 - z[H + j]) * z[2 * H + j] + z[H + j] * hr[j];
                 }
                 if (record) {
@@ -445,7 +460,7 @@ static void NAME(rnn_forward)(const sli_call *call) {
                 NAME(drop)(call, row, hr, dropped);
                 NAME(input_side)(call, t, row, z);
                 NAME(recurrent_side)(call, 0, 1, dropped, zr);
-                for (int j = 0; j < H; j++) z[j] = NAME(activate)(cell_activation(p), z[j] + zr[j]);
+                for (int j = 0; j < H; j++) z[j] = NAME(activated)(call, cell_activation(p), z[j] + zr[j]);
                 if (record) {
                     NAME(load)(hr, record, (size_t)H);
                     NAME(load)(z, record + H, (size_t)H);
