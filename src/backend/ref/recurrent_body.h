@@ -35,6 +35,11 @@ static void NAME(move_sums)(const sli_call *call, const REAL *matrix, const REAL
         out[g] = NAME(moved)(call, out[g], most);
     }
 }
+/* What h is rounded to: in tf32 by some kernels, cut by others, or neither, by turns of draws. */
+static sl_dtype NAME(operands_of)(const sli_call *call) {
+    static const sl_dtype turns[] = {SL_DTYPE_DEFAULT, SLI_TF32_CUT, SL_TF32};
+    return call->moved == 0 || call->operands != SL_TF32 ? call->operands : turns[call->moved % 3];
+}
 /* A gradient before it is multiplied, by its rounding as an operand. */
 static REAL NAME(moved_gradient)(const sli_call *call, REAL x) {
     const sl_dtype type = call->operands;
@@ -54,6 +59,7 @@ static void NAME(product)(const sli_call *call, const REAL *matrix, const REAL *
                           int width, REAL *out) {
     enum { PIECE = 64, ROWS = 4 };
     REAL piece[PIECE];
+    const sl_dtype type = NAME(operands_of)(call);
     if (call->operands == SL_I8) {
         NAME(product_i8)(matrix, bias, v, count, width, out);
         NAME(move_sums)(call, matrix, v, count, width, out);
@@ -62,7 +68,8 @@ static void NAME(product)(const sli_call *call, const REAL *matrix, const REAL *
     for (int g = 0; g < count; g++) out[g] = bias ? bias[g] : 0;
     for (int first = 0; first < width; first += PIECE) {
         int n = width - first < PIECE ? width - first : PIECE;
-        for (int k = 0; k < n; k++) piece[k] = NAME(operand)(call, v[first + k]);
+        for (int k = 0; k < n; k++)
+            piece[k] = type == SL_DTYPE_DEFAULT ? v[first + k] : (REAL)sli_round_to(type, (double)v[first + k]);
         for (int g = 0; g < count; g += ROWS) {
             const REAL *row[ROWS];
             REAL sum[ROWS];
