@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "io/json_text.h"
@@ -410,15 +411,16 @@ static bool has_seen(const json_t *of_model, const json_t *of_point) {
 }
 
 /* The model file beside the resume point is of the same options, data and model, or the two are of different trainings (a disk that
- * was full, a kill between the first and the second), and going on would replace the model of one by the other's. What is no model
- * file of a training may be replaced. */
+ * was full, a kill between the first and the second), and going on would replace the model of one by the other's, or what
+ * is no model file of a training at all. */
 static sl_status check_partner(sl_trainer *t, const json_t *point) {
     sl_file *file = NULL;
     json_t *root = NULL;
-    bool same = true;
+    struct stat about;
     if (!t->path || strcmp(t->path, t->last_path) == 0 || best_is_here(point)) return SL_OK;
     sl_status status = sl_file_open(&t->allocator, t->path, &file);
     const char *training = status == SL_OK ? sl_file_metadata(file, "training") : NULL;
+    bool same = stat(t->path, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0; /* nothing is lost */
     if (training) status = sli_json_load(training, strlen(training), t->path, SL_ERR_FILE, &root);
     if (root) {
         status = compare_with_trainer(t, file, root, t->path);

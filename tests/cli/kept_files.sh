@@ -15,6 +15,12 @@ try "${lm[@]}" --resume --out half.st
 same m.st.last kept.last
 "$SLUICE" "${lm[@]}" --seed 9 --overwrite --out m.st >/dev/null
 cmp -s m.st.last kept.last || echo "with --overwrite it is another one"
+echo "no model, beside a resume point:"
+cp m.st model.kept
+cp text.txt m.st
+try "${lm[@]}" --seed 9 --epochs 9 --resume --out m.st
+same m.st text.txt
+mv model.kept m.st
 echo "two at once:"
 "$SLUICE" "${lm[@]}" --epochs 100000 --out two.st >first.txt 2>&1 &
 first=$!

@@ -47,7 +47,7 @@ static REAL NAME(moved_gradient)(const sli_call *call, REAL x) {
     return NAME(moved)(call, x, fabs((double)x) * (type == SL_BF16 ? 0x1p-9 : eleven ? 0x1p-12 : 0x1p-24));
 }
 
-/* An activation, by what smooth ones err by, whose slope comes from it: of one that is nearly 1 that is all of it. */
+/* An activation, by what smooth ones err by: its slope is formed from it, and near 1 is made of that alone. */
 static REAL NAME(activated)(const sli_call *call, sl_activation kind, REAL x) {
     const bool smooth = kind == SL_ACT_TANH || kind == SL_ACT_SIGMOID || kind == SL_ACT_SOFTSIGN;
     return NAME(moved)(call, NAME(activate)(kind, x), !smooth ? 0 : call->operands == SL_BF16 ? 0x1p-17 : 0x1p-23);
