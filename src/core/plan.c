@@ -563,7 +563,7 @@ static sl_status build_steps(sl_plan *plan, const sl_model *model) {
     return sli_plan_gradients(plan);
 }
 
-static sl_status build(sl_plan *plan, const sl_model *model) {
+sl_status sli_plan_build(sl_plan *plan, const sl_model *model) {
     SLI_TRY(build_steps(plan, model));
     return sli_plan_fit_memory(plan);
 }
@@ -591,69 +591,23 @@ static void forget(sl_plan *plan) {
     sli_choices_forget(plan);
 }
 
-static bool wants_the_whole(const sl_plan *plan) {
-    for (int i = 0; i < plan->step_count; i++) {
-        const sli_kernel *row = plan->steps[i].kernel;
-        if (plan->steps[i].problem.bidirectional || row->whole || (plan->train && row->whole_sums)) return true;
-        if (row->folds && row->folds(&plan->steps[i].problem)) return true;
-    }
-    return false;
-}
-
-static bool has_wide_steps(const sl_plan *plan) {
-    for (int i = 0; i < plan->step_count; i++)
-        if (plan->steps[i].problem.layers > 1 || plan->steps[i].problem.bidirectional) return true;
-    return false;
-}
-
-/* Try k: odd, only what can be cut into segments; k / 2: how lean. */
-static sl_status build_again(sl_plan *plan, const sl_model *model, int k) {
+sl_status sli_plan_build_again(sl_plan *plan, const sl_model *model, int k) {
     sli_clear_error();
     forget(plan);
     plan->caps.recomputes = k & 1;
     plan->lean = (sli_lean)(k / 2);
-    return build(plan, model);
-}
-
-/* Both directions in one step see the whole sequence, and some rows sum gradients over all of it, or carry more than states. Where memory wants segments,
- * directions are planned one by one and such rows are left out, unless that does not fit either. Where nothing fits, layers of stacks are taken
- * one by one, too, which needs less, and then a GPU's step engine. Of failures the one that needs least is told. */
-static sl_status build_to_fit(sl_plan *plan, const sl_model *model) {
-    size_t least = SIZE_MAX;
-    int leanest = 0, last = 0;
-    bool wide = true;
-    sl_status status = SL_OK;
-    for (int lean = SLI_LEAN_NOT; lean <= SLI_LEAN_STEP; lean++) {
-        bool wants = true, in_segments = false;
-        if (lean == SLI_LEAN_APART && !wide) continue;
-        if (lean == SLI_LEAN_STEP && plan->caps.kind != SLI_DEVICE_CUDA) break;
-        for (int cut = 0; cut < 2 && wants; cut++) {
-            last = 2 * lean + cut;
-            status = last == 0 ? build(plan, model) : build_again(plan, model, last);
-            const bool over = status == SL_ERR_MEMORY_LIMIT;
-            if (status == SL_ERR_OUT_OF_MEMORY || (last == 0 && status != SL_OK && !over)) return status;
-            wants = (status == SL_OK || over) && wants_the_whole(plan);
-            if (status == SL_OK && (cut || plan->segments == 1 || !wants)) return SL_OK;
-            if (lean == SLI_LEAN_NOT) wide = (cut && wide) || has_wide_steps(plan);
-            in_segments |= status == SL_OK;
-            if (!over || sli_plan_need(plan) > least) continue;
-            least = sli_plan_need(plan);
-            leanest = last;
-        }
-        if (in_segments) return build_again(plan, model, 2 * lean);
-    }
-    return last == leanest ? status : build_again(plan, model, leanest);
+    return sli_plan_build(plan, model);
 }
 
 /* Until the rows that are taken have what they need: each time there are fewer to take. */
 static sl_status build_ready(sl_plan *plan, const sl_model *model) {
     bool all = false;
-    SLI_TRY(build_to_fit(plan, model));
+    SLI_TRY(sli_plan_build_to_fit(plan, model));
     SLI_TRY(sli_plan_ready(plan, &all));
     while (!all) {
         forget(plan);
         plan->caps.recomputes = false;
-        SLI_TRY(build_to_fit(plan, model));
+        SLI_TRY(sli_plan_build_to_fit(plan, model));
         SLI_TRY(sli_plan_ready(plan, &all));
     }
     return SL_OK;

@@ -233,6 +233,7 @@ bool sli_kernel_matches(const char *require, const char *kernel_name);
 /* The row computes the problem; else the reason. */
 bool sli_kernel_takes(const sli_kernel *kernel, const sli_problem *problem, const sli_caps *caps, sli_why *why);
 /* The rows that could be chosen for the problem, in order; returns how many. */
+bool sli_is_step_engine(const char *kernel);
 enum { SLI_PLAN_CANDIDATES = 32 };
 int sli_plan_candidates(const sl_plan *plan, const sli_problem *problem,
                         const sli_kernel *candidates[SLI_PLAN_CANDIDATES]);
@@ -247,6 +248,8 @@ sl_status sli_plan_keep_out(sl_plan *plan, const sli_kernel *kernel, const sli_p
 /* src/core/plan_ready.c: asks the rows that were taken for what their calls need; *all: they have it. Else those that have not are in
  * plan->unready, and the plan is to be built anew. */
 sl_status sli_plan_ready(sl_plan *plan, bool *all);
+/* The step's row is not taken for its problem any more: in plan->unready, with the reason. */
+sl_status sli_plan_leave_out(sl_plan *plan, const sli_step *step, const char *reason);
 /* Why the row is not taken for this problem, of those in plan->unready; NULL. */
 const char *sli_plan_unready(const sl_plan *plan, const sli_kernel *row, const sli_problem *problem);
 /* src/core/plan_groups.c: cuts steps into groups, finds gradients wanted, crossing tensors. */
@@ -261,6 +264,11 @@ void sli_plan_sparse(sl_plan *plan);
 int64_t sli_plan_slices(const sl_plan *plan);
 void sli_plan_early(sl_plan *plan);
 void sli_plan_copies(sl_plan *plan); /* which packed copies the optimizer writes */
+/* src/core/plan.c: steps, and their places in memory; the same anew. Try k: odd, only what can be cut into segments; k / 2: how lean. */
+sl_status sli_plan_build(sl_plan *plan, const sl_model *model);
+sl_status sli_plan_build_again(sl_plan *plan, const sl_model *model, int k);
+/* src/core/plan_fit.c: ... so that the memory limit holds. */
+sl_status sli_plan_build_to_fit(sl_plan *plan, const sl_model *model);
 /* src/core/plan_memory.c: places everything for segments of `segment_steps`; fills plan->memory. */
 sl_status sli_plan_place(sl_plan *plan, int segment_steps);
 sl_status sli_plan_fit_memory(sl_plan *plan);

@@ -13,7 +13,7 @@ double sli_kernel_seconds(const sli_kernel *kernel, const sli_problem *problem, 
     return seconds >= 0 ? seconds : -1; /* NaN too */
 }
 
-static bool is_step_engine(const char *kernel_name) {
+bool sli_is_step_engine(const char *kernel_name) {
     const size_t name = strlen(kernel_name);
     return name >= 5 && strcmp(kernel_name + name - 5, ":step") == 0;
 }
@@ -21,7 +21,7 @@ static bool is_step_engine(const char *kernel_name) {
 bool sli_kernel_matches(const char *require, const char *kernel_name) {
     size_t length = strlen(require);
     if (strcmp(require, "fused") == 0)
-        return strcmp(kernel_name, "ref") != 0 && !is_step_engine(kernel_name) &&
+        return strcmp(kernel_name, "ref") != 0 && !sli_is_step_engine(kernel_name) &&
                strncmp(kernel_name, "cudnn:", 6) != 0;
     if (length > 0 && require[length - 1] == ':') return strncmp(kernel_name, require, length) == 0;
     return strcmp(kernel_name, require) == 0;
@@ -167,7 +167,7 @@ static const char *required(const sl_plan *plan, const sli_problem *problem) {
 static bool may_take(const sl_plan *plan, const sli_kernel *row, const sli_problem *problem, sli_why *why) {
     const char *require = required(plan, problem);
     NEED(!require || sli_kernel_matches(require, row->name), "not %s", require);
-    NEED(plan->lean < SLI_LEAN_STEP || !sli_op_is_recurrent(problem->op) || is_step_engine(row->name),
+    NEED(plan->lean < SLI_LEAN_STEP || !sli_op_is_recurrent(problem->op) || sli_is_step_engine(row->name),
          "no plan with it fits the memory limit; step by step one does");
     const char *unready = sli_plan_unready(plan, row, problem);
     NEED(!unready, "%s", unready);

@@ -29,7 +29,7 @@ static sli_calls expected_of(const sl_plan *plan, const sli_step *step, bool seg
     return calls;
 }
 
-static sl_status keep(sl_plan *plan, const sli_step *step, const char *reason) {
+sl_status sli_plan_leave_out(sl_plan *plan, const sli_step *step, const char *reason) {
     sli_refusal *refusal = sli_arena_alloc(&plan->arena, sizeof *refusal);
     char *text = sli_arena_string(&plan->arena, reason);
     if (!refusal || !text) return sli_fail_memory("the plan's reasons", sizeof *refusal);
@@ -52,7 +52,7 @@ sl_status sli_plan_ready(sl_plan *plan, bool *all) {
         SLI_TRY(step->kernel->ready(&problem, &plan->caps, &calls, &refused, &why));
         if (!refused) continue;
         *all = false;
-        SLI_TRY(keep(plan, step, why.text));
+        SLI_TRY(sli_plan_leave_out(plan, step, why.text));
     }
     return SL_OK;
 }

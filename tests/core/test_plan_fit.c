@@ -1,0 +1,64 @@
+/* Memory limits on GPUs, which need not be there: what fits is found, and no row that fits is much faster than what is taken. */
+#include "core/plan.h"
+#include "proof/problem_model.h"
+#include "test.h"
+
+/* NULL: there is none. */
+static sl_plan *plan_of(const char *text, size_t limit, const char *require) {
+    sli_problem problem;
+    sl_model *model;
+    sl_plan *plan = NULL;
+    sl_plan_options options = {0};
+    REQUIRE_OK(sli_problem_parse(text, &problem));
+    REQUIRE_OK(sli_problem_model(NULL, &problem, true, &model, &options));
+    options.device = "cuda:sm_90";
+    options.memory_limit = limit;
+    options.require = require;
+    if (sl_plan_new(model, &options, &plan) != SL_OK) plan = NULL;
+    sl_model_free(model);
+    return plan;
+}
+
+static double seconds_of(const sl_plan *plan) {
+    double sum = 0;
+    for (int i = 0; i < plan->step_count; i++)
+        if (sli_op_is_recurrent(plan->steps[i].problem.op)) sum += plan->steps[i].seconds;
+    return sum;
+}
+
+/* `part` of what the plan without a limit needs. */
+static void check_limit(const char *text, double part) {
+    static const char *const rows[] = {"cuda:cluster", "cuda:grid", "cuda:stack",
+                                       "cuda:wave",    "cuda:step", "cudnn:standard"};
+    sl_plan *whole = plan_of(text, 0, NULL);
+    REQUIRE(whole != NULL);
+    const size_t limit = (size_t)(part * (double)sli_plan_need(whole));
+    sl_plan_free(whole);
+    sl_plan *plan = plan_of(text, limit, NULL);
+    if (!plan) {
+        test_fail(__FILE__, __LINE__, "%s in %zu bytes: %s", text, limit, sl_error_detail());
+        return;
+    }
+    CHECK(sli_plan_need(plan) <= limit);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        sl_plan *other = plan_of(text, limit, rows[i]);
+        if (!other) continue;
+        if (other->segments == 1 && plan->segments == 1 && seconds_of(plan) > 1.15 * seconds_of(other))
+            test_fail(__FILE__, __LINE__, "%s in %zu bytes: %.1f us by %s, %.1f by %s", text, limit,
+                      1e6 * seconds_of(plan), sl_plan_kernels(plan), 1e6 * seconds_of(other), rows[i]);
+        sl_plan_free(other);
+    }
+    sl_plan_free(plan);
+}
+
+TEST(plan_fit_takes_what_fits) {
+    check_limit("lstm:b71_t82_i8_h64_p40_bi_f16+merge=sum+zoneout_c=0.3",
+                0.65);                                      /* folded through a cluster, not over the grid */
+    check_limit("lstm:l2_b44_t98_i38_h38_f16_train", 0.93); /* layers beside each other, not as one */
+    check_limit("lstm:b8_t271_i67_h67", 0.9);               /* cuDNN's alone */
+    check_limit("lstm:l3_b112_t24_i3_h3+bias=none", 0.59);
+    check_limit("rnn:l3_b64_t5_i3_h64_bf16_train", 0.73);
+    check_limit("lstm:b4_t8_i27_h478_bi_bf16_train+zoneout_h=0.2",
+                0.97);                                    /* directions in one step, by the step engine */
+    check_limit("gru:b32_t600_i64_h128_bf16_train", 0.6); /* in segments */
+}
