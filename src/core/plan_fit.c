@@ -46,7 +46,7 @@ static sl_status leave_out(sl_plan *plan, bool *any) {
         if (!sli_op_is_recurrent(step->problem.op)) continue;
         if (sli_is_step_engine(step->kernel->name) && !sees_the_whole(plan, step)) continue;
         *any = true;
-        SLI_TRY(sli_plan_leave_out(plan, step, "needs more memory than the limit leaves in one segment"));
+        SLI_TRY(sli_plan_leave_out(plan, step, "in one segment the plan with it was over the memory limit"));
     }
     return SL_OK;
 }
