@@ -437,12 +437,20 @@ static sl_status check_partner(sl_trainer *t, const json_t *point) {
     return SL_OK;
 }
 
+/* A layer may be called "state". */
+static bool is_param(const sl_plan *plan, const char *name) {
+    for (int i = 0; i < plan->param_count; i++)
+        if (strcmp(plan->params[i].param.name, name) == 0) return true;
+    return false;
+}
+
 /* Versions before carried states from a batch of arrays' rows to the next, and kept them; losses of validation were others then, and none can be compared with those. */
 static sl_status forget_best(sl_trainer *t, const sl_file *file) {
     sl_tensor_info info;
     bool carried = false;
     for (int i = 0; !t->tokens && i < sl_file_tensor_count(file) && !carried; i++)
-        carried = sl_file_tensor(file, i, &info) == SL_OK && strncmp(info.name, "state.", 6) == 0;
+        carried = sl_file_tensor(file, i, &info) == SL_OK && strncmp(info.name, "state.", 6) == 0 &&
+                  !is_param(t->plan, info.name);
     if (!carried) return SL_OK;
     t->at.best = t->at.patience_best = INFINITY;
     return t->note ? SL_OK
