@@ -1,5 +1,5 @@
 /* Initial values of parameters, as Keras and PyTorch draw them (their distributions, our Philox). A matrix is stored
- * [rows = outputs][columns = inputs], so fan_in = columns and fan_out = rows: Keras's (inputs, outputs) transposed. Not so an embedding's table. */
+ * [rows = outputs][columns = inputs], so fan_in = columns and fan_out = rows: Keras's (inputs, outputs) transposed. Not so tables and biases (sli_fans). */
 #include <math.h>
 
 #include "core/params.h"
@@ -47,8 +47,12 @@ static void fill_uniform(draw *d, double *values, size_t count, double limit) {
 /* Keras divides the deviation of truncated draws by that of a unit normal cut at +-2. */
 static const double truncated_deviation = 0.87962566103423978;
 
-static double variance(sl_init_kind kind, double fan_in, double fan_out) {
-    switch (kind) {
+static double variance(const sli_param *param) {
+    const double rows = param->rows, columns = param->columns;
+    const bool matrix = param->fans == SLI_FANS_MATRIX;
+    const double fan_in = param->fans == SLI_FANS_TWO_BIASES ? 2 : param->fans == SLI_FANS_TABLE ? rows : columns;
+    const double fan_out = matrix ? rows : columns;
+    switch (param->init.kind) {
     case SL_INIT_GLOROT_UNIFORM:
     case SL_INIT_GLOROT_NORMAL:
         return 2 / (fan_in + fan_out);
@@ -74,9 +78,7 @@ static size_t identity_row(const sli_param *param, size_t column) {
 static void draw_part(const sli_param *param, int index, uint64_t seed, size_t first, size_t count, double *values) {
     size_t columns = (size_t)param->columns;
     draw d = {{seed, (uint32_t)index, 0, (uint32_t)(param->layer + 1) << 8 | SLI_PURPOSE_INIT}, first};
-    const double rows = param->rows, v = param->init.value;
-    const double spread = param->inputs_first ? variance(param->init.kind, rows, (double)columns)
-                                              : variance(param->init.kind, (double)columns, rows);
+    const double v = param->init.value, spread = variance(param);
     switch (param->init.kind) {
     case SL_INIT_CONSTANT:
     case SL_INIT_ONES:

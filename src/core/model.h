@@ -59,6 +59,10 @@ typedef struct sli_layer {
     bool frozen;   /* its parameters are not to be trained: such a model is planned for inference only */
 } sli_layer;
 
+/* What Keras's variable counts as inputs and outputs ("fans"): a matrix [outputs][inputs]; an embedding's table [inputs][outputs]; a bias [n], n and n; a bias that
+ * is one of a GRU's two, whose variable is [2][n], 2 and n. */
+typedef enum sli_fans { SLI_FANS_MATRIX, SLI_FANS_TABLE, SLI_FANS_BIAS, SLI_FANS_TWO_BIASES } sli_fans;
+
 typedef struct sli_param {
     const char *name;          /* "LAYER.kernel" */
     int rows, columns;         /* a vector: rows 1 */
@@ -67,8 +71,7 @@ typedef struct sli_param {
     int layer;                 /* layer->index */
     int set_offset, set_count; /* elements set to set_value after the initialiser: the forget slice of a bias */
     double set_value;
-    bool
-        inputs_first; /* an embedding's table, [rows = inputs][columns = outputs] as Keras has it; else the other way round */
+    sli_fans fans;
     int identity_row; /* rows of a gate where Keras has the first two the other way round, which its Identity tells apart: z and r of a GRU; else 0 */
 } sli_param;
 

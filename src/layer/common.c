@@ -67,7 +67,20 @@ sl_status sli_layer_param(sli_planner *planner, const sli_layer *layer, const ch
                        .init = init,
                        .pytorch_fan = pytorch_fan,
                        .layer = layer->index,
-                       .inputs_first = layer->kind == &sli_layer_embedding,
+                       .fans = layer->kind == &sli_layer_embedding ? SLI_FANS_TABLE : SLI_FANS_MATRIX,
                        .identity_row = layer->kind == &sli_layer_gru && rows > 1 ? rows / 3 : 0};
+    return sli_planner_param(planner, &param, index);
+}
+
+sl_status sli_layer_bias(sli_planner *planner, const sli_layer *layer, const char *direction, const char *what,
+                         const sli_param *bias, int *index) {
+    char name[160];
+    snprintf(name, sizeof name, "%s%s%s.%s", layer->name, *direction ? "." : "", direction, what);
+    sli_param param = *bias;
+    param.name = name;
+    param.rows = 1;
+    param.init = sli_init_or(bias->init, SL_INIT_ZEROS, 0);
+    param.layer = layer->index;
+    if (param.fans != SLI_FANS_TWO_BIASES) param.fans = SLI_FANS_BIAS;
     return sli_planner_param(planner, &param, index);
 }

@@ -62,8 +62,9 @@ static sl_status dense_emit(sli_planner *planner, const sli_layer *layer, const 
     int features = shape.features, kernel, bias = -1;
     SLI_TRY(dense_kernel(planner, layer, features, &kernel));
     if (!options->no_bias)
-        SLI_TRY(sli_layer_param(planner, layer, "", "bias", 1, options->units,
-                                sli_init_or(options->bias_init, SL_INIT_ZEROS, 0), features, &bias));
+        SLI_TRY(sli_layer_bias(
+            planner, layer, "", "bias",
+            &(sli_param){.columns = options->units, .init = options->bias_init, .pytorch_fan = features}, &bias));
     shape.features = options->units;
     SLI_TRY(sli_planner_tensor(planner, shape, layer->name, &outputs[0]));
     sli_emit emit;

@@ -23,5 +23,8 @@ sl_init sli_init_or(sl_init init, sl_init_kind fallback, double value);
 /* Adds "LAYER[.direction].what". */
 sl_status sli_layer_param(sli_planner *planner, const sli_layer *layer, const char *direction, const char *what,
                           int rows, int columns, sl_init init, int pytorch_fan, int *index);
+/* The same of a bias, by its columns, init, pytorch_fan, set_* and, as one of two, fans. */
+sl_status sli_layer_bias(sli_planner *planner, const sli_layer *layer, const char *direction, const char *what,
+                         const sli_param *bias, int *index);
 
 #endif

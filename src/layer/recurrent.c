@@ -218,23 +218,24 @@ static sl_bias resolved_bias(sli_op op, const sl_recurrent *o) {
 }
 
 /* Keras sets the forget slice of the variable to 1 when it is made; ours may be another value. */
-static sl_status bias_param(sli_planner *planner, const sli_layer *layer, const char *direction, int *index) {
+static sl_status bias_params(sli_planner *planner, const sli_layer *layer, const char *direction, sl_bias bias,
+                             int *param) {
     const sl_recurrent *o = layer->options;
     sli_op op = op_of(layer);
-    char name[160];
-    snprintf(name, sizeof name, "%s%s%s.bias", layer->name, *direction ? "." : "", direction);
-    sli_param param = {.name = name,
-                       .rows = 1,
-                       .columns = sli_op_gates(op) * o->units,
-                       .init = sli_init_or(o->bias_init, SL_INIT_ZEROS, 0),
-                       .pytorch_fan = o->units,
-                       .layer = layer->index};
+    const bool two = bias == SL_BIAS_DOUBLE;
+    const sli_param one = {.columns = sli_op_gates(op) * o->units,
+                           .init = o->bias_init,
+                           .pytorch_fan = o->units,
+                           .fans = two && op == SLI_OP_GRU ? SLI_FANS_TWO_BIASES : SLI_FANS_BIAS};
+    sli_param first = one;
     bool in_variable = o->forget_bias_mode == SL_FORGET_IN_VARIABLE || o->forget_bias_mode == SL_FORGET_DEFAULT;
     if (op == SLI_OP_LSTM && in_variable) {
-        param.set_offset = param.set_count = o->units; /* f is the second gate */
-        param.set_value = o->forget_bias_mode == SL_FORGET_DEFAULT && o->forget_bias == 0 ? 1 : o->forget_bias;
+        first.set_offset = first.set_count = o->units; /* f is the second gate */
+        first.set_value = o->forget_bias_mode == SL_FORGET_DEFAULT && o->forget_bias == 0 ? 1 : o->forget_bias;
     }
-    return sli_planner_param(planner, &param, index);
+    SLI_TRY(sli_layer_bias(planner, layer, direction, "bias", &first, &param[SLI_RNN_BIAS]));
+    return two ? sli_layer_bias(planner, layer, direction, "recurrent_bias", &one, &param[SLI_RNN_RECURRENT_BIAS])
+               : SL_OK;
 }
 
 static sl_status direction_params(sli_planner *planner, const sli_layer *layer, const char *direction, int inputs,
@@ -249,10 +250,7 @@ static sl_status direction_params(sli_planner *planner, const sli_layer *layer, 
     SLI_TRY(sli_layer_param(planner, layer, direction, "recurrent_kernel", rows, output_of(o), recurrent, o->units,
                             &param[SLI_RNN_RECURRENT]));
     sl_bias bias = resolved_bias(op, o);
-    if (bias != SL_BIAS_NONE) SLI_TRY(bias_param(planner, layer, direction, &param[SLI_RNN_BIAS]));
-    if (bias == SL_BIAS_DOUBLE)
-        SLI_TRY(sli_layer_param(planner, layer, direction, "recurrent_bias", 1, rows,
-                                sli_init_or(o->bias_init, SL_INIT_ZEROS, 0), o->units, &param[SLI_RNN_RECURRENT_BIAS]));
+    if (bias != SL_BIAS_NONE) SLI_TRY(bias_params(planner, layer, direction, bias, param));
     if (o->peephole)
         SLI_TRY(sli_layer_param(planner, layer, direction, "peephole", 3, o->units, kernel, o->units,
                                 &param[SLI_RNN_PEEPHOLE]));

@@ -43,6 +43,30 @@ TEST(initialise_uniform_kinds) {
     check_uniform((sl_init){SL_INIT_PYTORCH, 0}, 64, 1 / 8.0);
 }
 
+/* Keras's Glorot, He and LeCun of variables that are no [outputs][inputs]: by their largest value, fans of [inputs][outputs], [n] and [2][n]. */
+TEST(initialise_fans) {
+    static const struct {
+        sli_fans fans;
+        double in, out;
+    } as[] = {{SLI_FANS_TABLE, 3, 1280}, {SLI_FANS_BIAS, 1280, 1280}, {SLI_FANS_TWO_BIASES, 2, 1280}};
+    for (int i = 0; i < 3; i++) {
+        const double spread[] = {2 / (as[i].in + as[i].out), 2 / as[i].in, 1 / as[i].in};
+        const sl_init_kind kinds[] = {SL_INIT_GLOROT_UNIFORM, SL_INIT_HE_UNIFORM, SL_INIT_LECUN_UNIFORM};
+        for (int k = 0; k < 3; k++) {
+            sli_param param = {.name = "l.bias",
+                               .rows = i == 0 ? 3 : 1,
+                               .columns = 1280,
+                               .init = {kinds[k], 0},
+                               .layer = 1,
+                               .fans = as[i].fans};
+            sli_initialise(&param, 2, test_seed, NULL, values);
+            double largest = 0;
+            for (int j = 0; j < 1280; j++) largest = fmax(largest, fabs(values[j]));
+            CHECK(largest <= sqrt(3 * spread[k]) && largest > 0.98 * sqrt(3 * spread[k]));
+        }
+    }
+}
+
 static void check_normal(sl_init init, double deviation, double largest) {
     draw(init, 0);
     moments m = measure();

@@ -42,6 +42,40 @@ TEST(plan_explains_kernels_and_refusals) {
     sl_model_free(model);
 }
 
+/* As Keras's variables have them; the two biases of a GRU there are one, [2][n]. */
+TEST(plan_counts_fans_as_keras) {
+    static const struct {
+        const char *name;
+        sli_fans fans;
+    } as[] = {{"embedding.embeddings", SLI_FANS_TABLE},
+              {"gru.kernel", SLI_FANS_MATRIX},
+              {"gru.bias", SLI_FANS_TWO_BIASES},
+              {"gru.recurrent_bias", SLI_FANS_TWO_BIASES},
+              {"lstm1.recurrent_kernel", SLI_FANS_MATRIX},
+              {"lstm1.bias", SLI_FANS_BIAS},
+              {"before.bias", SLI_FANS_BIAS},
+              {"logits.kernel", SLI_FANS_MATRIX},
+              {"logits.bias", SLI_FANS_BIAS}};
+    sl_model *model = language_model(50, 16, 1);
+    const char *const inputs[] = {"embedding", NULL};
+    sl_recurrent after = {.units = 16}, before = {.units = 16, .reset_before = 1};
+    REQUIRE_OK(sl_model_add_recurrent(model, "gru", SL_GRU, &after, inputs));
+    REQUIRE_OK(sl_model_add_recurrent(model, "before", SL_GRU, &before, inputs));
+    const char *const outputs[] = {"logits", "gru", "before", NULL};
+    REQUIRE_OK(sl_model_set_outputs(model, outputs));
+    sl_plan_options options = {.batch = 1, .steps = 2, .device = "cpu"};
+    sl_plan *plan;
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    size_t found = 0;
+    for (int p = 0; p < plan->param_count; p++)
+        for (size_t k = 0; k < sizeof as / sizeof *as; k++)
+            if (strcmp(plan->params[p].param.name, as[k].name) == 0 && ++found)
+                CHECK(plan->params[p].param.fans == as[k].fans);
+    CHECK(found == sizeof as / sizeof *as);
+    sl_plan_free(plan);
+    sl_model_free(model);
+}
+
 TEST(plan_require_is_an_error_with_reasons) {
     if (test_on_gpu()) test_skip("asks for kernels of the CPU");
     sl_model *model = language_model(50, 16, 1);
