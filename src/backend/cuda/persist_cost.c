@@ -69,6 +69,7 @@ static const struct {
     double turn_eight; /* of more than two items of eight rows, each */
     double turn_reduce_rate[2], turn_reduce, turn_reduced,
         turn_product;            /* turn_reduce_rate: in inference in tf32 the second */
+    double turn_trains; /* of a step forward, training in 16 bits (cuts_h200_2026-11-29.txt) */
     double meet_item, meet_rate; /* sums that meet in memory: what they hold up an item, and their bytes a us */
     double turn_cells, turn_cell_trains, turn_cell_more;
     double turn_flops_16, turn_flops_tf32;
@@ -156,6 +157,7 @@ static const struct {
            .turn_reduce = 0.096,
            .turn_reduced = 1.164,
            .turn_product = 0.675,
+           .turn_trains = 0.3,
            .meet_item = 0.5,
            .meet_rate = 23e3,
            .turn_cells = 0.304,
@@ -429,7 +431,8 @@ static double turns_us(const sli_persist_geometry *g, const sli_problem *p, cons
     const double streams = sli_persist_streamed(g) == 0 || !beside ? 1
                            : g->tight                              ? rates.tight_turns
                                                                    : rates.turn_streams;
-    return fmax(alone, g->halves * item) * streams;
+    const bool trains = p->train && !g->backward && sli_persist_operand(g->math) == 2;
+    return fmax(alone, g->halves * item) * streams + (trains ? rates.turn_trains : 0);
 }
 
 /* What a step's product takes more where four rows of eight are there. */
