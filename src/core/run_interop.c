@@ -299,14 +299,17 @@ static sl_status set_output_gradient(sl_run *run, int index, const sl_dl_tensor 
     return SL_OK;
 }
 
+/* After those of outputs: an input that is one begins with that gradient, to which its readers add. */
 static sl_status set_input_gradient(sl_run *run, int index, const sl_dl_tensor *given) {
     const sl_plan *plan = run->plan;
     const sli_tensor *tensor = &plan->tensors[index];
     if (!given) return SL_OK;
-    if (!tensor->has_gradient) /* no output depends on it */
-        return plan->ops->zero(run->queue, address_of(given),
-                               sli_plan_tensor_elements(plan, tensor, run->steps, run->batch) * plan->element);
-    *bound_gradient(run, index) = address_of(given);
+    const size_t bytes = sli_plan_tensor_elements(plan, tensor, run->steps, run->batch) * plan->element;
+    char *to = address_of(given);
+    if (!tensor->has_gradient) return plan->ops->zero(run->queue, to, bytes); /* no output depends on it */
+    const char *from = sli_run_gradient_at(run, tensor);
+    if (tensor->seeded && from != to) SLI_TRY(plan->ops->copy(run->queue, to, from, bytes));
+    *bound_gradient(run, index) = to;
     return SL_OK;
 }
 

@@ -301,6 +301,49 @@ TEST(interop_one_backward_a_forward) {
     close_fixture(&f);
 }
 
+/* An input that is an output as well, read by a layer or by nobody: d x is the gradient of the output and what comes back. */
+static void check_input_as_output(bool read) {
+    fixture f = {0};
+    const char *outputs[] = {read ? "x" : "same", read ? "rnn" : NULL, NULL};
+    const sl_recurrent rnn = {.units = O, .return_sequences = 1};
+    const sl_plan_options options = {.batch = B, .steps = T, .train = 1, .device = test_device, .input_gradients = 1};
+    float d[T * B * I], nothing[T * B * I];
+    REQUIRE_OK(sl_model_new(NULL, &f.model));
+    REQUIRE_OK(sl_model_add_input(f.model, "x", I, 0));
+    REQUIRE_OK(read ? sl_model_add_recurrent(f.model, "rnn", SL_RNN, &rnn, NULL)
+                    : sl_model_add_dropout(f.model, "same", 0, NULL)); /* computes nothing: it is x */
+    REQUIRE_OK(sl_model_set_outputs(f.model, outputs));
+    REQUIRE_OK(sl_plan_new(f.model, &options, &f.plan));
+    REQUIRE_OK(sl_params_new(f.plan, &f.params));
+    REQUIRE_OK(sl_params_init(f.params, 11));
+    REQUIRE_OK(sl_run_new(f.plan, f.params, &f.run));
+    fill(f.x, T * B * I, 1);
+    fill(f.d_y, T * B * O, 2);
+    fill(d, T * B * I, 3);
+    for (int k = 0; k < T * B * I; k++) nothing[k] = NAN;
+    const void *x_host[] = {f.x}, *d_host[] = {d, f.d_y};
+    const sl_batch batch = {.batch = B, .steps = T, .inputs = x_host};
+    REQUIRE_OK(sl_run_gradients(f.run, &batch, d_host, 0, 0, 1, NULL));
+    REQUIRE_OK(sl_run_input_gradient(f.run, 0, f.d_x, T * B * I));
+    owned *x = own(&f, 3, T, B, I, f.x, SL_DL_FLOAT), *d_x = own(&f, 3, T, B, I, nothing, SL_DL_FLOAT);
+    owned *d_out = own(&f, 3, T, B, I, d, SL_DL_FLOAT), *d_y = own(&f, 3, T, B, O, f.d_y, SL_DL_FLOAT);
+    const sl_dl_tensor *inputs[] = {&x->tensor}, *d_inputs[] = {&d_x->tensor};
+    const sl_dl_tensor *d_outputs[] = {&d_out->tensor, &d_y->tensor};
+    const sl_interop_call call = {.batch = B, .steps = T, .training = 1, .inputs = inputs};
+    REQUIRE_OK(sl_interop_forward(f.run, &call));
+    REQUIRE_OK(sl_interop_backward(f.run, d_outputs, d_inputs));
+    check_same(d_x, f.d_x, "d x");
+    check_same(d_out, d, "the output's gradient, which is only read,");
+    owned *all[] = {x, d_x, d_out, d_y};
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) disown(all[k]);
+    close_fixture(&f);
+}
+
+TEST(interop_an_input_is_an_output) {
+    check_input_as_output(true);
+    check_input_as_output(false);
+}
+
 /* Tokens as input, one-hot where units are 0, else embedded. */
 static void open_tokens(fixture *f, int vocabulary, int units, int batch, int steps) {
     const sl_embedding embedding = {.vocabulary = vocabulary, .units = units};
