@@ -599,16 +599,27 @@ sl_status sli_plan_build_again(sl_plan *plan, const sl_model *model, int k) {
     return sli_plan_build(plan, model);
 }
 
+/* Rows that have not what they need are out for good; those that a plan for the memory limit left out are not: the next may be another. */
+static sl_status build_and_ask(sl_plan *plan, const sl_model *model, bool *all) {
+    sli_refusal *const unready = plan->unready;
+    SLI_TRY(sli_plan_build_to_fit(plan, model));
+    sli_refusal *const left_out = plan->unready;
+    SLI_TRY(sli_plan_ready(plan, all));
+    if (*all) return SL_OK;
+    sli_refusal **tail = &plan->unready;
+    while (*tail != left_out) tail = &(*tail)->next;
+    *tail = unready;
+    return SL_OK;
+}
+
 /* Until the rows that are taken have what they need: each time there are fewer to take. */
 static sl_status build_ready(sl_plan *plan, const sl_model *model) {
     bool all = false;
-    SLI_TRY(sli_plan_build_to_fit(plan, model));
-    SLI_TRY(sli_plan_ready(plan, &all));
+    SLI_TRY(build_and_ask(plan, model, &all));
     while (!all) {
         forget(plan);
         plan->caps.recomputes = false;
-        SLI_TRY(sli_plan_build_to_fit(plan, model));
-        SLI_TRY(sli_plan_ready(plan, &all));
+        SLI_TRY(build_and_ask(plan, model, &all));
     }
     return SL_OK;
 }

@@ -38,32 +38,77 @@ static double predicted(const sl_plan *plan) {
     return plan->train && plan->segments > 1 ? again * sum : sum;
 }
 
-/* Those rows of recurrent layers that might be others: all but the step engine of one direction. */
-static sl_status leave_out(sl_plan *plan, bool *any) {
-    *any = false;
+/* What the step would have for itself, by this row, in one segment. */
+static size_t bytes_of(const sl_plan *plan, const sli_step *step, const sli_kernel *row) {
+    sli_booking b = {0};
+    if (row->book) row->book(&step->problem, &plan->caps, plan->chunk, &b);
+    return b.packed + b.saved + (b.scratch_forward > b.scratch_backward ? b.scratch_forward : b.scratch_backward);
+}
+
+/* Another row needs less than `bytes`; of a wide step perhaps its parts do. */
+static bool may_be_smaller(const sl_plan *plan, const sli_step *step, size_t bytes) {
+    const sli_kernel *rows[SLI_PLAN_CANDIDATES];
+    bool smaller = step->problem.layers > 1 || step->problem.bidirectional;
+    for (int k = sli_plan_candidates(plan, &step->problem, rows); k-- > 0 && !smaller;)
+        smaller = rows[k] != step->kernel && bytes_of(plan, step, rows[k]) < bytes;
+    return smaller;
+}
+
+/* The row that needs most of those that might be smaller ones, or in segments others; false: none might. Layers share their scratch, so it is the
+ * largest that counts. */
+static sl_status leave_out_largest(sl_plan *plan, bool in_segments, bool *any) {
+    const sli_step *largest = NULL;
+    size_t most = 0;
     for (int i = 0; i < plan->step_count; i++) {
         const sli_step *step = &plan->steps[i];
-        if (!sli_op_is_recurrent(step->problem.op)) continue;
-        if (sli_is_step_engine(step->kernel->name) && !sees_the_whole(plan, step)) continue;
-        *any = true;
-        SLI_TRY(sli_plan_leave_out(plan, step, "in one segment the plan with it was over the memory limit"));
+        const size_t bytes = sli_op_is_recurrent(step->problem.op) ? bytes_of(plan, step, step->kernel) : 0;
+        if (bytes <= most || !may_be_smaller(plan, step, in_segments ? SIZE_MAX : bytes)) continue;
+        largest = step;
+        most = bytes;
+    }
+    *any = largest != NULL;
+    if (!*any) return SL_OK;
+    return sli_plan_leave_out(plan, largest,
+                              in_segments ? "the plan with it was over the memory limit in any number of segments"
+                                          : "in one segment the plan with it was over the memory limit");
+}
+
+enum { MOST_TRIES = 24 };
+
+/* Row by row, the first that was left out first: whether the rest is enough, and faster so. */
+static sl_status put_back(sl_plan *plan, const sl_model *model, const sli_refusal *before, smaller *found) {
+    sli_refusal *left_out[MOST_TRIES];
+    int count = 0;
+    for (sli_refusal *r = found->unready; r != before && count < MOST_TRIES; r = r->next) left_out[count++] = r;
+    while (count-- > 0) {
+        sli_refusal **at = &found->unready;
+        while (*at != left_out[count]) at = &(*at)->next;
+        *at = left_out[count]->next;
+        plan->unready = found->unready;
+        const sl_status status = sli_plan_build_again(plan, model, 0);
+        if (status == SL_ERR_OUT_OF_MEMORY) return status;
+        const bool fits = status == SL_OK && plan->segments == 1 && predicted(plan) < found->seconds;
+        if (fits)
+            found->seconds = predicted(plan);
+        else
+            *at = left_out[count];
     }
     return SL_OK;
 }
 
-/* The rows that were taken are left out, then those that come in their place, until what is taken fits in one segment. On GPUs: on CPUs predictions may
- * not decide between rows of other bits. */
+/* Of the rows that are taken the largest is left out, then that of what comes in its place, until all fits in one segment; then those that need
+ * not have been are put back. On GPUs: on CPUs predictions may not decide between rows of other bits. */
 static sl_status find_smaller(sl_plan *plan, const sl_model *model, smaller *found) {
-    enum { MOST = 8 };
     sli_refusal *const before = plan->unready;
     bool any = plan->caps.kind == SLI_DEVICE_CUDA;
-    for (int tries = 0; tries < MOST && any && !found->found; tries++) {
-        SLI_TRY(leave_out(plan, &any));
+    for (int tries = 0; tries < MOST_TRIES && any && !found->found; tries++) {
+        SLI_TRY(leave_out_largest(plan, false, &any));
         const sl_status status = any ? sli_plan_build_again(plan, model, 0) : SL_OK;
         if (status == SL_ERR_OUT_OF_MEMORY) return status;
         if (status != SL_OK && status != SL_ERR_MEMORY_LIMIT) break;
         if (any && status == SL_OK && plan->segments == 1) *found = (smaller){true, predicted(plan), plan->unready};
     }
+    if (found->found) SLI_TRY(put_back(plan, model, before, found));
     plan->unready = before;
     return SL_OK;
 }
@@ -71,6 +116,22 @@ static sl_status find_smaller(sl_plan *plan, const sl_model *model, smaller *fou
 static sl_status take_smaller(sl_plan *plan, const sl_model *model, const smaller *found) {
     plan->unready = found->unready;
     return sli_plan_build_again(plan, model, 0);
+}
+
+/* Where not even the step engine fits: row by row what might be cut into segments is left out. False: nothing fits. */
+static sl_status find_in_segments(sl_plan *plan, const sl_model *model, bool *found) {
+    sli_refusal *const before = plan->unready;
+    bool any = plan->caps.kind == SLI_DEVICE_CUDA;
+    *found = false;
+    for (int tries = 0; tries < MOST_TRIES && any; tries++) {
+        const sl_status status = sli_plan_build_again(plan, model, 2 * SLI_LEAN_APART + 1);
+        *found = status == SL_OK;
+        if (*found || status == SL_ERR_OUT_OF_MEMORY) return status;
+        if (status != SL_ERR_MEMORY_LIMIT) break;
+        SLI_TRY(leave_out_largest(plan, true, &any));
+    }
+    plan->unready = before;
+    return SL_OK;
 }
 
 /* Both directions in one step see the whole sequence, and some rows sum gradients over all of it, or carry more than states. Where memory wants segments,
@@ -85,7 +146,7 @@ sl_status sli_plan_build_to_fit(sl_plan *plan, const sl_model *model) {
     for (int lean = SLI_LEAN_NOT; lean <= SLI_LEAN_STEP; lean++) {
         bool wants = true, in_segments = false;
         if (lean == SLI_LEAN_APART && !wide) continue;
-        if (lean == SLI_LEAN_STEP && (plan->caps.kind != SLI_DEVICE_CUDA || found.found)) break;
+        if (lean == SLI_LEAN_STEP && plan->caps.kind != SLI_DEVICE_CUDA) break;
         for (int cut = 0; cut < 2 && wants; cut++) {
             last = 2 * lean + cut;
             status = last == 0 ? sli_plan_build(plan, model) : sli_plan_build_again(plan, model, last);
@@ -106,5 +167,9 @@ sl_status sli_plan_build_to_fit(sl_plan *plan, const sl_model *model) {
         if (in_segments && !found.found) return sli_plan_build_again(plan, model, 2 * lean);
     }
     if (found.found) return take_smaller(plan, model, &found);
+    bool any = false;
+    SLI_TRY(find_in_segments(plan, model, &any));
+    if (any) return SL_OK;
+    if (plan->caps.kind == SLI_DEVICE_CUDA) last = -1;
     return last == leanest ? status : sli_plan_build_again(plan, model, leanest);
 }

@@ -61,4 +61,59 @@ TEST(plan_fit_takes_what_fits) {
     check_limit("lstm:b4_t8_i27_h478_bi_bf16_train+zoneout_h=0.2",
                 0.97);                                    /* directions in one step, by the step engine */
     check_limit("gru:b32_t600_i64_h128_bf16_train", 0.6); /* in segments */
+    check_limit("rnn:b18_t193_i42_h40_bf16", 0.5);        /* cuDNN's, slower than the step engine, needs less */
+    check_limit("gru:b7_t9_i553_h214_f16", 0.77);
+    check_limit("lstm:b20_t223_i6_h411_f16", 0.46);
+    check_limit("lstm:b65_t370_i144_h39_tf32",
+                0.39); /* cuDNN's in segments, less than the step engine in any number of them */
+}
+
+typedef struct layer {
+    sl_cell cell;
+    int units;
+    bool both, backwards;
+} layer;
+
+static sl_plan *plan_of_two(const layer *layers, int inputs, sl_plan_options options) {
+    static const char *const names[] = {"x", "first", "second"};
+    sl_model *model;
+    sl_plan *plan = NULL;
+    REQUIRE_OK(sl_model_new(NULL, &model));
+    REQUIRE_OK(sl_model_add_input(model, names[0], inputs, 0));
+    for (int i = 0; i < 2; i++) {
+        const sl_recurrent recurrent = {.units = layers[i].units,
+                                        .return_sequences = 1,
+                                        .bidirectional = layers[i].both ? SL_BI_CONCAT : SL_UNIDIRECTIONAL,
+                                        .go_backwards = layers[i].backwards};
+        REQUIRE_OK(
+            sl_model_add_recurrent(model, names[i + 1], layers[i].cell, &recurrent, (const char *[]){names[i], NULL}));
+    }
+    REQUIRE_OK(sl_model_add_dense(model, "dense", &(sl_dense){.units = 10}, (const char *[]){names[2], NULL}));
+    options.device = "cuda:sm_90";
+    options.train = 1;
+    options.loss = SL_LOSS_SOFTMAX;
+    if (sl_plan_new(model, &options, &plan) != SL_OK) plan = NULL;
+    sl_model_free(model);
+    return plan;
+}
+
+/* One layer's row is another for the limit; the other layer's need not be. */
+TEST(plan_fit_changes_few_rows) {
+    const layer wide[] = {{SL_RNN, 164, true, false}, {SL_LSTM, 126, false, false}};
+    sl_plan_options options = {.batch = 251, .steps = 8, .dtype = SL_F16, .memory_limit = 67963081};
+    sl_plan *plan = plan_of_two(wide, 944, options);
+    CHECK(plan && plan->segments == 1 && sli_plan_need(plan) <= options.memory_limit);
+    sl_plan_free(plan);
+    const layer small[] = {{SL_GRU, 4, false, false}, {SL_RNN, 4, false, true}};
+    options = (sl_plan_options){.batch = 109, .steps = 42, .dtype = SL_BF16};
+    options.choices =
+        "gru:b109_t42_i47_h4_bf16_train cudnn:standard\nrnn:b109_t42_i4_h4_bf16_train+reverse cuda:cluster\n";
+    sl_plan *other = plan_of_two(small, 47, options);
+    REQUIRE(other != NULL);
+    options.choices = NULL;
+    options.memory_limit = sli_plan_need(other);
+    plan = plan_of_two(small, 47, options);
+    CHECK(plan && seconds_of(plan) <= 1.15 * seconds_of(other));
+    sl_plan_free(plan);
+    sl_plan_free(other);
 }
