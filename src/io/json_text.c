@@ -92,6 +92,7 @@ void sli_json_append_number(sli_text *text, double value) {
         if (strtod(digits, NULL) == value) break;
     }
     sli_with_point(digits);
+    if (strcmp(digits, "-0") == 0) strcpy(digits, "-0.0"); /* "-0" is read as the whole number 0 */
     sli_text_append(text, digits, strlen(digits));
 }
 

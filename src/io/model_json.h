@@ -21,6 +21,7 @@ typedef struct sli_json_where {
     const char *name;       /* of the layer */
     const char *class_name; /* as in the document */
     int keras;              /* major version that wrote the document, 0 = not said */
+    bool standalone;        /* that is Keras up to 2.3, not the one in TensorFlow */
 } sli_json_where;
 /* "layer 2 "gru" (GRU): ..." */
 sl_status sli_json_fail(const sli_json_where *where, sl_status status, const char *format, ...) SLI_PRINTF(3, 4);
@@ -32,7 +33,7 @@ bool sli_json_is_integer_type(json_t *dtype);
 /* Fills `options` (zeroed, kind->options_bytes) from `config` by the kind's table. `wrapped`: the config stands inside a
  * wrapper. String fields point into `config`. */
 sl_status sli_json_read_options(const sli_json_where *where, const sli_layer_kind *kind, json_t *config, void *options);
-/* A Keras initializer: a name, or {"class_name", "config"}; null is the default. */
+/* A Keras initializer: a name, or {"class_name", "config"}; null is glorot_uniform, as in Keras. */
 sl_status sli_json_read_init(const sli_json_where *where, const char *key, json_t *value, sl_init *init);
 void sli_json_write_init(sli_json_out *out, sl_init init);
 

@@ -39,7 +39,10 @@ static sl_status check_type(const sli_json_where *where, json_t *config) {
     json_t *dtype = json_object_get(config, "dtype");
     const char *name = type_name(dtype);
     if (!dtype || json_is_null(dtype) || (name && !strcmp(name, "float32"))) return SL_OK;
-    if (!strcmp(where->class_name, "InputLayer") && sli_json_is_integer_type(dtype)) return SL_OK;
+    /* Keras 2.0 gives an Embedding the dtype of its tokens. */
+    bool tokens = !strcmp(where->class_name, "InputLayer") ||
+                  ((where->keras == 1 || where->keras == 2) && !strcmp(where->class_name, "Embedding"));
+    if (tokens && sli_json_is_integer_type(dtype)) return SL_OK;
     return sli_json_fail(where, SL_ERR_INPUT,
                          "`dtype` is not \"float32\"; set it so or leave it out, and choose the precision of products "
                          "with --dtype (sl_plan_options.dtype)");
@@ -66,6 +69,11 @@ static sl_status fail_unknown(const sli_json_where *where, const sli_layer_kind 
         return sli_json_fail(where, SL_ERR_UNKNOWN, "`%s` belongs %s; move it there", key,
                              in_sluice ? "into `config`, not into `config.sluice`"
                                        : "into `config.sluice`, not into `config`");
+    if (where->keras == 1 && !in_sluice)
+        return sli_json_fail(where, SL_ERR_UNKNOWN,
+                             "unknown key `%.60s`: keys of Keras 1 are not read; load the model with Keras 2 and write "
+                             "its JSON again",
+                             key);
     const char *best = NULL;
     int distance = 3;
     for (const sli_field *field = kind->fields; field && field->key; field++)
@@ -98,10 +106,7 @@ static sl_status read_enum(const sli_json_where *where, const sli_field *field, 
         size_t used = strlen(list);
         snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", name->name);
     }
-    if (json_is_null(value)) {
-        *to = 0;
-        return SL_OK;
-    }
+    if (json_is_null(value)) return sli_json_fail(where, SL_ERR_INPUT, "`%s` is not a name", field->key);
     if (!strcmp(given, "softmax"))
         return sli_json_fail(where, SL_ERR_UNKNOWN,
                              "`%s`: there is no \"softmax\": the loss softmax works on logits; set its activation to "

@@ -20,8 +20,8 @@ static const init_name NAMES[] = {{"Zeros", "zeros", "zero", SL_INIT_ZEROS},
                                   {"HeNormal", "he_normal", NULL, SL_INIT_HE_NORMAL},
                                   {"LecunUniform", "lecun_uniform", NULL, SL_INIT_LECUN_UNIFORM},
                                   {"LecunNormal", "lecun_normal", NULL, SL_INIT_LECUN_NORMAL},
-                                  {"Orthogonal", "orthogonal", NULL, SL_INIT_ORTHOGONAL},
-                                  {"Identity", "identity", NULL, SL_INIT_IDENTITY},
+                                  {"Orthogonal", "orthogonal", "orthogonal_initializer", SL_INIT_ORTHOGONAL},
+                                  {"Identity", "identity", "identity_initializer", SL_INIT_IDENTITY},
                                   {"PyTorch", "pytorch", NULL, SL_INIT_PYTORCH}};
 enum { NAME_COUNT = sizeof NAMES / sizeof *NAMES };
 
@@ -152,7 +152,10 @@ static sl_status read_config(init_config *c, sl_init *init) {
 
 sl_status sli_json_read_init(const sli_json_where *where, const char *key, json_t *value, sl_init *init) {
     *init = (sl_init){0};
-    if (json_is_null(value)) return SL_OK;
+    if (json_is_null(value)) { /* None is no default of the layer's: a variable without an initializer */
+        init->kind = SL_INIT_GLOROT_UNIFORM;
+        return SL_OK;
+    }
     json_t *class_name = json_is_object(value) ? json_object_get(value, "class_name") : value;
     if (!json_is_string(class_name))
         return sli_json_fail(where, SL_ERR_INPUT,

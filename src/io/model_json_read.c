@@ -7,6 +7,7 @@ typedef struct document {
     json_t *layers;      /* array */
     json_t *build_shape; /* Keras's build_input_shape, or NULL */
     int keras;           /* major version, 0 = not said */
+    bool standalone;     /* see sli_json_where */
     bool frozen;         /* the model is not trainable, so no layer is */
     sl_model *model;
 } document;
@@ -67,16 +68,26 @@ static bool is_recurrent(const sli_layer_kind *kind) {
            !strcmp(kind->class_name, "SimpleRNN");
 }
 
+/* Seeds, which are not read, at any depth. */
+static void remove_seeds(json_t *object) {
+    const char *key;
+    json_t *value;
+    json_object_del(object, "seed");
+    json_object_foreach(object, key, value) remove_seeds(value);
+}
+
 /* Whether the config of the backward layer is the forward one's, but for name, direction and seeds of the initialisers. */
 static bool mirrors(json_t *forward, json_t *backward) {
-    json_t *a = json_copy(forward), *b = json_copy(backward);
+    json_t *a = json_deep_copy(forward), *b = json_deep_copy(backward);
     bool same =
         a && b && json_is_true(json_object_get(a, "go_backwards")) != json_is_true(json_object_get(b, "go_backwards"));
-    static const char *const FREE[] = {"name", "go_backwards", "trainable", "dtype", "seed"};
-    for (int i = 0; i < 5; i++) {
+    static const char *const FREE[] = {"name", "go_backwards", "trainable", "dtype"};
+    for (int i = 0; i < 4; i++) {
         json_object_del(a, FREE[i]);
         json_object_del(b, FREE[i]);
     }
+    remove_seeds(a);
+    remove_seeds(b);
     same = same && json_equal(a, b);
     json_decref(a);
     json_decref(b);
@@ -91,6 +102,8 @@ static sl_status open_wrapper(entry *e) {
     bool both = !strcmp(e->where.class_name, "Bidirectional");
     const char *key;
     json_t *value;
+    if (json_object_get(e->outer, "sluice"))
+        return sli_json_fail(&e->where, SL_ERR_UNKNOWN, "`sluice` belongs into the config of `layer`; move it there");
     json_object_foreach(e->outer, key, value) if (!one_of(key, KEYS)) return sli_json_fail(
         &e->where, SL_ERR_UNKNOWN, "unknown key `%.60s`; remove it", key);
     const char *class_name;
@@ -130,7 +143,7 @@ static sl_status open_wrapper(entry *e) {
 /* Element `index` of the layers. The name is Keras's, or made of class and number. */
 static sl_status open_entry(const document *d, size_t index, entry *e) {
     memset(e, 0, sizeof *e);
-    e->where = (sli_json_where){(int)index + 1, "", "?", d->keras};
+    e->where = (sli_json_where){(int)index + 1, "", "?", d->keras, d->standalone};
     const char *class_name;
     SLI_TRY(open_object(&e->where, json_array_get(d->layers, index), &class_name, &e->outer));
     e->where.class_name = class_name;
@@ -169,26 +182,31 @@ static sl_status read_shape(const sli_json_where *where, json_t *array, bool wit
     return SL_OK;
 }
 
-/* The vocabulary of the Embedding or CategoryEncoding that reads `name`, the input in front of element `next`; 0 if none. */
-static int vocabulary_of_reader(const document *d, size_t next, const char *name) {
+/* The vocabulary of the Embedding or CategoryEncoding that reads `name`, the input in front of element `next`; 0 stays if none. */
+static sl_status vocabulary_of_reader(const document *d, size_t next, const char *name, int *vocabulary) {
     for (size_t i = next; i < json_array_size(d->layers); i++) {
         entry e;
-        if (open_entry(d, i, &e) != SL_OK) return 0; /* it fails again when its turn comes */
+        SLI_TRY(open_entry(d, i, &e)); /* what is wrong there, not that no reader was found */
         json_t *inputs = json_object_get(e.outer, "inputs");
         const char *first = json_string_value(json_array_get(inputs, 0));
         if (inputs ? !first || strcmp(first, name) != 0 : i != next) continue;
         const char *key = NULL;
         if (!strcmp(e.kind->class_name, "Embedding")) key = "input_dim";
         if (!strcmp(e.kind->class_name, "CategoryEncoding")) key = "num_tokens";
-        json_int_t size = key ? json_integer_value(json_object_get(e.config, key)) : 0;
-        if (size >= 1 && size <= SLI_JSON_LARGEST) return (int)size;
+        if (!key) continue;
+        json_int_t size = json_integer_value(json_object_get(e.config, key));
+        if (size < 1 || size > SLI_JSON_LARGEST)
+            return sli_json_fail(&e.where, SL_ERR_INPUT, "`%s` is not a whole number from 1 to %d", key,
+                                 SLI_JSON_LARGEST);
+        *vocabulary = (int)size;
+        return SL_OK;
     }
-    return 0;
+    return SL_OK;
 }
 
 static sl_status add_input(document *d, const sli_json_where *where, size_t next, const input_shape *shape,
                            bool integer, int vocabulary) {
-    if (!vocabulary && shape->rank <= 1) vocabulary = vocabulary_of_reader(d, next, where->name);
+    if (!vocabulary && shape->rank <= 1) SLI_TRY(vocabulary_of_reader(d, next, where->name, &vocabulary));
     if (vocabulary) {
         if (shape->rank > 1)
             return sli_json_fail(where, SL_ERR_SHAPE, "tokens have the shape [batch, steps], without features");
@@ -238,11 +256,28 @@ static json_t *given_shape(json_t *config) {
     return json_is_null(given) ? NULL : given;
 }
 
+/* Of an input that the document leaves out: "input", unless a layer is called so, as a first layer often is. */
+static const char *name_of_implied(const document *d) {
+    const char *name = "input";
+    for (int n = 1; name; n++) {
+        bool taken = false;
+        size_t i;
+        json_t *layer;
+        json_array_foreach(d->layers, i, layer) {
+            const char *other = json_string_value(json_object_get(json_object_get(layer, "config"), "name"));
+            taken = taken || (other && !strcmp(other, name));
+        }
+        if (!taken) break;
+        name = sli_arena_format(&d->model->arena, "input_%d", n);
+    }
+    return name;
+}
+
 /* A Sequential without an InputLayer: its first layer, or the build shape, says what comes in. */
 static sl_status add_implied_input(document *d, const entry *first) {
     if (!strcmp(first->kind->class_name, "InputLayer") || json_object_get(first->outer, "inputs")) return SL_OK;
     json_t *given = given_shape(first->outer);
-    if (!given) given = given_shape(first->config);
+    if (!given && first->wrapper) given = given_shape(first->config); /* that in a TimeDistributed is of a step */
     if (!given) given = d->build_shape;
     sli_json_where where = first->where;
     input_shape shape = {0};
@@ -251,7 +286,8 @@ static sl_status add_implied_input(document *d, const entry *first) {
     if (!shape.rank && !tokens)
         return sli_json_fail(&where, SL_ERR_INPUT,
                              "the model does not say what comes in; put an InputLayer with `batch_shape` first");
-    where.name = "input";
+    where.name = name_of_implied(d);
+    if (!where.name) return sli_fail_memory("a layer's name", 32);
     return add_input(d, &where, 0, &shape, false, 0);
 }
 
@@ -287,13 +323,27 @@ static sl_status read_merge_mode(const entry *e, void *options) {
     return sli_json_fail(&e->where, SL_ERR_UNKNOWN, "`merge_mode` is not concat, sum, mul or ave");
 }
 
-/* Keras up to version 2 leaves `zero_output_for_mask` out where it is false, and where it has no GRU that resets after the product, `reset_after`. Its Bidirectional turns it on where sequences are
- * returned, whatever the config of the layer inside says. */
+/* Keras up to version 2 leaves `zero_output_for_mask` out where it is false, and where it has no GRU that resets after the product, `reset_after`. TensorFlow's Bidirectional turns it on where sequences are
+ * returned; that of Keras by itself (up to 2.3.1) repeats outputs as any layer of its. */
 static void set_old_defaults(const entry *e, sl_recurrent *options) {
     if (e->where.keras == 0 || e->where.keras > 2) return;
     options->reset_before = !strcmp(e->kind->class_name, "GRU");
-    if (e->wrapper && json_is_true(json_object_get(e->config, "return_sequences"))) return;
+    bool sequences = json_is_true(json_object_get(e->config, "return_sequences"));
+    if (e->wrapper && sequences && !e->where.standalone) return;
     options->masked_output = SL_MASKED_REPEAT;
+}
+
+/* Zeros that options have for what is not given, where the config says 0 and means it. */
+static sl_status read_zeros(const entry *e, void *options) {
+    json_t *axis = json_object_get(e->config, "axis");
+    json_t *forget = json_object_get(json_object_get(e->config, "sluice"), "forget_bias");
+    if (!strcmp(e->kind->class_name, "Concatenate") && axis && json_integer_value(axis) == 0)
+        return sli_json_fail(&e->where, SL_ERR_INPUT, "`axis` is 0; only features (axis -1) are concatenated");
+    if (strcmp(e->kind->class_name, "LSTM") != 0 || !forget) return SL_OK;
+    sl_recurrent *o = options;
+    if (o->forget_bias == 0 && o->forget_bias_mode == SL_FORGET_DEFAULT && o->bias != SL_BIAS_NONE)
+        o->forget_bias_mode = SL_FORGET_IN_VARIABLE;
+    return SL_OK;
 }
 
 static sl_status read_layer(document *d, size_t index, const entry *e) {
@@ -302,6 +352,7 @@ static sl_status read_layer(document *d, size_t index, const entry *e) {
     if (!options) return sli_fail_memory("a layer's options", e->kind->options_bytes);
     if (is_recurrent(e->kind)) set_old_defaults(e, options); /* before: what the config says overrides it */
     SLI_TRY(sli_json_read_options(&e->where, e->kind, e->config, options));
+    SLI_TRY(read_zeros(e, options));
     if (e->wrapper) SLI_TRY(read_merge_mode(e, options));
     json_t *inputs = json_object_get(e->outer, "inputs");
     if (e->outer != e->config && json_object_get(e->config, "inputs"))
@@ -395,6 +446,14 @@ static int keras_major(json_t *root) {
     return version && version[0] >= '1' && version[0] <= '9' ? version[0] - '0' : 0;
 }
 
+/* "2.3.1", but not "2.2.4-tf" or "2.4.0", which is TensorFlow's too. */
+static bool is_standalone(json_t *root) {
+    const char *version = json_string_value(json_object_get(root, "keras_version"));
+    if (!version || strstr(version, "-tf")) return false;
+    return version[0] == '1' ||
+           (!strncmp(version, "2.", 2) && version[2] >= '0' && version[2] <= '3' && version[3] == '.');
+}
+
 static sl_status check_class(json_t *root) {
     SLI_FAIL_IF(!json_is_object(root), SL_ERR_INPUT,
                 "model JSON: the text is not an object {\"class_name\": \"Sequential\", \"config\": ...}");
@@ -419,6 +478,7 @@ static sl_status read_document(json_t *root, document *d) {
     SLI_TRY(check_keys(root, TOP, "at the top"));
     SLI_TRY(sli_json_read_common(&itself, root, &d->frozen)); /* of the two only `dtype` is a key at the top */
     d->keras = keras_major(root);
+    d->standalone = is_standalone(root);
     json_t *config = json_object_get(root, "config"), *sluice = json_object_get(config, "sluice");
     d->layers = config; /* Keras before 2.2.3 wrote the list itself */
     if (json_is_object(config)) {

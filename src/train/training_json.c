@@ -97,7 +97,7 @@ static const value_field optimizer_fields[] = {{"name", VALUE_ENUM, AT(optimizer
                                                {"weight_decay", VALUE_NUMBER, AT(optimizer.weight_decay), NULL},
                                                {0}};
 static const value_field schedule_fields[] = {
-    {"name", VALUE_ENUM, AT(schedule.kind), schedule_names}, {"factor", VALUE_NUMBER, AT(schedule.factor), NULL},
+    {"name", VALUE_ENUM, AT(schedule.kind), schedule_names}, {"factor", VALUE_FACTOR, AT(schedule.factor), NULL},
     {"every", VALUE_INT64, AT(schedule.every), NULL},        {"warmup", VALUE_INT64, AT(schedule.warmup), NULL},
     {"total", VALUE_INT64, AT(schedule.total), NULL},        {"hold", VALUE_INT, AT(schedule.hold), NULL},
     {"minimum", VALUE_NUMBER, AT(schedule.minimum), NULL},   {0}};
@@ -236,8 +236,9 @@ sl_status sli_training_read(const json_t *sluice, sl_training *training) {
             SLI_FAIL_IF(t.optimizer.kind == SL_ADAMW && t.optimizer.weight_decay == 0 &&
                             json_object_get(json_object_get(value, "optimizer"), "weight_decay"),
                         SL_ERR_INPUT, "sluice.training.optimizer: \"weight_decay\" is 0; adamw without it is \"adam\"");
-        } else {
-            return sli_fail(SL_ERR_UNKNOWN, "sluice: unknown key \"%.60s\" (known: task, text, training)", key);
+        } else if (strcmp(key, "outputs") != 0) { /* the model's, which the reader of models looks at */
+            return sli_fail(SL_ERR_UNKNOWN, "sluice: unknown key \"%.60s\" (known: task, text, training, outputs)",
+                            key);
         }
     }
     SLI_FAIL_IF(json_object_get(sluice, "text") && strcmp(t.task, "lm") != 0, SL_ERR_INPUT,

@@ -213,6 +213,16 @@ TEST(io_json_exact_text) {
     sl_model_free(model);
 }
 
+/* What is written of -0 is what is written again. */
+TEST(io_json_minus_zero) {
+    sl_model *model;
+    REQUIRE_OK(sl_model_new(NULL, &model));
+    REQUIRE_OK(sl_model_add_input(model, "x", 3, 0));
+    REQUIRE_OK(sl_model_add_dropout(model, "d", -0.0, NULL));
+    free(check_stable(model));
+    sl_model_free(model);
+}
+
 /* Random options of every kind survive the way out and back. */
 static sl_init random_init(uint64_t *state) {
     static const double VALUES[] = {0.05, 1.0 / 3, 1e-300, 12345.678};
@@ -325,6 +335,16 @@ TEST(io_json_inputs) {
         MODEL(LAYER("InputLayer", "\"batch_shape\":[null,null],\"dtype\":\"int32\",\"sluice\":{\"vocabulary\":9}")), 0,
         0, 9);
     check_input(MODEL(EMBED), 0, 0, 12);
+    /* The shape in a TimeDistributed is of one step. */
+    check_input("{\"class_name\":\"Sequential\",\"config\":{\"build_input_shape\":[null,7,5],\"layers\":[" LAYER(
+                    "TimeDistributed",
+                    "\"name\":\"t\",\"layer\":" LAYER("Dense", "\"units\":2,\"batch_input_shape\":[null,5]")) "]}}",
+                5, 0, 0);
+    /* A first layer that is called as the input would be. */
+    check_input(MODEL(LAYER("LSTM", "\"name\":\"input\",\"units\":2,\"batch_input_shape\":[null,null,6]")), 6, 0, 0);
+    check_input(MODEL(LAYER("Embedding", "\"name\":\"input\",\"input_dim\":12,\"output_dim\":2") "," LAYER(
+                    "LSTM", "\"name\":\"input_1\",\"units\":2")),
+                0, 0, 12);
     check_input(MODEL(LAYER("LSTM", "\"name\":\"l\",\"units\":2,\"batch_input_shape\":[null,null,6]")), 6, 0, 0);
     check_input(
         MODEL(LAYER("Bidirectional", "\"name\":\"b\",\"layer\":" LAYER("GRU", "\"units\":2,\"batch_input_shape\":"
@@ -377,6 +397,8 @@ TEST(io_json_dtypes_and_shapes_that_are_read) {
         MODEL(X LAYER("LSTM", "\"units\":2,\"dtype\":" POLICY("float32"))),
         MODEL(LAYER("InputLayer", "\"batch_shape\":[null,null],\"dtype\":" POLICY("int64")) "," EMBED),
         MODEL(LAYER("InputLayer", "\"batch_shape\":[null,null],\"dtype\":\"uint8\"") "," EMBED),
+        "{\"class_name\":\"Sequential\",\"keras_version\":\"2.0.5\",\"config\":[" LAYER(
+            "Embedding", "\"input_dim\":4,\"output_dim\":3,\"dtype\":\"int32\",\"batch_input_shape\":[null,50]") "]}",
     };
     for (size_t i = 0; i < sizeof TEXTS / sizeof *TEXTS; i++) {
         sl_model *model;
@@ -400,6 +422,10 @@ TEST(io_json_masked_output_by_version) {
         {VERSION(KERAS("2.4.0"), LAYER("LSTM", "\"units\":2,\"sluice\":{\"masked_output\":\"zero\"}")), SL_MASKED_ZERO},
         {VERSION(KERAS("2.4.0"), BOTH("")), SL_MASKED_REPEAT},
         {VERSION(KERAS("2.4.0"), BOTH(",\"return_sequences\":true")), SL_MASKED_ZERO},
+        {VERSION(KERAS("2.3.0-tf"), BOTH(",\"return_sequences\":true")), SL_MASKED_ZERO},
+        {VERSION(KERAS("2.3.1"), BOTH(",\"return_sequences\":true")),
+         SL_MASKED_REPEAT}, /* Keras by itself forces nothing */
+        {VERSION(KERAS("1.2.2"), BOTH(",\"return_sequences\":true")), SL_MASKED_REPEAT},
         {VERSION(KERAS("3.1.0"), LAYER("LSTM", "\"units\":2")), SL_MASKED_ZERO},
         {VERSION("", LAYER("LSTM", "\"units\":2")), SL_MASKED_ZERO},
         {VERSION("", LAYER("LSTM", "\"units\":2,\"zero_output_for_mask\":false")), SL_MASKED_REPEAT},
@@ -432,6 +458,28 @@ TEST(io_json_reset_after_by_version) {
         free(check_stable(model));
         sl_model_free(model);
     }
+}
+
+/* A 0 in the document is 0, not the 1 that 0 stands for in sl_recurrent. */
+TEST(io_json_forget_bias_of_zero) {
+    sl_model *model;
+    REQUIRE_OK(read_text(MODEL(X LAYER("LSTM", "\"name\":\"l\",\"units\":2,\"sluice\":{\"forget_bias\":0}")), &model));
+    CHECK(recurrent(model, 1)->forget_bias_mode == SL_FORGET_IN_VARIABLE && recurrent(model, 1)->forget_bias == 0);
+    free(check_stable(model));
+    sl_model_free(model);
+}
+
+/* Seeds are not read, so those of the two directions may differ. */
+TEST(io_json_backward_layer_of_other_seeds) {
+#define SEEDED(seed, more) \
+    LAYER("GRU",           \
+          "\"units\":2,\"kernel_initializer\":{\"class_name\":\"GlorotUniform\",\"config\":{\"seed\":" seed "}}" more)
+    sl_model *model;
+    REQUIRE_OK(read_text(MODEL(X LAYER("Bidirectional", "\"layer\":" SEEDED("1", "") ",\"backward_layer\":" SEEDED(
+                                                            "2", ",\"go_backwards\":true"))),
+                         &model));
+    CHECK(recurrent(model, 1)->bidirectional == SL_BI_CONCAT);
+    sl_model_free(model);
 }
 
 /* --------------------------------------------------------------------------------------------- frozen layers -- */
@@ -583,6 +631,14 @@ TEST(io_json_errors) {
         {L("\"units\":2,\"dropout\":0.5"), SL_ERR_INPUT, "use a Dropout layer"},
         {L("\"units\":2,\"kernel_regularizer\":{\"class_name\":\"L2\"}"), SL_ERR_INPUT,
          "`kernel_regularizer` cannot be used"},
+        {MODEL(X LAYER("Concatenate", "\"axis\":0,\"inputs\":[\"x\",\"x\"]")), SL_ERR_INPUT, "`axis` is 0"},
+        {L("\"units\":2,\"use_bias\":false,\"sluice\":{\"bias\":null}"), SL_ERR_INPUT, "`bias` is not a name"},
+        {MODEL(LAYER("InputLayer", "\"batch_shape\":[null,null],\"dtype\":\"int32\"") "," LAYER(
+             "Embeding", "\"input_dim\":4,\"output_dim\":3")),
+         SL_ERR_UNKNOWN, "did you mean \"Embedding\"?"},
+        {MODEL(LAYER("InputLayer", "\"batch_shape\":[null,null]") "," LAYER("Embedding",
+                                                                            "\"input_dim\":\"4\",\"output_dim\":3")),
+         SL_ERR_INPUT, "`input_dim` is not a whole number"},
         {L("\"units\":2,\"inputs\":[\"y\"]"), SL_ERR_UNKNOWN, "input \"y\" is not the output of an earlier layer"},
         {L("\"units\":2,\"inputs\":\"x\""), SL_ERR_INPUT, "`inputs` is not a list"},
         {L("\"units\":2,\"inputs\":[]"), SL_ERR_INPUT, "`inputs` is not a list"},
@@ -598,6 +654,11 @@ TEST(io_json_errors) {
          SL_ERR_INPUT, "`backward_layer` differs"},
         {MODEL(X LAYER("Bidirectional", "\"weights\":1,\"layer\":" LAYER("LSTM", "\"units\":2"))), SL_ERR_UNKNOWN,
          "unknown key `weights`"},
+        {MODEL(X LAYER("Bidirectional", "\"sluice\":{\"peephole\":true},\"layer\":" LAYER("LSTM", "\"units\":2"))),
+         SL_ERR_UNKNOWN, "`sluice` belongs into the config of `layer`"},
+        {"{\"class_name\":\"Sequential\",\"keras_version\":\"1.2.2\",\"config\":[" X LAYER(
+             "LSTM", "\"output_dim\":2,\"inner_activation\":\"hard_sigmoid\"") "]}",
+         SL_ERR_UNKNOWN, "unknown key `output_dim`: keys of Keras 1"},
         {MODEL(X LAYER("TimeDistributed", "\"layer\":" LAYER("LSTM", "\"units\":2"))), SL_ERR_UNKNOWN,
          "around Dense only"},
         {MODEL(LAYER("LSTM", "\"units\":2")), SL_ERR_INPUT, "does not say what comes in"},
@@ -650,7 +711,7 @@ TEST(io_json_initializers) {
         const char *json;
         sl_init init;
     } CASES[] = {
-        {"null", {SL_INIT_DEFAULT, 0}},
+        {"null", {SL_INIT_GLOROT_UNIFORM, 0}}, /* Keras: a variable without an initializer */
         {"\"zeros\"", {SL_INIT_ZEROS, 0}},
         {"\"zero\"", {SL_INIT_ZEROS, 0}},
         {"\"uniform\"", {SL_INIT_UNIFORM, 0.05}},
@@ -661,6 +722,9 @@ TEST(io_json_initializers) {
         {"{\"class_name\":\"PyTorch\"}", {SL_INIT_PYTORCH, 0}},
         {"{\"class_name\":\"Orthogonal\",\"config\":{\"gain\":1.0,\"seed\":3}}", {SL_INIT_ORTHOGONAL, 0}},
         {"{\"class_name\":\"Orthogonal\",\"config\":{\"gain\":0}}", {SL_INIT_ZEROS, 0}},
+        {"{\"class_name\":\"OrthogonalInitializer\",\"config\":{\"gain\":1.0,\"seed\":null}}", /* Keras 3.0 to 3.6 */
+         {SL_INIT_ORTHOGONAL, 0}},
+        {"{\"class_name\":\"IdentityInitializer\",\"config\":{\"gain\":2}}", {SL_INIT_IDENTITY, 2}},
         {"{\"class_name\":\"Identity\",\"config\":{\"gain\":2}}", {SL_INIT_IDENTITY, 2}},
         {"{\"class_name\":\"Constant\",\"config\":{\"value\":-0.25}}", {SL_INIT_CONSTANT, -0.25}},
         {"{\"class_name\":\"VarianceScaling\",\"config\":{\"scale\":2.0,\"mode\":\"fan_in\",\"distribution\":"
@@ -668,7 +732,7 @@ TEST(io_json_initializers) {
          {SL_INIT_HE_UNIFORM, 0}},
         {"{\"class_name\":\"VarianceScaling\",\"config\":{}}", {SL_INIT_LECUN_NORMAL, 0}},
     };
-    sli_json_where where = {1, "l", "Dense", 0};
+    sli_json_where where = {.number = 1, .name = "l", .class_name = "Dense"};
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         json_t *value = json_loads(CASES[i].json, JSON_DECODE_ANY, NULL);
         REQUIRE(value);

@@ -84,6 +84,8 @@ TEST(training_json_names_what_is_wrong) {
         {"{\"sluice\": {\"training\": {\"clip\": 5}}}", SL_ERR_INPUT, "clip"},
         {"{\"sluice\": {\"training\": {\"epochs\": 0}}}", SL_ERR_INPUT, "\"epochs\" cannot be 0"},
         {"{\"sluice\": {\"training\": {\"learning_rate\": 0.0}}}", SL_ERR_INPUT, "leave it out"},
+        {"{\"sluice\": {\"training\": {\"schedule\": {\"name\": \"step\", \"every\": 9, \"factor\": 0}}}}",
+         SL_ERR_INPUT, "\"factor\" cannot be 0"},
         {"{\"sluice\": {\"training\": {\"optimizer\": {\"name\": \"adam\", \"beta1\": 0}}}}", SL_ERR_INPUT,
          "\"beta1\" cannot"},
         {"{\"sluice\": {\"training\": {\"optimizer\": {\"weight_decay\": 0, \"name\": \"adamw\"}}}}", SL_ERR_INPUT,
