@@ -128,8 +128,23 @@ static void set_part(const sli_param *param, size_t first, size_t count, double 
     }
 }
 
+/* An LSTM's bias whose forget slice is set: Keras draws what lies before and behind that slice apart, each with its own fans. */
+static void draw_elements(const sli_param *param, int index, uint64_t seed, size_t first, size_t count,
+                          double *values) {
+    if (param->fans != SLI_FANS_BIAS || param->set_count == 0) {
+        draw_part(param, index, seed, first, count, values);
+        return;
+    }
+    const size_t set = (size_t)param->set_offset, before = first >= set ? 0 : count < set - first ? count : set - first;
+    sli_param part = *param;
+    part.columns = param->set_offset;
+    draw_part(&part, index, seed, first, before, values);
+    part.columns = param->columns - param->set_offset - param->set_count;
+    draw_part(&part, index, seed, first + before, count - before, values + before);
+}
+
 void sli_initialise_part(const sli_param *param, int index, uint64_t seed, size_t first, size_t count, double *values) {
-    draw_part(param, index, seed, first, count, values);
+    draw_elements(param, index, seed, first, count, values);
     set_part(param, first, count, values);
 }
 
@@ -146,7 +161,7 @@ typedef struct whole {
 static void draw_piece(void *context, int piece) {
     const whole *w = context;
     const size_t first = (size_t)piece * PIECE, left = w->count - first;
-    draw_part(w->param, w->index, w->seed, first, left < PIECE ? left : PIECE, w->values + first);
+    draw_elements(w->param, w->index, w->seed, first, left < PIECE ? left : PIECE, w->values + first);
 }
 
 void sli_initialise(const sli_param *param, int index, uint64_t seed, sli_threads *threads, double *values) {

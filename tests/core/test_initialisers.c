@@ -67,6 +67,32 @@ TEST(initialise_fans) {
     }
 }
 
+/* An LSTM's bias: gate i of n, c and o of 2 n, between them what is set; the same in parts. */
+TEST(initialise_bias_with_forget_slice) {
+    enum { N = 320 };
+    static double part[4 * N];
+    const sli_param param = {.name = "l.bias",
+                             .rows = 1,
+                             .columns = 4 * N,
+                             .init = {SL_INIT_HE_UNIFORM, 0},
+                             .layer = 1,
+                             .fans = SLI_FANS_BIAS,
+                             .set_offset = N,
+                             .set_count = N,
+                             .set_value = 1};
+    const double limit[] = {sqrt(6.0 / N), 0, sqrt(6.0 / (2 * N)), sqrt(6.0 / (2 * N))};
+    sli_initialise(&param, 2, test_seed, NULL, values);
+    for (int gate = 0; gate < 4; gate++) {
+        double largest = 0;
+        for (int i = 0; i < N; i++) largest = fmax(largest, fabs(values[gate * N + i]));
+        CHECK(gate == 1 ? largest == 1 : largest <= limit[gate] && largest > 0.95 * limit[gate]);
+    }
+    sli_initialise_part(&param, 2, test_seed, 0, 100, part);
+    sli_initialise_part(&param, 2, test_seed, 100, 600, part + 100);
+    sli_initialise_part(&param, 2, test_seed, 700, 4 * N - 700, part + 700);
+    CHECK(memcmp(part, values, sizeof part) == 0);
+}
+
 static void check_normal(sl_init init, double deviation, double largest) {
     draw(init, 0);
     moments m = measure();
