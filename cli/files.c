@@ -60,6 +60,21 @@ static bool is_same(const identity *a, const identity *b) {
            strcmp(a->name, b->name) == 0;
 }
 
+/* Is it what stands beside `path` while that is written, and is used up then? */
+static bool is_beside(const char *path, const identity *other) {
+    static const char *const ends[] = {"tmp", "lock"};
+    char real[PATH_MAX], beside[2 * PATH_MAX];
+    if (!end_of_links(path, real)) return false;
+    const char *slash = strrchr(real, '/'), *name = slash ? slash + 1 : real;
+    for (int i = 0; i < 2; i++) {
+        snprintf(beside, sizeof beside, "%.*s.%s.%s", (int)(name - real), real, name, ends[i]);
+        const file_use use = {beside, NULL, true};
+        const identity own = identity_of(&use);
+        if (is_same(&own, other)) return true;
+    }
+    return false;
+}
+
 int refuse_same_files(const command *command, const file_use *uses, int count) {
     for (int i = 0; i < count; i++) {
         if (!uses[i].path || !uses[i].written) continue;
@@ -67,8 +82,13 @@ int refuse_same_files(const command *command, const file_use *uses, int count) {
             return usage_error(command, "%s - is no name of a file; give one", uses[i].option);
         const identity written = identity_of(&uses[i]);
         for (int k = 0; k < count; k++) {
-            if (k == i || !uses[k].path || (uses[k].written && k > i)) continue;
+            if (k == i || !uses[k].path) continue;
             const identity other = identity_of(&uses[k]);
+            if (is_beside(uses[i].path, &other))
+                return usage_error(command,
+                                   "%s %s is what %s is written to first, and would be lost; give another name",
+                                   uses[k].option, uses[k].path, uses[i].option);
+            if (uses[k].written && k > i) continue;
             if (is_same(&written, &other))
                 return usage_error(command, "%s %s is the same file as %s, which would be lost; give another name",
                                    uses[i].option, uses[i].path, uses[k].option);

@@ -116,7 +116,10 @@ static void info_json(const sl_file *file, const sl_vocabulary *vocabulary) {
     }
     const char *key, *value;
     for (int i = 0; (key = sl_file_metadata_at(file, i, &value)) != NULL; i++)
-        if (strcmp(key, "vocabulary") != 0) json_text(&out, key, value);
+        if (strcmp(key, "valid") == 0) /* a path, which may be called 7 or true */
+            json_str(&out, key, value);
+        else if (strcmp(key, "vocabulary") != 0)
+            json_text(&out, key, value);
     tensors_json(&out, file);
     json_close(&out, '}');
     json_end(&out);
@@ -130,6 +133,11 @@ static void print_tensors(const sl_file *file, bool all) {
             printf("  %-40s %-4s %s\n", info.name, info.dtype, shape_text(info.shape, info.rank, shape, sizeof shape));
 }
 
+/* JSON of many lines, which stands at the end; `valid` is a path. */
+static bool is_document(const char *key, const char *value) {
+    return (value[0] == '{' || value[0] == '[') && strcmp(key, "valid") != 0;
+}
+
 static void info_text(const sl_file *file, const sl_vocabulary *vocabulary, bool all) {
     static const char *const levels[] = {"characters", "words", "bytes"};
     char number[BYTES_TEXT];
@@ -139,11 +147,11 @@ static void info_text(const sl_file *file, const sl_vocabulary *vocabulary, bool
         printf("vocabulary  %s %s\n", count_text(sl_vocabulary_size(vocabulary), number),
                levels[sl_vocabulary_level(vocabulary)]);
     for (int i = 0; (key = sl_file_metadata_at(file, i, &value)) != NULL; i++)
-        if (value[0] != '{' && value[0] != '[') printf("%-11s %s\n", key, value);
+        if (!is_document(key, value)) printf("%-11s %s\n", key, value);
     printf("tensors\n");
     print_tensors(file, all);
     for (int i = 0; (key = sl_file_metadata_at(file, i, &value)) != NULL; i++)
-        if ((value[0] == '{' || value[0] == '[') && strcmp(key, "vocabulary") != 0) printf("%s\n%s\n", key, value);
+        if (is_document(key, value) && strcmp(key, "vocabulary") != 0) printf("%s\n%s\n", key, value);
 }
 
 static int run(const command *command, int count, char **words) {

@@ -98,12 +98,15 @@ static void options_of_file(const sl_file *file, model_options *options) {
     *options = (model_options){.dropout = rate ? strtod(rate + strlen("\"rate\": "), NULL) : 0,
                                .tie = model && strstr(model, "\"tied_to\": \"") != NULL};
     for (int i = 0; i < sl_file_tensor_count(file); i++) {
-        if (sl_file_tensor(file, i, &info) != SL_OK || info.rank != 2 || strncmp(info.name, "optim.", 6) == 0) continue;
-        if (ends_with(info.name, ".embeddings")) options->embed = (int)info.shape[1];
-        if (!ends_with(info.name, ".recurrent_kernel") || info.shape[1] < 1) continue;
-        int gates = (int)(info.shape[0] / info.shape[1]);
+        if (sl_file_tensor(file, i, &info) != SL_OK || strncmp(info.name, "optim.", 6) == 0) continue;
+        if (info.rank != 1 && info.rank != 2) continue;
+        /* A parameter of one row has rank 1: an RNN of one unit, a vocabulary of one token. */
+        const int64_t rows = info.rank == 2 ? info.shape[0] : 1, columns = info.shape[info.rank - 1];
+        if (ends_with(info.name, ".embeddings")) options->embed = (int)columns;
+        if (!ends_with(info.name, ".recurrent_kernel") || columns < 1) continue;
+        int gates = (int)(rows / columns);
         options->cell = gates == 4 ? 0 : gates == 3 ? 1 : 2;
-        options->units = (int)info.shape[1];
+        options->units = (int)columns;
         options->layers++;
     }
 }

@@ -249,7 +249,10 @@ int train_apply(const train_options *o, const arguments *a, sl_training *trainin
     static const sl_loss losses[] = {SL_LOSS_SOFTMAX, SL_LOSS_BINARY, SL_LOSS_MSE};
     const fit_options *fit = &o->fit;
     if (arguments_given(a, "level")) training->level = levels[o->text.level];
-    if (arguments_given(a, "vocab-size")) training->vocabulary_limit = o->text.vocab_size;
+    if (arguments_given(a, "vocab-size"))
+        training->vocabulary_limit = o->text.vocab_size;
+    else if (arguments_given(a, "level") && training->level == SL_LEVEL_BYTE && training->vocabulary_limit != 256)
+        training->vocabulary_limit = 0; /* a preset's: bytes have no limit */
     if (arguments_given(a, "valid-split")) training->valid_fraction = o->text.valid_split;
     if (arguments_given(a, "split")) training->split = o->text.split ? SL_SPLIT_BLOCKS : SL_SPLIT_TAIL;
     if (arguments_given(a, "loss")) training->loss = losses[o->array.loss];

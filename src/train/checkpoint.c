@@ -460,6 +460,26 @@ static sl_status forget_best(sl_trainer *t, const sl_file *file) {
                                                    "until here are others, and the best of them counts no more"));
 }
 
+/* Writes the model file that the resume point is ahead of, and the resume point anew, which no longer is: both as they are after an
+ * epoch. What was put in its place meanwhile and is no model file stays. */
+static sl_status write_first_model(sl_trainer *t) {
+    sl_file *file = NULL;
+    struct stat about;
+    const bool empty = stat(t->path, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0;
+    const sl_status status = empty ? SL_OK : sl_file_open(&t->allocator, t->path, &file);
+    const char *format = file ? sl_file_metadata(file, "format") : NULL;
+    const bool ours = empty || (format && strcmp(format, "sluice") == 0);
+    sl_file_close(file);
+    if (status == SL_ERR_OUT_OF_MEMORY) return status;
+    sli_clear_error();
+    SLI_FAIL_IF(!ours, SL_ERR_INPUT,
+                "%s is no model file, and the one of the training that %s goes on with belongs there: move %s away and "
+                "resume",
+                t->path, t->last_path, t->path);
+    SLI_TRY(sli_checkpoint_save(t, t->path, false));
+    return sli_checkpoint_save(t, t->last_path, true);
+}
+
 static sl_status load(sl_trainer *t, const sl_file *file, const json_t *root, const char *path) {
     sli_position at;
     int64_t optimizer_steps = 0;
@@ -475,7 +495,7 @@ static sl_status load(sl_trainer *t, const sl_file *file, const json_t *root, co
     sli_params_set_optimizer_steps(t->params, (double)optimizer_steps);
     t->at = at;
     SLI_TRY(forget_best(t, file));
-    return best_is_here(root) ? sli_checkpoint_save(t, t->path, false) : SL_OK;
+    return best_is_here(root) && t->path ? write_first_model(t) : SL_OK;
 }
 
 sl_status sli_checkpoint_load(sl_trainer *trainer, const char *path) {

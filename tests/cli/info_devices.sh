@@ -37,3 +37,10 @@ found = json.load(sys.stdin)
 for device in found["devices"]: print(" ".join(device))
 print(*found["planning"])' | tee names.txt
 for name in $(tail -n 1 names.txt); do "$SLUICE" plan lstm:b1_t1_i1_h8 --device "$name" >/dev/null || echo "$name: exit $?"; done
+echo "the path of a validation text is a word, whatever it looks like:"
+make_text 40 >7
+"$SLUICE" train lm 7 "${small[@]}" --valid 7 --out seven.model >/dev/null
+"$SLUICE" info seven.model --json | grep -o '"valid": [^,]*'
+mv 7 '[7]'
+"$SLUICE" train lm '[7]' "${small[@]}" --valid '[7]' --out seven.model --overwrite >/dev/null
+"$SLUICE" info seven.model | grep ^valid

@@ -114,6 +114,26 @@ P
 for _ in 1 2; do
     try train lm text.txt --epochs 2147483647 --resume --max-minutes 0.01 --out i.model | grep -E '^(stopped|wrote|sluice|exit)' | sed 's/ of .*//'
 done
+echo "killed between the first resume point and the first model file:"
+"$SLUICE" train lm "${options[@]}" --epochs 1 --out l.model >/dev/null
+cp l.model l.kept
+cp l.model.last last.kept
+python3 - <<'P'
+import json, struct
+data = open("l.model.last", "rb").read()
+end = 8 + struct.unpack("<Q", data[:8])[0]
+head = json.loads(data[8:end])
+head["__metadata__"]["training"] = head["__metadata__"]["training"].replace(', "device"', ', "best_is_here": true, "device"')
+text = json.dumps(head).encode()
+open("l.model.last", "wb").write(struct.pack("<Q", len(text)) + text + data[end:])
+P
+cp text.txt l.model # no model file: it stays
+try train lm "${options[@]}" --epochs 1 --resume --out l.model
+same text.txt l.model
+rm l.model
+try train lm "${options[@]}" --epochs 1 --resume --out l.model
+same l.kept l.model
+same last.kept l.model.last
 echo "the resume point is gone:"
 "$SLUICE" train lm "${options[@]}" --epochs 1 --out j.model >/dev/null
 rm j.model.last

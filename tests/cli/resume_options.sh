@@ -51,6 +51,13 @@ preset=(train lm --preset char-rnn text.txt --batch 2 --steps 8 --threads 1)
 for again in '--preset char-rnn' ''; do
     "$SLUICE" train lm $again text.txt --max-minutes 0.0001 --resume --out p.model | grep -o '^stopped'
 done
+echo "parameters of one row: an RNN of one unit, one character:"
+printf 'a%.0s' $(seq 300) >one.txt
+"$SLUICE" train lm text.txt "${small[@]}" --cell rnn --units 1 --embed 3 --out one.model >/dev/null
+"$SLUICE" train lm text.txt "${small[@]}" --cell rnn --units 1 --embed 3 --epochs 3 --resume --out one.model | grep -o '^done'
+try train lm text.txt --cell gru --epochs 4 --resume --out one.model
+"$SLUICE" train lm one.txt "${small[@]}" --embed 3 --out a1.model >/dev/null
+"$SLUICE" train lm one.txt "${small[@]}" --embed 3 --epochs 3 --resume --out a1.model | grep -o '^done'
 echo "a description, arrays:"
 echo '{"class_name": "Sequential", "config": {"name": "classes", "layers": [
   {"class_name": "InputLayer", "config": {"name": "x", "batch_shape": [null, null, 3], "dtype": "float32"}},

@@ -43,6 +43,12 @@ try train lm text.txt "${small[@]}" --out foreign.st # a safetensors file, of so
 cmp text.txt kept.txt && cmp note o.st.last && cmp text.txt valid.txt && ls
 "$SLUICE" train lm text.txt "${small[@]}" --out p.st --log /dev/stdout | grep -c '"event": "start"'
 
+cp text.txt .b.st.tmp # what is written beside a model, for a while
+try train lm .b.st.tmp "${small[@]}" --out b.st
+try train lm text.txt "${small[@]}" --out b.st --log .b.st.lock
+try train lm text.txt "${small[@]}" --out b.st --log .b.st.last.tmp
+cmp text.txt .b.st.tmp && rm .b.st.tmp
+
 echo '--- predict, convert'
 cp kept.st m.st
 try predict m.st --x text.txt --out m.st
@@ -56,6 +62,9 @@ cp note mine.slm
 python3 "$TESTS/npy.py" x.npy i4 2x3
 try predict m.st --x x.npy --out kept.st # not what is written there
 try predict m.st --x x.npy --out note
+cp x.npy .z.npy.tmp
+try predict m.st --x .z.npy.tmp --out z.npy
+cmp x.npy .z.npy.tmp && rm .z.npy.tmp
 try predict m.st --x x.npy --out -
 try convert m.st mine.c
 try convert m.st mine.slm

@@ -492,7 +492,12 @@ TEST(resume_writes_the_model_that_a_kill_prevented) {
     sl_trainer *trainer = helper_trainer(model, &training, &data, path);
     CHECK(sl_trainer_fit(trainer, abort_at_checkpoint, last) == SL_ERR_CANCELLED);
     CHECK(access(path, F_OK) != 0);
-    REQUIRE_OK(sli_atomic_write(path, "of a training that it replaces", 30));
+    const char *paths[] = {last}; /* a model file, of a training that it replaces */
+    char *bytes;
+    size_t count;
+    REQUIRE_OK(sl_text_read(NULL, paths, 1, &bytes, &count));
+    REQUIRE_OK(sli_atomic_write(path, bytes, count));
+    sl_text_free(bytes);
     sl_trainer *resumed = helper_trainer(model, &training, &data, path);
     REQUIRE_OK(sl_trainer_resume(resumed));
     sl_file *file;
@@ -503,11 +508,11 @@ TEST(resume_writes_the_model_that_a_kill_prevented) {
     for (int i = 0; i < sl_params_count(params); i++) {
         int rows, columns;
         const char *name = sl_params_name(params, i, &rows, &columns);
-        const size_t count = (size_t)rows * (size_t)columns;
-        double *a = malloc(count * sizeof *a), *b = malloc(count * sizeof *b);
-        REQUIRE_OK(sl_params_get(params, name, a, count));
-        REQUIRE_OK(sl_params_get(sl_trainer_params(trainer), name, b, count));
-        CHECK(memcmp(a, b, count * sizeof *a) == 0);
+        const size_t values = (size_t)rows * (size_t)columns;
+        double *a = malloc(values * sizeof *a), *b = malloc(values * sizeof *b);
+        REQUIRE_OK(sl_params_get(params, name, a, values));
+        REQUIRE_OK(sl_params_get(sl_trainer_params(trainer), name, b, values));
+        CHECK(memcmp(a, b, values * sizeof *a) == 0);
         free(a);
         free(b);
     }
