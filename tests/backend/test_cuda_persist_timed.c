@@ -96,7 +96,7 @@ static void add(timed *to, int *count, const char *list, const char *problem, co
     t->us = us;
     t->backward = backward;
     t->operand = g.scaled ? SCALED : t->problem.dtype == SL_TF32 ? TF32 : NARROW;
-    t->predicted = sli_persist_step_seconds(&g, &one, caps);
+    t->predicted = sli_persist_order_seconds(&g, &one, caps);
     (*count)++;
 }
 

@@ -69,7 +69,6 @@ static const struct {
     double turn_eight; /* of more than two items of eight rows, each */
     double turn_reduce_rate[2], turn_reduce, turn_reduced,
         turn_product;            /* turn_reduce_rate: in inference in tf32 the second */
-    double turn_trains; /* of a step forward, training in 16 bits (cuts_h200_2026-11-29.txt) */
     double meet_item, meet_rate; /* sums that meet in memory: what they hold up an item, and their bytes a us */
     double turn_cells, turn_cell_trains, turn_cell_more;
     double turn_flops_16, turn_flops_tf32;
@@ -84,11 +83,10 @@ static const struct {
     /* Times, in f32x3; through a cluster, both ways; and forward in turns, others and LSTM (split_h200_2026-11-23, layers_again_h200_2026-11-24). */
     double split[2], split_cluster, split_turns[2];
     double reduce_rate; /* bytes of sums that arrive in a block */
-    /* Of four rows of eight: times the product forward, in 16 bits (scaled, too) us of a step less instead, and more where of fewer than eight warps some schedulers have
-     * one more than others (cuts_h200_2026-11-29.txt); cycles more of a warp's tile of
-     * weights backward, in 16 bits and else; by hand (part_rows_h100_2026-11-27.txt; in 16 bits cuts_h200_2026-11-27.txt). Backward through a cluster in 16 bits: tiles of sums that a warp sends beside
+    /* Of four rows of eight: times the product forward; cycles more of a warp's tile of weights backward, in 16 bits and else; by hand
+     * (part_rows_h100_2026-11-27.txt; in 16 bits cuts_h200_2026-11-27.txt). Backward through a cluster in 16 bits: tiles of sums that a warp sends beside
      * its first, of eight rows and of four (the same). */
-    double part_product, part_less, part_uneven, part_tile[2], sent[2];
+    double part_product, part_tile[2], sent[2];
     /* Streamed weights: of a block (FFMA: the second, fitted to copies of 16 bytes); us from asking to arriving; of memory; of the shorter
      * of product and stream, what the other does not hide; times what is predicted backward. */
     double stream_rate[2], stream_latency, stream_memory, stream_beside[2], stream_backward;
@@ -157,7 +155,6 @@ static const struct {
            .turn_reduce = 0.096,
            .turn_reduced = 1.164,
            .turn_product = 0.675,
-           .turn_trains = 0.3,
            .meet_item = 0.5,
            .meet_rate = 23e3,
            .turn_cells = 0.304,
@@ -181,8 +178,6 @@ static const struct {
            .split_turns = {1.12, 1.4},
            .reduce_rate = 31e3,
            .part_product = 1.1,
-           .part_less = 0.1,
-           .part_uneven = 0.03,
            .part_tile = {10, 3},
            .sent = {0.2, 0.03},
            .stream_rate = {70e3, 54e3},
@@ -337,8 +332,7 @@ static double cells_us(const sli_persist_geometry *g, bool train) {
     const double sums = values * (g->reduce == 1 ? g->warps_k : g->reduce);
     const int operand = sli_persist_operand(g->math);
     const double of_odd = g->gather != SLI_PERSIST_GRID && operand == 2 ? rates.odd_cluster : rates.odd;
-    const bool none = has_part_rows(g) && !g->backward && operand == 2; /* fitted: cuts_h200_2026-11-29.txt */
-    const double odd = g->units * operand % 32 != 0 && !none ? of_odd : 0;
+    const double odd = g->units * operand % 32 != 0 ? of_odd : 0;
     const double each = turns ? turns_of(g, train)->cell[g->backward] + (more ? rates.turn_cell_trains : 0) +
                                     turns_of(g, train)->addend * sums
                               : rates.cell[g->backward] + (more ? trains_us(g) : 0) + rates.addend * sums;
@@ -431,18 +425,7 @@ static double turns_us(const sli_persist_geometry *g, const sli_problem *p, cons
     const double streams = sli_persist_streamed(g) == 0 || !beside ? 1
                            : g->tight                              ? rates.tight_turns
                                                                    : rates.turn_streams;
-    const bool trains = p->train && !g->backward && sli_persist_operand(g->math) == 2;
-    return fmax(alone, g->halves * item) * streams + (trains ? rates.turn_trains : 0);
-}
-
-/* What a step's product takes more where four rows of eight are there. */
-static double part_us(const sli_persist_geometry *g, double product) {
-    const bool narrow = sli_persist_operand(g->math) == 2;
-    const int warps = sli_persist_warps(g);
-    if (!has_part_rows(g)) return 0;
-    if (g->backward) return rates.part_tile[!narrow] / rates.clock * g->tiles_m * g->tiles_k;
-    if (!narrow) return (rates.part_product - 1) * product;
-    return (warps < SLI_PERSIST_TURN_WARPS && warps % 4 != 0 ? rates.part_uneven : 0) - rates.part_less;
+    return fmax(alone, g->halves * item) * streams;
 }
 
 static double step_us(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
@@ -450,7 +433,9 @@ static double step_us(const sli_persist_geometry *g, const sli_problem *problem,
     const double exchange = sli_persist_exchange_us(g, problem, caps), gathered = gather_us(g, problem, caps, 1);
     const double beside =
         g->before && !g->backward ? fmin(product / 3, gathered) : 0; /* z's part, while r d h' is on its way */
-    const double computed = product + part_us(g, product) - beside + cells;
+    const double tiles = rates.part_tile[sli_persist_operand(g->math) == 4] / rates.clock * g->tiles_m * g->tiles_k;
+    const double part = !has_part_rows(g) ? 0 : g->backward ? tiles : (rates.part_product - 1) * product;
+    const double computed = product + part - beside + cells;
     const double us = g->halves == 1 ? exchange + computed : 2 * (computed + rates.turn * exchange);
     const double streams = g->tight ? rates.tight_backward : rates.stream_backward;
     const double backward = !g->backward ? 1 : sli_persist_streamed(g) > 0 ? streams : rates.backward;
@@ -463,6 +448,24 @@ static double step_us(const sli_persist_geometry *g, const sli_problem *problem,
 
 double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
     return 1e-6 * fmax(step_us(g, problem, caps), flow_us(g, problem));
+}
+
+/* Fitted to cuts of which 24 a pass were timed (cuts_h200_2026-11-29.txt), forward in 16 bits or scaled; stacks and waves are predicted without. Four rows
+ * of eight take less than the product that was thought, and units that share 32 bytes nothing; of fewer than eight warps some schedulers may have one more. */
+static double order_us(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
+    static const double less = 0.1, uneven = 0.03, turns = 0.3; /* turns: in training */
+    const bool narrow = sli_persist_operand(g->math) == 2 && !g->backward;
+    if (narrow && problem->train && g->couriers > 0) return turns;
+    if (!narrow || g->wave > 0 || g->gather != SLI_PERSIST_CLUSTER || !has_part_rows(g)) return 0;
+    const int warps = sli_persist_warps(g);
+    const double odd = g->units * sli_persist_operand(g->math) % 32 != 0 ? rates.odd_cluster : 0;
+    const double thought = (rates.part_product - 1) * product_us(g, problem, caps) + odd + less;
+    const double more = warps < SLI_PERSIST_TURN_WARPS && warps % 4 != 0 ? uneven : 0;
+    return sli_persist_waves(g, caps) * (more - thought);
+}
+
+double sli_persist_order_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps) {
+    return 1e-6 * fmax(step_us(g, problem, caps) + order_us(g, problem, caps), flow_us(g, problem));
 }
 
 /* Fitted to calls of 37 problems, 64 to 650 units, with the cuts they take, and traces of 12, on one H200 (overlap_h200_2026-11-24.txt). Constants that were

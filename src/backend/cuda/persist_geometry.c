@@ -258,7 +258,7 @@ static bool place(const search *s, sli_persist_geometry *g) {
 }
 
 static void keep_faster(search *s, const sli_persist_geometry *g) {
-    const double seconds = sli_persist_step_seconds(g, s->problem, s->caps);
+    const double seconds = sli_persist_order_seconds(g, s->problem, s->caps);
     int at = s->found;
     /* Rounding does not decide between equals: libsluice and the plug-in choose the same. */
     while (at > 0 && seconds < (1 - 1e-9) * s->of[at - 1]) at--;

@@ -214,10 +214,11 @@ bool sli_persist_builtin_get(sl_dtype math, int index, sli_persist_geometry *geo
 int sli_persist_builtin_index(const sli_persist_geometry *geometry);
 /* Of so many bytes of weights that stream in every step, those that are to stay in L2. */
 double sli_persist_near(double bytes, double l2);
-/* Predicted seconds of one step of all its groups, by which cuts are ordered: fitted to cuts that were timed with the kernels of then. And of
- * the cut that is chosen, by which rows are: training through a cluster has become faster, not by the same time in all cuts perhaps, and some of
- * the newer constants order cuts only. */
+/* Predicted seconds of one step of all its groups: fitted to cuts that were timed with the kernels of then. That, and what the newest times say, by which
+ * cuts are ordered. And of the cut that is chosen, by which rows are (of a layer alone with the difference of the first two): training through a cluster has
+ * become faster, not by the same time in all cuts perhaps, and some of the newer constants order cuts only. */
 double sli_persist_step_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps);
+double sli_persist_order_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps);
 double sli_persist_taken_seconds(const sli_persist_geometry *g, const sli_problem *problem, const sli_caps *caps);
 /* Multiprocessors that a launch leaves idle; 0 where its clusters come in waves. */
 int sli_persist_idle(const sli_persist_geometry *g, const sli_caps *caps);

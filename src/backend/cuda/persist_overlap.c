@@ -143,7 +143,9 @@ static parts parts_of(const sli_problem *p, const sli_caps *caps, const sli_pers
     const sli_problem steps = sli_persist_folded(p);
     of.chunk_us = each_us;
     of.pass.launches_us = chunks * each_us + ceil(of.spans) * of.launch_us + folded_us(p, &s, chunks, backward);
-    of.pass.steps_us = (double)s.T * 1e6 * sli_persist_taken_seconds(g, &steps, caps);
+    of.pass.steps_us = (double)s.T * 1e6 *
+                       (sli_persist_taken_seconds(g, &steps, caps) + sli_persist_order_seconds(g, &steps, caps) -
+                        sli_persist_step_seconds(g, &steps, caps));
     const double won = backward ? sli_step_transposed_us(p, caps, chunk) : 0;
     of.pass.products_us = FULL / (double)of.all * fmax(0, all - won);
     of.pass.idle = sli_persist_idle(g, caps);
