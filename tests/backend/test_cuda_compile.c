@@ -561,7 +561,7 @@ TEST(cuda_compile_in_threads_at_once) {
 }
 
 /* Kernels of many steps in one launch: of many rows with all options, and of few without, in vectors of units and one by one. */
-TEST(cuda_compile_runs) {
+TEST_SLOW(cuda_compile_runs) {
     const sli_cuda_plugin *plugin = with_cache(test_folder());
     static const struct {
         const char *text;
