@@ -60,9 +60,9 @@ static int read_known(case_list *list) {
 static int refuse_overwriting(const case_list *list, const arguments *a) {
     int code = 0;
     for (int i = 0; i < a->positionals && !code; i++) {
-        const file_use uses[] = {{list->options->jsonl, "--jsonl", true},
-                                 {list->at_path, "the file beside --jsonl that names the case in work", true},
-                                 {a->positional[i], "the list of problems", false}};
+        const file_use uses[] = {{list->options->jsonl, "--jsonl", FILE_APPENDED},
+                                 {list->at_path, "the file beside --jsonl that names the case in work", FILE_WRITTEN},
+                                 {a->positional[i], "the list of problems", FILE_READ}};
         code = refuse_same_files(a->command, uses, 3);
     }
     return code ? code : refuse_other_lines(a->command, "--jsonl", list->options->jsonl, "case");

@@ -71,7 +71,7 @@ static int run(const command *command, int count, char **words) {
     if (o.dtype == 1 && options.form != SL_CONVERT_C)
         return usage_error(command, "--dtype i8 goes with C files; %s is none", path);
     if (arguments_given(&a, "dtype")) options.dtype = o.dtype == 1 ? SL_I8 : SL_F32;
-    const file_use uses[] = {{path, "the output", true}, {a.positional[0], "the model", false}};
+    const file_use uses[] = {{path, "the output", FILE_WRITTEN}, {a.positional[0], "the model", FILE_READ}};
     code = refuse_same_files(command, uses, 2);
     const char *mark = options.form == SL_CONVERT_C ? "made by `sluice convert`" : "SLUICESM";
     if (!code) code = refuse_other_marks(command, "the output", path, mark, "was not made by convert");

@@ -39,7 +39,7 @@ static const char *end_of_links(const char *path, char real[PATH_MAX]) {
 
 static identity identity_of(const file_use *use) {
     struct stat about;
-    const bool input = !use->written && strcmp(use->path, "-") == 0;
+    const bool input = use->way == FILE_READ && strcmp(use->path, "-") == 0;
     if ((input ? fstat(STDIN_FILENO, &about) : stat(use->path, &about)) == 0)
         return (identity){S_ISREG(about.st_mode), true, about.st_dev, about.st_ino, ""};
     identity none = {0};
@@ -68,7 +68,7 @@ static bool is_beside(const char *path, const identity *other) {
     const char *slash = strrchr(real, '/'), *name = slash ? slash + 1 : real;
     for (int i = 0; i < 2; i++) {
         snprintf(beside, sizeof beside, "%.*s.%s.%s", (int)(name - real), real, name, ends[i]);
-        const file_use use = {beside, NULL, true};
+        const file_use use = {beside, NULL, FILE_WRITTEN};
         const identity own = identity_of(&use);
         if (is_same(&own, other)) return true;
     }
@@ -77,18 +77,18 @@ static bool is_beside(const char *path, const identity *other) {
 
 int refuse_same_files(const command *command, const file_use *uses, int count) {
     for (int i = 0; i < count; i++) {
-        if (!uses[i].path || !uses[i].written) continue;
+        if (!uses[i].path || uses[i].way == FILE_READ) continue;
         if (strcmp(uses[i].path, "-") == 0)
             return usage_error(command, "%s - is no name of a file; give one", uses[i].option);
         const identity written = identity_of(&uses[i]);
         for (int k = 0; k < count; k++) {
             if (k == i || !uses[k].path) continue;
             const identity other = identity_of(&uses[k]);
-            if (is_beside(uses[i].path, &other))
-                return usage_error(command,
-                                   "%s %s is what %s is written to first, and would be lost; give another name",
-                                   uses[k].option, uses[k].path, uses[i].option);
-            if (uses[k].written && k > i) continue;
+            if (uses[i].way == FILE_WRITTEN && is_beside(uses[i].path, &other))
+                return usage_error(
+                    command, "%s %s is used beside %s while that is written, and would be lost; give another name",
+                    uses[k].option, uses[k].path, uses[i].option);
+            if (uses[k].way != FILE_READ && k > i) continue;
             if (is_same(&written, &other))
                 return usage_error(command, "%s %s is the same file as %s, which would be lost; give another name",
                                    uses[i].option, uses[i].path, uses[k].option);

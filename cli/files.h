@@ -4,11 +4,13 @@
 
 #include "options.h"
 
+typedef enum file_way { FILE_READ, FILE_WRITTEN, FILE_APPENDED /* line by line, with nothing beside it */ } file_way;
+
 /* A file as the words name it; path NULL: not given. "-" is standard input. */
 typedef struct file_use {
     const char *path;
     const char *option; /* "--out"; of words without an option what they are, "the text" */
-    bool written;
+    file_way way;
 } file_use;
 
 /* A sentence and exit code 2 where a file that is written is another one of `uses`, by whatever name or link; else 0. Pipes and

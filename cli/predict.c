@@ -258,10 +258,10 @@ static int run(const command *command, int count, char **words) {
     int code = arguments_parse(&a, command, count, words);
     if (code != PARSE_GO_ON) return code;
     if (!o.x || !o.out) return usage_error(command, "predict needs --x X.npy and --out Y.npy");
-    const file_use uses[] = {{o.out, "--out", true},
-                             {a.positional[0], "the model", false},
-                             {o.x, "--x", false},
-                             {o.lengths, "--lengths", false}};
+    const file_use uses[] = {{o.out, "--out", FILE_WRITTEN},
+                             {a.positional[0], "the model", FILE_READ},
+                             {o.x, "--x", FILE_READ},
+                             {o.lengths, "--lengths", FILE_READ}};
     code = refuse_same_files(command, uses, 4);
     if (!code) code = refuse_other_marks(command, "--out", o.out, "\x93NUMPY", "is no NumPy array");
     if (code) return code;

@@ -486,18 +486,18 @@ static int refuse_overwriting(const train_job *job) {
     char last[4096] = "";
     if (!o->fit.out) return 0;
     snprintf(last, sizeof last, "%s.last", o->fit.out);
-    file_use uses[] = {{o->fit.out, "--out", true},
-                       {last, "the resume point of --out", true},
-                       {o->fit.log, "--log", true},
-                       {NULL, "the text or description", false},
-                       {o->text.valid ? o->text.valid : resume_valid(&job->resume), "--valid", false},
-                       {o->fit.init_from, "--init-from", false},
-                       {arrays->x, "--x", false},
-                       {arrays->y, "--y", false},
-                       {arrays->lengths, "--lengths", false},
-                       {arrays->valid_x, "--valid-x", false},
-                       {arrays->valid_y, "--valid-y", false},
-                       {arrays->valid_lengths, "--valid-lengths", false}};
+    file_use uses[] = {{o->fit.out, "--out", FILE_WRITTEN},
+                       {last, "the resume point of --out", FILE_WRITTEN},
+                       {o->fit.log, "--log", FILE_APPENDED},
+                       {NULL, "the text or description", FILE_READ},
+                       {o->text.valid ? o->text.valid : resume_valid(&job->resume), "--valid", FILE_READ},
+                       {o->fit.init_from, "--init-from", FILE_READ},
+                       {arrays->x, "--x", FILE_READ},
+                       {arrays->y, "--y", FILE_READ},
+                       {arrays->lengths, "--lengths", FILE_READ},
+                       {arrays->valid_x, "--valid-x", FILE_READ},
+                       {arrays->valid_y, "--valid-y", FILE_READ},
+                       {arrays->valid_lengths, "--valid-lengths", FILE_READ}};
     int code = 0;
     for (int i = strcmp(a->positional[0], "lm") == 0; i < a->positionals && !code; i++) {
         uses[3].path = a->positional[i];

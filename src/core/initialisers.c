@@ -131,7 +131,7 @@ static void set_part(const sli_param *param, size_t first, size_t count, double 
 /* An LSTM's bias whose forget slice is set: Keras draws what lies before and behind that slice apart, each with its own fans. */
 static void draw_elements(const sli_param *param, int index, uint64_t seed, size_t first, size_t count,
                           double *values) {
-    if (param->fans != SLI_FANS_BIAS || param->set_count == 0) {
+    if (param->fans != SLI_FANS_BIAS || param->set_count == 0 || param->init.kind == SL_INIT_IDENTITY) {
         draw_part(param, index, seed, first, count, values);
         return;
     }

@@ -73,7 +73,20 @@ static sl_status leave_out_largest(sl_plan *plan, bool in_segments, bool *any) {
                                           : "in one segment the plan with it was over the memory limit");
 }
 
-enum { MOST_TRIES = 24 };
+/* Of every layer at once, where there are too many for one by one. */
+static sl_status leave_out_all(sl_plan *plan, bool *any) {
+    *any = false;
+    for (int i = 0; i < plan->step_count; i++) {
+        const sli_step *step = &plan->steps[i];
+        if (!sli_op_is_recurrent(step->problem.op) || sli_plan_unready(plan, step->kernel, &step->problem)) continue;
+        if (!may_be_smaller(plan, step, bytes_of(plan, step, step->kernel))) continue;
+        *any = true;
+        SLI_TRY(sli_plan_leave_out(plan, step, "in one segment the plan with it was over the memory limit"));
+    }
+    return SL_OK;
+}
+
+enum { MOST_TRIES = 24, MOST_AT_ONCE = 8 };
 
 /* Row by row, the first that was left out first: whether the rest is enough, and faster so. */
 static sl_status put_back(sl_plan *plan, const sl_model *model, const sli_refusal *before, smaller *found) {
@@ -96,17 +109,32 @@ static sl_status put_back(sl_plan *plan, const sl_model *model, const sli_refusa
     return SL_OK;
 }
 
+/* The plan is as the last try left it; `any`: the tries ended before the rows did. */
+static sl_status try_smaller(sl_plan *plan, const sl_model *model, bool at_once, smaller *found, bool *any) {
+    const int most = at_once ? MOST_AT_ONCE : MOST_TRIES;
+    *any = true;
+    for (int tries = 0; tries < most && *any && !found->found; tries++) {
+        SLI_TRY(at_once ? leave_out_all(plan, any) : leave_out_largest(plan, false, any));
+        const sl_status status = *any ? sli_plan_build_again(plan, model, 0) : SL_OK;
+        if (status == SL_ERR_OUT_OF_MEMORY) return status;
+        *any &= status == SL_OK || status == SL_ERR_MEMORY_LIMIT;
+        if (*any && status == SL_OK && plan->segments == 1) *found = (smaller){true, predicted(plan), plan->unready};
+    }
+    return SL_OK;
+}
+
 /* Of the rows that are taken the largest is left out, then that of what comes in its place, until all fits in one segment; then those that need
  * not have been are put back. On GPUs: on CPUs predictions may not decide between rows of other bits. */
 static sl_status find_smaller(sl_plan *plan, const sl_model *model, smaller *found) {
     sli_refusal *const before = plan->unready;
-    bool any = plan->caps.kind == SLI_DEVICE_CUDA;
-    for (int tries = 0; tries < MOST_TRIES && any && !found->found; tries++) {
-        SLI_TRY(leave_out_largest(plan, false, &any));
-        const sl_status status = any ? sli_plan_build_again(plan, model, 0) : SL_OK;
-        if (status == SL_ERR_OUT_OF_MEMORY) return status;
-        if (status != SL_OK && status != SL_ERR_MEMORY_LIMIT) break;
-        if (any && status == SL_OK && plan->segments == 1) *found = (smaller){true, predicted(plan), plan->unready};
+    bool any = false;
+    if (plan->caps.kind != SLI_DEVICE_CUDA) return SL_OK;
+    SLI_TRY(try_smaller(plan, model, false, found, &any));
+    if (any && !found->found) {
+        plan->unready = before;
+        const sl_status status = sli_plan_build_again(plan, model, 0);
+        if (status != SL_OK && status != SL_ERR_MEMORY_LIMIT) return status;
+        SLI_TRY(try_smaller(plan, model, true, found, &any));
     }
     if (found->found) SLI_TRY(put_back(plan, model, before, found));
     plan->unready = before;

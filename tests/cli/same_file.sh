@@ -47,6 +47,8 @@ cp text.txt .b.st.tmp # what is written beside a model, for a while
 try train lm .b.st.tmp "${small[@]}" --out b.st
 try train lm text.txt "${small[@]}" --out b.st --log .b.st.lock
 try train lm text.txt "${small[@]}" --out b.st --log .b.st.last.tmp
+cp text.txt .b.log.tmp # of a log there is nothing beside it
+"$SLUICE" train lm .b.log.tmp "${small[@]}" --out c.st --log b.log >/dev/null && rm .b.log.tmp b.log c.st c.st.last
 cmp text.txt .b.st.tmp && rm .b.st.tmp
 
 echo '--- predict, convert'

@@ -74,13 +74,13 @@ typedef struct layer {
     bool both, backwards;
 } layer;
 
-static sl_plan *plan_of_two(const layer *layers, int inputs, sl_plan_options options) {
-    static const char *const names[] = {"x", "first", "second"};
+static sl_plan *plan_of_layers(const layer *layers, int count, int inputs, sl_plan_options options) {
+    static const char *const names[] = {"x", "first", "second", "third", "fourth"};
     sl_model *model;
     sl_plan *plan = NULL;
     REQUIRE_OK(sl_model_new(NULL, &model));
     REQUIRE_OK(sl_model_add_input(model, names[0], inputs, 0));
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < count; i++) {
         const sl_recurrent recurrent = {.units = layers[i].units,
                                         .return_sequences = 1,
                                         .bidirectional = layers[i].both ? SL_BI_CONCAT : SL_UNIDIRECTIONAL,
@@ -88,7 +88,7 @@ static sl_plan *plan_of_two(const layer *layers, int inputs, sl_plan_options opt
         REQUIRE_OK(
             sl_model_add_recurrent(model, names[i + 1], layers[i].cell, &recurrent, (const char *[]){names[i], NULL}));
     }
-    REQUIRE_OK(sl_model_add_dense(model, "dense", &(sl_dense){.units = 10}, (const char *[]){names[2], NULL}));
+    REQUIRE_OK(sl_model_add_dense(model, "dense", &(sl_dense){.units = 10}, (const char *[]){names[count], NULL}));
     options.device = "cuda:sm_90";
     options.train = 1;
     options.loss = SL_LOSS_SOFTMAX;
@@ -101,19 +101,50 @@ static sl_plan *plan_of_two(const layer *layers, int inputs, sl_plan_options opt
 TEST(plan_fit_changes_few_rows) {
     const layer wide[] = {{SL_RNN, 164, true, false}, {SL_LSTM, 126, false, false}};
     sl_plan_options options = {.batch = 251, .steps = 8, .dtype = SL_F16, .memory_limit = 67963081};
-    sl_plan *plan = plan_of_two(wide, 944, options);
+    sl_plan *plan = plan_of_layers(wide, 2, 944, options);
     CHECK(plan && plan->segments == 1 && sli_plan_need(plan) <= options.memory_limit);
     sl_plan_free(plan);
     const layer small[] = {{SL_GRU, 4, false, false}, {SL_RNN, 4, false, true}};
     options = (sl_plan_options){.batch = 109, .steps = 42, .dtype = SL_BF16};
     options.choices =
         "gru:b109_t42_i47_h4_bf16_train cudnn:standard\nrnn:b109_t42_i4_h4_bf16_train+reverse cuda:cluster\n";
-    sl_plan *other = plan_of_two(small, 47, options);
+    sl_plan *other = plan_of_layers(small, 2, 47, options);
     REQUIRE(other != NULL);
     options.choices = NULL;
     options.memory_limit = sli_plan_need(other);
-    plan = plan_of_two(small, 47, options);
+    plan = plan_of_layers(small, 2, 47, options);
     CHECK(plan && seconds_of(plan) <= 1.15 * seconds_of(other));
     sl_plan_free(plan);
     sl_plan_free(other);
+}
+
+/* Three rows and more of each layer and direction are to be left out. */
+TEST(plan_fit_changes_rows_of_many_layers) {
+    const layer many[] = {{SL_LSTM, 100, true, false},
+                          {SL_GRU, 108, true, false},
+                          {SL_RNN, 116, true, false},
+                          {SL_LSTM, 124, true, false}};
+    sl_plan_options options = {.batch = 64, .steps = 8, .dtype = SL_F16};
+    sl_plan *plan = plan_of_layers(many, 4, 64, options);
+    REQUIRE(plan != NULL);
+    options.memory_limit = sli_plan_need(plan) / 2;
+    sl_plan_free(plan);
+    plan = plan_of_layers(many, 4, 64, options);
+    CHECK(plan && sli_plan_need(plan) <= options.memory_limit);
+    sl_plan_free(plan);
+}
+
+/* What the first layer's row left out is enough for the second's to come back. */
+TEST(plan_fit_puts_rows_back) {
+    const layer both[] = {{SL_LSTM, 200, true, false}, {SL_GRU, 200, true, false}};
+    sl_plan_options options = {.batch = 4, .steps = 200, .dtype = SL_TF32};
+    sl_plan *plan = plan_of_layers(both, 2, 64, options);
+    REQUIRE(plan != NULL);
+    const double whole = seconds_of(plan);
+    options.memory_limit = sli_plan_need(plan) / 10 * 9;
+    sl_plan_free(plan);
+    plan = plan_of_layers(both, 2, 64, options);
+    CHECK(plan && plan->segments == 1 && sli_plan_need(plan) <= options.memory_limit);
+    CHECK(plan && seconds_of(plan) < 5.5 * whole); /* 6.8 where none is put back */
+    sl_plan_free(plan);
 }

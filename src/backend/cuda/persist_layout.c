@@ -34,7 +34,7 @@ int sli_persist_span(const sli_problem *p, const sli_persist_pair *pair, int chu
 
 /* ------------------------------------------------------------------------------------------------------ geometry --
  * A search takes milliseconds, every call of a row asks for the same few: a thread remembers its last ones, and that there was no answer. */
-enum { REMEMBERED = 32 };
+enum { REMEMBERED = 128 };
 
 typedef struct question { /* all that a geometry depends on */
     sli_op op;
