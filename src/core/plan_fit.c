@@ -88,7 +88,7 @@ static sl_status leave_out_all(sl_plan *plan, bool *any) {
 
 enum { MOST_TRIES = 24, MOST_AT_ONCE = 8 };
 
-/* Row by row, the first that was left out first: whether the rest is enough, and faster so. */
+/* Row by row, of the last MOST_TRIES the first that was left out first: whether the rest is enough, and faster so. */
 static sl_status put_back(sl_plan *plan, const sl_model *model, const sli_refusal *before, smaller *found) {
     sli_refusal *left_out[MOST_TRIES];
     int count = 0;

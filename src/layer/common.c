@@ -57,30 +57,31 @@ sl_init sli_init_or(sl_init init, sl_init_kind fallback, double value) {
     return init.kind == SL_INIT_DEFAULT ? (sl_init){fallback, value} : init;
 }
 
-sl_status sli_layer_param(sli_planner *planner, const sli_layer *layer, const char *direction, const char *what,
-                          int rows, int columns, sl_init init, int pytorch_fan, int *index) {
+static sl_status add_param(sli_planner *planner, const sli_layer *layer, const char *direction, const char *what,
+                           sli_param param, int *index) {
     char name[160];
     snprintf(name, sizeof name, "%s%s%s.%s", layer->name, *direction ? "." : "", direction, what);
-    sli_param param = {.name = name,
-                       .rows = rows,
+    param.name = name;
+    param.layer = layer->index;
+    return sli_planner_param(planner, &param, index);
+}
+
+sl_status sli_layer_param(sli_planner *planner, const sli_layer *layer, const char *direction, const char *what,
+                          int rows, int columns, sl_init init, int pytorch_fan, int *index) {
+    sli_param param = {.rows = rows,
                        .columns = columns,
                        .init = init,
                        .pytorch_fan = pytorch_fan,
-                       .layer = layer->index,
                        .fans = layer->kind == &sli_layer_embedding ? SLI_FANS_TABLE : SLI_FANS_MATRIX,
                        .identity_row = layer->kind == &sli_layer_gru && rows > 1 ? rows / 3 : 0};
-    return sli_planner_param(planner, &param, index);
+    return add_param(planner, layer, direction, what, param, index);
 }
 
 sl_status sli_layer_bias(sli_planner *planner, const sli_layer *layer, const char *direction, const char *what,
                          const sli_param *bias, int *index) {
-    char name[160];
-    snprintf(name, sizeof name, "%s%s%s.%s", layer->name, *direction ? "." : "", direction, what);
     sli_param param = *bias;
-    param.name = name;
     param.rows = 1;
     param.init = sli_init_or(bias->init, SL_INIT_ZEROS, 0);
-    param.layer = layer->index;
     if (param.fans != SLI_FANS_TWO_BIASES) param.fans = SLI_FANS_BIAS;
-    return sli_planner_param(planner, &param, index);
+    return add_param(planner, layer, direction, what, param, index);
 }

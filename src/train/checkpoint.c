@@ -410,17 +410,22 @@ static bool has_seen(const json_t *of_model, const json_t *of_point) {
     return isinf(best) || number_or(of_model, "best", INFINITY) <= best;
 }
 
+/* What is written there replaces nothing. */
+static bool holds_nothing(const char *path) {
+    struct stat about;
+    return stat(path, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0;
+}
+
 /* The model file beside the resume point is of the same options, data and model, or the two are of different trainings (a disk that
  * was full, a kill between the first and the second), and going on would replace the model of one by the other's, or what
  * is no model file of a training at all. */
 static sl_status check_partner(sl_trainer *t, const json_t *point) {
     sl_file *file = NULL;
     json_t *root = NULL;
-    struct stat about;
     if (!t->path || strcmp(t->path, t->last_path) == 0 || best_is_here(point)) return SL_OK;
     sl_status status = sl_file_open(&t->allocator, t->path, &file);
     const char *training = status == SL_OK ? sl_file_metadata(file, "training") : NULL;
-    bool same = stat(t->path, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0; /* nothing is lost */
+    bool same = holds_nothing(t->path);
     if (training) status = sli_json_load(training, strlen(training), t->path, SL_ERR_FILE, &root);
     if (root) {
         status = compare_with_trainer(t, file, root, t->path);
@@ -464,8 +469,7 @@ static sl_status forget_best(sl_trainer *t, const sl_file *file) {
  * epoch. What was put in its place meanwhile and is no model file stays. */
 static sl_status write_first_model(sl_trainer *t) {
     sl_file *file = NULL;
-    struct stat about;
-    const bool empty = stat(t->path, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0;
+    const bool empty = holds_nothing(t->path);
     const sl_status status = empty ? SL_OK : sl_file_open(&t->allocator, t->path, &file);
     const char *format = file ? sl_file_metadata(file, "format") : NULL;
     const bool ours = empty || (format && strcmp(format, "sluice") == 0);

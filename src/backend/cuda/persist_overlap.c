@@ -143,6 +143,7 @@ static parts parts_of(const sli_problem *p, const sli_caps *caps, const sli_pers
     const sli_problem steps = sli_persist_folded(p);
     of.chunk_us = each_us;
     of.pass.launches_us = chunks * each_us + ceil(of.spans) * of.launch_us + folded_us(p, &s, chunks, backward);
+    /* what the newest times say is left out of the time of the cut that is taken, which stacks and waves share */
     of.pass.steps_us = (double)s.T * 1e6 *
                        (sli_persist_taken_seconds(g, &steps, caps) + sli_persist_order_seconds(g, &steps, caps) -
                         sli_persist_step_seconds(g, &steps, caps));
