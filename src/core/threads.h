@@ -24,6 +24,10 @@ void sli_threads_free(sli_threads *threads);
 int sli_threads_count(const sli_threads *threads); /* NULL: 1 */
 /* Whether all workers spin, so that a job begins at once; false also of a program's own pool, of which nobody knows. */
 bool sli_threads_awake(const sli_threads *threads);
+/* Asked once before a piece of work that is worth sharing only among threads that spin: whether they do, or the caller asked less than 0.2
+ * milliseconds ago, as programs do that make one small call after the other. Then those that have parked are worth waking: they spin from
+ * call to call. false also of a program's own pool, and of more threads than CPUs. */
+bool sli_threads_ready(sli_threads *threads);
 
 /* Calls task(context, i) for i in [0, tasks) and returns when all are done. NULL `threads`: a plain loop. Not reentrant.
  * Workers spin a little, then park. No allocation. */

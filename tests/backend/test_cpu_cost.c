@@ -83,7 +83,7 @@ TEST(cpu_cost_is_in_the_order_of_what_was_measured) {
 
 /* One thread's step on an invented core: weights from further away take longer, and so do more rows. */
 TEST(cpu_cost_of_a_step_grows_with_bytes_and_rows) {
-    const sli_cpu_machine machine = {SLI_ISA_AVX2, 1, 512 * 1024, 32 << 20, 0, false};
+    const sli_cpu_machine machine = {.isa = SLI_ISA_AVX2, .threads = 1, .l2_bytes = 512 * 1024, .l3_bytes = 32 << 20};
     double last = 0, rate = 0;
     for (double bytes = 64 * 1024; bytes <= 64e6; bytes *= 4) {
         const sli_cost_panels one = {.threads = 1, .rows = 1, .flops = bytes / 2, .bytes = bytes, .all_bytes = bytes};
@@ -109,7 +109,8 @@ TEST(cpu_cost_of_half_width_is_that_of_fewer_products) {
     CHECK(engine.half_width == caps.half_width && sli_cpu_machine_of(&caps).half_width == caps.half_width);
     if (sli_cpu_isa() >= SLI_ISA_AVX512) CHECK(caps.half_width == sli_cpu_half_width(SLI_ISA_AVX512));
     for (int isa = SLI_ISA_AVX512BF16; isa >= SLI_ISA_AVX512; isa--) {
-        const sli_cpu_machine whole = {SLI_ISA_AVX512BF16, 2, 0, 0, 0, false}, half = {(sli_isa)isa, 2, 0, 0, 0, true};
+        const sli_cpu_machine whole = {.isa = SLI_ISA_AVX512BF16, .threads = 2},
+                              half = {.isa = (sli_isa)isa, .threads = 2, .half_width = true};
         const double ratio =
             sli_cost_product(&half, SL_F32, 500, 500, 500) / sli_cost_product(&whole, SL_F32, 500, 500, 500);
         CHECK(ratio > 1.5 && ratio < 2.5);
@@ -119,7 +120,7 @@ TEST(cpu_cost_of_half_width_is_that_of_fewer_products) {
 /* Every instruction set has rates, and no prediction is nothing. */
 TEST(cpu_cost_knows_every_instruction_set) {
     for (int isa = SLI_ISA_BASE; isa <= SLI_ISA_AMX; isa++) {
-        const sli_cpu_machine machine = {(sli_isa)isa, 2, 0, 0, 0, false};
+        const sli_cpu_machine machine = {.isa = (sli_isa)isa, .threads = 2};
         CHECK(sli_cost_product(&machine, SL_F32, 100, 100, 100) > 0 && sli_cost_round(&machine, 2) > 0);
         CHECK(sli_cost_cell(&machine, SLI_OP_GRU, true) > 0 && sli_cost_entry(&machine, false) > 0);
         CHECK(sli_cost_start(&machine, 1) == 0 && sli_cost_wake(&machine, 1) == 0 && sli_cost_round(&machine, 1) == 0 &&

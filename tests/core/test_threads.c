@@ -176,6 +176,29 @@ TEST(threads_say_when_they_have_parked) {
     sli_threads_free(threads);
 }
 
+/* Whoever asks again at once is making call after call, whether workers have parked or not; after a while, and of a program's pool, nobody knows. */
+TEST(threads_are_ready_where_calls_follow_each_other) {
+    sli_threads *threads = NULL;
+    if (sli_threads_default() < 2) test_skip("one CPU: threads park at once");
+    REQUIRE_OK(sli_threads_new(NULL, 2, &threads));
+    bool follows = false, alone = false;
+    for (int i = 0; i < 2000 && !(follows && alone);
+         i++) { /* other programs may have the CPUs between the two questions */
+        for (int k = 0; k < 2000 && sli_threads_awake(threads); k++) pause_a_little();
+        pause_a_little();
+        alone |= !sli_threads_ready(threads);
+        follows |= sli_threads_ready(threads) && !sli_threads_awake(threads);
+    }
+    CHECK(follows && alone);
+    sli_threads_free(threads);
+    REQUIRE_OK(sli_threads_new(NULL, 1, &threads));
+    CHECK(!sli_threads_ready(threads) && !sli_threads_ready(threads) && !sli_threads_ready(NULL));
+    sli_threads_free(threads);
+    REQUIRE_OK(sli_threads_new(NULL, sli_threads_default() + 1, &threads));
+    CHECK(!sli_threads_ready(threads) && !sli_threads_ready(threads)); /* they park at once */
+    sli_threads_free(threads);
+}
+
 typedef struct meeting {
     atomic_int here;
     pthread_t thread[2];

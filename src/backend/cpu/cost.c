@@ -20,10 +20,12 @@ typedef struct rates {
     double entry[2];      /* a step, beside its product and cells */
     double round[2];      /* of two members; of each further one */
     double start;         /* starting one that spins, or a list of tasks */
-    double wake;          /* the first start of a pass, whose threads may have parked since the call before */
-    double moved;         /* a number that is read and written, or summed up */
-    double uneven;        /* the slowest thread's time of the mean, where each has its own part */
-    double beside;        /* what a core does while others are at work, of what it does alone */
+    double wake;          /* the first start of a pass, whose threads may have parked since the call before, */
+    double
+        ready; /* or spin, of each further one: what it takes longer by caches that exchange lines; 0: not measured, as if they had parked */
+    double moved;  /* a number that is read and written, or summed up */
+    double uneven; /* the slowest thread's time of the mean, where each has its own part */
+    double beside; /* what a core does while others are at work, of what it does alone */
 } rates;
 
 /* avx2, base: measured on a Zen 3 (two virtual CPUs, 512 KB of L2, 32 MB of L3), 2026-11-21: products and cells one by one, what is
@@ -86,13 +88,14 @@ static const rates rates_avx512bf16 = {.flops = 255e9,
                                        .round = {0.18e-6, 0.05e-6},
                                        .start = 1.0e-6,
                                        .wake = 25e-6,
+                                       .ready = 1.5e-6,
                                        .moved = 0.1e-9,
                                        .uneven = 1,
                                        .beside = 0.98};
 /* Zen 4 (two virtual CPUs, 1 MB of L2, 32 MB of L3), 2026-11-25: 118 GFLOP/s of multiply-adds by vectors of 256 or 512 bits, 236 of pairs of
  * bf16; fitted to `predicted.py` (bench/results/cpu_predicted_zen4_2026-11-25.txt). */
 static const rates rates_half_width = {.flops = 113e9,
-                                       .few = {0.8, 0.85, 0.95},
+                                       .few = {0.6, 0.85, 0.95},
                                        .product = 108e9,
                                        .product_bf16 = 205e9,
                                        .pack = 0.12e-9,
@@ -106,6 +109,7 @@ static const rates rates_half_width = {.flops = 113e9,
                                        .round = {0.2e-6, 0.05e-6},
                                        .start = 1.0e-6,
                                        .wake = 25e-6,
+                                       .ready = 1.5e-6,
                                        .moved = 0.12e-9,
                                        .uneven = 1,
                                        .beside = 0.98};
@@ -162,7 +166,16 @@ static const rates *rates_of(const sli_cpu_machine *machine) {
 }
 
 sli_cpu_machine sli_cpu_machine_of(const sli_caps *caps) {
-    return (sli_cpu_machine){caps->isa, caps->threads, caps->l2_bytes, caps->l3_bytes, 0, caps->half_width};
+    return (sli_cpu_machine){.isa = caps->isa,
+                             .threads = caps->threads,
+                             .l2_bytes = caps->l2_bytes,
+                             .l3_bytes = caps->l3_bytes,
+                             .half_width = caps->half_width};
+}
+
+sli_cpu_machine sli_cpu_ready(sli_cpu_machine machine) {
+    machine.ready = rates_of(&machine)->ready > 0;
+    return machine;
 }
 
 /* Of a cache of so many bytes, what stays there from step to step. */
@@ -207,7 +220,8 @@ double sli_cost_start(const sli_cpu_machine *machine, int members) {
 }
 
 double sli_cost_wake(const sli_cpu_machine *machine, int members) {
-    return members < 2 ? 0 : rates_of(machine)->wake;
+    const rates *r = rates_of(machine);
+    return members < 2 ? 0 : machine->ready ? fmin(r->wake, r->ready * (members - 1)) : r->wake;
 }
 
 /* How products.c goes about it. */

@@ -12,8 +12,12 @@ typedef struct sli_cpu_machine {
     size_t l3_bytes; /* of those that share it; 0: not known */
     int others;      /* threads that compute something else meanwhile */
     bool half_width; /* see sli_cpu_half_width */
+    bool ready;      /* see sli_cpu_ready */
 } sli_cpu_machine;
 sli_cpu_machine sli_cpu_machine_of(const sli_caps *caps);
+/* The same machine where threads spin when a pass begins (sli_threads_ready), which no plan counts on; where it was not measured what that
+ * saves, as it is. */
+sli_cpu_machine sli_cpu_ready(sli_cpu_machine machine);
 
 /* One thread's part of the product of a step: weights that are read in every step. */
 typedef struct sli_cost_panels {
@@ -32,7 +36,8 @@ double sli_cost_entry(const sli_cpu_machine *machine, bool backward); /* of a st
 double sli_cost_round(const sli_cpu_machine *machine, int members);
 double sli_cost_uneven(const sli_cpu_machine *machine, int members);
 double sli_cost_start(const sli_cpu_machine *machine, int members); /* starts and ends */
-double sli_cost_wake(const sli_cpu_machine *machine, int members);  /* the same of threads that may have parked */
+double sli_cost_wake(const sli_cpu_machine *machine,
+                     int members); /* the same of a pass, whose threads may have parked if they are not ready */
 /* On all threads: a product over time, c[m][n] of sums over k, */
 double sli_cost_product(const sli_cpu_machine *machine, sl_dtype dtype, double m, double n, double k);
 /* dx += dz W; and what else follows the steps of a chunk: dW += dz^T x, dR += dz^T h', db += dz, with h' side by side. */

@@ -175,17 +175,38 @@ static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_book
     sli_fused_book(p, sli_cpu_panels(&cpu, p), caps->threads, chunk, booking);
 }
 
-/* "4 threads, rows by 2, units by 2: 6.9 us a step, other ways 11 or more" */
-static int print_split(char *text, size_t capacity, const sli_fused_split *split) {
-    const int threads = split->directions * split->rows * split->units;
-    char directions[40] = "", rows[40] = "", units[40] = "", others[48] = "";
+static int threads_of(const sli_fused_split *split) {
+    return split->directions * split->rows * split->units;
+}
+
+/* "4 threads, rows by 2, units by 2: 6.9 us a step" */
+static void print_split(char text[160], const sli_fused_split *split) {
+    const int threads = threads_of(split);
+    char directions[40] = "", rows[40] = "", units[40] = "";
     if (split->directions > 1) snprintf(directions, sizeof directions, ", directions by %d", split->directions);
     if (split->rows > 1) snprintf(rows, sizeof rows, ", rows by %d", split->rows);
     if (split->units > 1) snprintf(units, sizeof units, ", units by %d", split->units);
-    if (split->others > 0) snprintf(others, sizeof others, ", other ways %.3g or more", 1e6 * split->others);
-    if (threads == 1) return snprintf(text, capacity, "one thread: %.3g us a step%s", 1e6 * split->seconds, others);
-    return snprintf(text, capacity, "%d threads%s%s%s: %.3g us a step%s", threads, directions, rows, units,
-                    1e6 * split->seconds, others);
+    if (threads == 1)
+        snprintf(text, 160, "one thread: %.3g us a step", 1e6 * split->seconds);
+    else
+        snprintf(text, 160, "%d threads%s%s%s: %.3g us a step", threads, directions, rows, units, 1e6 * split->seconds);
+}
+
+/* The split that is planned, and that of calls that find threads ready, where it takes more of them. */
+static void print_pass(char text[440], const sli_problem *p, const sli_panel_ops *ops, sli_cpu_machine machine,
+                       bool backward) {
+    const sli_fused_split split = sli_fused_shares(p, ops, &machine, backward);
+    char own[160], others[48] = "", ready[220] = "";
+    machine = sli_cpu_ready(machine);
+    const sli_fused_split busy = sli_fused_shares(p, ops, &machine, backward);
+    print_split(own, &split);
+    if (split.others > 0) snprintf(others, sizeof others, ", other ways %.3g or more", 1e6 * split.others);
+    if (threads_of(&busy) > threads_of(&split)) {
+        char text_of_busy[160];
+        print_split(text_of_busy, &busy);
+        snprintf(ready, sizeof ready, "; while calls follow each other %s", text_of_busy);
+    }
+    snprintf(text, 440, "%s%s%s", own, others, ready);
 }
 
 static void describe(const sli_problem *p, const sli_caps *caps, char *text, size_t capacity) {
@@ -193,14 +214,11 @@ static void describe(const sli_problem *p, const sli_caps *caps, char *text, siz
     sli_cpu_engine(caps->isa, false, &cpu);
     const sli_panel_ops *ops = sli_cpu_panels(&cpu, p);
     const sli_cpu_machine machine = sli_cpu_machine_of(caps);
-    const sli_fused_split forward = sli_fused_shares(p, ops, &machine, false);
-    const int length = snprintf(text, capacity, "panels of %s, %d lanes; ", ops->name, ops->lanes);
-    if (length < 0 || (size_t)length >= capacity) return;
-    const int more = print_split(text + length, capacity - (size_t)length, &forward);
-    const sli_fused_split back = sli_fused_shares(p, ops, &machine, true);
-    if (!p->train || more < 0 || (size_t)(length + more) + 12 >= capacity) return;
-    snprintf(text + length + more, capacity - (size_t)(length + more), "; backward ");
-    print_split(text + length + more + 11, capacity - (size_t)(length + more) - 11, &back);
+    char forward[440], back[440] = "";
+    print_pass(forward, p, ops, machine, false);
+    if (p->train) print_pass(back, p, ops, machine, true);
+    snprintf(text, capacity, "panels of %s, %d lanes; %s%s%s", ops->name, ops->lanes, forward,
+             p->train ? "; backward " : "", back);
 }
 
 #define FUSED_ROW(OP)                                                                                              \

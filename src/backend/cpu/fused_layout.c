@@ -356,12 +356,16 @@ sli_fused_split sli_fused_shares(const sli_problem *p, const sli_panel_ops *ops,
 
 sli_cpu_machine sli_fused_machine(const sli_call *call) {
     const sli_cpu *cpu = sli_cpu_of(call);
-    return (sli_cpu_machine){cpu->isa,       sli_threads_count(call->threads), cpu->l2_bytes, cpu->l3_bytes, 0,
-                             cpu->half_width};
+    return (sli_cpu_machine){.isa = cpu->isa,
+                             .threads = sli_threads_count(call->threads),
+                             .l2_bytes = cpu->l2_bytes,
+                             .l3_bytes = cpu->l3_bytes,
+                             .half_width = cpu->half_width};
 }
 
 static sli_fused_split split_of(const sli_fused_work *w, const sli_cpu *cpu, bool backward) {
-    const sli_cpu_machine machine = sli_fused_machine(w->call);
+    sli_cpu_machine machine = sli_fused_machine(w->call);
+    if (sli_threads_ready(w->call->threads)) machine = sli_cpu_ready(machine);
     if (!cpu->split) return sli_fused_shares(w->p, w->panels, &machine, backward);
     sli_fused_split split = *cpu->split; /* as far as there is something to share, and threads */
     const int threads = split.units > 1 ? sli_least(machine.threads, SLI_PANEL_QUEUES) : machine.threads;

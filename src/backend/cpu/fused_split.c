@@ -16,12 +16,18 @@ static double input_seconds(const sli_fused_shape *s, const sli_fused_split *way
     return s->inputs > 0 ? sli_cost_step(&s->machine, &weights) / steps : 0;
 }
 
-/* One step of the busiest thread, and its part of what starting threads costs. Threads that share units end together, but for half a panel;
- * others may be slowed down differently. */
+/* Panels of the busiest thread. Of threads that share units who comes late does less, so they end together, but for half a panel; where all are
+ * ready each has its part. */
+static double busiest_panels(const sli_fused_shape *s, const sli_fused_split *way) {
+    if (way->units == 1) return s->panels;
+    return s->machine.ready ? sli_divide_up(s->panels, way->units) : s->panels / (double)way->units + 0.5;
+}
+
+/* One step of the busiest thread, and its part of what starting threads costs. Threads that have parts of their own may be slowed down differently. */
 static double split_seconds(const sli_fused_shape *s, const sli_fused_split *way) {
     const int directions = sli_divide_up(s->directions, way->directions), rows = sli_divide_up(s->batch, way->rows);
     const int threads = way->directions * way->rows * way->units;
-    const double panels = way->units > 1 ? s->panels / (double)way->units + 0.5 : s->panels;
+    const double panels = busiest_panels(s, way);
     const sli_cost_panels weights = {.threads = threads,
                                      .rows = rows,
                                      .flops = 2.0 * directions * rows * panels * s->columns * s->k,
@@ -38,9 +44,12 @@ static double split_seconds(const sli_fused_shape *s, const sli_fused_split *way
            sli_cost_wake(&s->machine, threads) / (s->steps > 0 ? s->steps : 1);
 }
 
-/* One thread is left for others where these are predicted to gain a fifth: what wakes up late and caches that exchange lines are not counted in full. */
+enum { LEAST_ROWS = 2 }; /* one row alone takes three quarters of the time of two */
+
+/* One thread is left for others where these are predicted to gain a fifth: what wakes up late and caches that exchange lines are not counted in
+ * full. Where threads are ready nothing wakes up late (bench/results/ready_cpu_2026-11-29.txt). */
 sli_fused_split sli_fused_split_of(const sli_fused_shape *s) {
-    const double gain = 0.8;
+    const double gain = s->machine.ready ? 0.95 : 0.8;
     const int most = s->panels <= SLI_PANEL_QUEUE_MOST ? s->panels : 1;
     sli_fused_split best = {.directions = 1, .rows = 1, .units = 1};
     best.seconds = split_seconds(s, &best);
@@ -48,7 +57,7 @@ sli_fused_split sli_fused_split_of(const sli_fused_shape *s) {
         const int threads = u > 1 && s->machine.threads > SLI_PANEL_QUEUES ? SLI_PANEL_QUEUES : s->machine.threads;
         for (int d = 1; d <= s->directions && d * u <= threads; d++)
             for (int r = 1; r <= s->batch && d * r * u <= threads; r++) {
-                if (d * r * u == 1) continue;
+                if (d * r * u == 1 || (s->machine.ready && r > 1 && s->batch < LEAST_ROWS * r)) continue;
                 sli_fused_split way = {.directions = d, .rows = r, .units = u};
                 way.seconds = split_seconds(s, &way);
                 const bool alone = best.directions * best.rows * best.units == 1;
