@@ -675,6 +675,22 @@ TEST(cuda_persist_streams_that_stay_in_l2) {
     CHECK(sli_persist_near(134e6, 0) == 0); /* a GPU that does not say */
 }
 
+/* As measured on that H200: LSTM of 256 units, 16 rows, 150 steps is near backward, 32 rows are not; forward reads u alone. */
+TEST(cuda_persist_reads_that_lie_beyond_l2) {
+    sli_problem p = {.op = SLI_OP_LSTM, .layers = 1, .batch = 16, .steps = 150, .units = 256};
+    CHECK(!sli_persist_far(&p, true, 63e6) && !sli_persist_far(&p, false, 63e6));
+    p.batch = 32;
+    CHECK(sli_persist_far(&p, true, 63e6) && sli_persist_far(&p, false, 63e6));
+    p.batch = 22;
+    CHECK(sli_persist_far(&p, true, 63e6) && !sli_persist_far(&p, false, 63e6));
+    p.batch = 16, p.layers = 2;
+    CHECK(sli_persist_far(&p, true, 63e6));
+    p.layers = 1, p.bidirectional = true;
+    CHECK(sli_persist_far(&p, true, 63e6));
+    p.steps = 1, p.batch = 1;
+    CHECK(!sli_persist_far(&p, true, 63e6) && sli_persist_far(&p, true, 0)); /* a GPU that does not say */
+}
+
 static int defined(const char *text, const char *name) {
     char line[64];
     snprintf(line, sizeof line, "#define PERSIST_%s ", name);

@@ -214,6 +214,8 @@ bool sli_persist_builtin_get(sl_dtype math, int index, sli_persist_geometry *geo
 int sli_persist_builtin_index(const sli_persist_geometry *geometry);
 /* Of so many bytes of weights that stream in every step, those that are to stay in L2. */
 double sli_persist_near(double bytes, double l2);
+/* Whether what the steps of a pass read, which the pass before has left, is more than L2 keeps. */
+bool sli_persist_far(const sli_problem *problem, bool backward, double l2);
 /* Predicted seconds of one step of all its groups: fitted to cuts that were timed with the kernels of then. That, and what the newest times say, by which
  * cuts are ordered. And of the cut that is chosen, by which rows are (of a layer alone with the difference of the first two): training through a cluster has
  * become faster, not by the same time in all cuts perhaps, and some of the newer constants order cuts only. */

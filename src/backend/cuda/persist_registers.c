@@ -54,3 +54,11 @@ double sli_persist_near(double bytes, double l2) {
     const double all_fit = 0.78, some = 0.62;
     return bytes <= all_fit * l2 ? bytes : some * l2;
 }
+
+/* Backward of 15 MB of gates, c and dy takes up to 2.4% less if nothing is asked for ahead, of 20 MB and more up to 8% less if all is (one H200 with 63 MB of
+ * L2; bench/results/far_h200_2026-11-29.txt). Layers of a stack come one after the other. */
+bool sli_persist_far(const sli_problem *p, bool backward, double l2) {
+    const double part = 0.25, floats = sli_op_gates(p->op) + (backward ? 2 : 0);
+    const double units = (double)sli_problem_parts(p) * p->units;
+    return floats * sizeof(float) * units * p->steps * p->batch > part * l2;
+}

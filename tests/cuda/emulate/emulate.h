@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <functional>
+#include <set>
 #include <string>
 
 #ifndef SLI_EMULATE
@@ -117,6 +118,8 @@ uint32_t count_acquire(const uint32_t *counter, place at);
 void give(void *to, const void *words, size_t bytes, place at);
 void take(uint32_t (&to)[4], const void *from, place at);
 void fence_given(place at);
+/* What launches ask L2 for ahead of time is noted here, unless it is NULL. */
+extern std::set<const float *> *asked_ahead;
 void pause(place at);
 [[noreturn]] void fail(place at, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

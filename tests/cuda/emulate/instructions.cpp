@@ -252,6 +252,8 @@ void give(void *to, const void *words, size_t bytes, place at) {
     memcpy(to, words, bytes);
     wake_pollers();
 }
+std::set<const float *> *asked_ahead;
+
 void fence_given(place at) {
     called(at);
     for (const auto &c : current->cleared) memset(c.first, 0, c.second);

@@ -572,6 +572,31 @@ void persist_direction::compute() {
 }
 
 /* --------------------------------------------------------------------------------------------------- comparison -- */
+/* A piece has 8 units at most. */
+std::string persist_direction::asked(const std::set<const float *> &ahead, int first) const {
+    struct matrix { const char *name; const std::vector<float> *of; int64_t row, count, at; } all[] = {
+        {"u", &u, us, GH, 0}, {"dy", &dy, y_row, H, 0}, {"c", &c, H, H, 1}, {"h", &h, h_row, H, 1}, {"v", &v, H, H, 0}, {"s_n", &sn, H, H, 0}};
+    const bool read[] = {true, p.backward, p.backward && p.gates == 4, p.backward && p.gates == 3, p.backward && p.gates == 4 && keep_v,
+                         p.backward && p.gates == 3 && !before()};
+    for (size_t m = 0; m < sizeof all / sizeof *all; m++)
+        for (int64_t s = first; s < T && read[m]; s++)
+            for (int64_t b = 0; b < B; b++)
+                for (int64_t j = 0; j < all[m].count; j++) {
+                    const int64_t t = all[m].at ? entering(at(s)) : at(s), back = j % H < 8 ? j % H : 7;
+                    const float *value = all[m].of->data() + (t * B + b) * all[m].row + j;
+                    const auto before_it = ahead.upper_bound(value);
+                    if (before_it == ahead.begin() || *std::prev(before_it) < value - back)
+                        return emulate_say("nobody asked ahead for %s of step %d, row %d, value %d", all[m].name, (int)s, (int)b, (int)j);
+                }
+    for (const float *from : ahead) {
+        bool found = false;
+        for (size_t m = 0; m < sizeof all / sizeof *all; m++)
+            found |= read[m] && from >= all[m].of->data() && from < all[m].of->data() + all[m].of->size();
+        if (!found) return "what was asked for ahead is nothing that steps read";
+    }
+    return "";
+}
+
 std::string persist_direction::compare(const persist_direction &expected) const {
     static const float tolerances[5] = {2e-5f, 1.5e-3f, 1.2e-2f, 1.5e-3f, 2e-5f}; /* by math */
     const float tolerance = tolerances[p.math];

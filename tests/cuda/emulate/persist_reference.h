@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <set>
 #include <string>
 #include <vector>
 #include "backend/cuda/kernels/persist_args.h"
@@ -39,6 +40,8 @@ struct persist_direction {
     void compute(); /* = what the kernel is to leave */
     std::string compare(const persist_direction &expected) const;
     bool same(persist_direction *other); /* every bit */
+    /* Of what steps from number `first` on read of memory, what was not asked for ahead; and what was, but is none of it. Empty: nothing. */
+    std::string asked(const std::set<const float *> &ahead, int first) const;
     int longest() const;                 /* of the lengths */
 
     std::vector<float> r; /* [gates H][H] */

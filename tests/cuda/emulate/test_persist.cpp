@@ -163,6 +163,7 @@ template <class C> struct launcher {
         a.shared_bytes = (int)at.total;
         if ((seed + (uint64_t)p.H) % 3 == 2) /* some of every two seeds */
             a.delay = seed % 4 == 1 ? PERSIST_DELAY_MEETS : (uint32_t)seed + 1;
+        a.far = (seed + (uint64_t)p.B) % 2 == 0;
         for (int d = 0; d < p.directions; d++) {
             given.emplace_back(new persist_direction(p, d));
             given[d]->fill(&a.way[d]);
@@ -222,7 +223,14 @@ template <class C> struct launcher {
         config.resident = C::gather != PERSIST_GRID && seed % 2 ? 1 : 0;
         config.seed = seed;
         a.form = persist_form_of(a, p.directions, p.backward, p.history);
-        return emulate::launch(config, [&] { persist_run<C>(a); }).failure;
+        std::set<const float *> ahead;
+        emulate::asked_ahead = &ahead;
+        std::string failure = emulate::launch(config, [&] { persist_run<C>(a); }).failure;
+        emulate::asked_ahead = nullptr;
+        const bool asks = persist_asks_far<S> && (a.far || S::couriers > 0);
+        if (failure.empty() && p.directions == 1 && asks && a.way[0].steps == p.T) failure = given[0]->asked(ahead, S::couriers > 0 ? p.T : 4); /* in turns it may be later */
+        if (failure.empty() && !asks && !ahead.empty()) failure = "what lies in L2 was asked for ahead";
+        return failure;
     }
 };
 

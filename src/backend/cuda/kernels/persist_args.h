@@ -127,6 +127,7 @@ typedef struct persist_args {
     float forget_bias, clip;
     float bound; /* of |v|, but for states that enter */
     const persist_scalars *scalars;
+    int far;        /* what steps read may lie beyond L2: asked for some steps ahead */
     int near;       /* of pairs of streamed tiles: so many are to stay in L2 */
     uint32_t delay; /* tests: seed of random delays, or PERSIST_DELAY_MEETS; 0: none */
     /* Shared memory: offsets of sli_persist_shared. */

@@ -184,18 +184,57 @@ PERSIST_FN float persist_zone_h(const persist_args &a, const persist_way &way, c
 }
 
 /* ------------------------------------------------------------------------------------------------------ forward -- */
-/* Asks L2 for the gates of a step to come: a warp cell's are at most 32 pieces of up to 8 units, a lane asks for one. */
+/* Where what steps read may lie beyond L2 (persist_args.far), a step asks L2 for what one to come reads: forward u; backward gates, dy, c' or h', v or s_n.
+ * Not backward in turns, where it is asked for an item before, nor through a cluster in 32 bits, whose steps are longer: there asking took up
+ * to 9% and 2% of a call (bench/results/far_h200_2026-11-29.txt). */
+template <class S>
+constexpr bool persist_asks_far = S::inputs == 0 && /* whose u is in shared memory */
+                                  !(S::backward && (S::couriers > 0 || (S::gather != PERSIST_GRID && !S::narrow)));
+template <class S> struct persist_far {
+    static constexpr int wide = S::cell_units > 8 ? S::cell_units / 8 : 1, each = S::cell_rows * wide;
+    static constexpr int matrices = S::gates + (!S::backward ? 0 : S::gates == 1 ? 1 : 3);
+};
+
+/* Matrix number `kind` of the step that is read next: its values of a row and unit, and how far it is to the step after; NULL: it is not read. */
+template <class S>
+PERSIST_FN const float *persist_far_from(const persist_args &a, const persist_way &way, const persist_flow &flow, int kind,
+                                         int row, int unit, int *step) {
+    const int units = persist_units<S>(a);
+    *step = way.u_step;
+    if (!S::backward || kind < S::gates) return flow.u + (uint32_t)(row * persist_us<S>(a) + kind * units + unit);
+    if (kind == S::gates) {
+        const bool last = S::wave == 0 || unit >= units - S::wave;
+        *step = way.y_step;
+        if (!persist_has<S>(a, PERSIST_HAS_Y) || !last || (S::directions > 1 && !way.dy)) return nullptr;
+        return flow.dy + (uint32_t)(row * way.y_row + unit);
+    }
+    if (kind == S::gates + 1) {
+        *step = S::gates == 4 ? way.c_step : way.h_step;
+        return flow.old + (uint32_t)(row * (S::gates == 4 ? units : (int)way.h_row) + unit);
+    }
+    *step = S::gates == 4 ? way.v_step : way.sn_step;
+    if (S::gates == 4 ? !persist_has<S>(a, PERSIST_HAS_V) : S::before) return nullptr;
+    return flow.other + (uint32_t)(row * units + unit);
+}
+
+/* Of each matrix a warp's cells have at most 32 pieces of up to 8 units; a lane asks for one. */
 template <class S>
 PERSIST_FN void persist_prefetch(const persist_args &a, const persist_way &way, const persist_self &self,
                                  const persist_flow &flow, const persist_place &place, int s) {
+    typedef persist_far<S> F;
     enum { AHEAD = 4 };
-    constexpr int wide = S::cell_units > 8 ? S::cell_units / 8 : 1, pieces = S::gates * S::cell_rows * wide;
-    const int row = place.row - self.lane % S::cell_lanes / S::cell_units + self.lane % S::cell_rows;
-    const int unit = place.unit - self.lane % S::cell_units + self.lane / S::cell_rows % wide * 8;
-    const int gate = self.lane / (S::cell_rows * wide);
-    if constexpr (S::inputs > 0) return; /* they are in shared memory */
-    if (s + AHEAD < way.steps && self.lane < pieces && row < a.B && unit < persist_units<S>(a))
-        ptx_prefetch(flow.u + (AHEAD - 2) * (int64_t)way.u_step + (uint32_t)(row * persist_us<S>(a) + gate * persist_units<S>(a) + unit));
+    if constexpr (!persist_asks_far<S>) return;
+    if ((S::couriers == 0 && !a.far) || s + AHEAD >= way.steps) return;
+    const int row0 = place.row - self.lane % S::cell_lanes / S::cell_units, unit0 = place.unit - self.lane % S::cell_units;
+#pragma unroll
+    for (int first = 0; first < F::matrices * F::each; first += 32) {
+        const int piece = first + self.lane, kind = piece / F::each;
+        const int row = row0 + piece % S::cell_rows, unit = unit0 + piece / S::cell_rows % F::wide * 8;
+        int step;
+        const float *from = persist_far_from<S>(a, way, flow, kind, row, unit, &step);
+        if (kind < F::matrices && row < a.B && unit < persist_units<S>(a) && from)
+            ptx_prefetch(from + (AHEAD - 2) * (int64_t)step);
+    }
 }
 
 /* Of a wave the first layer alone reads u, of steps that it has: u of others was multiplied by what x had at another step, padding for example. */

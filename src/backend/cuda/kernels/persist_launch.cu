@@ -221,6 +221,7 @@ void sli_persist_args(const persist_call *p, persist_args *a) {
     a->bound = sli_step_bound(&p->cells[0]);
     a->scalars = (const persist_scalars *)k->scalars;
     a->delay = sli_persist_delay;
+    a->far = sli_persist_far(&p->call->problem, p->geometry->backward, (double)sli_cuda_caps_of(p->queue)->l2_bytes);
     a->near = near_pairs(p->geometry, sli_cuda_caps_of(p->queue));
     a->shared_partial = (int)shared.partial;
     a->shared_arriving = (int)shared.arriving;

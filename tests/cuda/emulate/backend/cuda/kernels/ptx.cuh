@@ -163,7 +163,9 @@ PTX_FN void ptx_take16(uint32_t (&to)[4], const void *from, EMULATE_HERE) {
 PTX_FN void ptx_fence_given(EMULATE_HERE) {
     emulate::fence_given(at);
 }
-PTX_FN void ptx_prefetch(const void *) {}
+PTX_FN void ptx_prefetch(const void *from) {
+    if (emulate::asked_ahead) emulate::asked_ahead->insert(static_cast<const float *>(from));
+}
 PTX_FN void ptx_before_loads(float &) {}
 PTX_FN void ptx_arrived(uint32_t, const void *) {}
 PTX_FN void ptx_pause(uint32_t, EMULATE_HERE) {
