@@ -42,7 +42,7 @@ struct persist_direction {
     bool same(persist_direction *other); /* every bit */
     /* Of what steps from number `first` on read of memory, what was not asked for ahead; and what was, but is none of it. Empty: nothing. */
     std::string asked(const std::set<const float *> &ahead, int first) const;
-    int longest() const;                 /* of the lengths */
+    int longest() const; /* of the lengths */
 
     std::vector<float> r; /* [gates H][H] */
 
