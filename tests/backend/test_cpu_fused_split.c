@@ -2,19 +2,23 @@
 #include "backend/cpu/fused_split.h"
 #include "test.h"
 
-/* An LSTM forward on panels of 8 lanes. */
+/* LSTM forward, 100 steps of one direction, on panels of so many columns. */
+static sli_fused_shape shape_of(sli_isa isa, int threads, int batch, int panels, int columns, int units) {
+    return (sli_fused_shape){.directions = 1,
+                             .batch = batch,
+                             .steps = 100,
+                             .stages = 1,
+                             .panels = panels,
+                             .columns = columns,
+                             .k = units,
+                             .panel_bytes = (size_t)units * (size_t)columns * sizeof(float),
+                             .units = units,
+                             .machine = {.isa = isa, .threads = threads, .l2_bytes = 512 * 1024, .l3_bytes = 32 << 20}};
+}
+
 static sli_fused_split lstm(int directions, int batch, int units, int threads) {
-    const sli_fused_shape shape = {
-        .directions = directions,
-        .batch = batch,
-        .steps = 100,
-        .stages = 1,
-        .panels = (units + 7) / 8,
-        .columns = 32,
-        .k = units,
-        .panel_bytes = (size_t)units * 32 * sizeof(float),
-        .units = units,
-        .machine = {.isa = SLI_ISA_AVX2, .threads = threads, .l2_bytes = 512 * 1024, .l3_bytes = 32 << 20}};
+    sli_fused_shape shape = shape_of(SLI_ISA_AVX2, threads, batch, (units + 7) / 8, 32, units);
+    shape.directions = directions;
     return sli_fused_split_of(&shape);
 }
 
@@ -43,18 +47,8 @@ TEST(fused_split_many_rows_by_the_number_of_panels) {
 
 /* Inputs many times as long as the state: W x is worth what the steps alone are not. */
 TEST(fused_split_counts_inputs) {
-    sli_fused_shape shape = {
-        .directions = 1,
-        .batch = 1,
-        .steps = 100,
-        .stages = 1,
-        .panels = 4,
-        .columns = 32,
-        .k = 32,
-        .panel_bytes = 32 * 32 * sizeof(float),
-        .input_rows = 64,
-        .units = 32,
-        .machine = {.isa = SLI_ISA_AVX2, .threads = 2, .l2_bytes = 512 * 1024, .l3_bytes = 32 << 20}};
+    sli_fused_shape shape = shape_of(SLI_ISA_AVX2, 2, 1, 4, 32, 32);
+    shape.input_rows = 64;
     const sli_fused_split without = sli_fused_split_of(&shape);
     shape.inputs = 2048;
     shape.input_panels = 4;
@@ -67,17 +61,8 @@ TEST(fused_split_counts_inputs) {
 /* A pass whose threads spin is shared where one that would have to wake them up is not; of two rows each thread has both, of some units. What
  * it saves was not measured on every machine. */
 TEST(fused_split_of_threads_that_are_ready) {
-    sli_fused_shape shape = {
-        .directions = 1,
-        .batch = 1,
-        .steps = 20,
-        .stages = 1,
-        .panels = 8,
-        .columns = 64,
-        .k = 128,
-        .panel_bytes = 128 * 64 * sizeof(float),
-        .units = 128,
-        .machine = {.isa = SLI_ISA_AVX512BF16, .threads = 2, .l2_bytes = 1 << 20, .l3_bytes = 32 << 20}};
+    sli_fused_shape shape = shape_of(SLI_ISA_AVX512BF16, 2, 1, 8, 64, 128);
+    shape.steps = 20;
     const sli_cpu_machine machine = shape.machine;
     CHECK(is(sli_fused_split_of(&shape), 1, 1, 1));
     shape.machine = sli_cpu_ready(machine);

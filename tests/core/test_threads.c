@@ -176,6 +176,11 @@ TEST(threads_say_when_they_have_parked) {
     sli_threads_free(threads);
 }
 
+static void in_order(void *context, int count, void (*task)(void *task_context, int index), void *task_context) {
+    (void)context;
+    for (int i = 0; i < count; i++) task(task_context, i);
+}
+
 /* Whoever asks again at once is making call after call, whether workers have parked or not; after a while, and of a program's pool, nobody knows. */
 TEST(threads_are_ready_where_calls_follow_each_other) {
     sli_threads *threads = NULL;
@@ -196,6 +201,10 @@ TEST(threads_are_ready_where_calls_follow_each_other) {
     sli_threads_free(threads);
     REQUIRE_OK(sli_threads_new(NULL, sli_threads_default() + 1, &threads));
     CHECK(!sli_threads_ready(threads) && !sli_threads_ready(threads)); /* they park at once */
+    sli_threads_free(threads);
+    const sl_thread_pool pool = {.parallel_for = in_order};
+    REQUIRE_OK(sli_threads_over(NULL, &pool, 2, &threads));
+    CHECK(!sli_threads_ready(threads) && !sli_threads_ready(threads));
     sli_threads_free(threads);
 }
 

@@ -227,8 +227,9 @@ template <class C> struct launcher {
         emulate::asked_ahead = &ahead;
         std::string failure = emulate::launch(config, [&] { persist_run<C>(a); }).failure;
         emulate::asked_ahead = nullptr;
-        const bool asks = persist_asks_far<S> && (a.far || S::couriers > 0);
-        if (failure.empty() && p.directions == 1 && asks && a.way[0].steps == p.T) failure = given[0]->asked(ahead, S::couriers > 0 ? p.T : 4); /* in turns it may be later */
+        const bool asks = persist_far<S>::asks && (a.far || S::couriers > 0);
+        const int first = S::couriers > 0 ? p.T : 4; /* in turns it may be later */
+        if (failure.empty() && p.directions == 1 && asks && a.way[0].steps == p.T) failure = given[0]->asked(ahead, first);
         if (failure.empty() && !asks && !ahead.empty()) failure = "what lies in L2 was asked for ahead";
         return failure;
     }

@@ -50,8 +50,40 @@ namespace wave_engine {
 } // namespace wave_engine
 #undef sli_persist_pair_of
 
+/* Whether an address is one of `count` floats of a step from number `first` on, before `end`. */
+bool in_steps(const float *from, const float *base, int64_t step, int64_t first, int64_t end, int64_t count) {
+    for (int64_t s = first; s < end && base; s++)
+        if (from >= base + s * step && from < base + s * step + count) return true;
+    return false;
+}
+
+/* What a launch asks L2 for ahead is what its steps read: dy is there for the last layer's steps alone. */
+void check_asked(const persist_args &a, const sli_persist_geometry &g, const std::set<const float *> &ahead) {
+    const persist_way &w = a.way[0];
+    const int lag = a.H / g.wave - 1;
+    const bool asks = a.far && g.inputs == 0 && (!g.backward || g.math == SL_BF16);
+    if (asks ? w.steps > 6 && ahead.empty() : !ahead.empty())
+        complain(asks ? "nothing was asked for ahead" : "what lies in L2 was asked for ahead");
+    for (const float *from : ahead) {
+        bool found = in_steps(from, w.u, w.u_step, 0, w.steps, (int64_t)a.B * a.us);
+        if (g.backward) {
+            found |= in_steps(from, w.c_from, w.c_step, 0, w.steps, (int64_t)a.B * a.H) ||
+                     in_steps(from, w.v, w.v_step, 0, w.steps, (int64_t)a.B * a.H);
+            found |= in_steps(from, w.h_from, w.h_step, 0, w.steps, a.B * w.h_row) ||
+                     in_steps(from, w.sn, w.sn_step, 0, w.steps, (int64_t)a.B * a.H);
+            for (int s = 0; s < w.steps; s++) {
+                const int at = w.wave_time + s * (int)w.time_step - lag;
+                if (at >= 0 && at < a.wave_steps)
+                    found |= in_steps(from, w.dy, w.y_step, s, s + 1, (int64_t)(a.B - 1) * w.y_row + a.H);
+            }
+        }
+        if (!found) return complain("what was asked for ahead is nothing that steps read");
+    }
+}
+
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *given, const void *, void **arguments) {
-    const persist_args &a = *static_cast<const persist_args *>(arguments[0]);
+    persist_args a = *static_cast<const persist_args *>(arguments[0]);
+    a.far = world.random() % 2 == 0; /* of so few rows it is not */
     const bool backward = a.way[0].dz != nullptr;
     emulate::launch_config config;
     sli_persist_geometry g = backward ? world.pair.backward : world.pair.forward;
@@ -62,7 +94,11 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *given, const void *, v
     config.shared = given->dynamicSmemBytes;
     config.resident = world.seed % 2 ? 1 : 0;
     config.seed = world.seed;
+    std::set<const float *> ahead;
+    emulate::asked_ahead = &ahead;
     const std::string failure = emulate::launch(config, [&] { world.kernel[backward](a); }).failure;
+    emulate::asked_ahead = nullptr;
+    check_asked(a, g, ahead);
     if (!failure.empty()) complain("the recurrence: " + failure);
     world.launches++;
     return cudaSuccess;
@@ -84,7 +120,8 @@ struct cut {
     static constexpr int in_registers = TILES_K, in_shared = 0, ring = 0, options = -1, act = -1, gate_act = -1;
     static constexpr int shared_partial = -1, shared_arriving = -1, shared_weights = -1, shared_ring = -1;
     static constexpr int shared_barriers = -1, shared_sending = -1, shared_state = -1;
-    static constexpr int inputs = INPUTS, inputs_math = MATH & 7, inputs_row = MATH == PERSIST_BF16 ? (INPUTS + 7) / 8 * 8 : INPUTS;
+    static constexpr int inputs = INPUTS, inputs_math = MATH & 7,
+                         inputs_row = MATH == PERSIST_BF16 ? (INPUTS + 7) / 8 * 8 : INPUTS;
     static constexpr int inputs_columns = 48, inputs_rows = ROWS, shared_inputs = -1;
 };
 
@@ -121,7 +158,8 @@ bool own_inputs(const sli_problem &p) {
     typedef cut<4, PERSIST_F32, true, 5, 4, 4, 1, 2, 2> lstm;
     typedef cut<3, PERSIST_F32, true, 4, 4, 3, 1, 2, 2> gru;
     if (p.dtype == SL_BF16)
-        take_both<cut<4, PERSIST_BF16, false, 10, 8, 4, 2, 1, 2, 4, 9, 4>, cut<4, PERSIST_BF16, true, 10, 8, 4, 2, 1, 2, 4>>();
+        take_both<cut<4, PERSIST_BF16, false, 10, 8, 4, 2, 1, 2, 4, 9, 4>,
+                  cut<4, PERSIST_BF16, true, 10, 8, 4, 2, 1, 2, 4>>();
     else if (p.op == SLI_OP_LSTM)
         take_both<cut<4, PERSIST_F32, false, 5, 4, 4, 1, 1, 4, 0, 5, 3>, lstm>();
     else
@@ -136,14 +174,16 @@ void cut_of(const sli_problem &p) {
         return;
     }
     if (p.dtype == SL_TF32) {
-        take_both<cut<4, PERSIST_SCALED, false, 10, 8, 4, 2, 1, 2, 4>, cut<4, PERSIST_TF32, true, 10, 8, 4, 2, 1, 4, 4>>();
+        take_both<cut<4, PERSIST_SCALED, false, 10, 8, 4, 2, 1, 2, 4>,
+                  cut<4, PERSIST_TF32, true, 10, 8, 4, 2, 1, 4, 4>>();
         return;
     }
     if (!p.train && world.seed % 2 == 0 && own_inputs(p)) return;
     if (p.dtype == SL_BF16 && p.op == SLI_OP_GRU)
         take_both<cut<3, PERSIST_BF16, false, 10, 8, 3, 2, 1, 2>, cut<3, PERSIST_BF16, true, 10, 8, 3, 2, 1, 2>>();
     else if (p.dtype == SL_BF16)
-        take_both<cut<4, PERSIST_BF16, false, 10, 8, 4, 2, 1, 2, 4>, cut<4, PERSIST_BF16, true, 10, 8, 4, 2, 1, 2, 4>>();
+        take_both<cut<4, PERSIST_BF16, false, 10, 8, 4, 2, 1, 2, 4>,
+                  cut<4, PERSIST_BF16, true, 10, 8, 4, 2, 1, 2, 4>>();
     else if (p.op == SLI_OP_LSTM && p.units == 4)
         take_both<cut<4, PERSIST_F32, false, 4, 4, 3, 1, 1, 3>, cut<4, PERSIST_F32, true, 4, 4, 3, 1, 2, 2>>();
     else if (p.op == SLI_OP_LSTM)
@@ -180,7 +220,9 @@ std::string run(const trial &t, uint64_t seed) {
         cut_of(plan);
         const trial_engine engine = {booking_of(plan, chunk),
                                      chunk,
-                                     plan.dtype == SL_BF16 ? 0.04 : plan.dtype == SL_TF32 ? 0.005 : 2e-5,
+                                     plan.dtype == SL_BF16   ? 0.04
+                                     : plan.dtype == SL_TF32 ? 0.005
+                                                             : 2e-5,
                                      sli_gpu_wave_pack,
                                      sli_gpu_wave_forward,
                                      sli_gpu_wave_backward};

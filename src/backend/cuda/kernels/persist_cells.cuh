@@ -184,18 +184,22 @@ PERSIST_FN float persist_zone_h(const persist_args &a, const persist_way &way, c
 }
 
 /* ------------------------------------------------------------------------------------------------------ forward -- */
-/* Where what steps read may lie beyond L2 (persist_args.far), a step asks L2 for what one to come reads: forward u; backward gates, dy, c' or h', v or s_n.
- * Not backward in turns, where it is asked for an item before, nor through a cluster in 32 bits, whose steps are longer: there asking took up
- * to 9% and 2% of a call (bench/results/far_h200_2026-11-29.txt). */
-template <class S>
-constexpr bool persist_asks_far = S::inputs == 0 && /* whose u is in shared memory */
-                                  !(S::backward && (S::couriers > 0 || (S::gather != PERSIST_GRID && !S::narrow)));
+/* Where what steps read may lie beyond L2 (persist_args.far; in turns always), a step asks L2 for what one to come reads: forward u; backward gates, dy, c' or
+ * h', v or s_n. Not backward in turns, where cells ask an item before, nor through a cluster in 32 bits, whose steps are longer: there asking took up
+ * to 9% and 2% of a call. But LSTM in turns with 32 units a block and cells apart asks for gates: of 1024 units with 256 rows that saves 3 to 9%
+ * (bench/results/far_h200_2026-11-29.txt). */
 template <class S> struct persist_far {
+    static constexpr bool turns = S::backward && S::couriers > 0, gates = S::gates == 4 && S::apart > 0 && S::units == 32;
+    static constexpr bool wide_cluster = S::backward && S::couriers == 0 && S::gather != PERSIST_GRID && !S::narrow;
+    static constexpr bool asks = S::inputs == 0 && /* whose u is in shared memory */ (!turns || gates) && !wide_cluster;
     static constexpr int wide = S::cell_units > 8 ? S::cell_units / 8 : 1, each = S::cell_rows * wide;
-    static constexpr int matrices = S::gates + (!S::backward ? 0 : S::gates == 1 ? 1 : 3);
+    static constexpr int matrices = S::gates + (!S::backward || turns ? 0 : S::gates == 1 ? 1 : 3);
 };
 
-/* Matrix number `kind` of the step that is read next: its values of a row and unit, and how far it is to the step after; NULL: it is not read. */
+enum { PERSIST_AHEAD = 4 }; /* steps before it is read, of which the last two have moved what is read next */
+
+/* Matrix number `kind` of the step that is read next: its values of a row and unit, and how far it is to the step after; NULL: the step that is asked for does not
+ * read it. */
 template <class S>
 PERSIST_FN const float *persist_far_from(const persist_args &a, const persist_way &way, const persist_flow &flow, int kind,
                                          int row, int unit, int *step) {
@@ -203,9 +207,10 @@ PERSIST_FN const float *persist_far_from(const persist_args &a, const persist_wa
     *step = way.u_step;
     if (!S::backward || kind < S::gates) return flow.u + (uint32_t)(row * persist_us<S>(a) + kind * units + unit);
     if (kind == S::gates) {
-        const bool last = S::wave == 0 || unit >= units - S::wave;
         *step = way.y_step;
-        if (!persist_has<S>(a, PERSIST_HAS_Y) || !last || (S::directions > 1 && !way.dy)) return nullptr;
+        persist_place place = {};
+        place.unit = unit;
+        if (!persist_has_y<S>(a, place, flow.reads + (PERSIST_AHEAD - 2) * way.time_step) || (S::directions > 1 && !way.dy)) return nullptr;
         return flow.dy + (uint32_t)(row * way.y_row + unit);
     }
     if (kind == S::gates + 1) {
@@ -222,9 +227,8 @@ template <class S>
 PERSIST_FN void persist_prefetch(const persist_args &a, const persist_way &way, const persist_self &self,
                                  const persist_flow &flow, const persist_place &place, int s) {
     typedef persist_far<S> F;
-    enum { AHEAD = 4 };
-    if constexpr (!persist_asks_far<S>) return;
-    if ((S::couriers == 0 && !a.far) || s + AHEAD >= way.steps) return;
+    if constexpr (!F::asks) return;
+    if ((S::couriers == 0 && !a.far) || s + PERSIST_AHEAD >= way.steps) return;
     const int row0 = place.row - self.lane % S::cell_lanes / S::cell_units, unit0 = place.unit - self.lane % S::cell_units;
 #pragma unroll
     for (int first = 0; first < F::matrices * F::each; first += 32) {
@@ -233,7 +237,7 @@ PERSIST_FN void persist_prefetch(const persist_args &a, const persist_way &way, 
         int step;
         const float *from = persist_far_from<S>(a, way, flow, kind, row, unit, &step);
         if (kind < F::matrices && row < a.B && unit < persist_units<S>(a) && from)
-            ptx_prefetch(from + (AHEAD - 2) * (int64_t)step);
+            ptx_prefetch(from + (PERSIST_AHEAD - 2) * (int64_t)step);
     }
 }
 
