@@ -108,6 +108,7 @@ static const char *const layouts[] = {
     "gru:b3_t7_i9_h13_f32_train+recompute+reset=before",
     "rnn:b3_t7_i5_h11_bf16_train+recompute",
     "lstm:b3_t2_i512_h512_bf16_train",
+    "gru:b3_t2_i300_h300_f16_train",
 };
 
 static void check_history(const char *text, const sli_problem *p) {
@@ -241,7 +242,10 @@ TEST(cuda_step_pads_gradients_of_large_products) {
         {"lstm:b20_t35_i650_h650_f16_train", 90, (size_t)2600 * 656 * 4},
         {"lstm:b20_t35_i10002_h656_f16_train", 90, (size_t)2624 * 10008 * 4},
         {"lstm:b20_t35_i648_h648_bf16_train", 90, 0},
-        {"lstm:b20_t35_i201_h201_bf16_train", 90, (size_t)808 * 208 * 4},
+        {"lstm:b20_t35_i201_h201_bf16_train", 90, (size_t)2 * 808 * 208 * 4}, /* both gradients at once */
+        {"lstm:b20_t35_i201_h201_bf16_bi_train", 90, (size_t)808 * 208 * 4},
+        {"lstm:b20_t35_i209_h201_bf16_train", 90, (size_t)808 * 216 * 4},
+        {"lstm:b4_t35_i201_h201_bf16_train", 90, 0},
         {"lstm:b2_t35_i101_h101_bf16_train", 90, 0}, /* too small to pay */
         {"lstm:b20_t35_i2048_h2048_p1001_bf16_train", 90, (size_t)8192 * 1008 * 4},
     };

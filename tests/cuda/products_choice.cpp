@@ -257,6 +257,45 @@ static void check_own() {
     expect("a pair is added", {owns.tiles[0].beta == 1, owns.tiles[1].beta == 1, 0}, {1, 1, 0});
 }
 
+/* A pair whose D has 300 columns: both matrices in one pad, one behind the other, out of which one launch moves them. */
+static void check_padded_pair() {
+    enum { M = 1200, N = 300, ROW = 304, K = 256 };
+    static float pad[2 * M * ROW], d[4];
+    static uint16_t a[8], b[8];
+    sli_device device = {};
+    sli_queue queue = {};
+    queue.device = &device; /* no cuBLASLt */
+    sli_cuda_product p = {};
+    p.math = SL_BF16;
+    p.m = M;
+    p.n = N;
+    p.k = K;
+    p.paired = true;
+    p.a = {a, M, true};
+    p.b = {b, ROW, false};
+    p.b_apart = K * ROW;
+    p.d = d;
+    p.d_row = N;
+    p.d_apart = M * N;
+    p.beta = 1;
+    p.pad = pad;
+    p.pad_bytes = sizeof pad;
+    caps.compute_capability = 90;
+    owns = {};
+    sli_cuda_multiply(&queue, nullptr, &p);
+    const sli_cuda_product *t = owns.tiles;
+    expect("a padded pair", {owns.tile_count, (int)t[0].n, (int)t[1].n}, {2, ROW, ROW});
+    expect("its sums", {t[0].d == pad, t[1].d == pad + M * ROW, t[0].beta == 0 && t[1].beta == 0}, {1, 1, 1});
+    const sli_cuda_move *move = &owns.move;
+    expect("their move", {move->count, (int)move->from_apart, (int)move->to_apart}, {2, M * ROW, M * N});
+    expect("from and to", {move->from == pad && move->to == d, (int)move->columns, move->add}, {1, N, 1});
+    p.pad_bytes -= sizeof(float); /* holds one matrix: one after the other */
+    owns = {};
+    sli_cuda_multiply(&queue, nullptr, &p);
+    expect("a pad of one matrix", {owns.move.count, owns.tile_count, owns.tiles[1].d == pad}, {1, 2, 1});
+    expect("its second move", {owns.move.to == d + M * N, owns.move.from == pad, 0}, {1, 1, 0});
+}
+
 /* Rows that a product is given in its pad: nothing behind the rows of A may be read. */
 static void check_pads() {
     const struct {
@@ -340,6 +379,7 @@ int main() {
     check_tall();
     check_whole();
     check_pads();
+    check_padded_pair();
     check_small();
     check_inputs();
     check_shares();

@@ -84,7 +84,7 @@ typedef struct sli_cuda_product {
     /* 0 and 1: k as a whole. Else so many pieces of k of the same length, a multiple of 8, each summed apart: D[piece][m][n],
      * d_apart floats from one to the next, beta 0, no bias. */
     int pieces;
-    /* Two products of one size, 16 bits, in a launch: A, B and D of the second lie so many elements behind the first's, each whole 16 bytes; n whole eights, pieces 1, no bias. */
+    /* Two products of one size, 16 bits, in a launch: A, B and D of the second lie so many elements behind the first's, each whole 16 bytes; pieces 1, no bias. */
     bool paired;
     int64_t a_apart, b_apart, d_apart;
     int share;         /* 16 bits: hundredths of the multiprocessors, where others run beside it; 0: it is alone */
@@ -123,9 +123,17 @@ void sli_cuda_narrow_rows(sli_queue *queue, cudaStream_t stream, sl_dtype math, 
                           const float *from, int64_t from_row, int64_t rows, int64_t columns);
 /* to[bytes] = from[bytes] of the GPU's memory, or zeros without `from`. true: all is well. */
 bool sli_cuda_put(sli_queue *queue, cudaStream_t stream, void *to, const void *from, size_t bytes);
-/* to[rows][columns] = from, += where `add`; to_row and from_row elements from row to row. */
-void sli_cuda_move_rows(sli_queue *queue, cudaStream_t stream, float *to, int64_t to_row, const float *from,
-                        int64_t from_row, int64_t rows, int64_t columns, bool add);
+/* to[rows][columns] = from, += where `add`, of `count` matrices; _row elements from row to row, _apart from matrix to matrix. */
+typedef struct sli_cuda_move {
+    float *to;
+    int64_t to_row, to_apart;
+    const float *from;
+    int64_t from_row, from_apart;
+    int64_t rows, columns;
+    int count;
+    bool add;
+} sli_cuda_move;
+void sli_cuda_move_rows(sli_queue *queue, cudaStream_t stream, const sli_cuda_move *move);
 /* to[lines][to_row] = transposed from[rows][columns], zeros beyond: to_row >= rows, a multiple of 4, lines >= columns. Rows of
  * `from` are from_row apart; `to` is aligned to 16 bytes. */
 typedef struct sli_cuda_transposition {

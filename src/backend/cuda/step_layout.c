@@ -35,8 +35,15 @@ static void set_sizes(const sli_problem *p, int chunk, sli_step_shape *s) {
 }
 
 /* Recurrent weights. Of fewer than are paired each product leaves multiprocessors to the other (256 units as fast, or 0.5% slower in one launch); of 512 to 2048 units one launch took 0.96 to 1.00
- * of a call's time (graph_h200_2026-11-28.txt, 2), more were not measured. */
-enum { LARGE = 1 << 25, LEAST_PAIRED = 1 << 19, MOST_PAIRED = 1 << 24 };
+ * of a call's time (graph_h200_2026-11-28.txt, 2), more were not measured. Units that are no whole eights come out of pads, for which launches wait: of 129 to 500 units one launch of both took 0.85 to 0.99
+ * (pads_h200_2026-11-29.txt), of 100 and 150 1.01, of 650 1.00 and 1.01. */
+enum {
+    LARGE = 1 << 25,
+    LEAST_PAIRED = 1 << 19,
+    MOST_PAIRED = 1 << 24,
+    LEAST_PADDED_PAIRED = 1 << 17,
+    MOST_PADDED_PAIRED = 1 << 20
+};
 sli_step_shape sli_step_shape_of(const sli_problem *p, int chunk) {
     sli_step_shape s = {0};
     set_sizes(p, chunk, &s);
@@ -59,8 +66,10 @@ sli_step_shape sli_step_shape_of(const sli_problem *p, int chunk) {
     s.keep_v = s.lstm && p->zoneout_c > 0;
     const bool large = s.GH * s.O >= LARGE; /* no recurrence leaves it room to be copied again beside */
     const bool one = s.keep_gates && s.narrow && s.directions == 1 && s.lag == 0;
-    const bool paired = s.GH * s.O >= LEAST_PAIRED && s.GH * s.O <= MOST_PAIRED;
-    s.pairs = one && !s.project && !s.before && s.I == s.O && s.O % 8 == 0 && paired;
+    const int64_t weights = s.GH * s.O;
+    const bool paired = s.O % 8 == 0 ? weights >= LEAST_PAIRED && weights <= MOST_PAIRED
+                                     : weights >= LEAST_PADDED_PAIRED && weights <= MOST_PADDED_PAIRED;
+    s.pairs = one && !s.project && !s.before && s.I == s.O && paired;
     s.keep_x = one && (s.T > chunk || large || s.pairs);
     return s;
 }
@@ -153,7 +162,7 @@ static size_t largest(const size_t *bytes, size_t count) {
 
 /* Scratch of the largest gradient that is multiplied in padded rows. */
 static size_t pad_of(const sli_step_shape *s, sl_dtype math, const sli_caps *caps) {
-    const size_t each[] = {sli_cuda_pad_bytes(caps, math, s->GH, s->I, s->rows),
+    const size_t each[] = {(s->pairs ? 2 : 1) * sli_cuda_pad_bytes(caps, math, s->GH, s->I, s->rows),
                            sli_cuda_pad_bytes(caps, math, s->GH, s->O, s->rows),
                            s->project ? sli_cuda_pad_bytes(caps, math, s->O, s->H, s->rows) : 0,
                            sli_cuda_pad_bytes(caps, math, s->rows, s->I, s->zs)};

@@ -120,13 +120,14 @@ extern "C" void sli_cuda_narrow_rows(sli_queue *queue, cudaStream_t stream, sl_d
 enum { LINE = 32, LINES = 8, EACH = 4 };
 template <int V> struct alignas(V * sizeof(float)) span { float x[V]; };
 
-/* to[rows][columns] = or += from; columns and both strides are multiples of V. */
+/* to[rows][columns] = or += from of the move's matrix blockIdx.z; columns and all strides are multiples of V. */
 template <int V, bool add>
-__global__ void __launch_bounds__(LINE *LINES)
-    move_rows(float *__restrict__ to, int64_t to_row, const float *__restrict__ from, int64_t from_row, int64_t rows,
-              int64_t columns) {
-    const int64_t column = ((int64_t)blockIdx.x * LINE + threadIdx.x) * V;
-    if (column >= columns) return;
+__global__ void __launch_bounds__(LINE *LINES) move_rows(const __grid_constant__ sli_cuda_move move) {
+    const int64_t column = ((int64_t)blockIdx.x * LINE + threadIdx.x) * V, rows = move.rows;
+    const int64_t to_row = move.to_row, from_row = move.from_row;
+    float *__restrict__ to = move.to + blockIdx.z * move.to_apart;
+    const float *__restrict__ from = move.from + blockIdx.z * move.from_apart;
+    if (column >= move.columns) return;
     for (int64_t first = (int64_t)blockIdx.y * LINES * EACH + threadIdx.y; first < rows;
          first += (int64_t)gridDim.y * LINES * EACH) {
         span<V> sum[EACH] = {};
@@ -152,28 +153,27 @@ __global__ void __launch_bounds__(LINE *LINES)
     }
 }
 
-template <int V>
-static void launch_move(cudaStream_t stream, float *to, int64_t to_row, const float *from, int64_t from_row,
-                        int64_t rows, int64_t columns, bool add) {
-    const int64_t down = (rows + LINES * EACH - 1) / (LINES * EACH);
-    const dim3 blocks((unsigned)((columns / V + LINE - 1) / LINE), (unsigned)(down < 65535 ? down : 65535));
+template <int V> static void launch_move(cudaStream_t stream, const sli_cuda_move *m) {
+    const int64_t down = (m->rows + LINES * EACH - 1) / (LINES * EACH);
+    const dim3 blocks((unsigned)((m->columns / V + LINE - 1) / LINE), (unsigned)(down < 65535 ? down : 65535),
+                      (unsigned)m->count);
     const dim3 threads(LINE, LINES);
-    if (add)
-        move_rows<V, true><<<blocks, threads, 0, stream>>>(to, to_row, from, from_row, rows, columns);
+    if (m->add)
+        move_rows<V, true><<<blocks, threads, 0, stream>>>(*m);
     else
-        move_rows<V, false><<<blocks, threads, 0, stream>>>(to, to_row, from, from_row, rows, columns);
+        move_rows<V, false><<<blocks, threads, 0, stream>>>(*m);
 }
 
-extern "C" void sli_cuda_move_rows(sli_queue *queue, cudaStream_t stream, float *to, int64_t to_row, const float *from,
-                                   int64_t from_row, int64_t rows, int64_t columns, bool add) {
-    if (rows <= 0 || columns <= 0 || sli_cuda_failed(queue)) return;
-    const uint64_t bits = (uint64_t)((uintptr_t)to | (uintptr_t)from) | (uint64_t)(to_row | from_row | columns) * 4;
+extern "C" void sli_cuda_move_rows(sli_queue *queue, cudaStream_t stream, const sli_cuda_move *m) {
+    if (m->rows <= 0 || m->columns <= 0 || sli_cuda_failed(queue)) return;
+    const int64_t strides = m->to_row | m->from_row | m->columns | (m->count > 1 ? m->to_apart | m->from_apart : 0);
+    const uint64_t bits = (uint64_t)((uintptr_t)m->to | (uintptr_t)m->from) | (uint64_t)strides * 4;
     if (bits % 16 == 0)
-        launch_move<4>(stream, to, to_row, from, from_row, rows, columns, add);
+        launch_move<4>(stream, m);
     else if (bits % 8 == 0)
-        launch_move<2>(stream, to, to_row, from, from_row, rows, columns, add);
+        launch_move<2>(stream, m);
     else
-        launch_move<1>(stream, to, to_row, from, from_row, rows, columns, add);
+        launch_move<1>(stream, m);
     (void)SLI_LAUNCHED(queue, "moving of rows");
 }
 

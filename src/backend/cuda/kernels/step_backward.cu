@@ -261,11 +261,19 @@ void sli_step_add_recurrent(const step_way *way) {
         add_over_time(way, SLI_RNN_PROJECTION, 0, s->GH, s->O, dz, s->zs, entering_h(way), s->hs);
 }
 
+/* Units that are no whole eights: where a product of so many rows has pads. Without, 160 and 200 rows in one launch took 1.11 and 1.06 of a call's time (pads_h200_2026-11-29.txt). */
+static bool pairs_rows(const step_way *way) {
+    const sli_step_shape *s = &way->s;
+    const sli_caps *caps = sli_cuda_caps_of(way->queue);
+    if (s->O % 8 == 0) return s->pairs;
+    return s->pairs && sli_cuda_pad_columns(caps, way->call->problem.dtype, s->GH, s->O, rows_of(way)) != s->O;
+}
+
 /* Whether d kernel and d recurrent are one launch. Of memory that the plan lays out alone: so their bits do not depend on addresses. */
 bool sli_step_pairs(const step_way *way) {
     const float *kernel = (const float *)way->d_param[SLI_RNN_KERNEL];
     const float *recurrent = (const float *)way->d_param[SLI_RNN_RECURRENT];
-    return way->s.pairs && !way->call->borrowed && kernel && recurrent && recurrent > kernel && (recurrent - kernel) % 4 == 0 &&
+    return pairs_rows(way) && !way->call->borrowed && kernel && recurrent && recurrent > kernel && (recurrent - kernel) % 4 == 0 &&
            sli_step_adds(way, SLI_RNN_KERNEL) == sli_step_adds(way, SLI_RNN_RECURRENT);
 }
 
@@ -327,7 +335,7 @@ static void add_parameters(const step_way *way) {
 static void set_share(const step_way *way, sli_cuda_product *product) {
     const sli_step_shape *s = &way->s;
     const double recurrent = (double)s->O * (double)rows_of(way), kernel = (double)s->I * (double)sli_step_input_rows(way);
-    if (s->narrow && s->directions == 1 && !s->project && !s->pairs && product->k > product->m && kernel > 0)
+    if (s->narrow && s->directions == 1 && !s->project && !pairs_rows(way) && product->k > product->m && kernel > 0)
         product->share = (int)(100 * kernel / (recurrent + 2 * kernel));
 }
 

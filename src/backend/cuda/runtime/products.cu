@@ -517,12 +517,17 @@ static bool multiply_blas(sli_queue *queue, cudaStream_t stream, const sli_cuda_
     return true;
 }
 
+static int matrices_of(const sli_cuda_product *p) {
+    return p->paired ? 2 : 1;
+}
+
 /* Columns that the product is given in its pad; n: it goes into D as it is. */
 static int64_t padded_columns(sli_queue *queue, const sli_cuda_product *p) {
     if (!p->pad || p->bias) return p->n;
     const int64_t columns = sli_cuda_pad_columns(sli_cuda_caps_of(queue), p->math, p->m, p->n, p->k);
     const bool there = p->b.transposed || columns <= p->b.row;
-    return there && (size_t)sli_cuda_pad_rows(p->m) * (size_t)columns * sizeof(float) <= p->pad_bytes ? columns : p->n;
+    const size_t bytes = (size_t)matrices_of(p) * (size_t)sli_cuda_pad_rows(p->m) * (size_t)columns * sizeof(float);
+    return there && bytes <= p->pad_bytes ? columns : p->n;
 }
 
 /* Rows of D that the product is given in its pad: in 16 bits whole eights of A's columns, which its rows have where they and the address are aligned. */
@@ -532,17 +537,20 @@ static int64_t padded_rows(const sli_cuda_product *p) {
     return whole && sli_cuda_pad_rows(p->m) <= p->a.row ? sli_cuda_pad_rows(p->m) : p->m;
 }
 
-/* pad[m][columns] = A B, D = beta D + pad. Rows of the pad beyond m are sums of what lies behind A's columns, anything, and stay there. */
+/* pad[m][columns] = A B, D = beta D + pad, of a pair both. Rows of the pad beyond m are sums of what lies behind A's columns, anything, and stay there. */
 static void multiply_padded(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *p, int64_t columns) {
     sli_cuda_product wide = *p;
     wide.n = columns;
     wide.m = padded_rows(p);
     wide.d = (float *)p->pad;
     wide.d_row = columns;
+    wide.d_apart = wide.m * columns;
     wide.beta = 0.0f;
     wide.pad = NULL;
     sli_cuda_multiply(queue, stream, &wide);
-    sli_cuda_move_rows(queue, stream, p->d, p->d_row, (const float *)p->pad, columns, p->m, p->n, p->beta != 0.0f);
+    const sli_cuda_move move = {p->d,           p->d_row, p->d_apart, wide.d,         columns,
+                                wide.d_apart, p->m,     p->n,       matrices_of(p), p->beta != 0.0f};
+    sli_cuda_move_rows(queue, stream, &move);
 }
 
 /* All columns but four by cuBLASLt, into D itself, which no pad and no copy costs. */
@@ -581,6 +589,11 @@ static void multiply_pieces(sli_queue *queue, cudaStream_t stream, const sli_cud
 }
 
 static void multiply_pair(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *p) {
+    const int64_t columns = p->k > 0 ? padded_columns(queue, p) : p->n;
+    if (columns != p->n) {
+        multiply_padded(queue, stream, p, columns);
+        return;
+    }
     if (p->k > 0 && multiply_blas(queue, stream, p)) return;
     const int64_t element = (int64_t)sli_cuda_operand_bytes(p->math);
     sli_cuda_product one = *p;
