@@ -201,7 +201,7 @@ class Sluice:
         self.command = [args.sluice, "bench", "-", "--device", args.device, "--seconds", str(args.seconds), "--json",
                         *options]
         self.process = None
-        self.errors = os.path.join(os.path.dirname(os.path.abspath(args.out)), f".compare.{os.getpid()}.errors")
+        self.errors = os.path.join(os.path.dirname(os.path.abspath(args.out)), f".compare.{os.getpid()}.{len(options)}.errors")
 
     def start(self):
         with open(self.errors, "wb") as errors:
@@ -273,6 +273,11 @@ def entry_of(row):
     return entry
 
 
+def is_narrow(shape, dtype):
+    """The peers' parameters and their gradients are of 16 bits: Sluice's are timed so as well."""
+    return shape["mode"] == "train" and dtype in ("bf16", "f16")
+
+
 def cell_line(args, shape, dtype, peer, answers):
     line = {"case": key_of(shape, dtype, args.source), "shape": shape["name"], "cell": shape["cell"],
             "mode": shape["mode"], "dtype": dtype, **{key: shape[key] for key in "tbihl"}}
@@ -283,12 +288,15 @@ def cell_line(args, shape, dtype, peer, answers):
         line["error"] = kernels["error"]
     else:
         line["sluice"] = {name: entry_of(row) for name, row in kernels.items()}
+    narrow = answers.get(dtype + "+narrow", {})
+    if "error" not in narrow:
+        line["narrow"] = {name: entry_of(row) for name, row in narrow.items() if name.startswith("cuda:")}
     if peer_dtype(dtype) != dtype and "error" not in others:
         line["peer_rows"] = {name: entry_of(row) for name, row in others.items() if name.startswith("cudnn")}
     return line
 
 
-def one_shape(args, torch, sluice, shape, dtypes):
+def one_shape(args, torch, sluice, own, shape, dtypes):
     """Lines of a shape in several precisions: PyTorch in each, then Sluice in each, then PyTorch again."""
     peers, answers = {}, {}
     wanted = list(dict.fromkeys([peer_dtype(dtype) for dtype in dtypes] + dtypes))
@@ -301,6 +309,8 @@ def one_shape(args, torch, sluice, shape, dtypes):
             print(f"torch: {shape['problem']} {dtype}: {error!r}"[:300], file=sys.stderr)
     for dtype in wanted:
         answers[dtype] = sluice.time(with_dtype(shape["problem"], dtype))
+        if is_narrow(shape, dtype):
+            answers[dtype + "+narrow"] = own.time(with_dtype(shape["problem"], dtype) + "+narrow")
     for peer in peers.values():
         peer.sample(args.seconds)
     return [cell_line(args, shape, dtype, peers.get(peer_dtype(dtype)), answers) for dtype in dtypes]
@@ -322,12 +332,12 @@ def measure(args, todo, known):
     if not args.no_torch:
         import torch
         print(f"torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, {torch.cuda.get_device_name(0)}")
-    sluice = Sluice(args)
+    sluice, own = Sluice(args), Sluice(args, ("--require", "cuda:"))
     with open(args.out, "a", encoding="utf-8") as out:
         for shape, dtypes in todo:
             if time.monotonic() - START > args.limit_seconds:
                 break
-            for line in one_shape(args, torch, sluice, shape, dtypes):
+            for line in one_shape(args, torch, sluice, own, shape, dtypes):
                 out.write(json.dumps(line) + "\n")
                 known[line["case"]] = line
                 tell(line)
@@ -336,6 +346,7 @@ def measure(args, todo, known):
             if torch:
                 torch.cuda.empty_cache()
     sluice.stop()
+    own.stop()
     return done
 
 

@@ -39,16 +39,19 @@ def predicted_of(entry):
 
 
 def columns_of(line):
-    """(ms, name) of each column. `peer` is the best of PyTorch and cuDNN's C API; `own` our own kernels alone; `plan` what the
-    planner's prediction would take, cuDNN's rows included; `any` the fastest of all rows."""
+    """(ms, name) of each column. `peer` is the best of PyTorch and cuDNN's C API; `own` our own kernels alone, with parameters of 16 bits
+    where those were timed, as the peers' are, `floats` with float ones; `plan` what the planner's prediction would take, cuDNN's rows
+    included; `any` the fastest of all rows."""
     rows = line.get("sluice", {})
     cudnn = [(name, entry) for name, entry in {**rows, **line.get("peer_rows", {})}.items() if name.startswith("cudnn")]
     eager, graph = ("t", line.get("torch_eager")), ("tg", line.get("torch_graph"))
     predicted = [(predicted_of(entry), name) for name, entry in rows.items() if predicted_of(entry) is not None]
     plan = min(predicted)[1] if predicted else None
+    floats = best_of([item for item in rows.items() if not item[0].startswith("cudnn")])
+    narrow = best_of(line.get("narrow", {}).items())
     return {"eager": best_of([eager]), "graph": best_of([graph]), "cudnn": best_of(cudnn),
             "peer": best_of([eager, graph, *cudnn]), "any": best_of(rows.items()),
-            "own": best_of([item for item in rows.items() if not item[0].startswith("cudnn")]),
+            "own": narrow if narrow[0] else floats, "floats": floats,
             "plan": (rows[plan]["median"], plan) if plan else (None, "")}
 
 
@@ -103,8 +106,8 @@ def target_table(lines, published):
 
 def detail_table(title, lines, published):
     out = [f"### {title}", "",
-           "| shape | T,B,I,H,L | eager | graph | cuDNN C API | Sluice | plan's choice | strongest / Sluice | default / Sluice "
-           "| published | published / Sluice |", "|---|---|---|---|---|---|---|---|---|---|---|"]
+           "| shape | T,B,I,H,L | eager | graph | cuDNN C API | Sluice | float parameters | plan's choice | strongest / Sluice "
+           "| default / Sluice | published | published / Sluice |", "|---|---|---|---|---|---|---|---|---|---|---|---|"]
     all_ratios = []
     for line in lines:
         c, r = columns_of(line), ratios_of(line, published)
@@ -112,11 +115,11 @@ def detail_table(title, lines, published):
         sizes = ",".join(str(line[key]) for key in "tbihl")
         note = f" ({line['error'][:60]})" if "error" in line else ""
         cells = [line["shape"] + note, sizes, cell_text((c["eager"][0], "")), cell_text((c["graph"][0], "")),
-                 *(cell_text(c[name]) for name in ("cudnn", "own", "plan")), number(r["peer"]), number(r["default"]),
+                 *(cell_text(c[name]) for name in ("cudnn", "own", "floats", "plan")), number(r["peer"]), number(r["default"]),
                  cell_text(r["quoted"]), number(r["published"])]
         out.append("| " + " | ".join(cells) + " |")
     means = {key: number(geometric_mean([r[key] for r in all_ratios])) for key in ("peer", "default", "published")}
-    out += [f"| geometric mean | | | | | | | {means['peer']} | {means['default']} | | {means['published']} |", ""]
+    out += [f"| geometric mean | | | | | | | | {means['peer']} | {means['default']} | | {means['published']} |", ""]
     return "\n".join(out)
 
 

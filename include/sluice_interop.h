@@ -11,7 +11,8 @@
  *
  * Tensors are described as DLPack does (dmlc/dlpack, version 1): sl_dl_tensor has the memory layout of DLTensor, so that
  * `(const sl_dl_tensor *)&managed->dl_tensor` is right. They must be dense in C order (strides NULL or those), time-major
- * [T][B][features] or [B][features], float32 (int32 for tokens and lengths), on the plan's device, and aligned to 16 bytes.
+ * [T][B][features] or [B][features], float32 (int32 for tokens and lengths), on the plan's device, and aligned to 16 bytes. Parameters
+ * and their gradients are bfloat16 or float16, the plan's dtype, where it has narrow_parameters = 1.
  *
  * The plan is made with train = 1 if backward is wanted, without a loss, and with input_gradients = 1 if d_inputs are. Nothing
  * waits: on a GPU the results are there when the stream gets to them. Token ids are not looked at by the host then: one outside
@@ -28,7 +29,7 @@ extern "C" {
 
 /* DLPack's device types and type codes that are taken. */
 enum { SL_DL_CPU = 1, SL_DL_CUDA = 2 };
-enum { SL_DL_INT = 0, SL_DL_FLOAT = 2 };
+enum { SL_DL_INT = 0, SL_DL_FLOAT = 2, SL_DL_BFLOAT = 4 };
 
 typedef struct sl_dl_device {
     int32_t device_type; /* SL_DL_CPU, SL_DL_CUDA */
@@ -36,7 +37,7 @@ typedef struct sl_dl_device {
 } sl_dl_device;
 
 typedef struct sl_dl_type {
-    uint8_t code, bits; /* SL_DL_FLOAT 32, SL_DL_INT 32 */
+    uint8_t code, bits; /* SL_DL_FLOAT 32 or 16, SL_DL_BFLOAT 16, SL_DL_INT 32 */
     uint16_t lanes;     /* 1 */
 } sl_dl_type;
 

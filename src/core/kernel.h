@@ -73,7 +73,8 @@ enum { SLI_MAX_PARAM = SLI_PART_PARAMS * SLI_MAX_PARTS };
 #define SLI_RNN_STATE_OUT(part, k) (1 + 2 * (part) + (k))
 
 /* Indices into sli_call.in / out / param, per op. Shapes: t, b are the call's steps and batch.
- * Tensors are dense [t][b][features], element type float (double in f64 problems) unless said otherwise. */
+ * Tensors are dense [t][b][features], element type float (double in f64 problems) unless said otherwise; parameters and their gradients
+ * are of the problem's dtype where it is narrow. */
 enum {                      /* recurrent; O = projection or units */
        SLI_RNN_X = 0,       /* [t][b][I] */
        SLI_RNN_H0 = 1,      /* [b][O], never NULL */
@@ -387,6 +388,7 @@ typedef struct sli_kernel {
     int64_t norm_slice; /* norm rows that obey sli_call.slices and .part: elements of a slice; 0: others */
     /* Takes problems with +recompute, for which it keeps no gates (the reference, which is the oracle, keeps what it always does). */
     bool takes_recompute;
+    bool takes_narrow; /* problems with +narrow: param and d_param are of the problem's dtype */
     const char *only; /* rows of a test device: its name; they are unknown to all others. NULL: none */
 } sli_kernel;
 

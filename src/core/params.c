@@ -1,5 +1,6 @@
 /* Parameters and optimizer state in device memory. */
 #include "core/params.h"
+#include "core/rounding.h"
 #include "core/threads.h"
 
 #include <string.h>
@@ -17,9 +18,9 @@ static size_t param_size(const sli_param_place *place) {
 
 char *sli_params_at(const sl_params *params, int slot, int index) {
     const sl_plan *plan = params->plan;
-    size_t array = plan->param_elements * plan->element;
+    size_t array = plan->param_elements * plan->weight;
     if (slot < 0 && params->bound && params->bound[index]) return params->bound[index];
-    return params->block + (size_t)(slot + 1) * array + plan->params[index].offset * plan->element;
+    return params->block + (size_t)(slot + 1) * array + plan->params[index].offset * plan->weight;
 }
 
 sli_scaling *sli_params_scaling_at(const sl_params *params) {
@@ -108,17 +109,39 @@ const char *sl_params_name(const sl_params *params, int index, int *rows, int *c
 
 /* ------------------------------------------------------------------------------------------- get and set -- */
 /* Numbers converted at a time, on the stack: no allocation, and on a GPU, where each piece waits, few of them. */
-enum { PIECE = 16384 };
+enum { PIECE = SLI_PARAMS_PIECE };
+
+sl_status sli_params_download(const sl_plan *plan, sli_queue *queue, const char *from, double *values, size_t count) {
+    const size_t bytes = count * plan->weight;
+    float floats[PIECE];
+    uint16_t halves[PIECE];
+    if (plan->weight == sizeof(double)) return plan->ops->download(queue, values, from, bytes);
+    const bool narrow = plan->weight == sizeof(uint16_t);
+    SLI_TRY(plan->ops->download(queue, narrow ? (void *)halves : (void *)floats, from, bytes));
+    for (size_t i = 0; i < count; i++)
+        values[i] = narrow ? sli_from_bits16(plan->options.dtype, halves[i]) : (double)floats[i];
+    return SL_OK;
+}
+
+static sl_status upload_piece(const sl_params *params, char *to, const double *values, size_t count) {
+    const sl_plan *plan = params->plan;
+    const bool narrow = plan->weight == sizeof(uint16_t);
+    float floats[PIECE];
+    uint16_t halves[PIECE];
+    for (size_t i = 0; i < count; i++) {
+        if (narrow)
+            halves[i] = sli_to_bits16(plan->options.dtype, values[i]);
+        else
+            floats[i] = (float)values[i];
+    }
+    return plan->ops->upload(params->queue, to, narrow ? (void *)halves : (void *)floats, count * plan->weight);
+}
 
 static sl_status download_pieces(const sl_params *params, const char *from, double *values, size_t count) {
     const sl_plan *plan = params->plan;
-    if (plan->element == sizeof(double))
-        return plan->ops->download(params->queue, values, from, count * sizeof(double));
     for (size_t at = 0; at < count; at += PIECE) {
-        float piece[PIECE];
         size_t n = count - at < PIECE ? count - at : PIECE;
-        SLI_TRY(plan->ops->download(params->queue, piece, from + at * sizeof(float), n * sizeof(float)));
-        for (size_t i = 0; i < n; i++) values[at + i] = piece[i];
+        SLI_TRY(sli_params_download(plan, params->queue, from + at * plan->weight, values + at, n));
     }
     return SL_OK;
 }
@@ -134,15 +157,13 @@ static sl_status download(const sl_params *params, const char *from, double *val
 
 static sl_status upload(sl_params *params, char *to, const double *values, size_t count) {
     const sl_plan *plan = params->plan;
-    if (plan->element == sizeof(double)) {
+    if (plan->weight == sizeof(double)) {
         SLI_TRY(plan->ops->upload(params->queue, to, values, count * sizeof(double)));
         return plan->ops->wait(params->queue);
     }
     for (size_t at = 0; at < count; at += PIECE) {
-        float piece[PIECE];
         size_t n = count - at < PIECE ? count - at : PIECE;
-        for (size_t i = 0; i < n; i++) piece[i] = (float)values[at + i];
-        SLI_TRY(plan->ops->upload(params->queue, to + at * sizeof(float), piece, n * sizeof(float)));
+        SLI_TRY(upload_piece(params, to + at * plan->weight, values + at, n));
     }
     return plan->ops->wait(params->queue);
 }
@@ -229,7 +250,7 @@ static bool uses(const sli_step *step, int index) {
 
 char *sli_params_packed(const sl_params *params) {
     const sl_plan *plan = params->plan;
-    return params->block + (size_t)(plan->slots + 1) * plan->param_elements * plan->element;
+    return params->block + (size_t)(plan->slots + 1) * plan->param_elements * plan->weight;
 }
 
 void sli_params_set_pack(const sl_params *params, const sli_step *step, size_t first, size_t end, sli_call *call) {
@@ -289,7 +310,7 @@ static sl_status init_param(sl_params *params, int index, uint64_t seed, double 
         for (size_t first = 0; first < count; first += PIECE) {
             size_t part = count - first < PIECE ? count - first : PIECE;
             sli_initialise_part(&param, index, seed, first, part, piece);
-            SLI_TRY(upload(params, to + first * params->plan->element, piece, part));
+            SLI_TRY(upload(params, to + first * params->plan->weight, piece, part));
         }
         return SL_OK;
     }

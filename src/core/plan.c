@@ -121,6 +121,7 @@ static void fill_problem(const sl_plan *plan, const sli_emit *emit, sli_problem 
     if (emit->takes_mask && problem->steps > 0 && plan->options.masking != SL_MASK_NONE)
         problem->mask = plan->options.masking == SL_MASK_LENGTHS ? SLI_MASK_LENGTHS : SLI_MASK_HOLES;
     if (problem->mask == SLI_MASK_NONE) problem->masked_repeat = false;
+    problem->narrow = plan->options.narrow_parameters && (sli_op_multiplies(problem->op) || problem->op == SLI_OP_EMBED);
     problem->recompute = sli_op_is_recurrent(problem->op) && plan->train && plan->options.recompute_gates;
 }
 
@@ -321,6 +322,14 @@ static sl_status resolve_options(sl_plan *plan, const sl_plan_options *given) {
                 "i8 is for inference: rounded to 8 bits, weights would not see the small steps of training; train in "
                 "another dtype, then evaluate or generate with i8");
     plan->element = options->dtype == SL_F64 ? sizeof(double) : sizeof(float);
+    options->narrow_parameters = options->narrow_parameters != 0;
+    SLI_FAIL_IF(options->narrow_parameters && options->dtype != SL_BF16 && options->dtype != SL_F16, SL_ERR_INPUT,
+                "narrow_parameters: parameters are as narrow as operands, and those of %s are not; plan with bf16 or f16",
+                sli_dtype_name(options->dtype));
+    SLI_FAIL_IF(options->narrow_parameters && options->loss != SL_LOSS_NONE, SL_ERR_USAGE,
+                "narrow_parameters: losses of Sluice and its optimizers work on f32 parameters; plan without a loss, or without "
+                "narrow_parameters");
+    plan->weight = options->narrow_parameters ? sizeof(uint16_t) : plan->element;
     SLI_FAIL_IF(options->clip.kind != SL_CLIP_NONE && !(options->clip.value > 0), SL_ERR_INPUT,
                 "gradient clipping at %g; the value must be positive", options->clip.value);
     return plan->train ? resolve_optimizer(&options->optimizer) : SL_OK;
@@ -484,7 +493,7 @@ static sl_status emit_loss(sli_planner *planner) {
 }
 
 static sl_status choose_update(sl_plan *plan) {
-    if (!plan->train || plan->param_count == 0) return SL_OK;
+    if (!plan->train || plan->param_count == 0 || plan->options.narrow_parameters) return SL_OK;
     sli_problem *norm = &plan->norm_problem, *optimizer = &plan->optimizer_problem;
     *norm = (sli_problem){.op = SLI_OP_NORM,
                           .layers = 1,
@@ -504,14 +513,15 @@ static sl_status choose_update(sl_plan *plan) {
 
 /* Parameters lie one behind the other, each on a SLI_ALIGN boundary; the padding is zero and stays zero. */
 static void place_params(sl_plan *plan) {
+    const size_t each = SLI_ALIGN / (plan->options.narrow_parameters ? plan->weight : sizeof(float));
     size_t at = 0;
     for (int i = 0; i < plan->param_count; i++) {
         sli_param_place *place = &plan->params[i];
         place->offset = at;
-        at += sli_round_up((size_t)place->param.rows * (size_t)place->param.columns, SLI_ALIGN / sizeof(float));
+        at += sli_round_up((size_t)place->param.rows * (size_t)place->param.columns, each);
     }
     plan->param_elements = at;
-    plan->slots = plan->train ? sli_optimizer_slots(&plan->options.optimizer) : 0;
+    plan->slots = plan->train && !plan->options.narrow_parameters ? sli_optimizer_slots(&plan->options.optimizer) : 0;
 }
 
 /* Inputs first: a stack of layers takes initial states that the model names between them. */
@@ -545,7 +555,8 @@ sl_status sli_plan_list_params(const sl_plan *like, const sl_model *model, sl_pl
                       .caps = like->caps,
                       .ops = like->ops,
                       .train = like->train,
-                      .element = like->element};
+                      .element = like->element,
+                      .weight = like->weight};
     list->options.require = NULL; /* which rows compute is not asked */
     sli_arena_init(&list->arena, &list->allocator);
     return emit_model(list, model, &planner);
@@ -580,6 +591,7 @@ static void forget(sl_plan *plan) {
                      .unready = plan->unready,
                      .train = plan->train,
                      .element = plan->element,
+                     .weight = plan->weight,
                      .choices = plan->choices,
                      .choice_count = plan->choice_count,
                      .choice_capacity = plan->choice_capacity,

@@ -115,7 +115,8 @@ struct sl_plan {
     size_t memory_limit;  /* that holds: options.memory_limit, on a GPU at most what is free; 0 = none */
     sli_refusal *unready; /* rows that were chosen, and whose needs could not be had then: not chosen again */
     bool train;
-    size_t element; /* bytes of a number: 4, or 8 in f64 plans */
+    size_t element; /* bytes of a number: 4, or 8 in f64 plans; */
+    size_t weight;  /* of one in parameters and their gradients: as much, or 2 where options.narrow_parameters */
     int chunk, segment_steps, segments;
     sli_lean lean;  /* of plans for a memory limit */
     bool no_late;   /* late sums keep memory longer than a limit allows */

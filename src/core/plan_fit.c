@@ -5,7 +5,7 @@
 
 static bool sees_the_whole(const sl_plan *plan, const sli_step *step) {
     const sli_kernel *row = step->kernel;
-    return step->problem.bidirectional || row->whole || (plan->train && row->whole_sums) ||
+    return step->problem.bidirectional || row->whole || (plan->train && (row->whole_sums || step->problem.narrow)) ||
            (row->folds && row->folds(&step->problem));
 }
 

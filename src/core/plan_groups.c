@@ -4,14 +4,15 @@
 #include <string.h>
 
 /* -------------------------------------------------------------------------------------------------- groups -- */
-/* Whole-sequence steps cannot be cut. A reversed step is a group of its own: sums over time of the others run from the
+/* Whole-sequence steps cannot be cut, nor those whose gradients each segment would round to 16 bits. A reversed step is a group of its own: sums over time of the others run from the
  * last segment to the first, its own from the first to the last. */
-static sli_group group_of(const sli_step *step, int index) {
+static sli_group group_of(const sl_plan *plan, const sli_step *step, int index) {
     return (sli_group){.first = index,
                        .count = 1,
                        .time = step->problem.steps > 0,
                        .reverse = step->problem.reverse,
-                       .whole = step->problem.op == SLI_OP_FLIP || step->problem.bidirectional};
+                       .whole = step->problem.op == SLI_OP_FLIP || step->problem.bidirectional ||
+                                (plan->train && step->problem.narrow)};
 }
 
 /* A step cannot join the group that computes one of its initial states: that is known only after the last segment. */
@@ -56,7 +57,7 @@ static void mark_crossing(sl_plan *plan) {
 sl_status sli_plan_groups(sl_plan *plan) {
     for (int i = 0; i < plan->step_count; i++) {
         sli_step *step = &plan->steps[i];
-        sli_group next = group_of(step, i);
+        sli_group next = group_of(plan, step, i);
         sli_group *last = plan->group_count > 0 ? &plan->groups[plan->group_count - 1] : NULL;
         if (last && joins(plan, step, &next, last)) {
             last->count++;

@@ -331,7 +331,7 @@ static void place_fixed(sl_plan *plan) {
     plan->scalars = take(plan, &at, sizeof(sli_scalars));
     plan->metrics = take(plan, &at, sizeof(sli_metrics) + (sli_plan_is_scaled(plan) ? sizeof(sli_scaling) : 0));
     size_t before = at;
-    plan->gradients = take(plan, &at, plan->train ? plan->param_elements * plan->element : 0);
+    plan->gradients = take(plan, &at, plan->train ? plan->param_elements * plan->weight : 0);
     plan->touched = take(plan, &at, plan->sparse >= 0 ? sli_round_up((size_t)sli_plan_slices(plan), SLI_ALIGN) : 0);
     plan->memory.gradients += at - before;
     before = at;
@@ -416,7 +416,7 @@ sl_status sli_plan_place(sl_plan *plan, int segment_steps) {
     sl_memory *memory = &plan->memory;
     plan->packed_bytes = book_packed(plan);
     memory->segments = plan->segments;
-    memory->parameters = plan->param_elements * plan->element;
+    memory->parameters = plan->param_elements * plan->weight;
     memory->optimizer = memory->parameters * (size_t)plan->slots;
     if (sli_plan_is_scaled(plan)) memory->optimizer += sli_round_up(sizeof(sli_scaling), SLI_ALIGN);
     memory->packed = plan->packed_bytes;

@@ -56,4 +56,36 @@ static inline double sli_round_to(sl_dtype dtype, double value) {
     }
 }
 
+/* The bits of the nearest number of bf16 or f16; and the number that bits mean. */
+static inline uint16_t sli_to_bits16(sl_dtype dtype, double value) {
+    const double rounded = sli_round_to(dtype, value), size = fabs(rounded);
+    if (dtype == SL_BF16) {
+        const float narrow = (float)rounded;
+        uint32_t bits;
+        memcpy(&bits, &narrow, sizeof bits);
+        return (uint16_t)(bits >> 16 | (isnan(value) ? 0x40 : 0));
+    }
+    const uint16_t sign = signbit(value) ? 0x8000 : 0;
+    int exponent;
+    if (isnan(value)) return sign | 0x7e00;
+    if (isinf(rounded)) return sign | 0x7c00;
+    if (size < ldexp(1, -14)) return sign | (uint16_t)ldexp(size, 24);
+    const double fraction = frexp(size, &exponent); /* 0.5 to 1 */
+    return (uint16_t)(sign + ((exponent + 13) << 10) + (int)ldexp(fraction, 11));
+}
+
+static inline double sli_from_bits16(sl_dtype dtype, uint16_t bits) {
+    const int exponent = bits >> 10 & 31, digits = bits & 1023;
+    if (dtype == SL_BF16) {
+        const uint32_t wide = (uint32_t)bits << 16;
+        float value;
+        memcpy(&value, &wide, sizeof value);
+        return (double)value;
+    }
+    const double size = exponent == 31 ? (digits ? (double)NAN : HUGE_VAL)
+                        : exponent > 0 ? ldexp(1024 + digits, exponent - 25)
+                                       : ldexp(digits, -24);
+    return bits & 0x8000 ? -size : size;
+}
+
 #endif

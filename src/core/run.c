@@ -238,7 +238,7 @@ static sl_status backward_work(sl_run *run) {
 
 static sl_status zero_gradients(sl_run *run) {
     const sl_plan *plan = run->plan;
-    SLI_TRY(plan->ops->zero(run->queue, run->block + plan->gradients, plan->param_elements * plan->element));
+    SLI_TRY(plan->ops->zero(run->queue, run->block + plan->gradients, plan->param_elements * plan->weight));
     run->gradients = SLI_GRADIENTS_ZEROS;
     return SL_OK;
 }
@@ -315,13 +315,12 @@ sl_status sl_run_gradient(sl_run *run, const char *parameter, double *values, si
     double scale = 1;
     SLI_TRY(sli_run_clear_leftovers(run));
     SLI_TRY(gradient_scale(run, &scale));
-    const char *from = run->block + plan->gradients + place->offset * plan->element;
-    if (plan->element == sizeof(double)) return plan->ops->download(run->queue, values, from, count * sizeof(double));
-    for (size_t at = 0; at < count; at += SLI_RUN_PIECE / sizeof(float)) {
-        float piece[SLI_RUN_PIECE / sizeof(float)];
-        size_t n = count - at < SLI_RUN_PIECE / sizeof(float) ? count - at : SLI_RUN_PIECE / sizeof(float);
-        SLI_TRY(plan->ops->download(run->queue, piece, from + at * sizeof(float), n * sizeof(float)));
-        for (size_t i = 0; i < n; i++) values[at + i] = piece[i] / scale;
+    const char *from = run->block + plan->gradients + place->offset * plan->weight;
+    if (plan->weight == sizeof(double)) return sli_params_download(plan, run->queue, from, values, count);
+    for (size_t at = 0; at < count; at += SLI_PARAMS_PIECE) {
+        size_t n = count - at < SLI_PARAMS_PIECE ? count - at : SLI_PARAMS_PIECE;
+        SLI_TRY(sli_params_download(plan, run->queue, from + at * plan->weight, values + at, n));
+        for (size_t i = 0; i < n; i++) values[at + i] /= scale;
     }
     return SL_OK;
 }

@@ -26,12 +26,22 @@ static sl_status check_place(const sl_plan *plan, const char *what, const sl_dl_
     return SL_OK;
 }
 
-static sl_status check_type(const char *what, const sl_dl_tensor *tensor, bool integer) {
-    bool fine = tensor->dtype.code == (integer ? SL_DL_INT : SL_DL_FLOAT) && tensor->dtype.bits == 32 &&
-                tensor->dtype.lanes == 1;
+static const struct type {
+    const char *name;
+    int code, bits;
+} int32 = {"int32", SL_DL_INT, 32}, float32 = {"float32", SL_DL_FLOAT, 32}, float16 = {"float16", SL_DL_FLOAT, 16},
+  bfloat16 = {"bfloat16", SL_DL_BFLOAT, 16};
+
+static sl_status check_type(const char *what, const sl_dl_tensor *tensor, const struct type *wanted) {
+    bool fine = tensor->dtype.code == wanted->code && tensor->dtype.bits == wanted->bits && tensor->dtype.lanes == 1;
     SLI_FAIL_IF(!fine, SL_ERR_INPUT, "%s has DLPack type code %d with %d bits; it must be %s: convert it", what,
-                tensor->dtype.code, tensor->dtype.bits, integer ? "int32" : "float32");
+                tensor->dtype.code, tensor->dtype.bits, wanted->name);
     return SL_OK;
+}
+
+static const struct type *type_of_parameters(const sl_plan *plan) {
+    if (!plan->options.narrow_parameters) return &float32;
+    return plan->options.dtype == SL_BF16 ? &bfloat16 : &float16;
 }
 
 static bool is_dense(const sl_dl_tensor *tensor) {
@@ -73,7 +83,7 @@ static sl_status check_tensor(const sl_plan *plan, int steps, int rows, const ch
     char text[160];
     snprintf(text, sizeof text, "%s \"%s\"", what, tensor->name);
     SLI_TRY(check_place(plan, text, given));
-    SLI_TRY(check_type(text, given, tensor->shape.integer));
+    SLI_TRY(check_type(text, given, tensor->shape.integer ? &int32 : &float32));
     return check_shape(text, given, tensor->shape.time ? steps : 0, rows, tensor->shape.features);
 }
 
@@ -122,7 +132,7 @@ static sl_status check_param(const sl_plan *plan, const char *name, const sl_dl_
     if (!given) return SL_OK;
     const sli_param *param = &plan->params[*index].param;
     SLI_TRY(check_place(plan, name, given));
-    SLI_TRY(check_type(name, given, false));
+    SLI_TRY(check_type(name, given, type_of_parameters(plan)));
     return check_shape(name, given, 0, param->rows > 1 || given->ndim > 1 ? param->rows : 0, param->columns);
 }
 
@@ -176,7 +186,7 @@ static sl_status check_lengths(const sl_plan *plan, const sl_interop_call *call)
     SLI_FAIL_IF(!plan->caps.graphs && plan->caps.kind == SLI_DEVICE_CUDA, SL_ERR_USAGE,
                 "lengths in device memory need a plan without no_graph: its kernels may read them on the host");
     SLI_TRY(check_place(plan, "lengths", call->lengths));
-    SLI_TRY(check_type("lengths", call->lengths, true));
+    SLI_TRY(check_type("lengths", call->lengths, &int32));
     return check_shape("lengths", call->lengths, 0, 0, call->batch);
 }
 

@@ -126,7 +126,7 @@ static void set_params(const sl_run *run, const sli_step *step, sli_call *call) 
         if (!plan->train) continue;
         char *borrowed = run->bound ? run->bound[2 * plan->tensor_count + index] : NULL;
         call->d_param[k] =
-            borrowed ? borrowed : run->block + plan->gradients + plan->params[index].offset * plan->element;
+            borrowed ? borrowed : run->block + plan->gradients + plan->params[index].offset * plan->weight;
         call->borrowed |= borrowed != NULL;
         if (index != plan->sparse || borrowed) continue;
         call->touched = sli_run_touched(run);

@@ -183,6 +183,8 @@ sl_status sl_run_update(sl_run *run, double learning_rate, sl_result *result) {
     const sl_plan *plan = run->plan;
     sli_run_report report;
     memset(&report, 0, sizeof report);
+    SLI_FAIL_IF(plan->options.narrow_parameters, SL_ERR_USAGE,
+                "parameters of 16 bits are updated by their owner's optimizer; plan without narrow_parameters");
     if (plan->optimizer) SLI_TRY(set_rate(run, learning_rate));
     if (result) memset(result, 0, sizeof *result);
     if (!plan->optimizer) return SL_OK;

@@ -32,7 +32,7 @@ static sl_status for_each_guard(const sli_trial *trial, guard_fn each, void *con
 /* Those behind packed copies of parameters. */
 static sl_status for_each_packed_guard(const sli_trial *trial, guard_fn each, void *context) {
     const sl_plan *plan = trial->plan;
-    char *packed = trial->params->block + (size_t)(plan->slots + 1) * plan->param_elements * plan->element;
+    char *packed = trial->params->block + (size_t)(plan->slots + 1) * plan->param_elements * plan->weight;
     for (int k = 0; k < plan->step_count; k++) {
         const sli_step *step = &plan->steps[k];
         if (step->booking.packed > 0)
@@ -123,6 +123,7 @@ sl_status sli_trial_open_guarded(const sli_subject *subject, const sl_plan_optio
 static sl_status open_in_double(const sli_subject *subject, sl_dtype operands, int moved, sli_trial *trial) {
     sl_plan_options options = subject->options;
     options.dtype = SL_F64;
+    options.narrow_parameters = 0;
     options.device = "cpu";
     options.require = options.choices = NULL;
     options.memory_limit = 0;

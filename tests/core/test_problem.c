@@ -61,6 +61,10 @@ TEST(problem_text_is_made_canonical) {
         {"optim:n7+opt=adamw+decay=0.01+beta2=0.999+epsilon=1e-8", "optim:n7+opt=adamw"},
         {"optim:n7+opt=rmsprop+decay=0.01+rho=0.9", "optim:n7+decay=0.01+opt=rmsprop"},
         {"flip:b1_t2_h3_f64", "flip:b1_t2_h3_f64"},
+        {"gru:b1_t2_i3_h4_bf16_train+narrow+lengths", "gru:b1_t2_i3_h4_bf16_train+lengths+narrow"},
+        {"dense:b1_t2_i3_h4_f16+narrow", "dense:b1_t2_i3_h4_f16+narrow"},
+        {"lstm:b1_t2_i3_h4_tf32+narrow", NULL},
+        {"dropout:b1_t2_h3_bf16+drop=0.5+narrow", NULL},
         {"dropout:b1_t2_h3_i8+drop=0.5", "dropout:b1_t2_h3_i8+drop=0.5"},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {

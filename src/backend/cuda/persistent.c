@@ -227,7 +227,7 @@ static bool copy_of(const sli_problem *p, const sli_caps *caps, sli_persist_kind
         .describe = NAME##_describe, .pack = sli_cuda_##NAME##_pack, .forward = sli_cuda_##NAME##_forward,          \
         .backward = sli_cuda_##NAME##_backward,                                                                     \
         .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true, \
-        .sums_late = true, .idle = NAME##_idle, .fills = NAME##_fills, .begins_alone = begins_alone,                \
+        .takes_narrow = true, .sums_late = true, .idle = NAME##_idle, .fills = NAME##_fills, .begins_alone = begins_alone,                \
         .null_states = true, .writes_fresh = true, .folds = folds, .copy_of = NAME##_copy_of                        \
     }
 

@@ -79,7 +79,9 @@ typedef struct sli_cuda_product {
     int64_t m, n, k;
     sli_cuda_matrix a, b;
     bool a_floats; /* 16 bits: A is float, and is rounded on the way, where sli_cuda_takes_floats */
-    float *d;
+    /* Float; narrow_d: of math's 16 bits, rounded once, of sums along a transposed A alone (gradients of weights), in one piece. */
+    void *d;
+    bool narrow_d;
     int64_t d_row;
     /* 0 and 1: k as a whole. Else so many pieces of k of the same length, a multiple of 8, each summed apart: D[piece][m][n],
      * d_apart floats from one to the next, beta 0, no bias. */
@@ -123,11 +125,17 @@ void sli_cuda_narrow_rows(sli_queue *queue, cudaStream_t stream, sl_dtype math, 
                           const float *from, int64_t from_row, int64_t rows, int64_t columns);
 /* to[bytes] = from[bytes] of the GPU's memory, or zeros without `from`. true: all is well. */
 bool sli_cuda_put(sli_queue *queue, cudaStream_t stream, void *to, const void *from, size_t bytes);
-/* to[rows][columns] = from, += where `add`, of `count` matrices; _row elements from row to row, _apart from matrix to matrix. */
+/* Element number `count` of a product's D. */
+static inline void *sli_cuda_d_at(const sli_cuda_product *product, int64_t count) {
+    return (char *)product->d + count * (int64_t)(product->narrow_d ? sizeof(uint16_t) : sizeof(float));
+}
+/* to[rows][columns] = from, += where `add`, of `count` matrices; _row elements from row to row, _apart from matrix to matrix.
+ * Both are of type SL_F32, or SL_BF16 or SL_F16: `from` of that if `to` is, and nothing is added. */
 typedef struct sli_cuda_move {
-    float *to;
+    sl_dtype to_type, from_type;
+    void *to;
     int64_t to_row, to_apart;
-    const float *from;
+    const void *from;
     int64_t from_row, from_apart;
     int64_t rows, columns;
     int count;

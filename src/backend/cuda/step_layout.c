@@ -58,8 +58,9 @@ sli_step_shape sli_step_shape_of(const sli_problem *p, int chunk) {
     s.before = s.gru && p->reset_before;
     s.project = p->projection > 0;
     s.copy_x = s.narrow || s.xs != s.I;
-    s.copy_w = s.narrow || s.xs != s.I || s.zs != s.GH;
-    s.copy_r = s.narrow || s.hs != s.O || s.zs != s.GH;
+    s.narrow_parameters = p->narrow;
+    s.copy_w = (s.narrow && !p->narrow) || s.xs != s.I || s.zs != s.GH;
+    s.copy_r = (s.narrow && !p->narrow) || s.hs != s.O || s.zs != s.GH;
     s.keep_h = s.gru || s.mask || p->zoneout_h > 0;
     s.own_h = s.keep_h && (s.narrow || s.drop);
     s.pointwise = s.keep_h;
@@ -68,7 +69,7 @@ sli_step_shape sli_step_shape_of(const sli_problem *p, int chunk) {
     const bool one = s.keep_gates && s.narrow && s.directions == 1 && s.lag == 0;
     const int64_t weights = s.GH * s.O;
     const bool paired = s.O % 8 == 0 ? weights >= LEAST_PAIRED && weights <= MOST_PAIRED
-                                     : weights >= LEAST_PADDED_PAIRED && weights <= MOST_PADDED_PAIRED;
+                                     : weights >= LEAST_PADDED_PAIRED && weights <= (p->narrow ? MOST_PAIRED : MOST_PADDED_PAIRED);
     s.pairs = one && !s.project && !s.before && s.I == s.O && paired;
     s.keep_x = one && (s.T > chunk || large || s.pairs);
     return s;
@@ -105,6 +106,8 @@ static sli_step_packed packed_of(const sli_problem *p, const sli_caps *caps, boo
     at.recurrent = take(&end, s.copy_r && recurrent ? elements(s.operand, s.zs, s.hs) : 0);
     at.projection = take(&end, s.project ? elements(s.operand, s.hs, s.ms) : 0);
     at.bias = take(&end, reals(1, s.zs));
+    at.bias_n = take(&end, p->narrow && s.gru && !s.before && p->bias == SL_BIAS_DOUBLE ? reals(1, s.H) : 0);
+    at.peephole = take(&end, p->narrow && p->peephole ? reals(3, s.H) : 0);
     const sli_step_wide none = {0}, forward = caps ? sli_step_wide_of(p, caps, false) : none;
     const sli_step_wide backward = caps && s.train ? sli_step_wide_of(p, caps, true) : none;
     at.wide_backward = take(&end, sli_step_wide_bytes(&backward));
@@ -220,6 +223,20 @@ static void take_split(const sli_step_shape *s, sl_dtype math, const sli_caps *c
     at->split = take(end, at->split_bytes);
 }
 
+int64_t sli_step_parameter(const sli_step_shape *s, int k) {
+    const int64_t last = s->lag > 0 ? s->GH : s->O; /* of a wave W between its layers, else W_p */
+    const int64_t sizes[SLI_PART_PARAMS] = {s->GH * s->I, s->GH * s->O, s->GH, s->GH, 3 * s->H, last * s->H};
+    return sizes[k];
+}
+
+static void take_sums(const sli_step_shape *s, const sli_problem *p, sli_step_scratch *at, size_t *end) {
+    const int64_t chunk = s->B > 0 ? s->rows / s->B : s->T;
+    const bool there[SLI_PART_PARAMS] = {true,        true,       p->bias != SL_BIAS_NONE, p->bias == SL_BIAS_DOUBLE,
+                                         p->peephole, s->project};
+    for (int k = 0; k < SLI_PART_PARAMS; k++)
+        at->sums[k] = take(end, p->narrow && s->T > chunk && there[k] ? reals(1, sli_step_parameter(s, k)) : 0);
+}
+
 static void take_common(const sli_step_shape *s, sli_step_scratch *at, size_t *end) {
     at->x = take(end, s->copy_x ? elements(s->operand, s->rows, s->xs) : 0);
     at->flags = take(end, s->mask ? elements(1, s->T, s->B) : 0);
@@ -289,6 +306,7 @@ sli_step_scratch sli_step_layout_backward(const sli_problem *p, const sli_caps *
     at.columns = take(&end, bias || p->peephole ? reals(sli_step_slices(s.rows), 4 * s.H) : 0);
     at.pad_bytes = pad_of(&s, p->dtype, caps);
     at.pad = take(&end, at.pad_bytes);
+    take_sums(&s, p, &at, &end);
     take_split(&s, p->dtype, caps, true, &at, &end);
     take_workspace(&s, caps, &at, &end);
     return at;

@@ -24,7 +24,8 @@ typedef struct sli_step_shape {
     bool lstm, gru, train;
     bool keep_gates; /* gates, s_n and v of every step are saved, */
     bool recompute;  /* or computed again by backward: training is one of the two */
-    bool narrow;     /* operands are 16-bit */
+    bool narrow;     /* operands are 16-bit; */
+    bool narrow_parameters; /* so are parameters and their gradients */
     bool mask;       /* rows may be masked */
     bool drop;       /* recurrent dropout, in training */
     bool before;     /* GRU, reset before the product */
@@ -50,6 +51,7 @@ typedef struct sli_step_packed {
     size_t kernel, recurrent;           /* operand [zs][xs], [zs][hs]: rows from GH on are zeros */
     size_t projection;                  /* operand [hs][ms]: rows from O on are zeros */
     size_t bias;                        /* float [zs], zeros behind the gates: everything that can be added to W x */
+    size_t bias_n, peephole;            /* float [H], [3][H], of narrow parameters: as cells read them, n of GRU with reset after */
     size_t wide_backward, wide_forward; /* R^T and R as wide steps read them */
     size_t wide_largest;                /* float [PERSIST_LARGEST]: of R, by which scaled ones are; else nothing */
     size_t tiled; /* float [blocks of units][k][gates][SLI_STEP_TILED_UNITS]: R as tiled forward steps read it */
@@ -109,6 +111,8 @@ typedef struct sli_step_scratch {
     size_t
         pad; /* float [GH][xs or hs], [O][ms] or [rows][xs]: a product on its way into a gradient; its rows in whole eights */
     size_t pad_bytes;
+    /* Float, of parameters' narrow gradients: their sums over all chunks but the last, where there are several, a parameter each. */
+    size_t sums[SLI_PART_PARAMS];
     size_t split; /* f32x3: both ways, see sli_cuda_product */
     size_t split_bytes;
     size_t workspace; /* of products */
@@ -120,6 +124,9 @@ sli_step_scratch sli_step_layout_forward(const sli_problem *problem, const sli_c
 /* span: steps whose gates and their gradients are there at once, the chunk or more. steps: backward goes step by step, wide steps among them. */
 sli_step_scratch sli_step_layout_backward(const sli_problem *problem, const sli_caps *caps, int chunk, int span,
                                           bool steps);
+
+/* Numbers of a direction's parameter k. */
+int64_t sli_step_parameter(const sli_step_shape *shape, int k);
 
 /* us that the sums over time of a chunk of so many rows, d kernel and d recurrent, win by transposed copies of their operands;
  * not above 0: they are multiplied as they are. */

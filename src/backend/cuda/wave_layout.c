@@ -20,6 +20,7 @@ sli_problem sli_wave_whole(const sli_problem *stack) {
     whole.units = stack->layers * stack->units;
     whole.steps = longer(stack, stack->steps);
     whole.dropout = 0;
+    whole.narrow = false; /* come together, parameters are floats */
     return whole;
 }
 

@@ -133,6 +133,9 @@ void sli_cuda_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *p) {
     const std::string wrong = emulated_multiply(p);
     if (!wrong.empty()) complain(wrong);
 }
+void sli_cuda_move_rows(sli_queue *, cudaStream_t, const sli_cuda_move *move) {
+    emulated_move(move);
+}
 bool sli_cuda_takes_floats(const sli_cuda_product *p) {
     return small_fits(p);
 }

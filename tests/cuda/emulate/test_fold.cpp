@@ -33,14 +33,14 @@ void complain(const std::string &text) {
 #include "persist_engine.h"
 namespace fold_engine {
 /* W and biases as the launch packs them, R as it is. */
-void sli_persist_pack(const step_way *way, const sli_persist_pair *, const sli_persist_packed *, const float *recurrent,
+void sli_persist_pack(const step_way *way, const sli_persist_pair *, const sli_persist_packed *, const void *recurrent,
                       int64_t row) {
     const sli_step_shape *s = &way->s;
     const float *bias = (const float *)way->param[SLI_RNN_BIAS],
                 *more = (const float *)way->param[SLI_RNN_RECURRENT_BIAS];
     world.recurrent[way->part].clear();
     for (int64_t i = 0; i < s->GH * s->H; i++)
-        world.recurrent[way->part].push_back(recurrent[i / s->H * row + i % s->H]);
+        world.recurrent[way->part].push_back(static_cast<const float *>(recurrent)[i / s->H * row + i % s->H]);
     if (s->copy_w)
         sli_step_rows(way->queue, way->stream, way->call->problem.dtype, way->weights + way->packed.kernel, s->xs, s->zs,
                       (const float *)way->param[SLI_RNN_KERNEL], s->GH, s->I, {});

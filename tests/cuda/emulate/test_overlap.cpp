@@ -17,6 +17,7 @@
 #define sli_cuda_caps_of overlap_caps_of
 #define sli_cuda_failed overlap_failed
 #define sli_cuda_fail overlap_fail
+#define sli_cuda_move_rows overlap_move_rows
 #define sli_cuda_phase overlap_phase
 #define sli_cuda_open_lanes overlap_open_lanes
 #define sli_cuda_use_lane overlap_use_lane
@@ -303,6 +304,10 @@ static bool is_of_parameter(const range &r) {
 bool sli_cuda_takes_floats(const sli_cuda_product *) {
     return world.call->total_steps > world.call->chunk;
 }
+void sli_cuda_move_rows(sli_queue *, cudaStream_t stream, const sli_cuda_move *m) {
+    const size_t to = m->to_type == SL_F32 ? sizeof(float) : sizeof(uint16_t), from = m->from_type == SL_F32 ? sizeof(float) : sizeof(uint16_t);
+    note(stream, "moved rows", {at(m->from, from * (size_t)(m->rows * m->from_row), false), at(m->to, to * (size_t)(m->rows * m->to_row), true)});
+}
 void sli_cuda_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *p) {
     const size_t operand = p->math == SL_BF16 || p->math == SL_F16 ? 2 : 4;
     const auto stored = [&](const sli_cuda_matrix &m, int64_t rows, int64_t columns) {
@@ -315,7 +320,7 @@ void sli_cuda_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_pro
         sli_cuda_multiply(queue, stream, &each);
         each.a.data = static_cast<const char *>(p->a.data) + p->a_apart * (int64_t)operand;
         each.b.data = static_cast<const char *>(p->b.data) + p->b_apart * (int64_t)operand;
-        each.d = p->d + p->d_apart;
+        each.d = sli_cuda_d_at(p, p->d_apart);
         sli_cuda_multiply(queue, stream, &each);
         if (p->a_apart % 8 != 0 || p->b_apart % 8 != 0 || p->d_apart % 4 != 0 || p->a_apart < 0 || p->b_apart <= 0 || p->d_apart <= 0)
             complain("a pair lies as none may");
@@ -460,9 +465,10 @@ static void sum_columns(const step_way *way, const step_column_sum &sum, int64_t
     const int k[2] = {sum.k0, sum.k1};
     float *to[2] = {nullptr, nullptr};
     for (int i = 0; i < 2; i++) {
-        if (k[i] < 0 || !way->d_param[k[i]]) continue;
-        to[i] = static_cast<float *>(way->d_param[k[i]]) + sum.first;
-        give(at(to[i], bytes, true), sli_step_adds(way, k[i]));
+        const step_target target = sli_step_target(way, k[i], sum.first);
+        if (!target.sums) continue;
+        to[i] = target.sums;
+        give(at(to[i], bytes, true), target.add);
     }
     if (!to[0] && !to[1]) return;
     note(way->stream, "sums",
@@ -524,6 +530,8 @@ void sli_fold_gradient(const step_way *way, const fold_gradient_args *a) {
                  rows_at(a->left, a->k.B, a->k.hs, sizeof(float), true)});
 }
 #include "no_wide_steps.h"
+void sli_step_narrow_rows(sli_queue *, cudaStream_t, void *, int64_t, int64_t, const void *, int64_t, int64_t) {}
+void sli_step_pack_biases(const step_way *) {}
 void sli_step_tiled_pack(const step_way *) {}
 void sli_step_tiled_begin(const step_way *) {}
 void sli_step_tiled_forward(const step_way *, const step_forward_args *, int, bool) {}

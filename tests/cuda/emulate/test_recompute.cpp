@@ -23,6 +23,7 @@
 #define sli_cuda_note_launch recompute_note_launch
 #define sli_cuda_put recompute_put
 #define sli_cuda_multiply recompute_multiply
+#define sli_cuda_move_rows recompute_move_rows
 #define sli_cuda_takes_floats recompute_takes_floats
 #define sli_gpu_step_pack recompute_pack
 #define sli_gpu_step_forward recompute_forward
@@ -63,6 +64,7 @@ struct bench {
     bool forward_runs; /* in tf32, too */
     bool scaled;       /* those of f16 in tf32's place */
     bool huge;         /* row 1 of the states that are given is beyond what scaled ones have */
+    bool exact;        /* parameters are numbers of the problem's dtype */
     std::string wrong;
 } world;
 
@@ -289,6 +291,9 @@ void sli_cuda_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *p) {
     const std::string wrong = emulated_multiply(p);
     if (!wrong.empty()) complain(wrong);
 }
+void sli_cuda_move_rows(sli_queue *, cudaStream_t, const sli_cuda_move *move) {
+    emulated_move(move);
+}
 bool sli_cuda_takes_floats(const sli_cuda_product *p) {
     return small_fits(p);
 }
@@ -423,6 +428,15 @@ size_t param_size(const sli_problem &p, int k) {
     }
 }
 
+/* Parameters of 16 bits, and their gradients. */
+typedef std::vector<uint16_t> halves;
+
+halves narrowed(const floats &from, sl_dtype math) {
+    halves to(from.size());
+    for (size_t i = 0; i < from.size(); i++) put_operand(math, to.data(), (int64_t)i, from[i]);
+    return to;
+}
+
 /* Forward and backward of one training call; all results, by name. `before`: what lies in the gradients of parameters. */
 results compute(const sli_problem &p, int chunk, float before, bool fresh) {
     std::mt19937 random(7);
@@ -463,14 +477,27 @@ results compute(const sli_problem &p, int chunk, float before, bool fresh) {
     call.out[SLI_RNN_Y] = r.add("y", rows * width);
     std::vector<floats> given;
     given.reserve(64);
+    std::vector<halves> narrow;
+    std::vector<std::pair<size_t, size_t>> rounded; /* results that are of 16 bits: places in r and in `narrow` */
+    narrow.reserve(64);
     for (int part = 0; part < directions; part++) {
         for (int k = 0; k < SLI_PART_PARAMS; k++) {
             const size_t size = param_size(p, k);
             if (size == 0) continue;
             given.push_back(drawn(random, size, 0.4));
-            call.param[part * SLI_PART_PARAMS + k] = given.back().data();
-            call.d_param[part * SLI_PART_PARAMS + k] =
-                r.add("gradient of parameter " + std::to_string(k), size, before);
+            if (world.exact)
+                for (float &v : given.back()) v = operand_of(p.dtype, v);
+            const void **param = &call.param[part * SLI_PART_PARAMS + k];
+            void **d_param = &call.d_param[part * SLI_PART_PARAMS + k];
+            *param = given.back().data();
+            *d_param = r.add("gradient of parameter " + std::to_string(k), size, before);
+            if (p.narrow) {
+                narrow.push_back(narrowed(given.back(), p.dtype));
+                *param = narrow.back().data();
+                rounded.push_back({r.values.size() - 1, narrow.size()});
+                narrow.push_back(narrowed(r.values.back(), p.dtype));
+                *d_param = narrow.back().data();
+            }
             if (fresh) call.fresh[part] |= (uint8_t)(1u << k);
         }
         for (int k = 0; k < states; k++) {
@@ -492,6 +519,9 @@ results compute(const sli_problem &p, int chunk, float before, bool fresh) {
     if (!world.huge) recompute_engine::sli_gpu_step_backward(&call); /* there y alone is looked at */
     if (!saved.guarded() || !packed.guarded() || !forward.guarded() || !backward.guarded())
         complain("memory beyond what was booked was written to");
+    for (const auto &at : rounded)
+        for (size_t i = 0; i < r.values[at.first].size(); i++)
+            r.values[at.first][i] = operand(p.dtype, narrow[at.second].data(), (int64_t)i);
     return r;
 }
 
@@ -654,6 +684,37 @@ std::string run_trial(const char *text, bool transposes, uint64_t seed) {
     return world.wrong;
 }
 
+/* With parameters of 16 bits everything is the same to the bit, but for their gradients: the sums over all chunks, rounded once, added to what was there or not. */
+const char *const narrow_trials[] = {
+    "lstm:b5_t8_i3_h6_bf16_train+bias=double+peephole",
+    "lstm:b5_t3_i8_h16_f16_train+bias=double",
+    "lstm:b4_t7_i5_h7_p3_f16_bi_train+lengths+rdrop=0.2",
+    "lstm:b65_t4_i8_h8_bf16_train+act=relu+recompute",
+    "gru:b5_t8_i3_h6_f16_train+bias=double",
+    "gru:b65_t5_i8_h16_bf16_train+bias=double+rdrop=0.2+reverse",
+    "gru:b4_t3_i3_h7_bf16_train+bias=double+mask=holes+reset=before",
+    "rnn:b66_t3_i3_h5_f16_train+bias=double+mask=left",
+};
+
+const char *const narrow_wide_trials[] = {"lstm:b9_t5_i3_h132_bf16_train"};
+
+std::string run_narrow(const char *text, int wide, uint64_t seed) {
+    sli_problem p;
+    if (!enter(text, seed, &p)) return world.wrong;
+    world.exact = true;
+    world.wide = wide;
+    results sums = compute(p, CHUNK, NAN, true), added = sums;
+    for (size_t k = 0; k < sums.values.size(); k++)
+        for (size_t i = 0; i + 1 < sums.values[k].size() && sums.names[k].find("gradient of parameter") == 0; i++) {
+            added.values[k][i] = operand_of(p.dtype, 0.25f + sums.values[k][i]);
+            sums.values[k][i] = operand_of(p.dtype, sums.values[k][i]);
+        }
+    p.narrow = true;
+    same(compute(p, CHUNK, NAN, true), sums, false);
+    same(compute(p, CHUNK, 0.25f, false), added, false);
+    return world.wrong;
+}
+
 std::string run_pieces(const char *text, uint64_t seed) {
     sli_problem p;
     if (!enter(text, seed, &p)) return world.wrong;
@@ -720,6 +781,10 @@ template <size_t N, class RUN> std::string each(const char *const (&texts)[N], c
 
 EMULATE_CASE("recompute: gates of cuda:step computed again give the same bits") {
     return each(trials, [&](const char *text) { return run_trial(text, false, seed); });
+}
+EMULATE_CASE("recompute: parameters of 16 bits, whose gradients are rounded once") {
+    const std::string wrong = each(narrow_trials, [&](const char *text) { return run_narrow(text, 0, seed); });
+    return wrong.empty() ? each(narrow_wide_trials, [&](const char *text) { return run_narrow(text, 2, seed); }) : wrong;
 }
 EMULATE_CASE("recompute: sums over time from transposed copies have the same bits") {
     return each(transposed_trials, [&](const char *text) { return run_trial(text, true, seed); });

@@ -118,62 +118,83 @@ extern "C" void sli_cuda_narrow_rows(sli_queue *queue, cudaStream_t stream, sl_d
 /* -------------------------------------------------------------------------------------------------------- rows --
  * Blocks of LINE by LINES threads; a thread moves EACH rows' pieces of V floats at a time. */
 enum { LINE = 32, LINES = 8, EACH = 4 };
-template <int V> struct alignas(V * sizeof(float)) span { float x[V]; };
+template <int V, class T = float> struct alignas(V * sizeof(T)) span { T x[V]; };
 
 /* to[rows][columns] = or += from of the move's matrix blockIdx.z; columns and all strides are multiples of V. */
-template <int V, bool add>
+template <int V, bool add, class T, class F>
 __global__ void __launch_bounds__(LINE *LINES) move_rows(const __grid_constant__ sli_cuda_move move) {
     const int64_t column = ((int64_t)blockIdx.x * LINE + threadIdx.x) * V, rows = move.rows;
     const int64_t to_row = move.to_row, from_row = move.from_row;
-    float *__restrict__ to = move.to + blockIdx.z * move.to_apart;
-    const float *__restrict__ from = move.from + blockIdx.z * move.from_apart;
+    T *__restrict__ to = static_cast<T *>(move.to) + blockIdx.z * move.to_apart;
+    const F *__restrict__ from = static_cast<const F *>(move.from) + blockIdx.z * move.from_apart;
     if (column >= move.columns) return;
     for (int64_t first = (int64_t)blockIdx.y * LINES * EACH + threadIdx.y; first < rows;
          first += (int64_t)gridDim.y * LINES * EACH) {
-        span<V> sum[EACH] = {};
+        span<V, F> given[EACH] = {};
+        span<V> sum[EACH];
 #pragma unroll
         for (int e = 0; e < EACH; e++)
             if (first + e * LINES < rows)
-                sum[e] = *reinterpret_cast<const span<V> *>(from + (first + e * LINES) * from_row + column);
+                given[e] = *reinterpret_cast<const span<V, F> *>(from + (first + e * LINES) * from_row + column);
+#pragma unroll
+        for (int e = 0; e < EACH; e++)
+#pragma unroll
+            for (int v = 0; v < V; v++) sum[e].x[v] = sli_wide(given[e].x[v]);
         if (add) {
-            span<V> old[EACH] = {};
+            span<V, T> old[EACH] = {};
 #pragma unroll
             for (int e = 0; e < EACH; e++)
                 if (first + e * LINES < rows)
-                    old[e] = *reinterpret_cast<const span<V> *>(to + (first + e * LINES) * to_row + column);
+                    old[e] = *reinterpret_cast<const span<V, T> *>(to + (first + e * LINES) * to_row + column);
 #pragma unroll
             for (int e = 0; e < EACH; e++)
 #pragma unroll
-                for (int v = 0; v < V; v++) sum[e].x[v] = old[e].x[v] + sum[e].x[v];
+                for (int v = 0; v < V; v++) sum[e].x[v] = sli_wide(old[e].x[v]) + sum[e].x[v];
         }
 #pragma unroll
-        for (int e = 0; e < EACH; e++)
-            if (first + e * LINES < rows)
-                *reinterpret_cast<span<V> *>(to + (first + e * LINES) * to_row + column) = sum[e];
+        for (int e = 0; e < EACH; e++) {
+            if (first + e * LINES >= rows) continue;
+            span<V, T> rounded;
+#pragma unroll
+            for (int v = 0; v < V; v++) sli_assign(&rounded.x[v], sum[e].x[v]);
+            *reinterpret_cast<span<V, T> *>(to + (first + e * LINES) * to_row + column) = rounded;
+        }
     }
 }
 
-template <int V> static void launch_move(cudaStream_t stream, const sli_cuda_move *m) {
+template <int V, class T> static void launch_move(cudaStream_t stream, const sli_cuda_move *m) {
     const int64_t down = (m->rows + LINES * EACH - 1) / (LINES * EACH);
     const dim3 blocks((unsigned)((m->columns / V + LINE - 1) / LINE), (unsigned)(down < 65535 ? down : 65535),
                       (unsigned)m->count);
     const dim3 threads(LINE, LINES);
-    if (m->add)
-        move_rows<V, true><<<blocks, threads, 0, stream>>>(*m);
+    if (m->from_type == m->to_type && !m->add)
+        move_rows<V, false, T, T><<<blocks, threads, 0, stream>>>(*m);
+    else if (m->add)
+        move_rows<V, true, T, float><<<blocks, threads, 0, stream>>>(*m);
     else
-        move_rows<V, false><<<blocks, threads, 0, stream>>>(*m);
+        move_rows<V, false, T, float><<<blocks, threads, 0, stream>>>(*m);
+}
+
+/* A span is as many elements for both, each whole. */
+template <class T> static void launch_spans(cudaStream_t stream, const sli_cuda_move *m) {
+    const int64_t strides = m->to_row | m->from_row | m->columns | (m->count > 1 ? m->to_apart | m->from_apart : 0);
+    const uint64_t bits = (uint64_t)((uintptr_t)m->to / sizeof(T) | (uintptr_t)m->from / (m->from_type == SL_F32 ? sizeof(float) : sizeof(uint16_t))) | (uint64_t)strides;
+    if (bits % 4 == 0)
+        launch_move<4, T>(stream, m);
+    else if (bits % 2 == 0)
+        launch_move<2, T>(stream, m);
+    else
+        launch_move<1, T>(stream, m);
 }
 
 extern "C" void sli_cuda_move_rows(sli_queue *queue, cudaStream_t stream, const sli_cuda_move *m) {
     if (m->rows <= 0 || m->columns <= 0 || sli_cuda_failed(queue)) return;
-    const int64_t strides = m->to_row | m->from_row | m->columns | (m->count > 1 ? m->to_apart | m->from_apart : 0);
-    const uint64_t bits = (uint64_t)((uintptr_t)m->to | (uintptr_t)m->from) | (uint64_t)strides * 4;
-    if (bits % 16 == 0)
-        launch_move<4>(stream, m);
-    else if (bits % 8 == 0)
-        launch_move<2>(stream, m);
+    if (m->to_type == SL_BF16)
+        launch_spans<sli_bf16>(stream, m);
+    else if (m->to_type == SL_F16)
+        launch_spans<sli_f16>(stream, m);
     else
-        launch_move<1>(stream, m);
+        launch_spans<float>(stream, m);
     (void)SLI_LAUNCHED(queue, "moving of rows");
 }
 

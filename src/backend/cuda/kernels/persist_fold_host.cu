@@ -58,8 +58,7 @@ const float *sli_persist_fold_pack(const persist_call *p, int d) {
     const sli_step_shape *s = &way->s;
     char *to = way->weights;
     sli_step_pack_recurrent(way);
-    sli_step_rows(way->queue, way->stream, way->call->problem.dtype, to + way->packed.projection, s->ms, s->hs,
-                  (const float *)way->param[SLI_RNN_PROJECTION], s->O, s->H, {});
+    sli_step_weights(way, to + way->packed.projection, s->ms, s->hs, way->param[SLI_RNN_PROJECTION], s->O, s->H);
     sli_cuda_product product = {};
     product.math = way->call->problem.dtype;
     product.m = s->GH;
@@ -72,7 +71,7 @@ const float *sli_persist_fold_pack(const persist_call *p, int d) {
     product.workspace = to + p->packed.forward;
     product.workspace_bytes = p->packed.stride - p->packed.forward;
     sli_cuda_multiply(way->queue, way->stream, &product);
-    return product.d;
+    return (const float *)product.d;
 }
 
 static void find_first(const persist_call *p, const step_way *way) {

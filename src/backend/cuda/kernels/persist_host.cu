@@ -89,8 +89,7 @@ static void set_forward(const persist_call *p, int d, bool last, persist_way *to
         to->v_step = step * s->B * s->H;
     }
     if (s->gru && !s->before) {
-        to->bias_n = (const float *)way->param[SLI_RNN_RECURRENT_BIAS];
-        if (to->bias_n) to->bias_n += 2 * s->H;
+        to->bias_n = sli_step_bias_n(way);
         if (s->keep_gates) to->sn = sli_step_sn(way, t);
         to->sn_step = step * s->B * s->H;
     }
@@ -615,8 +614,7 @@ static void pack(const sli_call *call, sli_persist_kind kind) {
     if (!sli_persist_enter(call, kind, false, &p)) return;
     for (int d = 0; d < p.directions; d++) {
         const step_way *way = &p.ways[d];
-        const float *recurrent =
-            p.folds ? sli_persist_fold_pack(&p, d) : (const float *)way->param[SLI_RNN_RECURRENT];
+        const void *recurrent = p.folds ? sli_persist_fold_pack(&p, d) : way->param[SLI_RNN_RECURRENT];
         sli_persist_pack(&p.cells[d], &p.pair, &p.packed, recurrent, p.folds ? way->s.ms : way->s.H);
         if (way->s.recompute || (p.pair.backward_in_steps && !p.pair.steps_run)) sli_step_pack_recurrent(way);
         if (p.pair.backward_in_steps) sli_step_pack_backward(way);

@@ -44,7 +44,7 @@ static inline int sli_persist_slot(const persist_call *persist, int direction) {
 step_way sli_persist_chunk(const persist_call *persist, int direction, int index);
 /* All that one direction has packed, but R as cuda:step's products read it, in one launch; recurrent [gates H][row]: R. */
 void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const sli_persist_packed *at,
-                      const float *recurrent, int64_t row);
+                      const void *recurrent, int64_t row);
 /* The file and function that a kernel of its own is compiled of. */
 #define SLI_PERSIST_SOURCE "backend/cuda/kernels/persist_instance.cuh"
 #define SLI_PERSIST_ENTRY "persist_instance"

@@ -75,7 +75,8 @@ static void enter_chunks(step_way *way, int first, int end) {
     const int low = way->reverse ? way->chunks - end : first, high = way->reverse ? way->chunks - first : end;
     way->c0 = low * way->chunk;
     way->c1 = high == way->chunks ? (int)way->s.T : high * way->chunk;
-    way->fresh = end == way->chunks ? way->call->fresh[way->part] : 0;
+    way->first = end == way->chunks;
+    way->last = first == 0;
 }
 
 void sli_persist_enter_span(persist_call *p, int first, int end) {

@@ -1,6 +1,7 @@
 /* cuda:cluster and cuda:grid: R and R^T as operands in the order that the persistent kernels read them, zeros where units or
  * rows are padding; in the same launch W and the biases as cuda:step's products read them. Before it, where those are scaled, the largest of R. */
 #include "backend/cuda/kernels/persist_host.cuh"
+#include "backend/cuda/kernels/step_bias.cuh"
 #include "backend/cuda/kernels/persist_sizes.cuh"
 #include "backend/cuda/kernels/persist_tight.cuh"
 
@@ -12,6 +13,9 @@
 #define PACK_COLUMNS 512
 #endif
 enum { PACK_FEW = 4, PACK_MANY = 16, PACK_RUN = 2 };
+
+template <bool half> struct pack_type { typedef float type; };
+template <> struct pack_type<true> { typedef uint16_t type; };
 
 /* n / d as a product: exact while n d < 2^32. */
 typedef struct pack_divisor {
@@ -30,13 +34,13 @@ typedef struct pack_part {
 typedef struct pack_matrix {
     int blocks, chunks;     /* a block has a chunk along k of the tiles of the warps wk of a CTA */
     uint32_t *to;           /* = [CTA][warp][tiles_k][tiles_m][lane][4]; tight: ...[tiles_k / 2][tiles_m] of [lane][4] and [lane] */
-    const float *recurrent; /* [gates H][row] */
+    const void *recurrent;  /* [gates H][row], floats or, narrow, of math */
     int H, row, units, reduce;
     pack_divisor unit, runs; /* of PACK_RUN tiles in a chunk */
     int warps_m, warps_k, tiles_m, tiles_k, chunk, tile_rows, tile_k; /* chunk: tiles along k */
     int part_m, first_k; /* rows of a warp's tiles of each of three parts; columns before those of the second; 0: there is one */
     pack_part part[3];
-    bool backward, tight;
+    bool backward, tight, narrow;
     const float *largest; /* [PERSIST_LARGEST] of persist_measure: elements are scaled; NULL: as they are */
     sl_dtype math;
 } pack_matrix;
@@ -45,13 +49,12 @@ typedef struct pack_args {
     pack_matrix matrix[2]; /* forward, backward; `blocks` 0: not wanted */
     uint4
         *kernel_to; /* = operand [zs][xs], rows of `pieces` times 16 bytes, `all_pieces` together; 0: W is not copied */
-    const float *kernel; /* [GH][I] */
+    const void *kernel; /* [GH][I] */
     int64_t all_pieces;
     int pieces, GH, zs, I;
-    bool quads;     /* W's rows begin at 16 bytes */
-    float *bias_to; /* = [zs]: everything that can be added to W x, zeros behind the gates */
-    const float *bias, *recurrent_bias;
-    int apart; /* from here on the recurrent bias is left to the cell */
+    bool quads;     /* W's rows begin at 16 bytes; */
+    bool halves;    /* are of 16 bits */
+    step_bias_args bias;
     sl_dtype math;
 } pack_args;
 
@@ -80,29 +83,30 @@ static __device__ __forceinline__ int pack_column(const pack_matrix &a, const pa
     if (k >= part.k || unit >= a.H) return -1;
     return a.backward ? ((gate + part.gate) * a.H + unit) * a.row : unit;
 }
-/* Loads whatever there is, so that nothing branches between loads. */
-static __device__ __forceinline__ float pack_element(const pack_matrix &a, int row, int column) {
-    const bool there = (row | column) >= 0;
-    const float x = a.recurrent[there ? row + column : 0];
-    return there ? x : 0.0f;
-}
-
-/* How a tile's elements lie: a lane has four of 32 bits, eight of 16, or four along k (f32). */
-enum { PACK_WIDE, PACK_NARROW, PACK_FFMA };
+/* How a tile's elements lie: a lane has four of 32 bits, eight of 16, which come as floats or as they are, or four along k (f32). */
+enum { PACK_WIDE, PACK_NARROW, PACK_HALVES, PACK_FFMA };
 template <int KIND> struct pack_values {
-    float x[KIND == PACK_NARROW ? 8 : 4];
+    static constexpr bool narrow = KIND == PACK_NARROW || KIND == PACK_HALVES;
+    typename pack_type<KIND == PACK_HALVES>::type x[narrow ? 8 : 4];
 };
+
+/* Loads whatever there is, so that nothing branches between loads. */
+template <class T> static __device__ __forceinline__ T pack_element(const pack_matrix &a, int row, int column) {
+    const bool there = (row | column) >= 0;
+    const T x = static_cast<const T *>(a.recurrent)[there ? row + column : 0];
+    return there ? x : T(0);
+}
 
 /* What a lane has of a tile with these columns. */
 template <int KIND>
 static __device__ __forceinline__ void pack_load(const pack_matrix &a, const int (&rows)[2], const int *columns, int lane,
                                                  pack_values<KIND> *to) {
 #pragma unroll
-    for (int i = 0; i < (KIND == PACK_NARROW ? 8 : 4); i++) {
+    for (int i = 0; i < (to->narrow ? 8 : 4); i++) {
         const int wide = lane % 4 + (i >> 1) * 4, narrow = lane % 4 * 2 + (i >> 2) * 8 + (i & 1);
         const int column = KIND == PACK_FFMA ? i : KIND == PACK_WIDE ? wide : narrow;
         const int row = KIND == PACK_FFMA ? 0 : KIND == PACK_WIDE ? i & 1 : i >> 1 & 1;
-        to->x[i] = pack_element(a, rows[row], columns[column]);
+        to->x[i] = pack_element<typename pack_type<KIND == PACK_HALVES>::type>(a, rows[row], columns[column]);
     }
 }
 
@@ -112,7 +116,9 @@ static __device__ __forceinline__ uint4 pack_words(sl_dtype math, float scale, c
     uint32_t four[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        if constexpr (KIND == PACK_NARROW) {
+        if constexpr (KIND == PACK_HALVES) {
+            four[i] = from.x[2 * i] | (uint32_t)from.x[2 * i + 1] << 16;
+        } else if constexpr (KIND == PACK_NARROW) {
             const float x = from.x[2 * i], y = from.x[2 * i + 1];
             four[i] = math == SL_BF16  ? ptx_pack_bf16(x, y)
                       : scale == 0.0f ? ptx_pack_f16(x, y)
@@ -140,7 +146,7 @@ static __device__ __forceinline__ void pack_columns(const pack_matrix &a, int p,
 template <int KIND, bool TIGHT>
 static __device__ __forceinline__ void pack_run(const pack_matrix &a, int q, int wm, int of_m, int left, const int *columns,
                                                 float scale, uint32_t *to, int lane) {
-    constexpr int each = TIGHT ? 2 : 1, words = TIGHT ? 160 : 128, tile_k = KIND == PACK_NARROW ? 16 : KIND == PACK_WIDE ? 8 : 4;
+    constexpr int each = TIGHT ? 2 : 1, words = TIGHT ? 160 : 128, tile_k = pack_values<KIND>::narrow ? 16 : KIND == PACK_WIDE ? 8 : 4;
     const int part = a.part_m == 0 ? 0 : (of_m >= a.part_m) + (of_m >= 2 * a.part_m);
     const int m = (of_m + wm * a.part[part].tiles_m - part * a.part_m) * a.tile_rows;
     pack_values<KIND> tiles[PACK_RUN * each];
@@ -183,12 +189,25 @@ static __device__ __forceinline__ void pack_chunk(const pack_matrix &a, int bloc
 static __device__ __forceinline__ void pack_block(const pack_matrix &a, int block, int *columns) {
     if (a.math == SL_F32)
         pack_chunk<PACK_FFMA, false>(a, block, columns);
+    else if (a.narrow)
+        pack_chunk<PACK_HALVES, false>(a, block, columns);
     else if (a.math == SL_BF16 || a.math == SL_F16)
         pack_chunk<PACK_NARROW, false>(a, block, columns);
     else if (a.tight)
         pack_chunk<PACK_WIDE, true>(a, block, columns);
     else
         pack_chunk<PACK_WIDE, false>(a, block, columns);
+}
+
+/* 16 bytes, of which `there` elements are. */
+static __device__ __forceinline__ uint4 pack_halves(const uint16_t *from, int there) {
+    uint32_t four[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const uint32_t low = 2 * i < there ? from[2 * i] : 0, high = 2 * i + 1 < there ? from[2 * i + 1] : 0;
+        four[i] = low | high << 16;
+    }
+    return make_uint4(four[0], four[1], four[2], four[3]);
 }
 
 /* Piece number `piece` of W: 16 bytes of a row, zeros behind its end and in rows from GH on. */
@@ -198,7 +217,11 @@ static __device__ __forceinline__ void pack_piece(const pack_args &a, int64_t pi
     const int64_t row = piece >> 32 ? piece / a.pieces : (int64_t)((uint32_t)piece / (uint32_t)a.pieces);
     const int first = (int)(piece - row * a.pieces) * each;
     float v[8];
-    const float *from = a.kernel + row * a.I + first;
+    if (a.halves) {
+        a.kernel_to[piece] = pack_halves(static_cast<const uint16_t *>(a.kernel) + row * a.I + first, row < a.GH ? a.I - first : 0);
+        return;
+    }
+    const float *from = static_cast<const float *>(a.kernel) + row * a.I + first;
 #pragma unroll
     for (int i = 0; i < 8; i += 4) {
         if (a.quads && i < each && row < a.GH && first + i < a.I) {
@@ -238,10 +261,7 @@ static __global__ void __launch_bounds__(32 * PACK_MANY) persist_pack(const __gr
     const int64_t at = (int64_t)(block - forward - backward) * blockDim.x + threadIdx.x;
     if (at < a.all_pieces) pack_piece(a, at);
     const int64_t j = at - a.all_pieces;
-    if (j < 0 || j >= a.zs) return;
-    float sum = a.bias && j < a.GH ? a.bias[j] : 0.0f;
-    if (a.recurrent_bias && j < a.apart) sum += a.recurrent_bias[j];
-    a.bias_to[j] = sum;
+    if (j >= 0 && j < a.zs) step_pack_bias(a.bias, j);
 }
 
 /* gates: multiplied by the part */
@@ -272,7 +292,7 @@ static void set_blocks(const sli_persist_geometry *g, int warps, pack_matrix *a)
     a->blocks = sli_persist_group(g) * g->warps_k * a->chunks;
 }
 
-static void set_matrix(const step_way *way, const sli_persist_geometry *g, int warps, const float *recurrent, int64_t row,
+static void set_matrix(const step_way *way, const sli_persist_geometry *g, int warps, const void *recurrent, int64_t row,
                        void *to, pack_matrix *a) {
     a->to = (uint32_t *)to;
     a->recurrent = recurrent;
@@ -292,13 +312,14 @@ static void set_matrix(const step_way *way, const sli_persist_geometry *g, int w
     a->part[0] = part_of(g, 0, multiplied, part_m, g->tiles_k - new_k);
     for (int i = 1; g->before && i + multiplied <= 3; i++)
         a->part[i] = part_of(g, i - 1 + multiplied, 1, part_m, new_k > 0 ? new_k : g->tiles_k);
+    a->narrow = way->s.narrow_parameters && recurrent == way->param[SLI_RNN_RECURRENT]; /* a folded one is of floats */
     a->backward = g->backward;
     a->tight = g->tight;
     a->math = g->math;
 }
 
 void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const sli_persist_packed *at,
-                      const float *recurrent, int64_t row) {
+                      const void *recurrent, int64_t row) {
     const sli_step_shape *s = &way->s;
     const int warps = s->H < PACK_SMALL ? PACK_MANY : PACK_FEW;
     const unsigned threads = 32 * (unsigned)warps;
@@ -307,7 +328,7 @@ void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const s
     if (pair->forward.scaled) {
         const int64_t gates = s->lag > 0 && s->gru ? 4 : s->GH / s->H; /* of a wave n has two rows */
         float *largest = (float *)(way->weights + at->largest);
-        sli_persist_measure(way, recurrent, gates * s->H * row, largest);
+        sli_persist_measure(way, (const float *)recurrent, gates * s->H * row, largest);
         a.matrix[0].largest = largest;
     }
     if (s->train && !pair->backward_in_steps)
@@ -318,15 +339,13 @@ void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const s
     a.I = (int)s->I;
     if (s->copy_w && !way->call->copied) {
         a.kernel_to = (uint4 *)(way->weights + way->packed.kernel);
-        a.kernel = (const float *)way->param[SLI_RNN_KERNEL];
+        a.kernel = way->param[SLI_RNN_KERNEL];
+        a.halves = s->narrow_parameters;
         a.quads = s->I % 4 == 0 && (uintptr_t)a.kernel % 16 == 0;
         a.pieces = (int)(s->xs * (int64_t)s->operand / 16);
         a.all_pieces = s->zs * a.pieces;
     }
-    a.bias_to = (float *)(way->weights + way->packed.bias);
-    a.bias = (const float *)way->param[SLI_RNN_BIAS];
-    a.recurrent_bias = (const float *)way->param[SLI_RNN_RECURRENT_BIAS];
-    a.apart = (int)(s->gru && !s->before ? 2 * s->H : s->GH);
+    a.bias = sli_step_bias_args(way);
     const int64_t rest = (a.all_pieces + a.zs + threads - 1) / threads;
     const sli_step_grid grid = {(unsigned)(a.matrix[0].blocks + a.matrix[1].blocks + rest), 1, threads, 1};
     sli_step_launch(way, persist_pack, &grid, &a, false, "launch of packed recurrent weights");

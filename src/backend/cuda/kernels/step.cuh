@@ -38,16 +38,24 @@ typedef struct step_way {
     int64_t y_row;
     const void *const *param; /* of this part */
     void *const *d_param;
-    unsigned fresh; /* bit k: the chunk at work writes d_param[k], = */
+    bool first, last; /* backward's first chunk is at work, its last */
     step_common common;
 } step_way;
 
 /* Fills ways[directions], forks nothing yet; returns their number. */
 int sli_step_ways(const sli_call *call, bool backward, step_way ways[2]);
 void sli_step_enter_chunk(step_way *way, int index);
-/* Whether the chunk at work adds to d_param[k]. */
-static inline bool sli_step_adds(const step_way *way, int k) {
-    return !(way->fresh >> k & 1u);
+/* Where a sum of the chunk at work goes, from number `first` of parameter k's gradient on: in floats `sums`, = or += where `add`; of
+ * narrow ones in `narrow`, = or += where `add_narrow`, rounded once: itself, where there is but one chunk and no sums, else the sums with it, behind
+ * the last. NULL: there is none. */
+typedef struct step_target {
+    float *sums;
+    uint16_t *narrow;
+    bool add, add_narrow;
+} step_target;
+step_target sli_step_target(const step_way *way, int k, int64_t first);
+static inline bool sli_step_is_target(const step_target *to) {
+    return to->sums || to->narrow;
 }
 /* Without any step: fresh gradients = 0. */
 void sli_step_zero_fresh(const step_way *way);
@@ -136,9 +144,12 @@ void sli_step_add_projection(const step_way *way, int64_t rows, const void *dq, 
 void sli_step_give_inputs(const step_way *way, bool add);
 /* R^T as wide steps of backward read it, if it has them. */
 void sli_step_pack_backward(const step_way *way);
+/* Of the recurrent bias what a GRU's cells read of n, float [H], or NULL. */
+const float *sli_step_bias_n(const step_way *way);
 /* Packed copies of the weights, biases; of R alone. */
 void sli_step_pack(const step_way *way);
 void sli_step_pack_recurrent(const step_way *way);
+void sli_step_pack_biases(const step_way *way);
 /* Flags of all steps and factors, where the problem has them. */
 void sli_step_masks(const step_way *way);
 /* The entering states into their slot; without any step also into the leaving tensors. `blocks`: no more of them, but one for each 1024 units, 0: as many as are best. */
@@ -157,6 +168,12 @@ typedef struct sli_step_zeros {
 } sli_step_zeros;
 void sli_step_rows(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *to, int64_t stride, int64_t rows_to,
                    const float *from, int64_t rows, int64_t columns, sli_step_zeros zeros);
+/* to operand [rows_to][stride] = weights [rows][columns] of the way, zeros beyond; as a parameter they may be narrow. */
+void sli_step_weights(const step_way *way, void *to, int64_t stride, int64_t rows_to, const void *from, int64_t rows,
+                      int64_t columns);
+/* to[rows_to][stride] = from[rows][columns] of 16 bits, zeros beyond. */
+void sli_step_narrow_rows(sli_queue *queue, cudaStream_t stream, void *to, int64_t stride, int64_t rows_to, const void *from,
+                          int64_t rows, int64_t columns);
 /* Of parameters k0 and, unless it is negative, k1: [columns] of d_param from element `first` on +=, or = where fresh, column sums of
  * from [rows][stride], floats, or `operands`, 16-bit ones from an even column of an even stride on. Either may be NULL. All in one launch, or two: of at most
  * STEP_COLUMN_SUMS, 4 H columns together. */

@@ -67,7 +67,7 @@ static step_sums recurrent_product(const step_way *way, const void *dr) {
     product.pieces = way->scratch.dp_pieces;
     product.d_apart = s->B * s->hs;
     sli_cuda_multiply(way->queue, way->stream, &product);
-    return {product.d, product.d_apart, product.pieces};
+    return {(const float *)product.d, product.d_apart, product.pieces};
 }
 
 /* Reset before: e[B][ms] = dz_n R_n; ms = hs without a projection */
@@ -202,13 +202,27 @@ void sli_step_transpose(const step_way *way) {
     sli_cuda_transpose(way->queue, way->stream, each, count);
 }
 
-/* d_param[k] from row `first` on, [m][n], += or = the product */
-static void add_product(const step_way *way, sli_cuda_product *product, int k, int64_t first) {
-    product->d = (float *)way->d_param[k] + first * product->n;
+/* Behind the last chunk: narrow ones = or += sums [m][n]. */
+static void round_sums(const step_way *way, const step_target *to, int64_t m, int64_t n) {
+    if (!to->sums || !to->narrow) return;
+    const sli_cuda_move move = {way->call->problem.dtype, SL_F32, to->narrow, n, 0, to->sums, n, 0, m, n, 1, to->add_narrow};
+    sli_cuda_move_rows(way->queue, way->stream, &move);
+}
+
+/* d_param[k] from row `first` on, [m][n], += or = the product; of a pair both `k` and what comes behind it by d_apart. */
+static void multiply_into(const step_way *way, sli_cuda_product *product, const step_target *to) {
+    product->narrow_d = !to->sums;
+    product->d = to->sums ? (void *)to->sums : (void *)to->narrow;
     product->d_row = product->n;
-    product->beta = sli_step_adds(way, k) ? 1.0f : 0.0f;
+    product->beta = (to->sums ? to->add : to->add_narrow) ? 1.0f : 0.0f;
     set_pad(way, product);
     sli_cuda_multiply(way->queue, way->stream, product);
+    round_sums(way, to, product->m, product->n);
+}
+
+static void add_product(const step_way *way, sli_cuda_product *product, int k, int64_t first) {
+    const step_target to = sli_step_target(way, k, first * product->n);
+    multiply_into(way, product, &to);
 }
 
 /* d_param[k] from row `first` on, [m][columns], += or = a^T b over `rows` of the chunk's rows, or all; a operand [rows][a_row], b operand
@@ -269,12 +283,17 @@ static bool pairs_rows(const step_way *way) {
     return s->pairs && sli_cuda_pad_columns(caps, way->call->problem.dtype, s->GH, s->O, rows_of(way)) != s->O;
 }
 
+/* Numbers from one's beginning to the other's, of what a product writes. */
+static int64_t apart_of(const step_target *from, const step_target *to) {
+    return from->sums ? to->sums - from->sums : to->narrow - from->narrow;
+}
+
 /* Whether d kernel and d recurrent are one launch. Of memory that the plan lays out alone: so their bits do not depend on addresses. */
 bool sli_step_pairs(const step_way *way) {
-    const float *kernel = (const float *)way->d_param[SLI_RNN_KERNEL];
-    const float *recurrent = (const float *)way->d_param[SLI_RNN_RECURRENT];
-    return pairs_rows(way) && !way->call->borrowed && kernel && recurrent && recurrent > kernel && (recurrent - kernel) % 4 == 0 &&
-           sli_step_adds(way, SLI_RNN_KERNEL) == sli_step_adds(way, SLI_RNN_RECURRENT);
+    const step_target kernel = sli_step_target(way, SLI_RNN_KERNEL, 0), recurrent = sli_step_target(way, SLI_RNN_RECURRENT, 0);
+    const int64_t apart = apart_of(&kernel, &recurrent), each = kernel.sums ? 4 : 8;
+    return pairs_rows(way) && !way->call->borrowed && sli_step_is_target(&kernel) && sli_step_is_target(&recurrent) && apart > 0 &&
+           apart % each == 0 && kernel.add == recurrent.add && kernel.add_narrow == recurrent.add_narrow;
 }
 
 /* A product of either is too short to fill the GPU, or to hide how it begins and ends. */
@@ -289,8 +308,10 @@ void sli_step_add_pair(const step_way *way) {
     product.paired = true;
     product.a_apart = (dr - dz) / operand;
     product.b_apart = (h - x) / operand;
-    product.d_apart = (const float *)way->d_param[SLI_RNN_RECURRENT] - (const float *)way->d_param[SLI_RNN_KERNEL];
-    add_product(way, &product, SLI_RNN_KERNEL, 0);
+    const step_target kernel = sli_step_target(way, SLI_RNN_KERNEL, 0), recurrent = sli_step_target(way, SLI_RNN_RECURRENT, 0);
+    product.d_apart = apart_of(&kernel, &recurrent);
+    multiply_into(way, &product, &kernel);
+    round_sums(way, &recurrent, s->GH, s->O);
 }
 
 void sli_step_add_sums(const step_way *way) {

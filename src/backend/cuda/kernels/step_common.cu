@@ -1,5 +1,6 @@
 /* cuda:step: launches outside the loop over time: masks, entering and leaving states, operand copies, column sums. */
 #include "backend/cuda/kernels/step_device.cuh"
+#include "backend/cuda/kernels/step_bias.cuh"
 #include "backend/cuda/kernels/step_rows.h"
 
 /* ----------------------------------------------------------------------------------------------------- masks -- */
@@ -295,8 +296,48 @@ void sli_step_rows(sli_queue *queue, cudaStream_t stream, sl_dtype math, void *t
     if (narrow) sli_cuda_note_launch(queue, stream);
 }
 
+typedef struct narrow_rows_args {
+    uint16_t *to; /* = [rows_to][stride], which is even */
+    const uint16_t *from;
+    int64_t stride, rows_to, rows, columns;
+} narrow_rows_args;
+
+static __global__ void __launch_bounds__(STEP_THREADS) step_narrow_rows(const __grid_constant__ narrow_rows_args a) {
+    const int64_t j = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 2;
+    if (j >= a.stride) return;
+    for (int64_t row = step_row(); row < a.rows_to; row += step_row_stride()) {
+        const uint16_t *const at = a.from + row * a.columns + j;
+        const bool there = row < a.rows;
+        const uint32_t low = there && j < a.columns ? at[0] : 0, high = there && j + 1 < a.columns ? at[1] : 0;
+        *reinterpret_cast<uint32_t *>(a.to + row * a.stride + j) = low | high << 16;
+    }
+}
+
+void sli_step_narrow_rows(sli_queue *queue, cudaStream_t stream, void *to, int64_t stride, int64_t rows_to, const void *from,
+                          int64_t rows, int64_t columns) {
+    if (rows_to < 1) return;
+    const narrow_rows_args a = {static_cast<uint16_t *>(to), static_cast<const uint16_t *>(from), stride, rows_to, rows, columns};
+    const sli_step_grid grid = sli_step_grid_of(stride, rows_to, 2);
+    step_way way = {};
+    way.queue = queue;
+    way.stream = stream;
+    sli_step_launch(&way, step_narrow_rows, &grid, &a, false, "launch of rows of weights");
+}
+
 const void *sli_step_rows_kernel() {
     return (const void *)step_rows<8>;
+}
+
+/* ------------------------------------------------------------------------------------------------------ biases -- */
+static __global__ void __launch_bounds__(STEP_THREADS) pack_bias(const __grid_constant__ step_bias_args a) {
+    const int64_t j = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (j < a.all) step_pack_bias(a, j);
+}
+
+void sli_step_pack_biases(const step_way *way) {
+    const step_bias_args a = sli_step_bias_args(way);
+    const sli_step_grid grid = {step_blocks_of(a.all, STEP_THREADS), 1, STEP_THREADS, 1};
+    sli_step_launch(way, pack_bias, &grid, &a, false, "launch of packed biases");
 }
 
 /* ------------------------------------------------------------------------------------------------- column sums -- */
@@ -305,8 +346,7 @@ enum { COLUMN_X = 32, COLUMN_Y = 8 };
 typedef struct columns_of {
     const void *from; /* [rows][stride], float or 16-bit operands */
     float *partial;   /* [slices][columns] */
-    float *to0, *to1; /* = or += [columns], or NULL */
-    bool add0, add1;
+    step_target to[2]; /* [columns] each */
     int64_t stride, columns;
     unsigned first, first_total; /* block of its columns; of their totals */
 } columns_of;
@@ -318,9 +358,16 @@ typedef struct columns_args {
     int64_t rows, slices;
 } columns_args;
 
-static __device__ void columns_give(const columns_of &of, int64_t column, float sum) {
-    if (of.to0) of.to0[column] = of.add0 ? of.to0[column] + sum : sum;
-    if (of.to1) of.to1[column] = of.add1 ? of.to1[column] + sum : sum;
+static __device__ void columns_give(sl_dtype math, const columns_of &of, int64_t column, float sum) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const step_target &to = of.to[i];
+        float total = to.sums && to.add ? to.sums[column] + sum : sum;
+        if (to.sums) to.sums[column] = total;
+        if (!to.narrow) continue;
+        if (to.add_narrow) total = step_widen(math, to.narrow[column]) + total;
+        to.narrow[column] = (uint16_t)step_bits16(math, total);
+    }
 }
 
 /* EACH columns from `at` on: a float, or two operands. */
@@ -357,7 +404,7 @@ static __global__ void __launch_bounds__(COLUMN_X *COLUMN_Y) columns_partial(con
             if (threadIdx.y > 0 || column + e >= of.columns) continue;
             for (int y = 1; y < COLUMN_Y; y++) sum[e] += sums[y][threadIdx.x * EACH + e];
             if (a.slices == 1)
-                columns_give(of, column + e, sum[e]);
+                columns_give(a.math, of, column + e, sum[e]);
             else
                 of.partial[slice * of.columns + column + e] = sum[e];
         }
@@ -373,12 +420,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) columns_total(const __gri
     if (column >= of.columns) return;
     float sum = 0.0f;
     for (int64_t slice = 0; slice < a.slices; slice++) sum += of.partial[slice * of.columns + column];
-    columns_give(of, column, sum);
-}
-
-static float *column_gradients(const step_way *way, int k, int64_t first) {
-    float *to = k < 0 ? NULL : (float *)way->d_param[k];
-    return to ? to + first : NULL;
+    columns_give(a.math, of, column, sum);
 }
 
 void sli_step_columns(const step_way *way, const step_column_sum *sums, int count, int64_t rows, bool operands) {
@@ -394,11 +436,9 @@ void sli_step_columns(const step_way *way, const step_column_sum *sums, int coun
         columns_of of = {};
         of.from = sum->from;
         of.partial = partial;
-        of.to0 = column_gradients(way, sum->k0, sum->first);
-        of.to1 = column_gradients(way, sum->k1, sum->first);
-        if (!of.to0 && !of.to1) continue;
-        of.add0 = sli_step_adds(way, sum->k0);
-        of.add1 = sum->k1 >= 0 && sli_step_adds(way, sum->k1);
+        of.to[0] = sli_step_target(way, sum->k0, sum->first);
+        of.to[1] = sli_step_target(way, sum->k1, sum->first);
+        if (!sli_step_is_target(&of.to[0]) && !sli_step_is_target(&of.to[1])) continue;
         of.stride = sum->stride;
         of.columns = sum->columns;
         of.first = blocks;

@@ -74,8 +74,7 @@ static step_forward_args args_at(const step_way *way, int t, bool last) {
         if (s->keep_gates && s->keep_v) a.v = sli_step_v(way, t);
     }
     if (s->gru && !s->before) {
-        a.bias_n = (const float *)way->param[SLI_RNN_RECURRENT_BIAS];
-        if (a.bias_n) a.bias_n += 2 * s->H;
+        a.bias_n = sli_step_bias_n(way);
         if (s->keep_gates) a.sn = sli_step_sn(way, t);
     }
     if (s->project) {

@@ -110,8 +110,7 @@ static recompute_args args_of(const step_way *way, int from) {
     if (s->before) a.reset = way->work + way->scratch.resets;
     if (s->gru && !s->before) {
         a.sn = sli_step_sn(way, way->c0);
-        a.bias_n = (const float *)way->param[SLI_RNN_RECURRENT_BIAS];
-        if (a.bias_n) a.bias_n += 2 * s->H;
+        a.bias_n = sli_step_bias_n(way);
     }
     return a;
 }

@@ -50,6 +50,7 @@ static void set_common(step_way *way) {
     k->zs = way->s.zs;
     if (way->s.drop && way->call->training) k->factor = (const float *)(way->work + way->scratch.factor);
     k->peep = (const float *)way->param[SLI_RNN_PEEPHOLE];
+    if (k->peep && way->s.narrow_parameters) k->peep = (const float *)(way->weights + way->packed.peephole);
     k->forget_bias = (float)p->forget_bias;
     k->clip = (float)p->cell_clip;
     k->zone_h = zone(way, p->zoneout_h, SLI_PURPOSE_ZONEOUT_H);
@@ -129,12 +130,24 @@ int sli_step_ways(const sli_call *call, bool backward, step_way ways[2]) {
 }
 
 void sli_step_zero_fresh(const step_way *way) {
-    const sli_step_shape *s = &way->s;
-    const int64_t last = s->lag > 0 ? s->GH : s->O; /* of a wave W between its layers, else W_p */
-    const int64_t sizes[SLI_PART_PARAMS] = {s->GH * s->I, s->GH * s->O, s->GH, s->GH, 3 * s->H, last * s->H};
+    const size_t each = way->s.narrow_parameters ? way->s.operand : sizeof(float);
     for (int k = 0; k < SLI_PART_PARAMS; k++)
         if (way->call->fresh[way->part] >> k & 1u)
-            (void)sli_cuda_put(way->queue, way->stream, way->d_param[k], NULL, (size_t)sizes[k] * sizeof(float));
+            (void)sli_cuda_put(way->queue, way->stream, way->d_param[k], NULL, (size_t)sli_step_parameter(&way->s, k) * each);
+}
+
+step_target sli_step_target(const step_way *way, int k, int64_t first) {
+    step_target to = {};
+    if (k < 0 || !way->d_param[k]) return to;
+    const bool adds = !(way->call->fresh[way->part] >> k & 1u);
+    to.add = adds || !way->first;
+    to.sums = (float *)way->d_param[k] + first;
+    if (!way->s.narrow_parameters) return to;
+    to.add = !way->first;
+    to.add_narrow = adds;
+    to.sums = way->chunks > 1 ? (float *)(way->work + way->scratch.sums[k]) + first : NULL;
+    if (way->last) to.narrow = (uint16_t *)way->d_param[k] + first;
+    return to;
 }
 
 /* -------------------------------------------------------------------------------------------------------- time -- */
@@ -142,7 +155,8 @@ void sli_step_enter_chunk(step_way *way, int index) {
     const int at = way->reverse ? way->chunks - 1 - index : index, T = (int)way->s.T;
     way->c0 = at * way->chunk;
     way->c1 = T - way->c0 < way->chunk ? T : way->c0 + way->chunk;
-    way->fresh = index + 1 == way->chunks ? way->call->fresh[way->part] : 0;
+    way->first = index + 1 == way->chunks;
+    way->last = index == 0;
 }
 
 int sli_step_at(const step_way *way, int s) {
@@ -246,25 +260,24 @@ sli_cuda_product sli_step_product(const step_way *way, int64_t m, int64_t n, int
 }
 
 /* -------------------------------------------------------------------------------------------------------- pack -- */
-typedef struct bias_args {
-    float *to; /* = [zs], zeros behind the gates */
-    const float *bias, *recurrent_bias;
-    int64_t count, all, apart; /* GH, zs; from `apart` on the recurrent bias is left to the cell */
-} bias_args;
+const float *sli_step_bias_n(const step_way *way) {
+    const float *bias = (const float *)way->param[SLI_RNN_RECURRENT_BIAS];
+    if (!bias) return NULL;
+    return way->s.narrow_parameters ? (const float *)(way->weights + way->packed.bias_n) : bias + 2 * way->s.H;
+}
 
-static __global__ void __launch_bounds__(STEP_THREADS) pack_bias(const __grid_constant__ bias_args a) {
-    const int64_t j = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (j >= a.all) return;
-    float sum = a.bias && j < a.count ? a.bias[j] : 0.0f;
-    if (a.recurrent_bias && j < a.apart) sum += a.recurrent_bias[j];
-    a.to[j] = sum;
+void sli_step_weights(const step_way *way, void *to, int64_t stride, int64_t rows_to, const void *from, int64_t rows,
+                             int64_t columns) {
+    if (way->s.narrow_parameters)
+        sli_step_narrow_rows(way->queue, way->stream, to, stride, rows_to, from, rows, columns);
+    else
+        sli_step_rows(way->queue, way->stream, way->call->problem.dtype, to, stride, rows_to, (const float *)from, rows, columns, {});
 }
 
 void sli_step_pack_recurrent(const step_way *way) {
     const sli_step_shape *s = &way->s;
     if (s->copy_r)
-        sli_step_rows(way->queue, way->stream, way->call->problem.dtype, way->weights + way->packed.recurrent, s->hs, s->zs,
-                      (const float *)way->param[SLI_RNN_RECURRENT], s->GH, s->O, {});
+        sli_step_weights(way, way->weights + way->packed.recurrent, s->hs, s->zs, way->param[SLI_RNN_RECURRENT], s->GH, s->O);
 }
 
 void sli_step_pack_backward(const step_way *way) {
@@ -275,28 +288,18 @@ void sli_step_pack_backward(const step_way *way) {
 
 void sli_step_pack(const step_way *way) {
     const sli_step_shape *s = &way->s;
-    const sl_dtype math = way->call->problem.dtype;
-    const float *kernel = (const float *)way->param[SLI_RNN_KERNEL];
-    const float *projection = (const float *)way->param[SLI_RNN_PROJECTION];
+    const void *kernel = way->param[SLI_RNN_KERNEL], *projection = way->param[SLI_RNN_PROJECTION];
     char *to = way->weights;
     if (s->copy_w)
-        sli_step_rows(way->queue, way->stream, math, to + way->packed.kernel, s->xs, s->zs, kernel, s->GH, s->I, {});
+        sli_step_weights(way, to + way->packed.kernel, s->xs, s->zs, kernel, s->GH, s->I);
     const sli_problem planned = planned_of(way->call);
     if (!sli_step_all_runs(&planned, sli_cuda_caps_of(way->queue))) sli_step_pack_recurrent(way);
     if (way->tiled > 0) sli_step_tiled_pack(way);
     if (way->wide.rows > 0) sli_step_wide_pack(way, &way->wide, to + way->packed.wide_forward, false);
     if (s->train) sli_step_pack_backward(way);
     if (s->project)
-        sli_step_rows(way->queue, way->stream, math, to + way->packed.projection, s->ms, s->hs, projection, s->O, s->H, {});
-    bias_args a = {};
-    a.to = (float *)(to + way->packed.bias);
-    a.bias = (const float *)way->param[SLI_RNN_BIAS];
-    a.recurrent_bias = (const float *)way->param[SLI_RNN_RECURRENT_BIAS];
-    a.count = s->GH;
-    a.all = s->zs;
-    a.apart = s->gru && !s->before ? 2 * s->H : s->GH;
-    const sli_step_grid grid = {(unsigned)((s->zs + STEP_THREADS - 1) / STEP_THREADS), 1, STEP_THREADS, 1};
-    sli_step_launch(way, pack_bias, &grid, &a, false, "launch of packed biases");
+        sli_step_weights(way, to + way->packed.projection, s->ms, s->hs, projection, s->O, s->H);
+    sli_step_pack_biases(way);
 }
 
 extern "C" void sli_gpu_step_pack(const sli_call *call) {

@@ -2,6 +2,7 @@
 #include "backend/cuda/kernels/step_wide.cuh"
 
 #include "backend/cuda/kernels/step_device.cuh"
+#include "backend/cuda/kernels/step_bias.cuh"
 #include "backend/cuda/kernels/step_run_host.cuh"
 
 template <int rows>
@@ -77,8 +78,8 @@ void sli_step_wide_begin(const step_way *way, const void *v) {
 /* --------------------------------------------------------------------------------------------------------- pack -- */
 typedef struct wide_pack_args {
     unsigned char *to; /* = [stages][blocks][a block's bytes of a stage] */
-    const float *r;    /* [GH][O] */
-    int GH, H, O, blocks, math;
+    const void *r;     /* [GH][O], of r_math: SL_F32, or of narrow parameters `math` */
+    int GH, H, O, blocks, math, r_math;
     const float *largest; /* [PERSIST_LARGEST] of |R|, by which it is scaled; NULL: it is not */
     int units; /* of a block, which has all their gates, each half those of half of them; 0: rows of M as they lie */
     bool backward;
@@ -95,7 +96,7 @@ static __device__ __forceinline__ int wide_row(const wide_pack_args &a, int m) {
 /* An element of M. */
 static __device__ __forceinline__ float wide_weight(const wide_pack_args &a, int m, int k) {
     const int gate = a.backward ? k : wide_row(a, m), unit = a.backward ? m : k;
-    return gate < a.GH && unit < a.O ? a.r[(int64_t)gate * a.O + unit] : 0.0f;
+    return gate < a.GH && unit < a.O ? step_parameter(a.r_math, a.r, (int64_t)gate * a.O + unit) : 0.0f;
 }
 
 static __device__ __forceinline__ uint4 wide_tile(const wide_pack_args &a, int m, int k) {
@@ -141,7 +142,8 @@ static __global__ void __launch_bounds__(STEP_THREADS) wide_pack_narrow(const __
 void sli_step_wide_pack(const step_way *way, const sli_step_wide *w, char *to, bool backward) {
     wide_pack_args a = {};
     a.to = (unsigned char *)to;
-    a.r = (const float *)way->param[SLI_RNN_RECURRENT];
+    a.r = way->param[SLI_RNN_RECURRENT];
+    a.r_math = way->s.narrow_parameters ? (int)way->call->problem.dtype : (int)SL_F32;
     a.GH = (int)way->s.GH;
     a.H = (int)way->s.H;
     a.O = (int)way->s.O;
@@ -151,7 +153,7 @@ void sli_step_wide_pack(const step_way *way, const sli_step_wide *w, char *to, b
     a.backward = backward;
     if (w->scaled) {
         float *largest = (float *)(way->weights + way->packed.wide_largest);
-        sli_persist_measure(way, a.r, way->s.GH * way->s.O, largest);
+        sli_persist_measure(way, (const float *)a.r, way->s.GH * way->s.O, largest);
         a.largest = largest;
     }
     a.tiles = (int64_t)(sli_step_wide_bytes(w) / (w->narrow ? 32 * 16 : WIDE_PAIR));

@@ -9,7 +9,8 @@
 /* Parameters of the layers and of the whole, or their gradients. NULL: there is none, or nobody wants it. */
 typedef struct wave_params {
     float *whole[SLI_PART_PARAMS];
-    float *of[SLI_MAX_PARTS][SLI_PART_PARAMS];
+    char *of[SLI_MAX_PARTS][SLI_PART_PARAMS]; /* floats, or narrow ones of `math` */
+    sl_dtype math;
     uint8_t fresh[SLI_MAX_PARTS]; /* bit k: = , else += */
     int layers, H, I, gates;
     bool gru;
@@ -23,19 +24,36 @@ static __device__ __forceinline__ int wave_row(int64_t at, int columns, int *col
     return row;
 }
 
+/* N numbers of T, where `from` points, in one access. */
+template <int N, class T> struct alignas(N * sizeof(T)) wave_pack { T v[N]; };
+template <int N, class T> static __device__ __forceinline__ sli_pack<N> wave_load(const T *from) {
+    const wave_pack<N, T> narrow = *reinterpret_cast<const wave_pack<N, T> *>(from);
+    sli_pack<N> value;
+#pragma unroll
+    for (int n = 0; n < N; n++) value.v[n] = sli_wide(narrow.v[n]);
+    return value;
+}
+template <int N, class T> static __device__ __forceinline__ void wave_store(T *to, const sli_pack<N> &value) {
+    wave_pack<N, T> narrow;
+#pragma unroll
+    for (int n = 0; n < N; n++) sli_assign(&narrow.v[n], value.v[n]);
+    *reinterpret_cast<wave_pack<N, T> *>(to) = narrow;
+}
+
 /* From layers to the whole: N elements of parameter k, of a row of a matrix. Row `gate` L H + l H + unit. NULL: zeros. */
-template <int N> static __device__ __forceinline__ const float *wave_from(const wave_params &a, int k, int64_t at) {
+template <int N, class T> static __device__ __forceinline__ const T *wave_from(const wave_params &a, int k, int64_t at) {
+    const auto of = [&](int layer, int parameter) { return reinterpret_cast<const T *>(a.of[layer][parameter]); };
     const int whole = a.layers * a.H;
     const int columns = k == SLI_RNN_KERNEL ? a.I : k == SLI_RNN_RECURRENT ? whole : 1;
     int column;
     const int row = wave_row(at * N, columns, &column);
     const int gate = row / whole, layer = row % whole / a.H, unit = row % a.H;
-    if (k == SLI_RNN_KERNEL) return layer == 0 ? a.of[0][k] + ((int64_t)(gate * a.H + unit) * a.I + column) : NULL;
-    if (k != SLI_RNN_RECURRENT) return a.of[layer][k] + (gate * a.H + unit);
+    if (k == SLI_RNN_KERNEL) return layer == 0 ? of(0, k) + ((int64_t)(gate * a.H + unit) * a.I + column) : NULL;
+    if (k != SLI_RNN_RECURRENT) return of(layer, k) + (gate * a.H + unit);
     const int from = column / a.H, own = a.gru && gate == 3 ? 2 : gate; /* a GRU: n of R, then n of W */
     const bool below = from + 1 == layer && !(a.gru && gate == 2), same = from == layer && !(a.gru && gate == 3);
     if (!below && !same) return NULL;
-    return a.of[layer][below ? (int)SLI_RNN_KERNEL : (int)SLI_RNN_RECURRENT] +
+    return of(layer, below ? (int)SLI_RNN_KERNEL : (int)SLI_RNN_RECURRENT) +
            ((int64_t)(own * a.H + unit) * a.H + column % a.H);
 }
 
@@ -44,14 +62,14 @@ typedef struct wave_join_args {
     int64_t ends[SLI_PART_PARAMS]; /* packs up to the end of parameter k */
 } wave_join_args;
 
-template <int N> static __global__ void __launch_bounds__(WAVE_THREADS) wave_join(const __grid_constant__ wave_join_args a) {
+template <int N, class T> static __global__ void __launch_bounds__(WAVE_THREADS) wave_join(const __grid_constant__ wave_join_args a) {
     const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     int64_t begin = 0;
     for (int k = 0; k < SLI_PART_PARAMS; begin = a.ends[k++]) {
         if (at < begin || at >= a.ends[k]) continue;
-        const float *from = wave_from<N>(a.p, k, at - begin);
+        const T *from = wave_from<N, T>(a.p, k, at - begin);
         sli_pack<N> value = {};
-        if (from) value = sli_load<N>(from, 0);
+        if (from) value = wave_load<N>(from);
         sli_store<N>(a.p.whole[k], (size_t)(at - begin), value);
     }
 }
@@ -59,7 +77,7 @@ template <int N> static __global__ void __launch_bounds__(WAVE_THREADS) wave_joi
 /* A gradient of a layer, from what the whole has of it: `lines` of `columns` packs; of every `together` lines, `step` floats from the next, the first
  * is `next` floats from that of the lines before. */
 typedef struct wave_piece {
-    float *to;         /* [lines][columns] packs: = where it is `fresh`, else += */
+    char *to;          /* [lines][columns] packs of T: = where it is `fresh`, else += */
     const float *from;
     int64_t step, next;
     int lines, columns, together, blocks; /* blocks: up to its end */
@@ -70,7 +88,7 @@ typedef struct wave_part_args {
     int pieces;
 } wave_part_args;
 
-template <int N> static __global__ void __launch_bounds__(WAVE_THREADS) wave_part(const __grid_constant__ wave_part_args a) {
+template <int N, class T> static __global__ void __launch_bounds__(WAVE_THREADS) wave_part(const __grid_constant__ wave_part_args a) {
     int i = 0, begin = 0, column;
     for (; i < a.pieces && (int)blockIdx.x >= a.piece[i].blocks; i++) begin = a.piece[i].blocks;
     const wave_piece &p = a.piece[i];
@@ -78,13 +96,14 @@ template <int N> static __global__ void __launch_bounds__(WAVE_THREADS) wave_par
     if (at >= (int64_t)p.lines * p.columns) return;
     const int line = wave_row(at, p.columns, &column);
     const float *from = p.from + (line / p.together * p.next + line % p.together * p.step + column * N);
+    T *const to = reinterpret_cast<T *>(p.to) + at * N;
     sli_pack<N> value = sli_load<N>(from, 0);
     if (!p.fresh) {
-        const sli_pack<N> before = sli_load<N>(p.to, (size_t)at);
+        const sli_pack<N> before = wave_load<N>(to);
 #pragma unroll
         for (int n = 0; n < N; n++) value.v[n] = before.v[n] + value.v[n];
     }
-    sli_store<N>(p.to, (size_t)at, value);
+    wave_store<N>(to, value);
 }
 
 /* ------------------------------------------------------------------------------------------------------ states -- */
@@ -161,15 +180,17 @@ static wave_params params_of(const wave_call *w) {
     a.I = p->inputs;
     a.gates = sli_op_gates(p->op);
     a.gru = p->op == SLI_OP_GRU;
+    a.math = p->narrow ? p->dtype : SL_F32;
     return a;
 }
 
 /* All of it can be read and written by four: rows of matrices, what the units of a layer have, and where parameters begin. */
 static bool by_four(const wave_params *a) {
     uint64_t bits = (uint64_t)(a->H | a->I) * sizeof(float);
+    const uint64_t narrow = a->math == SL_F32 ? 1 : 2; /* four of them are 8 bytes */
     for (int k = 0; k < SLI_PART_PARAMS; k++) {
         bits |= (uintptr_t)a->whole[k];
-        for (int l = 0; l < a->layers; l++) bits |= (uintptr_t)a->of[l][k];
+        for (int l = 0; l < a->layers; l++) bits |= (uintptr_t)a->of[l][k] * narrow;
     }
     return bits % 16 == 0;
 }
@@ -180,7 +201,7 @@ static void join_params(const wave_call *w) {
     a.p = params_of(w);
     for (int k = 0; k < SLI_PART_PARAMS; k++) {
         a.p.whole[k] = (float *)w->whole.param[k];
-        for (int l = 0; l < a.p.layers; l++) a.p.of[l][k] = (float *)w->call->param[l * SLI_PART_PARAMS + k];
+        for (int l = 0; l < a.p.layers; l++) a.p.of[l][k] = (char *)w->call->param[l * SLI_PART_PARAMS + k];
     }
     const bool four = by_four(&a.p);
     for (int k = 0; k < SLI_PART_PARAMS; k++) {
@@ -188,8 +209,10 @@ static void join_params(const wave_call *w) {
         a.ends[k] = end;
     }
     const sli_step_grid grid = {step_blocks_of(end, WAVE_THREADS), 1, WAVE_THREADS, 1};
-    sli_step_launch(&w->way, four ? wave_join<4> : wave_join<1>, &grid, &a, false,
-                    "launch of the parameters of a wave");
+    const auto kernel = a.p.math == SL_BF16  ? (four ? wave_join<4, sli_bf16> : wave_join<1, sli_bf16>)
+                        : a.p.math == SL_F16 ? (four ? wave_join<4, sli_f16> : wave_join<1, sli_f16>)
+                                             : (four ? wave_join<4, float> : wave_join<1, float>);
+    sli_step_launch(&w->way, kernel, &grid, &a, false, "launch of the parameters of a wave");
 }
 
 /* Gradients of the whole that some layer wants are written, not added to. */
@@ -244,7 +267,7 @@ static void part_gradients(const wave_call *w) {
     for (int k = 0; k < SLI_PART_PARAMS; k++) a.whole[k] = (float *)w->whole.d_param[k];
     for (int l = 0; l < a.layers; l++) {
         a.fresh[l] = w->call->fresh[l];
-        for (int k = 0; k < SLI_PART_PARAMS; k++) a.of[l][k] = (float *)w->call->d_param[l * SLI_PART_PARAMS + k];
+        for (int k = 0; k < SLI_PART_PARAMS; k++) a.of[l][k] = (char *)w->call->d_param[l * SLI_PART_PARAMS + k];
     }
     const bool four = by_four(&a);
     for (int i = 0; i < a.layers * SLI_PART_PARAMS; i++) {
@@ -256,8 +279,10 @@ static void part_gradients(const wave_call *w) {
     }
     if (blocks == 0) return;
     const sli_step_grid grid = {blocks, 1, WAVE_THREADS, 1};
-    sli_step_launch(&w->way, four ? wave_part<4> : wave_part<1>, &grid, &parts, false,
-                    "launch of the gradients of a wave");
+    const auto kernel = a.math == SL_BF16  ? (four ? wave_part<4, sli_bf16> : wave_part<1, sli_bf16>)
+                        : a.math == SL_F16 ? (four ? wave_part<4, sli_f16> : wave_part<1, sli_f16>)
+                                           : (four ? wave_part<4, float> : wave_part<1, float>);
+    sli_step_launch(&w->way, kernel, &grid, &parts, false, "launch of the gradients of a wave");
 }
 
 /* All of them [layer][k]; to or from `places` in scratch. */

@@ -16,7 +16,7 @@ static const double MOST_MOVED = 2.7e6;
 
 bool sli_few_columns_fit(const sli_cuda_product *p) {
     const bool narrow = p->math == SL_BF16 || p->math == SL_F16;
-    const bool shape = p->a.transposed && !p->b.transposed && p->n > 8 && p->n % 8 == FEW_COLUMNS;
+    const bool shape = !p->narrow_d && p->a.transposed && !p->b.transposed && p->n > 8 && p->n % 8 == FEW_COLUMNS;
     if ((double)p->m * (double)p->n <= MOST_MOVED) return false;
     return narrow && shape && !p->bias && p->a.row % 2 == 0 && p->b.row % 8 == 0 && p->a.row >= (p->m + 1) / 2 * 2 &&
            sli_alignment(p->d, p->d_row, sizeof(float)) == 16 && sli_alignment(p->b.data, p->b.row, 2) == 16 &&
@@ -37,7 +37,7 @@ void sli_few_columns_multiply(sli_queue *queue, cudaStream_t stream, const sli_c
     const int64_t at = p->n - FEW_COLUMNS;
     const few_columns_args a = {(const uint16_t *)p->a.data,
                                 (const uint16_t *)p->b.data + at,
-                                p->d + at,
+                                (float *)sli_cuda_d_at(p, at),
                                 p->m,
                                 p->k,
                                 p->a.row,

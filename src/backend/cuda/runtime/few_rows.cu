@@ -88,7 +88,7 @@ void sli_few_rows_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda
     args.d_row = p->d_row;
     args.a = p->a.data;
     args.b = p->b.data;
-    args.d = p->d;
+    args.d = (float *)p->d;
     args.bias = p->bias;
     args.add = p->beta != 0.0f;
     const size_t element = sli_cuda_operand_bytes(p->math);

@@ -46,7 +46,8 @@ typedef struct product_key {
     uint8_t a_transposed, b_transposed, add, bias;
     uint32_t a_align, b_align, d_align;
     uint16_t pieces;
-    uint8_t hopper, share;
+    uint8_t hopper : 1, narrow_d : 1;
+    uint8_t share;
 } product_key;
 static_assert(sizeof(product_key) == 80, "bytes between members would be compared as well");
 
@@ -149,7 +150,7 @@ static bool describe(product_description *d, const product_key *key, const sli_c
     return describe_operation(&d->operation, key, p->bias) &&
            describe_matrix(&d->a, type, bt ? key->k : key->n, bt ? key->n : key->k, key->b_row, pieces, b_apart) &&
            describe_matrix(&d->b, type, at ? key->m : key->k, at ? key->k : key->m, key->a_row, pieces, a_apart) &&
-           describe_matrix(&d->d, CUDA_R_32F, key->n, key->m, key->d_row, pieces, p->d_apart);
+           describe_matrix(&d->d, key->narrow_d ? type : CUDA_R_32F, key->n, key->m, key->d_row, pieces, p->d_apart);
 }
 
 /* ---------------------------------------------------------------------------------------------------- algorithms -- */
@@ -159,6 +160,7 @@ static void fill_key(product_key *key, const sli_cuda_product *p, const sli_caps
     key->m = p->m;
     key->n = p->n;
     key->pieces = p->paired ? 2 : p->pieces > 1 ? (uint16_t)p->pieces : 1;
+    key->narrow_d = p->narrow_d;
     key->hopper = caps->compute_capability / 10 == 9;
     key->k = p->paired ? p->k : p->k / key->pieces;
     key->share = (uint8_t)p->share;
@@ -172,7 +174,7 @@ static void fill_key(product_key *key, const sli_cuda_product *p, const sli_caps
     key->bias = p->bias != NULL;
     key->a_align = sli_alignment(p->a.data, p->a.row, element);
     key->b_align = sli_alignment(p->b.data, p->b.row, element);
-    key->d_align = sli_alignment(p->d, p->d_row, sizeof(float));
+    key->d_align = sli_alignment(p->d, p->d_row, p->narrow_d ? element : sizeof(float));
     /* cuBLASLt has no preference for the bias: it is taken to be aligned as D is. */
     if (p->bias) key->d_align = sli_alignment(p->bias, key->d_align, 1);
     /* The workspace is used from its first multiple of WORKSPACE_ALIGN. */
@@ -542,14 +544,25 @@ static void multiply_padded(sli_queue *queue, cudaStream_t stream, const sli_cud
     sli_cuda_product wide = *p;
     wide.n = columns;
     wide.m = padded_rows(p);
-    wide.d = (float *)p->pad;
+    wide.d = p->pad;
+    wide.narrow_d = p->narrow_d && p->beta == 0.0f; /* rounded once, here or by the move */
     wide.d_row = columns;
     wide.d_apart = wide.m * columns;
     wide.beta = 0.0f;
     wide.pad = NULL;
     sli_cuda_multiply(queue, stream, &wide);
-    const sli_cuda_move move = {p->d,           p->d_row, p->d_apart, wide.d,         columns,
-                                wide.d_apart, p->m,     p->n,       matrices_of(p), p->beta != 0.0f};
+    const sli_cuda_move move = {p->narrow_d ? p->math : SL_F32,
+                                wide.narrow_d ? p->math : SL_F32,
+                                p->d,
+                                p->d_row,
+                                p->d_apart,
+                                wide.d,
+                                columns,
+                                wide.d_apart,
+                                p->m,
+                                p->n,
+                                matrices_of(p),
+                                p->beta != 0.0f};
     sli_cuda_move_rows(queue, stream, &move);
 }
 
@@ -583,7 +596,7 @@ static void multiply_pieces(sli_queue *queue, cudaStream_t stream, const sli_cud
         const int64_t first = i * piece.k;
         piece.a.data = (const char *)p->a.data + (size_t)along_k(&p->a, !p->a.transposed, first) * element;
         piece.b.data = (const char *)p->b.data + (size_t)along_k(&p->b, p->b.transposed, first) * element;
-        piece.d = p->d + i * p->d_apart;
+        piece.d = sli_cuda_d_at(p, i * p->d_apart);
         sli_cuda_multiply(queue, stream, &piece);
     }
 }
@@ -601,7 +614,7 @@ static void multiply_pair(sli_queue *queue, cudaStream_t stream, const sli_cuda_
     sli_cuda_multiply(queue, stream, &one);
     one.a.data = (const char *)p->a.data + p->a_apart * element;
     one.b.data = (const char *)p->b.data + p->b_apart * element;
-    one.d = p->d + p->d_apart;
+    one.d = sli_cuda_d_at(p, p->d_apart);
     sli_cuda_multiply(queue, stream, &one);
 }
 

@@ -53,7 +53,7 @@ void sli_small_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_pr
     small_args a = {};
     a.a = p->a.data;
     a.b = p->b.data;
-    a.d = p->d;
+    a.d = (float *)p->d;
     a.bias = p->bias;
     a.m = p->m;
     a.n = p->n;

@@ -9,10 +9,17 @@ enum { TILE = 64, DEPTH = 16, EACH = 4, TILE_THREADS = 256, PAD = 4 };
 typedef struct tiles_args {
     int64_t m, n, k, am, ak, bk, bn, d_row, tiles_m, tiles_n;
     const void *a, *b;
-    float *d;
+    void *d;
     const float *bias;
-    bool add;
+    bool add, narrow_d;
 } tiles_args;
+
+/* D, of R. */
+template <typename R> __device__ __forceinline__ void tiles_give(const tiles_args &args, int64_t r, int64_t c, float sum) {
+    R *place = static_cast<R *>(args.d) + r * args.d_row + c;
+    const float old = args.add ? sli_wide(*place) : 0.0f, bias = args.bias ? args.bias[c] : 0.0f;
+    sli_assign(place, old + sum + bias);
+}
 
 /* tile[p][i] = from[(first + i) * along + (p0 + p) * deep], 0 outside. Neighbouring threads take neighbouring addresses:
  * along i if that stride is 1, else along p. */
@@ -61,9 +68,10 @@ template <typename T> __global__ void __launch_bounds__(TILE_THREADS) multiply_t
         for (int j = 0; j < EACH; j++) {
             const int64_t r = i0 + row + i, c = j0 + column + j;
             if (r >= args.m || c >= args.n) continue;
-            float *place = args.d + r * args.d_row + c;
-            const float old = args.add ? *place : 0.0f, bias = args.bias ? args.bias[c] : 0.0f;
-            *place = old + sum[i][j] + bias;
+            if (args.narrow_d)
+                tiles_give<T>(args, r, c, sum[i][j]);
+            else
+                tiles_give<float>(args, r, c, sum[i][j]);
         }
     }
 }
@@ -94,6 +102,7 @@ void sli_tiles_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_pr
     args.a = p->a.data;
     args.b = p->b.data;
     args.d = p->d;
+    args.narrow_d = p->narrow_d;
     args.bias = p->bias;
     args.add = p->beta != 0.0f;
     if (p->math == SL_BF16)

@@ -19,7 +19,7 @@ typedef struct step_way {
 } step_way;
 
 void sli_persist_pack(const step_way *way, const sli_persist_pair *pair, const sli_persist_packed *at,
-                      const float *recurrent, int64_t row);
+                      const void *recurrent, int64_t row);
 void sli_persist_measure(const step_way *way, const float *from, int64_t count, float *to);
 
 template <typename ARGS>
