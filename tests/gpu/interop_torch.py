@@ -6,7 +6,8 @@
 Parameters, inputs, outputs and all gradients are torch tensors, handed over by DLPack, in torch's current stream (one that is
 not the default, with work queued before and after and nothing waited for). Forward, input gradients and weight gradients are
 compared with torch.nn.LSTM and GRU in float32 (TF32 off); then torch's SGD trains the borrowed parameters by the borrowed
-gradients beside a model of torch's own. That nothing is copied shows in this: pointers stay what they were, and what torch
+gradients beside a model of torch's own. On a GPU parameters and gradients of bfloat16 and float16 are lent as well, and beside them stands
+a model in float32 of the same numbers. That nothing is copied shows in this: pointers stay what they were, and what torch
 writes into a tensor later is what the next call reads.
 
 Prints one line a check and "N passed, N failed, N skipped" at the end; exit code 1 if any failed.
@@ -25,6 +26,7 @@ from sluice_types import Call, PlanOptions
 TOLERANCE = 3e-5
 SHAPES = [(5, 7, 6, 12), (33, 20, 65, 96), (64, 35, 256, 256)]  # B, T, I, H
 GATES = {"lstm": 4, "gru": 3}
+NARROW = {"bf16": (torch.bfloat16, 3e-2), "f16": (torch.float16, 4e-3)}  # and a tolerance: operands are rounded in every step
 
 
 class Refused(Exception):
@@ -66,12 +68,13 @@ class Borrowed:
 class Layer:
     """One recurrent layer of Sluice whose parameters and gradients are torch's."""
 
-    def __init__(self, sluice, cell, shape, device, require, parameters):
+    def __init__(self, sluice, cell, shape, device, require, dtype, parameters):
         b, t, i, h = shape
         self.sluice, self.shape, self.parameters, self.kept = sluice, shape, parameters, []
         self.model, self.plan, self.params, self.run = c_void_p(), c_void_p(), c_void_p(), c_void_p()
         options = PlanOptions()
-        problem = f"{cell}:b{b}_t{t}_i{i}_h{h}_train+bias=double" if cell == "lstm" else f"{cell}:b{b}_t{t}_i{i}_h{h}_train"
+        problem = f"{cell}:b{b}_t{t}_i{i}_h{h}{'_' + dtype if dtype else ''}_train"
+        problem += ("+bias=double" if cell == "lstm" else "") + ("+narrow" if dtype else "")
         sluice("sl_model_from_problem", None, problem.encode(), byref(self.model), byref(options))
         options.device, options.require, options.input_gradients = device.encode(), require, 1
         sluice("sl_plan_new", self.model, byref(options), byref(self.plan))
@@ -124,7 +127,7 @@ class Counts:
 
 
 def difference(got, wanted):
-    return ((got - wanted).abs().max() / wanted.abs().max()).item()
+    return ((got.float() - wanted).abs().max() / wanted.abs().max()).item()
 
 
 def busy(device):
@@ -136,14 +139,18 @@ def busy(device):
         a = a @ a * 1e-3
 
 
-def compare(counts, sluice, cell, shape, device, require):
+def compare(counts, sluice, cell, shape, device, require, dtype=None):
     b, t, i, h = shape
-    what = f"{cell} B={b} T={t} I={i} H={h} {require.decode() if require else ''}".rstrip()
+    what = " ".join(filter(None, [f"{cell} B={b} T={t} I={i} H={h}", dtype, require.decode() if require else None]))
+    kind, tolerance = NARROW[dtype] if dtype else (torch.float32, TOLERANCE)
     torch.manual_seed(b)
     theirs = (torch.nn.LSTM if cell == "lstm" else torch.nn.GRU)(i, h).to(device)
-    own = {name: getattr(theirs, other).detach().clone().requires_grad_() for name, other in NAMES.items()}
+    own = {name: getattr(theirs, other).detach().to(kind, copy=True).requires_grad_() for name, other in NAMES.items()}
+    with torch.no_grad():
+        for name, other in NAMES.items():
+            getattr(theirs, other).copy_(own[name])
     try:
-        layer = Layer(sluice, cell, shape, device, require, own)
+        layer = Layer(sluice, cell, shape, device, require, dtype, own)
     except Refused as refused:
         if require and str(refused).startswith("sl_plan_new: "):
             counts.skip(what, refused)
@@ -158,7 +165,7 @@ def compare(counts, sluice, cell, shape, device, require):
     before = [tensor.data_ptr() for tensor in tensors]
     optimizers = [torch.optim.SGD(list(own.values()), lr=0.05), torch.optim.SGD(theirs.parameters(), lr=0.05)]
     for step in range(3):
-        fresh = torch.randn_like(x)
+        fresh = torch.randn_like(x).to(kind).float()
         busy(device)
         x.copy_(fresh)  # after the busy work, in the same stream; written in place
         optimizers[0].zero_grad(set_to_none=False)
@@ -179,10 +186,10 @@ def compare(counts, sluice, cell, shape, device, require):
     names = ["output", *["final h", "final c"][:states], "input gradient", *[f"gradient of {n}" for n in NAMES]]
     errors = {name: difference(r, w) for name, r, w in zip(names, results, wanted)}
     worst = max(errors, key=lambda name: errors[name] if errors[name] == errors[name] else float("inf"))
-    counts.check(f"{what} ({layer.kernels()})", all(e <= TOLERANCE for e in errors.values()),
+    counts.check(f"{what} ({layer.kernels()})", all(e <= tolerance for e in errors.values()),
                  f"largest difference {errors[worst]:.1e}, of {worst}")
     trained = max(difference(own[name].detach(), getattr(theirs, other).detach()) for name, other in NAMES.items())
-    counts.check(f"{what}: three steps of torch's SGD on what is lent", trained <= 10 * TOLERANCE, f"{trained:.1e}")
+    counts.check(f"{what}: three steps of torch's SGD on what is lent", trained <= 10 * tolerance, f"{trained:.1e}")
     counts.check(f"{what}: all {len(tensors)} tensors stayed where they were",
                  before == [tensor.data_ptr() for tensor in tensors])
     if device != "cpu":
@@ -220,6 +227,11 @@ def main():
                 for shape in SHAPES:
                     for require in requires:
                         compare(counts, sluice, cell, shape, device, require)
+            for cell in GATES if stream else ():
+                for shape in SHAPES:
+                    for require in (None, b"cuda:step"):
+                        for dtype in NARROW:
+                            compare(counts, sluice, cell, shape, device, require, dtype)
         if stream:  # PyTorch's default stream is CUDA's legacy one
             for require in requires:
                 compare(counts, sluice, next(iter(GATES)), SHAPES[0], device, require)
