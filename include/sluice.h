@@ -349,9 +349,9 @@ struct sl_plan_options {
      * time: one more product with each weight matrix. Memory for time; gradients may differ in their last bits. Kernels
      * that cannot do it refuse. */
     int recompute_gates;
-    /* bf16 and f16: parameters and their gradients have 16 bits on the device as well, as in PyTorch models of these dtypes. Sums are f32 and
-     * rounded once a backward. Without a loss and updates, which want f32. GPU; kernels that cannot do it refuse. */
-    int narrow_parameters;
+    /* bf16 and f16, on GPUs: 16 bits for parameters and their gradients; for tensors with time and theirs, as PyTorch has them. Sums are f32,
+     * rounded once a backward. Without a loss and updates, which want f32; kernels that cannot do it refuse. */
+    int narrow_parameters, narrow_tensors;
     const sl_allocator *allocator;
     /* Which kernels compute the recurrent problems, in place of what is predicted: lines "PROBLEM KERNEL", the problem as
      * sl_plan_explain prints it, KERNEL@CUT where a kernel can cut the work in several ways; "PROBLEM parts" for a stack, or both

@@ -122,6 +122,7 @@ static void fill_problem(const sl_plan *plan, const sli_emit *emit, sli_problem 
         problem->mask = plan->options.masking == SL_MASK_LENGTHS ? SLI_MASK_LENGTHS : SLI_MASK_HOLES;
     if (problem->mask == SLI_MASK_NONE) problem->masked_repeat = false;
     problem->narrow = plan->options.narrow_parameters && (sli_op_multiplies(problem->op) || problem->op == SLI_OP_EMBED);
+    problem->narrow_io = plan->options.narrow_tensors && problem->steps > 0;
     problem->recompute = sli_op_is_recurrent(problem->op) && plan->train && plan->options.recompute_gates;
 }
 
@@ -323,12 +324,14 @@ static sl_status resolve_options(sl_plan *plan, const sl_plan_options *given) {
                 "another dtype, then evaluate or generate with i8");
     plan->element = options->dtype == SL_F64 ? sizeof(double) : sizeof(float);
     options->narrow_parameters = options->narrow_parameters != 0;
-    SLI_FAIL_IF(options->narrow_parameters && options->dtype != SL_BF16 && options->dtype != SL_F16, SL_ERR_INPUT,
-                "narrow_parameters: parameters are as narrow as operands, and those of %s are not; plan with bf16 or f16",
+    options->narrow_tensors = options->narrow_tensors != 0;
+    const bool narrow = options->narrow_parameters || options->narrow_tensors;
+    const char *which = options->narrow_parameters ? "narrow_parameters" : "narrow_tensors";
+    SLI_FAIL_IF(narrow && options->dtype != SL_BF16 && options->dtype != SL_F16, SL_ERR_INPUT,
+                "%s: nothing is narrower than operands of products, and those of %s have 32 bits; plan with bf16 or f16", which,
                 sli_dtype_name(options->dtype));
-    SLI_FAIL_IF(options->narrow_parameters && options->loss != SL_LOSS_NONE, SL_ERR_USAGE,
-                "narrow_parameters: losses of Sluice and its optimizers work on f32 parameters; plan without a loss, or without "
-                "narrow_parameters");
+    SLI_FAIL_IF(narrow && options->loss != SL_LOSS_NONE, SL_ERR_USAGE,
+                "%s: losses of Sluice and its optimizers work on f32; plan without a loss, or without %s", which, which);
     plan->weight = options->narrow_parameters ? sizeof(uint16_t) : plan->element;
     SLI_FAIL_IF(options->clip.kind != SL_CLIP_NONE && !(options->clip.value > 0), SL_ERR_INPUT,
                 "gradient clipping at %g; the value must be positive", options->clip.value);

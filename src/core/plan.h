@@ -190,6 +190,10 @@ static inline size_t sli_plan_tensor_elements(const sl_plan *plan, const sli_ten
     return (size_t)(tensor->shape.time ? steps : 1) * (size_t)batch * (size_t)tensor->shape.features;
 }
 static inline size_t sli_plan_tensor_element_bytes(const sl_plan *plan, const sli_tensor *tensor) {
+    if (tensor->shape.integer) return sizeof(int32_t);
+    return plan->options.narrow_tensors && tensor->shape.time ? sizeof(uint16_t) : plan->element;
+}
+static inline size_t sli_plan_host_element_bytes(const sl_plan *plan, const sli_tensor *tensor) {
     return tensor->shape.integer ? sizeof(int32_t) : plan->element;
 }
 

@@ -508,6 +508,7 @@ static sl_status check_together(const parser *in) {
         {"reverse", p->layers > 1, "is for one layer, leave lN out"},
         {"drop", sli_op_is_recurrent(p->op) && p->layers < 2, "is applied between layers, add a field l2 or more"},
         {"nesterov", p->optimizer.momentum == 0, "needs +momentum"},
+        {"narrow_io", p->dtype != SL_BF16 && p->dtype != SL_F16, "needs the field bf16 or f16"},
         {"narrow", p->dtype != SL_BF16 && p->dtype != SL_F16, "needs the field bf16 or f16"},
         {"globalnorm", given(in, "clipvalue") || given(in, "clipnorm"), "excludes the other ways to clip"},
         {"clipvalue", given(in, "clipnorm"), "excludes the other ways to clip"},

@@ -55,7 +55,8 @@ typedef struct sli_problem {
     sli_mask mask;                      /* +lengths, +mask=left|right|holes */
     bool recompute;                     /* +recompute, in training: gates are not kept for backward, see sluice.h */
     bool masked_repeat;                 /* +maskout=repeat */
-    bool narrow;                        /* +narrow, of 16-bit dtypes: so are parameters and their gradients, see sluice.h */
+    bool narrow;                        /* +narrow, of 16-bit dtypes: so are parameters and their gradients, */
+    bool narrow_io;                     /* +narrow_io: and tensors that have time, see sluice.h */
     sl_direction_merge direction_merge; /* +merge=sum|mul|ave, with bi; concat is not printed */
     bool no_bias;                       /* dense: +nobias */
     int parts;                          /* merge: +parts= */

@@ -127,6 +127,8 @@ const sli_option sli_options[] = {
     CHOICE("mode", BIT(MERGE), "merge", SLI_OPTION_CHOICE, merge, 0, mode_choices),
     RATE("momentum", BIT(OPTIM), "optim", optimizer.momentum, SLI_KIND_BIT(SL_SGD), 0),
     FLAG("narrow", RECURRENT | BIT(DENSE) | BIT(EMBED), "a problem with parameters (lstm gru rnn dense embed)", narrow),
+    FLAG("narrow_io", RECURRENT | BIT(DENSE) | BIT(EMBED) | BIT(ONEHOT) | BIT(DROPOUT) | BIT(FLIP) | BIT(MERGE),
+         "a layer (lstm gru rnn dense embed onehot dropout flip merge)", narrow_io),
     CHOICE("nesterov", BIT(OPTIM), "optim", SLI_OPTION_FLAG_INT, optimizer.nesterov, SLI_KIND_BIT(SL_SGD), NULL),
     FLAG("nobias", BIT(DENSE), "dense", no_bias),
     CHOICE("opt", BIT(OPTIM), "optim", SLI_OPTION_CHOICE, optimizer.kind, 0, sli_optimizer_choices),

@@ -2,11 +2,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/rounding.h"
 #include "core/run.h"
 
 /* ------------------------------------------------------------------------------------------------- layouts -- */
 static size_t tensor_row_bytes(const sl_plan *plan, const sli_tensor *tensor) {
-    return (size_t)tensor->shape.features * sli_plan_tensor_element_bytes(plan, tensor);
+    return (size_t)tensor->shape.features * sli_plan_host_element_bytes(plan, tensor);
 }
 
 static bool needs_transpose(const sl_run *run, const sli_tensor *tensor) {
@@ -21,9 +22,27 @@ static void transpose_rows(char *to, const char *from, int outer, int inner, siz
                    from + ((size_t)j * (size_t)outer + (size_t)i) * bytes, bytes);
 }
 
-static size_t call_bytes(const sl_run *run, const sli_tensor *tensor) {
-    return sli_plan_tensor_elements(run->plan, tensor, run->steps, run->batch) *
-           sli_plan_tensor_element_bytes(run->plan, tensor);
+/* Host arrays of floats, and tensors of 16 bits on the device. */
+enum { HALVES = SLI_RUN_PIECE / sizeof(uint16_t) };
+
+static sl_status upload_halves(sl_run *run, char *to, const float *from, size_t count) {
+    uint16_t piece[HALVES];
+    for (size_t at = 0; at < count; at += HALVES) {
+        const size_t n = count - at < HALVES ? count - at : HALVES;
+        for (size_t i = 0; i < n; i++) piece[i] = sli_to_bits16(run->plan->options.dtype, (double)from[at + i]);
+        SLI_TRY(run->plan->ops->upload(run->queue, to + at * sizeof *piece, piece, n * sizeof *piece));
+    }
+    return SL_OK;
+}
+
+static sl_status download_halves(sl_run *run, float *to, const char *from, size_t count) {
+    uint16_t piece[HALVES];
+    for (size_t at = 0; at < count; at += HALVES) {
+        const size_t n = count - at < HALVES ? count - at : HALVES;
+        SLI_TRY(run->plan->ops->download(run->queue, piece, from + at * sizeof *piece, n * sizeof *piece));
+        for (size_t i = 0; i < n; i++) to[at + i] = (float)sli_from_bits16(run->plan->options.dtype, piece[i]);
+    }
+    return SL_OK;
 }
 
 sl_status sli_run_upload_tensor(sl_run *run, const sli_tensor *tensor, void *to, const void *from) {
@@ -31,12 +50,19 @@ sl_status sli_run_upload_tensor(sl_run *run, const sli_tensor *tensor, void *to,
         transpose_rows(run->staging, from, run->steps, run->batch, tensor_row_bytes(run->plan, tensor));
         from = run->staging;
     }
-    return run->plan->ops->upload(run->queue, to, from, call_bytes(run, tensor));
+    const size_t count = sli_plan_tensor_elements(run->plan, tensor, run->steps, run->batch);
+    const size_t each = sli_plan_tensor_element_bytes(run->plan, tensor);
+    if (each == sizeof(uint16_t)) return upload_halves(run, to, from, count);
+    return run->plan->ops->upload(run->queue, to, from, count * each);
 }
 
 sl_status sli_run_download_tensor(sl_run *run, const sli_tensor *tensor, const void *from, void *to) {
     bool transpose = needs_transpose(run, tensor);
-    SLI_TRY(run->plan->ops->download(run->queue, transpose ? run->staging : to, from, call_bytes(run, tensor)));
+    void *const place = transpose ? run->staging : to;
+    const size_t count = sli_plan_tensor_elements(run->plan, tensor, run->steps, run->batch);
+    const size_t each = sli_plan_tensor_element_bytes(run->plan, tensor);
+    SLI_TRY(each == sizeof(uint16_t) ? download_halves(run, place, from, count)
+                                     : run->plan->ops->download(run->queue, place, from, count * each));
     if (transpose) transpose_rows(to, run->staging, run->batch, run->steps, tensor_row_bytes(run->plan, tensor));
     return SL_OK;
 }

@@ -39,8 +39,8 @@ static sl_status check_type(const char *what, const sl_dl_tensor *tensor, const 
     return SL_OK;
 }
 
-static const struct type *type_of_parameters(const sl_plan *plan) {
-    if (!plan->options.narrow_parameters) return &float32;
+static const struct type *type_of(const sl_plan *plan, bool narrow) {
+    if (!narrow) return &float32;
     return plan->options.dtype == SL_BF16 ? &bfloat16 : &float16;
 }
 
@@ -83,7 +83,7 @@ static sl_status check_tensor(const sl_plan *plan, int steps, int rows, const ch
     char text[160];
     snprintf(text, sizeof text, "%s \"%s\"", what, tensor->name);
     SLI_TRY(check_place(plan, text, given));
-    SLI_TRY(check_type(text, given, tensor->shape.integer ? &int32 : &float32));
+    SLI_TRY(check_type(text, given, tensor->shape.integer ? &int32 : type_of(plan, plan->options.narrow_tensors && tensor->shape.time)));
     return check_shape(text, given, tensor->shape.time ? steps : 0, rows, tensor->shape.features);
 }
 
@@ -132,7 +132,7 @@ static sl_status check_param(const sl_plan *plan, const char *name, const sl_dl_
     if (!given) return SL_OK;
     const sli_param *param = &plan->params[*index].param;
     SLI_TRY(check_place(plan, name, given));
-    SLI_TRY(check_type(name, given, type_of_parameters(plan)));
+    SLI_TRY(check_type(name, given, type_of(plan, plan->options.narrow_parameters)));
     return check_shape(name, given, 0, param->rows > 1 || given->ndim > 1 ? param->rows : 0, param->columns);
 }
 
@@ -300,7 +300,7 @@ static sl_status check_gradients(const sl_run *run, const sl_dl_tensor *const *d
 static sl_status set_output_gradient(sl_run *run, int index, const sl_dl_tensor *given) {
     const sl_plan *plan = run->plan;
     const sli_tensor *tensor = &plan->tensors[index];
-    size_t bytes = sli_plan_tensor_elements(plan, tensor, run->steps, run->batch) * plan->element;
+    size_t bytes = sli_plan_tensor_elements(plan, tensor, run->steps, run->batch) * sli_plan_tensor_element_bytes(plan, tensor);
     if (!tensor->has_gradient) return SL_OK;
     if (!given) return plan->ops->zero(run->queue, sli_run_gradient_at(run, tensor), bytes);
     if (tensor->consumers > 0)
@@ -314,7 +314,7 @@ static sl_status set_input_gradient(sl_run *run, int index, const sl_dl_tensor *
     const sl_plan *plan = run->plan;
     const sli_tensor *tensor = &plan->tensors[index];
     if (!given) return SL_OK;
-    const size_t bytes = sli_plan_tensor_elements(plan, tensor, run->steps, run->batch) * plan->element;
+    const size_t bytes = sli_plan_tensor_elements(plan, tensor, run->steps, run->batch) * sli_plan_tensor_element_bytes(plan, tensor);
     char *to = address_of(given);
     if (!tensor->has_gradient) return plan->ops->zero(run->queue, to, bytes); /* no output depends on it */
     const char *from = sli_run_gradient_at(run, tensor);

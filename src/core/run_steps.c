@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/rounding.h"
 #include "core/run.h"
 
 /* Segments of this call: a shorter sequence has fewer. */
@@ -68,6 +69,7 @@ static void set_tensors(const sl_run *run, const sli_step *step, const segment *
         const sli_tensor *tensor = &plan->tensors[step->emit.in[k]];
         size_t offset = segment_offset(run, tensor, segment);
         call->in[k] = sli_run_tensor_at(run, tensor) + offset;
+        call->borrowed |= step->problem.narrow_io && run->bound && run->bound[step->emit.in[k]];
         if (step->gradient_in >> k & 1u) call->d_in[k] = sli_run_gradient_at(run, tensor) + offset;
     }
     for (int k = 0; k < SLI_MAX_OUT; k++) {
@@ -359,15 +361,20 @@ sl_status sli_run_backward_steps(sl_run *run) {
 }
 
 /* ----------------------------------------------------------------------------------------------- diagnosis -- */
-static sl_status holds_nonfinite(sl_run *run, const char *from, size_t bytes, bool *found) {
+static double number_at(const sl_plan *plan, const void *from, size_t each, size_t i) {
+    if (each == sizeof(uint16_t)) return sli_from_bits16(plan->options.dtype, ((const uint16_t *)from)[i]);
+    return each == sizeof(double) ? ((const double *)from)[i] : (double)((const float *)from)[i];
+}
+
+/* `count` numbers of `each` bytes. */
+static sl_status holds_nonfinite(sl_run *run, const char *from, size_t count, size_t each, bool *found) {
+    const size_t bytes = count * each;
     *found = false;
     for (size_t at = 0; at < bytes && !*found; at += SLI_RUN_PIECE) {
         double piece[SLI_RUN_PIECE / sizeof(double)];
         size_t n = bytes - at < sizeof piece ? bytes - at : sizeof piece;
         SLI_TRY(run->plan->ops->download(run->queue, piece, from + at, n));
-        bool doubles = run->plan->element == sizeof(double);
-        const float *floats = (const float *)(const void *)piece;
-        for (size_t i = 0; i < n / run->plan->element; i++) *found |= !isfinite(doubles ? piece[i] : (double)floats[i]);
+        for (size_t i = 0; i < n / each; i++) *found |= !isfinite(number_at(run->plan, piece, each, i));
     }
     return SL_OK;
 }
@@ -394,8 +401,8 @@ sl_status sli_run_find_nonfinite(sl_run *run, const char **layer) {
                 bool found = false;
                 int out = step->emit.out[0];
                 if (out >= 0)
-                    SLI_TRY(holds_nonfinite(run, call.out[0],
-                                            rows * (size_t)plan->tensors[out].shape.features * plan->element, &found));
+                    SLI_TRY(holds_nonfinite(run, call.out[0], rows * (size_t)plan->tensors[out].shape.features,
+                                            sli_plan_tensor_element_bytes(plan, &plan->tensors[out]), &found));
                 if (found) *layer = step->layer_name;
                 if (found) return SL_OK;
             }
@@ -417,8 +424,8 @@ sl_status sli_run_find_bad_gradient(sl_run *run, const char **layer) {
             const sli_param_place *place = &plan->params[step->emit.param[k]];
             size_t count = (size_t)place->param.rows * (size_t)place->param.columns;
             bool found = false;
-            SLI_TRY(holds_nonfinite(run, run->block + plan->gradients + place->offset * plan->element,
-                                    count * plan->element, &found));
+            SLI_TRY(holds_nonfinite(run, run->block + plan->gradients + place->offset * plan->weight, count,
+                                    plan->weight, &found));
             if (found) *layer = step->layer_name;
             if (found) return SL_OK;
         }

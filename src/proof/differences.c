@@ -235,7 +235,7 @@ static size_t affordable(const prover *p, double budget) {
 static sl_status check_all(prover *p, double budget) {
     sl_plan_options options = p->subject->options;
     options.dtype = SL_F64;
-    options.narrow_parameters = 0;
+    options.narrow_parameters = options.narrow_tensors = 0;
     options.device = "cpu";
     options.require = NULL;
     options.memory_limit = 0;

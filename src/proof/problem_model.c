@@ -149,6 +149,7 @@ static void fill_options(const sli_problem *p, sl_plan_options *options) {
     options->train = p->train;
     options->recompute_gates = p->recompute;
     options->narrow_parameters = p->narrow;
+    options->narrow_tensors = p->narrow_io;
     options->masking = p->mask == SLI_MASK_NONE      ? SL_MASK_NONE
                        : p->mask == SLI_MASK_LENGTHS ? SL_MASK_LENGTHS
                                                      : SL_MASK_STEPS;

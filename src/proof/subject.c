@@ -197,7 +197,7 @@ sl_status sli_subject_new(const sl_model *model, const sl_plan_options *options,
     sl_plan *plan = NULL;
     sl_plan_options wide = *options;
     wide.dtype = SL_F64;
-    wide.narrow_parameters = 0;
+    wide.narrow_parameters = wide.narrow_tensors = 0;
     wide.device = "cpu";
     wide.require = NULL;
     wide.memory_limit = 0;

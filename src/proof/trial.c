@@ -123,7 +123,7 @@ sl_status sli_trial_open_guarded(const sli_subject *subject, const sl_plan_optio
 static sl_status open_in_double(const sli_subject *subject, sl_dtype operands, int moved, sli_trial *trial) {
     sl_plan_options options = subject->options;
     options.dtype = SL_F64;
-    options.narrow_parameters = 0;
+    options.narrow_parameters = options.narrow_tensors = 0;
     options.device = "cpu";
     options.require = options.choices = NULL;
     options.memory_limit = 0;

@@ -23,7 +23,7 @@ class PlanOptions(Structure):
                 ("require", c_char_p), ("memory_limit", c_size_t), ("threads", c_int), ("thread_pool", c_void_p),
                 ("masking", c_int), ("batch_major", c_int), ("input_gradients", c_int), ("loss", c_int),
                 ("reduction", c_int), ("optimizer", Optimizer), ("clip", Clip), ("no_graph", c_int),
-                ("recompute_gates", c_int), ("narrow_parameters", c_int), ("allocator", c_void_p), ("choices", c_char_p), ("tune", c_int)]
+                ("recompute_gates", c_int), ("narrow_parameters", c_int), ("narrow_tensors", c_int), ("allocator", c_void_p), ("choices", c_char_p), ("tune", c_int)]
 
 
 class Call(Structure):
