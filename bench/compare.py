@@ -273,9 +273,9 @@ def entry_of(row):
     return entry
 
 
-def is_narrow(shape, dtype):
-    """The peers' parameters and their gradients are of 16 bits: Sluice's are timed so as well."""
-    return shape["mode"] == "train" and dtype in ("bf16", "f16")
+def is_narrow(dtype):
+    """The peers' parameters, inputs and outputs, and their gradients, are of 16 bits: Sluice's are timed so as well."""
+    return dtype in ("bf16", "f16")
 
 
 def cell_line(args, shape, dtype, peer, answers):
@@ -309,8 +309,8 @@ def one_shape(args, torch, sluice, own, shape, dtypes):
             print(f"torch: {shape['problem']} {dtype}: {error!r}"[:300], file=sys.stderr)
     for dtype in wanted:
         answers[dtype] = sluice.time(with_dtype(shape["problem"], dtype))
-        if is_narrow(shape, dtype):
-            answers[dtype + "+narrow"] = own.time(with_dtype(shape["problem"], dtype) + "+narrow")
+        if is_narrow(dtype):
+            answers[dtype + "+narrow"] = own.time(with_dtype(shape["problem"], dtype) + "+narrow+narrow_io")
     for peer in peers.values():
         peer.sample(args.seconds)
     return [cell_line(args, shape, dtype, peers.get(peer_dtype(dtype)), answers) for dtype in dtypes]

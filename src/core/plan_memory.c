@@ -84,13 +84,25 @@ static size_t find_place(const sl_plan *plan, const int *order, int count, const
     return place;
 }
 
+/* Inputs of 16 bits in front of all else, which are read to the end: what is saved of the steps that read them lies behind, as products of a pair want it
+ * (sli_step_pairs). */
+static bool goes_before(const sl_plan *plan, int one, int other) {
+    bool first[2] = {false, false};
+    for (int k = 0; plan->options.narrow_tensors && k < plan->input_count; k++) {
+        first[0] |= plan->tensors[plan->inputs[k]].buffer == one;
+        first[1] |= plan->tensors[plan->inputs[k]].buffer == other;
+    }
+    if (first[0] != first[1]) return first[0];
+    return plan->buffers[one].bytes > plan->buffers[other].bytes;
+}
+
 /* Greedy by size: the largest first, each as low as it can lie. */
 static sl_status place_buffers(sl_plan *plan, size_t *total) {
     int *order = sli_arena_alloc(&plan->arena, sizeof(int) * (size_t)(plan->buffer_count + 1));
     if (!order) return sli_fail_memory("the plan's buffers", sizeof(int) * (size_t)plan->buffer_count);
     for (int i = 0; i < plan->buffer_count; i++) {
         int at = i;
-        while (at > 0 && plan->buffers[order[at - 1]].bytes < plan->buffers[i].bytes) {
+        while (at > 0 && goes_before(plan, i, order[at - 1])) {
             order[at] = order[at - 1];
             at--;
         }

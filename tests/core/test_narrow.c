@@ -1,4 +1,4 @@
-/* Parameters of 16 bits (sl_plan_options.narrow_parameters): their numbers, what they mean to a plan, and, on a GPU, what they compute. */
+/* Parameters and tensors of 16 bits (sl_plan_options.narrow_parameters, narrow_tensors): their numbers, what they mean to a plan, and, on a GPU, what they compute. */
 #include "core/plan.h"
 #include "core/rng.h"
 #include "core/rounding.h"
@@ -76,6 +76,54 @@ TEST(narrow_parameters_are_refused_where_they_are_wide) {
     options = options_of(SL_BF16);
     options.device = "cpu";
     CHECK_FAILS(sl_plan_new(model, &options, &plan), SL_ERR_NO_KERNEL, "its parameters and their gradients are f32");
+    sl_model_free(model);
+}
+
+/* Inputs and outputs in time are half as large, in front of all else that overlaps; what has no time is as it was. */
+TEST(narrow_tensors_are_those_with_time) {
+    sl_model *model = model_of(H, 2);
+    sl_plan_options options = options_of(SL_F16);
+    sl_memory narrow, wide;
+    sl_plan *plan;
+    options.narrow_parameters = 0;
+    options.narrow_tensors = 1;
+    options.input_gradients = 1;
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    sl_plan_memory(plan, &narrow);
+    CHECK(strstr(sl_plan_explain(plan), "+narrow_io") != NULL);
+    CHECK(plan->weight == 4 && plan->element == 4);
+    for (int k = 0; k < plan->tensor_count; k++) {
+        const sli_tensor *tensor = &plan->tensors[k];
+        CHECK(sli_plan_tensor_element_bytes(plan, tensor) == (tensor->shape.time ? 2 : 4));
+        CHECK(sli_plan_host_element_bytes(plan, tensor) == 4);
+    }
+    CHECK(plan->buffers[plan->tensors[plan->inputs[0]].buffer].offset == 0);
+    sl_plan_free(plan);
+    options.narrow_tensors = 0;
+    REQUIRE_OK(sl_plan_new(model, &options, &plan));
+    sl_plan_memory(plan, &wide);
+    CHECK(2 * narrow.inputs == wide.inputs && 2 * narrow.gradients == wide.gradients);
+    sl_plan_free(plan);
+    sl_model_free(model);
+}
+
+TEST(narrow_tensors_are_refused_where_they_are_wide) {
+    sl_model *model = model_of(H, 1);
+    const sl_dense dense = {.units = 3};
+    sl_plan_options options = options_of(SL_F32);
+    sl_plan *plan;
+    options.narrow_parameters = 0;
+    options.narrow_tensors = 1;
+    CHECK_FAILS(sl_plan_new(model, &options, &plan), SL_ERR_INPUT, "narrow_tensors: ");
+    options.dtype = SL_BF16;
+    options.loss = SL_LOSS_MSE;
+    CHECK_FAILS(sl_plan_new(model, &options, &plan), SL_ERR_USAGE, "without narrow_tensors");
+    options.loss = SL_LOSS_NONE;
+    options.device = "cpu";
+    CHECK_FAILS(sl_plan_new(model, &options, &plan), SL_ERR_NO_KERNEL, "its inputs and outputs are f32");
+    options.device = "cuda:sm_90";
+    REQUIRE_OK(sl_model_add_dense(model, "dense", &dense, NULL));
+    CHECK_FAILS(sl_plan_new(model, &options, &plan), SL_ERR_NO_KERNEL, "its inputs and outputs are f32");
     sl_model_free(model);
 }
 

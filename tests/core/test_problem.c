@@ -64,6 +64,8 @@ TEST(problem_text_is_made_canonical) {
         {"gru:b1_t2_i3_h4_bf16_train+narrow+lengths", "gru:b1_t2_i3_h4_bf16_train+lengths+narrow"},
         {"dense:b1_t2_i3_h4_f16+narrow", "dense:b1_t2_i3_h4_f16+narrow"},
         {"lstm:b1_t2_i3_h4_tf32+narrow", NULL},
+        {"rnn:b1_t2_i3_h4_f16_train+narrow_io+narrow", "rnn:b1_t2_i3_h4_f16_train+narrow+narrow_io"},
+        {"lstm:b1_t2_i3_h4+narrow_io", NULL},
         {"dropout:b1_t2_h3_bf16+drop=0.5+narrow", NULL},
         {"dropout:b1_t2_h3_i8+drop=0.5", "dropout:b1_t2_h3_i8+drop=0.5"},
     };

@@ -6,8 +6,8 @@
 Parameters, inputs, outputs and all gradients are torch tensors, handed over by DLPack, in torch's current stream (one that is
 not the default, with work queued before and after and nothing waited for). Forward, input gradients and weight gradients are
 compared with torch.nn.LSTM and GRU in float32 (TF32 off); then torch's SGD trains the borrowed parameters by the borrowed
-gradients beside a model of torch's own. On a GPU parameters and gradients of bfloat16 and float16 are lent as well, and beside them stands
-a model in float32 of the same numbers. That nothing is copied shows in this: pointers stay what they were, and what torch
+gradients beside a model of torch's own. On a GPU tensors of bfloat16 and float16 are lent as well (states are float32), and
+beside them stands a model in float32 of the same numbers. That nothing is copied shows in this: pointers stay what they were, and what torch
 writes into a tensor later is what the next call reads.
 
 Prints one line a check and "N passed, N failed, N skipped" at the end; exit code 1 if any failed.
@@ -74,7 +74,7 @@ class Layer:
         self.model, self.plan, self.params, self.run = c_void_p(), c_void_p(), c_void_p(), c_void_p()
         options = PlanOptions()
         problem = f"{cell}:b{b}_t{t}_i{i}_h{h}{'_' + dtype if dtype else ''}_train"
-        problem += ("+bias=double" if cell == "lstm" else "") + ("+narrow" if dtype else "")
+        problem += ("+bias=double" if cell == "lstm" else "") + ("+narrow+narrow_io" if dtype else "")
         sluice("sl_model_from_problem", None, problem.encode(), byref(self.model), byref(options))
         options.device, options.require, options.input_gradients = device.encode(), require, 1
         sluice("sl_plan_new", self.model, byref(options), byref(self.plan))
@@ -158,14 +158,14 @@ def compare(counts, sluice, cell, shape, device, require, dtype=None):
             counts.check(what, False, str(refused))
         return
     states = 2 if cell == "lstm" else 1
-    x, d_x, *outputs = (torch.full(size, float("nan"), device=device)
+    x, d_x, *outputs = (torch.full(size, float("nan"), device=device, dtype=kind if len(size) == 3 else torch.float32)
                         for size in [(t, b, i), (t, b, i), (t, b, h), *[(b, h)] * states])
     d_outputs = [torch.randn_like(o) / b for o in outputs]  # small, so that training does not magnify rounding
     tensors = [x, d_x, *outputs, *d_outputs, *own.values(), *[p.grad for p in own.values()]]
     before = [tensor.data_ptr() for tensor in tensors]
     optimizers = [torch.optim.SGD(list(own.values()), lr=0.05), torch.optim.SGD(theirs.parameters(), lr=0.05)]
     for step in range(3):
-        fresh = torch.randn_like(x).to(kind).float()
+        fresh = torch.randn_like(x)
         busy(device)
         x.copy_(fresh)  # after the busy work, in the same stream; written in place
         optimizers[0].zero_grad(set_to_none=False)
@@ -174,11 +174,11 @@ def compare(counts, sluice, cell, shape, device, require, dtype=None):
         if step == 0:
             results = [r.clone() for r in (*outputs, d_x, *[p.grad for p in own.values()])]
         optimizers[0].step()
-        their_x = fresh.clone().requires_grad_()
+        their_x = fresh.float().requires_grad_()
         y, state = theirs(their_x)
         state = [s[0] for s in (state if cell == "lstm" else (state,))]
         optimizers[1].zero_grad()
-        torch.autograd.backward([y, *state], d_outputs)
+        torch.autograd.backward([y, *state], [d.float() for d in d_outputs])
         if step == 0:
             wanted = [r.detach().clone() for r in (y, *state, their_x.grad)]
             wanted += [getattr(theirs, other).grad.clone() for other in NAMES.values()]

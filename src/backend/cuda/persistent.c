@@ -28,6 +28,7 @@ static bool can_fold(const sli_problem *p, const sli_caps *caps, sli_why *why) {
     NEED(p->zoneout_h == 0, "folds a projection into the recurrent weights: zoneout of h lies between the two");
     NEED(!p->train || p->recurrent_dropout == 0,
          "folds a projection into the recurrent weights: recurrent dropout lies between the two");
+    NEED(!p->narrow_io, "folds a projection into the recurrent weights, which makes y, and takes dy, in f32");
     NEED(!p->recompute, "folds a projection into the recurrent weights: gates are kept, not recomputed");
     NEED(!caps->recomputes,
          "carries what a projection is made of over the whole sequence, which cannot be cut into segments");
@@ -227,7 +228,7 @@ static bool copy_of(const sli_problem *p, const sli_caps *caps, sli_persist_kind
         .describe = NAME##_describe, .pack = sli_cuda_##NAME##_pack, .forward = sli_cuda_##NAME##_forward,          \
         .backward = sli_cuda_##NAME##_backward,                                                                     \
         .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true, \
-        .takes_narrow = true, .sums_late = true, .idle = NAME##_idle, .fills = NAME##_fills, .begins_alone = begins_alone,                \
+        .takes_narrow = true, .takes_narrow_io = true, .sums_late = true, .idle = NAME##_idle, .fills = NAME##_fills, .begins_alone = begins_alone,                \
         .null_states = true, .writes_fresh = true, .folds = folds, .copy_of = NAME##_copy_of                        \
     }
 

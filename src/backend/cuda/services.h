@@ -78,8 +78,8 @@ typedef struct sli_cuda_product {
     sl_dtype math; /* SL_F32, SL_TF32, SL_F32X3: A and B float; SL_BF16, SL_F16: A and B 16-bit */
     int64_t m, n, k;
     sli_cuda_matrix a, b;
-    bool a_floats; /* 16 bits: A is float, and is rounded on the way, where sli_cuda_takes_floats */
-    /* Float; narrow_d: of math's 16 bits, rounded once, of sums along a transposed A alone (gradients of weights), in one piece. */
+    bool a_floats; /* 16 bits: A is float, and is rounded on the way, where sli_cuda_is_small */
+    /* Float; narrow_d: of math's 16 bits, rounded once; in one piece, without a bias. */
     void *d;
     bool narrow_d;
     int64_t d_row;
@@ -106,7 +106,8 @@ typedef struct sli_cuda_product {
 } sli_cuda_product;
 /* m, n or k 0: D = beta D (+ bias). */
 void sli_cuda_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *product);
-bool sli_cuda_takes_floats(const sli_cuda_product *product);
+/* Multiplied by our own kernel for small ones, which takes A as it lies: floats, rows that begin at no 16 bytes. */
+bool sli_cuda_is_small(const sli_cuda_product *product);
 
 /* Bytes of an operand in `math` (2 or 4). */
 static inline size_t sli_cuda_operand_bytes(sl_dtype math) {

@@ -57,8 +57,9 @@ sli_step_shape sli_step_shape_of(const sli_problem *p, int chunk) {
     s.drop = p->train && p->recurrent_dropout > 0;
     s.before = s.gru && p->reset_before;
     s.project = p->projection > 0;
-    s.copy_x = s.narrow || s.xs != s.I;
     s.narrow_parameters = p->narrow;
+    s.narrow_io = p->narrow_io;
+    s.copy_x = (s.narrow && !p->narrow_io) || s.xs != s.I;
     s.copy_w = (s.narrow && !p->narrow) || s.xs != s.I || s.zs != s.GH;
     s.copy_r = (s.narrow && !p->narrow) || s.hs != s.O || s.zs != s.GH;
     s.keep_h = s.gru || s.mask || p->zoneout_h > 0;
@@ -71,7 +72,7 @@ sli_step_shape sli_step_shape_of(const sli_problem *p, int chunk) {
     const bool paired = s.O % 8 == 0 ? weights >= LEAST_PAIRED && weights <= MOST_PAIRED
                                      : weights >= LEAST_PADDED_PAIRED && weights <= (p->narrow ? MOST_PAIRED : MOST_PADDED_PAIRED);
     s.pairs = one && !s.project && !s.before && s.I == s.O && paired;
-    s.keep_x = one && (s.T > chunk || large || s.pairs);
+    s.keep_x = one && s.copy_x && (s.T > chunk || large || s.pairs);
     return s;
 }
 

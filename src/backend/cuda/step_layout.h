@@ -25,7 +25,7 @@ typedef struct sli_step_shape {
     bool keep_gates; /* gates, s_n and v of every step are saved, */
     bool recompute;  /* or computed again by backward: training is one of the two */
     bool narrow;     /* operands are 16-bit; */
-    bool narrow_parameters; /* so are parameters and their gradients */
+    bool narrow_parameters, narrow_io; /* so are parameters and their gradients; x, y, and theirs */
     bool mask;       /* rows may be masked */
     bool drop;       /* recurrent dropout, in training */
     bool before;     /* GRU, reset before the product */

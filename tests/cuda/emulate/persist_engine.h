@@ -136,7 +136,7 @@ void sli_cuda_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *p) {
 void sli_cuda_move_rows(sli_queue *, cudaStream_t, const sli_cuda_move *move) {
     emulated_move(move);
 }
-bool sli_cuda_takes_floats(const sli_cuda_product *p) {
+bool sli_cuda_is_small(const sli_cuda_product *p) {
     return small_fits(p);
 }
 }

@@ -17,7 +17,7 @@
 #define sli_cuda_put ENGINE_NAME(put)
 #define sli_cuda_multiply ENGINE_NAME(multiply)
 #define sli_cuda_move_rows ENGINE_NAME(move_rows)
-#define sli_cuda_takes_floats ENGINE_NAME(takes_floats)
+#define sli_cuda_is_small ENGINE_NAME(is_small)
 #define sli_cuda_transpose ENGINE_NAME(transpose)
 #define sli_cuda_try ENGINE_NAME(try)
 #define sli_cuda_injected ENGINE_NAME(injected)

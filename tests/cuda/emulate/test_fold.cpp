@@ -132,7 +132,7 @@ void run_backward(const persist_args &a, const persist_way &w, const floats &R, 
                 const float *u = w.u + (int64_t)s * w.u_step + b * a.us + j;
                 const unsigned flags = flags_at(w, s, b);
                 float dh = pw[state] + dp[state];
-                if (w.dy && flags & SLI_STEP_SHOWN) dh += w.dy[(int64_t)s * w.y_step + b * w.y_row + j];
+                if (w.dy && flags & SLI_STEP_SHOWN) dh += static_cast<const float *>(w.dy)[(int64_t)s * w.y_step + b * w.y_row + j];
                 const float old = w.c_from[(int64_t)s * w.c_step + (int64_t)state];
                 const float v =
                     w.v ? w.v[(int64_t)s * w.v_step + (int64_t)state] : w.c_to[(int64_t)s * w.c_step + (int64_t)state];

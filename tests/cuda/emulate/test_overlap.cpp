@@ -301,7 +301,7 @@ static bool is_of_parameter(const range &r) {
 
 /* D = or += A B: what it reads and writes; of gradients, in which order. */
 /* A chunk of a longer sequence is multiplied as others are, however few its rows: it may be a call of its own. */
-bool sli_cuda_takes_floats(const sli_cuda_product *) {
+bool sli_cuda_is_small(const sli_cuda_product *) {
     return world.call->total_steps > world.call->chunk;
 }
 void sli_cuda_move_rows(sli_queue *, cudaStream_t stream, const sli_cuda_move *m) {
@@ -371,7 +371,7 @@ void run_way(const persist_call &p, const persist_args &a, int d, std::vector<ra
         const size_t x_bytes = B * (size_t)s.I * sizeof(float), operand = s.operand;
         ranges->push_back(steps_of(w.x, (int64_t)sizeof(float) * w.x_step, w.steps, x_bytes, false));
         ranges->push_back(at(w.kernel, (size_t)(s.GH * s.xs) * operand, false));
-        if (w.x != p.ways[d].x + w.time * (int64_t)B * s.I || w.x_step != w.time_step * (int)(s.B * s.I) || w.x_steps != w.steps)
+        if (w.x != static_cast<const float *>(p.ways[d].x) + w.time * (int64_t)B * s.I || w.x_step != w.time_step * (int)(s.B * s.I) || w.x_steps != w.steps)
             complain("a launch makes its input side of other steps");
         world.own_inputs++;
     }

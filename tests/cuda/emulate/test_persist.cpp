@@ -290,7 +290,7 @@ template <class C> std::string check_two_launches(const persist_problem &asked, 
     way->time += first * whole.time_step;
     way->flags += first * whole.flags_step;
     way->u += (int64_t)first * whole.u_step;
-    way->y += (int64_t)first * whole.y_step;
+    way->y = static_cast<float *>(whole.y) + (int64_t)first * whole.y_step;
     way->h_enters = nullptr;
     way->operand_from = between.at;
     way->h_from = whole.h_to;

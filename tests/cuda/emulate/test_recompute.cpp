@@ -24,7 +24,7 @@
 #define sli_cuda_put recompute_put
 #define sli_cuda_multiply recompute_multiply
 #define sli_cuda_move_rows recompute_move_rows
-#define sli_cuda_takes_floats recompute_takes_floats
+#define sli_cuda_is_small recompute_is_small
 #define sli_gpu_step_pack recompute_pack
 #define sli_gpu_step_forward recompute_forward
 #define sli_gpu_step_backward recompute_backward
@@ -294,7 +294,7 @@ void sli_cuda_multiply(sli_queue *, cudaStream_t, const sli_cuda_product *p) {
 void sli_cuda_move_rows(sli_queue *, cudaStream_t, const sli_cuda_move *move) {
     emulated_move(move);
 }
-bool sli_cuda_takes_floats(const sli_cuda_product *p) {
+bool sli_cuda_is_small(const sli_cuda_product *p) {
     return small_fits(p);
 }
 }
@@ -466,20 +466,31 @@ results compute(const sli_problem &p, int chunk, float before, bool fresh) {
     call.scratch = forward.bytes.data();
     results r;
     r.values.reserve(64);
-    const floats x = drawn(random, rows * (size_t)p.inputs, 1), dy = drawn(random, rows * width, 1);
+    floats x = drawn(random, rows * (size_t)p.inputs, 1), dy = drawn(random, rows * width, 1);
+    if (world.exact)
+        for (floats *values : {&x, &dy})
+            for (float &v : *values) v = operand_of(p.dtype, v);
+    const halves narrow_x = narrowed(x, p.dtype), narrow_dy = narrowed(dy, p.dtype);
     std::vector<int32_t> lengths((size_t)p.batch);
     std::vector<uint8_t> mask(rows);
     for (int32_t &length : lengths) length = (int32_t)(random() % ((unsigned)p.steps + 1));
     for (uint8_t &m : mask) m = random() % 4 != 0;
-    call.in[SLI_RNN_X] = x.data();
+    call.in[SLI_RNN_X] = p.narrow_io ? static_cast<const void *>(narrow_x.data()) : x.data();
     call.in[SLI_RNN_LENGTHS] = lengths.data();
     call.in[SLI_RNN_MASK] = mask.data();
-    call.out[SLI_RNN_Y] = r.add("y", rows * width);
     std::vector<floats> given;
     given.reserve(64);
     std::vector<halves> narrow;
     std::vector<std::pair<size_t, size_t>> rounded; /* results that are of 16 bits: places in r and in `narrow` */
     narrow.reserve(64);
+    const auto add_result = [&](const std::string &name, size_t count, float value, bool of_16_bits) {
+        float *const floats_of = r.add(name, count, value);
+        if (!of_16_bits) return static_cast<void *>(floats_of);
+        rounded.push_back({r.values.size() - 1, narrow.size()});
+        narrow.push_back(narrowed(r.values.back(), p.dtype));
+        return static_cast<void *>(narrow.back().data());
+    };
+    call.out[SLI_RNN_Y] = add_result("y", rows * width, 0.25f, p.narrow_io);
     for (int part = 0; part < directions; part++) {
         for (int k = 0; k < SLI_PART_PARAMS; k++) {
             const size_t size = param_size(p, k);
@@ -488,15 +499,11 @@ results compute(const sli_problem &p, int chunk, float before, bool fresh) {
             if (world.exact)
                 for (float &v : given.back()) v = operand_of(p.dtype, v);
             const void **param = &call.param[part * SLI_PART_PARAMS + k];
-            void **d_param = &call.d_param[part * SLI_PART_PARAMS + k];
             *param = given.back().data();
-            *d_param = r.add("gradient of parameter " + std::to_string(k), size, before);
+            call.d_param[part * SLI_PART_PARAMS + k] = add_result("gradient of parameter " + std::to_string(k), size, before, p.narrow);
             if (p.narrow) {
                 narrow.push_back(narrowed(given.back(), p.dtype));
                 *param = narrow.back().data();
-                rounded.push_back({r.values.size() - 1, narrow.size()});
-                narrow.push_back(narrowed(r.values.back(), p.dtype));
-                *d_param = narrow.back().data();
             }
             if (fresh) call.fresh[part] |= (uint8_t)(1u << k);
         }
@@ -514,8 +521,8 @@ results compute(const sli_problem &p, int chunk, float before, bool fresh) {
     recompute_engine::sli_gpu_step_pack(&call);
     recompute_engine::sli_gpu_step_forward(&call);
     call.scratch = backward.bytes.data();
-    call.d_out[SLI_RNN_Y] = dy.data();
-    call.d_in[SLI_RNN_X] = r.add("gradient of x", rows * (size_t)p.inputs);
+    call.d_out[SLI_RNN_Y] = p.narrow_io ? static_cast<const void *>(narrow_dy.data()) : dy.data();
+    call.d_in[SLI_RNN_X] = add_result("gradient of x", rows * (size_t)p.inputs, 0.25f, p.narrow_io);
     if (!world.huge) recompute_engine::sli_gpu_step_backward(&call); /* there y alone is looked at */
     if (!saved.guarded() || !packed.guarded() || !forward.guarded() || !backward.guarded())
         complain("memory beyond what was booked was written to");
@@ -712,6 +719,13 @@ std::string run_narrow(const char *text, int wide, uint64_t seed) {
     p.narrow = true;
     same(compute(p, CHUNK, NAN, true), sums, false);
     same(compute(p, CHUNK, 0.25f, false), added, false);
+    p.narrow_io = true;
+    if (!p.bidirectional) { /* d x of both directions is rounded twice */
+        for (size_t k = 0; k < sums.values.size(); k++)
+            for (size_t i = 0; i + 1 < sums.values[k].size() && (sums.names[k] == "y" || sums.names[k] == "gradient of x"); i++)
+                sums.values[k][i] = operand_of(p.dtype, sums.values[k][i]);
+        same(compute(p, CHUNK, NAN, true), sums, false);
+    }
     return world.wrong;
 }
 

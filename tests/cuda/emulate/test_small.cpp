@@ -27,17 +27,23 @@ template <class T> static float small_rounded(float x) {
     return small_wide(operand);
 }
 
+template <class T> static void small_set(T *to, float x) {
+    set(to, x);
+}
+
 #include "backend/cuda/runtime/small.cuh"
 
 /* `down`: B is [k][b_row], of which nothing is aligned. */
-template <class T, bool down, int tiles, int pieces, class A = T>
+template <class T, bool down, int tiles, int pieces, class A = T, class D = float>
 static std::string run_small(int64_t m, int64_t n, int64_t k, int warps_k, bool add, uint64_t seed) {
     std::mt19937 random((unsigned)seed + (unsigned)(m * 1000 + n * 10 + k));
     std::normal_distribution<float> normal;
     const int64_t a_row = k + 4, b_row = down ? n + 1 : k + 8, d_row = n + 3;
     std::vector<A> a((size_t)(m * a_row + 8));
     std::vector<T> b((size_t)((down ? k : n) * b_row + 8));
-    std::vector<float> bias((size_t)n), d((size_t)(m * d_row), 3.0f);
+    std::vector<float> bias((size_t)n);
+    std::vector<D> d((size_t)(m * d_row));
+    for (D &x : d) set(&x, 3.0f);
     for (A &x : a) set(&x, (float)(int)(normal(random) * 64) / 64 + (sizeof(A) > sizeof(T) ? 0.0013f : 0)); /* tf32 and bf16 as they are; floats are to be rounded */
     for (T &x : b) set(&x, (float)(int)(normal(random) * 64) / 64);
     for (float &x : bias) x = normal(random);
@@ -47,7 +53,7 @@ static std::string run_small(int64_t m, int64_t n, int64_t k, int warps_k, bool 
     };
     const A *x = aligned(a.data());
     const T *y = aligned(b.data()) + (down ? 1 : 0);
-    const small_args args = {x, y, d.data(), add ? nullptr : bias.data(), m, n, k, a_row, b_row, d_row, warps_k, add};
+    const small_args args = {x, y, d.data(), add ? nullptr : bias.data(), m, n, k, a_row, b_row, d_row, warps_k, add, sizeof(D) == 2};
     const int64_t width = SMALL_WARPS / warps_k * SMALL_N, rows = tiles * SMALL_M;
     emulate::launch_config config;
     config.grid = dim3((unsigned)((n + width - 1) / width), (unsigned)((m + rows - 1) / rows));
@@ -65,8 +71,9 @@ static std::string run_small(int64_t m, int64_t n, int64_t k, int warps_k, bool 
                 sum += product;
                 size += fabs(product);
             }
-            const double error = fabs((double)d[(size_t)(row * d_row + column)] - sum);
-            if (!(error <= (double)(k + 2) * 1.2e-7 * size))
+            const double error = fabs((double)small_wide(d[(size_t)(row * d_row + column)]) - sum);
+            const double rounding = sizeof(D) == 2 ? ldexp(fabs(sum), -8) : 0;
+            if (!(error <= (double)(k + 2) * 1.2e-7 * size + 1.01 * rounding))
                 return emulate_say("m %ld, n %ld, k %ld: row %ld, column %ld errs by %g", (long)m, (long)n, (long)k,
                                    (long)row, (long)column, error);
         }
@@ -89,6 +96,8 @@ EMULATE_CASE("small products: of every size, and nothing beside them") {
             if (wrong.empty()) wrong = run_small<narrow, true, 4, 4>(p.m, p.n, p.k, p.warps_k, add, seed);
             if (wrong.empty()) wrong = run_small<narrow, true, 2, 4>(p.m, p.n, p.k, p.warps_k, add, seed);
             if (wrong.empty()) wrong = run_small<narrow, true, 1, 1>(p.m, p.n, p.k, p.warps_k, add, seed);
+            if (wrong.empty()) wrong = run_small<narrow, false, 2, 4>(p.m, p.n, p.k, p.warps_k, add, seed);
+            if (wrong.empty()) wrong = run_small<narrow, true, 2, 4, narrow, narrow>(p.m, p.n, p.k, p.warps_k, add, seed);
             if (!wrong.empty()) return wrong;
         }
     return "";

@@ -74,7 +74,7 @@ void check_asked(const persist_args &a, const sli_persist_geometry &g, const std
             for (int s = 0; s < w.steps; s++) {
                 const int at = w.wave_time + s * (int)w.time_step - lag;
                 if (at >= 0 && at < a.wave_steps)
-                    found |= in_steps(from, w.dy, w.y_step, s, s + 1, (int64_t)(a.B - 1) * w.y_row + a.H);
+                    found |= in_steps(from, static_cast<const float *>(w.dy), w.y_step, s, s + 1, (int64_t)(a.B - 1) * w.y_row + a.H);
             }
         }
         if (!found) return complain("what was asked for ahead is nothing that steps read");

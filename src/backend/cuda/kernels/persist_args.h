@@ -35,7 +35,7 @@ enum {
     PERSIST_LARGEST = 128 /* numbers of which the largest is of all weights */
 };
 /* What a launch reads and writes in every step, a constant of most kernels: flags; lengths; y or dy; c, h, operand of every step;
- * gates, s_n; v; the sums; random delays; backward what comes after the last step. */
+ * gates, s_n; v; the sums; random delays; backward what comes after the last step; x, y, dy of 16 bits, of kernels that are compiled when they are needed. */
 enum {
     PERSIST_HAS_FLAGS = 1,
     PERSIST_HAS_LENGTHS = 2,
@@ -48,7 +48,8 @@ enum {
     PERSIST_HAS_SUMS = 256,
     PERSIST_HAS_SUMS_PEEP = 512,
     PERSIST_HAS_DELAY = 1024,
-    PERSIST_HAS_DP = 2048
+    PERSIST_HAS_DP = 2048,
+    PERSIST_HAS_NARROW_IO = 4096
 };
 #define PERSIST_DELAY_MEETS 0xFFFFFFFFu /* in place of a seed */
 
@@ -73,7 +74,7 @@ typedef struct persist_way {
     float *u; /* [B][us] of step 0: forward W x + b in; gates, out in training, in backward */
     int u_step;
     /* Where the launch makes W x + b itself: x [B][I] of step 0; of so many steps (of a wave fewer than of all); operand W [zs][inputs_row]; b [zs], NULL: zeros. */
-    const float *x;
+    const void *x;
     int x_step, x_steps;
     const void *kernel;
     const float *input_bias;
@@ -94,8 +95,8 @@ typedef struct persist_way {
     int64_t h_row;
     float *h_to;     /* forward = [B][H] that step 0 leaves */
     int h_step;      /* of h_to; backward: of h_from */
-    float *y;        /* forward = [B][y_row] of step 0 */
-    const float *dy; /* backward [B][y_row] of step 0 */
+    void *y;        /* forward = [B][y_row] of step 0 */
+    const void *dy; /* backward [B][y_row] of step 0 */
     int y_row;
     int y_step;
     float *h_last, *c_last;                                         /* forward = [B][H] after the last step */

@@ -88,12 +88,34 @@ PERSIST_FN float persist_zone_weight(const persist_args &a, const persist_way &w
 
 /* Where the next step is read from, and where the next one is written to: pointers that move with the steps. */
 struct persist_flow {
-    const float *u, *old, *other, *dy;
+    const float *u, *old, *other;
+    const void *dy;
     const uint8_t *flags;
-    float *gates, *sn, *v, *y, *c, *h;
+    float *gates, *sn, *v, *c, *h;
+    void *y;
     unsigned char *operand, *dr;
     int reads, writes; /* of a wave: the first layer's step there */
 };
+
+/* Number `at` of y or dy. */
+template <class S> PERSIST_FN const void *persist_io(const void *tensor, int64_t at) {
+    if constexpr (persist_narrow_io<S>) return static_cast<const uint16_t *>(tensor) + at;
+    return static_cast<const float *>(tensor) + at;
+}
+
+template <class S> PERSIST_FN uint16_t persist_bits16(float x) {
+    return (uint16_t)(S::math == PERSIST_BF16 ? ptx_pack_bf16(x, 0.0f) : ptx_pack_f16(x, 0.0f));
+}
+/* dy as it lies, which nobody waits for; and its number, where it is needed. */
+template <class S> PERSIST_FN float persist_load_dy(const void *dy, uint32_t at) {
+    if constexpr (persist_narrow_io<S>) return __uint_as_float(static_cast<const uint16_t *>(dy)[at]);
+    return static_cast<const float *>(dy)[at];
+}
+template <class S> PERSIST_FN float persist_dy(float loaded) {
+    if constexpr (!persist_narrow_io<S>) return loaded;
+    const uint32_t bits = __float_as_uint(loaded);
+    return S::math == PERSIST_BF16 ? __uint_as_float(bits << 16) : ptx_from_f16((uint16_t)bits);
+}
 
 PERSIST_FN persist_flow persist_flow_of(const persist_way &way) {
     persist_flow flow = {};
@@ -207,11 +229,11 @@ PERSIST_FN const float *persist_far_from(const persist_args &a, const persist_wa
     *step = way.u_step;
     if (!S::backward || kind < S::gates) return flow.u + (uint32_t)(row * persist_us<S>(a) + kind * units + unit);
     if (kind == S::gates) {
-        *step = way.y_step;
+        *step = persist_narrow_io<S> ? way.y_step / 2 : way.y_step; /* in floats */
         persist_place place = {};
         place.unit = unit;
         if (!persist_has_y<S>(a, place, flow.reads + (PERSIST_AHEAD - 2) * way.time_step) || (S::directions > 1 && !way.dy)) return nullptr;
-        return flow.dy + (uint32_t)(row * way.y_row + unit);
+        return static_cast<const float *>(persist_io<S>(flow.dy, (uint32_t)(row * way.y_row + unit)));
     }
     if (kind == S::gates + 1) {
         *step = S::gates == 4 ? way.c_step : way.h_step;
@@ -340,7 +362,12 @@ PERSIST_FN void persist_forward_put(const persist_args &a, const persist_way &wa
         if (S::gates == 3 && !S::before) flow.sn[at] = result.other;
     }
     if (S::gates == 4 && persist_has<S>(a, PERSIST_HAS_V)) flow.v[at] = result.other;
-    if (persist_has_y<S>(a, place, flow.writes)) flow.y[persist_at(place, way.y_row)] = result.y;
+    if (persist_has_y<S>(a, place, flow.writes)) {
+        if constexpr (persist_narrow_io<S>)
+            static_cast<uint16_t *>(flow.y)[persist_at(place, way.y_row)] = persist_bits16<S>(result.y);
+        else
+            static_cast<float *>(flow.y)[persist_at(place, way.y_row)] = result.y;
+    }
     if (S::gates == 4 && persist_has<S>(a, PERSIST_HAS_C)) flow.c[at] = cell.c;
     if (persist_has<S>(a, PERSIST_HAS_H)) flow.h[at] = cell.h;
 }
@@ -363,7 +390,7 @@ template <class S> PERSIST_FN void persist_forward_write_on(const persist_way &w
     flow.gates += way.u_step;
     flow.sn += way.sn_step;
     flow.v += way.v_step;
-    flow.y += way.y_step;
+    flow.y = const_cast<void *>(persist_io<S>(flow.y, way.y_step));
     flow.c += way.c_step;
     flow.h += way.h_step;
     flow.operand += (int64_t)way.operand_step * S::stored;
@@ -405,7 +432,7 @@ PERSIST_FN void persist_backward_ahead(const persist_args &a, const persist_way 
     ahead.flags = persist_flags<S>(a, flow, place);
     ahead.dy = 0.0f;
     if (persist_has_y<S>(a, place, flow.reads) && (S::directions == 1 || way.dy))
-        ahead.dy = flow.dy[persist_at(place, way.y_row)];
+        ahead.dy = persist_load_dy<S>(flow.dy, persist_at(place, way.y_row));
 }
 
 /* In turns c is read where the step before read it as the old one: shared memory has no room to keep it. */
@@ -418,7 +445,7 @@ PERSIST_FN void persist_backward_read_on(const persist_args &a, const persist_wa
     else
         flow.other += S::gates == 4 ? way.v_step : way.sn_step;
     flow.old += S::gates == 4 ? way.c_step : way.h_step;
-    flow.dy += way.y_step;
+    flow.dy = persist_io<S>(flow.dy, way.y_step);
     flow.reads += way.time_step;
 }
 template <class S> PERSIST_FN void persist_backward_write_on(const persist_way &way, persist_flow &flow) {
@@ -463,7 +490,7 @@ PERSIST_FN void persist_backward_cell(const persist_args &a, const persist_way &
     const persist_ahead<S> &in = cell.ahead;
     /* In turns a lane's sums are of all its rows. */
     const auto counted = [&](float x) { return S::couriers == 0 || place.there ? x : 0.0f; };
-    const float dh = fmaf(cell.factor, dp, cell.pw) + (in.flags & PERSIST_SHOWN ? in.dy : 0.0f);
+    const float dh = fmaf(cell.factor, dp, cell.pw) + (in.flags & PERSIST_SHOWN ? persist_dy<S>(in.dy) : 0.0f);
     if constexpr (S::gates == 4) {
         const cell_lstm_gates gates = {in.u[0], in.u[1], in.u[2], in.u[3]};
         const float v = S::couriers > 0 || persist_has<S>(a, PERSIST_HAS_V) ? in.other : cell.c;

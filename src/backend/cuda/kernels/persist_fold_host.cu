@@ -127,7 +127,7 @@ static void give_steps(const persist_call *p, int d, const step_way *way, int t,
     a.k = common_of(p, way, s->O);
     a.t = t;
     a.rows = steps * (int)s->B;
-    a.y = way->y ? way->y + (size_t)t * (size_t)(s->B * way->y_row) : NULL;
+    a.y = way->y ? (float *)sli_step_io(way, way->y, t * s->B * way->y_row) : NULL;
     a.y_row = way->y_row;
     const bool in_place = a.y && s->hs == s->O;
     float *q = in_place ? a.y : floats_of(way, p->scratch.fold.q);
@@ -198,7 +198,7 @@ void sli_persist_fold_dm(const persist_call *p, int d, int index, cudaStream_t s
     fold_shown_args a = {};
     a.k = common_of(p, &way, way.s.O);
     a.to = way.work + p->scratch.fold.e;
-    a.dy = way.dy + (size_t)way.c0 * (size_t)(way.s.B * way.y_row);
+    a.dy = (const float *)sli_step_io(&way, way.dy, way.c0 * way.s.B * way.y_row);
     a.dy_row = way.y_row;
     a.t = way.c0;
     a.rows = (way.c1 - way.c0) * (int)way.s.B;
@@ -231,7 +231,7 @@ void sli_persist_fold_add(const persist_call *p, const step_way *way) {
     a.k = common_of(p, way, s->O);
     a.e = way->work + at->e;
     a.back = floats_of(way, at->back);
-    a.dy = way->dy;
+    a.dy = (const float *)way->dy;
     a.dy_row = way->y_row;
     a.dh_last = (const float *)p->call->d_out[SLI_RNN_STATE_OUT(way->part, 0)];
     a.dh = floats_of(way, at->dh);

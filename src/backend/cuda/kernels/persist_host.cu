@@ -59,7 +59,7 @@ static void set_leaving(const sli_call *call, const step_way *way, persist_way *
 static void set_inputs(const persist_call *p, int d, int t, persist_way *to) {
     const step_way *way = &p->ways[d];
     const sli_step_shape *s = &way->s;
-    to->x = way->x + (size_t)t * (size_t)(s->B * s->I);
+    to->x = sli_step_io(way, way->x, t * s->B * s->I);
     to->x_step = (way->reverse ? -1 : 1) * (int)(s->B * s->I);
     to->x_steps = (int)(sli_step_input_rows(way) / s->B);
     to->kernel = sli_step_kernel(way);
@@ -96,7 +96,7 @@ static void set_forward(const persist_call *p, int d, bool last, persist_way *to
     if (s->lag > 0 && p->call->problem.bias != SL_BIAS_NONE)
         to->wave_bias = (const float *)(way->weights + way->packed.bias);
     if (p->geometry->inputs > 0) set_inputs(p, d, t, to);
-    if (way->y) to->y = way->y + (size_t)t * (size_t)(s->B * way->y_row);
+    if (way->y) to->y = sli_step_io(way, way->y, t * s->B * way->y_row);
     if (takes_states(p, d) && t == (way->reverse ? (int)s->T - 1 : 0)) set_entering(way, to);
     if (last) set_leaving(p->call, way, to);
     if (p->folds) set_folded(p, d, t, to);
@@ -313,7 +313,7 @@ static void set_backward(const persist_call *p, int d, bool last, persist_gradie
         to->dr = way->work + way->scratch.dr + (size_t)((t - way->c0) * s->B * s->zs) * s->operand;
     }
     if (way->dy)
-        to->dy = p->folds ? sli_persist_fold_dm_at(p, d, t) : way->dy + (size_t)t * (size_t)(s->B * way->y_row);
+        to->dy = p->folds ? sli_persist_fold_dm_at(p, d, t) : sli_step_io(way, way->dy, t * s->B * way->y_row);
     to->dz = way->work + way->scratch.dz + (size_t)((t - way->c0) * s->B * s->zs) * s->operand;
     to->dz_step = step * s->B * s->zs;
     if (p->call->problem.bias != SL_BIAS_NONE) {

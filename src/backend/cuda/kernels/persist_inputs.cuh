@@ -118,9 +118,45 @@ template <class S> PERSIST_FN void persist_take_kernel(const persist_args &a, co
     }
 }
 
+/* A piece of a row of operands to byte `to` of shared memory, `left` of them, zeros behind; as long as rows begin at words, by copies that nobody waits for yet. */
+template <bool eights, bool twos> PERSIST_FN void persist_copy_piece(const persist_self &self, int to, const uint16_t *from, int left, bool aligned) {
+    if (eights && aligned && left > 0) {
+        ptx_copy16(self.at + to, from);
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        if (twos && left > 2 * j)
+            ptx_copy4(self.at + to + 4 * j, (const float *)(from + 2 * j));
+        else
+            *(uint32_t *)(self.shared + to + 4 * j) =
+                (left > 2 * j ? from[2 * j] : 0u) | (left > 2 * j + 1 ? (uint32_t)from[2 * j + 1] << 16 : 0u);
+    }
+}
+
+/* Columns of x that are operands. */
+template <class S> PERSIST_FN void persist_take_operands(const persist_args &a, const persist_way &way, const persist_self &self, int count) {
+    typedef persist_inputs<S> N;
+    const bool aligned = ((uintptr_t)way.x & 15u) == 0;
+#pragma unroll 1
+    for (int piece = self.thread % N::along; piece < 2 * N::depth; piece += N::along) {
+#pragma unroll 4
+        for (int column = self.thread / N::along; column < count; column += N::at_once) {
+            if (piece < N::pieces && !persist_input_there<S>(a, self, column)) continue;
+            const int at = piece < N::pieces ? persist_input_at<S>(self, column, S::inputs, way.x_step) + 8 * piece : 0;
+            persist_copy_piece<S::inputs % 8 == 0, S::inputs % 2 == 0>(self, N::at_x + piece * N::piece_x + column * 16,
+                                                                      static_cast<const uint16_t *>(way.x) + at, S::inputs - 8 * piece, aligned);
+        }
+    }
+}
+
 /* Columns of x, of 16 bits as they are: persist_narrow_inputs makes operands of what a thread has copied itself. */
 template <class S> PERSIST_FN void persist_take_inputs(const persist_args &a, const persist_way &way, const persist_self &self, int count) {
     typedef persist_inputs<S> N;
+    if constexpr (persist_narrow_io<S>) {
+        persist_take_operands<S>(a, way, self, count);
+        return;
+    }
     const bool aligned = ((uintptr_t)way.x & 15u) == 0;
     const uint32_t zeros[4] = {};
 #pragma unroll 1
@@ -128,7 +164,7 @@ template <class S> PERSIST_FN void persist_take_inputs(const persist_args &a, co
 #pragma unroll 4
         for (int column = self.thread / N::along; column < count; column += N::at_once) {
             const int to = N::at_x + piece * N::piece_x + column * 16, raw = persist_inputs_at<S>(a) + 4 * (column * S::inputs + 8 * piece);
-            const float *const from = way.x + persist_input_at<S>(self, column, S::inputs, way.x_step);
+            const float *const from = static_cast<const float *>(way.x) + persist_input_at<S>(self, column, S::inputs, way.x_step);
             if (!N::narrow && piece >= N::pieces) ptx_store_shared(self.at + to, zeros);
             if (piece >= N::pieces || !persist_input_there<S>(a, self, column)) continue;
             if constexpr (N::narrow) {
@@ -258,7 +294,7 @@ template <class S> PERSIST_FN void persist_end_inputs(const persist_args &a, con
     const int count = persist_input_columns<S>(a, way, self);
     if (count == 0) return;
     ptx_copies_wait();
-    if constexpr (N::narrow) persist_narrow_inputs<S>(a, self, count);
+    if constexpr (N::narrow && !persist_narrow_io<S>) persist_narrow_inputs<S>(a, self, count);
     __syncthreads();
 #pragma unroll 1
     for (int item = self.warp; item < N::items; item += S::warps) persist_input_item<S>(a, self, item);

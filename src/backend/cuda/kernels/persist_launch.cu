@@ -190,6 +190,7 @@ int sli_persist_form(const sli_problem *p, bool backward, bool y, bool gives) {
     if (p->mask == SLI_MASK_LENGTHS && p->wave == 0) form |= PERSIST_HAS_LENGTHS; /* layers of a wave end at different steps */
     if (sli_persist_delay != 0) form |= PERSIST_HAS_DELAY;
     if (y && (backward || !folds)) form |= PERSIST_HAS_Y;
+    if (p->narrow_io) form |= PERSIST_HAS_NARROW_IO;
     if (backward) return form | backward_form(p, &s, gives);
     if (s.keep_gates) form |= PERSIST_HAS_GATES;
     if (s.lstm && s.keep_gates && s.keep_v) form |= PERSIST_HAS_V;
@@ -248,7 +249,7 @@ static const void *kernel_of(const persist_call *p, const persist_args *a) {
         kernel = (const void *)sli_cuda_compile(p->queue, SLI_PERSIST_SOURCE, SLI_PERSIST_ENTRY, defines, &why);
         if (!kernel && sli_cuda_failed(p->queue)) return NULL;
     }
-    if (!kernel && g->inputs == 0) kernel = sli_persist_builtin(g);
+    if (!kernel && g->inputs == 0 && !(a->form & PERSIST_HAS_NARROW_IO)) kernel = sli_persist_builtin(g);
     if (!kernel)
         sli_cuda_fail(p->queue, SL_ERR_DEVICE,
                       "the persistent kernel was not compiled: %s; --require cuda:step does without it", why.text);

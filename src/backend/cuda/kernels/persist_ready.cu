@@ -112,7 +112,7 @@ static sl_status kernel_ready(const planned *q, const sli_persist_geometry *g, i
         if (!kernel && error != cudaSuccess)
             return sli_cuda_report(q->caps->index, error, "loading a compiled kernel");
     }
-    if (!kernel && g->inputs == 0) kernel = sli_persist_builtin(g);
+    if (!kernel && g->inputs == 0 && !(form & PERSIST_HAS_NARROW_IO)) kernel = sli_persist_builtin(g);
     if (kernel) return has_room(q, g, kernel);
     return refuse(q, "its kernel was not compiled: %.200s%s", why.text, q->caps->no_compiler ? "" : "; SLUICE_NVRTC=0 takes kernels that are built in, where there are any");
 }

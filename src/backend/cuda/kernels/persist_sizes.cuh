@@ -214,6 +214,9 @@ template <class S> PERSIST_FN bool persist_has(const persist_args &a, int bit) {
     return ((S::form >= 0 ? (int)S::form : a.form) & bit) != 0;
 }
 
+/* Whether x, y and dy have 16 bits. */
+template <class S> static constexpr bool persist_narrow_io = S::form >= 0 && (S::form & PERSIST_HAS_NARROW_IO) != 0;
+
 /* Of a warp, where its code is that of warps that have cells, or of those that have none. */
 enum persist_kind_of_warp { PERSIST_ANY_WARP, PERSIST_WITH_CELLS, PERSIST_WITHOUT_CELLS };
 /* Who a thread is. */

@@ -405,6 +405,11 @@ PTX_FN uint32_t ptx_pack_f16(float low, float high) {
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
     return packed;
 }
+PTX_FN float ptx_from_f16(uint16_t bits) {
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+    return x;
+}
 /* One, in the low half, cut off. */
 PTX_FN uint32_t ptx_cut_f16(float x) {
     uint32_t packed;

@@ -29,12 +29,12 @@ typedef struct step_way {
     uint32_t run_v, run_d; /* of runs: blocks that the call's launches so far let tell of v; their products */
     int chunk, chunks;
     int c0, c1;      /* the chunk at work */
-    const float *x;  /* [T][B][I] */
+    const void *x; /* [T][B][I], floats, or narrow_io of the operands' type, as y and dy are */
     const void *copied_x; /* operand of the chunk's x where it is there already, or NULL */
     void *zeros;          /* = zeros, by the launch that makes x an operand; NULL: none */
     size_t zeros_bytes;
-    float *y;        /* [T][B][y_row] or NULL */
-    const float *dy; /* as y */
+    void *y;        /* [T][B][y_row] or NULL */
+    const void *dy; /* as y */
     int64_t y_row;
     const void *const *param; /* of this part */
     void *const *d_param;
@@ -89,6 +89,11 @@ static inline sli_cuda_matrix sli_step_matrix(const void *data, int64_t row, boo
 /* `count` elements on from an operand pointer. */
 static inline void *sli_step_offset(const step_way *way, const void *operand, int64_t count) {
     return (char *)operand + (size_t)count * way->s.operand;
+}
+
+/* Number `count` of x, y or their gradients. */
+static inline void *sli_step_io(const step_way *way, const void *tensor, int64_t count) {
+    return (char *)tensor + count * (int64_t)(way->s.narrow_io ? sizeof(uint16_t) : sizeof(float));
 }
 
 /* Options and activations of src/cell that the problem's cells have. */
@@ -205,6 +210,11 @@ static inline unsigned step_blocks_of(int64_t count, int64_t each) {
 /* Whether all 16-byte accesses of a plain cell are aligned. */
 static inline bool sli_step_aligned(const void *pointer) {
     return ((uintptr_t)pointer & 15u) == 0;
+}
+
+/* The same of four numbers of y or dy. */
+static inline bool sli_step_aligned_io(const step_way *way, const void *pointer) {
+    return ((uintptr_t)pointer & (way->s.narrow_io ? 7u : 15u)) == 0;
 }
 
 #ifdef __CUDACC__

@@ -42,6 +42,7 @@ typedef struct step_common {
     int B, H, O;
     int options, act, gate_act; /* of src/cell */
     int math;                   /* sl_dtype's number */
+    bool narrow_io;             /* y and dy are of math, 16 bits, else floats */
     int64_t us, hs, ms, zs;     /* row strides, see sli_step_shape */
     const uint8_t *flags;       /* [B] of this step; NULL: all valid and shown */
     const float *factor;        /* [B][O] d */
@@ -83,7 +84,7 @@ typedef struct step_forward_args {
     void *operand_h; /* = operand [B][hs] d h */
     void *operand_m; /* = operand [B][ms] m, or [B][hs] r d h' */
     const float *q;  /* [B][O] W_p m */
-    float *y;        /* = [B][y_row] */
+    void *y;         /* = [B][y_row] */
     int64_t y_row;
     float *h_last, *c_last; /* = [B][O], [B][H] */
     bool keeps;             /* backward reads the gates; step_fused_forward.cu's cells write them anyhow */
@@ -97,7 +98,7 @@ typedef struct step_backward_args {
     const float *v;      /* [B][H] */
     const float *h_from; /* [B][h_from_row] h' */
     int64_t h_from_row;
-    const float *dy; /* [B][dy_row] */
+    const void *dy; /* [B][dy_row] */
     int64_t dy_row;
     const float *pw_from; /* [B][O]: dh = pw + d dp + dy */
     step_sums dp;         /* [B][hs]; in fused steps of one piece */

@@ -26,7 +26,7 @@ static step_backward_args args_at(const step_way *way, int t, const step_gradien
     a.k = sli_step_common_at(way, t);
     a.gates = sli_step_gates(way, t);
     a.h_from = sli_step_hidden(way, s->gru ? from : 0, &a.h_from_row); /* the others' cells do not read h' */
-    if (way->dy) a.dy = way->dy + (size_t)t * (size_t)(s->B * way->y_row);
+    if (way->dy) a.dy = sli_step_io(way, way->dy, t * s->B * way->y_row);
     a.dy_row = way->y_row;
     a.pw_from = g->pw;
     a.dp = g->dp;
@@ -190,7 +190,7 @@ void sli_step_transpose(const step_way *way) {
     } operands[SLI_CUDA_TRANSPOSITIONS] = {
         {kernel || (recurrent && !s->gru), way->work + at->dz, s->zs, s->GH, s->GH, at->dz_t},
         {recurrent && s->gru, way->work + at->dr, s->zs, s->GH, s->GH, at->dr_t},
-        {kernel, way->x + (size_t)way->c0 * (size_t)(s->B * s->I), s->I, s->I, s->xs, at->x_t},
+        {kernel, sli_step_io(way, way->x, way->c0 * s->B * s->I), s->I, s->I, s->xs, at->x_t},
         {recurrent, entering_h(way), s->hs, s->O, s->hs, at->h_t},
     };
     sli_cuda_transposition each[SLI_CUDA_TRANSPOSITIONS];
@@ -288,11 +288,13 @@ static int64_t apart_of(const step_target *from, const step_target *to) {
     return from->sums ? to->sums - from->sums : to->narrow - from->narrow;
 }
 
-/* Whether d kernel and d recurrent are one launch. Of memory that the plan lays out alone: so their bits do not depend on addresses. */
+/* Whether d kernel and d recurrent are one launch. Of memory that the plan lays out alone: so their bits do not depend on addresses. x that is an operand
+ * lies wherever its tensor does: in front of h, or it is not so. */
 bool sli_step_pairs(const step_way *way) {
     const step_target kernel = sli_step_target(way, SLI_RNN_KERNEL, 0), recurrent = sli_step_target(way, SLI_RNN_RECURRENT, 0);
     const int64_t apart = apart_of(&kernel, &recurrent), each = kernel.sums ? 4 : 8;
-    return pairs_rows(way) && !way->call->borrowed && sli_step_is_target(&kernel) && sli_step_is_target(&recurrent) && apart > 0 &&
+    const bool in_front = way->s.copy_x || (const char *)way->x < way->saved;
+    return pairs_rows(way) && in_front && !way->call->borrowed && sli_step_is_target(&kernel) && sli_step_is_target(&recurrent) && apart > 0 &&
            apart % each == 0 && kernel.add == recurrent.add && kernel.add_narrow == recurrent.add_narrow;
 }
 
@@ -362,12 +364,13 @@ static void set_share(const step_way *way, sli_cuda_product *product) {
 
 void sli_step_give_inputs(const step_way *way, bool add) {
     const sli_step_shape *s = &way->s;
-    float *dx = (float *)way->call->d_in[SLI_RNN_X];
+    const void *dx = way->call->d_in[SLI_RNN_X];
     if (!dx) return;
     sli_cuda_product product = sli_step_product(way, sli_step_input_rows(way), s->I, s->zs);
     product.a = sli_step_matrix(way->work + way->scratch.dz, s->zs, false);
     product.b = sli_step_matrix(sli_step_kernel(way), s->xs, false);
-    product.d = dx + (size_t)way->c0 * (size_t)(s->B * s->I);
+    product.d = sli_step_io(way, dx, way->c0 * s->B * s->I);
+    product.narrow_d = s->narrow_io;
     product.d_row = s->I;
     product.beta = add ? 1.0f : 0.0f;
     set_share(way, &product);

@@ -8,13 +8,13 @@
  * so or otherwise as a memory limit has it a call of its own or not, with other bits. */
 static void set_inputs(const step_way *way, sli_cuda_product *product) {
     const sli_step_shape *s = &way->s;
-    sli_cuda_product floats = *product;
-    floats.k = s->I;
-    floats.a = sli_step_matrix(way->x + (size_t)way->c0 * (size_t)(s->B * s->I), s->I, false);
-    floats.a_floats = true;
+    sli_cuda_product given = *product;
+    given.k = s->I;
+    given.a = sli_step_matrix(sli_step_io(way, way->x, way->c0 * s->B * s->I), s->I, false);
+    given.a_floats = !s->narrow_io;
     const bool whole = way->call->total_steps <= way->chunk;
-    if (whole && s->narrow && !s->keep_x && !way->copied_x && way->zeros_bytes == 0 && sli_cuda_takes_floats(&floats))
-        *product = floats;
+    if (whole && s->narrow && s->copy_x && !s->keep_x && !way->copied_x && way->zeros_bytes == 0 && sli_cuda_is_small(&given))
+        *product = given;
     else
         product->a = sli_step_matrix(sli_step_inputs(way), s->xs, false);
 }
@@ -82,7 +82,7 @@ static step_forward_args args_at(const step_way *way, int t, bool last) {
         a.q = (const float *)(way->work + way->scratch.q);
     }
     if (s->before) a.operand_m = way->work + way->scratch.reset;
-    if (way->y) a.y = way->y + (size_t)t * (size_t)(s->B * way->y_row);
+    if (way->y) a.y = sli_step_io(way, way->y, t * s->B * way->y_row);
     a.y_row = way->y_row;
     if (last) {
         a.h_last = (float *)way->call->out[SLI_RNN_STATE_OUT(way->part, 0)];

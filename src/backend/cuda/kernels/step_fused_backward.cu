@@ -195,7 +195,9 @@ static __global__ void __launch_bounds__(UNITS *FUSED_ROWS)
     if (step) {
         flags = step_flags_of(a.k, row);
         cell.early(a, row, j);
-        if (a.dy && (flags & SLI_STEP_SHOWN)) dy = a.dy[(size_t)row * a.dy_row + j];
+        float shown[1];
+        step_load_io<1>(shown, a.k, flags & SLI_STEP_SHOWN ? a.dy : nullptr, (size_t)row * a.dy_row + j);
+        dy = shown[0];
     }
     step_wait();
     if (step) {

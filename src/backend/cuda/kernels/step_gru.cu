@@ -63,7 +63,7 @@ void sli_step_gru_reset(const step_way *way, const step_forward_args *a, bool de
 
 void sli_step_gru_forward(const step_way *way, const step_forward_args *a, bool dependent) {
     const bool simple = step_plain(&a->k);
-    const bool aligned = sli_step_aligned(a->y) && sli_step_aligned(a->h_last) && sli_step_aligned(a->bias_n);
+    const bool aligned = sli_step_aligned_io(way, a->y) && sli_step_aligned(a->h_last) && sli_step_aligned(a->bias_n);
     const int vector = simple && aligned ? sli_step_vector(&way->s, sli_cuda_caps_of(way->queue)) : 1;
     const sli_step_grid grid = step_cells_grid(way, vector);
     void (*kernel)(step_forward_args) = gru_forward<1, false>;
@@ -73,7 +73,7 @@ void sli_step_gru_forward(const step_way *way, const step_forward_args *a, bool 
 
 void sli_step_gru_backward(const step_way *way, const step_backward_args *a, bool dependent) {
     const bool simple = step_plain(&a->k);
-    const bool aligned = sli_step_aligned(a->dy) && sli_step_aligned(a->pw_from);
+    const bool aligned = sli_step_aligned_io(way, a->dy) && sli_step_aligned(a->pw_from);
     const int vector = simple && aligned ? sli_step_vector(&way->s, sli_cuda_caps_of(way->queue)) : 1;
     const sli_step_grid grid = step_cells_grid(way, vector);
     void (*kernel)(step_backward_args) = gru_backward<1, false>;

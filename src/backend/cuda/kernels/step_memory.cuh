@@ -120,6 +120,33 @@ static __device__ __forceinline__ void step_operand(int math, void *to, size_t a
     }
 }
 
+/* V numbers of y or dy; from NULL: zeros. */
+template <int V>
+static __device__ __forceinline__ void step_store_io(const step_common &k, void *to, size_t at, const float (&from)[V]) {
+    if (k.narrow_io)
+        step_store_narrow<V>(static_cast<uint16_t *>(to), at, [&](int n) { return step_bits16(STEP_MATH(k), from[n]); });
+    else
+        step_store<V>(static_cast<float *>(to) + at, from);
+}
+template <int V>
+static __device__ __forceinline__ void step_load_io(float (&to)[V], const step_common &k, const void *from, size_t at) {
+    if (!k.narrow_io) {
+        step_load_or_zero<V>(to, static_cast<const float *>(from), at);
+        return;
+    }
+    const uint16_t *const bits = static_cast<const uint16_t *>(from) + at;
+    uint32_t two[(V + 1) / 2] = {};
+    if (from && V == 4) {
+        const uint2 four = *reinterpret_cast<const uint2 *>(bits);
+        two[0] = four.x;
+        two[(V - 1) / 2] = four.y;
+    } else if (from) {
+        two[0] = *bits;
+    }
+#pragma unroll
+    for (int n = 0; n < V; n++) to[n] = step_widen(STEP_MATH(k), two[n / 2] >> (n % 2 * 16) & 0xffffu);
+}
+
 /* V values of k from j on of a row of the batch, for the product of the next step. */
 template <int V>
 static __device__ __forceinline__ void step_put_wide(int math, const step_wide_v &v, int row, int j, const float (&from)[V]) {
@@ -179,7 +206,7 @@ static __device__ __forceinline__ void step_put_h(const step_forward_args &a, in
     if (j + V >= a.k.O) step_operand_tail(STEP_MATH(a.k), step_operand_row(STEP_MATH(a.k), a.operand_h, operand_at), a.k.O, a.k.hs);
     step_put_wide<V>(STEP_MATH(a.k), a.wide, row, j, dropped);
     if (a.h_to) step_store<V>(a.h_to + at, h);
-    if (a.y) step_store<V>(a.y + (size_t)row * a.y_row + j, shown);
+    if (a.y) step_store_io<V>(a.k, a.y, (size_t)row * a.y_row + j, shown);
     if (a.h_last) step_store<V>(a.h_last + at, h);
 }
 
@@ -194,7 +221,7 @@ template <int V>
 static __device__ __forceinline__ void step_dh_early(const step_backward_args &a, int row, int j, unsigned flags,
                                                      float (&dh)[V], float (&dy)[V]) {
     step_load_or_zero<V>(dh, a.pw_from, (size_t)row * a.k.O + j);
-    step_load_or_zero<V>(dy, flags & SLI_STEP_SHOWN ? a.dy : nullptr, (size_t)row * a.dy_row + j);
+    step_load_io<V>(dy, a.k, flags & SLI_STEP_SHOWN ? a.dy : nullptr, (size_t)row * a.dy_row + j);
 }
 
 template <int V>

@@ -20,7 +20,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) rnn_backward(const __grid
 
 void sli_step_rnn_forward(const step_way *way, const step_forward_args *a, bool dependent) {
     const bool simple = step_plain(&a->k) && !a->h_to;
-    const bool aligned = sli_step_aligned(a->y) && sli_step_aligned(a->h_last);
+    const bool aligned = sli_step_aligned_io(way, a->y) && sli_step_aligned(a->h_last);
     const int vector = simple && aligned ? sli_step_vector(&way->s, sli_cuda_caps_of(way->queue)) : 1;
     const sli_step_grid grid = step_cells_grid(way, vector);
     void (*kernel)(step_forward_args) = rnn_forward<1, false>;
@@ -30,7 +30,7 @@ void sli_step_rnn_forward(const step_way *way, const step_forward_args *a, bool 
 
 void sli_step_rnn_backward(const step_way *way, const step_backward_args *a, bool dependent) {
     const bool simple = step_plain(&a->k) && !a->pw_to;
-    const bool aligned = sli_step_aligned(a->dy) && sli_step_aligned(a->pw_from);
+    const bool aligned = sli_step_aligned_io(way, a->dy) && sli_step_aligned(a->pw_from);
     const int vector = simple && aligned ? sli_step_vector(&way->s, sli_cuda_caps_of(way->queue)) : 1;
     const sli_step_grid grid = step_cells_grid(way, vector);
     void (*kernel)(step_backward_args) = rnn_backward<1, false>;

@@ -38,11 +38,11 @@ step_wide_v sli_step_wide_place(const step_way *way) {
 /* -------------------------------------------------------------------------------------------------------- launch -- */
 /* Units in vectors, where rows and all that comes from outside begin at 16 bytes. */
 static bool aligned(const step_way *way, const step_forward_args *a) {
-    return way->s.H % 4 == 0 && sli_step_aligned(a->y) && sli_step_aligned(a->h_last) && sli_step_aligned(a->c_last) &&
+    return way->s.H % 4 == 0 && sli_step_aligned_io(way, a->y) && sli_step_aligned(a->h_last) && sli_step_aligned(a->c_last) &&
            sli_step_aligned(a->bias_n);
 }
 static bool aligned(const step_way *way, const step_backward_args *a) {
-    return way->s.H % 4 == 0 && sli_step_aligned(a->dy) && sli_step_aligned(a->pw_from) && sli_step_aligned(a->dc_from);
+    return way->s.H % 4 == 0 && sli_step_aligned_io(way, a->dy) && sli_step_aligned(a->pw_from) && sli_step_aligned(a->dc_from);
 }
 
 cudaError_t sli_step_run_configure(const void *kernel, const sli_step_wide *w, step_run_configuration *to) {

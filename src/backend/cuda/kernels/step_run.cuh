@@ -66,7 +66,7 @@ static __device__ __forceinline__ void run_ask(const step_backward_args &a, int 
     if (a.c_from) ptx_prefetch(a.c_from + state);
     if (a.sn) ptx_prefetch(a.sn + state);
     if (gates == 3) ptx_prefetch(a.h_from + (size_t)row * a.h_from_row + j);
-    if (a.dy) ptx_prefetch(a.dy + (size_t)row * a.dy_row + j);
+    if (a.dy) ptx_prefetch(static_cast<const char *>(a.dy) + ((size_t)row * a.dy_row + j) * (a.k.narrow_io ? 2 : 4));
 }
 
 /* EACH(row, unit) of the thread's cells, the same in every step. A warp has 16 units of some rows, so that lanes fill the lines that they read and write. */

@@ -44,6 +44,7 @@ static void set_common(step_way *way) {
     k->act = sli_step_act(p);
     k->gate_act = sli_step_gate_act(p);
     k->math = p->dtype;
+    k->narrow_io = way->s.narrow_io;
     k->us = way->s.us;
     k->hs = way->s.hs;
     k->ms = way->s.ms;
@@ -66,17 +67,17 @@ static void set_output(step_way *way) {
     const int index = way->part && !beside ? (int)SLI_RNN_Y_BACK : (int)SLI_RNN_Y;
     const int64_t offset = way->part && beside ? way->s.O : 0;
     way->y_row = beside ? 2 * way->s.O : way->s.O;
-    way->y = (float *)call->out[index];
-    way->dy = (const float *)call->d_out[index];
+    way->y = call->out[index];
+    way->dy = call->d_out[index];
     if (p->wave > 0) { /* of the last layer, which is `lag` layers to the right and as many steps behind */
         way->y_row = way->s.O / p->wave;
         const int64_t before = way->s.lag * (way->s.B + 1) * way->y_row;
-        if (way->y) way->y -= before;
-        if (way->dy) way->dy -= before;
+        if (way->y) way->y = sli_step_io(way, way->y, -before);
+        if (way->dy) way->dy = sli_step_io(way, way->dy, -before);
         return;
     }
-    if (way->y) way->y += offset;
-    if (way->dy) way->dy += offset;
+    if (way->y) way->y = sli_step_io(way, way->y, offset);
+    if (way->dy) way->dy = sli_step_io(way, way->dy, offset);
 }
 
 float sli_step_bound(const step_way *way) {
@@ -116,7 +117,7 @@ static void set_way(const sli_call *call, bool backward, int part, step_way *way
     way->weights = (char *)call->packed + direction * way->packed.stride;
     way->chunk = call->chunk;
     way->chunks = way->s.T > 0 ? (int)((way->s.T - 1) / call->chunk + 1) : 0;
-    way->x = (const float *)call->in[SLI_RNN_X];
+    way->x = call->in[SLI_RNN_X];
     way->param = call->param + part * SLI_PART_PARAMS;
     way->d_param = call->d_param + part * SLI_PART_PARAMS;
     set_common(way);
@@ -216,14 +217,19 @@ int64_t sli_step_input_rows(const step_way *way) {
 
 const void *sli_step_inputs(const step_way *way) {
     const int64_t rows = sli_step_input_rows(way);
-    const float *x = way->x + (size_t)way->c0 * (size_t)(way->s.B * way->s.I);
+    const void *x = sli_step_io(way, way->x, way->c0 * way->s.B * way->s.I);
     if (!way->s.copy_x) return x;
     if (way->copied_x) return way->copied_x;
     void *copy = way->work + way->scratch.x;
     if (way->s.keep_x) copy = way->saved + way->history.x + (size_t)(way->c0 * way->s.B * way->s.xs) * way->s.operand;
     if (way->s.keep_x && way->backward) return copy; /* forward's */
     const sli_step_zeros zeros = {way->zeros, way->zeros_bytes};
-    sli_step_rows(way->queue, way->stream, way->call->problem.dtype, copy, way->s.xs, rows, x, rows, way->s.I, zeros);
+    if (way->s.narrow_io) {
+        sli_step_narrow_rows(way->queue, way->stream, copy, way->s.xs, rows, x, rows, way->s.I);
+        if (zeros.bytes > 0) (void)sli_cuda_put(way->queue, way->stream, zeros.at, NULL, zeros.bytes);
+        return copy;
+    }
+    sli_step_rows(way->queue, way->stream, way->call->problem.dtype, copy, way->s.xs, rows, (const float *)x, rows, way->s.I, zeros);
     return copy;
 }
 

@@ -76,7 +76,7 @@ static void launch(sli_queue *queue, cudaStream_t stream, const few_args *args, 
 }
 
 bool sli_few_rows_fit(const sli_cuda_product *p) {
-    return p->m <= 4 && !p->a.transposed && p->b.transposed && p->n <= (int64_t)1 << 30;
+    return p->m <= 4 && !p->narrow_d && !p->a.transposed && p->b.transposed && p->n <= (int64_t)1 << 30;
 }
 
 void sli_few_rows_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_product *p) {

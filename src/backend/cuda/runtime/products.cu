@@ -629,7 +629,7 @@ extern "C" void sli_cuda_multiply(sli_queue *queue, cudaStream_t stream, const s
         multiply_pieces(queue, stream, product);
         return;
     }
-    if (product->a_floats) { /* where sli_cuda_takes_floats */
+    if (product->a_floats) { /* where sli_cuda_is_small */
         sli_small_multiply(queue, stream, product);
         return;
     }

@@ -9,6 +9,9 @@
 template <class T> static __device__ __forceinline__ float small_wide(T x) {
     return sli_wide(x);
 }
+template <class T> static __device__ __forceinline__ void small_set(T *to, float x) {
+    sli_assign(to, x);
+}
 template <class T> static __device__ __forceinline__ float small_rounded(float x) {
     T operand;
     sli_assign(&operand, x);
@@ -23,8 +26,8 @@ bool sli_small_fit(const sli_cuda_product *p) {
     return small_fits(p);
 }
 
-extern "C" bool sli_cuda_takes_floats(const sli_cuda_product *p) {
-    return p->a_floats && small_fits(p);
+extern "C" bool sli_cuda_is_small(const sli_cuda_product *p) {
+    return small_fits(p);
 }
 
 template <class A, class T, bool down, int tiles, int pieces> static void launch(cudaStream_t stream, const small_args *a) {
@@ -53,7 +56,8 @@ void sli_small_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_pr
     small_args a = {};
     a.a = p->a.data;
     a.b = p->b.data;
-    a.d = (float *)p->d;
+    a.d = p->d;
+    a.narrow_d = p->narrow_d;
     a.bias = p->bias;
     a.m = p->m;
     a.n = p->n;
@@ -68,6 +72,10 @@ void sli_small_multiply(sli_queue *queue, cudaStream_t stream, const sli_cuda_pr
         launch_tiles<float, sli_bf16, false, 4>(stream, &a);
     else if (p->a_floats)
         launch_tiles<float, sli_f16, false, 4>(stream, &a);
+    else if (p->b.transposed && p->math == SL_BF16)
+        launch_rows<sli_bf16, sli_bf16, false>(stream, &a);
+    else if (p->b.transposed && p->math == SL_F16)
+        launch_rows<sli_f16, sli_f16, false>(stream, &a);
     else if (p->b.transposed)
         launch_rows<float, float, false>(stream, &a);
     else if (p->math == SL_BF16)

@@ -8,11 +8,11 @@ enum { SMALL_WARPS = 8, SMALL_N = 16, SMALL_M = 8, SMALL_K = 16 }; /* SMALL_N by
 typedef struct small_args {
     const void *a, *b; /* operands, a or floats that are to be, [m][a_row]; [n][b_row] or, `down`, [k][b_row]; k is a multiple of four. But for the latter fours are read whole, from
                         * multiples of their size (16 bytes, or 8) */
-    float *d;          /* [m][d_row] */
+    void *d;           /* [m][d_row], floats, or narrow_d of the operands' type */
     const float *bias; /* [n] or NULL */
     int64_t m, n, k, a_row, b_row, d_row;
     int warps_k; /* a power of two, SMALL_WARPS at most: so many warps share a sum, each has every so manieth piece of k */
-    bool add;
+    bool add, narrow_d;
 } small_args;
 
 template <class T> struct alignas(4 * sizeof(T)) small_pack { T x[4]; };
@@ -47,6 +47,10 @@ template <class A, class T> static __device__ __forceinline__ float4 small_opera
         return x;
     else
         return make_float4(small_rounded<T>(x.x), small_rounded<T>(x.y), small_rounded<T>(x.z), small_rounded<T>(x.w));
+}
+
+template <class D> static __device__ __forceinline__ void small_give(D *to, bool add, float sum) {
+    small_set(to, add ? small_wide(*to) + sum : sum);
 }
 
 /* A warp has 16 columns of D, which are rows of the instruction, by `tiles` times 8 rows of D, and takes `pieces` of k at once: all
@@ -110,8 +114,11 @@ static __global__ void __launch_bounds__(32 * SMALL_WARPS) small_product(const _
     for (int i = thread / width; i < ROWS && row + i < a.m; i += THREADS / width) {
         float total = 0.0f;
         for (int w = own / SMALL_N; w < SMALL_WARPS; w += across) total += part[w][i][own % SMALL_N];
-        float *to = a.d + (row + i) * a.d_row + column;
-        *to = (a.add ? *to : 0.0f) + total + bias;
+        const int64_t at = (row + i) * a.d_row + column;
+        if (a.narrow_d)
+            small_give(static_cast<T *>(a.d) + at, a.add, total + bias);
+        else
+            small_give(static_cast<float *>(a.d) + at, a.add, total + bias);
     }
 }
 

@@ -22,7 +22,8 @@ static bool small_fits(const sli_cuda_product *p) {
     if (sli_alignment(p->a.data, p->a.row, of_a) < 4 * of_a) return false;
     /* 16 bits: whole eights of columns, and W x whose x is an operand, have kernels of cuBLASLt that are as fast. */
     if (down) return !p->a_floats && (p->math == SL_TF32 || (narrow && p->n % 8 != 0)) && products <= SMALL_MOST_DOWN;
-    const bool there = p->math == SL_TF32 || (narrow && p->a_floats && p->m >= SMALL_LEAST_FLOATS);
+    const bool given = p->a_floats || p->a.row % 8 != 0; /* as the caller has it, which else would have to be copied */
+    const bool there = p->math == SL_TF32 || (narrow && given && p->m >= SMALL_LEAST_FLOATS);
     return there && products <= SMALL_MOST && sli_alignment(p->b.data, p->b.row, element) == 16;
 }
 

@@ -268,6 +268,9 @@ PTX_FN uint32_t ptx_pack_bf16(float low, float high) {
 PTX_FN uint32_t ptx_pack_f16(float low, float high) {
     return emulate::to_f16(low) | emulate::to_f16(high) << 16;
 }
+PTX_FN float ptx_from_f16(uint16_t bits) {
+    return emulate::from_f16(bits);
+}
 PTX_FN uint32_t ptx_cut_f16(float x) {
     const uint32_t nearest = emulate::to_f16(x);
     return nearest - (fabsf(emulate::from_f16(nearest)) > fabsf(x) ? 1u : 0u);
