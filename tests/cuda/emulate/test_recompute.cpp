@@ -433,7 +433,7 @@ typedef std::vector<uint16_t> halves;
 
 halves narrowed(const floats &from, sl_dtype math) {
     halves to(from.size());
-    for (size_t i = 0; i < from.size(); i++) put_operand(math, to.data(), (int64_t)i, from[i]);
+    for (size_t i = 0; i < from.size() && is_16_bit(math); i++) put_operand(math, to.data(), (int64_t)i, from[i]);
     return to;
 }
 
