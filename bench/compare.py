@@ -3,7 +3,7 @@ with every algorithm that it accepts (the cudnn: rows of `sluice bench`), and Sl
 
     compare.py [--sluice build/sluice] [--shapes bench/shapes.txt] [--filter TEXT,...]
                [--dtypes f32,f32x3,tf32,bf16,f16] [--modes train,infer] [--out compare.jsonl] [--table compare.md]
-               [--source HASH] [--limit-seconds S] [--dry-run] [--no-torch]
+               [--source HASH] [--limit-seconds S] [--dry-run] [--no-torch] [--no-floats]
 
 A cell is a shape, a mode (train: forward, backward, weight and input gradients; infer: forward) and a precision.
 PyTorch is timed before and after Sluice, so that a drift of the machine meets both; medians of CUDA events, at least 20
@@ -11,7 +11,9 @@ after warming up. f32x3 stands beside its peers' f32. Each cell appends one JSON
 the same --source are skipped, so that a table grows over several short runs. Kinds of shapes take turns: what fits into
 --limit-seconds is a sample of all. --table writes the Markdown tables of everything in --out, `published.txt` as a
 second ratio. A cell that fails is a line with its error. One process of PyTorch and one of Sluice do all of it. --dry-
-run prints the order alone; --no-torch times Sluice alone, on --device cpu as well.
+run prints the order alone; --no-torch times Sluice alone, on --device cpu as well. In bf16 and f16 the peers' parameters, inputs and
+outputs, and their gradients, are of 16 bits, and Sluice is timed so ("narrow" of a line) beside its float ones, which --no-floats leaves
+out.
 """
 import argparse
 import json
@@ -49,6 +51,7 @@ def arguments():
     parser.add_argument("--limit-seconds", type=float, default=1e9)
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--no-torch", action="store_true")
+    parser.add_argument("--no-floats", action="store_true")
     return parser.parse_args()
 
 
@@ -201,7 +204,7 @@ class Sluice:
         self.command = [args.sluice, "bench", "-", "--device", args.device, "--seconds", str(args.seconds), "--json",
                         *options]
         self.process = None
-        self.errors = os.path.join(os.path.dirname(os.path.abspath(args.out)), f".compare.{os.getpid()}.{len(options)}.errors")
+        self.errors = os.path.join(os.path.dirname(os.path.abspath(args.out)), f".compare.{os.getpid()}{''.join(options).replace(':', '')}.errors")
 
     def start(self):
         with open(self.errors, "wb") as errors:
@@ -296,7 +299,7 @@ def cell_line(args, shape, dtype, peer, answers):
     return line
 
 
-def one_shape(args, torch, sluice, own, shape, dtypes):
+def one_shape(args, torch, sluice, shape, dtypes):
     """Lines of a shape in several precisions: PyTorch in each, then Sluice in each, then PyTorch again."""
     peers, answers = {}, {}
     wanted = list(dict.fromkeys([peer_dtype(dtype) for dtype in dtypes] + dtypes))
@@ -308,9 +311,10 @@ def one_shape(args, torch, sluice, own, shape, dtypes):
         except Exception as error:  # noqa: BLE001
             print(f"torch: {shape['problem']} {dtype}: {error!r}"[:300], file=sys.stderr)
     for dtype in wanted:
-        answers[dtype] = sluice.time(with_dtype(shape["problem"], dtype))
+        which = "cudnn" if args.no_floats and is_narrow(dtype) else "all"
+        answers[dtype] = sluice[which].time(with_dtype(shape["problem"], dtype))
         if is_narrow(dtype):
-            answers[dtype + "+narrow"] = own.time(with_dtype(shape["problem"], dtype) + "+narrow+narrow_io")
+            answers[dtype + "+narrow"] = sluice["cuda"].time(with_dtype(shape["problem"], dtype) + "+narrow+narrow_io")
     for peer in peers.values():
         peer.sample(args.seconds)
     return [cell_line(args, shape, dtype, peers.get(peer_dtype(dtype)), answers) for dtype in dtypes]
@@ -332,12 +336,12 @@ def measure(args, todo, known):
     if not args.no_torch:
         import torch
         print(f"torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, {torch.cuda.get_device_name(0)}")
-    sluice, own = Sluice(args), Sluice(args, ("--require", "cuda:"))
+    sluice, own, peers = Sluice(args), Sluice(args, ("--require", "cuda:")), Sluice(args, ("--require", "cudnn:"))
     with open(args.out, "a", encoding="utf-8") as out:
         for shape, dtypes in todo:
             if time.monotonic() - START > args.limit_seconds:
                 break
-            for line in one_shape(args, torch, sluice, own, shape, dtypes):
+            for line in one_shape(args, torch, {"all": sluice, "cuda": own, "cudnn": peers}, shape, dtypes):
                 out.write(json.dumps(line) + "\n")
                 known[line["case"]] = line
                 tell(line)
@@ -345,8 +349,8 @@ def measure(args, todo, known):
             done += 1
             if torch:
                 torch.cuda.empty_cache()
-    sluice.stop()
-    own.stop()
+    for process in (sluice, own, peers):
+        process.stop()
     return done
 
 

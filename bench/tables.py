@@ -45,10 +45,11 @@ def columns_of(line):
     rows = line.get("sluice", {})
     cudnn = [(name, entry) for name, entry in {**rows, **line.get("peer_rows", {})}.items() if name.startswith("cudnn")]
     eager, graph = ("t", line.get("torch_eager")), ("tg", line.get("torch_graph"))
-    predicted = [(predicted_of(entry), name) for name, entry in rows.items() if predicted_of(entry) is not None]
-    plan = min(predicted)[1] if predicted else None
     floats = best_of([item for item in rows.items() if not item[0].startswith("cudnn")])
     narrow = best_of(line.get("narrow", {}).items())
+    rows = {**rows, **line.get("narrow", {})}
+    predicted = [(predicted_of(entry), name) for name, entry in rows.items() if predicted_of(entry) is not None]
+    plan = min(predicted)[1] if predicted else None
     return {"eager": best_of([eager]), "graph": best_of([graph]), "cudnn": best_of(cudnn),
             "peer": best_of([eager, graph, *cudnn]), "any": best_of(rows.items()),
             "own": narrow if narrow[0] else floats, "floats": floats,

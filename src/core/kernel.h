@@ -215,7 +215,8 @@ typedef struct sli_call {
     void *d_in[SLI_MAX_IN];
     unsigned accumulate;          /* bit k: d_in[k] += ; else d_in[k] = */
     void *d_param[SLI_MAX_PARAM]; /* += , or = where fresh */
-    bool borrowed;                /* some of d_param, or of a narrow_io problem of `in`, are the caller's own arrays, and lie in any order */
+    bool
+        borrowed; /* some of d_param, or of a narrow_io problem of `in`, are the caller's own arrays, and lie in any order */
     /* Bit k of a part's (of other ops' the first): what d_param[part * SLI_PART_PARAMS + k] holds is of no use; all of it is to be
      * written, whatever there is to add. Only of rows with writes_fresh. */
     uint8_t fresh[SLI_MAX_PARTS];
@@ -388,9 +389,9 @@ typedef struct sli_kernel {
     int64_t norm_slice; /* norm rows that obey sli_call.slices and .part: elements of a slice; 0: others */
     /* Takes problems with +recompute, for which it keeps no gates (the reference, which is the oracle, keeps what it always does). */
     bool takes_recompute;
-    bool takes_narrow; /* problems with +narrow: param and d_param are of the problem's dtype; with */
+    bool takes_narrow;    /* problems with +narrow: param and d_param are of the problem's dtype; with */
     bool takes_narrow_io; /* +narrow_io: so are the tensors of in, out and their gradients that have steps */
-    const char *only; /* rows of a test device: its name; they are unknown to all others. NULL: none */
+    const char *only;     /* rows of a test device: its name; they are unknown to all others. NULL: none */
 } sli_kernel;
 
 /* Rows of every device in order of preference, per op; reference rows last. NULL-terminated. */

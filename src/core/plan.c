@@ -121,7 +121,8 @@ static void fill_problem(const sl_plan *plan, const sli_emit *emit, sli_problem 
     if (emit->takes_mask && problem->steps > 0 && plan->options.masking != SL_MASK_NONE)
         problem->mask = plan->options.masking == SL_MASK_LENGTHS ? SLI_MASK_LENGTHS : SLI_MASK_HOLES;
     if (problem->mask == SLI_MASK_NONE) problem->masked_repeat = false;
-    problem->narrow = plan->options.narrow_parameters && (sli_op_multiplies(problem->op) || problem->op == SLI_OP_EMBED);
+    problem->narrow =
+        plan->options.narrow_parameters && (sli_op_multiplies(problem->op) || problem->op == SLI_OP_EMBED);
     problem->narrow_io = plan->options.narrow_tensors && problem->steps > 0;
     problem->recompute = sli_op_is_recurrent(problem->op) && plan->train && plan->options.recompute_gates;
 }
@@ -327,11 +328,13 @@ static sl_status resolve_options(sl_plan *plan, const sl_plan_options *given) {
     options->narrow_tensors = options->narrow_tensors != 0;
     const bool narrow = options->narrow_parameters || options->narrow_tensors;
     const char *which = options->narrow_parameters ? "narrow_parameters" : "narrow_tensors";
-    SLI_FAIL_IF(narrow && options->dtype != SL_BF16 && options->dtype != SL_F16, SL_ERR_INPUT,
-                "%s: nothing is narrower than operands of products, and those of %s have 32 bits; plan with bf16 or f16", which,
-                sli_dtype_name(options->dtype));
+    SLI_FAIL_IF(
+        narrow && options->dtype != SL_BF16 && options->dtype != SL_F16, SL_ERR_INPUT,
+        "%s: nothing is narrower than operands of products, and those of %s have 32 bits; plan with bf16 or f16", which,
+        sli_dtype_name(options->dtype));
     SLI_FAIL_IF(narrow && options->loss != SL_LOSS_NONE, SL_ERR_USAGE,
-                "%s: losses of Sluice and its optimizers work on f32; plan without a loss, or without %s", which, which);
+                "%s: losses of Sluice and its optimizers work on f32; plan without a loss, or without %s", which,
+                which);
     plan->weight = options->narrow_parameters ? sizeof(uint16_t) : plan->element;
     SLI_FAIL_IF(options->clip.kind != SL_CLIP_NONE && !(options->clip.value > 0), SL_ERR_INPUT,
                 "gradient clipping at %g; the value must be positive", options->clip.value);

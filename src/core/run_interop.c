@@ -83,7 +83,9 @@ static sl_status check_tensor(const sl_plan *plan, int steps, int rows, const ch
     char text[160];
     snprintf(text, sizeof text, "%s \"%s\"", what, tensor->name);
     SLI_TRY(check_place(plan, text, given));
-    SLI_TRY(check_type(text, given, tensor->shape.integer ? &int32 : type_of(plan, plan->options.narrow_tensors && tensor->shape.time)));
+    SLI_TRY(
+        check_type(text, given,
+                   tensor->shape.integer ? &int32 : type_of(plan, plan->options.narrow_tensors && tensor->shape.time)));
     return check_shape(text, given, tensor->shape.time ? steps : 0, rows, tensor->shape.features);
 }
 
@@ -300,7 +302,8 @@ static sl_status check_gradients(const sl_run *run, const sl_dl_tensor *const *d
 static sl_status set_output_gradient(sl_run *run, int index, const sl_dl_tensor *given) {
     const sl_plan *plan = run->plan;
     const sli_tensor *tensor = &plan->tensors[index];
-    size_t bytes = sli_plan_tensor_elements(plan, tensor, run->steps, run->batch) * sli_plan_tensor_element_bytes(plan, tensor);
+    size_t bytes =
+        sli_plan_tensor_elements(plan, tensor, run->steps, run->batch) * sli_plan_tensor_element_bytes(plan, tensor);
     if (!tensor->has_gradient) return SL_OK;
     if (!given) return plan->ops->zero(run->queue, sli_run_gradient_at(run, tensor), bytes);
     if (tensor->consumers > 0)
@@ -314,7 +317,8 @@ static sl_status set_input_gradient(sl_run *run, int index, const sl_dl_tensor *
     const sl_plan *plan = run->plan;
     const sli_tensor *tensor = &plan->tensors[index];
     if (!given) return SL_OK;
-    const size_t bytes = sli_plan_tensor_elements(plan, tensor, run->steps, run->batch) * sli_plan_tensor_element_bytes(plan, tensor);
+    const size_t bytes =
+        sli_plan_tensor_elements(plan, tensor, run->steps, run->batch) * sli_plan_tensor_element_bytes(plan, tensor);
     char *to = address_of(given);
     if (!tensor->has_gradient) return plan->ops->zero(run->queue, to, bytes); /* no output depends on it */
     const char *from = sli_run_gradient_at(run, tensor);

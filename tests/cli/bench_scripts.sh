@@ -19,12 +19,14 @@ compare --dtypes f32 --out lines.jsonl --source two --limit-seconds 0 | tail -n 
 compare --dtypes bf16,f32 --out other.jsonl --filter two_16 --table other.md | sed -E 's/own [0-9.e-]+/own N/; s/(cpu:fused|ref) *$/cpu:ROW /' | head -n 2 | cut -c 1-130
 
 echo '--- tables'
-line() { # SHAPE DTYPE EAGER GRAPH CUDNN OWN
-    echo "{\"case\": \"$1 $2|three\", \"shape\": \"$1\", \"cell\": \"lstm\", \"mode\": \"train\", \"dtype\": \"$2\", \"t\": 5, \"b\": 2, \"i\": 8, \"h\": 16, \"l\": 1, \"torch_eager\": {\"median\": $3}, \"torch_graph\": {\"median\": $4}, \"sluice\": {\"cudnn:standard\": {\"median\": $5, \"predicted_us_per_step\": 2}, \"cuda:step\": {\"median\": 99, \"predicted_us_per_step\": 9}, \"cuda:cluster\": {\"median\": $6, \"predicted_us_per_step\": 1}, \"cuda:grid\": {\"refusal\": \"too small\"}}}"
+line() { # SHAPE DTYPE EAGER GRAPH CUDNN OWN [OWN WITH 16 BITS IN MEMORY]
+    local narrow=
+    if [ $# -gt 6 ]; then narrow=", \"narrow\": {\"cuda:cluster\": {\"median\": $7, \"predicted_us_per_step\": 1}}"; fi
+    echo "{\"case\": \"$1 $2|three\", \"shape\": \"$1\", \"cell\": \"lstm\", \"mode\": \"train\", \"dtype\": \"$2\", \"t\": 5, \"b\": 2, \"i\": 8, \"h\": 16, \"l\": 1, \"torch_eager\": {\"median\": $3}, \"torch_graph\": {\"median\": $4}, \"sluice\": {\"cudnn:standard\": {\"median\": $5, \"predicted_us_per_step\": 2}, \"cuda:step\": {\"median\": 99, \"predicted_us_per_step\": 9}, \"cuda:cluster\": {\"median\": $6, \"predicted_us_per_step\": 1}, \"cuda:grid\": {\"refusal\": \"too small\"}}$narrow}"
 }
 {
     line one_16 bf16 20 8 9 2
-    line one_17 bf16 10 8 4 4
+    line one_17 bf16 10 8 4 4 3.5
     line frnn_768 bf16 40 20 30 10
     line one_16 f32 3 2.5 2 1
 } >tables.jsonl

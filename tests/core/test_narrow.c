@@ -18,7 +18,8 @@ static sl_model *model_of(int units, int layers) {
 }
 
 static sl_plan_options options_of(sl_dtype dtype) {
-    return (sl_plan_options){.batch = B, .steps = T, .dtype = dtype, .train = 1, .device = "cuda:sm_90", .narrow_parameters = 1};
+    return (sl_plan_options){
+        .batch = B, .steps = T, .dtype = dtype, .train = 1, .device = "cuda:sm_90", .narrow_parameters = 1};
 }
 
 /* Every pattern of bits is a number that has these bits; others become the nearest, as sli_round_to has it. */
@@ -34,7 +35,8 @@ TEST(narrow_numbers_are_their_bits) {
         }
         sli_rng rng = {3, 0, 0, 0};
         for (uint64_t k = 0; k < 20000; k++) {
-            const double value = (sli_rng_uniform(&rng, 2 * k) - 0.5) * exp2(60 * sli_rng_uniform(&rng, 2 * k + 1) - 30);
+            const double value =
+                (sli_rng_uniform(&rng, 2 * k) - 0.5) * exp2(60 * sli_rng_uniform(&rng, 2 * k + 1) - 30);
             CHECK(sli_from_bits16(dtype, sli_to_bits16(dtype, value)) == sli_round_to(dtype, value));
         }
     }
@@ -102,7 +104,8 @@ TEST(narrow_tensors_are_those_with_time) {
     options.narrow_tensors = 0;
     REQUIRE_OK(sl_plan_new(model, &options, &plan));
     sl_plan_memory(plan, &wide);
-    CHECK(narrow.inputs == sli_round_up(2 * T * B * I, SLI_ALIGN) && wide.inputs == sli_round_up(4 * T * B * I, SLI_ALIGN));
+    CHECK(narrow.inputs == sli_round_up(2 * T * B * I, SLI_ALIGN) &&
+          wide.inputs == sli_round_up(4 * T * B * I, SLI_ALIGN));
     CHECK(narrow.gradients < wide.gradients && narrow.activations < wide.activations);
     sl_plan_free(plan);
     sl_model_free(model);

@@ -221,15 +221,16 @@ static bool copy_of(const sli_problem *p, const sli_caps *caps, sli_persist_kind
     static bool NAME##_cut(const sli_problem *p, const sli_caps *caps, char *name, size_t capacity) {                \
         return cut(p, caps, KIND, name, capacity);                                                                   \
     }
-#define PERSIST_ROW(NAME, OP)                                                                                       \
-    {                                                                                                               \
-        .name = "cuda:" #NAME, .op = OP, .device = SLI_DEVICE_CUDA, .eligible = NAME##_eligible, .cost = cost,      \
-        .book = NAME##_book, .ready = NAME##_ready, .seconds = NAME##_seconds, .cut = NAME##_cut,                   \
-        .describe = NAME##_describe, .pack = sli_cuda_##NAME##_pack, .forward = sli_cuda_##NAME##_forward,          \
-        .backward = sli_cuda_##NAME##_backward,                                                                     \
-        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true, \
-        .takes_narrow = true, .takes_narrow_io = true, .sums_late = true, .idle = NAME##_idle, .fills = NAME##_fills, .begins_alone = begins_alone,                \
-        .null_states = true, .writes_fresh = true, .folds = folds, .copy_of = NAME##_copy_of                        \
+#define PERSIST_ROW(NAME, OP)                                                                                         \
+    {                                                                                                                 \
+        .name = "cuda:" #NAME, .op = OP, .device = SLI_DEVICE_CUDA, .eligible = NAME##_eligible, .cost = cost,        \
+        .book = NAME##_book, .ready = NAME##_ready, .seconds = NAME##_seconds, .cut = NAME##_cut,                     \
+        .describe = NAME##_describe, .pack = sli_cuda_##NAME##_pack, .forward = sli_cuda_##NAME##_forward,            \
+        .backward = sli_cuda_##NAME##_backward,                                                                       \
+        .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true,   \
+        .takes_narrow = true, .takes_narrow_io = true, .sums_late = true, .idle = NAME##_idle, .fills = NAME##_fills, \
+        .begins_alone = begins_alone, .null_states = true, .writes_fresh = true, .folds = folds,                      \
+        .copy_of = NAME##_copy_of                                                                                     \
     }
 
 PERSIST_ROWS(cluster, SLI_PERSIST_KIND_CLUSTER)

@@ -84,7 +84,7 @@ static void describe(const sli_problem *p, const sli_caps *caps, char *text, siz
         .seconds = seconds, .describe = describe, .ready = ready, .pack = sli_cuda_step_pack,                       \
         .forward = sli_cuda_step_forward, .backward = sli_cuda_step_backward,                                       \
         .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .takes_recompute = true, \
-        .takes_narrow = true, .takes_narrow_io = true, .null_states = true, .writes_fresh = true                                                                   \
+        .takes_narrow = true, .takes_narrow_io = true, .null_states = true, .writes_fresh = true                    \
     }
 
 const sli_kernel sli_cuda_lstm = STEP_ROW(SLI_OP_LSTM);

@@ -69,8 +69,9 @@ sli_step_shape sli_step_shape_of(const sli_problem *p, int chunk) {
     const bool large = s.GH * s.O >= LARGE; /* no recurrence leaves it room to be copied again beside */
     const bool one = s.keep_gates && s.narrow && s.directions == 1 && s.lag == 0;
     const int64_t weights = s.GH * s.O;
-    const bool paired = s.O % 8 == 0 ? weights >= LEAST_PAIRED && weights <= MOST_PAIRED
-                                     : weights >= LEAST_PADDED_PAIRED && weights <= (p->narrow ? MOST_PAIRED : MOST_PADDED_PAIRED);
+    const bool paired =
+        s.O % 8 == 0 ? weights >= LEAST_PAIRED && weights <= MOST_PAIRED
+                     : weights >= LEAST_PADDED_PAIRED && weights <= (p->narrow ? MOST_PAIRED : MOST_PADDED_PAIRED);
     s.pairs = one && !s.project && !s.before && s.I == s.O && paired;
     s.keep_x = one && s.copy_x && (s.T > chunk || large || s.pairs);
     return s;
@@ -232,7 +233,7 @@ int64_t sli_step_parameter(const sli_step_shape *s, int k) {
 
 static void take_sums(const sli_step_shape *s, const sli_problem *p, sli_step_scratch *at, size_t *end) {
     const int64_t chunk = s->B > 0 ? s->rows / s->B : s->T;
-    const bool there[SLI_PART_PARAMS] = {true,        true,       p->bias != SL_BIAS_NONE, p->bias == SL_BIAS_DOUBLE,
+    const bool there[SLI_PART_PARAMS] = {true,        true,      p->bias != SL_BIAS_NONE, p->bias == SL_BIAS_DOUBLE,
                                          p->peephole, s->project};
     for (int k = 0; k < SLI_PART_PARAMS; k++)
         at->sums[k] = take(end, p->narrow && s->T > chunk && there[k] ? reals(1, sli_step_parameter(s, k)) : 0);

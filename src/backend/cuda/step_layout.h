@@ -22,16 +22,16 @@ typedef struct sli_step_shape {
     int64_t us;             /* row stride of float rows of GH features */
     int directions;
     bool lstm, gru, train;
-    bool keep_gates; /* gates, s_n and v of every step are saved, */
-    bool recompute;  /* or computed again by backward: training is one of the two */
-    bool narrow;     /* operands are 16-bit; */
+    bool keep_gates;                   /* gates, s_n and v of every step are saved, */
+    bool recompute;                    /* or computed again by backward: training is one of the two */
+    bool narrow;                       /* operands are 16-bit; */
     bool narrow_parameters, narrow_io; /* so are parameters and their gradients; x, y, and theirs */
-    bool mask;       /* rows may be masked */
-    bool drop;       /* recurrent dropout, in training */
-    bool before;     /* GRU, reset before the product */
-    bool project;    /* LSTM with projection */
-    bool copy_x;     /* the products read a copy of x */
-    bool copy_w;     /* ... packed copies of the kernel, of the recurrent kernel */
+    bool mask;                         /* rows may be masked */
+    bool drop;                         /* recurrent dropout, in training */
+    bool before;                       /* GRU, reset before the product */
+    bool project;                      /* LSTM with projection */
+    bool copy_x;                       /* the products read a copy of x */
+    bool copy_w;                       /* ... packed copies of the kernel, of the recurrent kernel */
     bool copy_r;
     bool keep_h;    /* cells read h' as float */
     bool own_h;     /* ... from an array of its own: the operand copy is narrow or has dropout in it */
@@ -48,10 +48,11 @@ sli_step_shape sli_step_shape_of(const sli_problem *problem, int chunk);
 /* Offsets in bytes; an absent part has the offset of the next one. Everything is per direction: direction d begins at
  * d * stride; total = directions * stride. */
 typedef struct sli_step_packed {
-    size_t kernel, recurrent;           /* operand [zs][xs], [zs][hs]: rows from GH on are zeros */
-    size_t projection;                  /* operand [hs][ms]: rows from O on are zeros */
-    size_t bias;                        /* float [zs], zeros behind the gates: everything that can be added to W x */
-    size_t bias_n, peephole;            /* float [H], [3][H], of narrow parameters: as cells read them, n of GRU with reset after */
+    size_t kernel, recurrent; /* operand [zs][xs], [zs][hs]: rows from GH on are zeros */
+    size_t projection;        /* operand [hs][ms]: rows from O on are zeros */
+    size_t bias;              /* float [zs], zeros behind the gates: everything that can be added to W x */
+    size_t bias_n,
+        peephole; /* float [H], [3][H], of narrow parameters: as cells read them, n of GRU with reset after */
     size_t wide_backward, wide_forward; /* R^T and R as wide steps read them */
     size_t wide_largest;                /* float [PERSIST_LARGEST]: of R, by which scaled ones are; else nothing */
     size_t tiled; /* float [blocks of units][k][gates][SLI_STEP_TILED_UNITS]: R as tiled forward steps read it */

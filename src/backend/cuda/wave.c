@@ -94,7 +94,8 @@ static void describe(const sli_problem *p, const sli_caps *caps, char *text, siz
         .ready = ready, .seconds = seconds, .describe = describe, .pack = sli_cuda_wave_pack,                       \
         .forward = sli_cuda_wave_forward, .backward = sli_cuda_wave_backward,                                       \
         .backward_reads_in = 1u << SLI_RNN_X | 1u << SLI_RNN_LENGTHS | 1u << SLI_RNN_MASK, .null_states = true,     \
-        .writes_fresh = true, .takes_narrow = true, .takes_narrow_io = true, .whole = true, .begins_alone = begins_alone                                           \
+        .writes_fresh = true, .takes_narrow = true, .takes_narrow_io = true, .whole = true,                         \
+        .begins_alone = begins_alone                                                                                \
     }
 
 const sli_kernel sli_cuda_lstm_wave = WAVE_ROW(SLI_OP_LSTM);

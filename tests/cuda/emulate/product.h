@@ -49,8 +49,8 @@ static inline std::string emulated_multiply(const sli_cuda_product *p) {
     const int64_t pieces = p->pieces > 1 ? p->pieces : 1, each = p->k / pieces;
     if (p->k % pieces != 0 || (pieces > 1 && (p->beta != 0.0f || p->bias || p->paired)))
         return "a product in pieces as there is none";
-    if (p->paired && (p->a_apart % 8 != 0 || p->b_apart % 8 != 0 || p->d_apart % (p->narrow_d ? 8 : 4) != 0 || p->a_apart < 0 ||
-                      p->b_apart <= 0 || p->d_apart <= 0 || p->bias))
+    if (p->paired && (p->a_apart % 8 != 0 || p->b_apart % 8 != 0 || p->d_apart % (p->narrow_d ? 8 : 4) != 0 ||
+                      p->a_apart < 0 || p->b_apart <= 0 || p->d_apart <= 0 || p->bias))
         return "a pair that lies as none does";
     for (int64_t piece = 0; piece < pieces; piece++)
         emulated_piece(p, piece * each, (piece + 1) * each, sli_cuda_d_at(p, piece * p->d_apart));

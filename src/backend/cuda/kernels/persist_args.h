@@ -93,8 +93,8 @@ typedef struct persist_way {
     int operand_step;
     const float *h_from; /* [B][h_row] h that step 0 enters from, where cells read it */
     int64_t h_row;
-    float *h_to;     /* forward = [B][H] that step 0 leaves */
-    int h_step;      /* of h_to; backward: of h_from */
+    float *h_to;    /* forward = [B][H] that step 0 leaves */
+    int h_step;     /* of h_to; backward: of h_from */
     void *y;        /* forward = [B][y_row] of step 0 */
     const void *dy; /* backward [B][y_row] of step 0 */
     int y_row;

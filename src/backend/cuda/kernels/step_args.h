@@ -151,7 +151,7 @@ typedef struct step_bias_args {
     float *to;                                    /* = [all], zeros behind the gates */
     const void *bias, *recurrent_bias, *peephole; /* of `math`: STEP_BF16, STEP_F16, else floats; or NULL */
     int64_t count, all, apart;                    /* GH, zs; from `apart` on the recurrent bias is left to the cell */
-    float *apart_to, *peephole_to;                /* = [count - apart], [peepholes], or NULL: cells read them where they are */
+    float *apart_to, *peephole_to; /* = [count - apart], [peepholes], or NULL: cells read them where they are */
     int64_t peepholes;
     int math;
 } step_bias_args;
