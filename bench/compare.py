@@ -276,9 +276,9 @@ def entry_of(row):
     return entry
 
 
-def is_narrow(dtype):
-    """The peers' parameters, inputs and outputs, and their gradients, are of 16 bits: Sluice's are timed so as well."""
-    return dtype in ("bf16", "f16")
+def is_narrow(args, dtype):
+    """The peers' parameters, inputs and outputs, and their gradients, are of 16 bits: Sluice's are timed so as well, on GPUs."""
+    return dtype in ("bf16", "f16") and args.device.startswith("cuda")
 
 
 def cell_line(args, shape, dtype, peer, answers):
@@ -291,9 +291,11 @@ def cell_line(args, shape, dtype, peer, answers):
         line["error"] = kernels["error"]
     else:
         line["sluice"] = {name: entry_of(row) for name, row in kernels.items()}
-    narrow = answers.get(dtype + "+narrow", {})
-    if "error" not in narrow:
-        line["narrow"] = {name: entry_of(row) for name, row in narrow.items() if name.startswith("cuda:")}
+    narrow = answers.get(dtype + "+narrow")
+    if narrow and "error" in narrow:
+        line["narrow"], line["narrow_error"] = {}, narrow["error"]
+    elif narrow:
+        line["narrow"] = {name: entry_of(row) for name, row in narrow.items()}
     if peer_dtype(dtype) != dtype and "error" not in others:
         line["peer_rows"] = {name: entry_of(row) for name, row in others.items() if name.startswith("cudnn")}
     return line
@@ -311,9 +313,9 @@ def one_shape(args, torch, sluice, shape, dtypes):
         except Exception as error:  # noqa: BLE001
             print(f"torch: {shape['problem']} {dtype}: {error!r}"[:300], file=sys.stderr)
     for dtype in wanted:
-        which = "cudnn" if args.no_floats and is_narrow(dtype) else "all"
+        which = "cudnn" if args.no_floats and is_narrow(args, dtype) else "all"
         answers[dtype] = sluice[which].time(with_dtype(shape["problem"], dtype))
-        if is_narrow(dtype):
+        if is_narrow(args, dtype):
             answers[dtype + "+narrow"] = sluice["cuda"].time(with_dtype(shape["problem"], dtype) + "+narrow+narrow_io")
     for peer in peers.values():
         peer.sample(args.seconds)

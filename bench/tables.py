@@ -39,20 +39,20 @@ def predicted_of(entry):
 
 
 def columns_of(line):
-    """(ms, name) of each column. `peer` is the best of PyTorch and cuDNN's C API; `own` our own kernels alone, with parameters of 16 bits
-    where those were timed, as the peers' are, `floats` with float ones; `plan` what the planner's prediction would take, cuDNN's rows
-    included; `any` the fastest of all rows."""
+    """(ms, name) of each column. `peer` is the best of PyTorch and cuDNN's C API; `own` our own kernels alone, with parameters and
+    tensors of 16 bits where those were timed, as the peers' are, `floats` with float ones; `plan` what the planner's prediction would
+    take, cuDNN's rows included unless memory has 16 bits; `any` the fastest of all rows."""
     rows = line.get("sluice", {})
     cudnn = [(name, entry) for name, entry in {**rows, **line.get("peer_rows", {})}.items() if name.startswith("cudnn")]
     eager, graph = ("t", line.get("torch_eager")), ("tg", line.get("torch_graph"))
     floats = best_of([item for item in rows.items() if not item[0].startswith("cudnn")])
-    narrow = best_of(line.get("narrow", {}).items())
-    rows = {**rows, **line.get("narrow", {})}
+    own = best_of(line["narrow"].items()) if "narrow" in line else floats
+    rows = line["narrow"] if "narrow" in line else rows
     predicted = [(predicted_of(entry), name) for name, entry in rows.items() if predicted_of(entry) is not None]
     plan = min(predicted)[1] if predicted else None
     return {"eager": best_of([eager]), "graph": best_of([graph]), "cudnn": best_of(cudnn),
-            "peer": best_of([eager, graph, *cudnn]), "any": best_of(rows.items()),
-            "own": narrow if narrow[0] else floats, "floats": floats,
+            "peer": best_of([eager, graph, *cudnn]), "any": best_of([*rows.items(), *cudnn]),
+            "own": own, "floats": floats,
             "plan": (rows[plan]["median"], plan) if plan else (None, "")}
 
 

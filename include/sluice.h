@@ -348,8 +348,8 @@ struct sl_plan_options {
     /* Training: recurrent layers keep h and c of every step, not the gates, and compute those again in backward, a chunk of steps at a
      * time: one more product with each weight matrix. Memory for time; last bits of gradients may differ. Some kernels refuse. */
     int recompute_gates;
-    /* bf16 and f16, on GPUs: 16 bits for parameters and their gradients; for tensors with time and theirs, as PyTorch has them. Sums are f32,
-     * rounded once a backward. Without a loss and updates, which want f32; kernels that cannot do it refuse. */
+    /* bf16 and f16, on GPUs: 16 bits for parameters and their gradients, without updates; for tensors with time and theirs, as PyTorch has
+     * them. Sums are f32, rounded when they are added to what is there. Without a loss; kernels that cannot do it refuse. */
     int narrow_parameters, narrow_tensors;
     const sl_allocator *allocator;
     /* Which kernels compute the recurrent problems, in place of what is predicted: lines "PROBLEM KERNEL", the problem as
@@ -357,9 +357,8 @@ struct sl_plan_options {
      * directions, that is not to be one problem; then, if it was timed, the microseconds of a call; # begins a comment. A line
      * that cannot be obeyed is explained, and planned for as if it were not there; one of another form is an error. NULL: none. */
     const char *choices;
-    /* Choose by timing: every eligible kernel of every recurrent problem that `choices` leaves open runs on the device, for a few
-     * tenths of a second a problem. What was timed before on the same machine with the same libraries is remembered in
-     * $XDG_CACHE_HOME/sluice/tuned.txt and not timed again, unless SL_TUNE_AGAIN. */
+    /* Choose by timing: every eligible kernel of every recurrent problem that `choices` leaves open runs on the device for tenths
+     * of a second. What was timed before with the same libraries is in $XDG_CACHE_HOME/sluice/tuned.txt, and is not again unless SL_TUNE_AGAIN. */
     sl_tune tune;
 };
 

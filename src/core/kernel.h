@@ -389,9 +389,10 @@ typedef struct sli_kernel {
     int64_t norm_slice; /* norm rows that obey sli_call.slices and .part: elements of a slice; 0: others */
     /* Takes problems with +recompute, for which it keeps no gates (the reference, which is the oracle, keeps what it always does). */
     bool takes_recompute;
-    bool takes_narrow;    /* problems with +narrow: param and d_param are of the problem's dtype; with */
-    bool takes_narrow_io; /* +narrow_io: so are the tensors of in, out and their gradients that have steps */
-    const char *only;     /* rows of a test device: its name; they are unknown to all others. NULL: none */
+    bool takes_narrow; /* problems with +narrow: param and d_param are of the problem's dtype */
+    bool
+        takes_narrow_io; /* problems with +narrow_io: tensors of in, out and their gradients that have steps are of that dtype */
+    const char *only; /* rows of a test device: its name; they are unknown to all others. NULL: none */
 } sli_kernel;
 
 /* Rows of every device in order of preference, per op; reference rows last. NULL-terminated. */

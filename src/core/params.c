@@ -110,31 +110,33 @@ const char *sl_params_name(const sl_params *params, int index, int *rows, int *c
 /* ------------------------------------------------------------------------------------------- get and set -- */
 /* Numbers converted at a time, on the stack: no allocation, and on a GPU, where each piece waits, few of them. */
 enum { PIECE = SLI_PARAMS_PIECE };
+typedef union piece_of {
+    float floats[PIECE];
+    uint16_t halves[PIECE];
+} piece_of;
 
 sl_status sli_params_download(const sl_plan *plan, sli_queue *queue, const char *from, double *values, size_t count) {
     const size_t bytes = count * plan->weight;
-    float floats[PIECE];
-    uint16_t halves[PIECE];
+    piece_of piece;
     if (plan->weight == sizeof(double)) return plan->ops->download(queue, values, from, bytes);
     const bool narrow = plan->weight == sizeof(uint16_t);
-    SLI_TRY(plan->ops->download(queue, narrow ? (void *)halves : (void *)floats, from, bytes));
+    SLI_TRY(plan->ops->download(queue, &piece, from, bytes));
     for (size_t i = 0; i < count; i++)
-        values[i] = narrow ? sli_from_bits16(plan->options.dtype, halves[i]) : (double)floats[i];
+        values[i] = narrow ? sli_from_bits16(plan->options.dtype, piece.halves[i]) : (double)piece.floats[i];
     return SL_OK;
 }
 
-static sl_status upload_piece(const sl_params *params, char *to, const double *values, size_t count) {
+sl_status sli_params_upload(const sl_params *params, char *to, const double *values, size_t count) {
     const sl_plan *plan = params->plan;
     const bool narrow = plan->weight == sizeof(uint16_t);
-    float floats[PIECE];
-    uint16_t halves[PIECE];
+    piece_of piece;
     for (size_t i = 0; i < count; i++) {
         if (narrow)
-            halves[i] = sli_to_bits16(plan->options.dtype, values[i]);
+            piece.halves[i] = sli_to_bits16(plan->options.dtype, values[i]);
         else
-            floats[i] = (float)values[i];
+            piece.floats[i] = (float)values[i];
     }
-    return plan->ops->upload(params->queue, to, narrow ? (void *)halves : (void *)floats, count * plan->weight);
+    return plan->ops->upload(params->queue, to, &piece, count * plan->weight);
 }
 
 static sl_status download_pieces(const sl_params *params, const char *from, double *values, size_t count) {
@@ -163,7 +165,7 @@ static sl_status upload(sl_params *params, char *to, const double *values, size_
     }
     for (size_t at = 0; at < count; at += PIECE) {
         size_t n = count - at < PIECE ? count - at : PIECE;
-        SLI_TRY(upload_piece(params, to + at * plan->weight, values + at, n));
+        SLI_TRY(sli_params_upload(params, to + at * plan->weight, values + at, n));
     }
     return plan->ops->wait(params->queue);
 }

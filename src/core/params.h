@@ -21,6 +21,8 @@ struct sl_params {
 enum { SLI_PARAMS_PIECE = 16384 };
 /* values[count] of a parameter, or of its gradient, that lie on the device; at most SLI_PARAMS_PIECE unless the plan computes f64. */
 sl_status sli_params_download(const sl_plan *plan, sli_queue *queue, const char *from, double *values, size_t count);
+/* The other way, at most as many, of plans that do not compute f64. */
+sl_status sli_params_upload(const sl_params *params, char *to, const double *values, size_t count);
 /* Device address of parameter `index` (slot < 0) or of its part of a slot array. */
 char *sli_params_at(const sl_params *params, int slot, int index);
 bool sli_params_any_bound(const sl_params *params);

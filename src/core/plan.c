@@ -243,8 +243,12 @@ sl_status sli_planner_offer(sli_planner *planner, const sli_layer *first, const 
                             const sli_problem *problem, double parts, bool *taken) {
     sl_plan *plan = planner->plan;
     sli_problem wide = planned(plan, first, problem);
+    const bool together =
+        wide.bidirectional && wide.narrow_io; /* no row merges directions of 16 bits that come apart */
     *taken = false;
-    if (plan->lean)
+    if (together)
+        SLI_TRY(sli_plan_offer(plan, sli_registry_get()->kernels, &wide, -1, taken));
+    else if (plan->lean)
         SLI_TRY(
             sli_plan_keep_out(plan, NULL, &wide,
                               plan->lean == SLI_LEAN_STEP

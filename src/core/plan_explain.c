@@ -128,8 +128,9 @@ static void explain_memory(const sl_plan *plan, sli_text *text) {
 static const char *precision(const sl_plan *plan, char *text, size_t capacity) {
     if (plan->options.dtype == SL_F64) return "everything in double (reference)";
     if (plan->options.dtype == SL_I8) return "products i8, their sums exact, everything else f32";
-    snprintf(text, capacity, "products %s, sums f32, state f32, parameters f32, activations f32",
-             sli_dtype_name(plan->options.dtype));
+    const char *dtype = sli_dtype_name(plan->options.dtype);
+    snprintf(text, capacity, "products %s, sums f32, state f32, parameters %s, activations %s", dtype,
+             plan->options.narrow_parameters ? dtype : "f32", plan->options.narrow_tensors ? dtype : "f32");
     return text;
 }
 

@@ -32,6 +32,7 @@ bool sli_kernel_takes(const sli_kernel *kernel, const sli_problem *problem, cons
          "keeps the gates of every step for backward, it does not recompute them");
     NEED(!problem->narrow || kernel->takes_narrow, "its parameters and their gradients are f32, not of 16 bits");
     NEED(!problem->narrow_io || kernel->takes_narrow_io, "its inputs and outputs are f32, not of 16 bits");
+    /* In a group of its own it would be left whole, and others be cut; where that is not enough there is no plan. */
     NEED(!problem->narrow || !problem->train || !caps->recomputes,
          "would round the gradients of parameters, of 16 bits, once a segment");
     return kernel->eligible(problem, caps, why);

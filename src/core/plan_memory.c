@@ -84,15 +84,16 @@ static size_t find_place(const sl_plan *plan, const int *order, int count, const
     return place;
 }
 
-/* Inputs of 16 bits in front of all else, which are read to the end: what is saved of the steps that read them lies behind, as products of a pair want it
- * (sli_step_pairs). */
+/* Tensors of 16 bits in front of all else: what is saved of the steps that read them lies behind, as products of a pair want it (sli_step_pairs). */
+static bool is_narrow_tensor(const sl_plan *plan, int buffer) {
+    for (int t = 0; plan->options.narrow_tensors && t < plan->tensor_count; t++)
+        if (plan->tensors[t].buffer == buffer && plan->tensors[t].shape.time) return true;
+    return false;
+}
+
 static bool goes_before(const sl_plan *plan, int one, int other) {
-    bool first[2] = {false, false};
-    for (int k = 0; plan->options.narrow_tensors && k < plan->input_count; k++) {
-        first[0] |= plan->tensors[plan->inputs[k]].buffer == one;
-        first[1] |= plan->tensors[plan->inputs[k]].buffer == other;
-    }
-    if (first[0] != first[1]) return first[0];
+    const bool first = is_narrow_tensor(plan, one);
+    if (first != is_narrow_tensor(plan, other)) return first;
     return plan->buffers[one].bytes > plan->buffers[other].bytes;
 }
 

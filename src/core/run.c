@@ -208,7 +208,8 @@ static sl_status upload_output_gradients(sl_run *run, const void *const *d_outpu
         const sli_tensor *tensor = &plan->tensors[plan->outputs[k]];
         if (!tensor->has_gradient) continue;
         char *to = sli_run_gradient_at(run, tensor);
-        size_t bytes = sli_plan_tensor_elements(plan, tensor, run->steps, run->batch) * plan->element;
+        size_t bytes = sli_plan_tensor_elements(plan, tensor, run->steps, run->batch) *
+                       sli_plan_tensor_element_bytes(plan, tensor);
         if (d_outputs[k])
             SLI_TRY(sli_run_upload_tensor(run, tensor, to, d_outputs[k]));
         else

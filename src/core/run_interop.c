@@ -230,14 +230,15 @@ static void bind_tensors(sl_run *run, const sl_interop_call *call) {
     }
 }
 
-/* Final states live among the run's states: they are copied out. */
+/* Final states live among the run's states, and an output that is an input where that was given: they are copied out. */
 static sl_status copy_states_out(sl_run *run, const sl_interop_call *call) {
     const sl_plan *plan = run->plan;
     for (int k = 0; call->outputs && k < plan->output_count; k++) {
         const sli_tensor *tensor = &plan->tensors[plan->outputs[k]];
         if (!call->outputs[k] || *bound_tensor(run, plan->outputs[k]) == address_of(call->outputs[k])) continue;
         SLI_TRY(plan->ops->copy(run->queue, address_of(call->outputs[k]), sli_run_tensor_at(run, tensor),
-                                sli_plan_tensor_elements(plan, tensor, run->steps, run->batch) * plan->element));
+                                sli_plan_tensor_elements(plan, tensor, run->steps, run->batch) *
+                                    sli_plan_tensor_element_bytes(plan, tensor)));
     }
     return SL_OK;
 }

@@ -156,8 +156,11 @@ static sl_status load_tensor(sl_params *params, char *to, const sl_tensor_info *
     number values;
     for (size_t at = 0; at < count; at += PIECE) {
         size_t n = count - at < PIECE ? count - at : PIECE;
-        fetch(tensor, at, n, plan->element == sizeof(double), &values);
-        SLI_TRY(plan->ops->upload(params->queue, to + at * plan->element, &values, n * plan->element));
+        fetch(tensor, at, n, plan->weight != sizeof(float), &values);
+        if (plan->weight == sizeof(uint16_t))
+            SLI_TRY(sli_params_upload(params, to + at * plan->weight, values.f64, n));
+        else
+            SLI_TRY(plan->ops->upload(params->queue, to + at * plan->weight, &values, n * plan->weight));
     }
     return SL_OK;
 }

@@ -10,7 +10,7 @@ enum { PIECE_BYTES = 1 << 15 }; /* downloaded at a time, on the stack */
 typedef struct device_tensor {
     const sl_params *params;
     const char *name, *from;
-    size_t bytes;
+    size_t bytes; /* in the file, where parameters of 16 bits are floats */
 } device_tensor;
 
 static bool is_finite(const void *numbers, size_t bytes, size_t element) {
@@ -25,13 +25,25 @@ static bool is_finite(const void *numbers, size_t bytes, size_t element) {
     return finite;
 }
 
+/* n bytes of the tensor as it stands in the file, from byte `at` on. */
+static sl_status read_piece(const device_tensor *tensor, size_t at, char *piece, size_t n) {
+    const sl_plan *plan = tensor->params->plan;
+    double numbers[PIECE_BYTES / sizeof(float)];
+    const size_t count = n / plan->element;
+    if (plan->weight == plan->element) return plan->ops->download(tensor->params->queue, piece, tensor->from + at, n);
+    SLI_TRY(sli_params_download(plan, tensor->params->queue, tensor->from + at / plan->element * plan->weight, numbers,
+                                count));
+    for (size_t i = 0; i < count; i++) ((float *)(void *)piece)[i] = (float)numbers[i];
+    return SL_OK;
+}
+
 static sl_status produce(const sli_tensor_source *source, sli_atomic_file *file) {
     const device_tensor *tensor = source->context;
     const sl_plan *plan = tensor->params->plan;
     _Alignas(double) char piece[PIECE_BYTES];
     for (size_t at = 0; at < tensor->bytes; at += sizeof piece) {
         size_t n = tensor->bytes - at < sizeof piece ? tensor->bytes - at : sizeof piece;
-        SLI_TRY(plan->ops->download(tensor->params->queue, piece, tensor->from + at, n));
+        SLI_TRY(read_piece(tensor, at, piece, n));
         /* No command reads such a file, and the one that it would replace may be good. */
         SLI_FAIL_IF(
             !is_finite(piece, n, plan->element), SL_ERR_NUMBERS,

@@ -36,7 +36,8 @@ static void set_sizes(const sli_problem *p, int chunk, sli_step_shape *s) {
 
 /* Recurrent weights. Of fewer than are paired each product leaves multiprocessors to the other (256 units as fast, or 0.5% slower in one launch); of 512 to 2048 units one launch took 0.96 to 1.00
  * of a call's time (graph_h200_2026-11-28.txt, 2), more were not measured. Units that are no whole eights come out of pads, for which launches wait: of 129 to 500 units one launch of both took 0.85 to 0.99
- * (pads_h200_2026-11-29.txt), of 100 and 150 1.01, of 650 1.00 and 1.01. */
+ * (pads_h200_2026-11-29.txt), of 100 and 150 1.01, of 650 1.00 and 1.01. Gradients of 16 bits, which all come out of pads then, are
+ * paired up to where others are (narrow_h200_2026-11-29.txt). */
 enum {
     LARGE = 1 << 25,
     LEAST_PAIRED = 1 << 19,

@@ -51,7 +51,7 @@ void sli_step_enter_chunk(step_way *way, int index);
 typedef struct step_target {
     float *sums;
     uint16_t *narrow;
-    bool add, add_narrow;
+    bool add, add_narrow; /* add: float gradients are added to by all chunks but a fresh one's first, sums in scratch by all but the first */
 } step_target;
 step_target sli_step_target(const step_way *way, int k, int64_t first);
 static inline bool sli_step_is_target(const step_target *to) {

@@ -209,7 +209,7 @@ static void round_sums(const step_way *way, const step_target *to, int64_t m, in
     sli_cuda_move_rows(way->queue, way->stream, &move);
 }
 
-/* d_param[k] from row `first` on, [m][n], += or = the product; of a pair both `k` and what comes behind it by d_apart. */
+/* The target = or += the product [m][n]; of a pair both its target and what lies behind it by d_apart. */
 static void multiply_into(const step_way *way, sli_cuda_product *product, const step_target *to) {
     product->narrow_d = !to->sums;
     product->d = to->sums ? (void *)to->sums : (void *)to->narrow;
@@ -220,6 +220,7 @@ static void multiply_into(const step_way *way, sli_cuda_product *product, const 
     round_sums(way, to, product->m, product->n);
 }
 
+/* d_param[k] from row `first` on, [m][n], = or += the product */
 static void add_product(const step_way *way, sli_cuda_product *product, int k, int64_t first) {
     const step_target to = sli_step_target(way, k, first * product->n);
     multiply_into(way, product, &to);
