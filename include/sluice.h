@@ -346,7 +346,8 @@ struct sl_plan_options {
     sl_clip clip;
     int no_graph; /* GPU: launch every kernel anew instead of replaying calls of full size as one CUDA graph each */
     /* Training: recurrent layers keep h and c of every step, not the gates, and compute those again in backward, a chunk of steps at a
-     * time: one more product with each weight matrix. Memory for time; last bits of gradients may differ. Some kernels refuse. */
+     * time: one more product with each weight matrix. Memory for time; last bits of gradients may differ. Kernels
+     * that cannot do it refuse. */
     int recompute_gates;
     /* bf16 and f16, on GPUs: 16 bits for parameters and their gradients, without updates; for tensors with time and theirs, as PyTorch has
      * them. Sums are f32, rounded when they are added to what is there. Without a loss; kernels that cannot do it refuse. */
@@ -355,10 +356,12 @@ struct sl_plan_options {
     /* Which kernels compute the recurrent problems, in place of what is predicted: lines "PROBLEM KERNEL", the problem as
      * sl_plan_explain prints it, KERNEL@CUT where a kernel can cut the work in several ways; "PROBLEM parts" for a stack, or both
      * directions, that is not to be one problem; then, if it was timed, the microseconds of a call; # begins a comment. A line
-     * that cannot be obeyed is explained, and planned for as if it were not there; one of another form is an error. NULL: none. */
+     * that cannot be obeyed is explained, and planned for as if it were not there; a line of another form is an error. sl_plan_choices
+     * gives a plan's. NULL: none. */
     const char *choices;
-    /* Choose by timing: every eligible kernel of every recurrent problem that `choices` leaves open runs on the device for tenths
-     * of a second. What was timed before with the same libraries is in $XDG_CACHE_HOME/sluice/tuned.txt, and is not again unless SL_TUNE_AGAIN. */
+    /* Choose by timing: every eligible kernel of every recurrent problem that `choices` leaves open runs on the device, for a few
+     * tenths of a second a problem. What was timed before on the same machine with the same libraries is remembered in
+     * $XDG_CACHE_HOME/sluice/tuned.txt and not timed again, unless SL_TUNE_AGAIN. */
     sl_tune tune;
 };
 

@@ -12,8 +12,8 @@
  * Tensors are described as DLPack does (dmlc/dlpack, version 1): sl_dl_tensor has the memory layout of DLTensor, so that
  * `(const sl_dl_tensor *)&managed->dl_tensor` is right. They must be dense in C order (strides NULL or those), time-major
  * [T][B][features] or [B][features], on the plan's device, aligned to 16 bytes, and float32 (int32 for tokens and lengths), but for
- * bfloat16 or float16, the plan's dtype: of parameters and their gradients where it has narrow_parameters = 1 (a backward then adds a
- * rounded sum, and rounds again), of tensors that have T and their gradients where it has narrow_tensors = 1.
+ * bfloat16 or float16, the plan's dtype: of parameters and their gradients where it has narrow_parameters = 1 (each backward rounds what
+ * it has added to), of tensors that have T and their gradients where it has narrow_tensors = 1.
  *
  * The plan is made with train = 1 if backward is wanted, without a loss, and with input_gradients = 1 if d_inputs are. Nothing
  * waits: on a GPU the results are there when the stream gets to them. Token ids are not looked at by the host then: one outside

@@ -112,7 +112,7 @@ typedef struct sli_step_scratch {
     size_t
         pad; /* float [GH][xs or hs], [O][ms] or [rows][xs]: a product on its way into a gradient; its rows in whole eights */
     size_t pad_bytes;
-    /* Float, of parameters' narrow gradients: their sums over all chunks but the last, where there are several, a parameter each. */
+    /* Float, of parameters' narrow gradients: their sums over all chunks, where there are several, a parameter each. */
     size_t sums[SLI_PART_PARAMS];
     size_t split; /* f32x3: both ways, see sli_cuda_product */
     size_t split_bytes;

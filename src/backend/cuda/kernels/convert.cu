@@ -178,7 +178,8 @@ template <int V, class T> static void launch_move(cudaStream_t stream, const sli
 /* A span is as many elements for both, each whole. */
 template <class T> static void launch_spans(cudaStream_t stream, const sli_cuda_move *m) {
     const int64_t strides = m->to_row | m->from_row | m->columns | (m->count > 1 ? m->to_apart | m->from_apart : 0);
-    const uint64_t bits = (uint64_t)((uintptr_t)m->to / sizeof(T) | (uintptr_t)m->from / (m->from_type == SL_F32 ? sizeof(float) : sizeof(uint16_t))) | (uint64_t)strides;
+    const size_t each = m->from_type == SL_F32 ? sizeof(float) : sizeof(uint16_t);
+    const uint64_t bits = (uint64_t)((uintptr_t)m->to / sizeof(T) | (uintptr_t)m->from / each) | (uint64_t)strides;
     if (bits % 4 == 0)
         launch_move<4, T>(stream, m);
     else if (bits % 2 == 0)

@@ -321,7 +321,7 @@ void sli_step_narrow_rows(sli_queue *queue, cudaStream_t stream, void *to, int64
     step_way way = {};
     way.queue = queue;
     way.stream = stream;
-    sli_step_launch(&way, step_narrow_rows, &grid, &a, false, "launch of rows of weights");
+    sli_step_launch(&way, step_narrow_rows, &grid, &a, false, "launch of rows of 16 bits");
 }
 
 const void *sli_step_rows_kernel() {

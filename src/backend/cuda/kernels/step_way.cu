@@ -273,7 +273,7 @@ const float *sli_step_bias_n(const step_way *way) {
 }
 
 void sli_step_weights(const step_way *way, void *to, int64_t stride, int64_t rows_to, const void *from, int64_t rows,
-                             int64_t columns) {
+                      int64_t columns) {
     if (way->s.narrow_parameters)
         sli_step_narrow_rows(way->queue, way->stream, to, stride, rows_to, from, rows, columns);
     else
