@@ -152,35 +152,30 @@ VF_INLINE vf one_gate(const form f, const product *p, const int gate, vf *sum) {
     return (sum[0] + sum[2]) + (sum[1] + sum[3]);
 }
 
-/* One group is all: a step is a chain of products and cells. The gate that is needed last, o or z, is multiplied while the
- * others' chain is under way. */
-VF_INLINE void lstm_of_one(const product *p, float *h, float *c, vf *sum, vf *last) {
-#pragma GCC unroll 6
-    for (int i = 0; i < 6; i++) sum[i] = i < 3 ? vf_load(p->bias + i * VL) : vf_set(0.0f);
-    some_gates(LSTM, p, false, (some){0, 3, 1}, 2, sum);
-    some_gates(LSTM, p, true, (some){0, 3, 1}, 2, sum);
-#pragma GCC unroll 3
-    for (int i = 0; i < 3; i++) sum[i] = sum[i] + sum[3 + i];
+/* One group is all: a step is a chain of products and cells. An LSTM's gates are multiplied side by side: to have o behind the others' chain
+ * takes loads of h again, which bound vectors of sixteen. */
+VF_INLINE void lstm_of_one(const product *p, float *h, float *c, vf *sum) {
+#pragma GCC unroll 8
+    for (int i = 0; i < SUMS; i++) sum[i] = i < 4 ? vf_load(p->bias + i * VL) : vf_set(0.0f);
+    some_gates(LSTM, p, false, (some){0, 4, 1}, 2, sum);
+    some_gates(LSTM, p, true, (some){0, 4, 1}, 2, sum);
+    end(4, 2, sum);
     const vf new_c = lstm_state(sum, vf_load(c));
-    vf_store(h, lstm_output(new_c, one_gate(LSTM, p, 3, last)));
+    vf_store(h, lstm_output(new_c, sum[3]));
     vf_store(c, new_c);
 }
 
-VF_INLINE void gru_of_one(const product *p, float *h, vf *sum, vf *last) {
-    vf u[SUMS]; /* r and s, in four phases; W x of n */
+/* A GRU's r comes first, which its chain waits for; the rest is multiplied while that is under way, z last. */
+VF_INLINE void gru_of_one(const product *p, float *h, vf *sum, vf *late) {
+    const vf r = one_gate(GRU, p, 0, late);
+    /* s; W x of n */
 #pragma GCC unroll 8
-    for (int i = 0; i < SUMS; i++) {
-        sum[i] = i < 2 ? vf_load(p->bias + 3 * i * VL) : vf_set(0.0f);
-        u[i] = i < 1 ? vf_load(p->bias + 2 * VL) : vf_set(0.0f);
-    }
-    some_gates(GRU, p, false, (some){2, 1, 1}, 4, u);
-    multiply(sum, 1, GRU.x_gates, (some){0, 1, 1}, 2, 0, 4, p->w + (size_t)p->x.first * (GRU.x_gates * VL), p->x.x,
-             p->x.count);
-    some_gates(GRU, p, true, (some){0, 2, 2}, 4, sum);
-    end(2, 4, sum);
-    const vf z[4] = {sum[0], sum[0], (u[0] + u[2]) + (u[1] + u[3]), sum[1]};
+    for (int i = 0; i < SUMS; i++) sum[i] = i % 4 ? vf_set(0.0f) : vf_load(p->bias + (i ? 2 : 3) * VL);
+    some_gates(GRU, p, true, (some){2, 1, 1}, 4, sum);
+    some_gates(GRU, p, false, (some){2, 1, 1}, 4, sum + 4);
+    const vf z[4] = {r, r, (sum[4] + sum[6]) + (sum[5] + sum[7]), (sum[0] + sum[2]) + (sum[1] + sum[3])};
     const vf n = gru_candidate(z);
-    vf_store(h, gru_output(n, one_gate(GRU, p, 1, last), vf_load(h)));
+    vf_store(h, gru_output(n, one_gate(GRU, p, 1, late), vf_load(h)));
 }
 
 /* h = , c = of a group, from its z and h' */
@@ -225,7 +220,7 @@ VF_INLINE void usual_of_many(const form f, const sli_stream_op *op, sli_stream_i
 /* The usual cell: z stays in registers. */
 VF_INLINE void usual(const form f, const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work,
                      bool back) {
-    vf sum[SUMS], last[4]; /* out here: in a loop gcc keeps it in memory */
+    vf sum[SUMS], late[4]; /* out here: in a loop gcc keeps it in memory */
     if (op->groups > 2) {
         usual_of_many(f, op, x, h, c, work, back, sum);
         return;
@@ -236,9 +231,12 @@ VF_INLINE void usual(const form f, const sli_stream_op *op, sli_stream_input x, 
         cell(f, sum, h, h, c);
         cell(f, sum + 4, h + VL, h + VL, c + VL);
     } else if (is_lstm(f)) {
-        lstm_of_one(&p, h, c, sum, last);
+        lstm_of_one(&p, h, c, sum);
+    } else if (op->outputs == VL) { /* a constant: h is loaded once for all gates */
+        p.outputs = VL;
+        gru_of_one(&p, h, sum, late);
     } else {
-        gru_of_one(&p, h, sum, last);
+        gru_of_one(&p, h, sum, late);
     }
 }
 
