@@ -5,8 +5,6 @@
 #include <string.h>
 #include "io/json_text.h"
 
-/* The format's own limit on the header. */
-
 static const struct {
     const char *name;
     size_t bytes;
@@ -123,10 +121,13 @@ static sl_status read_tensor(const reader *r, const char *name, json_t *object) 
     if (!tensor || !(tensor->name = sli_arena_string(&file->arena, name)))
         return sli_fail_memory("table of tensors", sizeof *tensor);
     json_t *dtype = json_object_get(object, "dtype");
-    int type = json_is_string(dtype) ? dtype_index(json_string_value(dtype)) : -1;
-    if (type < 0)
-        BAD(r, "tensor \"%.60s\" has the unknown dtype \"%.20s\"", name,
-            json_is_string(dtype) ? json_string_value(dtype) : "");
+    if (!json_is_string(dtype)) BAD(r, "tensor \"%.60s\" has no dtype", name);
+    const int type = dtype_index(json_string_value(dtype));
+    SLI_FAIL_IF(type < 0, SL_ERR_FILE,
+                "%s: tensor \"%.60s\" has the dtype \"%.20s\", which is none of those that can be read (F32, F16, "
+                "BF16, F64, whole "
+                "numbers, BOOL, F8_E4M3, F8_E5M2); convert it first",
+                r->path, name, json_string_value(dtype));
     tensor->dtype = DTYPES[type].name;
     SLI_TRY(read_shape(r, json_object_get(object, "shape"), tensor));
     SLI_TRY(read_offsets(r, json_object_get(object, "data_offsets"), tensor));
