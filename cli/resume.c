@@ -50,14 +50,18 @@ static bool same_schedule(const sl_schedule *a, const sl_schedule *b) {
            a->total == b->total && a->hold == b->hold && a->minimum == b->minimum;
 }
 
-int resume_check_training(const resume_point *point, const arguments *a, const sl_training *now) {
-    const sl_training *then = &point->training;
+/* An option of the command line, and whether two trainings have it alike. */
+typedef struct option_row {
+    const char *name;
+    bool same;
+} option_row;
+enum { FIXED_OPTIONS = 22, OPTION_ROWS }; /* what a training keeps; `rows` has room for one that it does not */
+
+/* rows[OPTION_ROWS]: the options that decide a training's numbers from its first step on. */
+static void fixed_options(const sl_training *then, const sl_training *now, option_row *rows) {
     bool text = strcmp(then->task, "lm") == 0; /* of arrays, batch and steps are cut to the data */
     bool clip = now->clip.kind == then->clip.kind && now->clip.value == then->clip.value;
-    const struct {
-        const char *name;
-        bool same;
-    } rows[] = {
+    const option_row all[FIXED_OPTIONS] = {
         {"level", now->level == then->level},
         {"vocab-size", now->vocabulary_limit == then->vocabulary_limit},
         {"valid-split", now->valid_fraction == then->valid_fraction},
@@ -81,9 +85,36 @@ int resume_check_training(const resume_point *point, const arguments *a, const s
         {"seed", now->seed == then->seed},
         {"dtype", (now->dtype == SL_F64) == (then->dtype == SL_F64)}, /* the file's numbers are double or float */
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    memcpy(rows, all, sizeof all);
+}
+
+int resume_check_training(const resume_point *point, const arguments *a, const sl_training *now) {
+    option_row rows[OPTION_ROWS];
+    fixed_options(&point->training, now, rows);
+    for (size_t i = 0; i < FIXED_OPTIONS; i++)
         if (!rows[i].same && arguments_given(a, rows[i].name)) return conflict(point, rows[i].name);
     return 0;
+}
+
+void resume_tell_document(const resume_point *point, const arguments *a, const char *name,
+                          const sl_training *document) {
+    char empty[64];
+    sl_training nothing; /* what a description has that says nothing */
+    snprintf(empty, sizeof empty, "{\"sluice\": {\"task\": \"%s\", \"training\": {}}}", point->training.task);
+    if (sl_training_from_json(empty, strlen(empty), &nothing) != SL_OK) return;
+    option_row rows[OPTION_ROWS], said[OPTION_ROWS];
+    fixed_options(&point->training, document, rows);
+    rows[FIXED_OPTIONS] = (option_row){"epochs", document->epochs == point->training.epochs};
+    nothing.task = point->training.task;
+    fixed_options(&nothing, document, said);
+    said[FIXED_OPTIONS] = (option_row){"epochs", document->epochs == nothing.epochs};
+    int told = 0;
+    for (size_t i = 0; i < OPTION_ROWS; i++) {
+        if (rows[i].same || said[i].same || arguments_given(a, rows[i].name)) continue;
+        if (told == 0) printf("note   %s says otherwise than this training began, which goes on as it did: ", name);
+        printf("%s%s", told++ ? ", " : "", rows[i].name);
+    }
+    if (told) printf("\n");
 }
 
 static bool ends_with(const char *text, const char *end) {

@@ -244,11 +244,13 @@ static int read_document(train_job *job, const char *task) {
     int code = report_at(name, sl_model_from_json(NULL, job->document, job->document_bytes, &job->model));
     if (!code) code = report_at(name, sl_training_from_json(job->document, job->document_bytes, &job->training));
     if (code) return code;
+    const sl_training document = job->training;
     if (!job->training.task) train_defaults(&job->options, &job->a, task, &job->training);
     if (job->resume.path) job->training = job->resume.training;
     if (strcmp(job->training.task, task) != 0)
         return usage_error(job->a.command, "the description is for %s, which needs %s",
                            task[0] == 'l' ? "arrays" : "text", task[0] == 'l' ? "--x and --y" : "TEXT files, not --x");
+    if (job->resume.path && document.task) resume_tell_document(&job->resume, &job->a, name, &document);
     return apply_options(job);
 }
 

@@ -51,6 +51,12 @@ preset=(train lm --preset char-rnn text.txt --batch 2 --steps 8 --threads 1)
 for again in '--preset char-rnn' ''; do
     "$SLUICE" train lm $again text.txt --max-minutes 0.0001 --resume --out p.model | grep -o '^stopped'
 done
+echo "a description that has changed, beside an option that it had otherwise from the beginning:"
+"$SLUICE" train lm text.txt "${small[@]}" --epochs 2 --print-model --out d.model >d.json
+"$SLUICE" train d.json text.txt --threads 1 --lr 0.004 --out d.model >/dev/null
+sed 's/"epochs": 2/"epochs": 4/; s/"seed": [0-9]*/"seed": 77/' d.json >changed.json
+try train changed.json text.txt --resume --out d.model
+"$SLUICE" train changed.json text.txt --epochs 3 --resume --out d.model | grep -E '^(note|done)' | without_times
 echo "parameters of one row: an RNN of one unit, one character:"
 printf 'a%.0s' $(seq 300) >one.txt
 "$SLUICE" train lm text.txt "${small[@]}" --cell rnn --units 1 --embed 3 --out one.model >/dev/null
