@@ -67,9 +67,8 @@ static bool intervals_meet(const sli_buffer *a, const sli_buffer *b) {
     return false;
 }
 
-/* Lowest place where `buffer` meets no placed buffer that lives at the same time. order[0..count) are placed. */
-static size_t find_place(const sl_plan *plan, const int *order, int count, const sli_buffer *buffer) {
-    size_t place = 0;
+/* Lowest place, not below `place`, where `buffer` meets no placed buffer that lives at the same time. order[0..count) are placed. */
+static size_t find_place(const sl_plan *plan, const int *order, int count, const sli_buffer *buffer, size_t place) {
     bool moved = true;
     while (moved) {
         moved = false;
@@ -84,10 +83,17 @@ static size_t find_place(const sl_plan *plan, const int *order, int count, const
     return place;
 }
 
-/* Tensors of 16 bits in front of all else: what is saved of the steps that read them lies behind, as products of a pair want it (sli_step_pairs). */
+/* Tensors of 16 bits in front of all else, and what is saved of the steps that read them behind all of them, as products of a pair want it
+ * (sli_step_pairs), in holes of another time neither: whether they are a pair decides bits, which a memory limit is not to change. */
 static bool is_narrow_tensor(const sl_plan *plan, int buffer) {
     for (int t = 0; plan->options.narrow_tensors && t < plan->tensor_count; t++)
         if (plan->tensors[t].buffer == buffer && plan->tensors[t].shape.time) return true;
+    return false;
+}
+
+static bool is_saved(const sl_plan *plan, int buffer) {
+    for (int i = 0; i < plan->step_count; i++)
+        if (plan->steps[i].saved == buffer) return true;
     return false;
 }
 
@@ -110,11 +116,13 @@ static sl_status place_buffers(sl_plan *plan, size_t *total) {
         order[at] = i;
     }
     *total = 0;
+    size_t behind = 0; /* all tensors of 16 bits */
     for (int k = 0; k < plan->buffer_count; k++) {
         sli_buffer *buffer = &plan->buffers[order[k]];
         if (buffer->bytes == 0) continue;
-        buffer->offset = find_place(plan, order, k, buffer);
+        buffer->offset = find_place(plan, order, k, buffer, is_saved(plan, order[k]) ? behind : 0);
         if (buffer->offset + buffer->bytes > *total) *total = buffer->offset + buffer->bytes;
+        if (is_narrow_tensor(plan, order[k])) behind = *total;
     }
     return SL_OK;
 }
