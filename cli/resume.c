@@ -55,9 +55,9 @@ typedef struct option_row {
     const char *name;
     bool same;
 } option_row;
-enum { FIXED_OPTIONS = 22, OPTION_ROWS }; /* what a training keeps; `rows` has room for one that it does not */
+enum { FIXED_OPTIONS = 22, OTHER_OPTIONS = 8, OPTION_ROWS = FIXED_OPTIONS + OTHER_OPTIONS };
 
-/* rows[OPTION_ROWS]: the options that decide a training's numbers from its first step on. */
+/* rows[FIXED_OPTIONS]: what a training keeps. */
 static void fixed_options(const sl_training *then, const sl_training *now, option_row *rows) {
     bool text = strcmp(then->task, "lm") == 0; /* of arrays, batch and steps are cut to the data */
     bool clip = now->clip.kind == then->clip.kind && now->clip.value == then->clip.value;
@@ -96,6 +96,24 @@ int resume_check_training(const resume_point *point, const arguments *a, const s
     return 0;
 }
 
+/* rows[OPTION_ROWS]: all that a description says of a training. */
+static void described_options(const sl_training *then, const sl_training *now, option_row *rows) {
+    const sl_optimizer *a = &then->optimizer, *b = &now->optimizer;
+    const option_row others[OTHER_OPTIONS] = {
+        {"optimizer's constants",
+         a->beta1 == b->beta1 && a->beta2 == b->beta2 && a->rho == b->rho && a->epsilon == b->epsilon},
+        {"epochs", now->epochs == then->epochs},
+        {"patience", now->patience == then->patience},
+        {"min-delta", now->min_delta == then->min_delta},
+        {"masking", now->masking == then->masking},
+        {"drop_partial", now->drop_partial == then->drop_partial},
+        {"keep_state", now->keep_state == then->keep_state},
+        {"dtype", now->dtype == then->dtype || (now->dtype == SL_F64) != (then->dtype == SL_F64)}, /* else told above */
+    };
+    fixed_options(then, now, rows);
+    memcpy(rows + FIXED_OPTIONS, others, sizeof others);
+}
+
 void resume_tell_document(const resume_point *point, const arguments *a, const char *name,
                           const sl_training *document) {
     char empty[64];
@@ -103,11 +121,9 @@ void resume_tell_document(const resume_point *point, const arguments *a, const c
     snprintf(empty, sizeof empty, "{\"sluice\": {\"task\": \"%s\", \"training\": {}}}", point->training.task);
     if (sl_training_from_json(empty, strlen(empty), &nothing) != SL_OK) return;
     option_row rows[OPTION_ROWS], said[OPTION_ROWS];
-    fixed_options(&point->training, document, rows);
-    rows[FIXED_OPTIONS] = (option_row){"epochs", document->epochs == point->training.epochs};
+    described_options(&point->training, document, rows);
     nothing.task = point->training.task;
-    fixed_options(&nothing, document, said);
-    said[FIXED_OPTIONS] = (option_row){"epochs", document->epochs == nothing.epochs};
+    described_options(&nothing, document, said);
     int told = 0;
     for (size_t i = 0; i < OPTION_ROWS; i++) {
         if (rows[i].same || said[i].same || arguments_given(a, rows[i].name)) continue;

@@ -25,7 +25,8 @@ const char *resume_valid(const resume_point *point);
 int resume_check_training(const resume_point *point, const arguments *a, const sl_training *now);
 /* The same for the model options of `train lm`. */
 int resume_check_model(const resume_point *point, const model_options *options, const arguments *a);
-/* Prints which options a description has otherwise than the training that goes on, whose count, but for those given now; or nothing. */
+/* Prints which options a description has otherwise than the training that goes on, whose count, but for those given now, and for defaults, which
+ * a description that says nothing has as well; or nothing. */
 void resume_tell_document(const resume_point *point, const arguments *a, const char *name, const sl_training *document);
 
 #endif

@@ -250,7 +250,8 @@ static int read_document(train_job *job, const char *task) {
     if (strcmp(job->training.task, task) != 0)
         return usage_error(job->a.command, "the description is for %s, which needs %s",
                            task[0] == 'l' ? "arrays" : "text", task[0] == 'l' ? "--x and --y" : "TEXT files, not --x");
-    if (job->resume.path && document.task) resume_tell_document(&job->resume, &job->a, name, &document);
+    if (job->resume.path && document.task && !job->options.fit.print_model)
+        resume_tell_document(&job->resume, &job->a, name, &document);
     return apply_options(job);
 }
 

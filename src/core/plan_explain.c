@@ -163,7 +163,7 @@ static void explain_device(const sl_plan *plan, sli_text *text) {
     sli_text_printf(text, "device: %s\n  %s\n", sentence,
                     caps->graphs ? "calls of full size are recorded once and replayed as one graph"
                                  : "kernels are launched one by one, no graph");
-    if (plan->train && plan->options.dtype == SL_F16)
+    if (sli_plan_is_scaled(plan))
         sli_text_printf(text,
                         "  the loss is scaled against underflow; an update whose gradients overflow is left out\n");
 }

@@ -68,9 +68,8 @@ static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
     const double rows = (double)s.T * (double)s.B, passes = !p->train ? 1 : s.recompute ? 4 : 3;
     const double products = input_products(&s) + recurrent_products(&s) + projected_products(&s),
                  cells = 30.0 * s.directions * (double)s.H;
-    const double moved = (double)s.I + s.directions * (3.0 * (double)s.GH + 2.0 * (double)s.H + 2.0 * (double)s.O);
     cost->flops = passes * rows * (2 * products + cells);
-    cost->bytes = passes * (rows * moved * sizeof(float) + products * (double)s.operand);
+    cost->bytes = passes * (rows * sli_step_row_bytes(&s, 3) + products * (double)s.operand);
 }
 
 static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_persist_kind kind, sli_booking *booking) {

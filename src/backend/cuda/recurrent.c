@@ -30,9 +30,8 @@ static void cost(const sli_problem *p, const sli_caps *caps, sli_cost *cost) {
     const double rows = (double)s.T * (double)s.B, passes = !p->train ? 1 : s.recompute ? 4 : 3;
     const double cells = 30.0 * s.directions * (double)s.H;
     const double weights = (double)s.GH * (double)s.I + (double)s.T * (double)s.GH * (double)s.O;
-    const double moved = (double)s.I + s.directions * (5.0 * (double)s.GH + 2.0 * (double)s.H + 2.0 * (double)s.O);
     cost->flops = passes * rows * (2 * row_products(&s) + cells);
-    cost->bytes = passes * (rows * moved * sizeof(float) + s.directions * weights * (double)s.operand);
+    cost->bytes = passes * (rows * sli_step_row_bytes(&s, 5) + s.directions * weights * (double)s.operand);
 }
 
 static void book(const sli_problem *p, const sli_caps *caps, int chunk, sli_booking *booking) {

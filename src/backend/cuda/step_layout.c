@@ -78,6 +78,11 @@ sli_step_shape sli_step_shape_of(const sli_problem *p, int chunk) {
     return s;
 }
 
+double sli_step_row_bytes(const sli_step_shape *s, double gates) {
+    const double tensors = (double)s->I + s->directions * (double)s->O, tensor = s->narrow_io ? 2 : 4;
+    return tensors * tensor + s->directions * 4 * (gates * (double)s->GH + 2.0 * (double)s->H + (double)s->O);
+}
+
 /* Takes `bytes` from a growing layout. */
 static size_t take(size_t *at, size_t bytes) {
     const size_t offset = *at;

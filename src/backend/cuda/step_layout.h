@@ -44,6 +44,8 @@ typedef struct sli_step_shape {
     bool pairs;
 } sli_step_shape;
 sli_step_shape sli_step_shape_of(const sli_problem *problem, int chunk);
+/* Bytes that a row of a step has forward: x and y, which may have 16 bits, `gates` times its gates, c and h twice. */
+double sli_step_row_bytes(const sli_step_shape *s, double gates);
 
 /* Offsets in bytes; an absent part has the offset of the next one. Everything is per direction: direction d begins at
  * d * stride; total = directions * stride. */
