@@ -109,11 +109,20 @@ static bool holds_bytes(const char *path) {
     return stat(path, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0;
 }
 
+/* What it is nobody can say. */
+static int refuse_unreadable(const command *command, const char *option, const char *path) {
+    if (access(path, R_OK) == 0) return 0;
+    return usage_error(command, "%s %s is there and may not be read (%s); give another name", option, path,
+                       strerror(errno));
+}
+
 /* `point`: a resume point; else a model, which is one only where there was no validation. */
 static int refuse_model(const command *command, const char *option, const char *path, bool point, bool overwrite) {
     sl_file *file = NULL;
     sl_training training;
     if (!holds_bytes(path)) return 0;
+    const int code = refuse_unreadable(command, option, path);
+    if (code) return code;
     const sl_status status = sl_file_open(NULL, path, &file);
     const char *format = sl_file_metadata(file, "format"), *state = sl_file_metadata(file, "training");
     const bool ours = status == SL_ERR_OUT_OF_MEMORY || (format && strcmp(format, "sluice") == 0);
@@ -205,7 +214,9 @@ int refuse_other_marks(const command *command, const char *option, const char *p
                        const char *lacks) {
     char start[256];
     if (!holds_bytes(path)) return 0;
-    FILE *file = fopen(path, "rb"); /* what may not be read is not known to be ours */
+    const int code = refuse_unreadable(command, option, path);
+    if (code) return code;
+    FILE *file = fopen(path, "rb");
     const size_t bytes = file ? fread(start, 1, sizeof start, file) : 0;
     if (file) fclose(file);
     if (memmem(start, bytes, mark, strlen(mark))) return 0;

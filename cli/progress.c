@@ -2,10 +2,12 @@
 #include "progress.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -120,17 +122,29 @@ static bool is_own_log(FILE *log, const progress_view *view) {
     return own;
 }
 
+/* For appending: what two trainings would write at places of their own, over each other. */
+static FILE *open_log(const char *path, bool reads) {
+    const int fd = open(path, (reads ? O_RDWR : O_WRONLY) | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    FILE *log = fd < 0 ? NULL : fdopen(fd, reads ? "a+" : "a");
+    if (fd >= 0 && !log) close(fd);
+    return log;
+}
+
 int progress_open(progress_view *view, const char *log_path, int64_t step) {
     struct stat about;
     view->log_path = log_path;
     if (!log_path) return 0;
-    view->log = fopen(log_path, step < 0 ? "w" : "a+");
-    if (view->log && step >= 0 && fstat(fileno(view->log), &about) == 0 && S_ISREG(about.st_mode) &&
-        !is_own_log(view->log, view))
+    view->log = open_log(log_path, step >= 0);
+    const bool file = view->log && fstat(fileno(view->log), &about) == 0 && S_ISREG(about.st_mode);
+    if (file && flock(fileno(view->log), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        return report_as(SL_ERR_IO, "--log %s: another training writes there; wait for its end, or give another name",
+                         log_path);
+    if (file && step >= 0 && !is_own_log(view->log, view))
         return report_as(SL_ERR_USAGE,
                          "--log %s names another model than %s as the one that it is of; give another name", log_path,
                          model_name(view));
-    if (!view->log || (step >= 0 && !cut_log(view->log, step)))
+    if (!view->log || (step < 0 && file && ftruncate(fileno(view->log), 0) != 0) ||
+        (step >= 0 && !cut_log(view->log, step)))
         return report_as(SL_ERR_IO, "cannot write the log %s: %s; choose another place with --log", log_path,
                          strerror(errno));
     return 0;

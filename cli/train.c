@@ -32,8 +32,8 @@ typedef struct train_job {
     resume_point resume; /* path NULL: a new training */
     char *valid_path;    /* remembered by the resume point, --valid not given */
     sl_trainer *trainer;
-    file_lock lock; /* of --out */
-    char *command;  /* as typed, for the log */
+    file_lock lock, lock_last; /* of --out and its resume point */
+    char *command;             /* as typed, for the log */
 } train_job;
 
 static void free_texts(train_job *job) {
@@ -55,6 +55,7 @@ static void job_free(train_job *job) {
     resume_free(&job->resume);
     free(job->valid_path);
     free(job->command);
+    unlock_file(&job->lock_last);
     unlock_file(&job->lock);
 }
 
@@ -512,6 +513,16 @@ static int refuse_overwriting(const train_job *job) {
     return refuse_models(a->command, o->fit.out, last, replaces);
 }
 
+/* Another training's model may have the name of this one's resume point. */
+static int lock_models(train_job *job) {
+    char *last;
+    if (asprintf(&last, "%s.last", job->options.fit.out) < 0) return report_memory();
+    int code = lock_file(job->options.fit.out, &job->lock);
+    if (!code) code = lock_file(last, &job->lock_last);
+    free(last);
+    return code;
+}
+
 static int run_job(train_job *job) {
     const arguments *a = &job->a;
     const char *what = a->positional[0];
@@ -531,7 +542,7 @@ static int run_job(train_job *job) {
     if (lm && a->positionals < 2) return usage_error(a->command, "train lm needs a TEXT file, or - for standard input");
     if (job->options.fit.resume && !job->options.fit.out)
         return usage_error(a->command, "--resume needs --out MODEL, the file to go on with");
-    int code = job->options.fit.print_model ? 0 : lock_file(job->options.fit.out, &job->lock);
+    int code = job->options.fit.print_model ? 0 : lock_models(job);
     if (!code && job->options.fit.resume) code = resume_open(&job->resume, job->options.fit.out);
     if (!code) code = refuse_overwriting(job);
     if (code) return code;

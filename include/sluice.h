@@ -583,7 +583,7 @@ SL_API void sl_array_free(sl_array *array);
 typedef enum sl_level { SL_LEVEL_CHAR /* UTF-8 code points */, SL_LEVEL_WORD, SL_LEVEL_BYTE } sl_level;
 typedef struct sl_vocabulary sl_vocabulary;
 
-/* The files' bytes, one after the other; "-" is standard input. *text is terminated by 0; free it with sl_text_free. A path
+/* The files' bytes, one after the other, with nothing between them, but without a byte order mark that begins a later one; "-" is standard input. *text is terminated by 0; free it with sl_text_free. A path
  * that cannot be read is SL_ERR_FILE, a text of no bytes SL_ERR_INPUT. */
 SL_API sl_status sl_text_read(const sl_allocator *allocator, const char *const *paths, int count, char **text,
                               size_t *bytes);

@@ -85,13 +85,27 @@ static sl_status read_path(text_block *text, const char *path) {
     return status;
 }
 
+/* A byte order mark that a text behind others begins with. */
+static void drop_mark(text_block *text, size_t at) {
+    static const char mark[] = "\xEF\xBB\xBF";
+    const size_t bytes = sizeof mark - 1;
+    if (at == 0 || text->length - at < bytes || memcmp(text->block + HEADER_BYTES + at, mark, bytes) != 0) return;
+    char *from = text->block + HEADER_BYTES + at;
+    text->length -= bytes;
+    memmove(from, from + bytes, text->length - at);
+}
+
 sl_status sli_text_read(const sl_allocator *allocator, const char *const *paths, int count, char **text,
                         size_t *bytes) {
     text_block block = {.allocator = sli_allocator_or_default(allocator)};
     sl_status status = SL_OK;
     *text = NULL;
     *bytes = 0;
-    for (int i = 0; i < count && status == SL_OK; i++) status = read_path(&block, paths[i]);
+    for (int i = 0; i < count && status == SL_OK; i++) {
+        const size_t at = block.length;
+        status = read_path(&block, paths[i]);
+        if (status == SL_OK) drop_mark(&block, at);
+    }
     if (status == SL_OK && block.length == 0)
         status = sli_fail(SL_ERR_INPUT, "%s: is empty: give a text to read",
                           strcmp(paths[0], "-") == 0 ? "standard input" : paths[0]);

@@ -120,11 +120,18 @@ static sl_status fail_numbers(sl_trainer *t, int64_t step, const char *what, dou
     const char *kept =
         good ? "; the last good checkpoint is " : "; the last checkpoint, which may be of such numbers already, is ";
     if (t->have_good) snprintf(saved, sizeof saved, " (of step %lld)", (long long)t->good_step);
-    return sli_fail(SL_ERR_NUMBERS,
-                    "step %lld: the %s is %g%s%s (learning rate %g): lower the learning rate (--lr), or clip the "
-                    "gradients (--clip-norm)%s%s%s",
-                    (long long)step, what, isnan(value) ? (double)NAN : value, layer ? from : "", layer ? layer : "",
-                    t->last_rate, t->have_good ? kept : "", t->have_good ? t->last_path : "", saved);
+    char cure[160];
+    if (step > 1)
+        snprintf(cure, sizeof cure,
+                 "(learning rate %g): lower the learning rate (--lr), or clip the gradients (--clip-norm)",
+                 t->last_rate);
+    else
+        snprintf(cure, sizeof cure,
+                 "(before the first update): look at the data, and at what parameters begin with (--init-scale, "
+                 "--init-from)");
+    return sli_fail(SL_ERR_NUMBERS, "step %lld: the %s is %g%s%s %s%s%s%s", (long long)step, what,
+                    isnan(value) ? (double)NAN : value, layer ? from : "", layer ? layer : "", cure,
+                    t->have_good ? kept : "", t->have_good ? t->last_path : "", saved);
 }
 
 /* Nats that are finite still may be worth nothing: no update leads back from such a loss. Squares are as large as the data make them. */

@@ -22,16 +22,19 @@ try "${lm[@]}" --seed 9 --epochs 9 --resume --out m.st
 same m.st text.txt
 mv model.kept m.st
 echo "two at once:"
-"$SLUICE" "${lm[@]}" --epochs 100000 --out two.st >first.txt 2>&1 &
+"$SLUICE" "${lm[@]}" --epochs 100000 --out two.st --log two.jsonl >first.txt 2>&1 &
 first=$!
 for _ in $(seq 1000); do # until it trains, and minds signals
     grep -q '^epoch' first.txt && break
     sleep 0.02
 done
 try "${lm[@]}" --overwrite --out two.st
+try "${lm[@]}" --overwrite --out two.st.last
+try "${lm[@]}" --out three.st --log two.jsonl
 kill $first
 wait $first
-[ -e .two.st.lock ] && echo "the lock is left"
+ls .two.st*.lock 2>/dev/null && echo "a lock is left"
+grep -c '"start"' two.jsonl
 touch .two.st.lock # of one that was killed
 "$SLUICE" "${lm[@]}" --overwrite --out two.st >/dev/null && ls -A | grep two
 echo "another model of the name of a resume point:"

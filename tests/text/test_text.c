@@ -24,6 +24,18 @@ TEST(text_files_are_joined) {
     sl_text_free(text);
 }
 
+/* The first one's is the reader's, which at byte level keeps it. */
+TEST(text_files_behind_others_lose_their_byte_order_mark) {
+    const char *paths[4] = {write_file("none", "", 0), write_file("first", "\xEF\xBB\xBFone", 6),
+                            write_file("alone", "\xEF\xBB\xBF", 3),
+                            write_file("second", "\xEF\xBB\xBFt\xEF\xBB\xBF", 7)};
+    char *text = NULL;
+    size_t bytes = 0;
+    REQUIRE_OK(sl_text_read(NULL, paths, 4, &text, &bytes));
+    CHECK(bytes == 10 && memcmp(text, "\xEF\xBB\xBFonet\xEF\xBB\xBF", 11) == 0);
+    sl_text_free(text);
+}
+
 TEST(text_from_a_pipe_of_unknown_size) {
     enum { COUNT = 300000 };
     char path[600], *text = NULL, *big = malloc(COUNT);
