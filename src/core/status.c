@@ -91,5 +91,7 @@ void sli_clear_error(void) {
 }
 
 sl_status sli_fail_memory(const char *what, size_t bytes) {
-    return sli_fail(SL_ERR_OUT_OF_MEMORY, "out of memory: %s needs %zu bytes", what, bytes);
+    return sli_fail(SL_ERR_OUT_OF_MEMORY,
+                    "out of memory: %zu bytes for %s; free memory, or ask for less (a smaller batch, fewer steps)",
+                    bytes, what);
 }

@@ -11,7 +11,7 @@ sl_status sli_fail(sl_status status, const char *format, ...) SLI_PRINTF(2, 3);
 /* Puts "prefix: " in front of the recorded sentence; returns `status`. */
 sl_status sli_fail_context(sl_status status, const char *format, ...) SLI_PRINTF(2, 3);
 void sli_clear_error(void);
-/* "out of memory: WHAT needs N bytes" */
+/* "out of memory: N bytes for WHAT; ..." */
 sl_status sli_fail_memory(const char *what, size_t bytes);
 
 /* Return the status of a failed call. */

@@ -107,7 +107,7 @@ sl_status sli_text_read(const sl_allocator *allocator, const char *const *paths,
         if (status == SL_OK) drop_mark(&block, at);
     }
     if (status == SL_OK && block.length == 0)
-        status = sli_fail(SL_ERR_INPUT, "%s: is empty: give a text to read",
+        status = sli_fail(SL_ERR_INPUT, "%s: is empty: give one that is not",
                           strcmp(paths[0], "-") == 0 ? "standard input" : paths[0]);
     if (status != SL_OK) {
         sli_free(&block.allocator, block.block, block.capacity);

@@ -39,7 +39,7 @@ TEST(status_detail_and_context) {
     /* The old detail may be an argument of the new one. */
     sli_fail(SL_ERR_INPUT, "again: %s", sl_error_detail());
     CHECK(strcmp(sl_error_detail(), "again: file a.npy: row 3 is short") == 0);
-    CHECK_FAILS(sli_fail_memory("the plan", 4096), SL_ERR_OUT_OF_MEMORY, "the plan needs 4096 bytes");
+    CHECK_FAILS(sli_fail_memory("the plan", 4096), SL_ERR_OUT_OF_MEMORY, "4096 bytes for the plan");
     sli_clear_error();
     CHECK(sl_error_detail()[0] == 0);
 }
