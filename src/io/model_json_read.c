@@ -165,6 +165,10 @@ typedef struct input_shape {
     int features;
 } input_shape;
 
+static bool is_size(const json_t *value) {
+    return json_is_integer(value) && json_integer_value(value) >= 1 && json_integer_value(value) <= SLI_JSON_LARGEST;
+}
+
 static sl_status read_shape(const sli_json_where *where, json_t *array, bool with_batch, input_shape *shape) {
     size_t n = json_array_size(array);
     if (with_batch && n > 0) n--;
@@ -175,7 +179,11 @@ static sl_status read_shape(const sli_json_where *where, json_t *array, bool wit
     json_t *last = json_array_get(array, json_array_size(array) - 1);
     shape->rank = (int)n;
     shape->features = 0;
-    if (json_is_integer(last) && json_integer_value(last) >= 1 && json_integer_value(last) <= SLI_JSON_LARGEST)
+    for (size_t i = 0; i + 1 < json_array_size(array); i++) /* batch and steps are what a plan makes them */
+        if (!json_is_null(json_array_get(array, i)) && !is_size(json_array_get(array, i)))
+            return sli_json_fail(where, SL_ERR_SHAPE, "number %zu of the input shape is neither null nor a size",
+                                 i + 1);
+    if (is_size(last))
         shape->features = (int)json_integer_value(last);
     else if (!json_is_null(last))
         return sli_json_fail(where, SL_ERR_SHAPE, "the last number of the input shape is not a size");
