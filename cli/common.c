@@ -129,6 +129,56 @@ int read_texts(char **paths, int count, char **text, size_t *bytes) {
     return report(sl_text_read(NULL, (const char *const *)paths, count, text, bytes));
 }
 
+/* The same sentence but for the place? */
+static bool is_same_but_for_place(const char *one, const char *other) {
+    const char *place = strstr(one, " at byte ");
+    return place && strncmp(one, other, (size_t)(place - one)) == 0;
+}
+
+int use_texts(char **paths, int count, const char *text, size_t bytes, text_use *use, void (*forget)(void *context),
+              void *context) {
+    const sl_status status = use(context, text, bytes);
+    if (status == SL_OK) return 0;
+    char detail[1024];
+    snprintf(detail, sizeof detail, "%s", sl_error_detail());
+    for (int i = 0; count > 1 && i < count; i++) {
+        char *alone = NULL;
+        size_t length = 0;
+        if (strcmp(paths[i], "-") == 0 ||
+            sl_text_read(NULL, (const char *const *)&paths[i], 1, &alone, &length) != SL_OK)
+            continue;
+        const sl_status own = use(context, alone, length);
+        if (own == SL_OK) forget(context);
+        sl_text_free(alone);
+        if (own == status && is_same_but_for_place(detail, sl_error_detail())) return report_at(paths[i], own);
+    }
+    return report_as(status, "%s: %s", name_texts(paths, count), detail);
+}
+
+typedef struct encoding {
+    const sl_vocabulary *vocabulary;
+    int32_t **tokens;
+    size_t *count;
+} encoding;
+
+static sl_status encode(void *context, const char *text, size_t bytes) {
+    const encoding *e = context;
+    return sl_vocabulary_encode(e->vocabulary, text, bytes, e->tokens, e->count);
+}
+
+static void forget_tokens(void *context) {
+    const encoding *e = context;
+    sl_tokens_free(e->vocabulary, *e->tokens, *e->count);
+    *e->tokens = NULL;
+    *e->count = 0;
+}
+
+int encode_texts(const sl_vocabulary *vocabulary, char **paths, int count, const char *text, size_t bytes,
+                 int32_t **tokens, size_t *token_count) {
+    encoding e = {vocabulary, tokens, token_count};
+    return use_texts(paths, count, text, bytes, encode, forget_tokens, &e);
+}
+
 bool begins_as_json(const char *text) {
     const char *first = text + strspn(text, " \t\r\n\xEF\xBB\xBF"); /* the last three: a byte order mark */
     return *first == '{' || *first == '[';

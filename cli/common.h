@@ -48,6 +48,14 @@ int64_t training_number(const char *state, const char *key);
 const char *name_texts(char **paths, int count);
 /* Whole files, one after the other; "-" is standard input. Gives an exit code; free *text with sl_text_free. */
 int read_texts(char **paths, int count, char **text, size_t *bytes);
+/* What is done with whole texts, into what `context` has; again with each of several alone, whose results are freed by `forget`. */
+typedef sl_status text_use(void *context, const char *text, size_t bytes);
+/* `use` of texts as read_texts gives them. Gives an exit code; of several texts the sentence names the one that is wrong, and the place in it. */
+int use_texts(char **paths, int count, const char *text, size_t bytes, text_use *use, void (*forget)(void *context),
+              void *context);
+/* sl_vocabulary_encode. */
+int encode_texts(const sl_vocabulary *vocabulary, char **paths, int count, const char *text, size_t bytes,
+                 int32_t **tokens, size_t *token_count);
 /* False: from its first letter on the text is something else than a description, of which a parser would say little. */
 bool begins_as_json(const char *text);
 

@@ -108,8 +108,7 @@ static int eval_text(const arguments *a, const sl_file *file, const sl_plan_opti
     const bool compared = options->dtype == SL_I8;
     sl_vocabulary *vocabulary = file_vocabulary(file, a->positional[0], &code);
     if (!code) code = read_texts(a->positional + 1, a->positionals - 1, &text, &bytes);
-    const char *name = name_texts(a->positional + 1, a->positionals - 1);
-    if (!code) code = report_at(name, sl_vocabulary_encode(vocabulary, text, bytes, &tokens, &count));
+    if (!code) code = encode_texts(vocabulary, a->positional + 1, a->positionals - 1, text, bytes, &tokens, &count);
     if (!code) code = report(sl_evaluate_tokens(NULL, file, tokens, count, options, &result));
     if (!code && compared) code = report(sl_evaluate_tokens(NULL, file, tokens, count, &in_f32, &exact));
     if (!code) print_text_result(&result, compared ? &exact : NULL, vocabulary, characters(text, bytes), as_json);

@@ -278,6 +278,23 @@ static int write_document(train_job *job) {
 }
 
 /* --------------------------------------------------------------------------------------------------------- text -- */
+typedef struct vocabulary_wish {
+    sl_level level;
+    int limit;
+    sl_vocabulary **vocabulary;
+} vocabulary_wish;
+
+static sl_status new_vocabulary(void *context, const char *text, size_t bytes) {
+    const vocabulary_wish *wish = context;
+    return sl_vocabulary_new(NULL, wish->level, text, bytes, wish->limit, wish->vocabulary);
+}
+
+static void forget_vocabulary(void *context) {
+    const vocabulary_wish *wish = context;
+    sl_vocabulary_free(*wish->vocabulary);
+    *wish->vocabulary = NULL;
+}
+
 /* The vocabulary of the text, or that of the model to start from or of the resume point. */
 static int make_vocabulary(train_job *job, sl_level level, int limit) {
     const char *from = job->options.fit.init_from;
@@ -286,9 +303,11 @@ static int make_vocabulary(train_job *job, sl_level level, int limit) {
         job->vocabulary = file_vocabulary(job->resume.file, job->resume.path, &code);
         return code;
     }
-    if (!from)
-        return report_at(name_texts(job->a.positional + 1, job->a.positionals - 1),
-                         sl_vocabulary_new(NULL, level, job->text, job->text_bytes, limit, &job->vocabulary));
+    if (!from) {
+        vocabulary_wish wish = {level, limit, &job->vocabulary};
+        return use_texts(job->a.positional + 1, job->a.positionals - 1, job->text, job->text_bytes, new_vocabulary,
+                         forget_vocabulary, &wish);
+    }
     sl_file *file;
     code = report(sl_file_open(NULL, from, &file));
     if (!code) job->vocabulary = file_vocabulary(file, from, &code);
@@ -311,8 +330,8 @@ static int check_vocabulary(const train_job *job) {
 }
 
 static int encode(train_job *job) {
-    int code = report_at(name_texts(job->a.positional + 1, job->a.positionals - 1),
-                         sl_vocabulary_encode(job->vocabulary, job->text, job->text_bytes, &job->tokens, &job->count));
+    int code = encode_texts(job->vocabulary, job->a.positional + 1, job->a.positionals - 1, job->text, job->text_bytes,
+                            &job->tokens, &job->count);
     char *valid = (char *)job->options.text.valid;
     if (!code && job->valid_path && strcmp(job->valid_path, "-") != 0 && access(job->valid_path, R_OK) != 0)
         return report_as(SL_ERR_FILE,

@@ -13,6 +13,7 @@ train short.txt
 train invalid.txt
 train invalid.txt --level word
 train text.txt missing.txt
+train text.txt invalid.txt text.txt
 train text.txt --valid missing.txt
 train text.txt --valid empty.txt
 train text.txt --valid invalid.txt
