@@ -122,7 +122,7 @@ static bool is_own_log(FILE *log, const progress_view *view) {
     return own;
 }
 
-/* For appending: what two trainings would write at places of their own, over each other. */
+/* What is there stays until the log is this training's alone. */
 static FILE *open_log(const char *path, bool reads) {
     const int fd = open(path, (reads ? O_RDWR : O_WRONLY) | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     FILE *log = fd < 0 ? NULL : fdopen(fd, reads ? "a+" : "a");

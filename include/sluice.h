@@ -346,8 +346,7 @@ struct sl_plan_options {
     sl_clip clip;
     int no_graph; /* GPU: launch every kernel anew instead of replaying calls of full size as one CUDA graph each */
     /* Training: recurrent layers keep h and c of every step, not the gates, and compute those again in backward, a chunk of steps at a
-     * time: one more product with each weight matrix. Memory for time; last bits of gradients may differ. Kernels
-     * that cannot do it refuse. */
+     * time: one more product with each weight matrix. Memory for time; last bits of gradients may differ. Kernels that cannot do it refuse. */
     int recompute_gates;
     /* bf16 and f16, on GPUs: 16 bits for parameters and their gradients, without updates; for tensors with time and theirs, as PyTorch has
      * them. Sums are f32, rounded when they are added to what is there. Without a loss; kernels that cannot do it refuse. */
@@ -355,9 +354,8 @@ struct sl_plan_options {
     const sl_allocator *allocator;
     /* Which kernels compute the recurrent problems, in place of what is predicted: lines "PROBLEM KERNEL", the problem as
      * sl_plan_explain prints it, KERNEL@CUT where a kernel can cut the work in several ways; "PROBLEM parts" for a stack, or both
-     * directions, that is not to be one problem; then, if it was timed, the microseconds of a call; # begins a comment. A line
-     * that cannot be obeyed is explained, and planned for as if it were not there; a line of another form is an error. sl_plan_choices
-     * gives a plan's. NULL: none. */
+     * directions, that is not to be one problem; then, if it was timed, the microseconds of a call; # begins a comment. A line that cannot be
+     * obeyed is explained, and planned for as if it were not there; a line of another form is an error. sl_plan_choices gives a plan's. NULL: none. */
     const char *choices;
     /* Choose by timing: every eligible kernel of every recurrent problem that `choices` leaves open runs on the device, for a few
      * tenths of a second a problem. What was timed before on the same machine with the same libraries is remembered in
@@ -583,17 +581,16 @@ SL_API void sl_array_free(sl_array *array);
 typedef enum sl_level { SL_LEVEL_CHAR /* UTF-8 code points */, SL_LEVEL_WORD, SL_LEVEL_BYTE } sl_level;
 typedef struct sl_vocabulary sl_vocabulary;
 
-/* The files' bytes, one after the other, with nothing between them, but without a byte order mark that begins a later one; "-" is standard input. *text is terminated by 0; free it with sl_text_free. A path
- * that cannot be read is SL_ERR_FILE, a text of no bytes SL_ERR_INPUT. */
+/* The files' bytes, one after the other, with nothing between them and without a byte order mark that a later one begins with; "-" is
+ * standard input. *text is terminated by 0; free it with sl_text_free. A path that cannot be read is SL_ERR_FILE, a text of no bytes SL_ERR_INPUT. */
 SL_API sl_status sl_text_read(const sl_allocator *allocator, const char *const *paths, int count, char **text,
                               size_t *bytes);
 SL_API void sl_text_free(char *text);
 
 /* Counts the tokens of `text` (UTF-8 at char and word level, without a byte order mark; else SL_ERR_INPUT with the byte) and keeps the
- * `limit` most frequent (0 = all, else at least 3; ties by first appearance). Word level: split at ASCII white space,
- * "<eos>" for every line end, "<unk>" for what is not kept or unknown; it comes last, unless the text holds it as a word
- * (Penn Treebank's plain format: its words and <eos> are 10,000). Both count within `limit`. Char level: U+FFFD stands for
- * what is not kept. Byte level: always the 256 bytes. */
+ * `limit` most frequent (0 = all, else at least 3; ties by first appearance). Word level: split at ASCII white space, "<eos>" for every line
+ * end, "<unk>" for what is not kept or unknown; it comes last, unless the text holds it as a word (Penn Treebank's plain format: its words and
+ * <eos> are 10,000). Both count within `limit`. Char level: U+FFFD stands for what is not kept. Byte level: always the 256 bytes. */
 SL_API sl_status sl_vocabulary_new(const sl_allocator *allocator, sl_level level, const char *text, size_t bytes,
                                    int limit, sl_vocabulary **vocabulary);
 SL_API sl_status sl_vocabulary_from_json(const sl_allocator *allocator, const char *json, sl_vocabulary **vocabulary);

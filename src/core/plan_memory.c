@@ -120,7 +120,7 @@ static sl_status place_buffers(sl_plan *plan, size_t *total) {
     for (int k = 0; k < plan->buffer_count; k++) {
         sli_buffer *buffer = &plan->buffers[order[k]];
         if (buffer->bytes == 0) continue;
-        buffer->offset = find_place(plan, order, k, buffer, is_saved(plan, order[k]) ? behind : 0);
+        buffer->offset = find_place(plan, order, k, buffer, behind > 0 && is_saved(plan, order[k]) ? behind : 0);
         if (buffer->offset + buffer->bytes > *total) *total = buffer->offset + buffer->bytes;
         if (is_narrow_tensor(plan, order[k])) behind = *total;
     }

@@ -125,8 +125,7 @@ static sl_status read_tensor(const reader *r, const char *name, json_t *object) 
     const int type = dtype_index(json_string_value(dtype));
     SLI_FAIL_IF(type < 0, SL_ERR_FILE,
                 "%s: tensor \"%.60s\" has the dtype \"%.20s\", which is none of those that can be read (F32, F16, "
-                "BF16, F64, whole "
-                "numbers, BOOL, F8_E4M3, F8_E5M2); convert it first",
+                "BF16, F64, whole numbers, BOOL, F8_E4M3, F8_E5M2); convert it first",
                 r->path, name, json_string_value(dtype));
     tensor->dtype = DTYPES[type].name;
     SLI_TRY(read_shape(r, json_object_get(object, "shape"), tensor));

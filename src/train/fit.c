@@ -121,7 +121,7 @@ static sl_status fail_numbers(sl_trainer *t, int64_t step, const char *what, dou
         good ? "; the last good checkpoint is " : "; the last checkpoint, which may be of such numbers already, is ";
     if (t->have_good) snprintf(saved, sizeof saved, " (of step %lld)", (long long)t->good_step);
     char cure[160];
-    if (step > 1)
+    if (t->at.step > 0)
         snprintf(cure, sizeof cure,
                  "(learning rate %g): lower the learning rate (--lr), or clip the gradients (--clip-norm)",
                  t->last_rate);

@@ -40,6 +40,9 @@ explode() {
         -e 's/^sluice: step [0-9]+: the ((validation )?loss|gradient).*learning rate.*/sluice: step N: the \1, where, the learning rate/'
 }
 explode text.txt "${small[@]}" --optimizer sgd --lr 1e30 --weight-decay 1
+echo "before the first update, and behind it:"
+explode text.txt "${small[@]}" --init-scale 1e30 | sed 's/loss is [^ ]*/loss is NUMBER/'
+explode text.txt "${small[@]}" --batch 400 --lr 1e30 --optimizer sgd | tail -n 2 # its only step
 # Finite all the way, and worth nothing.
 awk 'BEGIN { s = 7; for (i = 0; i < 1000; i++) { s = (s * 1103 + 12345) % 65536; printf "%c", 33 + int(s / 64) % 90 } }' >noise.txt
 explode noise.txt "${small[@]}" --level byte --lr 1e30

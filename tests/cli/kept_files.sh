@@ -80,8 +80,13 @@ if [ "$(id -u)" != 0 ]; then
     chmod 444 n.st
     "$SLUICE" "${lm[@]}" --valid-split 0 --overwrite --out n.st >/dev/null 2>&1
     echo "a file that may not be written: exit $?"
+    chmod 000 n.st
+    "$SLUICE" "${lm[@]}" --overwrite --out n.st 2>&1 | grep -o 'n.st is there and may not be read.*another name'
 elif command -v setpriv >/dev/null; then # root may write everything
     mkdir protected && cp n.st text.txt protected/ && chmod 444 protected/n.st && chown -R 65534:65534 protected
     (cd protected && setpriv --reuid 65534 --regid 65534 --clear-groups "$SLUICE" "${lm[@]}" --valid-split 0 --overwrite --out n.st >/dev/null 2>&1
         echo "a file that may not be written: exit $?")
+    chmod 000 protected/n.st && chown 0:0 protected/n.st
+    (cd protected && setpriv --reuid 65534 --regid 65534 --clear-groups "$SLUICE" "${lm[@]}" --overwrite --out n.st 2>&1 |
+        grep -o 'n.st is there and may not be read.*another name')
 fi

@@ -166,8 +166,8 @@ VF_INLINE void lstm_of_one(const product *p, float *h, float *c, vf *sum) {
 }
 
 /* A GRU's r comes first, which its chain waits for; the rest is multiplied while that is under way, z last. */
-VF_INLINE void gru_of_one(const product *p, float *h, vf *sum, vf *late) {
-    const vf r = one_gate(GRU, p, 0, late);
+VF_INLINE void gru_of_one(const product *p, float *h, vf *sum, vf *one) {
+    const vf r = one_gate(GRU, p, 0, one);
     /* s; W x of n */
 #pragma GCC unroll 8
     for (int i = 0; i < SUMS; i++) sum[i] = i % 4 ? vf_set(0.0f) : vf_load(p->bias + (i ? 2 : 3) * VL);
@@ -175,7 +175,7 @@ VF_INLINE void gru_of_one(const product *p, float *h, vf *sum, vf *late) {
     some_gates(GRU, p, false, (some){2, 1, 1}, 4, sum + 4);
     const vf z[4] = {r, r, (sum[4] + sum[6]) + (sum[5] + sum[7]), (sum[0] + sum[2]) + (sum[1] + sum[3])};
     const vf n = gru_candidate(z);
-    vf_store(h, gru_output(n, one_gate(GRU, p, 1, late), vf_load(h)));
+    vf_store(h, gru_output(n, one_gate(GRU, p, 1, one), vf_load(h)));
 }
 
 /* h = , c = of a group, from its z and h' */
@@ -220,7 +220,7 @@ VF_INLINE void usual_of_many(const form f, const sli_stream_op *op, sli_stream_i
 /* The usual cell: z stays in registers. */
 VF_INLINE void usual(const form f, const sli_stream_op *op, sli_stream_input x, float *h, float *c, float *work,
                      bool back) {
-    vf sum[SUMS], late[4]; /* out here: in a loop gcc keeps it in memory */
+    vf sum[SUMS], one[4]; /* out here: in a loop gcc keeps it in memory */
     if (op->groups > 2) {
         usual_of_many(f, op, x, h, c, work, back, sum);
         return;
@@ -234,9 +234,9 @@ VF_INLINE void usual(const form f, const sli_stream_op *op, sli_stream_input x, 
         lstm_of_one(&p, h, c, sum);
     } else if (op->outputs == VL) { /* a constant: h is loaded once for all gates */
         p.outputs = VL;
-        gru_of_one(&p, h, sum, late);
+        gru_of_one(&p, h, sum, one);
     } else {
-        gru_of_one(&p, h, sum, late);
+        gru_of_one(&p, h, sum, one);
     }
 }
 
